@@ -59,9 +59,9 @@ const BatchView& TimedBackend::PrepareBatch(const BatchView& batch, int max_toke
   return ForwardingBackend::PrepareBatch(batch, max_tokens);
 }
 
-void TimedBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
+void TimedBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) {
   const Timer timer(Kernel::kOther, &seconds_);
-  ForwardingBackend::Embed(table, token_ids, num_tokens, y);
+  ForwardingBackend::Embed(table, token_ids, num_tokens, scale, y);
 }
 
 void TimedBackend::Linear(const LinearArgs& args) {

@@ -7,7 +7,8 @@
 namespace quire {
 
 // Causal attention of each sequence's queries over its blocks. Decode and (chunked) prefill are the same call.
-// out[t, h] = softmax(q k^T * scale) v over the cached positions in (p - window, p], where p is the query's position.
+// out[t, h] = softmax(cap(q k^T * scale)) v over the cached positions in (p - window, p], where p is the query's
+// position and cap(a) is softcap * tanh(a / softcap), or a without a softcap.
 // The operation reads no slot that a query cannot see, so the contents of unwritten and later slots do not matter.
 struct AttentionArgs {
   const BatchView* batch;
@@ -20,6 +21,7 @@ struct AttentionArgs {
   const KvLayout* layout;
   const void* kv_pool;                     // The pool of this layer.
   DataType out_type = DataType::kFloat32;  // Either float32 or the input type of a matrix.
+  float softcap = 0;  // At least 0; 0 means none. REQUIRES: Has(OptionalPart::kSoftcap), unless it is 0.
 };
 
 }  // namespace quire

@@ -40,6 +40,7 @@ class ForwardingBackend : public Backend {
     backend_->CopyToHost(destination, source, bytes);
   }
   DataType ActivationType() const override { return backend_->ActivationType(); }
+  bool Has(OptionalPart part) const override { return backend_->Has(part); }
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override {
     return backend_->Pack(matrices, num_matrices);
   }
@@ -60,8 +61,11 @@ class ForwardingBackend : public Backend {
     return backend_->PrepareBatch(batch, max_tokens);
   }
   LayerRecorder* layer_recorder() override { return backend_->layer_recorder(); }
-  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override {
-    backend_->Embed(table, token_ids, num_tokens, y);
+  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override {
+    backend_->Embed(table, token_ids, num_tokens, scale, y);
+  }
+  void Round(const void* x, int num_rows, int dim, DataType y_type, void* y) override {
+    backend_->Round(x, num_rows, dim, y_type, y);
   }
   void Linear(const LinearArgs& args) override { backend_->Linear(args); }
   void GatedLinear(const GatedLinearArgs& args) override { backend_->GatedLinear(args); }

@@ -52,7 +52,8 @@ constexpr int kMaxQuantizedCols = 1 << 17;
 constexpr int kMaxInt4Group = 128;
 constexpr int kMinInt4Group = 32;
 
-// y[num_tokens, rows] = x[num_tokens, cols] * w^T (+ bias) (+ residual); residual may be y itself.
+// y[num_tokens, rows] = cap(scale * (x[num_tokens, cols] * w^T (+ bias))) (+ residual); residual may be y itself.
+// cap(a) is softcap * tanh(a / softcap), or a without a softcap.
 struct LinearArgs {
   const void* x;          // [num_tokens, cols] in the type that Backend::InputType(*w) returns.
   const PackedMatrix* w;  // A matrix that Backend::Pack has made.
@@ -61,9 +62,17 @@ struct LinearArgs {
   void* y;                // [num_tokens, rows] in y_type.
   int num_tokens;
   DataType y_type = DataType::kFloat32;  // Either float32 or the type of activations.
+  float scale = 1;                       // REQUIRES: Has(OptionalPart::kScaledProducts), unless it is 1.
+  float softcap = 0;  // At least 0; 0 means none. REQUIRES: Has(OptionalPart::kSoftcap), unless it is 0.
 };
 
-// y[num_tokens, dim] = silu(x * gate^T (+ bias)) * (x * up^T (+ bias)), where silu(a) = a / (1 + exp(-a)).
+// The activation of a gated MLP.
+//   kSilu      a / (1 + exp(-a))
+//   kGeluTanh  a / (1 + exp(-2 u)) with u = sqrt(2 / pi) * (a + 0.044715 a^3), which is 0.5 a (1 + tanh(u)), the
+//              approximation of Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
+enum class Activation : uint8_t { kSilu, kGeluTanh };
+
+// y[num_tokens, dim] = activation(x * gate^T (+ bias)) * (x * up^T (+ bias)).
 // This is the first half of a gated MLP (Shazeer, "GLU Variants Improve Transformer", 2020).
 struct GatedLinearArgs {
   const void* x;          // [num_tokens, cols] in the type that Backend::InputType(*w) returns.
@@ -72,6 +81,7 @@ struct GatedLinearArgs {
   void* y;                // [num_tokens, dim]
   DataType y_type;        // Either float32 or the input type of a matrix.
   int num_tokens;
+  Activation activation = Activation::kSilu;  // REQUIRES: Has(OptionalPart::kGeluTanh) for kGeluTanh.
 };
 
 }  // namespace quire

@@ -1,19 +1,29 @@
 #ifndef QUIRE_KERNELS_NORM_H_
 #define QUIRE_KERNELS_NORM_H_
 
+#include <cstdint>
+
 #include "kernels/types.h"
 
 namespace quire {
 
-// y = x / sqrt(mean(x^2) + epsilon) * weight over rows of `dim`; y may be x when it is float32.
+// y = x / sqrt(mean(x^2) + epsilon) * weight (+ residual) over rows of `dim`; y may be x when it is float32, and it may
+// be the residual.
 struct RmsNormArgs {
-  const void* x;        // [num_rows, dim]
+  const void* x;        // [num_rows, x_stride]
   const float* weight;  // [dim]
-  void* y;              // [num_rows, dim]
+  void* y;              // [num_rows, y_stride]
   int num_rows;
   int dim;
   float epsilon;
   DataType y_type = DataType::kFloat32;  // Either float32 or the input type of a matrix.
+  // [num_rows, dim] activations, or null. With a residual, y has the type of activations. REQUIRES:
+  // Has(OptionalPart::kNormedOutputs), unless it is null.
+  const void* residual = nullptr;
+  // Distances in elements from one row to the next; 0 means dim. REQUIRES: Has(OptionalPart::kNormedProjections),
+  // unless both are 0.
+  int64_t x_stride = 0;
+  int64_t y_stride = 0;
 };
 
 }  // namespace quire

@@ -9,6 +9,7 @@
 #include "kernels/block_copy.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
+#include "kernels/optional_part.h"
 #include "kernels/rope.h"
 #include "kernels/sampling.h"
 #include "kernels/types.h"
@@ -24,6 +25,8 @@ class Operations {
 
   // The type of all activations except the inputs of matrices, for which see InputType.
   virtual DataType ActivationType() const = 0;
+  // Whether the operations can do what only some models need.
+  virtual bool Has(OptionalPart part) const = 0;
 
   // Copies matrices into the layout that Linear reads, or returns null when there is not enough memory. The matrices
   // have the same number of columns and are stacked in row order, as for a fused QKV projection. On a CPU the packed
@@ -50,9 +53,12 @@ class Operations {
   // The additional tokens have no meaning, and their K and V are stored nowhere.
   virtual const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) = 0;
 
-  // y[i, :] = table[token_ids[i], :]. The ids are those of the prepared batch. `table` was packed from the embedding
-  // matrix.
-  virtual void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) = 0;
+  // y[i, :] = table[token_ids[i], :] * scale. The ids are those of the prepared batch. `table` was packed from the
+  // embedding matrix. REQUIRES: Has(OptionalPart::kScaledEmbeddings), unless the scale is 1.
+  virtual void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) = 0;
+  // Rounds activations to the type that the input of a matrix has. REQUIRES: Has(OptionalPart::kNormedOutputs), and
+  // `y_type` is not ActivationType().
+  virtual void Round(const void* x, int num_rows, int dim, DataType y_type, void* y) = 0;
   virtual void Linear(const LinearArgs& args) = 0;
   virtual void GatedLinear(const GatedLinearArgs& args) = 0;
   virtual void RmsNorm(const RmsNormArgs& args) = 0;

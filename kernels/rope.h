@@ -17,8 +17,10 @@ struct RopeAppendArgs {
   const float* q_norm;  // [head_dim] or null.
   const float* k_norm;  // [head_dim] or null.
   float norm_epsilon;
-  const float* inv_freq;    // [rotary_dim / 2], with scaling already applied.
-  int rotary_dim;           // Number of leading dimensions of each head that rotate; even, usually head_dim.
+  const float* inv_freq;  // [rotary_dim / 2], with scaling already applied.
+  // Number of leading dimensions of each head that rotate; even, usually head_dim. REQUIRES:
+  // Has(OptionalPart::kPartialRotation), unless it is head_dim.
+  int rotary_dim;
   float attention_scaling;  // Factor on cos and sin; 1 except for some scaled rotary embeddings.
   const KvLayout* layout;
   void* kv_pool;  // The pool of this layer.

@@ -28,7 +28,10 @@ constexpr int64_t kZeroPointBytes = 2;  // A byte and its padding.
 MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   const int64_t hidden = config.hidden_size, width = config.intermediate_size, layers = config.num_layers;
   const int64_t heads = int64_t{config.num_heads} * config.head_dim;
-  const int64_t norms = 2 * hidden + (config.qk_norm ? 2 * config.head_dim : 0);
+  const int64_t qk_norms = config.qk_norm == QkNorm::kPerHead ? 2 * config.head_dim
+                           : config.qk_norm == QkNorm::kWhole ? heads + int64_t{config.num_kv_heads} * config.head_dim
+                                                              : 0;
+  const int64_t norms = (config.norms == NormPlacement::kBoth ? 4 : 2) * hidden + qk_norms;
   const int64_t biases = (config.qkv_bias ? config.qkv_rows() : 0) + (config.attention_output_bias ? hidden : 0) +
                          (config.mlp_bias ? 2 * width + hidden : 0);
   MemoryNeeds needs;

@@ -40,10 +40,14 @@ ABSL_FLAG(
     "What products by weights of 4 bits, rounded by --quantize or read from a checkpoint, do to their inputs. int8 "
     "rounds them to 8 bits with a scale for each group of columns. float32 keeps them, which is more exact and "
     "slower.");
+ABSL_FLAG(
+    bool, long_context, false,
+    "Serve the whole context of a model whose rotary embedding has two sets of factors (longrope, such as Phi-3 with a "
+    "context of 128K), with the factors for long texts. Without it, the model has its original context and the factors "
+    "for short texts, so that its answers are those of Hugging Face transformers.");
 ABSL_FLAG(std::string, explain_memory, "",
           "Do not start, but read config.json of this model directory or the metadata of this GGUF file, and print the "
-          "memory of weights, of K and V, and "
-          "of sequences of 4096 tokens for each precision.");
+          "memory of weights, of K and V, and of sequences of 4096 tokens for each precision.");
 ABSL_FLAG(
     std::string, listen, "127.0.0.1:50061",
     "Address for the manager's gRPC connection: host:port or unix:path. With port 0 the worker takes a free port and "
@@ -312,6 +316,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.kv_type, ReadKvType());
   QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());
   QUIRE_ASSIGN_OR_RETURN(options.quantize, ReadQuantize());
+  options.long_context = absl::GetFlag(FLAGS_long_context);
   QUIRE_ASSIGN_OR_RETURN(
       options.int4_inputs,
       FlagChoice<Int4Inputs>(FLAGS_int4_inputs, {{Name(Int4Inputs::kInt8), Int4Inputs::kInt8},
@@ -335,7 +340,7 @@ const ProgramFlags& WorkerFlags() {
       "quire-worker",
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
       "--model=DIRECTORY [flags]",
-      {{"Model:", {"model", "model_name", "quantize", "int4_inputs", "explain_memory"}},
+      {{"Model:", {"model", "model_name", "quantize", "int4_inputs", "long_context", "explain_memory"}},
        {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
        TransportFlagGroup(),
        {"Authorization:", {"manager_names"}},
@@ -360,7 +365,8 @@ absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<con
   QUIRE_ASSIGN_OR_RETURN(CommandLine<WorkerOptions> line,
                          ReadConfiguration<WorkerOptions>(WorkerFlags(), arguments, environment, ReadOptions));
   if (line.text || line.options.explain_memory.empty()) return line;
-  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(line.options.explain_memory));
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config,
+                         ReadModelConfig(line.options.explain_memory, line.options.long_context));
   line.text = ExplainMemory(config, line.options.block_size, AvailableHostMemory());
   return line;
 }

@@ -43,6 +43,7 @@ struct WorkerOptions {
   bool prefault;
   Quantization quantize = Quantization::kNone;
   Int4Inputs int4_inputs = Int4Inputs::kInt8;
+  bool long_context = false;
   std::optional<KvType> kv_type;  // Without a value, the type of the weights.
   std::optional<int> gpu;         // The number of the GPU as CUDA counts them. Without a value, the CPU computes.
   bool exact_gpu = false;         // Whether a row's result must be independent of the other rows of the step.

@@ -156,7 +156,11 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
   drain_timeout_ = options.drain_timeout;
   orphan_hold_ = options.orphan_hold;
   binds_threads_ = options.bind_threads;
-  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model));
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model, options.long_context));
+  if (config.rope.type == RopeType::kLongRope && !options.long_context) {
+    QUIRE_LOG(kInfo) << "the model is served with its original context of " << config.max_position_embeddings
+                     << " tokens; with --long-context it has its whole context";
+  }
   if (options.simulation) return LoadSimulated(options, config);
   if (options.gpu) {
     QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, config, open_device));
@@ -169,8 +173,8 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
     return absl::FailedPreconditionError(
         absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
   }
-  QUIRE_ASSIGN_OR_RETURN(model_,
-                         LoadModel(options.model, backend_.get(), &loading_, options.quantize, options.int4_inputs));
+  QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get(), &loading_, options.quantize,
+                                           options.int4_inputs, options.long_context));
   return absl::OkStatus();
 }
 
@@ -183,7 +187,7 @@ absl::Status Worker::LoadSimulated(const WorkerOptions& options, const ModelConf
   simulated_ = backend.get();
   backend_ = std::move(backend);
   loading_.Begin(options.model, /*num_files=*/0, /*total_bytes=*/0);
-  QUIRE_ASSIGN_OR_RETURN(model_, ReadSimulatedModel(options.model));
+  QUIRE_ASSIGN_OR_RETURN(model_, ReadSimulatedModel(options.model, options.long_context));
   loading_.End();
   return absl::OkStatus();
 }

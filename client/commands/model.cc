@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -24,6 +25,27 @@ std::string Defaults(const v1::GetModelResponse& model) {
   return absl::StrJoin(parts, ", ");
 }
 
+// Says which tokens the tokenizer puts in front of a text, and why. It asks for the tokens of a text with and without
+// the special ones.
+std::string BeginTokens(const v1::GetModelResponse& model, Client* client) {
+  v1::TokenizeRequest request;
+  request.set_text("a");
+  const absl::StatusOr<v1::TokenizeResponse> with = client->Tokenize(request);
+  request.set_add_special_tokens(false);
+  const absl::StatusOr<v1::TokenizeResponse> without = client->Tokenize(request);
+  if (!with.ok() || !without.ok()) return "unknown: the manager does not tokenize the text \"a\"";
+  const auto& tokens = with->token_ids();
+  const auto text = std::search(tokens.begin(), tokens.end(), without->token_ids().begin(), without->token_ids().end());
+  std::vector<std::string> added;
+  for (int i = 0; i < text - tokens.begin(); ++i) added.push_back(absl::StrCat(with->pieces(i), " (", tokens[i], ")"));
+  constexpr const char* kWhere = "post_processor in tokenizer.json, or add_bos_token for a tokenizer.model";
+  if (!added.empty())
+    return absl::StrCat(absl::StrJoin(added, " "), " is added, because the tokenizer says so: ", kWhere);
+  if (!model.has_bos_token_id()) return "none is added: the model has no BOS token";
+  return absl::StrCat("none is added, although the model has token ", model.bos_token_id(),
+                      ": the tokenizer does not ask for it (", kWhere, ")");
+}
+
 int RunModel(const NoOptions& /*options*/, const CommandContext& context) {
   Client client(context.client);
   const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
@@ -40,6 +62,7 @@ int RunModel(const NoOptions& /*options*/, const CommandContext& context) {
     std::printf("defaults      %s\n", defaults.c_str());
   if (!model->numerics_fingerprint().empty()) std::printf("numerics      %s\n", model->numerics_fingerprint().c_str());
   if (!model->has_tokenizer()) std::printf("tokenizer     none: prompts are token ids\n");
+  if (model->has_tokenizer()) std::printf("BOS           %s\n", BeginTokens(*model, &client).c_str());
   std::printf("chat          %s\n",
               model->has_chat_template() ? "yes" : "no: there is no chat template that can be used");
   if (!model->tool_call_format().empty()) std::printf("tool calls    %s\n", model->tool_call_format().c_str());

@@ -151,7 +151,8 @@ void CpuAttention::RunSplit(const AttentionItem& item, int kv_head, int split, R
                         .num_rows = num_rows,
                         .head_dim = args_->layout->head_dim,
                         .padded_dim = padded_dim_,
-                        .scale = args_->scale};
+                        .scale = args_->scale,
+                        .softcap = args_->softcap};
   if (IsVectorised(*args_->layout)) {
     AttendInPlace(begin, end, &task, *scratch);
   } else {

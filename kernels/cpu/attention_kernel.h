@@ -141,13 +141,14 @@ QUIRE_INLINE float ExpOf(float x) {
   return First(Exp(Set(x)));
 }
 
-// Turns one row's raw scores of a tile into the weights exp(score * scale - max), which are 0 for tokens that the row
-// does not see. Updates the row's max and sum. Returns the factor for the values that the row has summed so far.
+// Turns one row's raw scores of a tile into the weights exp(cap(score * scale) - max), which are 0 for tokens that the
+// row does not see. Updates the row's max and sum. Returns the factor for the values that the row has summed so far.
 QUIRE_INLINE float Softmax(const AttentionTask& task, int row, int begin, int end, int num_units, float* scores) {
   const Vec scale = Set(task.scale);
   Vec largest = Set(kMinusInfinity);
   for (int u = 0; u < num_units; ++u) {
-    const Vec scaled = Mul(Load(scores + u * kUnitTokens), scale);
+    Vec scaled = Mul(Load(scores + u * kUnitTokens), scale);
+    if (task.softcap > 0) scaled = Softcap(scaled, task.softcap);
     const Vec visible = Select(VisibleLanes(u, begin, end), Set(kMinusInfinity), scaled);
     Store(scores + u * kUnitTokens, visible);
     largest = Max(largest, visible);

@@ -68,6 +68,7 @@ struct PairRows {
   int begin[kRowsPerTile];  // Visible tokens of the tile; none when begin == end.
   int end[kRowsPerTile];
   int count;
+  float softcap;
 };
 
 struct alignas(64) PairScratch {
@@ -125,6 +126,15 @@ QUIRE_INLINE void LoadScores(int row, const float* scores, Vec (&s)[kUnitsPerTil
   Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) { s[u] = Load(from + u * kUnitTokens); });
 }
 
+// Caps one row's scores of a tile, also where they are stored.
+QUIRE_INLINE void CapScores(int row, float softcap, float* scores, Vec (&s)[kUnitsPerTile]) {
+  float* to = scores + row * kAttentionTileTokens;
+  Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) {
+    s[u] = Softcap(s[u], softcap);
+    Store(to + u * kUnitTokens, s[u]);
+  });
+}
+
 QUIRE_INLINE void ScaleValues(const PairRows& rows, int row, float factor, int padded_dim) {
   float* values = rows.values + int64_t{row} * padded_dim;
   for (int d = 0; d < padded_dim; d += kLanes) Store(values + d, Mul(Load(values + d), Set(factor)));
@@ -138,6 +148,7 @@ inline void SoftmaxRows(const PairRows& rows, int padded_dim, NextTile* next, Pa
     if (row >= rows.count) continue;
     next->FetchStep();
     LoadScores(row, scratch->scores, s);
+    if (rows.softcap > 0) CapScores(row, rows.softcap, scratch->scores, s);
     if (!SeesAll(rows, row)) HideInvisible(rows, row, kMinusInfinity, s);
     lanes[row] = Max(Max(s[0], s[1]), Max(s[2], s[3]));
   }
@@ -253,6 +264,7 @@ void AttendPairTile(const AttentionTask& task, int row, int count, const BFloat1
   rows.states = task.states + row;
   rows.values = task.values + int64_t{row} * task.padded_dim;
   rows.count = count;
+  rows.softcap = task.softcap;
   int begin = kAttentionTileTokens, end = 0;
   bool all_see_all = true;
   for (int r = 0; r < count; ++r) {

@@ -86,10 +86,22 @@ DataType CpuBackend::InputType(const PackedMatrix& w) const {
   return linear_.InputType(static_cast<const CpuPackedMatrix&>(w));
 }
 
-void CpuBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
+void CpuBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) {
   const auto& matrix = static_cast<const CpuPackedMatrix&>(table);
-  pool_.ForEach(num_tokens,
-                [&](int i, int) { matrix.CopyRow(token_ids[i], static_cast<float*>(y) + int64_t{i} * matrix.cols()); });
+  pool_.ForEach(num_tokens, [&](int i, int) {
+    float* const row = static_cast<float*>(y) + int64_t{i} * matrix.cols();
+    matrix.CopyRow(token_ids[i], row);
+    if (scale == 1) return;
+    for (int j = 0; j < matrix.cols(); ++j) row[j] *= scale;
+  });
+}
+
+void CpuBackend::Round(const void* x, int num_rows, int dim, DataType y_type, void* y) {
+  pool_.ForEach(num_rows, [&](int row, int) {
+    const int64_t at = int64_t{row} * dim;
+    kernels_.convert[int(y_type)](static_cast<const float*>(x) + at,
+                                  static_cast<char*>(y) + at * int64_t(SizeOf(y_type)), dim);
+  });
 }
 
 void CpuBackend::Linear(const LinearArgs& args) {
@@ -102,9 +114,12 @@ void CpuBackend::GatedLinear(const GatedLinearArgs& args) {
 
 void CpuBackend::RmsNorm(const RmsNormArgs& args) {
   pool_.ForEach(args.num_rows, [&](int row, int) {
-    const int64_t at = int64_t{row} * args.dim;
-    kernels_.rms_norm[int(args.y_type)](static_cast<const float*>(args.x) + at, args.weight,
-                                        static_cast<char*>(args.y) + at * int64_t(SizeOf(args.y_type)), args.dim,
+    const int64_t x_at = row * (args.x_stride == 0 ? args.dim : args.x_stride);
+    const int64_t y_at = row * (args.y_stride == 0 ? args.dim : args.y_stride);
+    const float* const residual = static_cast<const float*>(args.residual);
+    kernels_.rms_norm[int(args.y_type)](static_cast<const float*>(args.x) + x_at, args.weight,
+                                        residual == nullptr ? nullptr : residual + int64_t{row} * args.dim,
+                                        static_cast<char*>(args.y) + y_at * int64_t(SizeOf(args.y_type)), args.dim,
                                         args.epsilon);
   });
 }

@@ -44,6 +44,7 @@ class CpuBackend : public Backend {
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
   DataType ActivationType() const override { return DataType::kFloat32; }
+  bool Has(OptionalPart) const override { return true; }
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
@@ -54,7 +55,8 @@ class CpuBackend : public Backend {
   DataType InputType(const PackedMatrix& w) const override;
   void KeepDrawnTokens(int) override {}
   const BatchView& PrepareBatch(const BatchView& batch, int) override { return batch_ = batch; }
-  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
+  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override;
+  void Round(const void* x, int num_rows, int dim, DataType y_type, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;
   void RmsNorm(const RmsNormArgs& args) override;

@@ -25,12 +25,13 @@ QUIRE_INLINE float SumOfSquares(const float* x, int dim) {
 }
 
 template <typename T>
-void RmsNorm(const float* x, const float* weight, void* y, int dim, float epsilon) {
+void RmsNorm(const float* x, const float* weight, const float* residual, void* y, int dim, float epsilon) {
   const float mean = SumOfSquares(x, dim) / float(dim);
   const Vec inverse = Div(Set(1.0f), Sqrt(Set(mean + epsilon)));
   for (int i = 0; i < dim; i += kLanes) {
     const int n = Min(kLanes, dim - i);
-    StoreFirst(static_cast<T*>(y) + i, n, Mul(Mul(LoadFirst(x + i, n), inverse), LoadFirst(weight + i, n)));
+    const Vec normed = Mul(Mul(LoadFirst(x + i, n), inverse), LoadFirst(weight + i, n));
+    StoreFirst(static_cast<T*>(y) + i, n, residual == nullptr ? normed : Add(normed, LoadFirst(residual + i, n)));
   }
 }
 

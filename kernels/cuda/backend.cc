@@ -230,7 +230,16 @@ bool CudaBackend::EndLayers() {
   return graphs_.EndRecording();
 }
 
-void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) {
+void CudaBackend::CheckPart(OptionalPart part, bool is_wanted) const {
+  if (is_wanted && !Has(part)) Fatal("%s, which this backend lacks", Name(part));
+}
+
+void CudaBackend::Round(const void* /*x*/, int /*num_rows*/, int /*dim*/, DataType /*y_type*/, void* /*y*/) {
+  CheckPart(OptionalPart::kNormedOutputs, true);
+}
+
+void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) {
+  CheckPart(OptionalPart::kScaledEmbeddings, scale != 1);
   device_->Launch(kernels_.gather_rows,
                   GatherRowsArgs{.x = Matrix(table).data(),
                                  .rows = token_ids,
@@ -266,6 +275,8 @@ void CudaBackend::CheckOutput(DataType type) const {
 }
 
 void CudaBackend::Linear(const LinearArgs& args) {
+  CheckPart(OptionalPart::kScaledProducts, args.scale != 1);
+  CheckPart(OptionalPart::kSoftcap, args.softcap != 0);
   const int dim = Matrix(*args.w).rows();
   if (args.residual != nullptr && args.residual != args.y) {
     device_->Copy(args.y, args.residual, size_t(args.num_tokens) * dim * SizeOf(args.y_type));
@@ -277,6 +288,7 @@ void CudaBackend::Linear(const LinearArgs& args) {
 }
 
 void CudaBackend::GatedLinear(const GatedLinearArgs& args) {
+  CheckPart(OptionalPart::kGeluTanh, args.activation != Activation::kSilu);
   CheckOutput(args.y_type);
   const int dim = Matrix(*args.w).rows() / 2;
   uint16_t* const gate_up = gate_up_.Reserve<uint16_t>(size_t(args.num_tokens) * 2 * dim);
@@ -289,6 +301,8 @@ void CudaBackend::GatedLinear(const GatedLinearArgs& args) {
 }
 
 void CudaBackend::RmsNorm(const RmsNormArgs& args) {
+  CheckPart(OptionalPart::kNormedOutputs, args.residual != nullptr);
+  CheckPart(OptionalPart::kNormedProjections, args.x_stride != 0 || args.y_stride != 0);
   CheckOutput(args.y_type);
   device_->Launch(kernels_.rms_norm,
                   RmsNormKernelArgs{.x = static_cast<const uint16_t*>(args.x),
@@ -313,9 +327,7 @@ const float* CudaBackend::Rotary(const RopeAppendArgs& args) {
 
 void CudaBackend::RopeAppend(const RopeAppendArgs& args) {
   const KvLayout& layout = *args.layout;
-  if (args.rotary_dim != layout.head_dim) {
-    Fatal("a rotary embedding of %d of %d dimensions", args.rotary_dim, layout.head_dim);
-  }
+  CheckPart(OptionalPart::kPartialRotation, args.rotary_dim != layout.head_dim);
   const int64_t num_heads = int64_t{args.batch->num_tokens} * (args.num_heads + 2 * layout.num_kv_heads);
   const Kernel<RopeAppendKernelArgs>& kernel = KernelsFor(layout).rope_append;
   device_->Launch(kernel,
@@ -335,6 +347,7 @@ void CudaBackend::RopeAppend(const RopeAppendArgs& args) {
 }
 
 void CudaBackend::Attention(const quire::AttentionArgs& args) {
+  CheckPart(OptionalPart::kSoftcap, args.softcap != 0);
   CheckOutput(args.out_type);
   attention_.Run(args, KernelsFor(*args.layout));
 }

@@ -51,6 +51,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
   DataType ActivationType() const override { return element_; }
+  bool Has(OptionalPart) const override { return false; }
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
@@ -58,7 +59,8 @@ class CudaBackend : public Backend, private LayerRecorder {
 
   void KeepDrawnTokens(int num_places) override { sampler_.KeepDrawnTokens(num_places); }
   const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override;
-  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, void* y) override;
+  void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override;
+  void Round(const void* x, int num_rows, int dim, DataType y_type, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;
   void RmsNorm(const RmsNormArgs& args) override;
@@ -77,6 +79,8 @@ class CudaBackend : public Backend, private LayerRecorder {
   const KernelTable& KernelsFor(const KvLayout& layout) const;
   void Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y);
   void CheckOutput(DataType type) const;  // Ends the process when the kernels do not write `type`.
+  // Ends the process if an optional part is wanted and missing. Models that need it were refused before.
+  void CheckPart(OptionalPart part, bool is_wanted) const;
   void AddBias(const float* bias, int num_rows, int dim, void* y);
   const float* Rotary(const RopeAppendArgs& args);
   // How many thread blocks to launch for `count` pieces of work when each block does `per_block` of them.

@@ -36,6 +36,21 @@ std::vector<double> SiluMul(const std::vector<double>& x, int dim) {
   return y;
 }
 
+std::vector<double> GeluTanhMul(const std::vector<double>& x, int dim) {
+  constexpr double kPi = 3.14159265358979323846;
+  std::vector<double> y(x.size() / 2);
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t gate = i / dim * 2 * dim + i % dim;
+    const double a = x[gate];
+    y[i] = 0.5 * a * (1 + std::tanh(std::sqrt(2 / kPi) * (a + 0.044715 * a * a * a))) * x[gate + dim];
+  }
+  return y;
+}
+
+double Softcap(double x, double cap) {
+  return cap * std::tanh(x / cap);
+}
+
 void Rotate(int position, const std::vector<double>& inv_freq, double scaling, double* head) {
   const size_t half = inv_freq.size();
   for (size_t i = 0; i < half; ++i) {
@@ -47,11 +62,12 @@ void Rotate(int position, const std::vector<double>& inv_freq, double scaling, d
 }
 
 std::vector<double> Attend(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
-                           int begin, int end, double scale) {
+                           int begin, int end, double scale, double softcap) {
   const size_t dim = q.size();
   std::vector<double> scores(end - begin, 0), out(dim, 0);
   for (int t = begin; t < end; ++t) {
     for (size_t d = 0; d < dim; ++d) scores[t - begin] += q[d] * k[t * dim + d] * scale;
+    if (softcap > 0) scores[t - begin] = Softcap(scores[t - begin], softcap);
   }
   const double max = *std::max_element(scores.begin(), scores.end());
   double sum = 0;

@@ -15,13 +15,19 @@ std::vector<double> RmsNorm(const std::vector<double>& x, const std::vector<doub
 
 // Returns silu(x[:, :dim]) * x[:, dim:] for rows of 2 * dim.
 std::vector<double> SiluMul(const std::vector<double>& x, int dim);
+// The same with 0.5 a (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))) in place of silu.
+std::vector<double> GeluTanhMul(const std::vector<double>& x, int dim);
+
+// Returns cap * tanh(x / cap).
+double Softcap(double x, double cap);
 
 // Rotates the first 2 * inv_freq.size() dimensions of one head by its position. Dimension i is paired with i + half.
 void Rotate(int position, const std::vector<double>& inv_freq, double scaling, double* head);
 
-// Returns softmax(q k^T * scale) v for one query over the tokens [begin, end). k and v are [tokens, head_dim].
+// Returns softmax(q k^T * scale) v for one query over the tokens [begin, end). k and v are [tokens, head_dim]. The
+// scores are capped unless `softcap` is 0.
 std::vector<double> Attend(const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
-                           int begin, int end, double scale);
+                           int begin, int end, double scale, double softcap = 0);
 
 }  // namespace quire::reference
 

@@ -171,7 +171,7 @@ std::unique_ptr<DecodeStream> HfTokenizer::NewDecodeStream(bool skip_special_tok
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadHfTokenizer(std::string_view tokenizer_json,
                                                            const TokenizerConfig& config) {
-  QUIRE_ASSIGN_OR_RETURN(TokenizerJson parts, TokenizerJson::Parse(tokenizer_json));
+  QUIRE_ASSIGN_OR_RETURN(TokenizerJson parts, TokenizerJson::Parse(tokenizer_json, config));
   return std::make_unique<HfTokenizer>(std::move(parts), config);
 }
 

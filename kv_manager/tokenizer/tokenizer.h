@@ -18,7 +18,8 @@ namespace quire {
 struct TokenizerFiles {
   std::string tokenizer_json;         // The file of Hugging Face. It is used when it exists.
   std::string tokenizer_model;        // The file of SentencePiece. It is used otherwise.
-  std::string tokenizer_config_json;  // Names the special tokens. Optional.
+  // Names the special tokens, and has further added tokens for a tokenizer.json. Optional.
+  std::string tokenizer_config_json;
 };
 
 struct EncodeOptions {

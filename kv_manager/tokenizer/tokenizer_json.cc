@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
@@ -115,11 +116,56 @@ absl::StatusOr<std::unique_ptr<TokenModel>> ParseModel(const JsonValue& json) {
   return json.Error(absl::StrCat("model type \"", std::string(type), "\" is not supported"));
 }
 
-absl::StatusOr<AddedVocabulary> ParseAddedTokens(const JsonValue& json, const Vocabulary& vocabulary,
-                                                 const Normalizer* normalizer) {
-  if (json.is_null()) return AddedVocabulary();
-  QUIRE_ASSIGN_OR_RETURN(const auto elements, json.AsArray());
+// Adds what tokenizer_config.json has in addition (see tokenizer_json.h).
+absl::Status AddTokensOfConfig(const TokenizerConfig& config, const Vocabulary& vocabulary,
+                               std::vector<AddedToken>* tokens) {
+  absl::flat_hash_map<std::string, size_t> index_of;  // By content.
+  absl::flat_hash_map<TokenId, std::string> content_of;
+  for (size_t i = 0; i < tokens->size(); ++i) {
+    index_of.emplace((*tokens)[i].content, i);
+    content_of.emplace((*tokens)[i].id, (*tokens)[i].content);
+  }
+  const auto bad = [](const AddedToken& token, std::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("tokenizer_config.json: added_tokens_decoder.", token.id, ": is \"",
+                                                   token.content, "\", but ", std::string(what)));
+  };
+  const auto add = [&](AddedToken token) {
+    index_of.emplace(token.content, tokens->size());
+    content_of.emplace(token.id, token.content);
+    tokens->push_back(std::move(token));
+  };
+  for (const AddedToken& token : config.added_tokens) {
+    const auto found = index_of.find(token.content);
+    const TokenId known = found == index_of.end() ? vocabulary.Find(token.content) : (*tokens)[found->second].id;
+    if (known != kNoToken && known != token.id) {
+      return bad(token, absl::StrCat("tokenizer.json has this token as ", known));
+    }
+    if (found != index_of.end()) {
+      (*tokens)[found->second] = token;
+      continue;
+    }
+    const auto other = content_of.find(token.id);
+    if (other != content_of.end()) return bad(token, absl::StrCat("tokenizer.json has \"", other->second, "\" there"));
+    if (known == kNoToken && vocabulary.Contains(token.id)) {
+      return bad(token, absl::StrCat("the vocabulary has \"", vocabulary.piece(token.id), "\" there"));
+    }
+    add(token);
+  }
+  for (const std::string& content : config.special_tokens) {
+    const TokenId id = vocabulary.Find(content);
+    if (content.empty() || index_of.contains(content) || id == kNoToken || content_of.contains(id)) continue;
+    add({.id = id, .content = content, .special = true});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AddedVocabulary> ParseAddedTokens(const JsonValue& json, const TokenizerConfig& config,
+                                                 const Vocabulary& vocabulary, const Normalizer* normalizer) {
   std::vector<AddedToken> tokens;
+  std::vector<JsonValue> elements;
+  if (!json.is_null()) {
+    QUIRE_ASSIGN_OR_RETURN(elements, json.AsArray());
+  }
   for (const JsonValue& element : elements) {
     AddedToken token;
     QUIRE_ASSIGN_OR_RETURN(const JsonValue id, element.Member("id"));
@@ -140,6 +186,7 @@ absl::StatusOr<AddedVocabulary> ParseAddedTokens(const JsonValue& json, const Vo
     }
     tokens.push_back(std::move(token));
   }
+  QUIRE_RETURN_IF_ERROR(AddTokensOfConfig(config, vocabulary, &tokens));
   absl::StatusOr<AddedVocabulary> added = AddedVocabulary::Create(std::move(tokens), normalizer);
   if (!added.ok()) return AtPath(json, added.status());
   return added;
@@ -147,7 +194,7 @@ absl::StatusOr<AddedVocabulary> ParseAddedTokens(const JsonValue& json, const Vo
 
 }  // namespace
 
-absl::StatusOr<TokenizerJson> TokenizerJson::Parse(std::string_view text) {
+absl::StatusOr<TokenizerJson> TokenizerJson::Parse(std::string_view text, const TokenizerConfig& config) {
   QUIRE_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(text, "tokenizer.json"));
   const JsonValue root(document, "tokenizer.json: ");
   TokenizerJson parts;
@@ -168,7 +215,8 @@ absl::StatusOr<TokenizerJson> TokenizerJson::Parse(std::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(const JsonValue decoder, root.Find("decoder"));
   QUIRE_ASSIGN_OR_RETURN(parts.decoder, Decoder::Parse(decoder));
   QUIRE_ASSIGN_OR_RETURN(const JsonValue added, root.Find("added_tokens"));
-  QUIRE_ASSIGN_OR_RETURN(parts.added, ParseAddedTokens(added, parts.model->vocabulary(), parts.normalizer.get()));
+  QUIRE_ASSIGN_OR_RETURN(parts.added,
+                         ParseAddedTokens(added, config, parts.model->vocabulary(), parts.normalizer.get()));
   return parts;
 }
 

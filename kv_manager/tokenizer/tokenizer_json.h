@@ -11,6 +11,7 @@
 #include "kv_manager/tokenizer/normalizer.h"
 #include "kv_manager/tokenizer/post_processor.h"
 #include "kv_manager/tokenizer/pre_tokenizer.h"
+#include "kv_manager/tokenizer/tokenizer_config.h"
 
 namespace quire {
 
@@ -25,7 +26,11 @@ struct TokenizerJson {
 
   // InvalidArgument, naming the JSON path, for anything that is malformed or not supported. "truncation" and "padding"
   // are not read, because the caller decides how long a prompt may be.
-  static absl::StatusOr<TokenizerJson> Parse(std::string_view text);
+  //
+  // tokenizer_config.json adds to the added tokens, as in transformers: its added_tokens_decoder replaces the flags of
+  // tokens that the file has, and adds the others. Special tokens that it names and that are no added tokens become
+  // some, if the vocabulary has them.
+  static absl::StatusOr<TokenizerJson> Parse(std::string_view text, const TokenizerConfig& config = {});
 };
 
 }  // namespace quire

@@ -94,7 +94,7 @@ struct GoldenModel {
 
 std::vector<GoldenModel> GoldenModels() {
   std::vector<GoldenModel> models;
-  for (const char* file : {"models.json", "models_groups.json"}) {
+  for (const char* file : {"models.json", "families.json", "models_groups.json"}) {
     for (const auto& [model, cases] : CasesByModel(file)) models.push_back({file, model});
   }
   return models;
@@ -109,7 +109,7 @@ TEST_P(BeamTest, FindsWhatHuggingFaceFinds) {
 INSTANTIATE_TEST_SUITE_P(Golden, BeamTest, testing::ValuesIn(GoldenModels()),
                          [](const testing::TestParamInfo<GoldenModel>& info) {
                            const size_t slash = info.param.model.rfind('/');
-                           return absl::StrCat(info.param.file == "models.json" ? "" : "groups_",
+                           return absl::StrCat(info.param.file == "models_groups.json" ? "groups_" : "",
                                                info.param.model.substr(slash + 1));
                          });
 

@@ -90,6 +90,7 @@ TEST_F(QuirectlTest, StatusAndModelAndHealthAnswer) {
   const std::string model = Quirectl({"model"}).output;
   EXPECT_THAT(model, HasSubstr("LlamaForCausalLM"));
   EXPECT_THAT(model, HasSubstr("chat          yes\n"));
+  EXPECT_THAT(model, HasSubstr(" (0) is added, because the tokenizer says so: post_processor in tokenizer.json"));
   for (const char* service : {"", "liveness", "readiness", "quire.v1.InferenceService"}) {
     const Ended health = Quirectl({"health", service});
     EXPECT_EQ(health.exit_code, 0) << service;

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   QUIRE_CHECK(config->hidden_size > 0 && config->num_layers > 0 && config->head_dim > 0 && config->vocab_size > 0);
   QUIRE_CHECK(config->num_kv_heads > 0 && config->num_heads % config->num_kv_heads == 0);
-  QUIRE_CHECK(static_cast<int>(config->sliding_windows.size()) == config->num_layers);
+  QUIRE_CHECK(static_cast<int>(config->layers.size()) == config->num_layers);
   QUIRE_CHECK(config->qkv_rows() > 0);
   for (const quire::TokenId token : config->eos_token_ids) QUIRE_CHECK(token >= 0 && token < config->vocab_size);
   QUIRE_CHECK(!quire::Summary(*config).empty());

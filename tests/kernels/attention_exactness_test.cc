@@ -11,7 +11,13 @@ using AttentionExactnessTest = CpuBackendTest;
 
 // A shape for sequences with three splits. The windows below are longer than one tile and shorter than the sequence.
 Shape LongShape(DataType type) {
-  return {.num_heads = 6, .num_kv_heads = 2, .head_dim = 32, .block_size = 16, .type = type, .window = 0};
+  return {.num_heads = 6,
+          .num_kv_heads = 2,
+          .head_dim = 32,
+          .block_size = 16,
+          .type = type,
+          .window = 0,
+          .softcap = type == DataType::kFloat16 ? 0 : 1.5f};
 }
 // The same for every type of K and V.
 std::vector<Shape> LongShapes() {

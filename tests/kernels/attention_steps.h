@@ -18,6 +18,7 @@ struct Shape {
   DataType type;
   int window = 0;
   bool int8_kv = false;  // Whether K and V are rounded to int8. Then `type` is not used.
+  float softcap = 0;
 };
 
 inline KvType KvTypeOf(const Shape& shape) {
@@ -27,7 +28,8 @@ inline KvType KvTypeOf(const Shape& shape) {
 inline std::string ToString(const Shape& shape) {
   return std::to_string(shape.num_heads) + "/" + std::to_string(shape.num_kv_heads) + " heads of " +
          std::to_string(shape.head_dim) + ", blocks of " + std::to_string(shape.block_size) + " " +
-         Name(KvTypeOf(shape)) + ", window " + std::to_string(shape.window);
+         Name(KvTypeOf(shape)) + ", window " + std::to_string(shape.window) + ", softcap " +
+         std::to_string(shape.softcap);
 }
 
 // Q, K and V of one sequence before paging: q [tokens, num_heads, head_dim], k and v [tokens, num_kv_heads, head_dim].
@@ -101,7 +103,8 @@ inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPoo
                       .window = shape.window,
                       .layout = &pool->layout(),
                       .kv_pool = pool->data(),
-                      .out_type = out_type});
+                      .out_type = out_type,
+                      .softcap = shape.softcap});
   return Decoded(out, out_type);
 }
 

@@ -47,8 +47,8 @@ Expectation Expected(const Shape& shape, const Sequence& sequence, bool rounds_q
         for (double& value : q) value = Rounded(float(value) * scale, DataType::kBFloat16);
       }
       const auto append = [&](const std::vector<double>& values, std::vector<double>* to) {
-        const std::vector<double> row =
-            reference::Attend(q, k[kv_head], values, begin, t + 1, rounds_query ? 1 : 1 / std::sqrt(double(dim)));
+        const std::vector<double> row = reference::Attend(q, k[kv_head], values, begin, t + 1,
+                                                          rounds_query ? 1 : 1 / std::sqrt(double(dim)), shape.softcap);
         to->insert(to->end(), row.begin(), row.end());
       };
       append(v[kv_head], &expected.out);
@@ -91,7 +91,8 @@ TEST_P(AttentionTest, AgreesWithTheReferenceForEveryShapeAndType) {
                          .head_dim = head_dims[i % 8],
                          .block_size = block_sizes[random.Int(0, 6)],
                          .type = kAllTypes[i % 3],
-                         .window = i % 4 == 3 ? random.Int(1, 70) : 0};
+                         .window = i % 4 == 3 ? random.Int(1, 70) : 0,
+                         .softcap = i % 5 == 2 ? 0.7f : 0};
     const Sequence sequence = MakeSequence(shape, random.Int(1, 150), &random);
     const std::vector<int> chunks = RandomChunks(sequence.num_tokens, i % 2 == 0 ? 1 : 90, &random);
     const std::vector<float> out = RunChunks(backend.get(), shape, sequence, chunks, i);

@@ -26,12 +26,18 @@ std::unique_ptr<PackedMatrix> PackGated(Backend* backend, const std::vector<floa
 
 // Returns the gated product as float32, or rounded to `y_type` and widened.
 std::vector<float> MultiplyGated(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int cols,
-                                 int dim, const float* bias = nullptr, DataType y_type = DataType::kFloat32) {
+                                 int dim, const float* bias = nullptr, DataType y_type = DataType::kFloat32,
+                                 Activation activation = Activation::kSilu) {
   const int num_tokens = int(x.size()) / cols;
   const std::vector<char> input = Encoded(x, backend->InputType(w));
   std::vector<char> y(size_t(num_tokens) * dim * SizeOf(y_type), char(0xff));
-  backend->GatedLinear(
-      {.x = input.data(), .w = &w, .bias = bias, .y = y.data(), .y_type = y_type, .num_tokens = num_tokens});
+  backend->GatedLinear({.x = input.data(),
+                        .w = &w,
+                        .bias = bias,
+                        .y = y.data(),
+                        .y_type = y_type,
+                        .num_tokens = num_tokens,
+                        .activation = activation});
   return Decoded(y, y_type);
 }
 
@@ -55,6 +61,62 @@ TEST_P(DenseKernelsTest, LinearAgreesWithTheReference) {
               2e-6)
         << num_tokens << " x " << cols << " x " << rows << " " << Name(type);
   }
+}
+
+TEST_P(DenseKernelsTest, LinearScalesThenCapsThenAddsTheResidual) {
+  const auto backend = MakeBackend();
+  Random random(21);
+  const int num_tokens = 5, cols = 40, rows = 70;
+  const float scale = 0.3f, cap = 1.5f;
+  const std::vector<float> x = random.Normals(num_tokens * cols), w = random.Normals(rows * cols);
+  const std::vector<float> bias = random.Normals(rows), residual = random.Normals(num_tokens * rows);
+  const auto packed = Pack(backend.get(), w, cols, DataType::kFloat32);
+  const std::vector<double> products = reference::Linear(Doubles(x), Doubles(w), cols);
+  std::vector<double> scaled, capped;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const double value = scale * (products[i] + bias[i % rows]);
+    scaled.push_back(value + residual[i]);
+    capped.push_back(reference::Softcap(value, cap) + residual[i]);
+  }
+  std::vector<float> y(num_tokens * rows);
+  LinearArgs args = {.x = x.data(),
+                     .w = packed.get(),
+                     .bias = bias.data(),
+                     .residual = residual.data(),
+                     .y = y.data(),
+                     .num_tokens = num_tokens};
+  args.scale = scale;
+  backend->Linear(args);
+  EXPECT_LT(RelativeError(y, scaled), 1e-6);
+  args.softcap = cap;
+  backend->Linear(args);
+  EXPECT_LT(RelativeError(y, capped), 1e-6);
+}
+
+// A product by 1 with a cap of 1 is the tangent itself.
+TEST_P(DenseKernelsTest, TheTangentIsAccurateEverywhere) {
+  const auto backend = MakeBackend();
+  std::vector<float> x = {0, -0.0f, 1e-30f, 200, -200, INFINITY, -INFINITY};
+  for (float value = 1e-6f; value < 12; value *= 1.01f) x.insert(x.end(), {value, -value});
+  const auto packed = Pack(backend.get(), {1}, 1, DataType::kFloat32);
+  std::vector<float> y(x.size());
+  LinearArgs args = {.x = x.data(),
+                     .w = packed.get(),
+                     .bias = nullptr,
+                     .residual = nullptr,
+                     .y = y.data(),
+                     .num_tokens = int(x.size())};
+  args.softcap = 1;
+  backend->Linear(args);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double expected = std::tanh(double(x[i]));
+    EXPECT_NEAR(y[i], expected, 3 * 0x1p-24 * std::abs(expected) * 2) << x[i];
+  }
+  const float nan = NAN;
+  args.x = &nan;
+  args.num_tokens = 1;
+  backend->Linear(args);
+  EXPECT_TRUE(std::isnan(y[0]));
 }
 
 // Compares each element's error with the size of its terms: the bound of a float32 sum in any order is cols * 6e-8.
@@ -203,11 +265,64 @@ TEST_P(DenseKernelsTest, EmbedReadsRowsOfThePackedMatrix) {
     const auto packed = Pack(backend.get(), table, dim, type);
     const std::vector<int32_t> tokens = {74, 0, 31, 32, 33, 0};
     std::vector<float> y(tokens.size() * dim, NAN), expected;
-    backend->Embed(*packed, tokens.data(), int(tokens.size()), y.data());
+    backend->Embed(*packed, tokens.data(), int(tokens.size()), /*scale=*/1, y.data());
     for (const int32_t token : tokens) {
       expected.insert(expected.end(), table.begin() + token * dim, table.begin() + (token + 1) * dim);
     }
     EXPECT_EQ(y, expected) << Name(type);
+  }
+}
+
+TEST_P(DenseKernelsTest, EmbedMultipliesByItsScale) {
+  const auto backend = MakeBackend();
+  Random random(22);
+  const std::vector<float> table = random.Normals(5 * 21);
+  const auto packed = Pack(backend.get(), table, 21, DataType::kFloat32);
+  const std::vector<int32_t> tokens = {4, 0};
+  std::vector<float> y(2 * 21), expected;
+  backend->Embed(*packed, tokens.data(), 2, /*scale=*/2.5f, y.data());
+  for (const int32_t token : tokens) {
+    for (int i = 0; i < 21; ++i) expected.push_back(table[token * 21 + i] * 2.5f);
+  }
+  EXPECT_EQ(y, expected);
+}
+
+TEST_P(DenseKernelsTest, RoundIsToNearestEven) {
+  const auto backend = MakeBackend();
+  Random random(23);
+  const std::vector<float> x = random.Normals(3 * 37);
+  std::vector<char> y(x.size() * sizeof(BFloat16));
+  backend->Round(x.data(), 3, 37, DataType::kBFloat16, y.data());
+  EXPECT_EQ(y, Encoded(x, DataType::kBFloat16));
+}
+
+TEST_P(DenseKernelsTest, RmsNormAddsItsResidualAndNormsPartsOfRows) {
+  const auto backend = MakeBackend();
+  Random random(24);
+  const int dim = 37, stride = 50, rows = 3;
+  const std::vector<float> x = random.Normals(rows * stride), weight = random.Normals(dim);
+  std::vector<float> parts, sums = random.Normals(rows * dim);
+  for (int row = 0; row < rows; ++row) parts.insert(parts.end(), &x[row * stride], &x[row * stride] + dim);
+  std::vector<double> normed = reference::RmsNorm(Doubles(parts), Doubles(weight), 1e-5), expected = normed;
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] += sums[i];
+  RmsNormArgs args = {
+      .x = x.data(), .weight = weight.data(), .y = sums.data(), .num_rows = rows, .dim = dim, .epsilon = 1e-5f};
+  args.x_stride = stride;
+  args.residual = sums.data();
+  backend->RmsNorm(args);
+  EXPECT_LT(RelativeError(sums, expected), 1e-6);
+
+  std::vector<float> in_place = x;
+  args.x = args.y = in_place.data();
+  args.y_stride = stride;
+  args.residual = nullptr;
+  backend->RmsNorm(args);
+  for (int i = 0; i < rows * stride; ++i) {
+    if (i % stride >= dim) {
+      EXPECT_EQ(in_place[i], x[i]) << "behind the part nothing changes";
+    } else {
+      EXPECT_NEAR(in_place[i], normed[i / stride * dim + i % stride], 1e-5) << i;
+    }
   }
 }
 
@@ -259,6 +374,10 @@ TEST_P(DenseKernelsTest, GatedLinearAgreesWithTheReference) {
         << num_tokens << " x " << cols << " x " << dim << " with bias " << Name(type);
     EXPECT_EQ(MultiplyGated(backend.get(), x, *packed, cols, dim, bias.data(), DataType::kBFloat16),
               Rounded(biased, DataType::kBFloat16));
+    const std::vector<float> gelu =
+        MultiplyGated(backend.get(), x, *packed, cols, dim, bias.data(), DataType::kFloat32, Activation::kGeluTanh);
+    EXPECT_LT(RelativeError(gelu, reference::GeluTanhMul(wide, dim)), 2e-6)
+        << num_tokens << " x " << cols << " x " << dim << " with gelu_tanh " << Name(type);
   }
 }
 
@@ -270,6 +389,10 @@ TEST_P(DenseKernelsTest, GatedLinearTakesExtremeGates) {
     const std::vector<float> y = MultiplyGated(backend.get(), {200, -200, 0, NAN}, *packed, 1, 2);
     EXPECT_LT(RelativeError({y.begin(), y.begin() + 6}, {80000, 80000, 0, 0, 0, 0}), 1e-30);
     EXPECT_TRUE(std::isnan(y[6]) && std::isnan(y[7]));
+    const std::vector<float> gelu = MultiplyGated(backend.get(), {200, -200, 0, NAN}, *packed, 1, 2, nullptr,
+                                                  DataType::kFloat32, Activation::kGeluTanh);
+    EXPECT_LT(RelativeError({gelu.begin(), gelu.begin() + 6}, {80000, 80000, 0, 0, 0, 0}), 1e-30);
+    EXPECT_TRUE(std::isnan(gelu[6]) && std::isnan(gelu[7]));
   }
 }
 

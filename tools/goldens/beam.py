@@ -2,6 +2,7 @@
 
     python3 tools/goldens/beam.py recorded          writes recorded.json, or recorded_groups.json
     python3 tools/goldens/beam.py models            writes models.json, or models_groups.json
+    python3 tools/goldens/beam.py families          writes families.json, with transformers 5
     python3 tools/goldens/beam.py fuzz --count 200 --seed 1 --test build/release/tests/scheduler_test
                                                     runs the C++ test on new random cases of the recorded kind
 
@@ -50,6 +51,9 @@ MODELS = ["models/tales"] + [f"tests/golden/models/{family}" for family in FAMIL
 NUM_PROMPTS = 20 if WITH_GROUPS else 50
 NUM_MODEL_CASES = 48 if WITH_GROUPS else 128  # Minimum number.
 NUM_DRAWS = 40  # Draws of a case's values. The draw with the most pairs that no case has yet is taken.
+# Models that other searches than those of models.json run with.
+LATER_FAMILIES = ("olmo2", "smollm3", "granite", "seed_oss", "ministral", "gemma", "gemma2", "gemma3", "phi3")
+NUM_FAMILY_CASES = 3  # Of each of these models.
 PLAIN_SHAPES = [(width, 1, 0.0) for width in (2, 4, 8, 16)]
 GROUP_SHAPES = [(4, 2, 0.5), (4, 4, 1.0), (6, 3, 0.5), (8, 2, 2.0)]  # Width, number of groups, diversity penalty.
 CHOICES = {
@@ -331,6 +335,23 @@ def model_cases(seed):
     return cases
 
 
+def family_cases(seed):
+    rng = random.Random(seed)
+    cases = []
+    for family in LATER_FAMILIES:
+        name = f"tests/golden/models/{family}"
+        model = AutoModelForCausalLM.from_pretrained(name).float().eval()
+        found = 0
+        while found < NUM_FAMILY_CASES:
+            draw = {key: rng.choice(values) for key, values in CHOICES.items()}
+            case = model_case(rng, model, name, make_prompt(rng, model, is_story=False), draw)
+            hypotheses = stable_hypotheses(model, case, MODEL_NOISE)
+            if hypotheses is not None:
+                cases.append(Case(case, hypotheses=hypotheses))
+                found += 1
+    return cases
+
+
 def write_cases(cases, columns, path):
     rows = [[EARLY_STOPPING.index(c[k]) if k == "early_stopping" else c[k] for k in columns] for c in cases]
     lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
@@ -348,7 +369,7 @@ def fuzz(arguments):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=["recorded", "models", "fuzz"])
+    parser.add_argument("command", choices=["recorded", "models", "families", "fuzz"])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--test", default="build/release/tests/scheduler_test")
@@ -360,6 +381,8 @@ def main():
         write_cases(table_cases(NUM_RECORDED, 2026), TABLE_COLUMNS, ROOT / f"recorded{SUFFIX}.json")
     elif arguments.command == "models":
         write_cases(model_cases(2026), MODEL_COLUMNS, ROOT / f"models{SUFFIX}.json")
+    elif arguments.command == "families":
+        write_cases(family_cases(2026), MODEL_COLUMNS, ROOT / "families.json")
     elif arguments.command == "fuzz":
         fuzz(arguments)
 

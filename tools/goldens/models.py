@@ -1,20 +1,34 @@
 """Writes tests/golden/models and tests/golden/sampling: results of Hugging Face transformers, in float32.
 
 Needs torch, transformers, safetensors and numpy; run from the repository root:
-    python3 tools/goldens/models.py [stories260k model directory]
+    python3 tools/goldens/models.py [--only NAME,NAME...] [stories260k model directory]
 Everything is made from seeds, so a second run writes the same files. With other versions of the packages, the last bits
-may differ.
+may differ. With --only, it writes only these models; "defaults", "rope" and "masks" are the other files.
 """
 
+import argparse
 import json
 import pathlib
-import sys
-
 import numpy
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GraniteConfig,
+    LlamaConfig,
+    MinistralConfig,
+    MistralConfig,
+    Olmo2Config,
+    Phi3Config,
+    Qwen2Config,
+    Qwen3Config,
+    SeedOssConfig,
+    SmolLM3Config,
+)
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -43,12 +57,23 @@ LLAMA3_ROPE = dict(
     high_freq_factor=4.0,
     original_max_position_embeddings=32,
 )
+# Of 8 dimensions of a head, 6 rotate.
+LONGROPE = dict(
+    rope_type="longrope",
+    rope_theta=10000.0,
+    partial_rotary_factor=0.75,
+    original_max_position_embeddings=128,
+    short_factor=[1.0, 1.1, 1.4],
+    long_factor=[1.3, 2.5, 6.0],
+)
 YARN_ROPE = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
 
 
 def families():
     """Returns {name: (config, keys to write in the format of transformers 4, stored type)}."""
     shape = SHAPE
+    gemma = {**shape, "num_key_value_heads": 2, "head_dim": 16}
+    phi3 = {**shape, "num_key_value_heads": 2, "pad_token_id": 0, "original_max_position_embeddings": 128}
     llama2 = LlamaConfig(**shape, num_key_value_heads=4, rope_theta=10000.0)
     return {
         "llama2": (llama2, {"rope_theta": 10000.0, "rope_scaling": None}, torch.float32),
@@ -95,6 +120,94 @@ def families():
             None,
             torch.float32,
         ),
+        "olmo2": (Olmo2Config(**shape, num_key_value_heads=2, rope_theta=10000.0), None, torch.float32),
+        # Layer 1 has no rotary embedding. It alone has a sliding window, as in the architecture's default.
+        "smollm3": (
+            SmolLM3Config(
+                **{**shape, "tie_word_embeddings": True},
+                pad_token_id=0,
+                num_key_value_heads=2,
+                rope_theta=10000.0,
+                no_rope_layer_interval=2,
+                use_sliding_window=True,
+                sliding_window=12,
+            ),
+            None,
+            torch.float32,
+        ),
+        "granite": (
+            GraniteConfig(
+                **shape,
+                num_key_value_heads=2,
+                rope_theta=10000.0,
+                embedding_multiplier=3.5,
+                residual_multiplier=0.6,
+                attention_multiplier=0.3,
+                logits_scaling=3.0,
+                attention_bias=True,
+                mlp_bias=True,
+            ),
+            None,
+            torch.float32,
+        ),
+        # K and V have biases, and the output matrix has none.
+        "seed_oss": (
+            SeedOssConfig(**shape, num_key_value_heads=2, head_dim=16, rope_theta=10000.0, residual_dropout=0.0),
+            None,
+            torch.float32,
+        ),
+        "ministral": (
+            MinistralConfig(
+                **{**shape, "num_hidden_layers": 3},
+                num_key_value_heads=2,
+                head_dim=8,
+                rope_theta=10000.0,
+                sliding_window=12,
+                layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            ),
+            None,
+            torch.float32,
+        ),
+        "gemma": (GemmaConfig(**gemma, rope_theta=10000.0), None, torch.float32),
+        # The caps are so low that they change the scores and the logits.
+        "gemma2": (
+            Gemma2Config(
+                **gemma,
+                rope_theta=10000.0,
+                sliding_window=12,
+                query_pre_attn_scalar=5,
+                attn_logit_softcapping=2.0,
+                final_logit_softcapping=3.0,
+            ),
+            None,
+            torch.float32,
+        ),
+        # With layers of both types, and the rotary embedding of layers without a window is scaled.
+        "gemma3": (
+            Gemma3TextConfig(
+                **gemma,
+                sliding_window=12,
+                query_pre_attn_scalar=5,
+                layer_types=["sliding_attention", "full_attention"],
+                rope_parameters={
+                    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                },
+            ),
+            None,
+            torch.float32,
+        ),
+        # All texts are shorter than the original context, so that the short factors count.
+        "phi3": (Phi3Config(**phi3, sliding_window=12, rope_parameters=LONGROPE), None, torch.float32),
+        # All prompts are longer than the original context, so that the long factors count.
+        "phi3_long": (
+            Phi3Config(
+                **{**phi3, "original_max_position_embeddings": 2},
+                rope_parameters=dict(LONGROPE, original_max_position_embeddings=2, attention_factor=1.19),
+            ),
+            None,
+            torch.float32,
+        ),
         "bfloat16": (llama2, None, torch.bfloat16),
         "float16": (llama2, None, torch.float16),
     }
@@ -107,8 +220,8 @@ def random_model(config, seed):
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             noise = torch.randn(tensor.shape, generator=generator)
-            if name.endswith("norm.weight"):
-                tensor.copy_(1 + 0.3 * noise)
+            if name.endswith("norm.weight"):  # The norms of Gemma add 1 to their weights.
+                tensor.copy_((0 if "gemma" in config.model_type else 1) + 0.3 * noise)
             elif tensor.dim() == 1:
                 tensor.copy_(0.5 * noise)
             elif "embed" in name:  # With a large tied embedding, the model repeats its input.
@@ -152,6 +265,8 @@ def greedy(model, prompt, count):
         best = torch.topk(row, 2)
         margin = min(margin, ((best.values[0] - best.values[1]) / row.abs().max()).item())
         tokens.append(best.indices[0].item())
+        if margin <= MIN_MARGIN:
+            break  # The model is of no use.
     return tokens[len(prompt) :], margin
 
 
@@ -160,10 +275,13 @@ def check_window_matters(model, prompt):
     window = getattr(model.config, "sliding_window", None)
     if window is None:
         return
+    if model.config.model_type not in ("mistral", "phi3", "qwen2"):
+        assert set(model.config.layer_types) == {"full_attention", "sliding_attention"}
+        return
     rows = logits_of(model, prompt)
     shown = logits_of(model, [(prompt[0] + 1) % SHAPE["vocab_size"]] + prompt[1:])
     layers = model.config.num_hidden_layers
-    if model.config.model_type == "mistral":
+    if model.config.model_type in ("mistral", "phi3"):
         assert not torch.equal(rows[window - 1], shown[window - 1])
         assert torch.equal(rows[layers * window :], shown[layers * window :])
     else:
@@ -177,8 +295,13 @@ def write_family(name, config, legacy_keys, dtype):
         prompts = [generator.randint(3, SHAPE["vocab_size"], length).tolist() for length in PROMPT_LENGTHS]
         write_directory(path, random_model(config, seed), legacy_keys, dtype)
         model = load_model(path)
-        runs = [greedy(model, prompt, NUM_GREEDY) for prompt in prompts]
-        if all(margin > MIN_MARGIN and len(set(tokens)) >= MIN_DISTINCT for tokens, margin in runs):
+        runs = []
+        for prompt in prompts:
+            tokens, margin = greedy(model, prompt, NUM_GREEDY)
+            if margin <= MIN_MARGIN or len(set(tokens)) < MIN_DISTINCT:
+                break
+            runs.append((tokens, margin))
+        if len(runs) == len(prompts):
             break
     else:
         raise SystemExit(f"no seed gives {name} a clear and varied text")
@@ -188,6 +311,41 @@ def write_family(name, config, legacy_keys, dtype):
     golden = {"seed": seed, "prompts": prompts, "greedy": [tokens for tokens, _ in runs]}
     (path / "golden.json").write_text(json.dumps(golden) + "\n")
     print(name, "seed", seed, "distinct", [len(set(tokens)) for tokens, _ in runs])
+
+
+def write_defaults():
+    """Records what transformers assumes for a config.json that only names its architecture."""
+    configs = {type(config).__name__: type(config) for config, _, _ in families().values()}
+    defaults = {}
+    for name, make in sorted(configs.items()):
+        config = make()
+        layers = range(config.num_hidden_layers)
+        types = getattr(config, "layer_types", None)
+        window = getattr(config, "sliding_window", None) or 0
+        slides = [types is None or types[i] == "sliding_attention" for i in layers]
+        ropes = config.rope_parameters
+        full = ropes.get("full_attention", ropes)
+        defaults[config.model_type] = {
+            "hidden_size": config.hidden_size,
+            "intermediate_size": config.intermediate_size,
+            "num_heads": config.num_attention_heads,
+            "num_kv_heads": config.num_key_value_heads,
+            "head_dim": getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+            "vocab_size": config.vocab_size,
+            "max_position_embeddings": config.max_position_embeddings,
+            "rms_norm_eps": config.rms_norm_eps,
+            "rope_theta": full["rope_theta"],
+            "window_rope_theta": ropes["sliding_attention"]["rope_theta"] if "sliding_attention" in ropes else 0,
+            "tie_word_embeddings": config.tie_word_embeddings,
+            "bos": -1 if config.bos_token_id is None else config.bos_token_id,
+            "eos": [] if config.eos_token_id is None else [config.eos_token_id],
+            "windows": [window if slides[i] else 0 for i in layers],
+            "rotates": [bool(flag) for flag in getattr(config, "no_rope_layers", [1 for _ in layers])],
+            "activation": getattr(config, "hidden_activation", None) or config.hidden_act,
+            "qkv_bias": getattr(config, "attention_bias", config.model_type == "qwen2"),
+        }
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(values)}" for name, values in defaults.items())
+    (ROOT / "models" / "defaults.json").write_text("{" + lines + "}\n")
 
 
 def write_rope():
@@ -203,6 +361,7 @@ def write_rope():
         dict(YARN_ROPE, rope_theta=10000.0, beta_fast=16.0, beta_slow=2.0, truncate=False),
         dict(YARN_ROPE, rope_theta=10000.0, attention_factor=1.25),
         dict(YARN_ROPE, rope_theta=10000.0, mscale=1.0, mscale_all_dim=0.7),
+        {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
     ]
     cases = []
     for parameters in kinds:
@@ -299,12 +458,25 @@ def main():
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", type=lambda names: names.split(","))
+    parser.add_argument("story", nargs="?")
+    args = parser.parse_args()
+
+    def wanted(name):
+        return args.only is None or name in args.only
+
     for name, (config, legacy_keys, dtype) in families().items():
-        write_family(name, config, legacy_keys, dtype)
-    write_rope()
-    write_masks()
-    if len(sys.argv) > 1:
-        write_story(sys.argv[1])
+        if wanted(name):
+            write_family(name, config, legacy_keys, dtype)
+    if wanted("defaults"):
+        write_defaults()
+    if wanted("rope"):
+        write_rope()
+    if wanted("masks"):
+        write_masks()
+    if args.story is not None:
+        write_story(args.story)
 
 
 if __name__ == "__main__":

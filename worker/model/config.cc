@@ -1,12 +1,14 @@
 #include "worker/model/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "kernels/kv_layout.h"
+#include "worker/model/layer_reader.h"
 #include "worker/model/quantization_config.h"
 
 namespace quire {
@@ -21,112 +23,142 @@ constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 1024;
 constexpr int64_t kMaxVocabSize = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 24;
-constexpr const char* kFile = "config.json";
+constexpr double kMaxScale = 1e6;
 
-enum class Family { kLlama, kMistral, kQwen2, kQwen3 };
-
-absl::StatusOr<Family> ReadFamily(const json& root, const JsonFields& fields, std::string* architecture) {
-  constexpr const char* kAllowed =
-      "[\"LlamaForCausalLM\"], [\"MistralForCausalLM\"], [\"Qwen2ForCausalLM\"] or [\"Qwen3ForCausalLM\"]";
+// The field architectures decides. Without it, the field model_type does, as in transformers.
+absl::StatusOr<const DecoderFamily*> ReadFamily(const json& root, const JsonFields& fields) {
   const auto found = root.find("architectures");
-  if (found == root.end() || !found->is_array() || found->size() != 1 || !found->front().is_string()) {
-    return fields.Bad("architectures", kAllowed);
+  if (found == root.end() && fields.Has("model_type")) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("model_type"));
+    if (const DecoderFamily* family = FindFamilyOfType(type)) return family;
   }
-  *architecture = found->front().get<std::string>();
-  if (*architecture == "LlamaForCausalLM") return Family::kLlama;
-  if (*architecture == "MistralForCausalLM") return Family::kMistral;
-  if (*architecture == "Qwen2ForCausalLM") return Family::kQwen2;
-  if (*architecture == "Qwen3ForCausalLM") return Family::kQwen3;
-  return fields.Bad("architectures", kAllowed);
+  if (found != root.end() && found->is_array() && found->size() == 1 && found->front().is_string()) {
+    if (const DecoderFamily* family = FindFamilyOf(found->front().get<std::string>())) return family;
+  }
+  return fields.Bad("architectures", SupportedArchitectures());
 }
 
-absl::Status ReadInt(const JsonFields& fields, const char* name, int64_t max, int* result,
-                     std::optional<int64_t> fallback = {}) {
+absl::Status ReadInt(const JsonFields& fields, const char* name, int64_t max, int64_t fallback, int* result) {
   QUIRE_ASSIGN_OR_RETURN(const int64_t value, fields.Int(name, 1, max, fallback));
   *result = static_cast<int>(value);
   return absl::OkStatus();
 }
 
-absl::Status ReadHeads(const JsonFields& fields, Family family, ModelConfig* config) {
-  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "num_attention_heads", kMaxHeads, &config->num_heads));
-  std::optional<int64_t> kv_heads;  // Only early Llama files lack the field.
-  if (family == Family::kLlama) kv_heads = config->num_heads;
-  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "num_key_value_heads", kMaxHeads, &config->num_kv_heads, kv_heads));
+absl::Status ReadShape(const JsonFields& fields, const DecoderFamily& family, ModelConfig* config) {
+  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "hidden_size", kMaxHiddenSize, family.hidden_size, &config->hidden_size));
+  QUIRE_RETURN_IF_ERROR(
+      ReadInt(fields, "intermediate_size", kMaxIntermediateSize, family.intermediate_size, &config->intermediate_size));
+  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "num_hidden_layers", kMaxLayers, family.num_layers, &config->num_layers));
+  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "vocab_size", kMaxVocabSize, family.vocab_size, &config->vocab_size));
+  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "max_position_embeddings", kMaxPositions, family.max_position_embeddings,
+                                &config->max_position_embeddings));
+  QUIRE_ASSIGN_OR_RETURN(const double epsilon, fields.Number("rms_norm_eps", 1e-12, 1e-1, family.rms_norm_eps));
+  config->rms_norm_eps = static_cast<float>(epsilon);
+  return absl::OkStatus();
+}
+
+absl::Status ReadHeads(const JsonFields& fields, const DecoderFamily& family, ModelConfig* config) {
+  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "num_attention_heads", kMaxHeads, family.num_heads, &config->num_heads));
+  const bool has_all_heads = family.num_kv_heads == 0 || fields.IsNull("num_key_value_heads");
+  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "num_key_value_heads", kMaxHeads,
+                                has_all_heads ? config->num_heads : family.num_kv_heads, &config->num_kv_heads));
   if (config->num_heads % config->num_kv_heads != 0) {
     return fields.Bad("num_key_value_heads", absl::StrCat("a divisor of num_attention_heads, ", config->num_heads));
   }
   std::optional<int64_t> head_dim;
-  if (family == Family::kQwen3) {
-    head_dim = 128;  // The default of transformers for this architecture, which is not derived from hidden_size.
+  if (family.head_dim > 0) {
+    head_dim = family.head_dim;
   } else if (config->hidden_size % config->num_heads == 0) {
     head_dim = config->hidden_size / config->num_heads;
   }
-  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "head_dim", kMaxHeadDim, &config->head_dim, head_dim));
+  QUIRE_ASSIGN_OR_RETURN(const int64_t dim, fields.Int("head_dim", 1, kMaxHeadDim, head_dim));
+  config->head_dim = static_cast<int>(dim);
   if (config->head_dim % 2 != 0 || config->head_dim > kMaxHeadDim) {
-    return absl::InvalidArgumentError(absl::StrCat(kFile, ": head_dim (or hidden_size / num_attention_heads) is ",
+    return absl::InvalidArgumentError(absl::StrCat(kConfigFile, ": head_dim (or hidden_size / num_attention_heads) is ",
                                                    config->head_dim, ", must be even and at most ", kMaxHeadDim));
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadBiases(const JsonFields& fields, Family family, ModelConfig* config) {
-  config->qk_norm = family == Family::kQwen3;
-  config->qkv_bias = family == Family::kQwen2;
-  config->attention_output_bias = false;
-  config->mlp_bias = false;
-  if (family == Family::kLlama || family == Family::kQwen3) {
-    QUIRE_ASSIGN_OR_RETURN(config->qkv_bias, fields.Bool("attention_bias", false));
-    config->attention_output_bias = config->qkv_bias;
-  }
-  if (family == Family::kLlama) {
-    QUIRE_ASSIGN_OR_RETURN(config->mlp_bias, fields.Bool("mlp_bias", false));
-  }
+absl::StatusOr<bool> ReadBias(const JsonFields& fields, const char* name, bool fallback) {
+  if (name == nullptr) return fallback;
+  return fields.Bool(name, fallback);
+}
+
+absl::Status ReadBiases(const JsonFields& fields, const DecoderFamily& family, ModelConfig* config) {
+  QUIRE_ASSIGN_OR_RETURN(config->qkv_bias, ReadBias(fields, family.qkv_bias_field, family.qkv_bias));
+  QUIRE_ASSIGN_OR_RETURN(config->attention_output_bias, ReadBias(fields, family.output_bias_field, false));
+  QUIRE_ASSIGN_OR_RETURN(config->mlp_bias, ReadBias(fields, family.mlp_bias_field, false));
   return absl::OkStatus();
 }
 
-// Reads the sliding window of every layer. Mistral has one window for all layers. Qwen has windows only if
-// use_sliding_window is set; then layer_types names the layers with a window, or, without that field, the layers from
-// max_window_layers on have one. Llama has none.
-absl::Status ReadWindows(const json& root, const JsonFields& fields, Family family, ModelConfig* config) {
-  config->sliding_windows.assign(config->num_layers, 0);
-  if (family == Family::kLlama) return absl::OkStatus();
-  bool use_window = true;
-  if (family != Family::kMistral) {
-    QUIRE_ASSIGN_OR_RETURN(use_window, fields.Bool("use_sliding_window", false));
-  }
-  const auto given = root.find("sliding_window");
-  if (!use_window || (given != root.end() && given->is_null())) return absl::OkStatus();
-  int window;
-  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "sliding_window", kMaxPositions, &window, 4096));
-  const auto types = root.find("layer_types");
-  if (family == Family::kMistral) {
-    config->sliding_windows.assign(config->num_layers, window);
-  } else if (types == root.end() || types->is_null()) {
-    QUIRE_ASSIGN_OR_RETURN(const int64_t first, fields.Int("max_window_layers", 0, kMaxLayers, 28));
-    for (int i = static_cast<int>(first); i < config->num_layers; ++i) config->sliding_windows[i] = window;
+absl::Status ReadActivation(const JsonFields& fields, const DecoderFamily& family, ModelConfig* config) {
+  const char* field = family.activation_field;
+  QUIRE_ASSIGN_OR_RETURN(const std::string name, fields.String(field, family.activation));
+  if (name == "silu" || name == "swish") {
+    config->activation = Activation::kSilu;
+  } else if (name == "gelu_pytorch_tanh" || name == "gelu_new") {
+    config->activation = Activation::kGeluTanh;
   } else {
-    const std::string allowed =
-        absl::StrCat("an array of ", config->num_layers, " times full_attention or sliding_attention");
-    if (!types->is_array() || types->size() != config->sliding_windows.size()) {
-      return fields.Bad("layer_types", allowed);
-    }
-    for (int i = 0; i < config->num_layers; ++i) {
-      const json& type = (*types)[i];
-      if (type == "sliding_attention") {
-        config->sliding_windows[i] = window;
-      } else if (type != "full_attention") {
-        return fields.Bad("layer_types", allowed);
-      }
-    }
+    return fields.Bad(field, "\"silu\", \"swish\", \"gelu_pytorch_tanh\" or \"gelu_new\"");
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadSpecialTokens(const JsonFields& fields, std::string_view generation_config_json, ModelConfig* config) {
+absl::Status ReadScale(const JsonFields& fields, const char* name, double fallback, double* result) {
+  QUIRE_ASSIGN_OR_RETURN(*result, fields.Number(name, 1 / kMaxScale, kMaxScale, fallback));
+  return absl::OkStatus();
+}
+
+// Without a cap the field is null.
+absl::Status ReadSoftcap(const JsonFields& fields, const char* name, double fallback, float* result) {
+  *result = 0;
+  if (name == nullptr || fields.IsNull(name)) return absl::OkStatus();
+  if (!fields.Has(name) && fallback == 0) return absl::OkStatus();
+  double cap;
+  QUIRE_RETURN_IF_ERROR(ReadScale(fields, name, fallback, &cap));
+  *result = static_cast<float>(cap);
+  return absl::OkStatus();
+}
+
+absl::Status ReadScales(const JsonFields& fields, const DecoderFamily& family, ModelConfig* config) {
+  config->attention_scale = 1.0f / std::sqrt(static_cast<float>(config->head_dim));
+  if (family.scales_embeddings) {
+    config->embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config->hidden_size)));
+  }
+  if (family.query_scalar > 0) {
+    double scalar;
+    QUIRE_RETURN_IF_ERROR(ReadScale(fields, "query_pre_attn_scalar", family.query_scalar, &scalar));
+    config->attention_scale = static_cast<float>(1 / std::sqrt(scalar));
+  }
+  QUIRE_RETURN_IF_ERROR(
+      ReadSoftcap(fields, family.attention_softcap_field, family.attention_softcap, &config->attention_softcap));
+  QUIRE_RETURN_IF_ERROR(ReadSoftcap(fields, family.logit_softcap_field, family.logit_softcap, &config->logit_softcap));
+  if (!family.has_multipliers) return absl::OkStatus();
+  double embedding, attention, residual, logits;
+  QUIRE_RETURN_IF_ERROR(ReadScale(fields, "embedding_multiplier", 1, &embedding));
+  QUIRE_RETURN_IF_ERROR(ReadScale(fields, "attention_multiplier", 1, &attention));
+  QUIRE_RETURN_IF_ERROR(ReadScale(fields, "residual_multiplier", 1, &residual));
+  QUIRE_RETURN_IF_ERROR(ReadScale(fields, "logits_scaling", 1, &logits));
+  config->embedding_scale = static_cast<float>(embedding);
+  config->attention_scale = static_cast<float>(attention);
+  config->residual_scale = static_cast<float>(residual);
+  config->logit_scale = static_cast<float>(1 / logits);
+  return absl::OkStatus();
+}
+
+// A token that is null in the file is none, and a token that is not in the file is the default of transformers.
+absl::Status ReadSpecialTokens(const JsonFields& fields, const DecoderFamily& family,
+                               std::string_view generation_config_json, ModelConfig* config) {
   const int64_t max_token = config->vocab_size - 1;
-  QUIRE_ASSIGN_OR_RETURN(const int64_t bos, fields.Int("bos_token_id", 0, max_token, -1));
+  const auto fallback = [&](const char* name, TokenId token) -> int64_t {
+    return fields.IsNull(name) || token > max_token ? -1 : token;
+  };
+  QUIRE_ASSIGN_OR_RETURN(const int64_t bos,
+                         fields.Int("bos_token_id", 0, max_token, fallback("bos_token_id", family.bos)));
   config->bos_token_id = static_cast<TokenId>(bos);
   QUIRE_ASSIGN_OR_RETURN(std::vector<int64_t> eos, fields.Ints("eos_token_id", 0, max_token));
+  if (!fields.Has("eos_token_id") && fallback("eos_token_id", family.eos) >= 0) eos = {family.eos};
   if (!generation_config_json.empty()) {
     constexpr const char* kGeneration = "generation_config.json";
     QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(generation_config_json, kGeneration));
@@ -142,69 +174,114 @@ absl::Status ReadSpecialTokens(const JsonFields& fields, std::string_view genera
   return absl::OkStatus();
 }
 
-// Refuses features that would change the computation and that no supported architecture uses.
-absl::Status RefuseUnknown(const JsonFields& fields) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string activation, fields.String("hidden_act", "silu"));
-  if (activation != "silu") return fields.Bad("hidden_act", "\"silu\"");
-  return absl::OkStatus();
-}
-
-// Formats runs of equal numbers: "2x0,1x4096" for 0, 0, 4096.
-std::string Runs(const std::vector<int>& values) {
+// Formats runs of equal values: "2x0,1x4096" for 0, 0, 4096.
+template <typename ValueOf>
+std::string Runs(const std::vector<LayerConfig>& layers, ValueOf value_of) {
   std::string text;
-  for (size_t first = 0; first < values.size();) {
+  for (size_t first = 0; first < layers.size();) {
     size_t end = first;
-    while (end < values.size() && values[end] == values[first]) ++end;
-    absl::StrAppend(&text, text.empty() ? "" : ",", end - first, "x", values[first]);
+    while (end < layers.size() && value_of(layers[end]) == value_of(layers[first])) ++end;
+    absl::StrAppend(&text, text.empty() ? "" : ",", end - first, "x", value_of(layers[first]));
     first = end;
   }
   return text;
 }
 
+std::string Summary(const RopeConfig& rope) {
+  std::string text = absl::StrCat(Name(rope.type), " theta ", rope.theta, " factor ", rope.factor, " original ",
+                                  rope.original_max_position_embeddings, " freq_factors ", rope.low_freq_factor, "/",
+                                  rope.high_freq_factor, " betas ", rope.beta_fast, "/", rope.beta_slow,
+                                  " attention_factor ", rope.attention_factor, " truncate ", rope.truncate);
+  if (rope.rotary_part != 1) absl::StrAppend(&text, " rotary_part ", rope.rotary_part);
+  if (!rope.length_factors.empty()) absl::StrAppend(&text, " factors ", absl::StrJoin(rope.length_factors, ","));
+  return text;
+}
+
+// Returns what differs from a decoder like Llama. It is empty for such a decoder, so that its fingerprint stays what it
+// was before there were others.
+std::string Differences(const ModelConfig& config) {
+  std::string text;
+  if (config.norms != NormPlacement::kBefore) absl::StrAppend(&text, " norms ", static_cast<int>(config.norms));
+  if (config.norms_add_one) absl::StrAppend(&text, " norms_add_one");
+  if (config.activation != Activation::kSilu) absl::StrAppend(&text, " gelu_tanh");
+  if (config.has_fused_matrices) absl::StrAppend(&text, " fused");
+  const bool rotates_all = std::all_of(config.layers.begin(), config.layers.end(),
+                                       [](const LayerConfig& layer) { return layer.rope == LayerRope::kMain; });
+  if (!rotates_all) {
+    absl::StrAppend(&text, " ropes ",
+                    Runs(config.layers, [](const LayerConfig& l) { return static_cast<int>(l.rope); }));
+  }
+  if (config.window_rope.has_value()) absl::StrAppend(&text, " window_rope ", Summary(*config.window_rope));
+  if (config.attention_scale != 1.0f / std::sqrt(static_cast<float>(config.head_dim))) {
+    absl::StrAppend(&text, " attention_scale ", config.attention_scale);
+  }
+  const std::pair<const char*, float> scales[] = {{" embedding_scale ", config.embedding_scale},
+                                                  {" residual_scale ", config.residual_scale},
+                                                  {" logit_scale ", config.logit_scale}};
+  for (const auto& [name, scale] : scales) {
+    if (scale != 1) absl::StrAppend(&text, name, scale);
+  }
+  if (config.attention_softcap != 0) absl::StrAppend(&text, " attention_softcap ", config.attention_softcap);
+  if (config.logit_softcap != 0) absl::StrAppend(&text, " logit_softcap ", config.logit_softcap);
+  return text;
+}
+
 }  // namespace
 
-absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::string_view generation_config_json) {
-  QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(config_json, kFile));
+absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::string_view generation_config_json,
+                                             bool is_long) {
+  QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(config_json, kConfigFile));
   if (!root.is_object()) return absl::InvalidArgumentError("config.json: must be an object");
-  const JsonFields fields(root, kFile);
+  const JsonFields fields(root, kConfigFile);
   ModelConfig config;
-  QUIRE_ASSIGN_OR_RETURN(const Family family, ReadFamily(root, fields, &config.architecture));
-  QUIRE_RETURN_IF_ERROR(RefuseUnknown(fields));
+  QUIRE_ASSIGN_OR_RETURN(const DecoderFamily* family, ReadFamily(root, fields));
+  config.architecture = family->architecture;
+  config.norms = family->norms;
+  config.norms_add_one = family->norms_add_one;
+  config.qk_norm = family->qk_norm;
+  config.has_fused_matrices = family->has_fused_matrices;
+  QUIRE_RETURN_IF_ERROR(ReadActivation(fields, *family, &config));
   QUIRE_ASSIGN_OR_RETURN(config.quantization, ReadQuantizationConfig(fields));
   QUIRE_ASSIGN_OR_RETURN(config.torch_dtype, fields.String(fields.Has("dtype") ? "dtype" : "torch_dtype", ""));
-  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "hidden_size", kMaxHiddenSize, &config.hidden_size));
-  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "intermediate_size", kMaxIntermediateSize, &config.intermediate_size));
-  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "num_hidden_layers", kMaxLayers, &config.num_layers));
-  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "vocab_size", kMaxVocabSize, &config.vocab_size));
-  QUIRE_RETURN_IF_ERROR(ReadInt(fields, "max_position_embeddings", kMaxPositions, &config.max_position_embeddings));
-  QUIRE_ASSIGN_OR_RETURN(const double epsilon, fields.Number("rms_norm_eps", 1e-12, 1e-1));
-  config.rms_norm_eps = static_cast<float>(epsilon);
-  QUIRE_RETURN_IF_ERROR(ReadHeads(fields, family, &config));
-  QUIRE_ASSIGN_OR_RETURN(config.rope, ReadRopeConfig(fields, config.max_position_embeddings));
-  QUIRE_RETURN_IF_ERROR(ReadBiases(fields, family, &config));
-  QUIRE_RETURN_IF_ERROR(ReadWindows(root, fields, family, &config));
-  QUIRE_ASSIGN_OR_RETURN(config.tie_word_embeddings, fields.Bool("tie_word_embeddings", false));
-  QUIRE_RETURN_IF_ERROR(ReadSpecialTokens(fields, generation_config_json, &config));
+  QUIRE_RETURN_IF_ERROR(ReadShape(fields, *family, &config));
+  QUIRE_RETURN_IF_ERROR(ReadHeads(fields, *family, &config));
+  QUIRE_RETURN_IF_ERROR(ReadLayers(root, *family, is_long, &config));
+  QUIRE_RETURN_IF_ERROR(ReadBiases(fields, *family, &config));
+  QUIRE_RETURN_IF_ERROR(ReadScales(fields, *family, &config));
+  QUIRE_ASSIGN_OR_RETURN(config.tie_word_embeddings, fields.Bool("tie_word_embeddings", family->ties_embeddings));
+  QUIRE_RETURN_IF_ERROR(ReadSpecialTokens(fields, *family, generation_config_json, &config));
   return config;
 }
 
+std::vector<OptionalPart> OptionalPartsOf(const ModelConfig& config) {
+  std::vector<OptionalPart> parts;
+  const auto add = [&](OptionalPart part, bool is_needed) {
+    if (is_needed) parts.push_back(part);
+  };
+  add(OptionalPart::kScaledEmbeddings, config.embedding_scale != 1);
+  add(OptionalPart::kScaledProducts, config.residual_scale != 1 || config.logit_scale != 1);
+  add(OptionalPart::kSoftcap, config.attention_softcap != 0 || config.logit_softcap != 0);
+  add(OptionalPart::kGeluTanh, config.activation == Activation::kGeluTanh);
+  add(OptionalPart::kPartialRotation, RotaryDim(config.rope, config.head_dim) != config.head_dim);
+  add(OptionalPart::kNormedOutputs, config.norms != NormPlacement::kBefore);
+  add(OptionalPart::kNormedProjections, config.qk_norm == QkNorm::kWhole);
+  return parts;
+}
+
 std::string Summary(const ModelConfig& config) {
-  const RopeConfig& rope = config.rope;
   // Without quantization, nothing is added, so that fingerprints stay what they were.
   const std::string quantization = config.quantization.format == CheckpointFormat::kPlain
                                        ? ""
                                        : absl::StrCat(" quantization ", Summary(config.quantization));
+  const std::string windows = Runs(config.layers, [](const LayerConfig& layer) { return layer.window; });
   return absl::StrCat(config.architecture, " hidden ", config.hidden_size, " ffn ", config.intermediate_size,
                       " layers ", config.num_layers, " heads ", config.num_heads, "/", config.num_kv_heads,
                       " head_dim ", config.head_dim, " vocab ", config.vocab_size, " context ",
-                      config.max_position_embeddings, " eps ", config.rms_norm_eps, " rope ", Name(rope.type),
-                      " theta ", rope.theta, " factor ", rope.factor, " original ",
-                      rope.original_max_position_embeddings, " freq_factors ", rope.low_freq_factor, "/",
-                      rope.high_freq_factor, " betas ", rope.beta_fast, "/", rope.beta_slow, " attention_factor ",
-                      rope.attention_factor, " truncate ", rope.truncate, " windows ", Runs(config.sliding_windows),
-                      " qkv_bias ", config.qkv_bias, " o_bias ", config.attention_output_bias, " mlp_bias ",
-                      config.mlp_bias, " qk_norm ", config.qk_norm, " tied ", config.tie_word_embeddings, " bos ",
-                      config.bos_token_id, " eos ", absl::StrJoin(config.eos_token_ids, ","), quantization);
+                      config.max_position_embeddings, " eps ", config.rms_norm_eps, " rope ", Summary(config.rope),
+                      " windows ", windows, " qkv_bias ", config.qkv_bias, " o_bias ", config.attention_output_bias,
+                      " mlp_bias ", config.mlp_bias, " qk_norm ", static_cast<int>(config.qk_norm), " tied ",
+                      config.tie_word_embeddings, " bos ", config.bos_token_id, " eos ",
+                      absl::StrJoin(config.eos_token_ids, ","), quantization, Differences(config));
 }
 
 }  // namespace quire

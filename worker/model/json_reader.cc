@@ -92,6 +92,11 @@ bool JsonFields::Has(const char* name) const {
   return Find(name) != nullptr;
 }
 
+bool JsonFields::IsNull(const char* name) const {
+  const auto found = object_.find(name);
+  return found != object_.end() && found->is_null();
+}
+
 const json* JsonFields::Find(const char* name) const {
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
@@ -150,6 +155,20 @@ absl::StatusOr<std::vector<int64_t>> JsonFields::Ints(const char* name, int64_t 
   }
   for (const json& element : *value) {
     if (!ReadInt(element, min, max, &number)) return Bad(name, allowed);
+    result.push_back(number);
+  }
+  return result;
+}
+
+absl::StatusOr<std::vector<double>> JsonFields::Numbers(const char* name, double min, double max, int count) const {
+  const json* value = Find(name);
+  const std::string allowed = absl::StrCat("an array of ", count, " numbers in ", min, " .. ", max);
+  if (value == nullptr || !value->is_array() || value->size() != static_cast<size_t>(count)) return Bad(name, allowed);
+  std::vector<double> result;
+  for (const json& element : *value) {
+    if (!element.is_number()) return Bad(name, allowed);
+    const double number = element.get<double>();
+    if (!(number >= min && number <= max)) return Bad(name, allowed);
     result.push_back(number);
   }
   return result;

@@ -13,6 +13,9 @@
 
 namespace quire {
 
+// The name in error messages of the file that describes the model.
+inline constexpr const char* kConfigFile = "config.json";
+
 // Parses a JSON file of a model directory. It is stricter than JSON: an object may not repeat a key, and values may be
 // nested at most 32 levels deep. Error messages call the text `file`.
 absl::StatusOr<nlohmann::json> ParseModelJson(std::string_view text, const std::string& file);
@@ -28,6 +31,8 @@ class JsonFields {
   JsonFields(const nlohmann::json& object, const std::string& file, const std::string& prefix = "");
 
   bool Has(const char* name) const;
+  // Whether the field is there and null, which can mean something else than a field that is absent.
+  bool IsNull(const char* name) const;
 
   // Each returns `fallback` when the field is missing, and an error when there is no fallback either.
   absl::StatusOr<int64_t> Int(const char* name, int64_t min, int64_t max, std::optional<int64_t> fallback = {}) const;
@@ -36,6 +41,8 @@ class JsonFields {
   absl::StatusOr<std::string> String(const char* name, std::optional<std::string> fallback = {}) const;
   // Reads one integer or an array of integers. Returns an empty vector when the field is missing.
   absl::StatusOr<std::vector<int64_t>> Ints(const char* name, int64_t min, int64_t max) const;
+  // Reads an array of `count` numbers. There is no fallback.
+  absl::StatusOr<std::vector<double>> Numbers(const char* name, double min, double max, int count) const;
   // Returns null when the field is missing.
   absl::StatusOr<const nlohmann::json*> Object(const char* name) const;
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
@@ -92,6 +93,17 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& directory) {
   return absl::NotFoundError(absl::StrCat("there is no file ", path, DirectoryHint(directory)));
 }
 
+absl::Status CheckParts(const ModelConfig& config, const Backend& backend) {
+  std::vector<std::string> missing;
+  for (const OptionalPart part : OptionalPartsOf(config)) {
+    if (!backend.Has(part)) missing.push_back(Name(part));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(config.architecture, " needs ", absl::StrJoin(missing, ", "),
+                                                    ", and ", backend.Description(),
+                                                    " has no kernels for that; a CPU has them"));
+}
+
 absl::Status In(const std::string& directory, absl::string_view separator, const absl::Status& error) {
   return {error.code(), absl::StrCat(directory, separator, error.message())};
 }
@@ -118,7 +130,7 @@ absl::StatusOr<std::unique_ptr<Model>> ReadGgufModel(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool is_long) {
   if (IsGgufPath(directory)) {
     QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, ReadGgufModel(directory));
     return model->config;
@@ -127,16 +139,16 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadConfigFile(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
                          ReadOptionalFile(directory + kGenerationConfig, kMaxConfigBytes));
-  absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""));
+  absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""), is_long);
   return parsed.ok() ? std::move(parsed) : In(directory, "/", parsed.status());
 }
 
-absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory, bool is_long) {
   auto model = std::make_unique<Model>();
   if (IsGgufPath(directory)) {
     QUIRE_ASSIGN_OR_RETURN(model, ReadGgufModel(directory));
   } else {
-    QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory));
+    QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory, is_long));
     QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
   }
   if (!HasTokenizer(model->tokenizer_files)) {
@@ -148,10 +160,11 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directo
 }
 
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend, LoadProgress* progress,
-                                                 Quantization quantize, Int4Inputs int4_inputs) {
+                                                 Quantization quantize, Int4Inputs int4_inputs, bool is_long) {
   LoadProgress own_progress;
   if (progress == nullptr) progress = &own_progress;
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory, is_long));
+  QUIRE_RETURN_IF_ERROR(CheckParts(model->config, *backend));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
   absl::StatusOr<ModelWeights> weights =

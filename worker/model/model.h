@@ -20,21 +20,22 @@ struct Model {
   std::vector<TokenizerFile> tokenizer_files;  // The files that exist.
 };
 
-// Reads config.json and generation_config.json of a model directory, or the metadata of a GGUF file.
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path);
+// Reads config.json and generation_config.json of a model directory, or the metadata of a GGUF file. For `is_long` see
+// ParseModelConfig.
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path, bool is_long = false);
 
 // Reads these two files and the tokenizer files. The model has no weights. Warns if there is no tokenizer.
-absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& path);
+absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& path, bool is_long = false);
 
 // Loads a Hugging Face model directory: config.json, generation_config.json if there is one, the tokenizer files and
 // the safetensors weights. Or loads a GGUF file, which contains all of this in its own forms. The weights come last,
 // because they take longest. No file stays mapped.
 // `progress`, if it is not null, is told how far the weights are. For `quantize` and `int4_inputs` see
-// LoadWeights.
+// LoadWeights, for `is_long` ParseModelConfig.
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path, Backend* backend,
                                                  LoadProgress* progress = nullptr,
                                                  Quantization quantize = Quantization::kNone,
-                                                 Int4Inputs int4_inputs = Int4Inputs::kInt8);
+                                                 Int4Inputs int4_inputs = Int4Inputs::kInt8, bool is_long = false);
 
 }  // namespace quire
 

@@ -12,7 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kConfigFile = "config.json";
 constexpr const char* kField = "quantization_config";
 
 // Returns an error unless the field is missing or `value` is true.

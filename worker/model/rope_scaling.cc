@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 constexpr double kMaxFactor = 1024.0;
-constexpr const char* kConfigFile = "config.json";
 
 absl::StatusOr<RopeType> ReadType(const JsonFields& fields) {
   const char* key = fields.Has("rope_type") ? "rope_type" : "type";  // Named "type" until transformers 4.43.
@@ -19,8 +18,11 @@ absl::StatusOr<RopeType> ReadType(const JsonFields& fields) {
   if (type == "default") return RopeType::kDefault;
   if (type == "linear") return RopeType::kLinear;
   if (type == "llama3") return RopeType::kLlama3;
-  if (type == "yarn") return RopeType::kYarn;
-  return fields.Bad(key, "default, linear, llama3 or yarn");
+  // The first files of Phi-3 have other names for longrope.
+  if (type == "longrope" || type == "su") return RopeType::kLongRope;
+  if (type == "yarn") return fields.Has("short_factor") ? RopeType::kLongRope : RopeType::kYarn;
+  if (type == "dynamic") return RopeType::kDynamic;
+  return fields.Bad(key, "default, linear, llama3, yarn, dynamic or longrope");
 }
 
 absl::Status ReadLlama3(const JsonFields& fields, RopeConfig* rope) {
@@ -49,28 +51,71 @@ absl::Status ReadYarn(const JsonFields& fields, RopeConfig* rope) {
   return absl::OkStatus();
 }
 
+absl::Status ReadLongRope(const JsonFields& fields, const RopeShape& shape, RopeConfig* rope) {
+  const int count = RotaryDim(*rope, shape.head_dim) / 2;
+  QUIRE_ASSIGN_OR_RETURN(rope->length_factors,
+                         fields.Numbers(shape.is_long ? "long_factor" : "short_factor", 1e-3, kMaxFactor, count));
+  const double original = rope->original_max_position_embeddings;
+  QUIRE_ASSIGN_OR_RETURN(rope->factor, fields.Number("factor", 1e-3, 1e6, shape.max_position_embeddings / original));
+  // As in transformers, except that an original context of 1, whose logarithm is 0, gives no scale.
+  const double scale =
+      rope->factor <= 1 || original <= 1 ? 1 : std::sqrt(1 + std::log(rope->factor) / std::log(original));
+  QUIRE_ASSIGN_OR_RETURN(rope->attention_factor, fields.Number("attention_factor", 1e-3, 1e3, scale));
+  return absl::OkStatus();
+}
+
+// `owner` has the field, in the rope object or outside of it.
+absl::Status ReadRotaryPart(const JsonFields& owner, const RopeShape& shape, RopeConfig* rope) {
+  constexpr const char* kField = "partial_rotary_factor";
+  QUIRE_ASSIGN_OR_RETURN(rope->rotary_part, owner.Number(kField, 0, 1, 1.0));
+  if (rope->rotary_part == 1.0) return absl::OkStatus();
+  if (!shape.rotates_parts) return owner.Bad(kField, "1: every dimension of a head rotates");
+  const int dim = RotaryDim(*rope, shape.head_dim);
+  if (dim >= 2 && dim % 2 == 0) return absl::OkStatus();
+  return owner.Bad(kField, absl::StrCat("such that an even number of the ", shape.head_dim, " dimensions rotates"));
+}
+
 // `config` is the whole file, and `fields` is its rope object.
 absl::StatusOr<RopeConfig> ReadRope(const JsonFields& config, const JsonFields& fields, double theta,
-                                    int max_position_embeddings) {
+                                    const RopeShape& shape) {
   RopeConfig rope;
   rope.theta = theta;
   QUIRE_ASSIGN_OR_RETURN(rope.type, ReadType(fields));
-  QUIRE_ASSIGN_OR_RETURN(const double rotary_part, fields.Number("partial_rotary_factor", 0, 1, 1.0));
-  if (rotary_part != 1.0) return fields.Bad("partial_rotary_factor", "1: every dimension of a head rotates");
+  QUIRE_RETURN_IF_ERROR(
+      ReadRotaryPart(shape.rotates_parts && !fields.Has("partial_rotary_factor") ? config : fields, shape, &rope));
   if (rope.type == RopeType::kDefault) return rope;
-  QUIRE_ASSIGN_OR_RETURN(rope.factor, fields.Number("factor", 1.0, kMaxFactor));
-  if (rope.type == RopeType::kLinear) return rope;
+  if (rope.type != RopeType::kLongRope) {
+    QUIRE_ASSIGN_OR_RETURN(rope.factor, fields.Number("factor", 1.0, kMaxFactor));
+  }
+  if (rope.type == RopeType::kLinear || rope.type == RopeType::kDynamic) return rope;
   constexpr const char* kOriginal = "original_max_position_embeddings";
   const JsonFields& owner =
       config.Has(kOriginal) ? config : fields;  // In some files the field is outside of the rope object.
-  QUIRE_ASSIGN_OR_RETURN(const int64_t original, owner.Int(kOriginal, 1, int64_t{1} << 24, max_position_embeddings));
+  const int64_t default_original =
+      shape.original_positions > 0 ? shape.original_positions : shape.max_position_embeddings;
+  QUIRE_ASSIGN_OR_RETURN(const int64_t original, owner.Int(kOriginal, 1, int64_t{1} << 24, default_original));
   rope.original_max_position_embeddings = static_cast<int>(original);
   if (rope.type == RopeType::kLlama3) {
     QUIRE_RETURN_IF_ERROR(ReadLlama3(fields, &rope));
+  } else if (rope.type == RopeType::kLongRope) {
+    QUIRE_RETURN_IF_ERROR(ReadLongRope(fields, shape, &rope));
   } else {
     QUIRE_RETURN_IF_ERROR(ReadYarn(fields, &rope));
   }
   return rope;
+}
+
+// Reads the rope object at `path`. Outside of it, the base is in `theta_field`.
+absl::StatusOr<RopeConfig> ReadRopeOf(const JsonFields& config, const nlohmann::json& object, const std::string& path,
+                                      const char* theta_field, const RopeShape& shape) {
+  const JsonFields fields(object, kConfigFile, absl::StrCat(path, "."));
+  constexpr double kMinTheta = 1.5;  // It is above 1, because a formula divides by the logarithm.
+  constexpr double kMaxTheta = 1e12;
+  const bool is_inside = fields.Has("rope_theta");
+  QUIRE_ASSIGN_OR_RETURN(const double theta, (is_inside ? fields : config)
+                                                 .Number(is_inside ? "rope_theta" : theta_field, kMinTheta, kMaxTheta,
+                                                         shape.default_theta));
+  return ReadRope(config, fields, theta, shape);
 }
 
 // Returns 1 / theta^(2i / rotary_dim).
@@ -129,26 +174,52 @@ const char* Name(RopeType type) {
       return "llama3";
     case RopeType::kYarn:
       return "yarn";
+    case RopeType::kDynamic:
+      return "dynamic";
+    case RopeType::kLongRope:
+      return "longrope";
   }
   return "unknown";
 }
 
-absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, int max_position_embeddings) {
-  const char* key = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json* object, config.Object(key));
+int RotaryDim(const RopeConfig& rope, int head_dim) {
+  return static_cast<int>(head_dim * rope.rotary_part);
+}
+
+absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, const RopeShape& shape) {
+  std::string path = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json* object, config.Object(path.c_str()));
   const nlohmann::json none = nlohmann::json::object();
-  const JsonFields fields(object == nullptr ? none : *object, kConfigFile, absl::StrCat(key, "."));
-  constexpr double kMinTheta = 1.5;  // It is above 1, because a formula divides by the logarithm.
-  constexpr double kMaxTheta = 1e12;
-  const JsonFields& owner = fields.Has("rope_theta") ? fields : config;
-  QUIRE_ASSIGN_OR_RETURN(const double theta, owner.Number("rope_theta", kMinTheta, kMaxTheta, 10000.0));
-  return ReadRope(config, fields, theta, max_position_embeddings);
+  if (object == nullptr) object = &none;
+  // Some models have one object for each type of layers.
+  constexpr const char* kFull = "full_attention";
+  if (object->contains(kFull)) {
+    QUIRE_ASSIGN_OR_RETURN(object, JsonFields(*object, kConfigFile, absl::StrCat(path, ".")).Object(kFull));
+    if (object == nullptr) object = &none;
+    absl::StrAppend(&path, ".", kFull);
+  }
+  return ReadRopeOf(config, *object, path, "rope_theta", shape);
+}
+
+absl::StatusOr<RopeConfig> ReadWindowRopeConfig(const JsonFields& config, const RopeShape& shape) {
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json* object, config.Object("rope_parameters"));
+  const nlohmann::json none = nlohmann::json::object();
+  constexpr const char* kSliding = "sliding_attention";
+  if (object != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(object, JsonFields(*object, kConfigFile, "rope_parameters.").Object(kSliding));
+  }
+  return ReadRopeOf(config, object == nullptr ? none : *object, absl::StrCat("rope_parameters.", kSliding),
+                    "rope_local_base_freq", shape);
 }
 
 std::vector<float> InverseFrequencies(const RopeConfig& rope, int rotary_dim) {
   std::vector<float> frequencies(rotary_dim / 2);
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const float base = BaseFrequency(rope.theta, static_cast<int>(i), rotary_dim);
+    if (rope.type == RopeType::kLongRope) {
+      frequencies[i] = base / static_cast<float>(rope.length_factors[i]);
+      continue;
+    }
     frequencies[i] = rope.type == RopeType::kLinear   ? base / static_cast<float>(rope.factor)
                      : rope.type == RopeType::kLlama3 ? Llama3Frequency(rope, base)
                                                       : base;

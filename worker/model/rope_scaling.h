@@ -15,6 +15,14 @@ enum class RopeType {
   kLinear,   // Positions are divided by `factor`.
   kLlama3,   // Long wavelengths are stretched by `factor`, with a linear blend between two bounds (Llama 3.1).
   kYarn,     // Peng et al., "YaRN", arXiv 2309.00071, section 3.
+  // The frequencies of transformers are those of kDefault up to max_position_embeddings tokens, which is the longest
+  // context that is served.
+  kDynamic,
+  // Ding et al., "LongRoPE", arXiv 2402.13753. Every frequency is divided by a factor of its own. Transformers takes
+  // other factors when a sequence gets longer than the original context, which makes K in the cache wrong, and computes
+  // it again. Quire decides when it reads the file, for all sequences: either the short factors, and the context is the
+  // original one, or the long factors and the whole context.
+  kLongRope,
 };
 
 const char* Name(RopeType type);
@@ -30,12 +38,30 @@ struct RopeConfig {
   double beta_slow = 1.0;                    // For yarn.
   double attention_factor = 1.0;             // Multiplies cos and sin. It is 1 except for yarn.
   bool truncate = true;                      // For yarn: whether to round the ends of the ramp to whole dimensions.
+  double rotary_part = 1.0;                  // The part of the dimensions of a head that rotate: the first ones.
+  std::vector<double> length_factors;        // For longrope: [rotary_dim / 2].
 };
 
+// What the reader must know of the model.
+struct RopeShape {
+  int head_dim;
+  int max_position_embeddings;
+  double default_theta = 10000.0;
+  bool rotates_parts = false;  // Whether partial_rotary_factor may be below 1.
+  int original_positions = 0;  // The default of original_max_position_embeddings; 0: max_position_embeddings.
+  bool is_long = false;        // For longrope: whether to take the long factors.
+};
+
+// Returns the number of dimensions of a head that rotate.
+int RotaryDim(const RopeConfig& rope, int head_dim);
+
 // Reads `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (earlier versions) from config.json. The
-// supported values of `rope_type` are default, linear, llama3 and yarn. Dynamic and longrope are refused, because their
-// frequencies depend on the final length of a sequence, so that K in a cached block would become wrong.
-absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, int max_position_embeddings);
+// supported values of `rope_type` are default, linear, llama3, yarn, dynamic and longrope.
+absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, const RopeShape& shape);
+
+// Reads the rotary embedding of layers with a sliding window, where it is another one: `sliding_attention` in
+// `rope_parameters`, or `rope_local_base_freq` in earlier versions.
+absl::StatusOr<RopeConfig> ReadWindowRopeConfig(const JsonFields& config, const RopeShape& shape);
 
 // Returns the rotation per position in radians, [rotary_dim / 2], including the scaling. It is computed in float32 in
 // the same order of operations as in Hugging Face transformers, so that both agree at large positions.

@@ -23,7 +23,13 @@ void SetShape(ModelConfig* config) {
   config->num_heads = 1;
   config->num_kv_heads = 1;
   config->head_dim = SimulatedBackend::kHeadDim;
-  config->sliding_windows = {0};
+  config->layers = {LayerConfig()};
+  config->norms = NormPlacement::kBefore;
+  config->qk_norm = QkNorm::kNone;
+  config->embedding_scale = config->residual_scale = config->logit_scale = 1;
+  config->attention_softcap = config->logit_softcap = 0;
+  config->rope = RopeConfig();
+  config->window_rope.reset();
 }
 
 // The output of attention passes through the layer and the output matrix to the logits. The other matrices do nothing.
@@ -62,8 +68,8 @@ absl::StatusOr<simulated::TokenRule> TokenRuleOf(const ModelConfig& config, int 
   return simulated::TokenRule(config.vocab_size, std::move(end_tokens), mean_output_tokens);
 }
 
-absl::StatusOr<std::unique_ptr<Model>> ReadSimulatedModel(const std::string& directory) {
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory));
+absl::StatusOr<std::unique_ptr<Model>> ReadSimulatedModel(const std::string& directory, bool is_long) {
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory, is_long));
   model->weights = MakeWeights(model->config);
   SetShape(&model->config);
   return model;

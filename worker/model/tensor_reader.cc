@@ -47,7 +47,7 @@ absl::StatusOr<const Tensor*> TensorReader::Find(const std::string& name, const 
 }
 
 void TensorReader::Count(const Tensor& tensor) {
-  used_.insert(tensor.name);
+  if (!used_.insert(tensor.name).second) return;  // A tensor of several matrices.
   fingerprint_.Add(absl::StrCat(tensor.name, " ", Describe(tensor)));
   fingerprint_.Add(tensor.bytes);
   progress_->Add(static_cast<int64_t>(tensor.bytes.size()));

@@ -1,7 +1,5 @@
 #include "worker/model/transformer.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -32,12 +30,15 @@ absl::Status Transformer::AllocateScratch() {
       {&normalized_, tokens * config_.hidden_size * activation, "normalized hidden states"},
       {&qkv_, tokens * config_.qkv_rows() * activation, "Q, K and V"},
       {&attention_, tokens * config_.num_heads * config_.head_dim * activation, "attention outputs"},
+      {&block_output_, config_.norms == NormPlacement::kBefore ? 0 : tokens * config_.hidden_size * activation,
+       "outputs of attention and MLP"},
       {&gated_, tokens * config_.intermediate_size * activation, "MLP activations"},
       {&logit_rows_, rows * config_.hidden_size * activation, "hidden states of logit rows"},
       {&normalized_logit_rows_, rows * config_.hidden_size * activation, "normalized hidden states of logit rows"},
       {&logits_, rows * config_.vocab_size * sizeof(float), "logits"},
   };
   for (const auto& [buffer, bytes, what] : buffers) {
+    if (bytes == 0) continue;
     QUIRE_ASSIGN_OR_RETURN(*buffer, BackendBuffer::Allocate(backend_, bytes, what));
   }
   return absl::OkStatus();
@@ -56,10 +57,10 @@ void Transformer::Forward(const BatchView& host_batch, const KvLayout& layout, v
 }
 
 void Transformer::RunLayers(const BatchView& batch, const KvLayout& layout, void* const* kv_pools) {
-  backend_->Embed(*weights_.embedding, batch.token_ids, batch.num_tokens, hidden_.get());
+  backend_->Embed(*weights_.embedding, batch.token_ids, batch.num_tokens, config_.embedding_scale, hidden_.get());
   for (int i = 0; i < config_.num_layers; ++i) {
     const LayerWeights& layer = weights_.layers[i];
-    RunAttention(batch, layer, config_.sliding_windows[i], layout, kv_pools[i]);
+    RunAttention(batch, layer, config_.layers[i], layout, kv_pools[i]);
     RunMlp(layer, batch.num_tokens);
   }
 }
@@ -74,35 +75,106 @@ const float* Transformer::Logits(const int32_t* rows, int num_rows) {
   output.w = &weights_.output();
   output.y = logits_.get();
   output.num_tokens = num_rows;
+  output.scale = config_.logit_scale;
+  output.softcap = config_.logit_softcap;
   backend_->Linear(output);
   return logits_.floats();
 }
 
-void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer, int window, const KvLayout& layout,
-                               void* kv_pool) {
-  Normalize(hidden_.get(), layer.input_norm, batch.num_tokens, *layer.qkv, normalized_.get());
+const void* Transformer::BlockInput(const BackendBuffer& norm, int num_tokens, const PackedMatrix& consumer) {
+  if (config_.norms != NormPlacement::kAfter) {
+    Normalize(hidden_.get(), norm, num_tokens, consumer, normalized_.get());
+    return normalized_.get();
+  }
+  const DataType type = backend_->InputType(consumer);
+  if (type == backend_->ActivationType()) return hidden_.get();
+  backend_->Round(hidden_.get(), num_tokens, config_.hidden_size, type, normalized_.get());
+  return normalized_.get();
+}
+
+void Transformer::AddBlockOutput(const void* x, const PackedMatrix& w, const BackendBuffer& bias,
+                                 const BackendBuffer& norm, int num_tokens) {
+  LinearArgs output{};
+  output.x = x;
+  output.w = &w;
+  output.bias = bias.floats();
+  output.num_tokens = num_tokens;
+  output.y_type = backend_->ActivationType();
+  output.scale = config_.residual_scale;
+  if (config_.norms == NormPlacement::kBefore) {
+    output.residual = hidden_.get();
+    output.y = hidden_.get();
+    return backend_->Linear(output);
+  }
+  output.y = block_output_.get();
+  backend_->Linear(output);
+  RmsNormArgs add{};
+  add.x = block_output_.get();
+  add.weight = norm.floats();
+  add.y = hidden_.get();
+  add.num_rows = num_tokens;
+  add.dim = config_.hidden_size;
+  add.epsilon = config_.rms_norm_eps;
+  add.y_type = backend_->ActivationType();
+  add.residual = hidden_.get();
+  backend_->RmsNorm(add);
+}
+
+void Transformer::NormalizeProjections(const LayerWeights& layer, int num_tokens) {
+  const int q_dim = config_.num_heads * config_.head_dim;
+  RmsNormArgs norm{};
+  norm.x = norm.y = qkv_.get();
+  norm.weight = layer.q_norm.floats();
+  norm.num_rows = num_tokens;
+  norm.dim = q_dim;
+  norm.epsilon = config_.rms_norm_eps;
+  norm.y_type = backend_->ActivationType();
+  norm.x_stride = norm.y_stride = config_.qkv_rows();
+  backend_->RmsNorm(norm);
+  norm.x = norm.y = static_cast<char*>(qkv_.get()) + q_dim * SizeOf(backend_->ActivationType());
+  norm.weight = layer.k_norm.floats();
+  norm.dim = config_.num_kv_heads * config_.head_dim;
+  backend_->RmsNorm(norm);
+}
+
+void Transformer::Rotate(const BatchView& batch, const LayerWeights& layer, LayerRope rope, const KvLayout& layout,
+                         void* kv_pool) {
+  const bool norms_heads = config_.qk_norm == QkNorm::kPerHead;
+  RopeAppendArgs append{};
+  append.batch = &batch;
+  append.qkv = qkv_.get();
+  append.num_heads = config_.num_heads;
+  append.q_norm = norms_heads ? layer.q_norm.floats() : nullptr;
+  append.k_norm = norms_heads ? layer.k_norm.floats() : nullptr;
+  append.norm_epsilon = config_.rms_norm_eps;
+  append.rotary_dim = config_.head_dim;
+  append.attention_scaling = 1;
+  if (rope == LayerRope::kNone) {
+    append.inv_freq = weights_.no_inv_freq.floats();
+  } else {
+    const bool is_window = rope == LayerRope::kWindow;
+    const RopeConfig& config = is_window ? *config_.window_rope : config_.rope;
+    append.inv_freq = (is_window ? weights_.window_inv_freq : weights_.inv_freq).floats();
+    append.rotary_dim = RotaryDim(config, config_.head_dim);
+    append.attention_scaling = static_cast<float>(config.attention_factor);
+  }
+  append.layout = &layout;
+  append.kv_pool = kv_pool;
+  backend_->RopeAppend(append);
+}
+
+void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer, const LayerConfig& shape,
+                               const KvLayout& layout, void* kv_pool) {
   LinearArgs project{};
-  project.x = normalized_.get();
+  project.x = BlockInput(layer.input_norm, batch.num_tokens, *layer.qkv);
   project.w = layer.qkv.get();
   project.bias = layer.qkv_bias.floats();
   project.y = qkv_.get();
   project.num_tokens = batch.num_tokens;
   project.y_type = backend_->ActivationType();
   backend_->Linear(project);
-
-  RopeAppendArgs append{};
-  append.batch = &batch;
-  append.qkv = qkv_.get();
-  append.num_heads = config_.num_heads;
-  append.q_norm = layer.q_norm.floats();
-  append.k_norm = layer.k_norm.floats();
-  append.norm_epsilon = config_.rms_norm_eps;
-  append.inv_freq = weights_.inv_freq.floats();
-  append.rotary_dim = config_.head_dim;
-  append.attention_scaling = static_cast<float>(config_.rope.attention_factor);
-  append.layout = &layout;
-  append.kv_pool = kv_pool;
-  backend_->RopeAppend(append);
+  if (config_.qk_norm == QkNorm::kWhole) NormalizeProjections(layer, batch.num_tokens);
+  Rotate(batch, layer, shape.rope, layout, kv_pool);
 
   AttentionArgs attend{};
   attend.batch = &batch;
@@ -111,43 +183,27 @@ void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer
   attend.out = attention_.get();
   attend.out_type = backend_->InputType(*layer.attention_output);
   attend.num_heads = config_.num_heads;
-  attend.scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
-  attend.window = window;
+  attend.scale = config_.attention_scale;
+  attend.window = shape.window;
   attend.layout = &layout;
   attend.kv_pool = kv_pool;
+  attend.softcap = config_.attention_softcap;
   backend_->Attention(attend);
-
-  LinearArgs output{};
-  output.x = attention_.get();
-  output.w = layer.attention_output.get();
-  output.bias = layer.attention_output_bias.floats();
-  output.residual = hidden_.get();
-  output.y = hidden_.get();
-  output.num_tokens = batch.num_tokens;
-  output.y_type = backend_->ActivationType();
-  backend_->Linear(output);
+  AddBlockOutput(attention_.get(), *layer.attention_output, layer.attention_output_bias, layer.attention_output_norm,
+                 batch.num_tokens);
 }
 
 void Transformer::RunMlp(const LayerWeights& layer, int num_tokens) {
-  Normalize(hidden_.get(), layer.mlp_norm, num_tokens, *layer.gate_up, normalized_.get());
   GatedLinearArgs widen{};
-  widen.x = normalized_.get();
+  widen.x = BlockInput(layer.mlp_norm, num_tokens, *layer.gate_up);
   widen.w = layer.gate_up.get();
   widen.bias = layer.gate_up_bias.floats();
   widen.y = gated_.get();
   widen.y_type = backend_->InputType(*layer.down);
   widen.num_tokens = num_tokens;
+  widen.activation = config_.activation;
   backend_->GatedLinear(widen);
-
-  LinearArgs narrow{};
-  narrow.x = gated_.get();
-  narrow.w = layer.down.get();
-  narrow.bias = layer.down_bias.floats();
-  narrow.residual = hidden_.get();
-  narrow.y = hidden_.get();
-  narrow.num_tokens = num_tokens;
-  narrow.y_type = backend_->ActivationType();
-  backend_->Linear(narrow);
+  AddBlockOutput(gated_.get(), *layer.down, layer.down_bias, layer.mlp_output_norm, num_tokens);
 }
 
 void Transformer::Normalize(const void* x, const BackendBuffer& weight, int num_rows, const PackedMatrix& consumer,

@@ -43,9 +43,19 @@ class Transformer {
   absl::Status AllocateScratch();
   // Queues the operations from the embedding to the last layer.
   void RunLayers(const BatchView& batch, const KvLayout& layout, void* const* kv_pools);
-  void RunAttention(const BatchView& batch, const LayerWeights& layer, int window, const KvLayout& layout,
+  void RunAttention(const BatchView& batch, const LayerWeights& layer, const LayerConfig& shape, const KvLayout& layout,
                     void* kv_pool);
   void RunMlp(const LayerWeights& layer, int num_tokens);
+  // Returns the input of a block, attention or MLP, as `consumer` needs it: the normalized residual stream, or the
+  // stream itself if the block has no norm of its input.
+  const void* BlockInput(const BackendBuffer& norm, int num_tokens, const PackedMatrix& consumer);
+  // Multiplies the rows `x` by the last matrix of a block and adds the product to the residual stream, after the norm
+  // of the block's output if there is one.
+  void AddBlockOutput(const void* x, const PackedMatrix& w, const BackendBuffer& bias, const BackendBuffer& norm,
+                      int num_tokens);
+  // Normalizes all heads of Q together, and all heads of K.
+  void NormalizeProjections(const LayerWeights& layer, int num_tokens);
+  void Rotate(const BatchView& batch, const LayerWeights& layer, LayerRope rope, const KvLayout& layout, void* kv_pool);
   // Writes the normalized rows to `y`, in the type that `consumer` needs as its input.
   void Normalize(const void* x, const BackendBuffer& weight, int num_rows, const PackedMatrix& consumer, void* y);
 
@@ -61,6 +71,7 @@ class Transformer {
   BackendBuffer normalized_;             // [max_tokens, hidden_size]. The input of a matrix.
   BackendBuffer qkv_;                    // [max_tokens, (num_heads + 2 * num_kv_heads) * head_dim]
   BackendBuffer attention_;              // [max_tokens, num_heads * head_dim]. The input of a matrix.
+  BackendBuffer block_output_;           // [max_tokens, hidden_size]. Null without norms of outputs.
   BackendBuffer gated_;                  // [max_tokens, intermediate_size]. The input of a matrix.
   BackendBuffer logit_rows_;             // [max_logit_rows, hidden_size]
   BackendBuffer normalized_logit_rows_;  // [max_logit_rows, hidden_size]. The input of a matrix.

@@ -1,5 +1,7 @@
 #include "worker/model/weights.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,9 @@ namespace {
 struct MatrixPart {
   std::string name;
   int rows;
+  // If the tensor has more rows than the part: how many, and the first one of the part.
+  int tensor_rows = 0;
+  int first_row = 0;
 };
 
 absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const MatrixPart& part) {
@@ -29,7 +34,8 @@ class WeightReader {
   // `stored` says how matrices of whole numbers are read.
   WeightReader(const ModelConfig& config, const CheckpointQuantization& stored, const Checkpoint& checkpoint,
                Backend* backend, LoadProgress* progress, Quantization quantize, Int4Inputs int4_inputs)
-      : tensors_(checkpoint, progress),
+      : adds_one_(config.norms_add_one),
+        tensors_(checkpoint, progress),
         stored_(stored, &tensors_),
         backend_(backend),
         quantize_(quantize),
@@ -48,6 +54,10 @@ class WeightReader {
 
   // Converts vectors to float32 and concatenates them.
   absl::Status Vector(const std::vector<MatrixPart>& parts, BackendBuffer* result);
+  // Reads the weights of a norm, and adds 1 if the model wants that.
+  absl::Status Norm(const std::string& name, int dim, BackendBuffer* result);
+  // Copies numbers that are not in the checkpoint.
+  absl::Status Copy(const std::vector<float>& values, const char* what, BackendBuffer* result);
 
   // Logs the tensors that were not read.
   void ReportUnused() const { tensors_.ReportUnused(); }
@@ -64,6 +74,7 @@ class WeightReader {
   // Whether a stack is multiplied as whole numbers. All its parts must be stored in the same way.
   absl::StatusOr<bool> IsQuantized(const std::vector<MatrixPart>& parts) const;
 
+  const bool adds_one_;  // To the weights of norms.
   TensorReader tensors_;
   QuantizedReader stored_;
   Backend* const backend_;
@@ -72,8 +83,10 @@ class WeightReader {
 };
 
 absl::StatusOr<MatrixView> WeightReader::View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes) {
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {part.rows, cols}));
-  bytes->emplace_back(tensor->bytes);
+  const int tensor_rows = part.tensor_rows > 0 ? part.tensor_rows : part.rows;
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {tensor_rows, cols}));
+  const size_t row_bytes = tensor->bytes.size() / tensor_rows;
+  bytes->emplace_back(tensor->bytes.substr(part.first_row * row_bytes, part.rows * row_bytes));
   return MatrixView{bytes->back().data(), part.rows, cols, *WeightType(*tensor)};
 }
 
@@ -158,19 +171,40 @@ absl::Status WeightReader::Vector(const std::vector<MatrixPart>& parts, BackendB
     QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {part.rows}));
     AppendAsFloat(tensor->bytes, *WeightType(*tensor), &values);
   }
+  return Copy(values, parts.front().name.c_str(), result);
+}
+
+absl::Status WeightReader::Norm(const std::string& name, int dim, BackendBuffer* result) {
+  std::vector<float> values;
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(name, {dim}));
+  AppendAsFloat(tensor->bytes, *WeightType(*tensor), &values);
+  if (adds_one_) {
+    for (float& value : values) value += 1;
+  }
+  return Copy(values, name.c_str(), result);
+}
+
+absl::Status WeightReader::Copy(const std::vector<float>& values, const char* what, BackendBuffer* result) {
   const size_t bytes = values.size() * sizeof(float);
-  QUIRE_ASSIGN_OR_RETURN(*result, BackendBuffer::Allocate(backend_, bytes, parts.front().name.c_str()));
+  QUIRE_ASSIGN_OR_RETURN(*result, BackendBuffer::Allocate(backend_, bytes, what));
   backend_->CopyToDevice(result->get(), values.data(), bytes);
   return absl::OkStatus();
+}
+
+// Q, K and V are three matrices, or one.
+std::vector<MatrixPart> ProjectionParts(const ModelConfig& config, const std::string& prefix) {
+  if (config.has_fused_matrices) return {{prefix + "qkv_proj.weight", config.qkv_rows()}};
+  const int kv_rows = config.num_kv_heads * config.head_dim;
+  return {{prefix + "q_proj.weight", config.num_heads * config.head_dim},
+          {prefix + "k_proj.weight", kv_rows},
+          {prefix + "v_proj.weight", kv_rows}};
 }
 
 absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix, WeightReader* reader,
                            LayerWeights* layer) {
   const int q_rows = config.num_heads * config.head_dim;
   const int kv_rows = config.num_kv_heads * config.head_dim;
-  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(
-      {{prefix + "q_proj.weight", q_rows}, {prefix + "k_proj.weight", kv_rows}, {prefix + "v_proj.weight", kv_rows}},
-      config.hidden_size, &layer->qkv));
+  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(ProjectionParts(config, prefix), config.hidden_size, &layer->qkv));
   QUIRE_RETURN_IF_ERROR(
       reader->LayerMatrix({{prefix + "o_proj.weight", config.hidden_size}}, q_rows, &layer->attention_output));
   if (config.qkv_bias) {
@@ -182,17 +216,22 @@ absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix,
     QUIRE_RETURN_IF_ERROR(
         reader->Vector({{prefix + "o_proj.bias", config.hidden_size}}, &layer->attention_output_bias));
   }
-  if (config.qk_norm) {
-    QUIRE_RETURN_IF_ERROR(reader->Vector({{prefix + "q_norm.weight", config.head_dim}}, &layer->q_norm));
-    QUIRE_RETURN_IF_ERROR(reader->Vector({{prefix + "k_norm.weight", config.head_dim}}, &layer->k_norm));
+  if (config.qk_norm != QkNorm::kNone) {
+    const bool is_whole = config.qk_norm == QkNorm::kWhole;
+    QUIRE_RETURN_IF_ERROR(reader->Norm(prefix + "q_norm.weight", is_whole ? q_rows : config.head_dim, &layer->q_norm));
+    QUIRE_RETURN_IF_ERROR(reader->Norm(prefix + "k_norm.weight", is_whole ? kv_rows : config.head_dim, &layer->k_norm));
   }
   return absl::OkStatus();
 }
 
 absl::Status LoadMlp(const ModelConfig& config, const std::string& prefix, WeightReader* reader, LayerWeights* layer) {
   const int width = config.intermediate_size;
-  QUIRE_RETURN_IF_ERROR(reader->GatedMatrix({prefix + "gate_proj.weight", width}, {prefix + "up_proj.weight", width},
-                                            config.hidden_size, &layer->gate_up));
+  MatrixPart gate = {prefix + "gate_proj.weight", width}, up = {prefix + "up_proj.weight", width};
+  if (config.has_fused_matrices) {
+    gate = {prefix + "gate_up_proj.weight", width, /*tensor_rows=*/2 * width, /*first_row=*/0};
+    up = {prefix + "gate_up_proj.weight", width, /*tensor_rows=*/2 * width, /*first_row=*/width};
+  }
+  QUIRE_RETURN_IF_ERROR(reader->GatedMatrix(gate, up, config.hidden_size, &layer->gate_up));
   QUIRE_RETURN_IF_ERROR(reader->LayerMatrix({{prefix + "down_proj.weight", config.hidden_size}}, width, &layer->down));
   if (config.mlp_bias) {
     QUIRE_RETURN_IF_ERROR(
@@ -204,11 +243,36 @@ absl::Status LoadMlp(const ModelConfig& config, const std::string& prefix, Weigh
 
 absl::Status LoadLayer(const ModelConfig& config, const std::string& prefix, WeightReader* reader,
                        LayerWeights* layer) {
-  QUIRE_RETURN_IF_ERROR(reader->Vector({{prefix + "input_layernorm.weight", config.hidden_size}}, &layer->input_norm));
+  // In models that normalize only inputs, the norm of the MLP's input has the name that is elsewhere the name of the
+  // norm of attention's output.
+  const struct {
+    const char* name;
+    BackendBuffer* weights;
+    std::initializer_list<NormPlacement> placements;
+  } norms[] = {
+      {"input_layernorm", &layer->input_norm, {NormPlacement::kBefore, NormPlacement::kBoth}},
+      {"post_attention_layernorm", &layer->mlp_norm, {NormPlacement::kBefore}},
+      {"post_attention_layernorm", &layer->attention_output_norm, {NormPlacement::kAfter, NormPlacement::kBoth}},
+      {"pre_feedforward_layernorm", &layer->mlp_norm, {NormPlacement::kBoth}},
+      {"post_feedforward_layernorm", &layer->mlp_output_norm, {NormPlacement::kAfter, NormPlacement::kBoth}},
+  };
+  for (const auto& [name, weights, placements] : norms) {
+    if (std::find(placements.begin(), placements.end(), config.norms) == placements.end()) continue;
+    QUIRE_RETURN_IF_ERROR(reader->Norm(absl::StrCat(prefix, name, ".weight"), config.hidden_size, weights));
+  }
   QUIRE_RETURN_IF_ERROR(LoadAttention(config, prefix + "self_attn.", reader, layer));
-  QUIRE_RETURN_IF_ERROR(
-      reader->Vector({{prefix + "post_attention_layernorm.weight", config.hidden_size}}, &layer->mlp_norm));
   return LoadMlp(config, prefix + "mlp.", reader, layer);
+}
+
+absl::Status LoadRotations(const ModelConfig& config, WeightReader* reader, ModelWeights* weights) {
+  constexpr const char* kWhat = "rotary frequencies";
+  const int rotary_dim = RotaryDim(config.rope, config.head_dim);
+  QUIRE_RETURN_IF_ERROR(reader->Copy(InverseFrequencies(config.rope, rotary_dim), kWhat, &weights->inv_freq));
+  if (config.window_rope.has_value()) {
+    QUIRE_RETURN_IF_ERROR(
+        reader->Copy(InverseFrequencies(*config.window_rope, config.head_dim), kWhat, &weights->window_inv_freq));
+  }
+  return reader->Copy(std::vector<float>(config.head_dim / 2), kWhat, &weights->no_inv_freq);
 }
 
 }  // namespace
@@ -237,14 +301,11 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
     weights.layers.emplace_back();
     QUIRE_RETURN_IF_ERROR(LoadLayer(config, absl::StrCat("model.layers.", i, "."), &reader, &weights.layers.back()));
   }
-  QUIRE_RETURN_IF_ERROR(reader.Vector({{"model.norm.weight", config.hidden_size}}, &weights.final_norm));
+  QUIRE_RETURN_IF_ERROR(reader.Norm("model.norm.weight", config.hidden_size, &weights.final_norm));
   if (!config.tie_word_embeddings) {
     QUIRE_RETURN_IF_ERROR(reader.Matrix({{"lm_head.weight", config.vocab_size}}, config.hidden_size, &weights.lm_head));
   }
-  const std::vector<float> inv_freq = InverseFrequencies(config.rope, config.head_dim);
-  const size_t bytes = inv_freq.size() * sizeof(float);
-  QUIRE_ASSIGN_OR_RETURN(weights.inv_freq, BackendBuffer::Allocate(backend, bytes, "rotary frequencies"));
-  backend->CopyToDevice(weights.inv_freq.get(), inv_freq.data(), bytes);
+  QUIRE_RETURN_IF_ERROR(LoadRotations(config, &reader, &weights));
   reader.ReportUnused();
   weights.fingerprint = reader.fingerprint();
   return weights;

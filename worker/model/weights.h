@@ -18,27 +18,33 @@ namespace quire {
 // The weights of one decoder layer. Matrices have the precision of their file or are quantized, and vectors are
 // float32. A field is null when the model does not have it.
 struct LayerWeights {
-  BackendBuffer input_norm;           // [hidden_size]
+  BackendBuffer input_norm;           // [hidden_size], of the input of attention.
   std::unique_ptr<PackedMatrix> qkv;  // [(num_heads + 2 * num_kv_heads) * head_dim, hidden_size], Q over K over V
   BackendBuffer qkv_bias;             // [(num_heads + 2 * num_kv_heads) * head_dim]
-  BackendBuffer q_norm;               // [head_dim]
-  BackendBuffer k_norm;               // [head_dim]
+  BackendBuffer q_norm;               // [head_dim], or [num_heads * head_dim] with QkNorm::kWhole.
+  BackendBuffer k_norm;               // [head_dim], or [num_kv_heads * head_dim] with QkNorm::kWhole.
   std::unique_ptr<PackedMatrix> attention_output;  // [hidden_size, num_heads * head_dim]
   BackendBuffer attention_output_bias;             // [hidden_size]
-  BackendBuffer mlp_norm;                          // [hidden_size]
+  BackendBuffer attention_output_norm;             // [hidden_size], of what attention adds to the residual stream.
+  BackendBuffer mlp_norm;                          // [hidden_size], of the input of the MLP.
   std::unique_ptr<PackedMatrix> gate_up;           // Made by PackGated from two [intermediate_size, hidden_size].
   BackendBuffer gate_up_bias;                      // [2 * intermediate_size]
   std::unique_ptr<PackedMatrix> down;              // [hidden_size, intermediate_size]
   BackendBuffer down_bias;                         // [hidden_size]
+  BackendBuffer mlp_output_norm;                   // [hidden_size], of what the MLP adds to the residual stream.
 };
 
 // All weights of a model, packed for one backend. The backend must outlive them.
 struct ModelWeights {
   std::unique_ptr<PackedMatrix> embedding;  // [vocab_size, hidden_size]
   std::vector<LayerWeights> layers;
-  BackendBuffer final_norm;                         // [hidden_size]
-  std::unique_ptr<PackedMatrix> lm_head;            // [vocab_size, hidden_size]. Null if `embedding` is used instead.
-  BackendBuffer inv_freq;                           // [head_dim / 2]
+  BackendBuffer final_norm;               // [hidden_size]
+  std::unique_ptr<PackedMatrix> lm_head;  // [vocab_size, hidden_size]. Null if `embedding` is used instead.
+  // [rotary_dim / 2], one for each LayerRope. That of layers without rotation has zeros, and that of layers with a
+  // window is null when there is no other than the main one.
+  BackendBuffer inv_freq;
+  BackendBuffer window_inv_freq;
+  BackendBuffer no_inv_freq;
   Quantization quantization = Quantization::kNone;  // Of the matrices of the layers.
   Int4Inputs int4_inputs = Int4Inputs::kInt8;       // Of products by matrices of 4 bits.
   std::string fingerprint;  // 32 hexadecimal digits for the config and all tensors that are used.

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/model_files.h"
@@ -11,7 +12,8 @@ namespace quire {
 
 Golden LoadGolden(const std::string& name, Backend* backend, Quantization quantize) {
   Golden golden;
-  auto model = LoadModel(GoldenModel(name), backend, /*progress=*/nullptr, quantize);
+  auto model = LoadModel(GoldenModel(name), backend, /*progress=*/nullptr, quantize, Int4Inputs::kInt8,
+                         /*is_long=*/absl::EndsWith(name, "_long"));
   QUIRE_CHECK(model.ok()) << model.status();
   golden.model = *std::move(model);
   const auto json = nlohmann::json::parse(ReadWholeFile(GoldenModel(name) + "/golden.json"));

@@ -19,6 +19,7 @@ struct Golden {
   std::vector<std::vector<Logits>> logits;  // Of every token of each prompt.
 };
 
+// A model of longrope whose name ends in _long is loaded with the factors for long contexts.
 Golden LoadGolden(const std::string& name, Backend* backend, Quantization quantize = Quantization::kNone);
 
 }  // namespace quire

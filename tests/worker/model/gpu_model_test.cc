@@ -1,14 +1,18 @@
 // Compares whole models on the GPU backend, on the emulated device, with the CPU.
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/emulated_device.h"
+#include "nlohmann/json.hpp"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/model/paged_runner.h"
 #include "tools/make_model/model_shape.h"
@@ -51,9 +55,24 @@ Tokens Prompt() {
   return tokens;
 }
 
-void WriteModel(const std::string& family, DataType type, const TestDirectory& directory) {
+// Families whose tensors are those of another one, which make_model can write.
+const std::map<std::string, std::pair<std::string, nlohmann::json>> kRelatives = {
+    {"smollm3", {"llama", {{"architectures", {"SmolLM3ForCausalLM"}}, {"no_rope_layers", {0, 1}}}}},
+    {"ministral",
+     {"mistral",
+      {{"architectures", {"MinistralForCausalLM"}}, {"layer_types", {"full_attention", "sliding_attention"}}}}},
+    {"seed_oss", {"qwen2", {{"architectures", {"SeedOssForCausalLM"}}, {"head_dim", 16}}}},
+};
+
+void WriteModel(std::string family, DataType type, const TestDirectory& directory) {
+  nlohmann::json changes = nlohmann::json::object();
+  if (const auto relative = kRelatives.find(family); relative != kRelatives.end()) {
+    std::tie(family, changes) = relative->second;
+  }
   const make_model::ModelShape shape = Shape(family);
-  directory.Write("config.json", make_model::ConfigJson(shape, Name(type)));
+  nlohmann::json config = nlohmann::json::parse(make_model::ConfigJson(shape, Name(type)));
+  config.update(changes);
+  directory.Write("config.json", config.dump());
   const absl::Status status =
       make_model::WriteRandomTensors(make_model::TensorsOf(shape), type, 1, directory.path() + "/model.safetensors");
   ASSERT_TRUE(status.ok()) << status;
@@ -67,7 +86,7 @@ TEST(GpuModelTest, LogitsAreThoseOfTheCpuUpToRounding) {
     DataType type;
     float tolerance;
   } types[] = {{DataType::kBFloat16, 0.03f}, {DataType::kFloat16, 0.004f}};
-  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "smollm3", "ministral", "seed_oss"}) {
     for (const auto& [type, tolerance] : types) {
       SCOPED_TRACE(absl::StrCat(family, " ", Name(type)));
       const TestDirectory directory;

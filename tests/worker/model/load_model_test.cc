@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
+#include "kernels/forwarding_backend.h"
 #include "tests/worker/model/model_files.h"
 #include "worker/model/model.h"
 #include "worker/model/safetensors.h"
@@ -73,6 +74,34 @@ TEST_F(LoadModelTest, AWeightThatIsNotFiniteIsFoundAndItsTensorNamed) {
     return;
   }
   FAIL() << name << " is not there";
+}
+
+// A device that lacks everything that only some models need.
+class PlainBackend : public ForwardingBackend {
+ public:
+  PlainBackend() : ForwardingBackend(MakeCpuBackend(1)) {}
+  std::string Description() const override { return "plain device"; }
+  bool Has(OptionalPart) const override { return false; }
+};
+
+TEST_F(LoadModelTest, AModelThatTheDeviceCannotRunIsRefusedByName) {
+  PlainBackend plain;
+  EXPECT_EQ(
+      LoadModel(GoldenModel("olmo2"), &plain).status().message(),
+      "Olmo2ForCausalLM needs norms of the outputs of attention and MLP, norms of whole projections of Q and K, and "
+      "plain device has no kernels for that; a CPU has them");
+  EXPECT_EQ(
+      LoadModel(GoldenModel("granite"), &plain).status().message(),
+      "GraniteForCausalLM needs scaled embeddings, scaled products, and plain device has no kernels for that; a CPU "
+      "has them");
+  EXPECT_THAT(
+      std::string(LoadModel(GoldenModel("gemma2"), &plain).status().message()),
+      HasSubstr("needs scaled embeddings, softcapping, the activation gelu_pytorch_tanh, norms of the outputs of"));
+  EXPECT_THAT(std::string(LoadModel(GoldenModel("phi3"), &plain).status().message()),
+              HasSubstr("needs a rotary embedding of a part of each head, and"));
+  for (const char* name : {"llama3", "qwen3", "smollm3", "seed_oss", "ministral"}) {
+    EXPECT_TRUE(LoadModel(GoldenModel(name), &plain).ok()) << name;
+  }
 }
 
 TEST_F(LoadModelTest, TokenizerFilesComeAlong) {

@@ -13,10 +13,11 @@ using nlohmann::json;
 
 TEST(RopeScalingTest, FrequenciesAreThoseOfTransformers) {
   const json cases = json::parse(ReadWholeFile(GoldenModel("rope.json")));
-  ASSERT_GE(cases.size(), 30u);
+  ASSERT_GE(cases.size(), 33u);
   for (const json& golden : cases) {
     const json config = {{"rope_parameters", golden["rope_parameters"]}};
-    const auto rope = ReadRopeConfig(JsonFields(config, "config.json"), 256);
+    const auto rope = ReadRopeConfig(JsonFields(config, "config.json"),
+                                     {.head_dim = golden["head_dim"].get<int>(), .max_position_embeddings = 256});
     ASSERT_TRUE(rope.ok()) << rope.status();
     EXPECT_NEAR(rope->attention_factor, golden["attention_factor"].get<double>(), 1e-12) << golden["rope_parameters"];
     const std::vector<float> frequencies = InverseFrequencies(*rope, golden["head_dim"].get<int>());

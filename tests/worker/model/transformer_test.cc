@@ -59,7 +59,9 @@ void PrintTo(const FamilyParam& param, std::ostream* out) {
 
 std::vector<FamilyParam> StrictFamilies() {
   std::vector<FamilyParam> params;
-  for (const char* name : {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "bfloat16", "float16"}) {
+  for (const char* name :
+       {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "olmo2", "smollm3", "granite", "seed_oss", "ministral",
+        "gemma", "gemma2", "gemma3", "phi3", "phi3_long", "bfloat16", "float16"}) {
     params.push_back({name, StrictIsa()});
   }
   return params;
