@@ -11,7 +11,7 @@
 // Paged attention over units of int8 K and V with their scales (kernels/kv_layout.h). The products of both matrices are
 // sums of whole numbers, which are exact. Their other factor has 16 bits, so that it loses little:
 //   - A query is rounded once: q[d] * (32767 / m), where m is its largest magnitude. The score of a token is
-//     float(sum of rounded q * k) * ((m / 32767 * task.scale) * scale of k).
+//     float(sum of rounded q * k) * ((m / 32767 * task.scale) * scale of k), which is then capped if the model says so.
 //   - In each tile of 64 tokens, the weight exp(score - max) of a token is multiplied by the scale of its V, and these
 //     products are rounded like a query. A tile adds float(sum of rounded products * v) * (m / 32767) to the values.
 // The sum of the weights is that of the weights in float32.
@@ -121,10 +121,9 @@ QUIRE_INLINE void SoftmaxToWords(const AttentionTask& task, int row, const TileU
   Vec largest = Set(kMinusInfinity);
   for (int u = 0; u < tile.count; ++u) {
     Vec score = Load(scores + u * kUnitTokens);
-    if (!sees_all) {
-      score = Select(VisibleLanes(u, begin, end), Set(kMinusInfinity), score);
-      Store(scores + u * kUnitTokens, score);
-    }
+    if (task.softcap > 0) score = Softcap(score, task.softcap);
+    if (!sees_all) score = Select(VisibleLanes(u, begin, end), Set(kMinusInfinity), score);
+    if (task.softcap > 0 || !sees_all) Store(scores + u * kUnitTokens, score);
     largest = Max(largest, score);
   }
   const float tile_max = ReduceMax(largest);

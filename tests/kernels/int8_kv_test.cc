@@ -205,24 +205,28 @@ TEST_P(Int8KvTest, LongContextsHaveTheBitsOfTheFormula) {
 TEST_P(Int8KvTest, AttentionIsThatOverTheRoundedNumbers) {
   const auto backend = MakeBackend();
   Random random(5);
-  const Shape shape = Int8Shape(2, 1, 64, 16);
-  const Sequence sequence = MakeSequence(shape, 700, &random);
-  const std::vector<float> out = RunChunks(backend.get(), shape, sequence, {700}, 1);
-  std::vector<double> k, v;
-  const reference::Int8Head head = RoundedHead(shape, sequence, 0);
-  for (int t = 0; t < 700; ++t) {
-    for (const int value : head.keys[t].values) k.push_back(double(value) * head.keys[t].scale);
-    for (const int value : head.values[t].values) v.push_back(double(value) * head.values[t].scale);
-  }
-  std::vector<double> expected;
-  for (int t = 0; t < 700; ++t) {
-    for (int h = 0; h < 2; ++h) {
-      const float* q = HeadOf(sequence.q, 2, h, 64, t);
-      const std::vector<double> row = reference::Attend({q, q + 64}, k, v, 0, t + 1, 1 / std::sqrt(64.0));
-      expected.insert(expected.end(), row.begin(), row.end());
+  for (const float softcap : {0.0f, 1.5f}) {
+    Shape shape = Int8Shape(2, 1, 64, 16);
+    shape.softcap = softcap;
+    SCOPED_TRACE(ToString(shape));
+    const Sequence sequence = MakeSequence(shape, 700, &random);
+    const std::vector<float> out = RunChunks(backend.get(), shape, sequence, {700}, 1);
+    std::vector<double> k, v;
+    const reference::Int8Head head = RoundedHead(shape, sequence, 0);
+    for (int t = 0; t < 700; ++t) {
+      for (const int value : head.keys[t].values) k.push_back(double(value) * head.keys[t].scale);
+      for (const int value : head.values[t].values) v.push_back(double(value) * head.values[t].scale);
     }
+    std::vector<double> expected;
+    for (int t = 0; t < 700; ++t) {
+      for (int h = 0; h < 2; ++h) {
+        const float* q = HeadOf(sequence.q, 2, h, 64, t);
+        const std::vector<double> row = reference::Attend({q, q + 64}, k, v, 0, t + 1, 1 / std::sqrt(64.0), softcap);
+        expected.insert(expected.end(), row.begin(), row.end());
+      }
+    }
+    EXPECT_LT(RelativeError(out, expected), 1e-4);
   }
-  EXPECT_LT(RelativeError(out, expected), 1e-4);
 }
 
 TEST(Int8KvIsaTest, InstructionSetsWithFusedMultiplyAddGiveTheSameBits) {
