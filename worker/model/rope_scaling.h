@@ -39,7 +39,7 @@ struct RopeConfig {
   double attention_factor = 1.0;             // Multiplies cos and sin. It is 1 except for yarn.
   bool truncate = true;                      // For yarn: whether to round the ends of the ramp to whole dimensions.
   double rotary_part = 1.0;                  // The part of the dimensions of a head that rotate: the first ones.
-  std::vector<double> length_factors;        // For longrope: [rotary_dim / 2].
+  std::vector<double> length_factors = {};   // For longrope: [rotary_dim / 2].
 };
 
 // What the reader must know of the model.
