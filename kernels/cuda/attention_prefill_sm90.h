@@ -95,7 +95,11 @@ class AttentionPrefillSm90 {
     simt::SyncBlock();
     if (simt::WarpIndex() < 4) {
       simt::LowerRegisters<kProducerRegisters>();
-      if (simt::WarpIndex() == 0) Produce(args);
+      if (simt::WarpIndex() == 0) {
+        Produce(args);
+      } else {
+        simt::WaitForPriorGrid();  // Every warp of a kernel waits for it.
+      }
     } else {
       simt::RaiseRegisters<kConsumerRegisters>();
       Consume(args);
@@ -129,7 +133,7 @@ class AttentionPrefillSm90 {
         // are hidden, and their V is cleared.
         int unit = tile * kTileUnits + lane_unit;
         if (unit > last_unit) unit = last_unit;
-        const char* from = nullptr;
+        const char* from = args.kv_pool;
         if (lane_unit < kTileUnits) from = FullUnit<kHeadDim>(rows, table, unit) + panel * kUnitPanelBytes;
         Copy(from, to, Full(place.slot), place);
         place.Advance();
