@@ -1,14 +1,34 @@
-"""tools/release refuses what must not be released. It runs in a small repository that has the files it looks at."""
+"""tools/release refuses what must not be released, and puts what was built together. It runs in a small repository that
+has the files it looks at, with programs that pretend to build."""
 
+import os
 import pathlib
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = ("tools/release", "tools/build.sh", "base/version.h", "client/python/quire/_version.py", "CHANGELOG.md",
          "tests/golden/proto/quire.v1.txt", "tests/golden/proto/released.txt")
+
+
+# The programs that the script calls: what is asked for is installed, nothing is compiled, and there is one package. Its
+# file begins with the text $CONTENT.
+STUBS = {
+    "dpkg-query": "echo install ok installed",
+    "cmake": "mkdir -p build/package && touch build/package/build.ninja",
+    "ninja": "true",
+    "cpack": """
+mkdir -p made/DEBIAN made/usr build/package/packages
+for field in 'Package: quire' 'Version: 1.2.3' 'Architecture: all' 'Maintainer: a' 'Description: d'; do
+  echo "$field" >>made/DEBIAN/control
+done
+echo "$CONTENT" >made/usr/file
+head -c 4000000 /dev/zero >>made/usr/file
+dpkg-deb -Znone --root-owner-group --build made build/package/packages/quire_1.2.3_all.deb""",
+}
 
 
 class ReleaseTest(unittest.TestCase):
@@ -67,6 +87,45 @@ class ReleaseTest(unittest.TestCase):
         out = self.repository.parent / f"{self.repository.name}.out"
         self.addCleanup(shutil.rmtree, out)
         self.assertEqual(self.refusal(str(out)), f"release: {out} exists already\n")
+
+    def release(self, content):
+        """Makes a release whose package has the text `content`. Returns the result and the folder of the release."""
+        stubs = self.repository.parent / f"{self.repository.name}.stubs"
+        stubs.mkdir()
+        self.addCleanup(shutil.rmtree, stubs)
+        for name, text in STUBS.items():
+            (stubs / name).write_text(f"#!/bin/bash\n{text}\n")
+            (stubs / name).chmod(0o755)
+        for folder in ("client/python", "proto"):
+            shutil.copytree(ROOT / folder, self.repository / folder, dirs_exist_ok=True,
+                            ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+        (self.repository / "client/python/quire/_version.py").write_text('VERSION = "1.2.3"\n')
+        (self.repository / ".gitignore").write_text("/build/\n/made/\n")
+        self.commit()
+        environment = os.environ | {"PATH": f"{stubs}:{os.environ['PATH']}", "CONTENT": content}
+        done = subprocess.run(["tools/release"], cwd=self.repository, env=environment, capture_output=True, text=True,
+                              check=False, timeout=240)
+        return done, self.repository / "build/release-1.2.3"
+
+    @unittest.skipIf(shutil.which("dpkg-deb") is None, "dpkg-deb is missing")
+    def test_a_release_has_the_sources_the_packages_and_their_checksums(self):
+        done, folder = self.release("text")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = {path.name for path in folder.iterdir()}
+        wanted = {"quire-1.2.3.tar.gz", "quire_1.2.3_all.deb", "SHA256SUMS"}
+        if "There is no wheel" not in done.stdout:
+            wanted.add("quire_client-1.2.3-py3-none-any.whl")
+        self.assertEqual(names, wanted)
+        subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
+        self.assertEqual(len((folder / "SHA256SUMS").read_text().splitlines()), len(wanted) - 1)
+        with tarfile.open(folder / "quire-1.2.3.tar.gz") as tar:
+            self.assertIn("quire-1.2.3/base/version.h", tar.getnames())
+
+    @unittest.skipIf(shutil.which("dpkg-deb") is None, "dpkg-deb is missing")
+    def test_a_package_that_names_a_folder_of_this_machine_is_refused(self):
+        done, _ = self.release(f"made in {self.repository.resolve()}/base")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("quire_1.2.3_all.deb names the folder", done.stderr)
 
     def test_wrong_arguments_print_the_usage(self):
         for arguments in (["--fast"], ["a", "b"]):
