@@ -3,9 +3,9 @@
 
 Needs the packages gguf (0.19.0), transformers (5.24.0), torch for CPUs, tokenizers, numpy and sentencepiece.
 
-- llama.gguf, qwen2.gguf, qwen3.gguf: random models with matrices of float16. models.json has what transformers computes
-  from these files in float32: logits of every token of a prompt, and a greedy continuation. The rows of Q and K of llama
-  are stored in the order of llama.cpp's converter.
+- llama.gguf, qwen2.gguf, qwen3.gguf: random models with matrices of float16. models.json has what transformers
+  computes from these files in float32: logits of every token of a prompt, and a greedy continuation. The rows of Q and
+  K of llama are stored in the order of llama.cpp's converter.
 - blocks.gguf: for each quantized type a matrix, and beside it what the package gguf makes of it, in float32.
 - llama3_bpe.gguf, qwen2_bpe.gguf, sentencepiece.gguf: the tokenizers of tests/golden/tokenizer, without tensors. The
   expected tokens are those of the original files.
@@ -91,7 +91,8 @@ def gguf_name(name):
 
 def interleaved(tensor, heads):
     """The order of rows in llama.cpp's converter."""
-    return tensor.reshape(heads, 2, tensor.shape[0] // heads // 2, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
+    halves = tensor.reshape(heads, 2, tensor.shape[0] // heads // 2, *tensor.shape[1:])
+    return halves.swapaxes(1, 2).reshape(tensor.shape)
 
 
 def write_model(path, arch, model):
@@ -136,7 +137,12 @@ def write_models(output):
         for seed in range(1, 200):
             write_model(output / f"{arch}.gguf", arch, random_model(config, seed))
             model = AutoModelForCausalLM.from_pretrained(
-                output, gguf_file=f"{arch}.gguf", config=config, dtype=torch.float32, attn_implementation="eager").eval()
+                output,
+                gguf_file=f"{arch}.gguf",
+                config=config,
+                dtype=torch.float32,
+                attn_implementation="eager",
+            ).eval()
             prompt = numpy.random.RandomState(seed).randint(3, SHAPE["vocab_size"], 12).tolist()
             tokens, margin = list(prompt), 1.0
             for _ in range(24):
@@ -233,8 +239,16 @@ def write_pre_tokenizers(output):
             split(f"{before}{upper}*{lower}+|{before}{upper}+{lower}*"
                   r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"), bytes_only]),
     }
-    texts = ["Hello World's 12345 tests, don't", "camelCaseText and UPPER", " \n\n  x = 3.14159;\t\t// π", "naïve Čeština",
-             "日本語 テスト 2024年", "a  b   c    ", "HTTPServer/2.0 (x86_64)\r\n", "'S 'll '"]
+    texts = [
+        "Hello World's 12345 tests, don't",
+        "camelCaseText and UPPER",
+        " \n\n  x = 3.14159;\t\t// π",
+        "naïve Čeština",
+        "日本語 テスト 2024年",
+        "a  b   c    ",
+        "HTTPServer/2.0 (x86_64)\r\n",
+        "'S 'll '",
+    ]
     cases = {}
     for name, kind in kinds.items():
         tokenizer = Tokenizer.from_file(str(TOKENIZERS / "llama3/tokenizer.json"))

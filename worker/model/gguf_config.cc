@@ -84,6 +84,19 @@ bool HasTensorEndingIn(const GgufContents& contents, std::initializer_list<std::
   });
 }
 
+// The name that config.json has for the type of a tensor after it was read.
+const char* NameOfType(const Tensor& tensor) {
+  switch (WeightType(tensor).value_or(kDequantizedType)) {
+    case DataType::kFloat32:
+      return "float32";
+    case DataType::kFloat16:
+      return "float16";
+    case DataType::kBFloat16:
+      break;
+  }
+  return "bfloat16";
+}
+
 // Writes config.json field by field.
 class ConfigWriter {
  public:
@@ -146,12 +159,9 @@ absl::Status ConfigWriter::WriteSizes() {
   }
   vocab_size_ = embedding->shape[0];
   config_["vocab_size"] = vocab_size_;
-  // This is the type of K and V. Whatever is quantized is dequantized to kDequantizedType.
-  config_["dtype"] = embedding->dtype == "F32"                ? "float32"
-                     : embedding->dtype == "BF16"             ? "bfloat16"
-                     : embedding->dtype == "F16"              ? "float16"
-                     : kDequantizedType == DataType::kFloat16 ? "float16"
-                                                              : "bfloat16";
+  // This decides the type of K and V.
+  const Tensor* matrix = FindTensor(contents_, "blk.0.ffn_down.weight");
+  config_["dtype"] = NameOfType(matrix == nullptr ? *embedding : *matrix);
   config_["tie_word_embeddings"] = FindTensor(contents_, "output.weight") == nullptr;
   config_["num_hidden_layers"] = shape_.num_layers;
   QUIRE_ASSIGN_OR_RETURN(config_["hidden_size"], fields_.Int(Key("embedding_length"), 1, kMaxSize));

@@ -195,6 +195,7 @@ TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
     const auto stored = Load(quantized);
     ASSERT_TRUE(stored.ok()) << stored.status();
     EXPECT_EQ((*stored)->weights.quantization, Quantization::kNone);
+    EXPECT_EQ((*stored)->config.torch_dtype, "bfloat16") << "which is the type of K and V";
     const auto expected = Load(plain);
     ASSERT_TRUE(expected.ok()) << expected.status();
     EXPECT_EQ(LogitsOf(**stored, prompt), LogitsOf(**expected, prompt));
