@@ -8,6 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "grammar/json_schema.h"
+#include "grammar/json_text.h"
 #include "grammar/parse_error.h"
 #include "grammar/regex_parser.h"
 
@@ -16,6 +18,7 @@ namespace {
 
 constexpr int kMaxBodyDepth = 100;
 constexpr int kMaxBodyRepetitions = 10'000;
+constexpr std::string_view kSchemaDirective = "%json";
 
 bool IsNameCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
@@ -109,6 +112,7 @@ class EbnfReader {
     Use& use = uses_.find(std::string(name))->second;
     if (use.is_defined) return ErrorAtByte(begin, "the rule \"", name, "\" is defined twice");
     use.is_defined = true;
+    rule_name_ = name;
     Take("|");  // The first alternative may have a bar as well.
     QUIRE_ASSIGN_OR_RETURN(const ExprId body, Alternatives(/*depth=*/0));
     tree_.SetBody(rule, body);
@@ -127,8 +131,8 @@ class EbnfReader {
 
   absl::StatusOr<ExprId> Row(int depth) {
     std::vector<ExprId> items;
-    while (at_ < text_.size() && Peek() != '|' && Peek() != ')' && !(is_lark_ && Peek() == ']') && Peek() != '%' &&
-           !IsAtRule()) {
+    while (at_ < text_.size() && Peek() != '|' && Peek() != ')' && !(is_lark_ && Peek() == ']') &&
+           (Peek() != '%' || IsAtSchema()) && !IsAtRule()) {
       QUIRE_ASSIGN_OR_RETURN(const ExprId item, Item(depth));
       QUIRE_ASSIGN_OR_RETURN(const ExprId repeated, RepeatedItem(item));
       items.push_back(repeated);
@@ -140,6 +144,7 @@ class EbnfReader {
     const size_t begin = at_;
     if (Peek() == '"' || (Peek() == '\'' && is_lark_)) return LiteralOrRange();
     if (Peek() == '/') return SlashedRegex();
+    if (IsAtSchema()) return Schema();
     if (Peek() == '[' && !is_lark_) {
       QUIRE_ASSIGN_OR_RETURN(CodePointSet set, ParseClass(text_, &at_));
       SkipSpace();
@@ -274,6 +279,40 @@ class EbnfReader {
     return expr;
   }
 
+  bool IsAtSchema() const { return is_lark_ && StartsWith(kSchemaDirective); }
+
+  // A JSON object stands behind the directive.
+  absl::StatusOr<ExprId> Schema() {
+    const size_t begin = at_;
+    Take(kSchemaDirective);
+    const size_t schema = at_;
+    int depth = 0;
+    bool is_string = false;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = Peek();
+      if (is_string) {
+        if (c == '\\') ++at_;
+        if (c == '"') is_string = false;
+        continue;
+      }
+      if (c == '"') is_string = true;
+      if (c == '{') ++depth;
+      if (c == '}') --depth;
+      if (depth <= 0) break;
+    }
+    if (depth > 0 || at_ >= text_.size() || Peek() != '}') {
+      return ErrorAtByte(begin, "%json needs a JSON schema in braces");
+    }
+    ++at_;
+    const std::string_view text = text_.substr(schema, at_ - schema);
+    SkipSpace();
+    absl::StatusOr<ExprId> expr = AddJsonSchema(text, &tree_, &json_);
+    if (!expr.ok()) {
+      return ErrorAtByte(begin, "in %json of the rule \"", rule_name_, "\", ", expr.status().message());
+    }
+    return expr;
+  }
+
   absl::StatusOr<ExprId> RepeatedItem(ExprId item) {
     const size_t begin = at_;
     int min = 0;
@@ -316,7 +355,9 @@ class EbnfReader {
   const std::string_view text_;
   const bool is_lark_;
   SyntaxTree tree_;
+  JsonText json_{&tree_};
   size_t at_ = 0;
+  std::string_view rule_name_;  // Of the rule that is read.
   absl::flat_hash_map<std::string, Use> uses_;
 };
 

@@ -7,6 +7,8 @@
 #include "base/utf8.h"
 #include "grammar/ebnf_parser.h"
 #include "grammar/json_schema.h"
+#include "grammar/matcher.h"
+#include "grammar/nesting.h"
 #include "grammar/regex_parser.h"
 
 namespace quire::grammar {
@@ -64,7 +66,12 @@ absl::StatusOr<SyntaxTree> TreeOf(const Source& source) {
 absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source) {
   QUIRE_RETURN_IF_ERROR(CheckSize(source));
   QUIRE_ASSIGN_OR_RETURN(const SyntaxTree tree, TreeOf(source));
-  return Automaton::Compile(tree);
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, Automaton::Compile(tree));
+  if (!HasTextWithin(*automaton, kMaxNesting)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("every text needs rules that are nested in more than ", kMaxNesting, " levels"));
+  }
+  return automaton;
 }
 
 }  // namespace quire::grammar

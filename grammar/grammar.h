@@ -25,7 +25,8 @@ struct Source {
 };
 
 // Compiles a source. The time is bounded by the limits of automaton.h. INVALID_ARGUMENT, with the place, when the
-// source is wrong, too large, uses what is not supported, or when no text matches. A pure function.
+// source is wrong, too large, uses what is not supported, when no text matches, or when each needs more than
+// kMaxNesting levels of rules (matcher.h). A pure function.
 absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source);
 
 }  // namespace quire::grammar

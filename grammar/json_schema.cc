@@ -86,7 +86,9 @@ absl::StatusOr<Bounds> BoundsOf(const SchemaJson& schema, const std::string& pla
 // Writes each schema as a rule. Schemas wait in a queue, so that references may form circles.
 class SchemaCompiler {
  public:
-  absl::StatusOr<SyntaxTree> Run(std::string_view text) {
+  SchemaCompiler(SyntaxTree* tree, JsonText* json) : tree_(*tree), json_(*json) {}
+
+  absl::StatusOr<ExprId> Run(std::string_view text) {
     if (!IsValidUtf8(text)) return absl::InvalidArgumentError("the schema is not valid UTF-8");
     if (JsonDepth(text) > 2 * kMaxSchemaDepth) {
       return absl::InvalidArgumentError(
@@ -94,7 +96,7 @@ class SchemaCompiler {
     }
     root_ = SchemaJson::parse(text, nullptr, /*allow_exceptions=*/false);
     if (root_.is_discarded()) return absl::InvalidArgumentError("the schema is not valid JSON");
-    RuleOf(root_, "");
+    const ExprId root = Use(root_, "");
     while (!queue_.empty()) {
       const Pending next = std::move(queue_.front());
       queue_.pop_front();
@@ -104,7 +106,7 @@ class SchemaCompiler {
       QUIRE_ASSIGN_OR_RETURN(const ExprId body, Body(*next.schema, next.place));
       tree_.SetBody(next.rule, body);
     }
-    return std::move(tree_);
+    return root;
   }
 
  private:
@@ -407,8 +409,8 @@ class SchemaCompiler {
   }
 
   SchemaJson root_;
-  SyntaxTree tree_;
-  JsonText json_{&tree_};
+  SyntaxTree& tree_;
+  JsonText& json_;
   std::deque<Pending> queue_;
   absl::flat_hash_map<const SchemaJson*, RuleId> rules_;
   std::vector<std::unique_ptr<SchemaJson>> made_;
@@ -417,7 +419,14 @@ class SchemaCompiler {
 }  // namespace
 
 absl::StatusOr<SyntaxTree> ParseJsonSchema(std::string_view text) {
-  return SchemaCompiler().Run(text);
+  SyntaxTree tree;
+  JsonText json(&tree);
+  QUIRE_RETURN_IF_ERROR(AddJsonSchema(text, &tree, &json).status());  // Its first rule is rule 0.
+  return tree;
+}
+
+absl::StatusOr<ExprId> AddJsonSchema(std::string_view text, SyntaxTree* tree, JsonText* json) {
+  return SchemaCompiler(tree, json).Run(text);
 }
 
 }  // namespace quire::grammar

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "grammar/json_text.h"
 #include "grammar/syntax_tree.h"
 
 namespace quire::grammar {
@@ -25,6 +26,10 @@ inline constexpr int kMaxCount = 10'000;    // Of items, properties and characte
 //
 // INVALID_ARGUMENT, with the place as a JSON pointer and the keyword, for everything else.
 absl::StatusOr<SyntaxTree> ParseJsonSchema(std::string_view text);
+
+// Adds the texts of a JSON schema to a grammar. `json` writes to `tree`, and schemas of one grammar share it. After an
+// error the tree cannot be used.
+absl::StatusOr<ExprId> AddJsonSchema(std::string_view text, SyntaxTree* tree, JsonText* json);
 
 }  // namespace quire::grammar
 

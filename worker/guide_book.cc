@@ -6,29 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "grammar/grammar.h"
+#include "grammar/guide_source.h"
 
 namespace quire {
-namespace {
-
-grammar::Source SourceOf(const v1::Guide& guide) {
-  using Kind = grammar::Source::Kind;
-  switch (guide.kind_case()) {
-    case v1::Guide::kJsonSchema:
-      return {.kind = Kind::kJsonSchema, .text = guide.json_schema()};
-    case v1::Guide::kRegex:
-      return {.kind = Kind::kRegex, .text = guide.regex()};
-    case v1::Guide::kGrammar:
-      return {.kind = Kind::kEbnf, .text = guide.grammar()};
-    case v1::Guide::kChoice:
-      return {.kind = Kind::kChoice, .choices = {guide.choice().texts().begin(), guide.choice().texts().end()}};
-    case v1::Guide::kJsonObject:
-    case v1::Guide::KIND_NOT_SET:
-      break;
-  }
-  return {.kind = Kind::kJsonObject};
-}
-
-}  // namespace
 
 absl::Status GuideBook::SetVocabulary(const v1::Vocabulary& vocabulary) {
   std::string serialized = vocabulary.SerializeAsString();
@@ -81,7 +61,8 @@ absl::StatusOr<std::shared_ptr<const grammar::Automaton>> GuideBook::Compile(con
   for (const auto& [known, automaton] : grammars_) {
     if (known == serialized) return automaton;
   }
-  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const grammar::Automaton> automaton, grammar::Compile(SourceOf(guide)));
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const grammar::Automaton> automaton,
+                         grammar::Compile(grammar::SourceOf(guide)));
   masks_->Prepare(*automaton);
   if (grammars_.size() >= kMaxGrammars) grammars_.pop_front();
   grammars_.emplace_back(std::move(serialized), automaton);

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gateway/openai/chat_fields.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/generate_fields.h"
@@ -23,19 +24,89 @@ std::vector<std::string> ToolNames(const Json& tools) {
   return names;
 }
 
-void ReadToolChoice(FieldReader* fields, v1::Chat* chat, GenerateCall* call) {
+// The tools, each of which must have a name and the schema of an object. Leaves an error otherwise.
+std::vector<CallableTool> CallableTools(const Json& tools, FieldReader* fields) {
+  std::vector<CallableTool> callable;
+  for (size_t i = 0; i < tools.size() && !fields->error().has_value(); ++i) {
+    const std::string path = absl::StrCat("tools[", i, "]");
+    const Json* const function =
+        tools[i].is_object() && tools[i].contains("function") ? &tools[i]["function"] : nullptr;
+    if (function == nullptr || !function->is_object()) {
+      fields->Fail(path + ".function", "is no object, but tool_choice needs functions");
+      break;
+    }
+    FieldReader reader(*function, path + ".function.");
+    CallableTool tool{.name = reader.String("name").value_or(""), .parameters = "", .field = path};
+    if (tool.name.empty()) reader.Fail("name", "is missing");
+    // A function without parameters takes an empty object.
+    Json parameters = {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
+    if (const Json* const given = reader.Object("parameters"); given != nullptr) {
+      parameters = *given;
+      const Json& type = parameters.emplace("type", "object").first.value();
+      if (type != "object") reader.Fail("parameters.type", absl::StrCat(Describe(type), ", it must be \"object\""));
+    }
+    if (reader.error().has_value()) fields->Fail(*reader.error());
+    tool.parameters = Dump(parameters);
+    callable.push_back(std::move(tool));
+  }
+  return callable;
+}
+
+// Reads {"type": "function", "function": {"name": ...}}. Leaves the named tool alone in `tools`.
+void ReadNamedTool(const Json& choice, FieldReader* fields, std::vector<CallableTool>* tools) {
+  FieldReader reader(choice, "tool_choice.");
+  const std::optional<std::string> type = reader.String("type");
+  const Json* const function = reader.Object("function");
+  if (type.value_or("") != "function") {
+    const std::string value = type.has_value() ? absl::StrCat("is ", Json(*type).dump()) : "is missing";
+    reader.Fail("type", value + ", it must be \"function\"");
+  } else if (function == nullptr) {
+    reader.Fail("function", "is missing");
+  } else {
+    FieldReader named(*function, "tool_choice.function.");
+    const std::string name = named.String("name").value_or("");
+    if (name.empty()) named.Fail("name", "is missing");
+    std::erase_if(*tools, [&](const CallableTool& tool) { return tool.name != name; });
+    if (tools->empty()) named.Fail("name", absl::StrCat("is ", Json(name).dump(), ", which no function of tools has"));
+    named.RefuseOthers();
+    if (named.error().has_value()) reader.Fail(*named.error());
+  }
+  reader.RefuseOthers();
+  if (reader.error().has_value()) fields->Fail(*reader.error());
+}
+
+// Reads a choice that makes the model call tools.
+void ReadForcedTools(const Json& choice, const Json* tools, FieldReader* fields, const v1::GenerateRequest& request,
+                     GenerateCall* call) {
+  if (!choice.is_object() && choice != "required") {
+    return fields->Fail("tool_choice", absl::StrCat(Describe(choice),
+                                                    ", it must be none, auto, required or an object with a function"));
+  }
+  const std::string value = choice.is_object() ? "names a function" : "is \"required\"";
+  if (request.chat().tools().empty()) return fields->Fail("tool_choice", value + ", but tools is missing or empty");
+  if (request.has_guided()) {
+    return fields->Fail("tool_choice", absl::StrCat(value, ", which cannot be combined with ", call->names.guide));
+  }
+  call->forced_tools = CallableTools(*tools, fields);
+  if (choice.is_object() && !fields->error().has_value()) {
+    call->names_tool = true;
+    ReadNamedTool(choice, fields, &call->forced_tools);
+  }
+  call->names.guide = "tools";
+}
+
+void ReadToolChoice(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call) {
+  v1::Chat* const chat = request->mutable_chat();
   const Json* const choice = fields->Find("tool_choice");
   const Json* const tools = fields->Find("tools");
   if (tools != nullptr && tools->is_array()) call->tools = ToolNames(*tools);
-  call->may_call_tools = !chat->tools().empty() && (choice == nullptr || *choice == "auto");
   call->has_parallel_tool_calls = fields->Bool("parallel_tool_calls").value_or(true);
   if (choice != nullptr && *choice == "none") {
     chat->clear_tools();  // A model that knows no tools calls none.
   } else if (choice != nullptr && *choice != "auto") {
-    fields->Fail({.message = "tool_choice is not supported, except for auto and none",
-                  .param = "tool_choice",
-                  .code = "unsupported_parameter"});
+    ReadForcedTools(*choice, tools, fields, *request, call);
   }
+  call->may_call_tools = !chat->tools().empty();
   fields->Refuse("functions", "OpenAI has replaced it by tools");
   fields->Refuse("function_call", "OpenAI has replaced it by tool_choice");
 }
@@ -69,7 +140,7 @@ std::variant<GenerateCall, ApiError> ReadChatCall(const Json& body) {
   ReadMaxTokens(&fields, request.mutable_stopping(), &call);
   ReadLogprobs(&fields, &request, &call);
   ReadChatFields(&fields, request.mutable_chat());
-  ReadToolChoice(&fields, request.mutable_chat(), &call);
+  ReadToolChoice(&fields, &request, &call);
   fields.Refuse("audio", "the model writes text only");
   fields.Refuse("modalities", "the model writes text only");
   fields.Refuse("web_search_options", "this server does not search the web");

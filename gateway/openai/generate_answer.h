@@ -68,7 +68,7 @@ class GenerateAnswer {
 
   void SetId(const std::string& id);
   static AnswerText TextOf(Choice* choice, const v1::GenerateResponse& response);
-  static std::string FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response);
+  std::string FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response) const;
   std::string EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response, Json logprobs);
   void Collect(Choice* choice, const v1::GenerateResponse& response, Json logprobs);
   // Returns "prompt_logprobs" with its value for an event of a stream; empty if the choice has had them, if the client

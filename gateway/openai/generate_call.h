@@ -9,6 +9,7 @@
 
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/field_reader.h"
+#include "gateway/openai/forced_calls.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
@@ -31,6 +32,9 @@ struct GenerateCall {
   bool may_call_tools = false;                      // The client has tools, and wants calls of them.
   std::vector<std::string> tools = {};              // Their names.
   bool has_parallel_tool_calls = true;              // Otherwise the answer has at most one call.
+  // With tool_choice: the answer consists of calls of these. Empty if the model chooses whether it calls any.
+  std::vector<CallableTool> forced_tools = {};
+  bool names_tool = false;  // The client has named the only one of them. The answer has one call.
 };
 
 // These functions translate the body of a request. They check every type, and refuse what is not supported by its name.

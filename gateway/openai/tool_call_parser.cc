@@ -42,7 +42,9 @@ ToolCallParser::ToolCallParser(const ToolCallOptions* options, std::function<std
     : options_(options),
       make_id_(std::move(make_id)),
       tag_(TagOf(options->format)),
-      state_(options->format == ToolCallFormat::kLlama3 ? kStart : kText) {}
+      state_(options->begins_in_call                      ? kTag
+             : options->format == ToolCallFormat::kLlama3 ? kStart
+                                                          : kText) {}
 
 void ToolCallParser::Add(absl::string_view text, bool is_last, AnswerText* out) {
   absl::StrAppend(&pending_, text);

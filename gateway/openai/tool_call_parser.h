@@ -28,6 +28,7 @@ struct ToolCallOptions {
   ToolCallFormat format = ToolCallFormat::kNone;
   std::vector<std::string> tools = {};  // The names of the tools that the client has.
   bool is_single = false;               // Calls after the first one are left out.
+  bool begins_in_call = false;          // The text begins behind the tag of a call.
 };
 
 // Finds the calls of tools in a model's text as it comes. What is no call after all becomes content, so no text is

@@ -1,5 +1,7 @@
 #include "gateway/process/gateway_metrics.h"
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +28,7 @@ class GatewayMetrics::Counted : public WebExchange {
   }
   void BeginEvents() override {
     ++metrics_->answers_[{path_, 200}];
+    metrics_->CountStreamStart(path_, std::chrono::steady_clock::now() - start_);
     exchange_->BeginEvents();
   }
   void Send(const std::string& text) override { exchange_->Send(text); }
@@ -35,7 +38,16 @@ class GatewayMetrics::Counted : public WebExchange {
   GatewayMetrics* const metrics_;
   const std::shared_ptr<WebExchange> exchange_;
   const std::string path_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+void GatewayMetrics::CountStreamStart(const std::string& path, std::chrono::steady_clock::duration time) {
+  const double seconds = std::chrono::duration<double>(time).count();
+  StreamStarts& starts = stream_starts_[path];
+  const auto* const bound = std::lower_bound(kStreamStartBounds.begin(), kStreamStartBounds.end(), seconds);
+  ++starts.buckets[static_cast<size_t>(bound - kStreamStartBounds.begin())];
+  starts.sum_s += seconds;
+}
 
 std::shared_ptr<WebExchange> GatewayMetrics::Count(std::shared_ptr<WebExchange> exchange, const std::string& path) {
   return std::make_shared<Counted>(this, std::move(exchange), path);
@@ -54,6 +66,24 @@ std::string GatewayMetrics::Page(const PortStats& port) const {
     prometheus::ClientMetric& metric = answers.metric.emplace_back();
     metric.label = {{"path", key.first}, {"code", absl::StrCat(key.second)}};
     metric.counter.value = static_cast<double>(count);
+  }
+  prometheus::MetricFamily& starts =
+      families.emplace_back(prometheus::MetricFamily{"quire_openai_stream_start_seconds",
+                                                     "Time from the body of a request to the first event of its stream",
+                                                     prometheus::MetricType::Histogram,
+                                                     {}});
+  for (const auto& [path, start] : stream_starts_) {
+    prometheus::ClientMetric& metric = starts.metric.emplace_back();
+    metric.label = {{"path", path}};
+    uint64_t count = 0;
+    for (size_t i = 0; i < start.buckets.size(); ++i) {
+      count += static_cast<uint64_t>(start.buckets[i]);
+      const double bound =
+          i < kStreamStartBounds.size() ? kStreamStartBounds[i] : std::numeric_limits<double>::infinity();
+      metric.histogram.bucket.push_back({.cumulative_count = count, .upper_bound = bound});
+    }
+    metric.histogram.sample_count = count;
+    metric.histogram.sample_sum = start.sum_s;
   }
   prometheus::MetricFamily& running = families.emplace_back(prometheus::MetricFamily{
       "quire_openai_running", "Requests whose answer is not complete", prometheus::MetricType::Gauge, {}});

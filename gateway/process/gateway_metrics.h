@@ -1,6 +1,8 @@
 #ifndef QUIRE_GATEWAY_PROCESS_GATEWAY_METRICS_H_
 #define QUIRE_GATEWAY_PROCESS_GATEWAY_METRICS_H_
 
+#include <array>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,7 +28,18 @@ class GatewayMetrics {
  private:
   class Counted;
 
+  // The upper bounds of the buckets of the time until a stream begins, in seconds.
+  static constexpr std::array<double, 12> kStreamStartBounds = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60};
+
+  void CountStreamStart(const std::string& path, std::chrono::steady_clock::duration time);
+
+  struct StreamStarts {
+    std::array<int64_t, kStreamStartBounds.size() + 1> buckets = {};  // The last one has no bound.
+    double sum_s = 0;
+  };
+
   std::map<std::pair<std::string, int>, int64_t> answers_;  // By path and code.
+  std::map<std::string, StreamStarts> stream_starts_;       // By path.
   int64_t num_running_ = 0;
 };
 

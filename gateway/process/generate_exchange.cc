@@ -66,6 +66,11 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
                            "is true, but the calls of tools or the thoughts of this model are taken out of its text; "
                            "such a stream cannot be resumed"));
   }
+  if (!call_.forced_tools.empty() && syntax.tool_calls.format == ToolCallFormat::kNone) {
+    return Fail(FieldError("tool_choice",
+                           "needs a model whose calls of tools have a known format, and this one has none; "
+                           "--tool-call-format of quire-openai can set it"));
+  }
   if (ResumeIfAsked()) return;
   // The text of these tags is that of special tokens.
   const ToolCallFormat format = syntax.tool_calls.format;
@@ -74,6 +79,9 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
     call_.requests[0].set_skip_special_tokens(false);
   }
   const bool needs_prompt = syntax.has_reasoning || !call_.has_max_tokens;
+  call_format_ = format;
+  has_reasoning_ = syntax.has_reasoning;
+  if (!has_reasoning_) ForceCalls(Thoughts::kNone);
   if (!syntax.is_plain()) answer_->SetSyntax(std::move(syntax));
   if (!call_.is_chat || !needs_prompt) return StartRequests();
   link_->RenderChat(authorization_, call_.requests[0].chat(),
@@ -90,16 +98,27 @@ AnswerSyntax GenerateExchange::SyntaxFor(const v1::GetModelResponse& model) cons
   if (call_.may_call_tools) {
     syntax.tool_calls = {.format = ToolCallFormatOf(choose(formats_->tool_calls, model.tool_call_format())),
                          .tools = call_.tools,
-                         .is_single = !call_.has_parallel_tool_calls};
+                         .is_single = !call_.has_parallel_tool_calls || call_.names_tool};
+    syntax.tool_calls.begins_in_call =
+        !call_.forced_tools.empty() && syntax.tool_calls.format == ToolCallFormat::kMistral;
   }
   return syntax;
+}
+
+void GenerateExchange::ForceCalls(Thoughts thoughts) {
+  if (call_.forced_tools.empty()) return;
+  const bool is_single = !call_.has_parallel_tool_calls || call_.names_tool;
+  call_.requests[0].mutable_guided()->set_grammar(
+      ForcedCallGrammar(call_format_, call_.forced_tools, is_single, thoughts));
 }
 
 void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
                                 const v1::GetModelResponse& model) {
   if (is_over_) return;
   if (status.code() != 0) return Fail(ManagerError(status, call_.names));
-  answer_->SetBeginsInReasoning(ReasoningSplitter::EndsInReasoning(prompt.text()));
+  const bool begins_in_reasoning = ReasoningSplitter::EndsInReasoning(prompt.text());
+  answer_->SetBeginsInReasoning(begins_in_reasoning);
+  if (has_reasoning_) ForceCalls(begins_in_reasoning ? Thoughts::kBegun : Thoughts::kOptional);
   if (call_.has_max_tokens) return StartRequests();
   const uint32_t context = model.max_context_tokens();
   const auto num_tokens = static_cast<uint32_t>(prompt.token_ids_size());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gateway/manager_link/manager_link.h"
+#include "gateway/openai/forced_calls.h"
 #include "gateway/openai/generate_answer.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/process/options.h"
@@ -31,6 +32,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   void OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model);
   // Returns what to look for in the answer of the model.
   AnswerSyntax SyntaxFor(const v1::GetModelResponse& model) const;
+  // Makes the answer consist of calls, if the client has asked for that.
+  void ForceCalls(Thoughts thoughts);
   // Sets max_tokens to what the conversation leaves in the context, unless the client has set it, and starts the
   // request.
   void OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
@@ -55,6 +58,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   std::string id_;
   std::unique_ptr<GenerateAnswer> answer_;    // Once the model is known.
   std::vector<ManagerLink::Ticket> tickets_;  // By prompt.
+  ToolCallFormat call_format_ = ToolCallFormat::kNone;
+  bool has_reasoning_ = false;  // The model may write thoughts.
   size_t num_ended_ = 0;
   bool has_begun_ = false;  // The stream to the client.
   bool is_over_ = false;

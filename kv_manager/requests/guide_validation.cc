@@ -7,38 +7,43 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_reason.h"
 #include "grammar/grammar.h"
+#include "grammar/guide_source.h"
 #include "grammar/matcher.h"
 
 namespace quire {
 namespace {
 
-using SourceKind = grammar::Source::Kind;
-
-struct ReadSource {
-  const char* field;
-  Guide::Kind kind;
-  grammar::Source source;
-};
-
-ReadSource SourceOf(const v1::Guide& guide) {
-  switch (guide.kind_case()) {
-    case v1::Guide::kJsonSchema:
-      return {"guided.json_schema",
-              Guide::Kind::kJsonSchema,
-              {.kind = SourceKind::kJsonSchema, .text = guide.json_schema()}};
-    case v1::Guide::kRegex:
-      return {"guided.regex", Guide::Kind::kRegex, {.kind = SourceKind::kRegex, .text = guide.regex()}};
-    case v1::Guide::kGrammar:
-      return {"guided.grammar", Guide::Kind::kGrammar, {.kind = SourceKind::kEbnf, .text = guide.grammar()}};
-    case v1::Guide::kChoice:
-      return {"guided.choice",
-              Guide::Kind::kChoice,
-              {.kind = SourceKind::kChoice, .choices = {guide.choice().texts().begin(), guide.choice().texts().end()}}};
-    case v1::Guide::kJsonObject:
-    case v1::Guide::KIND_NOT_SET:
+// The field of a guide that says what the output must be.
+const char* FieldOf(const grammar::Source& source) {
+  switch (source.kind) {
+    case grammar::Source::Kind::kJsonSchema:
+      return "guided.json_schema";
+    case grammar::Source::Kind::kRegex:
+      return "guided.regex";
+    case grammar::Source::Kind::kEbnf:
+      return "guided.grammar";
+    case grammar::Source::Kind::kChoice:
+      return "guided.choice";
+    case grammar::Source::Kind::kJsonObject:
       break;
   }
-  return {"guided.json_object", Guide::Kind::kJsonObject, {.kind = SourceKind::kJsonObject}};
+  return "guided.json_object";
+}
+
+Guide::Kind KindOf(const grammar::Source& source) {
+  switch (source.kind) {
+    case grammar::Source::Kind::kJsonSchema:
+      return Guide::Kind::kJsonSchema;
+    case grammar::Source::Kind::kRegex:
+      return Guide::Kind::kRegex;
+    case grammar::Source::Kind::kEbnf:
+      return Guide::Kind::kGrammar;
+    case grammar::Source::Kind::kChoice:
+      return Guide::Kind::kChoice;
+    case grammar::Source::Kind::kJsonObject:
+      break;
+  }
+  return Guide::Kind::kJsonObject;
 }
 
 // The tokens of samples that are continued must be the beginning of a text that the guide allows.
@@ -67,10 +72,10 @@ absl::Status ReadGuide(const v1::GenerateRequest& in, const ServedModel& model, 
   if (guide.has_json_object() && !guide.json_object()) errors->Add("guided.json_object", "is false, it must be true");
   if (in.stopping().ignore_eos()) errors->Add("stopping.ignore_eos", "cannot be combined with guided");
   if (in.stopping().min_tokens() > 0) errors->Add("stopping.min_tokens", "cannot be combined with guided");
-  ReadSource read = SourceOf(guide);
-  const absl::StatusOr<std::shared_ptr<const grammar::Automaton>> automaton = grammar::Compile(read.source);
+  grammar::Source source = grammar::SourceOf(guide);
+  const absl::StatusOr<std::shared_ptr<const grammar::Automaton>> automaton = grammar::Compile(source);
   if (!automaton.ok()) {
-    errors->Add(read.field, std::string(automaton.status().message()));
+    errors->Add(FieldOf(source), std::string(automaton.status().message()));
     return absl::OkStatus();
   }
   if (model.guide_vocabulary == nullptr) {
@@ -80,11 +85,11 @@ absl::Status ReadGuide(const v1::GenerateRequest& in, const ServedModel& model, 
   }
   CheckContinued(*automaton, model, *out, errors);
   auto kept = std::make_shared<Guide>();
-  kept->kind = read.kind;
-  if (read.kind == Guide::Kind::kChoice) {
-    kept->texts = std::move(read.source.choices);
-  } else if (read.kind != Guide::Kind::kJsonObject) {
-    kept->texts = {std::move(read.source.text)};
+  kept->kind = KindOf(source);
+  if (kept->kind == Guide::Kind::kChoice) {
+    kept->texts = std::move(source.choices);
+  } else if (kept->kind != Guide::Kind::kJsonObject) {
+    kept->texts = {std::move(source.text)};
   }
   kept->vocabulary = model.guide_vocabulary;
   out->request.sampling.guide = std::move(kept);

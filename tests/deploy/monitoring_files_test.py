@@ -67,6 +67,7 @@ class DashboardTest(unittest.TestCase):
 
     def test_queries_ask_for_metrics_of_the_reference_or_recorded_ones(self):
         known = set(re.findall(r"^\| `([\w:]+)`", (files.ROOT / "docs/metrics.md").read_text(), re.M))
+        known |= set(re.findall(r"^\| `([\w:]+)`", (files.ROOT / "docs/openai.md").read_text(), re.M))
         known |= set(re.findall(r"- record: ([\w:]+)", (files.PROMETHEUS / "recording.yml").read_text()))
         known |= {"up", "ALERTS"}
         rules = (files.PROMETHEUS / "recording.yml").read_text() + (files.PROMETHEUS / "alerts.yml").read_text()

@@ -42,6 +42,17 @@ TEST(EbnfTest, ReadsLark) {
   EXPECT_FALSE(Matches(*automaton, "SELECT dfrom"));
 }
 
+TEST(EbnfTest, LarkMayHaveJsonSchemas) {
+  const auto automaton = CompileGrammar(R"(start: "call " args ("," args)* | %json {"const": "} # \""} "!"
+    args: %json {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"],
+                 "$defs": {"n": {"type": "integer"}}}  # A comment.
+  )");
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  EXPECT_TRUE(Matches(*automaton, R"(call {"a": 5},{"a":-1})"));
+  EXPECT_TRUE(Matches(*automaton, R"("} # \""!)"));
+  EXPECT_FALSE(Matches(*automaton, R"(call {"a": "5"})"));
+}
+
 TEST(EbnfTest, CallsRulesWithinEachOther) {
   const auto automaton = CompileGrammar(R"(root ::= "a" root "b" | "c" | list
 list ::= "[" (list ",")* "]")");
@@ -65,6 +76,11 @@ TEST(EbnfTest, RefusesWhatItDoesNotSupportWithThePlace) {
       {"root ::= \"\\q\"", "the escape is not known"},
       {"root ::= \"a\" root", "no text matches"},
       {"start: \"a\"\n%import common.WS", "directives of Lark"},
+      {"start: \"a\" args\nargs: %json {\"not\": {}}",
+       "in %json of the rule \"args\", at #: the keyword \"not\" is not supported"},
+      {"start: %json [1]", "%json needs a JSON schema in braces"},
+      {"start: %json {\"a\": \"}", "%json needs a JSON schema in braces"},
+      {"root ::= %json {}", "directives of Lark"},
       {"start: \"a\"i", "flags of literals"},
       {"start: /a(?=b)/", "in the regular expression, at byte 1: lookahead"},
       {"start: \"a\" -> b", "aliases"},

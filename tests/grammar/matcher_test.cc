@@ -58,6 +58,27 @@ TEST(MatcherTest, NestingHasALimit) {
   EXPECT_FALSE(matcher.Accept("("));
 }
 
+// Rules that can contain themselves are called, so each of these is a level.
+std::string ChainOfRules(int num_rules, const std::string& other = "") {
+  std::string text = "root ::= r0" + other + "\n";
+  for (int i = 0; i < num_rules; ++i) {
+    const std::string name = "r" + std::to_string(i);
+    text += name + " ::= \"(\" r" + std::to_string(i + 1) + " \")\" | \"[\" " + name + " \"]\"\n";
+  }
+  return text + "r" + std::to_string(num_rules) + " ::= \"x\" | \"<\" r" + std::to_string(num_rules) + " \">\"\n";
+}
+
+TEST(MatcherTest, AGuideThatNeedsMoreLevelsThanThereAreIsRefused) {
+  Matcher matcher(Ebnf(ChainOfRules(kMaxNesting)));
+  EXPECT_TRUE(matcher.Accept(std::string(kMaxNesting, '(')));
+  EXPECT_TRUE(matcher.Accept("x" + std::string(kMaxNesting, ')')));
+  EXPECT_TRUE(matcher.can_end());
+  const auto refused = Compile({.kind = Source::Kind::kEbnf, .text = ChainOfRules(kMaxNesting + 1)});
+  EXPECT_EQ(refused.status().message(), "every text needs rules that are nested in more than 256 levels");
+  // Another way that needs no level is enough.
+  EXPECT_TRUE(Compile({.kind = Source::Kind::kEbnf, .text = ChainOfRules(kMaxNesting + 1, " | \"y\"")}).ok());
+}
+
 TEST(MatcherTest, AmbiguousGrammarsKeepALimitedNumberOfPositions) {
   Matcher matcher(Ebnf(R"~(root ::= x | y
 x ::= "(" root ")"

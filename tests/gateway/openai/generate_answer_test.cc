@@ -284,6 +284,17 @@ TEST(GenerateAnswerTest, ACallThatIsCutEndsWithTheLength) {
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"a");
 }
 
+TEST(GenerateAnswerTest, ACallOfTheToolThatTheClientHasNamedStops) {
+  const std::string named = R"(, "tool_choice": {"type": "function", "function": {"name": "f"}})";
+  const GenerateCall call = ChatCall(named + kTools);
+  GenerateAnswer answer(call, kHead);
+  answer.SetSyntax({.tool_calls = {.format = ToolCallFormat::kHermes, .tools = call.tools}});
+  answer.Add(0, Last(kCall, v1::FINISH_REASON_STOP));
+  const Json choice = Json::parse(answer.Body())["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_EQ(choice["message"]["tool_calls"].size(), 1u);
+}
+
 TEST(GenerateAnswerTest, IdsOfCallsDifferAndFitTheTemplate) {
   const GenerateCall call = ChatCall(std::string(R"(, "n": 2)") + kTools);
   GenerateAnswer answer(call, kHead);

@@ -256,7 +256,6 @@ TEST(ChatCallTest, LogprobsIsASwitchAndTopLogprobsANumber) {
 }
 
 TEST(ChatCallTest, WhatIsNotSupportedIsRefusedByName) {
-  EXPECT_EQ(ChatError(R"("tool_choice": "required")").param, "tool_choice");
   EXPECT_EQ(ChatError(R"("functions": [])").param, "functions");
   EXPECT_EQ(ChatError(R"("audio": {})").param, "audio");
   EXPECT_EQ(ChatError(R"("echo": true)").param, "echo");
@@ -289,6 +288,53 @@ TEST(ChatCallTest, ToolsAreKnownByTheirNamesUnlessTheModelMayNotCallThem) {
   EXPECT_FALSE(call.may_call_tools);
   EXPECT_EQ(call.requests[0].chat().tools(), "");
   EXPECT_EQ(ChatError(R"("parallel_tool_calls": 1)").param, "parallel_tool_calls");
+}
+
+TEST(ChatCallTest, AToolChoiceForcesCalls) {
+  const auto read = [](const std::string& members) {
+    return std::get<GenerateCall>(ReadChatCall(*ParseBody(
+        R"({"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function", "function": {"name": "f",
+            "parameters": {"properties": {"b": {}, "a": {}}}}}, {"type": "function", "function": {"name": "g"}}])" +
+        members + "}")));
+  };
+  GenerateCall call = read(R"(, "tool_choice": "required")");
+  EXPECT_TRUE(call.may_call_tools);
+  EXPECT_FALSE(call.names_tool);
+  EXPECT_EQ(call.names.guide, "tools");
+  ASSERT_EQ(call.forced_tools.size(), 2u);
+  EXPECT_EQ(call.forced_tools[0].name, "f");
+  EXPECT_EQ(call.forced_tools[0].parameters, R"({"properties":{"b":{},"a":{}},"type":"object"})");
+  EXPECT_EQ(call.forced_tools[1].parameters, R"({"type":"object","properties":{},"additionalProperties":false})");
+  EXPECT_EQ(call.forced_tools[1].field, "tools[1]");
+  call = read(R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})");
+  EXPECT_TRUE(call.names_tool);
+  ASSERT_EQ(call.forced_tools.size(), 1u);
+  EXPECT_EQ(call.forced_tools[0].name, "g");
+  EXPECT_TRUE(read(R"(, "tool_choice": "auto")").forced_tools.empty());
+}
+
+TEST(ChatCallTest, AWrongToolChoiceIsNamedWithItsValue) {
+  const auto message = [](const std::string& members) { return ChatError(members).message; };
+  EXPECT_EQ(message(R"("tool_choice": "required")"), "tool_choice is \"required\", but tools is missing or empty");
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f"}}], )";
+  EXPECT_EQ(message(tools + R"("tool_choice": "any")"),
+            "tool_choice is \"any\", it must be none, auto, required or an object with a function");
+  EXPECT_EQ(message(tools + R"("tool_choice": {"type": "allowed_tools"})"),
+            "tool_choice.type is \"allowed_tools\", it must be \"function\"");
+  EXPECT_EQ(message(tools + R"("tool_choice": {"type": "function", "function": {"name": "h"}})"),
+            "tool_choice.function.name is \"h\", which no function of tools has");
+  EXPECT_EQ(ChatError(tools + R"("tool_choice": {"type": "function", "function": {"name": "f"}, "x": 1})").param,
+            "tool_choice.x");
+  EXPECT_EQ(ChatError(tools + R"("tool_choice": {"type": "function"})").param, "tool_choice.function");
+  EXPECT_EQ(ChatError(tools + R"("tool_choice": {"type": "function", "function": {}})").param,
+            "tool_choice.function.name");
+  EXPECT_EQ(message(tools + R"("tool_choice": "required", "response_format": {"type": "json_object"})"),
+            "tool_choice is \"required\", which cannot be combined with response_format.type");
+  EXPECT_EQ(ChatError(R"("tools": [{"type": "function"}], "tool_choice": "required")").param, "tools[0].function");
+  EXPECT_EQ(ChatError(R"("tools": [{"function": {}}], "tool_choice": "required")").param, "tools[0].function.name");
+  const std::string typed = R"("tools": [{"function": {"name": "f", "parameters": {"type": "array"}}}], )";
+  EXPECT_EQ(message(typed + R"("tool_choice": "required")"),
+            "tools[0].function.parameters.type is \"array\", it must be \"object\"");
 }
 
 TEST(ChatCallTest, ASeedHas64Bits) {

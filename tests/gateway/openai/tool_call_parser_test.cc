@@ -122,5 +122,12 @@ TEST(ToolCallParserTest, ArgumentsAreGivenOutAsTheyCome) {
   EXPECT_EQ(second.calls[0].arguments, R"(": 1})");
 }
 
+TEST(ToolCallParserTest, ATextMayBeginBehindTheTag) {
+  ToolCallOptions options = kMistral;
+  options.begins_in_call = true;
+  EXPECT_EQ(Parse(options, R"([{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}])"),
+            R"( | id0 f {"a": 1} | id1 g {})");
+}
+
 }  // namespace
 }  // namespace quire

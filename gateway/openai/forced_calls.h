@@ -1,0 +1,33 @@
+#ifndef QUIRE_GATEWAY_OPENAI_FORCED_CALLS_H_
+#define QUIRE_GATEWAY_OPENAI_FORCED_CALLS_H_
+
+#include <string>
+#include <vector>
+
+#include "gateway/openai/tool_call_parser.h"
+
+namespace quire {
+
+// A tool that an answer may call.
+struct CallableTool {
+  std::string name;
+  std::string parameters;  // A JSON schema of an object.
+  std::string field;       // Where the client has described it, such as "tools[2]".
+};
+
+// Where the thoughts of an answer are that consists of calls otherwise.
+enum class Thoughts {
+  kNone,
+  kOptional,  // The answer may begin with <think>.
+  kBegun,     // The prompt has ended with <think>.
+};
+
+// Returns a grammar in Lark for answers that call at least one of the tools, or exactly one if `is_single`, in the form
+// that ToolCallParser reads. The tag of Mistral is a special token, which no grammar can have, so such an answer begins
+// behind it. REQUIRES: `format` is not kNone, and there is a tool.
+std::string ForcedCallGrammar(ToolCallFormat format, const std::vector<CallableTool>& tools, bool is_single,
+                              Thoughts thoughts);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_FORCED_CALLS_H_

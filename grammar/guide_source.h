@@ -1,0 +1,14 @@
+#ifndef QUIRE_GRAMMAR_GUIDE_SOURCE_H_
+#define QUIRE_GRAMMAR_GUIDE_SOURCE_H_
+
+#include "grammar/grammar.h"
+#include "quire/v1/inference.pb.h"
+
+namespace quire::grammar {
+
+// Returns what a guide of a request says. A guide without a kind counts as json_object.
+Source SourceOf(const v1::Guide& guide);
+
+}  // namespace quire::grammar
+
+#endif  // QUIRE_GRAMMAR_GUIDE_SOURCE_H_
