@@ -23,10 +23,20 @@ def is_on_this_machine(endpoint: str) -> bool:
         return False
 
 
+def split_endpoints(endpoints: str) -> list[str]:
+    """The addresses of several managers. The list of gRPC that begins with ipv4: or ipv6: is one endpoint."""
+    return [endpoints] if endpoints.startswith(("ipv4:", "ipv6:")) else endpoints.split(",")
+
+
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("prompt", nargs="?", default="Once upon a time")
-    parser.add_argument("endpoint", nargs="?", default="127.0.0.1:50051")
+    parser.add_argument(
+        "endpoint",
+        nargs="?",
+        default="127.0.0.1:50051",
+        help="address of the manager, or of several managers of which one leads, separated by commas",
+    )
     parser.add_argument("--chat", action="store_true", help="send the prompt as a message, for a model with a template")
     parser.add_argument("--tls-ca", help="use TLS; PEM file of the authority that issued the manager's certificate")
     parser.add_argument("--tls-cert", help="PEM file of the client's certificate")
@@ -38,21 +48,22 @@ def read_arguments() -> argparse.Namespace:
         parser.error("--tls-ca is missing: --tls-cert, --tls-key and --tls-name mean nothing without it")
     if bool(args.tls_cert) != bool(args.tls_key):
         parser.error("--tls-cert and --tls-key belong together: one of them is missing")
-    if args.token and not args.tls_ca and not is_on_this_machine(args.endpoint):
-        parser.error(f"--tls-ca is missing: a token is not sent to {args.endpoint} in plain text")
+    for endpoint in split_endpoints(args.endpoint):
+        if args.token and not args.tls_ca and not is_on_this_machine(endpoint):
+            parser.error(f"--tls-ca is missing: a token is not sent to {endpoint} in plain text")
     return args
 
 
-def connect(args: argparse.Namespace) -> "grpc.Channel":
+def connect(args: argparse.Namespace, endpoint: str) -> "grpc.Channel":
     # A manager that is started again is found soon.
     options = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
     if not args.tls_ca:
-        return grpc.insecure_channel(args.endpoint, options)
+        return grpc.insecure_channel(endpoint, options)
     files = [args.tls_ca, args.tls_key, args.tls_cert]
     credentials = grpc.ssl_channel_credentials(*[name and pathlib.Path(name).read_bytes() for name in files])
     if args.tls_name:
         options.append(("grpc.ssl_target_name_override", args.tls_name))
-    return grpc.secure_channel(args.endpoint, credentials, options)
+    return grpc.secure_channel(endpoint, credentials, options)
 
 
 def is_cut(error: "grpc.RpcError") -> bool:
@@ -71,6 +82,27 @@ def has_reason(error: "grpc.RpcError", reason: str) -> bool:
 def is_restoring(error: "grpc.RpcError") -> bool:
     """Whether the manager has just started and still asks its workers for their requests."""
     return has_reason(error, "RESTORING")
+
+
+class Managers:
+    """The stubs of managers of which one leads. Calls go to the current one."""
+
+    def __init__(self, stubs):
+        self.stubs, self.current = stubs, 0
+        self.num_left, self.has_standby = 0, False  # Since the last response.
+
+    def stub(self):
+        return self.stubs[self.current]
+
+    def leave(self, stands_by: bool) -> bool:
+        """Goes to the next manager. False when none of them could be reached."""
+        self.current = (self.current + 1) % len(self.stubs)
+        self.num_left += 1
+        self.has_standby = self.has_standby or stands_by
+        return self.has_standby or self.num_left < len(self.stubs)
+
+    def note(self):
+        self.num_left, self.has_standby = 0, False
 
 
 class Received:
@@ -120,20 +152,23 @@ def is_unknown_field(error: "grpc.RpcError", field: int) -> bool:
 def stream(stub, request, metadata, timeout=60.0, resume_time=30.0):
     """Yields the responses of a request whose on_disconnect is DETACH, each token once, across lost connections. Tries
     to resume for `resume_time` seconds without progress, and raises the first error then. A request that the manager
-    does not know any more is continued from what was received. When the caller stops, the request ends as well."""
+    does not know any more is continued from what was received. When the caller stops, the request ends as well. `stub`
+    may be a list of the stubs of several managers of which one leads."""
+    managers = Managers(stub if isinstance(stub, list) else [stub])
     try:
-        yield from resuming_stream(stub, copy.deepcopy(request), metadata, timeout, resume_time)
+        yield from resuming_stream(managers, copy.deepcopy(request), metadata, timeout, resume_time)
     except (KeyboardInterrupt, GeneratorExit):
         with contextlib.suppress(grpc.RpcError):
-            stub.Abort(inference.AbortRequest(request_id=request.request_id), timeout=1.0, metadata=metadata)
+            managers.stub().Abort(inference.AbortRequest(request_id=request.request_id), timeout=1.0, metadata=metadata)
         raise
 
 
-def resuming_stream(stub, request, metadata, timeout, resume_time):
+def resuming_stream(managers, request, metadata, timeout, resume_time):
     end = time.monotonic() + timeout
     received, cut, give_up, delay = Received(request.continue_from), None, 0.0, 0.0
     while True:
         left = end - time.monotonic()
+        stub = managers.stub()
         if received.token:
             resume = inference.ResumeRequest(resume_token=received.token, received=received.positions.values())
             call = stub.Resume(resume, timeout=left, metadata=metadata)
@@ -142,6 +177,7 @@ def resuming_stream(stub, request, metadata, timeout, resume_time):
         try:
             for response in call:
                 cut = None
+                managers.note()
                 received.note(response)
                 yield response
             return
@@ -151,10 +187,14 @@ def resuming_stream(stub, request, metadata, timeout, resume_time):
                 continue
             if received.token and has_reason(error, "REQUEST_UNKNOWN") and received.continue_request(request):
                 continue
-            may_repeat = received.token or request.continue_from
+            is_alone = len(managers.stubs) == 1
+            stands_by = not is_alone and has_reason(error, "NOT_LEADER")
+            is_other_known = not is_alone and (stands_by or is_cut(error)) and managers.leave(stands_by)
+            # A request with a name can be sent twice, and starts once.
+            may_repeat = received.token or request.continue_from or (is_other_known and request.request_id)
             # While the manager restores, a request that it does not know has not been started by it either. A manager
             # that has just started waits for its workers.
-            is_starting = is_restoring(error) or (request.continue_from and has_reason(error, "NO_WORKER"))
+            is_starting = stands_by or is_restoring(error) or (request.continue_from and has_reason(error, "NO_WORKER"))
             if not is_starting and (not may_repeat or not is_cut(error)):
                 raise
             if cut is None:
@@ -184,10 +224,11 @@ def main(args: argparse.Namespace) -> int:
         request_id=f"python-{uuid.uuid4()}",
         on_disconnect=inference.ON_DISCONNECT_DETACH,
     )
-    with connect(args) as channel:
-        stub = services.InferenceServiceStub(channel)
+    with contextlib.ExitStack() as channels:
+        connections = [channels.enter_context(connect(args, one)) for one in split_endpoints(args.endpoint)]
+        stubs = [services.InferenceServiceStub(connection) for connection in connections]
         try:
-            with contextlib.closing(stream(stub, request, metadata)) as responses:
+            with contextlib.closing(stream(stubs, request, metadata)) as responses:
                 for response in responses:
                     print(response.text_delta, end="", flush=True)
                     if response.HasField("numerics_changed_at"):

@@ -150,6 +150,20 @@ class StreamTest(unittest.TestCase):
         self.assertGreater(len(stub.calls), 3, "the delay does not grow")
         self.assertIs(raised.exception, restoring)
 
+    def test_of_several_managers_the_one_that_leads_is_found(self):
+        standby = RpcError("UNAVAILABLE", "stands by", [("grpc-status-details-bin", b"\x0a\x0aNOT_LEADER")])
+        first = ScriptedStub(([], standby), ([], CUT), ([response(7)], None))
+        second = ScriptedStub(([response(5, "one"), response(6)], CUT), ([], standby))
+        self.assertEqual(self.positions([first, second]), [5, 6, 7])
+        self.assertEqual(first.calls, [("Generate", 2)] + 2 * [("Resume", "one", [7])])
+        self.assertEqual(second.calls, [("Generate", 2), ("Resume", "one", [7])])
+
+    def test_when_no_manager_can_be_reached_each_is_asked_once(self):
+        stubs = [ScriptedStub(([], CUT)), ScriptedStub(([], CUT))]
+        with self.assertRaises(RpcError):
+            self.positions(stubs)
+        self.assertEqual([len(stub.calls) for stub in stubs], [1, 1])
+
     def test_a_request_that_the_manager_does_not_know_is_continued(self):
         unknown = RpcError("NOT_FOUND", "unknown", [("grpc-status-details-bin", b"\x0a\x0fREQUEST_UNKNOWN")])
         starting = RpcError("UNAVAILABLE", "no worker", [("grpc-status-details-bin", b"\x0a\x09NO_WORKER")])
