@@ -4,7 +4,9 @@ programs. Ends with 77 when the package openai is not installed."""
 import asyncio
 import json
 import pathlib
+import shutil
 import sys
+import tempfile
 import unittest
 
 try:
@@ -14,6 +16,7 @@ except ImportError:
 
 from openai_programs import Installation
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORY = "Once upon a time"
 MESSAGES = [{"role": "system", "content": "You tell stories."}, {"role": "user", "content": STORY}]
 
@@ -124,6 +127,83 @@ class OpenAiClientTest(unittest.TestCase):
         with self.assertRaises(openai.NotFoundError) as missing:
             self.client.completions.create(model="other", prompt=STORY)
         self.assertEqual(missing.exception.code, "model_not_found")
+
+
+class ToolsTest(unittest.TestCase):
+    """The documented examples of calls of functions, with a model that only tells stories."""
+
+    TOOLS = [
+        {
+            "type": "function",
+            "function": {
+                "name": "get_weather",
+                "description": "Get current temperature for a given location.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {
+                        "location": {"type": "string", "maxLength": 12, "description": "City and country"},
+                        "units": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+                    },
+                    "required": ["location", "units"],
+                    "additionalProperties": False,
+                },
+                "strict": True,
+            },
+        }
+    ]
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        model = pathlib.Path(folder.name) / "caller"
+        shutil.copytree(ROOT / "models/tales", model)
+        (model / "chat_template.jinja").write_text("{{ messages[0].content }}{# <tool_call> #}")
+        flags = ["--tool-call-format=hermes", "--reasoning-format=none"]
+        cls.quire = Installation(BIN, worker_flags=[f"--model={model}"], gateway_flags=flags)
+        cls.addClassCleanup(cls.quire.close)
+        cls.quire.wait_until_ready()
+        cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.quire.port}/v1", api_key="unused", max_retries=0)
+        cls.addClassCleanup(cls.client.close)
+        cls.model = next(iter(cls.client.models.list())).id
+
+    def create(self, **fields):
+        return self.client.chat.completions.create(
+            model=self.model,
+            messages=[{"role": "user", "content": STORY}],
+            tools=self.TOOLS,
+            max_completion_tokens=300,
+            **fields,
+        )
+
+    def check(self, name, arguments):
+        self.assertEqual(name, "get_weather")
+        read = json.loads(arguments)
+        self.assertEqual(list(read), ["location", "units"])
+        self.assertIn(read["units"], ["celsius", "fahrenheit"])
+
+    def test_a_call_that_is_required(self):
+        choice = self.create(tool_choice="required").choices[0]
+        self.assertEqual(choice.finish_reason, "tool_calls")
+        for call in choice.message.tool_calls:
+            self.check(call.function.name, call.function.arguments)
+
+    def test_a_call_of_the_named_function(self):
+        named = {"type": "function", "function": {"name": "get_weather"}}
+        choice = self.create(tool_choice=named).choices[0]
+        self.assertEqual((choice.finish_reason, len(choice.message.tool_calls)), ("stop", 1))
+        self.check(choice.message.tool_calls[0].function.name, choice.message.tool_calls[0].function.arguments)
+
+    def test_a_stream_of_calls(self):
+        final_tool_calls = {}
+        for chunk in self.create(tool_choice="required", parallel_tool_calls=False, stream=True):
+            for tool_call in chunk.choices[0].delta.tool_calls or []:
+                if tool_call.index not in final_tool_calls:
+                    final_tool_calls[tool_call.index] = tool_call
+                else:
+                    final_tool_calls[tool_call.index].function.arguments += tool_call.function.arguments
+        self.assertEqual(list(final_tool_calls), [0])
+        self.check(final_tool_calls[0].function.name, final_tool_calls[0].function.arguments)
 
 
 if __name__ == "__main__":

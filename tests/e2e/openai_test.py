@@ -326,6 +326,104 @@ class ThoughtsTest(unittest.TestCase):
         self.assertEqual((code, answer["choices"][0]["finish_reason"]), (200, "length"))
 
 
+class ForcedCallsTest(unittest.TestCase):
+    """A model of stories that must call tools all the same."""
+
+    TOOLS = [
+        {
+            "type": "function",
+            "function": {
+                "name": "get_weather",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"city": {"enum": ["Rome", "Oslo"]}, "days": {"type": "integer", "maximum": 9}},
+                    "required": ["city"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        {"type": "function", "function": {"name": "stop"}},
+    ]
+
+    def start(self, gateway_flags=()):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        model = pathlib.Path(folder.name) / "caller"
+        shutil.copytree(ROOT / "models/tales", model)
+        template = "{{ messages[0].content }}{% if thinks %}<think>\n{% endif %}{# </think> <tool_call> #}"
+        (model / "chat_template.jinja").write_text(template)
+        quire = Installation(BIN, worker_flags=[f"--model={model}"], gateway_flags=gateway_flags)
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        return quire
+
+    def body(self, choice, **fields):
+        messages = [{"role": "user", "content": PROMPT}]
+        body = {"messages": messages, "tools": self.TOOLS, "tool_choice": choice, "max_tokens": 300, "seed": 5}
+        return {**body, **fields}
+
+    def check_calls(self, calls):
+        for call in calls:
+            self.assertEqual(call["type"], "function")
+            arguments = json.loads(call["function"]["arguments"])
+            if call["function"]["name"] == "stop":
+                self.assertEqual(arguments, {})
+            else:
+                self.assertIn(arguments["city"], ["Rome", "Oslo"])
+
+    def test_calls_in_every_format(self):
+        named = {"type": "function", "function": {"name": "get_weather"}}
+        for tool_calls in ("hermes", "llama3", "mistral"):
+            with self.subTest(tool_calls):
+                quire = self.start([f"--tool-call-format={tool_calls}", "--reasoning-format=none"])
+                code, answer, _ = quire.call("/v1/chat/completions", self.body(named, temperature=1.5))
+                self.assertEqual(code, 200, answer)
+                choice = answer["choices"][0]
+                self.assertIsNone(choice["message"]["content"])
+                names = [call["function"]["name"] for call in choice["message"]["tool_calls"]]
+                self.assertEqual(names, ["get_weather"])
+                self.check_calls(choice["message"]["tool_calls"])
+                self.assertEqual(choice["finish_reason"], "stop")
+                required = self.body("required", temperature=1.5, parallel_tool_calls=False)
+                code, answer, _ = quire.call("/v1/chat/completions", required)
+                self.assertEqual(code, 200, answer)
+                choice = answer["choices"][0]
+                self.assertEqual(len(choice["message"]["tool_calls"]), 1)
+                self.check_calls(choice["message"]["tool_calls"])
+                self.assertEqual(choice["finish_reason"], "tool_calls")
+
+    def test_streams_thoughts_and_errors(self):
+        quire = self.start(["--tool-call-format=hermes", "--reasoning-format=none"])
+        # A stream of the same request has the same calls.
+        body = self.body("required", parallel_tool_calls=False)
+        whole = quire.call("/v1/chat/completions", body)[1]["choices"][0]["message"]["tool_calls"]
+        events = quire.stream("/v1/chat/completions", body)[:-1]
+        deltas = [delta for event in events for delta in event["choices"][0]["delta"].get("tool_calls", [])]
+        self.assertEqual(deltas[0]["function"]["name"], whole[0]["function"]["name"])
+        arguments = "".join(delta["function"]["arguments"] for delta in deltas)
+        self.assertEqual(arguments, whole[0]["function"]["arguments"])
+        self.assertEqual(events[-1]["choices"][0]["finish_reason"], "tool_calls")
+        metrics = quire.metrics()
+        self.assertIn('quire_openai_stream_start_seconds_count{path="/v1/chat/completions"} 1', metrics)
+        self.assertIn('quire_openai_stream_start_seconds_bucket{path="/v1/chat/completions",le="+Inf"} 1', metrics)
+        # The prompt ends in thoughts, which come first.
+        body = self.body("required", chat_template_kwargs={"thinks": True}, temperature=0)
+        thinker = self.start(["--tool-call-format=hermes", "--reasoning-format=think"])
+        code, answer, _ = thinker.call("/v1/chat/completions", {**body, "max_tokens": 20})
+        self.assertEqual((code, answer["choices"][0]["finish_reason"]), (200, "length"))
+        self.assertTrue(answer["choices"][0]["message"]["reasoning_content"])
+        # Errors name the field.
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "not": {}}}}]
+        code, answer, _ = quire.call("/v1/chat/completions", self.body("required") | {"tools": tools})
+        self.assertEqual((code, answer["error"]["param"]), (400, "tools"))
+        self.assertIn('"tools_0_function_parameters", at #: the keyword "not"', answer["error"]["message"])
+        code, answer, _ = quire.call("/v1/chat/completions", self.body("required", ignore_eos=True))
+        self.assertEqual((code, answer["error"]["param"]), (400, "ignore_eos"))
+        plain = self.start(["--tool-call-format=none"])
+        code, answer, _ = plain.call("/v1/chat/completions", self.body("required"))
+        self.assertEqual((code, answer["error"]["param"]), (400, "tool_choice"))
+
+
 class ManyStreamsTest(unittest.TestCase):
     # More than one call of GenerateBatch takes.
     NUM_STREAMS = 600
