@@ -128,7 +128,8 @@ ModelConfig Llama8B() {
   config.max_position_embeddings = 8192;
   config.rms_norm_eps = 1e-5f;
   config.rope.attention_factor = 1;
-  config.sliding_windows.assign(config.num_layers, 0);
+  config.attention_scale = 1 / std::sqrt(128.0f);
+  config.layers.resize(config.num_layers);
   return config;
 }
 

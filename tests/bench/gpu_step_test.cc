@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/cuda/emulated_device.h"
 
 namespace quire {
@@ -17,7 +19,8 @@ TEST(GpuStepTest, EveryModeRunsAndCountsWhatAStepReads) {
   config.head_dim = 32;
   config.vocab_size = 256;
   config.max_position_embeddings = 512;
-  config.sliding_windows.assign(2, 0);
+  config.attention_scale = 1 / std::sqrt(32.0f);
+  config.layers.resize(2);
   auto device = std::make_unique<cuda::EmulatedDevice>();
   cuda::EmulatedDevice* const the_device = device.get();
   const auto bench = GpuStepBench::Create(config, std::move(device));
