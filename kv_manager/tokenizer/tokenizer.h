@@ -16,8 +16,8 @@ namespace quire {
 
 // The contents of a model's tokenizer files. A string is empty when the model has no such file.
 struct TokenizerFiles {
-  std::string tokenizer_json;         // The file of Hugging Face. It is used when it exists.
-  std::string tokenizer_model;        // The file of SentencePiece. It is used otherwise.
+  std::string tokenizer_json;   // The file of Hugging Face. It is used when it exists.
+  std::string tokenizer_model;  // The file of SentencePiece. It is used otherwise.
   // Names the special tokens, and has further added tokens for a tokenizer.json. Optional.
   std::string tokenizer_config_json;
 };

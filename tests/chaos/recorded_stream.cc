@@ -62,6 +62,7 @@ void RecordedStream::Take(const v1::GenerateResponse& response) {
   if (!is_first) sample.merged.set_position(first);
   sample.merged.clear_text_delta();
   sample.merged.clear_request_id();
+  sample.merged.clear_resume_token();
   if (sample.merged.has_usage()) sample.merged.mutable_usage()->clear_cached_tokens();
 }
 
