@@ -95,7 +95,8 @@ if(QUIRE_PYTHON)
   set(package ${PROJECT_BINARY_DIR}/python/quire)
   add_custom_command(
     OUTPUT ${package}/wire.desc ${package}/v1.pyi
-    COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 ${QUIRE_PYTHON} client/python/make_wire.py proto ${package}
+    COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1
+            ${QUIRE_PYTHON} client/python/make_wire.py proto ${package}
     DEPENDS client/python/make_wire.py quire_descriptors ${PROJECT_BINARY_DIR}/proto/quire.desc
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
     VERBATIM)

@@ -446,7 +446,7 @@ def check_volumes(k8s, _programs):
             for flag, path in flags_of(container).items():
                 if flag not in FILE_FLAGS or not path:
                     continue
-                in_volume = any(path == mount["mountPath"] or path.startswith(mount["mountPath"] + "/") for mount in mounts)
+                in_volume = any(f"{path}/".startswith(f"{mount['mountPath']}/") for mount in mounts)
                 if not in_volume and not path.startswith("/usr/share/quire/"):
                     yield workload, f"{flag} is {path}, which no volume has"
 

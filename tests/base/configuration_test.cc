@@ -144,7 +144,7 @@ TEST_F(ConfigurationTest, WhatIsWrongInAFileIsRefusedWithKeyValueLimitFileAndLin
       {"max_step_ms: 99999999999", "FILE:1: max_step_ms is '99999999999', it must be a whole number"},
       {"be_loud: on", "FILE:1: be_loud is 'on', it must be true or false"},
       {"share: half", "FILE:1: share is 'half', it must be a number"},
-      {"patience: 30", "FILE:1: patience is '30', it must be a duration such as 30s or 500ms"},
+      {"patience: 30", "FILE:1: patience is '30', it must be a duration such as 500ms, 30s, 10m or 1h30m"},
       {"\n\nmax_step_ms: -1", "--max-step-ms is -1, it must be 0 .. 1000 (--max-step-ms is from FILE:3)"},
       {"share: 1\nshare: 2\n", "FILE:2: share is given twice, first at FILE:1"},
       {"max_step_ms: 1\nmax-step-ms: 1\n", "FILE:2: max_step_ms is given twice, first at FILE:1"},
