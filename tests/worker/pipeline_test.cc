@@ -116,9 +116,11 @@ TEST(PipelineTest, LayersThatAreRepeatedGiveTheBitsOfLaunchedOnes) {
   EXPECT_GE(repeating.device()->num_replays(), kNumSteps / 2);
 }
 
-// Decode steps of two sequences. A GPU cuts long contexts into splits of 256 tokens and merges them. So steps of short
-// and of long contexts have the same number of tokens, but different launches or different numbers of work items. Only
-// the last five tokens of a prompt are computed; the pool contains zeros for the others.
+// Decode steps of two to four sequences. A GPU cuts long contexts into splits of 256 tokens and merges them, and rounds
+// the numbers of tokens, work items and merges of a step up to powers of two. So there are steps with the same number
+// of tokens but different launches; {0, 2} and {0, 1, 2}, with the same launches but different numbers of tokens; and
+// {0, 2, 3} and {0, 1, 2, 3}, with different numbers of items only. Only the last five tokens of a prompt are computed;
+// the pool contains zeros for the others.
 std::vector<v1::StepPlan> SessionOfShortAndLongContexts() {
   constexpr uint32_t kComputed = 5, kBlocks = 20;
   uint32_t lengths[] = {5, 9, 260, 261};
@@ -131,7 +133,18 @@ std::vector<v1::StepPlan> SessionOfShortAndLongContexts() {
   }
   plans.push_back(prompts.plan());
   using Rows = std::vector<uint32_t>;
-  for (const Rows& rows : {Rows{0, 1}, {0, 1}, {2, 3}, {0, 1}, {0, 2}, {2, 3}, {0, 1}}) {
+  for (const Rows& rows : {Rows{0, 1},
+                           {0, 1},
+                           {2, 3},
+                           {0, 1},
+                           {0, 2},
+                           {2, 3},
+                           {0, 1},
+                           {0, 1, 2},
+                           {0, 1, 2},
+                           {0, 2, 3},
+                           {0, 1, 2, 3},
+                           {0, 2, 3}}) {
     PlanBuilder plan(plans.size() + 1);
     for (const uint32_t row : rows) plan.Slice(row, lengths[row]++, 1, true);
     plans.push_back(plan.plan());
@@ -147,7 +160,8 @@ TEST(PipelineTest, LayersAreRepeatedOnlyInStepsWithTheSameLaunches) {
   const std::vector<v1::StepPlan> plans = SessionOfShortAndLongContexts();
   EXPECT_EQ(RunOneByOne(&repeating, plans), RunOneByOne(&launching, plans));
   if (repeating.device() == nullptr) return;
-  EXPECT_EQ(repeating.device()->num_replays(), 6) << "all steps of two tokens but the first";
+  EXPECT_EQ(repeating.device()->num_replays(), 10)
+      << "all steps but the first one of two and the first one of four tokens";
 }
 
 TEST(PipelineTest, LayersThatCannotBeRecordedGiveTheBitsOfLaunchedOnes) {
