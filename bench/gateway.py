@@ -18,26 +18,18 @@ import os
 import pathlib
 import re
 import statistics
-import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from programs import Program  # noqa: E402
+
 BIN = ROOT / "build/release/bin"
 STEP_TIMES = "step: {step_ms}ms\n"
 IDLE_TOKENS = 4  # Of each stream that is measured with --idle.
-
-
-def start(stack, arguments, line):
-    """Starts a program that runs until the stack closes, and returns it with the first group of the line it prints."""
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    stack.callback(process.wait)
-    stack.callback(process.kill)
-    for text in process.stdout:
-        if found := re.search(line, text):
-            return process, found.group(1)
-    raise SystemExit(f"{arguments[0]} has ended")
 
 
 def cpu_seconds(process):
@@ -159,34 +151,34 @@ def main():
         pathlib.Path(folder, "steps").write_text(STEP_TIMES.format(step_ms=options.step_ms))
         worker = f"unix:{folder}/worker"
         manager = f"unix:{folder}/manager"
-        start(
+        Program(
             stack,
             [BIN / "quire-worker", "--device=simulated", f"--model={ROOT / 'models/tales'}", f"--listen={worker}"]
             + ["--metrics-listen=", f"--simulated-step-times={folder}/steps", "--num-blocks=200000"]
             + [f"--max-sequences={options.streams}", "--max-tokens-per-step=65536"],
             "(listening)",
         )
-        _, metrics = start(
+        metrics = Program(
             stack,
             [BIN / "quire-manager", f"--workers={worker}", f"--listen={manager}", "--metrics-listen=127.0.0.1:0"]
             # All streams must fit. Where steps are slower than --max-step-ms, a step takes the prompts of few requests.
             + [f"--max-waiting-requests={options.streams}", "--max-step-ms=0", "--max-tokens-per-step=65536"],
             r"metrics on port (\d+)",
-        )
-        gateway, port = start(
+        ).found
+        gateway = Program(
             stack,
             [BIN / "quire-openai", f"--manager={manager}", "--listen=127.0.0.1:0", "--max-connections=4096"],
             r"listening on 127\.0\.0\.1:(\d+)",
         )
         for _ in range(600):
             with contextlib.suppress(OSError):
-                if urllib.request.urlopen(f"http://127.0.0.1:{port}/health").status == 200:
+                if urllib.request.urlopen(f"http://127.0.0.1:{gateway.found}/health").status == 200:
                     break
             time.sleep(0.1)
         if options.idle > 0:
-            asyncio.run(measure_idle(options, int(port), gateway))
+            asyncio.run(measure_idle(options, int(gateway.found), gateway.process))
         else:
-            asyncio.run(measure(options, int(port), int(metrics), gateway))
+            asyncio.run(measure(options, int(gateway.found), int(metrics), gateway.process))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ namespace {
 
 static_assert(ByteTrie::kMaxTextBytes < (size_t{1} << 16), "characters are counted in 16 bits");
 
-// What must follow a byte so that the character is whole.
+// Names the bytes that must follow a byte so that the character is whole.
 enum class Rest : uint8_t { kNone, kOne, kTwo, kThree, kAfterE0, kAfterED, kAfterF0, kAfterF4, kBroken };
 
 Rest RestAfterLead(uint8_t byte) {

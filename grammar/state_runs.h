@@ -21,7 +21,7 @@ class StateRuns {
   // `may_end`. Returns -1 when there is no such number, or when it is not known.
   int CharactersThatFit(StateId state, const Suffixes& suffixes, bool may_end);
 
-  // Whether most texts continue the rule of the state, so that its mask is large.
+  // Returns whether most texts continue the rule of the state. Then its mask is large.
   bool IsWide(StateId state);
 
  private:
@@ -33,9 +33,9 @@ class StateRuns {
   };
 
   const Run& RunOf(StateId state);
-  // Whether every character beyond ASCII leads to `next`.
+  // Returns whether every character beyond ASCII leads to `next`.
   bool LeadsBeyondAscii(StateId state, StateId next) const;
-  // Whether no character beyond ASCII leads anywhere.
+  // Returns whether no character beyond ASCII leads anywhere.
   bool RefusesBeyondAscii(StateId state) const;
 
   const Automaton* automaton_ = nullptr;

@@ -25,7 +25,7 @@ class Operations {
 
   // The type of all activations except the inputs of matrices, for which see InputType.
   virtual DataType ActivationType() const = 0;
-  // Whether the operations can do what only some models need.
+  // Returns whether the operations have a part that only some models need.
   virtual bool Has(OptionalPart part) const = 0;
 
   // Copies matrices into the layout that Linear reads, or returns null when there is not enough memory. The matrices

@@ -16,7 +16,7 @@ enum class OptionalPart : uint8_t {
   kNormedProjections,  // Strides of RmsNormArgs.
 };
 
-// What a model needs, as a noun phrase for error messages.
+// Returns the name of a part for error messages that say what a model needs.
 constexpr const char* Name(OptionalPart part) {
   switch (part) {
     case OptionalPart::kScaledEmbeddings:

@@ -23,10 +23,10 @@ struct GuideOptions {
   // cannot be read.
   absl::Status Set(v1::GenerateRequest* request) const;
 
-  // What the whole output is, such as "a whole JSON object". Empty without a guide.
+  // Returns a name for the whole output, such as "a whole JSON object", or an empty text without a guide.
   std::string Description() const;
 
-  // These tell an empty value from a missing option.
+  // An option tells whether it was given with an empty value or not at all.
   const CLI::Option* json_schema_option = nullptr;
   const CLI::Option* regex_option = nullptr;
   const CLI::Option* grammar_option = nullptr;

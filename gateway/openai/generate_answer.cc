@@ -133,7 +133,8 @@ AnswerText GenerateAnswer::TextOf(Choice* choice, const v1::GenerateResponse& re
   return choice->parser->Add(response.text_delta(), response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
 }
 
-// As in OpenAI's interface, a call of the tool that the client has named is no decision of the model.
+// A call of the tool that the client has named is no decision of the model, so it ends with "stop", as in OpenAI's
+// interface.
 std::string GenerateAnswer::FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response) const {
   const bool has_calls = choice.parser.has_value() && choice.parser->has_calls() && !call_.names_tool;
   if (has_calls && response.finish_reason() == v1::FINISH_REASON_STOP) return "tool_calls";

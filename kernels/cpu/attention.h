@@ -49,7 +49,7 @@ class CpuAttention {
   void AttendInPlace(int begin, int end, AttentionTask* task, const Scratch& scratch);
   void AttendGathered(const AttentionItem& item, int kv_head, int begin, int end, AttentionTask* task,
                       Scratch* scratch);
-  // Whether the kernels multiply pairs of numbers of this type. Otherwise they widen them to float32.
+  // Returns whether the kernels multiply pairs of numbers of this type. Otherwise they widen them to float32.
   bool MultipliesPairs(KvType type) const {
     return type == KvType::kInt8 || (type == KvType::kBFloat16 && kernels_->multiplies_pairs);
   }

@@ -30,7 +30,7 @@ bool GrowCapacity(size_t count, size_t* capacity) {
   return true;
 }
 
-// Whether a sequence of the batch has more than this number of query rows.
+// Returns whether a sequence of the batch has more than this number of query rows.
 bool HasMoreRows(const BatchView& batch, int group_size, int num_rows) {
   for (int i = 0; i < batch.num_sequences; ++i) {
     if ((batch.query_starts[i + 1] - batch.query_starts[i]) * group_size > num_rows) return true;

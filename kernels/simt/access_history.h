@@ -12,7 +12,8 @@
 
 namespace quire::simt {
 
-// What a warp knows about others, as counts of a BarrierClock.
+// A warp's knowledge has a count of a BarrierClock for each warp and for the asynchronous copies: everything that they
+// had done before that count is ordered before the warp's next access. The counts of the products of warps follow.
 using Knowledge = std::vector<uint32_t>;
 
 // Counts the barriers of a block. Barriers are the only thing that orders the accesses of the block's threads. An

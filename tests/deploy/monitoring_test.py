@@ -5,7 +5,6 @@ import contextlib
 import json
 import math
 import pathlib
-import re
 import shutil
 import socket
 import subprocess
@@ -19,29 +18,15 @@ import urllib.request
 
 import monitoring_files as files
 
+sys.path.insert(0, str(files.ROOT / "tests"))
+from programs import start  # noqa: E402
+
 SKIPPED = 77
 MAX_LOAD_SECONDS = 25  # Five are enough on a machine that is not busy.
 CLIENTS = 3
 # The metrics that inference gateways read.
 PICKER_METRICS = ["vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc",
                   'vllm:cache_config_info{block_size="16", num_gpu_blocks="64"}']
-
-
-def start(stack, arguments, line):
-    """Starts a program that runs until the test ends. Waits until it prints a line that matches `line`, and returns the
-    first group of the match."""
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    stack.callback(process.wait)
-    stack.callback(process.kill)
-    printed = []
-    for text in process.stdout:
-        printed.append(text)
-        found = re.search(line, text)
-        if found:
-            # The rest must be read, otherwise the pipe would fill up and the program would stop.
-            threading.Thread(target=process.stdout.read, daemon=True).start()
-            return found[1]
-    sys.exit(f"{arguments[0]} has ended:\n{''.join(printed)}")
 
 
 def free_port():

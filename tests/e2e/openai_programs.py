@@ -4,40 +4,16 @@ import contextlib
 import http.client
 import json
 import pathlib
-import re
 import subprocess
+import sys
 import tempfile
-import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from programs import Program  # noqa: E402
+
 TIMEOUT_S = 120
-
-
-class Program:
-    """A program that runs until the stack closes. `found` is the first group of the line that matched, and `printed`
-    has all lines so far."""
-
-    def __init__(self, stack, arguments, line):
-        self.reader = None
-        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        stack.callback(self.end)
-        self.printed = []
-        for text in self.process.stdout:
-            self.printed.append(text)
-            if match := re.search(line, text):
-                self.found = match.group(1)
-                self.reader = threading.Thread(target=lambda: self.printed.extend(self.process.stdout), daemon=True)
-                self.reader.start()
-                return
-        raise AssertionError(f"{arguments[0]} has ended: {''.join(self.printed)}")
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
-        if self.reader is not None:
-            self.reader.join()
-        self.process.stdout.close()
 
 
 class Installation:

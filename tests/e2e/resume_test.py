@@ -3,7 +3,6 @@ again and again with what it prints without the proxy. The argument is the folde
 
 import contextlib
 import pathlib
-import re
 import socket
 import subprocess
 import sys
@@ -12,24 +11,11 @@ import threading
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from programs import start  # noqa: E402
+
 TIMEOUT_S = 120
 PROMPT = "Once upon a time"
-
-
-def start(stack, arguments, line):
-    """Starts a program that runs until the stack closes. Waits until it prints a line that matches `line`, and returns
-    the first group of the match."""
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    stack.callback(process.stdout.close)
-    stack.callback(process.wait)
-    stack.callback(process.kill)
-    printed = []
-    for text in process.stdout:
-        printed.append(text)
-        if found := re.search(line, text):
-            threading.Thread(target=process.stdout.read, daemon=True).start()
-            return found.group(1)
-    raise AssertionError(f"{arguments[0]} has ended: {''.join(printed)}")
 
 
 class CuttingProxy:

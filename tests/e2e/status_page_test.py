@@ -15,8 +15,9 @@ import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools/screenshots"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools/screenshots")]
 import chromium  # pylint: disable=wrong-import-position
+from programs import start  # pylint: disable=wrong-import-position
 
 SKIPPED = 77
 TIMEOUT_S = 60
@@ -25,24 +26,6 @@ STORY = "Once upon a time there was a little fox with a red hat. " * 3
 # A name that would run a script if the page treated it as markup.
 NAME = "<script>window.owned=1</script><b>bold</b>"
 STATES = ["free", "cached", "used", "shared", "pinned"]
-
-
-def start(stack, arguments, line):
-    """Starts a program that runs until the stack closes. Waits until it prints a line that matches `line`, and returns
-    the first group of the match."""
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    stack.callback(process.stdout.close)
-    stack.callback(process.wait)
-    stack.callback(process.kill)
-    printed = []
-    for text in process.stdout:
-        printed.append(text)
-        found = re.search(line, text)
-        if found:
-            # The rest must be read, otherwise the pipe would fill up and the program would stop.
-            threading.Thread(target=process.stdout.read, daemon=True).start()
-            return found[1]
-    sys.exit(f"{arguments[0]} has ended:\n{''.join(printed)}")
 
 
 def colors(page):

@@ -2,12 +2,14 @@
 
 import os
 import pathlib
-import re
 import subprocess
-import threading
+import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from programs import start  # noqa: E402
+
 PROMPT = "Once upon a time"
 TIMEOUT_S = 600
 
@@ -26,23 +28,6 @@ def install(build, prefix, *components, destination=""):
     for component in components:
         run("cmake", "--install", build, "--component", component, "--prefix", prefix, "--strip",
             env=os.environ | {"DESTDIR": str(destination)})
-
-
-def start(stack, arguments, line):
-    """Starts a program that runs until the stack closes. Waits until it prints a line that matches `line`, and returns
-    the first group of the match."""
-    process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True)
-    stack.callback(process.stdout.close)
-    stack.callback(process.wait)
-    stack.callback(process.kill)
-    printed = []
-    for text in process.stdout:
-        printed.append(text)
-        if found := re.search(line, text):
-            threading.Thread(target=process.stdout.read, daemon=True).start()
-            return found.group(1)
-    raise AssertionError(f"{arguments[0]} has ended: {''.join(printed)}")
 
 
 def serve(stack, prefix, folder):

@@ -22,6 +22,9 @@ import time
 import chromium
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from programs import start  # noqa: E402
+
 MAX_BYTES = 150_000
 NUM_CLIENTS = 14
 LOAD_SECONDS = 12  # Seconds of load before the pictures are taken, so that the rates are stable.
@@ -31,20 +34,6 @@ STORIES = [f"{beginning} who lived near the river and liked to sing. " * 3 for b
             "One day Tom met a bird"]]
 SGR_COLORS = {"31": "#d9534f", "32": "#4fbf67", "33": "#e0a93b", "34": "#5b9bd5", "35": "#c678c4", "36": "#4db6c4",
               "2": "#7d8590"}
-
-
-def start(stack, folder, arguments, line):
-    """Starts a program that runs until the stack closes. Waits until it prints a line that matches `line`, and returns
-    the first group of the match."""
-    process = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    stack.callback(process.wait)
-    stack.callback(process.kill)
-    for text in process.stdout:
-        found = re.search(line, text)
-        if found:
-            threading.Thread(target=process.stdout.read, daemon=True).start()
-            return found[1]
-    sys.exit(f"{arguments[0]} has ended")
 
 
 def client(number, quirectl, folder, done):
@@ -103,12 +92,12 @@ def main():
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         for i in (1, 2):
-            start(stack, folder, [programs / "quire-worker", f"--model={ROOT}/models/tales", f"--listen=unix:worker{i}",
-                                  "--metrics-listen=127.0.0.1:0", "--threads=1", f"--num-blocks={360 * i}"],
-                  r"metrics on (port)")
-        port = start(stack, folder, [programs / "quire-manager", "--workers=unix:worker1,unix:worker2",
-                                     "--listen=unix:manager", "--metrics-listen=127.0.0.1:0", "--status-page=names"],
-                     r"metrics on port (\d+)")
+            start(stack, [programs / "quire-worker", f"--model={ROOT}/models/tales", f"--listen=unix:worker{i}",
+                          "--metrics-listen=127.0.0.1:0", "--threads=1", f"--num-blocks={360 * i}"],
+                  r"metrics on (port)", cwd=folder)
+        port = start(stack, [programs / "quire-manager", "--workers=unix:worker1,unix:worker2",
+                             "--listen=unix:manager", "--metrics-listen=127.0.0.1:0", "--status-page=names"],
+                     r"metrics on port (\d+)", cwd=folder)
         quirectl = [programs / "quirectl", "--endpoint", "unix:manager"]
         page = stack.enter_context(chromium.Page(1100, 700))
         page.prefer("light")
