@@ -54,7 +54,7 @@ def compile_protos(protos: pathlib.Path, out: pathlib.Path) -> None:
         sys.exit("make_wire: protoc has failed")
 
 
-def element_type(field, scope) -> str:
+def element_type(field) -> str:
     """The type of one value of a field. Messages and enums of other packages have no stub."""
     if field.type in (Field.TYPE_MESSAGE, Field.TYPE_ENUM):
         prefix = ".quire.v1."
@@ -79,12 +79,12 @@ def stub_of_message(message, lines, indent="") -> None:
             stub_of_message(nested, lines, inside)
     arguments = []
     for field in message.field:
-        kind, entry = element_type(field, message), map_entry(field, message)
+        kind, entry = element_type(field), map_entry(field, message)
         given = f"{kind} | Mapping[str, Any]" if field.type == Field.TYPE_MESSAGE else kind
         if field.type == Field.TYPE_ENUM:
             given = f"{kind} | int | str"
         if entry is not None:
-            key, value = (element_type(f, message) for f in entry.field)
+            key, value = (element_type(f) for f in entry.field)
             kind, given = f"MutableMapping[{key}, {value}]", f"Mapping[{key}, {value}]"
         elif field.label == Field.LABEL_REPEATED:
             container = "Composite" if field.type == Field.TYPE_MESSAGE else "Scalar"

@@ -112,7 +112,9 @@ class ComposeTest(unittest.TestCase):
         (workers,) = jobs["quire-worker"]["dns_sd_configs"]
         self.assertEqual((workers["names"], workers["port"]),
                          (["worker"], port_of(flag(self.services["worker"], "--metrics-listen"))))
-        for name in ("manager", "worker"):
+        (target,) = jobs["quire-gateway"]["static_configs"][0]["targets"]
+        self.assertEqual(target, f"gateway:{port_of(flag(self.services['gateway'], '--listen'))}")
+        for name in OURS:
             self.assertIn("metrics", self.services[name]["networks"])
 
 

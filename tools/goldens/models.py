@@ -182,7 +182,7 @@ def families():
             None,
             torch.float32,
         ),
-        # With layers of both types, and the rotary embedding of layers without a window is scaled.
+        # It has layers of both types, and the rotary embedding of layers without a window is scaled.
         "gemma3": (
             Gemma3TextConfig(
                 **gemma,

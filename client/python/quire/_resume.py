@@ -25,7 +25,7 @@ class Resumption:
         self._request = copy.deepcopy(request)
         self._end = time.monotonic() + timeout
         self._resume_time = resume_time
-        self._token = ""  # With which the stream is resumed.
+        self._token = ""  # The stream is resumed with it.
         self._positions: dict[int, Any] = {}  # What was received, by index.
         self._continued = {sample.index: sample for sample in self._request.continue_from}
         self._numerics, self._seed = "", None

@@ -30,8 +30,6 @@ def without_event_loop(endpoint, prompt):
                             ("choice", quire.guides.choice(["red", "blue"])),
                             ("grammar", quire.guides.grammar('root ::= "a" [bc]+ "d"'))):
             found[name] = client.complete(prompt, guide=guide, temperature=1, seed=1, max_tokens=60)[0].text
-        with contextlib.closing(client.generate(prompt, request_id="left", max_tokens=400)) as responses:
-            next(responses)
         try:
             client.complete(prompt, top_p=2)
         except quire.Error as error:
