@@ -78,7 +78,8 @@ void FillWith(const std::vector<T>& values, size_t bytes, void* pool) {
   for (size_t i = 0; i < bytes / sizeof(T); ++i) static_cast<T*>(pool)[i] = values[i % values.size()];
 }
 
-// Fills `num_units` units with random numbers. Their number is a prime, so that no two units are alike.
+// Fills `num_units` units with random numbers. They repeat after a prime number of them, so that no two units are
+// alike.
 void FillPool(const KvLayout& layout, size_t num_units, std::mt19937* random, char* pool) {
   constexpr size_t kNumValues = 4099;
   const size_t unit_bytes = layout.unit_bytes();

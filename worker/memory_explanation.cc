@@ -37,7 +37,10 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   MemoryNeeds needs;
   needs.num_layer_weights = layers * (config.qkv_rows() * hidden + hidden * heads + 3 * width * hidden);
   needs.num_layer_rows = layers * (config.qkv_rows() + hidden + 2 * width + hidden);
-  const auto groups = [](int64_t cols) { return (cols + kMaxInt4Group - 1) / kMaxInt4Group; };
+  // A checkpoint of 4 bits keeps its groups, up to the longest ones that products have.
+  const bool is_int4 = config.quantization.width() == Quantization::kInt4 && config.quantization.group > 0;
+  needs.int4_group = is_int4 ? std::min(config.quantization.group, kMaxInt4Group) : kMaxInt4Group;
+  const auto groups = [&needs](int64_t cols) { return (cols + needs.int4_group - 1) / needs.int4_group; };
   needs.num_layer_groups =
       layers * ((config.qkv_rows() + 2 * width) * groups(hidden) + hidden * (groups(heads) + groups(width)));
   needs.num_weights = needs.num_layer_weights + layers * (norms + biases) + hidden +
@@ -52,7 +55,7 @@ int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width) {
   if (width == WeightWidth::k16) return 2 * needs.num_weights;
   const int64_t others = 2 * (needs.num_weights - needs.num_layer_weights);
   if (width == WeightWidth::kInt8) return others + needs.num_layer_weights + kScaleBytes * needs.num_layer_rows;
-  return others + needs.num_layer_groups * (kMaxInt4Group / 2 + kScaleBytes + kZeroPointBytes);
+  return others + needs.num_layer_groups * (needs.int4_group / 2 + kScaleBytes + kZeroPointBytes);
 }
 
 int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type) {

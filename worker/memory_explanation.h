@@ -10,7 +10,7 @@
 namespace quire {
 
 // How weights are stored in memory: all in float32, all in a type of 16 bits, or those of the layers in int8 or int4
-// (in groups of 128) and the others in a type of 16 bits.
+// (in groups of 128, or those of a checkpoint of 4 bits) and the others in a type of 16 bits.
 enum class WeightWidth { k32, k16, kInt8, kInt4 };
 
 // The memory of a model on a CPU, without the padding of matrices to whole panels, which is small.
@@ -18,7 +18,8 @@ struct MemoryNeeds {
   int64_t num_weights;        // All parameters.
   int64_t num_layer_weights;  // Of these, the elements of the matrices of the layers.
   int64_t num_layer_rows;     // Rows of these matrices, each with a scale in int8.
-  int64_t num_layer_groups;   // Groups of 128 columns of these rows, each with a scale in int4.
+  int64_t num_layer_groups;   // Groups of `int4_group` columns of these rows, each with a scale in int4.
+  int int4_group;             // At most kMaxInt4Group.
   int64_t kv_numbers;         // Numbers of K and V of one token in all layers.
   int64_t kv_heads;           // K and V heads of one token in all layers, each with a scale in int8.
 };

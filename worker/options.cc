@@ -27,7 +27,7 @@ ABSL_FLAG(
     "(tokenizer.json or tokenizer.model, or that of the GGUF file) is optional; without one, clients can send and "
     "receive token ids only.");
 ABSL_FLAG(std::string, model_name, "",
-          "Name under which clients see the model. The default is the last part of the directory's path.");
+          "Name under which clients see the model. The default is the last part of its path.");
 ABSL_FLAG(
     std::string, quantize, "none",
     "With int8, round the weights of the decoder layers to 8 bits while they are loaded, with a scale per row, and "
@@ -290,7 +290,8 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   WorkerOptions options;
   options.explain_memory = absl::GetFlag(FLAGS_explain_memory);
   options.model = options.explain_memory.empty() ? absl::GetFlag(FLAGS_model) : options.explain_memory;
-  if (options.model.empty()) return InvalidArgument("--model is missing; it is the directory of a model");
+  if (options.model.empty())
+    return InvalidArgument("--model is missing; it is the directory of a model, or a GGUF file");
   options.model_name = absl::GetFlag(FLAGS_model_name);
   if (options.model_name.empty()) options.model_name = LastPart(options.model);
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
@@ -339,7 +340,7 @@ const ProgramFlags& WorkerFlags() {
   static const auto* const flags = new ProgramFlags{
       "quire-worker",
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
-      "--model=DIRECTORY [flags]",
+      "--model=PATH [flags]",
       {{"Model:", {"model", "model_name", "quantize", "int4_inputs", "long_context", "explain_memory"}},
        {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
        TransportFlagGroup(),

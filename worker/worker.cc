@@ -54,8 +54,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
                                                {"num_attention_heads * head_dim", config.num_heads * config.head_dim}};
   for (const auto& [name, size] : sizes) {
     if (size % kMultiple == 0) continue;
-    return absl::FailedPreconditionError(absl::StrCat(options.model, "/config.json: ", name, " is ", size,
-                                                      ", on a GPU it must be a multiple of ", kMultiple));
+    return absl::FailedPreconditionError(
+        absl::StrCat(options.model, ": ", name, " is ", size, ", on a GPU it must be a multiple of ", kMultiple));
   }
   const KvType type = options.kv_type.value_or(KvTypeOf(config));
   std::string why_not;
@@ -157,6 +157,11 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
   orphan_hold_ = options.orphan_hold;
   binds_threads_ = options.bind_threads;
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model, options.long_context));
+  if (options.long_context && config.rope.type != RopeType::kLongRope) {
+    return InvalidArgument(
+        "--long-context is set, but the rotary embedding of the model has no two sets of factors "
+        "(longrope)");
+  }
   if (config.rope.type == RopeType::kLongRope && !options.long_context) {
     QUIRE_LOG(kInfo) << "the model is served with its original context of " << config.max_position_embeddings
                      << " tokens; with --long-context it has its whole context";
@@ -181,7 +186,7 @@ absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device
 absl::Status Worker::LoadSimulated(const WorkerOptions& options, const ModelConfig& config) {
   absl::StatusOr<simulated::TokenRule> rule = TokenRuleOf(config, options.simulation->mean_output_tokens);
   if (!rule.ok()) {
-    return absl::Status(rule.status().code(), absl::StrCat(options.model, "/config.json: ", rule.status().message()));
+    return absl::Status(rule.status().code(), absl::StrCat(options.model, ": ", rule.status().message()));
   }
   auto backend = std::make_unique<simulated::SimulatedBackend>(*std::move(rule), options.simulation->step_times);
   simulated_ = backend.get();

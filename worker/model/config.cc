@@ -28,7 +28,7 @@ constexpr double kMaxScale = 1e6;
 // The field architectures decides. Without it, the field model_type does, as in transformers.
 absl::StatusOr<const DecoderFamily*> ReadFamily(const json& root, const JsonFields& fields) {
   const auto found = root.find("architectures");
-  if (found == root.end() && fields.Has("model_type")) {
+  if (!fields.Has("architectures") && fields.Has("model_type")) {
     QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("model_type"));
     if (const DecoderFamily* family = FindFamilyOfType(type)) return family;
   }

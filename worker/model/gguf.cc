@@ -130,7 +130,7 @@ absl::Status Parser::ReadVersion() {
   position_ = kMagic.size();
   QUIRE_ASSIGN_OR_RETURN(const uint32_t version, Read<uint32_t>("the version"));
   if (version >= kMinVersion && version <= kMaxVersion) return absl::OkStatus();
-  if (__builtin_bswap32(version) <= kMaxVersion)
+  if (version != 0 && __builtin_bswap32(version) <= kMaxVersion)
     return Bad("the file is big-endian, only little-endian files are read");
   return Bad(absl::StrCat("version is ", version, ", must be ", kMinVersion, " or ", kMaxVersion));
 }

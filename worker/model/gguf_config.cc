@@ -182,6 +182,11 @@ absl::Status ConfigWriter::WriteHeads() {
   const int64_t hidden_size = config_["hidden_size"].get<int64_t>();
   QUIRE_ASSIGN_OR_RETURN(head_dim_,
                          fields_.Int(Key("attention.key_length"), 2, kMaxHeadDim, hidden_size / shape_.num_heads));
+  if (head_dim_ < 2 || head_dim_ > kMaxHeadDim) {
+    return absl::InvalidArgumentError(absl::StrCat(Key("attention.key_length"), " is missing, and ",
+                                                   Key("embedding_length"), " / ", Key("attention.head_count"), " is ",
+                                                   head_dim_, ", it must be in 2 .. ", kMaxHeadDim));
+  }
   config_["head_dim"] = head_dim_;
   QUIRE_RETURN_IF_ERROR(Expect("attention.value_length", static_cast<double>(head_dim_)));
   return Expect("rope.dimension_count", static_cast<double>(head_dim_));
@@ -252,6 +257,8 @@ absl::Status ConfigWriter::WriteRopeFactors(const Tensor& tensor) {
 }
 
 absl::Status ConfigWriter::WriteTokens() {
+  // Null says that there is none. Without the field, the default of the architecture would hold.
+  config_["bos_token_id"] = nullptr;
   const std::string bos_key = "tokenizer.ggml.bos_token_id";
   if (fields_.Has(bos_key)) {
     QUIRE_ASSIGN_OR_RETURN(config_["bos_token_id"], fields_.Int(bos_key, 0, vocab_size_ - 1));
@@ -272,7 +279,7 @@ absl::Status ConfigWriter::WriteTokens() {
       ends.insert(static_cast<int64_t>(i));
     }
   }
-  if (!ends.empty()) config_["eos_token_id"] = ends;
+  config_["eos_token_id"] = ends.empty() ? json() : json(ends);
   return absl::OkStatus();
 }
 

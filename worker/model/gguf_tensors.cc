@@ -151,7 +151,7 @@ OwnedTensor ConvertGgufTensor(const Tensor& tensor) {
   const size_t blocks = file_row_bytes / type.block_bytes;
   const bool is_quantized = type.dequantize != nullptr;
   const size_t row_bytes = is_quantized ? blocks * type.block_elements * SizeOf(kDequantizedType) : file_row_bytes;
-  OwnedTensor result{tensor, std::make_unique<char[]>(rows * row_bytes)};
+  OwnedTensor result{tensor, std::make_unique_for_overwrite<char[]>(rows * row_bytes)};
   char* to = result.bytes.get();
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t in_file = RowInFile(row, rows, tensor.interleaved_heads);

@@ -74,8 +74,10 @@ bool HasTokenizer(const std::vector<TokenizerFile>& files) {
 absl::Status CheckExists(const std::string& path) {
   std::error_code error;
   if (std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found) return absl::OkStatus();
-  const char* const kind = absl::EndsWithIgnoreCase(path, ".gguf") ? "file" : "folder";
-  return absl::NotFoundError(absl::StrCat("there is no ", kind, " ", path, DirectoryHint(path)));
+  // The name of a model on a hub, which a hint explains, does not end like a file.
+  const bool is_file = absl::EndsWithIgnoreCase(path, ".gguf");
+  const std::string hint = is_file && !absl::StartsWith(path, "~") ? "" : DirectoryHint(path);
+  return absl::NotFoundError(absl::StrCat("there is no ", is_file ? "file " : "folder ", path, hint));
 }
 
 absl::Status CheckDirectory(const std::string& directory) {
@@ -108,32 +110,41 @@ absl::Status In(const std::string& directory, absl::string_view separator, const
   return {error.code(), absl::StrCat(directory, separator, error.message())};
 }
 
-// The configuration and the tokenizer files of a GGUF file, made from its metadata.
-absl::StatusOr<std::unique_ptr<Model>> ReadGgufModel(const std::string& path) {
+absl::StatusOr<GgufFile> OpenGguf(const std::string& path) {
   QUIRE_RETURN_IF_ERROR(CheckExists(path));
-  QUIRE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
-  auto model = std::make_unique<Model>();
-  const auto read = [&]() -> absl::Status {
-    QUIRE_ASSIGN_OR_RETURN(const std::string config, GgufConfigJson(file.contents()));
-    QUIRE_ASSIGN_OR_RETURN(model->config, ParseModelConfig(config, ""));
-    if (HasQ4LayerMatrices(file.contents())) {
-      model->config.quantization = {.format = CheckpointFormat::kGgufQ4_0, .group = kQ4BlockColumns};
-    }
-    QUIRE_RETURN_IF_ERROR(GgufTensors(file.contents()).status());
-    QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, GgufTokenizerFiles(file.contents()));
-    return absl::OkStatus();
-  };
-  const absl::Status status = read();
-  if (!status.ok()) return In(path, ": ", status);
-  return model;
+  return GgufFile::Open(path);
+}
+
+// Makes the configuration from the metadata of a GGUF file, and checks its tensors.
+absl::StatusOr<ModelConfig> GgufModelConfig(const GgufContents& contents) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, GgufConfigJson(contents));
+  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(text, ""));
+  if (HasQ4LayerMatrices(contents)) {
+    config.quantization = {.format = CheckpointFormat::kGgufQ4_0, .group = kQ4BlockColumns};
+  }
+  QUIRE_RETURN_IF_ERROR(GgufTensors(contents).status());
+  return config;
+}
+
+// Makes the configuration and the tokenizer files from the metadata of a GGUF file.
+absl::Status ReadGgufModel(const std::string& path, Model* model) {
+  QUIRE_ASSIGN_OR_RETURN(const GgufFile file, OpenGguf(path));
+  absl::StatusOr<ModelConfig> config = GgufModelConfig(file.contents());
+  if (!config.ok()) return In(path, ": ", config.status());
+  model->config = *std::move(config);
+  absl::StatusOr<std::vector<TokenizerFile>> files = GgufTokenizerFiles(file.contents());
+  if (!files.ok()) return In(path, ": ", files.status());
+  model->tokenizer_files = *std::move(files);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool is_long) {
   if (IsGgufPath(directory)) {
-    QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, ReadGgufModel(directory));
-    return model->config;
+    QUIRE_ASSIGN_OR_RETURN(const GgufFile file, OpenGguf(directory));
+    absl::StatusOr<ModelConfig> config = GgufModelConfig(file.contents());
+    return config.ok() ? std::move(config) : In(directory, ": ", config.status());
   }
   QUIRE_RETURN_IF_ERROR(CheckDirectory(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadConfigFile(directory));
@@ -146,7 +157,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool i
 absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory, bool is_long) {
   auto model = std::make_unique<Model>();
   if (IsGgufPath(directory)) {
-    QUIRE_ASSIGN_OR_RETURN(model, ReadGgufModel(directory));
+    QUIRE_RETURN_IF_ERROR(ReadGgufModel(directory, model.get()));
   } else {
     QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory, is_long));
     QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));

@@ -31,12 +31,12 @@ struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
   double factor = 1.0;
-  int original_max_position_embeddings = 0;  // For llama3 and yarn.
+  int original_max_position_embeddings = 0;  // For llama3, yarn and longrope.
   double low_freq_factor = 1.0;              // For llama3.
   double high_freq_factor = 4.0;             // For llama3.
   double beta_fast = 32.0;                   // For yarn.
   double beta_slow = 1.0;                    // For yarn.
-  double attention_factor = 1.0;             // Multiplies cos and sin. It is 1 except for yarn.
+  double attention_factor = 1.0;             // Multiplies cos and sin. It is 1 except for yarn and longrope.
   bool truncate = true;                      // For yarn: whether to round the ends of the ramp to whole dimensions.
   double rotary_part = 1.0;                  // The part of the dimensions of a head that rotate: the first ones.
   std::vector<double> length_factors = {};   // For longrope: [rotary_dim / 2].

@@ -122,7 +122,12 @@ absl::StatusOr<bool> WeightReader::IsQuantized(const std::vector<MatrixPart>& pa
 }
 
 absl::StatusOr<QuantizedMatrix> WeightReader::Quantized(const MatrixPart& part, int cols) {
-  if (quantize_ == Quantization::kNone) return stored_.Read(part.name, part.rows, cols);
+  if (quantize_ == Quantization::kNone) {
+    if (part.tensor_rows == 0) return stored_.Read(part.name, part.rows, cols);
+    return absl::UnimplementedError(absl::StrCat("tensor ", part.name,
+                                                 " is stored as whole numbers and stacks several "
+                                                 "matrices, which is not supported"));
+  }
   std::vector<AlignedBytes> bytes;
   QUIRE_ASSIGN_OR_RETURN(const MatrixView view, View(part, cols, &bytes));
   QuantizedMatrix matrix = quantize_ == Quantization::kInt8 ? QuantizeToInt8(view) : QuantizeToInt4(view);

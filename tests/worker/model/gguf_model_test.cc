@@ -7,8 +7,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "base/log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -261,8 +259,12 @@ TEST_F(SmallGgufTest, MatricesOfQ4AreMultipliedAsTheyAre) {
 
 // A file may store one matrix of a stack, such as V, with more bits.
 TEST_F(SmallGgufTest, AStackOfSeveralTypesIsDequantized) {
-  std::string value;
-  const std::string quantized = FileWith(2, [&](int rows, int cols) { return RandomQ4(rows, cols, &random_).blocks; });
+  std::vector<std::string> floats;
+  const std::string quantized = FileWith(2, [&](int rows, int cols) {
+    Q4Matrix matrix = RandomQ4(rows, cols, &random_);
+    floats.push_back(std::move(matrix.floats));
+    return matrix.blocks;
+  });
   const auto contents = ParseGguf(quantized, "model.gguf");
   ASSERT_TRUE(contents.ok());
   GgufWriter writer;
@@ -274,12 +276,21 @@ TEST_F(SmallGgufTest, AStackOfSeveralTypesIsDequantized) {
     if (tensor.name != "blk.0.attn_v.weight") {
       writer.AddTensor(tensor.name, tensor.dtype == "F32" ? 0 : 2, tensor.shape, tensor.bytes);
     } else {
-      writer.AddTensor(tensor.name, 0, tensor.shape, RandomFloats(kKvHeads * kHeadDim * kHidden, 0.1f));
+      floats[2] = RandomFloats(kKvHeads * kHeadDim * kHidden, 0.1f);
+      writer.AddTensor(tensor.name, 0, tensor.shape, floats[2]);
     }
   }
   const auto model = Load(writer.File());
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->weights.quantization, Quantization::kInt4);
+
+  random_.seed(11);
+  size_t next = 0;
+  const auto plain = Load(FileWith(0, [&](int, int) { return floats[next++]; }));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const Tokens prompt = {3, 1, 4, 1, 5, 9, 2, 6};
+  const std::vector<Logits> logits = LogitsOf(**model, prompt), expected = LogitsOf(**plain, prompt);
+  for (size_t i = 0; i < prompt.size(); ++i) EXPECT_LT(RelativeError(logits[i], expected[i]), 0.1f) << i;
 }
 
 TEST_F(SmallGgufTest, AScaleOfQ4ThatIsNotFiniteIsNamed) {
@@ -322,12 +333,9 @@ TEST_F(SmallGgufTest, WhatWouldChangeTheComputationIsRefused) {
   EXPECT_TRUE(Load(PlainFile([](GgufWriter* writer) { writer->AddUint32("llama.expert_count", 0); })).ok());
 }
 
-TEST_F(SmallGgufTest, AQuantizedTypeThatIsNotReadIsRefusedWithinATenthOfASecond) {
+TEST_F(SmallGgufTest, AQuantizedTypeThatIsNotReadIsRefused) {
   const std::string file = FileWith(20, [](int rows, int cols) { return std::string(size_t(rows) * cols, 'x'); });
-  const absl::Time begin = absl::Now();
-  const std::string error(Load(file).status().message());
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(1));  // Generous, for busy machines.
-  EXPECT_THAT(error,
+  EXPECT_THAT(Load(file).status().message(),
               HasSubstr("tensor \"blk.0.attn_q.weight\" has the type IQ4_NL, supported are F32, F16, BF16, Q8_0"));
 }
 
@@ -416,6 +424,32 @@ TEST_F(SmallGgufTest, ANumberThatIsNotFiniteIsNamed) {
 TEST_F(SmallGgufTest, AMissingFileIsNamed) {
   EXPECT_EQ(LoadModel("/no/such/model.gguf", backend_.get()).status().message(),
             "there is no file /no/such/model.gguf");
+  EXPECT_EQ(LoadModel("no-such/model.gguf", backend_.get()).status().message(), "there is no file no-such/model.gguf");
+}
+
+TEST_F(SmallGgufTest, AFileWithoutEndTokensHasNone) {
+  const auto model = Load(PlainFile());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->config.bos_token_id, -1);
+  EXPECT_THAT((*model)->config.eos_token_ids, testing::IsEmpty());
+}
+
+TEST_F(SmallGgufTest, HeadsWithoutDimensionsAreRefused) {
+  GgufWriter writer;
+  writer.AddString("general.architecture", "llama");
+  for (const auto& [key, value] : {std::pair("block_count", 1),
+                                   {"context_length", 128},
+                                   {"embedding_length", 1},
+                                   {"feed_forward_length", 32},
+                                   {"attention.head_count", 2}}) {
+    writer.AddUint32(absl::StrCat("llama.", key), uint32_t(value));
+  }
+  writer.AddFloat("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  writer.AddTensor("token_embd.weight", 0, {kVocab, 1}, RandomFloats(kVocab, 1));
+  writer.AddTensor("rope_freqs.weight", 0, {0}, "");
+  EXPECT_EQ(ErrorOfLoad(writer.File()),
+            "llama.attention.key_length is missing, and llama.embedding_length / llama.attention.head_count is 0, it "
+            "must be in 2 .. 256");
 }
 
 }  // namespace

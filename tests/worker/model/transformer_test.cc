@@ -80,6 +80,7 @@ std::vector<FamilyParam> QuantizedFamilies() {
   std::vector<FamilyParam> params;
   for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"bfloat16", isa, Quantization::kInt8});
   for (const char* name : {"qwen2", "qwen3"}) params.push_back({name, StrictIsa(), Quantization::kInt8});
+  params.push_back({"phi3", StrictIsa(), Quantization::kInt8});  // It stacks matrices.
   for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"llama3", isa, Quantization::kInt4});
   return params;
 }
@@ -90,6 +91,9 @@ std::vector<FamilyParam> Int8KvFamilies() {
     params.push_back({"llama3", isa, Quantization::kNone, KvType::kInt8});
   }
   params.push_back({"qwen3", StrictIsa(), Quantization::kInt8, KvType::kInt8});
+  for (const char* name : {"gemma2", "gemma3", "phi3", "olmo2"}) {
+    params.push_back({name, StrictIsa(), Quantization::kNone, KvType::kInt8});
+  }
   return params;
 }
 
