@@ -46,7 +46,8 @@ void TokenMasks::Prepare(const Automaton& automaton) {
   runs_.SetAutomaton(automaton);
   num_visited_ = 0;
   for (StateId state = 0; state < automaton.num_states(); ++state) {
-    if (num_visited_ > kMaxPreparedNodes || num_bytes_ > max_bytes_) return;
+    // One mask more must not be the one for which Fill forgets all of them.
+    if (num_visited_ > kMaxPreparedNodes || num_bytes_ + 8 * num_words() > max_bytes_ - max_bytes_ / 16) return;
     if (runs_.IsWide(state)) MaskOf(automaton, state);
   }
 }

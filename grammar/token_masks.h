@@ -29,8 +29,8 @@ class TokenMasks {
   // The number of words of a mask. Token t has bit t % 32 of word t / 32.
   size_t num_words() const { return (static_cast<size_t>(tokens_->vocab_size()) + 31) / 32; }
   // Makes masks that take long before they are needed: those of states where most texts may follow. It stops when it
-  // has visited kMaxPreparedNodes nodes of the vocabulary, which takes some milliseconds. The others are made when Fill
-  // needs them.
+  // has visited kMaxPreparedNodes nodes of the vocabulary, which took up to 20 ms (docs/benchmarks.md), and before the
+  // memory is full. The caller's thread does nothing else meanwhile. The others are made when Fill needs them.
   void Prepare(const Automaton& automaton);
   static constexpr int64_t kMaxPreparedNodes = 1'000'000;
 

@@ -72,7 +72,7 @@ struct Streamed {
 // Tells the user why no text comes.
 void TellOfLoss(bool has_printed) {
   FlushOutput();
-  std::fprintf(stderr, "%squirectl: the manager is gone; trying for %d s to go on (Ctrl-C stops)\n",
+  std::fprintf(stderr, "%squirectl: the connection to the manager was lost; trying for %d s to go on (Ctrl-C stops)\n",
                has_printed && isatty(STDERR_FILENO) == 1 ? "\n" : "",
                static_cast<int>(absl::ToInt64Seconds(GenerateStream::kResumeTime)));
 }
@@ -115,8 +115,9 @@ void WarnOfCuts(const GenerateOptions& options, const Streamed& streamed) {
   FlushOutput();
   for (const uint32_t sample : streamed.cut_samples) {
     const std::string which = options.num_returned() > 1 ? absl::StrCat("answer ", sample) : "the answer";
-    std::fprintf(stderr, "quirectl: %s was cut at %u tokens, so it may not be %s; -n allows more\n", which.c_str(),
-                 streamed.num_tokens.at(sample), whole.c_str());
+    std::fprintf(stderr,
+                 "quirectl: %s was cut at %u tokens, so it may not be %s; -n allows more, up to the model's context\n",
+                 which.c_str(), streamed.num_tokens.at(sample), whole.c_str());
   }
 }
 

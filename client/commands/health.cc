@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-// How often --wait asks.
+// --wait asks at these intervals.
 constexpr absl::Duration kPause = absl::Milliseconds(500);
 
 struct HealthOptions {
@@ -20,11 +20,18 @@ struct HealthOptions {
   std::string wait;  // Empty, or a duration.
 };
 
-// Asks until the service serves or `end` has come, or until the answer shows that waiting cannot help.
-absl::StatusOr<bool> WaitUntilServing(const std::string& service, const ClientOptions& options, absl::Time end) {
+// Asks until the service serves or `wait` is over, or until the answer shows that waiting cannot help. Without a wait,
+// asks once.
+absl::StatusOr<bool> WaitUntilServing(const std::string& service, const ClientOptions& options, absl::Duration wait) {
+  const absl::Time end = absl::Now() + wait;
+  const bool is_limited = wait > absl::ZeroDuration();
   while (true) {
     // A new client makes a new connection, instead of waiting until gRPC tries again.
-    const absl::StatusOr<bool> is_serving = Client(options).IsServing(service);
+    ClientOptions limited = options;
+    if (is_limited) {
+      limited.timeout = std::min(options.timeout, std::max(end - absl::Now(), absl::Milliseconds(100)));
+    }
+    const absl::StatusOr<bool> is_serving = Client(limited).IsServing(service);
     const absl::StatusCode code = is_serving.status().code();
     const bool may_come = is_serving.ok()
                               ? !*is_serving
@@ -38,7 +45,7 @@ absl::StatusOr<bool> WaitUntilServing(const std::string& service, const ClientOp
 int RunHealth(const HealthOptions& options, const CommandContext& context) {
   absl::Duration wait;
   if (!options.wait.empty()) absl::ParseDuration(options.wait, &wait);  // Was checked before.
-  const absl::StatusOr<bool> is_serving = WaitUntilServing(options.service, context.client, absl::Now() + wait);
+  const absl::StatusOr<bool> is_serving = WaitUntilServing(options.service, context.client, wait);
   if (is_serving.status().code() == absl::StatusCode::kNotFound) {
     std::fprintf(stderr, "quirectl: the manager has no service \"%s\"; there are liveness, readiness, %s and %s\n",
                  absl::Utf8SafeCHexEscape(options.service).c_str(), v1::InferenceService::service_full_name(),

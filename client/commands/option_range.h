@@ -26,7 +26,7 @@ CLI::Validator InRange(T min = std::numeric_limits<T>::lowest(), T max = std::nu
   return CLI::Validator(check, "");
 }
 
-// The same for an option that takes any number in [min, max]: "is 0, it must be 0.001 .. 1000000".
+// Returns a check of an option that takes any number in [min, max]: "is 0, it must be 0.001 .. 1000000".
 template <>
 inline CLI::Validator InRange<double>(double min, double max) {
   const auto check = [min, max](const std::string& text) -> std::string {
@@ -37,7 +37,7 @@ inline CLI::Validator InRange<double>(double min, double max) {
   return CLI::Validator(check, "");
 }
 
-// A check of an option that takes a duration such as 30s, from 1ms to 24h.
+// Returns a check of an option that takes a duration such as 30s, from 1ms to 24h.
 inline CLI::Validator IsDuration() {
   const auto check = [](const std::string& text) -> std::string {
     absl::Duration value;

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,7 +26,9 @@ std::vector<std::string> ToolNames(const Json& tools) {
   return names;
 }
 
-// The tools, each of which must have a name and the schema of an object. Leaves an error otherwise.
+constexpr const char* kReferringKeywords[] = {"$ref", "allOf", "anyOf", "oneOf"};
+
+// Returns the tools. Each must have a name and the schema of an object; otherwise this leaves an error.
 std::vector<CallableTool> CallableTools(const Json& tools, FieldReader* fields) {
   std::vector<CallableTool> callable;
   for (size_t i = 0; i < tools.size() && !fields->error().has_value(); ++i) {
@@ -42,8 +46,13 @@ std::vector<CallableTool> CallableTools(const Json& tools, FieldReader* fields) 
     Json parameters = {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
     if (const Json* const given = reader.Object("parameters"); given != nullptr) {
       parameters = *given;
-      const Json& type = parameters.emplace("type", "object").first.value();
-      if (type != "object") reader.Fail("parameters.type", absl::StrCat(Describe(type), ", it must be \"object\""));
+      // A schema that refers to others has their types.
+      const bool refers = std::any_of(std::begin(kReferringKeywords), std::end(kReferringKeywords),
+                                      [&](const char* keyword) { return parameters.contains(keyword); });
+      if (!refers) parameters.emplace("type", "object");
+      if (const auto type = parameters.find("type"); type != parameters.end() && *type != "object") {
+        reader.Fail("parameters.type", absl::StrCat(Describe(*type), ", it must be \"object\""));
+      }
     }
     if (reader.error().has_value()) fields->Fail(*reader.error());
     tool.parameters = Dump(parameters);

@@ -17,8 +17,8 @@ namespace quire {
 // JSON whose objects keep the order of their members, which chat templates write into prompts.
 using Json = nlohmann::ordered_json;
 
-// Parses the body of a request. INVALID_ARGUMENT when it is not a JSON object or not UTF-8, and then the message has
-// the place, when it is nested more than 100 deep, or when it has more than 2048 members in an object or 65536 in all.
+// Parses the body of a request. INVALID_ARGUMENT when it is not JSON in UTF-8 (the message has the place), when it is
+// no object, when it is nested more than 100 deep, or when it has more than 2048 members in an object or 65536 in all.
 absl::StatusOr<Json> ParseBody(const std::string& body);
 
 // Reads the fields of a JSON object. A field that is null counts as missing. The first field with a wrong type or value

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// A literal of Lark.
+// Returns `text` as a literal of Lark.
 std::string Literal(absl::string_view text) {
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\"");
 }
@@ -17,12 +17,12 @@ std::string WithoutGbnfSign(absl::string_view json) {
   return absl::StrReplaceAll(json, {{"::=", "\\u003a:="}});
 }
 
-// The name of the rule for the parameters of a tool, which errors have: "tools_2_function_parameters".
+// Returns the name of the rule for the parameters of a tool, such as "tools_2_function_parameters". Errors contain it.
 std::string ParametersRule(const CallableTool& tool) {
   return absl::StrCat(absl::StrReplaceAll(tool.field, {{"[", "_"}, {"]", ""}}), "_function_parameters");
 }
 
-// The body of the rule for one call of any tool.
+// Returns the body of the rule for one call of any tool.
 std::string CallBody(ToolCallFormat format, const std::vector<CallableTool>& tools) {
   const char* const arguments = format == ToolCallFormat::kLlama3 ? "parameters" : "arguments";
   std::string body;

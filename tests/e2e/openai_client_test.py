@@ -183,7 +183,7 @@ class ToolsTest(unittest.TestCase):
         self.assertIn(read["units"], ["celsius", "fahrenheit"])
 
     def test_a_call_that_is_required(self):
-        choice = self.create(tool_choice="required").choices[0]
+        choice = self.create(tool_choice="required", seed=5, parallel_tool_calls=False).choices[0]
         self.assertEqual(choice.finish_reason, "tool_calls")
         for call in choice.message.tool_calls:
             self.check(call.function.name, call.function.arguments)

@@ -153,6 +153,11 @@ TEST(QuirectlNoWorkerTest, HealthWaitsUntilItServesOrTheTimeIsOver) {
   EXPECT_THAT(over.output, HasSubstr("quirectl: it does not serve after 200ms; `quirectl status` shows the workers\n"));
   EXPECT_EQ(Quirectl("unix:/nonexistent", {"health", "--wait=200ms"}).exit_code, 3);
   EXPECT_EQ(Quirectl(cluster.endpoint(), {"health", "no-such-service", "--wait=1h"}).exit_code, 4);
+  // A manager that does not answer costs no more than the wait either.
+  cluster.manager().Signal(SIGSTOP);
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(Quirectl(cluster.endpoint(), {"health", "readiness", "--wait=300ms"}).exit_code, 3);
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(8)) << "a call alone may take 10 s";
   // At first not even the manager is there.
   cluster.manager().Signal(SIGKILL);
   cluster.manager().Wait();
@@ -237,7 +242,8 @@ void LoseTheManager(const std::string& option) {
                                           " closed the connection before the answer was complete\n"));
   // Only a stream that resumes says that it tries.
   const bool resumes = option != "--no-resume";
-  EXPECT_EQ(CountOf(process.Output(), "quirectl: the manager is gone; trying for 30 s to go on (Ctrl-C stops)\n"),
+  EXPECT_EQ(CountOf(process.Output(),
+                    "quirectl: the connection to the manager was lost; trying for 30 s to go on (Ctrl-C stops)\n"),
             resumes);
   EXPECT_EQ(CountOf(process.Output(), "quirectl:"), 1 + resumes);
 }

@@ -99,6 +99,19 @@ TEST(MaskTest, MasksAreRightWhenThereIsNoMemoryForThem) {
   for (const Source& source : Sources()) CheckMasks(source, &masks);
 }
 
+// Fill forgets all masks when their memory is full, so what is prepared must leave room.
+TEST(MaskTest, PreparedMasksAreStillThereWhenTheyAreNeeded) {
+  const auto automaton =
+      *Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"type": "string", "maxLength": 40})"});
+  TokenMasks masks(TrialVocabulary(3000, 3), /*max_bytes=*/8000);
+  masks.Prepare(*automaton);
+  const size_t num_bytes = masks.num_bytes();
+  EXPECT_GT(num_bytes, 4000u);
+  std::vector<uint32_t> mask(masks.num_words());
+  masks.Fill(Matcher(automaton), absl::MakeSpan(mask));
+  EXPECT_GE(masks.num_bytes(), num_bytes);
+}
+
 TEST(MaskTest, PreparedMasksAreThoseThatAreNeeded) {
   const auto automaton = *Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"type": "string", "maxLength": 8})"});
   TokenMasks prepared(TrialVocabulary(3000, 3));

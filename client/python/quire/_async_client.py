@@ -51,7 +51,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Ends all calls of this client."""
+        """Closes the connection. Close the streams before: a request whose stream is open goes on for a while."""
         await self._channel.close()
 
     def generate(
@@ -101,9 +101,11 @@ class AsyncClient:
                 except grpc.RpcError as error:
                     delay = state.delay_after(Error(error))
                 await asyncio.sleep(delay)
-        except (asyncio.CancelledError, GeneratorExit):
+        except Error:
+            raise
+        except BaseException:  # The caller stops, or has closed the client.
             if request.request_id:
-                with contextlib.suppress(Error):
+                with contextlib.suppress(Exception):
                     await self.abort(request.request_id, timeout=1.0)
             raise
 

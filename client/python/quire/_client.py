@@ -58,7 +58,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends all calls of this client."""
+        """Closes the connection. Close the streams before: a request whose stream is open goes on for a while."""
         self._channel.close()
 
     def generate(
@@ -108,9 +108,11 @@ class Client:
                 except grpc.RpcError as error:
                     delay = state.delay_after(Error(error))
                 time.sleep(delay)
-        except (KeyboardInterrupt, GeneratorExit):
+        except Error:
+            raise
+        except BaseException:  # The caller stops, or has closed the client.
             if request.request_id:
-                with contextlib.suppress(Error):
+                with contextlib.suppress(Exception):
                     self.abort(request.request_id, timeout=1.0)
             raise
 

@@ -110,7 +110,7 @@ class StreamTest(unittest.TestCase):
                             positions.append(r.position)
                             if len(positions) == stop_after:
                                 break
-        except (quire.Error, KeyboardInterrupt, asyncio.CancelledError) as error:
+        except BaseException as error:
             raised = error
         return positions, stub.calls, raised
 
@@ -184,7 +184,8 @@ class StreamTest(unittest.TestCase):
 
     def test_a_caller_that_stops_ends_the_request(self):
         self.check([([response(5, "one"), response(6)], None)], [5], [("Generate", 2), ("Abort", "r")], stop_after=1)
-        for is_async, stop in ((False, KeyboardInterrupt), (True, asyncio.CancelledError)):
+        for is_async, stop in ((False, KeyboardInterrupt), (False, SystemExit), (False, ValueError),
+                               (True, asyncio.CancelledError), (True, ValueError)):
             request = v1.GenerateRequest(text="Hi", request_id="r", on_disconnect=v1.ON_DISCONNECT_DETACH)
             _, calls, raised = self.run_script(is_async, [([response(5, "one")], stop())], request, None, {})
             self.assertEqual(calls[-1], ("Abort", "r"))

@@ -306,6 +306,11 @@ TEST(ChatCallTest, AToolChoiceForcesCalls) {
   EXPECT_EQ(call.forced_tools[0].parameters, R"({"properties":{"b":{},"a":{}},"type":"object"})");
   EXPECT_EQ(call.forced_tools[1].parameters, R"({"type":"object","properties":{},"additionalProperties":false})");
   EXPECT_EQ(call.forced_tools[1].field, "tools[1]");
+  // A schema that refers to others keeps their types.
+  const GenerateCall referring = std::get<GenerateCall>(ReadChatCall(*ParseBody(
+      R"({"messages": [{"role": "user", "content": "x"}], "tool_choice": "required", "tools": [{"type": "function",
+          "function": {"name": "f", "parameters": {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}}}}]})")));
+  EXPECT_EQ(referring.forced_tools[0].parameters, R"({"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}})");
   call = read(R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})");
   EXPECT_TRUE(call.names_tool);
   ASSERT_EQ(call.forced_tools.size(), 1u);
