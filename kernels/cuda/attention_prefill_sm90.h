@@ -79,6 +79,10 @@ class AttentionPrefillSm90 {
   // The threads of the producer's warp group give registers to the consumers.
   static constexpr int kProducerRegisters = 40;
   static constexpr int kConsumerRegisters = 232;
+  // A block has the registers with which its threads start. If all groups wanted more in all, the last one would wait
+  // for ever.
+  static constexpr int kStartRegisters = 65536 / kThreads / 8 * 8;
+  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= (1 + kConsumers) * kStartRegisters);
 
  public:
   static constexpr int kSharedBytes = kBarrierStart + (2 * kSlots + 1) * int(sizeof(uint64_t));

@@ -19,10 +19,12 @@ QUIRE_DEVICE void SyncWarpGroup() {
 }
 template <int kRegisters>
 QUIRE_DEVICE void LowerRegisters() {
+  static_assert(kIsRegisterCount<kRegisters>);
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 template <int kRegisters>
 QUIRE_DEVICE void RaiseRegisters() {
+  static_assert(kIsRegisterCount<kRegisters>);
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 

@@ -16,9 +16,13 @@ inline void SyncWarpGroup(Place place = Place::current()) {
   GridEmulator::Current().GroupOperation(Operation::kSyncWarpGroup, nullptr, place);
 }
 template <int kRegisters>
-void LowerRegisters() {}
+void LowerRegisters() {
+  static_assert(kIsRegisterCount<kRegisters>);
+}
 template <int kRegisters>
-void RaiseRegisters() {}
+void RaiseRegisters() {
+  static_assert(kIsRegisterCount<kRegisters>);
+}
 
 // --- Barriers in shared memory
 

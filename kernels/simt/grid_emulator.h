@@ -25,8 +25,7 @@ namespace quire::simt {
 
 // One launch. It runs the blocks one after another, and the threads of a block as fibers in random turns. A thread runs
 // until it reaches a barrier or a collective. The last thread to arrive executes it and makes all waiting threads ready
-// again. The functions of simt.h and simt_sm90.h are implemented here, for the running
-// thread. Owned by Launch().
+// again. The functions of simt.h and simt_sm90.h are implemented here, for the running thread. Owned by Launch().
 class GridEmulator {
  public:
   GridEmulator(const LaunchConfig& config, const std::function<void()>& body);

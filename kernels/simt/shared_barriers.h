@@ -11,7 +11,7 @@
 
 namespace quire::simt {
 
-// A copy in flight from global to shared memory, which a barrier in shared memory announces.
+// A copy in flight from global to shared memory, for which a barrier in shared memory waits.
 struct BulkCopy {
   char* to;
   const char* from;

@@ -17,18 +17,17 @@
 //   void ArriveAtBarrier(uint64_t* b)               mbarrier.arrive: publishes what my warp did before its last
 //                                                   SyncWarp, and the products for which it has waited
 //   void ArriveAndAnnounce(uint64_t* b, uint32_t bytes)   mbarrier.arrive.expect_tx
-//   void WaitForBarrier(uint64_t* b, uint32_t parity)     mbarrier.try_wait: until the phase with this parity (0 for
-//   the
-//                             first, 1 for the second, 0 for the third, ...) has ended. Parity 1 is over at the start.
+//   void WaitForBarrier(uint64_t* b, uint32_t parity)     mbarrier.try_wait: until the phase with this parity has
+//   ended.
+//                             The first phase has parity 0, the second 1, the third 0. Parity 1 is over at the start.
 //
 // Copies                      Bulk copies and products access shared memory through the asynchronous proxy.
 //   void CopyBulk(void* shared, const void* global, uint32_t bytes, uint64_t* b)
 //                             cp.async.bulk: addresses and size are multiples of 16. It lands before the phase of `b`
 //                             ends in which its bytes are announced.
-//   void FenceAsyncProxy()    fence.proxy.async: my earlier loads and stores come before later asynchronous accesses
+//   void FenceAsyncProxy()    fence.proxy.async: my earlier stores come before later asynchronous accesses
 //
-// Products                    all 128 threads of a warp group, at the same instruction. Row 16 w + r of the 64 rows of
-// a
+// Products                    all 128 threads of a warp group, at the same instruction. a has 64 rows. Row 16 w + r
 //                             belongs to warp w. The registers of a and d are those of MmaBf16: d[j] has the columns
 //                             8 j to 8 j + 7. An array of n floats can be declared as [n / 4][4] or [n / 8][8].
 //   uint64_t MatrixDescriptor(const void* shared, int panel_bytes)

@@ -8,6 +8,10 @@ namespace quire::simt {
 
 constexpr int kWarpSize = 32;
 
+// Whether setmaxnreg can give a thread this number of registers (PTX ISA).
+template <int kCount>
+constexpr bool kIsRegisterCount = kCount % 8 == 0 && kCount >= 24 && kCount <= 256;
+
 // Types for one 8-byte or 16-byte access.
 struct alignas(8) U32x2 {
   uint32_t word[2];

@@ -63,11 +63,13 @@ TEST(CudaAttentionTest, SchedulingLandingGridAndPlacementChangeNoBit) {
       Random random(11), placement(seed);
       PagedPool pool(LayoutOf(shape), 200, &placement);
       std::vector<Sequence> sequences;
-      const std::vector<Slice> slices = MakeSlices(shape, {{290, 1}, {90, 30}, {40, 1}}, &sequences, &pool, &random);
+      const std::vector<Slice> slices =
+          MakeSlices(shape, {{290, 1}, {290, 60}, {90, 30}, {40, 1}}, &sequences, &pool, &random);
       const auto landing = simt::CopyLanding(seed % 3);
       const EmulatedRun run = RunAttention(
           shape, slices, &pool, {.seed = seed, .landing = landing, .num_blocks = int(seed), .is_sm90 = is_sm90});
       ExpectClean(run);
+      EXPECT_EQ(run.num_sm90_items > 0, is_sm90);
       if (expected.empty()) expected = run.out;
       EXPECT_EQ(run.out, expected);
     }

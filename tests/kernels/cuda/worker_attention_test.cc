@@ -124,6 +124,20 @@ TEST_F(WorkerAttentionTest, LongItemsOfComputeCapability90AreCutForOneBlockPerMu
   EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 2}})) << "no merge";
 }
 
+// Items of eight tiles, so that the ring of tiles in shared memory goes round several times.
+TEST_F(WorkerAttentionTest, LongItemsOfComputeCapability90GiveTheResultsOfTheOtherKernel) {
+  shape_.head_dim = 64;
+  Add(900, 64);
+  const std::vector<uint16_t> wide = OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false, /*is_sm90=*/true);
+  using Grids = std::vector<std::pair<const void*, int>>;
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 2}})) << "no merge";
+  const std::vector<uint16_t> narrow = OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false, /*is_sm90=*/false);
+  ASSERT_EQ(wide.size(), narrow.size());
+  for (size_t i = 0; i < wide.size(); ++i) {
+    ASSERT_NEAR(ToFloat(BFloat16{wide[i]}), ToFloat(BFloat16{narrow[i]}), 0.02f) << i;
+  }
+}
+
 TEST_F(WorkerAttentionTest, RecordedLaunchesComputeTheSame) {
   Add(300, 1);
   Add(30, 1);
