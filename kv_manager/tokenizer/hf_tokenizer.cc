@@ -78,6 +78,17 @@ class HfTokenizer : public Tokenizer {
     return added != nullptr && added->special;
   }
 
+  // InvalidArgument if a token that Encode adds around the text does not exist.
+  absl::Status CheckAddedAroundText() const {
+    for (const std::vector<TokenId>* added : {&parts_.post_processor.prefix, &parts_.post_processor.suffix}) {
+      for (const TokenId id : *added) {
+        const absl::Status status = TokenPiece(id).status();
+        if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("post_processor: ", status.message()));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   size_t vocab_size() const override { return vocab_size_; }
   std::optional<TokenId> bos_id() const override { return bos_id_; }
   std::optional<TokenId> eos_id() const override { return eos_id_; }
@@ -172,7 +183,9 @@ std::unique_ptr<DecodeStream> HfTokenizer::NewDecodeStream(bool skip_special_tok
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadHfTokenizer(std::string_view tokenizer_json,
                                                            const TokenizerConfig& config) {
   QUIRE_ASSIGN_OR_RETURN(TokenizerJson parts, TokenizerJson::Parse(tokenizer_json, config));
-  return std::make_unique<HfTokenizer>(std::move(parts), config);
+  auto tokenizer = std::make_unique<HfTokenizer>(std::move(parts), config);
+  QUIRE_RETURN_IF_ERROR(tokenizer->CheckAddedAroundText());
+  return tokenizer;
 }
 
 }  // namespace quire

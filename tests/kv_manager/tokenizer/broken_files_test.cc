@@ -104,6 +104,14 @@ TEST(BrokenFilesTest, ATokenizerJsonWithAWrongValueNeverCrashes) {
   EXPECT_GT(num_refused, 200);
 }
 
+TEST(BrokenFilesTest, ATokenThatIsAddedAroundEveryTextMustExist) {
+  json document = json::parse(GoldenFiles("llama3").tokenizer_json);
+  document["post_processor"] = json::parse(R"({"type":"BertProcessing","cls":["C",0],"sep":["S",1000000]})");
+  TokenizerFiles files;
+  files.tokenizer_json = document.dump();
+  EXPECT_THAT(Tokenizer::Load(files).status().message(), HasSubstr("post_processor: token 1000000 does not exist"));
+}
+
 TEST(BrokenFilesTest, ATruncatedFileIsRefused) {
   for (const char* name : {"mixed", "sp_unigram_json"}) {
     const std::string original = GoldenFiles(name).tokenizer_json;
