@@ -40,6 +40,7 @@ int64_t NumStartTokens(const SequenceGroup& group) {
   for (const auto& sequence : group.sequences()) {
     num_tokens += NumStartTokens(group.request(), sequence->num_known_tokens());
   }
+  if (group.keeps_scores()) num_tokens += std::min(group.NumScoreNumbers(), kMaxStartScores);
   return num_tokens;
 }
 
@@ -77,6 +78,7 @@ absl::Status Scheduler::Submit(Request request, std::optional<Displaced>* displa
   const ServiceRank rank = waiting_.RankOf(request, next_submission_++);
   auto group = std::make_unique<SequenceGroup>(std::move(request), rank, forks_.NewSequenceId());
   if (group->num_sequences() > 1) group->EnterScheduler(rank, [this] { return forks_.NewSequenceId(); });
+  if (KeepsScores(group->request())) group->KeepScores();
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
   groups_.emplace(group->id(), std::move(group));
@@ -279,6 +281,11 @@ std::optional<RequestId> Scheduler::RecordedAs(const Request& request) const {
   return options_.keeps_rows && request.record != nullptr ? std::optional(request.id) : std::nullopt;
 }
 
+bool Scheduler::KeepsScores(const Request& request) const {
+  const SamplingParams& sampling = request.sampling;
+  return RecordedAs(request).has_value() && (sampling.num_logprobs >= 0 || sampling.num_prompt_logprobs >= 0);
+}
+
 StepPlan Scheduler::Complete(PlanDraft draft) {
   StepPlan& plan = draft.plan;
   plan.end_rows = rows_.TakeEnded();
@@ -286,7 +293,7 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
   PlanInFlight& in_flight = plans_in_flight_.Add(plan.step);
   in_flight.slices.reserve(draft.slices.size());
   plan.slices.reserve(draft.slices.size());
-  if (num_beam_searches_ > 0) SequenceForks::PlanBeamRows(running_.groups(), &plan);
+  if (num_beam_searches_ > 0) SequenceForks::PlanBeamRows(running_.groups(), options_.keeps_rows, &plan);
   for (size_t i = 0; i < draft.slices.size(); ++i) {
     if (i + kPrefetchDistance < draft.slices.size()) {
       draft.slices[i + kPrefetchDistance].group->Prefetch();
@@ -396,6 +403,7 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
   }
   const TokenId token = result.token.token;
   sequence->Append(token);
+  if (group->keeps_scores() && group->request().sampling.num_logprobs >= 0) sequence->scores.push_back(result.token);
   output->emissions.push_back({slice.request, sequence->sample_index(), position, std::move(result.token)});
   if (auto reason = StopReason(group->request(), sequence->num_generated_tokens(), token)) {
     const bool is_last = group->num_sequences() == 1;
@@ -536,6 +544,7 @@ std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
   auto group = std::make_unique<SequenceGroup>(std::move(restored->request), rank, first);
   group->progress().has_started = true;
   group->progress().num_cached_tokens = restored->num_cached_tokens;
+  if (KeepsScores(group->request())) group->KeepScores();
   if (restored->samples.empty()) {
     group->sequences().front()->SetComputedBefore(restored->num_computed);
     return group;
@@ -545,9 +554,17 @@ std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
     auto sequence = std::make_unique<Sequence>(sample.sequence, sample.sample_index, group->request().prompt,
                                                group->request().max_tokens);
     sequence->Restore(sample.row, std::move(sample.tokens), sample.num_stored, sample.num_computed);
+    sequence->scores = std::move(sample.scores);
+    if (group->beam_search() != nullptr) sequence->ShareThePromptOnly();
     sequences.push_back(std::move(sequence));
   }
   if (sequences.front()->num_generated_tokens() > 0) group->OnForked();
+  group->progress().next_prompt_logprob += static_cast<int>(restored->prompt_scores.size());
+  group->prompt_scores() = std::move(restored->prompt_scores);
+  if (restored->search.has_value()) {
+    group->beam_search()->Restore(*restored->search);
+    group->progress().num_emitted_tokens = static_cast<int>(group->beam_search()->agreed_tokens().size());
+  }
   group->SetSequences(std::move(sequences));
   return group;
 }

@@ -218,6 +218,8 @@ class Scheduler {
   StepPlan Complete(PlanDraft draft);
   // The id if another manager could find the request.
   std::optional<RequestId> RecordedAs(const Request& request) const;
+  // Whether another manager needs the scores of its tokens.
+  bool KeepsScores(const Request& request) const;
 
   // Makes the slots of the sequence's next `num_tokens` tokens writable. Returns false when blocks are short.
   bool TryReserve(Sequence* sequence, int num_tokens, StepPlan* plan);

@@ -198,7 +198,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
       continue;
     }
     const RequestId id = restored->request.id;
-    Revival revival = Revive(restored->request, rows.record.num_cached_tokens, rows, check);
+    Revival revival = Revive(restored->request, description_->vocab_size, rows, check);
     std::function<bool()> has_ended = std::move(restored->has_ended);
     // Before the stream is told anything, because it may end the request or a sample at once.
     if (!revival.is_over) inbox_->AddRestored(id);
@@ -255,17 +255,24 @@ LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored 
   if (options_->tenants != nullptr) entry.tenant_slot = options_->tenants->SlotOf(request.tenant);
   if (entry.ticket != nullptr) entry.ticket->OnStarted();
   entry.sink->OnStarted(revival.request.num_cached_tokens);
+  if (!revival.samples.empty() && !revival.request.prompt_scores.empty()) {
+    entry.sink->OnPromptLogprobs(1, revival.request.prompt_scores);
+  }
   size_t num_ended = 0;
   for (const Revival::Sample& sample : revival.samples) {
     int position = static_cast<int>(request.prompt.size());
-    for (const TokenId token : sample.generated) {
-      entry.sink->OnToken(sample.index, position++, ScoredToken{.token = token, .top = {}});
-    }
+    for (const ScoredToken& token : sample.generated) entry.sink->OnToken(sample.index, position++, token);
     entry.num_generated_tokens += static_cast<int64_t>(sample.generated.size());
     if (!sample.end.has_value()) continue;
     ++num_ended;
     entry.sink->OnFinished({request.id, sample.index, *sample.end, num_ended == revival.samples.size()});
   }
+  if (!revival.request.search.has_value()) return entry;
+  int num_tokens = 0;
+  for (const RestoredRequest::Sample& beam : revival.request.samples) {
+    num_tokens += static_cast<int>(beam.tokens.size() - request.prompt.size());
+  }
+  entry.num_beam_tokens = num_tokens - static_cast<int>(entry.num_generated_tokens);
   return entry;
 }
 

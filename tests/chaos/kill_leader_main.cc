@@ -55,7 +55,6 @@ class LeaderKiller {
                        .seed = absl::GetFlag(FLAGS_seed),
                        .min_tokens = 300,
                        .max_tokens = 800,
-                       .has_logprobs = false,
                        .on_right = [this](const std::vector<absl::Time>& arrivals) {
                          const MutexLock lock(&mutex_);
                          arrivals_.push_back(arrivals);

@@ -129,6 +129,7 @@ class ManagerKiller {
                 num_kills_[0], num_kills_[1], num_kills_[2], absl::ToDoubleSeconds(duration));
     std::printf("%d requests, %d of them were running when the manager was killed; %d were wrong or failed\n",
                 static_cast<int>(counts.right + counts.wrong), num_streams_, static_cast<int>(counts.wrong));
+    std::printf("%d of them with logprobs, best_of or beams\n", static_cast<int>(counts.recorded));
     std::printf(
         "%.0f times a request was taken over from a worker, with %.0f tokens computed again; %d times one began "
         "again\n",

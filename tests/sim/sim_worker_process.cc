@@ -144,6 +144,7 @@ void SimWorkerProcess::Describe(uint64_t epoch) {
     return;
   }
   WorkerDescription description = worker_.Description();
+  description.vocab_size = model_.vocab_size;
   description.last_epoch = greatest_epoch_;
   Tell()->OnDescribed(epoch, std::move(description));
   hooks_.on_describe();
@@ -251,6 +252,7 @@ void SimWorkerProcess::SetSilent(bool is_silent) {
   if (std::exchange(is_silent_, is_silent) == is_silent || is_silent) return;
   if (unanswered_describe_.has_value()) {
     WorkerDescription description = worker_.Description();
+    description.vocab_size = model_.vocab_size;
     description.last_epoch = greatest_epoch_;
     Tell()->OnDescribed(*std::exchange(unanswered_describe_, std::nullopt), std::move(description));
     hooks_.on_describe();

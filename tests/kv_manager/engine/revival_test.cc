@@ -30,7 +30,7 @@ constexpr int kManyBlocks = 2 * kNumRows * kMaxContext / kBlockSize;
 struct Client {
   Request request;  // With the id of the first manager.
   SoloOutput expected;
-  std::vector<std::vector<TokenId>> received;  // By sample.
+  std::vector<std::vector<TokenId>> received;  // By sample or hypothesis.
   int num_ended = 0;
 };
 
@@ -42,6 +42,8 @@ struct Counts {
   int stored = 0;      // Tokens of running samples that were adopted.
   int recomputed = 0;  // Tokens that running samples have lost.
   int finished = 0;
+  int searched = 0;  // Searches that go on behind their first step.
+  int scored = 0;    // Tokens whose logprobs were taken over.
 };
 
 class Managers {
@@ -94,12 +96,19 @@ class Managers {
     request.cache_salt = random_.OneIn(4) ? "b" : "a";
     request.bypass_prefix_cache = random_.OneIn(6);
     if (random_.OneIn(8)) request.sampling.num_prompt_logprobs = 0;
+    if (random_.OneIn(4)) {
+      request.num_samples = 1;
+      request.beam = BeamParams{.width = random_.Between(2, 4), .num_return = random_.Between(1, 2)};
+    } else if (random_.OneIn(3)) {
+      request.sampling.num_logprobs = 0;
+    }
     const std::string name = absl::StrCat("record of ", Value(request.id));
     request.record = std::make_shared<const std::string>(name);
     if (!scheduler_->Submit(request).ok()) return;
     ids_[request.id] = name;
     SoloOutput expected = SoloRun(model_, request);
-    clients_[name] = {request, std::move(expected), std::vector<std::vector<TokenId>>(request.num_samples), 0};
+    const size_t expected_size = expected.samples.size();
+    clients_[name] = {request, std::move(expected), std::vector<std::vector<TokenId>>(expected_size), 0};
   }
 
   void CancelOne() {
@@ -137,6 +146,10 @@ class Managers {
       ASSERT_LE(index, received.size()) << client->first << " has lost a token";
       if (index == received.size()) received.push_back(emission.token.token);  // Otherwise it has begun again.
       ASSERT_EQ(received[index], emission.token.token);
+      const std::vector<ScoredToken>& scores = client->second.expected.samples[emission.sample_index].scores;
+      if (!scores.empty()) {
+        ASSERT_EQ(emission.token, scores[index]);
+      }
     }
     for (const Finished& finished : output.finished) {
       const auto client = clients_.find(ids_.at(finished.request));
@@ -211,7 +224,7 @@ class Managers {
       Request request = client->second.request;
       request.id = RequestId{next_id_++};
       ids_[request.id] = name;
-      Revival revival = Revive(request, rows.record.num_cached_tokens, rows, check);
+      Revival revival = Revive(request, model_.vocab_size, rows, check);
       CheckTokens(&client->second, revival);
       for (const RestoredRequest::Sample& sample : revival.request.samples) {
         const auto row = running.find(sample.row);
@@ -221,6 +234,13 @@ class Managers {
       }
       ++counts_->revived;
       counts_->begun_again += revival.samples.empty();
+      counts_->searched += revival.request.search.has_value();
+      if (!revival.request.prompt_scores.empty()) {
+        const std::vector<ScoredToken>& expected = client->second.expected.prompt_logprobs;
+        ASSERT_LE(revival.request.prompt_scores.size(), expected.size());
+        EXPECT_TRUE(
+            std::equal(revival.request.prompt_scores.begin(), revival.request.prompt_scores.end(), expected.begin()));
+      }
       next_blocks.insert(revival.next_blocks.begin(), revival.next_blocks.end());
       restored.tables.insert(restored.tables.end(), revival.tables.begin(), revival.tables.end());
       end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
@@ -252,13 +272,20 @@ class Managers {
     }
   }
 
-  static void CheckTokens(Client* client, const Revival& revival) {
+  void CheckTokens(Client* client, const Revival& revival) {
     for (const Revival::Sample& sample : revival.samples) {
       std::vector<TokenId>& received = client->received[sample.index];
       const std::vector<TokenId>& expected = client->expected.samples[sample.index].tokens;
       ASSERT_LE(sample.generated.size(), expected.size());
-      EXPECT_TRUE(std::equal(sample.generated.begin(), sample.generated.end(), expected.begin()));
-      if (sample.generated.size() > received.size()) received = sample.generated;
+      std::vector<TokenId> generated;
+      for (const ScoredToken& token : sample.generated) generated.push_back(token.token);
+      EXPECT_TRUE(std::equal(generated.begin(), generated.end(), expected.begin()));
+      const std::vector<ScoredToken>& scores = client->expected.samples[sample.index].scores;
+      if (!scores.empty()) {
+        EXPECT_TRUE(std::equal(sample.generated.begin(), sample.generated.end(), scores.begin()));
+        counts_->scored += static_cast<int>(generated.size());
+      }
+      if (generated.size() > received.size()) received = generated;
       if (sample.end.has_value()) ExpectEnded(*client, sample.index, *sample.end);
     }
   }
@@ -321,7 +348,8 @@ TEST(RevivalTest, NextManagerGoesOnWithTheSameTokensAndRecomputesNothing) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(counts.revived, 2000);
-  EXPECT_GT(counts.begun_again, 50);
+  EXPECT_GT(counts.searched, 50);
+  EXPECT_GT(counts.scored, 1000);
   EXPECT_GT(counts.over, 50);
   EXPECT_GT(counts.stored, 20000);
   EXPECT_EQ(counts.recomputed, 0);
@@ -337,6 +365,8 @@ TEST(RevivalTest, RequestsThatWerePreemptedGoOnOrAreLost) {
   }
   EXPECT_GT(counts.revived, 2000);
   EXPECT_GT(counts.lost, 50);
+  EXPECT_GT(counts.searched, 50);
+  EXPECT_GT(counts.scored, 1000);
 }
 
 TEST(RevivalTest, WhatLabelsDoNotConfirmIsComputedAgain) {
