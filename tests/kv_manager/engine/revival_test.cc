@@ -3,6 +3,7 @@
 
 #include "kv_manager/engine/revival.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -99,6 +100,8 @@ class Managers {
     if (random_.OneIn(4)) {
       request.num_samples = 1;
       request.beam = BeamParams{.width = random_.Between(2, 4), .num_return = random_.Between(1, 2)};
+      // A search that ends with its first step looks like one that has not begun, so a block that it had is not cached.
+      request.max_tokens = std::max(request.max_tokens, 2);
     } else if (random_.OneIn(3)) {
       request.sampling.num_logprobs = 0;
     }
