@@ -34,6 +34,14 @@ int NumPromptLogprobs(const Request& request, int first, int num_tokens) {
   return std::clamp(static_cast<int>(request.prompt.size()) - 1 - first, 0, num_tokens);
 }
 
+// Whether computed blocks are published when the next slice is planned, not in the plan that computes them. A prompt
+// with logprobs is computed although it is cached, so its blocks are replaced by those of the cache, and the next slice
+// tells the row. A beam gets no slice while its sample is in flight. Its row would still name blocks that others have
+// got, and the next manager would have to compute them again.
+bool PublishesLate(const Request& request) {
+  return request.beam.has_value() && request.sampling.num_prompt_logprobs >= 0;
+}
+
 // What every sequence of the group tells the worker when it starts.
 int64_t NumStartTokens(const SequenceGroup& group) {
   int64_t num_tokens = 0;
@@ -302,8 +310,10 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
     const PlanDraft::Slice& slice = draft.slices[i];
     const bool forks = slice.group->num_to_fork() > 0 && slice.num_tokens == slice.sequence->num_uncomputed_tokens();
     const std::optional<Sequence> before = forks ? std::optional(*slice.sequence) : std::nullopt;
+    const bool publishes_late = PublishesLate(slice.group->request());
+    if (publishes_late) Publish(slice.sequence);
     plan.slices.push_back(PlanSlice(slice.group, slice.sequence, slice.num_tokens, &in_flight));
-    Publish(slice.sequence);
+    if (!publishes_late) Publish(slice.sequence);
     if (!forks) continue;
     forks_.ForkSamples(slice.group, *before, &plan.forks);
     for (int child = 1; child < slice.group->num_sequences(); ++child) {
@@ -311,6 +321,9 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
     }
   }
   for (const SequenceFork& fork : plan.forks) rows_.OnTaken(fork.row, rows_.RequestOf(fork.parent));
+  // What the forks have taken from requests that have finished.
+  const std::vector<RowId> ended = rows_.TakeEnded();
+  plan.end_rows.insert(plan.end_rows.end(), ended.begin(), ended.end());
   next_step_ = StepId{Value(next_step_) + 1};
   return std::move(plan);
 }
@@ -601,6 +614,12 @@ void Scheduler::Resume(SequenceGroup* group) {
   for (const auto& sequence : group->sequences()) running_.SetOwner(sequence->row(), group, sequence.get());
 }
 
+void Scheduler::KeepRows(RequestId request, const std::vector<RowId>& rows) {
+  running_.KeepRows(rows);
+  for (const RowId row : rows) rows_.OnTaken(row, request);
+  rows_.OnFinished(request);
+}
+
 void Scheduler::EndRows(absl::Span<const RowId> rows) {
   for (const RowId row : rows) rows_.EndRow(row);
 }
@@ -701,7 +720,11 @@ void Scheduler::Suspend(SequenceGroup* group, bool keeps_blocks) {
 }
 
 void Scheduler::Remove(SequenceGroup* group, bool has_finished) {
-  if (!has_finished) rows_.End(group->id());
+  if (has_finished) {
+    rows_.OnFinished(group->id());
+  } else {
+    rows_.End(group->id());
+  }
   if (group->is_running()) {
     running_.Remove(group);
   } else {

@@ -60,7 +60,8 @@ struct RowsOfRequest {
   // What its beam search has become, as the row says that got farthest (see RowRecord). Empty: the request is no
   // search, or the search has not made a step. Borrowed from the row.
   absl::string_view search = {};
-  // One for each sample that has a row, by rising sample index. With `search`, one for each sequence.
+  // One for each sample that has a row, by rising sample index. With `search`, one for each sequence. Empty when other
+  // requests have rows with the same sequence ids, so that none of these counts.
   std::vector<const WorkerInventory::Row*> rows;
 };
 

@@ -95,25 +95,29 @@ std::vector<ScoredToken> GeneratedBy(const Request& request, const LiveRow& live
   return generated;
 }
 
-// Whether the rows report what the scheduler will expect of them.
-bool AgreeOnReports(const Request& request, const std::vector<LiveRow>& rows) {
-  const int num_candidates = request.beam.has_value() ? BeamSearch(*request.beam, request.max_tokens,
-                                                                   request.stop_token_ids, request.beam_stop.get())
-                                                            .num_candidates()
-                                                      : 0;
+// Whether the rows report what the scheduler will expect of them. A row that reports candidates reports no logprobs of
+// tokens, because it draws none. No row reports more than the whole vocabulary.
+bool AgreeOnReports(const Request& request, int vocab_size, const std::vector<LiveRow>& rows) {
+  int num_candidates = 0;
+  if (request.beam.has_value()) {
+    const BeamSearch search(*request.beam, request.max_tokens, request.stop_token_ids, request.beam_stop.get());
+    num_candidates = std::min(search.num_candidates(), vocab_size);
+  }
+  const int num_logprobs = request.beam.has_value() ? -1 : std::min(request.sampling.num_logprobs, vocab_size);
+  const int num_prompt_logprobs = std::min(request.sampling.num_prompt_logprobs, vocab_size);
   return std::all_of(rows.begin(), rows.end(), [&](const LiveRow& live) {
-    return live.row->num_candidates == num_candidates && live.row->num_logprobs == request.sampling.num_logprobs &&
-           live.row->num_prompt_logprobs == request.sampling.num_prompt_logprobs;
+    return live.row->num_candidates == num_candidates && live.row->num_logprobs == num_logprobs &&
+           live.row->num_prompt_logprobs == num_prompt_logprobs;
   });
 }
 
 // The scores of the prompt from position 1 on, as far as the rows have them.
 std::vector<ScoredToken> PromptScores(const Request& request, const RowsOfRequest& rows) {
-  const std::vector<ScoredToken>* longest = nullptr;
-  for (const WorkerInventory::Row* row : rows.rows) {
-    if (longest == nullptr || row->prompt_scores.size() > longest->size()) longest = &row->prompt_scores;
-  }
-  return request.sampling.num_prompt_logprobs < 0 ? std::vector<ScoredToken>() : *longest;
+  if (request.sampling.num_prompt_logprobs < 0 || rows.rows.empty()) return {};
+  const auto has_fewer = [](const WorkerInventory::Row* a, const WorkerInventory::Row* b) {
+    return a->prompt_scores.size() < b->prompt_scores.size();
+  };
+  return (*std::max_element(rows.rows.begin(), rows.rows.end(), has_fewer))->prompt_scores;
 }
 
 }  // namespace
@@ -134,7 +138,7 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
   const bool has_generated = !live.empty() && live[0].num_generated > 0;
   const bool lacks_prompt_scores =
       wants_prompt_scores && has_generated && static_cast<int>(prompt_scores.size()) < num_prompt_tokens - 1;
-  if (live.empty() || lacks_prompt_scores || !AgreeOnReports(request, live)) {
+  if (live.empty() || lacks_prompt_scores || !AgreeOnReports(request, vocab_size, live)) {
     revival.request.search.reset();
     for (const WorkerInventory::Row* row : rows.rows) {
       revival.end_rows.push_back(row->row);

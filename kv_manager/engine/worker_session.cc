@@ -205,7 +205,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     LiveRequests::Entry entry = Tell(revival, *std::move(restored), now_us);
     end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
     if (revival.is_over) {
-      scheduler->KeepRows(revival.request.ended_rows);
+      scheduler->KeepRows(id, revival.request.ended_rows);
       ++num_over;
       continue;
     }

@@ -103,5 +103,47 @@ TEST_F(SchedulerRestoreTest, TheRowOfTheBestBeamHasWhatTheSearchHasBecome) {
   RunToTheEnd();
 }
 
+// Otherwise the next manager would find a part of the request and compute all of it again, for nobody.
+TEST_F(SchedulerRestoreTest, TheRowsOfAFinishedRequestEndWhenOneOfThemIsTaken) {
+  Make(/*num_blocks=*/40, KeepingOptions());
+  Request first = Recorded(MakeRequest(1, 6, 3));
+  first.num_samples = 3;
+  Submit(first);
+  RunToTheEnd();
+  const RowId lowest{0};
+  const RowId next{1};
+  const RowId last{2};
+  Submit(Recorded(MakeRequest(2, 6, 1)));
+  const StepPlan plan = Plan();
+  ASSERT_EQ(plan.starts.size(), 1u);
+  EXPECT_EQ(plan.starts[0].row, lowest);
+  EXPECT_EQ(plan.end_rows, (std::vector<RowId>{next, last}));
+  Commit();
+  RunToTheEnd();
+  Request forked = Recorded(MakeRequest(3, 6, 2));
+  forked.num_samples = 2;
+  Submit(forked);
+  EXPECT_EQ(Plan().end_rows, std::vector<RowId>()) << "the row that was taken was the only one";
+  Commit();
+  RunToTheEnd();
+}
+
+// The row that a fork takes is that of a request of an earlier session that had finished.
+TEST_F(SchedulerRestoreTest, ForksEndTheRowsOfAFinishedRequestInTheSamePlan) {
+  SchedulerOptions options = KeepingOptions();
+  options.max_sequences = 3;
+  Make(/*num_blocks=*/40, options);
+  scheduler_->KeepRows(RequestId{7}, {RowId{1}, RowId{2}});
+  Request forked = Recorded(MakeRequest(1, 6, 2));
+  forked.num_samples = 2;
+  Submit(forked);
+  const StepPlan plan = Plan();
+  ASSERT_EQ(plan.forks.size(), 1u);
+  EXPECT_EQ(plan.forks[0].row, RowId{1});
+  EXPECT_EQ(plan.end_rows, std::vector<RowId>{RowId{2}});
+  Commit();
+  RunToTheEnd();
+}
+
 }  // namespace
 }  // namespace quire

@@ -266,7 +266,7 @@ WorkerInventory ShadowWorker::MakeInventory() const {
     out.num_computed = std::max(0, in.num_stored);
     out.blocks = in.table;
     out.record = RowRecordOf(in.start);
-    out.num_logprobs = in.start.sampling.num_logprobs;
+    out.num_logprobs = in.start.sampling.num_candidates > 0 ? -1 : in.start.sampling.num_logprobs;
     out.num_prompt_logprobs = in.start.sampling.num_prompt_logprobs;
     out.num_candidates = in.start.sampling.num_candidates;
     if (in.start.record != nullptr) out.scores = in.start.scores;

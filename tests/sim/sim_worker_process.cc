@@ -121,6 +121,8 @@ void SimWorkerProcess::Spoil(WorkerInventory* inventory) {
       for (WorkerInventory::Row& row : inventory->rows) {
         if (static_cast<int>(row.tokens.size()) == row.prompt_length) continue;
         row.tokens.pop_back();
+        // More scores than tokens would be refused.
+        row.scores.resize(std::min(row.scores.size(), row.tokens.size() - static_cast<size_t>(row.prompt_length)));
         row.num_computed = std::min(row.num_computed, static_cast<int>(row.tokens.size()));
       }
       break;

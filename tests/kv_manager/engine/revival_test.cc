@@ -102,9 +102,8 @@ class Managers {
       request.beam = BeamParams{.width = random_.Between(2, 4), .num_return = random_.Between(1, 2)};
       // A search that ends with its first step looks like one that has not begun, so a block that it had is not cached.
       request.max_tokens = std::max(request.max_tokens, 2);
-    } else if (random_.OneIn(3)) {
-      request.sampling.num_logprobs = 0;
     }
+    if (random_.OneIn(3)) request.sampling.num_logprobs = 0;
     const std::string name = absl::StrCat("record of ", Value(request.id));
     request.record = std::make_shared<const std::string>(name);
     if (!scheduler_->Submit(request).ok()) return;
@@ -248,6 +247,7 @@ class Managers {
       restored.tables.insert(restored.tables.end(), revival.tables.begin(), revival.tables.end());
       end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
       if (revival.is_over) {
+        scheduler_->KeepRows(request.id, revival.request.ended_rows);
         ++counts_->over;
         clients_.erase(client);
       } else {
@@ -259,6 +259,7 @@ class Managers {
       ASSERT_EQ(worker_.CheckSlots(table.blocks, stored), absl::OkStatus());
     }
     restored.cached = check.CachedBlocks(restored.tables, std::move(next_blocks));
+    scheduler_->SkipTo(LastSequence(inventory));
     blocks_->Restore(restored);
     ASSERT_EQ(blocks_->CheckIntegrity(), absl::OkStatus());
     for (const WorkerInventory::Row* row : others) end_rows.push_back(row->row);
@@ -342,6 +343,31 @@ class Managers {
   std::map<std::string, uint64_t> cancelled_;  // With the number of the plan that tells the worker.
   uint64_t next_id_ = 1;
 };
+
+// No worker of ours says so.
+TEST(RevivalTest, ARequestWhoseSequencesAreThoseOfAnotherBeginsAgain) {
+  WorkerInventory inventory;
+  for (const char* name : {"a", "b"}) {
+    SequenceStart start{};
+    start.record = std::make_shared<const std::string>(name);
+    WorkerInventory::Row& row = inventory.rows.emplace_back();
+    row.row = RowId{static_cast<uint32_t>(inventory.rows.size())};
+    row.sequence = SequenceId{1};
+    row.prompt_length = 2;
+    row.tokens = {1, 2};
+    row.record = RowRecordOf(start);
+  }
+  std::vector<const WorkerInventory::Row*> others;
+  const std::vector<RowsOfRequest> found = FindRequests(inventory, &others);
+  ASSERT_EQ(found.size(), 2u);
+  ASSERT_EQ(found[1].rows.size(), 0u);
+  Request request;
+  request.prompt = {1, 2};
+  request.sampling.num_prompt_logprobs = 0;
+  const Revival revival = Revive(request, /*vocab_size=*/50, found[1], InventoryCheck(inventory, 4, kBlockSize));
+  EXPECT_EQ(revival.samples.size(), 0u);
+  EXPECT_FALSE(revival.is_over);
+}
 
 TEST(RevivalTest, NextManagerGoesOnWithTheSameTokensAndRecomputesNothing) {
   Counts counts;
