@@ -230,7 +230,7 @@ bool ResumingLoad::Count(const Work& work, const Call& call, int attempt) {
     return true;
   }
   const bool is_right = call.status.ok() && call.error.empty();
-  if (is_right && options_.on_right != nullptr) options_.on_right(call.arrivals);
+  if (is_right && options_.on_right != nullptr) options_.on_right(call.arrivals, work.request.has_beam());
   const MutexLock lock(&mutex_);
   if (is_right) {
     ++counts_.right;

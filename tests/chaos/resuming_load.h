@@ -34,8 +34,9 @@ class ResumingLoad {
     int num_recorded = 12;  // Requests of the recorded kinds.
     // Whether a request that was started at this time may be lost, so that it may begin again. Null: each one may be.
     std::function<bool(absl::Time started)> may_be_lost = nullptr;
-    // Is called for each request that had the right tokens, with the times at which they arrived. May be null.
-    std::function<void(const std::vector<absl::Time>& arrivals)> on_right = nullptr;
+    // Is called for each request that had the right tokens, with the times at which they arrived. A search streams only
+    // what all its beams begin with, so it pauses by itself. May be null.
+    std::function<void(const std::vector<absl::Time>& arrivals, bool is_search)> on_right = nullptr;
   };
   struct Counts {
     int64_t right = 0;           // Requests that were read to their end and had the right tokens.

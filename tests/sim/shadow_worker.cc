@@ -268,7 +268,7 @@ WorkerInventory ShadowWorker::MakeInventory() const {
     out.record = RowRecordOf(in.start);
     out.num_logprobs = in.start.sampling.num_candidates > 0 ? -1 : in.start.sampling.num_logprobs;
     out.num_prompt_logprobs = in.start.sampling.num_prompt_logprobs;
-    out.num_candidates = in.start.sampling.num_candidates;
+    out.num_candidates = std::min(in.start.sampling.num_candidates, model_.vocab_size);
     if (in.start.record != nullptr) out.scores = in.start.scores;
     if (in.start.record != nullptr) out.prompt_scores = *in.prompt_scores;
     if (in.start.cache_root.has_value()) out.root = root_index(*in.start.cache_root);

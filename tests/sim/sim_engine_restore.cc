@@ -98,6 +98,13 @@ void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks&
     if (!other.has_value()) return Complain("a row of request ", Value(request.id), " has a wrong search");
     if (!search.has_value() || other->num_generated > search->num_generated) search = std::move(other);
   }
+  const int num_generated = search.has_value() ? search->num_generated : 0;
+  for (const auto& [sequence, num_row_tokens] : num_tokens) {
+    if (num_row_tokens <= request.prompt.size() + static_cast<size_t>(num_generated)) continue;
+    return Complain("the records of request ", Value(request.id), " know ", num_generated,
+                    " tokens of its beams, row of ", "sequence ", Value(sequence), " has ",
+                    num_row_tokens - request.prompt.size());
+  }
   if (!search.has_value()) return;
   for (const SequenceId beam : search->sequences) {
     if (num_tokens[beam] != request.prompt.size() + static_cast<size_t>(search->num_generated)) return;
