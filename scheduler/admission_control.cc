@@ -133,7 +133,7 @@ SequenceStart AdmissionControl::StartOf(const SequenceGroup& group, const Sequen
   }
   if (!group.keeps_scores() || group.NumScoreNumbers() > kMaxStartScores) return start;
   if (static_cast<int>(sequence.scores.size()) == sequence.num_generated_tokens()) start.scores = sequence.scores;
-  if (is_first) start.prompt_scores = group.prompt_scores();
+  start.prompt_scores = group.prompt_scores();
   return start;
 }
 

@@ -63,8 +63,11 @@ int64_t SequenceGroup::NumScoreNumbers() const {
   const auto numbers = [](size_t num_tokens, int num_top) {
     return static_cast<int64_t>(num_tokens) * (3 + 2 * std::max(num_top, 0));
   };
-  int64_t sum = numbers(prompt_scores_.size(), sampling.num_prompt_logprobs);
-  for (const auto& sequence : sequences_) sum += numbers(sequence->scores.size(), sampling.num_logprobs);
+  int64_t sum = 0;
+  for (const auto& sequence : sequences_) {
+    sum += numbers(prompt_scores_.size(), sampling.num_prompt_logprobs);
+    sum += numbers(sequence->scores.size(), sampling.num_logprobs);
+  }
   return sum;
 }
 

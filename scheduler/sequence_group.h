@@ -104,7 +104,7 @@ class SequenceGroup : public Pooled {
   // Those of positions 1, 2, ... of the prompt that were emitted, if the group keeps scores.
   const std::vector<ScoredToken>& prompt_scores() const { return prompt_scores_; }
   std::vector<ScoredToken>& prompt_scores() { return prompt_scores_; }
-  // How many numbers all its scores are.
+  // How many numbers all scores are that the starts of its sequences tell.
   int64_t NumScoreNumbers() const;
 
   // What the search has become, with the sequences of its beams. REQUIRES: the group is a search that is not done.

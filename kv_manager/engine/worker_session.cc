@@ -185,6 +185,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
   std::vector<RestoredRequest> requests;
   std::vector<std::pair<RequestId, std::function<bool()>>> streams;
   int num_over = 0;
+  int num_begun_again = 0;
   absl::Status refusal;
   for (const RowsOfRequest& rows : found) {
     const absl::Span<const TokenId> prompt = absl::MakeSpan(rows.first->tokens).first(rows.first->prompt_length);
@@ -209,6 +210,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
       ++num_over;
       continue;
     }
+    num_begun_again += revival.samples.empty();
     live_->Adopt(id, std::move(entry));
     streams.emplace_back(id, std::move(has_ended));
     next_blocks.insert(revival.next_blocks.begin(), revival.next_blocks.end());
@@ -232,9 +234,9 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
   }
   report_->stats()->restored_requests += static_cast<int64_t>(streams.size()) + num_over;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " had " << Counted(found.size(), "request")
-                   << " of another manager: " << streams.size() << " go on, " << num_over << " had ended, "
-                   << found.size() - streams.size() - num_over << " were refused"
-                   << (refusal.ok() ? "" : absl::StrCat(" (", refusal.message(), ")")) << "; "
+                   << " of another manager: " << streams.size() - num_begun_again << " go on, " << num_begun_again
+                   << " begin again, " << num_over << " had ended, " << found.size() - streams.size() - num_over
+                   << " were refused" << (refusal.ok() ? "" : absl::StrCat(" (", refusal.message(), ")")) << "; "
                    << pool_->blocks()->num_cached_blocks() << " blocks are cached";
 }
 

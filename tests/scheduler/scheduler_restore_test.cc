@@ -79,6 +79,7 @@ TEST_F(SchedulerRestoreTest, TheRowOfTheBestBeamHasWhatTheSearchHasBecome) {
   Make(/*num_blocks=*/40, KeepingOptions());
   Request request = Recorded(MakeRequest(1, 6, 8));
   request.beam = BeamParams{.width = 3, .num_return = 2};
+  request.sampling.num_prompt_logprobs = 0;
   Submit(request);
   Step();
   for (int num_generated = 1; num_generated < 4; ++num_generated) {
@@ -99,6 +100,9 @@ TEST_F(SchedulerRestoreTest, TheRowOfTheBestBeamHasWhatTheSearchHasBecome) {
   ASSERT_EQ(plan.starts.size(), 3u);
   EXPECT_EQ(NumGeneratedOf(plan.starts[0].search), 4);
   EXPECT_EQ(plan.starts[1].search, "");
+  for (const SequenceStart& start : plan.starts) {
+    EXPECT_EQ(start.prompt_scores, SoloRun(model_, request).prompt_logprobs) << "each beam may be the one that goes on";
+  }
   Commit();
   RunToTheEnd();
 }
