@@ -127,6 +127,13 @@ SequenceStart AdmissionControl::StartOf(const SequenceGroup& group, const Sequen
   start.cache_root = {.is_private = request.bypass_prefix_cache, .salt = request.cache_salt};
   start.record = request.record;
   start.num_cached_tokens = group.progress().num_cached_tokens;
+  const bool is_first = &sequence == group.sequences().front().get();
+  if (group.beam_search() != nullptr && is_first && request.record != nullptr && sequence.num_generated_tokens() > 0) {
+    start.search = EncodeBeamSearchState(group.SearchState());
+  }
+  if (!group.keeps_scores() || group.NumScoreNumbers() > kMaxStartScores) return start;
+  if (static_cast<int>(sequence.scores.size()) == sequence.num_generated_tokens()) start.scores = sequence.scores;
+  start.prompt_scores = group.prompt_scores();
   return start;
 }
 

@@ -193,6 +193,52 @@ void BeamSearch::ExtendAgreed() {
   }
 }
 
+BeamSearchState BeamSearch::state() const {
+  QUIRE_CHECK(!is_done_);
+  BeamSearchState state;
+  std::vector<int> places;
+  for (const TokenTree::SavedNode& node : tree_.Save(&places)) state.nodes.push_back({node.parent, node.token});
+  state.num_generated = num_generated_;
+  state.agreed_node = places[agreed_node_];
+  for (const Group& group : groups_) {
+    BeamSearchState::Group& saved = state.groups.emplace_back();
+    saved.is_done = group.is_done;
+    for (const Beam& beam : group.beams) saved.beams.push_back({places[beam.node], beam.sum});
+    for (const Finished& finished : group.finished) {
+      const int node = finished.node == kDropped ? BeamSearchState::kDropped : places[finished.node];
+      saved.finished.push_back({node, finished.score, finished.reason});
+    }
+  }
+  return state;
+}
+
+void BeamSearch::Restore(const BeamSearchState& state) {
+  QUIRE_CHECK_EQ(num_generated_, 0);
+  QUIRE_CHECK_EQ(state.groups.size(), groups_.size());
+  num_generated_ = state.num_generated;
+  std::vector<TokenTree::SavedNode> nodes;
+  for (const BeamSearchState::Node& node : state.nodes) nodes.push_back({node.parent, node.token});
+  tree_ = TokenTree::Load(nodes);
+  const auto hold = [this](int place) {
+    tree_.Hold(place + 1);
+    return TokenTree::NodeId{place + 1};
+  };
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    Group group{.beams = {}, .finished = {}, .is_done = state.groups[i].is_done};
+    for (const BeamSearchState::Beam& beam : state.groups[i].beams) group.beams.push_back({hold(beam.node), beam.sum});
+    for (const BeamSearchState::Finished& finished : state.groups[i].finished) {
+      const TokenTree::NodeId node = finished.node == BeamSearchState::kDropped ? kDropped : hold(finished.node);
+      group.finished.push_back({node, finished.score, finished.reason});
+    }
+    groups_[i] = std::move(group);
+  }
+  agreed_node_ = state.agreed_node + 1;
+  for (const TokenLogprob& agreed : tree_.Tokens(agreed_node_, 0)) {
+    agreed_tokens_.push_back(agreed.token);
+    agreed_logprobs_.push_back(agreed.logprob);
+  }
+}
+
 std::vector<BeamSearch::Hypothesis> BeamSearch::Best() const {
   QUIRE_CHECK(is_done_);
   std::vector<Hypothesis> best;

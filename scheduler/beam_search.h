@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "scheduler/beam_params.h"
+#include "scheduler/beam_search_state.h"
 #include "scheduler/request.h"
 #include "scheduler/step_plan.h"
 #include "scheduler/token_tree.h"
@@ -65,6 +66,12 @@ class BeamSearch {
   const std::vector<TokenId>& agreed_tokens() const { return agreed_tokens_; }
   // One logprob per agreed token, as they were given.
   const std::vector<float>& agreed_logprobs() const { return agreed_logprobs_; }
+
+  // What the search has become, without BeamSearchState::sequences. REQUIRES: !is_done().
+  BeamSearchState state() const;
+  // Goes on from this state of a search with the same parameters. REQUIRES: DecodeBeamSearchState has made it, and
+  // Advance was not called.
+  void Restore(const BeamSearchState& state);
 
   // The best hypotheses, the best first: num_return of them, or fewer when masks left no more. REQUIRES: is_done().
   std::vector<Hypothesis> Best() const;

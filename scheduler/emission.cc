@@ -30,6 +30,9 @@ void EmitPromptLogprobs(SequenceGroup* group, int first_position, std::vector<Sc
   logprobs.erase(logprobs.begin(), logprobs.begin() + num_repeated);
   const int first_emitted = next;
   next += static_cast<int>(logprobs.size());
+  if (group->keeps_scores()) {
+    group->prompt_scores().insert(group->prompt_scores().end(), logprobs.begin(), logprobs.end());
+  }
   output->prompt_logprobs.push_back({group->id(), first_emitted, std::move(logprobs)});
 }
 

@@ -6,21 +6,29 @@
 namespace quire {
 
 void RecordedRows::OnTaken(RowId row, std::optional<RequestId> request) {
-  std::optional<RequestId>& owner = requests_[Value(row)];
+  const std::optional<RequestId> owner = requests_[Value(row)];
   if (owner == request) return;
   if (owner.has_value()) {
     const auto it = rows_.find(*owner);
-    std::erase(it->second, row);
-    if (it->second.empty()) rows_.erase(it);
+    std::erase(it->second.rows, row);
+    if (it->second.has_finished) {
+      End(*owner);
+    } else if (it->second.rows.empty()) {
+      rows_.erase(it);
+    }
   }
-  owner = request;
-  if (request.has_value()) rows_[*request].push_back(row);
+  requests_[Value(row)] = request;
+  if (request.has_value()) rows_[*request].rows.push_back(row);
+}
+
+void RecordedRows::OnFinished(RequestId request) {
+  if (const auto it = rows_.find(request); it != rows_.end()) it->second.has_finished = true;
 }
 
 void RecordedRows::End(RequestId request) {
   const auto it = rows_.find(request);
   if (it == rows_.end()) return;
-  for (const RowId row : it->second) {
+  for (const RowId row : it->second.rows) {
     requests_[Value(row)].reset();
     ended_.push_back(row);
   }

@@ -11,9 +11,10 @@ namespace quire {
 
 // The rows of the worker in which another manager could find requests with a record. The worker keeps a row until
 // another sequence takes it, or until a plan ends it. The rows of a request that has finished or was preempted stay,
-// because the next manager may need them for the client. The rows of a request that was cancelled, or has moved to
-// another worker, must end: otherwise the next manager would take the request for a running one. Owned by the step-loop
-// thread.
+// because the next manager may need them for the client. When one of the rows of a finished request is taken, the
+// others must end: otherwise the next manager would compute it again from the prompt, although hardly a client still
+// waits for it. The rows of a request that was cancelled, or has moved to another worker, must also end: otherwise the
+// next manager would take the request for a running one. Owned by the step-loop thread.
 class RecordedRows {
  public:
   explicit RecordedRows(int num_rows) : requests_(num_rows) {}
@@ -22,6 +23,8 @@ class RecordedRows {
   void OnTaken(RowId row, std::optional<RequestId> request);
   std::optional<RequestId> RequestOf(RowId row) const { return requests_[Value(row)]; }
 
+  // The request has all its tokens.
+  void OnFinished(RequestId request);
   // No other manager may find the request.
   void End(RequestId request);
   void EndRow(RowId row) { ended_.push_back(row); }
@@ -32,8 +35,13 @@ class RecordedRows {
   void Clear();
 
  private:
+  struct RowsOfRequest {
+    std::vector<RowId> rows;
+    bool has_finished = false;
+  };
+
   std::vector<std::optional<RequestId>> requests_;  // By row.
-  absl::flat_hash_map<RequestId, std::vector<RowId>> rows_;
+  absl::flat_hash_map<RequestId, RowsOfRequest> rows_;
   std::vector<RowId> ended_;
 };
 

@@ -26,6 +26,8 @@ int64_t MaxBlocks(const Request& request, int block_size);
 // The sequence starts of one plan hold at most this many numbers, which are 16 MiB. That is far below the largest
 // message to a worker.
 constexpr int64_t kMaxStartTokens = 4 << 20;
+// A request starts without the scores of its tokens when these are more numbers.
+constexpr int64_t kMaxStartScores = 1 << 20;
 
 // How many numbers the start of one sequence of the request holds when the sequence has `num_tokens` tokens: the tokens
 // themselves and the lists in the sampling parameters.

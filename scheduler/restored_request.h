@@ -1,10 +1,13 @@
 #ifndef QUIRE_SCHEDULER_RESTORED_REQUEST_H_
 #define QUIRE_SCHEDULER_RESTORED_REQUEST_H_
 
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
+#include "scheduler/beam_search_state.h"
 #include "scheduler/request.h"
+#include "scheduler/step_plan.h"
 
 namespace quire {
 
@@ -16,16 +19,21 @@ struct RestoredRequest {
     SequenceId sequence{0};
     int sample_index = 0;
     RowId row{0};
-    std::vector<TokenId> tokens;  // The prompt and all generated tokens.
-    int num_stored = 0;           // The tokens whose K and V are in the blocks. Fewer than there are tokens.
-    int num_computed = 0;         // The tokens that the earlier scheduler has computed.
+    std::vector<TokenId> tokens;           // The prompt and all generated tokens.
+    int num_stored = 0;                    // The tokens whose K and V are in the blocks. Fewer than there are tokens.
+    int num_computed = 0;                  // The tokens that the earlier scheduler has computed.
+    std::vector<ScoredToken> scores = {};  // Of all generated tokens, if the request wants logprobs of them.
   };
 
   Request request;
   int num_cached_tokens = 0;  // Tokens of the prompt that were in the prefix cache when the request first ran.
-  // Either one sequence that has generated nothing, or all samples that have not ended; or none: then the request
-  // begins again.
+  // Either one sequence that has generated nothing, or all samples that have not ended, or all live beams in the order
+  // of the search; or none: then the request begins again.
   std::vector<Sample> samples;
+  // What the search of these beams has become. Nothing for samples, and before the first step of the search.
+  std::optional<BeamSearchState> search = std::nullopt;
+  // Of positions 1, 2, ... of the prompt, if the request wants them. Those of all stored tokens are there.
+  std::vector<ScoredToken> prompt_scores = {};
   std::vector<RowId> ended_rows;  // The rows of the samples that have ended.
   // Only if there are no samples: the tokens that the earlier scheduler has computed, for the statistics.
   int num_computed = 0;

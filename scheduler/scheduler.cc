@@ -34,12 +34,21 @@ int NumPromptLogprobs(const Request& request, int first, int num_tokens) {
   return std::clamp(static_cast<int>(request.prompt.size()) - 1 - first, 0, num_tokens);
 }
 
+// Whether computed blocks are published when the next slice is planned, not in the plan that computes them. A prompt
+// with logprobs is computed although it is cached, so its blocks are replaced by those of the cache, and the next slice
+// tells the row. A beam gets no slice while its sample is in flight. Its row would still name blocks that others have
+// got, and the next manager would have to compute them again.
+bool PublishesLate(const Request& request) {
+  return request.beam.has_value() && request.sampling.num_prompt_logprobs >= 0;
+}
+
 // What every sequence of the group tells the worker when it starts.
 int64_t NumStartTokens(const SequenceGroup& group) {
   int64_t num_tokens = 0;
   for (const auto& sequence : group.sequences()) {
     num_tokens += NumStartTokens(group.request(), sequence->num_known_tokens());
   }
+  if (group.keeps_scores()) num_tokens += std::min(group.NumScoreNumbers(), kMaxStartScores);
   return num_tokens;
 }
 
@@ -77,6 +86,7 @@ absl::Status Scheduler::Submit(Request request, std::optional<Displaced>* displa
   const ServiceRank rank = waiting_.RankOf(request, next_submission_++);
   auto group = std::make_unique<SequenceGroup>(std::move(request), rank, forks_.NewSequenceId());
   if (group->num_sequences() > 1) group->EnterScheduler(rank, [this] { return forks_.NewSequenceId(); });
+  if (KeepsScores(group->request())) group->KeepScores();
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
   groups_.emplace(group->id(), std::move(group));
@@ -279,6 +289,11 @@ std::optional<RequestId> Scheduler::RecordedAs(const Request& request) const {
   return options_.keeps_rows && request.record != nullptr ? std::optional(request.id) : std::nullopt;
 }
 
+bool Scheduler::KeepsScores(const Request& request) const {
+  const SamplingParams& sampling = request.sampling;
+  return RecordedAs(request).has_value() && (sampling.num_logprobs >= 0 || sampling.num_prompt_logprobs >= 0);
+}
+
 StepPlan Scheduler::Complete(PlanDraft draft) {
   StepPlan& plan = draft.plan;
   plan.end_rows = rows_.TakeEnded();
@@ -286,7 +301,7 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
   PlanInFlight& in_flight = plans_in_flight_.Add(plan.step);
   in_flight.slices.reserve(draft.slices.size());
   plan.slices.reserve(draft.slices.size());
-  if (num_beam_searches_ > 0) SequenceForks::PlanBeamRows(running_.groups(), &plan);
+  if (num_beam_searches_ > 0) SequenceForks::PlanBeamRows(running_.groups(), options_.keeps_rows, &plan);
   for (size_t i = 0; i < draft.slices.size(); ++i) {
     if (i + kPrefetchDistance < draft.slices.size()) {
       draft.slices[i + kPrefetchDistance].group->Prefetch();
@@ -295,8 +310,10 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
     const PlanDraft::Slice& slice = draft.slices[i];
     const bool forks = slice.group->num_to_fork() > 0 && slice.num_tokens == slice.sequence->num_uncomputed_tokens();
     const std::optional<Sequence> before = forks ? std::optional(*slice.sequence) : std::nullopt;
+    const bool publishes_late = PublishesLate(slice.group->request());
+    if (publishes_late) Publish(slice.sequence);
     plan.slices.push_back(PlanSlice(slice.group, slice.sequence, slice.num_tokens, &in_flight));
-    Publish(slice.sequence);
+    if (!publishes_late) Publish(slice.sequence);
     if (!forks) continue;
     forks_.ForkSamples(slice.group, *before, &plan.forks);
     for (int child = 1; child < slice.group->num_sequences(); ++child) {
@@ -304,6 +321,9 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
     }
   }
   for (const SequenceFork& fork : plan.forks) rows_.OnTaken(fork.row, rows_.RequestOf(fork.parent));
+  // What the forks have taken from requests that have finished.
+  const std::vector<RowId> ended = rows_.TakeEnded();
+  plan.end_rows.insert(plan.end_rows.end(), ended.begin(), ended.end());
   next_step_ = StepId{Value(next_step_) + 1};
   return std::move(plan);
 }
@@ -396,6 +416,7 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
   }
   const TokenId token = result.token.token;
   sequence->Append(token);
+  if (group->keeps_scores() && group->request().sampling.num_logprobs >= 0) sequence->scores.push_back(result.token);
   output->emissions.push_back({slice.request, sequence->sample_index(), position, std::move(result.token)});
   if (auto reason = StopReason(group->request(), sequence->num_generated_tokens(), token)) {
     const bool is_last = group->num_sequences() == 1;
@@ -536,6 +557,7 @@ std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
   auto group = std::make_unique<SequenceGroup>(std::move(restored->request), rank, first);
   group->progress().has_started = true;
   group->progress().num_cached_tokens = restored->num_cached_tokens;
+  if (KeepsScores(group->request())) group->KeepScores();
   if (restored->samples.empty()) {
     group->sequences().front()->SetComputedBefore(restored->num_computed);
     return group;
@@ -545,9 +567,17 @@ std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
     auto sequence = std::make_unique<Sequence>(sample.sequence, sample.sample_index, group->request().prompt,
                                                group->request().max_tokens);
     sequence->Restore(sample.row, std::move(sample.tokens), sample.num_stored, sample.num_computed);
+    sequence->scores = std::move(sample.scores);
+    if (group->beam_search() != nullptr) sequence->ShareThePromptOnly();
     sequences.push_back(std::move(sequence));
   }
   if (sequences.front()->num_generated_tokens() > 0) group->OnForked();
+  group->progress().next_prompt_logprob += static_cast<int>(restored->prompt_scores.size());
+  group->prompt_scores() = std::move(restored->prompt_scores);
+  if (restored->search.has_value()) {
+    group->beam_search()->Restore(*restored->search);
+    group->progress().num_emitted_tokens = static_cast<int>(group->beam_search()->agreed_tokens().size());
+  }
   group->SetSequences(std::move(sequences));
   return group;
 }
@@ -582,6 +612,12 @@ void Scheduler::Resume(SequenceGroup* group) {
   }
   for (int i = group->num_sequences(); i < group->num_rows(); ++i) group->AddSpareRow(running_.TakeRow());
   for (const auto& sequence : group->sequences()) running_.SetOwner(sequence->row(), group, sequence.get());
+}
+
+void Scheduler::KeepRows(RequestId request, const std::vector<RowId>& rows) {
+  running_.KeepRows(rows);
+  for (const RowId row : rows) rows_.OnTaken(row, request);
+  rows_.OnFinished(request);
 }
 
 void Scheduler::EndRows(absl::Span<const RowId> rows) {
@@ -684,7 +720,11 @@ void Scheduler::Suspend(SequenceGroup* group, bool keeps_blocks) {
 }
 
 void Scheduler::Remove(SequenceGroup* group, bool has_finished) {
-  if (!has_finished) rows_.End(group->id());
+  if (has_finished) {
+    rows_.OnFinished(group->id());
+  } else {
+    rows_.End(group->id());
+  }
   if (group->is_running()) {
     running_.Remove(group);
   } else {

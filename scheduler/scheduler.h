@@ -162,9 +162,10 @@ class Scheduler {
   // can never fit here. It is gone then. REQUIRES: no request is known and no plan was made; rows, ids of requests and
   // ids of sequences differ; the block manager has the tables of the samples, with num_stored tokens each.
   std::vector<std::pair<RequestId, absl::Status>> Restore(std::vector<RestoredRequest> restored);
-  // Sequences take these rows of the earlier session only when no others are left, as they do with the ended_rows of
-  // restored requests. So another manager still finds there what has ended. REQUIRES: as Restore, which comes later.
-  void KeepRows(const std::vector<RowId>& rows) { running_.KeepRows(rows); }
+  // A request of the earlier session has finished, and these rows have all its samples. Sequences take them only when
+  // no others are left, as they do with the ended_rows of restored requests. So another manager still finds there what
+  // has ended. REQUIRES: as Restore, which comes later.
+  void KeepRows(RequestId request, const std::vector<RowId>& rows);
   // The worker has rows with sequence ids up to this one, so later sequences get greater ids.
   void SkipTo(SequenceId last) { forks_.SkipTo(last); }
   // The next plan ends these rows of the earlier session. No sequence of this scheduler has them.
@@ -218,6 +219,8 @@ class Scheduler {
   StepPlan Complete(PlanDraft draft);
   // The id if another manager could find the request.
   std::optional<RequestId> RecordedAs(const Request& request) const;
+  // Whether another manager needs the scores of its tokens.
+  bool KeepsScores(const Request& request) const;
 
   // Makes the slots of the sequence's next `num_tokens` tokens writable. Returns false when blocks are short.
   bool TryReserve(Sequence* sequence, int num_tokens, StepPlan* plan);

@@ -146,6 +146,10 @@ class Sequence : public Pooled {
   // The candidates for the next token of a beam, kept until those of all beams are there.
   std::optional<std::vector<TokenLogprob>> candidates;
 
+  // The scores of all generated tokens, if the group keeps scores. They are incomplete when the sequence began with
+  // generated tokens whose scores are not known.
+  std::vector<ScoredToken> scores;
+
  private:
   int num_computed_known_tokens() const { return std::min(num_computed_, num_known_tokens()); }
 

@@ -49,9 +49,17 @@ void SequenceForks::ReplaceBeams(SequenceGroup* group, absl::Span<const BeamSear
   group->SetSequences(std::move(beams));
 }
 
-void SequenceForks::PlanBeamRows(absl::Span<SequenceGroup* const> groups, StepPlan* plan) {
+void SequenceForks::PlanBeamRows(absl::Span<SequenceGroup* const> groups, bool keeps_rows, StepPlan* plan) {
+  size_t num_search_bytes = 0;
   for (SequenceGroup* group : groups) {
     if (group->beam_search() == nullptr) continue;
+    const Request& request = group->request();
+    const Sequence& best = *group->sequences().front();
+    if (keeps_rows && request.record != nullptr && best.has_pending_append && num_search_bytes < kMaxSearchBytes) {
+      plan->records.push_back({best.row(), request.record, group->progress().num_cached_tokens,
+                               EncodeBeamSearchState(group->SearchState())});
+      num_search_bytes += plan->records.back().search.size() + request.record->size();
+    }
     for (const auto& beam : group->sequences()) {
       if (std::optional<RowId> parent = std::exchange(beam->pending_fork, std::nullopt); parent.has_value()) {
         plan->forks.push_back({beam->row(), *parent, beam->id(), static_cast<uint32_t>(beam->sample_index())});

@@ -39,8 +39,11 @@ class SequenceForks {
   void ReplaceBeams(SequenceGroup* group, absl::Span<const BeamSearch::Extension> extensions);
 
   // Adds to `plan` what ReplaceBeams has changed in the rows of `groups` since the last plan: rows that become a copy
-  // of another row, and tokens that are appended to rows.
-  static void PlanBeamRows(absl::Span<SequenceGroup* const> groups, StepPlan* plan);
+  // of another row, and tokens that are appended to rows. With `keeps_rows`, the row of the best beam of a request with
+  // a record also gets what the search has become, as long as that is short enough: at most kMaxSearchBytes for all
+  // requests. The next manager computes a request again whose row has an older record.
+  static void PlanBeamRows(absl::Span<SequenceGroup* const> groups, bool keeps_rows, StepPlan* plan);
+  static constexpr size_t kMaxSearchBytes = 8 << 20;
 
   int64_t num_forks() const { return num_forks_; }
 

@@ -57,6 +57,26 @@ RowId SequenceGroup::TakeSpareRow() {
   return row;
 }
 
+int64_t SequenceGroup::NumScoreNumbers() const {
+  const SamplingParams& sampling = request_.sampling;
+  // A logprob, a rank and a length, and a token with its logprob for each alternative.
+  const auto numbers = [](size_t num_tokens, int num_top) {
+    return static_cast<int64_t>(num_tokens) * (3 + 2 * std::max(num_top, 0));
+  };
+  int64_t sum = 0;
+  for (const auto& sequence : sequences_) {
+    sum += numbers(prompt_scores_.size(), sampling.num_prompt_logprobs);
+    sum += numbers(sequence->scores.size(), sampling.num_logprobs);
+  }
+  return sum;
+}
+
+BeamSearchState SequenceGroup::SearchState() const {
+  BeamSearchState state = beam_search_->state();
+  state.sequences = SequenceIds();
+  return state;
+}
+
 bool SequenceGroup::KeepsWaiting(Sequence* sequence) {
   if (!sequence->wait.has_value()) return false;
   if (Find(sequence->wait->sequence)->num_computed_tokens() < sequence->wait->num_tokens) return true;

@@ -98,6 +98,18 @@ class SequenceGroup : public Pooled {
   BeamSearch* beam_search() { return beam_search_.get(); }
   const BeamSearch* beam_search() const { return beam_search_.get(); }
 
+  // Whether the scores of tokens are kept, so that the rows have them wherever the request runs.
+  void KeepScores() { keeps_scores_ = true; }
+  bool keeps_scores() const { return keeps_scores_; }
+  // Those of positions 1, 2, ... of the prompt that were emitted, if the group keeps scores.
+  const std::vector<ScoredToken>& prompt_scores() const { return prompt_scores_; }
+  std::vector<ScoredToken>& prompt_scores() { return prompt_scores_; }
+  // How many numbers all scores are that the starts of its sequences tell.
+  int64_t NumScoreNumbers() const;
+
+  // What the search has become, with the sequences of its beams. REQUIRES: the group is a search that is not done.
+  BeamSearchState SearchState() const;
+
   // Whether another sequence of the group has yet to compute blocks that this one shares. Once that is done, the wait
   // of the sequence is reset.
   bool KeepsWaiting(Sequence* sequence);
@@ -154,6 +166,8 @@ class SequenceGroup : public Pooled {
   Shortage shortage_;
   PrefixStanding prefix_standing_;
   int waiting_tokens_ = 0;
+  bool keeps_scores_ = false;
+  std::vector<ScoredToken> prompt_scores_;
   std::vector<RowId> spare_rows_;
   ServiceRank rank_;
   Request request_;

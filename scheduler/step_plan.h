@@ -36,6 +36,25 @@ struct CacheRoot {
   bool operator==(const CacheRoot&) const = default;
 };
 
+struct TokenLogprob {
+  TokenId token;
+  // The natural logarithm of the probability that the model gives, before bias, penalties, temperature and truncation.
+  // For a candidate it is the value after bias, penalties and masks.
+  float logprob;
+
+  bool operator==(const TokenLogprob&) const = default;
+};
+
+// A token with its own logprob and with the most likely alternatives.
+struct ScoredToken {
+  TokenId token = 0;
+  float logprob = 0;  // 0 when the request asks for no logprobs.
+  int rank = 0;       // 1 for the most likely token of the vocabulary. 0 when the request asks for no logprobs.
+  std::vector<TokenLogprob> top;  // The most likely tokens, the most likely first, as many as the request asks for.
+
+  bool operator==(const ScoredToken&) const = default;
+};
+
 // A sequence takes a row. From here on the worker keeps the tokens, the block table and the sampling parameters of the
 // sequence there. The previous content of the row is forgotten.
 struct SequenceStart {
@@ -49,8 +68,23 @@ struct SequenceStart {
   std::optional<CacheRoot> cache_root = std::nullopt;
   std::shared_ptr<const std::string> record = nullptr;  // See Request.
   int num_cached_tokens = 0;                            // The tokens of the prompt that the request found cached.
+  std::string search = "";  // EncodeBeamSearchState of the search whose best beam this is. Otherwise empty.
+  // The scores of all tokens behind the prompt, and of the tokens of the prompt from position 1 on, if the request
+  // wants them and they are known. The worker keeps them for the next manager.
+  std::vector<ScoredToken> scores = {};
+  std::vector<ScoredToken> prompt_scores = {};
 
   bool operator==(const SequenceStart&) const = default;
+};
+
+// The row of the best beam of a search gets a new record, because the search has made a step.
+struct RecordChange {
+  RowId row;
+  std::shared_ptr<const std::string> record;  // See Request.
+  int num_cached_tokens;                      // See SequenceStart.
+  std::string search;                         // See SequenceStart.
+
+  bool operator==(const RecordChange&) const = default;
 };
 
 // A sequence takes a row that becomes a copy of the row `parent` as it is before the step: tokens, block table and
@@ -104,6 +138,7 @@ struct StepPlan {
   std::vector<SequenceStart> starts;
   std::vector<SequenceFork> forks;  // Made in this order. No fork takes over a row that is the parent of a later one.
   std::vector<TokenAppend> appends;
+  std::vector<RecordChange> records;
   std::vector<SequenceSlice> slices;
   bool wants_tables = false;  // The result must have the block tables of the rows of the slices.
 
@@ -115,25 +150,6 @@ struct StepPlan {
   // Whether there is nothing to do. An empty plan is not sent.
   bool empty() const { return slices.empty() && swap_outs.empty() && end_rows.empty(); }
   bool operator==(const StepPlan&) const = default;
-};
-
-struct TokenLogprob {
-  TokenId token;
-  // The natural logarithm of the probability that the model gives, before bias, penalties, temperature and truncation.
-  // For a candidate it is the value after bias, penalties and masks.
-  float logprob;
-
-  bool operator==(const TokenLogprob&) const = default;
-};
-
-// A token with its own logprob and with the most likely alternatives.
-struct ScoredToken {
-  TokenId token = 0;
-  float logprob = 0;  // 0 when the request asks for no logprobs.
-  int rank = 0;       // 1 for the most likely token of the vocabulary. 0 when the request asks for no logprobs.
-  std::vector<TokenLogprob> top;  // The most likely tokens, the most likely first, as many as the request asks for.
-
-  bool operator==(const ScoredToken&) const = default;
 };
 
 // The result of one slice.

@@ -43,6 +43,33 @@ std::vector<TokenLogprob> TokenTree::Tokens(NodeId node, int skip) const {
   return tokens;
 }
 
+std::vector<TokenTree::SavedNode> TokenTree::Save(std::vector<int>* places) const {
+  std::vector<NodeId> order;
+  for (NodeId id = kRoot + 1; id < static_cast<NodeId>(nodes_.size()); ++id) {
+    if (nodes_[id].num_references > 0) order.push_back(id);
+  }
+  std::stable_sort(order.begin(), order.end(), [this](NodeId a, NodeId b) { return length(a) < length(b); });
+  places->assign(nodes_.size(), -1);
+  std::vector<SavedNode> saved;
+  saved.reserve(order.size());
+  for (const NodeId id : order) {
+    (*places)[id] = static_cast<int>(saved.size());
+    saved.push_back({(*places)[nodes_[id].parent], nodes_[id].token});
+  }
+  return saved;
+}
+
+TokenTree TokenTree::Load(const std::vector<SavedNode>& nodes) {
+  TokenTree tree;
+  tree.nodes_.reserve(nodes.size() + 1);
+  for (const SavedNode& node : nodes) {
+    const NodeId parent = node.parent + 1;
+    tree.nodes_.push_back({parent, node.token, tree.nodes_[parent].length + 1, 0});
+    tree.Hold(parent);
+  }
+  return tree;
+}
+
 TokenTree::NodeId TokenTree::CommonBeginning(NodeId held, NodeId shared) const {
   NodeId common = held;
   for (NodeId node = held; node != shared; node = nodes_[node].parent)

@@ -35,6 +35,16 @@ class TokenTree {
   // The tokens of the list of `node`, without the first `skip` ones.
   std::vector<TokenLogprob> Tokens(NodeId node, int skip) const;
 
+  // The nodes that have holders or children, without the root, parents before their children. The index of a node in
+  // the result is stored in `places` under its id; the others and the root have -1 there.
+  struct SavedNode {
+    int parent;  // An index, or -1 for the root.
+    TokenLogprob token;
+  };
+  std::vector<SavedNode> Save(std::vector<int>* places) const;
+  // Makes the tree of these nodes. Node i gets the id i + 1, and nobody holds it yet.
+  static TokenTree Load(const std::vector<SavedNode>& nodes);
+
   // The node where the held lists part: the end of the longest beginning that all of them share. REQUIRES: `held` is
   // one of the held lists, and all of them begin with the list of `shared`.
   NodeId CommonBeginning(NodeId held, NodeId shared) const;

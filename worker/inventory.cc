@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 
 namespace quire {
 namespace {
@@ -48,8 +49,21 @@ class ChunkWriter {
       out.add_host_blocks(host_block);
     }
     out.set_record(row.record());
+    out.set_num_logprobs_plus_one(static_cast<uint32_t>(row.sampling().num_top() + 1));
+    out.set_num_prompt_logprobs_plus_one(static_cast<uint32_t>(row.sampling().num_prompt_top() + 1));
+    out.set_num_candidates(static_cast<uint32_t>(row.sampling().num_candidates()));
+    *out.mutable_scores() = row.scores();
+    if (told_prompt_scores_.insert(row.prompt_scores()).second) *out.mutable_prompt_scores() = *row.prompt_scores();
+    const auto has_room = [&] {
+      const int64_t size = static_cast<int64_t>(out.ByteSizeLong());
+      return size <= limits_.max_row_bytes && HasRoomFor(size + kMaxCacheRootBytes);
+    };
+    if (!has_room()) {
+      out.clear_scores();
+      out.clear_prompt_scores();
+    }
+    if (!has_room()) return LeaveOut();
     const int64_t num_bytes = static_cast<int64_t>(out.ByteSizeLong());
-    if (num_bytes > limits_.max_row_bytes || !HasRoomFor(num_bytes + kMaxCacheRootBytes)) return LeaveOut();
     if (row.cache_root() != nullptr) out.set_cache_root_plus_one(1 + RootIndex(*row.cache_root()));
     *Chunk(num_bytes)->add_rows() = std::move(out);
     ++num_rows_;
@@ -129,6 +143,7 @@ class ChunkWriter {
   std::vector<v1::InventoryChunk> chunks_;
   int64_t chunk_bytes_ = 0;  // Of the last chunk.
   int64_t total_bytes_ = 0;
+  absl::flat_hash_set<const v1::ScoreColumns*> told_prompt_scores_;
   absl::flat_hash_map<std::string, uint32_t> root_index_;
   absl::flat_hash_map<uint64_t, uint32_t> numbers_;  // The number of a label with this content.
   uint32_t num_rows_ = 0;

@@ -16,6 +16,8 @@ void SequenceRow::Start(const v1::SequenceStart& start, int vocab_size) {
   swapped_out_.clear();
   cache_root_ = start.has_cache_root() ? std::make_shared<const std::string>(start.cache_root()) : nullptr;
   SetRecord(start.record());
+  scores_ = start.scores();
+  prompt_scores_ = std::make_shared<v1::ScoreColumns>(start.prompt_scores());
   sampling_.Start(start, vocab_size);
 }
 

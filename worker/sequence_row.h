@@ -39,6 +39,11 @@ class SequenceRow {
   void SetSwappedOut(int index, uint32_t host_block);
   // Replaces the record of the row.
   void SetRecord(std::string record);
+  // A row with a record keeps the scores of its tokens, for the next manager. `score` is one more entry: that of a
+  // drawn token with this number among the generated ones, or that of the token of the prompt at this position. An
+  // entry that the row has already is dropped, and so is one behind an entry that it does not have.
+  void KeepScore(int number, const v1::ScoreColumns& score) { Keep(number, score, &scores_); }
+  void KeepPromptScore(int position, const v1::ScoreColumns& score) { Keep(position - 1, score, prompt_scores_.get()); }
   // Records that K and V of tokens [0, num_tokens) are in the pool, or will be after this step.
   void SetComputed(int num_tokens);
 
@@ -62,12 +67,22 @@ class SequenceRow {
   const std::vector<std::pair<int, uint32_t>>& swapped_out() const { return swapped_out_; }
   // The name of the root of the prefix cache for the blocks of the row. Null if the manager has given none.
   const std::shared_ptr<const std::string>& cache_root() const { return cache_root_; }
+  // The scores of the first generated tokens.
+  const v1::ScoreColumns& scores() const { return scores_; }
+  // Those of the tokens of the prompt from position 1 on. A row shares them with its forks, which have the same prompt.
+  // Null while no sequence has the row.
+  const v1::ScoreColumns* prompt_scores() const { return prompt_scores_.get(); }
+  bool keeps_scores() const { return record_ != nullptr && !record_->empty(); }
   // Returns what the manager has stored with the row.
   const std::string& record() const { return *record_; }
   SamplingState& sampling() { return sampling_; }
   const SamplingState& sampling() const { return sampling_; }
 
  private:
+  static void Keep(int index, const v1::ScoreColumns& score, v1::ScoreColumns* scores) {
+    if (scores->logprobs_size() == index) scores->MergeFrom(score);
+  }
+
   SequenceId sequence_{0};
   std::optional<SequenceId> forked_from_;
   uint32_t sample_index_ = 0;
@@ -79,6 +94,8 @@ class SequenceRow {
   std::vector<std::pair<int, uint32_t>> swapped_out_;
   std::shared_ptr<const std::string> cache_root_;
   std::shared_ptr<const std::string> record_;  // Not null while the row has a sequence. Forks share it.
+  v1::ScoreColumns scores_;
+  std::shared_ptr<v1::ScoreColumns> prompt_scores_;
   SamplingState sampling_;
 };
 

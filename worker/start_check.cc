@@ -72,6 +72,24 @@ absl::Status CheckTokens(const v1::SequenceStart& start, const WorkerLimits& lim
   return check.Tokens("token_ids", start.token_ids());
 }
 
+absl::Status CheckScores(absl::string_view field, const v1::ScoreColumns& scores, uint32_t num_alternatives_plus_one,
+                         int limit, const Checker& check) {
+  const int count = scores.logprobs_size();
+  const int max_count = num_alternatives_plus_one == 0 ? 0 : limit;
+  if (count > max_count) return check.Bad(field, ".logprobs has ", count, " entries, the limit is ", max_count);
+  uint64_t num_top = 0;
+  for (const uint32_t length : scores.top_lengths()) num_top += length;
+  if (scores.ranks_size() != count || scores.top_lengths_size() != count ||
+      static_cast<uint64_t>(scores.top_token_ids_size()) != num_top ||
+      static_cast<uint64_t>(scores.top_logprobs_size()) != num_top) {
+    return check.Bad(field, " has columns that do not fit together");
+  }
+  if (num_top > uint64_t{num_alternatives_plus_one} * static_cast<uint64_t>(count)) {
+    return check.Bad(field, ".top_lengths add up to ", num_top, ", which is more than the row reports");
+  }
+  return check.Tokens(absl::StrCat(field, ".top_token_ids"), scores.top_token_ids());
+}
+
 absl::Status CheckNumbers(const v1::RowSampling& sampling, const Checker& check) {
   QUIRE_RETURN_IF_ERROR(check.Range("sampling.temperature", sampling.temperature(), 0, kMax));
   QUIRE_RETURN_IF_ERROR(check.AboveZero("sampling.top_p", sampling.top_p(), 1));
@@ -119,6 +137,10 @@ absl::Status CheckSequenceStart(const v1::SequenceStart& start, const WorkerLimi
   QUIRE_RETURN_IF_ERROR(CheckBadWords(sampling, check));
   QUIRE_RETURN_IF_ERROR(check.NumBytes("cache_root", start.cache_root(), kMaxCacheRootBytes));
   QUIRE_RETURN_IF_ERROR(check.NumBytes("record", start.record(), kMaxRecordBytes));
+  QUIRE_RETURN_IF_ERROR(CheckScores("scores", start.scores(), sampling.num_logprobs_plus_one(),
+                                    start.token_ids_size() - static_cast<int>(start.prompt_length()), check));
+  QUIRE_RETURN_IF_ERROR(CheckScores("prompt_scores", start.prompt_scores(), sampling.num_prompt_logprobs_plus_one(),
+                                    static_cast<int>(start.prompt_length()) - 1, check));
   QUIRE_RETURN_IF_ERROR(check.Tokens("sampling.allowed_token_ids", sampling.allowed_token_ids()));
   return check.Tokens("sampling.min_tokens_masked_ids", sampling.min_tokens_masked_ids());
 }

@@ -108,11 +108,13 @@ absl::Status StepSampler::Finish(v1::StepResult* result) {
     }
     if (!job.is_sampling) {
       AddPromptScore(step, i, result);
+      KeepScore(step, i);
     } else if (job.num_candidates > 0) {
       AddCandidates(step, i, result);
     } else {
       result->add_token_ids(drawn.token);
       if (step.has_scores) AddScore(step, i, result->mutable_scores());
+      KeepScore(step, i);
       job.row->Resolve(drawn.token);
     }
   }
@@ -141,6 +143,20 @@ void StepSampler::AddCandidates(const Step& step, int job, v1::StepResult* resul
     ++length;
   }
   result->add_candidate_lengths(length);
+}
+
+// Before the token is resolved.
+void StepSampler::KeepScore(const Step& step, int job_index) {
+  const Job& job = step.jobs[job_index];
+  SequenceRow& row = *job.row;
+  if (job.num_top < 0 || !row.keeps_scores() || row.sequence() != job.sequence) return;
+  score_.Clear();
+  AddScore(step, job_index, &score_);
+  if (job.is_sampling) {
+    row.KeepScore(job.position + 1 - row.prompt_length(), score_);
+  } else {
+    row.KeepPromptScore(job.position + 1, score_);
+  }
 }
 
 void StepSampler::AddScore(const Step& step, int job, v1::ScoreColumns* scores) {

@@ -70,6 +70,8 @@ class StepSampler {
   static void AddPromptScore(const Step& step, int job, v1::StepResult* result);
   static void AddCandidates(const Step& step, int job, v1::StepResult* result);
   static void AddScore(const Step& step, int job, v1::ScoreColumns* scores);
+  // Gives the score to the row, if it keeps scores and its sequence still has it.
+  void KeepScore(const Step& step, int job);
 
   Backend* const backend_;
   Transformer* const transformer_;
@@ -78,6 +80,8 @@ class StepSampler {
   std::array<Step, kMaxSteps> steps_;  // The i-th step is at index i % kMaxSteps.
   uint64_t num_begun_ = 0;
   uint64_t num_finished_ = 0;
+
+  v1::ScoreColumns score_;  // Scratch of KeepScore.
 
   // Scratch of Begin. A chunk is the set of jobs whose logits are computed at a time.
   std::vector<SamplingRow> rows_;    // [jobs]

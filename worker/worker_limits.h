@@ -22,9 +22,6 @@ struct WorkerLimits {
   int NumBlocksFor(int num_tokens) const { return quire::NumBlocksFor(num_tokens, block_size); }
 };
 
-// The largest number of alternatives that a row may ask for with a logprob.
-inline constexpr uint32_t kMaxTopLogprobs = 1024;
-
 }  // namespace quire
 
 #endif  // QUIRE_WORKER_WORKER_LIMITS_H_

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kv_manager/worker_link/cache_root.h"
+#include "scheduler/beam_search_state.h"
 
 namespace quire {
 namespace {
@@ -84,6 +85,29 @@ std::vector<RestoredBlocks::CachedBlock> InventoryCheck::CachedBlocks(absl::Span
   return cached;
 }
 
+namespace {
+
+// Keeps the row with most tokens of each sample, or of each beam.
+void DropOldRows(RowsOfRequest* request, std::vector<const WorkerInventory::Row*>* others) {
+  std::vector<const WorkerInventory::Row*> kept;
+  absl::flat_hash_map<uint64_t, size_t> places;  // In `kept`.
+  for (const WorkerInventory::Row* row : request->rows) {
+    const uint64_t name = request->search.empty() ? row->sample_index : Value(row->sequence);
+    const auto [place, is_new] = places.try_emplace(name, kept.size());
+    if (is_new) {
+      kept.push_back(row);
+      continue;
+    }
+    const WorkerInventory::Row*& same = kept[place->second];
+    const bool counts =
+        std::pair(row->tokens.size(), row->num_computed) > std::pair(same->tokens.size(), same->num_computed);
+    others->push_back(counts ? std::exchange(same, row) : row);
+  }
+  request->rows = std::move(kept);
+}
+
+}  // namespace
+
 std::vector<RowsOfRequest> FindRequests(const WorkerInventory& inventory,
                                         std::vector<const WorkerInventory::Row*>* others) {
   std::vector<RowsOfRequest> requests;
@@ -99,22 +123,18 @@ std::vector<RowsOfRequest> FindRequests(const WorkerInventory& inventory,
       continue;
     }
     const auto [entry, is_new] = by_record.try_emplace(record->request, requests.size());
-    if (is_new) requests.push_back({.record = *record, .first = &row, .rows = {}});
+    if (is_new) requests.push_back({.record = *record, .first = &row, .search = {}, .rows = {}});
     RowsOfRequest& request = requests[entry->second];
     if (!has_prompt_of(row, *request.first)) {
       others->push_back(&row);
       continue;
     }
-    const auto same = std::find_if(request.rows.begin(), request.rows.end(),
-                                   [&](const auto* other) { return other->sample_index == row.sample_index; });
-    if (same == request.rows.end()) {
-      request.rows.push_back(&row);
-    } else {
-      const bool counts =
-          std::pair(row.tokens.size(), row.num_computed) > std::pair((*same)->tokens.size(), (*same)->num_computed);
-      others->push_back(counts ? std::exchange(*same, &row) : &row);
+    request.rows.push_back(&row);
+    if (NumGeneratedOf(record->search).value_or(0) > NumGeneratedOf(request.search).value_or(0)) {
+      request.search = record->search;
     }
   }
+  for (RowsOfRequest& request : requests) DropOldRows(&request, others);
   // No two sequences have the same id. When a worker says otherwise, the later rows do not count.
   absl::flat_hash_set<SequenceId> ids;
   for (RowsOfRequest& request : requests) {
@@ -123,8 +143,9 @@ std::vector<RowsOfRequest> FindRequests(const WorkerInventory& inventory,
       if (!is_new) others->push_back(row);
       return !is_new;
     });
-    std::sort(request.rows.begin(), request.rows.end(),
-              [](const auto* a, const auto* b) { return a->sample_index < b->sample_index; });
+    std::sort(request.rows.begin(), request.rows.end(), [](const auto* a, const auto* b) {
+      return std::pair(a->sample_index, a->sequence) < std::pair(b->sample_index, b->sequence);
+    });
   }
   return requests;
 }

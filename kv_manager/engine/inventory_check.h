@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
 #include "base/ids.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/worker_link/row_record.h"
@@ -54,14 +55,19 @@ class InventoryCheck {
 
 // The rows of one request that a manager before this one has started, found by their record.
 struct RowsOfRequest {
-  RowRecord record;                               // Borrowed from the first row.
-  const WorkerInventory::Row* first = nullptr;    // Has the prompt that all rows have.
-  std::vector<const WorkerInventory::Row*> rows;  // One for each sample that has a row, by rising sample index.
+  RowRecord record;                             // Borrowed from the first row.
+  const WorkerInventory::Row* first = nullptr;  // Has the prompt that all rows have.
+  // What its beam search has become, as the row says that got farthest (see RowRecord). Empty: the request is no
+  // search, or the search has not made a step. Borrowed from the row.
+  absl::string_view search = {};
+  // One for each sample that has a row, by rising sample index. With `search`, one for each sequence. Empty when other
+  // requests have rows with the same sequence ids, so that none of these counts.
+  std::vector<const WorkerInventory::Row*> rows;
 };
 
-// Finds out which rows belong together. Of two rows of one sample, one is left from before the request was preempted,
-// and the row with more tokens counts. Rows without a record, rows whose prompt differs from that of the first row with
-// their record, and rows that do not count are appended to `others`. Borrows the inventory.
+// Finds out which rows belong together. Of two rows of one sample or of one beam, one is left from before the request
+// was preempted, and the row with more tokens counts. Rows without a record, rows whose prompt differs from that of the
+// first row with their record, and rows that do not count are appended to `others`. Borrows the inventory.
 std::vector<RowsOfRequest> FindRequests(const WorkerInventory& inventory,
                                         std::vector<const WorkerInventory::Row*>* others);
 

@@ -14,11 +14,13 @@ namespace quire {
 
 // How a request of a manager that is gone goes on.
 struct Revival {
-  // What a sample has become so far.
+  // What the stream has to be told of a sample, or of a hypothesis that a beam search will return.
   struct Sample {
     int index = 0;
-    std::vector<TokenId> generated;   // Up to the end, if it has ended.
-    std::optional<FinishReason> end;  // Why it has ended.
+    // Up to the end, if the sample has ended. Of a hypothesis, the tokens that all have. They have scores if the
+    // request wants logprobs.
+    std::vector<ScoredToken> generated;
+    std::optional<FinishReason> end;  // Why the sample has ended.
   };
 
   std::vector<Sample> samples;  // What its stream has to be told. Empty: nothing, because it begins again.
@@ -31,10 +33,10 @@ struct Revival {
   std::vector<RowId> end_rows;  // Rows that are of no use any more.
 };
 
-// The rows say which tokens the samples have, and `check` how many of them are stored. What is not stored is computed
-// again. The request begins again, with the same tokens, when the rows do not have all that its stream needs: when the
-// row of a sample is gone, and when it is a beam search, or wants logprobs.
-Revival Revive(Request request, int num_cached_tokens, const RowsOfRequest& rows, const InventoryCheck& check);
+// The rows say which tokens the samples or beams have, and their scores, and `check` says how many of them are stored.
+// What is not stored is computed again. The request begins again, with the same tokens, when the rows do not have all
+// that its stream needs: when the row of a sample or of a beam is gone, or when scores are missing.
+Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const InventoryCheck& check);
 
 }  // namespace quire
 

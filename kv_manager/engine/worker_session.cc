@@ -185,6 +185,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
   std::vector<RestoredRequest> requests;
   std::vector<std::pair<RequestId, std::function<bool()>>> streams;
   int num_over = 0;
+  int num_begun_again = 0;
   absl::Status refusal;
   for (const RowsOfRequest& rows : found) {
     const absl::Span<const TokenId> prompt = absl::MakeSpan(rows.first->tokens).first(rows.first->prompt_length);
@@ -198,17 +199,18 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
       continue;
     }
     const RequestId id = restored->request.id;
-    Revival revival = Revive(restored->request, rows.record.num_cached_tokens, rows, check);
+    Revival revival = Revive(restored->request, description_->vocab_size, rows, check);
     std::function<bool()> has_ended = std::move(restored->has_ended);
     // Before the stream is told anything, because it may end the request or a sample at once.
     if (!revival.is_over) inbox_->AddRestored(id);
     LiveRequests::Entry entry = Tell(revival, *std::move(restored), now_us);
     end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
     if (revival.is_over) {
-      scheduler->KeepRows(revival.request.ended_rows);
+      scheduler->KeepRows(id, revival.request.ended_rows);
       ++num_over;
       continue;
     }
+    num_begun_again += revival.samples.empty();
     live_->Adopt(id, std::move(entry));
     streams.emplace_back(id, std::move(has_ended));
     next_blocks.insert(revival.next_blocks.begin(), revival.next_blocks.end());
@@ -232,9 +234,9 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
   }
   report_->stats()->restored_requests += static_cast<int64_t>(streams.size()) + num_over;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " had " << Counted(found.size(), "request")
-                   << " of another manager: " << streams.size() << " go on, " << num_over << " had ended, "
-                   << found.size() - streams.size() - num_over << " were refused"
-                   << (refusal.ok() ? "" : absl::StrCat(" (", refusal.message(), ")")) << "; "
+                   << " of another manager: " << streams.size() - num_begun_again << " go on, " << num_begun_again
+                   << " begin again, " << num_over << " had ended, " << found.size() - streams.size() - num_over
+                   << " were refused" << (refusal.ok() ? "" : absl::StrCat(" (", refusal.message(), ")")) << "; "
                    << pool_->blocks()->num_cached_blocks() << " blocks are cached";
 }
 
@@ -255,17 +257,24 @@ LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored 
   if (options_->tenants != nullptr) entry.tenant_slot = options_->tenants->SlotOf(request.tenant);
   if (entry.ticket != nullptr) entry.ticket->OnStarted();
   entry.sink->OnStarted(revival.request.num_cached_tokens);
+  if (!revival.samples.empty() && !revival.request.prompt_scores.empty()) {
+    entry.sink->OnPromptLogprobs(1, revival.request.prompt_scores);
+  }
   size_t num_ended = 0;
   for (const Revival::Sample& sample : revival.samples) {
     int position = static_cast<int>(request.prompt.size());
-    for (const TokenId token : sample.generated) {
-      entry.sink->OnToken(sample.index, position++, ScoredToken{.token = token, .top = {}});
-    }
+    for (const ScoredToken& token : sample.generated) entry.sink->OnToken(sample.index, position++, token);
     entry.num_generated_tokens += static_cast<int64_t>(sample.generated.size());
     if (!sample.end.has_value()) continue;
     ++num_ended;
     entry.sink->OnFinished({request.id, sample.index, *sample.end, num_ended == revival.samples.size()});
   }
+  if (!revival.request.search.has_value()) return entry;
+  int num_tokens = 0;
+  for (const RestoredRequest::Sample& beam : revival.request.samples) {
+    num_tokens += static_cast<int>(beam.tokens.size() - request.prompt.size());
+  }
+  entry.num_beam_tokens = num_tokens - static_cast<int>(entry.num_generated_tokens);
   return entry;
 }
 

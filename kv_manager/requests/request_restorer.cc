@@ -72,7 +72,9 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
       // The engine tells all tokens that the samples have, in one go.
       .max_outbox_tokens =
           std::max(environment_->options.max_outbox_tokens,
-                   static_cast<size_t>(valid.request.max_tokens) * static_cast<size_t>(valid.request.num_samples)),
+                   static_cast<size_t>(valid.request.max_tokens) *
+                       static_cast<size_t>(valid.request.beam.has_value() ? valid.request.beam->num_return
+                                                                          : valid.request.num_samples)),
       .keeper = environment_->resumable.NewKeeper(record->identity, valid.request.id, record->nonce),
       .num_promised_tokens = valid.request.max_tokens};
   if (environment_->options.logs_requests) {

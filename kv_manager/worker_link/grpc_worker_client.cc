@@ -195,7 +195,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     auto inventory = std::make_unique<WorkerInventory>(reader_.Take());
     {
       const MutexLock lock(&mutex_);
-      for (const WorkerInventory::Row& row : inventory->rows) encoder_.AdoptRow(row.row);
+      for (const WorkerInventory::Row& row : inventory->rows) encoder_.AdoptRow(row);
     }
     is_reading_inventory_ = false;
     is_open_ = true;

@@ -8,6 +8,7 @@
 #include "base/num_blocks.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
+#include "kv_manager/worker_link/score_columns.h"
 
 namespace quire {
 namespace {
@@ -153,8 +154,36 @@ absl::Status InventoryReader::ReadRow(const v1::InventoryRow& in) {
   row.record = in.record();
   QUIRE_RETURN_IF_ERROR(CheckAtMost("rows.cache_root_plus_one", in.cache_root_plus_one(), inventory_.roots.size()));
   if (in.cache_root_plus_one() > 0) row.root = static_cast<int>(in.cache_root_plus_one()) - 1;
+  QUIRE_RETURN_IF_ERROR(ReadScores(in, &row));
   inventory_.rows.push_back(std::move(row));
   return absl::OkStatus();
+}
+
+absl::Status InventoryReader::ReadScores(const v1::InventoryRow& in, WorkerInventory::Row* row) const {
+  QUIRE_RETURN_IF_ERROR(CheckAtMost("rows.num_logprobs_plus_one", in.num_logprobs_plus_one(), kMaxTopLogprobs + 1));
+  QUIRE_RETURN_IF_ERROR(
+      CheckAtMost("rows.num_prompt_logprobs_plus_one", in.num_prompt_logprobs_plus_one(), kMaxTopLogprobs + 1));
+  QUIRE_RETURN_IF_ERROR(CheckAtMost("rows.num_candidates", in.num_candidates(), kMaxCandidates));
+  row->num_logprobs = static_cast<int>(in.num_logprobs_plus_one()) - 1;
+  row->num_prompt_logprobs = static_cast<int>(in.num_prompt_logprobs_plus_one()) - 1;
+  row->num_candidates = static_cast<int>(in.num_candidates());
+  const auto read = [this, row](const char* name, const v1::ScoreColumns& columns, int num_logprobs, int first, int end,
+                                std::vector<ScoredToken>* out) -> absl::Status {
+    const int count = columns.logprobs_size();
+    const int limit = num_logprobs < 0 ? 0 : end - first;
+    QUIRE_RETURN_IF_ERROR(CheckAtMost(name, static_cast<uint64_t>(count), static_cast<uint64_t>(limit)));
+    ScoreReader reader(columns, name, static_cast<int>(vocab_size_));
+    QUIRE_RETURN_IF_ERROR(reader.CheckColumns(count));
+    for (int i = 0; i < count; ++i) {
+      out->push_back({.token = row->tokens[first + i], .logprob = 0, .rank = 0, .top = {}});
+      QUIRE_RETURN_IF_ERROR(reader.Next(num_logprobs, &out->back()));
+    }
+    return absl::OkStatus();
+  };
+  QUIRE_RETURN_IF_ERROR(read("rows.scores", in.scores(), row->num_logprobs, row->prompt_length,
+                             static_cast<int>(row->tokens.size()), &row->scores));
+  return read("rows.prompt_scores", in.prompt_scores(), row->num_prompt_logprobs, 1, row->prompt_length,
+              &row->prompt_scores);
 }
 
 absl::Status InventoryReader::ReadBlocks(const v1::InventoryRow& in, WorkerInventory::Row* row) const {

@@ -34,6 +34,7 @@ class InventoryReader {
   absl::Status ReadResult(const v1::InventoryResult& in);
   absl::Status ReadRow(const v1::InventoryRow& in);
   absl::Status ReadBlocks(const v1::InventoryRow& in, WorkerInventory::Row* row) const;
+  absl::Status ReadScores(const v1::InventoryRow& in, WorkerInventory::Row* row) const;
   absl::Status ReadRoots(const v1::InventoryChunk& chunk);
   absl::Status ReadLabels(const v1::InventoryLabels& in);
   absl::StatusOr<WorkerInventory::Label> ReadLabel(const v1::InventoryLabels& in, int index);

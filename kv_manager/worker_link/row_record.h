@@ -14,10 +14,14 @@ namespace quire {
 struct RowRecord {
   absl::string_view request;  // Request::record. Borrowed.
   int num_cached_tokens = 0;  // See SequenceStart.
+  absl::string_view search;   // See SequenceStart. Borrowed.
 };
 
-// Empty when the request has no record, or when the record is longer than a row may have.
+// Empty when the request has no record, or when the record is longer than a row may have. A search that does not fit is
+// left out.
 std::string RowRecordOf(const SequenceStart& start);
+// Empty when the record with the search is longer than a row may have.
+std::string RowRecordOf(const RecordChange& change);
 // Nothing when RowRecordOf has not made these bytes. REQUIRES: `bytes` outlive the result.
 std::optional<RowRecord> ReadRowRecord(absl::string_view bytes);
 

@@ -15,6 +15,7 @@
 #include "base/worker_protocol.h"
 #include "kv_manager/worker_link/cache_root.h"
 #include "kv_manager/worker_link/row_record.h"
+#include "kv_manager/worker_link/score_columns.h"
 
 namespace quire {
 namespace {
@@ -91,63 +92,6 @@ void EncodeMoves(const StepPlan& plan, v1::StepPlan* out) {
 absl::Status Malformed(absl::string_view column, uint64_t value, absl::string_view limit) {
   return absl::InternalError(absl::StrCat("worker sent ", column, " ", value, ", expected ", limit));
 }
-
-// Reads the entries of ScoreColumns one after the other.
-class ScoreReader {
- public:
-  ScoreReader(const v1::ScoreColumns& in, absl::string_view name, int vocab_size)
-      : in_(in), name_(name), vocab_size_(vocab_size) {}
-
-  absl::Status CheckColumns(int num_entries) const {
-    const std::string entries = absl::StrCat(num_entries);
-    if (in_.logprobs_size() != num_entries) return Bad("logprobs: length", in_.logprobs_size(), entries);
-    if (in_.ranks_size() != num_entries) return Bad("ranks: length", in_.ranks_size(), entries);
-    if (in_.top_lengths_size() != num_entries) return Bad("top_lengths: length", in_.top_lengths_size(), entries);
-    uint64_t num_top = 0;
-    for (const uint32_t length : in_.top_lengths()) num_top += length;
-    if (num_top != static_cast<uint64_t>(in_.top_token_ids_size()))
-      return Bad("top_token_ids: length", in_.top_token_ids_size(), absl::StrCat(num_top));
-    if (num_top != static_cast<uint64_t>(in_.top_logprobs_size()))
-      return Bad("top_logprobs: length", in_.top_logprobs_size(), absl::StrCat(num_top));
-    return absl::OkStatus();
-  }
-
-  // Fills all of `out` but the token. `num_logprobs` is what the row asks for. REQUIRES: CheckColumns() passed.
-  absl::Status Next(int num_logprobs, ScoredToken* out) {
-    const int entry = entry_++;
-    const uint32_t num_top = in_.top_lengths(entry);
-    const uint32_t max_top = std::max(num_logprobs, 0);
-    if (num_top > max_top) return Bad("top_lengths", num_top, absl::StrCat("at most ", max_top));
-    const int first_top = next_top_;
-    next_top_ += num_top;
-    if (num_logprobs < 0) return absl::OkStatus();  // Another row of the step asked; this one did not.
-
-    out->logprob = in_.logprobs(entry);
-    if (std::isnan(out->logprob)) return Bad("logprobs: NaN at", entry, "a number");
-    if (in_.ranks(entry) < 1 || in_.ranks(entry) > static_cast<uint32_t>(vocab_size_))
-      return Bad("ranks", in_.ranks(entry), absl::StrCat("1 .. ", vocab_size_));
-    out->rank = in_.ranks(entry);
-    out->top.reserve(num_top);
-    for (int i = first_top; i < next_top_; ++i) {
-      if (in_.top_token_ids(i) >= static_cast<uint32_t>(vocab_size_))
-        return Bad("top_token_ids", in_.top_token_ids(i), absl::StrCat("less than ", vocab_size_));
-      if (std::isnan(in_.top_logprobs(i))) return Bad("top_logprobs: NaN at", i, "a number");
-      out->top.push_back({static_cast<TokenId>(in_.top_token_ids(i)), in_.top_logprobs(i)});
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status Bad(absl::string_view column, uint64_t value, absl::string_view limit) const {
-    return Malformed(absl::StrCat(name_, ".", column), value, limit);
-  }
-
-  const v1::ScoreColumns& in_;
-  const absl::string_view name_;
-  const int vocab_size_;
-  int entry_ = 0;
-  int next_top_ = 0;
-};
 
 absl::Status DecodeTokens(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size, StepResult* out) {
   if (in.token_ids_size() != expected.num_drawn)
@@ -294,6 +238,12 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
     out->add_append_rows(Value(append.row));
     out->add_append_token_ids(append.token);
   }
+  for (const RecordChange& change : plan.records) {
+    std::string record = RowRecordOf(change);
+    if (record.empty()) continue;
+    out->add_record_rows(Value(change.row));
+    out->add_records(std::move(record));
+  }
 
   ExpectedResult expected;
   expected.step = plan.step;
@@ -340,6 +290,8 @@ void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out
     }
   }
   if (start.record != nullptr) out->set_record(RowRecordOf(start));
+  if (!start.scores.empty()) EncodeScores(start.scores, out->mutable_scores());
+  if (!start.prompt_scores.empty()) EncodeScores(start.prompt_scores, out->mutable_prompt_scores());
   Row& row = RowOf(start.row);
   row = {start.sampling.num_logprobs, start.sampling.num_prompt_logprobs, {}, start.sampling.num_candidates};
   if (row.num_prompt_logprobs < 0) return;
@@ -356,8 +308,10 @@ void PlanEncoder::EncodeFork(const SequenceFork& fork, v1::StepPlan* out) {
   row = rows_[Value(fork.parent)];
 }
 
-void PlanEncoder::AdoptRow(RowId row) {
-  RowOf(row) = {};
+void PlanEncoder::AdoptRow(const WorkerInventory::Row& in) {
+  Row& row = RowOf(in.row);
+  row = {in.num_logprobs, in.num_prompt_logprobs, {}, in.num_candidates};
+  if (row.num_prompt_logprobs >= 0) row.prompt.assign(in.tokens.begin(), in.tokens.begin() + in.prompt_length);
 }
 
 PlanEncoder::Row& PlanEncoder::RowOf(RowId id) {

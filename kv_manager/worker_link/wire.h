@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "kv_manager/worker_link/worker_client.h"
+#include "kv_manager/worker_link/worker_inventory.h"
 #include "quire/v1/worker.pb.h"
 #include "scheduler/step_plan.h"
 
@@ -41,8 +42,8 @@ class PlanEncoder {
   // Clears `out` first. A message that is used again keeps its memory, so that it needs no allocation.
   ExpectedResult Encode(const StepPlan& plan, v1::StepPlan* out);
 
-  // A sequence of an earlier session is in this row. It wants no logprobs and reports no candidates.
-  void AdoptRow(RowId row);
+  // A sequence of an earlier session is in this row.
+  void AdoptRow(const WorkerInventory::Row& row);
 
  private:
   struct Row {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "scheduler/step_plan.h"
 
 namespace quire {
 
@@ -32,6 +33,14 @@ struct WorkerInventory {
     std::vector<SwappedBlock> swapped;  // With rising entries.
     std::string record;
     std::optional<int> root;  // An index in `roots`.
+    // What the row reports, as in SamplingParams, but at most the size of the vocabulary.
+    int num_logprobs = -1;  // -1 also if it reports candidates.
+    int num_prompt_logprobs = -1;
+    int num_candidates = 0;
+    // Of the first tokens behind the prompt, and of the prompt from position 1 on, as far as the worker knows them.
+    // There are never more of them than tokens.
+    std::vector<ScoredToken> scores;
+    std::vector<ScoredToken> prompt_scores;
   };
 
   struct Label {

@@ -55,10 +55,9 @@ class LeaderKiller {
                        .seed = absl::GetFlag(FLAGS_seed),
                        .min_tokens = 300,
                        .max_tokens = 800,
-                       .has_logprobs = false,
-                       .on_right = [this](const std::vector<absl::Time>& arrivals) {
+                       .on_right = [this](const std::vector<absl::Time>& arrivals, bool is_search) {
                          const MutexLock lock(&mutex_);
-                         arrivals_.push_back(arrivals);
+                         (is_search ? arrivals_of_searches_ : arrivals_).push_back(arrivals);
                        }});
     Random random(absl::GetFlag(FLAGS_seed));
     for (int i = 0; i < absl::GetFlag(FLAGS_kills); ++i) {
@@ -81,23 +80,36 @@ class LeaderKiller {
  private:
   bool Print(const ResumingLoad::Counts& counts) {
     const MutexLock lock(&mutex_);
-    std::vector<absl::Duration> gaps;
-    for (const absl::Time kill : kills_) {
-      for (const std::vector<absl::Time>& arrivals : arrivals_) {
-        const auto next = std::upper_bound(arrivals.begin(), arrivals.end(), kill);
-        if (next != arrivals.begin() && next != arrivals.end()) gaps.push_back(*next - kill);
-      }
-    }
+    const std::vector<absl::Duration> gaps = Gaps(arrivals_);
+    const std::vector<absl::Duration> gaps_of_searches = Gaps(arrivals_of_searches_);
     const absl::Duration limit = absl::GetFlag(FLAGS_lease) + absl::GetFlag(FLAGS_max_delay);
     const auto num_late = std::count_if(gaps.begin(), gaps.end(), [&](auto gap) { return gap > limit; });
     std::printf("%zu times the leader was killed; the standby served after p50 %s s, longest %s s\n", kills_.size(),
                 Percentile(takeovers_, 50).c_str(), Percentile(takeovers_, 100).c_str());
-    std::printf("%lld requests, %lld were wrong or failed\n", static_cast<long long>(counts.right + counts.wrong),
-                static_cast<long long>(counts.wrong));
+    std::printf(
+        "%lld requests, %lld of them with logprobs, best_of or beams; %lld were wrong or failed, %lld times one "
+        "began again\n",
+        static_cast<long long>(counts.right + counts.wrong), static_cast<long long>(counts.recorded),
+        static_cast<long long>(counts.wrong), static_cast<long long>(counts.begun_again));
     std::printf("from the kill to the next token: p50 %s s, p99 %s s, longest %s s, %zu streams, %d later than %s\n",
                 Percentile(gaps, 50).c_str(), Percentile(gaps, 99).c_str(), Percentile(gaps, 100).c_str(), gaps.size(),
                 static_cast<int>(num_late), absl::FormatDuration(limit).c_str());
+    std::printf(
+        "the same for searches, which stream only what all beams begin with: p50 %s s, longest %s s, %zu streams\n",
+        Percentile(gaps_of_searches, 50).c_str(), Percentile(gaps_of_searches, 100).c_str(), gaps_of_searches.size());
     return counts.wrong == 0 && !gaps.empty() && num_late * 100 <= static_cast<int>(gaps.size());
+  }
+
+  // The times from each kill to the next token of each stream that ran.
+  std::vector<absl::Duration> Gaps(const std::vector<std::vector<absl::Time>>& streams) const {
+    std::vector<absl::Duration> gaps;
+    for (const absl::Time kill : kills_) {
+      for (const std::vector<absl::Time>& arrivals : streams) {
+        const auto next = std::upper_bound(arrivals.begin(), arrivals.end(), kill);
+        if (next != arrivals.begin() && next != arrivals.end()) gaps.push_back(*next - kill);
+      }
+    }
+    return gaps;
   }
 
   TwoManagers managers_{{.lease = absl::GetFlag(FLAGS_lease), .num_workers = 2}};
@@ -105,7 +117,8 @@ class LeaderKiller {
   std::vector<absl::Time> kills_;
 
   Mutex mutex_;
-  std::vector<std::vector<absl::Time>> arrivals_ QUIRE_GUARDED_BY(mutex_);  // By right request.
+  std::vector<std::vector<absl::Time>> arrivals_ QUIRE_GUARDED_BY(mutex_);  // By right request that is no search.
+  std::vector<std::vector<absl::Time>> arrivals_of_searches_ QUIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -56,7 +56,7 @@ class ManagerKiller {
                        .rule = *TokenRuleOf(*ReadModelConfig(BundledModel()), /*mean_output_tokens=*/0),
                        .num_clients = absl::GetFlag(FLAGS_clients),
                        .seed = absl::GetFlag(FLAGS_seed),
-                       .on_right = [this](const std::vector<absl::Time>& arrivals) { FindGaps(arrivals); }});
+                       .on_right = [this](const auto& arrivals, bool is_search) { FindGaps(arrivals, is_search); }});
     while (absl::Now() < start + absl::Seconds(absl::GetFlag(FLAGS_seconds))) {
       absl::SleepFor(absl::Milliseconds(random_.Between(50, 2000)));
       KillAndRestart();
@@ -76,8 +76,9 @@ class ManagerKiller {
   enum class Kind { kAlone, kWithWorker, kTwice };
   static constexpr int kNumKinds = 3;
 
-  // Looks for the outages during which a request ran, from the times at which its tokens arrived.
-  void FindGaps(const std::vector<absl::Time>& arrivals) {
+  // Looks for the outages during which a request ran, from the times at which its tokens arrived. What a search pauses
+  // does not count, because it streams only what all its beams begin with.
+  void FindGaps(const std::vector<absl::Time>& arrivals, bool is_search) {
     const MutexLock lock(&mutex_);
     bool has_outage = false;
     for (size_t i = 0; i < outages_.size(); ++i) {
@@ -85,6 +86,7 @@ class ManagerKiller {
       const auto next = std::upper_bound(arrivals.begin(), arrivals.end(), outage.back_at);
       if (arrivals.front() > outage.killed_at || next == arrivals.end()) continue;
       has_outage = true;
+      if (is_search) continue;
       // When no token came before the next outage, the gap is one of that outage.
       if (i + 1 == outages_.size() || *next < outages_[i + 1].killed_at) gaps_.push_back(*next - outage.back_at);
     }
@@ -129,6 +131,7 @@ class ManagerKiller {
                 num_kills_[0], num_kills_[1], num_kills_[2], absl::ToDoubleSeconds(duration));
     std::printf("%d requests, %d of them were running when the manager was killed; %d were wrong or failed\n",
                 static_cast<int>(counts.right + counts.wrong), num_streams_, static_cast<int>(counts.wrong));
+    std::printf("%d of them with logprobs, best_of or beams\n", static_cast<int>(counts.recorded));
     std::printf(
         "%.0f times a request was taken over from a worker, with %.0f tokens computed again; %d times one began "
         "again\n",

@@ -62,7 +62,9 @@ void RecordedStream::Take(const v1::GenerateResponse& response) {
   if (!is_first) sample.merged.set_position(first);
   sample.merged.clear_text_delta();
   sample.merged.clear_request_id();
+  // Each call of Resume begins with these two, in the response of any sample.
   sample.merged.clear_resume_token();
+  sample.merged.clear_numerics_fingerprint();
   if (sample.merged.has_usage()) sample.merged.mutable_usage()->clear_cached_tokens();
 }
 

@@ -26,6 +26,7 @@ class RecordedStream {
 
   // When it is over:
   const absl::Status& status() const { return status_; }
+  const std::vector<absl::Time>& arrivals() const { return arrivals_; }  // Of responses with tokens.
   const std::string& text() const { return samples_.at(0).text; }
   // Everything that its caller has received, except what says how it was computed.
   std::string Bytes() const;

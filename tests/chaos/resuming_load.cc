@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/check.h"
 #include "kernels/simulated/expected_tokens.h"
+#include "tests/chaos/recorded_stream.h"
 
 namespace quire {
 namespace {
@@ -48,10 +50,40 @@ std::string Difference(const v1::GenerateResponse& response, size_t position, ui
 struct ResumingLoad::Work {
   v1::GenerateRequest request;
   std::vector<std::vector<uint32_t>> expected;  // By sample.
+  std::string recorded;                         // Of a recorded kind: RecordedStream::Bytes in place of `expected`.
 };
+
+ResumingLoad::Work ResumingLoad::DrawRecordedKind(int number, Random* random) const {
+  Work work;
+  for (int i = random->Between(20, 120); i > 0; --i)
+    work.request.mutable_token_ids()->add_ids(random->Between(10, 1999));
+  work.request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+  work.request.mutable_stopping()->set_ignore_eos(true);
+  work.request.mutable_stopping()->set_max_tokens(
+      static_cast<uint32_t>(random->Between(options_.min_tokens, options_.max_tokens)));
+  const int kind = number % 4;
+  if (kind == 3) {
+    work.request.mutable_beam()->set_width(4);
+    work.request.mutable_beam()->set_num_return_sequences(2);
+    return work;
+  }
+  work.request.mutable_sampling()->set_temperature(0.9f);
+  work.request.mutable_sampling()->set_top_p(0.8f);
+  work.request.mutable_sampling()->set_seed(static_cast<uint64_t>(random->Between(1, 1 << 20)));
+  work.request.set_n(kind == 1 ? 4 : 1);
+  if (kind == 2) work.request.set_best_of(3);
+  if (kind != 2) work.request.set_logprobs(kind == 0 ? 3 : 0);
+  if (kind == 0) work.request.set_prompt_logprobs(1);
+  return work;
+}
 
 ResumingLoad::Work ResumingLoad::DrawWork(Random* random, const std::string& name) const {
   const simulated::TokenRule& rule = options_.rule;
+  if (!recorded_.empty() && random->Between(0, 2) == 0) {
+    Work work = recorded_[static_cast<size_t>(random->Below(static_cast<int>(recorded_.size())))];
+    work.request.set_request_id(name);
+    return work;
+  }
   Work work;
   std::vector<int32_t> prompt;
   const int prompt_tokens = random->Between(5, 120);
@@ -65,7 +97,7 @@ ResumingLoad::Work ResumingLoad::DrawWork(Random* random, const std::string& nam
   work.request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
   work.request.mutable_stopping()->set_ignore_eos(true);
   work.request.mutable_stopping()->set_max_tokens(static_cast<uint32_t>(max_tokens));
-  const int kind = random->Between(0, options_.has_logprobs ? 3 : 2);  // Greedy, a sample, three samples, logprobs.
+  const int kind = random->Between(0, 2);  // Greedy, a sample, three samples.
   if (kind == 0) {
     work.request.mutable_sampling()->set_temperature(0);
     const std::vector<int32_t> tokens = ExpectedTokens(rule, prompt, max_tokens);
@@ -77,7 +109,6 @@ ResumingLoad::Work ResumingLoad::DrawWork(Random* random, const std::string& nam
   work.request.mutable_sampling()->set_top_p(0.8f);
   work.request.mutable_sampling()->set_seed(static_cast<uint64_t>(seed));
   if (kind == 2) work.request.set_n(3);
-  if (kind == 3) work.request.set_logprobs(1);
   for (int sample = 0; sample < (kind == 2 ? 3 : 1); ++sample) {
     SamplingRow row{};
     row.temperature = 0.9f;
@@ -101,6 +132,16 @@ struct ResumingLoad::Call {
   std::string error;  // What is wrong with the tokens. Empty: nothing.
 
   void Run(Client* client, const Work& work) {
+    if (work.recorded.empty()) return RunExpected(client, work);
+    RecordedStream stream;
+    stream.Run(client, work.request, [](int /*num_tokens*/) {});
+    arrivals = stream.arrivals();
+    status = stream.status();
+    ended = absl::Now();
+    if (status.ok() && stream.Bytes() != work.recorded) error = "it has other tokens, logprobs or scores than before";
+  }
+
+  void RunExpected(Client* client, const Work& work) {
     std::vector<size_t> received(work.expected.size());
     const std::unique_ptr<GenerateStream> stream = client->Generate(work.request, kRequestTimeout);
     v1::GenerateResponse response;
@@ -125,7 +166,24 @@ struct ResumingLoad::Call {
 };
 
 ResumingLoad::ResumingLoad(const Options& options) : options_(options), num_ended_(options.num_clients) {
+  Record();
   for (int i = 0; i < options_.num_clients; ++i) clients_.emplace_back([this, i] { RunClient(i); });
+}
+
+void ResumingLoad::Record() {
+  Random random(options_.seed * 1000);
+  Client client(options_.client);
+  for (int number = 0; number < options_.num_recorded; ++number) recorded_.push_back(DrawRecordedKind(number, &random));
+  std::vector<std::thread> threads;
+  for (Work& work : recorded_) {
+    threads.emplace_back([&client, &work] {
+      RecordedStream stream;
+      stream.Run(&client, work.request, [](int /*num_tokens*/) {});
+      QUIRE_CHECK(stream.status().ok()) << stream.status();
+      work.recorded = stream.Bytes();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 ResumingLoad::~ResumingLoad() {
@@ -172,10 +230,11 @@ bool ResumingLoad::Count(const Work& work, const Call& call, int attempt) {
     return true;
   }
   const bool is_right = call.status.ok() && call.error.empty();
-  if (is_right && options_.on_right != nullptr) options_.on_right(call.arrivals);
+  if (is_right && options_.on_right != nullptr) options_.on_right(call.arrivals, work.request.has_beam());
   const MutexLock lock(&mutex_);
   if (is_right) {
     ++counts_.right;
+    counts_.recorded += !work.recorded.empty();
     absl::Time last = call.started;
     for (const absl::Time arrival : call.arrivals) {
       if (arrival - last > counts_.longest_gap) {

@@ -16,10 +16,12 @@
 
 namespace quire {
 
-// Clients of simulated workers, each with a thread and one request after the other: greedy ones, seeded ones, three
-// samples, and some with logprobs. Half of the prompts begin with the same tokens. The clients resume their streams.
-// Every token is compared with the reference function of the simulated device. A request that nobody knows any more
-// begins again. Thread-safe.
+// Clients of simulated workers, each with a thread and one request after the other: greedy ones, seeded ones, and three
+// samples. Half of the prompts begin with the same tokens. The clients resume their streams. Every token is compared
+// with the reference function of the simulated device. A third of the requests are of the recorded kinds, for which
+// there is no such function: logprobs of output and prompt, four samples with logprobs, best_of, and searches with four
+// beams. The first calls record what they give; all that later calls receive, with logprobs and scores, must be the
+// same bytes. A request that nobody knows any more begins again. Thread-safe.
 class ResumingLoad {
  public:
   struct Options {
@@ -29,20 +31,23 @@ class ResumingLoad {
     uint64_t seed = 1;
     int min_tokens = 40;  // Of the output of a request.
     int max_tokens = 240;
-    bool has_logprobs = true;  // Some requests want logprobs. Those begin again from the prompt with a new manager.
+    int num_recorded = 12;  // Requests of the recorded kinds.
     // Whether a request that was started at this time may be lost, so that it may begin again. Null: each one may be.
     std::function<bool(absl::Time started)> may_be_lost = nullptr;
-    // Is called for each request that had the right tokens, with the times at which they arrived. May be null.
-    std::function<void(const std::vector<absl::Time>& arrivals)> on_right = nullptr;
+    // Is called for each request that had the right tokens, with the times at which they arrived. A search streams only
+    // what all its beams begin with, so it pauses by itself. May be null.
+    std::function<void(const std::vector<absl::Time>& arrivals, bool is_search)> on_right = nullptr;
   };
   struct Counts {
     int64_t right = 0;           // Requests that were read to their end and had the right tokens.
+    int64_t recorded = 0;        // Those of them that are of the recorded kinds.
     int64_t wrong = 0;           // Requests with other tokens, and those that failed.
     int64_t begun_again = 0;     // Times that a request began again.
     absl::Duration longest_gap;  // The longest time that a right request was without a token.
     std::string longest_gap_at;  // Where that was.
   };
 
+  // Waits until the recorded kinds are recorded, while nothing else runs.
   explicit ResumingLoad(const Options& options);
   ~ResumingLoad();  // Stops.
 
@@ -60,6 +65,9 @@ class ResumingLoad {
   struct Call;
 
   Work DrawWork(Random* random, const std::string& name) const;
+  // A request of a recorded kind, without its answer.
+  Work DrawRecordedKind(int number, Random* random) const;
+  void Record();
   void RunClient(int number);
   // Whether every client has ended a request since it had ended so many.
   bool HaveAllEnded(const std::vector<int64_t>& before) const QUIRE_REQUIRES(mutex_);
@@ -67,6 +75,7 @@ class ResumingLoad {
   bool Count(const Work& work, const Call& call, int attempt);
 
   const Options options_;
+  std::vector<Work> recorded_;  // Does not change while clients run.
   mutable Mutex mutex_;
   CondVar changed_;
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;

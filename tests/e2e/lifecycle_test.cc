@@ -19,6 +19,11 @@ v1::WorkerStatus OnlyWorker(Client& client) {
   return status->workers(0);
 }
 
+TEST(LifecycleTest, AProgramThatCannotRunSaysSo) {
+  Process program({"/nowhere/quire-manager"});
+  EXPECT_EQ(program.WaitForLine("cannot run"), "cannot run /nowhere/quire-manager: No such file or directory");
+}
+
 TEST(LifecycleTest, AKilledClientGivesItsBlocksBack) {
   Cluster cluster({.model = BundledModel()});
   Process client({Binary("quirectl"), "--endpoint", cluster.endpoint(), "generate", "Once upon a time", "-o", "json",

@@ -8,6 +8,8 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <thread>
 
 #include "base/check.h"
@@ -29,6 +31,7 @@ Process::Process(const std::vector<std::string>& argv) {
     dup2(fds[1], STDERR_FILENO);
     close_range(3, ~0U, 0);  // Other threads of this process may have opened descriptors.
     execv(arguments[0], arguments.data());
+    dprintf(STDERR_FILENO, "cannot run %s: %s\n", arguments[0], strerror(errno));
     _exit(127);
   }
   close(fds[1]);

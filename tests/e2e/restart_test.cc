@@ -52,16 +52,25 @@ std::vector<v1::GenerateRequest> AdoptedKinds() {
   return requests;
 }
 
-// Kinds that the next manager computes again from the prompt on.
-std::vector<v1::GenerateRequest> RepeatedKinds() {
-  std::vector<v1::GenerateRequest> requests = {Seeded(20), Seeded(21), Seeded(22)};
+// Kinds that need more than tokens: logprobs, or the state of a search.
+std::vector<v1::GenerateRequest> ScoredKinds() {
+  std::vector<v1::GenerateRequest> requests;
+  for (int number = 20; number < 25; ++number) requests.push_back(Seeded(number));
   requests[0].set_logprobs(2);
   requests[0].set_prompt_logprobs(1);
   requests[1].set_n(2);
   requests[1].set_best_of(3);
   requests[2].clear_sampling();
-  requests[2].mutable_beam()->set_width(3);
+  requests[2].mutable_beam()->set_width(4);
   requests[2].mutable_beam()->set_num_return_sequences(2);
+  requests[3].set_n(4);
+  requests[3].set_logprobs(0);
+  requests[4].clear_sampling();
+  requests[4].mutable_beam()->set_width(4);
+  requests[4].mutable_beam()->set_num_groups(2);
+  requests[4].mutable_beam()->set_diversity_penalty(0.5F);
+  requests[4].mutable_stopping()->set_ignore_eos(false);
+  requests[4].set_logprobs(0);
   return requests;
 }
 
@@ -72,6 +81,11 @@ void ExpectSame(const Generations& actual, const Generations& expected) {
     EXPECT_EQ(actual.samples[i].token_ids, expected.samples[i].token_ids);
     EXPECT_EQ(actual.samples[i].text, expected.samples[i].text);
     EXPECT_EQ(actual.samples[i].logprobs, expected.samples[i].logprobs);  // Bit for bit.
+    const std::vector<v1::PositionLogprobs>& of_prompt = actual.samples[i].prompt_logprobs;
+    ASSERT_EQ(of_prompt.size(), expected.samples[i].prompt_logprobs.size());
+    for (size_t k = 0; k < of_prompt.size(); ++k) {
+      EXPECT_EQ(of_prompt[k].SerializeAsString(), expected.samples[i].prompt_logprobs[k].SerializeAsString());
+    }
   }
   EXPECT_EQ(actual.usage.completion_tokens(), expected.usage.completion_tokens());
 }
@@ -182,15 +196,18 @@ TEST_F(RestartTest, StreamsGoOnAndNothingIsComputedAgain) {
   EXPECT_TRUE(cluster.WaitUntilIdle());
 }
 
-TEST_F(RestartTest, StreamsThatNeedMoreThanRowsAreRepeatedWithTheSameTokens) {
+TEST_F(RestartTest, StreamsWithLogprobsAndSearchesGoOnAndNothingIsComputedAgain) {
   Cluster cluster(Options());
-  const std::vector<v1::GenerateRequest> requests = RepeatedKinds();
+  const std::vector<v1::GenerateRequest> requests = ScoredKinds();
   std::vector<Generations> expected;
   for (const v1::GenerateRequest& request : requests) expected.push_back(GenerateAll(cluster.client(), request));
-  const std::vector<Generations> actual = RunAcrossARestart(&cluster, requests);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    SCOPED_TRACE(i);
-    ExpectSame(actual[i], expected[i]);
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<Generations> actual = RunAcrossARestart(&cluster, requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      SCOPED_TRACE(i);
+      ExpectSame(actual[i], expected[i]);
+    }
+    EXPECT_EQ(cluster.ReadMetric("quire_recomputed_tokens_total"), 0);
   }
   EXPECT_TRUE(cluster.WaitUntilIdle());
 }

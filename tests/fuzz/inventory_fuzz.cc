@@ -44,7 +44,13 @@ void Adopt(const WorkerInventory& inventory, const WorkerDescription& worker) {
     request.max_tokens = worker.max_context_tokens;
     request.num_samples = std::max<int>(1, static_cast<int>(rows.rows.size()));
     if (request.prompt.empty()) continue;
-    Revival revival = Revive(std::move(request), rows.record.num_cached_tokens, rows, check);
+    request.sampling.num_logprobs = rows.first->num_logprobs;
+    request.sampling.num_prompt_logprobs = rows.first->num_prompt_logprobs;
+    if (!rows.search.empty()) {
+      request.beam = BeamParams{.width = request.num_samples, .num_return = 1};
+      request.num_samples = 1;
+    }
+    Revival revival = Revive(std::move(request), worker.vocab_size, rows, check);
     if (revival.is_over) continue;
     for (const RestoredRequest::Sample& sample : revival.request.samples) {
       QUIRE_CHECK(sample.num_stored >= 0 && sample.num_stored < static_cast<int>(sample.tokens.size()));

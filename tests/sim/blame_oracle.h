@@ -60,10 +60,10 @@ class BlameOracle {
   // The request moves to another worker, and comes from there. REQUIRES: no plan is in flight.
   Record Release(RequestId request) { return std::move(live_.extract(request).mapped()); }
   void Adopt(RequestId request, Record record) { live_[request] = std::move(record); }
-  // A request of an earlier manager goes on here. Its losses are forgotten. `reached` says how far each sample has been
-  // computed.
-  void OnRestored(RequestId request, const std::map<int, int>& reached) {
-    for (const auto& [sample, end] : reached) live_[request].members[{0, sample}].reached = end;
+  // A request of an earlier manager goes on here. Its losses are forgotten. `reached` says how far each sample or beam
+  // has been computed.
+  void OnRestored(RequestId request, const std::map<Member, int>& reached) {
+    for (const auto& [member, end] : reached) live_[request].members[member].reached = end;
   }
   bool IsSuspect(RequestId request) const { return live_.contains(request) && IsSuspect(live_.at(request)); }
   // A plan was sent. The error says that it computes something beside a suspect.

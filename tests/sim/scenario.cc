@@ -248,6 +248,7 @@ Request SimRequest::Build(absl::Span<const TokenId> transcript) const {
   request.sampling.seed = seed();
   if (prompt_logprobs != 0) request.sampling.num_prompt_logprobs = 0;
   request.num_samples = samples;
+  if (prompt_logprobs != 0 || id % 4 == 1) request.sampling.num_logprobs = 0;
   if (beams == 0) return request;
   BeamParams& params = request.beam.emplace();
   params.width = beams;

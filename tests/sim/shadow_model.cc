@@ -31,7 +31,7 @@ std::vector<TokenLogprob> ShadowModel::Candidates(uint64_t prefix_hash, int coun
   return candidates;
 }
 
-ScoredToken ScorePromptToken(uint64_t prefix_hash, TokenId token) {
+ScoredToken ScoreToken(uint64_t prefix_hash, TokenId token) {
   ScoredToken scored;
   scored.token = token;
   scored.logprob = -static_cast<float>(ExtendPrefix(prefix_hash, token) % 1024) / 64;
@@ -47,6 +47,7 @@ SoloSample DrawSample(const ShadowModel& model, const Request& request, uint64_t
   for (int i = 0; i < request.max_tokens; ++i) {
     const TokenId token = model.Sample(prefix, seed);
     sample.tokens.push_back(token);
+    if (request.sampling.num_logprobs >= 0) sample.scores.push_back(ScoreToken(prefix, token));
     if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
       sample.reason = FinishReason::kStopToken;
       break;
@@ -63,7 +64,7 @@ SoloOutput SoloRun(const ShadowModel& model, const Request& request) {
   uint64_t prefix = ExtendPrefix(kEmptyPrefix, request.prompt[0]);
   for (size_t i = 1; i < request.prompt.size(); ++i) {
     if (request.sampling.num_prompt_logprobs >= 0) {
-      output.prompt_logprobs.push_back(ScorePromptToken(prefix, request.prompt[i]));
+      output.prompt_logprobs.push_back(ScoreToken(prefix, request.prompt[i]));
     }
     prefix = ExtendPrefix(prefix, request.prompt[i]);
   }

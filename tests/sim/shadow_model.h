@@ -38,13 +38,14 @@ constexpr uint64_t ExtendPrefix(uint64_t prefix_hash, TokenId token) {
   return MixBits(prefix_hash * 3 + static_cast<uint64_t>(token) + 1);
 }
 
-// What a worker reports about `token` after the prefix.
-ScoredToken ScorePromptToken(uint64_t prefix_hash, TokenId token);
+// What a worker reports about `token` after the prefix, in the prompt or behind it.
+ScoredToken ScoreToken(uint64_t prefix_hash, TokenId token);
 
 struct SoloSample {
   std::vector<TokenId> tokens;  // The generated tokens.
   FinishReason reason = FinishReason::kLength;
-  float score = 0;  // The score of a hypothesis.
+  float score = 0;                       // The score of a hypothesis.
+  std::vector<ScoredToken> scores = {};  // Of the tokens of a sample, if the request asks for logprobs.
 
   bool operator==(const SoloSample&) const = default;
 };

@@ -48,6 +48,7 @@ absl::StatusOr<StepResult> ShadowWorker::Execute(const StepPlan& plan) {
   for (const SequenceStart& start : plan.starts) QUIRE_RETURN_IF_ERROR(Start(start));
   for (const SequenceFork& fork : plan.forks) QUIRE_RETURN_IF_ERROR(Fork(fork));
   for (const TokenAppend& append : plan.appends) QUIRE_RETURN_IF_ERROR(Append(append));
+  for (const RecordChange& change : plan.records) QUIRE_RETURN_IF_ERROR(Record(change));
   // Every store of the step happens before any read, as if the rows ran in the least convenient order.
   for (const SequenceSlice& slice : plan.slices) QUIRE_RETURN_IF_ERROR(Store(plan.step, slice));
   StepResult result;
@@ -83,6 +84,8 @@ absl::Status ShadowWorker::Start(const SequenceStart& start) {
   Row row;
   row.start = start;
   for (TokenId token : start.tokens) row.Append(token);
+  row.prompt_scores = std::make_shared<std::vector<ScoredToken>>(start.prompt_scores);
+  row.start.prompt_scores.clear();
   rows_[Value(start.row)] = std::move(row);
   return absl::OkStatus();
 }
@@ -96,6 +99,19 @@ absl::Status ShadowWorker::Fork(const SequenceFork& fork) {
   row.start.sample_index = fork.sample_index;
   row.parent = fork.parent;
   rows_[Value(fork.row)] = std::move(row);
+  return absl::OkStatus();
+}
+
+absl::Status ShadowWorker::Record(const RecordChange& change) {
+  if (Value(change.row) >= rows_.size() || !rows_[Value(change.row)].has_value()) {
+    return Broken("record for row ", Value(change.row));
+  }
+  SequenceStart& start = rows_[Value(change.row)]->start;
+  if (change.record == nullptr || start.record == nullptr || *start.record != *change.record) {
+    return Broken("row ", Value(change.row), " gets the record of another request");
+  }
+  start.num_cached_tokens = change.num_cached_tokens;
+  start.search = change.search;
   return absl::OkStatus();
 }
 
@@ -250,6 +266,11 @@ WorkerInventory ShadowWorker::MakeInventory() const {
     out.num_computed = std::max(0, in.num_stored);
     out.blocks = in.table;
     out.record = RowRecordOf(in.start);
+    out.num_logprobs = in.start.sampling.num_candidates > 0 ? -1 : in.start.sampling.num_logprobs;
+    out.num_prompt_logprobs = in.start.sampling.num_prompt_logprobs;
+    out.num_candidates = std::min(in.start.sampling.num_candidates, model_.vocab_size);
+    if (in.start.record != nullptr) out.scores = in.start.scores;
+    if (in.start.record != nullptr) out.prompt_scores = *in.prompt_scores;
     if (in.start.cache_root.has_value()) out.root = root_index(*in.start.cache_root);
   }
   // Parents before children: a block gets its label as soon as the content before it has one.
@@ -300,7 +321,8 @@ SliceResult ShadowWorker::Finish(const SequenceSlice& slice) {
   if (row.start.sampling.num_prompt_logprobs >= 0) {
     for (int i = slice.first_position; i < slice.first_position + slice.num_tokens; ++i) {
       if (i + 1 >= row.start.prompt_length) break;
-      result.prompt_logprobs.push_back(ScorePromptToken(row.prefix_hashes[i], row.tokens[i + 1]));
+      result.prompt_logprobs.push_back(ScoreToken(row.prefix_hashes[i], row.tokens[i + 1]));
+      if (static_cast<int>(row.prompt_scores->size()) == i) row.prompt_scores->push_back(result.prompt_logprobs.back());
     }
   }
   if (slice.sample) {
@@ -310,6 +332,11 @@ SliceResult ShadowWorker::Finish(const SequenceSlice& slice) {
       return result;
     }
     result.token.token = model_.Sample(row.prefix_hashes.back(), row.start.sampling.seed + row.start.sample_index);
+    if (row.start.sampling.num_logprobs >= 0) {
+      result.token = ScoreToken(row.prefix_hashes.back(), result.token.token);
+      const int index = static_cast<int>(row.tokens.size()) - row.start.prompt_length;
+      if (static_cast<int>(row.start.scores.size()) == index) row.start.scores.push_back(result.token);
+    }
     row.Append(result.token.token);
   }
   return result;

@@ -2,6 +2,7 @@
 #define QUIRE_TESTS_SIM_SHADOW_WORKER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -49,7 +50,8 @@ class ShadowWorker {
     bool HasSameTokens(const Slot& other) const { return token == other.token && prefix_hash == other.prefix_hash; }
   };
   struct Row {
-    SequenceStart start;
+    SequenceStart start;  // With the last record and with the scores of all tokens that are known.
+    std::shared_ptr<std::vector<ScoredToken>> prompt_scores;  // Those of a row are those of its forks.
     std::vector<TokenId> tokens;
     std::vector<uint64_t> prefix_hashes;  // By position, for all of `tokens`.
     std::vector<BlockId> table;
@@ -65,6 +67,7 @@ class ShadowWorker {
   absl::Status Start(const SequenceStart& start);
   absl::Status Fork(const SequenceFork& fork);
   absl::Status Append(const TokenAppend& append);
+  absl::Status Record(const RecordChange& change);
   absl::Status Copy(const std::vector<BlockCopy>& copies);
   absl::Status Store(StepId step, const SequenceSlice& slice);  // Takes the table change, then writes K and V.
   absl::Status Read(const SequenceSlice& slice) const;

@@ -67,6 +67,10 @@ void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
     return Complain("token ", token.token, " at position ", position, " of sample ", sample_index,
                     " is not that of a solo run");
   }
+  const std::vector<ScoredToken>& scores = solo_->samples[sample_index].scores;
+  if (!scores.empty() && token != scores[sample.num_tokens]) {
+    return Complain("the logprob of position ", position, " of sample ", sample_index, " is not that of a solo run");
+  }
   ++sample.num_tokens;
   ++num_tokens_;
 }

@@ -204,6 +204,7 @@ class SimEngine : private AuditedBlocks::Observer {
   void FinishRestore();
   // What ran when the last manager died goes on where it was.
   void CheckRevived(const RestoredBlocks& restored);
+  void CheckRevivedSearch(const Request& request, const RestoredBlocks& restored);
   // The request has left the scheduler without an end, so no later manager may find it.
   void OnGone(const Request& request);
   void OnExecuted(StepId step);

@@ -84,7 +84,42 @@ void SimEngine::OnRestored(const RestoredBlocks& restored) {
   has_changed_ = true;
 }
 
-// For requests with one sample that rows have as a whole: nothing is lost that the worker had.
+// A search whose rows the worker still has goes on with all of its live beams.
+void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks& restored) {
+  const std::string record = RecordOf(static_cast<int>(Value(request.id)));
+  std::optional<BeamSearchState> search;
+  std::map<SequenceId, size_t> num_tokens;  // Of each sequence.
+  for (const WorkerInventory::Row& row : process_->adopted()->rows) {
+    const std::optional<RowRecord> read = ReadRowRecord(row.record);
+    if (!read.has_value() || read->request != record) continue;
+    num_tokens[row.sequence] = std::max(num_tokens[row.sequence], row.tokens.size());
+    if (read->search.empty()) continue;
+    std::optional<BeamSearchState> other = DecodeBeamSearchState(read->search, request, model_.vocab_size);
+    if (!other.has_value()) return Complain("a row of request ", Value(request.id), " has a wrong search");
+    if (!search.has_value() || other->num_generated > search->num_generated) search = std::move(other);
+  }
+  const int num_generated = search.has_value() ? search->num_generated : 0;
+  for (const auto& [sequence, num_row_tokens] : num_tokens) {
+    if (num_row_tokens <= request.prompt.size() + static_cast<size_t>(num_generated)) continue;
+    return Complain("the records of request ", Value(request.id), " know ", num_generated,
+                    " tokens of its beams, row of ", "sequence ", Value(sequence), " has ",
+                    num_row_tokens - request.prompt.size());
+  }
+  if (!search.has_value()) return;
+  for (const SequenceId beam : search->sequences) {
+    if (num_tokens[beam] != request.prompt.size() + static_cast<size_t>(search->num_generated)) return;
+  }
+  for (const SequenceId beam : search->sequences) {
+    if (std::any_of(restored.tables.begin(), restored.tables.end(),
+                    [&](const RestoredBlocks::Table& table) { return table.sequence == beam; })) {
+      continue;
+    }
+    Complain("the search of request ", Value(request.id), " begins again, the worker has ", search->num_generated,
+             " tokens of its beams");
+  }
+}
+
+// For requests with one sample that rows have as a whole, and for searches: nothing is lost that the worker had.
 void SimEngine::CheckRevived(const RestoredBlocks& restored) {
   const WorkerInventory& inventory = *process_->adopted();
   if (process_->was_damaged() || process_->has_hidden_rows()) return;
@@ -99,7 +134,7 @@ void SimEngine::CheckRevived(const RestoredBlocks& restored) {
       if (row.row == running.row && row.sequence == running.sequence) own = &row;
     }
     // The plan that gives it the row was lost, or a row is left from before it was preempted.
-    if (own == nullptr || num_rows > 1 || refused_.contains(running.request)) continue;
+    if (own == nullptr || refused_.contains(running.request)) continue;
     const auto found = std::find_if(restoring_.begin(), restoring_.end(), [&](const Restoring& request) {
       return request.caller->request().id == running.request;
     });
@@ -108,14 +143,17 @@ void SimEngine::CheckRevived(const RestoredBlocks& restored) {
       continue;
     }
     const Request& request = found->caller->request();
-    if (request.num_samples > 1 || request.beam.has_value() || request.sampling.num_prompt_logprobs >= 0) continue;
+    if (request.beam.has_value()) CheckRevivedSearch(request, restored);
+    if (num_rows > 1 || request.num_samples > 1 || request.beam.has_value()) continue;
     const auto num_generated = static_cast<int64_t>(own->tokens.size()) - own->prompt_length;
     // After a stop token, the worker may have drawn another one.
     if (found->is_over ? num_generated > found->num_tokens + 1 : num_generated != found->num_tokens) {
       Complain("request ", Value(running.request), " goes on with ", found->num_tokens, " tokens, the worker has ",
                num_generated);
     }
-    // A manager that took the request over itself may have begun to compute it again.
+    // With a prefix cache, the manager may have replaced a block of the sequence by one with the same content and given
+    // it away, before a slice has told the row. A manager that took the request over itself may have begun to compute
+    // it again, when the row had less than the manager before it.
     if (found->is_over || options_.prefix_cache != 0 || num_managers_before_ > 1) continue;
     // The manager had begun to compute the request again, in plans that the worker has not executed.
     const auto num_blocks = static_cast<size_t>(NumBlocksFor(own->num_computed, options_.block_size));
@@ -147,18 +185,24 @@ void SimEngine::FinishRestore() {
   for (const Restoring& entry : restoring) {
     const Request& request = entry.caller->request();
     requests.push_back(request);
-    std::map<int, int> reached;
+    std::map<BlameOracle::Member, int> reached;
+    int num_beam_tokens = 0;
     if (const SequenceGroup* const group = scheduler_->FindGroup(request.id); group != nullptr) {
-      for (const auto& sequence : group->sequences()) {
-        if (sequence->reached() > 0) reached[sequence->sample_index()] = sequence->reached();
+      const bool is_search = group->beam_search() != nullptr;
+      for (int i = 0; i < group->num_sequences(); ++i) {
+        const Sequence& sequence = *group->sequences()[i];
+        if (sequence.reached() == 0) continue;
+        reached[is_search ? BlameOracle::Member{sequence.num_known_tokens(), i}
+                          : BlameOracle::Member{0, sequence.sample_index()}] = sequence.reached();
       }
+      if (is_search) num_beam_tokens = group->NumGeneratedTokens() - static_cast<int>(entry.num_tokens);
     }
     blame_.OnSubmitted(request.id);
     blame_.OnRestored(request.id, reached);
     report_.begun_again += entry.num_tokens == 0;
     has_searched_ |= request.beam.has_value();
-    callers_.emplace(request.id, Live{entry.caller, /*is_start_checked=*/true, entry.num_tokens,
-                                      /*num_beam_tokens=*/0, /*has_moved=*/true});
+    callers_.emplace(request.id, Live{entry.caller, /*is_start_checked=*/true, entry.num_tokens, num_beam_tokens,
+                                      /*has_moved=*/true});
   }
   audit_->OnRestored(requests);
   scheduler_->ForEachGroup([this](const SequenceGroup& group) {

@@ -121,6 +121,8 @@ void SimWorkerProcess::Spoil(WorkerInventory* inventory) {
       for (WorkerInventory::Row& row : inventory->rows) {
         if (static_cast<int>(row.tokens.size()) == row.prompt_length) continue;
         row.tokens.pop_back();
+        // More scores than tokens would be refused.
+        row.scores.resize(std::min(row.scores.size(), row.tokens.size() - static_cast<size_t>(row.prompt_length)));
         row.num_computed = std::min(row.num_computed, static_cast<int>(row.tokens.size()));
       }
       break;
@@ -144,6 +146,7 @@ void SimWorkerProcess::Describe(uint64_t epoch) {
     return;
   }
   WorkerDescription description = worker_.Description();
+  description.vocab_size = model_.vocab_size;
   description.last_epoch = greatest_epoch_;
   Tell()->OnDescribed(epoch, std::move(description));
   hooks_.on_describe();
@@ -251,6 +254,7 @@ void SimWorkerProcess::SetSilent(bool is_silent) {
   if (std::exchange(is_silent_, is_silent) == is_silent || is_silent) return;
   if (unanswered_describe_.has_value()) {
     WorkerDescription description = worker_.Description();
+    description.vocab_size = model_.vocab_size;
     description.last_epoch = greatest_epoch_;
     Tell()->OnDescribed(*std::exchange(unanswered_describe_, std::nullopt), std::move(description));
     hooks_.on_describe();

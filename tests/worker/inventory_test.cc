@@ -117,6 +117,52 @@ TEST_F(InventoryTest, AForkHasItsParentTheRecordAndItsOwnBlocks) {
   EXPECT_EQ(inventory.labels.at(5), (Prefix{"r", RowTokens(1, 8)}));
 }
 
+v1::RowSampling WithLogprobs() {
+  v1::RowSampling sampling = Greedy();
+  sampling.set_num_logprobs_plus_one(2);
+  sampling.set_num_prompt_logprobs_plus_one(1);
+  return sampling;
+}
+
+TEST_F(InventoryTest, ARowWithARecordHasTheLogprobsOfItsTokens) {
+  Run(PlanBuilder(1).Start(0, Tokens(10, 6), WithLogprobs(), 6).WithRecord("a").Slice(0, 0, 4, false, {0, 1, 2}));
+  v1::ScoreColumns scores;
+  Run(PlanBuilder(2).Slice(0, 4, 2, true));
+  Run(PlanBuilder(3).Slice(0, 6, 1, true));
+  for (const v1::InventoryResult& result : Inventory().results) scores.MergeFrom(result.result().scores());
+  const v1::InventoryRow row = Inventory().rows.at(0);
+  EXPECT_EQ(row.num_logprobs_plus_one(), 2u);
+  EXPECT_EQ(row.num_prompt_logprobs_plus_one(), 1u);
+  EXPECT_EQ(row.scores().SerializeAsString(), scores.SerializeAsString());
+  EXPECT_EQ(row.scores().logprobs_size(), 2);
+  EXPECT_EQ(row.scores().top_token_ids_size(), 2);
+  EXPECT_EQ(row.prompt_scores().logprobs_size(), 5);
+  // The row is too large with its scores, so it comes without them.
+  EXPECT_EQ(
+      Inventory({.max_row_bytes = static_cast<int64_t>(row.ByteSizeLong()) - 1}).rows.at(0).scores().ByteSizeLong(),
+      0u);
+  // Another row goes on with the tokens, and its start tells the logprobs that are known.
+  Run(PlanBuilder(4)
+          .Start(1, TokensOf(row), WithLogprobs(), 6)
+          .WithRecord("a")
+          .WithScores(row.scores())
+          .Slice(1, 0, 8, true, {3, 4, 5}));
+  const v1::InventoryRow other = Inventory().rows.at(1);
+  EXPECT_EQ(other.scores().logprobs_size(), 3);
+  EXPECT_EQ(other.scores().logprobs(1), row.scores().logprobs(1));
+  EXPECT_EQ(other.prompt_scores().SerializeAsString(), row.prompt_scores().SerializeAsString()) << "computed again";
+}
+
+TEST_F(InventoryTest, OneOfSeveralForksHasTheLogprobsOfThePrompt) {
+  Run(PlanBuilder(1).Start(0, Tokens(10, 6), WithLogprobs(), 6).WithRecord("a").Slice(0, 0, 5, false, {0, 1}));
+  Run(PlanBuilder(2).Fork(1, 0, 1).Slice(0, 5, 1, true).Slice(1, 6, 0, true, {0, 1}));
+  const ReadInventory inventory = Inventory();
+  EXPECT_EQ(inventory.rows.at(0).prompt_scores().logprobs_size(), 5);
+  EXPECT_EQ(inventory.rows.at(1).prompt_scores().logprobs_size(), 0);
+  EXPECT_EQ(inventory.rows.at(0).scores().logprobs_size(), 1);
+  EXPECT_EQ(inventory.rows.at(1).scores().logprobs_size(), 1);
+}
+
 TEST_F(InventoryTest, ASwappedRowHasItsBlocksOfTheHostTierUntilItsTableChanges) {
   Run(PlanBuilder(1).Start(0, Tokens(10, 6)).WithRoot("r").Slice(0, 0, 6, true, {0, 1}));
   // The blocks are swapped out, and in the same step another sequence takes them.

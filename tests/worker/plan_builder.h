@@ -36,6 +36,11 @@ class PlanBuilder {
   // Give the last start a root of the prefix cache and a record.
   PlanBuilder& WithRoot(const std::string& root);
   PlanBuilder& WithRecord(const std::string& record);
+  // Gives it the scores of its generated tokens.
+  PlanBuilder& WithScores(const v1::ScoreColumns& scores) {
+    *plan_.mutable_starts(plan_.starts_size() - 1)->mutable_scores() = scores;
+    return *this;
+  }
   PlanBuilder& End(uint32_t row);
   PlanBuilder& Record(uint32_t row, const std::string& record);
 

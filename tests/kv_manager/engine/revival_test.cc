@@ -3,6 +3,7 @@
 
 #include "kv_manager/engine/revival.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -30,7 +31,7 @@ constexpr int kManyBlocks = 2 * kNumRows * kMaxContext / kBlockSize;
 struct Client {
   Request request;  // With the id of the first manager.
   SoloOutput expected;
-  std::vector<std::vector<TokenId>> received;  // By sample.
+  std::vector<std::vector<TokenId>> received;  // By sample or hypothesis.
   int num_ended = 0;
 };
 
@@ -42,6 +43,8 @@ struct Counts {
   int stored = 0;      // Tokens of running samples that were adopted.
   int recomputed = 0;  // Tokens that running samples have lost.
   int finished = 0;
+  int searched = 0;  // Searches that go on behind their first step.
+  int scored = 0;    // Tokens whose logprobs were taken over.
 };
 
 class Managers {
@@ -94,12 +97,20 @@ class Managers {
     request.cache_salt = random_.OneIn(4) ? "b" : "a";
     request.bypass_prefix_cache = random_.OneIn(6);
     if (random_.OneIn(8)) request.sampling.num_prompt_logprobs = 0;
+    if (random_.OneIn(4)) {
+      request.num_samples = 1;
+      request.beam = BeamParams{.width = random_.Between(2, 4), .num_return = random_.Between(1, 2)};
+      // A search that ends with its first step looks like one that has not begun, so a block that it had is not cached.
+      request.max_tokens = std::max(request.max_tokens, 2);
+    }
+    if (random_.OneIn(3)) request.sampling.num_logprobs = 0;
     const std::string name = absl::StrCat("record of ", Value(request.id));
     request.record = std::make_shared<const std::string>(name);
     if (!scheduler_->Submit(request).ok()) return;
     ids_[request.id] = name;
     SoloOutput expected = SoloRun(model_, request);
-    clients_[name] = {request, std::move(expected), std::vector<std::vector<TokenId>>(request.num_samples), 0};
+    const size_t expected_size = expected.samples.size();
+    clients_[name] = {request, std::move(expected), std::vector<std::vector<TokenId>>(expected_size), 0};
   }
 
   void CancelOne() {
@@ -137,6 +148,10 @@ class Managers {
       ASSERT_LE(index, received.size()) << client->first << " has lost a token";
       if (index == received.size()) received.push_back(emission.token.token);  // Otherwise it has begun again.
       ASSERT_EQ(received[index], emission.token.token);
+      const std::vector<ScoredToken>& scores = client->second.expected.samples[emission.sample_index].scores;
+      if (!scores.empty()) {
+        ASSERT_EQ(emission.token, scores[index]);
+      }
     }
     for (const Finished& finished : output.finished) {
       const auto client = clients_.find(ids_.at(finished.request));
@@ -211,7 +226,7 @@ class Managers {
       Request request = client->second.request;
       request.id = RequestId{next_id_++};
       ids_[request.id] = name;
-      Revival revival = Revive(request, rows.record.num_cached_tokens, rows, check);
+      Revival revival = Revive(request, model_.vocab_size, rows, check);
       CheckTokens(&client->second, revival);
       for (const RestoredRequest::Sample& sample : revival.request.samples) {
         const auto row = running.find(sample.row);
@@ -221,10 +236,18 @@ class Managers {
       }
       ++counts_->revived;
       counts_->begun_again += revival.samples.empty();
+      counts_->searched += revival.request.search.has_value();
+      if (!revival.request.prompt_scores.empty()) {
+        const std::vector<ScoredToken>& expected = client->second.expected.prompt_logprobs;
+        ASSERT_LE(revival.request.prompt_scores.size(), expected.size());
+        EXPECT_TRUE(
+            std::equal(revival.request.prompt_scores.begin(), revival.request.prompt_scores.end(), expected.begin()));
+      }
       next_blocks.insert(revival.next_blocks.begin(), revival.next_blocks.end());
       restored.tables.insert(restored.tables.end(), revival.tables.begin(), revival.tables.end());
       end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
       if (revival.is_over) {
+        scheduler_->KeepRows(request.id, revival.request.ended_rows);
         ++counts_->over;
         clients_.erase(client);
       } else {
@@ -236,6 +259,7 @@ class Managers {
       ASSERT_EQ(worker_.CheckSlots(table.blocks, stored), absl::OkStatus());
     }
     restored.cached = check.CachedBlocks(restored.tables, std::move(next_blocks));
+    scheduler_->SkipTo(LastSequence(inventory));
     blocks_->Restore(restored);
     ASSERT_EQ(blocks_->CheckIntegrity(), absl::OkStatus());
     for (const WorkerInventory::Row* row : others) end_rows.push_back(row->row);
@@ -252,13 +276,20 @@ class Managers {
     }
   }
 
-  static void CheckTokens(Client* client, const Revival& revival) {
+  void CheckTokens(Client* client, const Revival& revival) {
     for (const Revival::Sample& sample : revival.samples) {
       std::vector<TokenId>& received = client->received[sample.index];
       const std::vector<TokenId>& expected = client->expected.samples[sample.index].tokens;
       ASSERT_LE(sample.generated.size(), expected.size());
-      EXPECT_TRUE(std::equal(sample.generated.begin(), sample.generated.end(), expected.begin()));
-      if (sample.generated.size() > received.size()) received = sample.generated;
+      std::vector<TokenId> generated;
+      for (const ScoredToken& token : sample.generated) generated.push_back(token.token);
+      EXPECT_TRUE(std::equal(generated.begin(), generated.end(), expected.begin()));
+      const std::vector<ScoredToken>& scores = client->expected.samples[sample.index].scores;
+      if (!scores.empty()) {
+        EXPECT_TRUE(std::equal(sample.generated.begin(), sample.generated.end(), scores.begin()));
+        counts_->scored += static_cast<int>(generated.size());
+      }
+      if (generated.size() > received.size()) received = generated;
       if (sample.end.has_value()) ExpectEnded(*client, sample.index, *sample.end);
     }
   }
@@ -313,6 +344,31 @@ class Managers {
   uint64_t next_id_ = 1;
 };
 
+// No worker of ours says so.
+TEST(RevivalTest, ARequestWhoseSequencesAreThoseOfAnotherBeginsAgain) {
+  WorkerInventory inventory;
+  for (const char* name : {"a", "b"}) {
+    SequenceStart start{};
+    start.record = std::make_shared<const std::string>(name);
+    WorkerInventory::Row& row = inventory.rows.emplace_back();
+    row.row = RowId{static_cast<uint32_t>(inventory.rows.size())};
+    row.sequence = SequenceId{1};
+    row.prompt_length = 2;
+    row.tokens = {1, 2};
+    row.record = RowRecordOf(start);
+  }
+  std::vector<const WorkerInventory::Row*> others;
+  const std::vector<RowsOfRequest> found = FindRequests(inventory, &others);
+  ASSERT_EQ(found.size(), 2u);
+  ASSERT_EQ(found[1].rows.size(), 0u);
+  Request request;
+  request.prompt = {1, 2};
+  request.sampling.num_prompt_logprobs = 0;
+  const Revival revival = Revive(request, /*vocab_size=*/50, found[1], InventoryCheck(inventory, 4, kBlockSize));
+  EXPECT_EQ(revival.samples.size(), 0u);
+  EXPECT_FALSE(revival.is_over);
+}
+
 TEST(RevivalTest, NextManagerGoesOnWithTheSameTokensAndRecomputesNothing) {
   Counts counts;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
@@ -321,7 +377,8 @@ TEST(RevivalTest, NextManagerGoesOnWithTheSameTokensAndRecomputesNothing) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(counts.revived, 2000);
-  EXPECT_GT(counts.begun_again, 50);
+  EXPECT_GT(counts.searched, 50);
+  EXPECT_GT(counts.scored, 1000);
   EXPECT_GT(counts.over, 50);
   EXPECT_GT(counts.stored, 20000);
   EXPECT_EQ(counts.recomputed, 0);
@@ -337,6 +394,8 @@ TEST(RevivalTest, RequestsThatWerePreemptedGoOnOrAreLost) {
   }
   EXPECT_GT(counts.revived, 2000);
   EXPECT_GT(counts.lost, 50);
+  EXPECT_GT(counts.searched, 50);
+  EXPECT_GT(counts.scored, 1000);
 }
 
 TEST(RevivalTest, WhatLabelsDoNotConfirmIsComputedAgain) {

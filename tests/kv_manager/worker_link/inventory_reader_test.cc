@@ -63,6 +63,17 @@ Chunks Good() {
   row->add_swapped_entries(0);
   row->add_host_blocks(3);
   row->set_record("abc");
+  row->set_prompt_length(3);
+  row->set_num_logprobs_plus_one(2);
+  row->set_num_prompt_logprobs_plus_one(1);
+  row->mutable_scores()->add_logprobs(-1);
+  row->mutable_scores()->add_ranks(2);
+  row->mutable_scores()->add_top_lengths(1);
+  row->mutable_scores()->add_top_token_ids(30);
+  row->mutable_scores()->add_top_logprobs(-0.5f);
+  row->mutable_prompt_scores()->add_logprobs(-2);
+  row->mutable_prompt_scores()->add_ranks(3);
+  row->mutable_prompt_scores()->add_top_lengths(0);
   row->set_cache_root_plus_one(1);
   v1::InventoryLabels* const labels = chunks[1].mutable_labels();
   const auto add_label = [labels](uint32_t block, uint32_t parent, const std::vector<uint32_t>& tokens) {
@@ -110,6 +121,11 @@ TEST(InventoryReaderTest, AGoodInventoryIsReadWhole) {
   EXPECT_THAT(row.swapped, ElementsAre(WorkerInventory::SwappedBlock{0, BlockId{3}}));
   EXPECT_EQ(row.record, "abc");
   EXPECT_EQ(row.root, 0);
+  EXPECT_EQ(row.num_logprobs, 1);
+  EXPECT_EQ(row.num_prompt_logprobs, 0);
+  EXPECT_EQ(row.num_candidates, 0);
+  EXPECT_THAT(row.scores, ElementsAre(ScoredToken{13, -1, 2, {{30, -0.5f}}}));
+  EXPECT_THAT(row.prompt_scores, ElementsAre(ScoredToken{11, -2, 3, {}}));
   ASSERT_EQ(inventory.labels.size(), 4u);
   EXPECT_TRUE(inventory.labels[1].is_host);
   EXPECT_EQ(inventory.labels[1].block, BlockId{3});
@@ -165,6 +181,18 @@ TEST(InventoryReaderTest, EveryBadInventoryIsRefusedByName) {
       {"an entry of rows.host_blocks is 4, it must be below 4", [&](Chunks* c) { row(c)->set_host_blocks(0, 4); }},
       {"the size of rows.record is 65537", [&](Chunks* c) { row(c)->set_record(std::string(65537, 'x')); }},
       {"rows.cache_root_plus_one is 2, the limit is 1", [&](Chunks* c) { row(c)->set_cache_root_plus_one(2); }},
+      {"rows.num_logprobs_plus_one is 1026, the limit is 1025",
+       [&](Chunks* c) { row(c)->set_num_logprobs_plus_one(1026); }},
+      {"rows.num_candidates is 1025, the limit is 1024", [&](Chunks* c) { row(c)->set_num_candidates(1025); }},
+      {"rows.scores is 3, the limit is 2",
+       [&](Chunks* c) { row(c)->mutable_scores()->mutable_logprobs()->Resize(3, 0); }},
+      {"rows.scores is 1, the limit is 0", [&](Chunks* c) { row(c)->set_num_logprobs_plus_one(0); }},
+      {"rows.scores.ranks: length 0, expected 1", [&](Chunks* c) { row(c)->mutable_scores()->clear_ranks(); }},
+      {"rows.scores.top_token_ids 100, expected less than 100",
+       [&](Chunks* c) { row(c)->mutable_scores()->set_top_token_ids(0, 100); }},
+      {"rows.scores.top_lengths 1, expected at most 0", [&](Chunks* c) { row(c)->set_num_logprobs_plus_one(1); }},
+      {"rows.prompt_scores is 3, the limit is 2",
+       [&](Chunks* c) { row(c)->mutable_prompt_scores()->mutable_logprobs()->Resize(3, 0); }},
       {"labels.blocks has 6 twice", [&](Chunks* c) { labels(c)->set_blocks(1, 6); }},
       {"an entry of labels.blocks is 12, it must be below 12", [&](Chunks* c) { labels(c)->set_blocks(1, 12); }},
       {"an entry of labels.parents_plus_one is 3, the limit is 2",

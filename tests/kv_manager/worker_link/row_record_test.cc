@@ -28,6 +28,21 @@ TEST(RowRecordTest, TheRecordAndTheNumberComeBack) {
   }
 }
 
+TEST(RowRecordTest, TheSearchComesBackAndIsLeftOutOfAStartWhereItDoesNotFit) {
+  SequenceStart start = StartWith("abc", 7);
+  start.search = std::string("s\0", 2);
+  const std::string bytes = RowRecordOf(start);
+  const std::optional<RowRecord> read = ReadRowRecord(bytes);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->request, "abc");
+  EXPECT_EQ(read->num_cached_tokens, 7);
+  EXPECT_EQ(read->search, start.search);
+  EXPECT_EQ(RowRecordOf(RecordChange{RowId{1}, start.record, 7, start.search}), bytes);
+  start.search.resize(kMaxRecordBytes);
+  EXPECT_EQ(RowRecordOf(start), RowRecordOf(StartWith("abc", 7)));
+  EXPECT_EQ(RowRecordOf(RecordChange{RowId{1}, start.record, 7, start.search}), "");
+}
+
 TEST(RowRecordTest, ARecordThatIsTooLongForARowIsLeftOut) {
   const std::string longest(kMaxRecordBytes - 4, 'r');
   EXPECT_EQ(RowRecordOf(StartWith(longest, 1)).size(), size_t{kMaxRecordBytes});
@@ -38,7 +53,7 @@ TEST(RowRecordTest, ARecordThatIsTooLongForARowIsLeftOut) {
 TEST(RowRecordTest, OtherBytesAreNoRecord) {
   EXPECT_FALSE(ReadRowRecord("").has_value());
   EXPECT_FALSE(ReadRowRecord("1234").has_value()) << "a number without a record";
-  EXPECT_FALSE(ReadRowRecord("record\xff\xff\xff\xff").has_value()) << "the number is too large";
+  EXPECT_FALSE(ReadRowRecord("record\xff\xff\xff\xff").has_value()) << "the size of the search is too large";
 }
 
 TEST(CacheRootTest, OnlyTheNameOfASharedRootTellsItsSalt) {

@@ -104,6 +104,11 @@ TEST(WireTest, APlanCarriesWhatTheNextManagerNeeds) {
     start.num_cached_tokens = 16;
     plan.starts.push_back(start);
   }
+  plan.starts[0].search = "search";
+  plan.starts[0].scores = {{5, -1, 2, {{6, -0.5f}}}};
+  plan.starts[0].prompt_scores = {{7, -2, 3, {}}, {8, -3, 4, {}}};
+  plan.records = {{RowId{0}, plan.starts[0].record, 16, "later"},
+                  {RowId{1}, plan.starts[1].record, 16, std::string(kMaxRecordBytes, 's')}};
   plan.starts.push_back({RowId{2}, SequenceId{2}, 0, 1, {1}, {}});
   plan.starts.push_back({RowId{3}, SequenceId{3}, 0, 1, {1}, {}});
   plan.starts.back().cache_root = CacheRoot{.is_private = false, .salt = std::string(kMaxCacheRootBytes, 's')};
@@ -113,9 +118,41 @@ TEST(WireTest, APlanCarriesWhatTheNextManagerNeeds) {
   EXPECT_EQ(message.starts(0).cache_root(), NameOf(*plan.starts[0].cache_root));
   EXPECT_EQ(message.starts(1).cache_root(), NameOf(*plan.starts[1].cache_root));
   EXPECT_EQ(message.starts(0).record(), RowRecordOf(plan.starts[0]));
+  EXPECT_THAT(message.starts(0).scores().logprobs(), ElementsAre(-1));
+  EXPECT_THAT(message.starts(0).scores().ranks(), ElementsAre(2u));
+  EXPECT_THAT(message.starts(0).scores().top_token_ids(), ElementsAre(6u));
+  EXPECT_THAT(message.starts(0).prompt_scores().logprobs(), ElementsAre(-2, -3));
+  EXPECT_THAT(message.record_rows(), ElementsAre(0u)) << "the other record is too long";
+  EXPECT_EQ(ReadRowRecord(message.records(0))->search, "later");
   EXPECT_FALSE(message.starts(2).has_cache_root());
   EXPECT_TRUE(message.starts(2).record().empty());
   EXPECT_FALSE(message.starts(3).has_cache_root()) << "it is too long";
+}
+
+TEST(WireTest, AnAdoptedRowAnswersWithWhatItReports) {
+  WorkerInventory::Row row;
+  row.row = RowId{1};
+  row.prompt_length = 3;
+  row.tokens = {1, 2, 3, 4};
+  row.num_logprobs = 2;
+  row.num_prompt_logprobs = 0;
+  PlanEncoder encoder;
+  encoder.AdoptRow(row);
+  StepPlan plan;
+  plan.step = StepId{1};
+  plan.slices = {{.row = RowId{1},
+                  .first_position = 1,
+                  .num_tokens = 3,
+                  .first_changed_block = 0,
+                  .block_tail = {},
+                  .sample = true}};
+  v1::StepPlan message;
+  const ExpectedResult expected = encoder.Encode(plan, &message);
+  EXPECT_EQ(expected.slices[0].num_logprobs, 2);
+  EXPECT_THAT(expected.slices[0].prompt_tokens, ElementsAre(3));
+  row.num_candidates = 5;
+  encoder.AdoptRow(row);
+  EXPECT_TRUE(encoder.Encode(plan, &message).slices[0].lists_candidates());
 }
 
 std::vector<TokenId> RandomTokens(Random* random, int max) {
