@@ -55,13 +55,21 @@ class Clock:
 
 
 class WithoutRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_arguments):  # pylint: disable=signature-differs
+    """Leaves redirects to Hub.open, which knows who may get the token."""
+
+    def http_error_302(self, *_arguments):  # pylint: disable=signature-differs
         return None
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def origin(url):
-    parts = urllib.parse.urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    """Returns scheme, host and port. The scheme is empty if the address is invalid."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return "", None, None
 
 
 class Hub:
@@ -71,10 +79,10 @@ class Hub:
         self.clock, self.timeout_s, self.retries, self.retry_wait_s = clock, timeout_s, retries, retry_wait_s
         self.endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         self.token = os.environ.get("HF_TOKEN", "").strip()
-        parts = urllib.parse.urlsplit(self.endpoint)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        scheme, host, _ = origin(self.endpoint)
+        if scheme not in ("http", "https") or not host or "@" in self.endpoint:
             raise Failure(f'HF_ENDPOINT is "{self.endpoint}", it must be https://HOST or http://HOST')
-        if self.token and parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        if self.token and scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
             raise Failure("HF_TOKEN is set, and HF_ENDPOINT has no TLS, so the token would be sent in plain text")
         if not re.fullmatch(r"[!-~]*", self.token):
             raise Failure("HF_TOKEN has characters that no token has")
@@ -98,9 +106,12 @@ class Hub:
                         raise self.refusal(error, url, what) from None
             except (OSError, http.client.HTTPException) as error:
                 raise Trouble(self.reason(url, error)) from None
-            target = urllib.parse.urljoin(url, location)
+            try:
+                target = urllib.parse.urljoin(url, location)
+            except ValueError:
+                target = location
             if origin(target)[0] not in ("http", "https") or (origin(url)[0], origin(target)[0]) == ("https", "http"):
-                raise Failure(f"{what}: {origin(url)[1]} redirects to {target[:200]}, which has no TLS")
+                raise Failure(f"{what}: {origin(url)[1]} redirects to {target[:200]!r}, which is no address with TLS")
             url = target
         raise Failure(f"{what}: more than {MAX_REDIRECTS} redirects")
 
@@ -118,6 +129,8 @@ class Hub:
             return Trouble(answer, min(int(after), MAX_PAUSE_S) if after.isdecimal() else None)
         if error.code == 416:
             return Trouble(f"{answer}: it does not have the rest of the file")
+        if origin(url) != origin(self.endpoint):
+            return Trouble(answer)  # The address that the hub gives for a large file is valid for a limited time.
         if kind == "RevisionNotFound":
             return Failure(f"{answer}: there is no such revision")
         if error.code == 403 or kind == "GatedRepo":

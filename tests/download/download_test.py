@@ -3,6 +3,9 @@ the folder of our programs; quire-worker is in it in builds with gRPC."""
 
 import contextlib
 import fcntl
+import importlib.machinery
+import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -10,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 from local_hub import COMMIT, REPOSITORY, LocalHub, digest
 
@@ -34,16 +38,26 @@ class DownloadTest(unittest.TestCase):
         self.hub = LocalHub(dict(files), large)
         self.addCleanup(self.hub.close)
 
-    def start(self, *arguments, **variables):
-        environment = {"PATH": os.environ["PATH"], "HF_ENDPOINT": self.hub.hub.url, "HF_HUB_CACHE": str(self.cache)}
-        return subprocess.Popen([BINARIES / "quire-download", "--retry-wait=0.01", *(arguments or [NAME])],
-                                env=environment | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def environment(self):
+        return {"PATH": os.environ["PATH"], "HF_ENDPOINT": self.hub.hub.url, "HF_HUB_CACHE": str(self.cache)}
+
+    def start(self):
+        """Starts the program as a process of its own."""
+        return subprocess.Popen([BINARIES / "quire-download", "--retry-wait=0.01", NAME], env=self.environment(),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def download(self, *arguments, code=0, **variables):
-        """Returns what is printed as (stdout, stderr)."""
-        with self.start(*arguments, **variables) as process:
-            out, err = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, code, err)
+        """Runs the program inside this process, which saves much time. Returns what is printed as (stdout, stderr)."""
+        out, err = io.StringIO(), io.StringIO()
+        command = ["quire-download", "--retry-wait=0.01", *(arguments or [NAME])]
+        with (mock.patch.dict(os.environ, self.environment() | variables, clear=True),
+              mock.patch.object(sys, "argv", command), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)):
+            try:
+                found = PROGRAM.main()
+            except SystemExit as end:
+                found = end.code
+        out, err = out.getvalue(), err.getvalue()
+        self.assertEqual(found, code, err)
         self.assertNotIn(TOKEN, out + err)
         return out, err
 
@@ -133,6 +147,7 @@ class DownloadTest(unittest.TestCase):
                                 ("--retries=-1", "0 to 1000"), ("--timeout=0", "must be above 0")):
             self.assertIn(words, self.error(argument, code=2))
         for variables, words in (({"HF_ENDPOINT": "ftp://x"}, "must be https://HOST"),
+                                 ({"HF_ENDPOINT": "http://x:y"}, "must be https://HOST"),
                                  ({"HF_ENDPOINT": "http://example.invalid", "HF_TOKEN": TOKEN}, "in plain text"),
                                  ({"HF_TOKEN": "a\nb"}, "characters that no token has")):
             self.assertIn(words, self.error(NAME, **variables))
@@ -224,7 +239,9 @@ class DownloadTest(unittest.TestCase):
         (self.snapshot / "config.json").resolve().unlink()
         self.assertIn("config.json: more than 5 redirects", self.error())
         self.hub.faults["config.json"] = [lambda h: h.answer(302, Location="file:///etc/hostname")]
-        self.assertIn("redirects to file:///etc/hostname, which has no TLS", self.error())
+        self.assertIn("redirects to 'file:///etc/hostname', which is no address with TLS", self.error())
+        self.hub.faults["config.json"] = [lambda h: h.answer(302, Location="http://[::x:y/")]
+        self.assertIn("redirects to 'http://[::x:y/'", self.error())
 
     def test_refusals_say_what_to_do(self):
         for code, header, variables, words in (
@@ -250,6 +267,11 @@ class DownloadTest(unittest.TestCase):
         self.assertIn("model.safetensors: 127.0.0.1 answers 500", err)
         self.hub.faults["list"] = [lambda h: h.answer(503)] * 9
         self.assertIn("answers 503; given up after 3 tries", self.error("--retries=2", f"{NAME}@v1"))
+
+    def test_an_address_that_has_expired_is_asked_for_again(self):
+        self.hub.faults["model.safetensors"] = [lambda h: h.cut(WEIGHTS, 1000000), lambda h: h.answer(403)]
+        self.assertIn("model.safetensors: 127.0.0.1 answers 403; the next try", self.download()[1])
+        self.assertEqual(len(self.hub.requests("model.safetensors", "hub")), 3)
 
     def test_a_hung_server_is_left(self):
         self.hub.faults["list"] = [lambda h: h.hang()]
@@ -292,7 +314,7 @@ class DownloadTest(unittest.TestCase):
     def test_two_downloads_at_once_receive_each_file_once(self):
         processes = [self.start(), self.start()]
         for process in processes:
-            with process:
+            with process:  # The program as people start it.
                 out, err = process.communicate(timeout=120)
                 self.assertEqual((process.returncode, out), (0, f"{self.snapshot}\n"), err)
         self.assertEqual(len(self.ranges()), 1)
@@ -329,5 +351,8 @@ class DownloadTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BINARIES = pathlib.Path(sys.argv.pop(1))
+    BINARIES = pathlib.Path(sys.argv.pop(1)).resolve()
+    loader = importlib.machinery.SourceFileLoader("quire_download", str(BINARIES / "quire-download"))
+    PROGRAM = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(PROGRAM)
     unittest.main()
