@@ -15,6 +15,9 @@ string(REGEX REPLACE ".*\"([0-9.]+)\".*" "\\1" QUIRE_VERSION "${QUIRE_VERSION}")
 # Programs.
 install(TARGETS quire_manager quire_openai quire_worker quirectl COMPONENT runtime
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(PROGRAMS download/quire-download COMPONENT runtime DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY download/ COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/quire/download
+  FILES_MATCHING PATTERN *.py PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY models/tales COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/quire/models)
 install(FILES CHANGELOG.md README.md COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quire)
 install(CODE "

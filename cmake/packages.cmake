@@ -22,9 +22,11 @@ endif()
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME quire)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
+# For quire-download. A machine that only serves does not need it.
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "python3, ca-certificates")
 set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "server for large language models
  The manager, the worker for CPUs, the gateway with the OpenAI interface, the
- command line client quirectl and a small model.")
+ command line client quirectl, the downloader quire-download and a small model.")
 set(scripts ${PROJECT_SOURCE_DIR}/deploy/debian)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
   ${scripts}/conffiles ${scripts}/postinst ${scripts}/postrm ${scripts}/prerm)

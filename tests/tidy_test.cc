@@ -24,7 +24,7 @@ constexpr size_t kMaxLineLength = 120;
 
 const std::vector<std::string> kFolders = {"base",     "grammar", "proto",      "kernels", "scheduler",
                                            "security", "serving", "kv_manager", "worker",  "client",
-                                           "gateway",  "bench",   "tools",      "tests"};
+                                           "gateway",  "bench",   "download",   "tools",   "tests"};
 
 // The includes that are allowed in a folder: from our own tree (by first path component; generated protos are "quire",
 // "google" and "grpc") and from outside (by prefix). The standard library is always allowed.

@@ -18,16 +18,20 @@
 #include "kernels/cuda/device_options.h"
 #include "worker/host_memory.h"
 #include "worker/memory_explanation.h"
+#include "worker/model/hub_cache.h"
 #include "worker/model/model.h"
 #include "worker/step_times_file.h"
 
 ABSL_FLAG(
     std::string, model, "",
-    "Required. A Hugging Face model directory with config.json and *.safetensors, or a GGUF file. A tokenizer "
-    "(tokenizer.json or tokenizer.model, or that of the GGUF file) is optional; without one, clients can send and "
-    "receive token ids only.");
+    "Required. A Hugging Face model directory with config.json and *.safetensors, a GGUF file, or the name of a model "
+    "in the cache of the hub: hf:owner/name or hf:owner/name/FILE.gguf, with @revision at the end if it is not main. "
+    "quire-download fills this cache, and HF_HUB_CACHE or HF_HOME say where it is. A tokenizer (tokenizer.json or "
+    "tokenizer.model, or that of the GGUF file) is optional; without one, clients can send and receive token ids "
+    "only.");
 ABSL_FLAG(std::string, model_name, "",
-          "Name under which clients see the model. The default is the last part of its path.");
+          "Name under which clients see the model. The default is owner/name of a model of the hub, otherwise the last "
+          "part of the path.");
 ABSL_FLAG(
     std::string, quantize, "none",
     "With int8, round the weights of the decoder layers to 8 bits while they are loaded, with a scale per row, and "
@@ -45,9 +49,10 @@ ABSL_FLAG(
     "Serve the whole context of a model whose rotary embedding has two sets of factors (longrope, such as Phi-3 with a "
     "context of 128K), with the factors for long texts. Without it, the model has its original context and the factors "
     "for short texts, so that its answers are those of Hugging Face transformers.");
-ABSL_FLAG(std::string, explain_memory, "",
-          "Do not start, but read config.json of this model directory or the metadata of this GGUF file, and print the "
-          "memory of weights, of K and V, and of sequences of 4096 tokens for each precision.");
+ABSL_FLAG(
+    std::string, explain_memory, "",
+    "Do not start, but read config.json of this model or the metadata of this GGUF file (a value as for --model), and "
+    "print the memory of weights, of K and V, and of sequences of 4096 tokens for each precision.");
 ABSL_FLAG(
     std::string, listen, "127.0.0.1:50061",
     "Address for the manager's gRPC connection: host:port or unix:path. With port 0 the worker takes a free port and "
@@ -286,14 +291,24 @@ std::string LastPart(absl::string_view path) {
   return std::string(slash == absl::string_view::npos ? path : path.substr(slash + 1));
 }
 
+// Returns the name under which clients see the model if the operator gives none. Checks a name of the hub, which is the
+// value of `flag`.
+absl::StatusOr<std::string> NameOfModel(absl::string_view flag, const std::string& model) {
+  if (!IsHubName(model)) return LastPart(model);
+  const absl::StatusOr<HubModel> parsed = ParseHubName(model);
+  if (!parsed.ok()) return InvalidArgument(flag, " is ", parsed.status().message());
+  return parsed->file.empty() ? parsed->repository : LastPart(parsed->file);
+}
+
 absl::StatusOr<WorkerOptions> ReadOptions() {
   WorkerOptions options;
   options.explain_memory = absl::GetFlag(FLAGS_explain_memory);
   options.model = options.explain_memory.empty() ? absl::GetFlag(FLAGS_model) : options.explain_memory;
   if (options.model.empty())
-    return InvalidArgument("--model is missing; it is the directory of a model, or a GGUF file");
-  options.model_name = absl::GetFlag(FLAGS_model_name);
-  if (options.model_name.empty()) options.model_name = LastPart(options.model);
+    return InvalidArgument("--model is missing; it is the directory of a model, a GGUF file, or hf:owner/name");
+  QUIRE_ASSIGN_OR_RETURN(options.model_name,
+                         NameOfModel(options.explain_memory.empty() ? "--model" : "--explain-memory", options.model));
+  if (const std::string name = absl::GetFlag(FLAGS_model_name); !name.empty()) options.model_name = name;
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
   QUIRE_ASSIGN_OR_RETURN(options.transport, ReadTransportFlags(options.listen, /*has_other_proof=*/false));
   options.manager_names = absl::StrSplit(absl::GetFlag(FLAGS_manager_names), ',', absl::SkipEmpty());
@@ -340,7 +355,7 @@ const ProgramFlags& WorkerFlags() {
   static const auto* const flags = new ProgramFlags{
       "quire-worker",
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
-      "--model=PATH [flags]",
+      "--model=MODEL [flags]",
       {{"Model:", {"model", "model_name", "quantize", "int4_inputs", "long_context", "explain_memory"}},
        {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
        TransportFlagGroup(),
@@ -366,8 +381,8 @@ absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<con
   QUIRE_ASSIGN_OR_RETURN(CommandLine<WorkerOptions> line,
                          ReadConfiguration<WorkerOptions>(WorkerFlags(), arguments, environment, ReadOptions));
   if (line.text || line.options.explain_memory.empty()) return line;
-  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config,
-                         ReadModelConfig(line.options.explain_memory, line.options.long_context));
+  QUIRE_ASSIGN_OR_RETURN(const std::string path, ModelPath(line.options.explain_memory));
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path, line.options.long_context));
   line.text = ExplainMemory(config, line.options.block_size, AvailableHostMemory());
   return line;
 }

@@ -28,9 +28,9 @@ struct SimulationOptions {
 
 // The options of quire-worker, read from its command line and checked.
 struct WorkerOptions {
-  std::string model;           // The model directory.
-  std::string explain_memory;  // If not empty, the model directory whose memory is explained instead of a start.
-  std::string model_name;      // By default the last part of the directory's path.
+  std::string model;           // The model directory, a GGUF file, or a valid name of the hub (model/hub_cache.h).
+  std::string explain_memory;  // If not empty, the model whose memory is explained instead of a start.
+  std::string model_name;      // By default the last part of the path, or owner/name of the hub.
   std::string listen;
   Transport transport;
   std::vector<std::string> manager_names;  // One of them must be in the manager's certificate, if it shows one.

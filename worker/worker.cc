@@ -18,6 +18,7 @@
 #include "worker/description.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
+#include "worker/model/hub_cache.h"
 #include "worker/model/simulated_model.h"
 #include "worker/warm_up.h"
 
@@ -151,7 +152,8 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status Worker::Load(const WorkerOptions& options, DeviceOpener open_device) {
+absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
+  QUIRE_ASSIGN_OR_RETURN(options.model, ModelPath(options.model));
   model_name_ = options.model_name;
   drain_timeout_ = options.drain_timeout;
   orphan_hold_ = options.orphan_hold;

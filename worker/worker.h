@@ -48,7 +48,7 @@ class Worker {
   Worker() = default;
 
   absl::Status Listen(const WorkerOptions& options);
-  absl::Status Load(const WorkerOptions& options, DeviceOpener open_device);
+  absl::Status Load(WorkerOptions options, DeviceOpener open_device);
   // Makes backend and model of a worker that computes nothing.
   absl::Status LoadSimulated(const WorkerOptions& options, const ModelConfig& config);
   absl::StatusOr<WorkerLimits> PlanLimits(const WorkerOptions& options, const KvLayout& layout);

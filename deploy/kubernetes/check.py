@@ -25,7 +25,8 @@ except ImportError:
 
 HERE = pathlib.Path(__file__).resolve().parent
 OVERLAYS = [
-    "overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu", "overlays/two-managers", "overlays/insecure"
+    "overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu", "overlays/two-managers", "overlays/insecure",
+    "overlays/by-name"
 ]
 # These are applied beside any of the overlays.
 ADDITIONS = ["certificates", "gateway", "monitoring", "autoscaling/hpa", "autoscaling/keda"]
@@ -34,6 +35,8 @@ TOOLS = ["model-loader"]
 SKIPPED = 77
 
 PROGRAMS = ("quire-manager", "quire-openai", "quire-worker")
+# What init containers start.
+FIRST_PROGRAMS = ("quire-download",)
 WORKLOADS = ("Deployment", "StatefulSet")
 FILE_FLAGS = {"--model", "--gpu-tuning-cache", "--resume-key-file"} | {
     f"--{whose}tls-{what}" for whose in ("", "manager-", "worker-") for what in ("cert", "key", "ca")
@@ -86,6 +89,14 @@ def pod_spec(workload):
 
 def containers(workload):
     return pod_spec(workload)["containers"]
+
+
+def first_containers(workload):
+    return pod_spec(workload).get("initContainers", [])
+
+
+def environment_of(container):
+    return {variable["name"]: variable.get("value") for variable in container.get("env", [])}
 
 
 def ports_of(workload):
@@ -275,8 +286,8 @@ def check_args(k8s, programs):
     for workload in k8s.workloads:
         for container in containers(workload):
             program = container["command"][0]
-            if program not in programs:
-                yield workload, f"{container['name']} starts {program}, which is none of {sorted(programs)}"
+            if program not in PROGRAMS:
+                yield workload, f"{container['name']} starts {program}, which is none of {PROGRAMS}"
                 continue
             flags = flags_of(container)
             for flag in flags:
@@ -291,6 +302,51 @@ def check_args(k8s, programs):
             for flag, name in ports:
                 if flags.get(flag) != f"0.0.0.0:{declared.get(name)}":
                     yield workload, f"{flag} is {flags.get(flag)}, the port named {name} is {declared.get(name)}"
+
+
+def check_download(k8s, programs):
+    """A worker serves a model by its name only if an init container has downloaded it to the same place."""
+    for workload in k8s.workloads:
+        for first in first_containers(workload):
+            program = first["command"][0]
+            if program not in FIRST_PROGRAMS:
+                yield workload, f"{first['name']} starts {program}, which is none of {FIRST_PROGRAMS}"
+            for flag in flags_of(first):
+                if flag.startswith("-") and flag not in programs[program]:
+                    yield workload, f"{program} has no flag {flag}"
+        for container in containers(workload):
+            model = flags_of(container).get("--model") or ""
+            if not model.startswith("hf:"):
+                continue
+            first = next((c for c in first_containers(workload) if model in c["args"]), None)
+            if first is None:
+                yield workload, f"no init container downloads {model}"
+                continue
+            cache = environment_of(container).get("HF_HUB_CACHE")
+            if not cache or environment_of(first).get("HF_HUB_CACHE") != cache:
+                yield workload, f"{container['name']} and {first['name']} have no common HF_HUB_CACHE"
+            mounts = [next((m for m in c["volumeMounts"] if f"{cache}/".startswith(f"{m['mountPath']}/")), None)
+                      for c in (container, first)]
+            if None in mounts or mounts[0]["name"] != mounts[1]["name"]:
+                yield workload, f"HF_HUB_CACHE is {cache}, which {container['name']} and {first['name']} have no volume for"
+            elif mounts[1].get("readOnly") or is_read_only(workload, mounts[1]["name"]):
+                yield workload, f"{first['name']} may not write to HF_HUB_CACHE"
+            elif not mounts[0].get("readOnly"):
+                yield workload, f"{container['name']} may write to HF_HUB_CACHE"
+            if not {53, 443} <= ports_out(k8s, workload):
+                yield workload, f"no NetworkPolicy lets {first['name']} out to DNS and to the hub"
+
+
+def is_read_only(workload, volume):
+    (found,) = [v for v in pod_spec(workload)["volumes"] if v["name"] == volume]
+    return found.get("persistentVolumeClaim", {}).get("readOnly", False)
+
+
+def ports_out(k8s, workload):
+    """Returns the ports of other machines that the policies let a workload reach."""
+    rules = [rule for policy in k8s.of_kind("NetworkPolicy") for rule in policy["spec"].get("egress") or []
+             if workload in k8s.selected(policy["spec"]["podSelector"]["matchLabels"])]
+    return {port["port"] for rule in rules for port in rule["ports"]}
 
 
 def check_transport(k8s, _programs):
@@ -402,7 +458,7 @@ def check_security(k8s, _programs):
             yield workload, "it has no seccomp profile"
         if pod.get("automountServiceAccountToken", True) and not stands_by(workload):
             yield workload, "it gets a token of the cluster, which it does not need"
-        for container in pod["containers"]:
+        for container in first_containers(workload) + pod["containers"]:
             security = container.get("securityContext", {})
             if security.get("allowPrivilegeEscalation", True):
                 yield workload, f"{container['name']} may escalate privileges"
@@ -418,7 +474,7 @@ def gpus(container):
 
 def check_resources(k8s, _programs):
     for workload in k8s.workloads:
-        for container in containers(workload):
+        for container in first_containers(workload) + containers(workload):
             resources = container.get("resources", {})
             requests, limits = resources.get("requests", {}), resources.get("limits", {})
             if not {"cpu", "memory"} <= set(requests) or "memory" not in limits:
@@ -438,13 +494,13 @@ def check_volumes(k8s, _programs):
             claim = volume.get("persistentVolumeClaim", {}).get("claimName")
             if claim and k8s.named("PersistentVolumeClaim", claim) is None:
                 yield workload, f"there is no PersistentVolumeClaim {claim}"
-        for container in containers(workload):
+        for container in first_containers(workload) + containers(workload):
             mounts = container.get("volumeMounts", [])
             for mount in mounts:
                 if mount["name"] not in volumes:
                     yield workload, f"{container['name']} mounts {mount['name']}, which is no volume of the pod"
             for flag, path in flags_of(container).items():
-                if flag not in FILE_FLAGS or not path:
+                if flag not in FILE_FLAGS or not path or path.startswith("hf:"):
                     continue
                 in_volume = any(f"{path}/".startswith(f"{mount['mountPath']}/") for mount in mounts)
                 if not in_volume and not path.startswith("/usr/share/quire/"):
@@ -496,7 +552,7 @@ def check_references(k8s, _programs):
         if thing["kind"] != "Namespace" and k8s.named("Namespace", thing["metadata"].get("namespace")) is None:
             yield thing, f"there is no Namespace {thing['metadata'].get('namespace')}"
     for workload in k8s.workloads:
-        for container in containers(workload):
+        for container in first_containers(workload) + containers(workload):
             if ":" not in container["image"] or container["image"].endswith(":latest"):
                 yield workload, f"image {container['image']} has no version"
 
@@ -509,6 +565,7 @@ CHECKS = {
     "disruption": check_disruption,
     "network": check_network,
     "args": check_args,
+    "download": check_download,
     "transport": check_transport,
     "discovery": check_discovery,
     "managers": check_managers,
@@ -561,7 +618,7 @@ def main():
                 for container in containers(workload):
                     print(shlex.join(container["command"] + container.get("args", [])))
         return 0
-    programs = {name: flags_in_help(arguments.programs / name) for name in PROGRAMS}
+    programs = {name: flags_in_help(arguments.programs / name) for name in PROGRAMS + FIRST_PROGRAMS}
     additions = [thing for addition in ADDITIONS for thing in render(addition)]
     found = 0
     for kustomization in arguments.kustomizations:

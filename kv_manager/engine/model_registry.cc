@@ -127,7 +127,6 @@ namespace {
 
 // Special tokens never belong to what a guide describes, so they have no bytes.
 std::shared_ptr<const GuideVocabulary> GuideVocabularyOf(const ServedModel& model) {
-  if (model.tokenizer == nullptr || model.eos_token_ids.empty()) return nullptr;
   auto vocabulary = std::make_shared<GuideVocabulary>();
   for (TokenId token = 0; token < model.vocab_size; ++token) {
     const std::string bytes = model.tokenizer->IsSpecial(token) ? "" : model.tokenizer->TokenBytes(token);
@@ -150,7 +149,11 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
-  model->guide_vocabulary = GuideVocabularyOf(*model);
+  if (model->tokenizer != nullptr && !model->eos_token_ids.empty()) {
+    // The model owns the function that refers to it.
+    model->guide_vocabulary =
+        std::make_unique<LazyGuideVocabulary>([served = model.get()] { return GuideVocabularyOf(*served); });
+  }
   model->chat_template = LoadChatTemplate(description);
   for (const ModelFile& file : description.tokenizer_files) {
     if (file.name != "generation_config.json" || !reads_defaults_) continue;

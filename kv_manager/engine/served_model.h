@@ -10,8 +10,8 @@
 #include "base/ids.h"
 #include "kv_manager/chat/chat_template.h"
 #include "kv_manager/engine/family_id.h"
+#include "kv_manager/engine/lazy_guide_vocabulary.h"
 #include "kv_manager/tokenizer/tokenizer.h"
-#include "scheduler/guide.h"
 #include "scheduler/request.h"
 
 namespace quire {
@@ -42,7 +42,7 @@ struct ServedModel {
   SamplingDefaults defaults;
   std::unique_ptr<const Tokenizer> tokenizer;  // Null when the checkpoint came without one.
   // What workers need for guides. Null when the model has no tokenizer or no end token.
-  std::shared_ptr<const GuideVocabulary> guide_vocabulary;
+  std::unique_ptr<const LazyGuideVocabulary> guide_vocabulary;
   // Null when the checkpoint came without one. An error when it cannot be used; then only messages are refused.
   absl::StatusOr<std::unique_ptr<const ChatTemplate>> chat_template = nullptr;
 };

@@ -91,7 +91,7 @@ absl::Status ReadGuide(const v1::GenerateRequest& in, const ServedModel& model, 
   } else if (kept->kind != Guide::Kind::kJsonObject) {
     kept->texts = {std::move(source.text)};
   }
-  kept->vocabulary = model.guide_vocabulary;
+  kept->vocabulary = model.guide_vocabulary->Get();
   out->request.sampling.guide = std::move(kept);
   return absl::OkStatus();
 }

@@ -31,7 +31,8 @@ def port_of(address):
 class ComposeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.file = yaml.safe_load((FOLDER / "compose.yaml").read_text())
+        text = (FOLDER / "compose.yaml").read_text()
+        cls.file = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))  # With no variable set.
         cls.services = cls.file["services"]
         cls.prometheus = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
 
@@ -47,6 +48,18 @@ class ComposeTest(unittest.TestCase):
             done = subprocess.run([BINARIES / program, *flags, "--check-config"], capture_output=True, text=True,
                                   check=False, timeout=60)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_download_goes_where_the_worker_looks(self):
+        worker, download = self.services["worker"], self.services["download"]
+        self.assertEqual(worker["environment"]["HF_HUB_CACHE"], download["environment"]["HF_HUB_CACHE"])
+        self.assertEqual((worker["volumes"], download["volumes"]), (["models:/models:ro"], ["models:/models"]))
+        self.assertIn("models", self.file["volumes"])
+        self.assertEqual(set(download["networks"]) & set(worker["networks"]), set())
+        (program,) = download["entrypoint"]
+        self.assertTrue((BINARIES / program).exists())
+        text = (docker_test.SOURCE / download["build"]["dockerfile"]).read_text()
+        self.assertIn(f"-t {download['image']} ", text)
+        self.assertRegex(text, r"install -d -o 10001 -g 10001 /models\n", "the user of the image may write there")
 
     def test_services_find_each_other_on_a_common_network(self):
         for client, name, server in (("manager", "--workers", "worker"), ("gateway", "--manager", "manager")):

@@ -10,6 +10,7 @@ import unittest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = SOURCE / "deploy/docker"
 PROGRAMS = ["quire-manager", "quire-worker", "quire-openai", "quirectl"]
+WITH_PROGRAMS = {"cpu.Dockerfile", "cuda.Dockerfile"}
 # Every image of Debian 12 has its essential packages and their dependencies.
 IN_EVERY_IMAGE = {"libc6", "libgcc-s1", "libstdc++6", "libzstd1", "zlib1g"}
 
@@ -63,10 +64,14 @@ def owners(programs):
 class DockerTest(unittest.TestCase):
     def setUp(self):
         self.files = {path.name: stages(path) for path in sorted(FOLDER.glob("*.Dockerfile"))}
-        self.assertEqual(set(self.files), {"cpu.Dockerfile", "cuda.Dockerfile"})
+        self.assertEqual(set(self.files), WITH_PROGRAMS | {"download.Dockerfile"})
+
+    def programs(self):
+        """Returns the names and the stages of the images with compiled programs."""
+        return [(name, parts) for name, parts in self.files.items() if name in WITH_PROGRAMS]
 
     def test_the_build_has_the_packages_that_every_build_has(self):
-        for name, parts in self.files.items():
+        for name, parts in self.programs():
             with self.subTest(name):
                 names = packages(next(stage for stage in parts if stage[0][1].endswith("AS build")))
                 self.assertEqual(names - of_cuda(names), build_packages())
@@ -80,10 +85,19 @@ class DockerTest(unittest.TestCase):
         if not shutil.which("dpkg") or "bookworm" not in pathlib.Path("/etc/os-release").read_text():
             self.skipTest("not Debian 12")
         needed = owners([BINARIES / name for name in PROGRAMS]) - IN_EVERY_IMAGE
-        for name, parts in self.files.items():
+        for name, parts in self.programs():
             with self.subTest(name):
                 names = packages(parts[-1])
                 self.assertEqual(names - of_cuda(names), needed)
+
+    def test_the_image_for_downloads_has_python_and_every_module(self):
+        (stage,) = self.files["download.Dockerfile"]
+        self.assertEqual(packages(stage), {"python3"})
+        copied = [word for instruction, rest in stage if instruction == "COPY" for word in rest.split()]
+        modules = {f"download/{path.name}" for path in (SOURCE / "download").glob("*.py")}
+        self.assertEqual({word for word in copied if word.endswith(".py")}, modules)
+        # The program looks for its modules in the same prefix.
+        self.assertLessEqual({"/opt/quire/bin/", "/opt/quire/share/quire/download/"}, set(copied))
 
     def test_the_last_stage_runs_as_nobody_in_particular(self):
         for name, parts in self.files.items():
@@ -95,7 +109,7 @@ class DockerTest(unittest.TestCase):
     def test_every_target_and_every_copied_file_exists(self):
         targets = " ".join(path.read_text() for path in SOURCE.glob("*/**/CMakeLists.txt"))
         for name, parts in self.files.items():
-            build = next(stage for stage in parts if stage[0][1].endswith("AS build"))
+            build = next((stage for stage in parts if stage[0][1].endswith("AS build")), [])
             for _, rest in build:
                 for target in re.findall(r"ninja -C \S+ ([a-z_ ]+)", rest):
                     for word in target.split():

@@ -178,11 +178,31 @@ MISTAKES_OF_TWO_MANAGERS = [
     (("RoleBinding", "quire-manager"), at("subjects", 0, "name", value="default"), "no Role lets quire-manager"),
 ]
 
+FIRST = TEMPLATE + ("initContainers", 0)
+MODEL = "hf:Qwen/Qwen3-0.6B"
+# The same for the overlay that downloads its model, with the kind of the mistake.
+MISTAKES_OF_DOWNLOADS = [
+    ("download", WORKERS, at(*FIRST, "args", value=["hf:Qwen/Qwen3-8B"]), f"no init container downloads {MODEL}"),
+    ("download", WORKERS, at(*FIRST, "args", value=[MODEL, "--retrys=3"]), "no flag --retrys"),
+    ("download", WORKERS, at(*FIRST, "command", value=["sh"]), "starts sh"),
+    ("download", WORKERS, at(*FIRST, "env", 0, "value", value="/models"), "no common HF_HUB_CACHE"),
+    ("download", WORKERS, at(*CONTAINER, "env", value=[]), "no common HF_HUB_CACHE"),
+    ("download", WORKERS, at(*FIRST, "volumeMounts", 0, "mountPath", value="/models/other"), "have no volume for"),
+    ("download", WORKERS, lambda w: volume(w, "model")["persistentVolumeClaim"].update(readOnly=True), "may not write"),
+    ("download", WORKERS, lambda w: [mount.pop("readOnly", None) for mount in container(w)["volumeMounts"]],
+     "worker may write to HF_HUB_CACHE"),
+    ("download", ("NetworkPolicy", "quire-workers"), at("spec", "egress", value=[]), "out to DNS and to the hub"),
+    ("volumes", WORKERS, at(*FIRST, "volumeMounts", 0, "name", value="models"), "no volume of the pod"),
+    ("security", WORKERS, at(*FIRST, "securityContext", "readOnlyRootFilesystem", value=False), "download may write"),
+    ("resources", WORKERS, at(*FIRST, "resources", "limits", value=None), "download lacks"),
+    ("reference", WORKERS, at(*FIRST, "image", value="quire-download"), "no version"),
+]
+
 
 class KubernetesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.programs = {name: check.flags_in_help(BINARIES / name) for name in check.PROGRAMS}
+        cls.programs = {name: check.flags_in_help(BINARIES / name) for name in check.PROGRAMS + check.FIRST_PROGRAMS}
         cls.additions = [thing for addition in check.ADDITIONS for thing in check.render(addition)]
         cls.overlays = {overlay: check.render(overlay) + cls.additions for overlay in check.OVERLAYS}
 
@@ -239,7 +259,8 @@ class KubernetesTest(unittest.TestCase):
 
     def test_every_image_is_one_of_deploy_docker_and_has_what_its_container_starts(self):
         started = [(name, c) for name, objects in self.overlays.items()
-                   for w in check.Kubernetes(objects).workloads for c in check.containers(w)]
+                   for w in check.Kubernetes(objects).workloads
+                   for c in check.first_containers(w) + check.containers(w)]
         started += [(tool, c) for tool in check.TOOLS for tool_pod in check.render(tool)
                     for c in tool_pod["spec"]["containers"]]
         for name, c in started:
@@ -286,6 +307,15 @@ class KubernetesTest(unittest.TestCase):
                 found = [what for kind, _, what in check.problems(objects, self.programs) if kind == "managers"]
                 self.assertTrue(any(words in what for what in found), found)
 
+    def test_every_planted_mistake_of_downloads_is_found(self):
+        original = self.overlays["overlays/by-name"]
+        for kind, where, plant, words in MISTAKES_OF_DOWNLOADS:
+            with self.subTest(words):
+                objects = copy.deepcopy(original)
+                plant(check.Kubernetes(objects).named(*where))
+                found = [what for found_kind, _, what in check.problems(objects, self.programs) if found_kind == kind]
+                self.assertTrue(any(words in what for what in found), found)
+
     def test_the_rules_are_those_of_deploy_prometheus(self):
         (rule,) = check.Kubernetes(self.additions).of_kind("PrometheusRule")
         groups = [check.yaml.safe_load((SOURCE / "deploy/prometheus" / name).read_text())["groups"]
@@ -294,7 +324,7 @@ class KubernetesTest(unittest.TestCase):
                          "run deploy/kubernetes/prometheus_rule.py >deploy/kubernetes/monitoring/rules.yaml")
 
     def test_every_kind_of_mistake_is_planted(self):
-        self.assertEqual({kind for kind, *_ in MISTAKES}, set(check.CHECKS))
+        self.assertEqual({kind for kind, *_ in MISTAKES + MISTAKES_OF_DOWNLOADS}, set(check.CHECKS))
 
     def test_a_worker_on_the_cpu_that_holds_a_gpu_is_found(self):
         objects = copy.deepcopy(self.overlays["overlays/cpu-dev"])

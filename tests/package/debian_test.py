@@ -125,6 +125,11 @@ class DebianTest(unittest.TestCase):
                        env=os.environ | {"PYTHONPATH": str(modules)})
             self.assertEqual(told, story + "\n")
 
+    def test_the_downloader_runs_with_the_python_that_the_package_recommends(self):
+        self.assertIn("python3", self.quire.fields["Recommends"].split(", "))
+        program = self.quire.tree / "usr/bin/quire-download"
+        self.assertIn("usage: quire-download", run("/usr/bin/python3", "-I", program, "--help"))
+
     def test_each_service_accepts_its_configuration_and_refuses_a_wrong_one(self):
         for service, name in SERVICES.items():
             with self.subTest(service):

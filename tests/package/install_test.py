@@ -13,7 +13,7 @@ import installed_tree
 from installed_tree import PROMPT, ROOT, run
 
 STRANGER = pathlib.Path(__file__).resolve().parent / "stranger"
-PROGRAMS = ["quire-manager", "quire-openai", "quire-worker", "quirectl"]
+PROGRAMS = ["quire-download", "quire-manager", "quire-openai", "quire-worker", "quirectl"]
 CONFIGURATION = {f"etc/quire/{name}.yaml" for name in ("manager", "openai", "worker")}
 
 
@@ -63,6 +63,11 @@ class InstallTest(unittest.TestCase):
                 text = path.read_text(encoding="utf-8")
                 for folder in (str(ROOT), str(BUILD), str(self.folder)):
                     self.assertNotIn(folder, text, path)
+
+    def test_the_downloader_finds_its_modules_and_leaves_nothing_beside_them(self):
+        before = sorted(self.prefix.rglob("*"))
+        self.assertIn("usage: quire-download", run(self.prefix / "bin/quire-download", "--help"))
+        self.assertEqual(sorted(self.prefix.rglob("*")), before)
 
     def test_units_name_the_prefix_and_the_configuration_inside_it(self):
         unit = (self.prefix / "lib/systemd/system/quire-worker.service").read_text()

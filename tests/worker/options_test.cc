@@ -41,6 +41,21 @@ WorkerOptions OptionsOf(const std::vector<const char*>& arguments) {
   return line.ok() ? line->options : WorkerOptions{};
 }
 
+TEST(WorkerOptionsTest, AModelMayBeANameOfTheHub) {
+  EXPECT_EQ(OptionsOf({"--model=hf:owner/name@v1"}).model, "hf:owner/name@v1");
+  EXPECT_EQ(OptionsOf({"--model=hf:owner/name@v1"}).model_name, "owner/name");
+  EXPECT_EQ(OptionsOf({"--model=hf:owner/name/big/m.gguf@v1"}).model_name, "m.gguf");
+  EXPECT_EQ(OptionsOf({"--model=hf:owner/name", "--model-name=mine"}).model_name, "mine");
+  for (const char* name : {"", "--model-name=mine"}) {
+    std::vector<const char*> arguments = {"--model=hf:name"};
+    if (*name != '\0') arguments.push_back(name);
+    EXPECT_THAT(std::string(Parse(arguments).status().message()),
+                HasSubstr("--model is hf:name, a name of a model must"));
+  }
+  EXPECT_THAT(std::string(Parse({"--explain-memory=hf:name"}).status().message()),
+              HasSubstr("--explain-memory is hf:"));
+}
+
 TEST(WorkerOptionsTest, AModelIsEnough) {
   const WorkerOptions options = OptionsOf({"--model=/models/tiny/"});
   EXPECT_EQ(options.model, "/models/tiny/");

@@ -1,6 +1,8 @@
 #include "worker/model/checkpoint.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -48,7 +50,24 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
   return shards;
 }
 
+absl::Status NoWeights(const std::string& directory) {
+  return absl::NotFoundError(
+      absl::StrCat(directory, " has neither ", kSingleFile, " nor ", kIndexFile, DirectoryHint(directory)));
+}
+
 }  // namespace
+
+absl::StatusOr<std::set<std::string>> WeightFileNames(const std::string& directory) {
+  std::error_code error;
+  if (std::filesystem::exists(absl::StrCat(directory, "/", kSingleFile), error))
+    return std::set<std::string>{kSingleFile};
+  const auto shard_of = ReadIndex(directory);
+  if (absl::IsNotFound(shard_of.status())) return NoWeights(directory);
+  QUIRE_RETURN_IF_ERROR(shard_of.status());
+  std::set<std::string> names;
+  for (const auto& [tensor, shard] : *shard_of) names.insert(shard);
+  return names;
+}
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path) {
   Checkpoint checkpoint;
@@ -61,10 +80,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path) {
   if (single.ok()) return checkpoint;
   if (!absl::IsNotFound(single)) return single;
   const auto shard_of = ReadIndex(directory);
-  if (absl::IsNotFound(shard_of.status())) {
-    return absl::NotFoundError(
-        absl::StrCat(directory, " has neither ", kSingleFile, " nor ", kIndexFile, DirectoryHint(directory)));
-  }
+  if (absl::IsNotFound(shard_of.status())) return NoWeights(directory);
   QUIRE_RETURN_IF_ERROR(shard_of.status());
   QUIRE_RETURN_IF_ERROR(checkpoint.AddShards(directory, *shard_of));
   return checkpoint;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,10 @@ class Checkpoint {
   std::vector<GgufFile> gguf_files_;                  // One or none.
   absl::flat_hash_map<std::string, Tensor> tensors_;  // The views point into the files.
 };
+
+// Returns the names of the files of weights in a model directory: `model.safetensors` if it is there, otherwise the
+// shards that the index names, whether or not they are there. Returns NOT_FOUND when there is neither.
+absl::StatusOr<std::set<std::string>> WeightFileNames(const std::string& directory);
 
 }  // namespace quire
 

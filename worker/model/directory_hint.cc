@@ -37,7 +37,7 @@ bool Has(const std::vector<std::string>& names, const std::string& name) {
 }
 
 // Returns whether the path looks like "organisation/model", as models are named on a hub.
-bool IsHubName(std::string_view path) {
+bool LooksLikeHubName(std::string_view path) {
   const auto is_allowed = [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.' || c == '/'; };
   return std::all_of(path.begin(), path.end(), is_allowed) && std::count(path.begin(), path.end(), '/') == 1 &&
          absl::ascii_isalnum(path.front()) && path.back() != '/';
@@ -50,10 +50,9 @@ std::string DirectoryHint(const std::string& path) {
   if (!std::filesystem::exists(path, error)) {
     if (absl::StartsWith(path, "~"))
       return "; ~ is the home directory only where a shell replaces it, as in --model ~/x";
-    if (path.empty() || !IsHubName(path)) return "";
-    return absl::StrCat(
-        "; if this is the name of a model on a hub, download it first and give its directory: hf download ", path,
-        " --local-dir DIRECTORY");
+    if (path.empty() || !LooksLikeHubName(path)) return "";
+    return absl::StrCat("; if this is the name of a model on a hub, write hf:", path,
+                        ", after \"quire-download hf:", path, "\"");
   }
   const std::vector<std::string> names = NamesIn(path);
   if (Has(names, "adapter_config.json")) {

@@ -1,9 +1,12 @@
 #include "kv_manager/engine/model_registry.h"
 
+#include <atomic>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -228,6 +231,65 @@ TEST(ModelRegistryTest, AWorkerWithABrokenTokenizerChangesNothing) {
   EXPECT_TRUE(registry.Admit("a", SmallWorker()).ok());
   EXPECT_FALSE(registry.Admit("b", broken).ok());
   EXPECT_THAT(Fingerprints(registry), ElementsAre("hash"));
+}
+
+// What eight threads get that ask at the same time.
+std::vector<std::shared_ptr<const GuideVocabulary>> AskAtOnce(const LazyGuideVocabulary& lazy) {
+  std::vector<std::shared_ptr<const GuideVocabulary>> found(8);
+  std::vector<std::thread> threads;
+  threads.reserve(found.size());
+  for (auto& vocabulary : found) threads.emplace_back([&] { vocabulary = lazy.Get(); });
+  for (std::thread& thread : threads) thread.join();
+  return found;
+}
+
+TEST(LazyGuideVocabularyTest, ItIsMadeOnceByTheFirstOfManyThreads) {
+  std::atomic<int> num_made = 0;
+  const LazyGuideVocabulary lazy([&] {
+    ++num_made;
+    return std::make_shared<GuideVocabulary>();
+  });
+  EXPECT_EQ(num_made, 0);
+  for (const auto& vocabulary : AskAtOnce(lazy)) {
+    EXPECT_NE(vocabulary, nullptr);
+    EXPECT_EQ(vocabulary, lazy.Get());
+  }
+  EXPECT_EQ(num_made, 1);
+}
+
+// Token 2 is special.
+constexpr char kTokenizer[] =
+    R"({"added_tokens": [{"id": 2, "content": "<eos>", "special": true, "single_word": false, "lstrip": false,
+                          "rstrip": false, "normalized": false}],
+        "model": {"type": "BPE", "vocab": {"a": 0, "bc": 1}, "merges": []}})";
+
+TEST(ModelRegistryTest, TheVocabularyForGuidesIsThatOfTheTokenizerAndOutlivesTheRegistry) {
+  std::shared_ptr<const ServedModel> model;
+  {
+    ModelRegistry registry(kNoCap);
+    WorkerDescription worker = SmallWorker();
+    worker.vocab_size = 4;
+    worker.eos_token_ids = {TokenId{2}};
+    worker.tokenizer_files = {{"tokenizer.json", kTokenizer}};
+    ASSERT_TRUE(registry.Admit("a", worker).ok());
+    model = registry.models()[0];
+  }
+  for (const auto& vocabulary : AskAtOnce(*model->guide_vocabulary)) {
+    EXPECT_EQ(vocabulary->bytes, "abc");
+    EXPECT_THAT(vocabulary->lengths, ElementsAre(1, 2, 0, 0));
+    EXPECT_THAT(vocabulary->end_tokens, ElementsAre(TokenId{2}));
+  }
+}
+
+TEST(ModelRegistryTest, AModelWithoutATokenizerOrAnEndTokenHasNoVocabularyForGuides) {
+  WorkerDescription without_tokenizer = SmallWorker(), without_end = SmallWorker();
+  without_end.tokenizer_files = {{"tokenizer.json", kTokenizer}};
+  without_end.eos_token_ids.clear();
+  for (const WorkerDescription& worker : {without_tokenizer, without_end}) {
+    ModelRegistry registry(kNoCap);
+    ASSERT_TRUE(registry.Admit("a", worker).ok());
+    EXPECT_EQ(registry.models()[0]->guide_vocabulary, nullptr);
+  }
 }
 
 }  // namespace

@@ -409,7 +409,7 @@ TEST_F(RequestValidationTest, EchoShowsTextAsItCame) {
 
 TEST_F(RequestValidationTest, GuidesAreCompiledAndKeptAsTheyCame) {
   auto vocabulary = std::make_shared<GuideVocabulary>();
-  model_.guide_vocabulary = vocabulary;
+  model_.guide_vocabulary = std::make_unique<LazyGuideVocabulary>([&] { return vocabulary; });
   request_.mutable_guided()->set_regex("[ab]{2}");
   ValidRequest valid = Valid();
   ASSERT_NE(valid.request.sampling.guide, nullptr);
@@ -423,7 +423,7 @@ TEST_F(RequestValidationTest, GuidesAreCompiledAndKeptAsTheyCame) {
 }
 
 TEST_F(RequestValidationTest, WrongGuidesAreRefusedWithFieldAndPlace) {
-  model_.guide_vocabulary = std::make_shared<GuideVocabulary>();
+  model_.guide_vocabulary = std::make_unique<LazyGuideVocabulary>([] { return std::make_shared<GuideVocabulary>(); });
   const auto message = [&] { return std::string(Validate().status().message()); };
   v1::Guide* const guide = request_.mutable_guided();
   EXPECT_THAT(message(), HasSubstr("guided: is empty"));
@@ -452,7 +452,7 @@ TEST_F(RequestValidationTest, GuidesNeedATokenizerAndAnEndToken) {
 }
 
 TEST_F(RequestValidationTest, ContinuedTokensFollowTheGuide) {
-  model_.guide_vocabulary = std::make_shared<GuideVocabulary>();
+  model_.guide_vocabulary = std::make_unique<LazyGuideVocabulary>([] { return std::make_shared<GuideVocabulary>(); });
   request_.mutable_guided()->set_regex("(the)+!");
   request_.mutable_sampling()->set_seed(1);
   v1::ContinuedSample* const sample = request_.add_continue_from();

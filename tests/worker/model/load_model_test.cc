@@ -184,7 +184,7 @@ TEST_F(LoadModelTest, WhatIsNotACheckpointIsRecognised) {
   const auto error_of = [this](const std::string& path) {
     return std::string(LoadModel(path, backend_.get()).status().message());
   };
-  EXPECT_THAT(error_of("organisation/Model-0.6B"), HasSubstr("hf download organisation/Model-0.6B --local-dir"));
+  EXPECT_THAT(error_of("organisation/Model-0.6B"), HasSubstr("write hf:organisation/Model-0.6B, after"));
   EXPECT_THAT(error_of("/no/such/place"), Not(HasSubstr("hub")));
   const auto error_with = [&](const std::vector<std::string>& files, const std::string& file = "") {
     const TestDirectory directory;

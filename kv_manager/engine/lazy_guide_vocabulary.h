@@ -1,0 +1,36 @@
+#ifndef QUIRE_KV_MANAGER_ENGINE_LAZY_GUIDE_VOCABULARY_H_
+#define QUIRE_KV_MANAGER_ENGINE_LAZY_GUIDE_VOCABULARY_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/base/call_once.h"
+#include "scheduler/guide.h"
+
+namespace quire {
+
+// What workers need for guides. With 131,072 tokens it takes more than a megabyte and some milliseconds, so it is made
+// when the first request with a guide needs it. Thread-safe.
+class LazyGuideVocabulary {
+ public:
+  using Make = std::function<std::shared_ptr<const GuideVocabulary>()>;
+
+  // `make` is called at most once, on the thread of the first call of Get.
+  explicit LazyGuideVocabulary(Make make) : make_(std::move(make)) {}
+
+  // Returns the same object each time. Other threads that call it meanwhile wait for the first call.
+  std::shared_ptr<const GuideVocabulary> Get() const {
+    absl::call_once(once_, [this] { vocabulary_ = make_(); });
+    return vocabulary_;
+  }
+
+ private:
+  const Make make_;
+  mutable absl::once_flag once_;
+  mutable std::shared_ptr<const GuideVocabulary> vocabulary_;  // Written once.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_ENGINE_LAZY_GUIDE_VOCABULARY_H_
