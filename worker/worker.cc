@@ -67,6 +67,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
                                                       .longest_wait = absl::ToChronoMilliseconds(options.gpu_timeout)},
                                                      &why_not);
   if (device == nullptr) {
+                                                      .warp_groups = options.gpu_warp_groups,
     return absl::FailedPreconditionError(absl::StrCat("--device=cuda:", *options.gpu, ": ", why_not));
   }
   return std::make_unique<cuda::CudaBackend>(
