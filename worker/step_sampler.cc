@@ -52,6 +52,7 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices, Step* step) {
       SamplingRow draw = row.sampling().Draw(row.tokens());
       if (draw.num_candidates == 0) {
         draw.drawn_place = slice.row_index;
+        if (row.num_pending() > 0) draw.pending_place = slice.row_index;
         row.AppendPending();
       }
       AddJob(slice, i, slice.last_token, slice.end_position() - 1, /*is_sampling=*/true, draw, step);

@@ -19,7 +19,7 @@ bool HasPenalty(const SamplingRow& row) {
 }
 
 bool ChangesLogits(const PackedSamplingRow& row) {
-  return row.num_penalties > 0 || row.num_biases > 0 || row.mask_kind != MaskKind::kNone;
+  return row.num_penalties > 0 || row.pending_place >= 0 || row.num_biases > 0 || row.mask_kind != MaskKind::kNone;
 }
 
 }  // namespace
@@ -88,6 +88,7 @@ SamplingKernelArgs Sampler::Pack(const SamplingArgs& args, bool* changes_logits)
 void Sampler::PackRow(const SamplingArgs& args, int index, Upload* upload) {
   const SamplingRow& row = args.rows[index];
   PackedSamplingRow packed = {};
+  packed.pending_place = -1;
   packed.seed = row.seed;
   packed.position = row.position;
   packed.logit_row = args.logit_rows == nullptr ? index : args.logit_rows[index];
@@ -113,13 +114,17 @@ void Sampler::PackRow(const SamplingArgs& args, int index, Upload* upload) {
 void Sampler::PackPenalties(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload) {
   packed->first_penalty = upload->num_penalties;
   if (!HasPenalty(row)) return;
+  packed->pending_place = row.pending_place;
+  packed->pending_factor = row.repetition_penalty;
+  packed->pending_frequency = row.frequency_penalty;
+  packed->pending_presence = row.presence_penalty;
   for (int i = 0; i < row.num_counts; ++i) {
     const TokenCount& count = row.counts[i];
     if (!IsInVocabulary(count.token, vocab_size)) continue;
     const bool occurred = count.prompt_count > 0 || count.output_count > 0;
-    upload->penalties.host[upload->num_penalties++] = {count.token, occurred ? row.repetition_penalty : 1,
-                                                       row.frequency_penalty * float(count.output_count),
-                                                       count.output_count > 0 ? row.presence_penalty : 0};
+    upload->penalties.host[upload->num_penalties++] = {
+        count.token, occurred ? row.repetition_penalty : 1, row.frequency_penalty * float(count.output_count),
+        count.output_count > 0 ? row.presence_penalty : 0, row.frequency_penalty * float(count.output_count + 1)};
   }
   packed->num_penalties = upload->num_penalties - packed->first_penalty;
 }

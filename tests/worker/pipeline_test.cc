@@ -21,9 +21,20 @@ v1::RowSampling Seeded(uint64_t seed) {
   return sampling;
 }
 
-v1::RowSampling Penalised() {
+// Draws the same token in nearly every step, whatever the model computes.
+v1::RowSampling Biased() {
   v1::RowSampling sampling = Seeded(7);
-  sampling.set_frequency_penalty(0.7f);
+  sampling.add_bias_token_ids(11);
+  sampling.add_biases(15);
+  return sampling;
+}
+
+// Draws that token less with each time that it has occurred.
+v1::RowSampling Penalised() {
+  v1::RowSampling sampling = Biased();
+  sampling.set_presence_penalty(0.5f);
+  sampling.set_frequency_penalty(2.0f);
+  sampling.set_repetition_penalty(1.3f);
   return sampling;
 }
 
@@ -98,12 +109,25 @@ TEST(PipelineTest, StepsThatOverlapGiveWhatStepsOneByOneGive) {
   EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
 }
 
-TEST(PipelineTest, APlanWaitsForTokensThatPenaltiesCount) {
+TEST(PipelineTest, PenaltiesCountTheTokenThatIsStillDrawn) {
   TestWorker worker;
   const std::vector<v1::StepPlan> plans = Session(Penalised());
   const PipelinedRun run = RunPipelined(&worker, plans);
   EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
   EXPECT_EQ(run.num_overlapping, 0);
+  EXPECT_NE(run.results, RunOneByOne(&worker, Session(Biased()))) << "the penalties matter";
+  EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
+}
+
+TEST(PipelineTest, APlanWaitsForTokensThatBadWordsAreMatchedWith) {
+  TestWorker worker;
+  v1::RowSampling sampling = Seeded(7);
+  sampling.add_bad_word_lengths(2);
+  sampling.add_bad_word_token_ids(1);
+  sampling.add_bad_word_token_ids(2);
+  const std::vector<v1::StepPlan> plans = Session(sampling);
+  const PipelinedRun run = RunPipelined(&worker, plans);
+  EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
 }
 
 TEST(PipelineTest, LayersThatAreRepeatedGiveTheBitsOfLaunchedOnes) {
