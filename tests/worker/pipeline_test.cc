@@ -114,7 +114,6 @@ TEST(PipelineTest, PenaltiesCountTheTokenThatIsStillDrawn) {
   const std::vector<v1::StepPlan> plans = Session(Penalised());
   const PipelinedRun run = RunPipelined(&worker, plans);
   EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
-  EXPECT_EQ(run.num_overlapping, 0);
   EXPECT_NE(run.results, RunOneByOne(&worker, Session(Biased()))) << "the penalties matter";
   EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
 }
@@ -128,6 +127,7 @@ TEST(PipelineTest, APlanWaitsForTokensThatBadWordsAreMatchedWith) {
   const std::vector<v1::StepPlan> plans = Session(sampling);
   const PipelinedRun run = RunPipelined(&worker, plans);
   EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
+  EXPECT_EQ(run.num_overlapping, 0);
 }
 
 TEST(PipelineTest, LayersThatAreRepeatedGiveTheBitsOfLaunchedOnes) {
@@ -186,6 +186,47 @@ TEST(PipelineTest, LayersAreRepeatedOnlyInStepsWithTheSameLaunches) {
   if (repeating.device() == nullptr) return;
   EXPECT_EQ(repeating.device()->num_replays(), 10)
       << "all steps but the first one of two and the first one of four tokens";
+}
+
+TEST(PipelineTest, ARepeatedStepNeedsOneUploadAndOneDownload) {
+  TestWorker worker;
+  std::vector<v1::StepPlan> decodes = {PlanBuilder(1)
+                                           .Start(0, Tokens(3, 5))
+                                           .Slice(0, 0, 5, true, Blocks(0, 8))
+                                           .Start(1, Tokens(20, 9))
+                                           .Slice(1, 0, 9, true, Blocks(8, 8))
+                                           .plan()};
+  for (int step = 2; step <= 6; ++step) {
+    decodes.push_back(PlanBuilder(step).Slice(0, 5 + step - 2, 1, true).Slice(1, 9 + step - 2, 1, true).plan());
+  }
+  int num_copies = 0;
+  for (const v1::StepPlan& plan : decodes) {
+    if (worker.device() != nullptr) num_copies = worker.device()->num_copies();
+    ASSERT_TRUE(worker.Run(plan).ok());
+  }
+  if (worker.device() == nullptr) return;
+  EXPECT_GT(worker.device()->num_replays(), 0);
+  EXPECT_EQ(worker.device()->num_copies() - num_copies, 2);
+}
+
+// Steps of one row each, with other kinds of draws: with a list of tokens, without one, and with penalties.
+TEST(PipelineTest, DrawsAreRepeatedOnlyInStepsWithTheSameDraws) {
+  std::vector<v1::StepPlan> plans = {PlanBuilder(1)
+                                         .Start(0, Tokens(3, 5), Seeded(1))
+                                         .Slice(0, 0, 5, true, Blocks(0, 8))
+                                         .Start(1, Tokens(20, 6))
+                                         .Slice(1, 0, 6, true, Blocks(8, 8))
+                                         .Start(2, Tokens(40, 7), Penalised())
+                                         .Slice(2, 0, 7, true, Blocks(16, 8))
+                                         .plan()};
+  uint32_t lengths[] = {5, 6, 7};
+  for (const int row : {0, 1, 2, 0, 1, 2, 1, 0, 2, 1, 1, 0}) {
+    plans.push_back(PlanBuilder(plans.size() + 1).Slice(row, lengths[row]++, 1, true).plan());
+  }
+  TestWorker launching({.repeats_layers = false}), repeating;
+  EXPECT_EQ(RunOneByOne(&repeating, plans), RunOneByOne(&launching, plans));
+  if (repeating.device() == nullptr) return;
+  EXPECT_EQ(repeating.device()->num_replays(), 10) << "all but the first with outputs, and the first without";
 }
 
 TEST(PipelineTest, LayersThatCannotBeRecordedGiveTheBitsOfLaunchedOnes) {
