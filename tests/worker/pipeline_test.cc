@@ -7,6 +7,7 @@
 
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/test_worker.h"
+#include "worker/warm_up.h"
 
 namespace quire {
 namespace {
@@ -188,6 +189,17 @@ TEST(PipelineTest, LayersAreRepeatedOnlyInStepsWithTheSameLaunches) {
       << "all steps but the first one of two and the first one of four tokens";
 }
 
+TEST(PipelineTest, StepsThatWereRecordedAtTheStartAreRepeatedFromTheFirstOneOn) {
+  TestWorker recorded, fresh;
+  const absl::Status status = RecordSteps(&recorded.backend(), recorded.limits(), absl::Hours(1), &recorded.executor());
+  ASSERT_TRUE(status.ok()) << status;
+  const std::vector<v1::StepPlan> plans = Session(Greedy());
+  const int num_before = recorded.device() == nullptr ? 0 : recorded.device()->num_replays();
+  EXPECT_EQ(RunOneByOne(&recorded, plans), RunOneByOne(&fresh, plans));
+  if (recorded.device() == nullptr) return;
+  EXPECT_EQ(recorded.device()->num_replays() - num_before, kNumSteps - 2) << "two steps have prompts";
+}
+
 TEST(PipelineTest, ARepeatedStepNeedsOneUploadAndOneDownload) {
   TestWorker worker;
   std::vector<v1::StepPlan> decodes = {PlanBuilder(1)
@@ -207,6 +219,17 @@ TEST(PipelineTest, ARepeatedStepNeedsOneUploadAndOneDownload) {
   if (worker.device() == nullptr) return;
   EXPECT_GT(worker.device()->num_replays(), 0);
   EXPECT_EQ(worker.device()->num_copies() - num_copies, 2);
+}
+
+TEST(PipelineTest, LongContextsAreRecordedAtTheStartWhileThereIsTime) {
+  const TestWorkerOptions options = {.model = "random", .block_size = 16, .num_blocks = 32, .max_sequences = 1};
+  TestWorker worker(options), hurried(options);
+  // The step of 512 tokens has other launches, so it is recorded in its first run. The short step is in its second.
+  ASSERT_TRUE(RecordSteps(&worker.backend(), worker.limits(), absl::Hours(1), &worker.executor()).ok());
+  ASSERT_TRUE(RecordSteps(&hurried.backend(), hurried.limits(), absl::ZeroDuration(), &hurried.executor()).ok());
+  if (worker.device() == nullptr) return;
+  EXPECT_EQ(worker.device()->num_replays(), 3);
+  EXPECT_EQ(hurried.device()->num_replays(), 0);
 }
 
 // Steps of one row each, with other kinds of draws: with a list of tokens, without one, and with penalties.
