@@ -69,6 +69,10 @@ struct SamplingRow {
   // The place of Backend::KeepDrawnTokens where the backend keeps the drawn token. Batches that are sent before the
   // host knows the token can then refer to it (kernels/batch.h). -1 means that it is not kept.
   int32_t drawn_place = -1;
+  // If not -1: the last token of the output is the one that was drawn last for this place of Backend::KeepDrawnTokens.
+  // The host does not know it yet, so `counts` lacks it. The penalties count it. Only asynchronous backends get such
+  // rows.
+  int32_t pending_place = -1;
 };
 
 // Scores refer to the raw logits. logprob and rank are 0 when the row asks for neither logprobs nor a given token.

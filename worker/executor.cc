@@ -95,8 +95,7 @@ absl::Status Executor::Begin(const v1::StepPlan& plan) {
   if (label_keeper_ != nullptr) label_keeper_->Begin(plan, batch_.slices());
   const bool has_slices = !batch_.slices().empty();
   if (has_slices) {
-    transformer_->Forward(batch_.view(), storage_->layout(), storage_->pools());
-    QUIRE_RETURN_IF_ERROR(sampler_->Begin(batch_.slices()));
+    QUIRE_RETURN_IF_ERROR(sampler_->Begin(batch_, storage_->layout(), storage_->pools()));
   }
   begun_.push_back({plan.step(), start_us, backend_->Mark(), has_slices,
                     plan.wants_tables() ? std::make_unique<v1::RowTables>(TellTables(batch_.slices())) : nullptr});

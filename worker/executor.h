@@ -51,7 +51,7 @@ class Executor {
   void StartOver() { last_step_ = 0; }
 
   // Whether the plan may begin now. It may not while two plans are begun, or while the device draws tokens whose values
-  // the host needs for this plan, for example for penalties. When all earlier plans are finished, every plan may begin.
+  // the host needs for this plan, for example for bad words. When all earlier plans are finished, every plan may begin.
   bool CanBegin(const v1::StepPlan& plan) const;
   // Queues the plan. Returns INVALID_ARGUMENT when it violates the contract, and RESOURCE_EXHAUSTED when there is no
   // memory for the answers. After an error only Reset may follow. REQUIRES: CanBegin.

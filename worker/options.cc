@@ -132,6 +132,12 @@ ABSL_FLAG(bool, gpu_overlap, false,
           "On a GPU of sm_90 or newer, set up each kernel while the one before it ends (programmatic dependent "
           "launch). This has not been tried on a real GPU, where its results may be wrong.");
 ABSL_FLAG(
+    bool, gpu_warp_groups, true,
+    "On a GPU of compute capability 9.0 (H100, H200), compute the attention of prompts with its instructions for "
+    "groups of warps (wgmma) and its bulk copies. These kernels have not been tried on a real GPU. Turn them off "
+    "if answers to long prompts are wrong or the worker ends there; the kernels for sm_80 then compute everything, "
+    "and prompts probably take longer.");
+ABSL_FLAG(
     absl::Duration, gpu_timeout, absl::Milliseconds(quire::cuda::DeviceOptions().longest_wait.count()),
     "The worker ends when its GPU has not finished a step in this time. Set it higher, together with the manager's "
     "--step-timeout, for a GPU under a debugger or a sanitizer.");
@@ -342,6 +348,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   options.gpu_library = absl::GetFlag(FLAGS_gpu_library);
   options.gpu_graphs = absl::GetFlag(FLAGS_gpu_graphs);
   options.gpu_overlap = absl::GetFlag(FLAGS_gpu_overlap);
+  options.gpu_warp_groups = absl::GetFlag(FLAGS_gpu_warp_groups);
   QUIRE_ASSIGN_OR_RETURN(options.gpu_timeout, DurationFlag(FLAGS_gpu_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.orphan_hold, ReadOrphanHold());
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
@@ -366,7 +373,7 @@ const ProgramFlags& WorkerFlags() {
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
        {"Device:", {"device", "threads", "bind_threads", "cpu_kernels"}},
        {"Simulation:", {"simulated_step_times", "simulated_output_tokens"}},
-       {"GPU:", {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap"}},
+       {"GPU:", {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap", "gpu_warp_groups"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Sessions:", {"orphan_hold"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout", "gpu_timeout"}},

@@ -51,6 +51,7 @@ struct WorkerOptions {
   std::string gpu_library;        // The path of libquire_cuda.so. If empty, it is beside the program.
   bool gpu_graphs = true;         // Whether to record the layers of decode steps and repeat them.
   bool gpu_overlap = false;       // Whether to set up each kernel while the one before it ends.
+  bool gpu_warp_groups = true;    // Whether prompts may use the kernels that only compute capability 9.0 has.
   absl::Duration gpu_timeout;     // Work on the GPU that takes longer ends the worker.
   std::optional<SimulationOptions> simulation;  // With a value, no device computes, and `gpu` has none.
   int max_sequences;

@@ -29,15 +29,15 @@ class SamplingState {
   void SetSampleIndex(uint32_t sample_index) { params_.seed = seed_ + sample_index; }
 
   // Returns the row for a draw, or for listing candidates, after `tokens`. These are all tokens of the sequence; if not
-  // NeedsTokens(), their values are not used. Bad words are matched against generated tokens only, so that the end of
-  // the prompt masks nothing. If the masks would leave no token, they are dropped, but not that of a guide. The arrays
-  // are valid until the next call on this object.
+  // NeedsTokens(), their values are not used. The penalties count the tokens of Start and Append only. Bad words are
+  // matched against generated tokens only, so that the end of the prompt masks nothing. If the masks would leave no
+  // token, they are dropped, but not that of a guide. The arrays are valid until the next call on this object.
   SamplingRow Draw(absl::Span<const TokenId> tokens);
   // Returns the row that scores `token`, a token of the prompt.
   SamplingRow Score(TokenId token) const;
 
-  // Whether a draw depends on the values of the tokens before it, and not only on their number.
-  bool NeedsTokens() const { return HasPenalties() || !bad_words_.empty() || guide_.has_value(); }
+  // Whether the host must know all tokens before a draw, because it matches them against bad words or a guide.
+  bool NeedsTokens() const { return !bad_words_.empty() || guide_.has_value(); }
 
   // The number of alternatives to report with a drawn token, or -1 for no logprobs at all.
   int num_top() const { return num_top_; }

@@ -92,6 +92,8 @@ class SessionLoop {
   void Hold() QUIRE_REQUIRES(mutex_);
   // Waits for something to do, or for the end of the orphan hold.
   void WaitForWork() QUIRE_REQUIRES(mutex_);
+  // Looks for a moment whether the oldest plan that was begun is done. Releases the mutex meanwhile.
+  void PollDevice() QUIRE_REQUIRES(mutex_);
   // Forgets the rows, the labels and the last results.
   void Drop();
   // Begins the first waiting plan. Releases the mutex while the executor works.

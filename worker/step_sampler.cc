@@ -19,16 +19,27 @@ StepSampler::StepSampler(Backend* backend, Transformer* transformer, const Worke
   if (backend_->IsAsynchronous()) backend_->KeepDrawnTokens(limits.max_sequences);
 }
 
-absl::Status StepSampler::Begin(absl::Span<const BatchSlice> slices) {
+absl::Status StepSampler::Begin(const StepBatch& batch, const KvLayout& layout, void* const* kv_pools) {
   QUIRE_CHECK_LT(num_begun_ - num_finished_, uint64_t{kMaxSteps});
   Step& step = steps_[num_begun_ % kMaxSteps];
-  CollectJobs(slices, &step);
+  CollectJobs(batch.slices(), &step);
   const int num_jobs = static_cast<int>(step.jobs.size());
   QUIRE_RETURN_IF_ERROR(step.results.Reserve(num_jobs));
   QUIRE_RETURN_IF_ERROR(step.top.Reserve(size_t(num_jobs) * step.max_top));
   ++num_begun_;
   const int chunk = transformer_->limits().max_logit_rows;
-  for (int begin = 0; begin < num_jobs; begin += chunk) Compute(step, begin, std::min(begin + chunk, num_jobs));
+  if (num_jobs > 0 && num_jobs <= chunk) {
+    const SamplingArgs args = Collect(step, 0, num_jobs);
+    transformer_->ForwardAndSample(batch.view(), layout, kv_pools, token_rows_.data(),
+                                   static_cast<int>(token_rows_.size()), args);
+    return absl::OkStatus();
+  }
+  transformer_->Forward(batch.view(), layout, kv_pools);
+  for (int begin = 0; begin < num_jobs; begin += chunk) {
+    SamplingArgs args = Collect(step, begin, std::min(begin + chunk, num_jobs));
+    args.logits = transformer_->Logits(token_rows_.data(), static_cast<int>(token_rows_.size()));
+    backend_->Sample(args);
+  }
   return absl::OkStatus();
 }
 
@@ -52,6 +63,7 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices, Step* step) {
       SamplingRow draw = row.sampling().Draw(row.tokens());
       if (draw.num_candidates == 0) {
         draw.drawn_place = slice.row_index;
+        if (row.num_pending() > 0) draw.pending_place = slice.row_index;
         row.AppendPending();
       }
       AddJob(slice, i, slice.last_token, slice.end_position() - 1, /*is_sampling=*/true, draw, step);
@@ -74,7 +86,7 @@ void StepSampler::AddJob(const BatchSlice& slice, int slice_index, int token_row
   rows_.push_back(row);
 }
 
-void StepSampler::Compute(const Step& step, int begin, int end) {
+SamplingArgs StepSampler::Collect(const Step& step, int begin, int end) {
   token_rows_.clear();
   row_marks_.Clear();
   logit_rows_.clear();
@@ -84,7 +96,6 @@ void StepSampler::Compute(const Step& step, int begin, int end) {
     logit_rows_.push_back(static_cast<int32_t>(row_marks_.Owner(token_row)));
   }
   SamplingArgs args{};
-  args.logits = transformer_->Logits(token_rows_.data(), static_cast<int>(token_rows_.size()));
   args.logit_rows = logit_rows_.data();
   args.num_rows = end - begin;
   args.vocab_size = vocab_size_;
@@ -92,7 +103,7 @@ void StepSampler::Compute(const Step& step, int begin, int end) {
   args.results = step.results.data() + begin;
   args.top = step.max_top == 0 ? nullptr : step.top.data() + size_t(begin) * step.max_top;
   args.max_top = step.max_top;
-  backend_->Sample(args);
+  return args;
 }
 
 absl::Status StepSampler::Finish(v1::StepResult* result) {

@@ -18,8 +18,8 @@
 
 namespace quire {
 
-// The last part of a step. From the hidden states of the last Forward it draws the tokens of sampling slices or lists
-// their candidates, and it scores prompt tokens. It computes as many rows of logits at a time as the transformer has
+// The computation of a step: the layers, and after them the draws of the tokens of sampling slices, or lists of their
+// candidates, and the scores of prompt tokens. It computes as many rows of logits at a time as the transformer has
 // room for. Slices that sample after the same token share a row of logits. Two steps may run at the same time. Owned by
 // the executor thread.
 class StepSampler {
@@ -31,8 +31,8 @@ class StepSampler {
 
   // Queues the work of a step. Every row that draws a token has it as a pending token afterwards. Returns
   // RESOURCE_EXHAUSTED when there is no memory for the answers. REQUIRES: fewer than kMaxSteps steps are begun and not
-  // finished.
-  absl::Status Begin(absl::Span<const BatchSlice> slices);
+  // finished; kv_pools is as in Transformer::Forward.
+  absl::Status Begin(const StepBatch& batch, const KvLayout& layout, void* const* kv_pools);
   // Finishes the oldest step that was begun: resolves the pending tokens of its rows and fills the columns of the
   // result. Returns INTERNAL when logits are not finite; the result is unusable then. REQUIRES: everything that its
   // Begin queued is done.
@@ -65,8 +65,8 @@ class StepSampler {
   void CollectJobs(absl::Span<const BatchSlice> slices, Step* step);
   void AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool is_sampling,
               const SamplingRow& row, Step* step);
-  // Queues the jobs [begin, end).
-  void Compute(const Step& step, int begin, int end);
+  // Fills token_rows_ and logit_rows_ for the jobs [begin, end). Returns their arguments without logits.
+  SamplingArgs Collect(const Step& step, int begin, int end);
   static void AddPromptScore(const Step& step, int job, v1::StepResult* result);
   static void AddCandidates(const Step& step, int job, v1::StepResult* result);
   static void AddScore(const Step& step, int job, v1::ScoreColumns* scores);

@@ -38,6 +38,9 @@ constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 // the GPU.
 constexpr double kGpuMemoryFraction = 0.9;
 
+// How much longer a start may take to record decode steps. On a GPU this is enough for all of them.
+constexpr absl::Duration kMostRecordingTime = absl::Seconds(5);
+
 // Returns the precision of the weights.
 KvType KvTypeOf(const ModelConfig& config) {
   if (config.torch_dtype == "bfloat16") return KvType::kBFloat16;
@@ -65,6 +68,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
                                                       .exact = options.exact_gpu,
                                                       .tuning_cache = options.gpu_tuning_cache,
                                                       .overlaps_launches = options.gpu_overlap,
+                                                      .warp_groups = options.gpu_warp_groups,
                                                       .longest_wait = absl::ToChronoMilliseconds(options.gpu_timeout)},
                                                      &why_not);
   if (device == nullptr) {
@@ -231,7 +235,7 @@ absl::Status Worker::TakeMemory(const WorkerOptions& options) {
                                                         limits.num_host_blocks, options.prefault));
   QUIRE_ASSIGN_OR_RETURN(executor_,
                          Executor::Create(backend_.get(), model_.get(), storage_.get(), limits, LogitRowsFor(limits)));
-  return absl::OkStatus();
+  return RecordSteps(backend_.get(), limits, kMostRecordingTime, executor_.get());
 }
 
 absl::Status Worker::ServeMetrics(const WorkerOptions& options) {

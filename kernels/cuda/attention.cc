@@ -67,9 +67,26 @@ void CudaAttention::BeginStep(const BatchView& batch, const BatchView& on_device
   for (const auto& plan : plans_) plan->is_current = false;
 }
 
+size_t CudaAttention::PlanStep(const BatchView& batch) {
+  batch_ = batch;
+  size_t bytes = 0;
+  for (const auto& plan : plans_) {
+    MakePlan(plan.get());
+    bytes += UploadBytes(*plan);
+  }
+  return bytes;
+}
+
+void CudaAttention::AddPlans(UploadArena* arena) {
+  for (const auto& plan : plans_) AddPlan(plan.get(), arena);
+}
+
 void CudaAttention::Run(const quire::AttentionArgs& args, const KernelTable& kernels) {
   const StepPlan& plan = PlanFor(args, kernels);
   AttentionArgs kernel_args = plan.args;
+  kernel_args.positions = on_device_.positions;
+  kernel_args.table_starts = on_device_.table_starts;
+  kernel_args.block_tables = on_device_.block_tables;
   kernel_args.q = static_cast<const uint16_t*>(args.q);
   kernel_args.q_stride = args.q_stride;
   kernel_args.out = static_cast<uint16_t*>(args.out);
@@ -95,7 +112,7 @@ int CudaAttention::RecordedBlocks(const Kind& kind, const AttentionLaunch& launc
 std::string CudaAttention::PlanForRecording() {
   std::string launches;
   for (const auto& plan : plans_) {
-    if (!plan->is_current) MakePlan(plan.get());
+    if (!plan->is_current) MakeAndUploadPlan(plan.get());
     for (const AttentionLaunch& launch : plan->launches) {
       launches += launch.kernel == &KernelTable::attention_decode         ? 'd'
                   : launch.kernel == &KernelTable::attention_prefill      ? 'p'
@@ -120,7 +137,7 @@ const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs
     // A later step of this kind may be recorded with a kernel that this step does not need.
     device_->Prepare(kernels);
   }
-  if (!(*plan)->is_current) MakePlan(plan->get());
+  if (!(*plan)->is_current) MakeAndUploadPlan(plan->get());
   return **plan;
 }
 
@@ -139,42 +156,55 @@ void CudaAttention::MakePlan(StepPlan* plan) {
     options.max_partials = MaxPartials(kind.head_dim);
   }
   const AttentionPlan& steps = planner_.Plan(batch_, options);
-  ListLaunches(steps, kind.group_size, &items_, &plan->launches);
-  ranges_.clear();
-  for (const AttentionLaunch& launch : plan->launches) ranges_.insert(ranges_.end(), {launch.begin, launch.end});
-  UploadPlan(steps, plan);
+  ListLaunches(steps, kind.group_size, &plan->host_items, &plan->launches);
+  plan->host_tokens.assign(steps.tokens.begin(), steps.tokens.end());
+  plan->host_merges.assign(steps.merges.begin(), steps.merges.end());
+  plan->host_places.assign(steps.places.begin(), steps.places.end());
+  plan->host_ranges.clear();
+  for (const AttentionLaunch& launch : plan->launches) {
+    plan->host_ranges.insert(plan->host_ranges.end(), {launch.begin, launch.end});
+  }
+  bool has_grown = GrowCapacity(plan->host_tokens.size(), &plan->token_capacity);
+  has_grown |= GrowCapacity(plan->host_items.size(), &plan->item_capacity);
+  has_grown |= GrowCapacity(plan->host_merges.size(), &plan->merge_capacity);
+  has_grown |= GrowCapacity(plan->host_places.size(), &plan->place_capacity);
+  if (has_grown) ++num_moves_;
   plan->num_partials = steps.num_partials;
   // The buffers are reserved before anything is recorded, because this may move them.
   partial_states_.Reserve<SoftmaxState>(plan->num_partials);
   partial_values_.Reserve<float>(size_t(plan->num_partials) * kind.head_dim);
-  plan->is_current = true;
 }
 
-void CudaAttention::UploadPlan(const AttentionPlan& steps, StepPlan* plan) {
-  bool has_grown = GrowCapacity(steps.tokens.size(), &plan->token_capacity);
-  has_grown |= GrowCapacity(items_.size(), &plan->item_capacity);
-  has_grown |= GrowCapacity(steps.merges.size(), &plan->merge_capacity);
-  has_grown |= GrowCapacity(steps.places.size(), &plan->place_capacity);
-  if (has_grown) ++num_moves_;
-  UploadArena& arena = plan->arena;
-  arena.Begin(
-      UploadArena::BytesFor<int32_t>(plan->token_capacity) + UploadArena::BytesFor<AttentionItem>(plan->item_capacity) +
-      UploadArena::BytesFor<AttentionMerge>(plan->merge_capacity) +
-      UploadArena::BytesFor<PartialPlace>(plan->place_capacity) + UploadArena::BytesFor<int32_t>(ranges_.size()));
+size_t CudaAttention::UploadBytes(const StepPlan& plan) {
+  return UploadArena::BytesFor<int32_t>(plan.token_capacity) +
+         UploadArena::BytesFor<AttentionItem>(plan.item_capacity) +
+         UploadArena::BytesFor<AttentionMerge>(plan.merge_capacity) +
+         UploadArena::BytesFor<PartialPlace>(plan.place_capacity) +
+         UploadArena::BytesFor<int32_t>(plan.host_ranges.size());
+}
+
+void CudaAttention::AddPlan(StepPlan* plan, UploadArena* arena) {
+  const auto add = [&](const auto& values, size_t capacity) {
+    return arena->Add(values.data(), values.size(), capacity);
+  };
   plan->args = {};
-  plan->args.positions = on_device_.positions;
-  plan->args.table_starts = on_device_.table_starts;
-  plan->args.block_tables = on_device_.block_tables;
-  plan->args.tokens = arena.Add(steps.tokens.data(), steps.tokens.size(), plan->token_capacity);
-  plan->args.items = arena.Add(items_.data(), items_.size(), plan->item_capacity);
-  plan->args.merges = arena.Add(steps.merges.data(), steps.merges.size(), plan->merge_capacity);
-  plan->args.places = arena.Add(steps.places.data(), steps.places.size(), plan->place_capacity);
+  plan->args.tokens = add(plan->host_tokens, plan->token_capacity);
+  plan->args.items = add(plan->host_items, plan->item_capacity);
+  plan->args.merges = add(plan->host_merges, plan->merge_capacity);
+  plan->args.places = add(plan->host_places, plan->place_capacity);
   plan->args.num_kv_heads = plan->kind.num_kv_heads;
   plan->args.group_size = plan->kind.group_size;
   plan->args.block_size = plan->kind.block_size;
   plan->args.window = plan->kind.window;
-  plan->ranges = arena.Add(ranges_.data(), ranges_.size());
-  arena.Upload();
+  plan->ranges = add(plan->host_ranges, plan->host_ranges.size());
+  plan->is_current = true;
+}
+
+void CudaAttention::MakeAndUploadPlan(StepPlan* plan) {
+  MakePlan(plan);
+  plan->arena.Begin(UploadBytes(*plan));
+  AddPlan(plan, &plan->arena);
+  plan->arena.Upload();
 }
 
 }  // namespace quire::cuda

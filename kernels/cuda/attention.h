@@ -29,8 +29,13 @@ class CudaAttention {
   // number of missing bytes, or 0.
   size_t Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens);
 
-  // Sets the next step's batch, in host memory and on the device. Both must stay valid until the next call.
+  // Sets the next step's batch, in host memory and on the device. Both must stay valid until the next step begins.
   void BeginStep(const BatchView& batch, const BatchView& on_device);
+  // The same in three parts, with the plans of all kinds of layers that have run so far in the caller's upload. The
+  // first part plans the step and returns how much room the plans need. The second one adds them to the arena.
+  size_t PlanStep(const BatchView& batch);
+  void AddPlans(UploadArena* arena);
+  void SetBatchOnDevice(const BatchView& on_device) { on_device_ = on_device; }
 
   // args.batch must be the batch of the step.
   void Run(const quire::AttentionArgs& args, const KernelTable& kernels);
@@ -69,6 +74,13 @@ class CudaAttention {
     int num_partials = 0;
     std::vector<AttentionLaunch> launches;
     const int32_t* ranges = nullptr;  // [launches][2], in device memory.
+
+    // The arrays of the plan in host memory, before they are uploaded.
+    std::vector<int32_t> host_tokens;
+    std::vector<AttentionItem> host_items;
+    std::vector<AttentionMerge> host_merges;
+    std::vector<PartialPlace> host_places;
+    std::vector<int32_t> host_ranges;  // [launches][2]
   };
 
   // Limit on the number of partial results per step when not exact.
@@ -77,9 +89,11 @@ class CudaAttention {
   // The size of the grid of a recorded launch. It depends only on a power of two near the number of items, so that
   // steps with about as many items share a recording.
   int RecordedBlocks(const Kind& kind, const AttentionLaunch& launch) const;
+  // Plans the step on the host.
   void MakePlan(StepPlan* plan);
-  // Copies the plan to the device.
-  void UploadPlan(const AttentionPlan& steps, StepPlan* plan);
+  static size_t UploadBytes(const StepPlan& plan);
+  void AddPlan(StepPlan* plan, UploadArena* arena);
+  void MakeAndUploadPlan(StepPlan* plan);
 
   Device* const device_;
   const bool exact_;
@@ -91,9 +105,6 @@ class CudaAttention {
   std::vector<std::unique_ptr<StepPlan>> plans_;  // One per kind of layer: one or two.
   DeviceBuffer partial_states_;
   DeviceBuffer partial_values_;
-  // Working memory of MakePlan.
-  std::vector<AttentionItem> items_;
-  std::vector<int32_t> ranges_;  // [launches][2]
 };
 
 }  // namespace quire::cuda

@@ -1,15 +1,14 @@
 #include "kernels/cuda/backend.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/fatal.h"
+#include "kernels/cuda/matrix.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/row_kernels.h"
-#include "kernels/half_float.h"
 
 namespace quire::cuda {
 namespace {
@@ -20,50 +19,8 @@ constexpr int kVectorElements = 8;  // The number of elements that kernels load 
 // with heads of 128 dimensions. A table grows when a sequence needs more positions, which delays that step.
 constexpr int kReservedPositions = 1 << 17;
 
-// The rows of all stacked matrices, row-major on the device.
-class CudaMatrix : public PackedMatrix {
- public:
-  CudaMatrix(Device* device, uint16_t* data, int rows, int cols)
-      : device_(device), data_(data), rows_(rows), cols_(cols) {}
-  ~CudaMatrix() override { device_->Free(data_); }
-
-  const uint16_t* data() const { return data_; }
-  int rows() const { return rows_; }
-  int cols() const { return cols_; }
-
- private:
-  Device* const device_;
-  uint16_t* const data_;
-  const int rows_;
-  const int cols_;
-};
-
 const CudaMatrix& Matrix(const PackedMatrix& w) {
   return static_cast<const CudaMatrix&>(w);
-}
-
-float ValueAt(const MatrixView& matrix, size_t i) {
-  switch (matrix.type) {
-    case DataType::kFloat32:
-      return static_cast<const float*>(matrix.data)[i];
-    case DataType::kBFloat16:
-      return ToFloat(static_cast<const BFloat16*>(matrix.data)[i]);
-    case DataType::kFloat16:
-      return ToFloat(static_cast<const Float16*>(matrix.data)[i]);
-  }
-  return 0;
-}
-
-// Converts elements [begin, end) of the matrix to `element`.
-void Convert(const MatrixView& matrix, DataType element, size_t begin, size_t end, uint16_t* to) {
-  if (matrix.type == element) {
-    std::memcpy(to, static_cast<const uint16_t*>(matrix.data) + begin, (end - begin) * sizeof(uint16_t));
-    return;
-  }
-  for (size_t i = begin; i < end; ++i) {
-    const float value = ValueAt(matrix, i);
-    *to++ = element == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
-  }
 }
 
 }  // namespace
@@ -142,29 +99,8 @@ void CudaBackend::CopyToHost(void* destination, const void* source, size_t bytes
   device_->Synchronize();
 }
 
-// The worker refuses models whose matrices have other sizes before it packs them.
 std::unique_ptr<PackedMatrix> CudaBackend::Pack(const MatrixView* matrices, int num_matrices) {
-  constexpr size_t kPieceElements = size_t{1} << 20;
-  const int cols = matrices[0].cols;
-  if (cols % kVectorElements != 0)
-    Fatal("a matrix of %d columns: they must be a multiple of %d", cols, kVectorElements);
-  int rows = 0;
-  for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
-  auto* const data = static_cast<uint16_t*>(device_->Allocate(size_t(rows) * cols * sizeof(uint16_t)));
-  if (data == nullptr) return nullptr;
-  auto result = std::make_unique<CudaMatrix>(device_.get(), data, rows, cols);
-  std::vector<uint16_t> piece(kPieceElements);
-  uint16_t* to = data;
-  for (int i = 0; i < num_matrices; ++i) {
-    const size_t size = size_t(matrices[i].rows) * cols;
-    for (size_t begin = 0; begin < size; begin += kPieceElements) {
-      const size_t end = std::min(size, begin + kPieceElements);
-      Convert(matrices[i], element_, begin, end, piece.data());
-      CopyToDevice(to, piece.data(), (end - begin) * sizeof(uint16_t));
-      to += end - begin;
-    }
-  }
-  return result;
+  return CudaMatrix::Pack(device_.get(), element_, matrices, num_matrices);
 }
 
 std::unique_ptr<PackedMatrix> CudaBackend::PackGated(const MatrixView& gate, const MatrixView& up) {
@@ -182,44 +118,74 @@ const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_token
   const bool is_decode = batch.num_tokens == num_sequences && batch.num_tokens <= LayerGraphs::kMaxTokens;
   const int padded_tokens = is_decode ? LayerGraphs::PaddedTokens(batch.num_tokens) : 0;
   is_padded_ = has_graphs_ && is_decode && padded_tokens <= max_tokens;
-  // If the step is padded, the addresses of all arrays but the last depend only on `num_tokens`.
   const int num_tokens = is_padded_ ? padded_tokens : batch.num_tokens;
   const int max_starts = (is_padded_ ? padded_tokens : num_sequences) + 1;
   const size_t num_entries = batch.table_starts[num_sequences];
+  PrepareOutputs(padded_tokens);
   UploadArena& arena = batch_arena_;
-  arena.Begin(2 * UploadArena::BytesFor<int32_t>(num_tokens) + UploadArena::BytesFor<int64_t>(num_tokens) +
-              UploadArena::BytesFor<int32_t>(max_starts) + UploadArena::BytesFor<uint32_t>(num_entries));
-  const auto add_padded = [&](const auto* values, auto padding) {
-    const auto room = arena.Add<decltype(padding)>(num_tokens);
-    std::copy_n(values, batch.num_tokens, room.host);
-    std::fill(room.host + batch.num_tokens, room.host + num_tokens, padding);
+  size_t bytes = 2 * UploadArena::BytesFor<int32_t>(num_tokens) + UploadArena::BytesFor<int64_t>(num_tokens) +
+                 UploadArena::BytesFor<int32_t>(max_starts) + UploadArena::BytesFor<uint32_t>(num_entries) +
+                 attention_.PlanStep(batch);
+  if (num_output_rows_ > 0) {
+    bytes +=
+        UploadArena::BytesFor<int32_t>(num_output_rows_) + Sampler::UploadBytes(outputs_.sampling, num_output_rows_);
+  }
+  arena.Begin(bytes);
+  const auto add_padded = [&](const auto* values, int count, int capacity, auto padding) {
+    const auto room = arena.Add<decltype(padding)>(capacity);
+    std::copy_n(values, count, room.host);
+    std::fill(room.host + count, room.host + capacity, padding);
     return room.device;
   };
+  // If the step is padded, the addresses of all arrays but the last depend only on its launches and on the numbers of
+  // tokens and output rows.
   batch_ = {.num_tokens = num_tokens,
             .num_sequences = num_sequences,
-            .token_ids = add_padded(batch.token_ids, int32_t{0}),
-            .positions = add_padded(batch.positions, int32_t{0}),
-            .slots = add_padded(batch.slots, int64_t{-1}),
+            .token_ids = add_padded(batch.token_ids, batch.num_tokens, num_tokens, int32_t{0}),
+            .positions = add_padded(batch.positions, batch.num_tokens, num_tokens, int32_t{0}),
+            .slots = add_padded(batch.slots, batch.num_tokens, num_tokens, int64_t{-1}),
             .query_starts = nullptr,  // Only the planner reads it, on the host.
             .context_lens = nullptr,
             .table_starts = arena.Add(batch.table_starts, num_sequences + 1, max_starts),
-            .block_tables = arena.Add(batch.block_tables, num_entries)};
+            .block_tables = nullptr};
+  if (num_output_rows_ > 0) {
+    output_rows_ = add_padded(outputs_.rows, outputs_.num_rows, num_output_rows_, outputs_.rows[0]);
+    sampler_.Prepare(outputs_.sampling, num_output_rows_, &arena);
+  }
+  attention_.AddPlans(&arena);
+  batch_.block_tables = arena.Add(batch.block_tables, num_entries);
   arena.Upload();
+  attention_.SetBatchOnDevice(batch_);
   num_positions_ = std::max(num_positions_, *std::max_element(batch.context_lens, batch.context_lens + num_sequences));
-  attention_.BeginStep(batch, batch_);
   return batch_;
+}
+
+// Accepts the outputs that were announced for a batch that is padded to this number of tokens, if recordings can have
+// them.
+void CudaBackend::PrepareOutputs(int padded_tokens) {
+  num_output_rows_ = 0;
+  if (announced_ && is_padded_) {
+    outputs_ = *announced_;
+    const bool has_room = outputs_.num_rows <= padded_tokens && outputs_.sampling.num_rows <= padded_tokens &&
+                          padded_tokens <= outputs_.max_rows;
+    if (has_room && Sampler::HasFixedSize(outputs_.sampling)) num_output_rows_ = padded_tokens;
+  }
+  announced_.reset();
 }
 
 bool CudaBackend::ReplayLayers(const void* model) {
   if (!is_padded_) return false;
-  if (!graphs_.HasRun(model, batch_.num_tokens)) {
-    graphs_.AddRun(model, batch_.num_tokens);
+  const bool has_outputs = num_output_rows_ > 0;
+  if (!graphs_.HasRun(model, batch_.num_tokens, has_outputs)) {
+    graphs_.AddRun(model, batch_.num_tokens, has_outputs);
     return false;
   }
   // The host plans attention and fills the rotary tables in the layers of a step that is not replayed.
   const std::string launches = attention_.PlanForRecording();
   for (const auto& table : rotary_tables_) table->Get(num_positions_);
-  if (graphs_.ReplayOrRecord({model, batch_.num_tokens, launches}, attention_.num_moves())) return true;
+  const int max_top = has_outputs ? outputs_.sampling.max_top : 0;
+  const LayerGraphs::Key key = {model, batch_.num_tokens, has_outputs, max_top, launches};
+  if (graphs_.ReplayOrRecord(key, attention_.num_moves())) return true;
   attention_.set_is_recording(graphs_.is_recording());
   return false;
 }
@@ -353,9 +319,12 @@ void CudaBackend::Attention(const quire::AttentionArgs& args) {
 }
 
 void CudaBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) {
-  rows_arena_.Begin(UploadArena::BytesFor<int32_t>(num_rows));
-  const int32_t* const rows_on_device = rows_arena_.Add(rows, num_rows);
-  rows_arena_.Upload();
+  const int32_t* rows_on_device = output_rows_;
+  if (num_output_rows_ == 0) {
+    rows_arena_.Begin(UploadArena::BytesFor<int32_t>(num_rows));
+    rows_on_device = rows_arena_.Add(rows, num_rows);
+    rows_arena_.Upload();
+  }
   device_->Launch(kernels_.gather_rows,
                   GatherRowsArgs{.x = static_cast<const uint16_t*>(x),
                                  .rows = rows_on_device,
@@ -364,6 +333,14 @@ void CudaBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, i
                                  .dim = dim,
                                  .written_rows = nullptr},
                   NumBlocks(num_rows, GatherRowsKernel::kRowsPerBlock));
+}
+
+void CudaBackend::Sample(const SamplingArgs& args) {
+  if (num_output_rows_ == 0) {
+    sampler_.Run(args);
+  } else {
+    sampler_.Launch(args.logits);
+  }
 }
 
 void CudaBackend::CopyBlocks(const BlockCopyArgs& args) {

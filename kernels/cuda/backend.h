@@ -2,6 +2,7 @@
 #define QUIRE_KERNELS_CUDA_BACKEND_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,12 +70,26 @@ class CudaBackend : public Backend, private LayerRecorder {
   void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override;
   void CopyBlocks(const BlockCopyArgs& args) override;
   void SwapBlocks(const BlockSwapArgs& args) override;
-  void Sample(const SamplingArgs& args) override { sampler_.Run(args); }
+  void Sample(const SamplingArgs& args) override;
 
  private:
+  // What was announced to follow the layers of the batch.
+  struct Outputs {
+    const int32_t* rows;  // [num_rows], in host memory.
+    int num_rows;
+    int max_rows;
+    SamplingArgs sampling;
+  };
+
+  void AnnounceOutputs(const int32_t* rows, int num_rows, int max_rows, const SamplingArgs& sampling) override {
+    announced_ = Outputs{rows, num_rows, max_rows, sampling};
+  }
+  int NumOutputRows() const override { return num_output_rows_; }
   bool ReplayLayers(const void* model) override;
   bool EndLayers() override;
+  void CopyResults() override { sampler_.CopyResults(outputs_.sampling); }
 
+  void PrepareOutputs(int padded_tokens);
   // Returns the kernels for a layout of K and V. REQUIRES: CheckLayout is OK.
   const KernelTable& KernelsFor(const KvLayout& layout) const;
   void Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y);
@@ -97,6 +112,10 @@ class CudaBackend : public Backend, private LayerRecorder {
   int num_positions_ = 0;                                    // The positions that the rotary tables must have.
   BatchView batch_ = {};                                     // Its arrays are on the device.
   bool is_padded_ = false;  // Whether the batch is a decode step, padded to a number of tokens that can be recorded.
+  std::optional<Outputs> announced_;  // For the next batch.
+  Outputs outputs_ = {};              // Of the batch, if num_output_rows_ is not 0.
+  int num_output_rows_ = 0;
+  const int32_t* output_rows_ = nullptr;  // [num_output_rows_], on the device.
   UploadArena batch_arena_;
   UploadArena rows_arena_;
   UploadArena copies_arena_;

@@ -244,8 +244,8 @@ void CudaDevice::Wait(uint64_t mark) {
 }
 
 const KernelTable* CudaDevice::FindKernels(DataType element, int head_dim, int block_size) const {
-  const bool is_sm90 = properties_.major == 9 && properties_.minor == 0;
-  const KernelTable* const table = FindCompiledKernels(element, head_dim, block_size, is_sm90);
+  const bool uses_sm90 = options_.warp_groups && properties_.major == 9 && properties_.minor == 0;
+  const KernelTable* const table = FindCompiledKernels(element, head_dim, block_size, uses_sm90);
   if (table == nullptr) return nullptr;
   const size_t needed = std::max({table->attention_decode.shared_bytes, table->attention_prefill.shared_bytes,
                                   table->attention_prefill_sm90.shared_bytes});

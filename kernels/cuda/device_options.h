@@ -13,6 +13,8 @@ struct DeviceOptions {
   std::string tuning_cache;  // File that keeps the results of tuning between starts. Empty: none.
   // Set up each kernel while the one before it ends; see LaunchKernel in cuda_device.cc.
   bool overlaps_launches = false;
+  // On compute capability 9.0, compute prompts with the kernels that only it can run (attention_prefill_sm90.h).
+  bool warp_groups = true;
   // Work that is not finished in this time ends the process. The manager gives up a step after its --step-timeout,
   // 60 s by default, so that the worker's line, which names the GPU, comes first.
   std::chrono::milliseconds longest_wait{45'000};

@@ -113,6 +113,7 @@ void EmulatedDevice::Wait(uint64_t mark) {
 // Treats host memory like CUDA treats pageable memory: it has been read or written when the call returns.
 void EmulatedDevice::Copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
+  num_copies_ += recording_ == nullptr;
   if (IsAllocated(from)) {
     Queue([to, from, bytes] { std::memcpy(to, from, bytes); });
   } else {

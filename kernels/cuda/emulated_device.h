@@ -41,6 +41,8 @@ class EmulatedDevice : public Device {
   bool IsDone(uint64_t mark) override;
   void Wait(uint64_t mark) override;
 
+  // Number of calls of Copy that were not recorded.
+  int num_copies() const { return num_copies_; }
   // Number of times that recorded work was queued.
   int num_replays() const { return num_replays_; }
 
@@ -81,6 +83,7 @@ class EmulatedDevice : public Device {
   uint64_t num_launches_ = 0;
   std::set<const void*> launched_;  // The entries of LaunchKernel.
   std::set<const void*> loaded_;    // Entries that were prepared or launched.
+  int num_copies_ = 0;
   int num_replays_ = 0;
 };
 

@@ -6,19 +6,20 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "kernels/cuda/device.h"
 
 namespace quire::cuda {
 
-// Records the layers of decode steps once for each number of tokens and repeats them, which takes one call of the
-// driver instead of about ten for each layer. The caller pads a step to PaddedTokens, so that few numbers of tokens are
-// recorded. Owned by the executor thread.
+// Records the layers of decode steps, and the draws behind them, once for each number of tokens and repeats them, which
+// takes one call of the driver instead of about ten for each layer. The caller pads a step to PaddedTokens, so that few
+// numbers of tokens are recorded. Owned by the executor thread.
 class LayerGraphs {
  public:
   static constexpr int kMaxTokens = 256;
-  static constexpr size_t kMaxGraphs = 128;  // Before one more is recorded, all are forgotten.
+  static constexpr size_t kMaxGraphs = 256;  // Before one more is recorded, all are forgotten.
   // Rounds up to 1, 2, 4, 8, 16, 24, 32 and so on. REQUIRES: 1 <= num_tokens <= kMaxTokens.
   static int PaddedTokens(int num_tokens);
 
@@ -26,6 +27,8 @@ class LayerGraphs {
   struct Key {
     const void* model;
     int num_tokens;
+    bool has_outputs;       // Whether draws for all tokens follow (LayerRecorder::NumOutputRows).
+    int max_top;            // Of these draws.
     std::string attention;  // CudaAttention::PlanForRecording
     auto operator<=>(const Key&) const = default;
   };
@@ -33,12 +36,14 @@ class LayerGraphs {
   explicit LayerGraphs(Device* device) : device_(device) {}
   ~LayerGraphs() { Clear(); }
 
-  // Whether the layers of that model have run with that number of tokens since the last Reset (AddRun). Layers are
-  // recorded in their second run at the earliest, because the first run allocates memory, loads kernels and chooses
-  // algorithms.
-  bool HasRun(const void* model, int num_tokens) const { return runs_.contains({model, num_tokens}); }
+  // Whether the layers of that model have run with that number of tokens, and with or without outputs, since the last
+  // Reset (AddRun). Layers are recorded in their second run at the earliest, because the first run allocates memory,
+  // loads kernels and chooses algorithms.
+  bool HasRun(const void* model, int num_tokens, bool has_outputs) const {
+    return runs_.contains({model, num_tokens, has_outputs});
+  }
   // Remembers that the layers run now.
-  void AddRun(const void* model, int num_tokens) { runs_.emplace(model, num_tokens); }
+  void AddRun(const void* model, int num_tokens, bool has_outputs) { runs_.emplace(model, num_tokens, has_outputs); }
 
   // Repeats the layers and returns true if they were recorded and nothing has moved since. Otherwise begins to record
   // them, unless a recording has found no memory, and returns false. `num_moves` and Device::num_frees count moves.
@@ -57,7 +62,7 @@ class LayerGraphs {
 
   Device* const device_;
   std::map<Key, std::unique_ptr<Graph>> graphs_;
-  std::set<std::pair<const void*, int>> runs_;
+  std::set<std::tuple<const void*, int, bool>> runs_;
   std::pair<int64_t, int64_t> generation_ = {};  // The numbers of frees and moves when the graphs were recorded.
   bool is_recording_ = false;
   bool is_full_ = false;         // Whether there was no memory for a recording.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/block_select.h"
 #include "kernels/cuda/sampling_args.h"
 #include "kernels/cuda/score.h"
 
@@ -24,8 +25,7 @@ class LogitEdit {
     simt::SyncBlock();
     AddBiases(args.biases + simt::LoadGlobal(&packed->first_bias), simt::LoadGlobal(&packed->num_biases), edited);
     simt::SyncBlock();
-    Penalize(args.penalties + simt::LoadGlobal(&packed->first_penalty), simt::LoadGlobal(&packed->num_penalties),
-             edited);
+    Penalize(args, packed, edited);
     simt::SyncBlock();
   }
 
@@ -70,15 +70,40 @@ class LogitEdit {
     }
   }
 
-  static QUIRE_DEVICE void Penalize(const TokenPenalty* penalties, int num_penalties, float* edited) {
+  static QUIRE_DEVICE void Penalize(const SamplingKernelArgs& args, const PackedSamplingRow* packed, float* edited) {
+    const TokenPenalty* const penalties = args.penalties + simt::LoadGlobal(&packed->first_penalty);
+    const int num_penalties = simt::LoadGlobal(&packed->num_penalties);
+    const int32_t place = simt::LoadGlobal(&packed->pending_place);
+    const int32_t pending = place < 0 ? -1 : simt::LoadGlobal(args.drawn_tokens + place);
+    uint64_t is_listed = 0;  // Whether the thread has found the pending token.
     for (int i = simt::ThreadIndex(); i < num_penalties; i += kThreads) {
       const int32_t token = simt::LoadGlobal(&penalties[i].token);
-      const float score = simt::LoadGlobal(edited + token), factor = simt::LoadGlobal(&penalties[i].factor);
-      if (score < -kLargestFloat) continue;
-      const float scaled = score < 0 ? score * factor : score / factor;
-      simt::StoreGlobal(edited + token, Finite(scaled - simt::LoadGlobal(&penalties[i].frequency) -
-                                               simt::LoadGlobal(&penalties[i].presence)));
+      if (token == pending) {
+        is_listed = 1;
+        PenalizePending(packed, token, simt::LoadGlobal(&penalties[i].frequency_with_pending), edited);
+      } else {
+        PenalizeToken(token, simt::LoadGlobal(&penalties[i].factor), simt::LoadGlobal(&penalties[i].frequency),
+                      simt::LoadGlobal(&penalties[i].presence), edited);
+      }
     }
+    if (pending < 0) return;
+    const bool is_new = BlockSelect<kThreads>::Sum(is_listed) == 0;
+    if (is_new && simt::ThreadIndex() == 0) {
+      PenalizePending(packed, pending, simt::LoadGlobal(&packed->pending_frequency), edited);
+    }
+  }
+
+  static QUIRE_DEVICE void PenalizePending(const PackedSamplingRow* packed, int32_t token, float frequency,
+                                           float* edited) {
+    PenalizeToken(token, simt::LoadGlobal(&packed->pending_factor), frequency,
+                  simt::LoadGlobal(&packed->pending_presence), edited);
+  }
+
+  static QUIRE_DEVICE void PenalizeToken(int32_t token, float factor, float frequency, float presence, float* edited) {
+    const float score = simt::LoadGlobal(edited + token);
+    if (score < -kLargestFloat) return;
+    const float scaled = score < 0 ? score * factor : score / factor;
+    simt::StoreGlobal(edited + token, Finite(scaled - frequency - presence));
   }
 };
 

@@ -19,7 +19,37 @@ bool HasPenalty(const SamplingRow& row) {
 }
 
 bool ChangesLogits(const PackedSamplingRow& row) {
-  return row.num_penalties > 0 || row.num_biases > 0 || row.mask_kind != MaskKind::kNone;
+  return row.num_penalties > 0 || row.pending_place >= 0 || row.num_biases > 0 || row.mask_kind != MaskKind::kNone;
+}
+
+// Upper bounds on the sizes of the arrays of all rows.
+struct ArraySizes {
+  size_t penalties = 0, biases = 0, masks = 0;
+};
+
+ArraySizes SizesOf(const SamplingArgs& args) {
+  ArraySizes sizes;
+  for (int i = 0; i < args.num_rows; ++i) {
+    const SamplingRow& row = args.rows[i];
+    sizes.penalties += row.num_counts;
+    sizes.biases += row.num_biases;
+    sizes.masks += std::max(row.num_allowed, row.num_masked);
+  }
+  return sizes;
+}
+
+// Returns a row whose answer nobody reads: the best token of the first row of logits.
+PackedSamplingRow RowWithoutMeaning(int vocab_size) {
+  PackedSamplingRow row = {};
+  row.top_p = 1;
+  row.log_min_p = -std::numeric_limits<float>::infinity();
+  row.num_kept = vocab_size;
+  row.num_top = -1;
+  row.given_token = -1;
+  row.num_candidates = -1;
+  row.drawn_place = -1;
+  row.pending_place = -1;
+  return row;
 }
 
 }  // namespace
@@ -35,59 +65,71 @@ Sampler::Sampler(Device* device, const KernelTable* kernels)
 
 void Sampler::Run(const SamplingArgs& args) {
   if (args.num_rows == 0) return;
-  bool changes_logits = false;
-  SamplingKernelArgs kernel_args = Pack(args, &changes_logits);
-  const int num_blocks = std::min(args.num_rows, kBlocksPerMultiprocessor * device_->num_multiprocessors());
-  if (changes_logits) {
-    kernel_args.scratch_stride = (args.vocab_size + 3) / 4 * 4;
-    kernel_args.scratch = scratch_.Reserve<float>(size_t(kernel_args.scratch_stride) * num_blocks);
-  }
-  const size_t num_top = size_t(args.num_rows) * args.max_top;
-  kernel_args.results = results_.Reserve<SamplingResult>(args.num_rows);
-  kernel_args.top = top_.Reserve<ScoredCandidate>(num_top);
-  kernel_args.drawn_tokens = drawn_tokens_.Reserve<int32_t>(1);
-  device_->Launch(kernels_->sampling, kernel_args, num_blocks);
-  device_->Copy(args.results, kernel_args.results, sizeof(SamplingResult) * args.num_rows);
-  device_->Copy(args.top, kernel_args.top, sizeof(ScoredCandidate) * num_top);
+  arena_.Begin(UploadBytes(args, args.num_rows));
+  Prepare(args, args.num_rows, &arena_);
+  arena_.Upload();
+  Launch(args.logits);
+  CopyResults(args);
 }
 
-SamplingKernelArgs Sampler::Pack(const SamplingArgs& args, bool* changes_logits) {
-  size_t num_counts = 0, num_biases = 0, num_masks = 0;
-  for (int i = 0; i < args.num_rows; ++i) {
-    const SamplingRow& row = args.rows[i];
-    num_counts += row.num_counts;
-    num_biases += row.num_biases;
-    num_masks += std::max(row.num_allowed, row.num_masked);
-  }
-  arena_.Begin(UploadArena::BytesFor<PackedSamplingRow>(args.num_rows) +
-               UploadArena::BytesFor<TokenPenalty>(num_counts) + UploadArena::BytesFor<TokenBias>(num_biases) +
-               UploadArena::BytesFor<int32_t>(num_masks));
-  Upload upload = {.rows = arena_.Add<PackedSamplingRow>(args.num_rows),
-                   .penalties = arena_.Add<TokenPenalty>(num_counts),
-                   .biases = arena_.Add<TokenBias>(num_biases),
-                   .masks = arena_.Add<int32_t>(num_masks)};
+bool Sampler::HasFixedSize(const SamplingArgs& args) {
+  const ArraySizes sizes = SizesOf(args);
+  return sizes.penalties + sizes.biases + sizes.masks == 0 &&
+         std::none_of(args.rows, args.rows + args.num_rows, HasPenalty);
+}
+
+size_t Sampler::UploadBytes(const SamplingArgs& args, int num_rows) {
+  const ArraySizes sizes = SizesOf(args);
+  return UploadArena::BytesFor<PackedSamplingRow>(num_rows) + UploadArena::BytesFor<TokenPenalty>(sizes.penalties) +
+         UploadArena::BytesFor<TokenBias>(sizes.biases) + UploadArena::BytesFor<int32_t>(sizes.masks);
+}
+
+void Sampler::Prepare(const SamplingArgs& args, int num_rows, UploadArena* arena) {
+  const ArraySizes sizes = SizesOf(args);
+  Upload upload = {.rows = arena->Add<PackedSamplingRow>(num_rows),
+                   .penalties = arena->Add<TokenPenalty>(sizes.penalties),
+                   .biases = arena->Add<TokenBias>(sizes.biases),
+                   .masks = arena->Add<int32_t>(sizes.masks)};
   if (is_masked_.size() < size_t(args.vocab_size)) is_masked_.resize(args.vocab_size);
+  bool changes_logits = false;
   for (int i = 0; i < args.num_rows; ++i) {
     PackRow(args, i, &upload);
-    *changes_logits |= ChangesLogits(upload.rows.host[i]);
+    changes_logits |= ChangesLogits(upload.rows.host[i]);
   }
-  arena_.Upload();
+  for (int i = args.num_rows; i < num_rows; ++i) upload.rows.host[i] = RowWithoutMeaning(args.vocab_size);
 
-  SamplingKernelArgs result = {};
-  result.logits = args.logits;
-  result.rows = upload.rows.device;
-  result.penalties = upload.penalties.device;
-  result.biases = upload.biases.device;
-  result.masks = upload.masks.device;
-  result.num_rows = args.num_rows;
-  result.vocab_size = args.vocab_size;
-  result.max_top = args.max_top;
-  return result;
+  num_blocks_ = std::min(num_rows, kBlocksPerMultiprocessor * device_->num_multiprocessors());
+  prepared_ = {};
+  prepared_.rows = upload.rows.device;
+  prepared_.penalties = upload.penalties.device;
+  prepared_.biases = upload.biases.device;
+  prepared_.masks = upload.masks.device;
+  prepared_.num_rows = num_rows;
+  prepared_.vocab_size = args.vocab_size;
+  prepared_.max_top = args.max_top;
+  if (changes_logits) {
+    prepared_.scratch_stride = (args.vocab_size + 3) / 4 * 4;
+    prepared_.scratch = scratch_.Reserve<float>(size_t(prepared_.scratch_stride) * num_blocks_);
+  }
+  prepared_.results = results_.Reserve<SamplingResult>(num_rows);
+  prepared_.top = top_.Reserve<ScoredCandidate>(size_t(num_rows) * args.max_top);
+  prepared_.drawn_tokens = drawn_tokens_.Reserve<int32_t>(1);
+}
+
+void Sampler::Launch(const float* logits) {
+  prepared_.logits = logits;
+  device_->Launch(kernels_->sampling, prepared_, num_blocks_);
+}
+
+void Sampler::CopyResults(const SamplingArgs& args) {
+  device_->Copy(args.results, prepared_.results, sizeof(SamplingResult) * args.num_rows);
+  device_->Copy(args.top, prepared_.top, sizeof(ScoredCandidate) * args.num_rows * args.max_top);
 }
 
 void Sampler::PackRow(const SamplingArgs& args, int index, Upload* upload) {
   const SamplingRow& row = args.rows[index];
   PackedSamplingRow packed = {};
+  packed.pending_place = -1;
   packed.seed = row.seed;
   packed.position = row.position;
   packed.logit_row = args.logit_rows == nullptr ? index : args.logit_rows[index];
@@ -113,13 +155,17 @@ void Sampler::PackRow(const SamplingArgs& args, int index, Upload* upload) {
 void Sampler::PackPenalties(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload) {
   packed->first_penalty = upload->num_penalties;
   if (!HasPenalty(row)) return;
+  packed->pending_place = row.pending_place;
+  packed->pending_factor = row.repetition_penalty;
+  packed->pending_frequency = row.frequency_penalty;
+  packed->pending_presence = row.presence_penalty;
   for (int i = 0; i < row.num_counts; ++i) {
     const TokenCount& count = row.counts[i];
     if (!IsInVocabulary(count.token, vocab_size)) continue;
     const bool occurred = count.prompt_count > 0 || count.output_count > 0;
-    upload->penalties.host[upload->num_penalties++] = {count.token, occurred ? row.repetition_penalty : 1,
-                                                       row.frequency_penalty * float(count.output_count),
-                                                       count.output_count > 0 ? row.presence_penalty : 0};
+    upload->penalties.host[upload->num_penalties++] = {
+        count.token, occurred ? row.repetition_penalty : 1, row.frequency_penalty * float(count.output_count),
+        count.output_count > 0 ? row.presence_penalty : 0, row.frequency_penalty * float(count.output_count + 1)};
   }
   packed->num_penalties = upload->num_penalties - packed->first_penalty;
 }

@@ -11,8 +11,9 @@
 
 namespace quire::cuda {
 
-// Draws and scores tokens from logits on the device, as kernels/sampling.h specifies. Each call needs one upload of the
-// rows' parameters, one launch and one download. The buffers are kept and only grow. Owned by the executor thread.
+// Draws and scores tokens from logits on the device, as kernels/sampling.h specifies. A call of Run needs one upload of
+// the rows' parameters, one launch and one or two downloads. Prepare, Launch and CopyResults do the same with the
+// caller's upload. The buffers are kept and only grow. Owned by the executor thread.
 class Sampler {
  public:
   // Both arguments must outlive this object.
@@ -26,6 +27,19 @@ class Sampler {
   // Queues all work. The results are there at a later mark.
   void Run(const SamplingArgs& args);
 
+  // Whether everything about these rows but their results has a fixed size: they have no penalties, biases and masks.
+  static bool HasFixedSize(const SamplingArgs& args);
+  // The room that Prepare needs for the rows, of which there are `num_rows` with those that it adds.
+  static size_t UploadBytes(const SamplingArgs& args, int num_rows);
+  // Adds the rows to the caller's upload, and rows without meaning behind them. Reserves the memory of the results.
+  // The addresses for other rows of fixed size are the same if num_rows and args.max_top are, as long as
+  // Device::num_frees is.
+  void Prepare(const SamplingArgs& args, int num_rows, UploadArena* arena);
+  // Queues the launch for the prepared rows.
+  void Launch(const float* logits);
+  // Queues the copies of the prepared rows' results.
+  void CopyResults(const SamplingArgs& args);
+
  private:
   // The arrays to upload, and how far they are filled.
   struct Upload {
@@ -36,9 +50,6 @@ class Sampler {
     int32_t num_penalties = 0, num_biases = 0, num_masks = 0;
   };
 
-  // Queues the upload of the rows. Returns arguments with their device addresses, but without results and scratch
-  // memory.
-  SamplingKernelArgs Pack(const SamplingArgs& args, bool* changes_logits);
   void PackRow(const SamplingArgs& args, int index, Upload* upload);
   void PackPenalties(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload);
   void PackBiases(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload);
@@ -47,6 +58,8 @@ class Sampler {
   Device* const device_;
   const KernelTable* const kernels_;
   UploadArena arena_;
+  SamplingKernelArgs prepared_ = {};  // Without the logits.
+  int num_blocks_ = 0;                // Of the launch of prepared_.
   DeviceBuffer results_, top_, scratch_, drawn_tokens_;
   std::vector<uint8_t> is_masked_;  // [vocab_size], all 0 between rows.
 };

@@ -9,12 +9,15 @@
 
 namespace quire::cuda {
 
-// The score is multiplied by `factor` if it is negative, otherwise divided by it. Then the other two are subtracted.
+// The score is multiplied by `factor` if it is negative, otherwise divided by it. Then `frequency` and `presence` are
+// subtracted.
 struct TokenPenalty {
   int32_t token;
   float factor;     // The repetition penalty; 1 for a token that did not occur.
   float frequency;  // frequency_penalty * output_count
   float presence;   // presence_penalty, or 0 if the token is not in the output.
+  // frequency_penalty * (output_count + 1), for the case that the row's pending token is this one.
+  float frequency_with_pending;
 };
 
 // How the masks are applied. It has been checked before that `masked` leaves a token.
@@ -37,6 +40,10 @@ struct PackedSamplingRow {
   int32_t first_mask, num_masks;
   MaskKind mask_kind;
   int32_t drawn_place;  // Index into drawn_tokens; -1: nowhere.
+  // Index into drawn_tokens of a token that occurred once more than `penalties` say; -1: none. The next three are the
+  // penalties of a token that occurred once, in the output.
+  int32_t pending_place;
+  float pending_factor, pending_frequency, pending_presence;
 };
 
 struct SamplingKernelArgs {
@@ -48,9 +55,11 @@ struct SamplingKernelArgs {
   const int32_t* masks;           // Tokens, each at most once in a row.
   SamplingResult* results;        // [num_rows]
   ScoredCandidate* top;           // [num_rows, max_top]
-  int32_t* drawn_tokens;          // A copy of the drawn tokens by place; 0 for a row without an answer.
-  float* scratch;                 // [blocks of the grid, scratch_stride]; null when no row changes its logits.
-  int32_t scratch_stride;         // A multiple of 4.
+  // A copy of the drawn tokens by place; 0 for a row without an answer. Before, a pending token has been read from
+  // there.
+  int32_t* drawn_tokens;
+  float* scratch;          // [blocks of the grid, scratch_stride]; null when no row changes its logits.
+  int32_t scratch_stride;  // A multiple of 4.
   int32_t num_rows;
   int32_t vocab_size;
   int32_t max_top;

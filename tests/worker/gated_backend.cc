@@ -25,6 +25,11 @@ void GatedBackend::SpoilLogits() {
   is_spoiled_ = true;
 }
 
+LayerRecorder* GatedBackend::layer_recorder() {
+  const MutexLock lock(&mutex_);
+  return is_closed_ || is_spoiled_ ? nullptr : ForwardingBackend::layer_recorder();
+}
+
 void GatedBackend::Sample(const SamplingArgs& args) {
   {
     const MutexLock lock(&mutex_);

@@ -21,6 +21,8 @@ class GatedBackend : public ForwardingBackend {
   void SpoilLogits();
 
   void Sample(const SamplingArgs& args) override;
+  // While the gate is closed, or logits are infinite, nothing is repeated, so that every step comes to Sample.
+  LayerRecorder* layer_recorder() override;
 
  private:
   Mutex mutex_;

@@ -115,6 +115,18 @@ TEST(WorkerOptionsTest, KernelsAreThoseThatTheMachineHas) {
   }
 }
 
+TEST(WorkerOptionsTest, PartsOfTheGpuCodeCanBeTurnedOnAndOff) {
+  const WorkerOptions options = OptionsOf({"--model=x", "--device=cuda"});
+  EXPECT_TRUE(options.gpu_graphs);
+  EXPECT_FALSE(options.gpu_overlap);
+  EXPECT_TRUE(options.gpu_warp_groups);
+  const WorkerOptions changed =
+      OptionsOf({"--model=x", "--device=cuda", "--gpu-graphs=false", "--gpu-overlap", "--gpu-warp-groups=false"});
+  EXPECT_FALSE(changed.gpu_graphs);
+  EXPECT_TRUE(changed.gpu_overlap);
+  EXPECT_FALSE(changed.gpu_warp_groups);
+}
+
 TEST(WorkerOptionsTest, ASimulatedDeviceHasStepTimesFromAFileOrNone) {
   EXPECT_FALSE(OptionsOf({"--model=x"}).simulation);
   const WorkerOptions options = OptionsOf({"--model=x", "--device=simulated"});

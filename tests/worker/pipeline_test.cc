@@ -7,6 +7,7 @@
 
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/test_worker.h"
+#include "worker/warm_up.h"
 
 namespace quire {
 namespace {
@@ -21,9 +22,20 @@ v1::RowSampling Seeded(uint64_t seed) {
   return sampling;
 }
 
-v1::RowSampling Penalised() {
+// Draws the same token in nearly every step, whatever the model computes.
+v1::RowSampling Biased() {
   v1::RowSampling sampling = Seeded(7);
-  sampling.set_frequency_penalty(0.7f);
+  sampling.add_bias_token_ids(11);
+  sampling.add_biases(15);
+  return sampling;
+}
+
+// Draws that token less with each time that it has occurred.
+v1::RowSampling Penalised() {
+  v1::RowSampling sampling = Biased();
+  sampling.set_presence_penalty(0.5f);
+  sampling.set_frequency_penalty(2.0f);
+  sampling.set_repetition_penalty(1.3f);
   return sampling;
 }
 
@@ -98,9 +110,22 @@ TEST(PipelineTest, StepsThatOverlapGiveWhatStepsOneByOneGive) {
   EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
 }
 
-TEST(PipelineTest, APlanWaitsForTokensThatPenaltiesCount) {
+TEST(PipelineTest, PenaltiesCountTheTokenThatIsStillDrawn) {
   TestWorker worker;
   const std::vector<v1::StepPlan> plans = Session(Penalised());
+  const PipelinedRun run = RunPipelined(&worker, plans);
+  EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
+  EXPECT_NE(run.results, RunOneByOne(&worker, Session(Biased()))) << "the penalties matter";
+  EXPECT_EQ(run.num_overlapping, worker.backend().IsAsynchronous() ? kNumSteps - 3 : 0);
+}
+
+TEST(PipelineTest, APlanWaitsForTokensThatBadWordsAreMatchedWith) {
+  TestWorker worker;
+  v1::RowSampling sampling = Seeded(7);
+  sampling.add_bad_word_lengths(2);
+  sampling.add_bad_word_token_ids(1);
+  sampling.add_bad_word_token_ids(2);
+  const std::vector<v1::StepPlan> plans = Session(sampling);
   const PipelinedRun run = RunPipelined(&worker, plans);
   EXPECT_EQ(run.results, RunOneByOne(&worker, plans));
   EXPECT_EQ(run.num_overlapping, 0);
@@ -162,6 +187,69 @@ TEST(PipelineTest, LayersAreRepeatedOnlyInStepsWithTheSameLaunches) {
   if (repeating.device() == nullptr) return;
   EXPECT_EQ(repeating.device()->num_replays(), 10)
       << "all steps but the first one of two and the first one of four tokens";
+}
+
+TEST(PipelineTest, StepsThatWereRecordedAtTheStartAreRepeatedFromTheFirstOneOn) {
+  TestWorker recorded, fresh;
+  const absl::Status status = RecordSteps(&recorded.backend(), recorded.limits(), absl::Hours(1), &recorded.executor());
+  ASSERT_TRUE(status.ok()) << status;
+  const std::vector<v1::StepPlan> plans = Session(Greedy());
+  const int num_before = recorded.device() == nullptr ? 0 : recorded.device()->num_replays();
+  EXPECT_EQ(RunOneByOne(&recorded, plans), RunOneByOne(&fresh, plans));
+  if (recorded.device() == nullptr) return;
+  EXPECT_EQ(recorded.device()->num_replays() - num_before, kNumSteps - 2) << "two steps have prompts";
+}
+
+TEST(PipelineTest, ARepeatedStepNeedsOneUploadAndOneDownload) {
+  TestWorker worker;
+  std::vector<v1::StepPlan> decodes = {PlanBuilder(1)
+                                           .Start(0, Tokens(3, 5))
+                                           .Slice(0, 0, 5, true, Blocks(0, 8))
+                                           .Start(1, Tokens(20, 9))
+                                           .Slice(1, 0, 9, true, Blocks(8, 8))
+                                           .plan()};
+  for (int step = 2; step <= 6; ++step) {
+    decodes.push_back(PlanBuilder(step).Slice(0, 5 + step - 2, 1, true).Slice(1, 9 + step - 2, 1, true).plan());
+  }
+  int num_copies = 0;
+  for (const v1::StepPlan& plan : decodes) {
+    if (worker.device() != nullptr) num_copies = worker.device()->num_copies();
+    ASSERT_TRUE(worker.Run(plan).ok());
+  }
+  if (worker.device() == nullptr) return;
+  EXPECT_GT(worker.device()->num_replays(), 0);
+  EXPECT_EQ(worker.device()->num_copies() - num_copies, 2);
+}
+
+TEST(PipelineTest, LongContextsAreRecordedAtTheStartWhileThereIsTime) {
+  const TestWorkerOptions options = {.model = "random", .block_size = 16, .num_blocks = 32, .max_sequences = 1};
+  TestWorker worker(options), hurried(options);
+  // The step of 512 tokens has other launches, so it is recorded in its first run. The short step is in its second.
+  ASSERT_TRUE(RecordSteps(&worker.backend(), worker.limits(), absl::Hours(1), &worker.executor()).ok());
+  ASSERT_TRUE(RecordSteps(&hurried.backend(), hurried.limits(), absl::ZeroDuration(), &hurried.executor()).ok());
+  if (worker.device() == nullptr) return;
+  EXPECT_EQ(worker.device()->num_replays(), 3);
+  EXPECT_EQ(hurried.device()->num_replays(), 0);
+}
+
+// Steps of one row each, with other kinds of draws: with a list of tokens, without one, and with penalties.
+TEST(PipelineTest, DrawsAreRepeatedOnlyInStepsWithTheSameDraws) {
+  std::vector<v1::StepPlan> plans = {PlanBuilder(1)
+                                         .Start(0, Tokens(3, 5), Seeded(1))
+                                         .Slice(0, 0, 5, true, Blocks(0, 8))
+                                         .Start(1, Tokens(20, 6))
+                                         .Slice(1, 0, 6, true, Blocks(8, 8))
+                                         .Start(2, Tokens(40, 7), Penalised())
+                                         .Slice(2, 0, 7, true, Blocks(16, 8))
+                                         .plan()};
+  uint32_t lengths[] = {5, 6, 7};
+  for (const int row : {0, 1, 2, 0, 1, 2, 1, 0, 2, 1, 1, 0}) {
+    plans.push_back(PlanBuilder(plans.size() + 1).Slice(row, lengths[row]++, 1, true).plan());
+  }
+  TestWorker launching({.repeats_layers = false}), repeating;
+  EXPECT_EQ(RunOneByOne(&repeating, plans), RunOneByOne(&launching, plans));
+  if (repeating.device() == nullptr) return;
+  EXPECT_EQ(repeating.device()->num_replays(), 10) << "all but the first with outputs, and the first without";
 }
 
 TEST(PipelineTest, LayersThatCannotBeRecordedGiveTheBitsOfLaunchedOnes) {

@@ -24,6 +24,7 @@ using ::testing::HasSubstr;
 // What the opener of the GPU, which is called while the worker loads, has seen.
 struct Seen {
   std::string address;  // Of the worker, for the opener.
+  cuda::DeviceOptions device_options;
   std::string log;
   std::string metrics;
   std::map<std::string, bool> is_serving;  // By the name of the health check.
@@ -86,6 +87,31 @@ TEST(WorkerLoadingTest, MetricsAndHealthAreServedAndTheReasonIsSaid) {
   EXPECT_FALSE(g_seen.is_serving["readiness"]);
   EXPECT_EQ(g_seen.description.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(g_seen.description.error_message(), "the worker is loading its model");
+}
+
+std::unique_ptr<cuda::Device> NoteOptions(const std::string& /*library*/, const cuda::DeviceOptions& options,
+                                          std::string* why_not) {
+  g_seen.device_options = options;
+  *why_not = "this is a test";
+  return nullptr;
+}
+
+TEST(WorkerLoadingTest, FlagsForGpusReachTheDevice) {
+  const TestDirectory directory;
+  WorkerOptions options{};
+  options.model = GoldenModel("llama2");
+  options.listen = "unix:" + directory.path() + "/worker.sock";
+  options.max_connections = 64;
+  options.gpu = 3;
+  EXPECT_FALSE(Worker::Start(options, &NoteOptions).ok());
+  EXPECT_EQ(g_seen.device_options.ordinal, 3);
+  EXPECT_FALSE(g_seen.device_options.overlaps_launches);
+  EXPECT_TRUE(g_seen.device_options.warp_groups);
+  options.gpu_overlap = true;
+  options.gpu_warp_groups = false;
+  EXPECT_FALSE(Worker::Start(options, &NoteOptions).ok());
+  EXPECT_TRUE(g_seen.device_options.overlaps_launches);
+  EXPECT_FALSE(g_seen.device_options.warp_groups);
 }
 
 }  // namespace

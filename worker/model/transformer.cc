@@ -44,16 +44,45 @@ absl::Status Transformer::AllocateScratch() {
   return absl::OkStatus();
 }
 
-void Transformer::Forward(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools) {
+const BatchView& Transformer::Prepare(const BatchView& host_batch, const KvLayout& layout) {
   QUIRE_CHECK_GE(host_batch.num_tokens, 1);
   QUIRE_CHECK_LE(host_batch.num_tokens, limits_.max_tokens);
   QUIRE_CHECK_EQ(layout.num_kv_heads, config_.num_kv_heads);
   QUIRE_CHECK_EQ(layout.head_dim, config_.head_dim);
-  const BatchView& batch = backend_->PrepareBatch(host_batch, limits_.max_tokens);
-  LayerRecorder* const recorder = backend_->layer_recorder();
+  return backend_->PrepareBatch(host_batch, limits_.max_tokens);
+}
+
+template <typename F>
+void Transformer::QueueOrReplay(LayerRecorder* recorder, const F& queue) {
   if (recorder != nullptr && recorder->ReplayLayers(this)) return;
-  RunLayers(batch, layout, kv_pools);
-  if (recorder != nullptr && !recorder->EndLayers()) RunLayers(batch, layout, kv_pools);
+  queue();
+  if (recorder != nullptr && !recorder->EndLayers()) queue();
+}
+
+void Transformer::Forward(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools) {
+  const BatchView& batch = Prepare(host_batch, layout);
+  QueueOrReplay(backend_->layer_recorder(), [&] { RunLayers(batch, layout, kv_pools); });
+}
+
+void Transformer::ForwardAndSample(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools,
+                                   const int32_t* rows, int num_rows, SamplingArgs sampling) {
+  LayerRecorder* const recorder = backend_->layer_recorder();
+  if (recorder != nullptr) recorder->AnnounceOutputs(rows, num_rows, limits_.max_logit_rows, sampling);
+  const BatchView& batch = Prepare(host_batch, layout);
+  const auto sample = [&](int num_output_rows) {
+    sampling.logits = Logits(rows, num_output_rows);
+    backend_->Sample(sampling);
+  };
+  const int num_output_rows = recorder == nullptr ? 0 : recorder->NumOutputRows();
+  QueueOrReplay(recorder, [&] {
+    RunLayers(batch, layout, kv_pools);
+    if (num_output_rows > 0) sample(num_output_rows);
+  });
+  if (num_output_rows > 0) {
+    recorder->CopyResults();
+  } else {
+    sample(num_rows);
+  }
 }
 
 void Transformer::RunLayers(const BatchView& batch, const KvLayout& layout, void* const* kv_pools) {

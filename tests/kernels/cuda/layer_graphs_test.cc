@@ -22,7 +22,7 @@ class LayerGraphsTest : public ::testing::Test {
  protected:
   // Runs one step and returns whether its layers were repeated.
   bool Step(int num_tokens, const char* attention = "d", int64_t num_moves = 0) {
-    const bool is_repeated = graphs_.ReplayOrRecord({this, num_tokens, attention}, num_moves);
+    const bool is_repeated = graphs_.ReplayOrRecord({this, num_tokens, false, 0, attention}, num_moves);
     if (graphs_.is_recording()) {
       EXPECT_NE(graphs_.EndRecording(), device_.is_full);
     }
@@ -52,14 +52,15 @@ TEST_F(LayerGraphsTest, AShapeIsRecordedOnceAndRepeated) {
 }
 
 TEST_F(LayerGraphsTest, ARunIsRememberedUntilReset) {
-  EXPECT_FALSE(graphs_.HasRun(this, 8));
-  EXPECT_FALSE(graphs_.HasRun(this, 8)) << "asking changes nothing";
-  graphs_.AddRun(this, 8);
-  EXPECT_TRUE(graphs_.HasRun(this, 8));
-  EXPECT_FALSE(graphs_.HasRun(this, 16));
-  EXPECT_FALSE(graphs_.HasRun(&device_, 8)) << "another model";
+  EXPECT_FALSE(graphs_.HasRun(this, 8, false));
+  EXPECT_FALSE(graphs_.HasRun(this, 8, false)) << "asking changes nothing";
+  graphs_.AddRun(this, 8, false);
+  EXPECT_TRUE(graphs_.HasRun(this, 8, false));
+  EXPECT_FALSE(graphs_.HasRun(this, 16, false));
+  EXPECT_FALSE(graphs_.HasRun(this, 8, true)) << "also with draws";
+  EXPECT_FALSE(graphs_.HasRun(&device_, 8, false)) << "another model";
   graphs_.Reset();
-  EXPECT_FALSE(graphs_.HasRun(this, 8));
+  EXPECT_FALSE(graphs_.HasRun(this, 8, false));
 }
 
 TEST_F(LayerGraphsTest, LayersAreRecordedAnewAfterAMove) {
@@ -77,14 +78,14 @@ TEST_F(LayerGraphsTest, WithoutMemoryNothingIsRecordedUntilRecordingsAreForgotte
   device_.is_full = true;
   testing::internal::CaptureStderr();
   EXPECT_FALSE(Step(16));
-  EXPECT_FALSE(graphs_.ReplayOrRecord({this, 16, "d"}, 0));
+  EXPECT_FALSE(graphs_.ReplayOrRecord({this, 16, false, 0, "d"}, 0));
   EXPECT_FALSE(graphs_.is_recording());
   EXPECT_TRUE(Step(8)) << "what was recorded before";
   EXPECT_EQ(device_.num_replays(), 2);
   device_.Free(device_.Allocate(1));
   EXPECT_FALSE(Step(16)) << "tries again, in vain";
   device_.is_full = false;
-  EXPECT_FALSE(graphs_.ReplayOrRecord({this, 16, "d"}, 0));
+  EXPECT_FALSE(graphs_.ReplayOrRecord({this, 16, false, 0, "d"}, 0));
   EXPECT_FALSE(graphs_.is_recording());
   device_.Free(device_.Allocate(1));
   EXPECT_FALSE(Step(16));

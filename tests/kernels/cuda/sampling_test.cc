@@ -58,6 +58,8 @@ class CudaSamplingTest : public DeviceTest {
     }
   }
 
+  std::unique_ptr<Sampler> sampler_;
+
  private:
   template <typename Backend>
   Sampled Run(const std::vector<SamplingRow>& rows, const float* logits, int vocab_size,
@@ -75,7 +77,6 @@ class CudaSamplingTest : public DeviceTest {
     return sampled;
   }
 
-  std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<quire::Backend> cpu_;
 };
 
@@ -191,6 +192,44 @@ TEST_F(CudaSamplingTest, GreedyTakesTheLargestLogitAndOnATieTheLowestId) {
 
 TEST_F(CudaSamplingTest, PenaltiesAreThoseOfHuggingFaceAndOpenAi) {
   CheckPenalties(OnDevice());
+}
+
+// Of two draws, the host knows the token of the first one in one case, and only the device knows it in the other.
+TEST_F(CudaSamplingTest, PenaltiesCountATokenThatOnlyTheDeviceKnows) {
+  constexpr int kVocabSize = 600, kPlace = 2;
+  constexpr int32_t kDrawn = 555;
+  sampler_->KeepDrawnTokens(kPlace + 1);
+  std::vector<float> first(kVocabSize, 0.0f), logits = Random(5).Normals(kVocabSize);
+  first[kDrawn] = 9;
+  logits[kDrawn] = 3;
+  const std::vector<TokenCount> others = {{3, 1, 0}, {4, 0, 2}, {kVocabSize - 1, 2, 1}};
+  for (const TokenCount& before : {TokenCount{kDrawn, 0, 0}, {kDrawn, 2, 0}, {kDrawn, 0, 3}}) {
+    SCOPED_TRACE(before.prompt_count + 10 * before.output_count);
+    OwnedRow draw;
+    draw.row = GreedyRow();
+    draw.row.drawn_place = kPlace;
+    ASSERT_EQ(Sample({draw.Get()}, first, kVocabSize).results[0].token, kDrawn);
+    OwnedRow known;
+    known.row.num_candidates = kVocabSize;  // All scores after the penalties.
+    known.row.presence_penalty = 0.5f;
+    known.row.frequency_penalty = 0.3f;
+    known.row.repetition_penalty = 1.7f;
+    OwnedRow pending = known;
+    known.counts = pending.counts = others;
+    if (before.prompt_count + before.output_count > 0) pending.counts.push_back(before);
+    known.counts.push_back({kDrawn, before.prompt_count, before.output_count + 1});
+    pending.row.pending_place = kPlace;
+    const Sampled expected = Sample({known.Get()}, logits, kVocabSize, {}, kVocabSize);
+    const Sampled sampled = Sample({pending.Get()}, logits, kVocabSize, {}, kVocabSize);
+    for (int i = 0; i < kVocabSize; ++i) {
+      ASSERT_EQ(sampled.top[i].token, expected.top[i].token) << i;
+      ASSERT_EQ(sampled.top[i].logprob, expected.top[i].logprob) << i;
+    }
+    // Without penalties the token does not matter.
+    pending.row.presence_penalty = pending.row.frequency_penalty = 0;
+    pending.row.repetition_penalty = 1;
+    EXPECT_EQ(Sample({pending.Get()}, logits, kVocabSize, {}, kVocabSize).top[0].token, kDrawn);
+  }
 }
 
 TEST_F(CudaSamplingTest, TheMaskIsIgnoredWhenItLeavesNoToken) {
