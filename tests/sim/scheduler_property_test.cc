@@ -42,6 +42,8 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   EXPECT_GT(report.pool_changes, 25);
   EXPECT_GT(report.failed, 100);
   EXPECT_GT(report.moved, 100);
+  EXPECT_GT(report.renumbered, 50);
+  EXPECT_GT(report.failed_for_numerics, 5);
   EXPECT_GT(report.convicted, 25);
   EXPECT_GT(report.convicted_in_part, 10);
   EXPECT_GT(report.audits, 250);
