@@ -137,6 +137,7 @@ void PrintReport(const SearchResult& result) {
   print("convicted requests", r.convicted);
   print("table audits", r.audits);
   print("blocks probed", r.probed_blocks);
+  print("  walked at the end", r.walked_blocks);
   print("full counts", r.checks);
   std::printf("  recomputed tokens: %.1f %% of all, %.1f %% where somebody waited in most steps\n",
               Percent(r.recomputed_tokens, r.scheduled_tokens),

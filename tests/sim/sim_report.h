@@ -42,6 +42,7 @@ struct SimReport {
   int64_t convicted_in_part = 0;    // Those of which only some samples or beams did.
   int64_t audits = 0;               // Comparisons of block tables.
   int64_t probed_blocks = 0;        // Cached blocks whose slots were compared.
+  int64_t walked_blocks = 0;        // The same at the end, also those of dead beams and of earlier managers.
   int64_t checks = 0;               // Times that all blocks were counted.
   // The same numbers, only for workers where a request waited after most plans.
   int64_t crowded_scheduled_tokens = 0;
