@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -71,12 +72,26 @@ int RunDoctor(const DoctorCommandOptions& options, const CommandContext& context
   }
   const bool has_color = DescribeTerminal().has_color;
   std::vector<Finding> findings;
-  const DoctorOptions doctor = {
-      .client = context.client, .metrics = options.metrics, .has_generation_check = !options.no_generate};
-  const bool is_reached = Examine(doctor, [&](const Finding& finding) {
+  const auto tell = [&](const Finding& finding) {
     if (context.format == OutputFormat::kText) PrintFinding(finding, has_color);
     findings.push_back(finding);
-  });
+  };
+  DoctorOptions doctor = {
+      .client = context.client, .metrics = options.metrics, .has_generation_check = !options.no_generate};
+  bool is_reached = false;
+  bool has_standby = false;
+  bool has_leader = false;
+  for (const std::string& endpoint : SplitEndpoints(context.client.endpoint)) {
+    doctor.client.endpoint = endpoint;
+    const Examined examined = Examine(doctor, tell);
+    is_reached |= examined != Examined::kUnreached;
+    has_standby |= examined == Examined::kStandsBy;
+    has_leader |= examined == Examined::kReached;
+  }
+  if (has_standby && !has_leader) {
+    tell({Finding::Result::kFail, "leadership", "none of the managers in --endpoint leads",
+          "give the addresses of all managers; their logs say who leads, or why none does"});
+  }
   if (context.format == OutputFormat::kJson) PrintFindings(findings);
   const bool fails = std::any_of(findings.begin(), findings.end(),
                                  [](const Finding& finding) { return finding.result == Finding::Result::kFail; });

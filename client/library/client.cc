@@ -32,6 +32,7 @@ constexpr absl::Duration kLongestWait = absl::Milliseconds(50);
 constexpr absl::Duration kConnectTime = absl::Milliseconds(100);
 
 constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
+constexpr char kStandbyErrorPayload[] = "quire.client/standby_error";
 
 bool HasReason(const grpc::Status& status, absl::string_view reason) {
   google::rpc::Status details;
@@ -45,6 +46,18 @@ bool HasReason(const grpc::Status& status, absl::string_view reason) {
 // Returns whether the manager has just started and may still find the request on a worker.
 bool IsRestoring(const grpc::Status& status) {
   return HasReason(status, "RESTORING");
+}
+
+// Returns whether another manager leads, or none does.
+bool IsStandingBy(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE && HasReason(status, "NOT_LEADER");
+}
+
+// Whether a manager has answered that does not lead, or none has answered.
+bool IsOfNoLeader(const grpc::Status& status) {
+  const bool is_unanswered = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                             status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  return IsStandingBy(status) || (is_unanswered && status.error_details().empty());
 }
 
 // Whether the call has ended and another one may get on: gRPC or a proxy has ended it, whose errors have no details, or
@@ -132,6 +145,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
     result.SetPayload(kConnectionErrorPayload, absl::Cord());
   }
+  if (IsStandingBy(status)) result.SetPayload(kStandbyErrorPayload, absl::Cord());
   return result;
 }
 
@@ -139,9 +153,12 @@ bool IsConnectionError(const absl::Status& status) {
   return status.GetPayload(kConnectionErrorPayload).has_value();
 }
 
-GenerateStream::GenerateStream(v1::InferenceService::Stub* stub, grpc::Channel* channel,
-                               const v1::GenerateRequest& request, absl::Duration timeout)
-    : stub_(stub), channel_(channel), request_(request), deadline_(absl::Now() + timeout) {
+bool IsStandbyError(const absl::Status& status) {
+  return status.GetPayload(kStandbyErrorPayload).has_value();
+}
+
+GenerateStream::GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout)
+    : links_(links), request_(request), deadline_(absl::Now() + timeout) {
   if (const absl::Status valid = CheckUtf8Fields(request); !valid.ok()) {
     finished_ = valid;
     return;
@@ -157,23 +174,29 @@ GenerateStream::~GenerateStream() {
 }
 
 void GenerateStream::Call() {
+  link_ = &links_->Connect(deadline_, [this] {
+    const MutexLock lock(&mutex_);
+    return is_cancelled_;
+  });
   auto context = std::make_unique<grpc::ClientContext>();
   context->set_deadline(absl::ToChronoTime(deadline_));
   const MutexLock lock(&mutex_);
   context_ = std::move(context);
   if (is_cancelled_) context_->TryCancel();
   if (resume_token_.empty()) {
-    reader_ = stub_->Generate(context_.get(), request_);
+    reader_ = link_->inference->Generate(context_.get(), request_);
     return;
   }
   v1::ResumeRequest resume;
   resume.set_resume_token(resume_token_);
   for (const auto& [index, sample] : received_) *resume.add_received() = sample;
-  reader_ = stub_->Resume(context_.get(), resume);
+  reader_ = link_->inference->Resume(context_.get(), resume);
 }
 
 void GenerateStream::Note(const v1::GenerateResponse& response) {
   cut_.reset();
+  num_left_ = 0;
+  has_standby_ = false;
   if (!response.resume_token().empty()) resume_token_ = response.resume_token();
   v1::ReceivedSample& sample = received_[response.index()];
   sample.set_index(response.index());
@@ -229,20 +252,26 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
     return false;
   }
   // A manager that has just started waits for its workers.
-  const bool is_cut = IsCut(status) || (request_.continue_from_size() > 0 && HasReason(status, "NO_WORKER"));
+  const bool stands_by = links_->size() > 1 && IsStandingBy(status);
+  const bool is_cut =
+      IsCut(status) || stands_by || (request_.continue_from_size() > 0 && HasReason(status, "NO_WORKER"));
   if (is_cut && !cut_.has_value()) {
     cut_ = FromGrpcStatus(status);
     last_attempt_ = absl::Now() + kResumeTime;
     delay_ = kFirstDelay;
     has_told_loss_ = false;
   }
+  const bool is_unreached =
+      IsCut(status) && link_->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
+  if (stands_by || (IsCut(status) && !IsRestoring(status))) links_->Leave(*link_);
+  if (links_->size() > 1 && received_.empty() && (stands_by || is_unreached) && AsksNextManager(stands_by)) return true;
   if (IsRestoring(status)) delay_ = kFirstDelay;  // It takes no longer than the workers need to answer.
   if (is_detachable && is_cut && MayResume() && WaitBeforeAttempt()) {
     TellLoss();
     return true;
   }
-  if (is_cut && channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
-    channel_->WaitForConnected(absl::ToChronoTime(std::min(absl::Now() + kConnectTime, deadline_)));
+  if (is_cut && link_->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    link_->channel->WaitForConnected(absl::ToChronoTime(std::min(absl::Now() + kConnectTime, deadline_)));
   }
   // What has failed first says more than the attempts to connect again.
   const bool is_from_manager = status.ok() || !status.error_details().empty();
@@ -256,6 +285,13 @@ void GenerateStream::TellLoss() {
   on_loss_();
 }
 
+bool GenerateStream::AsksNextManager(bool stands_by) {
+  has_standby_ |= stands_by;
+  if (++num_left_ % links_->size() != 0) return true;
+  // Where one stands by, one will lead soon.
+  return std::exchange(has_standby_, false) && WaitBeforeAttempt();
+}
+
 bool GenerateStream::MayResume() const {
   if (!resume_token_.empty()) return true;
   if (request_.continue_from_size() > 0) return true;
@@ -263,7 +299,7 @@ bool GenerateStream::MayResume() const {
   if (!received_.empty() || request_.request_id().empty()) return false;
   if (delay_ > kFirstDelay) return true;  // The call before had a connection, so the request may have begun.
   // When no connection could be made at all, the request has not begun, and the user should hear of it soon.
-  return channel_->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE;
+  return link_->channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE;
 }
 
 bool GenerateStream::WaitBeforeAttempt() {
@@ -272,14 +308,15 @@ bool GenerateStream::WaitBeforeAttempt() {
   if (end >= deadline_ || end > last_attempt_) return false;
   // gRPC goes on with a connection only while somebody waits for the channel or for a call, and otherwise looks every
   // five seconds. So the wait is one for the connection, and ends when it is there.
-  const bool is_connected = channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
+  grpc::Channel* const channel = links_->current().channel.get();
+  const bool is_connected = channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
   for (absl::Time now = absl::Now(); now < end; now = absl::Now()) {
     {
       const MutexLock lock(&mutex_);
       if (is_connected && !is_cancelled_) cancelled_.WaitFor(&mutex_, absl::ToChronoMicroseconds(end - now));
       if (is_cancelled_) return false;
     }
-    if (!is_connected && channel_->WaitForConnected(absl::ToChronoTime(std::min(end, now + kLongestWait)))) break;
+    if (!is_connected && channel->WaitForConnected(absl::ToChronoTime(std::min(end, now + kLongestWait)))) break;
   }
   return true;
 }
@@ -345,34 +382,65 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
                                                                  std::move(interceptors));
 }
 
-Client::Client(const ClientOptions& options)
-    : options_(options),
-      channel_(MakeChannel(options)),
-      inference_(v1::InferenceService::NewStub(channel_)),
-      admin_(v1::AdminService::NewStub(channel_)),
-      health_(grpc::health::v1::Health::NewStub(channel_)) {}
+Client::Client(const ClientOptions& options) : options_(options), links_(options) {}
 
 std::unique_ptr<GenerateStream> Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout) {
-  return std::make_unique<GenerateStream>(inference_.get(), channel_.get(), request, timeout);
+  return std::make_unique<GenerateStream>(&links_, request, timeout);
 }
 
 std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {
-  return std::make_unique<GenerateBatchStream>(inference_.get());
+  FindLeader(absl::Now() + options_.timeout);
+  return std::make_unique<GenerateBatchStream>(links_.current().inference.get());
 }
 
-template <typename Stub, typename Method, typename Request, typename Response>
-absl::Status Client::Call(Stub* stub, Method method, const Request& request, Response* response,
-                          absl::Duration timeout) {
+template <typename Method, typename Request, typename Response>
+absl::Status Client::Infer(Method method, const Request& request, Response* response, absl::Duration timeout) {
   QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
+  const absl::Time deadline = absl::Now() + std::min(timeout, options_.timeout);
+  bool has_standby = false;
+  for (size_t num_asked = 1;; ++num_asked) {
+    const Link& link = links_.Connect(deadline);
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(deadline));
+    const grpc::Status status = (link.inference.get()->*method)(&context, request, response);
+    if (!IsOfNoLeader(status)) return FromGrpcStatus(status);
+    links_.Leave(link);
+    if (links_.size() == 1 || absl::Now() >= deadline) return FromGrpcStatus(status);
+    has_standby |= IsStandingBy(status);
+    if (num_asked % links_.size() != 0) continue;
+    // Where one stands by, one will lead soon.
+    if (!std::exchange(has_standby, false) || absl::Now() + kFirstDelay >= deadline) return FromGrpcStatus(status);
+    absl::SleepFor(kFirstDelay);
+  }
+}
+
+template <typename Method, typename Request, typename Response>
+absl::Status Client::Administer(Method method, const Request& request, Response* response) {
+  QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
+  QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
+  const absl::Time deadline = absl::Now() + options_.timeout;
+  FindLeader(deadline);
   grpc::ClientContext context;
-  SetTimeout(&context, std::min(timeout, options_.timeout));
-  return FromGrpcStatus((stub->*method)(&context, request, response));
+  context.set_deadline(absl::ToChronoTime(deadline));
+  return FromGrpcStatus((links_.Connect(deadline).admin.get()->*method)(&context, request, response));
+}
+
+// One round: the call itself says why it fails.
+void Client::FindLeader(absl::Time deadline) {
+  for (size_t i = 0; i < links_.size() && links_.size() > 1; ++i) {
+    const Link& link = links_.Connect(deadline);
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(deadline));
+    v1::GetModelResponse response;
+    if (!IsOfNoLeader(link.inference->GetModel(&context, v1::GetModelRequest(), &response))) return;
+    links_.Leave(link);
+  }
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request) {
   v1::TokenizeResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(inference_.get(), &v1::InferenceService::Stub::Tokenize, request, &response));
+  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::Tokenize, request, &response));
   return response;
 }
 
@@ -380,20 +448,19 @@ absl::StatusOr<v1::RenderChatResponse> Client::RenderChat(const v1::Chat& chat) 
   v1::RenderChatRequest request;
   *request.mutable_chat() = chat;
   v1::RenderChatResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(inference_.get(), &v1::InferenceService::Stub::RenderChat, request, &response));
+  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::RenderChat, request, &response));
   return response;
 }
 
 absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request) {
   v1::DetokenizeResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(inference_.get(), &v1::InferenceService::Stub::Detokenize, request, &response));
+  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::Detokenize, request, &response));
   return response;
 }
 
 absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
   v1::GetModelResponse response;
-  QUIRE_RETURN_IF_ERROR(
-      Call(inference_.get(), &v1::InferenceService::Stub::GetModel, v1::GetModelRequest(), &response));
+  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::GetModel, v1::GetModelRequest(), &response));
   return response;
 }
 
@@ -401,12 +468,12 @@ absl::Status Client::Abort(const std::string& request_id, absl::Duration timeout
   v1::AbortRequest request;
   request.set_request_id(request_id);
   v1::AbortResponse response;
-  return Call(inference_.get(), &v1::InferenceService::Stub::Abort, request, &response, timeout);
+  return Infer(&v1::InferenceService::Stub::Abort, request, &response, timeout);
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
   v1::GetStatusResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), &response));
   return response;
 }
 
@@ -414,35 +481,36 @@ absl::StatusOr<v1::ExplainWaitResponse> Client::ExplainWait(const std::string& r
   v1::ExplainWaitRequest request;
   request.set_request_id(request_id);
   v1::ExplainWaitResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::ExplainWait, request, &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::ExplainWait, request, &response));
   return response;
 }
 
 absl::StatusOr<v1::PinPrefixResponse> Client::PinPrefix(const v1::PinPrefixRequest& request) {
   v1::PinPrefixResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::PinPrefix, request, &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::PinPrefix, request, &response));
   return response;
 }
 
 absl::StatusOr<v1::UnpinPrefixResponse> Client::UnpinPrefix(const v1::UnpinPrefixRequest& request) {
   v1::UnpinPrefixResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::UnpinPrefix, request, &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::UnpinPrefix, request, &response));
   return response;
 }
 
 std::unique_ptr<WatchBlocksStream> Client::WatchBlocks(const v1::WatchBlocksRequest& request, absl::Duration timeout) {
-  return std::make_unique<WatchBlocksStream>(admin_.get(), request, timeout);
+  FindLeader(absl::Now() + std::min(timeout, options_.timeout));
+  return std::make_unique<WatchBlocksStream>(links_.current().admin.get(), request, timeout);
 }
 
 absl::StatusOr<v1::DescribeBlockResponse> Client::DescribeBlock(const v1::DescribeBlockRequest& request) {
   v1::DescribeBlockResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::DescribeBlock, request, &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::DescribeBlock, request, &response));
   return response;
 }
 
 absl::StatusOr<v1::ListRequestsResponse> Client::ListRequests(const v1::ListRequestsRequest& request) {
   v1::ListRequestsResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::ListRequests, request, &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::ListRequests, request, &response));
   return response;
 }
 
@@ -450,13 +518,13 @@ absl::StatusOr<v1::DescribeRequestResponse> Client::DescribeRequest(const std::s
   v1::DescribeRequestRequest request;
   request.set_request_id(request_id);
   v1::DescribeRequestResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::DescribeRequest, request, &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::DescribeRequest, request, &response));
   return response;
 }
 
 absl::StatusOr<v1::AuditResponse> Client::Audit(const v1::AuditRequest& request) {
   v1::AuditResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::Audit, request, &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::Audit, request, &response));
   return response;
 }
 
@@ -465,7 +533,7 @@ absl::StatusOr<v1::DrainResponse> Client::Drain(const std::string& worker, bool 
   request.set_worker(worker);
   request.set_migrate(migrates);
   v1::DrainResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::Drain, request, &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::Drain, request, &response));
   return response;
 }
 
@@ -473,21 +541,36 @@ absl::Status Client::Undrain(const std::string& worker) {
   v1::UndrainRequest request;
   request.set_worker(worker);
   v1::UndrainResponse response;
-  return Call(admin_.get(), &v1::AdminService::Stub::Undrain, request, &response);
+  return Administer(&v1::AdminService::Stub::Undrain, request, &response);
 }
 
 absl::StatusOr<v1::FlushPrefixCacheResponse> Client::FlushPrefixCache(const v1::FlushPrefixCacheRequest& request) {
   v1::FlushPrefixCacheResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(admin_.get(), &v1::AdminService::Stub::FlushPrefixCache, request, &response));
+  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::FlushPrefixCache, request, &response));
   return response;
 }
 
 absl::StatusOr<bool> Client::IsServing(const std::string& service) {
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);
-  grpc::health::v1::HealthCheckResponse response;
-  QUIRE_RETURN_IF_ERROR(Call(health_.get(), &grpc::health::v1::Health::Stub::Check, request, &response));
-  return response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
+  QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
+  QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
+  const absl::Time deadline = absl::Now() + options_.timeout;
+  std::optional<absl::Status> failure;
+  bool is_answered = false;
+  for (size_t i = 0; i < links_.size(); ++i) {
+    const Link& link = links_.Connect(deadline);
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(deadline));
+    grpc::health::v1::HealthCheckResponse response;
+    const grpc::Status status = link.health->Check(&context, request, &response);
+    if (status.ok() && response.status() == grpc::health::v1::HealthCheckResponse::SERVING) return true;
+    is_answered |= status.ok();
+    if (!status.ok() && !failure.has_value()) failure = FromGrpcStatus(status);
+    links_.Leave(link);
+  }
+  if (!is_answered) return *failure;
+  return false;
 }
 
 }  // namespace quire

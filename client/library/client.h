@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "client/library/generate_batch_stream.h"
+#include "client/library/manager_links.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
@@ -36,7 +37,13 @@ absl::Status FromRpcStatus(const google::rpc::Status& status);
 // message is gRPC's.
 bool IsConnectionError(const absl::Status& status);
 
+// Returns true when a manager has refused the call because it stands by: another manager leads, or none does yet.
+bool IsStandbyError(const absl::Status& status);
+
 // A running Generate call. Destruction ends the call, and the server frees its blocks in the next step.
+//
+// When the client has several managers, a call that none has begun goes to the next one if its manager stands by or
+// cannot be reached. While one stands by and none leads, it asks again for 30 seconds.
 //
 // When on_disconnect of the request is ON_DISCONNECT_DETACH, the stream resumes by itself after its connection was
 // lost: Next returns every token once, as if nothing had happened. It tries again for 30 seconds without progress, and
@@ -49,8 +56,8 @@ bool IsConnectionError(const absl::Status& status);
 // Not thread-safe, except that Cancel may be called from any thread.
 class GenerateStream {
  public:
-  GenerateStream(v1::InferenceService::Stub* stub, grpc::Channel* channel, const v1::GenerateRequest& request,
-                 absl::Duration timeout);
+  // Borrows `links`.
+  GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout);
   ~GenerateStream();
 
   // How long a stream that resumes tries without progress.
@@ -78,14 +85,19 @@ class GenerateStream {
   void TellLoss();
   // Whether another call may go on after the connection was lost.
   bool MayResume() const;
+  // The manager stands by or was not reached, and no manager has begun the request. Returns whether the next one may be
+  // asked. When all were asked and one of them stands by, waits before that.
+  bool AsksNextManager(bool stands_by);
   // The manager does not know the request any more. Makes request_ one that continues it. Returns false when that is
   // not possible.
   bool Continue();
   // Returns false when the stream was cancelled, or when the time is up.
   bool WaitBeforeAttempt();
 
-  v1::InferenceService::Stub* const stub_;
-  grpc::Channel* const channel_;
+  ManagerLinks* const links_;
+  const ManagerLinks::Link* link_ = nullptr;  // Of the last call.
+  size_t num_left_ = 0;                       // Managers that were left one after the other without a response.
+  bool has_standby_ = false;                  // One of the last ones stands by.
   v1::GenerateRequest request_;
   const absl::Time deadline_;
   std::string resume_token_;                         // Empty until the first response.
@@ -129,7 +141,9 @@ class WatchBlocksStream {
 };
 
 struct ClientOptions {
-  std::string endpoint = "127.0.0.1:50051";    // See CheckEndpoint.
+  // The address of the manager, or those of several managers of which one leads, separated by commas. See
+  // CheckEndpoints.
+  std::string endpoint = "127.0.0.1:50051";
   absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
   TlsFiles tls = {};                           // Without an authority calls are in plain text.
   std::string token = "";                      // Bearer token, see HeaderToken; empty means none.
@@ -137,11 +151,14 @@ struct ClientOptions {
 };
 
 // Makes the channel of a client, which connects when it is used first and again when it was lost.
-// REQUIRES: CheckTlsFiles(options.tls) is OK.
+// REQUIRES: CheckTlsFiles(options.tls) is OK, and the endpoint is one address.
 std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options);
 
-// A blocking client of one manager. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string
-// of its request is not UTF-8 or when a header cannot carry the token.
+// A blocking client of one manager, or of several ones of which one leads. Calls go to the leader: when a manager
+// stands by or cannot be reached, the client asks the next one, until the deadline of the call, or until no manager can
+// be reached. Calls of AdminService ask each manager once, and then the last one, because managers that stand by answer
+// them too. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string of its request is not
+// UTF-8 or when a header cannot carry the token.
 class Client {
  public:
   // REQUIRES: CheckTlsFiles(options.tls) is OK.
@@ -175,19 +192,26 @@ class Client {
   absl::Status Undrain(const std::string& worker);
   absl::StatusOr<v1::FlushPrefixCacheResponse> FlushPrefixCache(const v1::FlushPrefixCacheRequest& request);
 
-  // Returns true when the service ("", "liveness", "readiness" or a full service name) is SERVING.
+  // Returns true when the service ("", "liveness", "readiness" or a full service name) is SERVING at one of the
+  // managers.
   absl::StatusOr<bool> IsServing(const std::string& service);
 
  private:
-  template <typename Stub, typename Method, typename Request, typename Response>
-  absl::Status Call(Stub* stub, Method method, const Request& request, Response* response,
-                    absl::Duration timeout = absl::InfiniteDuration());
+  using Link = ManagerLinks::Link;
+
+  // A call of InferenceService, which managers that stand by refuse.
+  template <typename Method, typename Request, typename Response>
+  absl::Status Infer(Method method, const Request& request, Response* response,
+                     absl::Duration timeout = absl::InfiniteDuration());
+  // A call of AdminService. Managers that stand by answer it too, so this one asks who leads before, if there are
+  // several.
+  template <typename Method, typename Request, typename Response>
+  absl::Status Administer(Method method, const Request& request, Response* response);
+  // Makes the leader the current manager, if there are several and one of them leads.
+  void FindLeader(absl::Time deadline);
 
   const ClientOptions options_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::InferenceService::Stub> inference_;
-  const std::unique_ptr<v1::AdminService::Stub> admin_;
-  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+  ManagerLinks links_;
 };
 
 }  // namespace quire

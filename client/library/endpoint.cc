@@ -8,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/status.h"
 
 namespace quire {
 namespace {
@@ -70,6 +72,16 @@ absl::Status CheckEndpoint(absl::string_view endpoint) {
   }
   if (absl::StrContains(rest, "/")) return Wrong(endpoint, "has a slash");
   return CheckHostAndPort(endpoint, rest);
+}
+
+std::vector<std::string> SplitEndpoints(absl::string_view endpoints) {
+  if (absl::StartsWith(endpoints, "ipv4:") || absl::StartsWith(endpoints, "ipv6:")) return {std::string(endpoints)};
+  return absl::StrSplit(endpoints, ',');
+}
+
+absl::Status CheckEndpoints(absl::string_view endpoints) {
+  for (const std::string& endpoint : SplitEndpoints(endpoints)) QUIRE_RETURN_IF_ERROR(CheckEndpoint(endpoint));
+  return absl::OkStatus();
 }
 
 }  // namespace quire

@@ -11,7 +11,10 @@
 namespace quire {
 
 GlobalOptions::GlobalOptions(CLI::App* app) {
-  app->add_option("-e,--endpoint", client_.endpoint, "The manager: host:port or unix:path; also $QUIRE_ENDPOINT")
+  app->add_option(
+         "-e,--endpoint", client_.endpoint,
+         "The manager: host:port or unix:path; several managers of which one leads are separated by commas; also "
+         "$QUIRE_ENDPOINT")
       ->envname("QUIRE_ENDPOINT")
       ->option_text(absl::StrCat("ENDPOINT [", client_.endpoint, "]"));
   app->add_option("--tls-ca", client_.tls.authority,
@@ -42,7 +45,7 @@ GlobalOptions::GlobalOptions(CLI::App* app) {
 }
 
 absl::Status GlobalOptions::CheckConnection() const {
-  QUIRE_RETURN_IF_ERROR(CheckEndpoint(client_.endpoint));
+  QUIRE_RETURN_IF_ERROR(CheckEndpoints(client_.endpoint));
   QUIRE_RETURN_IF_ERROR(CheckTlsFiles(client_.tls, "--tls-"));
   if (!client_.tls.certificate.empty() && client_.tls.authority.empty()) {
     return absl::InvalidArgumentError("--tls-ca is missing: --tls-cert and --tls-key mean nothing without it");
@@ -51,9 +54,10 @@ absl::Status GlobalOptions::CheckConnection() const {
     return absl::InvalidArgumentError("--tls-ca is missing: --tls-name means nothing without it");
   }
   QUIRE_ASSIGN_OR_RETURN(const std::string token, HeaderToken(client_.token));
-  if (!token.empty() && client_.tls.authority.empty() && !IsLocalAddress(client_.endpoint)) {
+  for (const std::string& endpoint : SplitEndpoints(client_.endpoint)) {
+    if (token.empty() || !client_.tls.authority.empty() || IsLocalAddress(endpoint)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("--tls-ca is missing: a token is not sent to ", client_.endpoint, " in plain text"));
+        absl::StrCat("--tls-ca is missing: a token is not sent to ", endpoint, " in plain text"));
   }
   return absl::OkStatus();
 }

@@ -215,25 +215,29 @@ Finding JudgeWorker(const v1::WorkerStatus& worker, uint64_t generation) {
 
 }  // namespace
 
-bool Examine(const DoctorOptions& options, const Tell& tell) {
+Examined Examine(const DoctorOptions& options, const Tell& tell) {
   {
     const absl::StatusOr<Socket> connection = CheckAddress(options.client, tell);
-    if (!connection.ok()) return false;
-    if (!CheckTls(options.client, connection->fd(), tell)) return true;
+    if (!connection.ok()) return Examined::kUnreached;
+    if (!CheckTls(options.client, connection->fd(), tell)) return Examined::kReached;
   }
   Client client(options.client);
   if (IsConnectionError(client.IsServing("liveness").status()) &&
       SpeaksHttp1(options.client.endpoint, options.client.timeout)) {
     tell({Result::kFail, "protocol", DescribeHttpServer(options.client.endpoint),
           "--endpoint or $QUIRE_ENDPOINT name another place"});
-    return true;
+    return Examined::kReached;
+  }
+  if (const absl::Status model = client.GetModel().status(); IsStandbyError(model)) {
+    tell({Result::kOk, "leadership", std::string(model.message())});
+    return Examined::kStandsBy;
   }
   CheckHealth(client, tell);
   CheckModel(client, tell);
   CheckStatus(client, tell);
   if (options.has_generation_check) CheckGeneration(client, options.client, tell);
   if (!options.metrics.empty()) CheckMetrics(options.metrics, options.client.timeout, tell);
-  return true;
+  return Examined::kReached;
 }
 
 std::vector<Finding> JudgeStatus(const v1::GetStatusResponse& status) {

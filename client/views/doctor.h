@@ -26,9 +26,12 @@ struct DoctorOptions {
   bool has_generation_check = true;  // Generates a token to see whether this works.
 };
 
+enum class Examined { kUnreached, kStandsBy, kReached };
+
 // Checks a manager from the outside in, and calls `tell` with each finding as it comes. What cannot be checked because
-// of an earlier failure is left out. False when nobody could be reached.
-bool Examine(const DoctorOptions& options, const std::function<void(const Finding&)>& tell);
+// of an earlier failure, or because the manager stands by, is left out. That it stands by is no failure of its own.
+// REQUIRES: the endpoint is one address.
+Examined Examine(const DoctorOptions& options, const std::function<void(const Finding&)>& tell);
 
 // Judges the workers and blocks in the answer of GetStatus.
 std::vector<Finding> JudgeStatus(const v1::GetStatusResponse& status);

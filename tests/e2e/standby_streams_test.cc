@@ -82,7 +82,7 @@ class StandbyStreamsTest : public ::testing::Test {
   };
 
   void Read(int number, Stream* stream) {
-    Client client({.endpoint = managers_->endpoint()});
+    Client client({.endpoint = managers_->endpoints()});
     const std::unique_ptr<GenerateStream> call = client.Generate(Long(number), absl::Minutes(3));
     v1::GenerateResponse response;
     while (call->Next(&response)) {

@@ -101,6 +101,18 @@ TEST_F(StandbyTest, OneOfTwoManagersServesAndTheOtherNamesIt) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("this manager stands by, the leader is at " + Address(leader)));
   EXPECT_EQ(client(standby).GetModel().status().code(), absl::StatusCode::kUnavailable);
+
+  // quirectl takes both addresses, in any order.
+  const std::string both = absl::StrCat("--endpoint=", Address(standby), ",", Address(leader));
+  Process status({Binary("quirectl"), both, "status"});
+  EXPECT_EQ(status.Wait(), 0) << status.Output();
+  EXPECT_THAT(status.Output(), HasSubstr(WorkerAddress()));
+  Process doctor({Binary("quirectl"), both, "doctor"});
+  EXPECT_EQ(doctor.Wait(), 0) << doctor.Output();
+  EXPECT_THAT(doctor.Output(), HasSubstr("this manager stands by, the leader is at " + Address(leader)));
+  Process half({Binary("quirectl"), "--endpoint=" + Address(standby), "doctor"});
+  EXPECT_EQ(half.Wait(), 1) << half.Output();
+  EXPECT_THAT(half.Output(), HasSubstr("none of the managers in --endpoint leads"));
 }
 
 TEST_F(StandbyTest, AWorkerOfALeaderRefusesAManagerThatWasNotElected) {

@@ -46,6 +46,8 @@ class TwoManagers {
 
   // Where the leader is, once AwaitLeader has found it.
   std::string endpoint() const;
+  // Both addresses, for a client that finds the leader by itself.
+  std::string endpoints() const { return "unix:" + SocketOf(0) + ",unix:" + SocketOf(1); }
   Process& manager(int i) { return *managers_[i]; }
   Client& client(int i) { return *clients_[i]; }  // Of this manager.
   Process& etcd() { return etcd_->process(); }

@@ -1,6 +1,7 @@
 #include "tests/sim/audited_blocks.h"
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -364,6 +365,25 @@ void AuditedBlocks::Restore(const RestoredBlocks& restored) {
 bool AuditedBlocks::HoldsBlocks(SequenceId sequence) const {
   const auto it = accounts_.find(sequence);
   return it != accounts_.end() && !it->second.is_swapped;
+}
+
+std::vector<AuditedBlocks::CachedPrefix> AuditedBlocks::CachedPrefixes() const {
+  std::vector<CachedPrefix> prefixes;
+  for (uint32_t last = 0; last < states_.size(); ++last) {
+    if (!states_[last].is_cached || states_[last].num_cached_above > 0) continue;
+    CachedPrefix& prefix = prefixes.emplace_back(CachedPrefix{.salt = states_[last].salt, .blocks = {}, .tokens = {}});
+    for (uint32_t below = last + 1; below != 0; below = states_[below - 1].cached_below) {
+      prefix.blocks.push_back(BlockId{below - 1});
+    }
+    std::reverse(prefix.blocks.begin(), prefix.blocks.end());
+    for (const BlockId block : prefix.blocks) {
+      const std::string& content = states_[Value(block)].content.second;
+      const auto old_size = static_cast<std::ptrdiff_t>(prefix.tokens.size());
+      prefix.tokens.resize(prefix.tokens.size() + block_size());
+      std::memcpy(&prefix.tokens[old_size], content.data() + prefix.salt.size() + 1, block_size() * sizeof(TokenId));
+    }
+  }
+  return prefixes;
 }
 
 absl::Status AuditedBlocks::CheckAll() const {

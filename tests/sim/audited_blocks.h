@@ -49,6 +49,14 @@ class AuditedBlocks : public PagedBlockManager {
   bool SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) override;
   void Restore(const RestoredBlocks& restored) override;
 
+  // A cached prefix that no cached block follows. All cached blocks are in one of these or in several.
+  struct CachedPrefix {
+    std::string salt;
+    std::vector<BlockId> blocks;
+    std::vector<TokenId> tokens;
+  };
+  std::vector<CachedPrefix> CachedPrefixes() const;
+
   // The first contradiction.
   const absl::Status& status() const { return status_; }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "kv_manager/engine/placement.h"
 #include "tests/sim/placement_audit.h"
@@ -23,24 +24,50 @@ constexpr int kMaxRoundsOver = 100;
 
 // The result borrows `request`.
 PlacementRequest ToPlace(const Request& request) {
-  return {.num_prompt_tokens = static_cast<int>(request.prompt.size()),
+  return {.generation = request.generation,
+          .num_prompt_tokens = static_cast<int>(request.prompt.size()),
           .num_rows = NumRows(request),
           .max_blocks = [&request](int block_size) { return MostBlocks(request, block_size); }};
 }
 
 }  // namespace
 
-ClusterSim::ClusterSim(const Scenario& scenario)
-    : scenario_(scenario), model_{.vocab_size = scenario.model.vocab, .stop_percent = scenario.model.stop_percent} {
+ClusterSim::ClusterSim(const Scenario& scenario) : scenario_(scenario) {
   for (const SimWorker& worker : scenario.workers) {
-    engines_.push_back(std::make_unique<SimEngine>(worker, model_, &clock_, HooksOfEngine()));
+    engines_.push_back(std::make_unique<SimEngine>(worker, ModelOf(worker), &clock_, HooksOfEngine()));
   }
+}
+
+ShadowModel ClusterSim::ModelOf(const SimWorker& worker) const {
+  return {
+      .vocab_size = scenario_.model.vocab, .stop_percent = scenario_.model.stop_percent, .numerics = worker.numerics};
+}
+
+std::string ClusterSim::OtherNumerics(const SimEngine* engine) const {
+  std::set<std::string> others;
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    if (engines_[i]->generation() == engine->generation() || !engines_[i]->Load().is_ready) continue;
+    others.insert(scenario_.workers[i].Description().numerics_fingerprint);
+  }
+  return absl::StrJoin(others, ", ");
+}
+
+GenerationId ClusterSim::GenerationOf(const SimRequest& request) const {
+  const GenerationId wanted = engines_[request.id % engines_.size()]->generation();
+  const SimEngine* ready = nullptr;
+  for (const auto& engine : engines_) {
+    if (!engine->is_ready()) continue;
+    if (engine->generation() == wanted) return wanted;
+    ready = engine.get();
+  }
+  return ready == nullptr ? wanted : ready->generation();
 }
 
 SimEngine::Hooks ClusterSim::HooksOfEngine() {
   return {.move = [this](SimEngine* from, const MoveWish& wish, TakeRequest take) { return Move(from, wish, take); },
           .find = [this](SimEngine* from, absl::Span<const MoveWish> wishes) { return FindMovable(from, wishes); },
-          .restore = [this](SimEngine* to, const RequestToRestore& found) { return Restore(to, found); }};
+          .restore = [this](SimEngine* to, const RequestToRestore& found) { return Restore(to, found); },
+          .others = [this](const SimEngine* engine) { return OtherNumerics(engine); }};
 }
 
 absl::Status ClusterSim::Run() {
@@ -126,6 +153,7 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
   }
   Request built = request.Build(transcript);
   if (built.prompt.empty() || placed_.contains(request.id)) return absl::OkStatus();
+  built.generation = GenerationOf(request);
   built.arrival_us = clock_.NowMicros();
   built.deadline_us = request.deadline == 0 ? kNever : clock_.NowMicros() + request.deadline * kMicrosPerEvent;
   QUIRE_ASSIGN_OR_RETURN(SimEngine* const engine, Place(built));
@@ -138,7 +166,7 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
     poison = {built.sampling.seed, request.poison - 1, request.named != 0};
     if (request.poison_sample > 0) poison->sample = request.poison_sample - 1;
   }
-  const auto caller = std::make_shared<SimCaller>(std::move(built), model_, poison);
+  const auto caller = std::make_shared<SimCaller>(std::move(built), engine->model(), poison);
   placed_[request.id] = {caller, engine};
   return engine->Submit(caller);
 }
@@ -190,22 +218,38 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
     status_.Update(Violation("a waiting request moves to a worker with ", target.num_waiting, " waiting requests and ",
                              num_free, " free blocks of ", target.num_blocks, ", it needs ", num_needed));
   }
-  if (!HasOtherWorker(from, wish.request(), wish.accepts_delay))
+  if (!MayMove(from, wish.request(), wish.accepts_delay, wish.family != FamilyId{0}))
     status_.Update(Violation("a request moves although no worker can take it"));
   SimEngine* const to = engines_[**chosen].get();
+  if (to->generation() != wish.request().generation) {
+    const bool has_own = HasOtherWorker(from, wish.request(), /*accepts_delay=*/true, /*is_own_generation=*/true);
+    if (wish.family == FamilyId{0} || has_own) status_.Update(Violation("a request moves to other numerics"));
+    ++num_renumbered_;
+  }
   const int id = static_cast<int>(Value(wish.request().id));
   MovingRequest moving = take();
+  placed_.at(id).caller->OnMoved(to->generation(), to->model());
   to->Adopt(std::move(moving), from->Release(RequestId{static_cast<uint64_t>(id)}));
   placed_.at(id).engine = to;
   return true;
 }
 
-bool ClusterSim::HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay) const {
+bool ClusterSim::MayMove(const SimEngine* from, const Request& request, bool accepts_delay,
+                         bool changes_numerics) const {
+  if (HasOtherWorker(from, request, accepts_delay, /*is_own_generation=*/true)) return true;
+  return changes_numerics && !HasOtherWorker(from, request, /*accepts_delay=*/true, /*is_own_generation=*/true) &&
+         HasOtherWorker(from, request, accepts_delay, /*is_own_generation=*/false);
+}
+
+bool ClusterSim::HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay,
+                                bool is_own_generation) const {
   return std::any_of(engines_.begin(), engines_.end(), [&](const auto& engine) {
     const WorkerLoad load = engine->Load();
     const bool is_late = load.is_overdue || load.is_on_trial;
-    return engine.get() != from && load.is_ready && !load.is_drained_by_operator && (accepts_delay || !is_late) &&
-           NumRows(request) <= load.max_sequences && MostBlocks(request, load.block_size) <= load.num_blocks;
+    const bool is_own = engine->generation() == request.generation;
+    return engine.get() != from && is_own == is_own_generation && load.is_ready && !load.is_drained_by_operator &&
+           (accepts_delay || !is_late) && NumRows(request) <= load.max_sequences &&
+           MostBlocks(request, load.block_size) <= load.num_blocks;
   });
 }
 
@@ -218,7 +262,7 @@ absl::Status ClusterSim::RunRound(SimEngine* engine) {
   QUIRE_RETURN_IF_ERROR(engine->CheckStaying(could_move));
   const int64_t now_us = clock_.NowMicros();
   for (const Request& request : engine->Orphans()) {
-    if (!HasOtherWorker(engine, request, /*accepts_delay=*/false)) {
+    if (!MayMove(engine, request, /*accepts_delay=*/false, engine->changes_numerics())) {
       may_move_since_us_.erase(request.id);
       continue;
     }
@@ -310,6 +354,7 @@ SimReport ClusterSim::Report() const {
   report.Add(lost_);
   report.scenarios = 1;
   report.refused += num_unplaced_;
+  report.renumbered += num_renumbered_;
   return report;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,8 +48,15 @@ class ClusterSim {
   bool Move(SimEngine* from, const MoveWish& wish, TakeRequest take);
   size_t FindMovable(const SimEngine* from, absl::Span<const MoveWish> wishes) const;
   absl::Status RunRound(SimEngine* engine);
-  // Whether another engine can hold the request now. Its worker is ready and gets requests.
-  bool HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay) const;
+  // Whether another engine of this generation can hold the request now. Its worker is ready and gets requests.
+  bool HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay, bool is_own_generation) const;
+  // Whether a request of a lost worker can move, see WorkerSession.
+  bool MayMove(const SimEngine* from, const Request& request, bool accepts_delay, bool changes_numerics) const;
+  ShadowModel ModelOf(const SimWorker& worker) const;
+  // The numerics of the ready workers of another generation, or "".
+  std::string OtherNumerics(const SimEngine* engine) const;
+  // The generation of a new request: that of one worker if it has a ready one, and otherwise that of any ready one.
+  GenerationId GenerationOf(const SimRequest& request) const;
   SimEngine::Hooks HooksOfEngine();
   void LoseManager(int num_plans);
   // Of the client that has sent the request: a stream of the new manager, see SimEngine::RestoreHook.
@@ -67,7 +75,6 @@ class ClusterSim {
   absl::Status Finish();
 
   const Scenario& scenario_;
-  ShadowModel model_;
   ManualClock clock_;
   std::vector<std::unique_ptr<SimEngine>> engines_;
   std::set<const SimEngine*> gone_;                 // Those of workers that are lost for ever.
@@ -78,7 +85,8 @@ class ClusterSim {
   std::map<int, int64_t> unwanted_;                 // When requests that nobody wants are cancelled, by id.
   SimReport lost_;                                  // What the managers have reported that are lost.
   uint64_t lost_digest_ = 0;
-  int64_t num_unplaced_ = 0;  // Requests for which there was no worker.
+  int64_t num_unplaced_ = 0;    // Requests for which there was no worker.
+  int64_t num_renumbered_ = 0;  // Requests that have moved to a worker with other numerics.
 };
 
 }  // namespace quire

@@ -39,8 +39,8 @@ void ClusterSim::LoseManager(int num_plans) {
     lost_digest_ = MixBits(lost_digest_ + engines_[i]->digest() + 1);
     const bool is_gone = gone_.contains(engines_[i].get());
     SimEngine::Remains remains = engines_[i]->Die(num_plans);
-    engines_[i] =
-        std::make_unique<SimEngine>(scenario_.workers[i], model_, &clock_, HooksOfEngine(), std::move(remains));
+    engines_[i] = std::make_unique<SimEngine>(scenario_.workers[i], ModelOf(scenario_.workers[i]), &clock_,
+                                              HooksOfEngine(), std::move(remains));
     if (is_gone) still_gone.insert(engines_[i].get());
   }
   gone_ = std::move(still_gone);

@@ -165,6 +165,9 @@ absl::Status PlanAudit::CheckVictims(const SchedulerCounts& before, const Schedu
   }
   if (victims.empty()) return absl::OkStatus();
   std::map<std::string, int64_t> held = HeldByTenants(blocks_of);
+  // What a tenant held when its last victim was chosen is not known, but at most this.
+  std::map<std::string, int64_t> held_before = held;
+  for (const RequestId victim : victims) held_before[live_.at(victim).tenant] += blocks_of.at(victim);
   bool does_anybody_run = false;
   for (const auto& [request, live] : live_) {
     if (live.num_running == 0) continue;
@@ -173,8 +176,7 @@ absl::Status PlanAudit::CheckVictims(const SchedulerCounts& before, const Schedu
     for (const RequestId victim : victims) {
       const Live& victim_live = live_.at(victim);
       const std::string& tenant = victim_live.tenant;
-      // What the tenant held before this and other victims may be more.
-      const bool was_over = victims.size() > 1 || held[tenant] + blocks_of.at(victim) > worker_.MaxBlocksOf(tenant);
+      const bool was_over = held_before[tenant] > worker_.MaxBlocksOf(tenant);
       if (is_over && !was_over) {
         return Broken("request ", Value(victim), " was preempted within its share, ", Value(request),
                       " goes on beyond");

@@ -113,6 +113,7 @@ void PrintReport(const SearchResult& result) {
   print("displaced", r.displaced);
   print("moved", r.moved);
   print("  to idle workers", r.rebalanced);
+  print("  to other numerics", r.renumbered);
   print("managers lost", r.manager_losses);
   print("restored", r.restored);
   print("  without a token", r.begun_again);
@@ -132,9 +133,11 @@ void PrintReport(const SearchResult& result) {
   print("worker drains", r.drains);
   print("pool changes", r.pool_changes);
   print("lost requests", r.failed);
+  print("  told of numerics", r.failed_for_numerics);
   print("convicted requests", r.convicted);
   print("table audits", r.audits);
   print("blocks probed", r.probed_blocks);
+  print("  walked at the end", r.walked_blocks);
   print("full counts", r.checks);
   std::printf("  recomputed tokens: %.1f %% of all, %.1f %% where somebody waited in most steps\n",
               Percent(r.recomputed_tokens, r.scheduled_tokens),

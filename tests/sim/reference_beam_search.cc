@@ -23,8 +23,10 @@ struct Group {
 
 class Search {
  public:
-  Search(const ShadowModel& model, const BeamParams& params, int max_tokens, const std::vector<TokenId>& stops)
+  Search(const ShadowModel& model, absl::Span<const ModelChange> changes, const BeamParams& params, int max_tokens,
+         const std::vector<TokenId>& stops)
       : model_(model),
+        changes_(changes),
         params_(params),
         max_tokens_(max_tokens),
         stops_(stops),
@@ -65,7 +67,8 @@ class Search {
     std::vector<Candidate> ranked;
     for (size_t parent = 0; parent < group.beams.size(); ++parent) {
       const Beam& beam = group.beams[parent];
-      for (const TokenLogprob& next : model_.Candidates(beam.prefix, params_.width + num_ranks)) {
+      const ShadowModel& model = ModelAt(model_, changes_, static_cast<int>(beam.tokens.size()));
+      for (const TokenLogprob& next : model.Candidates(beam.prefix, params_.width + num_ranks)) {
         const auto count = taken.find(next.token);
         const float penalty = count == taken.end() ? 0 : params_.diversity_penalty * static_cast<float>(count->second);
         Candidate candidate{{beam.tokens, ExtendPrefix(beam.prefix, next.token), next.logprob - penalty + beam.sum},
@@ -102,6 +105,7 @@ class Search {
   }
 
   const ShadowModel& model_;
+  const absl::Span<const ModelChange> changes_;
   const BeamParams& params_;
   const int max_tokens_;
   const std::vector<TokenId>& stops_;
@@ -110,9 +114,10 @@ class Search {
 
 }  // namespace
 
-std::vector<SoloSample> ReferenceBeamSearch(const ShadowModel& model, const BeamParams& params, int max_tokens,
+std::vector<SoloSample> ReferenceBeamSearch(const ShadowModel& model, absl::Span<const ModelChange> changes,
+                                            const BeamParams& params, int max_tokens,
                                             const std::vector<TokenId>& stop_token_ids, uint64_t prompt_prefix) {
-  const Search search(model, params, max_tokens, stop_token_ids);
+  const Search search(model, changes, params, max_tokens, stop_token_ids);
   std::vector<Group> groups(params.num_groups, Group{{{{}, prompt_prefix, 0}}, {}});
   for (int step = 1; step <= max_tokens; ++step) {
     std::map<TokenId, int> taken;

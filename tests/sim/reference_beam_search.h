@@ -12,8 +12,9 @@ namespace quire {
 
 // Beam search as in its definition, without any optimisation: every beam is a list of tokens, every step sorts all
 // candidates. Shares no code with scheduler/beam_search.h, so that the two can be compared. Returns the hypotheses,
-// best first. Stop conditions other than tokens are not supported.
-std::vector<SoloSample> ReferenceBeamSearch(const ShadowModel& model, const BeamParams& params, int max_tokens,
+// best first. Stop conditions other than tokens are not supported. All beams change the model at the same length.
+std::vector<SoloSample> ReferenceBeamSearch(const ShadowModel& model, absl::Span<const ModelChange> changes,
+                                            const BeamParams& params, int max_tokens,
                                             const std::vector<TokenId>& stop_token_ids, uint64_t prompt_prefix);
 
 }  // namespace quire

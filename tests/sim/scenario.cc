@@ -42,6 +42,8 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"other_block_size", &SimWorker::other_block_size},
     {"keeps_rows", &SimWorker::keeps_rows},
     {"rebalances", &SimWorker::rebalances},
+    {"numerics", &SimWorker::numerics},
+    {"approximate", &SimWorker::approximate},
 };
 constexpr SimField<SimModel> kModelFields[] = {
     {"vocab", &SimModel::vocab},
@@ -170,6 +172,7 @@ StepLoopOptions SimWorker::LoopOptions() const {
   options.max_inbox_requests = 1 << 20;
   options.max_questions = 1 << 20;
   options.rebalances = rebalances != 0;
+  options.changes_numerics = approximate != 0;
   options.link = {.adopts = keeps_rows != 0,
                   .connect_timeout_us = 20 * kMicrosPerEvent,
                   .step_timeout_us = timeout == 0 ? kForeverUs : timeout * kMicrosPerEvent,
@@ -188,6 +191,7 @@ WorkerDescription SimWorker::Description() const {
   worker.max_sequences = rows;
   worker.max_tokens_per_step = step_tokens;
   worker.keeps_rows = keeps_rows != 0;
+  worker.numerics_fingerprint = absl::StrCat("shadow/", numerics);
   return worker;
 }
 
@@ -287,6 +291,9 @@ absl::Status CheckScenario(const Scenario& scenario) {
       return absl::InvalidArgumentError("a parameter of a worker is out of range");
     }
   }
+  const bool has_other_numerics =
+      std::any_of(scenario.workers.begin(), scenario.workers.end(),
+                  [&](const SimWorker& worker) { return worker.numerics != scenario.workers[0].numerics; });
   for (const auto& [id, request] : scenario.requests) {
     const bool has_beams = request.groups >= 1 && request.beams >= request.groups &&
                            request.beams % request.groups == 0 && request.returned >= 1 &&
@@ -300,6 +307,7 @@ absl::Status CheckScenario(const Scenario& scenario) {
   for (const SimEvent& event : scenario.events) {
     const bool is_of_request = event.kind <= SimEventKind::kCancelSample || event.kind == SimEventKind::kProbe;
     if (event.kind == SimEventKind::kManagerLost) {
+      if (has_other_numerics) return absl::InvalidArgumentError("the manager of workers with other numerics is lost");
       if (event.subject >= 0 && event.subject <= kMaxPlansInFlight) continue;
       return absl::InvalidArgumentError(absl::StrCat("workers finish ", event.subject, " plans"));
     }

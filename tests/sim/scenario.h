@@ -51,7 +51,9 @@ struct SimWorker {
   int other_block_size = 0;  // The block size of every second pool that the worker has; 0: that of the first.
   int keeps_rows = 0;        // 1: the rows and blocks outlive the manager, and the next manager adopts them.
 
-  int rebalances = 0;  // 1: waiting requests move to idle workers.
+  int rebalances = 0;   // 1: waiting requests move to idle workers.
+  int numerics = 0;     // Workers with other numerics give other tokens.
+  int approximate = 0;  // 1: --failover=approximate.
 
   double WeightOf(const std::string& tenant) const;
   // The number of blocks that the tenant may hold. Blocks that its requests share count for each of them.

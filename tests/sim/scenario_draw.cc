@@ -29,6 +29,7 @@ class Drawer {
     for (Loop& loop : loops_) loop.is_slow = random_.OneIn(5);
     const int num_events = random_.OneIn(8) ? random_.Between(500, 4000) : random_.Between(20, 500);
     while (static_cast<int>(scenario_.events.size()) < num_events) DrawEvent();
+    DrawNumerics();
     return std::move(scenario_);
   }
 
@@ -72,6 +73,18 @@ class Drawer {
     has_shares_ = random_.OneIn(4);
     manager_period_ = random_.OneIn(4) ? random_.Between(20, 200) : 0;
     has_damage_ = manager_period_ > 0 && random_.OneIn(3);
+  }
+
+  // Last, so that all else is as without other numerics.
+  void DrawNumerics() {
+    if (scenario_.workers.size() < 2 || manager_period_ > 0 || !random_.OneIn(2)) return;
+    const bool is_approximate = random_.OneIn(2);
+    const int grace = is_approximate || random_.OneIn(3) ? scenario_.workers[0].grace : random_.Between(2, 100);
+    for (SimWorker& worker : scenario_.workers) {
+      worker.numerics = random_.Between(0, 1);
+      worker.approximate = is_approximate;
+      worker.grace = grace;
+    }
   }
 
   int DrawBlocks() {

@@ -47,6 +47,8 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   EXPECT_GT(report.pool_changes, kNumSeeds / 50);
   EXPECT_GT(report.failed, kNumSeeds * 2 / 25);
   EXPECT_GT(report.moved, kNumSeeds * 2 / 25);
+  EXPECT_GT(report.renumbered, kNumSeeds / 25);
+  EXPECT_GT(report.failed_for_numerics, kNumSeeds / 250);
   EXPECT_GT(report.convicted, kNumSeeds / 50);
   EXPECT_GT(report.convicted_in_part, kNumSeeds / 125);
   EXPECT_GT(report.audits, kNumSeeds / 5);

@@ -5,9 +5,39 @@
 #include "tests/sim/reference_beam_search.h"
 
 namespace quire {
+namespace {
+
+uint64_t SaltOf(int numerics) {
+  return numerics == 0 ? 0 : MixBits(static_cast<uint64_t>(numerics));
+}
+
+uint64_t PrefixOf(const Request& request) {
+  uint64_t prefix = kEmptyPrefix;
+  for (const TokenId token : request.prompt) prefix = ExtendPrefix(prefix, token);
+  return prefix;
+}
+
+SoloSample DrawSample(const ShadowModel& model, absl::Span<const ModelChange> changes, const Request& request,
+                      uint64_t prefix, uint64_t seed) {
+  SoloSample sample;
+  const std::vector<TokenId>& stops = request.stop_token_ids;
+  for (int i = 0; i < request.max_tokens; ++i) {
+    const TokenId token = ModelAt(model, changes, i).Sample(prefix, seed);
+    sample.tokens.push_back(token);
+    if (request.sampling.num_logprobs >= 0) sample.scores.push_back(ScoreToken(prefix, token));
+    if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
+      sample.reason = FinishReason::kStopToken;
+      break;
+    }
+    prefix = ExtendPrefix(prefix, token);
+  }
+  return sample;
+}
+
+}  // namespace
 
 TokenId ShadowModel::Sample(uint64_t prefix_hash, uint64_t seed) const {
-  const uint64_t draw = MixBits(prefix_hash + MixBits(seed));
+  const uint64_t draw = MixBits(prefix_hash + MixBits(seed) + SaltOf(numerics));
   if (draw % 100 < static_cast<uint64_t>(stop_percent)) return kStopToken;
   return 1 + static_cast<TokenId>((draw >> 32) % (vocab_size - 1));
 }
@@ -15,7 +45,7 @@ TokenId ShadowModel::Sample(uint64_t prefix_hash, uint64_t seed) const {
 // Tokens are visited from a random one on with a stride that reaches each once. The stop token comes last unless it is
 // drawn for an earlier rank; then the token of that rank comes last.
 std::vector<TokenLogprob> ShadowModel::Candidates(uint64_t prefix_hash, int count) const {
-  const uint64_t draw = MixBits(prefix_hash);
+  const uint64_t draw = MixBits(prefix_hash + SaltOf(numerics));
   const int last_rank = vocab_size - 1;
   const int drawn_rank = static_cast<int>(draw % 100) < stop_percent ? static_cast<int>(draw / 100 % 4) : last_rank;
   const int stop_rank = std::min(drawn_rank, last_rank);
@@ -39,27 +69,15 @@ ScoredToken ScoreToken(uint64_t prefix_hash, TokenId token) {
   return scored;
 }
 
-namespace {
-
-SoloSample DrawSample(const ShadowModel& model, const Request& request, uint64_t prefix, uint64_t seed) {
-  SoloSample sample;
-  const std::vector<TokenId>& stops = request.stop_token_ids;
-  for (int i = 0; i < request.max_tokens; ++i) {
-    const TokenId token = model.Sample(prefix, seed);
-    sample.tokens.push_back(token);
-    if (request.sampling.num_logprobs >= 0) sample.scores.push_back(ScoreToken(prefix, token));
-    if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
-      sample.reason = FinishReason::kStopToken;
-      break;
-    }
-    prefix = ExtendPrefix(prefix, token);
+const ShadowModel& ModelAt(const ShadowModel& first, absl::Span<const ModelChange> changes, int num_generated) {
+  const ShadowModel* model = &first;
+  for (const ModelChange& change : changes) {
+    if (change.num_generated <= num_generated) model = &change.model;
   }
-  return sample;
+  return *model;
 }
 
-}  // namespace
-
-SoloOutput SoloRun(const ShadowModel& model, const Request& request) {
+SoloOutput SoloRun(const ShadowModel& model, const Request& request, absl::Span<const ModelChange> changes) {
   SoloOutput output;
   uint64_t prefix = ExtendPrefix(kEmptyPrefix, request.prompt[0]);
   for (size_t i = 1; i < request.prompt.size(); ++i) {
@@ -69,13 +87,19 @@ SoloOutput SoloRun(const ShadowModel& model, const Request& request) {
     prefix = ExtendPrefix(prefix, request.prompt[i]);
   }
   if (request.beam.has_value()) {
-    output.samples = ReferenceBeamSearch(model, *request.beam, request.max_tokens, request.stop_token_ids, prefix);
+    output.samples =
+        ReferenceBeamSearch(model, changes, *request.beam, request.max_tokens, request.stop_token_ids, prefix);
     return output;
   }
   for (int i = 0; i < request.num_samples; ++i) {
-    output.samples.push_back(DrawSample(model, request, prefix, request.sampling.seed + i));
+    output.samples.push_back(DrawSample(model, changes, request, prefix, request.sampling.seed + i));
   }
   return output;
+}
+
+SoloSample SoloRunOfSample(const ShadowModel& model, const Request& request, int sample_index,
+                           absl::Span<const ModelChange> changes) {
+  return DrawSample(model, changes, request, PrefixOf(request), request.sampling.seed + sample_index);
 }
 
 std::vector<TokenId> SoloTokens(const ShadowModel& model, const Request& request) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "base/ids.h"
 #include "scheduler/request.h"
 #include "scheduler/step_plan.h"
@@ -17,6 +18,7 @@ struct ShadowModel {
 
   int vocab_size = 1000;
   int stop_percent = 0;  // How often kStopToken is sampled, in percent.
+  int numerics = 0;      // Models with other numerics give other tokens.
 
   TokenId Sample(uint64_t prefix_hash, uint64_t seed) const;
 
@@ -41,6 +43,16 @@ constexpr uint64_t ExtendPrefix(uint64_t prefix_hash, TokenId token) {
 // What a worker reports about `token` after the prefix, in the prompt or behind it.
 ScoredToken ScoreToken(uint64_t prefix_hash, TokenId token);
 
+// From this number of generated tokens on, the next token comes from another model.
+struct ModelChange {
+  int num_generated;
+  ShadowModel model;
+};
+
+// The model that gives the token after `num_generated` ones, if `first` gives the first one. The changes are in the
+// order in which they were made.
+const ShadowModel& ModelAt(const ShadowModel& first, absl::Span<const ModelChange> changes, int num_generated);
+
 struct SoloSample {
   std::vector<TokenId> tokens;  // The generated tokens.
   FinishReason reason = FinishReason::kLength;
@@ -56,8 +68,12 @@ struct SoloOutput {
   std::vector<ScoredToken> prompt_logprobs;
 };
 
-// Returns what a request generates when it runs alone.
-SoloOutput SoloRun(const ShadowModel& model, const Request& request);
+// Returns what a request generates when it runs alone. The changes are those of all samples or beams.
+SoloOutput SoloRun(const ShadowModel& model, const Request& request, absl::Span<const ModelChange> changes = {});
+
+// The same for one of several samples. REQUIRES: the request is no beam search.
+SoloSample SoloRunOfSample(const ShadowModel& model, const Request& request, int sample_index,
+                           absl::Span<const ModelChange> changes);
 
 // The same for a request with one sample: returns its tokens.
 std::vector<TokenId> SoloTokens(const ShadowModel& model, const Request& request);

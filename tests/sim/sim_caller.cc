@@ -8,17 +8,21 @@
 namespace quire {
 
 SimCaller::SimCaller(Request request, const ShadowModel& model, std::optional<Poison> poison)
-    : SimCaller(request, std::make_shared<const SoloOutput>(SoloRun(model, request)), poison) {}
+    : SimCaller(request, model, std::make_shared<const SoloOutput>(SoloRun(model, request)), poison) {}
 
-SimCaller::SimCaller(Request request, std::shared_ptr<const SoloOutput> solo, std::optional<Poison> poison)
+SimCaller::SimCaller(Request request, const ShadowModel& model, std::shared_ptr<const SoloOutput> solo,
+                     std::optional<Poison> poison)
     : request_(std::move(request)),
+      model_(model),
       poison_(poison),
       solo_(std::move(solo)),
+      next_generation_(request_.generation),
+      next_model_(model),
       samples_(solo_->samples.size()),
       num_running_(num_outputs()) {}
 
 std::shared_ptr<SimCaller> SimCaller::Again() const {
-  return std::shared_ptr<SimCaller>(new SimCaller(request_, solo_, poison_));
+  return std::shared_ptr<SimCaller>(new SimCaller(request_, model_, solo_, poison_));
 }
 
 template <typename... Parts>
@@ -73,6 +77,35 @@ void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
   }
   ++sample.num_tokens;
   ++num_tokens_;
+}
+
+// The tokens before the position stay those of the models before, and the rest is that of the next model. The samples
+// of a request are told one after the other.
+void SimCaller::OnNumericsChanged(int sample_index, int position) {
+  if (is_deaf_) return;
+  if (sample_index < 0 || sample_index >= num_outputs()) return Complain("other numerics of sample ", sample_index);
+  const Sample& sample = samples_[sample_index];
+  if (has_ended_ || sample.state == Sample::State::kEnded) Complain("other numerics after the end");
+  if (next_model_.numerics == model_.numerics && changes_.empty()) Complain("other numerics of the same worker");
+  request_.generation = next_generation_;
+  const int num_generated = position - static_cast<int>(request_.prompt.size());
+  const bool is_search = request_.beam.has_value();
+  if (is_search ? num_generated < 0 || num_generated >= request_.max_tokens : num_generated != sample.num_tokens) {
+    return Complain("other numerics from position ", position, " on, after ", sample.num_tokens, " tokens of sample ",
+                    sample_index);
+  }
+  std::vector<ModelChange>& changes = changes_[is_search ? 0 : sample_index];
+  if (is_search && sample_index > 0 && (changes.empty() || changes.back().num_generated != num_generated)) {
+    return Complain("beams have other numerics from different positions on");
+  }
+  changes.push_back({num_generated, next_model_});
+  auto solo = std::make_shared<SoloOutput>(*solo_);
+  if (is_search) {
+    *solo = SoloRun(model_, request_, changes);
+  } else {
+    solo->samples[sample_index] = SoloRunOfSample(model_, request_, sample_index, changes);
+  }
+  solo_ = std::move(solo);
 }
 
 void SimCaller::OnFinished(const Finished& finished) {

@@ -2,6 +2,7 @@
 #define QUIRE_TESTS_SIM_SIM_CALLER_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,13 +26,18 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   SimCaller(Request request, const ShadowModel& model, std::optional<Poison> poison = std::nullopt);
   // The stream of the same request in another manager. It has had no event.
   std::shared_ptr<SimCaller> Again() const;
+  // The request moves to a worker of this generation, which computes this model.
+  void OnMoved(GenerationId generation, const ShadowModel& model) {
+    next_generation_ = generation;
+    next_model_ = model;
+  }
   // The manager is dead: what its step loops still say while they are destroyed is not heard.
   void OnManagerLost() { is_deaf_ = true; }
 
   void OnStarted(int num_cached_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
   void OnToken(int sample_index, int position, ScoredToken token) override;
-  void OnNumericsChanged(int /*sample_index*/, int /*position*/) override {}  // There is no family.
+  void OnNumericsChanged(int sample_index, int position) override;
   void OnFinished(const Finished& finished) override;
   void OnFailed(absl::Status status) override;
 
@@ -48,6 +54,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   void OnSampleEndTaken(int sample_index);
   bool OnCancelTaken();
 
+  // Its generation is that of the worker that it was last told of.
   const Request& request() const { return request_; }
   const std::optional<Poison>& poison() const { return poison_; }
   bool has_started() const { return has_started_; }
@@ -68,7 +75,8 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   int num_tokens_of(int sample_index) const { return samples_[sample_index].num_tokens; }
 
  private:
-  SimCaller(Request request, std::shared_ptr<const SoloOutput> solo, std::optional<Poison> poison);
+  SimCaller(Request request, const ShadowModel& model, std::shared_ptr<const SoloOutput> solo,
+            std::optional<Poison> poison);
 
   struct Sample {
     enum class State {
@@ -84,9 +92,13 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   template <typename... Parts>
   void Complain(const Parts&... parts);
 
-  const Request request_;
+  Request request_;
+  const ShadowModel model_;  // Of the first token.
   const std::optional<Poison> poison_;
-  const std::shared_ptr<const SoloOutput> solo_;
+  std::shared_ptr<const SoloOutput> solo_;
+  GenerationId next_generation_;  // See OnMoved.
+  ShadowModel next_model_;
+  std::map<int, std::vector<ModelChange>> changes_;  // By sample. Those of beams are under 0.
   // The only place where the state of a sample changes. Returns its old state.
   Sample::State SetState(Sample* sample, Sample::State state);
 

@@ -16,6 +16,8 @@ namespace {
 constexpr int kRoundsToJoin = 3;
 // The longest time that an audit may wait for a step.
 constexpr int64_t kAuditPatienceUs = 10 * kMicrosPerEvent;
+// All workers have the same weights.
+constexpr FamilyId kFamily{1};
 
 }  // namespace
 
@@ -33,23 +35,32 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       hooks_(std::move(hooks)),
       oracle_(worker, clock->NowMicros()),
       rebalance_(worker.rebalances != 0),
+      generation_{static_cast<uint64_t>(model.numerics)},
+      next_generation_(generation_),
       process_(std::move(remains.process)),
       running_at_death_(std::move(remains.running)),
       has_searched_before_(remains.has_searched),
       num_managers_before_(remains.num_managers) {
+  const bool has_family = hooks_.others != nullptr;
+  using FamilyOf = std::function<FamilyId(GenerationId)>;
+  using OtherNumerics = std::function<std::string(FamilyId, GenerationId)>;
   loop_ = std::make_unique<StepLoop>(
       worker.LoopOptions(), process_->NewClient(ProcessHooks()),
-      StepLoopHooks{.admit_worker = [this](const WorkerDescription&) { return Admit(); },
-                    .on_change = [] {},
-                    .move_request = [this](const MoveWish& wish,
-                                           TakeRequest take) { return hooks_.move != nullptr && OnWish(wish, take); },
-                    .find_movable =
-                        [this](absl::Span<const MoveWish> wishes) {
-                          is_inbox_handled_ = true;
-                          return hooks_.find == nullptr ? wishes.size() : hooks_.find(this, wishes);
-                        },
-                    .restore_request = [this](const RequestToRestore& found) { return OnRestore(found); },
-                    .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
+      StepLoopHooks{
+          .admit_worker = [this](const WorkerDescription&) { return Admit(); },
+          .family_of = has_family ? FamilyOf([](GenerationId) { return kFamily; }) : nullptr,
+          .other_numerics =
+              has_family ? OtherNumerics([this](FamilyId, GenerationId) { return hooks_.others(this); }) : nullptr,
+          .on_change = [] {},
+          .move_request = [this](const MoveWish& wish,
+                                 TakeRequest take) { return hooks_.move != nullptr && OnWish(wish, take); },
+          .find_movable =
+              [this](absl::Span<const MoveWish> wishes) {
+                is_inbox_handled_ = true;
+                return hooks_.find == nullptr ? wishes.size() : hooks_.find(this, wishes);
+              },
+          .restore_request = [this](const RequestToRestore& found) { return OnRestore(found); },
+          .make_blocks = [this](const PagedBlockManagerOptions& options) { return MakeBlocks(options); }},
       clock);
 }
 
@@ -274,10 +285,14 @@ void SimEngine::RepeatLastResult() {
   if (process_->has_session() && process_->last_result_epoch() == process_->epoch()) oracle_.OnLossPosted();
 }
 
-absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> tokens, std::set<BlockId>* found) {
+bool SimEngine::IsOfSession() const {
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
-  const bool is_of_session = process_->has_session() && process_->epoch() == status->epoch;
-  if (!status->is_ready || status->num_plans_in_flight > 0 || !is_of_session) return absl::OkStatus();
+  return status->is_ready && status->num_plans_in_flight == 0 && process_->has_session() &&
+         process_->epoch() == status->epoch;
+}
+
+absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> tokens, std::set<BlockId>* found) {
+  if (!IsOfSession()) return absl::OkStatus();
   tokens.push_back(-1);  // The prefix cache is never searched for the last token.
   const PrefixHit hit = blocks_->FindPrefix(salt, tokens);
   const SequenceId sequence{++probe_};

@@ -52,11 +52,14 @@ class SimEngine : private AuditedBlocks::Observer {
     bool is_unwanted = false;
   };
   using RestoreHook = std::function<absl::StatusOr<Restored>(SimEngine* to, const RequestToRestore& found)>;
-  // Without them, no request leaves, and none is restored.
+  // The numerics of ready workers that have other ones than this, or "".
+  using OthersHook = std::function<std::string(const SimEngine* engine)>;
+  // Without them, no request leaves, none is restored, and no worker has other numerics.
   struct Hooks {
     MoveHook move = nullptr;
     FindHook find = nullptr;
     RestoreHook restore = nullptr;
+    OthersHook others = nullptr;
   };
   // A sequence that ran when the manager was lost.
   struct RunningAtDeath {
@@ -151,6 +154,8 @@ class SimEngine : private AuditedBlocks::Observer {
   bool is_ready() const { return loop_->status()->is_ready; }
   int block_size() const { return options_.block_size; }
   GenerationId generation() const { return generation_; }
+  const ShadowModel& model() const { return model_; }
+  bool changes_numerics() const { return options_.approximate != 0; }
   absl::StatusOr<WorkerLoad> Load(const Request& request) const;
   WorkerLoad Load() const { return loop_->load(); }
   uint64_t digest() const { return digest_; }  // A hash of all plans.
@@ -243,9 +248,12 @@ class SimEngine : private AuditedBlocks::Observer {
   absl::Status CheckDisplaced();
   // Forgets the requests that have ended.
   void DropEnded();
+  void CheckReason(const absl::Status& failure);
   // Cancels the request as the token stream does when all of its samples are over.
   void PostWantedEnd(SimCaller* caller);
 
+  // Whether the worker has what the loop believes: it is in the loop's session and has executed all plans.
+  bool IsOfSession() const;
   absl::Status CheckRound();
   absl::Status CheckLoad(const WorkerStatus& status, const WorkerLoad& load) const;
   void CheckAudit(const TableAudit& audit, SimAudit kind);
@@ -268,8 +276,8 @@ class SimEngine : private AuditedBlocks::Observer {
   LoopOracle oracle_;
   BlameOracle blame_;
   RebalanceOracle rebalance_;
-  GenerationId generation_{0};       // Of the loop's current pool.
-  GenerationId next_generation_{0};  // Of the worker's next description.
+  GenerationId generation_;          // Of the loop's current pool.
+  GenerationId next_generation_;     // Of the worker's next description.
   bool is_drain_first_ = false;      // In this session the worker has told of a drain before any loss.
   bool is_unrepairable_ = false;     // An audit ends the session.
   std::optional<SequenceId> named_;  // The sequence that the worker has named as the reason of the loss.

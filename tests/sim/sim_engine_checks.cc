@@ -224,9 +224,16 @@ absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
   return absl::OkStatus();
 }
 
-// Every cached block is on the path of some transcript. Beams that died left blocks that are on no path. So did
-// requests that another manager had begun, if their clients have not got all tokens that the worker computed for them.
+// Every cached block holds the tokens of its path, and every path is that of some transcript. Only beams that died left
+// blocks that are on no transcript. So did requests that another manager had begun, if their clients have not got all
+// tokens that the worker computed for them.
 absl::Status SimEngine::CheckCache(const std::vector<std::shared_ptr<SimCaller>>& callers) {
+  for (const AuditedBlocks::CachedPrefix& prefix : blocks_->CachedPrefixes()) {
+    if (!IsOfSession()) break;
+    const absl::Status slots = process_->memory().CheckSlots(prefix.blocks, prefix.tokens);
+    if (!slots.ok()) return Violation("the cache with salt '", prefix.salt, "': ", slots.message());
+    report_.walked_blocks += static_cast<int64_t>(prefix.blocks.size());
+  }
   std::set<BlockId> found;
   const bool is_all_known = !has_searched_ && num_managers_before_ == 0;
   for (const auto& caller : callers) {

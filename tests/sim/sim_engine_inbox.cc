@@ -125,6 +125,9 @@ bool SimEngine::OnWish(const MoveWish& wish, TakeRequest take) {
     Complain("request ", Value(id), " is to move and does not live here");
     return false;
   }
+  if (wish.family != FamilyId{0} && (options_.approximate == 0 || (is_inbox_handled_ && oracle_.is_session_open()))) {
+    Complain("request ", Value(id), " may get other numerics");
+  }
   const int64_t num_tokens = live->second.caller->num_tokens();
   num_beam_tokens_of_wish_ =
       wish.request().beam.has_value() ? wish.group.NumGeneratedTokens() - static_cast<int>(num_tokens) : 0;
@@ -207,6 +210,9 @@ void SimEngine::OnAdoptionTaken(Moving moving) {
   has_searched_ |= request.beam.has_value();
   audit_->OnAdopted(request);
   blame_.Adopt(request.id, std::move(moving.record));
+  if (!caller.has_ended() && passed_on_ != request.id && request.generation != generation_) {
+    Complain("request ", Value(request.id), " goes on with other numerics, and its caller was not told");
+  }
   callers_.emplace(request.id, Live{moving.caller, moving.is_start_checked,
                                     caller.has_started() ? caller.num_tokens() : -1, moving.num_beam_tokens,
                                     /*has_moved=*/true, /*has_run=*/false, clock_->NowMicros()});
@@ -426,6 +432,17 @@ void SimEngine::EndPlan(const StepPlan& plan) {
   status_.Update(CheckBlocks());
 }
 
+// With --failover=exact, a request that has waited in vain is told that the ready workers have other numerics, if there
+// are any.
+void SimEngine::CheckReason(const absl::Status& failure) {
+  if (!absl::StrContains(failure.message(), "did not come back within")) return;
+  const std::optional<StatusReason> reason = ReasonOf(failure);
+  const bool says_so = reason.has_value() && reason->word == "NUMERICS_DIFFER";
+  const std::string others = hooks_.others == nullptr || options_.approximate != 0 ? "" : hooks_.others(this);
+  if (says_so == others.empty()) Complain("ready workers have the numerics '", others, "': ", failure.message());
+  report_.failed_for_numerics += says_so;
+}
+
 void SimEngine::DropEnded() {
   const bool is_ready = loop_->status()->is_ready;
   num_wanted_blocks_ = 0;
@@ -453,6 +470,7 @@ void SimEngine::DropEnded() {
         report_.convicted += is_convicted;
         report_.convicted_in_part += is_convicted && caller.poison().has_value() && caller.poison()->sample.has_value();
         if (!is_convicted) {
+          CheckReason(caller.failure());
           status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, caller.has_started(), is_ready,
                                               IsTooLarge(request), ExceedsContext(request)));
         }

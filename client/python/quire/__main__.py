@@ -14,7 +14,8 @@ from quire import Client, Error, Options, guides, v1
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="quire-generate", description=__doc__)
     parser.add_argument("prompt", nargs="?", default="Once upon a time")
-    parser.add_argument("endpoint", nargs="?", default="127.0.0.1:50051")
+    parser.add_argument("endpoint", nargs="?", default="127.0.0.1:50051",
+                        help="the manager (default: 127.0.0.1:50051); several are separated by commas")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a message, for a model with a template")
     parser.add_argument("-n", "--max-tokens", type=int, default=200, help="most tokens of the text (default: 200)")
     parser.add_argument("-t", "--temperature", type=float, default=0.7, help="0 is greedy (default: 0.7)")

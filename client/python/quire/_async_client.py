@@ -35,12 +35,9 @@ class AsyncClient:
         tls_name: str | None = None,
         timeout: float = 10.0,
     ):
-        self._channel = _connection.open_channel(grpc.aio, endpoint, token, tls_ca, tls_cert, tls_key, tls_name)
+        self._managers = _connection.connect(grpc.aio, endpoint, token, tls_ca, tls_cert, tls_key, tls_name)
         self._metadata = _connection.metadata_of(token)
         self._timeout = timeout
-        self._inference = _wire.Stub(self._channel, "quire.v1.InferenceService")
-        self._admin = _wire.Stub(self._channel, "quire.v1.AdminService")
-        self._health = _wire.Stub(self._channel, "grpc.health.v1.Health")
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -51,8 +48,9 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connection. Close the streams before: a request whose stream is open goes on for a while."""
-        await self._channel.close()
+        """Closes the connections. Close the streams before: a request whose stream is open goes on for a while."""
+        for manager in self._managers.all:
+            await manager.channel.close()
 
     def generate(
         self, prompt: Prompt, *, timeout: float = 300.0, **options: Unpack[Options]
@@ -88,18 +86,22 @@ class AsyncClient:
         """Yields the responses of a request, as Client.stream does. When the caller closes the generator, or the task
         is cancelled, the request ends as well. A loop that is left early does not close the generator at once; use
         `async with contextlib.aclosing(...)` for that."""
-        state = Resumption(request, timeout, resume_time)
+        state = Resumption(request, timeout, resume_time, len(self._managers.all))
         try:
             while True:
                 method, message, left = state.next_call()
-                call = getattr(self._inference, method)(message, timeout=left, metadata=self._metadata)
+                manager = self._managers.current
+                call = getattr(manager.inference, method)(message, timeout=left, metadata=self._metadata)
                 try:
                     async for response in call:
                         state.note(response)
                         yield response
                     return
                 except grpc.RpcError as error:
-                    delay = state.delay_after(Error(error))
+                    failure = Error(error)
+                    if failure.is_of_no_leader():
+                        self._managers.leave(manager)
+                    delay = state.delay_after(failure)
                 await asyncio.sleep(delay)
         except Error:
             raise
@@ -141,23 +143,40 @@ class AsyncClient:
         await self.call("Abort", v1.AbortRequest(request_id=request_id), timeout=timeout)
 
     async def is_ready(self, service: str = "readiness") -> bool:
-        """Whether the manager is ready to generate. False also when it cannot be reached."""
+        """Whether the manager, or one of several, is ready to generate. False also when none can be reached."""
         request = _wire.message("grpc.health.v1.HealthCheckRequest")(service=service)
-        try:
-            return bool((await self._call(self._health.Check, request, None)).status == 1)
-        except Error as error:
-            if error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                return False
-            raise
+        timeout = self._timeout / len(self._managers.all)
+        for manager in self._managers.all:
+            try:
+                response = await manager.health.Check(request, timeout=timeout, metadata=self._metadata)
+            except grpc.RpcError as error:
+                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    raise Error(error) from None
+            else:
+                if response.status == 1:
+                    return True
+        return False
 
     async def call(self, method: str, request: Any, *, timeout: float | None = None) -> Any:
         """Calls a method of InferenceService or AdminService that does not stream, and returns its response."""
-        service = self._admin if hasattr(self._admin, method) else self._inference
-        return await self._call(getattr(service, method), request, timeout)
+        search = _connection.Search(self._managers, self._timeout if timeout is None else timeout)
+        if hasattr(self._managers.current.inference, method):
+            return await self._call("inference", method, request, search)
+        # Managers that stand by answer these calls too, so this one asks who leads before.
+        if len(self._managers.all) > 1:
+            try:
+                await self._call("inference", "GetModel", v1.GetModelRequest(), search)
+            except Error as error:
+                if error.is_of_no_leader():
+                    raise
+        return await self._call("admin", method, request, search)
 
-    async def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
-        try:
-            limit = self._timeout if timeout is None else timeout
-            return await method(request, timeout=limit, metadata=self._metadata)
-        except grpc.RpcError as error:
-            raise Error(error) from None
+    async def _call(self, service: str, method: str, request: Any, search: _connection.Search) -> Any:
+        while True:
+            manager = self._managers.current
+            try:
+                call = getattr(getattr(manager, service), method)
+                return await call(request, timeout=search.time_left(), metadata=self._metadata)
+            except grpc.RpcError as error:
+                delay = search.delay_after(manager, Error(error))
+            await asyncio.sleep(delay)

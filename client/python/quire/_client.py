@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """A client of one manager. Any thread may use it. It connects when it is used first, and again when the connection
-    was lost. Calls raise quire.Error.
+    """A client of one manager, or of several ones of which one leads. Any thread may use it. It connects when it is
+    used first, and again when the connection was lost. When a manager stands by or cannot be reached, a call goes to the
+    next one, until its time is up, or until none can be reached. Calls raise quire.Error.
 
-    endpoint  host:port, [IPv6]:port, unix:path, or a name of gRPC such as dns:///host:port
+    endpoint  host:port, [IPv6]:port, unix:path, or a name of gRPC such as dns:///host:port; those of several managers
+              are separated by commas
     token     bearer token. Without TLS it is sent only to this machine.
     tls_ca    use TLS; PEM file of the authority that has issued the manager's certificate. tls_cert and tls_key are
               the client's own, tls_name is the name in the manager's certificate if it is not the endpoint's host.
@@ -42,12 +44,9 @@ class Client:
         tls_name: str | None = None,
         timeout: float = 10.0,
     ):
-        self._channel = _connection.open_channel(grpc, endpoint, token, tls_ca, tls_cert, tls_key, tls_name)
+        self._managers = _connection.connect(grpc, endpoint, token, tls_ca, tls_cert, tls_key, tls_name)
         self._metadata = _connection.metadata_of(token)
         self._timeout = timeout
-        self._inference = _wire.Stub(self._channel, "quire.v1.InferenceService")
-        self._admin = _wire.Stub(self._channel, "quire.v1.AdminService")
-        self._health = _wire.Stub(self._channel, "grpc.health.v1.Health")
 
     def __enter__(self) -> Client:
         return self
@@ -58,8 +57,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection. Close the streams before: a request whose stream is open goes on for a while."""
-        self._channel.close()
+        """Closes the connections. Close the streams before: a request whose stream is open goes on for a while."""
+        for manager in self._managers.all:
+            manager.channel.close()
 
     def generate(
         self, prompt: Prompt, *, timeout: float = 300.0, **options: Unpack[Options]
@@ -95,18 +95,22 @@ class Client:
         DETACH and it has a request_id. Tries to resume for `resume_time` seconds without progress, and then raises the
         error with which the connection was lost. `timeout` limits the whole stream. When the caller closes the
         generator or stops it by an exception, the request ends as well."""
-        state = Resumption(request, timeout, resume_time)
+        state = Resumption(request, timeout, resume_time, len(self._managers.all))
         try:
             while True:
                 method, message, left = state.next_call()
-                call = getattr(self._inference, method)(message, timeout=left, metadata=self._metadata)
+                manager = self._managers.current
+                call = getattr(manager.inference, method)(message, timeout=left, metadata=self._metadata)
                 try:
                     for response in call:
                         state.note(response)
                         yield response
                     return
                 except grpc.RpcError as error:
-                    delay = state.delay_after(Error(error))
+                    failure = Error(error)
+                    if failure.is_of_no_leader():
+                        self._managers.leave(manager)
+                    delay = state.delay_after(failure)
                 time.sleep(delay)
         except Error:
             raise
@@ -148,22 +152,40 @@ class Client:
         self.call("Abort", v1.AbortRequest(request_id=request_id), timeout=timeout)
 
     def is_ready(self, service: str = "readiness") -> bool:
-        """Whether the manager is ready to generate. False also when it cannot be reached."""
+        """Whether the manager, or one of several, is ready to generate. False also when none can be reached."""
         request = _wire.message("grpc.health.v1.HealthCheckRequest")(service=service)
-        try:
-            return bool(self._call(self._health.Check, request, None).status == 1)
-        except Error as error:
-            if error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                return False
-            raise
+        timeout = self._timeout / len(self._managers.all)
+        for manager in self._managers.all:
+            try:
+                response = manager.health.Check(request, timeout=timeout, metadata=self._metadata)
+            except grpc.RpcError as error:
+                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    raise Error(error) from None
+            else:
+                if response.status == 1:
+                    return True
+        return False
 
     def call(self, method: str, request: Any, *, timeout: float | None = None) -> Any:
         """Calls a method of InferenceService or AdminService that does not stream, and returns its response."""
-        service = self._admin if hasattr(self._admin, method) else self._inference
-        return self._call(getattr(service, method), request, timeout)
+        search = _connection.Search(self._managers, self._timeout if timeout is None else timeout)
+        if hasattr(self._managers.current.inference, method):
+            return self._call("inference", method, request, search)
+        # Managers that stand by answer these calls too, so this one asks who leads before.
+        if len(self._managers.all) > 1:
+            try:
+                self._call("inference", "GetModel", v1.GetModelRequest(), search)
+            except Error as error:
+                if error.is_of_no_leader():
+                    raise
+        return self._call("admin", method, request, search)
 
-    def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
-        try:
-            return method(request, timeout=self._timeout if timeout is None else timeout, metadata=self._metadata)
-        except grpc.RpcError as error:
-            raise Error(error) from None
+    def _call(self, service: str, method: str, request: Any, search: _connection.Search) -> Any:
+        while True:
+            manager = self._managers.current
+            try:
+                call = getattr(getattr(manager, service), method)
+                return call(request, timeout=search.time_left(), metadata=self._metadata)
+            except grpc.RpcError as error:
+                delay = search.delay_after(manager, Error(error))
+            time.sleep(delay)

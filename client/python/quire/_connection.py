@@ -6,9 +6,13 @@ from __future__ import annotations
 import ipaddress
 import pathlib
 import re
+import time
 from typing import Any
 
 import grpc
+
+from quire import _wire
+from quire._errors import Error
 
 # A manager that is started again is found soon. A manager that vanished is noticed within 40 seconds.
 _OPTIONS = [
@@ -19,6 +23,63 @@ _OPTIONS = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", 64 << 20),
 ]
+# How long an attempt to connect may take when there are other managers to ask.
+_PATIENCE_MS = 3_000
+# How long to wait when all managers were asked and none leads.
+_DELAY_S = 0.1
+
+
+class Manager:
+    """The connection to one manager, and its services."""
+
+    def __init__(self, channel: Any):
+        self.channel = channel
+        self.inference = _wire.Stub(channel, "quire.v1.InferenceService")
+        self.admin = _wire.Stub(channel, "quire.v1.AdminService")
+        self.health = _wire.Stub(channel, "grpc.health.v1.Health")
+
+
+class Managers:
+    """The managers of a client, of which one leads. Calls go to the current one, which is left when it stands by or
+    does not answer. Any thread may use it."""
+
+    def __init__(self, managers: list[Manager]):
+        self.all = managers
+        self.current = managers[0]
+
+    def leave(self, manager: Manager) -> None:
+        """The next one becomes current, unless `manager` was left already."""
+        if self.current is manager:
+            self.current = self.all[(self.all.index(manager) + 1) % len(self.all)]
+
+
+class Search:
+    """How one call that does not stream finds the manager that leads."""
+
+    def __init__(self, managers: Managers, timeout: float):
+        self._managers, self._end = managers, time.monotonic() + timeout
+        self._num_asked, self._has_standby = 0, False
+
+    def time_left(self) -> float:
+        return max(0.0, self._end - time.monotonic())
+
+    def delay_after(self, manager: Manager, error: Error) -> float:
+        """The call to `manager` has failed. Returns after how many seconds the current one may be asked, or raises the
+        error."""
+        if not error.is_of_no_leader():
+            raise error from None
+        self._managers.leave(manager)
+        self._num_asked += 1
+        self._has_standby |= error.reason == "NOT_LEADER"
+        if len(self._managers.all) == 1 or self.time_left() == 0:
+            raise error from None
+        if self._num_asked % len(self._managers.all) != 0:
+            return 0.0
+        # Where one stands by, one will lead soon.
+        if not self._has_standby or self.time_left() < _DELAY_S:
+            raise error from None
+        self._has_standby = False
+        return _DELAY_S
 
 
 def is_on_this_machine(endpoint: str) -> bool:
@@ -31,28 +92,38 @@ def is_on_this_machine(endpoint: str) -> bool:
         return False
 
 
-def open_channel(
+def connect(
     library: Any,
-    endpoint: str,
+    endpoints: str,
     token: str | None,
     tls_ca: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     tls_name: str | None,
-) -> Any:
-    """Returns a channel of `library`, which is grpc or grpc.aio. It connects when it is used first, and again when the
-    connection was lost. Raises ValueError when the arguments do not fit together."""
+) -> Managers:
+    """Returns the managers, with channels of `library`, which is grpc or grpc.aio. A channel connects when it is used
+    first, and again when the connection was lost. Raises ValueError when the arguments do not fit together."""
     if not tls_ca and (tls_cert or tls_key or tls_name):
         raise ValueError("tls_ca is missing: tls_cert, tls_key and tls_name mean nothing without it")
     if bool(tls_cert) != bool(tls_key):
         raise ValueError("tls_cert and tls_key belong together: one of them is missing")
-    if token and not tls_ca and not is_on_this_machine(endpoint):
-        raise ValueError(f"tls_ca is missing: a token is not sent to {endpoint} in plain text")
+    # A list of gRPC, which begins with ipv4: or ipv6:, is one address.
+    addresses = [endpoints] if endpoints.startswith(("ipv4:", "ipv6:")) else endpoints.split(",")
+    if "" in addresses:
+        raise ValueError(f"the endpoint {endpoints!r} has an empty address; expected host:port or unix:path")
+    for address in addresses:
+        if token and not tls_ca and not is_on_this_machine(address):
+            raise ValueError(f"tls_ca is missing: a token is not sent to {address} in plain text")
+    options: list[tuple[str, Any]] = list(_OPTIONS)
+    if len(addresses) > 1:
+        options.append(("grpc.min_reconnect_backoff_ms", _PATIENCE_MS))
     if not tls_ca:
-        return library.insecure_channel(endpoint, _OPTIONS)
+        return Managers([Manager(library.insecure_channel(address, options)) for address in addresses])
     files = [pathlib.Path(name).read_bytes() if name else None for name in (tls_ca, tls_key, tls_cert)]
-    options = _OPTIONS + ([("grpc.ssl_target_name_override", tls_name)] if tls_name else [])
-    return library.secure_channel(endpoint, grpc.ssl_channel_credentials(*files), options)
+    credentials = grpc.ssl_channel_credentials(*files)
+    if tls_name:
+        options.append(("grpc.ssl_target_name_override", tls_name))
+    return Managers([Manager(library.secure_channel(address, credentials, options)) for address in addresses])
 
 
 def metadata_of(token: str | None) -> list[tuple[str, str]]:

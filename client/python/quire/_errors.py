@@ -55,6 +55,16 @@ class Error(Exception):
         """Whether the connection was lost. The manager's own errors have details, which gRPC's have not."""
         return self.code in _CUT and not self.is_from_manager
 
+    def is_of_no_leader(self) -> bool:
+        """Whether a manager has answered that does not lead, or none has answered."""
+        codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        return self.reason == "NOT_LEADER" or (self.code in codes and not self.is_from_manager)
+
+    def is_unreached(self) -> bool:
+        """Whether no connection could be made at all, so that the manager has not got the call."""
+        was_lost = "failed to connect" in self.message or "DNS resolution failed" in self.message
+        return self.is_cut() and was_lost
+
     def is_unknown_field(self, number: int) -> bool:
         """Whether a manager has refused the request because it is too old to know this field."""
         is_unknown = f"field number {number} of " in self.message and " is not known to this server" in self.message

@@ -18,10 +18,11 @@ class Resumption:
     """The state of one stream of a request whose on_disconnect is DETACH and which has a request_id.
 
     A call that was cut is resumed for `resume_time` seconds without progress, and not after `timeout`. A request that
-    the manager does not know any more is continued from what was received.
+    the manager does not know any more is continued from what was received. With several managers, every call after an
+    error goes to the next one, and a request that none has begun is also sent again.
     """
 
-    def __init__(self, request: Any, timeout: float, resume_time: float):
+    def __init__(self, request: Any, timeout: float, resume_time: float, num_managers: int = 1):
         self._request = copy.deepcopy(request)
         self._end = time.monotonic() + timeout
         self._resume_time = resume_time
@@ -32,6 +33,10 @@ class Resumption:
         self._cut: Error | None = None  # How the connection was lost, until the next response.
         self._unknown: Error | None = None  # Why the request is being continued.
         self._give_up = self._delay = 0.0
+        self._may_have_begun = False  # A manager may have the request, though none has answered.
+        self._num_managers = num_managers
+        self._num_left = 0  # Managers that were left one after the other without a response.
+        self._has_standby = False  # One of the last ones stands by.
 
     def next_call(self) -> tuple[str, Any, float]:
         """Returns the method to call, its request, and its timeout in seconds."""
@@ -44,6 +49,7 @@ class Resumption:
     def note(self, response: Any) -> None:
         """Takes the next response of the stream into account."""
         self._cut = None
+        self._num_left, self._has_standby = 0, False
         index = response.index
         has_finish = response.finish_reason != v1.FINISH_REASON_UNSPECIFIED
         self._token = response.resume_token or self._token
@@ -70,12 +76,26 @@ class Resumption:
             raise self._unknown
         # While the manager restores, a request that it does not know has not been started by it either. A manager that
         # has just started waits for its workers.
-        is_starting = error.reason == "RESTORING" or (self._request.continue_from and error.reason == "NO_WORKER")
-        if not is_starting and not (error.is_cut() and self._may_repeat(error)):
+        is_continued = len(self._request.continue_from) > 0
+        is_starting = error.reason == "RESTORING" or (is_continued and error.reason == "NO_WORKER")
+        self._may_have_begun |= is_starting
+        stands_by = self._num_managers > 1 and error.reason == "NOT_LEADER"
+        is_next = self._num_managers > 1 and not self._positions and (stands_by or error.is_unreached())
+        if is_next:
+            self._num_left += 1
+            self._has_standby |= stands_by
+        # When all were asked and one of them stands by, one will lead soon.
+        is_round = is_next and self._num_left % self._num_managers == 0
+        asks_next = is_next and (not is_round or self._has_standby)
+        may_repeat = asks_next or is_starting or ((stands_by or error.is_cut()) and self._may_repeat(error))
+        if not may_repeat:
             self._raise(error)
         if self._cut is None:
             self._cut, self._delay = error, FIRST_DELAY_S
             self._give_up = min(self._end, time.monotonic() + self._resume_time)
+        if is_next and not is_round:
+            return 0.0
+        self._has_standby = False
         if error.reason == "RESTORING":
             self._delay = FIRST_DELAY_S  # It takes no longer than the workers need to answer.
         if time.monotonic() + self._delay >= self._give_up:
@@ -88,13 +108,14 @@ class Resumption:
         raise self._cut if self._cut is not None and not error.is_from_manager else error
 
     def _may_repeat(self, error: Error) -> bool:
-        if self._token or self._request.continue_from or self._cut is not None:
+        if self._token or self._request.continue_from:
             return True
         # A manager that lets no request outlive its call has sent responses without a token.
         if self._positions or self._request.on_disconnect != v1.ON_DISCONNECT_DETACH:
             return False
         # When no connection could be made at all, the request has not begun, and the user should hear of it soon.
-        return "failed to connect" not in error.message and "DNS resolution failed" not in error.message
+        self._may_have_begun |= error.is_cut() and not error.is_unreached()
+        return self._may_have_begun
 
     def _continue(self) -> bool:
         """Makes the request one that continues its stream, which the manager does not know any more."""

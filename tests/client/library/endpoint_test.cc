@@ -8,6 +8,7 @@
 namespace quire {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(EndpointTest, AddressesThatGrpcTakesAreAccepted) {
@@ -50,6 +51,14 @@ TEST(EndpointTest, RefusalsSayWhatIsWrongAndWhatWasExpectedInOneLine) {
     EXPECT_THAT(message, HasSubstr("expected host:port or unix:path"));
     EXPECT_EQ(message.find('\n'), std::string::npos);
   }
+}
+
+TEST(EndpointTest, AListIsSplitAtItsCommasAndCheckedAsAWhole) {
+  EXPECT_THAT(SplitEndpoints("a:1,unix:/b"), ElementsAre("a:1", "unix:/b"));
+  EXPECT_THAT(SplitEndpoints("ipv4:1.2.3.4:5,1.2.3.5:5"), ElementsAre("ipv4:1.2.3.4:5,1.2.3.5:5"));
+  EXPECT_TRUE(CheckEndpoints("a:1,[::1]:2").ok());
+  EXPECT_THAT(std::string(CheckEndpoints("a:1,b").message()), HasSubstr("\"b\" has no port"));
+  EXPECT_FALSE(CheckEndpoints("a:1,").ok());
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class StreamTest(unittest.TestCase):
 
         async def run():
             async with quire.AsyncClient("127.0.0.1:1") as client:
-                client._inference = stub
+                client._managers.current.inference = stub
                 async with contextlib.aclosing(client.stream(request, **options)) as responses:
                     async for r in responses:
                         positions.append(r.position)
@@ -104,7 +104,7 @@ class StreamTest(unittest.TestCase):
                 asyncio.run(run())
             else:
                 with quire.Client("127.0.0.1:1") as client:
-                    client._inference = stub
+                    client._managers.current.inference = stub
                     with contextlib.closing(client.stream(request, **options)) as responses:
                         for r in responses:
                             positions.append(r.position)
