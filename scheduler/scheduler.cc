@@ -58,7 +58,6 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockManager* blocks)
     : options_(options),
       limits_blocks_(options.tenants.LimitBlocks()),
       blocks_(blocks),
-      token_budget_(options.max_tokens_per_step),
       running_(options.max_sequences),
       waiting_(options, [this](const SequenceGroup& group) { return admission_.NumCachedTokens(group); }),
       admission_(options, blocks, &running_, &waiting_),
@@ -149,6 +148,35 @@ bool Scheduler::RestartStuck() {
   return true;
 }
 
+StepDemand Scheduler::Demand() const {
+  StepDemand demand;
+  if (step_limit_.us_per_token <= 0) return demand;
+  const absl::Span<SequenceGroup* const> groups = running_.groups();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (i + 2 * kPrefetchDistance < groups.size()) groups[i + 2 * kPrefetchDistance]->Prefetch();
+    if (i + kPrefetchDistance < groups.size()) groups[i + kPrefetchDistance]->PrefetchSequence();
+    for (const auto& sequence : groups[i]->sequences()) {
+      const int num_tokens = sequence->num_uncomputed_tokens();
+      if (num_tokens <= 1) {
+        demand.num_decodes += num_tokens;
+        continue;
+      }
+      ++demand.num_prompts;
+      demand.uncomputed_tokens += num_tokens;
+      demand.prompt_tokens += std::max(num_tokens, sequence->num_tokens() - groups[i]->progress().num_cached_tokens);
+    }
+  }
+  // Tokens of requests that cannot get a row are nothing that this plan or the next ones could compute.
+  const int num_entering = std::min(waiting_.size(), running_.num_free_rows());
+  if (num_entering == 0) return demand;
+  const int64_t num_waiting_tokens = waiting_.num_tokens() - int64_t{WaitingQueue::kTokensPerGroup} * waiting_.size();
+  const int64_t num_tokens = num_waiting_tokens * num_entering / waiting_.size();
+  demand.num_prompts += num_entering;
+  demand.uncomputed_tokens += num_tokens;
+  demand.prompt_tokens += num_tokens;
+  return demand;
+}
+
 void Scheduler::PlanRunning(PlanDraft* draft) {
   const absl::Span<SequenceGroup* const> groups = running_.groups();
   int num_unserved = 0;
@@ -157,7 +185,8 @@ void Scheduler::PlanRunning(PlanDraft* draft) {
     num_unserved += groups[i]->num_sequences();
   }
   draft->slices.reserve(num_unserved);
-  draft->budget = std::min(options_.max_tokens_per_step, std::max(token_budget_, num_unserved + kMinPromptTokens));
+  draft->budget = std::min(options_.max_tokens_per_step,
+                           std::max(step_limit_.MaxTokens(Demand()), num_unserved + StepLimit::kMinPromptTokens));
   draft->recompute_budget = std::max(draft->budget * kMaxRecomputedPercent / 100, 1);
   for (size_t i = 0; i < groups.size(); ++i) {
     SequenceGroup* const group = groups[i];

@@ -25,6 +25,7 @@
 #include "scheduler/scheduler_options.h"
 #include "scheduler/sequence_forks.h"
 #include "scheduler/sequence_group.h"
+#include "scheduler/step_limit.h"
 #include "scheduler/step_output.h"
 #include "scheduler/step_plan.h"
 #include "scheduler/suspects.h"
@@ -116,10 +117,9 @@ class Scheduler {
   // Returns false for a beam, and for a sample that is not known or has emitted nothing.
   bool CancelSample(RequestId request, int sample_index);
 
-  // Limits the tokens of later plans to `max_tokens`, if that is less than max_tokens_per_step. A plan may always have
-  // kMinPromptTokens in addition to one token for each running sequence.
-  void SetTokenBudget(int max_tokens) { token_budget_ = max_tokens; }
-  static constexpr int kMinPromptTokens = 32;
+  // Limits the tokens of later plans, if that is less than max_tokens_per_step. A plan may always have
+  // StepLimit::kMinPromptTokens in addition to one token for each running sequence.
+  void SetStepLimit(const StepLimit& limit) { step_limit_ = limit; }
 
   // The next step. An empty plan means that nothing can run now; it is not sent and must not be committed.
   // REQUIRES: fewer than max_plans_in_flight plans are neither committed nor abandoned.
@@ -208,6 +208,9 @@ class Scheduler {
   // The rank of the first request that is submitted. Adopted requests have lower numbers.
   static constexpr uint64_t kFirstSubmission = uint64_t{1} << 32;
 
+  // What the next plan can compute.
+  StepDemand Demand() const;
+
   // The phases of Plan.
   void PlanRunning(PlanDraft* draft);
   void PlanWaiting(PlanDraft* draft);
@@ -264,7 +267,7 @@ class Scheduler {
   SchedulerOptions options_;  // Only the tenants change.
   bool limits_blocks_;        // See TenantShares::LimitBlocks.
   BlockManager* const blocks_;
-  int token_budget_;
+  StepLimit step_limit_;
 
   absl::flat_hash_map<RequestId, std::unique_ptr<SequenceGroup>> groups_;  // Each is in running_ or in waiting_.
   RunningSet running_;

@@ -1,7 +1,6 @@
 #include "scheduler/step_budget.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 
@@ -15,14 +14,13 @@ constexpr double kDecay = 0.97;
 // per token.
 constexpr double kLeastSpread = 0.1;
 
-constexpr int kFirstTokens = 256;
+constexpr double kFirstTokens = 256;
 
 }  // namespace
 
-StepBudget::StepBudget(int64_t target_us, int max_tokens)
-    : target_us_(static_cast<double>(target_us)), max_tokens_(max_tokens), tokens_(std::min(max_tokens, kFirstTokens)) {
+StepBudget::StepBudget(int64_t target_us) : target_us_(static_cast<double>(target_us)) {
   QUIRE_CHECK_GT(target_us, 0);
-  QUIRE_CHECK_GT(max_tokens, 0);
+  limit_ = {.us_per_token = target_us_ / kFirstTokens, .max_step_us = target_us_, .max_prompt_step_us = target_us_};
 }
 
 void StepBudget::Record(int num_tokens, int64_t duration_us) {
@@ -42,9 +40,9 @@ void StepBudget::Record(int num_tokens, int64_t duration_us) {
   // A fixed time below 0 is noise. Before the time per token is known, the whole time of a step counts as that of its
   // tokens.
   const double most = mean_time / mean_tokens;
-  const double slope = us_per_token_ > 0 ? std::min(us_per_token_, most) : most;
-  const double wanted = slope > 0 ? (target_us_ - (mean_time - slope * mean_tokens)) / slope : max_tokens_;
-  tokens_ = static_cast<int>(std::lround(std::clamp<double>(wanted, 1, max_tokens_)));
+  limit_.us_per_token = us_per_token_ > 0 ? std::min(us_per_token_, most) : most;
+  limit_.fixed_us = std::max(mean_time - limit_.us_per_token * mean_tokens, 0.0);
+  limit_.max_prompt_step_us = std::max({target_us_, kPromptStepUs, kMostFixedTimes * limit_.fixed_us});
 }
 
 }  // namespace quire

@@ -25,8 +25,8 @@ WorkerPool::WorkerPool(const WorkerDescription& worker, const StepLoopOptions& o
       scheduler_(NarrowedTo(worker, options.scheduler), blocks_.get()) {
   if (options.quotas != nullptr) UpdateTenants(*options.quotas);
   if (options.max_step_us <= 0) return;
-  step_budget_.emplace(options.max_step_us, NarrowedTo(worker, options.scheduler).max_tokens_per_step);
-  scheduler_.SetTokenBudget(step_budget_->tokens());
+  step_budget_.emplace(options.max_step_us);
+  scheduler_.SetStepLimit(step_budget_->limit());
 }
 
 void WorkerPool::UpdateTenants(const TenantQuotas& quotas) {
@@ -38,7 +38,7 @@ void WorkerPool::UpdateTenants(const TenantQuotas& quotas) {
 void WorkerPool::OnStep(int num_tokens, int64_t duration_us) {
   if (!step_budget_.has_value() || num_tokens == 0) return;
   step_budget_->Record(num_tokens, duration_us);
-  scheduler_.SetTokenBudget(step_budget_->tokens());
+  scheduler_.SetStepLimit(step_budget_->limit());
 }
 
 }  // namespace quire

@@ -70,10 +70,11 @@ ABSL_FLAG(int32_t, max_tokens_per_step, quire::SchedulerOptions().max_tokens_per
 ABSL_FLAG(int32_t, max_chunk_tokens, quire::SchedulerOptions().max_chunk_tokens,
           "Largest number of tokens of one sequence in one step. A longer prompt takes several steps, so that running "
           "requests do not wait for the whole prompt.");
-ABSL_FLAG(int32_t, max_step_ms, 100,
-          "Target for the longest duration of a step, in milliseconds: a step gets only as many prompt tokens as the "
-          "worker can compute in this time, judging by earlier steps, so that prompts do not delay running requests "
-          "for long. 0 means no limit.");
+ABSL_FLAG(int32_t, max_step_ms, 300,
+          "Target for the longest time between two tokens of a request that generates, in milliseconds: while requests "
+          "generate, a step gets at most as many prompt tokens as the worker can compute in this time, judging by "
+          "earlier steps, and fewer when these requests lose more by waiting than the prompts gain. A step in which no "
+          "request generates may take 500 milliseconds. 0 means no limit.");
 ABSL_FLAG(int32_t, max_plans_in_flight, quire::SchedulerOptions().max_plans_in_flight,
           "Number of plans that may be unanswered: 1 or 2. With 2, the next step is sent while the worker runs the "
           "current one. With 1, it is sent after the result.");

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -9,6 +10,8 @@
 #include "worker/model/checkpoint.h"
 #include "worker/model/load_progress.h"
 #include "worker/model/quantized_reader.h"
+#include "worker/model/tensor_reader.h"
+#include "worker/model/tensor_values.h"
 
 namespace quire {
 namespace {
@@ -38,7 +41,21 @@ LoadProgress* Progress() {
   return progress;
 }
 
+void ReadAsFp8(const Checkpoint& checkpoint, Fp8Block block) {
+  TensorReader tensors(checkpoint, Progress(), block);
+  const auto tensor = tensors.Take("symmetric.weight", {kRows, kCols});
+  if (!tensor.ok()) {
+    QUIRE_CHECK(!tensor.status().message().empty());
+    return;
+  }
+  std::vector<float> values;
+  AppendAsFloat((*tensor)->bytes, *WeightType(**tensor), &values);
+  QUIRE_CHECK(values.size() == static_cast<size_t>(kRows) * kCols) << values.size();
+  for (const float value : values) QUIRE_CHECK(std::isfinite(value)) << value;
+}
+
 void ReadInEveryFormat(const Checkpoint& checkpoint) {
+  for (const Fp8Block block : {Fp8Block{}, Fp8Block{8, 128}, Fp8Block{128, 128}}) ReadAsFp8(checkpoint, block);
   for (const auto format :
        {CheckpointFormat::kInt8, CheckpointFormat::kPackQuantized, CheckpointFormat::kGptq, CheckpointFormat::kAwq}) {
     for (const int group : {0, 64, 128}) {
@@ -63,7 +80,8 @@ void ReadInEveryFormat(const Checkpoint& checkpoint) {
 }  // namespace
 }  // namespace quire
 
-// Input: a .safetensors file. Every format reads the matrices `symmetric` and `asymmetric` of 24 x 256 from it.
+// Input: a .safetensors file. Every format reads the matrices `symmetric` and `asymmetric` of 24 x 256 from it, and
+// `symmetric` is also read as FP8.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto* const directory = new quire::TestDirectory();
   directory->Write("model.safetensors", std::string_view(reinterpret_cast<const char*>(data), size));

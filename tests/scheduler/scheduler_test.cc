@@ -149,18 +149,52 @@ TEST_F(SchedulerTest, LongPromptsShareTheBudget) {
   EXPECT_EQ(Step(), "0:0+32 1:0+16 2:0+16") << "chunks of fewer than 16 tokens are not worth it";
 }
 
-TEST_F(SchedulerTest, ATokenBudgetHoldsBackPromptsButNoDecode) {
+// A step of n tokens takes n us.
+StepLimit Limit(double max_step_us, double max_prompt_step_us) {
+  return {.us_per_token = 1, .max_step_us = max_step_us, .max_prompt_step_us = max_prompt_step_us};
+}
+
+TEST_F(SchedulerTest, AStepLimitHoldsBackPromptsButNoDecode) {
   Make(400);
   for (int i = 1; i <= 40; ++i) Submit(i, 2, 50);
   Step();
-  scheduler_->SetTokenBudget(8);
+  scheduler_->SetStepLimit(Limit(8, 1000));
   Submit(41, 100, 2);
   const StepPlan plan = Plan();
   EXPECT_EQ(plan.slices.size(), 41);
-  EXPECT_EQ(plan.num_tokens(), 40 + Scheduler::kMinPromptTokens);
+  EXPECT_EQ(plan.num_tokens(), 40 + StepLimit::kMinPromptTokens);
   Commit();
-  scheduler_->SetTokenBudget(100);
-  EXPECT_EQ(Plan().num_tokens(), 100);
+  scheduler_->SetStepLimit(Limit(90, 1000));
+  EXPECT_EQ(Plan().num_tokens(), 40 + 34) << "68 tokens are left, which need two steps of at most 50";
+}
+
+TEST_F(SchedulerTest, WhileNothingDecodesPromptsHaveTheLongerLimit) {
+  Make(400);
+  scheduler_->SetStepLimit(Limit(40, 120));
+  Submit(1, 200, 2);
+  EXPECT_EQ(Step(), "0:0+120");
+  Submit(2, 100, 2);
+  EXPECT_EQ(Step(), "0:120+80* 1:0+40");
+  EXPECT_EQ(Step(), "0:200+1* 1:40+33") << "the first request decodes";
+}
+
+TEST_F(SchedulerTest, AStepLimitWeighsDecodesAgainstAllPrompts) {
+  Make(400);
+  for (int i = 1; i <= 10; ++i) Submit(i, 2, 50);
+  Step();
+  StepLimit limit = Limit(1000, 1000);
+  limit.fixed_us = 30;
+  scheduler_->SetStepLimit(limit);
+  Submit(11, 150, 2);
+  StepDemand demand{.num_decodes = 10, .num_prompts = 1};
+  demand.uncomputed_tokens = demand.prompt_tokens = 150;
+  const int alone = limit.MaxTokens(demand);
+  EXPECT_EQ(Plan().num_tokens(), alone);
+  Commit();
+  for (int i = 12; i <= 15; ++i) Submit(i, 150, 2);
+  demand.num_prompts = 5;
+  demand.uncomputed_tokens += 4 * 150;
+  EXPECT_GT(Plan().num_tokens(), alone) << "requests that wait count as well";
 }
 
 TEST_F(SchedulerTest, RequestWaitsWhenTheBudgetIsSpent) {

@@ -131,17 +131,28 @@ absl::Status PlanAudit::Check(const StepPlan& plan, const SchedulerCounts& befor
   return CheckNobodyWaitsInVain(plan, after.preemptions > before.preemptions || before.suspects > 0);
 }
 
-// Of a plan, by the requests that run before it.
-int PlanAudit::MaxTokens() const {
+bool PlanAudit::HasDecode(const StepPlan& plan) const {
+  absl::flat_hash_set<RowId> entered;
+  for (const SequenceStart& start : plan.starts) entered.insert(start.row);
+  for (const SequenceFork& fork : plan.forks) entered.insert(fork.row);
+  return std::any_of(plan.slices.begin(), plan.slices.end(), [&](const SequenceSlice& slice) {
+    return slice.num_tokens == 1 && slice.sample && !entered.contains(slice.row);
+  });
+}
+
+// By the requests that run before the plan.
+int PlanAudit::MaxTokens(const StepPlan& plan) const {
   if (worker_.token_budget == 0) return worker_.step_tokens;
   int num_rows = 0;
   for (const auto& [request, live] : live_) num_rows += live.num_running > 0 ? live.num_rows : 0;
-  return std::min(worker_.step_tokens, std::max(worker_.token_budget, num_rows + Scheduler::kMinPromptTokens));
+  const int limit = worker_.token_budget * (HasDecode(plan) ? 1 : SimWorker::kPromptStepRatio);
+  return std::min(worker_.step_tokens, std::max(limit, num_rows + StepLimit::kMinPromptTokens));
 }
 
 absl::Status PlanAudit::CheckLimits(const StepPlan& plan, const SchedulerCounts& before,
                                     const SchedulerCounts& after) const {
-  if (plan.num_tokens() > MaxTokens()) return Broken(plan.num_tokens(), " tokens, the budget is ", MaxTokens());
+  const int max_tokens = MaxTokens(plan);
+  if (plan.num_tokens() > max_tokens) return Broken(plan.num_tokens(), " tokens, the budget is ", max_tokens);
   if (after.scheduled_tokens - before.scheduled_tokens != plan.num_tokens()) return Broken("its tokens are miscounted");
   if (after.preemptions > before.preemptions && !plan.starts.empty()) return Broken("preempted and admitted");
   if (after.running + after.waiting != num_live()) return Broken("a request is in no queue, or in two");

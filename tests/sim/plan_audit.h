@@ -76,7 +76,9 @@ class PlanAudit {
     int first_position = 0;  // Where its first slice since it entered began.
   };
 
-  int MaxTokens() const;
+  // Whether the plan has a decode of a sequence that ran before.
+  bool HasDecode(const StepPlan& plan) const;
+  int MaxTokens(const StepPlan& plan) const;
   absl::Status CheckLimits(const StepPlan& plan, const SchedulerCounts& before, const SchedulerCounts& after) const;
   absl::Status CheckVictims(const SchedulerCounts& before, const SchedulerCounts& after,
                             const std::vector<SequenceId>& preempted, const std::map<RequestId, int64_t>& blocks_of);

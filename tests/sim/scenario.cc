@@ -163,6 +163,16 @@ int64_t SimWorker::MaxBlocksOf(const std::string& tenant) const {
   return percent == 100 ? std::numeric_limits<int64_t>::max() : std::max(percent * blocks / 100, 1);
 }
 
+StepLimit SimWorker::Limit() const {
+  StepLimit limit;
+  if (token_budget == 0) return limit;
+  limit.fixed_us = 300;
+  limit.us_per_token = 100;
+  limit.max_step_us = limit.fixed_us + limit.us_per_token * token_budget;
+  limit.max_prompt_step_us = limit.fixed_us + limit.us_per_token * kPromptStepRatio * token_budget;
+  return limit;
+}
+
 StepLoopOptions SimWorker::LoopOptions() const {
   StepLoopOptions options;
   options.address = "worker";

@@ -16,6 +16,7 @@
 #include "kv_manager/worker_link/worker_description.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler_options.h"
+#include "scheduler/step_limit.h"
 
 namespace quire {
 
@@ -37,7 +38,7 @@ struct SimWorker {
   int is_static = 0;     // 1: Batching::kStatic.
   int served_percent = 0;
   int step_tokens = 256;
-  int token_budget = 0;  // The argument of SetTokenBudget; 0: it is not called.
+  int token_budget = 0;  // The tokens for which a step has time while sequences decode; 0: any number.
   int chunk_tokens = 256;
   int rows = 16;
   int queue = 1000;
@@ -58,6 +59,9 @@ struct SimWorker {
   double WeightOf(const std::string& tenant) const;
   // The number of blocks that the tenant may hold. Blocks that its requests share count for each of them.
   int64_t MaxBlocksOf(const std::string& tenant) const;
+  // The limit of the step times. While nothing decodes, a step has time for kPromptStepRatio * token_budget tokens.
+  StepLimit Limit() const;
+  static constexpr int kPromptStepRatio = 3;
   StepLoopOptions LoopOptions() const;
   SchedulerOptions Options() const;
   WorkerDescription Description() const;

@@ -125,7 +125,7 @@ void SimEngine::OnDescribe() {
   status_.Update(loop_->Ask([this](const LoopView& view) {
     if (view.scheduler == nullptr || view.scheduler == scheduler_) return;
     scheduler_ = view.scheduler;
-    if (options_.token_budget > 0) scheduler_->SetTokenBudget(options_.token_budget);
+    scheduler_->SetStepLimit(options_.Limit());
   }));
 }
 

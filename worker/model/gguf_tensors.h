@@ -2,13 +2,13 @@
 #define QUIRE_WORKER_MODEL_GGUF_TENSORS_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/types.h"
 #include "worker/model/gguf.h"
+#include "worker/model/owned_tensor.h"
 #include "worker/model/safetensors.h"
 
 namespace quire {
@@ -34,12 +34,6 @@ bool IsGgufQuantized(const Tensor& tensor);
 // Returns the place of a row of Hugging Face in the file. llama.cpp stores the rows of a head so that the two rows of a
 // rotated pair are neighbours: (0, half, 1, half + 1, ...). `rows` is the number of rows of the tensor.
 int64_t RowInFile(int64_t row, int64_t rows, int interleaved_heads);
-
-// A tensor with its own memory.
-struct OwnedTensor {
-  Tensor tensor;  // Its bytes are in `bytes`.
-  std::unique_ptr<char[]> bytes;
-};
 
 // Converts a tensor: quantized numbers become kDequantizedType, others keep their type, and the rows get the order of
 // Hugging Face. REQUIRES: NeedsConversion(tensor).

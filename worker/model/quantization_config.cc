@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -68,15 +69,35 @@ absl::Status ReadInt4Weights(const JsonFields& fields, CheckpointQuantization* r
   return absl::OkStatus();
 }
 
-// Reads a format of compressed-tensors, which decides the width.
+absl::StatusOr<Fp8Block> ReadBlock(const JsonFields& fields, const char* name) {
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<int64_t> sides, fields.Ints(name, 1, kMaxQuantizedCols));
+  if (sides.size() != 2) return fields.Bad(name, "two numbers: the rows and the columns of a block");
+  return Fp8Block{static_cast<int>(sides[0]), static_cast<int>(sides[1])};
+}
+
+absl::Status ReadFp8Weights(const JsonFields& fields, CheckpointQuantization* result) {
+  QUIRE_RETURN_IF_ERROR(fields.Int("num_bits", 8, 8).status());
+  QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
+  QUIRE_RETURN_IF_ERROR(Expect(type == "float", fields, "type", "\"float\" with this format"));
+  QUIRE_RETURN_IF_ERROR(CheckSymmetric(fields));
+  QUIRE_ASSIGN_OR_RETURN(const std::string strategy, fields.String("strategy", "tensor"));
+  if (strategy == "channel" || strategy == "tensor") return absl::OkStatus();
+  if (strategy != "block") return fields.Bad("strategy", "\"channel\", \"tensor\" or \"block\"");
+  QUIRE_ASSIGN_OR_RETURN(result->fp8_block, ReadBlock(fields, "block_structure"));
+  return absl::OkStatus();
+}
+
+// Reads a format of compressed-tensors, which decides the width. naive-quantized is the format of FP8 as well, which
+// the weights tell.
 absl::StatusOr<CheckpointFormat> ReadFormat(const JsonFields& fields, CheckpointFormat fallback) {
   if (!fields.Has("format")) return fallback;
   QUIRE_ASSIGN_OR_RETURN(const std::string format, fields.String("format"));
   if (format == "int-quantized" || format == "naive-quantized") return CheckpointFormat::kInt8;
   if (format == "pack-quantized") return CheckpointFormat::kPackQuantized;
+  if (format == "float-quantized") return CheckpointFormat::kFp8;
   return fields.Bad("format",
-                    "\"int-quantized\" or \"naive-quantized\" with whole numbers of 8 bits, or \"pack-quantized\" with "
-                    "4 bits");
+                    "\"int-quantized\" or \"naive-quantized\" with 8 bits, \"float-quantized\" with FP8, or "
+                    "\"pack-quantized\" with 4 bits");
 }
 
 // `outer` is the format of the whole checkpoint, which a group may repeat or replace.
@@ -92,7 +113,13 @@ absl::StatusOr<CheckpointQuantization> ReadGroup(const json& group, const std::s
   if (weights == nullptr) return fields.Bad("weights", "an object");
   const JsonFields weight_fields(*weights, kConfigFile, path + ".weights.");
   QUIRE_ASSIGN_OR_RETURN(const json* inputs, fields.Object("input_activations"));
-  if (result.format == CheckpointFormat::kPackQuantized) {
+  const bool is_naive = fields.Has("format") ? group["format"] == "naive-quantized" : true;
+  if (is_naive && result.format == CheckpointFormat::kInt8 && weights->value("type", json()) == "float") {
+    result.format = CheckpointFormat::kFp8;
+  }
+  if (result.format == CheckpointFormat::kFp8) {
+    QUIRE_RETURN_IF_ERROR(ReadFp8Weights(weight_fields, &result));
+  } else if (result.format == CheckpointFormat::kPackQuantized) {
     QUIRE_RETURN_IF_ERROR(ReadInt4Weights(weight_fields, &result));
     QUIRE_RETURN_IF_ERROR(Expect(inputs == nullptr, fields, "input_activations", "absent with weights of 4 bits"));
   } else {
@@ -154,10 +181,26 @@ absl::StatusOr<CheckpointQuantization> ReadAwq(const JsonFields& fields) {
   return result;
 }
 
+// DeepSeek, Qwen and AutoFP8. How inputs are rounded does not matter, because they are not.
+absl::StatusOr<CheckpointQuantization> ReadFp8(const JsonFields& fields) {
+  CheckpointQuantization result{.format = CheckpointFormat::kFp8};
+  QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("fmt", "e4m3"));
+  if (type != "e4m3") return fields.Bad("fmt", "\"e4m3\"");
+  if (!fields.Has("weight_block_size") || fields.IsNull("weight_block_size")) return result;
+  QUIRE_ASSIGN_OR_RETURN(result.fp8_block, ReadBlock(fields, "weight_block_size"));
+  return result;
+}
+
+absl::StatusOr<CheckpointQuantization> ReadModelOpt(const JsonFields& fields) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string algorithm, fields.String("quant_algo"));
+  if (algorithm != "FP8") return fields.Bad("quant_algo", "\"FP8\"");
+  return CheckpointQuantization{.format = CheckpointFormat::kFp8};
+}
+
 }  // namespace
 
 Quantization CheckpointQuantization::width() const {
-  if (format == CheckpointFormat::kPlain) return Quantization::kNone;
+  if (format == CheckpointFormat::kPlain || format == CheckpointFormat::kFp8) return Quantization::kNone;
   return format == CheckpointFormat::kInt8 ? Quantization::kInt8 : Quantization::kInt4;
 }
 
@@ -177,6 +220,8 @@ std::string Summary(const CheckpointQuantization& quantization) {
       return int4("gptq");
     case CheckpointFormat::kAwq:
       return int4("awq");
+    case CheckpointFormat::kFp8:
+      return absl::StrCat("fp8 ", quantization.fp8_block.rows, " x ", quantization.fp8_block.cols);
     case CheckpointFormat::kGgufQ4_0:
       return int4("gguf q4_0");
   }
@@ -192,9 +237,12 @@ absl::StatusOr<CheckpointQuantization> ReadQuantizationConfig(const JsonFields& 
   if (method == "compressed-tensors") return ReadCompressedTensors(fields, path);
   if (method == "gptq") return ReadGptq(fields);
   if (method == "awq") return ReadAwq(fields);
+  if (method == "fp8") return ReadFp8(fields);
+  if (method == "modelopt") return ReadModelOpt(fields);
   return fields.Bad("quant_method",
-                    "\"compressed-tensors\" with format int-quantized or pack-quantized, \"gptq\" or \"awq\"; without "
-                    "quantization_config, weights are float32, bfloat16 or float16, and --quantize rounds them");
+                    "\"compressed-tensors\" with format int-quantized, float-quantized or pack-quantized, \"gptq\", "
+                    "\"awq\", \"fp8\" or \"modelopt\"; without quantization_config, weights are float32, bfloat16 or "
+                    "float16, and --quantize rounds them");
 }
 
 }  // namespace quire

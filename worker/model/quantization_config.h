@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "worker/model/fp8.h"
 #include "worker/model/json_reader.h"
 #include "worker/model/quantize.h"
 
@@ -16,15 +17,17 @@ enum class CheckpointFormat {
   kPackQuantized,  // compressed-tensors, pack-quantized: 4 bits, a scale and possibly a zero point per group.
   kGptq,           // GPTQ with 4 bits.
   kAwq,            // AWQ with 4 bits, version gemm.
+  kFp8,            // FP8 with scales, which become bfloat16 when they are read.
   kGgufQ4_0,       // Of a GGUF file: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as well.
 };
 
 struct CheckpointQuantization {
   CheckpointFormat format = CheckpointFormat::kPlain;
-  // The rest is for 4 bits.
+  // These are for 4 bits.
   int group = 0;              // Columns that share a scale: 32, 64 or a multiple of 128; 0: all of a row.
   bool is_symmetric = true;   // All zero points are 8.
   int zeros_stored_less = 0;  // What GPTQ has subtracted from zero points of weights that are not symmetric.
+  Fp8Block fp8_block = {};    // Of kFp8.
 
   // How such matrices are multiplied.
   Quantization width() const;

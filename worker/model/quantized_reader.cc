@@ -72,6 +72,7 @@ void DivideGroups(QuantizedMatrix* matrix) {
 bool QuantizedReader::Stores(const std::string& weight) const {
   switch (quantization_.format) {
     case CheckpointFormat::kPlain:
+    case CheckpointFormat::kFp8:  // TensorReader::Take reads it.
       break;
     case CheckpointFormat::kInt8:
       return tensors_.Has(weight, "I8");

@@ -1,6 +1,7 @@
 #include "worker/model/tensor_reader.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,14 +19,29 @@ bool TensorReader::Has(const std::string& name, const std::string& dtype) const 
 }
 
 absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const std::vector<int64_t>& shape) {
-  QUIRE_ASSIGN_OR_RETURN(
-      const Tensor* tensor,
-      Find(name, absl::StrCat("[", absl::StrJoin(shape, ", "), "] of F32, BF16 or F16"),
-           [&](const Tensor& found) { return found.shape == shape && (WeightType(found) || IsGgufQuantized(found)); }));
+  const auto is_fp8 = [&](const Tensor& tensor) {
+    return fp8_.has_value() && tensor.dtype == kFp8Type && tensor.shape.size() == 2;
+  };
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor,
+                         Find(name,
+                              absl::StrCat("[", absl::StrJoin(shape, ", "), "] of F32, BF16 or F16",
+                                           fp8_.has_value() && shape.size() == 2 ? absl::StrCat(" or ", kFp8Type) : ""),
+                              [&](const Tensor& found) {
+                                return found.shape == shape &&
+                                       (WeightType(found) || IsGgufQuantized(found) || is_fp8(found));
+                              }));
+  // Of a tensor of several matrices, the first one may still be in use.
+  if (const auto it = converted_.find(name); it != converted_.end()) return &it->second.tensor;
   Count(*tensor);
-  if (NeedsConversion(*tensor)) {
+  if (NeedsConversion(*tensor) || is_fp8(*tensor)) {
     const std::string_view stored = tensor->bytes;
-    tensor = &converted_.insert_or_assign(name, ConvertGgufTensor(*tensor)).first->second.tensor;
+    OwnedTensor converted;
+    if (is_fp8(*tensor)) {
+      QUIRE_ASSIGN_OR_RETURN(converted, ConvertFp8(*tensor));
+    } else {
+      converted = ConvertGgufTensor(*tensor);
+    }
+    tensor = &converted_.emplace(name, std::move(converted)).first->second.tensor;
     ReleasePages(stored);
   }
   // One such weight would make every step fail, and look like a bad request.
@@ -34,6 +50,18 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
                                                    *index, " is infinite or not a number"));
   }
   return tensor;
+}
+
+// Both names of the scales are in use, and both are factors.
+absl::StatusOr<OwnedTensor> TensorReader::ConvertFp8(const Tensor& tensor) {
+  const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+  const std::string inverse = tensor.name + "_scale_inv";
+  QUIRE_ASSIGN_OR_RETURN(
+      const Tensor* scales,
+      Find(Has(inverse) ? inverse : tensor.name + "_scale", ExpectedFp8Scales(rows, cols, *fp8_),
+           [&](const Tensor& found) { return WeightType(found) && IsFp8ScaleShape(found.shape, rows, cols, *fp8_); }));
+  Count(*scales);
+  return DequantizeFp8(tensor, *scales, *fp8_);
 }
 
 absl::StatusOr<const Tensor*> TensorReader::Find(const std::string& name, const std::string& expected,
@@ -72,6 +100,10 @@ void TensorReader::ReportUnused() const {
   for (const std::string& name : checkpoint_.Names()) {
     // Old checkpoints contain the rotary table. A checkpoint with a tied output matrix may contain that matrix as well.
     if (used_.contains(name) || absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight") continue;
+    // Inputs of products by FP8, K and V are not rounded to FP8, so their scales have no use.
+    const bool is_fp8_scale =
+        absl::EndsWith(name, ".input_scale") || absl::EndsWith(name, ".k_scale") || absl::EndsWith(name, ".v_scale");
+    if (fp8_.has_value() && is_fp8_scale) continue;
     if (num_unused++ == 0) first = name;
   }
   if (num_unused == 0) return;

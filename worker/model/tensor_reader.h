@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,10 @@
 #include "absl/status/statusor.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/fingerprint.h"
+#include "worker/model/fp8.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/load_progress.h"
+#include "worker/model/owned_tensor.h"
 
 namespace quire {
 
@@ -21,15 +24,17 @@ namespace quire {
 // The checkpoint and the progress must outlive it.
 class TensorReader {
  public:
-  TensorReader(const Checkpoint& checkpoint, LoadProgress* progress) : checkpoint_(checkpoint), progress_(progress) {}
+  // With `fp8`, matrices may be numbers of FP8 with scales.
+  TensorReader(const Checkpoint& checkpoint, LoadProgress* progress, std::optional<Fp8Block> fp8 = std::nullopt)
+      : checkpoint_(checkpoint), progress_(progress), fp8_(fp8) {}
 
   bool Has(const std::string& name) const { return checkpoint_.Find(name) != nullptr; }
   // Whether there is a tensor of this type.
   bool Has(const std::string& name, const std::string& dtype) const;
 
   // Returns the tensor if it has this shape and finite floating-point numbers, and notes that it is used. If the file
-  // stores it in another form (NeedsConversion of gguf_tensors.h), the result is a converted copy, which is valid until
-  // Release or the end of this object.
+  // stores it in another form (FP8, or NeedsConversion of gguf_tensors.h), the result is a converted copy, which is
+  // valid until Release or the end of this object.
   absl::StatusOr<const Tensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
   // Returns the tensor if it has this type and shape, and notes that it is used.
   absl::StatusOr<const Tensor*> TakeIntegers(const std::string& name, const std::string& dtype,
@@ -52,9 +57,11 @@ class TensorReader {
  private:
   // Notes that the tensor is used.
   void Count(const Tensor& tensor);
+  absl::StatusOr<OwnedTensor> ConvertFp8(const Tensor& tensor);
 
   const Checkpoint& checkpoint_;
   LoadProgress* const progress_;
+  const std::optional<Fp8Block> fp8_;
   absl::flat_hash_set<std::string> used_;
   std::map<std::string, OwnedTensor> converted_;
   Fingerprint fingerprint_;

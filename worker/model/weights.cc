@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,8 @@ class WeightReader {
   WeightReader(const ModelConfig& config, const CheckpointQuantization& stored, const Checkpoint& checkpoint,
                Backend* backend, LoadProgress* progress, Quantization quantize, Int4Inputs int4_inputs)
       : adds_one_(config.norms_add_one),
-        tensors_(checkpoint, progress),
+        tensors_(checkpoint, progress,
+                 stored.format == CheckpointFormat::kFp8 ? std::optional(stored.fp8_block) : std::nullopt),
         stored_(stored, &tensors_),
         backend_(backend),
         quantize_(quantize),

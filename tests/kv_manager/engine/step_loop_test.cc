@@ -56,23 +56,49 @@ TEST_F(StepLoopTest, TwoPlansInFlightGiveTheSameTokens) {
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
 }
 
-TEST_F(StepLoopTest, StepsHaveAsManyTokensAsTheWorkerComputesInTime) {
-  StepLoopOptions options = Options();
-  options.max_step_us = 100'000;
-  WorkerDescription description = SmallWorker();
-  description.num_blocks = 1000;
-  description.max_context_tokens = description.max_tokens_per_step = 4000;
-  worker_.Start(description);
-  worker_.ReportStepTime(1000);
-  Join(options);
+// The worker takes a millisecond for each token.
+class StepTimeTest : public StepLoopTest {
+ protected:
+  void Start() {
+    StepLoopOptions options = Options();
+    options.max_step_us = 100'000;
+    WorkerDescription description = SmallWorker();
+    description.num_blocks = 1000;
+    description.max_context_tokens = description.max_tokens_per_step = 4000;
+    worker_.Start(description);
+    worker_.ReportStepTime(1000);
+    Join(options);
+  }
+};
+
+TEST_F(StepTimeTest, WhileNothingDecodesAStepMayTakeHalfASecond) {
+  Start();
   const Request request = MakeRequest(2000, 20);
   const auto sink = Submit(request);
   Run();
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
   const std::vector<int> tokens = worker_.plan_tokens();
-  ASSERT_GT(tokens.size(), 30);
+  ASSERT_GT(tokens.size(), 10);
   EXPECT_EQ(tokens[0], 256) << "nothing is known yet";
-  for (int i = 1; i <= 17; ++i) EXPECT_EQ(tokens[i], 100) << i;
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(tokens[i], 500) << i;
+}
+
+TEST_F(StepTimeTest, BesideADecodeAStepTakesNoLongerThanItMay) {
+  Start();
+  const Request short_one = MakeRequest(5, 40);
+  const Request long_one = MakeRequest(2000, 20);
+  const auto short_sink = Submit(short_one);
+  const auto long_sink = Submit(long_one);
+  Run();
+  EXPECT_EQ(short_sink->tokens(), SoloTokens({}, short_one));
+  EXPECT_EQ(long_sink->tokens(), SoloTokens({}, long_one));
+  const std::vector<int> tokens = worker_.plan_tokens();
+  ASSERT_GT(tokens.size(), 30);
+  EXPECT_EQ(tokens[0], 5) << "the long request waits for the prefix";
+  for (int i = 1; i <= 17; ++i) {
+    EXPECT_LE(tokens[i], 100) << i;
+    EXPECT_GT(tokens[i], 90) << i;
+  }
 }
 
 TEST_F(StepLoopTest, PromptLogprobsComeBeforeTheFirstToken) {

@@ -197,10 +197,10 @@ TEST_F(QuantizedCheckpointTest, EveryOtherKindIsRefusedByName) {
   } cases[] = {
       {"/quant_method", "bitsandbytes",
        "quant_method is \"bitsandbytes\", must be \"compressed-tensors\" with format "},
-      {"/quant_method", "fp8", "quant_method is \"fp8\", must be"},
+      {"/quant_method", "fbgemm_fp8", "quant_method is \"fbgemm_fp8\", must be"},
       {"/quant_method", 7, "quant_method is 7, must be a string"},
       {group + "/format", "pack-quantized", "group_0.weights.num_bits is 8, must be an integer in 4 .. 4"},
-      {"/format", "float-quantized", "format is \"float-quantized\", must be \"int-quantized\""},
+      {"/format", "mxfp8-quantized", "format is \"mxfp8-quantized\", must be \"int-quantized\""},
       {"/quantization_status", "frozen", "quantization_status is \"frozen\", must be \"compressed\""},
       {"/kv_cache_scheme", json{{"num_bits", 8}}, "kv_cache_scheme is {\"num_bits\":8}, must be absent"},
       {"/sparsity_config", json{{"format", "sparse-24-bitmask"}}, "sparsity_config is {"},

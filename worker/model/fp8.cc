@@ -1,0 +1,86 @@
+#include "worker/model/fp8.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/half_float.h"
+#include "worker/model/tensor_values.h"
+
+namespace quire {
+namespace {
+
+int64_t CeilDiv(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+std::array<float, 256> MakeTable() {
+  std::array<float, 256> table;
+  for (int i = 0; i < 256; ++i) {
+    const int exponent = (i >> 3) & 15, mantissa = i & 7;
+    const bool is_nan = exponent == 15 && mantissa == 7;
+    // Without exponent bits the number is subnormal: its mantissa has no leading 1.
+    const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                     : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+    table[i] = is_nan ? std::numeric_limits<float>::quiet_NaN() : (i & 128) != 0 ? -size : size;
+  }
+  return table;
+}
+
+const std::array<float, 256>& Table() {
+  static const std::array<float, 256> table = MakeTable();
+  return table;
+}
+
+}  // namespace
+
+float Fp8ToFloat(uint8_t bits) {
+  return Table()[bits];
+}
+
+bool IsFp8ScaleShape(const std::vector<int64_t>& shape, int64_t rows, int64_t cols, Fp8Block block) {
+  if (block.rows > 0) return shape == std::vector<int64_t>{CeilDiv(rows, block.rows), CeilDiv(cols, block.cols)};
+  return shape.empty() || shape == std::vector<int64_t>{1} || shape == std::vector<int64_t>{rows} ||
+         shape == std::vector<int64_t>{rows, 1};
+}
+
+std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block) {
+  const std::string shape = block.rows > 0
+                                ? absl::StrCat("[", CeilDiv(rows, block.rows), ", ", CeilDiv(cols, block.cols), "]")
+                                : absl::StrCat("[", rows, ", 1], [", rows, "] or [1]");
+  return absl::StrCat(shape, " of F32, BF16 or F16");
+}
+
+absl::StatusOr<OwnedTensor> DequantizeFp8(const Tensor& matrix, const Tensor& scales, Fp8Block block) {
+  const int64_t rows = matrix.shape[0], cols = matrix.shape[1];
+  std::vector<float> factors;
+  AppendAsFloat(scales.bytes, *WeightType(scales), &factors);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (std::isfinite(factors[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", scales.name, " is ", Describe(scales),
+                                                   ", and its element ", i, " is infinite or not a number"));
+  }
+  const int64_t row_period = block.rows > 0 ? block.rows : factors.size() == 1 ? rows : 1;
+  const int64_t col_period = block.rows > 0 ? block.cols : cols;
+  const int64_t factors_per_row = CeilDiv(cols, col_period);
+  OwnedTensor result{.tensor = {.name = matrix.name, .dtype = "BF16", .shape = matrix.shape, .bytes = {}}, .bytes = {}};
+  const size_t num_bytes = matrix.bytes.size() * sizeof(BFloat16);
+  result.bytes = std::make_unique<char[]>(num_bytes);
+  result.tensor.bytes = {result.bytes.get(), num_bytes};
+  const std::array<float, 256>& table = Table();
+  char* to = result.bytes.get();
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto* from = reinterpret_cast<const uint8_t*>(matrix.bytes.data()) + row * cols;
+    const float* const row_factors = &factors[row / row_period * factors_per_row];
+    for (int64_t col = 0; col < cols; ++col, to += sizeof(BFloat16)) {
+      const BFloat16 value = ToBFloat16(table[from[col]] * row_factors[col / col_period]);
+      std::memcpy(to, &value, sizeof(value));
+    }
+  }
+  return result;
+}
+
+}  // namespace quire
