@@ -35,8 +35,9 @@ const ProgramFlags& Flags() {
       "quire-kill-manager",
       "Starts a manager and two simulated workers, and clients that resume their streams. Kills the manager at drawn "
       "moments, alone, together with a worker, or again while it adopts, and starts it again. Every token is compared "
-      "with the reference function of the simulated device. Exits with 1 if a token differs, a request fails, or more "
-      "than 1 % of the streams pause for longer than --max-gap after the manager is back.",
+      "with the reference function of the simulated device, or with an answer recorded before. Exits with 1 if a token "
+      "differs, a request fails, or more than 1 % of the streams pause for longer than --max-gap after the manager is "
+      "back.",
       "--seconds 60 --seed 7",
       {{"Run", {"seconds", "clients", "seed", "step", "max_gap"}}}};
   return *flags;
