@@ -399,6 +399,7 @@ absl::Status Client::Infer(Method method, const Request& request, Response* resp
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   const absl::Time deadline = absl::Now() + std::min(timeout, options_.timeout);
   bool has_standby = false;
+  std::optional<absl::Status> standby_end;  // It says more than that the time is up.
   for (size_t num_asked = 1;; ++num_asked) {
     const Link& link = links_.Connect(deadline);
     grpc::ClientContext context;
@@ -406,11 +407,13 @@ absl::Status Client::Infer(Method method, const Request& request, Response* resp
     const grpc::Status status = (link.inference.get()->*method)(&context, request, response);
     if (!IsOfNoLeader(status)) return FromGrpcStatus(status);
     links_.Leave(link);
-    if (links_.size() == 1 || absl::Now() >= deadline) return FromGrpcStatus(status);
+    if (IsStandingBy(status)) standby_end = FromGrpcStatus(status);
+    const absl::Status end = standby_end.value_or(FromGrpcStatus(status));
+    if (links_.size() == 1 || absl::Now() + kFirstDelay >= deadline) return end;
     has_standby |= IsStandingBy(status);
     if (num_asked % links_.size() != 0) continue;
     // Where one stands by, one will lead soon.
-    if (!std::exchange(has_standby, false) || absl::Now() + kFirstDelay >= deadline) return FromGrpcStatus(status);
+    if (!std::exchange(has_standby, false)) return end;
     absl::SleepFor(kFirstDelay);
   }
 }

@@ -4,11 +4,29 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "google/rpc/error_details.pb.h"
 
 namespace quire {
 namespace {
 
 constexpr std::chrono::seconds kModelLife(1);
+// How long to wait when all managers were asked and none leads.
+constexpr std::chrono::milliseconds kLeaderDelay(100);
+
+// Returns whether another manager leads, or none does.
+bool IsStandingBy(const google::rpc::Status& status) {
+  google::rpc::ErrorInfo info;
+  return std::any_of(status.details().begin(), status.details().end(), [&](const google::protobuf::Any& detail) {
+    return detail.Is<google::rpc::ErrorInfo>() && detail.UnpackTo(&info) && info.reason() == "NOT_LEADER";
+  });
+}
+
+// Whether a manager has answered that does not lead, or none has answered.
+bool IsOfNoLeader(const google::rpc::Status& status) {
+  const bool is_unanswered =
+      status.code() == grpc::StatusCode::UNAVAILABLE || status.code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  return (is_unanswered && status.details().empty()) || IsStandingBy(status);
+}
 
 google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {
   google::rpc::Status status;
@@ -20,22 +38,47 @@ google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {
 }  // namespace
 
 bool ManagerLink::Caller::is_idle() const {
-  return std::all_of(calls.begin(), calls.end(), [](const auto& call) { return call->num_requests() == 0; });
+  return std::all_of(calls.begin(), calls.end(), [](const OpenCall& open) { return open.call->num_requests() == 0; });
 }
 
-ManagerLink::ManagerLink(std::shared_ptr<grpc::Channel> channel, Executor executor, size_t max_callers,
-                         std::chrono::milliseconds timeout)
-    : channel_(std::move(channel)),
-      inference_(v1::InferenceService::NewStub(channel_)),
-      health_(grpc::health::v1::Health::NewStub(channel_)),
-      executor_(std::move(executor)),
+ManagerLink::ManagerLink(const std::vector<std::shared_ptr<grpc::Channel>>& channels, Executor executor,
+                         DelayedExecutor delayed_executor, size_t max_callers, std::chrono::milliseconds timeout)
+    : executor_(std::move(executor)),
+      delayed_executor_(std::move(delayed_executor)),
       max_callers_(max_callers),
-      timeout_(timeout) {}
+      timeout_(timeout) {
+  for (const std::shared_ptr<grpc::Channel>& channel : channels) {
+    managers_.push_back({v1::InferenceService::NewStub(channel), grpc::health::v1::Health::NewStub(channel)});
+  }
+}
 
 ManagerLink::~ManagerLink() {
   for (const auto& [authorization, caller] : callers_) {
-    for (const auto& call : caller.calls) call->End();
+    for (const OpenCall& open : caller.calls) open.call->End();
   }
+}
+
+bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, Search* search, std::function<void()> again) {
+  if (managers_.size() == 1 || !IsOfNoLeader(*status)) return false;
+  if (current_ == manager) {
+    current_ = (manager + 1) % managers_.size();
+    for (auto& [authorization, caller] : callers_) caller.model_until = {};  // The next one may have another model.
+  }
+  if (IsStandingBy(*status)) {
+    search->has_standby = true;
+    search->standby_end = *status;
+  } else if (search->standby_end.code() != 0) {
+    *status = search->standby_end;
+  }
+  if (std::chrono::steady_clock::now() + kLeaderDelay >= search->end) return false;
+  if (++search->num_asked % managers_.size() != 0) {
+    executor_(std::move(again));
+    return true;
+  }
+  // Where one stands by, one will lead soon.
+  if (!std::exchange(search->has_standby, false)) return false;
+  delayed_executor_(kLeaderDelay, std::move(again));
+  return true;
 }
 
 ManagerLink::Caller* ManagerLink::CallerOf(const std::string& authorization) {
@@ -45,25 +88,26 @@ ManagerLink::Caller* ManagerLink::CallerOf(const std::string& authorization) {
     const auto idle =
         std::find_if(callers_.begin(), callers_.end(), [](const auto& entry) { return entry.second.is_idle(); });
     if (idle == callers_.end()) return nullptr;
-    for (const auto& call : idle->second.calls) call->End();
+    for (const OpenCall& open : idle->second.calls) open.call->End();
     callers_.erase(idle);
   }
   return &callers_[authorization];
 }
 
 BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller) {
-  for (const auto& call : caller->calls) {
-    if (call->num_requests() < kMaxRequestsPerCall) return call.get();
+  for (const OpenCall& open : caller->calls) {
+    if (open.manager == current_ && open.call->num_requests() < kMaxRequestsPerCall) return open.call.get();
   }
   const auto ended = [this, authorization](BatchCall* call) {
     const auto found = callers_.find(authorization);
     if (found == callers_.end()) return;
-    std::erase_if(found->second.calls, [call](const auto& other) { return other.get() == call; });
+    std::erase_if(found->second.calls, [call](const OpenCall& other) { return other.call.get() == call; });
     found->second.model_until = {};  // The next manager may have another model.
     if (found->second.calls.empty()) callers_.erase(found);
   };
-  caller->calls.push_back(BatchCall::Start(inference_.get(), authorization, executor_, ended));
-  return caller->calls.back().get();
+  caller->calls.push_back(
+      {BatchCall::Start(managers_[current_].inference.get(), authorization, executor_, ended), current_});
+  return caller->calls.back().call.get();
 }
 
 ManagerLink::Ticket ManagerLink::Start(const std::string& authorization, const v1::GenerateRequest& request,
@@ -82,29 +126,53 @@ ManagerLink::Ticket ManagerLink::Resume(const std::string& authorization, const 
 
 ManagerLink::Ticket ManagerLink::Send(const std::string& authorization, v1::GenerateBatchRequest message,
                                       EntryHandler handler) {
+  std::shared_ptr<Sending> sending(
+      new Sending{.authorization = authorization, .handler = std::move(handler), .search = NewSearch()});
+  SendOnce(std::move(message), sending);
+  return {std::move(sending)};
+}
+
+void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_ptr<Sending>& sending) {
   message.set_tag(next_tag_++);
-  Caller* const caller = CallerOf(authorization);
+  Caller* const caller = CallerOf(sending->authorization);
   if (caller == nullptr) {
     v1::GenerateBatchEntry entry;
     *entry.mutable_end() =
         StatusOf(grpc::StatusCode::RESOURCE_EXHAUSTED,
                  absl::StrCat("requests with ", max_callers_, " bearer tokens are running, which is the limit"));
-    executor_([handler, entry] { handler(entry); });
-    return {};
+    executor_([sending, entry] { sending->handler(entry); });
+    return;
   }
-  BatchCall* const call = CallFor(authorization, caller);
-  const uint64_t tag = message.tag();
-  call->Send(std::move(message), std::move(handler));
-  return {call->weak_from_this(), tag};
+  BatchCall* const call = CallFor(sending->authorization, caller);
+  sending->call = call->weak_from_this();
+  sending->tag = message.tag();
+  if (managers_.size() == 1) return call->Send(std::move(message), sending->handler);
+  sending->message = std::make_unique<v1::GenerateBatchRequest>(message);
+  call->Send(std::move(message), [this, manager = current_, sending](const v1::GenerateBatchEntry& entry) {
+    if (sending->message != nullptr && entry.has_end()) {
+      const auto again = [this, sending] {
+        if (!sending->is_cancelled) SendOnce(std::move(*sending->message), sending);
+      };
+      v1::GenerateBatchEntry end = entry;
+      if (AsksAgain(manager, end.mutable_end(), &sending->search, again)) return;
+      sending->message = nullptr;
+      return sending->handler(end);
+    }
+    sending->message = nullptr;
+    sending->handler(entry);
+  });
 }
 
 void ManagerLink::Cancel(const Ticket& ticket) {
-  if (const std::shared_ptr<BatchCall> call = ticket.call.lock(); call != nullptr) call->Cancel(ticket.tag);
+  if (ticket.sending == nullptr) return;
+  ticket.sending->is_cancelled = true;
+  const std::shared_ptr<BatchCall> call = ticket.sending->call.lock();
+  if (call != nullptr) call->Cancel(ticket.sending->tag);
 }
 
 template <typename Request, typename Response, typename Call>
-void ManagerLink::CallOnce(const std::string& authorization, const Request& request, Handler<Response> handler,
-                           Call call) {
+void ManagerLink::CallOnce(const std::string& authorization, const Request& request,
+                           std::chrono::steady_clock::time_point end, Handler<Response> handler, Call call) {
   struct State {
     grpc::ClientContext context;
     Request request;
@@ -112,7 +180,7 @@ void ManagerLink::CallOnce(const std::string& authorization, const Request& requ
   };
   auto state = std::make_shared<State>();
   state->request = request;
-  state->context.set_deadline(std::chrono::system_clock::now() + timeout_);
+  state->context.set_deadline(std::chrono::system_clock::now() + (end - std::chrono::steady_clock::now()));
   if (!authorization.empty()) state->context.AddMetadata("authorization", authorization);
   call(&state->context, &state->request, &state->response,
        [executor = executor_, state, handler = std::move(handler)](const grpc::Status& status) {
@@ -120,12 +188,29 @@ void ManagerLink::CallOnce(const std::string& authorization, const Request& requ
        });
 }
 
+template <typename Request, typename Response, typename Call>
+void ManagerLink::Infer(const std::string& authorization, const Request& request, Handler<Response> handler, Call call,
+                        std::shared_ptr<Search> search) {
+  if (search == nullptr) search = std::make_shared<Search>(NewSearch());
+  const auto again = [this, authorization, request, handler, call, search] {
+    Infer<Request, Response>(authorization, request, handler, call, search);
+  };
+  const auto answer = [this, manager = current_, handler = std::move(handler), search, again](
+                          const google::rpc::Status& status, const Response& response) {
+    google::rpc::Status end = status;
+    if (!AsksAgain(manager, &end, search.get(), again)) handler(end, response);
+  };
+  CallOnce<Request, Response>(
+      authorization, request, search->end, answer,
+      [call, stub = managers_[current_].inference.get()](auto... arguments) { call(stub, std::move(arguments)...); });
+}
+
 void ManagerLink::GetModel(const std::string& authorization, Handler<v1::GetModelResponse> handler) {
   const auto found = callers_.find(authorization);
   if (found != callers_.end() && std::chrono::steady_clock::now() < found->second.model_until) {
     return handler(google::rpc::Status(), found->second.model);
   }
-  CallOnce<v1::GetModelRequest, v1::GetModelResponse>(
+  Infer<v1::GetModelRequest, v1::GetModelResponse>(
       authorization, {},
       [this, authorization, handler = std::move(handler)](const google::rpc::Status& status,
                                                           const v1::GetModelResponse& model) {
@@ -136,37 +221,50 @@ void ManagerLink::GetModel(const std::string& authorization, Handler<v1::GetMode
         }
         handler(status, model);
       },
-      [this](auto... arguments) { inference_->async()->GetModel(std::move(arguments)...); });
+      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->GetModel(std::move(arguments)...); });
 }
 
 void ManagerLink::RenderChat(const std::string& authorization, const v1::Chat& chat,
                              Handler<v1::RenderChatResponse> handler) {
   v1::RenderChatRequest request;
   *request.mutable_chat() = chat;
-  CallOnce<v1::RenderChatRequest, v1::RenderChatResponse>(
+  Infer<v1::RenderChatRequest, v1::RenderChatResponse>(
       authorization, request, std::move(handler),
-      [this](auto... arguments) { inference_->async()->RenderChat(std::move(arguments)...); });
+      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->RenderChat(std::move(arguments)...); });
 }
 
 void ManagerLink::Tokenize(const std::string& authorization, const v1::TokenizeRequest& request,
                            Handler<v1::TokenizeResponse> handler) {
-  CallOnce<v1::TokenizeRequest, v1::TokenizeResponse>(
+  Infer<v1::TokenizeRequest, v1::TokenizeResponse>(
       authorization, request, std::move(handler),
-      [this](auto... arguments) { inference_->async()->Tokenize(std::move(arguments)...); });
+      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->Tokenize(std::move(arguments)...); });
 }
 
 void ManagerLink::Detokenize(const std::string& authorization, const v1::DetokenizeRequest& request,
                              Handler<v1::DetokenizeResponse> handler) {
-  CallOnce<v1::DetokenizeRequest, v1::DetokenizeResponse>(
+  Infer<v1::DetokenizeRequest, v1::DetokenizeResponse>(
       authorization, request, std::move(handler),
-      [this](auto... arguments) { inference_->async()->Detokenize(std::move(arguments)...); });
+      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->Detokenize(std::move(arguments)...); });
 }
 
 void ManagerLink::CheckHealth(Handler<grpc::health::v1::HealthCheckResponse> handler) {
+  CheckHealthFrom(current_, /*num_asked=*/0, std::move(handler));
+}
+
+void ManagerLink::CheckHealthFrom(size_t first, size_t num_asked,
+                                  Handler<grpc::health::v1::HealthCheckResponse> handler) {
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(v1::InferenceService::service_full_name());
+  const auto answer = [this, first, num_asked, handler = std::move(handler)](
+                          const google::rpc::Status& status, const grpc::health::v1::HealthCheckResponse& response) {
+    const bool is_serving = status.code() == 0 && response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
+    if (is_serving || num_asked + 1 == managers_.size()) return handler(status, response);
+    CheckHealthFrom(first, num_asked + 1, handler);
+  };
+  auto* const stub = managers_[(first + num_asked) % managers_.size()].health.get();
   CallOnce<grpc::health::v1::HealthCheckRequest, grpc::health::v1::HealthCheckResponse>(
-      "", request, std::move(handler), [this](auto... arguments) { health_->async()->Check(std::move(arguments)...); });
+      "", request, NewSearch().end, answer,
+      [stub](auto... arguments) { stub->async()->Check(std::move(arguments)...); });
 }
 
 }  // namespace quire

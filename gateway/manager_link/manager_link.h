@@ -15,15 +15,39 @@
 
 namespace quire {
 
-// The connection of the gateway to its manager: one channel, and on it calls of GenerateBatch that stay open. Each
-// bearer token has calls of its own, because the manager takes the tenant of a request from the token of its call. All
-// functions and handlers run on the owner's thread.
+// Runs a function after some time, as Executor does.
+using DelayedExecutor = std::function<void(std::chrono::milliseconds delay, std::function<void()> function)>;
+
+// The connection of the gateway to its manager, or to several ones of which one leads. There is one channel for each,
+// and on it calls of GenerateBatch that stay open. Each bearer token has calls of its own, because the manager takes
+// the tenant of a request from the token of its call. When a manager stands by or cannot be reached, a call or a
+// request of which it has sent nothing goes to the next one, for `timeout`, or until none can be reached. All functions
+// and handlers run on the owner's thread.
 class ManagerLink {
+ private:
+  // How a call or a request finds the manager that leads.
+  struct Search {
+    std::chrono::steady_clock::time_point end;
+    size_t num_asked = 0;
+    bool has_standby = false;              // One of the managers of this round stands by.
+    google::rpc::Status standby_end = {};  // What the last one has said that stands by. OK if there was none.
+  };
+  // A request that was sent.
+  struct Sending {
+    const std::string authorization;
+    const EntryHandler handler;
+    Search search;
+    std::weak_ptr<BatchCall> call = {};
+    uint64_t tag = 0;
+    bool is_cancelled = false;
+    std::unique_ptr<v1::GenerateBatchRequest> message =
+        nullptr;  // Until the first entry, if there are several managers.
+  };
+
  public:
   // A request that was started, for Cancel.
   struct Ticket {
-    std::weak_ptr<BatchCall> call;
-    uint64_t tag = 0;
+    std::shared_ptr<Sending> sending;
   };
   template <typename Response>
   using Handler = std::function<void(const google::rpc::Status& status, const Response& response)>;
@@ -33,9 +57,9 @@ class ManagerLink {
 
   // `max_callers` is the number of bearer tokens that have calls at the same time. An idle one gives way to a new one;
   // without an idle one, requests of new tokens are refused with RESOURCE_EXHAUSTED. Unary calls end after `timeout`.
-  // When it is destroyed, `executor` must not run functions any more.
-  ManagerLink(std::shared_ptr<grpc::Channel> channel, Executor executor, size_t max_callers,
-              std::chrono::milliseconds timeout);
+  // When it is destroyed, the executors must not run functions any more. REQUIRES: there is a channel.
+  ManagerLink(const std::vector<std::shared_ptr<grpc::Channel>>& channels, Executor executor,
+              DelayedExecutor delayed_executor, size_t max_callers, std::chrono::milliseconds timeout);
   ~ManagerLink();
 
   // `authorization` is the metadata of the call, or empty. It is printable ASCII.
@@ -56,12 +80,20 @@ class ManagerLink {
   void Detokenize(const std::string& authorization, const v1::DetokenizeRequest& request,
                   Handler<v1::DetokenizeResponse> handler);
 
-  // Asks whether the manager can take requests. NOT_FOUND when what answers is not a manager.
+  // Asks whether the manager, or one of several, can take requests. NOT_FOUND when what answers is not a manager.
   void CheckHealth(Handler<grpc::health::v1::HealthCheckResponse> handler);
 
  private:
+  struct Manager {
+    std::unique_ptr<v1::InferenceService::Stub> inference;
+    std::unique_ptr<grpc::health::v1::Health::Stub> health;
+  };
+  struct OpenCall {
+    std::shared_ptr<BatchCall> call;
+    size_t manager;
+  };
   struct Caller {
-    std::vector<std::shared_ptr<BatchCall>> calls;
+    std::vector<OpenCall> calls;
     v1::GetModelResponse model;
     std::chrono::steady_clock::time_point model_until;  // When `model` must be asked for again.
     bool is_idle() const;
@@ -71,15 +103,27 @@ class ManagerLink {
   Caller* CallerOf(const std::string& authorization);
   // Sends the message with a new tag.
   Ticket Send(const std::string& authorization, v1::GenerateBatchRequest message, EntryHandler handler);
+  void SendOnce(v1::GenerateBatchRequest message, const std::shared_ptr<Sending>& sending);
   BatchCall* CallFor(const std::string& authorization, Caller* caller);
-  // Makes a call with one request and one response. `call` starts it.
+  // Makes a call with one request and one response to a manager. `call` starts it.
   template <typename Request, typename Response, typename Call>
-  void CallOnce(const std::string& authorization, const Request& request, Handler<Response> handler, Call call);
+  void CallOnce(const std::string& authorization, const Request& request, std::chrono::steady_clock::time_point end,
+                Handler<Response> handler, Call call);
+  // Makes such a call of InferenceService to the manager that leads.
+  template <typename Request, typename Response, typename Call>
+  void Infer(const std::string& authorization, const Request& request, Handler<Response> handler, Call call,
+             std::shared_ptr<Search> search = nullptr);
+  // Asks the managers one after the other, `num_asked` of which were asked. The first one was `first`.
+  void CheckHealthFrom(size_t first, size_t num_asked, Handler<grpc::health::v1::HealthCheckResponse> handler);
+  Search NewSearch() const { return {.end = std::chrono::steady_clock::now() + timeout_}; }
+  // A call to this manager has ended with the status. If another manager may be asked, calls `again` soon and returns
+  // true. Otherwise the status becomes the one that says most.
+  bool AsksAgain(size_t manager, google::rpc::Status* status, Search* search, std::function<void()> again);
 
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::InferenceService::Stub> inference_;
-  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+  std::vector<Manager> managers_;
+  size_t current_ = 0;  // The manager that is asked first.
   const Executor executor_;
+  const DelayedExecutor delayed_executor_;
   const size_t max_callers_;
   const std::chrono::milliseconds timeout_;
   std::map<std::string, Caller> callers_;  // By authorization.

@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "client/library/bearer_token.h"
 #include "client/library/client.h"
+#include "client/library/endpoint.h"
 #include "gateway/chat_page/chat_page_files.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/openai/tokenize_call.h"
@@ -72,11 +73,17 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
                          .write_timeout = Milliseconds(options.write_timeout),
                          .on_refusal = [self = gateway.get()](int code) { self->metrics_.CountRefusal(code); }});
   WebServer* const server = gateway->server_.get();
+  std::vector<std::shared_ptr<grpc::Channel>> managers;
+  for (const std::string& endpoint : SplitEndpoints(options.manager)) {
+    managers.push_back(MakeChannel(
+        {.endpoint = endpoint, .tls = options.manager_tls, .token = "", .server_name = options.manager_name}));
+  }
   gateway->link_ = std::make_unique<ManagerLink>(
-      MakeChannel(
-          {.endpoint = options.manager, .tls = options.manager_tls, .token = "", .server_name = options.manager_name}),
-      [server](std::function<void()> function) { server->Post(std::move(function)); }, options.max_callers,
-      Milliseconds(options.call_timeout));
+      managers, [server](std::function<void()> function) { server->Post(std::move(function)); },
+      [server](std::chrono::milliseconds delay, std::function<void()> function) {
+        server->PostAfter(delay, std::move(function));
+      },
+      options.max_callers, Milliseconds(options.call_timeout));
   QUIRE_RETURN_IF_ERROR(AboutFlag(
       "--listen", server->Listen([gateway = gateway.get()](const auto& exchange) { gateway->Handle(exchange); })));
   const std::string warning = InsecureWarning(options.transport, options.listen, options.requires_tokens);

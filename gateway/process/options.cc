@@ -12,7 +12,8 @@ ABSL_FLAG(std::string, listen, "127.0.0.1:8000",
           "Address for HTTP clients: host:port or unix:path. With port 0 the gateway takes a free port and prints it. "
           "With 0.0.0.0 as the host it listens on all networks of the machine, which requires TLS.");
 ABSL_FLAG(std::string, manager, "127.0.0.1:50051",
-          "Address of the manager: host:port, unix:path, or a gRPC name such as dns:///host:port.");
+          "Address of the manager: host:port, unix:path, or a gRPC name such as dns:///host:port. Those of several "
+          "managers, of which one leads, are separated by commas.");
 ABSL_FLAG(bool, require_tokens, false,
           "Refuse requests for the model that have no bearer token. The gateway passes tokens on to the manager, which "
           "checks them if it has --tokens; the gateway does not check them itself.");
@@ -62,7 +63,7 @@ namespace {
 
 absl::Status ReadManager(GatewayOptions* options) {
   options->manager = absl::GetFlag(FLAGS_manager);
-  QUIRE_RETURN_IF_ERROR(AboutFlag("--manager", CheckEndpoint(options->manager)));
+  QUIRE_RETURN_IF_ERROR(AboutFlag("--manager", CheckEndpoints(options->manager)));
   options->manager_tls = {absl::GetFlag(FLAGS_manager_tls_cert), absl::GetFlag(FLAGS_manager_tls_key),
                           absl::GetFlag(FLAGS_manager_tls_ca)};
   options->manager_name = absl::GetFlag(FLAGS_manager_name);
@@ -74,9 +75,10 @@ absl::Status ReadManager(GatewayOptions* options) {
   if (tls.certificate.empty() != tls.key.empty()) {
     return absl::InvalidArgumentError("--manager-tls-cert and --manager-tls-key need each other");
   }
-  if (tls.authority.empty() && !IsLocalAddress(options->manager) && !options->transport.is_insecure) {
+  for (const std::string& endpoint : SplitEndpoints(options->manager)) {
+    if (!tls.authority.empty() || IsLocalAddress(endpoint) || options->transport.is_insecure) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("--manager is '", options->manager, "' on another machine: set --manager-tls-ca, or --insecure"));
+        absl::StrCat("--manager is '", endpoint, "' on another machine: set --manager-tls-ca, or --insecure"));
   }
   return tls.authority.empty() ? absl::OkStatus() : CheckTlsFiles(tls, "--manager-tls-");
 }

@@ -26,7 +26,7 @@ struct GatewayOptions {
   Transport transport;
   bool requires_tokens;  // Whether a request needs a bearer token, which the manager checks.
   int max_connections;
-  std::string manager;       // See CheckEndpoint of the client library.
+  std::string manager;       // See CheckEndpoints of the client library.
   TlsFiles manager_tls;      // Without an authority, the connection is plain text.
   std::string manager_name;  // Expected in the manager's certificate. Empty: the host of `manager`.
   size_t max_callers;

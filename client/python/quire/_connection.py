@@ -59,6 +59,7 @@ class Search:
     def __init__(self, managers: Managers, timeout: float):
         self._managers, self._end = managers, time.monotonic() + timeout
         self._num_asked, self._has_standby = 0, False
+        self._standby_error: Error | None = None  # It says more than that the time is up.
 
     def time_left(self) -> float:
         return max(0.0, self._end - time.monotonic())
@@ -70,13 +71,15 @@ class Search:
             raise error from None
         self._managers.leave(manager)
         self._num_asked += 1
-        self._has_standby |= error.reason == "NOT_LEADER"
-        if len(self._managers.all) == 1 or self.time_left() == 0:
+        if error.reason == "NOT_LEADER":
+            self._has_standby, self._standby_error = True, error
+        error = self._standby_error or error
+        if len(self._managers.all) == 1 or self.time_left() < _DELAY_S:
             raise error from None
         if self._num_asked % len(self._managers.all) != 0:
             return 0.0
         # Where one stands by, one will lead soon.
-        if not self._has_standby or self.time_left() < _DELAY_S:
+        if not self._has_standby:
             raise error from None
         self._has_standby = False
         return _DELAY_S

@@ -208,6 +208,8 @@ TEST_F(SeveralManagersTest, AStreamResumesWhereTheNextLeaderIs) {
 TEST_F(SeveralManagersTest, ACallWaitsForALeaderUntilItsDeadline) {
   for (Inference& inference : inference_) inference.leads = false;
   EXPECT_THAT(Generate(absl::Milliseconds(300)), testing::HasSubstr("stands by"));
+  Client hasty(ClientOptions{.endpoint = absl::StrCat(Endpoint(0), ",", Endpoint(1)), .timeout = absl::Seconds(1)});
+  EXPECT_TRUE(IsStandbyError(hasty.GetModel().status()));
   std::thread election([this] {
     while (inference_[1].num_calls < 4) absl::SleepFor(absl::Milliseconds(1));
     inference_[1].leads = true;

@@ -76,6 +76,9 @@ TEST(GatewayOptionsTest, OtherMachinesNeedTlsAndAProof) {
 TEST(GatewayOptionsTest, AManagerOnAnotherMachineNeedsTls) {
   EXPECT_THAT(Error({"--manager=node:1"}), HasSubstr("--manager is 'node:1' on another machine"));
   EXPECT_TRUE(Parse({"--manager=node:1", "--insecure"}).ok());
+  EXPECT_THAT(Error({"--manager=localhost:1,node:1"}), HasSubstr("--manager is 'node:1' on another machine"));
+  EXPECT_TRUE(Parse({"--manager=localhost:1,localhost:2"}).ok());
+  EXPECT_THAT(Error({"--manager=localhost:1,"}), HasSubstr("--manager: the endpoint is empty"));
   EXPECT_THAT(Error({"--manager=node"}), HasSubstr("--manager"));
   EXPECT_THAT(Error({"--manager-tls-cert=c", "--manager-tls-key=k"}), HasSubstr("--manager-tls-ca is missing"));
   EXPECT_THAT(Error({"--manager-tls-ca=a", "--manager-tls-key=k"}), HasSubstr("need each other"));

@@ -1,0 +1,272 @@
+#include "gateway/manager_link/manager_link.h"
+
+#include <stdlib.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "gmock/gmock.h"
+#include "google/rpc/error_details.pb.h"
+#include "gtest/gtest.h"
+
+// Tests how the gateway finds the manager that leads among several ones.
+
+namespace quire {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+google::rpc::Status NotLeader() {
+  google::rpc::ErrorInfo info;
+  info.set_reason("NOT_LEADER");
+  google::rpc::Status status;
+  status.set_code(grpc::StatusCode::UNAVAILABLE);
+  status.set_message("this manager stands by");
+  status.add_details()->PackFrom(info);
+  return status;
+}
+
+grpc::Status ToGrpc(const google::rpc::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message(), status.SerializeAsString());
+}
+
+// Refuses everything while it stands by. A request gets one response with the name of the manager, and then its end.
+class FakeManager : public v1::InferenceService::Service {
+ public:
+  explicit FakeManager(std::string name) : name_(std::move(name)) {}
+
+  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*, v1::GetModelResponse* response) override {
+    ++num_calls;
+    response->set_name(name_);
+    return leads ? grpc::Status::OK : ToGrpc(NotLeader());
+  }
+
+  grpc::Status GenerateBatch(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) override {
+    ++num_calls;
+    if (!leads) return ToGrpc(NotLeader());
+    v1::GenerateBatchRequest request;
+    while (stream->Read(&request)) {
+      if (request.has_cancel()) continue;
+      v1::GenerateBatchResponse response;
+      v1::GenerateBatchEntry* const begin = response.add_entries();
+      begin->set_tag(request.tag());
+      begin->mutable_response()->set_text_delta(
+          absl::StrCat(name_, request.has_start() ? request.start().request_id() : "resumed"));
+      stream->Write(response);
+      if (is_cut) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+      response.Clear();
+      response.add_entries()->set_tag(request.tag());
+      response.mutable_entries(0)->mutable_end();
+      stream->Write(response);
+    }
+    return grpc::Status::OK;
+  }
+
+  std::atomic<bool> leads = true;
+  std::atomic<bool> is_cut = false;  // The call breaks after the first response.
+  std::atomic<int> num_calls = 0;
+
+ private:
+  const std::string name_;
+};
+
+// Runs what is posted on the thread of the test.
+class Loop {
+ public:
+  void PostAfter(milliseconds delay, std::function<void()> function) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    functions_.emplace(steady_clock::now() + delay, std::move(function));
+    posted_.notify_one();
+  }
+  // Runs until `is_done`, and fails the test after a long time.
+  void RunUntil(const std::function<bool()>& is_done) {
+    const auto end = steady_clock::now() + seconds(60);
+    while (!is_done()) {
+      ASSERT_LT(steady_clock::now(), end);
+      std::unique_lock<std::mutex> lock(mutex_);
+      const auto now = steady_clock::now();
+      if (functions_.empty() || functions_.begin()->first > now) {
+        posted_.wait_until(lock, functions_.empty() ? now + milliseconds(10) : functions_.begin()->first);
+        continue;
+      }
+      const std::function<void()> function = std::move(functions_.begin()->second);
+      functions_.erase(functions_.begin());
+      lock.unlock();
+      function();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::multimap<steady_clock::time_point, std::function<void()>> functions_;  // Equal times in their order.
+};
+
+class ManagerLinkTest : public ::testing::Test {
+ protected:
+  ManagerLinkTest() {
+    grpc::EnableDefaultHealthCheckService(true);
+    char directory[] = "/tmp/quire-link.XXXXXX";
+    QUIRE_CHECK(mkdtemp(directory) != nullptr);
+    directory_ = directory;
+    for (int i = 0; i < 2; ++i) Start(i);
+    MakeLink(milliseconds(10'000));
+  }
+  ~ManagerLinkTest() override {
+    link_.reset();
+    for (const auto& server : servers_) {
+      if (server != nullptr) server->Shutdown(std::chrono::system_clock::now());
+    }
+    std::filesystem::remove_all(directory_);
+  }
+
+  std::string Address(int i) const { return absl::StrCat("unix:", directory_, "/", i); }
+  void Start(int i) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(Address(i), grpc::InsecureServerCredentials());
+    builder.RegisterService(&managers_[i]);
+    servers_[i] = builder.BuildAndStart();
+  }
+  void Stop(int i) {
+    servers_[i]->Shutdown(std::chrono::system_clock::now());
+    servers_[i] = nullptr;
+  }
+  void MakeLink(milliseconds timeout) {
+    std::vector<std::shared_ptr<grpc::Channel>> channels;
+    for (int i = 0; i < 2; ++i) channels.push_back(grpc::CreateChannel(Address(i), grpc::InsecureChannelCredentials()));
+    link_ = std::make_unique<ManagerLink>(
+        channels, [this](std::function<void()> function) { loop_.PostAfter(milliseconds(0), std::move(function)); },
+        [this](milliseconds delay, std::function<void()> function) { loop_.PostAfter(delay, std::move(function)); },
+        /*max_callers=*/4, timeout);
+  }
+
+  std::string ModelName() {
+    std::string name;
+    link_->GetModel("", [&](const google::rpc::Status& status, const v1::GetModelResponse& model) {
+      name = status.code() == 0 ? model.name() : status.message();
+    });
+    loop_.RunUntil([&] { return !name.empty(); });
+    return name;
+  }
+  // The text of a request, and the message of its error if it has one.
+  std::string Generate(const std::string& id) {
+    v1::GenerateRequest request;
+    request.set_request_id(id);
+    return Await([&](EntryHandler handler) { return link_->Start("", request, std::move(handler)); });
+  }
+  std::string Await(const std::function<ManagerLink::Ticket(EntryHandler)>& send) {
+    std::string text;
+    bool has_ended = false;
+    send([&](const v1::GenerateBatchEntry& entry) {
+      text += entry.response().text_delta() + entry.end().message();
+      has_ended |= entry.has_end();
+    });
+    loop_.RunUntil([&] { return has_ended; });
+    return text;
+  }
+
+  std::string directory_;
+  Loop loop_;
+  FakeManager managers_[2] = {FakeManager("a"), FakeManager("b")};
+  std::unique_ptr<grpc::Server> servers_[2];
+  std::unique_ptr<ManagerLink> link_;
+};
+
+TEST_F(ManagerLinkTest, CallsAndRequestsGoPastTheOneThatStandsByAndStayWithTheLeader) {
+  managers_[0].leads = false;
+  EXPECT_EQ(Generate("1"), "b1");
+  EXPECT_EQ(ModelName(), "b");
+  EXPECT_EQ(Generate("2"), "b2");
+  EXPECT_EQ(managers_[0].num_calls, 1);
+  EXPECT_EQ(Await([&](EntryHandler handler) { return link_->Resume("", v1::ResumeRequest(), std::move(handler)); }),
+            "bresumed");
+}
+
+TEST_F(ManagerLinkTest, RequestsFollowTheLeader) {
+  EXPECT_EQ(ModelName(), "a");
+  EXPECT_EQ(Generate("1"), "a1");
+  managers_[0].leads = false;
+  Stop(0);
+  EXPECT_EQ(Generate("2"), "b2");
+  EXPECT_EQ(ModelName(), "b");
+}
+
+TEST_F(ManagerLinkTest, ARequestThatHasBegunIsNotSentAgain) {
+  managers_[0].is_cut = true;
+  EXPECT_EQ(Generate("1"), "a1Socket closed");
+  EXPECT_EQ(managers_[1].num_calls, 0);
+}
+
+TEST_F(ManagerLinkTest, ARequestWaitsForALeaderUntilItsTimeIsUp) {
+  MakeLink(milliseconds(300));
+  for (FakeManager& manager : managers_) manager.leads = false;
+  EXPECT_EQ(Generate("1"), "this manager stands by");
+  EXPECT_EQ(ModelName(), "this manager stands by");
+  MakeLink(milliseconds(60'000));
+  std::thread election([this] {
+    for (const int before = managers_[1].num_calls; managers_[1].num_calls < before + 3;) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    managers_[1].leads = true;
+  });
+  EXPECT_EQ(Generate("2"), "b2");
+  election.join();
+}
+
+TEST_F(ManagerLinkTest, ARequestThatWaitsForALeaderCanBeCancelled) {
+  for (FakeManager& manager : managers_) manager.leads = false;
+  v1::GenerateRequest request;
+  const ManagerLink::Ticket ticket =
+      link_->Start("", request, [](const v1::GenerateBatchEntry&) { ADD_FAILURE() << "it was cancelled"; });
+  loop_.RunUntil([&] { return managers_[1].num_calls > 0; });
+  link_->Cancel(ticket);
+  managers_[0].leads = managers_[1].leads = true;
+  EXPECT_EQ(Generate("2").substr(1), "2");
+}
+
+TEST_F(ManagerLinkTest, WithoutAnyManagerARequestFailsAtOnce) {
+  Stop(0);
+  Stop(1);
+  const auto start = steady_clock::now();
+  MakeLink(milliseconds(600'000));
+  EXPECT_THAT(Generate("1"), HasSubstr("failed to connect"));
+  EXPECT_LT(steady_clock::now() - start, seconds(60));
+}
+
+TEST_F(ManagerLinkTest, HealthIsThatOfTheOneThatServes) {
+  const auto is_serving = [this] {
+    std::optional<bool> result;
+    link_->CheckHealth([&](const google::rpc::Status& status, const grpc::health::v1::HealthCheckResponse& health) {
+      result = status.code() == 0 && health.status() == grpc::health::v1::HealthCheckResponse::SERVING;
+    });
+    loop_.RunUntil([&] { return result.has_value(); });
+    return *result;
+  };
+  const std::string service = v1::InferenceService::service_full_name();
+  servers_[0]->GetHealthCheckService()->SetServingStatus(service, false);
+  servers_[1]->GetHealthCheckService()->SetServingStatus(service, true);
+  EXPECT_TRUE(is_serving());
+  servers_[1]->GetHealthCheckService()->SetServingStatus(service, false);
+  EXPECT_FALSE(is_serving());
+}
+
+}  // namespace
+}  // namespace quire
