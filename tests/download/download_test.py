@@ -51,7 +51,8 @@ class DownloadTest(unittest.TestCase):
         out, err = io.StringIO(), io.StringIO()
         command = ["quire-download", "--retry-wait=0.01", *(arguments or [NAME])]
         with (mock.patch.dict(os.environ, self.environment() | variables, clear=True),
-              mock.patch.object(sys, "argv", command), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)):
+              mock.patch.object(sys, "argv", command),
+              contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)):
             try:
                 found = PROGRAM.main()
             except SystemExit as end:
