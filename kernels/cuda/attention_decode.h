@@ -104,7 +104,7 @@ class AttentionDecode {
       all.template JoinPlaces<kHeadDim>(rows, rows.item.first_place, rows.item.num_places, row,
                                         [&](const float* values) { return LoadFour(values + d); });
       all.Join(split.state, split.values);
-      StoreFour<Element, kHeadDim>(rows, row, d, all);
+      StoreFour<Element>(OutputRow<kHeadDim>(rows, row) + d, all.values, OutputFactor(all.state));
     }
   }
 };

@@ -25,6 +25,11 @@ struct JoinedElements {
     const float max = state.max > from.max ? state.max : from.max;
     const float into = simt::Exp2(state.max - max), weight = simt::Exp2(from.max - max);
     state = {max, __builtin_fmaf(state.sum, into, from.sum * weight)};
+    AddValues(into, weight, from_values);
+  }
+
+  // Scales the values by `into` and adds from_values times `weight`.
+  QUIRE_DEVICE void AddValues(float into, float weight, const Floats<kCount>& from_values) {
     QUIRE_UNROLL for (int i = 0; i < kCount; ++i) {
       values.x[i] = __builtin_fmaf(values.x[i], into, from_values.x[i] * weight);
     }
@@ -65,13 +70,11 @@ QUIRE_DEVICE void StorePair(uint16_t* to, float low, float high) {
   simt::StoreGlobal(reinterpret_cast<uint32_t*>(to), Element::Pack(low, high));
 }
 
-// Stores four consecutive elements of a row's output, of which only the pairs are aligned.
-template <typename Element, int kHeadDim>
-QUIRE_DEVICE void StoreFour(const ItemRows& rows, int row, int d, const JoinedElements<4>& joined) {
-  uint16_t* const out = OutputRow<kHeadDim>(rows, row) + d;
-  const float factor = OutputFactor(joined.state);
-  StorePair<Element>(out, joined.values.x[0] * factor, joined.values.x[1] * factor);
-  StorePair<Element>(out + 2, joined.values.x[2] * factor, joined.values.x[3] * factor);
+// Stores four consecutive elements of an output, of which only the pairs are aligned.
+template <typename Element>
+QUIRE_DEVICE void StoreFour(uint16_t* out, const Floats<4>& values, float factor) {
+  StorePair<Element>(out, values.x[0] * factor, values.x[1] * factor);
+  StorePair<Element>(out + 2, values.x[2] * factor, values.x[3] * factor);
 }
 
 }  // namespace quire::cuda

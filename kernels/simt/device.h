@@ -275,6 +275,10 @@ QUIRE_DEVICE float HighF16(uint32_t pair) {
   return value;
 }
 
+QUIRE_DEVICE int CountBits(uint32_t x) {
+  return __popc(x);
+}
+
 QUIRE_DEVICE int Opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;

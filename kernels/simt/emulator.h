@@ -240,6 +240,10 @@ inline float HighF16(uint32_t pair) {
   return ToFloat(Float16{static_cast<uint16_t>(pair >> 16)});
 }
 
+inline int CountBits(uint32_t x) {
+  return __builtin_popcount(x);
+}
+
 inline int Opaque(int x) {
   return x;
 }

@@ -54,7 +54,8 @@ TEST_F(DeviceAttentionTest, EveryKernelTableAgreesWithFloat64) {
 // evenly.
 TEST_F(DeviceAttentionTest, ManyPartialResultsAgreeWithFloat64) {
   for (const int head_dim : {64, 80}) {
-    const AttentionCase c = {{4, 2, head_dim, 16, DataType::kBFloat16}, {{19 * 256 + 5, 1}, {8 * 256, 1}}};
+    const int num_splits = head_dim == 64 ? 19 : 33;  // The merge finds 8 or 16 partial results of a row at once.
+    const AttentionCase c = {{4, 2, head_dim, 16, DataType::kBFloat16}, {{num_splits * 256 + 5, 1}, {8 * 256, 1}}};
     if (device()->FindKernels(c.shape.type, head_dim, c.shape.block_size) == nullptr) continue;
     ExpectFloat64(device(), c);
   }

@@ -49,6 +49,7 @@ std::vector<Step> Steps() {
       {"decode-8x1024-groups-of-8", {64, 8, 128, 16, type}, 8, 1024, 1},
       {"decode-8x1024-blocks-of-1", {32, 8, 128, 1, type}, 8, 1024, 1},
       {"decode-8x1024-blocks-of-64", {32, 8, 128, 64, type}, 8, 1024, 1},
+      {"decode-1x8448-heads-of-128", {32, 8, 128, 16, type}, 1, 8448, 1},  // 33 partial results of each row.
       {"prefill-1024-heads-of-128", {32, 8, 128, 16, type}, 1, 1024, 1024},
       {"prefill-1024-heads-of-64", {32, 8, 64, 16, type}, 1, 1024, 1024},
       {"prefill-1024-blocks-of-1", {32, 8, 128, 1, type}, 1, 1024, 1024},
@@ -115,7 +116,7 @@ void Count(CountingDevice* device, const Step& step, NumbersByName* all) {
 
 void Print(std::FILE* file, const NumbersByName& all, double factor) {
   for (const auto& [names, numbers] : all) {
-    std::fprintf(file, "%-30s %-22s %9.3f %9.2f %9.3f\n", names.first.c_str(), names.second.c_str(),
+    std::fprintf(file, "%-30s %-22s %9.3f %9.3f %9.3f\n", names.first.c_str(), names.second.c_str(),
                  factor * numbers.instructions, factor * numbers.sectors, factor * numbers.replays_per_access);
   }
 }
