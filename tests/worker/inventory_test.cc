@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/worker_protocol.h"
 #include "tests/worker/inventory_reader.h"
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/test_worker.h"
@@ -151,6 +152,19 @@ TEST_F(InventoryTest, ARowWithARecordHasTheLogprobsOfItsTokens) {
   EXPECT_EQ(other.scores().logprobs_size(), 3);
   EXPECT_EQ(other.scores().logprobs(1), row.scores().logprobs(1));
   EXPECT_EQ(other.prompt_scores().SerializeAsString(), row.prompt_scores().SerializeAsString()) << "computed again";
+}
+
+// It draws no token that could have one. The vocabulary is smaller than what it asks for.
+TEST_F(InventoryTest, ARowThatReportsCandidatesReportsNoLogprobs) {
+  v1::RowSampling sampling = WithLogprobs();
+  sampling.set_num_candidates(kMaxCandidates);
+  Run(PlanBuilder(1).Start(0, Tokens(10, 6), sampling, 6).WithRecord("a").Slice(0, 0, 6, true, {0, 1}));
+  const v1::InventoryRow row = Inventory().rows.at(0);
+  EXPECT_EQ(row.num_logprobs_plus_one(), 0u);
+  EXPECT_EQ(row.num_prompt_logprobs_plus_one(), 1u);
+  EXPECT_GT(row.num_candidates(), 0u);
+  EXPECT_LT(row.num_candidates(), static_cast<uint32_t>(kMaxCandidates));
+  EXPECT_EQ(row.scores().logprobs_size(), 0);
 }
 
 TEST_F(InventoryTest, OneOfSeveralForksHasTheLogprobsOfThePrompt) {
