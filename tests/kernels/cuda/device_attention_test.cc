@@ -61,6 +61,21 @@ TEST_F(DeviceAttentionTest, ManyPartialResultsAgreeWithFloat64) {
   }
 }
 
+// The first split has scores that are larger than all others by more than the exponents of float32, and partial results
+// are joined in several groups.
+TEST_F(DeviceAttentionTest, ScoresThatShrinkFromSplitToSplitAgreeWithFloat64) {
+  const Shape shape = {4, 2, 64, 16, DataType::kBFloat16};
+  Random random(17);
+  PagedPool pool(LayoutOf(shape), 170, &random);
+  std::vector<Sequence> sequences;
+  const std::vector<Slice> slices = MakeSlices(shape, {{10 * 256, 1}}, &sequences, &pool, &random);
+  const size_t row_size = sequences[0].k.size() / sequences[0].num_tokens;
+  for (size_t at = 0; at < 256 * row_size; ++at) sequences[0].k[at] *= 128;
+  StoreTokens(shape, {{&sequences[0], slices[0].table, 0, sequences[0].num_tokens}}, &pool);
+  const DeviceAttentionResult result = AttendOnDevice(device(), shape, slices, &pool);
+  EXPECT_LT(RelativeError(result.out, ReferenceAttention(shape, slices)), kTolerance);
+}
+
 // A NaN in K must not turn into an ordinary number inside the kernels, because then nobody would notice it.
 TEST_F(DeviceAttentionTest, NanInKGivesNanInTheOutput) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
