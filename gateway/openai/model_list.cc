@@ -1,5 +1,7 @@
 #include "gateway/openai/model_list.h"
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/openai/field_reader.h"
 
@@ -25,6 +27,18 @@ std::string ModelObject(const v1::GetModelResponse& model, int64_t created_unix_
 std::string ModelList(const v1::GetModelResponse& model, int64_t created_unix_sec) {
   const Json list = {{"object", "list"}, {"data", Json::array({ModelJson(model, created_unix_sec)})}};
   return Dump(list);
+}
+
+std::string ModelNameOfUrl(absl::string_view text) {
+  std::string name;
+  while (!text.empty()) {
+    uint32_t code = 0;
+    const bool is_escape = text[0] == '%' && text.size() >= 3 && absl::ascii_isxdigit(text[1]) &&
+                           absl::ascii_isxdigit(text[2]) && absl::SimpleHexAtoi(text.substr(1, 2), &code);
+    name += is_escape ? static_cast<char>(code) : text[0];
+    text.remove_prefix(is_escape ? 3 : 1);
+  }
+  return name;
 }
 
 ApiError NoSuchModel(const std::string& asked, const std::string& served) {

@@ -177,7 +177,7 @@ void Gateway::ListModels(const std::string& authorization, const Exchange& excha
 }
 
 void Gateway::DescribeModel(const std::string& authorization, const Exchange& exchange) {
-  const std::string name = exchange->request().path.substr(sizeof(kModelPath) - 1);
+  const std::string name = ModelNameOfUrl(exchange->request().path.substr(sizeof(kModelPath) - 1));
   WithModel(name, authorization, exchange, [this, exchange](const v1::GetModelResponse& model) {
     exchange->Respond({.body = ModelObject(model, start_)});
   });
