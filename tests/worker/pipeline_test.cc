@@ -158,7 +158,9 @@ std::vector<v1::StepPlan> SessionOfShortAndLongContexts() {
   }
   plans.push_back(prompts.plan());
   using Rows = std::vector<uint32_t>;
-  for (const Rows& rows : {Rows{0, 1},
+  // The largest step comes first, because a later one that needs more memory would let all recordings be forgotten.
+  for (const Rows& rows : {Rows{0, 1, 2, 3},
+                           {0, 1},
                            {0, 1},
                            {2, 3},
                            {0, 1},
@@ -185,7 +187,7 @@ TEST(PipelineTest, LayersAreRepeatedOnlyInStepsWithTheSameLaunches) {
   const std::vector<v1::StepPlan> plans = SessionOfShortAndLongContexts();
   EXPECT_EQ(RunOneByOne(&repeating, plans), RunOneByOne(&launching, plans));
   if (repeating.device() == nullptr) return;
-  EXPECT_EQ(repeating.device()->num_replays(), 10)
+  EXPECT_EQ(repeating.device()->num_replays(), 11)
       << "all steps but the first one of two and the first one of four tokens";
 }
 
@@ -232,21 +234,22 @@ TEST(PipelineTest, LongContextsAreRecordedAtTheStartWhileThereIsTime) {
   EXPECT_EQ(hurried.device()->num_replays(), 0);
 }
 
-// Steps of one row each, with other kinds of draws: with a list of tokens, without one, and with penalties.
+// Steps of two rows each, with other kinds of draws: with a list of tokens, without one, and with penalties.
 TEST(PipelineTest, DrawsAreRepeatedOnlyInStepsWithTheSameDraws) {
-  std::vector<v1::StepPlan> plans = {PlanBuilder(1)
-                                         .Start(0, Tokens(3, 5), Seeded(1))
-                                         .Slice(0, 0, 5, true, Blocks(0, 8))
-                                         .Start(1, Tokens(20, 6))
-                                         .Slice(1, 0, 6, true, Blocks(8, 8))
-                                         .Start(2, Tokens(40, 7), Penalised())
-                                         .Slice(2, 0, 7, true, Blocks(16, 8))
-                                         .plan()};
-  uint32_t lengths[] = {5, 6, 7};
-  for (const int row : {0, 1, 2, 0, 1, 2, 1, 0, 2, 1, 1, 0}) {
-    plans.push_back(PlanBuilder(plans.size() + 1).Slice(row, lengths[row]++, 1, true).plan());
+  PlanBuilder prompts(1);
+  uint32_t lengths[6];
+  for (uint32_t row = 0; row < 6; ++row) {
+    lengths[row] = 5 + row;
+    prompts.Start(row, Tokens(3 + 5 * row, lengths[row]), row < 2 ? Seeded(row) : row < 4 ? Greedy() : Penalised());
+    prompts.Slice(row, 0, lengths[row], true, Blocks(8 * row, 8));
   }
-  TestWorker launching({.repeats_layers = false}), repeating;
+  std::vector<v1::StepPlan> plans = {prompts.plan()};
+  for (const int row : {0, 2, 4, 0, 2, 4, 2, 0, 4, 2, 2, 0}) {
+    PlanBuilder plan(plans.size() + 1);
+    plan.Slice(row, lengths[row]++, 1, true).Slice(row + 1, lengths[row + 1]++, 1, true);
+    plans.push_back(plan.plan());
+  }
+  TestWorker launching({.max_sequences = 6, .repeats_layers = false}), repeating({.max_sequences = 6});
   EXPECT_EQ(RunOneByOne(&repeating, plans), RunOneByOne(&launching, plans));
   if (repeating.device() == nullptr) return;
   EXPECT_EQ(repeating.device()->num_replays(), 10) << "all but the first with outputs, and the first without";
