@@ -133,7 +133,7 @@ class KillTable {
     // Something that occurs late.
     const std::string text = RunAll(number, stops)[kStopString]->text();
     stops[kStopString] = text.substr(text.size() * 9 / 10, 8);
-    for (const auto& stream : RunAll(number, stops)) expected_[number].push_back(stream->Bytes());
+    for (const auto& stream : RunAll(number, stops)) expected_[number].push_back(stream->Content());
     stops_[number] = stops;
   }
 
@@ -247,7 +247,7 @@ class KillTable {
 
   void Compare(int kind, int number, int position, const RecordedStream& stream) {
     const MutexLock lock(&mutex_);
-    const bool is_equal = stream.status().ok() && stream.Bytes() == expected_[number][kind];
+    const bool is_equal = stream.status().ok() && stream.Content() == expected_[number][kind];
     if (!is_equal) {
       is_good_ = false;
       std::printf("FAILED: %s, killed at position %d: %s\n", kKinds[kind], position,

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 
 namespace quire {
@@ -28,12 +29,22 @@ void RecordedStream::Run(Client* client, const v1::GenerateRequest& request, con
   is_over_ = true;
 }
 
-std::string RecordedStream::Bytes() const {
-  std::string bytes;
+std::string RecordedStream::Content() const {
+  std::string content;
   for (const Sample& sample : samples_) {
-    absl::StrAppend(&bytes, sample.merged.SerializeAsString(), "\n", sample.text, "\n", sample.num_gaps, "\n");
+    absl::StrAppend(&content, sample.merged.ShortDebugString(), "\n", sample.text, "\n", sample.num_gaps, " gaps\n");
   }
-  return bytes;
+  return content;
+}
+
+std::string FirstDifference(absl::string_view recorded, absl::string_view now) {
+  constexpr size_t kBefore = 200, kShown = 400;
+  const auto end = std::mismatch(recorded.begin(), recorded.end(), now.begin(), now.end());
+  const size_t at = static_cast<size_t>(end.first - recorded.begin());
+  const size_t first = at - std::min(at, kBefore);
+  const auto part = [&](absl::string_view text) { return absl::ClippedSubstr(text, first, kShown); };
+  return absl::StrCat("byte ", at, " is the first one that differs; it was\n  ", part(recorded), "\nand is\n  ",
+                      part(now));
 }
 
 absl::Duration RecordedStream::GapAfter(absl::Time start) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/library/client.h"
 
@@ -28,8 +29,8 @@ class RecordedStream {
   const absl::Status& status() const { return status_; }
   const std::vector<absl::Time>& arrivals() const { return arrivals_; }  // Of responses with tokens.
   const std::string& text() const { return samples_.at(0).text; }
-  // Everything that its caller has received, except what says how it was computed.
-  std::string Bytes() const;
+  // Everything that its caller has received, except what says how it was computed. Equal streams have equal content.
+  std::string Content() const;
   // The longest time without a token that ends after `start`.
   absl::Duration GapAfter(absl::Time start) const;
 
@@ -48,6 +49,9 @@ class RecordedStream {
   std::atomic<int> num_tokens_ = 0;
   std::atomic<bool> is_over_ = false;
 };
+
+// Says where the contents of two streams part.
+std::string FirstDifference(absl::string_view recorded, absl::string_view now);
 
 }  // namespace quire
 

@@ -50,7 +50,7 @@ std::string Difference(const v1::GenerateResponse& response, size_t position, ui
 struct ResumingLoad::Work {
   v1::GenerateRequest request;
   std::vector<std::vector<uint32_t>> expected;  // By sample.
-  std::string recorded;                         // Of a recorded kind: RecordedStream::Bytes in place of `expected`.
+  std::string recorded;                         // Of a recorded kind: RecordedStream::Content in place of `expected`.
 };
 
 ResumingLoad::Work ResumingLoad::DrawRecordedKind(int number, Random* random) const {
@@ -138,7 +138,7 @@ struct ResumingLoad::Call {
     arrivals = stream.arrivals();
     status = stream.status();
     ended = absl::Now();
-    if (status.ok() && stream.Bytes() != work.recorded) error = "it has other tokens, logprobs or scores than before";
+    if (status.ok() && stream.Content() != work.recorded) error = FirstDifference(work.recorded, stream.Content());
   }
 
   void RunExpected(Client* client, const Work& work) {
@@ -180,7 +180,7 @@ void ResumingLoad::Record() {
       RecordedStream stream;
       stream.Run(&client, work.request, [](int /*num_tokens*/) {});
       QUIRE_CHECK(stream.status().ok()) << stream.status();
-      work.recorded = stream.Bytes();
+      work.recorded = stream.Content();
     });
   }
   for (std::thread& thread : threads) thread.join();
