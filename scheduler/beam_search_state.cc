@@ -79,7 +79,7 @@ class Reader {
 constexpr FinishReason kReasons[] = {FinishReason::kLength, FinishReason::kStopToken};
 
 // Whether the parts of a state that has been read fit together.
-bool IsConsistent(const BeamSearchState& state) {
+bool IsConsistent(const BeamSearchState& state, int num_return) {
   std::vector<int> length(state.nodes.size());
   std::vector<bool> is_agreed(state.nodes.size());  // Begins with the agreed tokens.
   std::vector<bool> is_used(state.nodes.size());
@@ -98,8 +98,12 @@ bool IsConsistent(const BeamSearchState& state) {
       if (length[beam.node] != state.num_generated || !is_agreed[beam.node]) return false;
       is_used[beam.node] = true;
     }
-    for (const BeamSearchState::Finished& finished : group.finished) {
-      if (finished.node == BeamSearchState::kDropped) continue;
+    for (size_t i = 0; i < group.finished.size(); ++i) {
+      const BeamSearchState::Finished& finished = group.finished[i];
+      const bool is_dropped = finished.node == BeamSearchState::kDropped;
+      if (is_dropped != (i >= static_cast<size_t>(num_return))) return false;
+      if (i > 0 && finished.score > group.finished[i - 1].score) return false;
+      if (is_dropped) continue;
       if (length[finished.node] > state.num_generated || !is_agreed[finished.node]) return false;
       is_used[finished.node] = true;
     }
@@ -188,7 +192,7 @@ std::optional<BeamSearchState> DecodeBeamSearchState(absl::string_view bytes, co
   for (size_t left = state.LiveNodes().size(); left > 0 && reader.is_ok(); --left) {
     state.sequences.push_back(SequenceId{reader.Number(std::numeric_limits<uint64_t>::max())});
   }
-  if (!reader.is_at_end() || state.num_generated == 0 || !IsConsistent(state)) return std::nullopt;
+  if (!reader.is_at_end() || state.num_generated == 0 || !IsConsistent(state, params.num_return)) return std::nullopt;
   return state;
 }
 

@@ -153,6 +153,9 @@ TEST(BeamSearchStateTest, AStateThatNoSuchSearchCanHaveIsRefused) {
   bad.groups[0].beams[0].sum = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FALSE(is_read(bad, request));
   bad = good;
+  bad.groups[0].finished.assign(1, {BeamSearchState::kDropped, 0, FinishReason::kStopToken});
+  EXPECT_FALSE(is_read(bad, request)) << "the best hypothesis is never dropped";
+  bad = good;
   bad.nodes.push_back({0, {2, -1}});
   EXPECT_FALSE(is_read(bad, request)) << "a node that nothing uses";
   EXPECT_FALSE(DecodeBeamSearchState("", request, kNumTokens).has_value());
@@ -181,6 +184,7 @@ TEST(BeamSearchStateTest, NoBytesCrashTheSearch) {
       num_beams = static_cast<int>(other.Advance(DrawCandidates(num_beams, other.num_candidates(), &random)).size());
     }
     EXPECT_LE(other.Best().size(), static_cast<size_t>(request.beam->num_return));
+    EXPECT_FALSE(other.Best().empty()) << "a client would wait for an end that never comes, seed " << seed;
   }
   EXPECT_GT(num_read, 100);
 }
