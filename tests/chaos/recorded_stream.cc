@@ -34,6 +34,7 @@ std::string RecordedStream::Content() const {
   for (const Sample& sample : samples_) {
     absl::StrAppend(&content, sample.merged.ShortDebugString(), "\n", sample.text, "\n", sample.num_gaps, " gaps\n");
   }
+  absl::StrAppend(&content, usage_.ShortDebugString(), "\n");
   return content;
 }
 
@@ -76,7 +77,10 @@ void RecordedStream::Take(const v1::GenerateResponse& response) {
   // Each call of Resume begins with these two, in the response of any sample.
   sample.merged.clear_resume_token();
   sample.merged.clear_numerics_fingerprint();
-  if (sample.merged.has_usage()) sample.merged.mutable_usage()->clear_cached_tokens();
+  // The sample that ends last has the usage of all. When samples have moved to another worker, that may be another one.
+  if (response.has_usage()) usage_ = response.usage();
+  usage_.clear_cached_tokens();
+  sample.merged.clear_usage();
 }
 
 }  // namespace quire

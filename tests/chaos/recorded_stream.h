@@ -44,6 +44,7 @@ class RecordedStream {
   void Take(const v1::GenerateResponse& response);
 
   std::vector<Sample> samples_;
+  v1::Usage usage_;
   std::vector<absl::Time> arrivals_;
   absl::Status status_;
   std::atomic<int> num_tokens_ = 0;
