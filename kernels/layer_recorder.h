@@ -15,7 +15,8 @@ class LayerRecorder {
 
   // Announces, before PrepareBatch, what the caller will do after the layers of that batch: gather these token rows,
   // and sample with these arguments (without logits) from what it computes of them. All arrays must stay valid until
-  // the step is queued. `max_rows` is the largest number of rows that the caller can gather.
+  // the step is queued. sampling.results and sampling.top are written later, and must stay valid until a mark behind
+  // the step is done. `max_rows` is the largest number of rows that the caller can gather.
   virtual void AnnounceOutputs(const int32_t* rows, int num_rows, int max_rows, const SamplingArgs& sampling) = 0;
   // Returns, after PrepareBatch, how many rows the caller must gather, which may be more than it has announced; those
   // behind have no meaning. Then the operations from GatherRows to Sample belong to the layers, and Sample writes no

@@ -13,11 +13,11 @@ namespace quire {
 // time per token keeps its last value.
 //
 // The target is the longest time that a step may take while sequences decode. A step in which nothing decodes delays
-// nobody's next token, but a request that comes meanwhile: it waits for the plans that have been sent, which are at
-// most two. So such a step may take kPromptStepUs, or the target if that is longer. With a prompt of 32,000 tokens
-// under way, a short request waits for at most a second before its own prompt is computed. Where the fixed time is
-// long, a step may also take kMostFixedTimes times as long as that, because otherwise most of the work would be done
-// for the fixed time.
+// nobody's next token. It delays only a request that comes meanwhile: that request waits for the plans that have been
+// sent, which are at most two. So such a step may take kPromptStepUs, or the target if that is longer. With a prompt of
+// 32,000 tokens under way, a short request waits for at most a second before its own prompt is computed. Where the
+// fixed time is long, a step may also take kMostFixedTimes times as long as that, because otherwise most of the work
+// would be done for the fixed time.
 class StepBudget {
  public:
   static constexpr double kPromptStepUs = 500'000;

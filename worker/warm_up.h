@@ -20,10 +20,10 @@ namespace quire {
 // REQUIRES: the backend has memory of its own (FreeBytes).
 absl::StatusOr<int64_t> WarmUp(Backend* backend, const Model& model, const KvLayout& layout, WorkerLimits limits);
 
-// Runs decode steps of 1, 2, 4, 8, 16, 24 and so on to 256 sequences, with contexts of one token and, for few
-// sequences, also with longer ones, until `longest_time` has passed. So a backend that records layers has recorded
-// these steps before the first request; other backends need no steps. Forgets the rows of these steps; blocks keep what
-// was written. REQUIRES: no plan has run.
+// Runs decode steps of 1, 2, 4, 8, 16, 24 and so on to 64 sequences, and then of 96, 128 and so on to 256, with
+// contexts of one token and, for few sequences, also with longer ones, until `longest_time` has passed. So a backend
+// that records layers has recorded these steps before the first request; other backends need no steps. Forgets the
+// rows of these steps; blocks keep what was written. REQUIRES: no plan has run.
 absl::Status RecordSteps(Backend* backend, const WorkerLimits& limits, absl::Duration longest_time, Executor* executor);
 
 }  // namespace quire

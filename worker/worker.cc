@@ -38,7 +38,8 @@ constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 // the GPU.
 constexpr double kGpuMemoryFraction = 0.9;
 
-// How much longer a start may take to record decode steps. On a GPU this is enough for all of them.
+// How much longer a start may take to record decode steps. What is not recorded by then is recorded in the steps of
+// requests.
 constexpr absl::Duration kMostRecordingTime = absl::Seconds(5);
 
 // Returns the precision of the weights.

@@ -4,12 +4,11 @@
     grammars.py --quire-bin=build/release/bin [--schemas=DIR/tests/draft2020-12] [--vocabulary=131072] [--texts=20]
 
 xgrammar must be installed, with tvm-ffi, numpy and pydantic. PyTorch and Transformers are not needed, because the masks
-are arrays of numpy and the vocabulary is drawn. Both engines have the same
-vocabulary and read the same texts, which guide_trace has drawn from Quire's masks. Times are CPU times of one thread;
-those of xgrammar have the cost of a call from Python, which is measured and printed. The time to compile is the time
-until the first mask can be computed, with everything that an engine prepares. A text that one engine allows and the
-other does not is counted: neither need be wrong, because both restrict JSON, for example its white space and the order
-of properties.
+are arrays of numpy and the vocabulary is drawn. Both engines have the same vocabulary and read the same texts, which
+guide_trace has drawn from Quire's masks. Times are CPU times of one thread; those of xgrammar have the cost of a call
+from Python, which is measured and printed. The time to compile is the time until the first mask can be computed, with
+everything that an engine prepares. A text that one engine allows and the other does not is counted: neither need be
+wrong, because both restrict JSON, for example its white space and the order of properties.
 """
 
 import argparse

@@ -156,9 +156,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options);
 
 // A blocking client of one manager, or of several ones of which one leads. Calls go to the leader: when a manager
 // stands by or cannot be reached, the client asks the next one, until the deadline of the call, or until no manager can
-// be reached. Calls of AdminService ask each manager once, and then the last one, because managers that stand by answer
-// them too. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string of its request is not
-// UTF-8 or when a header cannot carry the token.
+// be reached. A call of AdminService, GenerateBatch and WatchBlocks first asks once around who leads. If none does, it
+// goes to the manager whose turn is next, usually the one that was asked first, because managers that stand by answer
+// AdminService too. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string of its request
+// is not UTF-8 or when a header cannot carry the token.
 class Client {
  public:
   // REQUIRES: CheckTlsFiles(options.tls) is OK.

@@ -328,7 +328,8 @@ def check_download(k8s, programs):
             mounts = [next((m for m in c["volumeMounts"] if f"{cache}/".startswith(f"{m['mountPath']}/")), None)
                       for c in (container, first)]
             if None in mounts or mounts[0]["name"] != mounts[1]["name"]:
-                yield workload, f"HF_HUB_CACHE is {cache}, which {container['name']} and {first['name']} have no volume for"
+                yield workload, (f"HF_HUB_CACHE is {cache}, which {container['name']} and {first['name']} have no "
+                                 "volume for")
             elif mounts[1].get("readOnly") or is_read_only(workload, mounts[1]["name"]):
                 yield workload, f"{first['name']} may not write to HF_HUB_CACHE"
             elif not mounts[0].get("readOnly"):

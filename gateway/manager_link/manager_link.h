@@ -40,8 +40,8 @@ class ManagerLink {
     std::weak_ptr<BatchCall> call = {};
     uint64_t tag = 0;
     bool is_cancelled = false;
-    std::unique_ptr<v1::GenerateBatchRequest> message =
-        nullptr;  // Until the first entry, if there are several managers.
+    // Kept until the first entry, if there are several managers.
+    std::unique_ptr<v1::GenerateBatchRequest> message = nullptr;
   };
 
  public:

@@ -74,7 +74,8 @@ ABSL_FLAG(int32_t, max_step_ms, 300,
           "Target for the longest time between two tokens of a request that generates, in milliseconds: while requests "
           "generate, a step gets at most as many prompt tokens as the worker can compute in this time, judging by "
           "earlier steps, and fewer when these requests lose more by waiting than the prompts gain. A step in which no "
-          "request generates may take 500 milliseconds. 0 means no limit.");
+          "request generates may take 500 milliseconds, or longer where a step without prompts already takes more than "
+          "125, or where this target is longer. 0 means no limit.");
 ABSL_FLAG(int32_t, max_plans_in_flight, quire::SchedulerOptions().max_plans_in_flight,
           "Number of plans that may be unanswered: 1 or 2. With 2, the next step is sent while the worker runs the "
           "current one. With 1, it is sent after the result.");

@@ -31,7 +31,8 @@ class Transformer {
   void Forward(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools);
 
   // Does Forward, and then Logits and Backend::Sample. sampling.logits is not read. On a backend that records layers it
-  // takes less time than the three calls. REQUIRES: what these require; all arrays stay valid until the call returns.
+  // takes less time than the three calls. REQUIRES: what these require; all arrays stay valid until the call returns,
+  // and sampling.results and sampling.top, which are written later, until a mark behind the call is done.
   void ForwardAndSample(const BatchView& host_batch, const KvLayout& layout, void* const* kv_pools, const int32_t* rows,
                         int num_rows, SamplingArgs sampling);
 

@@ -72,8 +72,7 @@ uint8_t NearestTo(BFloat16 value) {
 class Fp8CheckpointTest : public CheckpointTest {
  protected:
   // Stores every matrix of the layers as FP8 with one scale per block. `plain_` becomes what they stand for: the same
-  // numbers in bfloat16. 0 rows are all rows, and 0
-  // columns are all columns.
+  // numbers in bfloat16. 0 rows are all rows, and 0 columns are all columns.
   void Store(int block_rows, int block_cols, const std::string& suffix, std::vector<int64_t> (*shape)(int, int)) {
     for (const std::string& name : matrices_) {
       const MatrixView view = View(name);
