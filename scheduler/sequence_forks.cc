@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/worker_protocol.h"
+
 namespace quire {
 
 void SequenceForks::ForkSamples(SequenceGroup* group, const Sequence& before, std::vector<SequenceFork>* forks) {
@@ -58,7 +60,12 @@ void SequenceForks::PlanBeamRows(absl::Span<SequenceGroup* const> groups, bool k
     if (keeps_rows && request.record != nullptr && best.has_pending_append && num_search_bytes < kMaxSearchBytes) {
       plan->records.push_back({best.row(), request.record, group->progress().num_cached_tokens,
                                EncodeBeamSearchState(group->SearchState())});
-      num_search_bytes += plan->records.back().search.size() + request.record->size();
+      const size_t num_bytes = plan->records.back().search.size() + request.record->size();
+      if (num_bytes > kMaxRecordBytes || num_search_bytes + num_bytes > kMaxSearchBytes) {
+        plan->records.pop_back();
+      } else {
+        num_search_bytes += num_bytes;
+      }
     }
     for (const auto& beam : group->sequences()) {
       if (std::optional<RowId> parent = std::exchange(beam->pending_fork, std::nullopt); parent.has_value()) {

@@ -53,7 +53,7 @@ class ChunkWriter {
     out.set_num_prompt_logprobs_plus_one(static_cast<uint32_t>(row.sampling().num_prompt_top() + 1));
     out.set_num_candidates(static_cast<uint32_t>(row.sampling().num_candidates()));
     *out.mutable_scores() = row.scores();
-    if (told_prompt_scores_.insert(row.prompt_scores()).second) *out.mutable_prompt_scores() = *row.prompt_scores();
+    if (!told_prompt_scores_.contains(row.prompt_scores())) *out.mutable_prompt_scores() = *row.prompt_scores();
     const auto has_room = [&] {
       const int64_t size = static_cast<int64_t>(out.ByteSizeLong());
       return size <= limits_.max_row_bytes && HasRoomFor(size + kMaxCacheRootBytes);
@@ -65,6 +65,7 @@ class ChunkWriter {
     if (!has_room()) return LeaveOut();
     const int64_t num_bytes = static_cast<int64_t>(out.ByteSizeLong());
     if (row.cache_root() != nullptr) out.set_cache_root_plus_one(1 + RootIndex(*row.cache_root()));
+    if (out.has_prompt_scores()) told_prompt_scores_.insert(row.prompt_scores());
     *Chunk(num_bytes)->add_rows() = std::move(out);
     ++num_rows_;
   }

@@ -58,7 +58,7 @@ std::vector<LiveRow> ReadBeams(const RowsOfRequest& rows, const BeamSearchState&
   for (size_t i = 0; i < nodes.size(); ++i) {
     const std::vector<TokenLogprob> tokens = search.TokensOf(nodes[i]);
     const auto is_row = [&](const WorkerInventory::Row* row) {
-      return row->sequence == search.sequences[i] &&
+      return row->sequence == search.sequences[i] && row->sample_index == 0 &&
              std::equal(tokens.begin(), tokens.end(), row->tokens.begin() + row->prompt_length, row->tokens.end(),
                         [](const TokenLogprob& token, TokenId other) { return token.token == other; });
     };
@@ -112,12 +112,15 @@ bool AgreeOnReports(const Request& request, int vocab_size, const std::vector<Li
 }
 
 // The scores of the prompt from position 1 on, as far as the rows have them.
-std::vector<ScoredToken> PromptScores(const Request& request, const RowsOfRequest& rows) {
-  if (request.sampling.num_prompt_logprobs < 0 || rows.rows.empty()) return {};
-  const auto has_fewer = [](const WorkerInventory::Row* a, const WorkerInventory::Row* b) {
-    return a->prompt_scores.size() < b->prompt_scores.size();
-  };
-  return (*std::max_element(rows.rows.begin(), rows.rows.end(), has_fewer))->prompt_scores;
+std::vector<ScoredToken> PromptScores(const Request& request, int vocab_size, const RowsOfRequest& rows) {
+  const std::vector<ScoredToken>* longest = nullptr;
+  for (const WorkerInventory::Row* row : rows.rows) {
+    const bool is_as_requested = row->num_prompt_logprobs == std::min(request.sampling.num_prompt_logprobs, vocab_size);
+    if (!is_as_requested) continue;
+    if (longest == nullptr || row->prompt_scores.size() > longest->size()) longest = &row->prompt_scores;
+  }
+  if (request.sampling.num_prompt_logprobs < 0 || longest == nullptr) return {};
+  return *longest;
 }
 
 }  // namespace
@@ -133,7 +136,7 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
     revival.request.search = DecodeBeamSearchState(rows.search, request, vocab_size);
     if (revival.request.search.has_value()) live = ReadBeams(rows, *revival.request.search);
   }
-  std::vector<ScoredToken> prompt_scores = PromptScores(request, rows);
+  std::vector<ScoredToken> prompt_scores = PromptScores(request, vocab_size, rows);
   const bool wants_prompt_scores = request.sampling.num_prompt_logprobs >= 0;
   const bool has_generated = !live.empty() && live[0].num_generated > 0;
   const bool lacks_prompt_scores =

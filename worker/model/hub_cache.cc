@@ -119,8 +119,9 @@ absl::Status CheckCheckpoint(const HubModel& model, const std::string& cache, co
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
   if (value == nullptr) return "";
-  if (absl::StartsWith(value, "~/")) return absl::StrCat(Variable("HOME"), value + 1);
-  return value;
+  if (!absl::StartsWith(value, "~/")) return value;
+  const char* const home = std::getenv("HOME");
+  return absl::StrCat(home == nullptr ? "" : home, value + 1);
 }
 
 }  // namespace
