@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
 import urllib.parse
@@ -19,6 +20,11 @@ SMALL_FILES = ("config.json", "generation_config.json", "tokenizer.json", "token
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 LOCK_PAUSE_S = 0.2
+MAX_FILE_BYTES = 1 << 62
+
+
+def is_size(size):
+    return isinstance(size, int) and 0 <= size <= MAX_FILE_BYTES
 
 
 def shards_in(index):
@@ -46,13 +52,18 @@ class Download:
     def run(self):
         """Returns the path for quire-worker."""
         try:
-            self.commit, self.files = self.hub.list_files(self.model)
+            return self.download()
         except Unreachable as unreachable:
             path = self.cached()
             if path is None:
                 raise
             print(f"{unreachable}; the cache has the model as the hub had it before", file=sys.stderr)
             return path
+
+    def download(self):
+        self.commit, files = self.hub.list_files(self.model)
+        # Other names could steer a terminal, or lead out of the cache. quire-worker reads none of them.
+        self.files = {path: file for path, file in files.items() if re.fullmatch(rf"{PART}(/{PART})*", path)}
         self.snapshot = self.folder / "snapshots" / self.commit
         if self.model.file:
             self.fetch([self.gguf_file()])
@@ -62,8 +73,24 @@ class Download:
             self.fetch(small + self.weights())
         # The reference comes last, so that it never names a snapshot that lacks files.
         if self.model.revision != self.commit:
+            self.link_others()
             self.write(self.folder / "refs" / self.model.revision, self.commit)
         return self.snapshot / (self.model.file or "")
+
+    def link_others(self):
+        """Lets the snapshot have the other models of the cache, too, as far as they have not changed."""
+        for path in self.files:
+            if path.lower().endswith(".gguf"):
+                self.link_if_there(lambda path=path: [self.file(path)])
+        self.link_if_there(lambda: self.small_files() + self.weights())
+
+    def link_if_there(self, files):
+        """Links the files of one model, all or none of them: `files` returns them."""
+        with contextlib.suppress(OSError, Failure):
+            files = files()
+            if all((self.folder / "blobs" / file.digest).exists() for file in files):
+                for file in files:
+                    self.link(file)
 
     def cached(self):
         """Returns the path of the model if it is in the cache already."""
@@ -84,7 +111,7 @@ class Download:
         file = self.files[path]
         length = {"sha256": 64, "sha1": 40}[file.kind]
         has_digest = re.fullmatch(f"[0-9a-f]{{{length}}}", str(file.digest))
-        if not isinstance(file.size, int) or file.size < 0 or not has_digest:
+        if not is_size(file.size) or not has_digest:
             raise Failure(f"{path}: the hub lists no size and checksum of it")
         return file
 
@@ -101,7 +128,7 @@ class Download:
     def weights(self):
         if WEIGHTS in self.files:
             return [self.file(WEIGHTS)]
-        shards = shards_in(self.snapshot / INDEX)
+        shards = shards_in(self.folder / "blobs" / self.file(INDEX).digest)
         for shard in shards:
             if shard not in self.files:
                 raise Failure(f"{INDEX} names the file '{shard}', which the repository does not have")
@@ -119,7 +146,9 @@ class Download:
         found = sorted(path for path in self.files if path.lower().endswith(".gguf"))
         if not found:
             return "it has no GGUF file either"
-        names = [f"\n  {self.model._replace(file=path)} ({shown(self.files[path].size or 0)})" for path in found[:40]]
+        sizes = [self.files[path].size for path in found[:40]]
+        names = [f"\n  {self.model._replace(file=path)}" + (f" ({shown(size)})" if is_size(size) else "")
+                 for path, size in zip(found, sizes)]
         return "its GGUF files are:" + "".join(names) + ("\n  ..." if len(found) > 40 else "")
 
     def fetch(self, files):
@@ -204,14 +233,13 @@ class Download:
         if place.is_symlink() and os.readlink(place) == target:
             return
         place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.with_name(f".{place.name}.{os.getpid()}")
-        temporary.unlink(missing_ok=True)
+        temporary = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
         temporary.symlink_to(target)
         temporary.replace(place)
 
     @staticmethod
     def write(path, text):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)

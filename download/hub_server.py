@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import string
 import sys
 import time
 import urllib.error
@@ -16,6 +17,7 @@ CHUNK_BYTES = 1 << 20
 MAX_LIST_BYTES = 64 << 20
 MAX_REDIRECTS = 5
 MAX_PAUSE_S = 60
+THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 File = collections.namedtuple("File", "path size kind digest")  # `kind` is sha256, or sha1 for a blob of git.
 
@@ -72,6 +74,11 @@ def origin(url):
         return "", None, None
 
 
+def printable(text):
+    """Returns what a server has sent without characters that could steer a terminal."""
+    return "".join(character if character.isprintable() else "?" for character in str(text))
+
+
 class Hub:
     """The hub as a server: lists and files by HTTP."""
 
@@ -82,23 +89,29 @@ class Hub:
         scheme, host, _ = origin(self.endpoint)
         if scheme not in ("http", "https") or not host or "@" in self.endpoint:
             raise Failure(f'HF_ENDPOINT is "{self.endpoint}", it must be https://HOST or http://HOST')
-        if self.token and scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
+        if self.token and scheme == "http" and host not in THIS_MACHINE:
             raise Failure("HF_TOKEN is set, and HF_ENDPOINT has no TLS, so the token would be sent in plain text")
         if not re.fullmatch(r"[!-~]*", self.token):
             raise Failure("HF_TOKEN has characters that no token has")
         self.opener = urllib.request.build_opener(WithoutRedirects)
+        self.direct_opener = urllib.request.build_opener(WithoutRedirects, urllib.request.ProxyHandler({}))
+
+    def opener_for(self, url):
+        """A proxy would read the token of a request in plain text, which is for this machine alone."""
+        scheme, host, _ = origin(url)
+        return self.direct_opener if scheme == "http" and host in THIS_MACHINE else self.opener
 
     def open(self, url, what, start=0):
         """Returns the response for a URL from byte `start` on. Only the hub gets the token, no server behind it."""
         for _ in range(MAX_REDIRECTS + 1):
-            request = urllib.request.Request(url, headers={"User-Agent": "quire-download"})
-            request.add_header("Accept-Encoding", "identity")
+            headers = {"User-Agent": "quire-download", "Accept-Encoding": "identity"}
             if start:
-                request.add_header("Range", f"bytes={start}-")
+                headers["Range"] = f"bytes={start}-"
             if self.token and origin(url) == origin(self.endpoint):
-                request.add_header("Authorization", f"Bearer {self.token}")
+                headers["Authorization"] = f"Bearer {self.token}"
             try:
-                return self.opener.open(request, timeout=min(self.timeout_s, self.clock.left()))
+                request = urllib.request.Request(url, headers=headers)
+                return self.opener_for(url).open(request, timeout=min(self.timeout_s, self.clock.left()))
             except urllib.error.HTTPError as error:
                 with error:
                     location = error.headers.get("Location")
@@ -106,6 +119,10 @@ class Hub:
                         raise self.refusal(error, url, what) from None
             except (OSError, http.client.HTTPException) as error:
                 raise Trouble(self.reason(url, error)) from None
+            except ValueError:
+                raise Failure(f"{what}: {url[:200]!r} is no valid address") from None
+            # http.client decodes headers as Latin-1. Quoted so, the bytes are again those that the server has sent.
+            location = urllib.parse.quote(location, safe=string.punctuation, encoding="iso-8859-1", errors="replace")
             try:
                 target = urllib.parse.urljoin(url, location)
             except ValueError:
@@ -119,7 +136,7 @@ class Hub:
         cause = getattr(error, "reason", error)
         if isinstance(cause, TimeoutError):
             return f"{origin(url)[1]} has sent nothing for {self.timeout_s:g} s (--timeout)"
-        return f"{origin(url)[1]}: {cause or type(cause).__name__}"
+        return f"{origin(url)[1]}: {printable(cause) or type(cause).__name__}"
 
     def refusal(self, error, url, what):
         """Returns the exception for an answer that is an error."""
@@ -139,7 +156,7 @@ class Hub:
         if error.code in (401, 404):
             return Failure(f"{answer}: there is no such model, or it is private" + (
                 " and HF_TOKEN may not read it" if self.token else "; a private model needs HF_TOKEN"))
-        return Failure(f"{answer} {error.reason}")
+        return Failure(f"{answer} {printable(error.reason)}")
 
     def retry(self, attempt, progress=lambda: 0):
         """Calls `attempt` until it succeeds. Tries that make progress, as counted by `progress`, are not limited."""

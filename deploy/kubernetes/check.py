@@ -247,11 +247,11 @@ def check_network(k8s, _programs):
         for rule in policy["spec"].get("ingress") or []:
             yield from check_ingress(k8s, policy, rule, targets)
         for rule in policy["spec"].get("egress") or []:
-            for peer in rule["to"]:
+            for peer in rule.get("to", []):
                 if "podSelector" not in peer:
                     continue
                 peers = k8s.selected(peer["podSelector"].get("matchLabels", {}))
-                for port in rule["ports"]:
+                for port in rule.get("ports", []):
                     if not any(port["port"] in ports_of(w) for w in peers):
                         yield policy, f"it lets out to port {port['port']}, which its peers do not have"
     for workload in k8s.workloads:
@@ -308,9 +308,10 @@ def check_download(k8s, programs):
     """A worker serves a model by its name only if an init container has downloaded it to the same place."""
     for workload in k8s.workloads:
         for first in first_containers(workload):
-            program = first["command"][0]
+            program = (first.get("command") or [None])[0]
             if program not in FIRST_PROGRAMS:
                 yield workload, f"{first['name']} starts {program}, which is none of {FIRST_PROGRAMS}"
+                continue
             for flag in flags_of(first):
                 if flag.startswith("-") and flag not in programs[program]:
                     yield workload, f"{program} has no flag {flag}"
@@ -318,14 +319,14 @@ def check_download(k8s, programs):
             model = flags_of(container).get("--model") or ""
             if not model.startswith("hf:"):
                 continue
-            first = next((c for c in first_containers(workload) if model in c["args"]), None)
+            first = next((c for c in first_containers(workload) if model in c.get("args", [])), None)
             if first is None:
                 yield workload, f"no init container downloads {model}"
                 continue
             cache = environment_of(container).get("HF_HUB_CACHE")
             if not cache or environment_of(first).get("HF_HUB_CACHE") != cache:
                 yield workload, f"{container['name']} and {first['name']} have no common HF_HUB_CACHE"
-            mounts = [next((m for m in c["volumeMounts"] if f"{cache}/".startswith(f"{m['mountPath']}/")), None)
+            mounts = [next((m for m in c.get("volumeMounts", []) if f"{cache}/".startswith(f"{m['mountPath']}/")), None)
                       for c in (container, first)]
             if None in mounts or mounts[0]["name"] != mounts[1]["name"]:
                 yield workload, (f"HF_HUB_CACHE is {cache}, which {container['name']} and {first['name']} have no "
@@ -347,7 +348,7 @@ def ports_out(k8s, workload):
     """Returns the ports of other machines that the policies let a workload reach."""
     rules = [rule for policy in k8s.of_kind("NetworkPolicy") for rule in policy["spec"].get("egress") or []
              if workload in k8s.selected(policy["spec"]["podSelector"]["matchLabels"])]
-    return {port["port"] for rule in rules for port in rule["ports"]}
+    return {port.get("port") for rule in rules for port in rule.get("ports", [])}
 
 
 def check_transport(k8s, _programs):

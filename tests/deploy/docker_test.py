@@ -93,6 +93,8 @@ class DockerTest(unittest.TestCase):
     def test_the_image_for_downloads_has_python_and_every_module(self):
         (stage,) = self.files["download.Dockerfile"]
         self.assertEqual(packages(stage), {"python3"})
+        # Without it there is no TLS.
+        self.assertTrue(any("ca-certificates" in rest.split() for instruction, rest in stage if instruction == "RUN"))
         copied = [word for instruction, rest in stage if instruction == "COPY" for word in rest.split()]
         modules = {f"download/{path.name}" for path in (SOURCE / "download").glob("*.py")}
         self.assertEqual({word for word in copied if word.endswith(".py")}, modules)

@@ -185,6 +185,13 @@ MISTAKES_OF_DOWNLOADS = [
     ("download", WORKERS, at(*FIRST, "args", value=["hf:Qwen/Qwen3-8B"]), f"no init container downloads {MODEL}"),
     ("download", WORKERS, at(*FIRST, "args", value=[MODEL, "--retrys=3"]), "no flag --retrys"),
     ("download", WORKERS, at(*FIRST, "command", value=["sh"]), "starts sh"),
+    ("download", WORKERS, lambda w: pod(w)["initContainers"].append(
+        pod(w)["initContainers"][0] | {"name": "copy", "command": ["sh"], "args": ["-c", "true"]}), "copy starts sh"),
+    ("download", WORKERS, at(*FIRST, "command", value=None), "starts None"),
+    ("download", WORKERS, at(*FIRST, "args", value=None), f"no init container downloads {MODEL}"),
+    ("download", WORKERS, at(*FIRST, "volumeMounts", value=None), "have no volume for"),
+    ("download", ("NetworkPolicy", "quire-workers"), lambda p: [rule.pop("ports") for rule in p["spec"]["egress"]],
+     "out to DNS and to the hub"),
     ("download", WORKERS, at(*FIRST, "env", 0, "value", value="/models"), "no common HF_HUB_CACHE"),
     ("download", WORKERS, at(*CONTAINER, "env", value=[]), "no common HF_HUB_CACHE"),
     ("download", WORKERS, at(*FIRST, "volumeMounts", 0, "mountPath", value="/models/other"), "have no volume for"),

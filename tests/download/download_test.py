@@ -2,6 +2,7 @@
 the folder of our programs; quire-worker is in it in builds with gRPC."""
 
 import contextlib
+import email.message
 import fcntl
 import importlib.machinery
 import importlib.util
@@ -9,10 +10,12 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
 from unittest import mock
 
 from local_hub import COMMIT, REPOSITORY, LocalHub, digest
@@ -23,6 +26,7 @@ WEIGHTS = bytes(range(256)) * 40000  # 10 MB, so that no socket takes it at once
 SMALL = {"config.json": b'{"a": 1}', "tokenizer.json": b"{}", "README.md": b"read me", "pytorch_model.bin": b"pickle"}
 CHECKPOINT = SMALL | {"model.safetensors": WEIGHTS, "consolidated.safetensors": b"twice"}
 TOKEN = "hf_" + "secret" * 3
+LATER = "f" * 40  # The next commit.
 
 
 class DownloadTest(unittest.TestCase):
@@ -126,6 +130,49 @@ class DownloadTest(unittest.TestCase):
         self.assertEqual(pathlib.Path(out.strip()).read_bytes(), WEIGHTS)
         self.assertEqual([path.name for path in self.snapshot.iterdir()], ["big"])
 
+    def test_a_later_commit_does_not_hide_the_other_models(self):
+        index = json.dumps({"weight_map": {"a": "model-1.safetensors"}}).encode()
+        sharded = SMALL | {"model.safetensors.index.json": index, "model-1.safetensors": b"1"}
+        for checkpoint in (CHECKPOINT, sharded):
+            with self.subTest(sorted(checkpoint)):
+                self.setUp()
+                self.serve(checkpoint | {"a.gguf": b"a", "b.gguf": b"b", "c/c.gguf": b"c"})
+                for name in (NAME, f"{NAME}/a.gguf", f"{NAME}/c/c.gguf"):
+                    self.download(name)
+                self.hub.commit = LATER
+                self.hub.files["c/c.gguf"] = b"changed"
+                self.download(f"{NAME}/b.gguf")
+                self.assertEqual((self.folder / "refs/main").read_text(), LATER)
+                later = self.folder / "snapshots" / LATER
+                self.assertEqual((later / "a.gguf").read_bytes(), b"a")
+                self.assertFalse((later / "c/c.gguf").exists(), "this is another file now")
+                for name in set(checkpoint) - {"README.md", "pytorch_model.bin", "consolidated.safetensors"}:
+                    self.assertTrue((later / name).exists(), name)
+
+    def test_a_checkpoint_that_has_changed_is_not_found_in_part(self):
+        self.serve(CHECKPOINT | {"b.gguf": b"b"})
+        self.download()
+        self.hub.commit = LATER
+        self.hub.files["tokenizer.json"] = b'{"changed": 1}'
+        self.download(f"{NAME}/b.gguf")
+        self.assertEqual([path.name for path in (self.folder / "snapshots" / LATER).iterdir()], ["b.gguf"])
+
+    def test_temporary_names_are_not_those_of_another_pod(self):
+        # Its process has the same id, because every container counts its own processes.
+        others = [self.snapshot / f".config.json.{os.getpid()}", self.folder / "refs" / f".main.{os.getpid()}"]
+        for other in others:
+            other.parent.mkdir(parents=True)
+            other.write_text("other")
+        self.download()
+        self.assertEqual([other.read_text() for other in others if other.exists()], ["other", "other"])
+
+    def test_the_files_are_those_that_the_worker_reads(self):
+        text = (SOURCE / "worker/model/model.cc").read_text()
+        lists = re.findall(r"(?:kOptionalFiles\[\] = |const char\* name : )\{([^}]*)\}", text)
+        self.assertEqual(len(lists), 2)
+        names = set(re.findall(r'"([^"]*)"', "".join(lists)))
+        self.assertEqual(set(sys.modules["hub_download"].SMALL_FILES), names | {"config.json"})
+
     def test_what_quire_cannot_read_is_not_downloaded(self):
         for files, argument, words in (
                 ({"m-Q4_0.gguf": b"1234", "big/x.GGUF": b""}, NAME,
@@ -140,6 +187,21 @@ class DownloadTest(unittest.TestCase):
             for word in words:
                 self.assertIn(word, error)
             self.assertEqual(len(self.hub.seen), 1)
+
+    def test_what_servers_say_cannot_steer_the_terminal(self):
+        bad = {"\x1b[2J.gguf": b"", "../up.gguf": b"", "a.gguf": b""}
+        self.serve(bad)
+        error = self.error()
+        self.assertIn(f"its GGUF files are:\n  {NAME}/a.gguf (0 bytes)\n", error)
+        self.assertNotIn("\x1b", error)
+        self.assertNotIn("../up", error)
+        self.serve({"config.json": b"{}", "\x1b[2J.bin": b"", "good.bin": b""})
+        error = self.error()
+        self.assertIn("good.bin is a pickle", error)
+        self.assertNotIn("\x1b", error)
+        for line in (b"HTTP/1.1 400 \x1b[2J\x9b\r\n\r\n", b"\x1b[2J\r\n\r\n"):
+            self.hub.faults["list"] = [lambda h, line=line: h.raw(line)]
+            self.assertNotRegex(self.error("--retries=0", NAME), "[\x1b\x9b]")
 
     def test_wrong_command_lines_are_explained(self):
         for argument, words in ((f"{NAME}:Q4_K_M", "hf:owner/name/FILE.gguf"), ("hf:name", "MODEL is hf:name, a"),
@@ -223,6 +285,11 @@ class DownloadTest(unittest.TestCase):
         for listed in ({"blobId": "../../../x"}, {"blobId": None}, {"size": -1}, {"size": "1"}):
             self.hub.listed["config.json"] = listed
             self.assertIn("config.json: the hub lists no size and checksum of it", self.error())
+        for size in ("1", -1, None, 10 ** 400):
+            self.serve({"a.gguf": b""})
+            self.hub.listed["a.gguf"] = {"size": size}
+            self.assertIn(f"its GGUF files are:\n  {NAME}/a.gguf\n", self.error())
+            self.assertIn("a.gguf: the hub lists no size and checksum of it", self.error(f"{NAME}/a.gguf"))
         for body in (b"<html>", b"[]", b"{}", b'{"sha": "../x", "siblings": []}', b'{"sha": 1, "siblings": [1]}',
                      b'{"sha": 1, "siblings": [{"rfilename": []}]}'):
             self.hub.faults["list"] = [lambda h, body=body: h.answer(200, body)]
@@ -232,6 +299,24 @@ class DownloadTest(unittest.TestCase):
         self.download(HF_TOKEN=TOKEN)
         sent = {(server, headers.get("Authorization")) for server, _, headers in self.hub.seen}
         self.assertEqual(sent, {("hub", f"Bearer {TOKEN}"), ("store", None)})
+
+    def test_no_proxy_gets_what_is_for_this_machine(self):
+        proxy = LocalHub({})
+        self.addCleanup(proxy.close)
+        self.download(HF_TOKEN=TOKEN, http_proxy=proxy.hub.url)
+        self.assertEqual(proxy.seen, [])
+        self.error("--retries=0", NAME, HF_ENDPOINT="http://example.invalid", http_proxy=proxy.hub.url)
+        self.assertEqual(len(proxy.seen), 1)
+
+    def test_a_redirect_from_tls_to_plain_text_is_refused(self):
+        opener = mock.Mock()
+        for target in ("http://store.example/file", "HTTP://hub.example/file"):
+            found = email.message.Message()
+            found["Location"] = target
+            opener.open.side_effect = [urllib.error.HTTPError("", 302, "Found", found, io.BytesIO())]
+            with mock.patch.object(PROGRAM.Hub, "opener_for", return_value=opener):
+                error = self.error("--retries=0", NAME, HF_ENDPOINT="https://hub.example")
+            self.assertIn(f"hub.example redirects to '{target}', which is no address with TLS", error)
 
     def test_redirects_are_limited_and_stay_with_http(self):
         self.hub.faults["list"] = [lambda h: h.answer(307, Location=f"/api/models/new/name/revision/main")] * 2
@@ -243,6 +328,13 @@ class DownloadTest(unittest.TestCase):
         self.assertIn("redirects to 'file:///etc/hostname', which is no address with TLS", self.error())
         self.hub.faults["config.json"] = [lambda h: h.answer(302, Location="http://[::x:y/")]
         self.assertIn("redirects to 'http://[::x:y/'", self.error())
+        for address in ("http://a..b/", f"http://{'a' * 64}.example/"):
+            self.hub.faults["config.json"] = [lambda h, address=address: h.answer(302, Location=address)]
+            self.assertIn(f"config.json: '{address}' is no valid address", self.error())
+        self.hub.faults["config.json"] = [
+            lambda h: h.answer(302, Location=f"{self.hub.store.url}/a/\u00e4 b/resolve/x/config.json")]
+        self.download()
+        self.assertEqual(self.hub.seen[-1][1], "/a/\ufffd b/resolve/x/config.json")
 
     def test_refusals_say_what_to_do(self):
         for code, header, variables, words in (
@@ -301,6 +393,18 @@ class DownloadTest(unittest.TestCase):
         self.error("--retries=0", f"{NAME}@other", **nowhere)
         (self.snapshot / "model.safetensors").unlink()
         self.error("--retries=0", NAME, **nowhere)
+
+    def test_without_the_files_of_a_later_commit_the_cache_is_enough(self):
+        self.download()
+        self.hub.commit = LATER
+        for name in ("model.safetensors", "tokenizer.json"):
+            self.hub.files[name] = b"changed"
+            self.hub.faults[name] = [lambda h: h.answer(503)] * 9
+            out, err = self.download("--retries=1", NAME)
+            self.assertEqual(out, f"{self.snapshot}\n")
+            self.assertIn("the cache has the model as the hub had it before", err)
+            self.assertEqual((self.folder / "refs/main").read_text(), COMMIT)
+        self.error("--retries=1", f"{NAME}@{LATER}")
 
     def test_a_full_disk_is_found_before_the_download(self):
         self.hub.listed["model.safetensors"] = {"lfs": {"sha256": "0" * 64, "size": 10 ** 18}}

@@ -44,6 +44,7 @@ class LocalHub:
         self.faults, self.seen = {}, []
         self.listed = {}  # What the list says about a file, if that is not the truth.
         self.has_ranges = True
+        self.commit = COMMIT
         self.hang = threading.Event()
         self.hub, self.store = Server(self, "hub"), Server(self, "store")
 
@@ -60,7 +61,7 @@ class LocalHub:
             if path in self.large:
                 sibling["lfs"] = {"sha256": digest(data, True), "size": len(data), "pointerSize": 134}
             siblings.append(sibling | self.listed.get(path, {}))
-        return json.dumps({"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}).encode()
+        return json.dumps({"id": REPOSITORY, "sha": self.commit, "siblings": siblings}).encode()
 
     def requests(self, name, server=None):
         """Returns the headers of the requests for a file."""
@@ -81,6 +82,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+        return True
+
+    def raw(self, data):
+        self.wfile.write(data)
+        self.close_connection = True  # pylint: disable=attribute-defined-outside-init
         return True
 
     def hang(self):
