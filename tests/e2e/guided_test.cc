@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -139,11 +141,23 @@ TEST(GuidedExactnessTest, TheTokensAreTheSameAfterPreemptions) {
   // The pool has room for the longest request and little more.
   Cluster cluster({.model = BundledModel(), .worker_flags = {"--num-blocks=80", "--block-size=4"}});
   const std::vector<Generation> expected = GenerateOneByOne(cluster);
-  // Only requests that run at the same time take blocks from each other, and a busy machine may start them too late.
+  // Only requests that run at the same time take blocks from each other. So the worker is stopped until all are there,
+  // but not so long that the manager gives it up.
   constexpr int kMaxRounds = 10;
+  constexpr absl::Duration kMaxStop = absl::Milliseconds(500);
+  const auto let_all_arrive = [&] {
+    const absl::Time end = absl::Now() + kMaxStop;
+    uint32_t num_requests = 0;
+    while (num_requests < kRequests && absl::Now() < end) {
+      const v1::WorkerStatus worker = cluster.client().GetStatus()->workers(0);
+      num_requests = worker.waiting_requests() + worker.running_requests();
+    }
+    cluster.worker(0).Signal(SIGCONT);
+  };
   uint64_t num_preemptions = 0;
   for (int round = 0; round < kMaxRounds && num_preemptions == 0; ++round) {
-    ExpectSame(GenerateTogether(cluster, [] {}), expected);
+    cluster.worker(0).Signal(SIGSTOP);
+    ExpectSame(GenerateTogether(cluster, let_all_arrive), expected);
     num_preemptions = cluster.client().GetStatus()->workers(0).preemptions();
   }
   EXPECT_GT(num_preemptions, 0u) << "the pool was meant to be too small";
