@@ -141,6 +141,9 @@ ABSL_FLAG(
     absl::Duration, gpu_timeout, absl::Milliseconds(quire::cuda::DeviceOptions().longest_wait.count()),
     "The worker ends when its GPU has not finished a step in this time. Set it higher, together with the manager's "
     "--step-timeout, for a GPU under a debugger or a sanitizer.");
+ABSL_FLAG(absl::Duration, gpu_record_time, absl::Seconds(5),
+          "How much longer the start of a worker on a GPU may take to record decode steps of usual sizes. What is not "
+          "recorded by then is recorded in the first steps of requests. Without --gpu-graphs nothing is recorded.");
 ABSL_FLAG(
     absl::Duration, orphan_hold, absl::Seconds(30),
     "How long rows and blocks stay after the manager's session has ended, so that a session that asks for them can "
@@ -350,6 +353,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   options.gpu_overlap = absl::GetFlag(FLAGS_gpu_overlap);
   options.gpu_warp_groups = absl::GetFlag(FLAGS_gpu_warp_groups);
   QUIRE_ASSIGN_OR_RETURN(options.gpu_timeout, DurationFlag(FLAGS_gpu_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options.gpu_record_time, DurationFlag(FLAGS_gpu_record_time));
   QUIRE_ASSIGN_OR_RETURN(options.orphan_hold, ReadOrphanHold());
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
@@ -376,7 +380,8 @@ const ProgramFlags& WorkerFlags() {
        {"GPU:", {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap", "gpu_warp_groups"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Sessions:", {"orphan_hold"}},
-       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:", {"drain_timeout", "gpu_timeout"}},
+       {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
+        {"drain_timeout", "gpu_timeout", "gpu_record_time"}},
        LogFlagGroup(),
        ConfigurationFlagGroup()},
       {"manager_names"}};

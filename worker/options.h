@@ -53,7 +53,8 @@ struct WorkerOptions {
   bool gpu_overlap = false;       // Whether to set up each kernel while the one before it ends.
   bool gpu_warp_groups = true;    // Whether prompts may use the kernels that only compute capability 9.0 has.
   absl::Duration gpu_timeout;     // Work on the GPU that takes longer ends the worker.
-  std::optional<SimulationOptions> simulation;  // With a value, no device computes, and `gpu` has none.
+  absl::Duration gpu_record_time = absl::ZeroDuration();  // How long a start may record decode steps.
+  std::optional<SimulationOptions> simulation;            // With a value, no device computes, and `gpu` has none.
   int max_sequences;
   int max_tokens_per_step;
   int threads;                          // 0 means one per core.

@@ -38,10 +38,6 @@ constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 // the GPU.
 constexpr double kGpuMemoryFraction = 0.9;
 
-// How much longer a start may take to record decode steps. What is not recorded by then is recorded in the steps of
-// requests.
-constexpr absl::Duration kMostRecordingTime = absl::Seconds(5);
-
 // Returns the precision of the weights.
 KvType KvTypeOf(const ModelConfig& config) {
   if (config.torch_dtype == "bfloat16") return KvType::kBFloat16;
@@ -236,7 +232,7 @@ absl::Status Worker::TakeMemory(const WorkerOptions& options) {
                                                         limits.num_host_blocks, options.prefault));
   QUIRE_ASSIGN_OR_RETURN(executor_,
                          Executor::Create(backend_.get(), model_.get(), storage_.get(), limits, LogitRowsFor(limits)));
-  return RecordSteps(backend_.get(), limits, kMostRecordingTime, executor_.get());
+  return RecordSteps(backend_.get(), limits, options.gpu_record_time, executor_.get());
 }
 
 absl::Status Worker::ServeMetrics(const WorkerOptions& options) {

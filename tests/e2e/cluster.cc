@@ -105,6 +105,7 @@ std::vector<std::string> Cluster::WorkerCommand(int i, const std::string& model)
       "--metrics-listen=", "--threads=1"};
   if (TestsGpuBackend()) {
     command.insert(command.end(), {"--device=cuda", "--exact-gpu", "--max-tokens-per-step=64", "--gpu-timeout=1h",
+                                   "--gpu-record-time=1ms",  // Where the CPU emulates a GPU, steps take long.
                                    absl::StrCat("--gpu-library=", GpuLibraryOfTests())});
   }
   if (DeviceOfTests() == TestDevice::kSimulated) {
