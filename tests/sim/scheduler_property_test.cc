@@ -156,7 +156,10 @@ INSTANTIATE_TEST_SUITE_P(
         "model\nworker block_size=9 context=142 timeout=13\nworker\nworker block_size=9 timeout=1\n"
         "submit 178 num_shared=1\nsubmit 179 num_own=65\nsilence 2 1\nplan 0\nplan 2\nplan 2\nplan 2\naudit 1\n"
         "commit 1\nplan 2\nplan 1\ncommit 1\nplan 0\nplan 1\ncommit 1\nplan 0\ncommit 2\nplan 2\nplan 1\nplan 0\n"
-        "commit 1\nprobe 26\ncommit 2\nplan 0\nplan 0\nsubmit 185 num_shared=57 max_tokens=86\n"));
+        "commit 1\nprobe 26\ncommit 2\nplan 0\nplan 0\nsubmit 185 num_shared=57 max_tokens=86\n",
+        // A search with fewer tokens than hypotheses to return, which comes to a worker with other numerics.
+        "model vocab=3\nworker\nworker chunk_tokens=6 numerics=1 approximate=1\n"
+        "submit 11 num_own=7 beams=4 returned=4\nplan 1\ncommit 1\nlate_result 1\n"));
 
 TEST(ScenarioTest, WhatIsPrintedReadsBackAsTheSame) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {

@@ -83,13 +83,15 @@ void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
 // of a request are told one after the other.
 void SimCaller::OnNumericsChanged(int sample_index, int position) {
   if (is_deaf_) return;
+  const bool is_search = request_.beam.has_value();
+  // A search is told of all hypotheses that it may return. With a small vocabulary it finds fewer.
+  if (is_search && sample_index >= num_outputs() && sample_index < request_.beam->num_return) return;
   if (sample_index < 0 || sample_index >= num_outputs()) return Complain("other numerics of sample ", sample_index);
   const Sample& sample = samples_[sample_index];
   if (has_ended_ || sample.state == Sample::State::kEnded) Complain("other numerics after the end");
   if (next_model_.numerics == model_.numerics && changes_.empty()) Complain("other numerics of the same worker");
   request_.generation = next_generation_;
   const int num_generated = position - static_cast<int>(request_.prompt.size());
-  const bool is_search = request_.beam.has_value();
   if (is_search ? num_generated < 0 || num_generated >= request_.max_tokens : num_generated != sample.num_tokens) {
     return Complain("other numerics from position ", position, " on, after ", sample.num_tokens, " tokens of sample ",
                     sample_index);
