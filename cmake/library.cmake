@@ -32,10 +32,20 @@ if(QUIRE_SANITIZE)
       add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${first_header}>")
     endif()
   endif()
-  # The address sanitizer ends a program that reads or writes at null or behind an object, so the checks of GCC for both
-  # would only take time. With them, GCC also does not take the address of a function for a constant, as Abseil does.
+  # With its three checks for null pointers, GCC does not take the address of a function for a constant. The newer
+  # Abseil of Debian 13 needs that it does. The address sanitizer still ends a program that reads or writes at null.
   if(QUIRE_SANITIZE MATCHES undefined)
-    add_compile_options(-fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute,object-size)
+    include(CheckCXXSourceCompiles)
+    set(CMAKE_REQUIRED_FLAGS "-std=c++20 -fsanitize=${QUIRE_SANITIZE}")
+    set(CMAKE_REQUIRED_LIBRARIES absl::flat_hash_map)
+    check_cxx_source_compiles("
+      #include <absl/container/flat_hash_map.h>
+      int main() { return absl::flat_hash_map<int, int>()[0]; }" QUIRE_HAS_ABSEIL_WITH_NULL_CHECKS)
+    unset(CMAKE_REQUIRED_FLAGS)
+    unset(CMAKE_REQUIRED_LIBRARIES)
+    if(NOT QUIRE_HAS_ABSEIL_WITH_NULL_CHECKS)
+      add_compile_options(-fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute)
+    endif()
   endif()
 endif()
 

@@ -34,7 +34,7 @@ std::string RecordedStream::Content() const {
   for (const Sample& sample : samples_) {
     absl::StrAppend(&content, sample.merged.ShortDebugString(), "\n", sample.text, "\n", sample.num_gaps, " gaps\n");
   }
-  absl::StrAppend(&content, usage_.ShortDebugString(), "\n");
+  absl::StrAppend(&content, usage_.ShortDebugString(), " ", num_usages_, " times\n");
   return content;
 }
 
@@ -78,8 +78,11 @@ void RecordedStream::Take(const v1::GenerateResponse& response) {
   sample.merged.clear_resume_token();
   sample.merged.clear_numerics_fingerprint();
   // The sample that ends last has the usage of all. When samples have moved to another worker, that may be another one.
-  if (response.has_usage()) usage_ = response.usage();
-  usage_.clear_cached_tokens();
+  if (response.has_usage()) {
+    usage_ = response.usage();
+    usage_.clear_cached_tokens();
+    ++num_usages_;
+  }
   sample.merged.clear_usage();
 }
 

@@ -45,6 +45,7 @@ class RecordedStream {
 
   std::vector<Sample> samples_;
   v1::Usage usage_;
+  int num_usages_ = 0;
   std::vector<absl::Time> arrivals_;
   absl::Status status_;
   std::atomic<int> num_tokens_ = 0;

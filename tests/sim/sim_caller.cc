@@ -85,9 +85,9 @@ void SimCaller::OnNumericsChanged(int sample_index, int position) {
   if (is_deaf_) return;
   const bool is_search = request_.beam.has_value();
   // A search is told of all hypotheses that it may return. With a small vocabulary it finds fewer.
-  if (is_search && sample_index >= num_outputs() && sample_index < request_.beam->num_return) return;
-  if (sample_index < 0 || sample_index >= num_outputs()) return Complain("other numerics of sample ", sample_index);
-  const Sample& sample = samples_[sample_index];
+  const int num_told = is_search ? request_.beam->num_return : num_outputs();
+  if (sample_index < 0 || sample_index >= num_told) return Complain("other numerics of sample ", sample_index);
+  const Sample& sample = samples_[std::min(sample_index, num_outputs() - 1)];
   if (has_ended_ || sample.state == Sample::State::kEnded) Complain("other numerics after the end");
   if (next_model_.numerics == model_.numerics && changes_.empty()) Complain("other numerics of the same worker");
   request_.generation = next_generation_;
