@@ -67,7 +67,7 @@ class BeamSearch {
   // One logprob per agreed token, as they were given.
   const std::vector<float>& agreed_logprobs() const { return agreed_logprobs_; }
 
-  // What the search has become, without BeamSearchState::sequences. REQUIRES: !is_done().
+  // Returns what the search has become, without BeamSearchState::sequences. REQUIRES: !is_done().
   BeamSearchState state() const;
   // Goes on from this state of a search with the same parameters. REQUIRES: DecodeBeamSearchState has made it, and
   // Advance was not called.

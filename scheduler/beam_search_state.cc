@@ -78,7 +78,7 @@ class Reader {
 
 constexpr FinishReason kReasons[] = {FinishReason::kLength, FinishReason::kStopToken};
 
-// Whether the parts of a state that has been read fit together.
+// Returns whether the parts of a state that has been read fit together.
 bool IsConsistent(const BeamSearchState& state, int num_return) {
   std::vector<int> length(state.nodes.size());
   std::vector<bool> is_agreed(state.nodes.size());  // Begins with the agreed tokens.

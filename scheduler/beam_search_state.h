@@ -12,8 +12,8 @@
 
 namespace quire {
 
-// What a beam search has become so far, without its parameters. A search that is made from the same parameters and this
-// value makes the same decisions from here on. A value.
+// This is what a beam search has become so far, without its parameters. A search that is made from the same parameters
+// and this value makes the same decisions from here on. A value.
 struct BeamSearchState {
   static constexpr int kRoot = -1;     // The empty list of tokens.
   static constexpr int kDropped = -2;  // See Finished.
@@ -62,8 +62,8 @@ struct BeamSearchState {
 
 // About 8 bytes per node.
 std::string EncodeBeamSearchState(const BeamSearchState& state);
-// Nothing unless a beam search with the parameters of this request can be in this state. REQUIRES: request.beam is set
-// and valid.
+// Returns nothing unless a beam search with the parameters of this request can be in this state. REQUIRES: request.beam
+// is set and valid.
 std::optional<BeamSearchState> DecodeBeamSearchState(absl::string_view bytes, const Request& request, int vocab_size);
 // The number of generated tokens that the state names first, or nothing. It does not check the rest.
 std::optional<int> NumGeneratedOf(absl::string_view bytes);

@@ -34,10 +34,10 @@ int NumPromptLogprobs(const Request& request, int first, int num_tokens) {
   return std::clamp(static_cast<int>(request.prompt.size()) - 1 - first, 0, num_tokens);
 }
 
-// Whether computed blocks are published when the next slice is planned, not in the plan that computes them. A prompt
-// with logprobs is computed although it is cached, so its blocks are replaced by those of the cache, and the next slice
-// tells the row. A beam gets no slice while its sample is in flight. Its row would still name blocks that others have
-// got, and the next manager would have to compute them again.
+// Returns whether computed blocks are published when the next slice is planned, not in the plan that computes them. A
+// prompt with logprobs is computed although it is cached, so its blocks are replaced by those of the cache, and the
+// next slice tells the row. A beam gets no slice while its sample is in flight. Its row would still name blocks that
+// others have got, and the next manager would have to compute them again.
 bool PublishesLate(const Request& request) {
   return request.beam.has_value() && request.sampling.num_prompt_logprobs >= 0;
 }

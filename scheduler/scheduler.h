@@ -208,7 +208,7 @@ class Scheduler {
   // The rank of the first request that is submitted. Adopted requests have lower numbers.
   static constexpr uint64_t kFirstSubmission = uint64_t{1} << 32;
 
-  // What the next plan can compute.
+  // Returns what the next plan can compute.
   StepDemand Demand() const;
 
   // The phases of Plan.
@@ -222,7 +222,7 @@ class Scheduler {
   StepPlan Complete(PlanDraft draft);
   // The id if another manager could find the request.
   std::optional<RequestId> RecordedAs(const Request& request) const;
-  // Whether another manager needs the scores of its tokens.
+  // Returns whether another manager needs the scores of its tokens.
   bool KeepsScores(const Request& request) const;
 
   // Makes the slots of the sequence's next `num_tokens` tokens writable. Returns false when blocks are short.

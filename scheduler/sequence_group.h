@@ -107,7 +107,8 @@ class SequenceGroup : public Pooled {
   // How many numbers all scores are that the starts of its sequences tell.
   int64_t NumScoreNumbers() const;
 
-  // What the search has become, with the sequences of its beams. REQUIRES: the group is a search that is not done.
+  // Returns what the search has become, with the sequences of its beams. REQUIRES: the group is a search that is not
+  // done.
   BeamSearchState SearchState() const;
 
   // Whether another sequence of the group has yet to compute blocks that this one shares. Once that is done, the wait

@@ -36,7 +36,7 @@ class SamplingState {
   // Returns the row that scores `token`, a token of the prompt.
   SamplingRow Score(TokenId token) const;
 
-  // Whether the host must know all tokens before a draw, because it matches them against bad words or a guide.
+  // Returns whether the host must know all tokens before a draw, because it matches them against bad words or a guide.
   bool NeedsTokens() const { return !bad_words_.empty() || guide_.has_value(); }
 
   // The number of alternatives to report with a drawn token, or -1 for no logprobs at all.

@@ -53,7 +53,7 @@ bool IsStandingBy(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE && HasReason(status, "NOT_LEADER");
 }
 
-// Whether a manager has answered that does not lead, or none has answered.
+// Returns whether a manager has answered that does not lead, or none has answered.
 bool IsOfNoLeader(const grpc::Status& status) {
   const bool is_unanswered = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                              status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
@@ -359,8 +359,9 @@ absl::Status WatchBlocksStream::Finish() {
   return *finished_;
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, absl::Duration connect_timeout) {
   grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(connect_timeout)));
   arguments.SetMaxReceiveMessageSize(64 << 20);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Every client has its own connection.
   // A server that vanished without closing its connections is noticed within 40 seconds.

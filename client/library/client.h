@@ -150,9 +150,11 @@ struct ClientOptions {
   std::string server_name = "";                // Name in the manager's certificate; empty means the endpoint's host.
 };
 
-// Makes the channel of a client, which connects when it is used first and again when it was lost.
+// Makes the channel of a client, which connects when it is used first and again when it was lost. An attempt to connect
+// ends after `connect_timeout`, and calls that wait for it then fail; the default is that of gRPC.
 // REQUIRES: CheckTlsFiles(options.tls) is OK, and the endpoint is one address.
-std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options);
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options,
+                                           absl::Duration connect_timeout = absl::Seconds(20));
 
 // A blocking client of one manager, or of several ones of which one leads. Calls go to the leader: when a manager
 // stands by or cannot be reached, the client asks the next one, until the deadline of the call, or until no manager can

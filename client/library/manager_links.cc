@@ -12,8 +12,6 @@
 namespace quire {
 namespace {
 
-// How long a manager that does not answer at all keeps a call from the next one.
-constexpr absl::Duration kConnectPatience = absl::Seconds(1);
 // How often it is asked whether a call was stopped.
 constexpr absl::Duration kStopCheckInterval = absl::Milliseconds(50);
 

@@ -21,7 +21,7 @@ bool IsStandingBy(const google::rpc::Status& status) {
   });
 }
 
-// Whether a manager has answered that does not lead, or none has answered.
+// Returns whether a manager has answered that does not lead, or none has answered.
 bool IsOfNoLeader(const google::rpc::Status& status) {
   const bool is_unanswered =
       status.code() == grpc::StatusCode::UNAVAILABLE || status.code() == grpc::StatusCode::DEADLINE_EXCEEDED;
@@ -153,6 +153,8 @@ void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_p
       const auto again = [this, sending] {
         if (!sending->is_cancelled) SendOnce(std::move(*sending->message), sending);
       };
+      // Until its first manager is left, a request may have waited in the queue of that manager for any time.
+      if (sending->search.num_asked == 0) sending->search = NewSearch();
       v1::GenerateBatchEntry end = entry;
       if (AsksAgain(manager, end.mutable_end(), &sending->search, again)) return;
       sending->message = nullptr;

@@ -13,6 +13,7 @@
 #include "client/library/bearer_token.h"
 #include "client/library/client.h"
 #include "client/library/endpoint.h"
+#include "client/library/manager_links.h"
 #include "gateway/chat_page/chat_page_files.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/openai/tokenize_call.h"
@@ -74,9 +75,11 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
                          .on_refusal = [self = gateway.get()](int code) { self->metrics_.CountRefusal(code); }});
   WebServer* const server = gateway->server_.get();
   std::vector<std::shared_ptr<grpc::Channel>> managers;
-  for (const std::string& endpoint : SplitEndpoints(options.manager)) {
-    managers.push_back(MakeChannel(
-        {.endpoint = endpoint, .tls = options.manager_tls, .token = "", .server_name = options.manager_name}));
+  const std::vector<std::string> endpoints = SplitEndpoints(options.manager);
+  for (const std::string& endpoint : endpoints) {
+    const ClientOptions one = {
+        .endpoint = endpoint, .tls = options.manager_tls, .token = "", .server_name = options.manager_name};
+    managers.push_back(endpoints.size() > 1 ? MakeChannel(one, kConnectPatience) : MakeChannel(one));
   }
   gateway->link_ = std::make_unique<ManagerLink>(
       managers, [server](std::function<void()> function) { server->Post(std::move(function)); },

@@ -73,7 +73,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   void Sample(const SamplingArgs& args) override;
 
  private:
-  // What was announced to follow the layers of the batch.
+  // This was announced to follow the layers of the batch.
   struct Outputs {
     const int32_t* rows;  // [num_rows], in host memory.
     int num_rows;

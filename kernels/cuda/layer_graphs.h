@@ -36,9 +36,9 @@ class LayerGraphs {
   explicit LayerGraphs(Device* device) : device_(device) {}
   ~LayerGraphs() { Clear(); }
 
-  // Whether the layers of that model have run with that number of tokens, and with or without outputs, since the last
-  // Reset (AddRun). Layers are recorded in their second run at the earliest, because the first run allocates memory,
-  // loads kernels and chooses algorithms.
+  // Returns whether the layers of that model have run with that number of tokens, and with or without outputs, since
+  // the last Reset (AddRun). Layers are recorded in their second run at the earliest, because the first run allocates
+  // memory, loads kernels and chooses algorithms.
   bool HasRun(const void* model, int num_tokens, bool has_outputs) const {
     return runs_.contains({model, num_tokens, has_outputs});
   }

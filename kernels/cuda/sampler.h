@@ -27,7 +27,8 @@ class Sampler {
   // Queues all work. The results are there at a later mark.
   void Run(const SamplingArgs& args);
 
-  // Whether everything about these rows but their results has a fixed size: they have no penalties, biases and masks.
+  // Returns whether everything about these rows but their results has a fixed size: they have no penalties, biases and
+  // masks.
   static bool HasFixedSize(const SamplingArgs& args);
   // The room that Prepare needs for the rows, of which there are `num_rows` with those that it adds.
   static size_t UploadBytes(const SamplingArgs& args, int num_rows);

@@ -8,7 +8,7 @@ namespace quire::simt {
 
 constexpr int kWarpSize = 32;
 
-// Whether setmaxnreg can give a thread this number of registers (PTX ISA).
+// This is true when setmaxnreg can give a thread so many registers (PTX ISA).
 template <int kCount>
 constexpr bool kIsRegisterCount = kCount % 8 == 0 && kCount >= 24 && kCount <= 256;
 

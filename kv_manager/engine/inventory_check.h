@@ -57,8 +57,8 @@ class InventoryCheck {
 struct RowsOfRequest {
   RowRecord record;                             // Borrowed from the first row.
   const WorkerInventory::Row* first = nullptr;  // Has the prompt that all rows have.
-  // What its beam search has become, as the row says that got farthest (see RowRecord). Empty: the request is no
-  // search, or the search has not made a step. Borrowed from the row.
+  // This is what its beam search has become, as the row says that got farthest (see RowRecord). It is empty when the
+  // request is no search, or the search has not made a step. Borrowed from the row.
   absl::string_view search = {};
   // One for each sample that has a row, by rising sample index. With `search`, one for each sequence. Empty when other
   // requests have rows with the same sequence ids, so that none of these counts.

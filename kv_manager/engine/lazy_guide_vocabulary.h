@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// What workers need for guides. With 131,072 tokens it takes more than a megabyte and some milliseconds, so it is made
-// when the first request with a guide needs it. Thread-safe.
+// Makes what workers need for guides. With 131,072 tokens it takes more than a megabyte and some milliseconds, so it is
+// made when the first request with a guide needs it. Thread-safe.
 class LazyGuideVocabulary {
  public:
   using Make = std::function<std::shared_ptr<const GuideVocabulary>()>;

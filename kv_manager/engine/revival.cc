@@ -69,7 +69,7 @@ std::vector<LiveRow> ReadBeams(const RowsOfRequest& rows, const BeamSearchState&
   return beams;
 }
 
-// What the stream was told of the hypotheses.
+// Returns what the stream was told of the hypotheses.
 std::vector<Revival::Sample> AgreedHypotheses(const Request& request, const BeamSearchState& search) {
   std::vector<ScoredToken> agreed;
   for (const TokenLogprob& token : search.TokensOf(search.agreed_node)) {
@@ -95,8 +95,8 @@ std::vector<ScoredToken> GeneratedBy(const Request& request, const LiveRow& live
   return generated;
 }
 
-// Whether the rows report what the scheduler will expect of them. A row that reports candidates reports no logprobs of
-// tokens, because it draws none. No row reports more than the whole vocabulary.
+// Returns whether the rows report what the scheduler will expect of them. A row that reports candidates reports no
+// logprobs of tokens, because it draws none. No row reports more than the whole vocabulary.
 bool AgreeOnReports(const Request& request, int vocab_size, const std::vector<LiveRow>& rows) {
   int num_candidates = 0;
   if (request.beam.has_value()) {

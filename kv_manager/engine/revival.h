@@ -14,7 +14,7 @@ namespace quire {
 
 // How a request of a manager that is gone goes on.
 struct Revival {
-  // What the stream has to be told of a sample, or of a hypothesis that a beam search will return.
+  // The stream has to be told this of a sample, or of a hypothesis that a beam search will return.
   struct Sample {
     int index = 0;
     // Up to the end, if the sample has ended. Of a hypothesis, the tokens that all have. They have scores if the

@@ -2,7 +2,9 @@
 
 import json
 import pathlib
+import socket
 import sys
+import time
 import unittest
 
 from openai_programs import Installation, Program, events_of, wait_for
@@ -47,13 +49,28 @@ class OpenAiTroubleTest(unittest.TestCase):
         self.quire.call("/health")
         return any(line.startswith("W ") and text in line for line in self.quire.gateway.printed)
 
-    def test_a_worker_is_not_taken_for_a_manager(self):
+    def start_gateway(self, *flags):
         self.quire.gateway = Program(
             self.quire.stack,
-            [BIN / "quire-openai", f"--manager=unix:{self.quire.folder}/worker", "--listen=127.0.0.1:0"],
+            [BIN / "quire-openai", *flags, "--listen=127.0.0.1:0"],
             r"listening on 127\.0\.0\.1:(\d+)",
         )
         self.quire.port = int(self.quire.gateway.found)
+
+    def test_a_manager_that_does_not_answer_costs_a_second(self):
+        silent = socket.socket(socket.AF_UNIX)  # It takes connections and says nothing.
+        self.addCleanup(silent.close)
+        silent.bind(f"{self.quire.folder}/silent")
+        silent.listen()
+        self.start_gateway(
+            f"--manager=unix:{self.quire.folder}/silent,unix:{self.quire.folder}/manager", "--call-timeout=60s")
+        start = time.monotonic()
+        status, answer, _ = self.quire.call("/v1/completions", {"prompt": "Once", "max_tokens": 2})
+        self.assertEqual((status, answer["object"]), (200, "text_completion"))
+        self.assertLess(time.monotonic() - start, 15, "gRPC alone waits for 20 s")
+
+    def test_a_worker_is_not_taken_for_a_manager(self):
+        self.start_gateway(f"--manager=unix:{self.quire.folder}/worker")
         text = "what answers at --manager is not a manager; is it a worker?"
         self.expect_error("/health", None, "no_manager", text)
         self.expect_error("/v1/models", None, "no_manager", text)

@@ -48,9 +48,9 @@ class ClusterSim {
   bool Move(SimEngine* from, const MoveWish& wish, TakeRequest take);
   size_t FindMovable(const SimEngine* from, absl::Span<const MoveWish> wishes) const;
   absl::Status RunRound(SimEngine* engine);
-  // Whether another engine of this generation can hold the request now. Its worker is ready and gets requests.
+  // Returns whether another engine of this generation can hold the request now. Its worker is ready and gets requests.
   bool HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay, bool is_own_generation) const;
-  // Whether a request of a lost worker can move, see WorkerSession.
+  // Returns whether a request of a lost worker can move, see WorkerSession.
   bool MayMove(const SimEngine* from, const Request& request, bool accepts_delay, bool changes_numerics) const;
   ShadowModel ModelOf(const SimWorker& worker) const;
   // The numerics of the ready workers of another generation, or "".

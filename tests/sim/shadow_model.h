@@ -40,7 +40,7 @@ constexpr uint64_t ExtendPrefix(uint64_t prefix_hash, TokenId token) {
   return MixBits(prefix_hash * 3 + static_cast<uint64_t>(token) + 1);
 }
 
-// What a worker reports about `token` after the prefix, in the prompt or behind it.
+// Returns what a worker reports about `token` after the prefix, in the prompt or behind it.
 ScoredToken ScoreToken(uint64_t prefix_hash, TokenId token);
 
 // From this number of generated tokens on, the next token comes from another model.

@@ -252,7 +252,7 @@ class SimEngine : private AuditedBlocks::Observer {
   // Cancels the request as the token stream does when all of its samples are over.
   void PostWantedEnd(SimCaller* caller);
 
-  // Whether the worker has what the loop believes: it is in the loop's session and has executed all plans.
+  // Returns whether the worker has what the loop believes: it is in the loop's session and has executed all plans.
   bool IsOfSession() const;
   absl::Status CheckRound();
   absl::Status CheckLoad(const WorkerStatus& status, const WorkerLoad& load) const;

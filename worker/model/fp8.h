@@ -25,8 +25,8 @@ struct Fp8Block {
   bool operator==(const Fp8Block&) const = default;
 };
 
-// Whether a matrix [rows, cols] may have scales of this shape. Blocks of 128 x 128 of a matrix [300, 128] have scales
-// [3, 1], and the last block is short.
+// Returns whether a matrix [rows, cols] may have scales of this shape. Blocks of 128 x 128 of a matrix [300, 128] have
+// scales [3, 1], and the last block is short.
 bool IsFp8ScaleShape(const std::vector<int64_t>& shape, int64_t rows, int64_t cols, Fp8Block block);
 // The same in words, for errors.
 std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block);

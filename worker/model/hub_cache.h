@@ -18,7 +18,7 @@ struct HubModel {
   std::string revision = "main";  // A branch, a tag, a commit or another reference, such as refs/pr/1.
 };
 
-// Whether the text shall be the name of a model of the hub, and no path.
+// Returns whether the text shall be the name of a model of the hub, and no path.
 bool IsHubName(absl::string_view text);
 
 // Reads such a name. Returns INVALID_ARGUMENT with the text and the part that is wrong, as in

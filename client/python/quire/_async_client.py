@@ -161,21 +161,26 @@ class AsyncClient:
         """Calls a method of InferenceService or AdminService that does not stream, and returns its response."""
         search = _connection.Search(self._managers, self._timeout if timeout is None else timeout)
         if hasattr(self._managers.current.inference, method):
-            return await self._call("inference", method, request, search)
+            return await self._infer(method, request, search)
         # Managers that stand by answer these calls too, so this one asks who leads before.
         if len(self._managers.all) > 1:
             try:
-                await self._call("inference", "GetModel", v1.GetModelRequest(), search)
+                await self._infer("GetModel", v1.GetModelRequest(), search)
             except Error as error:
                 if error.is_of_no_leader():
                     raise
-        return await self._call("admin", method, request, search)
+        # It is not made again at another manager, because that one may stand by, and the first one may have begun it.
+        try:
+            admin_call = getattr(self._managers.current.admin, method)
+            return await admin_call(request, timeout=search.time_left(), metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise Error(error) from None
 
-    async def _call(self, service: str, method: str, request: Any, search: _connection.Search) -> Any:
+    async def _infer(self, method: str, request: Any, search: _connection.Search) -> Any:
         while True:
             manager = self._managers.current
             try:
-                call = getattr(getattr(manager, service), method)
+                call = getattr(manager.inference, method)
                 return await call(request, timeout=search.time_left(), metadata=self._metadata)
             except grpc.RpcError as error:
                 delay = search.delay_after(manager, Error(error))

@@ -170,21 +170,26 @@ class Client:
         """Calls a method of InferenceService or AdminService that does not stream, and returns its response."""
         search = _connection.Search(self._managers, self._timeout if timeout is None else timeout)
         if hasattr(self._managers.current.inference, method):
-            return self._call("inference", method, request, search)
+            return self._infer(method, request, search)
         # Managers that stand by answer these calls too, so this one asks who leads before.
         if len(self._managers.all) > 1:
             try:
-                self._call("inference", "GetModel", v1.GetModelRequest(), search)
+                self._infer("GetModel", v1.GetModelRequest(), search)
             except Error as error:
                 if error.is_of_no_leader():
                     raise
-        return self._call("admin", method, request, search)
+        # It is not made again at another manager, because that one may stand by, and the first one may have begun it.
+        try:
+            admin_call = getattr(self._managers.current.admin, method)
+            return admin_call(request, timeout=search.time_left(), metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise Error(error) from None
 
-    def _call(self, service: str, method: str, request: Any, search: _connection.Search) -> Any:
+    def _infer(self, method: str, request: Any, search: _connection.Search) -> Any:
         while True:
             manager = self._managers.current
             try:
-                call = getattr(getattr(manager, service), method)
+                call = getattr(manager.inference, method)
                 return call(request, timeout=search.time_left(), metadata=self._metadata)
             except grpc.RpcError as error:
                 delay = search.delay_after(manager, Error(error))

@@ -64,6 +64,8 @@ class FakeManager:
 
     def get_status(self, request, context):
         self.calls.append("GetStatus")
+        if self.is_cut:
+            context.abort(CODES.UNAVAILABLE, "Socket closed")
         return v1.GetStatusResponse(version=self.name)
 
     def check(self, request, context):
@@ -147,6 +149,13 @@ class SeveralManagersTest(unittest.TestCase):
         b.leads = False
         with self.assertRaisesRegex(quire.Error, "stands by"):
             self.client.call("GetStatus", v1.GetStatusRequest(), timeout=0.5)
+
+    def test_a_call_that_every_manager_answers_is_made_once(self):
+        a, b = self.managers
+        a.is_cut = True
+        with self.assertRaisesRegex(quire.Error, "Socket closed"):
+            self.client.call("GetStatus", v1.GetStatusRequest())
+        self.assertEqual((a.calls, b.calls), (["GetModel", "GetStatus"], []))
 
     def test_a_stream_resumes_where_the_next_leader_is(self):
         a, b = self.managers

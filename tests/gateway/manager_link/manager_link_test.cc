@@ -65,6 +65,10 @@ class FakeManager : public v1::InferenceService::Service {
     v1::GenerateBatchRequest request;
     while (stream->Read(&request)) {
       if (request.has_cancel()) continue;
+      if (is_lost) {
+        while (leads) std::this_thread::sleep_for(milliseconds(1));
+        return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+      }
       v1::GenerateBatchResponse response;
       v1::GenerateBatchEntry* const begin = response.add_entries();
       begin->set_tag(request.tag());
@@ -81,7 +85,8 @@ class FakeManager : public v1::InferenceService::Service {
   }
 
   std::atomic<bool> leads = true;
-  std::atomic<bool> is_cut = false;  // The call breaks after the first response.
+  std::atomic<bool> is_cut = false;   // The call breaks after the first response.
+  std::atomic<bool> is_lost = false;  // The call breaks before the first response, when it leads no more.
   std::atomic<int> num_calls = 0;
 
  private:
@@ -207,6 +212,18 @@ TEST_F(ManagerLinkTest, RequestsFollowTheLeader) {
   Stop(0);
   EXPECT_EQ(Generate("2"), "b2");
   EXPECT_EQ(ModelName(), "b");
+}
+
+TEST_F(ManagerLinkTest, ARequestGoesToTheNextLeaderHoweverLongItHasWaited) {
+  MakeLink(milliseconds(300));
+  managers_[0].is_lost = true;
+  std::thread loss([this] {
+    while (managers_[0].num_calls == 0) std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(400));  // Longer than a search for the leader.
+    managers_[0].leads = false;
+  });
+  EXPECT_EQ(Generate("1"), "b1");
+  loss.join();
 }
 
 TEST_F(ManagerLinkTest, ARequestThatHasBegunIsNotSentAgain) {
