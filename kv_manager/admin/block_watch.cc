@@ -40,13 +40,13 @@ void BlockWatch::OnRequest(const grpc::ByteBuffer& bytes) {
   if (status.ok()) {
     status = CheckRange("interval_ms", static_cast<uint32_t>(interval_ms_), kMinWatchIntervalMs, kMaxWatchIntervalMs);
   }
-  is_counted_ = true;
-  if (num_watches_->fetch_add(1) >= kMaxWatches && status.ok()) {
-    status = WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                            kMaxWatches, " calls of WatchBlocks are running, and the limit is ", kMaxWatches)),
-                        "TOO_MANY_WATCHES");
-  }
   if (!status.ok()) return End(status);
+  is_counted_ = true;
+  if (num_watches_->fetch_add(1) >= kMaxWatches) {
+    return End(WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                              kMaxWatches, " calls of WatchBlocks are running, and the limit is ", kMaxWatches)),
+                          "TOO_MANY_WATCHES"));
+  }
   asker_->Schedule([this] { TakeSnapshot(); });
 }
 
@@ -109,11 +109,17 @@ void BlockWatch::OnCancel() {
 }
 
 void BlockWatch::OnDone() {
-  if (is_counted_) num_watches_->fetch_sub(1);
+  StopCounting();
   delete this;
 }
 
+void BlockWatch::StopCounting() {
+  if (std::exchange(is_counted_, false)) num_watches_->fetch_sub(1);
+}
+
+// A caller that has heard of the end may start another call in the place of this one.
 void BlockWatch::End(const absl::Status& status) {
+  StopCounting();
   Finish(ToGrpcStatus(status, context()));
 }
 

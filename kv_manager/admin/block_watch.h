@@ -53,6 +53,7 @@ class BlockWatch : public ReceivedCall {
   void TakeSnapshot();
   void Tell(const absl::Status& status);
   void WriteOrSleep();
+  void StopCounting();
   void End(const absl::Status& status);
 
   LoopAsker* const asker_;
