@@ -2,15 +2,9 @@
 
 #include <utility>
 
-namespace quire {
+#include "client/library/call_status.h"
 
-google::rpc::Status RpcStatusOf(const grpc::Status& status) {
-  google::rpc::Status result;
-  if (!result.ParseFromString(status.error_details())) result.clear_details();
-  result.set_code(status.error_code());
-  result.set_message(status.error_message());
-  return result;
-}
+namespace quire {
 
 std::shared_ptr<BatchCall> BatchCall::Start(v1::InferenceService::Stub* stub, const std::string& authorization,
                                             Executor executor, std::function<void(BatchCall* call)> ended) {

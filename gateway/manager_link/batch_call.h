@@ -21,9 +21,6 @@ using Executor = std::function<void(std::function<void()> function)>;
 // Gets what the manager sends for one request. The last entry has an end.
 using EntryHandler = std::function<void(const v1::GenerateBatchEntry& entry)>;
 
-// The status of an RPC with its details.
-google::rpc::Status RpcStatusOf(const grpc::Status& status);
-
 // One call of GenerateBatch. gRPC's threads only hand events over to the owner's thread, on which everything else runs.
 // The next message is read when the one before it was handled, so an owner that is behind holds at most one.
 class BatchCall : public std::enable_shared_from_this<BatchCall> {

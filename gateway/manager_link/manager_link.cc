@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "google/rpc/error_details.pb.h"
+#include "client/library/call_status.h"
 
 namespace quire {
 namespace {
@@ -12,21 +12,6 @@ namespace {
 constexpr std::chrono::seconds kModelLife(1);
 // How long to wait when all managers were asked and none leads.
 constexpr std::chrono::milliseconds kLeaderDelay(100);
-
-// Returns whether another manager leads, or none does.
-bool IsStandingBy(const google::rpc::Status& status) {
-  google::rpc::ErrorInfo info;
-  return std::any_of(status.details().begin(), status.details().end(), [&](const google::protobuf::Any& detail) {
-    return detail.Is<google::rpc::ErrorInfo>() && detail.UnpackTo(&info) && info.reason() == "NOT_LEADER";
-  });
-}
-
-// Returns whether a manager has answered that does not lead, or none has answered.
-bool IsOfNoLeader(const google::rpc::Status& status) {
-  const bool is_unanswered =
-      status.code() == grpc::StatusCode::UNAVAILABLE || status.code() == grpc::StatusCode::DEADLINE_EXCEEDED;
-  return (is_unanswered && status.details().empty()) || IsStandingBy(status);
-}
 
 google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {
   google::rpc::Status status;

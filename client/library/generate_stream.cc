@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "client/library/call_status.h"
+#include "client/library/client.h"
+#include "client/library/utf8.h"
+
+namespace quire {
+namespace {
+
+// After this time without a connection, a stream that resumes says so.
+constexpr absl::Duration kTellAfter = absl::Seconds(2);
+// How long a stream that resumes waits before each attempt.
+constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
+constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
+// Cancel is noticed within this time.
+constexpr absl::Duration kLongestWait = absl::Milliseconds(50);
+// How long a call that could not be sent waits for the connection that gRPC makes. A caller that tried again and again,
+// with calls that fail at once, would stay without a connection for half a minute after the server is back.
+constexpr absl::Duration kConnectTime = absl::Milliseconds(100);
+
+}  // namespace
+
+GenerateStream::GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout)
+    : links_(links), request_(request), deadline_(absl::Now() + timeout) {
+  if (const absl::Status valid = CheckUtf8Fields(request); !valid.ok()) {
+    finished_ = valid;
+    return;
+  }
+  for (const v1::ContinuedSample& sample : request.continue_from()) continued_[sample.index()] = sample;
+  Call();
+}
+
+GenerateStream::~GenerateStream() {
+  if (finished_.has_value()) return;
+  Cancel();
+  reader_->Finish();
+}
+
+void GenerateStream::Call() {
+  link_ = &links_->Connect(deadline_, [this] {
+    const MutexLock lock(&mutex_);
+    return is_cancelled_;
+  });
+  auto context = std::make_unique<grpc::ClientContext>();
+  context->set_deadline(absl::ToChronoTime(deadline_));
+  const MutexLock lock(&mutex_);
+  context_ = std::move(context);
+  if (is_cancelled_) context_->TryCancel();
+  if (resume_token_.empty()) {
+    reader_ = link_->inference->Generate(context_.get(), request_);
+    return;
+  }
+  v1::ResumeRequest resume;
+  resume.set_resume_token(resume_token_);
+  for (const auto& [index, sample] : received_) *resume.add_received() = sample;
+  reader_ = link_->inference->Resume(context_.get(), resume);
+}
+
+void GenerateStream::Note(const v1::GenerateResponse& response) {
+  cut_.reset();
+  num_left_ = 0;
+  has_standby_ = false;
+  if (!response.resume_token().empty()) resume_token_ = response.resume_token();
+  v1::ReceivedSample& sample = received_[response.index()];
+  sample.set_index(response.index());
+  sample.set_next_position(response.position() + response.token_ids_size());
+  sample.set_has_finish(response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
+  if (request_.on_disconnect() != v1::ON_DISCONNECT_DETACH || request_.has_beam()) return;
+  v1::ContinuedSample& continued = continued_[response.index()];
+  continued.set_index(response.index());
+  continued.mutable_token_ids()->MergeFrom(response.token_ids());
+  continued.set_has_finish(sample.has_finish());
+  if (!response.numerics_fingerprint().empty()) numerics_ = response.numerics_fingerprint();
+  if (response.has_seed()) seed_ = response.seed() - response.index();
+  // With a name, the request that continues it can be sent twice.
+  if (!response.request_id().empty()) request_.set_request_id(response.request_id());
+}
+
+bool GenerateStream::Continue() {
+  if (continued_.empty() || request_.best_of() > std::max(request_.n(), 1U)) return false;
+  if (request_.has_prompt_logprobs() && !continued_.contains(0)) return false;
+  resume_token_.clear();
+  if (seed_.has_value()) request_.mutable_sampling()->set_seed(*seed_);
+  request_.set_continue_numerics(numerics_);
+  request_.clear_continue_from();
+  for (const auto& [index, sample] : continued_) *request_.add_continue_from() = sample;
+  return true;
+}
+
+bool GenerateStream::Next(v1::GenerateResponse* response) {
+  while (!finished_.has_value()) {
+    if (reader_->Read(response)) {
+      Note(*response);
+      return true;
+    }
+    if (!GoesOnAfter(reader_->Finish())) break;
+    reader_ = nullptr;  // Before its context.
+    Call();
+  }
+  return false;
+}
+
+bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
+  const bool is_detachable = request_.on_disconnect() == v1::ON_DISCONNECT_DETACH;
+  if (is_detachable && IsUnknownField(status, v1::GenerateRequest::kOnDisconnectFieldNumber)) {
+    request_.clear_on_disconnect();
+    return true;
+  }
+  if (!resume_token_.empty() && HasReason(status, "REQUEST_UNKNOWN") && Continue()) {
+    unknown_ = FromGrpcStatus(status);
+    return true;
+  }
+  if (unknown_.has_value() && IsUnknownField(status, v1::GenerateRequest::kContinueFromFieldNumber)) {
+    finished_ = *unknown_;
+    return false;
+  }
+  // A manager that has just started waits for its workers.
+  const bool stands_by = links_->size() > 1 && IsStandingBy(status);
+  const bool is_cut =
+      IsCut(status) || stands_by || (request_.continue_from_size() > 0 && HasReason(status, "NO_WORKER"));
+  if (is_cut && !cut_.has_value()) {
+    cut_ = FromGrpcStatus(status);
+    last_attempt_ = absl::Now() + kResumeTime;
+    delay_ = kFirstDelay;
+    has_told_loss_ = false;
+  }
+  const bool is_unreached =
+      IsCut(status) && link_->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
+  if (stands_by || (IsCut(status) && !IsRestoring(status))) links_->Leave(*link_);
+  if (links_->size() > 1 && received_.empty() && (stands_by || is_unreached) && AsksNextManager(stands_by)) return true;
+  if (IsRestoring(status)) delay_ = kFirstDelay;  // It takes no longer than the workers need to answer.
+  if (is_detachable && is_cut && MayResume() && WaitBeforeAttempt()) {
+    TellLoss();
+    return true;
+  }
+  if (is_cut && link_->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    link_->channel->WaitForConnected(absl::ToChronoTime(std::min(absl::Now() + kConnectTime, deadline_)));
+  }
+  // What has failed first says more than the attempts to connect again.
+  const bool is_from_manager = status.ok() || !status.error_details().empty();
+  finished_ = cut_.has_value() && !is_from_manager ? *cut_ : FromGrpcStatus(status);
+  return false;
+}
+
+void GenerateStream::TellLoss() {
+  if (has_told_loss_ || on_loss_ == nullptr || absl::Now() < last_attempt_ - kResumeTime + kTellAfter) return;
+  has_told_loss_ = true;
+  on_loss_();
+}
+
+bool GenerateStream::AsksNextManager(bool stands_by) {
+  has_standby_ |= stands_by;
+  if (++num_left_ % links_->size() != 0) return true;
+  // Where one stands by, one will lead soon.
+  return std::exchange(has_standby_, false) && WaitBeforeAttempt();
+}
+
+bool GenerateStream::MayResume() const {
+  if (!resume_token_.empty()) return true;
+  if (request_.continue_from_size() > 0) return true;
+  // A manager that lets no request outlive its call has sent responses without a token.
+  if (!received_.empty() || request_.request_id().empty()) return false;
+  if (delay_ > kFirstDelay) return true;  // The call before had a connection, so the request may have begun.
+  // When no connection could be made at all, the request has not begun, and the user should hear of it soon.
+  return link_->channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE;
+}
+
+bool GenerateStream::WaitBeforeAttempt() {
+  const absl::Time end = absl::Now() + delay_;
+  delay_ = std::min(2 * delay_, kLongestDelay);
+  if (end >= deadline_ || end > last_attempt_) return false;
+  // gRPC goes on with a connection only while somebody waits for the channel or for a call, and otherwise looks every
+  // five seconds. So the wait is one for the connection, and ends when it is there.
+  grpc::Channel* const channel = links_->current().channel.get();
+  const bool is_connected = channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
+  for (absl::Time now = absl::Now(); now < end; now = absl::Now()) {
+    {
+      const MutexLock lock(&mutex_);
+      if (is_connected && !is_cancelled_) cancelled_.WaitFor(&mutex_, absl::ToChronoMicroseconds(end - now));
+      if (is_cancelled_) return false;
+    }
+    if (!is_connected && channel->WaitForConnected(absl::ToChronoTime(std::min(end, now + kLongestWait)))) break;
+  }
+  return true;
+}
+
+absl::Status GenerateStream::Finish() {
+  if (!finished_.has_value()) finished_ = FromGrpcStatus(reader_->Finish());
+  return *finished_;
+}
+
+void GenerateStream::Cancel() {
+  const MutexLock lock(&mutex_);
+  is_cancelled_ = true;
+  cancelled_.NotifyAll();
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+}  // namespace quire
