@@ -16,8 +16,7 @@ absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Create(const LocalWork
                                                                  std::unique_ptr<Backend> backend) {
   auto worker = absl::WrapUnique(new LocalWorker());
   worker->backend_ = std::move(backend);
-  QUIRE_ASSIGN_OR_RETURN(
-      worker->model_, LoadModel(options.model, worker->backend_.get(), nullptr, options.quantize, options.int4_inputs));
+  QUIRE_ASSIGN_OR_RETURN(worker->model_, LoadModel(options.model, worker->backend_.get(), nullptr, options.rounding));
   const ModelConfig& config = worker->model_->config;
   const WorkerLimits limits = {.max_sequences = options.max_sequences,
                                .max_tokens_per_step = options.max_tokens_per_step,

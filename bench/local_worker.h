@@ -21,8 +21,7 @@ struct LocalWorkerOptions {
   int max_sequences = 256;
   int max_tokens_per_step = 2048;
   KvType kv_type = KvType::kFloat32;
-  Quantization quantize = Quantization::kNone;
-  Int4Inputs int4_inputs = Int4Inputs::kInt8;
+  WeightRounding rounding;
 };
 
 // The real executor with a real model in this process. Plans go through the wire's messages but not through a network.

@@ -111,8 +111,7 @@ absl::StatusOr<WorkerSpeed> MeasureWorkerSpeed(const WorkerSpeedOptions& options
   worker_options.block_size = kBlockSize;
   worker_options.max_sequences = NumRows(options);
   worker_options.kv_type = options.kv_type;
-  worker_options.quantize = options.quantize;
-  worker_options.int4_inputs = options.int4_inputs;
+  worker_options.rounding = options.rounding;
   auto timed = std::make_unique<TimedBackend>(cpu::MakeCpuBackend(options.threads, options.cpu_kernels));
   TimedBackend* const backend = timed.get();
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<LocalWorker> worker,

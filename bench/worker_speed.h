@@ -24,8 +24,7 @@ struct WorkerSpeedOptions {
   int threads = 0;         // 0 means one per core. With one thread, times of steps are CPU time, which is less noisy.
   cpu::Isa cpu_kernels = cpu::SupportedIsas().back();
   KvType kv_type = KvType::kBFloat16;
-  Quantization quantize = Quantization::kNone;
-  Int4Inputs int4_inputs = Int4Inputs::kInt8;
+  WeightRounding rounding;
 };
 
 struct WorkerSpeed {

@@ -18,6 +18,7 @@ ABSL_FLAG(std::string, model, "models/tales", "Directory of the model.");
 ABSL_FLAG(int32_t, threads, 0, "Threads that compute; 0: one per core. With one thread, times of steps are CPU time.");
 ABSL_FLAG(std::string, kv_type, "bfloat16", "Precision of K and V: float32, bfloat16, float16 or int8.");
 ABSL_FLAG(std::string, quantize, "none", "Quantization of the weights, as of quire-worker: none, int8 or int4.");
+ABSL_FLAG(bool, quantize_output, false, "Round the output matrix to 8 bits, as of quire-worker.");
 ABSL_FLAG(std::string, int4_inputs, "int8", "Inputs of products by int4, as of quire-worker: int8 or float32.");
 ABSL_FLAG(int32_t, sequences, 16, "Sequences that run together.");
 ABSL_FLAG(int32_t, beams, 0, "Beams of one sequence; 0: no beam search.");
@@ -30,14 +31,14 @@ namespace quire {
 namespace {
 
 const ProgramFlags& Flags() {
-  static const auto* const flags =
-      new ProgramFlags{"worker_speed",
-                       "runs sequences with the real executor in this process and tells its speed in prefill and in "
-                       "steps in which all sequences decode, and what kernels and the rest take of such a step.",
-                       "[flags]",
-                       {{"Worker:", {"model", "threads", "cpu_kernels", "kv_type", "quantize", "int4_inputs"}},
-                        {"Load:", {"sequences", "beams", "prompt", "shared", "output"}},
-                        {"Report:", {"json"}}}};
+  static const auto* const flags = new ProgramFlags{
+      "worker_speed",
+      "runs sequences with the real executor in this process and tells its speed in prefill and in "
+      "steps in which all sequences decode, and what kernels and the rest take of such a step.",
+      "[flags]",
+      {{"Worker:", {"model", "threads", "cpu_kernels", "kv_type", "quantize", "quantize_output", "int4_inputs"}},
+       {"Load:", {"sequences", "beams", "prompt", "shared", "output"}},
+       {"Report:", {"json"}}}};
   return *flags;
 }
 
@@ -87,14 +88,15 @@ absl::StatusOr<WorkerSpeedOptions> OptionsOfFlags() {
                                                                              {"bfloat16", KvType::kBFloat16},
                                                                              {"float16", KvType::kFloat16},
                                                                              {"int8", KvType::kInt8}}));
-  QUIRE_ASSIGN_OR_RETURN(options.quantize,
+  QUIRE_ASSIGN_OR_RETURN(options.rounding.layers,
                          FlagChoice<Quantization>(FLAGS_quantize, {{Name(Quantization::kNone), Quantization::kNone},
                                                                    {Name(Quantization::kInt8), Quantization::kInt8},
                                                                    {Name(Quantization::kInt4), Quantization::kInt4}}));
   QUIRE_ASSIGN_OR_RETURN(
-      options.int4_inputs,
+      options.rounding.int4_inputs,
       FlagChoice<Int4Inputs>(FLAGS_int4_inputs, {{Name(Int4Inputs::kInt8), Int4Inputs::kInt8},
                                                  {Name(Int4Inputs::kFloat32), Int4Inputs::kFloat32}}));
+  options.rounding.output = absl::GetFlag(FLAGS_quantize_output);
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("threads", options.threads, 0, 1024));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("sequences", options.num_sequences, 1, options.num_beams > 0 ? 1 : 1024));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("beams", options.num_beams, 0, 1024));

@@ -27,9 +27,10 @@ TestDevice DeviceOfTests() {
   return TestDevice::kCpu;
 }
 
-Quantization QuantizationOfTests() {
-  if (DeviceOfTests() == TestDevice::kInt8Cpu) return Quantization::kInt8;
-  return DeviceOfTests() == TestDevice::kInt4Cpu ? Quantization::kInt4 : Quantization::kNone;
+WeightRounding RoundingOfTests() {
+  if (DeviceOfTests() == TestDevice::kInt8Cpu) return {.layers = Quantization::kInt8};
+  if (DeviceOfTests() == TestDevice::kInt4Cpu) return {.layers = Quantization::kInt4, .output = true};
+  return {};
 }
 
 std::string GpuLibraryOfTests() {

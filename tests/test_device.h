@@ -11,7 +11,7 @@ namespace quire {
 enum class TestDevice {
   kCpu,
   kInt8Cpu,      // The CPU with weights that are rounded to int8 while they are loaded.
-  kInt4Cpu,      // The same with int4.
+  kInt4Cpu,      // The same with int4, and an output matrix that is rounded to int8.
   kInt8KvCpu,    // The CPU with float32 weights, and K and V that are rounded to int8.
   kEmulatedGpu,  // The backend for GPUs, exact, on the emulated device, a thousand times slower.
   kGpu,          // The backend for GPUs, exact, on the first GPU.
@@ -28,7 +28,7 @@ inline bool TestsGpuBackend() {
 }
 
 // How the weights are rounded.
-Quantization QuantizationOfTests();
+WeightRounding RoundingOfTests();
 
 // The library of kGpu, from QUIRE_TEST_GPU_LIBRARY. Empty: the one beside the program.
 std::string GpuLibraryOfTests();

@@ -19,9 +19,11 @@ std::string RandomProcessId() {
 // Raise the number when a change of the formula changes the results. The products of rounded inputs are the same bits
 // on every CPU, but the rest of the model is not, so the fingerprint still contains that of the backend.
 std::string QuantizationNumerics(const ModelWeights& weights) {
-  if (weights.quantization == Quantization::kNone) return "";
-  const bool keeps_inputs = weights.quantization == Quantization::kInt4 && weights.int4_inputs == Int4Inputs::kFloat32;
-  return absl::StrCat("/", Name(weights.quantization), keeps_inputs ? "-float32" : "", " 1");
+  const auto& [layers, output, int4_inputs] = weights.rounding;
+  const bool keeps_inputs = layers == Quantization::kInt4 && int4_inputs == Int4Inputs::kFloat32;
+  return absl::StrCat(
+      layers == Quantization::kNone ? "" : absl::StrCat("/", Name(layers), keeps_inputs ? "-float32" : "", " 1"),
+      output ? "/output-int8 1" : "");
 }
 
 // Raise the number when a change of the rounding, or of attention over rounded K and V, changes the results.

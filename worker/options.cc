@@ -37,8 +37,13 @@ ABSL_FLAG(
     "With int8, round the weights of the decoder layers to 8 bits while they are loaded, with a scale per row, and "
     "the inputs of their products to 8 bits with a scale per token. That halves the memory of these weights, and "
     "a CPU decodes nearly twice as fast. int4 rounds the weights to 4 bits, with a scale for every 128 columns of a "
-    "row: they are smaller and faster still, and lose more. Embedding, norms and the output matrix keep their "
-    "precision. none, int8 or int4; only for --device=cpu.");
+    "row: they are smaller and faster still, and lose more. Embedding and norms keep their precision, and so does the "
+    "output matrix without --quantize-output. none, int8 or int4; only for --device=cpu.");
+ABSL_FLAG(
+    bool, quantize_output, false,
+    "Round the output matrix to 8 bits, too, as --quantize=int8 rounds others. It is read for every token, and in "
+    "small models it has a large part of the weights. The embedding keeps its precision; where it is the output matrix "
+    "as well, the rounded copy adds half of its memory. Only for --device=cpu.");
 ABSL_FLAG(
     std::string, int4_inputs, "int8",
     "What products by weights of 4 bits, rounded by --quantize or read from a checkpoint, do to their inputs. int8 "
@@ -215,14 +220,25 @@ absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
                          absl::StrJoin(supported, ", ", append_name));
 }
 
-absl::StatusOr<Quantization> ReadQuantize() {
-  QUIRE_ASSIGN_OR_RETURN(const Quantization quantize,
+absl::StatusOr<WeightRounding> ReadRounding() {
+  WeightRounding rounding;
+  QUIRE_ASSIGN_OR_RETURN(rounding.layers,
                          FlagChoice<Quantization>(FLAGS_quantize, {{Name(Quantization::kNone), Quantization::kNone},
                                                                    {Name(Quantization::kInt8), Quantization::kInt8},
                                                                    {Name(Quantization::kInt4), Quantization::kInt4}}));
+  rounding.output = absl::GetFlag(FLAGS_quantize_output);
+  QUIRE_ASSIGN_OR_RETURN(
+      rounding.int4_inputs,
+      FlagChoice<Int4Inputs>(FLAGS_int4_inputs, {{Name(Int4Inputs::kInt8), Int4Inputs::kInt8},
+                                                 {Name(Int4Inputs::kFloat32), Int4Inputs::kFloat32}}));
   const std::string device = absl::GetFlag(FLAGS_device);
-  if (quantize == Quantization::kNone || device == "cpu") return quantize;
-  return InvalidArgument("--quantize is ", Name(quantize), ", with --device=", device, " it must be none");
+  if (rounding.layers != Quantization::kNone && device != "cpu") {
+    return InvalidArgument("--quantize is ", Name(rounding.layers), ", with --device=", device, " it must be none");
+  }
+  if (rounding.output && device != "cpu") {
+    return InvalidArgument("--quantize-output is true, with --device=", device, " it must be false");
+  }
+  return rounding;
 }
 
 constexpr char kSimulated[] = "simulated";
@@ -340,12 +356,8 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
   QUIRE_ASSIGN_OR_RETURN(options.kv_type, ReadKvType());
   QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());
-  QUIRE_ASSIGN_OR_RETURN(options.quantize, ReadQuantize());
+  QUIRE_ASSIGN_OR_RETURN(options.rounding, ReadRounding());
   options.long_context = absl::GetFlag(FLAGS_long_context);
-  QUIRE_ASSIGN_OR_RETURN(
-      options.int4_inputs,
-      FlagChoice<Int4Inputs>(FLAGS_int4_inputs, {{Name(Int4Inputs::kInt8), Int4Inputs::kInt8},
-                                                 {Name(Int4Inputs::kFloat32), Int4Inputs::kFloat32}}));
   options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
   options.gpu_tuning_cache = absl::GetFlag(FLAGS_gpu_tuning_cache);
   options.gpu_library = absl::GetFlag(FLAGS_gpu_library);
@@ -367,7 +379,8 @@ const ProgramFlags& WorkerFlags() {
       "quire-worker",
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
       "--model=MODEL [flags]",
-      {{"Model:", {"model", "model_name", "quantize", "int4_inputs", "long_context", "explain_memory"}},
+      {{"Model:",
+        {"model", "model_name", "quantize", "quantize_output", "int4_inputs", "long_context", "explain_memory"}},
        {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
        TransportFlagGroup(),
        {"Authorization:", {"manager_names"}},

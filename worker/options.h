@@ -41,8 +41,7 @@ struct WorkerOptions {
   PoolRequest pool;
   int64_t swap_bytes = 0;  // The size of the host tier, or 0 for none.
   bool prefault;
-  Quantization quantize = Quantization::kNone;
-  Int4Inputs int4_inputs = Int4Inputs::kInt8;
+  WeightRounding rounding;
   bool long_context = false;
   std::optional<KvType> kv_type;  // Without a value, the type of the weights.
   std::optional<int> gpu;         // The number of the GPU as CUDA counts them. Without a value, the CPU computes.

@@ -181,8 +181,8 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
     return absl::FailedPreconditionError(
         absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
   }
-  QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get(), &loading_, options.quantize,
-                                           options.int4_inputs, options.long_context));
+  QUIRE_ASSIGN_OR_RETURN(model_,
+                         LoadModel(options.model, backend_.get(), &loading_, options.rounding, options.long_context));
   return absl::OkStatus();
 }
 
@@ -276,15 +276,14 @@ void Worker::Serve() {
 
 std::string Worker::Summary() const {
   const KvLayout& layout = storage_->layout();
-  std::string text =
-      absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
-                   model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
-                   model_->weights.quantization == Quantization::kNone
-                       ? ""
-                       : absl::StrCat(", weights ", quire::Name(model_->weights.quantization)),
-                   ")\n  device  ", backend_->Description(), "\n  pool    ",
-                   PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings), ", ",
-                   FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
+  const Quantization layers = model_->weights.rounding.layers;
+  std::string text = absl::StrCat(
+      "quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
+      model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
+      layers == Quantization::kNone ? "" : absl::StrCat(", weights ", quire::Name(layers)),
+      model_->weights.rounding.output ? ", output matrix int8" : "", ")\n  device  ", backend_->Description(),
+      "\n  pool    ", PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings),
+      ", ", FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
   if (storage_->num_host_blocks() > 0) {
     absl::StrAppend(&text, "  swap    ", storage_->num_host_blocks(), " blocks, ",
                     FormatBytes(static_cast<int64_t>(storage_->host_bytes())), "\n");

@@ -111,9 +111,9 @@ std::vector<std::string> Cluster::WorkerCommand(int i, const std::string& model)
   if (DeviceOfTests() == TestDevice::kSimulated) {
     command.insert(command.end(), {"--device=simulated", "--simulated-step-times=0"});
   }
-  if (QuantizationOfTests() != Quantization::kNone) {
-    command.push_back(absl::StrCat("--quantize=", Name(QuantizationOfTests())));
-  }
+  const WeightRounding rounding = RoundingOfTests();
+  command.push_back(absl::StrCat("--quantize=", Name(rounding.layers)));
+  if (rounding.output) command.push_back("--quantize-output");
   if (DeviceOfTests() == TestDevice::kInt8KvCpu) command.push_back("--kv-type=int8");
   command.insert(command.end(), options_.worker_flags.begin(), options_.worker_flags.end());
   return command;

@@ -13,6 +13,7 @@
 namespace quire {
 namespace {
 
+using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 
@@ -74,6 +75,17 @@ void ExpectInt8Near(const std::string& model, const char* text) {
   EXPECT_LT(int8.perplexity, 1.005 * exact.perplexity);
   EXPECT_THAT(int8.numerics, HasSubstr("/int8 1/"));
   EXPECT_THAT(exact.numerics, Not(HasSubstr("int8")));
+
+  const Scored output = Score(model, text, {"--quantize-output"});
+  const Scored all = Score(model, text, {"--quantize=int8", "--quantize-output"});
+  std::printf("with an output matrix of int8 %.4f (%+.2f %%), with all of int8 %.4f (%+.2f %%)\n", output.perplexity,
+              100 * (output.perplexity / exact.perplexity - 1), all.perplexity,
+              100 * (all.perplexity / exact.perplexity - 1));
+  EXPECT_NE(output.perplexity, exact.perplexity) << "nothing was rounded";
+  EXPECT_NE(all.perplexity, int8.perplexity) << "the output matrix was not rounded";
+  EXPECT_LT(all.perplexity, 1.005 * exact.perplexity);
+  EXPECT_THAT(output.numerics, AllOf(HasSubstr("/output-int8 1/"), Not(HasSubstr("/int8"))));
+  EXPECT_THAT(all.numerics, HasSubstr("/int8 1/output-int8 1/"));
 }
 
 // Weights of 4 bits lose more, and how much depends on the model, so the limits are wide.

@@ -181,6 +181,8 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--quantize=fp8"}, "--quantize is 'fp8', it must be one of none, int8, int4"},
       {{"--model=x", "--int4-inputs=bf16"}, "--int4-inputs is 'bf16', it must be one of int8, float32"},
       {{"--model=x", "--quantize=int8", "--device=cuda"}, "--quantize is int8, with --device=cuda it must be none"},
+      {{"--model=x", "--quantize-output", "--device=simulated"},
+       "--quantize-output is true, with --device=simulated it must be false"},
       {{"--model=x", "--cpu-kernels=sse"},
        "--cpu-kernels is 'sse', it must be one of auto, generic, avx2, avx512, avx512_vnni, avx512_bf16, amx"},
       {{"--model=x", "--device=gpu"}, "--device is \"gpu\", it must be cpu, simulated, cuda or cuda:N"},

@@ -62,7 +62,7 @@ KvType KvTypeOfTests(const Backend& backend) {
 
 std::unique_ptr<Backend> TestWorker::MakeBackend(const TestWorkerOptions& options) {
   const TestDevice device = DeviceOfTests();
-  const bool rounds = device == TestDevice::kInt8KvCpu || QuantizationOfTests() != Quantization::kNone;
+  const bool rounds = device == TestDevice::kInt8KvCpu || RoundingOfTests().layers != Quantization::kNone;
   if (device == TestDevice::kCpu || rounds) return MakeCpuBackend(1);
   if (device == TestDevice::kSimulated) {
     const ModelConfig config = ValueOrDie(ReadModelConfig(DirectoryOf(options.model)));
@@ -76,7 +76,7 @@ std::unique_ptr<Backend> TestWorker::MakeBackend(const TestWorkerOptions& option
 std::unique_ptr<Model> TestWorker::MakeModel(const TestWorkerOptions& options) {
   const std::string directory = DirectoryOf(options.model);
   if (DeviceOfTests() == TestDevice::kSimulated) return ValueOrDie(ReadSimulatedModel(directory));
-  return ValueOrDie(LoadModel(directory, &backend_, /*progress=*/nullptr, QuantizationOfTests()));
+  return ValueOrDie(LoadModel(directory, &backend_, /*progress=*/nullptr, RoundingOfTests()));
 }
 
 std::unique_ptr<cuda::Device> TestWorker::MakeGpu(bool can_record) {

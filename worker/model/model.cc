@@ -171,20 +171,19 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directo
 }
 
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend, LoadProgress* progress,
-                                                 Quantization quantize, Int4Inputs int4_inputs, bool is_long) {
+                                                 const WeightRounding& rounding, bool is_long) {
   LoadProgress own_progress;
   if (progress == nullptr) progress = &own_progress;
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory, is_long));
   QUIRE_RETURN_IF_ERROR(CheckParts(model->config, *backend));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
-  absl::StatusOr<ModelWeights> weights =
-      LoadWeights(model->config, checkpoint, backend, progress, quantize, int4_inputs);
+  absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend, progress, rounding);
   if (!weights.ok()) return In(directory, ": ", weights.status());
   model->weights = *std::move(weights);
   progress->End();
   QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint
-                    << ", quantization " << Name(model->weights.quantization);
+                    << ", quantization " << Name(model->weights.rounding.layers);
   return model;
 }
 

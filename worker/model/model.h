@@ -30,12 +30,11 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& path, b
 // Loads a Hugging Face model directory: config.json, generation_config.json if there is one, the tokenizer files and
 // the safetensors weights. Or loads a GGUF file, which contains all of this in its own forms. The weights come last,
 // because they take longest. No file stays mapped.
-// `progress`, if it is not null, is told how far the weights are. For `quantize` and `int4_inputs` see
-// LoadWeights, for `is_long` ParseModelConfig.
+// `progress`, if it is not null, is told how far the weights are. For `rounding` see LoadWeights, for `is_long`
+// ParseModelConfig.
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path, Backend* backend,
-                                                 LoadProgress* progress = nullptr,
-                                                 Quantization quantize = Quantization::kNone,
-                                                 Int4Inputs int4_inputs = Int4Inputs::kInt8, bool is_long = false);
+                                                 LoadProgress* progress = nullptr, const WeightRounding& rounding = {},
+                                                 bool is_long = false);
 
 }  // namespace quire
 

@@ -8,8 +8,7 @@
 
 namespace quire {
 
-// How the matrices of the decoder layers are multiplied. Embedding, norms, biases and the output matrix keep the
-// precision of their file.
+// How the matrices of the decoder layers are multiplied. Embedding, norms and biases keep the precision of their file.
 enum class Quantization {
   kNone,  // In the precision of the file.
   kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token.
@@ -27,6 +26,13 @@ enum class Int4Inputs {
 
 // Returns "int8" or "float32".
 const char* Name(Int4Inputs inputs);
+
+// How weights are rounded while a model is loaded, and how products by weights of 4 bits are computed.
+struct WeightRounding {
+  Quantization layers = Quantization::kNone;   // The matrices of the layers.
+  bool output = false;                         // Whether the output matrix is rounded as with kInt8.
+  Int4Inputs int4_inputs = Int4Inputs::kInt8;  // Also of weights that have 4 bits in the checkpoint.
+};
 
 // A matrix of whole numbers with scales. QuantizedMatrixView explains the fields.
 struct QuantizedMatrix {

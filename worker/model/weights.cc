@@ -14,6 +14,8 @@
 namespace quire {
 namespace {
 
+constexpr char kEmbedding[] = "model.embed_tokens.weight";
+
 // One matrix of a stack, for example Q, K or V of the fused projection.
 struct MatrixPart {
   std::string name;
@@ -28,20 +30,25 @@ absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const Matr
   return absl::ResourceExhaustedError(absl::StrCat("no memory to pack tensor ", part.name));
 }
 
+absl::Status CheckQuantizedCols(const MatrixPart& part, int cols) {
+  if (cols <= kMaxQuantizedCols) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", part.name, " has ", cols,
+                                                 " columns, a quantized matrix has at most ", kMaxQuantizedCols));
+}
+
 // Reads matrices and vectors of a checkpoint, and passes them to the backend. After the backend has copied a tensor,
 // the reader releases the file's pages, so that at most one tensor is in memory twice.
 class WeightReader {
  public:
   // `stored` says how matrices of whole numbers are read.
   WeightReader(const ModelConfig& config, const CheckpointQuantization& stored, const Checkpoint& checkpoint,
-               Backend* backend, LoadProgress* progress, Quantization quantize, Int4Inputs int4_inputs)
+               Backend* backend, LoadProgress* progress, const WeightRounding& rounding)
       : adds_one_(config.norms_add_one),
         tensors_(checkpoint, progress,
                  stored.format == CheckpointFormat::kFp8 ? std::optional(stored.fp8_block) : std::nullopt),
         stored_(stored, &tensors_),
         backend_(backend),
-        quantize_(quantize),
-        int4_inputs_(int4_inputs) {
+        rounding_(rounding) {
     tensors_.AddToFingerprint(Summary(config));
   }
 
@@ -49,6 +56,9 @@ class WeightReader {
   absl::Status Matrix(const std::vector<MatrixPart>& parts, int cols, std::unique_ptr<PackedMatrix>* result);
   // The same for a matrix of a layer, which may be quantized.
   absl::Status LayerMatrix(const std::vector<MatrixPart>& parts, int cols, std::unique_ptr<PackedMatrix>* result);
+
+  // Rounds a matrix to 8 bits.
+  absl::Status Int8Matrix(const MatrixPart& part, int cols, std::unique_ptr<PackedMatrix>* result);
 
   // Packs the two matrices of a gated MLP, which may be quantized.
   absl::Status GatedMatrix(const MatrixPart& gate, const MatrixPart& up, int cols,
@@ -69,8 +79,10 @@ class WeightReader {
  private:
   // Appends copies of data that is not aligned to `bytes`, which keeps them until they are packed.
   absl::StatusOr<MatrixView> View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes);
-  // Reads a matrix that is stored as whole numbers, or rounds the elements of another one.
+  // Reads a matrix that is stored as whole numbers, or rounds another one.
   absl::StatusOr<QuantizedMatrix> Quantized(const MatrixPart& part, int cols);
+  // Reads a matrix of floating-point numbers and rounds it.
+  absl::StatusOr<QuantizedMatrix> Rounded(const MatrixPart& part, int cols, Quantization width);
   absl::Status QuantizedMatrices(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
                                  std::unique_ptr<PackedMatrix>* result);
   // Whether a stack is multiplied as whole numbers. All its parts must be stored in the same way.
@@ -80,8 +92,7 @@ class WeightReader {
   TensorReader tensors_;
   QuantizedReader stored_;
   Backend* const backend_;
-  const Quantization quantize_;  // What is done to matrices that are stored as floating-point numbers.
-  const Int4Inputs int4_inputs_;
+  const WeightRounding rounding_;
 };
 
 absl::StatusOr<MatrixView> WeightReader::View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes) {
@@ -111,7 +122,7 @@ absl::Status WeightReader::LayerMatrix(const std::vector<MatrixPart>& parts, int
 }
 
 absl::StatusOr<bool> WeightReader::IsQuantized(const std::vector<MatrixPart>& parts) const {
-  if (quantize_ != Quantization::kNone) return true;
+  if (rounding_.layers != Quantization::kNone) return true;
   const bool is_quantized = stored_.Stores(parts.front().name);
   for (const MatrixPart& part : parts) {
     if (stored_.Stores(part.name) == is_quantized) continue;
@@ -124,25 +135,31 @@ absl::StatusOr<bool> WeightReader::IsQuantized(const std::vector<MatrixPart>& pa
 }
 
 absl::StatusOr<QuantizedMatrix> WeightReader::Quantized(const MatrixPart& part, int cols) {
-  if (quantize_ == Quantization::kNone) {
-    if (part.tensor_rows == 0) return stored_.Read(part.name, part.rows, cols);
-    return absl::UnimplementedError(absl::StrCat("tensor ", part.name,
-                                                 " is stored as whole numbers and stacks several "
-                                                 "matrices, which is not supported"));
-  }
+  if (rounding_.layers != Quantization::kNone) return Rounded(part, cols, rounding_.layers);
+  if (part.tensor_rows == 0) return stored_.Read(part.name, part.rows, cols);
+  return absl::UnimplementedError(absl::StrCat(
+      "tensor ", part.name, " is stored as whole numbers and stacks several matrices, which is not supported"));
+}
+
+absl::StatusOr<QuantizedMatrix> WeightReader::Rounded(const MatrixPart& part, int cols, Quantization width) {
   std::vector<AlignedBytes> bytes;
   QUIRE_ASSIGN_OR_RETURN(const MatrixView view, View(part, cols, &bytes));
-  QuantizedMatrix matrix = quantize_ == Quantization::kInt8 ? QuantizeToInt8(view) : QuantizeToInt4(view);
+  QuantizedMatrix matrix = width == Quantization::kInt8 ? QuantizeToInt8(view) : QuantizeToInt4(view);
   tensors_.Release(part.name);
   return matrix;
 }
 
+absl::Status WeightReader::Int8Matrix(const MatrixPart& part, int cols, std::unique_ptr<PackedMatrix>* result) {
+  QUIRE_RETURN_IF_ERROR(CheckQuantizedCols(part, cols));
+  QUIRE_ASSIGN_OR_RETURN(const QuantizedMatrix matrix, Rounded(part, cols, Quantization::kInt8));
+  const QuantizedMatrixView view = matrix.View(rounding_.int4_inputs);
+  *result = backend_->PackQuantized(&view, 1);
+  return CheckPacked(*result, part);
+}
+
 absl::Status WeightReader::QuantizedMatrices(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
                                              std::unique_ptr<PackedMatrix>* result) {
-  if (cols > kMaxQuantizedCols) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", parts.front().name, " has ", cols,
-                                                   " columns, a quantized matrix has at most ", kMaxQuantizedCols));
-  }
+  QUIRE_RETURN_IF_ERROR(CheckQuantizedCols(parts.front(), cols));
   std::vector<QuantizedMatrix> matrices;
   for (const MatrixPart& part : parts) {
     QUIRE_ASSIGN_OR_RETURN(matrices.emplace_back(), Quantized(part, cols));
@@ -154,7 +171,7 @@ absl::Status WeightReader::QuantizedMatrices(const std::vector<MatrixPart>& part
                                                    "together, so the groups must be the same"));
   }
   std::vector<QuantizedMatrixView> views;
-  for (const QuantizedMatrix& matrix : matrices) views.push_back(matrix.View(int4_inputs_));
+  for (const QuantizedMatrix& matrix : matrices) views.push_back(matrix.View(rounding_.int4_inputs));
   *result = is_gated ? backend_->PackGatedQuantized(views[0], views[1])
                      : backend_->PackQuantized(views.data(), static_cast<int>(views.size()));
   return CheckPacked(*result, parts.front());
@@ -285,32 +302,35 @@ absl::Status LoadRotations(const ModelConfig& config, WeightReader* reader, Mode
 }  // namespace
 
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
-                                         LoadProgress* progress, Quantization quantize, Int4Inputs int4_inputs) {
+                                         LoadProgress* progress, const WeightRounding& rounding) {
   CheckpointQuantization format = config.quantization;
   const bool is_dequantizable = format.format == CheckpointFormat::kGgufQ4_0;
-  if (is_dequantizable && (quantize != Quantization::kNone || !backend->MultipliesQuantized())) format = {};
+  if (is_dequantizable && (rounding.layers != Quantization::kNone || !backend->MultipliesQuantized())) format = {};
   const Quantization stored = format.width();
-  if (quantize != Quantization::kNone && stored != Quantization::kNone) {
+  if (rounding.layers != Quantization::kNone && stored != Quantization::kNone) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the checkpoint is quantized already, so --quantize must be none, not ", Name(quantize)));
+        absl::StrCat("the checkpoint is quantized already, so --quantize must be none, not ", Name(rounding.layers)));
   }
-  WeightReader reader(config, format, checkpoint, backend, progress, quantize, int4_inputs);
+  WeightReader reader(config, format, checkpoint, backend, progress, rounding);
   ModelWeights weights;
-  weights.quantization = stored == Quantization::kNone ? quantize : stored;
-  weights.int4_inputs = int4_inputs;
-  if (weights.quantization != Quantization::kNone && !backend->MultipliesQuantized()) {
+  weights.rounding = rounding;
+  if (stored != Quantization::kNone) weights.rounding.layers = stored;
+  const bool is_quantized = weights.rounding.layers != Quantization::kNone || rounding.output;
+  if (is_quantized && !backend->MultipliesQuantized()) {
     return absl::FailedPreconditionError(
         absl::StrCat(backend->Description(), " cannot multiply quantized weights; a CPU can"));
   }
-  QUIRE_RETURN_IF_ERROR(
-      reader.Matrix({{"model.embed_tokens.weight", config.vocab_size}}, config.hidden_size, &weights.embedding));
+  QUIRE_RETURN_IF_ERROR(reader.Matrix({{kEmbedding, config.vocab_size}}, config.hidden_size, &weights.embedding));
   for (int i = 0; i < config.num_layers; ++i) {
     weights.layers.emplace_back();
     QUIRE_RETURN_IF_ERROR(LoadLayer(config, absl::StrCat("model.layers.", i, "."), &reader, &weights.layers.back()));
   }
   QUIRE_RETURN_IF_ERROR(reader.Norm("model.norm.weight", config.hidden_size, &weights.final_norm));
-  if (!config.tie_word_embeddings) {
-    QUIRE_RETURN_IF_ERROR(reader.Matrix({{"lm_head.weight", config.vocab_size}}, config.hidden_size, &weights.lm_head));
+  const MatrixPart output = {config.tie_word_embeddings ? kEmbedding : "lm_head.weight", config.vocab_size};
+  if (rounding.output) {
+    QUIRE_RETURN_IF_ERROR(reader.Int8Matrix(output, config.hidden_size, &weights.lm_head));
+  } else if (!config.tie_word_embeddings) {
+    QUIRE_RETURN_IF_ERROR(reader.Matrix({output}, config.hidden_size, &weights.lm_head));
   }
   QUIRE_RETURN_IF_ERROR(LoadRotations(config, &reader, &weights));
   reader.ReportUnused();

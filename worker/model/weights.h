@@ -38,15 +38,15 @@ struct LayerWeights {
 struct ModelWeights {
   std::unique_ptr<PackedMatrix> embedding;  // [vocab_size, hidden_size]
   std::vector<LayerWeights> layers;
-  BackendBuffer final_norm;               // [hidden_size]
-  std::unique_ptr<PackedMatrix> lm_head;  // [vocab_size, hidden_size]. Null if `embedding` is used instead.
+  BackendBuffer final_norm;  // [hidden_size]
+  // [vocab_size, hidden_size]. Null if `embedding` is used instead. If it is rounded, it is not null.
+  std::unique_ptr<PackedMatrix> lm_head;
   // [rotary_dim / 2], one for each LayerRope. That of layers without rotation has zeros, and that of layers with a
   // window is null when there is no other than the main one.
   BackendBuffer inv_freq;
   BackendBuffer window_inv_freq;
   BackendBuffer no_inv_freq;
-  Quantization quantization = Quantization::kNone;  // Of the matrices of the layers.
-  Int4Inputs int4_inputs = Int4Inputs::kInt8;       // Of products by matrices of 4 bits.
+  WeightRounding rounding;  // With `layers` as they are in memory, also if the checkpoint stores them so.
   std::string fingerprint;  // 32 hexadecimal digits for the config and all tensors that are used.
 
   const PackedMatrix& output() const { return lm_head != nullptr ? *lm_head : *embedding; }
@@ -55,11 +55,9 @@ struct ModelWeights {
 // Loads every tensor that `config` needs from the checkpoint. When a tensor is missing or has a wrong shape or type,
 // the error is one line with its name and the expected shape. A tensor with an infinite number or a NaN is refused too.
 // If the checkpoint has other tensors, their number and the first name are logged. `progress` is told of every tensor
-// that was read. With `quantize`, the matrices of the layers are rounded after they have been read; the backend must be
-// able to multiply such matrices. `int4_inputs` says how those of 4 bits are multiplied.
+// that was read. Matrices are rounded after they have been read; the backend must be able to multiply such matrices.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
-                                         LoadProgress* progress, Quantization quantize = Quantization::kNone,
-                                         Int4Inputs int4_inputs = Int4Inputs::kInt8);
+                                         LoadProgress* progress, const WeightRounding& rounding = {});
 
 }  // namespace quire
 

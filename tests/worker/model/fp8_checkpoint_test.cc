@@ -100,7 +100,7 @@ class Fp8CheckpointTest : public CheckpointTest {
   void ExpectThePlainModel() {
     const auto stored = Load();
     ASSERT_TRUE(stored.ok()) << stored.status();
-    EXPECT_EQ((*stored)->weights.quantization, Quantization::kNone);
+    EXPECT_EQ((*stored)->weights.rounding.layers, Quantization::kNone);
     const std::vector<Logits> logits = LogitsOf(**stored);
     for (const auto& [name, tensor] : plain_) tensors_[name] = tensor;
     std::erase_if(tensors_, [](const auto& entry) { return absl::StrContains(entry.first, "_scale"); });
@@ -181,7 +181,7 @@ TEST_F(Fp8CheckpointTest, RoundingAtLoadBeginsWithTheNumbersOfTheFile) {
   config_["quantization_config"] = CompressedTensors("float-quantized", {{"strategy", "channel"}});
   const auto rounded = Load(Quantization::kInt8);
   ASSERT_TRUE(rounded.ok()) << rounded.status();
-  EXPECT_EQ((*rounded)->weights.quantization, Quantization::kInt8);
+  EXPECT_EQ((*rounded)->weights.rounding.layers, Quantization::kInt8);
 }
 
 // Several matrices can be one tensor, as in Phi-3. A view of the first one stays valid when the second one is taken.

@@ -145,7 +145,7 @@ class SmallGgufTest : public testing::Test {
 
   absl::StatusOr<std::unique_ptr<Model>> Load(const std::string& file, Quantization quantize = Quantization::kNone) {
     directory_.Write("model.gguf", file);
-    return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr, quantize);
+    return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr, {.layers = quantize});
   }
 
   // Returns the error without the path of the file.
@@ -192,7 +192,7 @@ TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
     const std::string plain = FileWith(plain_type, [&](int, int) { return matrices[next++]; });
     const auto stored = Load(quantized);
     ASSERT_TRUE(stored.ok()) << stored.status();
-    EXPECT_EQ((*stored)->weights.quantization, Quantization::kNone);
+    EXPECT_EQ((*stored)->weights.rounding.layers, Quantization::kNone);
     EXPECT_EQ((*stored)->config.torch_dtype, "bfloat16") << "which is the type of K and V";
     const auto expected = Load(plain);
     ASSERT_TRUE(expected.ok()) << expected.status();
@@ -200,7 +200,7 @@ TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
     for (const Quantization width : {Quantization::kInt8, Quantization::kInt4}) {
       const auto rounded = Load(quantized, width), rounded_plain = Load(plain, width);
       ASSERT_TRUE(rounded.ok()) << rounded.status();
-      EXPECT_EQ((*rounded)->weights.quantization, width);
+      EXPECT_EQ((*rounded)->weights.rounding.layers, width);
       EXPECT_EQ(LogitsOf(**rounded, prompt), LogitsOf(**rounded_plain, prompt));
     }
   }
@@ -241,11 +241,12 @@ TEST_F(SmallGgufTest, MatricesOfQ4AreMultipliedAsTheyAre) {
   const std::vector<Logits> expected = LogitsOf(**plain, prompt);
   directory_.Write("model.gguf", quantized);
   const auto load = [&](Quantization quantize, Int4Inputs inputs) {
-    return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr, quantize, inputs);
+    return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr,
+                     {.layers = quantize, .int4_inputs = inputs});
   };
   const auto exact = load(Quantization::kNone, Int4Inputs::kFloat32);
   ASSERT_TRUE(exact.ok()) << exact.status();
-  EXPECT_EQ((*exact)->weights.quantization, Quantization::kInt4);
+  EXPECT_EQ((*exact)->weights.rounding.layers, Quantization::kInt4);
   const auto rounding = load(Quantization::kNone, Int4Inputs::kInt8);
   const std::vector<Logits> exact_logits = LogitsOf(**exact, prompt), rounded_logits = LogitsOf(**rounding, prompt);
   for (size_t i = 0; i < prompt.size(); ++i) {
@@ -254,7 +255,7 @@ TEST_F(SmallGgufTest, MatricesOfQ4AreMultipliedAsTheyAre) {
   }
   const auto int8 = load(Quantization::kInt8, Int4Inputs::kInt8);
   ASSERT_TRUE(int8.ok()) << "--quantize rounds the dequantized matrices: " << int8.status();
-  EXPECT_EQ((*int8)->weights.quantization, Quantization::kInt8);
+  EXPECT_EQ((*int8)->weights.rounding.layers, Quantization::kInt8);
 }
 
 // A file may store one matrix of a stack, such as V, with more bits.
@@ -282,7 +283,7 @@ TEST_F(SmallGgufTest, AStackOfSeveralTypesIsDequantized) {
   }
   const auto model = Load(writer.File());
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ((*model)->weights.quantization, Quantization::kInt4);
+  EXPECT_EQ((*model)->weights.rounding.layers, Quantization::kInt4);
 
   random_.seed(11);
   size_t next = 0;

@@ -10,9 +10,9 @@
 
 namespace quire {
 
-Golden LoadGolden(const std::string& name, Backend* backend, Quantization quantize) {
+Golden LoadGolden(const std::string& name, Backend* backend, const WeightRounding& rounding) {
   Golden golden;
-  auto model = LoadModel(GoldenModel(name), backend, /*progress=*/nullptr, quantize, Int4Inputs::kInt8,
+  auto model = LoadModel(GoldenModel(name), backend, /*progress=*/nullptr, rounding,
                          /*is_long=*/absl::EndsWith(name, "_long"));
   QUIRE_CHECK(model.ok()) << model.status();
   golden.model = *std::move(model);

@@ -20,7 +20,7 @@ struct Golden {
 };
 
 // A model of longrope whose name ends in _long is loaded with the factors for long contexts.
-Golden LoadGolden(const std::string& name, Backend* backend, Quantization quantize = Quantization::kNone);
+Golden LoadGolden(const std::string& name, Backend* backend, const WeightRounding& rounding = {});
 
 }  // namespace quire
 

@@ -103,7 +103,7 @@ class Int4CheckpointTest : public CheckpointTest {
   void ExpectTheBitsOfNumbersRoundedAtLoad() const {
     const auto model = Load();
     ASSERT_TRUE(model.ok()) << model.status();
-    EXPECT_EQ((*model)->weights.quantization, Quantization::kInt4);
+    EXPECT_EQ((*model)->weights.rounding.layers, Quantization::kInt4);
     EXPECT_EQ(LogitsOf(**model), RoundedAtLoad(Quantization::kInt4));
   }
 
@@ -215,7 +215,7 @@ TEST_F(ActivationOrderTest, GroupsInTheOrderOfActivationsAreTheirDequantizedMode
   directory_.Write("config.json", config_.dump());
   std::map<Int4Inputs, std::vector<Logits>> actual;
   for (const Int4Inputs inputs : {Int4Inputs::kInt8, Int4Inputs::kFloat32}) {
-    const auto model = LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, Quantization::kNone, inputs);
+    const auto model = LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, {.int4_inputs = inputs});
     ASSERT_TRUE(model.ok()) << model.status();
     actual[inputs] = LogitsOf(**model);
   }
@@ -243,7 +243,7 @@ TEST_F(Int4CheckpointTest, InputsInFloat32ChangeTheLogitsLittle) {
   const auto rounded = Load();
   ASSERT_TRUE(rounded.ok());
   const auto exact =
-      LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, Quantization::kNone, Int4Inputs::kFloat32);
+      LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, {.int4_inputs = Int4Inputs::kFloat32});
   ASSERT_TRUE(exact.ok()) << exact.status();
   const std::vector<Logits> a = LogitsOf(**rounded), b = LogitsOf(**exact);
   EXPECT_NE(a, b);

@@ -65,7 +65,7 @@ class CheckpointTest : public testing::Test {
   absl::StatusOr<std::unique_ptr<Model>> Load(Quantization quantize = Quantization::kNone) const {
     directory_.Write("model.safetensors", File());
     directory_.Write("config.json", config_.dump());
-    return LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, quantize);
+    return LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, {.layers = quantize});
   }
   std::string ErrorOfLoad(Quantization quantize = Quantization::kNone) const {
     const auto model = Load(quantize);
@@ -77,7 +77,7 @@ class CheckpointTest : public testing::Test {
     return PagedRunner(&model, backend_.get(), {}).Prefill(0, {1, 5, 17, 3, 90, 33, 2, 4, 4, 61}, 4);
   }
   std::vector<Logits> RoundedAtLoad(Quantization quantize) const {
-    const auto model = LoadModel(GoldenModel("llama2"), backend_.get(), /*progress=*/nullptr, quantize);
+    const auto model = LoadModel(GoldenModel("llama2"), backend_.get(), /*progress=*/nullptr, {.layers = quantize});
     EXPECT_TRUE(model.ok()) << model.status();
     return LogitsOf(**model);
   }

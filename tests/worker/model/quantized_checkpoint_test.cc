@@ -65,7 +65,7 @@ class QuantizedCheckpointTest : public CheckpointTest {
 TEST_F(QuantizedCheckpointTest, StoredNumbersGiveTheBitsOfTheSameNumbersRoundedAtLoad) {
   const auto model = Load();
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ((*model)->weights.quantization, Quantization::kInt8);
+  EXPECT_EQ((*model)->weights.rounding.layers, Quantization::kInt8);
   EXPECT_EQ(LogitsOf(**model), RoundedAtLoad(Quantization::kInt8));
 }
 
@@ -77,7 +77,7 @@ TEST_F(QuantizedCheckpointTest, AFileOfThePackageIsItsDequantizedModel) {
   directory_.Write("model.safetensors", ReadWholeFile(folder + "int8.safetensors"));
   const auto stored = LoadModel(directory_.path(), backend_.get());
   ASSERT_TRUE(stored.ok()) << stored.status();
-  EXPECT_EQ((*stored)->weights.quantization, Quantization::kInt8);
+  EXPECT_EQ((*stored)->weights.rounding.layers, Quantization::kInt8);
   config_.erase("quantization_config");
   directory_.Write("config.json", config_.dump());
   directory_.Write("model.safetensors", ReadWholeFile(folder + "dequantized.safetensors"));

@@ -48,13 +48,13 @@ cpu::Isa StrictIsa() {
 struct FamilyParam {
   const char* name;
   cpu::Isa isa;
-  Quantization quantize = Quantization::kNone;
+  WeightRounding rounding = {};
   KvType kv_type = KvType::kFloat32;
 };
 
 void PrintTo(const FamilyParam& param, std::ostream* out) {
-  *out << param.name << " " << cpu::Name(param.isa) << " " << Name(param.quantize) << ", K and V in "
-       << Name(param.kv_type);
+  *out << param.name << " " << cpu::Name(param.isa) << " " << Name(param.rounding.layers)
+       << (param.rounding.output ? " with an output matrix of int8" : "") << ", K and V in " << Name(param.kv_type);
 }
 
 std::vector<FamilyParam> StrictFamilies() {
@@ -77,22 +77,28 @@ std::vector<FamilyParam> BFloat16Families() {
 
 // With every instruction set, since each has products of its own.
 std::vector<FamilyParam> QuantizedFamilies() {
+  constexpr WeightRounding kInt8 = {.layers = Quantization::kInt8};
   std::vector<FamilyParam> params;
-  for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"bfloat16", isa, Quantization::kInt8});
-  for (const char* name : {"qwen2", "qwen3"}) params.push_back({name, StrictIsa(), Quantization::kInt8});
-  params.push_back({"phi3", StrictIsa(), Quantization::kInt8});  // It stacks matrices.
-  for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"llama3", isa, Quantization::kInt4});
+  for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"bfloat16", isa, kInt8});
+  for (const char* name : {"qwen2", "qwen3"}) params.push_back({name, StrictIsa(), kInt8});
+  params.push_back({"phi3", StrictIsa(), kInt8});  // It stacks matrices.
+  for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"llama3", isa, {.layers = Quantization::kInt4}});
+  // The first has its embedding as output matrix.
+  for (const char* name : {"llama3", "qwen2"}) params.push_back({name, StrictIsa(), {.output = true}});
+  for (const cpu::Isa isa : cpu::SupportedIsas()) {
+    params.push_back({"llama3", isa, {.layers = Quantization::kInt8, .output = true}});
+  }
   return params;
 }
 
 std::vector<FamilyParam> Int8KvFamilies() {
   std::vector<FamilyParam> params;
   for (const cpu::Isa isa : cpu::SupportedIsas()) {
-    params.push_back({"llama3", isa, Quantization::kNone, KvType::kInt8});
+    params.push_back({"llama3", isa, {}, KvType::kInt8});
   }
-  params.push_back({"qwen3", StrictIsa(), Quantization::kInt8, KvType::kInt8});
+  params.push_back({"qwen3", StrictIsa(), {.layers = Quantization::kInt8}, KvType::kInt8});
   for (const char* name : {"gemma2", "gemma3", "phi3", "olmo2"}) {
-    params.push_back({name, StrictIsa(), Quantization::kNone, KvType::kInt8});
+    params.push_back({name, StrictIsa(), {}, KvType::kInt8});
   }
   return params;
 }
@@ -129,7 +135,7 @@ class FamilyTest : public testing::TestWithParam<FamilyParam> {
  protected:
   FamilyTest()
       : backend_(cpu::MakeCpuBackend(2, GetParam().isa)),
-        golden_(LoadGolden(GetParam().name, backend_.get(), GetParam().quantize)) {}
+        golden_(LoadGolden(GetParam().name, backend_.get(), GetParam().rounding)) {}
 
   PagedRunner Runner(PagedRunner::Options options = {}) {
     options.kv_type = GetParam().kv_type;
@@ -220,8 +226,8 @@ TEST_P(FamilyTest, LogitsInSeveralCallsAreTheSameBits) {
 }
 
 std::string FamilyName(const testing::TestParamInfo<FamilyParam>& info) {
-  return std::string(info.param.name) + "_" + cpu::Name(info.param.isa) + "_" + Name(info.param.quantize) + "_" +
-         Name(info.param.kv_type);
+  return std::string(info.param.name) + "_" + cpu::Name(info.param.isa) + "_" + Name(info.param.rounding.layers) +
+         (info.param.rounding.output ? "_output_" : "_") + Name(info.param.kv_type);
 }
 
 TEST_P(BFloat16FamilyTest, LogitsAreNearThoseOfTransformers) {
@@ -253,7 +259,7 @@ TEST_P(QuantizedFamilyTest, LogitsAreNearThoseOfTransformers) {
     const std::vector<Logits> logits = runner.Prefill(static_cast<int>(prompt), golden_.prompts[prompt], 64);
     for (size_t i = 0; i < logits.size(); ++i) {
       EXPECT_LT(RelativeError(logits[i], golden_.logits[prompt][i]),
-                GetParam().quantize == Quantization::kInt8 ? kInt8Tolerance : kInt4Tolerance)
+                GetParam().rounding.layers == Quantization::kInt4 ? kInt4Tolerance : kInt8Tolerance)
           << "prompt " << prompt << " token " << i;
     }
   }
@@ -261,7 +267,7 @@ TEST_P(QuantizedFamilyTest, LogitsAreNearThoseOfTransformers) {
 
 TEST_P(QuantizedFamilyTest, ThreadsChangeNoBit) {
   const std::unique_ptr<Backend> three = cpu::MakeCpuBackend(3, GetParam().isa);
-  const Golden same = LoadGolden(GetParam().name, three.get(), GetParam().quantize);
+  const Golden same = LoadGolden(GetParam().name, three.get(), GetParam().rounding);
   EXPECT_EQ(PagedRunner(same.model.get(), three.get(), {}).Prefill(0, longest_prompt(), 64),
             Runner().Prefill(0, longest_prompt(), 64));
 }
@@ -270,7 +276,7 @@ TEST_P(QuantizedFamilyTest, ThreadsChangeNoBit) {
 TEST_P(QuantizedFamilyTest, InstructionSetsWithTheSameNumericsGiveTheSameBits) {
   const auto logits_of = [](cpu::Isa isa) {
     const std::unique_ptr<Backend> backend = cpu::MakeCpuBackend(1, isa);
-    const Golden golden = LoadGolden("llama3", backend.get(), GetParam().quantize);
+    const Golden golden = LoadGolden("llama3", backend.get(), GetParam().rounding);
     return PagedRunner(golden.model.get(), backend.get(), {}).Prefill(0, golden.prompts.back(), 64);
   };
   const cpu::Isa isa = GetParam().isa;
