@@ -170,9 +170,9 @@ absl::Status Client::Infer(Method method, const Request& request, Response* resp
   QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   const absl::Time deadline = absl::Now() + std::min(timeout, options_.timeout);
-  bool has_standby = false;
+  LeaderSearch search(links_.size());
   std::optional<absl::Status> standby_end;  // It says more than that the time is up.
-  for (size_t num_asked = 1;; ++num_asked) {
+  while (true) {
     const Link& link = links_.Connect(deadline);
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(deadline));
@@ -182,11 +182,9 @@ absl::Status Client::Infer(Method method, const Request& request, Response* resp
     if (IsStandingBy(status)) standby_end = FromGrpcStatus(status);
     const absl::Status end = standby_end.value_or(FromGrpcStatus(status));
     if (links_.size() == 1 || absl::Now() + kLeaderDelay >= deadline) return end;
-    has_standby |= IsStandingBy(status);
-    if (num_asked % links_.size() != 0) continue;
-    // Where one stands by, one will lead soon.
-    if (!std::exchange(has_standby, false)) return end;
-    absl::SleepFor(kLeaderDelay);
+    const LeaderSearch::Next next = search.After(IsStandingBy(status));
+    if (next == LeaderSearch::Next::kEnd) return end;
+    if (next == LeaderSearch::Next::kPauseAndAsk) absl::SleepFor(kLeaderDelay);
   }
 }
 
@@ -201,12 +199,12 @@ absl::Status Client::Administer(Method method, const Request& request, Response*
   return FromGrpcStatus((links_.Connect(deadline).admin.get()->*method)(&context, request, response));
 }
 
-// One round: the call itself says why it fails.
+// One round, in which a manager that hangs is left after a second. The call itself then says why it fails.
 void Client::FindLeader(absl::Time deadline) {
   for (size_t i = 0; i < links_.size() && links_.size() > 1; ++i) {
     const Link& link = links_.Connect(deadline);
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(deadline));
+    context.set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + kConnectPatience)));
     v1::GetModelResponse response;
     if (!IsOfNoLeader(link.inference->GetModel(&context, v1::GetModelRequest(), &response))) return;
     links_.Leave(link);

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "client/library/generate_batch_stream.h"
+#include "client/library/leader_search.h"
 #include "client/library/manager_links.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
@@ -96,8 +97,7 @@ class GenerateStream {
 
   ManagerLinks* const links_;
   const ManagerLinks::Link* link_ = nullptr;  // Of the last call.
-  size_t num_left_ = 0;                       // Managers that were left one after the other without a response.
-  bool has_standby_ = false;                  // One of the last ones stands by.
+  LeaderSearch search_;                       // Since the last response.
   v1::GenerateRequest request_;
   const absl::Time deadline_;
   std::string resume_token_;                         // Empty until the first response.

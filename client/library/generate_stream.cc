@@ -25,7 +25,7 @@ constexpr absl::Duration kConnectTime = absl::Milliseconds(100);
 }  // namespace
 
 GenerateStream::GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout)
-    : links_(links), request_(request), deadline_(absl::Now() + timeout) {
+    : links_(links), search_(links->size()), request_(request), deadline_(absl::Now() + timeout) {
   if (const absl::Status valid = CheckUtf8Fields(request); !valid.ok()) {
     finished_ = valid;
     return;
@@ -62,8 +62,7 @@ void GenerateStream::Call() {
 
 void GenerateStream::Note(const v1::GenerateResponse& response) {
   cut_.reset();
-  num_left_ = 0;
-  has_standby_ = false;
+  search_ = LeaderSearch(links_->size());
   if (!response.resume_token().empty()) resume_token_ = response.resume_token();
   v1::ReceivedSample& sample = received_[response.index()];
   sample.set_index(response.index());
@@ -153,10 +152,8 @@ void GenerateStream::TellLoss() {
 }
 
 bool GenerateStream::AsksNextManager(bool stands_by) {
-  has_standby_ |= stands_by;
-  if (++num_left_ % links_->size() != 0) return true;
-  // Where one stands by, one will lead soon.
-  return std::exchange(has_standby_, false) && WaitBeforeAttempt();
+  const LeaderSearch::Next next = search_.After(stands_by);
+  return next == LeaderSearch::Next::kAsk || (next == LeaderSearch::Next::kPauseAndAsk && WaitBeforeAttempt());
 }
 
 bool GenerateStream::MayResume() const {

@@ -49,21 +49,24 @@ bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, Search*
     current_ = (manager + 1) % managers_.size();
     for (auto& [authorization, caller] : callers_) caller.model_until = {};  // The next one may have another model.
   }
-  if (IsStandingBy(*status)) {
-    search->has_standby = true;
+  const bool stands_by = IsStandingBy(*status);
+  if (stands_by) {
     search->standby_end = *status;
   } else if (search->standby_end.code() != 0) {
     *status = search->standby_end;
   }
   if (std::chrono::steady_clock::now() + kLeaderDelay >= search->end) return false;
-  if (++search->num_asked % managers_.size() != 0) {
-    executor_(std::move(again));
-    return true;
+  switch (search->managers.After(stands_by)) {
+    case LeaderSearch::Next::kAsk:
+      executor_(std::move(again));
+      return true;
+    case LeaderSearch::Next::kPauseAndAsk:
+      delayed_executor_(kLeaderDelay, std::move(again));
+      return true;
+    case LeaderSearch::Next::kEnd:
+      break;
   }
-  // Where one stands by, one will lead soon.
-  if (!std::exchange(search->has_standby, false)) return false;
-  delayed_executor_(kLeaderDelay, std::move(again));
-  return true;
+  return false;
 }
 
 ManagerLink::Caller* ManagerLink::CallerOf(const std::string& authorization) {
@@ -139,7 +142,7 @@ void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_p
         if (!sending->is_cancelled) SendOnce(std::move(*sending->message), sending);
       };
       // Until its first manager is left, a request may have waited in the queue of that manager for any time.
-      if (sending->search.num_asked == 0) sending->search = NewSearch();
+      if (sending->search.managers.is_new()) sending->search = NewSearch();
       v1::GenerateBatchEntry end = entry;
       if (AsksAgain(manager, end.mutable_end(), &sending->search, again)) return;
       sending->message = nullptr;

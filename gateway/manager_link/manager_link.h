@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "client/library/leader_search.h"
 #include "gateway/manager_link/batch_call.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
@@ -28,8 +29,7 @@ class ManagerLink {
   // How a call or a request finds the manager that leads.
   struct Search {
     std::chrono::steady_clock::time_point end;
-    size_t num_asked = 0;
-    bool has_standby = false;              // One of the managers of this round stands by.
+    LeaderSearch managers;
     google::rpc::Status standby_end = {};  // What the last one has said that stands by. OK if there was none.
   };
   // A request that was sent.
@@ -115,7 +115,9 @@ class ManagerLink {
              std::shared_ptr<Search> search = nullptr);
   // Asks the managers one after the other, `num_asked` of which were asked. The first one was `first`.
   void CheckHealthFrom(size_t first, size_t num_asked, Handler<grpc::health::v1::HealthCheckResponse> handler);
-  Search NewSearch() const { return {.end = std::chrono::steady_clock::now() + timeout_}; }
+  Search NewSearch() const {
+    return {.end = std::chrono::steady_clock::now() + timeout_, .managers = LeaderSearch(managers_.size())};
+  }
   // A call to this manager has ended with the status. If another manager may be asked, calls `again` soon and returns
   // true. Otherwise the status becomes the one that says most.
   bool AsksAgain(size_t manager, google::rpc::Status* status, Search* search, std::function<void()> again);

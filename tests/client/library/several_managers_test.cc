@@ -191,6 +191,15 @@ TEST_F(SeveralManagersTest, AManagerThatDoesNotAnswerKeepsOneCallAndNotTheNext) 
   inference_[0].hangs = false;
 }
 
+TEST_F(SeveralManagersTest, ALeaderIsFoundBesideAManagerThatHangs) {
+  client_ = std::make_unique<Client>(
+      ClientOptions{.endpoint = absl::StrCat(Endpoint(0), ",", Endpoint(1)), .timeout = absl::Minutes(1)});
+  inference_[0].hangs = true;
+  EXPECT_EQ(client_->GetStatus().status(), absl::OkStatus());
+  EXPECT_EQ(admin_[1].num_calls, 1);
+  inference_[0].hangs = false;
+}
+
 TEST_F(SeveralManagersTest, AStandbyErrorIsToldFromOthers) {
   inference_[0].leads = false;
   EXPECT_TRUE(IsStandbyError(Client(ClientOptions{.endpoint = Endpoint(0)}).GetModel().status()));

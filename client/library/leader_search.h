@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_CLIENT_LIBRARY_LEADER_SEARCH_H_
+#define QUIRE_CLIENT_LIBRARY_LEADER_SEARCH_H_
+
+#include <cstddef>
+#include <utility>
+
+namespace quire {
+
+// How a call finds the manager that leads, among several: it asks one after the other. When all were asked and one of
+// them stands by, one will lead soon, so the call pauses and begins again. When none has answered, it ends. Not
+// thread-safe.
+class LeaderSearch {
+ public:
+  enum class Next {
+    kAsk,          // Ask the next manager.
+    kPauseAndAsk,  // Ask it after a pause.
+    kEnd,
+  };
+
+  explicit LeaderSearch(size_t num_managers) : num_managers_(num_managers) {}
+
+  // Whether no manager has refused the call yet.
+  bool is_new() const { return num_asked_ == 0; }
+
+  // A manager stands by, or could not be reached.
+  Next After(bool stands_by) {
+    has_standby_ |= stands_by;
+    if (++num_asked_ % num_managers_ != 0) return Next::kAsk;
+    return std::exchange(has_standby_, false) ? Next::kPauseAndAsk : Next::kEnd;
+  }
+
+ private:
+  size_t num_managers_;
+  size_t num_asked_ = 0;
+  bool has_standby_ = false;  // Whether one of the managers of this round stands by.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_CLIENT_LIBRARY_LEADER_SEARCH_H_
