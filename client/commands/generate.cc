@@ -20,7 +20,7 @@ namespace quire {
 namespace {
 
 constexpr uint32_t kDefaultMaxTokens = 128;
-constexpr absl::Duration kAbortTimeout = absl::Seconds(1);
+constexpr absl::Duration kAbortTimeout = absl::Seconds(3);
 
 // Prints the token counts of the whole request. `last` is its last response.
 void PrintUsage(const v1::GenerateResponse& last, bool has_one_sample, absl::Duration duration) {

@@ -29,8 +29,12 @@ bool HasReason(const grpc::Status& status, absl::string_view reason) {
   return HasReason(RpcStatusOf(status), reason);
 }
 
-bool IsRestoring(const grpc::Status& status) {
+bool IsRestoring(const google::rpc::Status& status) {
   return HasReason(status, "RESTORING");
+}
+
+bool IsRestoring(const grpc::Status& status) {
+  return IsRestoring(RpcStatusOf(status));
 }
 
 bool IsStandingBy(const google::rpc::Status& status) {

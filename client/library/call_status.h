@@ -19,6 +19,7 @@ bool HasReason(const google::rpc::Status& status, absl::string_view reason);
 bool HasReason(const grpc::Status& status, absl::string_view reason);
 
 // Returns whether the manager has just started and may still find the request on a worker.
+bool IsRestoring(const google::rpc::Status& status);
 bool IsRestoring(const grpc::Status& status);
 
 // Returns whether another manager leads, or none does.

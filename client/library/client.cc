@@ -21,7 +21,7 @@
 namespace quire {
 namespace {
 
-// How long a call waits when all managers were asked and none leads.
+// How long a call waits when all managers were asked and none leads, or while the manager restores its requests.
 constexpr absl::Duration kLeaderDelay = absl::Milliseconds(100);
 // How long gRPC waits between two attempts to connect, at first and at most.
 constexpr absl::Duration kFirstReconnectDelay = absl::Milliseconds(100);
@@ -177,6 +177,10 @@ absl::Status Client::Infer(Method method, const Request& request, Response* resp
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(deadline));
     const grpc::Status status = (link.inference.get()->*method)(&context, request, response);
+    if (IsRestoring(status) && absl::Now() + kLeaderDelay < deadline) {
+      absl::SleepFor(kLeaderDelay);
+      continue;
+    }
     if (!IsOfNoLeader(status)) return FromGrpcStatus(status);
     links_.Leave(link);
     if (IsStandingBy(status)) standby_end = FromGrpcStatus(status);

@@ -79,9 +79,13 @@ class GenerateStream {
  private:
   // Starts a call that goes on where the stream is.
   void Call();
+  // Returns an error when a response has tokens that were received before.
+  absl::Status CheckOrder(const v1::GenerateResponse& response) const;
   void Note(const v1::GenerateResponse& response);
   // A call has ended. Returns true when another call may go on, and sets finished_ otherwise.
   bool GoesOnAfter(const grpc::Status& status);
+  // Returns the same, and waits before that call if that makes sense. Sets finished_ only if another status says more.
+  bool MayCallAgain(const grpc::Status& status);
   // Calls on_loss_ if it is time.
   void TellLoss();
   // Whether another call may go on after the connection was lost.
@@ -92,8 +96,11 @@ class GenerateStream {
   // The manager does not know the request any more. Makes request_ one that continues it. Returns false when that is
   // not possible.
   bool Continue();
+  // Makes request_ continue all that was received.
+  void SetContinued();
   // Returns false when the stream was cancelled, or when the time is up.
   bool WaitBeforeAttempt();
+  bool is_cancelled() const;
 
   ManagerLinks* const links_;
   const ManagerLinks::Link* link_ = nullptr;  // Of the last call.
@@ -114,7 +121,7 @@ class GenerateStream {
   absl::Duration delay_;                  // Before the next attempt.
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar cancelled_;
   std::unique_ptr<grpc::ClientContext> context_ QUIRE_GUARDED_BY(mutex_);  // Of the call of reader_, which it outlives.
   bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;

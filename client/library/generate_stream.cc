@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/library/call_status.h"
 #include "client/library/client.h"
@@ -41,16 +42,14 @@ GenerateStream::~GenerateStream() {
 }
 
 void GenerateStream::Call() {
-  link_ = &links_->Connect(deadline_, [this] {
-    const MutexLock lock(&mutex_);
-    return is_cancelled_;
-  });
+  link_ = &links_->Connect(deadline_, [this] { return is_cancelled(); });
   auto context = std::make_unique<grpc::ClientContext>();
   context->set_deadline(absl::ToChronoTime(deadline_));
   const MutexLock lock(&mutex_);
   context_ = std::move(context);
   if (is_cancelled_) context_->TryCancel();
   if (resume_token_.empty()) {
+    if (request_.continue_from_size() > 0) SetContinued();
     reader_ = link_->inference->Generate(context_.get(), request_);
     return;
   }
@@ -58,6 +57,14 @@ void GenerateStream::Call() {
   resume.set_resume_token(resume_token_);
   for (const auto& [index, sample] : received_) *resume.add_received() = sample;
   reader_ = link_->inference->Resume(context_.get(), resume);
+}
+
+absl::Status GenerateStream::CheckOrder(const v1::GenerateResponse& response) const {
+  const auto sample = received_.find(response.index());
+  if (sample == received_.end() || response.position() >= sample->second.next_position()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the manager has sent position ", response.position(), " of sample ",
+                                          response.index(), " again, the next one is ",
+                                          sample->second.next_position()));
 }
 
 void GenerateStream::Note(const v1::GenerateResponse& response) {
@@ -85,16 +92,27 @@ bool GenerateStream::Continue() {
   resume_token_.clear();
   if (seed_.has_value()) request_.mutable_sampling()->set_seed(*seed_);
   request_.set_continue_numerics(numerics_);
+  SetContinued();
+  return true;
+}
+
+void GenerateStream::SetContinued() {
   request_.clear_continue_from();
   for (const auto& [index, sample] : continued_) *request_.add_continue_from() = sample;
-  return true;
 }
 
 bool GenerateStream::Next(v1::GenerateResponse* response) {
   while (!finished_.has_value()) {
     if (reader_->Read(response)) {
-      Note(*response);
-      return true;
+      const absl::Status order = CheckOrder(*response);
+      if (order.ok()) {
+        Note(*response);
+        return true;
+      }
+      Cancel();
+      reader_->Finish();
+      finished_ = order;
+      return false;
     }
     if (!GoesOnAfter(reader_->Finish())) break;
     reader_ = nullptr;  // Before its context.
@@ -104,6 +122,15 @@ bool GenerateStream::Next(v1::GenerateResponse* response) {
 }
 
 bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
+  if (!is_cancelled() && MayCallAgain(status)) return true;
+  if (finished_.has_value()) return false;
+  // What has failed first says more than the attempts to connect again.
+  const bool is_from_manager = status.ok() || !status.error_details().empty();
+  finished_ = cut_.has_value() && !is_from_manager ? *cut_ : FromGrpcStatus(status);
+  return false;
+}
+
+bool GenerateStream::MayCallAgain(const grpc::Status& status) {
   const bool is_detachable = request_.on_disconnect() == v1::ON_DISCONNECT_DETACH;
   if (is_detachable && IsUnknownField(status, v1::GenerateRequest::kOnDisconnectFieldNumber)) {
     request_.clear_on_disconnect();
@@ -139,9 +166,6 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
   if (is_cut && link_->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
     link_->channel->WaitForConnected(absl::ToChronoTime(std::min(absl::Now() + kConnectTime, deadline_)));
   }
-  // What has failed first says more than the attempts to connect again.
-  const bool is_from_manager = status.ok() || !status.error_details().empty();
-  finished_ = cut_.has_value() && !is_from_manager ? *cut_ : FromGrpcStatus(status);
   return false;
 }
 
@@ -183,6 +207,11 @@ bool GenerateStream::WaitBeforeAttempt() {
     if (!is_connected && channel->WaitForConnected(absl::ToChronoTime(std::min(end, now + kLongestWait)))) break;
   }
   return true;
+}
+
+bool GenerateStream::is_cancelled() const {
+  const MutexLock lock(&mutex_);
+  return is_cancelled_;
 }
 
 absl::Status GenerateStream::Finish() {

@@ -21,9 +21,6 @@ class LeaderSearch {
 
   explicit LeaderSearch(size_t num_managers) : num_managers_(num_managers) {}
 
-  // Whether no manager has refused the call yet.
-  bool is_new() const { return num_asked_ == 0; }
-
   // A manager stands by, or could not be reached.
   Next After(bool stands_by) {
     has_standby_ |= stands_by;

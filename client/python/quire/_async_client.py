@@ -108,7 +108,7 @@ class AsyncClient:
         except BaseException:  # The caller stops, or has closed the client.
             if request.request_id:
                 with contextlib.suppress(Exception):
-                    await self.abort(request.request_id, timeout=1.0)
+                    await self.abort(request.request_id, timeout=3.0)
             raise
 
     async def tokenize(self, text: str, *, add_special_tokens: bool | None = None) -> v1.TokenizeResponse:

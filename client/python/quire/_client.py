@@ -117,7 +117,7 @@ class Client:
         except BaseException:  # The caller stops, or has closed the client.
             if request.request_id:
                 with contextlib.suppress(Exception):
-                    self.abort(request.request_id, timeout=1.0)
+                    self.abort(request.request_id, timeout=3.0)
             raise
 
     def tokenize(self, text: str, *, add_special_tokens: bool | None = None) -> v1.TokenizeResponse:

@@ -67,6 +67,8 @@ class Search:
     def delay_after(self, manager: Manager, error: Error) -> float:
         """The call to `manager` has failed. Returns after how many seconds the current one may be asked, or raises the
         error."""
+        if error.reason == "RESTORING" and self.time_left() > _DELAY_S:
+            return _DELAY_S  # The manager has just started.
         if not error.is_of_no_leader():
             raise error from None
         self._managers.leave(manager)

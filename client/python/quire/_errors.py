@@ -14,6 +14,22 @@ _DETAILS = {name: _wire.message(f"google.rpc.{name}") for name in ("BadRequest",
 _CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 
 
+class _Failure:
+    """What a client finds wrong itself, in the form of an error of gRPC."""
+
+    def __init__(self, code: grpc.StatusCode, message: str):
+        self._code, self._message = code, message
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return self._message
+
+    def trailing_metadata(self) -> tuple[()]:
+        return ()
+
+
 class Error(Exception):
     """A call has failed. The text of the error has its code and its message.
 
@@ -39,6 +55,11 @@ class Error(Exception):
         for value in encoded:
             for detail in _Status.FromString(value).details:
                 self._read(detail.type_url.rpartition(".")[2], detail.value)
+
+    @classmethod
+    def internal(cls, message: str) -> Error:
+        """The manager has sent what it must not send."""
+        return cls(_Failure(grpc.StatusCode.INTERNAL, message))
 
     def _read(self, name: str, value: bytes) -> None:
         if name not in _DETAILS:

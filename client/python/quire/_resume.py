@@ -28,7 +28,7 @@ class Resumption:
         self._resume_time = resume_time
         self._token = ""  # The stream is resumed with it.
         self._positions: dict[int, Any] = {}  # What was received, by index.
-        self._continued = {sample.index: sample for sample in self._request.continue_from}
+        self._continued = {sample.index: copy.deepcopy(sample) for sample in self._request.continue_from}
         self._numerics, self._seed = "", None
         self._cut: Error | None = None  # How the connection was lost, until the next response.
         self._unknown: Error | None = None  # Why the request is being continued.
@@ -44,10 +44,18 @@ class Resumption:
         if self._token:
             resume = v1.ResumeRequest(resume_token=self._token, received=self._positions.values())
             return "Resume", resume, left
+        if self._request.continue_from:
+            self._set_continued()
         return "Generate", self._request, left
 
     def note(self, response: Any) -> None:
-        """Takes the next response of the stream into account."""
+        """Takes the next response of the stream into account. Raises an error when it has tokens that were received."""
+        received = self._positions.get(response.index)
+        if received is not None and response.position < received.next_position:
+            raise Error.internal(
+                f"the manager has sent position {response.position} of sample {response.index} again, "
+                f"the next one is {received.next_position}"
+            )
         self._cut = None
         self._num_left, self._has_standby = 0, False
         index = response.index
@@ -127,11 +135,13 @@ class Resumption:
         if self._seed is not None:
             request.sampling.seed = self._seed
         request.continue_numerics = self._numerics
-        samples = list(self._continued.values())
-        del request.continue_from[:]
-        request.continue_from.extend(samples)
-        self._continued = {sample.index: sample for sample in request.continue_from}
+        self._set_continued()
         return True
+
+    def _set_continued(self) -> None:
+        """Makes the request continue all that was received."""
+        del self._request.continue_from[:]
+        self._request.continue_from.extend(self._continued.values())
 
 
 def _number_of(field: str) -> int:

@@ -200,6 +200,37 @@ TEST_F(GenerateStreamTest, ARequestThatTheManagerDoesNotKnowIsContinued) {
   EXPECT_FALSE(last.continue_from(0).has_finish());
 }
 
+// The manager that continues it may have no memory for streams that can be resumed.
+TEST_F(GenerateStreamTest, ARequestThatWasContinuedIsContinuedAgainWithAllThatWasReceived) {
+  service_.generate = {[](const auto&, Writer* writer) {
+                         writer->Write(Response(5, "a", "token-1"));
+                         return Cut();
+                       },
+                       [](const auto&, Writer* writer) {
+                         writer->Write(Response(6, "b"));
+                         return Cut();
+                       },
+                       [](const auto&, Writer* writer) {
+                         writer->Write(Response(7, "c"));
+                         return grpc::Status::OK;
+                       }};
+  service_.resume = {[](const auto&, Writer*) { return Unknown(); }};
+  EXPECT_EQ(ReadAll(), absl::OkStatus());
+  EXPECT_THAT(texts_, ElementsAre("a", "b", "c"));
+  ASSERT_THAT(service_.generates, SizeIs(3));
+  EXPECT_THAT(service_.generates[2].continue_from(0).token_ids(), ElementsAre(5, 6));
+}
+
+TEST_F(GenerateStreamTest, TokensThatWereReceivedBeforeAreAnError) {
+  service_.generate = {[](const auto&, Writer* writer) {
+    writer->Write(Response(5, "a", "token-1"));
+    writer->Write(Response(5, "a", "token-1"));
+    return grpc::Status::OK;
+  }};
+  EXPECT_EQ(ReadAll(), absl::InternalError("the manager has sent position 5 of sample 0 again, the next one is 6"));
+  EXPECT_THAT(texts_, ElementsAre("a"));
+}
+
 TEST_F(GenerateStreamTest, WhatCannotBeContinuedFailsWithTheFirstError) {
   const std::vector<std::function<void(v1::GenerateRequest*)>> changes = {
       [](auto* request) { request->mutable_beam()->set_width(2); },

@@ -21,9 +21,9 @@
 namespace quire {
 namespace {
 
-grpc::Status NotLeader() {
+grpc::Status Unavailable(const std::string& reason) {
   google::rpc::ErrorInfo info;
-  info.set_reason("NOT_LEADER");
+  info.set_reason(reason);
   google::rpc::Status details;
   details.set_code(static_cast<int>(grpc::StatusCode::UNAVAILABLE));
   details.set_message("this manager stands by");
@@ -40,17 +40,22 @@ class Inference : public v1::InferenceService::Service {
     ++num_calls;
     response->set_name(name_);
     while (hangs) absl::SleepFor(absl::Milliseconds(1));
-    return leads ? grpc::Status::OK : NotLeader();
+    return leads ? grpc::Status::OK : Unavailable("NOT_LEADER");
   }
-  grpc::Status Generate(grpc::ServerContext*, const v1::GenerateRequest*,
+  grpc::Status Abort(grpc::ServerContext*, const v1::AbortRequest*, v1::AbortResponse*) override {
+    ++num_calls;
+    return num_calls <= num_restoring ? Unavailable("RESTORING") : grpc::Status::OK;
+  }
+  grpc::Status Generate(grpc::ServerContext* context, const v1::GenerateRequest*,
                         grpc::ServerWriter<v1::GenerateResponse>* writer) override {
     ++num_calls;
-    if (!leads) return NotLeader();
+    if (!leads) return Unavailable("NOT_LEADER");
     v1::GenerateResponse response;
     response.add_token_ids(1);
     response.set_text_delta(name_);
     response.set_resume_token("token");
     writer->Write(response);
+    while (is_endless && !context->IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
     if (!is_cut) return grpc::Status::OK;
     leads = false;
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
@@ -58,7 +63,7 @@ class Inference : public v1::InferenceService::Service {
   grpc::Status Resume(grpc::ServerContext*, const v1::ResumeRequest*,
                       grpc::ServerWriter<v1::GenerateResponse>* writer) override {
     ++num_calls;
-    if (!leads) return NotLeader();
+    if (!leads) return Unavailable("NOT_LEADER");
     v1::GenerateResponse response;
     response.set_position(1);
     response.add_token_ids(2);
@@ -69,7 +74,9 @@ class Inference : public v1::InferenceService::Service {
 
   std::atomic<bool> leads = true;
   std::atomic<bool> hangs = false;
-  std::atomic<bool> is_cut = false;  // The stream is lost after its first response, and the manager stands by then.
+  std::atomic<bool> is_cut = false;      // The stream is lost after its first response, and the manager stands by then.
+  std::atomic<bool> is_endless = false;  // The stream goes on after its first response until it is cancelled.
+  std::atomic<int> num_restoring = 0;    // So many of the first calls find that the manager still restores requests.
   std::atomic<int> num_calls = 0;
 
  private:
@@ -212,6 +219,31 @@ TEST_F(SeveralManagersTest, AStreamResumesWhereTheNextLeaderIs) {
   inference_[0].is_cut = true;
   EXPECT_EQ(Generate(), "ab");
   EXPECT_EQ(inference_[1].num_calls, 1);
+}
+
+TEST_F(SeveralManagersTest, ACancelledStreamLeavesTheClientWithTheLeader) {
+  inference_[0].is_endless = true;
+  const auto stream = client_->Generate(request_, absl::Seconds(60));
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stream->Next(&response));
+  stream->Cancel();
+  EXPECT_FALSE(stream->Next(&response));
+  EXPECT_EQ(stream->Finish().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(ModelName(), "a");
+  EXPECT_EQ(inference_[1].num_calls, 0);
+}
+
+TEST_F(SeveralManagersTest, ACallWaitsWhileTheManagerRestoresItsRequests) {
+  for (const std::string& endpoint : {Endpoint(0), absl::StrCat(Endpoint(0), ",", Endpoint(1))}) {
+    inference_[0].num_calls = 0;
+    inference_[0].num_restoring = 2;
+    EXPECT_EQ(Client(ClientOptions{.endpoint = endpoint}).Abort("r"), absl::OkStatus());
+    EXPECT_EQ(inference_[0].num_calls, 3);
+    inference_[0].num_restoring = 1'000'000;
+    Client hasty(ClientOptions{.endpoint = endpoint});
+    EXPECT_EQ(hasty.Abort("r", absl::Milliseconds(300)).code(), absl::StatusCode::kUnavailable);
+  }
+  EXPECT_EQ(inference_[1].num_calls, 0);
 }
 
 TEST_F(SeveralManagersTest, ACallWaitsForALeaderUntilItsDeadline) {

@@ -46,8 +46,8 @@ UNKNOWN = error_with_reason(CODES.NOT_FOUND, "REQUEST_UNKNOWN")
 NO_WORKER = error_with_reason(CODES.UNAVAILABLE, "NO_WORKER")
 
 
-def response(position, token="", seed=None):
-    return v1.GenerateResponse(position=position, token_ids=[position], resume_token=token, numerics_fingerprint="bits",
+def response(position, token="", seed=None, index=0):
+    return v1.GenerateResponse(index=index, position=position, token_ids=[position], resume_token=token, numerics_fingerprint="bits",
                                seed=seed)
 
 
@@ -172,6 +172,16 @@ class StreamTest(unittest.TestCase):
                     ([response(7, "two")], CUT), ([], UNKNOWN), ([response(8)], None)], [5, 6, 7, 8],
                    [("Generate", 2), ("Resume", "one", [7]), again, again, again, ("Resume", "two", [8]),
                     ("Generate", 2, (0, [5, 6, 7]))])
+
+    def test_a_request_that_was_continued_is_continued_again_with_all_that_was_received(self):
+        self.check([([response(5, "one")], CUT), ([], UNKNOWN), ([response(6), response(5, index=1)], CUT),
+                    ([response(7), response(6, index=1)], CUT), ([response(8)], None)], [5, 6, 5, 7, 6, 8],
+                   [("Generate", 2), ("Resume", "one", [6]), ("Generate", 2, (0, [5])),
+                    ("Generate", 2, (0, [5, 6]), (1, [5])), ("Generate", 2, (0, [5, 6, 7]), (1, [5, 6]))])
+
+    def test_tokens_that_were_received_before_are_an_error(self):
+        error = FakeError(CODES.INTERNAL, "the manager has sent position 5 of sample 0 again, the next one is 6")
+        self.check([([response(5, "one"), response(5, "one")], None)], [5], None, error=error)
 
     def test_a_beam_search_is_not_continued(self):
         request = v1.GenerateRequest(text="Hi", request_id="r", on_disconnect=2, beam=v1.BeamParams(width=2))
