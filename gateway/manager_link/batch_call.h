@@ -25,13 +25,13 @@ using EntryHandler = std::function<void(const v1::GenerateBatchEntry& entry)>;
 // The next message is read when the one before it was handled, so an owner that is behind holds at most one.
 class BatchCall : public std::enable_shared_from_this<BatchCall> {
  public:
-  // `authorization` is sent with the call, unless it is empty. `ended` is called when the call is over, after every
-  // request has got an end.
+  // `authorization` is sent with the call, unless it is empty. `ended` is called when the call is over, before its
+  // requests get their ends.
   static std::shared_ptr<BatchCall> Start(v1::InferenceService::Stub* stub, const std::string& authorization,
                                           Executor executor, std::function<void(BatchCall* call)> ended);
 
   // Sends a message with a new tag, which starts or resumes a request. `handler` is called until the end of the
-  // request. REQUIRES: the call is not over.
+  // request. REQUIRES: !is_over().
   void Send(v1::GenerateBatchRequest message, EntryHandler handler);
 
   // The request ends, and its handler is not called any more.
@@ -40,6 +40,8 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   // Ends the call, and so all requests.
   void End() { context_.TryCancel(); }
 
+  // Whether the call takes no more requests.
+  bool is_over() const { return is_over_; }
   size_t num_requests() const { return handlers_.size(); }
 
  private:

@@ -10,8 +10,8 @@ namespace quire {
 namespace {
 
 constexpr std::chrono::seconds kModelLife(1);
-// How long to wait when all managers were asked and none leads.
-constexpr std::chrono::milliseconds kLeaderDelay(100);
+// How long to wait when all managers were asked and none leads, or while the manager restores its requests.
+constexpr std::chrono::milliseconds kRetryDelay(100);
 
 google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {
   google::rpc::Status status;
@@ -44,6 +44,11 @@ ManagerLink::~ManagerLink() {
 }
 
 bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, Search* search, std::function<void()> again) {
+  const bool has_time = std::chrono::steady_clock::now() + kRetryDelay < search->end;
+  if (IsRestoring(*status) && has_time) {
+    delayed_executor_(kRetryDelay, std::move(again));
+    return true;
+  }
   if (managers_.size() == 1 || !IsOfNoLeader(*status)) return false;
   if (current_ == manager) {
     current_ = (manager + 1) % managers_.size();
@@ -55,13 +60,13 @@ bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, Search*
   } else if (search->standby_end.code() != 0) {
     *status = search->standby_end;
   }
-  if (std::chrono::steady_clock::now() + kLeaderDelay >= search->end) return false;
+  if (!has_time) return false;
   switch (search->managers.After(stands_by)) {
     case LeaderSearch::Next::kAsk:
       executor_(std::move(again));
       return true;
     case LeaderSearch::Next::kPauseAndAsk:
-      delayed_executor_(kLeaderDelay, std::move(again));
+      delayed_executor_(kRetryDelay, std::move(again));
       return true;
     case LeaderSearch::Next::kEnd:
       break;
@@ -84,7 +89,8 @@ ManagerLink::Caller* ManagerLink::CallerOf(const std::string& authorization) {
 
 BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller) {
   for (const OpenCall& open : caller->calls) {
-    if (open.manager == current_ && open.call->num_requests() < kMaxRequestsPerCall) return open.call.get();
+    const bool has_room = !open.call->is_over() && open.call->num_requests() < kMaxRequestsPerCall;
+    if (open.manager == current_ && has_room) return open.call.get();
   }
   const auto ended = [this, authorization](BatchCall* call) {
     const auto found = callers_.find(authorization);
@@ -128,34 +134,39 @@ void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_p
     *entry.mutable_end() =
         StatusOf(grpc::StatusCode::RESOURCE_EXHAUSTED,
                  absl::StrCat("requests with ", max_callers_, " bearer tokens are running, which is the limit"));
-    executor_([sending, entry] { sending->handler(entry); });
+    executor_([this, manager = current_, sending, entry] { OnEntry(manager, sending, entry); });
     return;
   }
   BatchCall* const call = CallFor(sending->authorization, caller);
   sending->call = call->weak_from_this();
   sending->tag = message.tag();
-  if (managers_.size() == 1) return call->Send(std::move(message), sending->handler);
   sending->message = std::make_unique<v1::GenerateBatchRequest>(message);
   call->Send(std::move(message), [this, manager = current_, sending](const v1::GenerateBatchEntry& entry) {
-    if (sending->message != nullptr && entry.has_end()) {
-      const auto again = [this, sending] {
-        if (!sending->is_cancelled) SendOnce(std::move(*sending->message), sending);
-      };
-      // Until its first manager is left, a request may have waited in the queue of that manager for any time.
-      if (sending->search.managers.is_new()) sending->search = NewSearch();
-      v1::GenerateBatchEntry end = entry;
-      if (AsksAgain(manager, end.mutable_end(), &sending->search, again)) return;
-      sending->message = nullptr;
-      return sending->handler(end);
-    }
-    sending->message = nullptr;
-    sending->handler(entry);
+    OnEntry(manager, sending, entry);
   });
+}
+
+void ManagerLink::OnEntry(size_t manager, const std::shared_ptr<Sending>& sending,
+                          const v1::GenerateBatchEntry& entry) {
+  if (sending->handler == nullptr) return;  // It was cancelled.
+  v1::GenerateBatchEntry end;
+  if (entry.has_end()) {
+    end = entry;
+    const auto again = [this, sending] {
+      if (sending->handler != nullptr) SendOnce(std::move(*sending->message), sending);
+    };
+    // Until it is refused, a request may wait in the queue of its first manager for any time.
+    if (!std::exchange(sending->search.has_begun, true)) sending->search.end = NewSearch().end;
+    if (sending->message != nullptr && AsksAgain(manager, end.mutable_end(), &sending->search, again)) return;
+  }
+  sending->message = nullptr;
+  const EntryHandler handler = entry.has_end() ? std::exchange(sending->handler, nullptr) : sending->handler;
+  handler(entry.has_end() ? end : entry);
 }
 
 void ManagerLink::Cancel(const Ticket& ticket) {
   if (ticket.sending == nullptr) return;
-  ticket.sending->is_cancelled = true;
+  ticket.sending->handler = nullptr;
   const std::shared_ptr<BatchCall> call = ticket.sending->call.lock();
   if (call != nullptr) call->Cancel(ticket.sending->tag);
 }

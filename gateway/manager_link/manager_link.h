@@ -22,25 +22,26 @@ using DelayedExecutor = std::function<void(std::chrono::milliseconds delay, std:
 // The connection of the gateway to its manager, or to several ones of which one leads. There is one channel for each,
 // and on it calls of GenerateBatch that stay open. Each bearer token has calls of its own, because the manager takes
 // the tenant of a request from the token of its call. When a manager stands by or cannot be reached, a call or a
-// request of which it has sent nothing goes to the next one, for `timeout`, or until none can be reached. All functions
-// and handlers run on the owner's thread.
+// request of which it has sent nothing goes to the next one, for `timeout`, or until none can be reached. It is sent
+// again to a manager that has just started and still restores its requests. All functions and handlers run on the
+// owner's thread.
 class ManagerLink {
  private:
   // How a call or a request finds the manager that leads.
   struct Search {
     std::chrono::steady_clock::time_point end;
     LeaderSearch managers;
+    bool has_begun = false;                // A manager has refused the call or request.
     google::rpc::Status standby_end = {};  // What the last one has said that stands by. OK if there was none.
   };
   // A request that was sent.
   struct Sending {
     const std::string authorization;
-    const EntryHandler handler;
+    EntryHandler handler;  // Null after the end. It may own the ticket, so the last entry and Cancel free it.
     Search search;
     std::weak_ptr<BatchCall> call = {};
     uint64_t tag = 0;
-    bool is_cancelled = false;
-    // Kept until the first entry, if there are several managers.
+    // Kept until the first entry, to send it again.
     std::unique_ptr<v1::GenerateBatchRequest> message = nullptr;
   };
 
@@ -104,6 +105,8 @@ class ManagerLink {
   // Sends the message with a new tag.
   Ticket Send(const std::string& authorization, v1::GenerateBatchRequest message, EntryHandler handler);
   void SendOnce(v1::GenerateBatchRequest message, const std::shared_ptr<Sending>& sending);
+  // Handles an entry of the request, which was sent to this manager.
+  void OnEntry(size_t manager, const std::shared_ptr<Sending>& sending, const v1::GenerateBatchEntry& entry);
   BatchCall* CallFor(const std::string& authorization, Caller* caller);
   // Makes a call with one request and one response to a manager. `call` starts it.
   template <typename Request, typename Response, typename Call>

@@ -32,12 +32,12 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using ::testing::HasSubstr;
 
-google::rpc::Status NotLeader() {
+google::rpc::Status Unavailable(const std::string& reason) {
   google::rpc::ErrorInfo info;
-  info.set_reason("NOT_LEADER");
+  info.set_reason(reason);
   google::rpc::Status status;
   status.set_code(grpc::StatusCode::UNAVAILABLE);
-  status.set_message("this manager stands by");
+  status.set_message(reason == "NOT_LEADER" ? "this manager stands by" : "this manager restores its requests");
   status.add_details()->PackFrom(info);
   return status;
 }
@@ -54,14 +54,15 @@ class FakeManager : public v1::InferenceService::Service {
   grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*, v1::GetModelResponse* response) override {
     ++num_calls;
     response->set_name(name_);
-    return leads ? grpc::Status::OK : ToGrpc(NotLeader());
+    if (num_restoring-- > 0) return ToGrpc(Unavailable("RESTORING"));
+    return leads ? grpc::Status::OK : ToGrpc(Unavailable("NOT_LEADER"));
   }
 
   grpc::Status GenerateBatch(
       grpc::ServerContext*,
       grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) override {
     ++num_calls;
-    if (!leads) return ToGrpc(NotLeader());
+    if (!leads) return ToGrpc(Unavailable("NOT_LEADER"));
     v1::GenerateBatchRequest request;
     while (stream->Read(&request)) {
       if (request.has_cancel()) continue;
@@ -70,12 +71,19 @@ class FakeManager : public v1::InferenceService::Service {
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
       }
       v1::GenerateBatchResponse response;
+      if (num_restoring-- > 0) {
+        response.add_entries()->set_tag(request.tag());
+        *response.mutable_entries(0)->mutable_end() = Unavailable("RESTORING");
+        stream->Write(response);
+        continue;
+      }
       v1::GenerateBatchEntry* const begin = response.add_entries();
       begin->set_tag(request.tag());
       begin->mutable_response()->set_text_delta(
           absl::StrCat(name_, request.has_start() ? request.start().request_id() : "resumed"));
       stream->Write(response);
       if (is_cut) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+      if (is_endless) continue;
       response.Clear();
       response.add_entries()->set_tag(request.tag());
       response.mutable_entries(0)->mutable_end();
@@ -85,8 +93,10 @@ class FakeManager : public v1::InferenceService::Service {
   }
 
   std::atomic<bool> leads = true;
-  std::atomic<bool> is_cut = false;   // The call breaks after the first response.
-  std::atomic<bool> is_lost = false;  // The call breaks before the first response, when it leads no more.
+  std::atomic<bool> is_cut = false;      // The call breaks after the first response.
+  std::atomic<bool> is_endless = false;  // Requests have no end.
+  std::atomic<bool> is_lost = false;     // The call breaks before the first response, when it leads no more.
+  std::atomic<int> num_restoring = 0;    // So many of the first requests find that the manager still restores others.
   std::atomic<int> num_calls = 0;
 
  private:
@@ -154,9 +164,10 @@ class ManagerLinkTest : public ::testing::Test {
     servers_[i]->Shutdown(std::chrono::system_clock::now());
     servers_[i] = nullptr;
   }
-  void MakeLink(milliseconds timeout) {
+  void MakeLink(milliseconds timeout, int num_managers = 2) {
     std::vector<std::shared_ptr<grpc::Channel>> channels;
-    for (int i = 0; i < 2; ++i) channels.push_back(grpc::CreateChannel(Address(i), grpc::InsecureChannelCredentials()));
+    for (int i = 0; i < num_managers; ++i)
+      channels.push_back(grpc::CreateChannel(Address(i), grpc::InsecureChannelCredentials()));
     link_ = std::make_unique<ManagerLink>(
         channels, [this](std::function<void()> function) { loop_.PostAfter(milliseconds(0), std::move(function)); },
         [this](milliseconds delay, std::function<void()> function) { loop_.PostAfter(delay, std::move(function)); },
@@ -203,6 +214,39 @@ TEST_F(ManagerLinkTest, CallsAndRequestsGoPastTheOneThatStandsByAndStayWithTheLe
   EXPECT_EQ(managers_[0].num_calls, 1);
   EXPECT_EQ(Await([&](EntryHandler handler) { return link_->Resume("", v1::ResumeRequest(), std::move(handler)); }),
             "bresumed");
+}
+
+// With one manager and with two.
+class NumManagersTest : public ManagerLinkTest, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Managers, NumManagersTest, ::testing::Values(1, 2));
+
+TEST_P(NumManagersTest, CallsAndRequestsWaitWhileTheManagerRestoresItsRequests) {
+  MakeLink(milliseconds(10'000), GetParam());
+  managers_[0].num_restoring = 2;
+  EXPECT_EQ(ModelName(), "a");
+  managers_[0].num_restoring = 2;
+  EXPECT_EQ(Generate("1"), "a1");
+  EXPECT_EQ(managers_[1].num_calls, 0);
+}
+
+TEST_P(NumManagersTest, AManagerThatRestoresForTooLongIsGivenUp) {
+  MakeLink(milliseconds(300), GetParam());
+  managers_[0].num_restoring = 1'000'000;
+  EXPECT_THAT(Generate("1"), HasSubstr("restores its requests"));
+}
+
+// A handler owns the exchange with its client, which keeps the ticket.
+TEST_P(NumManagersTest, TheEndAndCancelFreeAHandlerAlthoughItsTicketIsKept) {
+  MakeLink(milliseconds(10'000), GetParam());
+  for (const bool cancels : {false, true}) {
+    const auto was_called = std::make_shared<bool>(false);
+    managers_[0].is_endless = cancels;
+    const ManagerLink::Ticket ticket =
+        link_->Start("", v1::GenerateRequest(), [was_called](const v1::GenerateBatchEntry&) { *was_called = true; });
+    loop_.RunUntil([&] { return *was_called; });
+    if (cancels) link_->Cancel(ticket);
+    loop_.RunUntil([&] { return was_called.use_count() == 1; });
+  }
 }
 
 TEST_F(ManagerLinkTest, RequestsFollowTheLeader) {
