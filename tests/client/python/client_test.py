@@ -47,7 +47,7 @@ NO_WORKER = error_with_reason(CODES.UNAVAILABLE, "NO_WORKER")
 
 
 def response(position, token="", seed=None, index=0):
-    return v1.GenerateResponse(index=index, position=position, token_ids=[position], resume_token=token, numerics_fingerprint="bits",
+    return v1.GenerateResponse(index=index, position=position, token_ids=[position], resume_token=token,
                                seed=seed)
 
 
