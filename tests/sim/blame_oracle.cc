@@ -47,7 +47,9 @@ absl::Status BlameOracle::OnPlan(Slices slices) {
     if (slice.is_fork) *progress = it->second.members.at(Member{0, 0});
     slice.is_at_front = slice.end > progress->reached;
   }
+  const bool computes = !slices.empty();
   in_flight_.push_back(std::move(slices));
+  if (!computes) return absl::OkStatus();  // Such a plan only ends rows, for example.
   const bool has_suspects =
       std::any_of(live_.begin(), live_.end(), [](const auto& entry) { return IsSuspect(entry.second); });
   if (!has_suspects) return absl::OkStatus();

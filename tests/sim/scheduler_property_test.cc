@@ -151,7 +151,14 @@ INSTANTIATE_TEST_SUITE_P(
         "commit 1\nprobe 26\ncommit 2\nplan 0\nplan 0\nsubmit 185 num_shared=57 max_tokens=86\n",
         // A search with fewer tokens than hypotheses to return, which comes to a worker with other numerics.
         "model vocab=3\nworker\nworker chunk_tokens=6 numerics=1 approximate=1\n"
-        "submit 11 num_own=7 beams=4 returned=4\nplan 1\ncommit 1\nlate_result 1\n"));
+        "submit 11 num_own=7 beams=4 returned=4\nplan 1\ncommit 1\nlate_result 1\n",
+        // A plan that only ended rows was sent when a suspect came, while requests of earlier plans were in flight.
+        "model\nworker grace=1\nworker\nworker queue=7 plans_in_flight=2 keeps_rows=1\nsubmit 17 num_own=1\n"
+        "submit 18 follows=17 num_own=2\nsubmit 19 num_own=1\nsubmit 20 num_own=1 max_tokens=2\n"
+        "submit 21 num_own=1 poison=1\nsubmit 22 num_own=1 poison=1 named=1\nplan 0\ncommit 0\nplan 0\n"
+        "manager_lost 2\nplan 0\nplan 0\nplan 0\nplan 1\nsubmit 59 num_own=1\nsubmit 60 num_own=1\nplan 1\n"
+        "plan 1\nplan 2\nplan 2\nplan 2\nplan 0\ncommit 0\nplan 1\nplan 2\nplan 0\ncommit 2\n"
+        "submit 96 num_own=1 resumable=1\nplan 2\ncommit 1\nplan 0\nplan 1\nsubmit 99 num_own=1 tenant=1\n"));
 
 TEST(ScenarioTest, WhatIsPrintedReadsBackAsTheSame) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
