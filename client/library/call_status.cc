@@ -67,6 +67,11 @@ bool IsCut(const grpc::Status& status) {
   }
 }
 
+bool IsUnreached(const grpc::Status& status) {
+  return IsCut(status) && (absl::StrContains(status.error_message(), "failed to connect") ||
+                           absl::StrContains(status.error_message(), "DNS resolution failed"));
+}
+
 bool IsUnknownField(const grpc::Status& status, int field) {
   return status.error_code() == grpc::StatusCode::INVALID_ARGUMENT &&
          absl::StrContains(status.error_message(), absl::StrCat("field number ", field, " of ")) &&

@@ -34,6 +34,9 @@ bool IsOfNoLeader(const grpc::Status& status);
 // details, or the manager is not ready to answer.
 bool IsCut(const grpc::Status& status);
 
+// Returns whether no connection could be made at all, so that the manager has not got the call.
+bool IsUnreached(const grpc::Status& status);
+
 // Returns whether a manager has refused the request because it does not know the field with this number.
 bool IsUnknownField(const grpc::Status& status, int field);
 

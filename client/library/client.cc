@@ -133,9 +133,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, absl::D
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(connect_timeout)));
   arguments.SetMaxReceiveMessageSize(64 << 20);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Every client has its own connection.
-  // A server that vanished without closing its connections is noticed within 40 seconds.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  // A server that vanished without closing its connections is noticed within the sum of these times. It must be shorter
+  // than the manager's --detach-grace, and the first one longer than the 5 seconds for which managers want no probe.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 8'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 8'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Pings go on while a request waits and nothing is sent.
   // A server that is started again is found soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,

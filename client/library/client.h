@@ -61,7 +61,7 @@ class GenerateStream {
   GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout);
   ~GenerateStream();
 
-  // How long a stream that resumes tries without progress.
+  // How long a stream that resumes tries without progress. A call that a manager has taken is progress.
   static constexpr absl::Duration kResumeTime = absl::Seconds(30);
 
   // Next calls `tell` once for each loss of the connection from which the stream has not recovered after 2 seconds,
@@ -114,7 +114,8 @@ class GenerateStream {
   std::string numerics_;
   std::optional<uint64_t> seed_;          // That of the sample with index 0.
   std::optional<absl::Status> unknown_;   // Why the request is being continued.
-  std::optional<absl::Status> cut_;       // How the connection was lost, until the next response.
+  std::optional<absl::Status> cut_;       // How the connection was lost, until a manager takes another call.
+  absl::Time call_began_;                 // The last call.
   absl::Time last_attempt_;               // No attempt begins later, while cut_ is set.
   std::function<void()> on_loss_;         // May be empty.
   bool has_told_loss_ = false;            // While cut_ is set.

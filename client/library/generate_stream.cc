@@ -17,6 +17,9 @@ constexpr absl::Duration kTellAfter = absl::Seconds(2);
 // How long a stream that resumes waits before each attempt.
 constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
+// A call that has lasted for so long was taken by a manager, also if it has sent no response yet: a search sends one at
+// its end.
+constexpr absl::Duration kTakenAfter = absl::Seconds(2);
 // Cancel is noticed within this time.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(50);
 // How long a call that could not be sent waits for the connection that gRPC makes. A caller that tried again and again,
@@ -43,6 +46,7 @@ GenerateStream::~GenerateStream() {
 
 void GenerateStream::Call() {
   link_ = &links_->Connect(deadline_, [this] { return is_cancelled(); });
+  call_began_ = absl::Now();
   auto context = std::make_unique<grpc::ClientContext>();
   context->set_deadline(absl::ToChronoTime(deadline_));
   const MutexLock lock(&mutex_);
@@ -131,6 +135,7 @@ bool GenerateStream::GoesOnAfter(const grpc::Status& status) {
 }
 
 bool GenerateStream::MayCallAgain(const grpc::Status& status) {
+  if (absl::Now() - call_began_ >= kTakenAfter && !IsUnreached(status)) cut_.reset();
   const bool is_detachable = request_.on_disconnect() == v1::ON_DISCONNECT_DETACH;
   if (is_detachable && IsUnknownField(status, v1::GenerateRequest::kOnDisconnectFieldNumber)) {
     request_.clear_on_disconnect();

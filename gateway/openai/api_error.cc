@@ -17,6 +17,8 @@ namespace {
 
 constexpr char kInvalid[] = "invalid_request_error";
 constexpr char kServer[] = "server_error";
+// The reason REQUEST_UNKNOWN of the manager.
+constexpr char kRequestUnknown[] = "request_unknown";
 
 struct CodeMapping {
   absl::StatusCode status;
@@ -44,6 +46,7 @@ constexpr std::pair<const char*, const char*> kNames[] = {
     {"beam.num_return_sequences", "n"},
     {"include_stop", "include_stop_str_in_output"},
     {"template_kwargs", "chat_template_kwargs"},
+    {"resume_token", "Last-Event-ID"},
 };
 
 // Returns the error of a call that no manager has answered. What gRPC says of it is not for clients, because it
@@ -90,6 +93,7 @@ std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
     absl::ConsumePrefix(&path, ".ids");
     return absl::StrCat(names.prompt, path);
   }
+  if (path == "received" || absl::StartsWith(path, "received[")) return "Last-Event-ID";
   if (path == "chat") return "messages";
   if (path == "guided" || absl::StartsWith(path, "guided.")) return names.guide;
   return std::string(path);
@@ -122,6 +126,10 @@ ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
     } else if (any.UnpackTo(&info) && !error.code.has_value()) {
       error.code = absl::AsciiStrToLower(info.reason());
     }
+  }
+  if (error.code == kRequestUnknown) {
+    error.param = "Last-Event-ID";
+    error.message = "Last-Event-ID is the id of a stream that cannot be resumed any more; send the request without it";
   }
   if (error.http_code == 401) {
     error.code = "invalid_api_key";

@@ -111,7 +111,7 @@ class Client:
                     if failure.is_of_no_leader():
                         self._managers.leave(manager)
                     delay = state.delay_after(failure)
-                time.sleep(delay)
+                _connection.pause(self._managers.current, delay)
         except Error:
             raise
         except BaseException:  # The caller stops, or has closed the client.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import pathlib
 import re
@@ -14,12 +15,13 @@ import grpc
 from quire import _wire
 from quire._errors import Error
 
-# A manager that is started again is found soon. A manager that vanished is noticed within 40 seconds.
+# A manager that is started again is found soon. A manager that vanished is noticed within 16 seconds, which must be
+# less than its --detach-grace. Managers want no more than one probe in 5 seconds.
 _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", 8_000),
+    ("grpc.keepalive_timeout_ms", 8_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", 64 << 20),
 ]
@@ -37,6 +39,24 @@ class Manager:
         self.inference = _wire.Stub(channel, "quire.v1.InferenceService")
         self.admin = _wire.Stub(channel, "quire.v1.AdminService")
         self.health = _wire.Stub(channel, "grpc.health.v1.Health")
+
+
+def pause(manager: Manager, delay: float) -> None:
+    """Waits for `delay` seconds, or until the connection that was lost is there again. gRPC goes on with a connection
+    only while somebody waits for it."""
+    end = time.monotonic() + delay
+    ready = grpc.channel_ready_future(manager.channel)
+    was_lost = False
+    try:
+        ready.result(timeout=min(delay, 0.01))
+    except grpc.FutureTimeoutError:
+        was_lost = True
+        with contextlib.suppress(grpc.FutureTimeoutError):
+            ready.result(timeout=max(0.0, end - time.monotonic()))
+    finally:
+        ready.cancel()
+    if not was_lost:
+        time.sleep(max(0.0, end - time.monotonic()))
 
 
 class Managers:

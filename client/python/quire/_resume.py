@@ -12,12 +12,16 @@ from quire._errors import Error
 
 FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 0.5
+# A call that has lasted for so long was taken by a manager, also if it has sent no response yet: a search sends one at
+# its end.
+TAKEN_AFTER_S = 2.0
 
 
 class Resumption:
     """The state of one stream of a request whose on_disconnect is DETACH and which has a request_id.
 
-    A call that was cut is resumed for `resume_time` seconds without progress, and not after `timeout`. A request that
+    A call that was cut is resumed for `resume_time` seconds without progress, and not after `timeout`. A call that a
+    manager has taken is progress. A request that
     the manager does not know any more is continued from what was received. With several managers, every call after an
     error goes to the next one, and a request that none has begun is also sent again.
     """
@@ -30,9 +34,10 @@ class Resumption:
         self._positions: dict[int, Any] = {}  # What was received, by index.
         self._continued = {sample.index: copy.deepcopy(sample) for sample in self._request.continue_from}
         self._numerics, self._seed = "", None
-        self._cut: Error | None = None  # How the connection was lost, until the next response.
+        self._cut: Error | None = None  # How the connection was lost, until a manager takes another call.
         self._unknown: Error | None = None  # Why the request is being continued.
         self._give_up = self._delay = 0.0
+        self._call_began = time.monotonic()
         self._may_have_begun = False  # A manager may have the request, though none has answered.
         self._num_managers = num_managers
         self._num_left = 0  # Managers that were left one after the other without a response.
@@ -40,7 +45,8 @@ class Resumption:
 
     def next_call(self) -> tuple[str, Any, float]:
         """Returns the method to call, its request, and its timeout in seconds."""
-        left = max(0.0, self._end - time.monotonic())
+        self._call_began = time.monotonic()
+        left = max(0.0, self._end - self._call_began)
         if self._token:
             resume = v1.ResumeRequest(resume_token=self._token, received=self._positions.values())
             return "Resume", resume, left
@@ -74,6 +80,8 @@ class Resumption:
     def delay_after(self, error: Error) -> float:
         """A call has ended with `error`. Returns after how many seconds the next one may be made, or raises the error
         with which the stream ends."""
+        if time.monotonic() - self._call_began >= TAKEN_AFTER_S and not error.is_unreached():
+            self._cut = None
         if error.is_unknown_field(_number_of("on_disconnect")):
             self._request.ClearField("on_disconnect")
             return 0.0

@@ -310,6 +310,17 @@ TEST_F(GenerateStreamTest, WhenNoAttemptSucceedsTheFirstErrorIsReturned) {
   EXPECT_FALSE(service_.resumes.empty());
 }
 
+// A search that is lost twice, with more time between than a stream tries to resume, has sent nothing yet.
+TEST_F(GenerateStreamTest, ACallThatWasTakenIsProgressWithoutAResponse) {
+  service_.generate = {[](const auto&, Writer*) { return Cut("the first loss"); },
+                       [](const auto&, Writer*) {
+                         absl::SleepFor(absl::Milliseconds(2100));
+                         return Cut("the second loss");
+                       },
+                       [](const auto&, Writer*) { return Cut("the last loss"); }};
+  EXPECT_EQ(ReadAll(absl::Seconds(4)).message(), "the second loss");
+}
+
 TEST_F(GenerateStreamTest, ALossThatLastsIsToldOnce) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));

@@ -8,13 +8,17 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 import unittest
+from concurrent import futures
 from unittest import mock
 
 import grpc
 import quire
 from quire import __main__ as program
-from quire import _requests, _wire, guides, v1
+from quire import _connection, _requests, _wire, guides, v1
 from quire._resume import Resumption
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -149,6 +153,11 @@ class StreamTest(unittest.TestCase):
     def test_the_first_error_is_raised_in_the_end(self):
         self.check([([response(5, "one")], CUT), *[([], REFUSED)] * 9], [5], None, error=CUT, resume_time=0.3)
 
+    def test_a_call_that_was_taken_is_progress_without_a_response(self):
+        with mock.patch("quire._resume.TAKEN_AFTER_S", 0):
+            self.check([*[([], CUT)] * 5, ([response(5)], None)], [5], 6 * [("Generate", 2)], resume_time=0.15)
+            self.check([([], CUT), *[([], REFUSED)] * 5], [], None, error=CUT, resume_time=0.15)
+
     def test_an_error_of_the_manager_is_raised(self):
         self.check([([response(5, "one")], CUT), ([], NO_WORKER)], [5], None, error=NO_WORKER)
 
@@ -276,6 +285,24 @@ class ErrorTest(unittest.TestCase):
 
 
 class ConnectionTest(unittest.TestCase):
+    def test_a_pause_ends_when_the_lost_connection_is_there_again(self):
+        with tempfile.TemporaryDirectory() as folder, futures.ThreadPoolExecutor() as pool:
+            server = grpc.server(pool)
+            server.add_insecure_port(f"unix:{folder}/socket")
+            with quire.Client(f"unix:{folder}/socket") as client:
+                manager = client._managers.current
+                start = threading.Timer(0.3, server.start)
+                start.start()
+                begin = time.monotonic()
+                _connection.pause(manager, 60.0)
+                self.assertLess(time.monotonic() - begin, 30.0)
+                start.join()
+                # The connection is not what this pause waits for.
+                begin = time.monotonic()
+                _connection.pause(manager, 0.2)
+                self.assertGreaterEqual(time.monotonic() - begin, 0.2)
+            server.stop(None).wait()
+
     def error_of(self, endpoint="node1:50051", **options):
         try:
             quire.Client(endpoint, **options).close()

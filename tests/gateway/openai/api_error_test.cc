@@ -42,6 +42,8 @@ TEST(ApiErrorTest, FieldsOfTheManagerGetTheNamesOfTheInterface) {
   EXPECT_EQ(ApiFieldName("text", names), "prompt");
   EXPECT_EQ(ApiFieldName("chat.messages[1].role", names), "messages[1].role");
   EXPECT_EQ(ApiFieldName("chat.template_kwargs", names), "chat_template_kwargs");
+  EXPECT_EQ(ApiFieldName("received[0].next_position", names), "Last-Event-ID");
+  EXPECT_EQ(ApiFieldName("resume_token", names), "Last-Event-ID");
 }
 
 TEST(ApiErrorTest, AWrongFieldIsInParamAndBeginsTheMessage) {
@@ -62,6 +64,19 @@ TEST(ApiErrorTest, AWrongFieldIsInParamAndBeginsTheMessage) {
       error.message,
       "top_p is 2, must be at most 1; max_tokens is 9000, with the prompt's 5 tokens 9005; the model's context is "
       "1024");
+}
+
+TEST(ApiErrorTest, AStreamThatCannotBeResumedIsToldByItsHeader) {
+  google::rpc::Status status = StatusOf(/*NOT_FOUND*/ 5, "resume_token: the request is not known, or not any more");
+  google::rpc::ErrorInfo info;
+  info.set_reason("REQUEST_UNKNOWN");
+  status.add_details()->PackFrom(info);
+  const ApiError error = ToApiError(status);
+  EXPECT_EQ(error.http_code, 404);
+  EXPECT_EQ(error.code, "request_unknown");
+  EXPECT_EQ(error.param, "Last-Event-ID");
+  EXPECT_EQ(error.message,
+            "Last-Event-ID is the id of a stream that cannot be resumed any more; send the request without it");
 }
 
 TEST(ApiErrorTest, AFullQueueIs429AndSaysWhenToTryAgain) {
