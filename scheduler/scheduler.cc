@@ -533,6 +533,7 @@ absl::Status Scheduler::Adopt(MovedRequest&& moved) {
     return absl::AlreadyExistsError(absl::StrCat("request ", Value(moved.id()), " is already known"));
   }
   std::unique_ptr<SequenceGroup> group = std::move(moved.group_);
+  if (KeepsScores(group->request())) group->KeepScores();
   group->EnterScheduler(waiting_.RankOf(group->request(), num_adopted_++), [this] { return forks_.NewSequenceId(); });
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;

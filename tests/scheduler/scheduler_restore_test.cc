@@ -75,6 +75,22 @@ TEST_F(SchedulerRestoreTest, ARequestThatWasPreemptedStartsWithTheScoresOfItsTok
   RunToTheEnd();
 }
 
+TEST_F(SchedulerRestoreTest, ARequestThatHasMovedBeforeItsStartKeepsTheScoresOfItsTokens) {
+  Make(/*num_blocks=*/20, KeepingOptions());
+  Request request = Recorded(MakeRequest(1, 6, 8));
+  request.sampling.num_logprobs = 0;
+  requests_[request.id] = request;
+  ASSERT_EQ(scheduler_->Adopt(MovedRequest(request)), absl::OkStatus());
+  for (int i = 0; i < 3; ++i) Step();
+  scheduler_->AbandonAll();
+  NewWorker();
+  const StepPlan plan = Plan();
+  ASSERT_EQ(plan.starts.size(), 1u);
+  EXPECT_EQ(plan.starts[0].scores.size(), 3u);
+  Commit();
+  RunToTheEnd();
+}
+
 TEST_F(SchedulerRestoreTest, TheRowOfTheBestBeamHasWhatTheSearchHasBecome) {
   Make(/*num_blocks=*/40, KeepingOptions());
   Request request = Recorded(MakeRequest(1, 6, 8));
