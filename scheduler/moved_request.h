@@ -25,7 +25,7 @@ class MovedRequest {
   RequestId id() const { return group_->id(); }
   const Request& request() const { return group_->request(); }
   const SequenceGroup& group() const { return *group_; }
-  // The request goes on with workers of this generation.
+  // The request goes on with workers of this generation, which is another one than before.
   void SetGeneration(GenerationId generation) { group_->SetGeneration(generation); }
 
  private:

@@ -6,6 +6,7 @@
 
 #include "base/ids.h"
 #include "scheduler/beam_search_state.h"
+#include "scheduler/numerics_change.h"
 #include "scheduler/request.h"
 #include "scheduler/step_plan.h"
 
@@ -23,6 +24,7 @@ struct RestoredRequest {
     int num_stored = 0;                    // The tokens whose K and V are in the blocks. Fewer than there are tokens.
     int num_computed = 0;                  // The tokens that the earlier scheduler has computed.
     std::vector<ScoredToken> scores = {};  // Of all generated tokens, if the request wants logprobs of them.
+    std::optional<NumericsChange> numerics_change = std::nullopt;  // No later than the end of the tokens.
   };
 
   Request request;
@@ -37,6 +39,8 @@ struct RestoredRequest {
   std::vector<RowId> ended_rows;  // The rows of the samples that have ended.
   // Only if there are no samples: the tokens that the earlier scheduler has computed, for the statistics.
   int num_computed = 0;
+  // Only if there are no samples: the request has had other numerics than those of its worker, and no token of them.
+  bool has_changed_numerics = false;
 };
 
 }  // namespace quire

@@ -533,6 +533,7 @@ absl::Status Scheduler::Adopt(MovedRequest&& moved) {
     return absl::AlreadyExistsError(absl::StrCat("request ", Value(moved.id()), " is already known"));
   }
   std::unique_ptr<SequenceGroup> group = std::move(moved.group_);
+  if (KeepsScores(group->request())) group->KeepScores();
   group->EnterScheduler(waiting_.RankOf(group->request(), num_adopted_++), [this] { return forks_.NewSequenceId(); });
   waiting_.Add(group.get());
   num_beam_searches_ += group->beam_search() != nullptr;
@@ -589,6 +590,7 @@ std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
   if (KeepsScores(group->request())) group->KeepScores();
   if (restored->samples.empty()) {
     group->sequences().front()->SetComputedBefore(restored->num_computed);
+    if (restored->has_changed_numerics) group->sequences().front()->ChangeNumerics();
     return group;
   }
   SequenceGroup::Sequences sequences;
@@ -597,6 +599,7 @@ std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
                                                group->request().max_tokens);
     sequence->Restore(sample.row, std::move(sample.tokens), sample.num_stored, sample.num_computed);
     sequence->scores = std::move(sample.scores);
+    sequence->RestoreNumericsChange(sample.numerics_change);
     if (group->beam_search() != nullptr) sequence->ShareThePromptOnly();
     sequences.push_back(std::move(sequence));
   }

@@ -38,6 +38,12 @@ Sequence Sequence::Fork(SequenceId id, int sample_index) const {
   return child;
 }
 
+void Sequence::ChangeNumerics() {
+  const int position = num_known_tokens();
+  if (!numerics_change_.has_value()) numerics_change_ = {.first = position, .last = position};
+  numerics_change_->last = position;
+}
+
 void Sequence::EnterRow(RowId row, int num_computed) {
   // A sample in flight would be missing from the tokens that the new row starts with.
   QUIRE_CHECK_EQ(num_slices_in_flight_, 0) << id_;

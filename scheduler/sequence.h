@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "base/pooled.h"
+#include "scheduler/numerics_change.h"
 #include "scheduler/request.h"
 #include "scheduler/step_plan.h"
 
@@ -52,6 +53,12 @@ class Sequence : public Pooled {
 
   // The worker was lost while a slice that ends at `position` was in flight.
   void OnLost(int position);
+
+  // The tokens behind those that are known come from workers of another generation.
+  void ChangeNumerics();
+  // The sequence has gone on with this change in an earlier scheduler.
+  void RestoreNumericsChange(std::optional<NumericsChange> change) { numerics_change_ = change; }
+  const std::optional<NumericsChange>& numerics_change() const { return numerics_change_; }
 
   // The sequence goes to another scheduler, which calls it `id`. REQUIRES: it has no row, and nothing of it is in
   // flight.
@@ -171,6 +178,7 @@ class Sequence : public Pooled {
   bool may_have_changed_table_ = true;
   std::vector<BlockId> sent_table_;  // The table that the worker's row holds.
   int first_changed_block_;          // An index into sent_table_, see OnTableChanged.
+  std::optional<NumericsChange> numerics_change_;
 };
 
 }  // namespace quire

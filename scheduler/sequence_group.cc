@@ -28,6 +28,11 @@ SequenceGroup::SequenceGroup(Request request, ServiceRank rank, SequenceId seque
   sequences_.front()->ShareThePromptOnly();
 }
 
+void SequenceGroup::SetGeneration(GenerationId generation) {
+  request_.generation = generation;
+  for (const auto& sequence : sequences_) sequence->ChangeNumerics();
+}
+
 Sequence* SequenceGroup::Find(SequenceId sequence) const {
   for (const auto& candidate : sequences_) {
     if (candidate->id() == sequence) return candidate.get();

@@ -66,7 +66,8 @@ class SequenceGroup : public Pooled {
   SequenceGroup(Request request, ServiceRank rank, SequenceId sequence);
 
   const Request& request() const { return request_; }
-  void SetGeneration(GenerationId generation) { request_.generation = generation; }
+  // The sequences go on with the numerics of this generation, which is another one than before.
+  void SetGeneration(GenerationId generation);
   RequestId id() const { return request_.id; }
   ServiceRank rank() const { return rank_; }
   const Sequences& sequences() const { return sequences_; }

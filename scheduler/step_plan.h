@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "scheduler/numerics_change.h"
 #include "scheduler/sampling_params.h"
 
 namespace quire {
@@ -73,6 +74,8 @@ struct SequenceStart {
   // wants them and they are known. The worker keeps them for the next manager.
   std::vector<ScoredToken> scores = {};
   std::vector<ScoredToken> prompt_scores = {};
+  // Set when the numerics of the sequence have changed. The worker keeps it with the record for the next manager.
+  std::optional<NumericsChange> numerics_change = std::nullopt;
 
   bool operator==(const SequenceStart&) const = default;
 };
@@ -80,9 +83,10 @@ struct SequenceStart {
 // The row of the best beam of a search gets a new record, because the search has made a step.
 struct RecordChange {
   RowId row;
-  std::shared_ptr<const std::string> record;  // See Request.
-  int num_cached_tokens;                      // See SequenceStart.
-  std::string search;                         // See SequenceStart.
+  std::shared_ptr<const std::string> record;                     // See Request.
+  int num_cached_tokens;                                         // See SequenceStart.
+  std::string search;                                            // See SequenceStart.
+  std::optional<NumericsChange> numerics_change = std::nullopt;  // See SequenceStart.
 
   bool operator==(const RecordChange&) const = default;
 };

@@ -17,6 +17,35 @@ struct LiveRow {
   std::optional<FinishReason> end = std::nullopt;
 };
 
+// Where the numerics of the row have changed, as its record says.
+std::optional<NumericsChange> ChangeOf(const WorkerInventory::Row& row) {
+  const std::optional<RowRecord> record = ReadRowRecord(row.record);
+  return record.has_value() ? record->numerics_change : std::nullopt;
+}
+
+std::optional<int> FirstChange(const WorkerInventory::Row& row) {
+  const std::optional<NumericsChange> change = ChangeOf(row);
+  return change.has_value() ? std::optional(change->first) : std::nullopt;
+}
+
+// Returns whether the row has all tokens that it was started with when its numerics changed.
+bool HasTokensOfStart(const WorkerInventory::Row& row) {
+  const std::optional<NumericsChange> change = ChangeOf(row);
+  return !change.has_value() ||
+         (change->first >= row.prompt_length && change->last <= static_cast<int>(row.tokens.size()));
+}
+
+// Returns the greatest position at which the numerics of a row have changed.
+std::optional<int> LastChange(const RowsOfRequest& rows) {
+  std::optional<int> last;
+  if (rows.record.numerics_change.has_value()) last = rows.record.numerics_change->last;
+  for (const WorkerInventory::Row* row : rows.rows) {
+    const std::optional<NumericsChange> change = ChangeOf(*row);
+    if (change.has_value()) last = std::max(last.value_or(0), change->last);
+  }
+  return last;
+}
+
 bool HasScores(const Request& request) {
   return request.sampling.num_logprobs >= 0 && !request.beam.has_value();
 }
@@ -70,7 +99,8 @@ std::vector<LiveRow> ReadBeams(const RowsOfRequest& rows, const BeamSearchState&
 }
 
 // Returns what the stream was told of the hypotheses.
-std::vector<Revival::Sample> AgreedHypotheses(const Request& request, const BeamSearchState& search) {
+std::vector<Revival::Sample> AgreedHypotheses(const Request& request, const BeamSearchState& search,
+                                              std::optional<int> numerics_changed_at) {
   std::vector<ScoredToken> agreed;
   for (const TokenLogprob& token : search.TokensOf(search.agreed_node)) {
     agreed.push_back({.token = token.token,
@@ -79,7 +109,9 @@ std::vector<Revival::Sample> AgreedHypotheses(const Request& request, const Beam
                       .top = {}});
   }
   std::vector<Revival::Sample> hypotheses;
-  for (int rank = 0; rank < request.beam->num_return; ++rank) hypotheses.push_back({rank, agreed, std::nullopt});
+  for (int rank = 0; rank < request.beam->num_return; ++rank) {
+    hypotheses.push_back({rank, agreed, std::nullopt, numerics_changed_at});
+  }
   return hypotheses;
 }
 
@@ -139,10 +171,15 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
   std::vector<ScoredToken> prompt_scores = PromptScores(request, vocab_size, rows);
   const bool wants_prompt_scores = request.sampling.num_prompt_logprobs >= 0;
   const bool has_generated = !live.empty() && live[0].num_generated > 0;
+  const std::optional<int> last_change = LastChange(rows);
   const bool lacks_prompt_scores =
       wants_prompt_scores && has_generated && static_cast<int>(prompt_scores.size()) < num_prompt_tokens - 1;
-  if (live.empty() || lacks_prompt_scores || !AgreeOnReports(request, vocab_size, live)) {
+  const bool lacks_tokens =
+      std::any_of(live.begin(), live.end(), [](const LiveRow& sample) { return !HasTokensOfStart(*sample.row); });
+  if (live.empty() || lacks_tokens || lacks_prompt_scores || !AgreeOnReports(request, vocab_size, live)) {
     revival.request.search.reset();
+    revival.is_lost = last_change.has_value() && *last_change > num_prompt_tokens;
+    revival.has_changed_numerics = revival.request.has_changed_numerics = last_change.has_value();
     for (const WorkerInventory::Row* row : rows.rows) {
       revival.end_rows.push_back(row->row);
       revival.request.num_computed = std::max(revival.request.num_computed, row->num_computed);
@@ -151,11 +188,13 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
     return revival;
   }
   if (revival.request.search.has_value()) {
-    revival.samples = AgreedHypotheses(request, *revival.request.search);
+    revival.samples = AgreedHypotheses(request, *revival.request.search, FirstChange(*live[0].row));
   } else {
     for (const LiveRow& sample : live) {
-      revival.samples.push_back({static_cast<int>(sample.row->sample_index), GeneratedBy(request, sample), sample.end});
+      revival.samples.push_back({static_cast<int>(sample.row->sample_index), GeneratedBy(request, sample), sample.end,
+                                 has_generated ? FirstChange(*sample.row) : std::nullopt});
     }
+    revival.has_changed_numerics = !has_generated && last_change.has_value();
   }
   std::vector<RowId> used;
   for (const LiveRow& sample : live) {
@@ -184,7 +223,8 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
                                        .tokens = row.tokens,
                                        .num_stored = num_stored,
                                        .num_computed = std::min<int>(row.num_computed, row.tokens.size() - 1),
-                                       .scores = HasScores(request) ? row.scores : std::vector<ScoredToken>()});
+                                       .scores = HasScores(request) ? row.scores : std::vector<ScoredToken>(),
+                                       .numerics_change = ChangeOf(row)});
     // A search that has ended looks like one that makes its last step, and other sequences may have got its blocks.
     if (revival.request.search.has_value()) continue;
     revival.next_blocks.insert(revival.next_blocks.end(), row.blocks.begin() + num_blocks, row.blocks.end());

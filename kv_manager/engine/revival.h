@@ -21,11 +21,19 @@ struct Revival {
     // request wants logprobs.
     std::vector<ScoredToken> generated;
     std::optional<FinishReason> end;  // Why the sample has ended.
+    // Its tokens from this position on have other numerics than those before. The position may be behind `generated`.
+    std::optional<int> numerics_changed_at = std::nullopt;
   };
 
   std::vector<Sample> samples;  // What its stream has to be told. Empty: nothing, because it begins again.
   bool is_over = false;         // All samples have ended.
-  RestoredRequest request;      // For the scheduler, unless the request is over.
+  // The request would have to begin again, and its first tokens had other numerics than its worker has. Nobody can
+  // compute them again, and its client may have them. So it cannot go on. There is nothing else but `end_rows`.
+  bool is_lost = false;
+  // All tokens of all samples have other numerics than those with which the request was submitted, and it has none of
+  // them yet. Its stream has to be told this of each output, from the end of the prompt on.
+  bool has_changed_numerics = false;
+  RestoredRequest request;                    // For the scheduler, unless the request is over.
   std::vector<RestoredBlocks::Table> tables;  // Of its samples that have not ended.
   // The blocks that the samples were about to fill. They should not be cached for what they had before, because then
   // other cached blocks would have to make room for the samples.
@@ -35,7 +43,8 @@ struct Revival {
 
 // The rows say which tokens the samples or beams have, and their scores, and `check` says how many of them are stored.
 // What is not stored is computed again. The request begins again, with the same tokens, when the rows do not have all
-// that its stream needs: when the row of a sample or of a beam is gone, or when scores are missing.
+// that its stream needs: when the row of a sample or of a beam is gone, or when scores are missing. It is lost if it
+// would have to begin again with other numerics than before.
 Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const InventoryCheck& check);
 
 }  // namespace quire

@@ -87,6 +87,13 @@ absl::Status ConvictedError(const Convict& convict, const absl::Status& reason) 
       "REQUEST_FAILS_WORKER", metadata);
 }
 
+// The client has the tokens with which it can go on.
+absl::Status FirstTokensLostError() {
+  return WithReason(absl::NotFoundError("the request began with other numerics than its worker has, and the worker has "
+                                        "lost a part of it while the manager was started again"),
+                    "REQUEST_UNKNOWN", {{"resubmit_ok", "true"}});
+}
+
 }  // namespace
 
 WorkerSession::WorkerSession(const StepLoopOptions* options, const StepLoopHooks* hooks,
@@ -200,6 +207,12 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     }
     const RequestId id = restored->request.id;
     Revival revival = Revive(restored->request, description_->vocab_size, rows, check);
+    if (revival.is_lost) {
+      refusal = FirstTokensLostError();
+      restored->sink->OnFailed(refusal);
+      end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
+      continue;
+    }
     std::function<bool()> has_ended = std::move(restored->has_ended);
     // Before the stream is told anything, because it may end the request or a sample at once.
     if (!revival.is_over) inbox_->AddRestored(id);
@@ -260,9 +273,15 @@ LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored 
   if (!revival.samples.empty() && !revival.request.prompt_scores.empty()) {
     entry.sink->OnPromptLogprobs(1, revival.request.prompt_scores);
   }
+  for (int i = 0; revival.has_changed_numerics && i < entry.num_outputs; ++i) {
+    entry.sink->OnNumericsChanged(i, entry.num_prompt_tokens);
+  }
   size_t num_ended = 0;
   for (const Revival::Sample& sample : revival.samples) {
     int position = static_cast<int>(request.prompt.size());
+    if (sample.numerics_changed_at.has_value()) {
+      entry.sink->OnNumericsChanged(sample.index, *sample.numerics_changed_at);
+    }
     for (const ScoredToken& token : sample.generated) entry.sink->OnToken(sample.index, position++, token);
     entry.num_generated_tokens += static_cast<int64_t>(sample.generated.size());
     if (!sample.end.has_value()) continue;

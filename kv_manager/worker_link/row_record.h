@@ -12,9 +12,10 @@ namespace quire {
 // What SequenceStart.record of worker.proto has: the record of the request, and then what is known only when the
 // request starts. The worker gives it back with the row.
 struct RowRecord {
-  absl::string_view request;  // Request::record. Borrowed.
-  int num_cached_tokens = 0;  // See SequenceStart.
-  absl::string_view search;   // See SequenceStart. Borrowed.
+  absl::string_view request;                                     // Request::record. Borrowed.
+  int num_cached_tokens = 0;                                     // See SequenceStart.
+  absl::string_view search;                                      // See SequenceStart. Borrowed.
+  std::optional<NumericsChange> numerics_change = std::nullopt;  // See SequenceStart.
 };
 
 // Empty when the request has no record, or when the record is longer than a row may have. A search that does not fit is

@@ -75,6 +75,22 @@ TEST_F(SchedulerRestoreTest, ARequestThatWasPreemptedStartsWithTheScoresOfItsTok
   RunToTheEnd();
 }
 
+TEST_F(SchedulerRestoreTest, ARequestThatHasMovedBeforeItsStartKeepsTheScoresOfItsTokens) {
+  Make(/*num_blocks=*/20, KeepingOptions());
+  Request request = Recorded(MakeRequest(1, 6, 8));
+  request.sampling.num_logprobs = 0;
+  requests_[request.id] = request;
+  ASSERT_EQ(scheduler_->Adopt(MovedRequest(request)), absl::OkStatus());
+  for (int i = 0; i < 3; ++i) Step();
+  scheduler_->AbandonAll();
+  NewWorker();
+  const StepPlan plan = Plan();
+  ASSERT_EQ(plan.starts.size(), 1u);
+  EXPECT_EQ(plan.starts[0].scores.size(), 3u);
+  Commit();
+  RunToTheEnd();
+}
+
 TEST_F(SchedulerRestoreTest, TheRowOfTheBestBeamHasWhatTheSearchHasBecome) {
   Make(/*num_blocks=*/40, KeepingOptions());
   Request request = Recorded(MakeRequest(1, 6, 8));
@@ -105,6 +121,48 @@ TEST_F(SchedulerRestoreTest, TheRowOfTheBestBeamHasWhatTheSearchHasBecome) {
   }
   Commit();
   RunToTheEnd();
+}
+
+// The worker tells the next manager from which positions on the tokens have other numerics.
+TEST_F(SchedulerRestoreTest, ARequestThatHasGotOtherNumericsTellsItsNewRows) {
+  for (const bool is_search : {false, true}) {
+    Make(/*num_blocks=*/40, KeepingOptions());
+    Request request = Recorded(MakeRequest(is_search ? 2 : 1, 6, 8));
+    if (is_search) {
+      request.beam = BeamParams{.width = 2, .num_return = 1};
+    } else {
+      request.num_samples = 2;
+    }
+    Submit(request);
+    EXPECT_EQ(Plan().starts.at(0).numerics_change, std::nullopt);
+    Commit();
+    int num_tokens = 0;
+    for (const uint64_t generation : {1, 2}) {
+      Step();
+      scheduler_->AbandonAll();
+      std::vector<MovedRequest> moved = scheduler_->TakeAll();
+      moved.at(0).SetGeneration(GenerationId{generation});
+      EXPECT_EQ(scheduler_->Adopt(std::move(moved[0])), absl::OkStatus());
+      NewWorker();
+      const StepPlan plan = Plan();
+      ASSERT_EQ(plan.starts.size(), 2u);
+      for (const SequenceStart& start : plan.starts) {
+        EXPECT_GT(static_cast<int>(start.tokens.size()), num_tokens);
+        EXPECT_EQ(start.numerics_change, (NumericsChange{.first = 8, .last = static_cast<int>(start.tokens.size())}));
+      }
+      num_tokens = static_cast<int>(plan.starts[0].tokens.size());
+      Commit();
+    }
+    if (!is_search) continue;
+    StepPlan plan = Plan();
+    for (int i = 0; i < 3 && plan.records.empty(); ++i) {
+      Commit();
+      plan = Plan();
+    }
+    ASSERT_EQ(plan.records.size(), 1u);
+    EXPECT_EQ(plan.records[0].numerics_change, (NumericsChange{.first = 8, .last = num_tokens}));
+    Commit();
+  }
 }
 
 // Otherwise the next manager would find a part of the request and compute all of it again, for nobody.

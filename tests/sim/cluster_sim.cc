@@ -32,7 +32,11 @@ PlacementRequest ToPlace(const Request& request) {
 
 }  // namespace
 
-ClusterSim::ClusterSim(const Scenario& scenario) : scenario_(scenario) {
+ClusterSim::ClusterSim(const Scenario& scenario)
+    : scenario_(scenario),
+      has_other_numerics_(std::any_of(scenario.workers.begin(), scenario.workers.end(), [&](const SimWorker& worker) {
+        return worker.numerics != scenario.workers[0].numerics;
+      })) {
   for (const SimWorker& worker : scenario.workers) {
     engines_.push_back(std::make_unique<SimEngine>(worker, ModelOf(worker), &clock_, HooksOfEngine()));
   }
@@ -61,6 +65,11 @@ GenerationId ClusterSim::GenerationOf(const SimRequest& request) const {
     ready = engine.get();
   }
   return ready == nullptr ? wanted : ready->generation();
+}
+
+size_t ClusterSim::IndexOf(const SimEngine* engine) const {
+  return std::find_if(engines_.begin(), engines_.end(), [&](const auto& other) { return other.get() == engine; }) -
+         engines_.begin();
 }
 
 SimEngine::Hooks ClusterSim::HooksOfEngine() {
@@ -167,7 +176,7 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
     if (request.poison_sample > 0) poison->sample = request.poison_sample - 1;
   }
   const auto caller = std::make_shared<SimCaller>(std::move(built), engine->model(), poison);
-  placed_[request.id] = {caller, engine};
+  placed_[request.id] = {.caller = caller, .engine = engine, .holders = {IndexOf(engine)}};
   return engine->Submit(caller);
 }
 
@@ -226,11 +235,14 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
     if (wish.family == FamilyId{0} || has_own) status_.Update(Violation("a request moves to other numerics"));
     ++num_renumbered_;
   }
-  const int id = static_cast<int>(Value(wish.request().id));
+  const RequestId id = wish.request().id;
+  Placed& placed = placed_.at(static_cast<int>(Value(id)));
+  if (to->generation() != wish.request().generation) placed.holders.clear();
+  placed.holders.insert(IndexOf(to));
   MovingRequest moving = take();
-  placed_.at(id).caller->OnMoved(to->generation(), to->model());
-  to->Adopt(std::move(moving), from->Release(RequestId{static_cast<uint64_t>(id)}));
-  placed_.at(id).engine = to;
+  placed.caller->OnMoved(to->generation(), to->model());
+  to->Adopt(std::move(moving), from->Release(id));
+  placed.engine = to;
   return true;
 }
 

@@ -39,6 +39,10 @@ class ClusterSim {
     std::shared_ptr<SimCaller> caller;
     SimEngine* engine;        // Null: this manager does not have the request.
     bool is_settled = false;  // The client wants nothing any more.
+    // The workers whose rows of the request, if there are any, have the tokens of its client. When the request gets
+    // other numerics, its other workers still have what it was before.
+    std::set<size_t> holders = {};
+    int num_repeats = 0;  // See RecordOf.
   };
 
   absl::Status Handle(const SimEvent& event);
@@ -61,6 +65,9 @@ class ClusterSim {
   void LoseManager(int num_plans);
   // Of the client that has sent the request: a stream of the new manager, see SimEngine::RestoreHook.
   absl::StatusOr<SimEngine::Restored> Restore(SimEngine* to, const RequestToRestore& found);
+  // The client of a request that the manager does not have starts it again.
+  absl::Status StartAgain(Placed* placed);
+  size_t IndexOf(const SimEngine* engine) const;
   // Clients that have heard of the new manager come back.
   absl::Status ReturnClients();
   bool IsAdopting() const;
@@ -75,6 +82,7 @@ class ClusterSim {
   absl::Status Finish();
 
   const Scenario& scenario_;
+  const bool has_other_numerics_;  // The workers do not all have the same ones.
   ManualClock clock_;
   std::vector<std::unique_ptr<SimEngine>> engines_;
   std::set<const SimEngine*> gone_;                 // Those of workers that are lost for ever.

@@ -60,8 +60,15 @@ absl::StatusOr<SimEngine::Restored> ClusterSim::Restore(SimEngine* to, const Req
     status_.Update(Violation("the record of request ", *id, " is with another prompt"));
   }
   if (placed.engine != nullptr) return absl::AlreadyExistsError("another worker has the request");
+  if (found.record != *placed.caller->request().record) {
+    return absl::AlreadyExistsError("the client has started the request again");
+  }
+  if (!placed.holders.contains(IndexOf(to))) {
+    ++lost_.left_behind;
+    return absl::AlreadyExistsError("the client has other tokens");
+  }
   const bool is_settled = IsSettled(placed);
-  placed.caller = placed.caller->Again();
+  placed.caller = placed.caller->RestoredOn(to->generation(), to->model());
   placed.engine = to;
   placed.is_settled = is_settled;
   // For every second request, the stream itself knows that it is over.
@@ -84,6 +91,12 @@ void ClusterSim::GiveUp() {
 
 absl::Status ClusterSim::ReturnClients() {
   if (lost_.manager_losses == 0) return absl::OkStatus();
+  for (auto& [id, placed] : placed_) {
+    if (placed.engine == nullptr || !placed.caller->is_lost()) continue;
+    if (!placed.is_settled) placed.caller = placed.caller->Again();  // It has not ended.
+    placed.engine = nullptr;
+    unwanted_.erase(id);
+  }
   for (auto it = unwanted_.begin(); it != unwanted_.end();) {
     if (clock_.NowMicros() < it->second) {
       ++it;
@@ -95,20 +108,30 @@ absl::Status ClusterSim::ReturnClients() {
   }
   if (IsAdopting()) return absl::OkStatus();
   for (auto& [id, placed] : placed_) {
-    if (placed.engine != nullptr || IsSettled(placed)) continue;
-    const Request& request = placed.caller->request();
-    if (request.deadline_us <= clock_.NowMicros()) {
-      placed.is_settled = true;
-      continue;
-    }
-    QUIRE_ASSIGN_OR_RETURN(SimEngine* const engine, Place(request));
-    if (engine == nullptr) continue;  // It tries again.
-    placed.caller = placed.caller->Again();
-    placed.engine = engine;
-    ++lost_.resubmitted;
-    QUIRE_RETURN_IF_ERROR(engine->Submit(placed.caller));
+    if (placed.engine == nullptr && !IsSettled(placed)) QUIRE_RETURN_IF_ERROR(StartAgain(&placed));
   }
   return absl::OkStatus();
+}
+
+// Where workers have other numerics, the new request may get other tokens.
+absl::Status ClusterSim::StartAgain(Placed* placed) {
+  const Request& request = placed->caller->request();
+  if (request.deadline_us <= clock_.NowMicros()) {
+    placed->is_settled = true;
+    return absl::OkStatus();
+  }
+  Request again = request;
+  const int id = static_cast<int>(Value(request.id));
+  if (has_other_numerics_) again.generation = GenerationOf(scenario_.requests.at(id));
+  QUIRE_ASSIGN_OR_RETURN(SimEngine* const engine, Place(again));
+  if (engine == nullptr) return absl::OkStatus();  // It tries again.
+  placed->caller = has_other_numerics_ ? placed->caller->BegunAgain(again.generation, engine->model(),
+                                                                    RecordOf(id, ++placed->num_repeats))
+                                       : placed->caller->Again();
+  placed->engine = engine;
+  placed->holders = {IndexOf(engine)};
+  ++lost_.resubmitted;
+  return engine->Submit(placed->caller);
 }
 
 }  // namespace quire

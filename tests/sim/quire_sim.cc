@@ -117,6 +117,9 @@ void PrintReport(const SearchResult& result) {
   print("managers lost", r.manager_losses);
   print("restored", r.restored);
   print("  without a token", r.begun_again);
+  print("  other numerics", r.restored_renumbered);
+  print("lost with tokens", r.lost_renumbered);
+  print("left behind", r.left_behind);
   print("started again", r.resubmitted);
   print("cancelled", r.cancelled);
   print("past deadline", r.expired);

@@ -224,13 +224,14 @@ SchedulerOptions SimWorker::Options() const {
   return options;
 }
 
-std::string RecordOf(int request) {
-  return absl::StrCat("request ", request);
+std::string RecordOf(int request, int num_repeats) {
+  return num_repeats == 0 ? absl::StrCat("request ", request) : absl::StrCat("request ", request, ".", num_repeats);
 }
 
 std::optional<int> RequestOfRecord(absl::string_view record) {
   int request = 0;
-  if (!absl::ConsumePrefix(&record, "request ") || !absl::SimpleAtoi(record, &request)) return std::nullopt;
+  if (!absl::ConsumePrefix(&record, "request ")) return std::nullopt;
+  if (!absl::SimpleAtoi(record.substr(0, record.find('.')), &request)) return std::nullopt;
   return request;
 }
 
@@ -301,9 +302,6 @@ absl::Status CheckScenario(const Scenario& scenario) {
       return absl::InvalidArgumentError("a parameter of a worker is out of range");
     }
   }
-  const bool has_other_numerics =
-      std::any_of(scenario.workers.begin(), scenario.workers.end(),
-                  [&](const SimWorker& worker) { return worker.numerics != scenario.workers[0].numerics; });
   for (const auto& [id, request] : scenario.requests) {
     const bool has_beams = request.groups >= 1 && request.beams >= request.groups &&
                            request.beams % request.groups == 0 && request.returned >= 1 &&
@@ -317,7 +315,6 @@ absl::Status CheckScenario(const Scenario& scenario) {
   for (const SimEvent& event : scenario.events) {
     const bool is_of_request = event.kind <= SimEventKind::kCancelSample || event.kind == SimEventKind::kProbe;
     if (event.kind == SimEventKind::kManagerLost) {
-      if (has_other_numerics) return absl::InvalidArgumentError("the manager of workers with other numerics is lost");
       if (event.subject >= 0 && event.subject <= kMaxPlansInFlight) continue;
       return absl::InvalidArgumentError(absl::StrCat("workers finish ", event.subject, " plans"));
     }

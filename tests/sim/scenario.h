@@ -107,8 +107,9 @@ struct SimRequest {
   Request Build(absl::Span<const TokenId> transcript) const;
 };
 
-// The record of a request with this id, and back. Nothing when it is no such record.
-std::string RecordOf(int request);
+// The record of a request with this id. Its client has started it again for `num_repeats` times with other tokens.
+std::string RecordOf(int request, int num_repeats = 0);
+// The id of the request. Nothing when it is no such record.
 std::optional<int> RequestOfRecord(absl::string_view record);
 
 enum class SimEventKind {

@@ -1,6 +1,7 @@
 #include "tests/sim/scenario_draw.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "tests/random.h"
@@ -77,13 +78,62 @@ class Drawer {
 
   // Last, so that all else is as without other numerics.
   void DrawNumerics() {
-    if (scenario_.workers.size() < 2 || manager_period_ > 0 || !random_.OneIn(2)) return;
-    const bool is_approximate = random_.OneIn(2);
+    const bool are_managers_lost = manager_period_ > 0;
+    if (scenario_.workers.size() < 2 || (are_managers_lost ? random_.OneIn(3) : !random_.OneIn(2))) return;
+    const bool is_approximate = are_managers_lost ? !random_.OneIn(3) : random_.OneIn(2);
     const int grace = is_approximate || random_.OneIn(3) ? scenario_.workers[0].grace : random_.Between(2, 100);
     for (SimWorker& worker : scenario_.workers) {
       worker.numerics = random_.Between(0, 1);
       worker.approximate = is_approximate;
       worker.grace = grace;
+    }
+    if (are_managers_lost) DrawNumericsOfRestored();
+  }
+
+  // Workers die just before the manager, so that it has moved requests to other numerics, and most of these requests
+  // still run then. Some managers die twice in a row.
+  void DrawNumericsOfRestored() {
+    std::vector<SimWorker>& workers = scenario_.workers;
+    workers[1].numerics = 1 - workers[0].numerics;
+    for (auto& [id, request] : scenario_.requests) {
+      if (random_.OneIn(2)) request.max_tokens += random_.Between(1, Most(40));
+      const bool may_have_samples = request.beams == 0 && request.samples == 1 && request.poison_sample == 0;
+      if (may_have_samples && workers[0].rows > 1 && random_.OneIn(4)) request.samples = 2;
+    }
+    for (const SimEvent& event : std::exchange(scenario_.events, {})) {
+      const bool is_chosen = event.kind == SimEventKind::kManagerLost && !random_.OneIn(4);
+      if (is_chosen) DrawMove();
+      Add(event);
+      if (!is_chosen || random_.OneIn(2)) continue;
+      const int worker = AnyWorker();
+      for (int i = 0; i < 4; ++i) DrawRoundOfAll();
+      if (random_.OneIn(2)) {
+        Add({SimEventKind::kLose, worker});
+        Add({SimEventKind::kReturn, worker});
+      } else if (random_.OneIn(2)) {
+        DrawMove();
+      }
+      for (int i = 0; i < 4; ++i) DrawRoundOfAll();
+      Add({SimEventKind::kManagerLost, random_.Between(0, 2)});
+      if (has_damage_ && random_.OneIn(2)) Add({SimEventKind::kDamage, AnyWorker(), random_.Between(1, 5)});
+    }
+  }
+
+  // A worker dies, and its requests go on with others.
+  void DrawMove() {
+    const int lost = AnyWorker();
+    Add({SimEventKind::kLose, lost});
+    for (int i = random_.Between(1, 4); i > 0; --i) DrawRoundOfAll();
+    if (random_.OneIn(2)) return;
+    Add({SimEventKind::kReturn, lost});
+    for (int i = 0; i < 4; ++i) Add({SimEventKind::kPlan, lost});
+    if (random_.OneIn(2)) DrawMove();
+  }
+
+  void DrawRoundOfAll() {
+    for (int worker = 0; worker < static_cast<int>(scenario_.workers.size()); ++worker) {
+      Add({SimEventKind::kPlan, worker});
+      Add({SimEventKind::kCommit, worker});
     }
   }
 
@@ -245,6 +295,7 @@ class Drawer {
     return is_careless_ ? num_tokens : std::max(1, std::min(num_tokens, capacity_ / 4));
   }
   void Add(SimEvent event) { scenario_.events.push_back(event); }
+  int AnyWorker() { return random_.Between(0, static_cast<int>(scenario_.workers.size()) - 1); }
   bool Happens(int period) { return period > 0 && random_.OneIn(period); }
   // Prefers recent requests.
   int AnyRequest() { return random_.Between(random_.OneIn(2) ? 1 : std::max(1, num_requests_ - 6), num_requests_); }

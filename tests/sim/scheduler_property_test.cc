@@ -44,6 +44,7 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   EXPECT_GT(report.moved, 100);
   EXPECT_GT(report.renumbered, 50);
   EXPECT_GT(report.failed_for_numerics, 5);
+  EXPECT_GT(report.restored_renumbered, 5);
   EXPECT_GT(report.convicted, 25);
   EXPECT_GT(report.convicted_in_part, 10);
   EXPECT_GT(report.audits, 250);
@@ -149,6 +150,13 @@ INSTANTIATE_TEST_SUITE_P(
         "submit 178 num_shared=1\nsubmit 179 num_own=65\nsilence 2 1\nplan 0\nplan 2\nplan 2\nplan 2\naudit 1\n"
         "commit 1\nplan 2\nplan 1\ncommit 1\nplan 0\nplan 1\ncommit 1\nplan 0\ncommit 2\nplan 2\nplan 1\nplan 0\n"
         "commit 1\nprobe 26\ncommit 2\nplan 0\nplan 0\nsubmit 185 num_shared=57 max_tokens=86\n",
+        // A request got other numerics before its first token, and the next manager did not tell it.
+        "model\nworker approximate=1\nworker keeps_rows=1 numerics=1\nsubmit 32 num_own=1 resumable=1\nlose 0\n"
+        "plan 0\nplan 1\nmanager_lost 1\n",
+        // A search whose first tokens had other numerics began again, because the row of a beam was missing.
+        "model\nworker numerics=1 approximate=1\nworker keeps_rows=1\ndamage 1 1\n"
+        "submit 2 num_shared=1 max_tokens=2 resumable=1 beams=2\nplan 0\ncommit 0\nlose 0\nplan 0\nplan 1\n"
+        "manager_lost 2\n",
         // A search with fewer tokens than hypotheses to return, which comes to a worker with other numerics.
         "model vocab=3\nworker\nworker chunk_tokens=6 numerics=1 approximate=1\n"
         "submit 11 num_own=7 beams=4 returned=4\nplan 1\ncommit 1\nlate_result 1\n",

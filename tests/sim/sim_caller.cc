@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
 
 namespace quire {
 
@@ -23,6 +24,31 @@ SimCaller::SimCaller(Request request, const ShadowModel& model, std::shared_ptr<
 
 std::shared_ptr<SimCaller> SimCaller::Again() const {
   return std::shared_ptr<SimCaller>(new SimCaller(request_, model_, solo_, poison_));
+}
+
+std::shared_ptr<SimCaller> SimCaller::RestoredOn(GenerationId generation, const ShadowModel& model) const {
+  std::shared_ptr<SimCaller> restored = Again();
+  restored->request_.generation = restored->next_generation_ = generation;
+  restored->next_model_ = model;
+  restored->changes_ = changes_;
+  for (const auto& [sample, changes] : changes_) {
+    const int num_told = request_.beam.has_value() ? request_.beam->num_return : 1;
+    for (int i = 0; i < num_told; ++i) restored->untold_[sample + i] = changes.front().num_generated;
+  }
+  return restored;
+}
+
+std::shared_ptr<SimCaller> SimCaller::BegunAgain(GenerationId generation, const ShadowModel& model,
+                                                 std::string record) const {
+  Request request = request_;
+  request.generation = generation;
+  if (request.record != nullptr) request.record = std::make_shared<const std::string>(std::move(record));
+  return std::make_shared<SimCaller>(std::move(request), model, poison_);
+}
+
+bool SimCaller::is_lost() const {
+  const std::optional<StatusReason> reason = ReasonOf(failure_);
+  return reason.has_value() && reason->word == "REQUEST_UNKNOWN";
 }
 
 template <typename... Parts>
@@ -66,6 +92,10 @@ void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
   if (position != static_cast<int>(request_.prompt.size()) + sample.num_tokens) {
     return Complain("token at position ", position, " of sample ", sample_index, " after ", sample.num_tokens);
   }
+  if (const auto untold = untold_.find(sample_index); untold != untold_.end() && sample.num_tokens >= untold->second) {
+    return Complain("token at position ", position, " of sample ", sample_index,
+                    " has other numerics, and the new stream was not told");
+  }
   const std::vector<TokenId>& solo = solo_->samples[sample_index].tokens;
   if (sample.num_tokens == static_cast<int>(solo.size()) || token.token != solo[sample.num_tokens]) {
     return Complain("token ", token.token, " at position ", position, " of sample ", sample_index,
@@ -89,6 +119,15 @@ void SimCaller::OnNumericsChanged(int sample_index, int position) {
   if (sample_index < 0 || sample_index >= num_told) return Complain("other numerics of sample ", sample_index);
   const Sample& sample = samples_[std::min(sample_index, num_outputs() - 1)];
   if (has_ended_ || sample.state == Sample::State::kEnded) Complain("other numerics after the end");
+  if (const auto untold = untold_.find(sample_index); untold != untold_.end()) {
+    const int first = static_cast<int>(request_.prompt.size()) + untold->second;
+    if (position != first || sample.num_tokens > untold->second) {
+      return Complain("the new stream is told of other numerics of sample ", sample_index, " from position ", position,
+                      " on, the one before it from ", first, " on");
+    }
+    untold_.erase(untold);
+    return;
+  }
   if (next_model_.numerics == model_.numerics && changes_.empty()) Complain("other numerics of the same worker");
   request_.generation = next_generation_;
   const int num_generated = position - static_cast<int>(request_.prompt.size());
@@ -135,6 +174,9 @@ void SimCaller::OnFailed(absl::Status status) {
   if (status.ok()) Complain("failed without an error");
   failure_ = std::move(status);
   has_ended_ = true;
+  const bool may_be_lost = std::any_of(changes_.begin(), changes_.end(),
+                                       [](const auto& entry) { return entry.second.back().num_generated > 0; });
+  if (is_lost() && (!may_be_lost || has_started_)) Complain("is lost, and it could begin again or go on");
 }
 
 bool SimCaller::MayEndSample(int sample_index) const {

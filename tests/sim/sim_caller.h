@@ -26,6 +26,12 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   SimCaller(Request request, const ShadowModel& model, std::optional<Poison> poison = std::nullopt);
   // The stream of the same request in another manager. It has had no event.
   std::shared_ptr<SimCaller> Again() const;
+  // The same, if a worker of this generation, which computes this model, has what the request has become. The stream
+  // must be told again where the tokens have got other numerics.
+  std::shared_ptr<SimCaller> RestoredOn(GenerationId generation, const ShadowModel& model) const;
+  // The client starts the request again on a worker with this model, and forgets the tokens that it has. The new
+  // request has this generation, record and other tokens.
+  std::shared_ptr<SimCaller> BegunAgain(GenerationId generation, const ShadowModel& model, std::string record) const;
   // The request moves to a worker of this generation, which computes this model.
   void OnMoved(GenerationId generation, const ShadowModel& model) {
     next_generation_ = generation;
@@ -59,6 +65,10 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   const std::optional<Poison>& poison() const { return poison_; }
   bool has_started() const { return has_started_; }
   bool has_ended() const { return has_ended_; }
+  // Whether the manager could not go on with the request, because its worker has lost tokens with other numerics.
+  bool is_lost() const;
+  // Whether its stream, or one before it, was told of other numerics.
+  bool has_changed_numerics() const { return !changes_.empty(); }
   // The loop has ended the sample.
   bool has_sample_ended(int sample_index) const { return samples_[sample_index].state == Sample::State::kEnded; }
   // The scheduler has ended all samples. The loop may not know yet that the request has ended.
@@ -99,6 +109,9 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   GenerationId next_generation_;  // See OnMoved.
   ShadowModel next_model_;
   std::map<int, std::vector<ModelChange>> changes_;  // By sample. Those of beams are under 0.
+  // By sample or hypothesis: from this number of generated tokens on it had other numerics under an earlier manager,
+  // and the stream has to be told so before.
+  std::map<int, int> untold_;
   // The only place where the state of a sample changes. Returns its old state.
   Sample::State SetState(Sample* sample, Sample::State state);
 

@@ -64,6 +64,7 @@ class SimEngine : private AuditedBlocks::Observer {
   // A sequence that ran when the manager was lost.
   struct RunningAtDeath {
     RequestId request;
+    std::string record;  // "" when the request has none.
     SequenceId sequence;
     RowId row;
     std::vector<BlockId> table;  // As the manager had it.
@@ -305,12 +306,14 @@ class SimEngine : private AuditedBlocks::Observer {
   std::vector<RunningAtDeath> running_at_death_;  // Of the manager before.
   bool has_searched_before_ = false;
   int num_managers_before_ = 0;
-  std::vector<Restoring> restoring_;                           // Between the adoption and FinishRestore.
-  std::set<RequestId> refused_;                                // The requests of the inventory that were refused.
-  bool is_restoring_ = false;                                  // The loop is adopting.
-  std::set<RequestId> gone_;                                   // See OnGone: no plan was sent since.
-  std::deque<std::pair<StepId, std::set<RequestId>>> ending_;  // These plans end the rows of the requests.
-  std::optional<RequestId> passed_on_;                         // The request that leaves as soon as it has come.
+  std::vector<Restoring> restoring_;                      // Between the adoption and FinishRestore.
+  std::map<RequestId, std::shared_ptr<SimCaller>> lost_;  // Those that their clients must start again.
+  std::set<RequestId> refused_;                           // The requests of the inventory that were refused.
+  bool is_restoring_ = false;                             // The loop is adopting.
+  using Records = std::map<RequestId, std::string>;
+  Records gone_;                                   // See OnGone: no plan was sent since.
+  std::deque<std::pair<StepId, Records>> ending_;  // These plans end the rows of the requests.
+  std::optional<RequestId> passed_on_;             // The request that leaves as soon as it has come.
   CallerTotals moved_;  // What was counted here for requests that left, less the same of those that came.
   int num_unanswered_questions_ = 0;
   bool is_audit_pending_ = false;       // An audit has not been answered yet.

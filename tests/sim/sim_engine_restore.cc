@@ -18,8 +18,9 @@ SimEngine::Remains SimEngine::Die(int num_plans) {
     const Scheduler::Occupant occupant = scheduler_->OccupantOf(RowId{row});
     if (occupant.sequence == nullptr) continue;
     const absl::Span<const BlockId> table = blocks_->Table(occupant.sequence->id());
-    remains.running.push_back(
-        {occupant.request, occupant.sequence->id(), RowId{row}, std::vector<BlockId>(table.begin(), table.end())});
+    const auto& record = scheduler_->FindGroup(occupant.request)->request().record;
+    remains.running.push_back({occupant.request, record == nullptr ? "" : *record, occupant.sequence->id(), RowId{row},
+                               std::vector<BlockId>(table.begin(), table.end())});
   }
   process_->OnManagerLost(num_plans);
   remains.process = std::move(process_);
@@ -53,9 +54,16 @@ absl::StatusOr<RequestRestored> SimEngine::OnRestore(const RequestToRestore& fou
 // The streams have been told what their requests have become.
 void SimEngine::OnRestored(const RestoredBlocks& restored) {
   TakePostedUntilOpened();
+  for (const Restoring& request : restoring_) {
+    status_.Update(request.caller->status());
+    if (request.caller->is_lost()) lost_[request.caller->request().id] = request.caller;
+  }
+  std::erase_if(restoring_, [](const Restoring& request) { return request.caller->is_lost(); });
+  report_.lost_renumbered += static_cast<int64_t>(lost_.size());
   for (Restoring& request : restoring_) {
     request.is_over = request.caller->has_ended();
     request.num_tokens = request.caller->num_tokens();
+    report_.restored_renumbered += request.caller->has_changed_numerics();
     if (!request.caller->has_started()) Complain("a restored request has not started");
     status_.Update(request.caller->status());
     moved_.requests -= request.is_over;
@@ -86,7 +94,7 @@ void SimEngine::OnRestored(const RestoredBlocks& restored) {
 
 // A search whose rows the worker still has goes on with all of its live beams.
 void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks& restored) {
-  const std::string record = RecordOf(static_cast<int>(Value(request.id)));
+  const std::string& record = *request.record;
   std::optional<BeamSearchState> search;
   std::map<SequenceId, size_t> num_tokens;  // Of each sequence.
   for (const WorkerInventory::Row& row : process_->adopted()->rows) {
@@ -124,7 +132,7 @@ void SimEngine::CheckRevived(const RestoredBlocks& restored) {
   const WorkerInventory& inventory = *process_->adopted();
   if (process_->was_damaged() || process_->has_hidden_rows()) return;
   for (const RunningAtDeath& running : running_at_death_) {
-    const std::string record = RecordOf(static_cast<int>(Value(running.request)));
+    const std::string& record = running.record;
     const WorkerInventory::Row* own = nullptr;
     int num_rows = 0;
     for (const WorkerInventory::Row& row : inventory.rows) {
@@ -138,6 +146,13 @@ void SimEngine::CheckRevived(const RestoredBlocks& restored) {
     const auto found = std::find_if(restoring_.begin(), restoring_.end(), [&](const Restoring& request) {
       return request.caller->request().id == running.request;
     });
+    // Only what one row has as a whole must go on.
+    const auto lost = lost_.find(running.request);
+    if (lost != lost_.end() && (num_rows > 1 || NumRows(lost->second->request()) > 1)) {
+      const Request& request = lost->second->request();
+      if (request.beam.has_value()) CheckRevivedSearch(request, restored);
+      continue;
+    }
     if (found == restoring_.end()) {
       Complain("request ", Value(running.request), " ran and is not restored");
       continue;
@@ -176,6 +191,7 @@ void SimEngine::FinishRestore() {
   std::vector<Restoring> restoring = std::exchange(restoring_, {});
   running_at_death_.clear();
   refused_.clear();
+  lost_.clear();
   report_.restored += static_cast<int64_t>(restoring.size());
   std::erase_if(restoring, [](const Restoring& request) { return request.is_over; });
   std::stable_sort(restoring.begin(), restoring.end(), [](const Restoring& a, const Restoring& b) {
@@ -212,13 +228,12 @@ void SimEngine::FinishRestore() {
 }
 
 void SimEngine::OnGone(const Request& request) {
-  if (options_.keeps_rows != 0 && request.record != nullptr) gone_.insert(request.id);
+  if (options_.keeps_rows != 0 && request.record != nullptr) gone_[request.id] = *request.record;
 }
 
 void SimEngine::OnExecuted(StepId step) {
   for (; !ending_.empty() && ending_.front().first <= step; ending_.pop_front()) {
-    for (const RequestId request : ending_.front().second) {
-      const std::string record = RecordOf(static_cast<int>(Value(request)));
+    for (const auto& [request, record] : ending_.front().second) {
       if (process_->has_hidden_rows() || !process_->memory().HasRowOf(record)) continue;
       Complain("request ", Value(request), " has left, and the next manager can still find it");
     }

@@ -3,10 +3,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/status_reason.h"
 #include "kv_manager/worker_link/row_record.h"
 #include "kv_manager/worker_link/worker_inventory.h"
 #include "scheduler/scheduler.h"
@@ -25,11 +27,13 @@ class HookedSink : public RequestSink {
   void OnToken(int sample_index, int /*position*/, ScoredToken /*token*/) override {
     if (on_token != nullptr) on_token(sample_index);
   }
-  void OnNumericsChanged(int /*sample_index*/, int /*position*/) override {}
+  void OnNumericsChanged(int sample_index, int position) override { changes.emplace_back(sample_index, position); }
   void OnFinished(const Finished& /*finished*/) override {}
-  void OnFailed(absl::Status /*status*/) override {}
+  void OnFailed(absl::Status status) override { failure = std::move(status); }
 
   std::function<void(int)> on_token;
+  std::vector<std::pair<int, int>> changes;  // What OnNumericsChanged was told.
+  absl::Status failure;
 };
 
 // What the client of a worker with rows does. Plans are answered by Answer().
@@ -57,7 +61,11 @@ class KeepingClient : public WorkerClient {
   explicit KeepingClient(KeptRows* kept) : kept_(kept) {}
 
   void SetListener(Listener* listener) override { kept_->listener = listener; }
-  void Describe(uint64_t epoch) override { kept_->listener->OnDescribed(epoch, SmallWorker()); }
+  void Describe(uint64_t epoch) override {
+    WorkerDescription worker = SmallWorker();
+    worker.keeps_rows = true;
+    kept_->listener->OnDescribed(epoch, std::move(worker));
+  }
   void Open(uint64_t epoch, bool adopts) override {
     kept_->adopts.push_back(adopts);
     kept_->epoch = epoch;
@@ -81,8 +89,6 @@ class AdoptionTest : public StepLoopTest {
  protected:
   // Two samples of one request, with one token each.
   AdoptionTest() {
-    SequenceStart start{};
-    start.record = std::make_shared<const std::string>("record");
     for (uint32_t i = 0; i < 2; ++i) {
       WorkerInventory::Row row;
       row.row = RowId{i};
@@ -90,9 +96,24 @@ class AdoptionTest : public StepLoopTest {
       row.sample_index = i;
       row.prompt_length = 3;
       row.tokens = {1, 2, 3, static_cast<TokenId>(4 + i)};
-      row.record = RowRecordOf(start);
       kept_.inventory.rows.push_back(row);
+      SetChange(i, std::nullopt);
     }
+  }
+
+  // What the record of a row tells.
+  void SetChange(int row, std::optional<NumericsChange> change) {
+    SequenceStart start{};
+    start.record = std::make_shared<const std::string>("record");
+    start.numerics_change = change;
+    kept_.inventory.rows[row].record = RowRecordOf(start);
+  }
+
+  // What becomes of the request when the worker has lost the row of its second sample.
+  void AdoptWithoutTheSecondRow() {
+    kept_.inventory.rows.pop_back();
+    MakeAdopting();
+    Run();
   }
 
   void MakeAdopting() {
@@ -200,6 +221,63 @@ TEST_F(AdoptionTest, AnInventoryThatWasWrongOrNeverComesIsNotAskedForAgain) {
   MakeAdopting();
   for (int i = 0; i < 4; ++i) Advance(10 * kSecond);
   EXPECT_EQ(kept_.adopts, std::vector<bool>({true, true, true, false}));
+}
+
+TEST_F(AdoptionTest, TheStreamIsToldAgainWhereTheNumericsHaveChanged) {
+  SetChange(0, NumericsChange{.first = 3, .last = 4});
+  SetChange(1, NumericsChange{.first = 4, .last = 4});
+  sink_->on_token = [this](int sample_index) {
+    EXPECT_EQ(sink_->changes.size(), static_cast<size_t>(sample_index) + 1) << "it must come before the token";
+  };
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(sink_->changes, (std::vector<std::pair<int, int>>{{0, 3}, {1, 4}}));
+  EXPECT_EQ(NumSamples(), 2);
+}
+
+// Otherwise the manager after the next one could not tell it.
+TEST_F(AdoptionTest, ARestoredRequestTakesAlongWhereItsNumericsHaveChanged) {
+  const NumericsChange change{.first = 3, .last = 4};
+  for (const int row : {0, 1}) SetChange(row, change);
+  MakeAdopting();
+  Run();
+  kept_.listener->OnLost(kept_.epoch, absl::UnavailableError("the connection is broken"));
+  kept_.plans.clear();
+  Run();
+  Advance(10 * kSecond);
+  ASSERT_GE(kept_.plans.size(), 1u);
+  ASSERT_EQ(kept_.plans[0].starts.size(), 2u);
+  for (const SequenceStart& start : kept_.plans[0].starts) EXPECT_EQ(start.numerics_change, change);
+}
+
+// The client may have the token at position 3, which this worker cannot compute.
+TEST_F(AdoptionTest, ARequestWhoseFirstTokensHadOtherNumericsDoesNotBeginAgain) {
+  SetChange(0, NumericsChange{.first = 3, .last = 4});
+  AdoptWithoutTheSecondRow();
+  EXPECT_EQ(NumSamples(), 0);
+  ASSERT_TRUE(ReasonOf(sink_->failure).has_value()) << sink_->failure;
+  EXPECT_EQ(ReasonOf(sink_->failure)->word, "REQUEST_UNKNOWN") << "so the client goes on with the tokens that it has";
+  ASSERT_EQ(kept_.plans.size(), 1u);
+  EXPECT_EQ(kept_.plans[0].end_rows, std::vector<RowId>{RowId{0}});
+}
+
+TEST_F(AdoptionTest, ARequestThatGotOtherNumericsBeforeItsFirstTokenBeginsAgainAndItsStreamIsTold) {
+  SetChange(0, NumericsChange{.first = 3, .last = 3});
+  AdoptWithoutTheSecondRow();
+  EXPECT_EQ(sink_->failure, absl::OkStatus());
+  EXPECT_EQ(sink_->changes, (std::vector<std::pair<int, int>>{{0, 3}, {1, 3}}));
+  ASSERT_GE(kept_.plans.size(), 1u);
+  ASSERT_EQ(kept_.plans[0].starts.size(), 1u) << "the second sample is going to be forked";
+  EXPECT_EQ(kept_.plans[0].starts[0].numerics_change, (NumericsChange{.first = 3, .last = 3}));
+}
+
+TEST_F(AdoptionTest, ARowWithoutAllTokensThatItHadWhenItsNumericsChangedDoesNotCount) {
+  SetChange(0, NumericsChange{.first = 5, .last = 5});
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(NumSamples(), 0);
+  EXPECT_FALSE(sink_->failure.ok());
+  EXPECT_EQ(sink_->changes.size(), 0u);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/worker_protocol.h"
@@ -43,6 +44,29 @@ TEST(RowRecordTest, TheSearchComesBackAndIsLeftOutOfAStartWhereItDoesNotFit) {
   EXPECT_EQ(RowRecordOf(RecordChange{RowId{1}, start.record, 7, start.search}), "");
 }
 
+TEST(RowRecordTest, WhereTheNumericsHaveChangedComesBack) {
+  SequenceStart start = StartWith("abc", 7);
+  for (const char* search : {"", "search"}) {
+    start.search = search;
+    start.numerics_change = std::nullopt;
+    EXPECT_EQ(ReadRowRecord(RowRecordOf(start))->numerics_change, std::nullopt);
+    start.numerics_change = {.first = 5, .last = 1 << 30};
+    const std::string bytes = RowRecordOf(start);
+    const std::optional<RowRecord> read = ReadRowRecord(bytes);
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(read->request, "abc");
+    EXPECT_EQ(read->num_cached_tokens, 7);
+    EXPECT_EQ(read->search, search);
+    EXPECT_EQ(read->numerics_change, start.numerics_change);
+    EXPECT_EQ(RowRecordOf(RecordChange{RowId{1}, start.record, 7, search, start.numerics_change}), bytes);
+  }
+  start.record = std::make_shared<const std::string>(kMaxRecordBytes - 16, 'r');
+  start.search = "search";
+  EXPECT_EQ(RowRecordOf(start).size(), size_t{kMaxRecordBytes}) << "only the search is left out";
+  start.record = std::make_shared<const std::string>(kMaxRecordBytes - 15, 'r');
+  EXPECT_EQ(RowRecordOf(start), "");
+}
+
 TEST(RowRecordTest, ARecordThatIsTooLongForARowIsLeftOut) {
   const std::string longest(kMaxRecordBytes - 4, 'r');
   EXPECT_EQ(RowRecordOf(StartWith(longest, 1)).size(), size_t{kMaxRecordBytes});
@@ -54,6 +78,9 @@ TEST(RowRecordTest, OtherBytesAreNoRecord) {
   EXPECT_FALSE(ReadRowRecord("").has_value());
   EXPECT_FALSE(ReadRowRecord("1234").has_value()) << "a number without a record";
   EXPECT_FALSE(ReadRowRecord("record\xff\xff\xff\xff").has_value()) << "the size of the search is too large";
+  EXPECT_FALSE(ReadRowRecord(std::string("abc\0\0\0\0\2\0\0\0\1\0\0\0\xff\xff\xff\xff", 19)).has_value())
+      << "the first change is behind the last one";
+  EXPECT_FALSE(ReadRowRecord("abcd1234\xff\xff\xff\xff").has_value()) << "a number is missing";
 }
 
 TEST(CacheRootTest, OnlyTheNameOfASharedRootTellsItsSalt) {

@@ -1,0 +1,17 @@
+#ifndef QUIRE_SCHEDULER_NUMERICS_CHANGE_H_
+#define QUIRE_SCHEDULER_NUMERICS_CHANGE_H_
+
+namespace quire {
+
+// Where the numerics of a sequence have changed: its request has gone on with workers of other generations. The
+// positions count from the start of the prompt.
+struct NumericsChange {
+  int first = 0;  // The tokens before this position have the numerics with which the request began.
+  int last = 0;   // The tokens from this position on have those of the worker that the sequence has now.
+
+  bool operator==(const NumericsChange&) const = default;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SCHEDULER_NUMERICS_CHANGE_H_
