@@ -16,16 +16,24 @@
 namespace quire {
 namespace {
 
-constexpr int kRows = 24, kCols = 256;
+constexpr int kRows = 32;
 
-void CheckMatrix(const QuantizedMatrix& matrix) {
-  QUIRE_CHECK(matrix.values.size() == static_cast<size_t>(kRows) * kCols);
+// Two matrices of tests/golden/quantized, whose files are the seeds.
+struct Shape {
+  const char* name;
+  int cols;
+};
+constexpr Shape kMatrices[] = {{"model.layers.0.self_attn.k_proj.weight", 32},
+                               {"model.layers.0.mlp.down_proj.weight", 64}};
+
+void CheckMatrix(const QuantizedMatrix& matrix, int cols) {
+  QUIRE_CHECK(matrix.values.size() == static_cast<size_t>(kRows) * cols);
   const int groups = matrix.group == 0 ? 1 : matrix.num_groups();
   QUIRE_CHECK(matrix.scales.size() == static_cast<size_t>(kRows) * groups) << matrix.scales.size();
   if (matrix.group == 0) return;
   QUIRE_CHECK(matrix.group >= kMinInt4Group && matrix.group <= kMaxInt4Group) << matrix.group;
   QUIRE_CHECK(matrix.zeros.size() == matrix.scales.size());
-  for (const uint8_t zero : matrix.zeros) QUIRE_CHECK(zero <= 16) << static_cast<int>(zero);
+  for (const uint8_t zero : matrix.zeros) QUIRE_CHECK(zero <= 15) << static_cast<int>(zero);
   for (const int8_t value : matrix.values) QUIRE_CHECK(value >= 0 && value <= 15) << static_cast<int>(value);
   std::vector<int32_t> order = matrix.order;
   std::sort(order.begin(), order.end());
@@ -41,36 +49,50 @@ LoadProgress* Progress() {
   return progress;
 }
 
-void ReadAsFp8(const Checkpoint& checkpoint, Fp8Block block) {
-  TensorReader tensors(checkpoint, Progress(), block);
-  const auto tensor = tensors.Take("symmetric.weight", {kRows, kCols});
+// Reads a matrix as floating-point numbers, and checks that they are finite.
+void Take(TensorReader* tensors, const Shape& matrix) {
+  const auto tensor = tensors->Take(matrix.name, {kRows, matrix.cols});
   if (!tensor.ok()) {
     QUIRE_CHECK(!tensor.status().message().empty());
     return;
   }
   std::vector<float> values;
   AppendAsFloat((*tensor)->bytes, *WeightType(**tensor), &values);
-  QUIRE_CHECK(values.size() == static_cast<size_t>(kRows) * kCols) << values.size();
+  QUIRE_CHECK(values.size() == static_cast<size_t>(kRows) * matrix.cols) << values.size();
   for (const float value : values) QUIRE_CHECK(std::isfinite(value)) << value;
 }
 
+void ReadAs(const CheckpointQuantization& quantization, const Checkpoint& checkpoint) {
+  TensorReader tensors(checkpoint, Progress());
+  QuantizedReader reader(quantization, &tensors);
+  for (const Shape& shape : kMatrices) {
+    if (!reader.Stores(shape.name)) {
+      if (reader.Dequantize(shape.name, kRows, shape.cols).ok()) Take(&tensors, shape);
+      tensors.Release(shape.name);
+      continue;
+    }
+    const auto matrix = reader.Read(shape.name, kRows, shape.cols);
+    if (matrix.ok()) {
+      CheckMatrix(*matrix, shape.cols);
+    } else {
+      QUIRE_CHECK(!matrix.status().message().empty());
+    }
+  }
+}
+
 void ReadInEveryFormat(const Checkpoint& checkpoint) {
-  for (const Fp8Block block : {Fp8Block{}, Fp8Block{8, 128}, Fp8Block{128, 128}}) ReadAsFp8(checkpoint, block);
-  for (const auto format :
-       {CheckpointFormat::kInt8, CheckpointFormat::kPackQuantized, CheckpointFormat::kGptq, CheckpointFormat::kAwq}) {
-    for (const int group : {0, 64, 128}) {
-      for (const bool is_symmetric : {false, true}) {
-        TensorReader tensors(checkpoint, Progress());
-        QuantizedReader reader({.format = format, .group = group, .is_symmetric = is_symmetric, .zeros_stored_less = 1},
-                               &tensors);
-        for (const char* name : {"symmetric.weight", "asymmetric.weight"}) {
-          if (!reader.Stores(name)) continue;
-          const auto matrix = reader.Read(name, kRows, kCols);
-          if (matrix.ok()) {
-            CheckMatrix(*matrix);
-          } else {
-            QUIRE_CHECK(!matrix.status().message().empty());
-          }
+  for (const Fp8Block block : {Fp8Block{}, Fp8Block{24, 20}, Fp8Block{16, 32}}) {
+    TensorReader tensors(checkpoint, Progress(), block);
+    for (const Shape& shape : kMatrices) Take(&tensors, shape);
+  }
+  ReadAs({.format = CheckpointFormat::kInt8}, checkpoint);
+  for (const int group : {0, 32, 64}) {
+    ReadAs({.format = CheckpointFormat::kAwq, .group = group, .is_symmetric = false}, checkpoint);
+    for (const auto format : {CheckpointFormat::kPackQuantized, CheckpointFormat::kGptq}) {
+      for (const int bits : {4, 8}) {
+        for (const bool is_symmetric : {false, true}) {
+          ReadAs({.format = format, .bits = bits, .group = group, .is_symmetric = is_symmetric, .zeros_stored_less = 1},
+                 checkpoint);
         }
       }
     }
@@ -80,8 +102,7 @@ void ReadInEveryFormat(const Checkpoint& checkpoint) {
 }  // namespace
 }  // namespace quire
 
-// Input: a .safetensors file. Every format reads the matrices `symmetric` and `asymmetric` of 24 x 256 from it, and
-// `symmetric` is also read as FP8.
+// Input: a .safetensors file. Every format reads two matrices from it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto* const directory = new quire::TestDirectory();
   directory->Write("model.safetensors", std::string_view(reinterpret_cast<const char*>(data), size));

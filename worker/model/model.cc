@@ -18,7 +18,7 @@
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gguf_tokenizer.h"
 #include "worker/model/mapped_file.h"
-#include "worker/model/packed_int4.h"
+#include "worker/model/packed_numbers.h"
 
 namespace quire {
 namespace {

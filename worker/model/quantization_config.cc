@@ -29,11 +29,21 @@ absl::StatusOr<int> ReadGroupSize(const JsonFields& fields, const char* name, st
   return static_cast<int>(group);
 }
 
-// Checks that whole numbers of so many bits are stored, or computed from inputs.
-absl::Status CheckNumbers(const JsonFields& fields, int num_bits) {
-  QUIRE_RETURN_IF_ERROR(fields.Int("num_bits", num_bits, num_bits).status());
+absl::StatusOr<int> ReadBits(const JsonFields& fields, const char* name) {
+  QUIRE_ASSIGN_OR_RETURN(const int64_t bits, fields.Int(name, 4, 8));
+  if (bits != 4 && bits != 8) return fields.Bad(name, "4 or 8");
+  return static_cast<int>(bits);
+}
+
+absl::Status CheckWholeNumbers(const JsonFields& fields) {
   QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("type", "int"));
   return Expect(type == "int", fields, "type", "\"int\"");
+}
+
+// Checks that whole numbers of 8 bits are stored, or computed from inputs.
+absl::Status CheckInt8(const JsonFields& fields) {
+  QUIRE_RETURN_IF_ERROR(fields.Int("num_bits", 8, 8).status());
+  return CheckWholeNumbers(fields);
 }
 
 absl::Status CheckSymmetric(const JsonFields& fields) {
@@ -42,7 +52,7 @@ absl::Status CheckSymmetric(const JsonFields& fields) {
 }
 
 absl::Status CheckInt8Weights(const JsonFields& fields) {
-  QUIRE_RETURN_IF_ERROR(CheckNumbers(fields, 8));
+  QUIRE_RETURN_IF_ERROR(CheckInt8(fields));
   QUIRE_RETURN_IF_ERROR(CheckSymmetric(fields));
   QUIRE_ASSIGN_OR_RETURN(const std::string strategy, fields.String("strategy", "tensor"));
   return Expect(strategy == "channel" || strategy == "tensor", fields, "strategy", "\"channel\" or \"tensor\"");
@@ -50,7 +60,7 @@ absl::Status CheckInt8Weights(const JsonFields& fields) {
 
 absl::Status CheckInt8Inputs(const json& inputs, const std::string& path) {
   const JsonFields fields(inputs, kConfigFile, path);
-  QUIRE_RETURN_IF_ERROR(CheckNumbers(fields, 8));
+  QUIRE_RETURN_IF_ERROR(CheckInt8(fields));
   QUIRE_RETURN_IF_ERROR(CheckSymmetric(fields));
   QUIRE_ASSIGN_OR_RETURN(const std::string strategy, fields.String("strategy"));
   QUIRE_RETURN_IF_ERROR(Expect(strategy == "token", fields, "strategy", "\"token\""));
@@ -59,8 +69,9 @@ absl::Status CheckInt8Inputs(const json& inputs, const std::string& path) {
   return fields.Bad("dynamic", "true");
 }
 
-absl::Status ReadInt4Weights(const JsonFields& fields, CheckpointQuantization* result) {
-  QUIRE_RETURN_IF_ERROR(CheckNumbers(fields, 4));
+absl::Status ReadPackedWeights(const JsonFields& fields, CheckpointQuantization* result) {
+  QUIRE_ASSIGN_OR_RETURN(result->bits, ReadBits(fields, "num_bits"));
+  QUIRE_RETURN_IF_ERROR(CheckWholeNumbers(fields));
   QUIRE_ASSIGN_OR_RETURN(result->is_symmetric, fields.Bool("symmetric", true));
   QUIRE_ASSIGN_OR_RETURN(const std::string strategy, fields.String("strategy"));
   if (strategy == "channel") return absl::OkStatus();
@@ -87,41 +98,42 @@ absl::Status ReadFp8Weights(const JsonFields& fields, CheckpointQuantization* re
   return absl::OkStatus();
 }
 
-// Reads a format of compressed-tensors, which decides the width. naive-quantized is the format of FP8 as well, which
-// the weights tell.
-absl::StatusOr<CheckpointFormat> ReadFormat(const JsonFields& fields, CheckpointFormat fallback) {
+// Reads a format of compressed-tensors. The result is nothing if the weights tell: naive-quantized is the format of
+// whole numbers and of FP8, and without the field any of them may be meant.
+absl::StatusOr<std::optional<CheckpointFormat>> ReadFormat(const JsonFields& fields,
+                                                           std::optional<CheckpointFormat> fallback) {
   if (!fields.Has("format")) return fallback;
   QUIRE_ASSIGN_OR_RETURN(const std::string format, fields.String("format"));
-  if (format == "int-quantized" || format == "naive-quantized") return CheckpointFormat::kInt8;
+  if (format == "naive-quantized") return std::nullopt;
+  if (format == "int-quantized") return CheckpointFormat::kInt8;
   if (format == "pack-quantized") return CheckpointFormat::kPackQuantized;
   if (format == "float-quantized") return CheckpointFormat::kFp8;
   return fields.Bad("format",
                     "\"int-quantized\" or \"naive-quantized\" with 8 bits, \"float-quantized\" with FP8, or "
-                    "\"pack-quantized\" with 4 bits");
+                    "\"pack-quantized\" with 4 or 8 bits");
 }
 
 // `outer` is the format of the whole checkpoint, which a group may repeat or replace.
-absl::StatusOr<CheckpointQuantization> ReadGroup(const json& group, const std::string& path, CheckpointFormat outer) {
+absl::StatusOr<CheckpointQuantization> ReadGroup(const json& group, const std::string& path,
+                                                 std::optional<CheckpointFormat> outer) {
   if (!group.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(kConfigFile, ": ", path, " is ", Shown(group), ", must be an object"));
   }
   const JsonFields fields(group, kConfigFile, path + ".");
   CheckpointQuantization result;
-  QUIRE_ASSIGN_OR_RETURN(result.format, ReadFormat(fields, outer));
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<CheckpointFormat> stored, ReadFormat(fields, outer));
   QUIRE_ASSIGN_OR_RETURN(const json* weights, fields.Object("weights"));
   if (weights == nullptr) return fields.Bad("weights", "an object");
   const JsonFields weight_fields(*weights, kConfigFile, path + ".weights.");
   QUIRE_ASSIGN_OR_RETURN(const json* inputs, fields.Object("input_activations"));
-  const bool is_naive = fields.Has("format") ? group["format"] == "naive-quantized" : true;
-  if (is_naive && result.format == CheckpointFormat::kInt8 && weights->value("type", json()) == "float") {
-    result.format = CheckpointFormat::kFp8;
-  }
+  const bool is_float = weights->value("type", json()) == "float";
+  result.format = stored.value_or(is_float ? CheckpointFormat::kFp8 : CheckpointFormat::kInt8);
   if (result.format == CheckpointFormat::kFp8) {
     QUIRE_RETURN_IF_ERROR(ReadFp8Weights(weight_fields, &result));
   } else if (result.format == CheckpointFormat::kPackQuantized) {
-    QUIRE_RETURN_IF_ERROR(ReadInt4Weights(weight_fields, &result));
-    QUIRE_RETURN_IF_ERROR(Expect(inputs == nullptr, fields, "input_activations", "absent with weights of 4 bits"));
+    QUIRE_RETURN_IF_ERROR(ReadPackedWeights(weight_fields, &result));
+    QUIRE_RETURN_IF_ERROR(Expect(inputs == nullptr, fields, "input_activations", "absent with this format"));
   } else {
     QUIRE_RETURN_IF_ERROR(CheckInt8Weights(weight_fields));
     if (inputs == nullptr) return fields.Bad("input_activations", "an object: 8 bits per token");
@@ -132,7 +144,7 @@ absl::StatusOr<CheckpointQuantization> ReadGroup(const json& group, const std::s
 }
 
 absl::StatusOr<CheckpointQuantization> ReadCompressedTensors(const JsonFields& fields, const std::string& path) {
-  QUIRE_ASSIGN_OR_RETURN(const CheckpointFormat outer, ReadFormat(fields, CheckpointFormat::kInt8));
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<CheckpointFormat> outer, ReadFormat(fields, std::nullopt));
   QUIRE_ASSIGN_OR_RETURN(const std::string status, fields.String("quantization_status", "compressed"));
   QUIRE_RETURN_IF_ERROR(Expect(status == "compressed", fields, "quantization_status", "\"compressed\""));
   QUIRE_RETURN_IF_ERROR(Expect(false, fields, "kv_cache_scheme", "absent: K and V have the precision of --kv-type"));
@@ -155,7 +167,7 @@ absl::StatusOr<CheckpointQuantization> ReadCompressedTensors(const JsonFields& f
 
 absl::StatusOr<CheckpointQuantization> ReadGptq(const JsonFields& fields) {
   CheckpointQuantization result{.format = CheckpointFormat::kGptq};
-  QUIRE_RETURN_IF_ERROR(fields.Int("bits", 4, 4).status());
+  QUIRE_ASSIGN_OR_RETURN(result.bits, ReadBits(fields, "bits"));
   QUIRE_ASSIGN_OR_RETURN(result.group, ReadGroupSize(fields, "group_size"));
   QUIRE_ASSIGN_OR_RETURN(result.is_symmetric, fields.Bool("sym", true));
   QUIRE_ASSIGN_OR_RETURN(const bool has_head, fields.Bool("lm_head", false));
@@ -200,13 +212,15 @@ absl::StatusOr<CheckpointQuantization> ReadModelOpt(const JsonFields& fields) {
 }  // namespace
 
 Quantization CheckpointQuantization::width() const {
-  if (format == CheckpointFormat::kPlain || format == CheckpointFormat::kFp8) return Quantization::kNone;
-  return format == CheckpointFormat::kInt8 ? Quantization::kInt8 : Quantization::kInt4;
+  if (format == CheckpointFormat::kInt8) return Quantization::kInt8;
+  const bool is_dequantized = format == CheckpointFormat::kFp8 || bits == 8;
+  return format == CheckpointFormat::kPlain || is_dequantized ? Quantization::kNone : Quantization::kInt4;
 }
 
 std::string Summary(const CheckpointQuantization& quantization) {
-  const auto int4 = [&](const char* name) {
-    return absl::StrCat(name, " ", quantization.group, quantization.is_symmetric ? "" : " asymmetric",
+  const auto with_groups = [&](const char* name) {
+    return absl::StrCat(name, quantization.bits == 8 ? " 8 bits " : " ", quantization.group,
+                        quantization.is_symmetric ? "" : " asymmetric",
                         quantization.zeros_stored_less > 0 ? " v1" : "");
   };
   switch (quantization.format) {
@@ -215,15 +229,15 @@ std::string Summary(const CheckpointQuantization& quantization) {
     case CheckpointFormat::kInt8:
       return "int8";
     case CheckpointFormat::kPackQuantized:
-      return int4("pack-quantized");
+      return with_groups("pack-quantized");
     case CheckpointFormat::kGptq:
-      return int4("gptq");
+      return with_groups("gptq");
     case CheckpointFormat::kAwq:
-      return int4("awq");
+      return with_groups("awq");
     case CheckpointFormat::kFp8:
       return absl::StrCat("fp8 ", quantization.fp8_block.rows, " x ", quantization.fp8_block.cols);
     case CheckpointFormat::kGgufQ4_0:
-      return int4("gguf q4_0");
+      return with_groups("gguf q4_0");
   }
   return "none";
 }

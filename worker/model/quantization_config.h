@@ -14,8 +14,8 @@ namespace quire {
 enum class CheckpointFormat {
   kPlain,          // As floating-point numbers.
   kInt8,           // compressed-tensors, int-quantized: 8 bits, a scale per row, inputs rounded per token (W8A8).
-  kPackQuantized,  // compressed-tensors, pack-quantized: 4 bits, a scale and possibly a zero point per group.
-  kGptq,           // GPTQ with 4 bits.
+  kPackQuantized,  // compressed-tensors, pack-quantized: 4 or 8 bits, a scale and possibly a zero point per group.
+  kGptq,           // GPTQ with 4 or 8 bits.
   kAwq,            // AWQ with 4 bits, version gemm.
   kFp8,            // FP8 with scales, which become bfloat16 when they are read.
   kGgufQ4_0,       // Of a GGUF file: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as well.
@@ -23,9 +23,10 @@ enum class CheckpointFormat {
 
 struct CheckpointQuantization {
   CheckpointFormat format = CheckpointFormat::kPlain;
-  // These are for 4 bits.
-  int group = 0;              // Columns that share a scale: 32, 64 or a multiple of 128; 0: all of a row.
-  bool is_symmetric = true;   // All zero points are 8.
+  // These are for the formats with groups.
+  int bits = 4;              // 4, or 8 with kPackQuantized and kGptq: such matrices are dequantized when they are read.
+  int group = 0;             // Columns that share a scale: 32, 64 or a multiple of 128; 0: all of a row.
+  bool is_symmetric = true;  // All zero points are in the middle: 8, or 128 with 8 bits.
   int zeros_stored_less = 0;  // What GPTQ has subtracted from zero points of weights that are not symmetric.
   Fp8Block fp8_block = {};    // Of kFp8.
 

@@ -8,15 +8,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/log.h"
 #include "base/status.h"
+#include "kernels/half_float.h"
 #include "worker/model/gguf_tensors.h"
-#include "worker/model/packed_int4.h"
+#include "worker/model/gptq_zeros.h"
+#include "worker/model/packed_numbers.h"
 #include "worker/model/tensor_values.h"
 
 namespace quire {
 namespace {
-
-constexpr int kNumbersPerWord = kInt4NumbersPerWord;
 
 int CeilDiv(int a, int b) {
   return (a + b - 1) / b;
@@ -28,7 +29,7 @@ std::vector<float> Floats(const Tensor& tensor) {
   return values;
 }
 
-QuantizedMatrix Int4Matrix(int rows, int cols, int group) {
+QuantizedMatrix GroupedMatrix(int rows, int cols, int group) {
   QuantizedMatrix matrix{
       .values = {}, .scales = {}, .rows = rows, .cols = cols, .group = group, .zeros = {}, .order = {}};
   matrix.values.resize(static_cast<size_t>(rows) * cols);
@@ -67,9 +68,49 @@ void DivideGroups(QuantizedMatrix* matrix) {
   matrix->zeros = Repeated(matrix->zeros, matrix->rows, times, matrix->num_groups());
 }
 
+// The weights of a matrix of 8 bits with groups, in the order of the input.
+template <typename Element>
+void WriteWeights(const QuantizedMatrix& matrix, char* to) {
+  const int groups = matrix.num_groups();
+  for (int row = 0; row < matrix.rows; ++row) {
+    for (int k = 0; k < matrix.cols; ++k) {
+      const size_t at = static_cast<size_t>(row) * groups + k / matrix.group;
+      const int number = static_cast<uint8_t>(matrix.values[static_cast<size_t>(row) * matrix.cols + k]);
+      Element weight;
+      FromFloat(static_cast<float>(number - matrix.zeros[at]) * matrix.scales[at], &weight);
+      const int col = matrix.order.empty() ? k : matrix.order[k];
+      memcpy(to + (static_cast<size_t>(row) * matrix.cols + col) * sizeof(Element), &weight, sizeof(weight));
+    }
+  }
+}
+
+const char* TypeName(DataType type) {
+  return type == DataType::kFloat32 ? "F32" : type == DataType::kBFloat16 ? "BF16" : "F16";
+}
+
+OwnedTensor Dequantized(const std::string& name, const QuantizedMatrix& matrix, DataType type) {
+  const size_t num_bytes = matrix.values.size() * SizeOf(type);
+  OwnedTensor result{
+      .tensor = {.name = name, .dtype = TypeName(type), .shape = {matrix.rows, matrix.cols}, .bytes = {}},
+      .bytes = std::make_unique<char[]>(num_bytes)};
+  result.tensor.bytes = {result.bytes.get(), num_bytes};
+  switch (type) {
+    case DataType::kFloat32:
+      WriteWeights<float>(matrix, result.bytes.get());
+      break;
+    case DataType::kBFloat16:
+      WriteWeights<BFloat16>(matrix, result.bytes.get());
+      break;
+    case DataType::kFloat16:
+      WriteWeights<Float16>(matrix, result.bytes.get());
+      break;
+  }
+  return result;
+}
+
 }  // namespace
 
-bool QuantizedReader::Stores(const std::string& weight) const {
+bool QuantizedReader::IsStored(const std::string& weight) const {
   switch (quantization_.format) {
     case CheckpointFormat::kPlain:
     case CheckpointFormat::kFp8:  // TensorReader::Take reads it.
@@ -87,14 +128,31 @@ bool QuantizedReader::Stores(const std::string& weight) const {
   return false;
 }
 
+bool QuantizedReader::Stores(const std::string& weight) const {
+  return quantization_.width() != Quantization::kNone && IsStored(weight);
+}
+
 absl::StatusOr<QuantizedMatrix> QuantizedReader::Read(const std::string& weight, int rows, int cols) {
   if (quantization_.format == CheckpointFormat::kInt8) return ReadInt8(weight, rows, cols);
   if (quantization_.format == CheckpointFormat::kGgufQ4_0) return ReadGgufQ4(weight, rows, cols);
-  const bool is_packed = quantization_.format == CheckpointFormat::kPackQuantized;
-  QUIRE_ASSIGN_OR_RETURN(QuantizedMatrix matrix,
-                         is_packed ? ReadPackQuantized(weight, rows, cols) : ReadByInputs(weight, rows, cols));
+  DataType type;
+  QUIRE_ASSIGN_OR_RETURN(QuantizedMatrix matrix, ReadGroups(weight, rows, cols, &type));
   DivideGroups(&matrix);
   return matrix;
+}
+
+absl::Status QuantizedReader::Dequantize(const std::string& weight, int rows, int cols) {
+  if (quantization_.width() != Quantization::kNone || !IsStored(weight)) return absl::OkStatus();
+  if (tensors_.Keeps(weight)) return absl::OkStatus();
+  DataType type;
+  QUIRE_ASSIGN_OR_RETURN(const QuantizedMatrix matrix, ReadGroups(weight, rows, cols, &type));
+  return tensors_.Keep(Dequantized(weight, matrix, type));
+}
+
+absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadGroups(const std::string& weight, int rows, int cols,
+                                                            DataType* scale_type) {
+  const bool is_packed = quantization_.format == CheckpointFormat::kPackQuantized;
+  return is_packed ? ReadPackQuantized(weight, rows, cols, scale_type) : ReadByInputs(weight, rows, cols, scale_type);
 }
 
 absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadInt8(const std::string& weight, int rows, int cols) {
@@ -113,10 +171,10 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadInt8(const std::string& wei
 
 absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadGgufQ4(const std::string& weight, int rows, int cols) {
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(weight, "Q4_0", {rows, cols}));
-  QuantizedMatrix matrix = Int4Matrix(rows, cols, kQ4BlockColumns);
+  QuantizedMatrix matrix = GroupedMatrix(rows, cols, kQ4BlockColumns);
   const int groups = matrix.num_groups();
   matrix.scales.resize(static_cast<size_t>(rows) * groups);
-  matrix.zeros.assign(matrix.scales.size(), kInt4Middle);
+  matrix.zeros.assign(matrix.scales.size(), MiddleNumber(4));
   const size_t row_bytes = static_cast<size_t>(groups) * kQ4BlockBytes;
   for (int row = 0; row < rows; ++row) {
     const int64_t in_file = RowInFile(row, rows, tensor->interleaved_heads);
@@ -147,20 +205,23 @@ absl::StatusOr<std::vector<float>> QuantizedReader::Int8Scales(const std::string
   return scales;
 }
 
-absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadPackQuantized(const std::string& weight, int rows, int cols) {
+absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadPackQuantized(const std::string& weight, int rows, int cols,
+                                                                   DataType* scale_type) {
+  const int bits = quantization_.bits, per_word = NumbersPerWord(bits);
   const int group = StoredGroup(cols), groups = CeilDiv(cols, group);
   QUIRE_ASSIGN_OR_RETURN(const Tensor* packed,
-                         tensors_.TakeIntegers(weight + "_packed", "I32", {rows, CeilDiv(cols, kNumbersPerWord)}));
-  QuantizedMatrix matrix = Int4Matrix(rows, cols, group);
-  UnpackRows(packed->bytes, rows, cols, matrix.values.data());
+                         tensors_.TakeIntegers(weight + "_packed", "I32", {rows, CeilDiv(cols, per_word)}));
+  QuantizedMatrix matrix = GroupedMatrix(rows, cols, group);
+  UnpackRows(packed->bytes, bits, rows, cols, matrix.values.data());
   tensors_.Release(weight + "_packed");
   QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, tensors_.Take(weight + "_scale", {rows, groups}));
   matrix.scales = Floats(*scales);
-  matrix.zeros.assign(matrix.scales.size(), kInt4Middle);
+  *scale_type = *WeightType(*scales);
+  matrix.zeros.assign(matrix.scales.size(), MiddleNumber(bits));
   if (!quantization_.is_symmetric) {
-    QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros, tensors_.TakeIntegers(weight + "_zero_point", "I32",
-                                                                      {CeilDiv(rows, kNumbersPerWord), groups}));
-    UnpackZeroPoints(zeros->bytes, rows, groups, matrix.zeros.data());
+    QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros,
+                           tensors_.TakeIntegers(weight + "_zero_point", "I32", {CeilDiv(rows, per_word), groups}));
+    UnpackZeroPoints(zeros->bytes, bits, rows, groups, matrix.zeros.data());
   }
   // The shape of the packed numbers says the same already.
   const std::string shape = weight + "_shape";
@@ -169,24 +230,30 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadPackQuantized(const std::st
   return matrix;
 }
 
-absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadByInputs(const std::string& weight, int rows, int cols) {
+absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadByInputs(const std::string& weight, int rows, int cols,
+                                                              DataType* scale_type) {
   const std::string base(absl::StripSuffix(weight, "weight"));
   const bool is_gptq = quantization_.format == CheckpointFormat::kGptq;
-  if ((is_gptq ? cols : rows) % kNumbersPerWord != 0 || rows % kNumbersPerWord != 0) {
+  const int bits = quantization_.bits, per_word = NumbersPerWord(bits);
+  if ((is_gptq ? cols : rows) % per_word != 0 || rows % per_word != 0) {
     return absl::InvalidArgumentError(absl::StrCat("tensor ", base, "qweight has ", rows, " outputs and ", cols,
-                                                   " inputs, they must be multiples of ", kNumbersPerWord));
+                                                   " inputs, they must be multiples of ", per_word));
   }
   const int group = StoredGroup(cols), groups = CeilDiv(cols, group);
   const std::vector<int64_t> shape =
-      is_gptq ? std::vector<int64_t>{cols / kNumbersPerWord, rows} : std::vector<int64_t>{cols, rows / kNumbersPerWord};
+      is_gptq ? std::vector<int64_t>{cols / per_word, rows} : std::vector<int64_t>{cols, rows / per_word};
   QUIRE_ASSIGN_OR_RETURN(const Tensor* packed, tensors_.TakeIntegers(base + "qweight", "I32", shape));
-  QuantizedMatrix matrix = Int4Matrix(rows, cols, group);
-  (is_gptq ? UnpackGptq : UnpackAwq)(packed->bytes, rows, cols, matrix.values.data());
+  QuantizedMatrix matrix = GroupedMatrix(rows, cols, group);
+  if (is_gptq) {
+    UnpackGptq(packed->bytes, bits, rows, cols, matrix.values.data());
+  } else {
+    UnpackAwq(packed->bytes, rows, cols, matrix.values.data());
+  }
   tensors_.Release(base + "qweight");
   QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, tensors_.Take(base + "scales", {groups, rows}));
   matrix.scales = Transposed(Floats(*scales), groups, rows);
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros,
-                         tensors_.TakeIntegers(base + "qzeros", "I32", {groups, rows / kNumbersPerWord}));
+  *scale_type = *WeightType(*scales);
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros, tensors_.TakeIntegers(base + "qzeros", "I32", {groups, rows / per_word}));
   if (is_gptq) {
     QUIRE_RETURN_IF_ERROR(ReadGptqZeros(*zeros, rows, groups, &matrix));
   } else {
@@ -198,23 +265,34 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadByInputs(const std::string&
   return matrix;
 }
 
-absl::Status QuantizedReader::ReadGptqZeros(const Tensor& tensor, int rows, int groups, QuantizedMatrix* matrix) const {
-  std::vector<uint8_t> zeros(matrix->scales.size());
+absl::Status QuantizedReader::ReadGptqZeros(const Tensor& tensor, int rows, int groups, QuantizedMatrix* matrix) {
+  const int bits = quantization_.bits;
+  const GptqNumbers numbers{.values = matrix->values,
+                            .zeros = tensor.bytes,
+                            .bits = bits,
+                            .rows = rows,
+                            .cols = matrix->cols,
+                            .group = matrix->group};
   if (quantization_.is_symmetric) {
-    // Files of version 1 store 7 and files of version 2 store 8 for the same zero point, and what config.json says of
-    // the version is not reliable. The zero point of symmetric weights is known.
-    UnpackGptqZeros(tensor.bytes, rows, groups, /*stored_less=*/0, zeros.data());
-    const uint8_t first = zeros.front();
-    const bool is_uniform = std::all_of(zeros.begin(), zeros.end(), [&](uint8_t zero) { return zero == first; });
-    if (!is_uniform || (first != kInt4Middle - 1 && first != kInt4Middle)) {
+    // What config.json says of the version is not reliable, and the zero point of symmetric weights is known.
+    if (!AreSymmetricGptqZeros(numbers)) {
       return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " has other zero points than ",
-                                                     kInt4Middle - 1, " or ", kInt4Middle,
+                                                     MiddleNumber(bits) - 1, " or ", MiddleNumber(bits),
                                                      ", but the weights are symmetric (sym)"));
     }
-    std::fill(zeros.begin(), zeros.end(), kInt4Middle);
-  } else {
-    UnpackGptqZeros(tensor.bytes, rows, groups, quantization_.zeros_stored_less, zeros.data());
+    matrix->zeros.assign(matrix->scales.size(), MiddleNumber(bits));
+    return absl::OkStatus();
   }
+  if (const std::optional<int> stored_less = GptqZerosStoredLess(numbers); stored_less.has_value()) {
+    if (*stored_less != gptq_zeros_stored_less_) {
+      QUIRE_LOG(kWarning) << "the zero points of tensor " << tensor.name << " are those of version "
+                          << (*stored_less == 1 ? 1 : 2) << " of GPTQ, but config.json says version "
+                          << (*stored_less == 1 ? 2 : 1) << "; the tensor decides";
+    }
+    gptq_zeros_stored_less_ = *stored_less;
+  }
+  std::vector<uint8_t> zeros(matrix->scales.size());
+  UnpackGptqZeros(tensor.bytes, bits, rows, groups, gptq_zeros_stored_less_, zeros.data());
   matrix->zeros = Transposed(zeros, groups, rows);
   return absl::OkStatus();
 }

@@ -10,15 +10,15 @@
 
 namespace quire {
 
-// Reads the quantized matrices of a checkpoint, in the format that config.json names. packed_int4.h describes how the
-// formats store numbers of 4 bits. `weight` is always the name that the matrix has when it is not quantized, which ends
+// Reads the quantized matrices of a checkpoint, in the format that config.json names. packed_numbers.h describes how
+// the formats pack numbers. `weight` is always the name that the matrix has when it is not quantized, which ends
 // with ".weight". The tensors must outlive it.
 class QuantizedReader {
  public:
   QuantizedReader(const CheckpointQuantization& quantization, TensorReader* tensors)
-      : quantization_(quantization), tensors_(*tensors) {}
+      : quantization_(quantization), tensors_(*tensors), gptq_zeros_stored_less_(quantization.zeros_stored_less) {}
 
-  // Whether the matrix is stored as whole numbers.
+  // Whether the matrix is stored as whole numbers that a product takes as they are.
   bool Stores(const std::string& weight) const;
 
   // Whether TensorReader::Take can read such a matrix as floating-point numbers as well.
@@ -28,11 +28,21 @@ class QuantizedReader {
   // are longer than 128 columns are repeated, so that the groups have 128. REQUIRES: Stores(weight).
   absl::StatusOr<QuantizedMatrix> Read(const std::string& weight, int rows, int cols);
 
+  // If the matrix [rows, cols] is stored as numbers of 8 bits with groups, which no product takes, makes floating-point
+  // numbers of it, in the type of its scales. TensorReader::Take returns them under the name `weight` until its
+  // Release. Otherwise does nothing.
+  absl::Status Dequantize(const std::string& weight, int rows, int cols);
+
  private:
+  // Whether the matrix is stored as whole numbers.
+  bool IsStored(const std::string& weight) const;
   absl::StatusOr<QuantizedMatrix> ReadInt8(const std::string& weight, int rows, int cols);
-  absl::StatusOr<QuantizedMatrix> ReadPackQuantized(const std::string& weight, int rows, int cols);
+  // Reads a matrix with groups of any length. Sets the type of the scales in the file.
+  absl::StatusOr<QuantizedMatrix> ReadGroups(const std::string& weight, int rows, int cols, DataType* scale_type);
+  absl::StatusOr<QuantizedMatrix> ReadPackQuantized(const std::string& weight, int rows, int cols,
+                                                    DataType* scale_type);
   // Of GPTQ and AWQ, which differ in the order of numbers in their words.
-  absl::StatusOr<QuantizedMatrix> ReadByInputs(const std::string& weight, int rows, int cols);
+  absl::StatusOr<QuantizedMatrix> ReadByInputs(const std::string& weight, int rows, int cols, DataType* scale_type);
 
   absl::StatusOr<QuantizedMatrix> ReadGgufQ4(const std::string& weight, int rows, int cols);
 
@@ -41,13 +51,15 @@ class QuantizedReader {
   // Sorts the columns by their group, which the tensor says for each column (desc_act, actorder). Without the tensor,
   // column k belongs to group k / group.
   absl::Status OrderColumns(const std::string& name, QuantizedMatrix* matrix);
-  // Makes the zero points of GPTQ from the words that it stores.
-  absl::Status ReadGptqZeros(const Tensor& tensor, int rows, int groups, QuantizedMatrix* matrix) const;
+  // Makes the zero points of GPTQ from the words that it stores. If the words and the numbers of the matrix do not tell
+  // the version of the format, it is that of the last matrix that told it, or that of config.json.
+  absl::Status ReadGptqZeros(const Tensor& tensor, int rows, int groups, QuantizedMatrix* matrix);
   // The columns that share a scale in the file.
   int StoredGroup(int cols) const { return quantization_.group == 0 ? cols : quantization_.group; }
 
   const CheckpointQuantization quantization_;
   TensorReader& tensors_;
+  int gptq_zeros_stored_less_;  // Of weights that are not symmetric; see GptqZerosStoredLess.
 };
 
 }  // namespace quire

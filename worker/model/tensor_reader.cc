@@ -19,6 +19,9 @@ bool TensorReader::Has(const std::string& name, const std::string& dtype) const 
 }
 
 absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const std::vector<int64_t>& shape) {
+  // Of a tensor of several matrices, the first one may still be in use.
+  const auto kept = converted_.find(name);
+  if (kept != converted_.end() && kept->second.tensor.shape == shape) return &kept->second.tensor;
   const auto is_fp8 = [&](const Tensor& tensor) {
     return fp8_.has_value() && tensor.dtype == kFp8Type && tensor.shape.size() == 2;
   };
@@ -30,8 +33,6 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
                                 return found.shape == shape &&
                                        (WeightType(found) || IsGgufQuantized(found) || is_fp8(found));
                               }));
-  // Of a tensor of several matrices, the first one may still be in use.
-  if (const auto it = converted_.find(name); it != converted_.end()) return &it->second.tensor;
   Count(*tensor);
   if (NeedsConversion(*tensor) || is_fp8(*tensor)) {
     const std::string_view stored = tensor->bytes;
@@ -44,12 +45,22 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
     tensor = &converted_.emplace(name, std::move(converted)).first->second.tensor;
     ReleasePages(stored);
   }
-  // One such weight would make every step fail, and look like a bad request.
-  if (const std::optional<size_t> index = FirstNotFinite(tensor->bytes, *WeightType(*tensor)); index.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is ", Describe(*tensor), ", and its element ",
-                                                   *index, " is infinite or not a number"));
-  }
+  QUIRE_RETURN_IF_ERROR(CheckFinite(*tensor));
   return tensor;
+}
+
+absl::Status TensorReader::Keep(OwnedTensor made) {
+  QUIRE_RETURN_IF_ERROR(CheckFinite(made.tensor));
+  const std::string name = made.tensor.name;
+  converted_.emplace(name, std::move(made));
+  return absl::OkStatus();
+}
+
+absl::Status TensorReader::CheckFinite(const Tensor& tensor) {
+  const std::optional<size_t> index = FirstNotFinite(tensor.bytes, *WeightType(tensor));
+  if (!index.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", Describe(tensor), ", and its element ",
+                                                 *index, " is infinite or not a number"));
 }
 
 // Both names of the scales are in use, and both are factors.
@@ -91,7 +102,8 @@ absl::StatusOr<const Tensor*> TensorReader::TakeIntegers(const std::string& name
 }
 
 void TensorReader::Release(const std::string& name) {
-  if (converted_.erase(name) == 0) ReleasePages(checkpoint_.Find(name)->bytes);
+  if (converted_.erase(name) > 0) return;
+  if (const Tensor* tensor = checkpoint_.Find(name); tensor != nullptr) ReleasePages(tensor->bytes);
 }
 
 void TensorReader::ReportUnused() const {

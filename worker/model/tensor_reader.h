@@ -36,6 +36,11 @@ class TensorReader {
   // stores it in another form (FP8, or NeedsConversion of gguf_tensors.h), the result is a converted copy, which is
   // valid until Release or the end of this object.
   absl::StatusOr<const Tensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
+  // Keeps a tensor that was made of others, so that Take returns it under its name until Release. Returns an error if a
+  // number is infinite or not a number.
+  absl::Status Keep(OwnedTensor made);
+  // Whether there is such a tensor, or a converted copy.
+  bool Keeps(const std::string& name) const { return converted_.contains(name); }
   // Returns the tensor if it has this type and shape, and notes that it is used.
   absl::StatusOr<const Tensor*> TakeIntegers(const std::string& name, const std::string& dtype,
                                              const std::vector<int64_t>& shape);
@@ -58,6 +63,8 @@ class TensorReader {
   // Notes that the tensor is used.
   void Count(const Tensor& tensor);
   absl::StatusOr<OwnedTensor> ConvertFp8(const Tensor& tensor);
+  // One weight that is not finite would make every step fail, and look like a bad request.
+  static absl::Status CheckFinite(const Tensor& tensor);
 
   const Checkpoint& checkpoint_;
   LoadProgress* const progress_;

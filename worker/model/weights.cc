@@ -97,6 +97,7 @@ class WeightReader {
 
 absl::StatusOr<MatrixView> WeightReader::View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes) {
   const int tensor_rows = part.tensor_rows > 0 ? part.tensor_rows : part.rows;
+  QUIRE_RETURN_IF_ERROR(stored_.Dequantize(part.name, tensor_rows, cols));
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {tensor_rows, cols}));
   const size_t row_bytes = tensor->bytes.size() / tensor_rows;
   bytes->emplace_back(tensor->bytes.substr(part.first_row * row_bytes, part.rows * row_bytes));

@@ -290,17 +290,19 @@ TEST_F(Int4CheckpointTest, OtherKindsAreRefusedByName) {
   const Tensors plain = tensors_;
   StorePackQuantized();
   const std::string group = "/config_groups/group_0";
-  ExpectRefused(group + "/weights/num_bits", 8, "weights.num_bits is 8, must be an integer in 4 .. 4");
+  ExpectRefused(group + "/weights/num_bits", 3, "weights.num_bits is 3, must be an integer in 4 .. 8");
+  ExpectRefused(group + "/weights/num_bits", 6, "weights.num_bits is 6, must be 4 or 8");
   ExpectRefused(group + "/weights/strategy", "tensor",
                 "weights.strategy is \"tensor\", must be \"group\" or \"channel\"");
   ExpectRefused(group + "/weights/group_size", 48,
                 "weights.group_size is 48, must be 32, 64, a multiple of 128, or -1");
   ExpectRefused(group + "/input_activations", json{{"num_bits", 8}},
-                "input_activations is {\"num_bits\":8}, must be absent with weights of 4 bits");
+                "input_activations is {\"num_bits\":8}, must be absent with this format");
   ExpectRefused("/format", "nvfp4-pack-quantized", "format is \"nvfp4-pack-quantized\", must be");
   tensors_ = plain;
   StoreGptq(1);
-  ExpectRefused("/bits", 3, "quantization_config.bits is 3, must be an integer in 4 .. 4");
+  ExpectRefused("/bits", 3, "quantization_config.bits is 3, must be an integer in 4 .. 8");
+  ExpectRefused("/bits", 5, "quantization_config.bits is 5, must be 4 or 8");
   ExpectRefused("/group_size", 0, "quantization_config.group_size is 0, must be 32, 64, a multiple of 128, or -1");
   ExpectRefused("/lm_head", true, "quantization_config.lm_head is true, must be false");
   ExpectRefused("/dynamic", json{{"+:.*", {{"bits", 8}}}}, "quantization_config.dynamic is");
