@@ -431,6 +431,8 @@ def check_standby(k8s, workload):
     for container in containers(workload):
         flags = flags_of(container)
         lease = flags.get("--lease-name")
+        if "preStop" in container.get("lifecycle", {}):
+            yield workload, "while a leader waits in preStop, the service leads to no manager"
         if flags["--standby"] != "kubernetes" or k8s.named("Lease", lease) is None:
             yield workload, f"--standby={flags['--standby']} with --lease-name={lease}: there is no such Lease"
         if not any(may_write(k8s, role, account, lease) for role in k8s.of_kind("Role")):

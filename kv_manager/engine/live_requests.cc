@@ -61,6 +61,7 @@ void LiveRequests::Insert(RequestId request, Entry entry) {
   entry.wanted_blocks = WantedBlocks(entry);
   wanted_blocks_ += entry.wanted_blocks;
   num_rows_ += entry.num_rows;
+  num_restorable_ += entry.is_restorable;
   const bool is_new = entries_.emplace(request, std::move(entry)).second;
   QUIRE_CHECK(is_new) << request << " was submitted twice";
 }
@@ -217,8 +218,18 @@ std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {
   deadlines_.clear();
   wanted_blocks_ = 0;
   num_rows_ = 0;
+  num_restorable_ = 0;
   ended_.insert(ended_.end(), failed.begin(), failed.end());
   return failed;
+}
+
+std::vector<RequestId> LiveRequests::LeaveRestorable(const absl::Status& status) {
+  std::vector<RequestId> left;
+  for (const auto& [request, entry] : entries_) {
+    if (entry.is_restorable) left.push_back(request);
+  }
+  for (const RequestId request : left) EndWith(entries_.find(request), status);
+  return left;
 }
 
 void LiveRequests::Remove(Entries::iterator it) {
@@ -230,6 +241,7 @@ LiveRequests::Entry LiveRequests::Extract(Entries::iterator it) {
   if (it->second.deadline_us != kNever) deadlines_.erase({it->second.deadline_us, it->first});
   StopWanting(&it->second);
   num_rows_ -= it->second.num_rows;
+  num_restorable_ -= it->second.is_restorable;
   Entry entry = std::move(it->second);
   entries_.erase(it);
   return entry;

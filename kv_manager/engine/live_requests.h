@@ -43,6 +43,7 @@ class LiveRequests {
     int64_t first_token_us = 0;
     std::vector<int64_t> last_token_us = {};  // By sample.
     bool has_started = false;
+    bool is_restorable = false;                      // See IsRestorable.
     std::optional<int64_t> moved_us = std::nullopt;  // When it has come from another loop.
     // For its tokens and the next one. They count as wanted until the request starts, or runs after it has moved here.
     // 0: they do not count any more.
@@ -76,6 +77,9 @@ class LiveRequests {
   void Displace(RequestId request, const absl::Status& status);
   // Ends every request with this error. Returns their ids.
   std::vector<RequestId> FailAll(const absl::Status& status);
+  // Ends every restorable request with this error. They do not count as failed, because the next manager goes on with
+  // them. Returns their ids.
+  std::vector<RequestId> LeaveRestorable(const absl::Status& status);
 
   // The requests that have ended, for whatever reason, since the last call.
   std::vector<RequestId> TakeEnded() { return std::exchange(ended_, {}); }
@@ -100,6 +104,7 @@ class LiveRequests {
   std::vector<RequestId> ByProgress() const;
 
   int size() const { return static_cast<int>(entries_.size()); }
+  int num_restorable() const { return num_restorable_; }
   // The sum over the requests that have not started here, or have moved here and do not run yet.
   int64_t wanted_blocks() const { return wanted_blocks_; }
   // The rows of all requests.
@@ -133,6 +138,7 @@ class LiveRequests {
   int block_size_ = 1;
   int64_t wanted_blocks_ = 0;
   int num_rows_ = 0;
+  int num_restorable_ = 0;
   std::vector<RequestId> ended_;
 };
 

@@ -17,6 +17,12 @@ absl::Status ShuttingDownError() {
                         /*delay_ms=*/1000);
 }
 
+absl::Status NextManagerError() {
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("this manager stops, and the next one goes on with the request"), "RESTORING"),
+      /*delay_ms=*/100);
+}
+
 absl::Status ModelReplacedError() {
   return WithRetryDelay(WithReason(absl::UnavailableError("the workers with the model of this request were restarted "
                                                           "with another model; the request can be sent again"),
@@ -64,6 +70,7 @@ absl::Status LoopInbox::PostRequest(RequestSubmitted submitted) {
 void LoopInbox::CountSubmitted(const Request& request, int num_tokens) {
   submitted_blocks_ += NumBlocksFor(num_tokens + 1, load_.block_size);  // For these and the next token.
   ++num_submitted_;
+  submitted_restorable_ += IsRestorable(request, *options_);
   submitted_rows_ += NumRows(request);
   const bool is_of_waiting_tenant = load_.waiting_tenant.has_value() && *load_.waiting_tenant == request.tenant;
   if (ServesByArrival(options_->scheduler.policy) || is_of_waiting_tenant) {
@@ -157,6 +164,7 @@ WorkerLoad LoopInbox::load() const {
   WorkerLoad load = load_;
   load.is_drained_by_operator = is_drained_by_operator_;
   load.num_requests += num_submitted_;
+  load.num_restorable += submitted_restorable_;
   load.num_rows += submitted_rows_;
   load.wanted_blocks += submitted_blocks_;
   load.forecast.waiting_tokens += submitted_tokens_;
@@ -238,10 +246,12 @@ void LoopInbox::Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* 
   events->swap(events_);
   questions->swap(questions_);
   load_.num_requests += num_submitted_;
+  load_.num_restorable += submitted_restorable_;
   load_.num_rows += submitted_rows_;
   load_.wanted_blocks += submitted_blocks_;
   load_.forecast.waiting_tokens += submitted_tokens_;
   num_submitted_ = 0;
+  submitted_restorable_ = 0;
   submitted_rows_ = 0;
   submitted_blocks_ = 0;
   submitted_tokens_ = 0;
@@ -258,7 +268,9 @@ bool LoopInbox::Publish(const WorkerLoad& load, bool is_drained_by_worker, const
   auto made = std::make_shared<WorkerStatus>(status);
   std::shared_ptr<const WorkerStatus> replaced;
   const MutexLock lock(&mutex_);
-  const bool has_changed = load_.is_ready != load.is_ready || (load.num_requests == 0 && load_.num_requests != 0);
+  const auto num_others = [](const WorkerLoad& of) { return of.num_requests - of.num_restorable; };
+  const bool has_changed = load_.is_ready != load.is_ready || (load.num_requests == 0 && load_.num_requests != 0) ||
+                           (num_others(load) == 0 && num_others(load_) != 0);
   load_ = load;
   is_drained_by_worker_ = is_drained_by_worker;
   made->is_draining = is_drained_by_operator_ || is_drained_by_worker;

@@ -82,6 +82,9 @@ using LoopEvent = std::variant<RequestSubmitted, RequestMoved, RequestCancelled,
 
 // The error of calls that come after Stop().
 absl::Status ShuttingDownError();
+// The error with which a manager that stops ends the calls of requests for the next manager, see IsRestorable. Clients
+// try again.
+absl::Status NextManagerError();
 // The error of a request whose generation has lost its workers to another one.
 absl::Status ModelReplacedError();
 // The error of a request that could go on only with other numerics than its own. `cause` says why it cannot go on with
@@ -152,7 +155,7 @@ class LoopInbox : public WorkerClient::Listener {
   void SetPrefixIndex(std::shared_ptr<PrefixIndex> index) QUIRE_EXCLUDES(mutex_);
   // Replaces what readers see and forgets the requests that have ended. `is_drained_by_worker` tells
   // whether the worker itself has said that it drains. Returns whether the loop must call StepLoopHooks::on_change:
-  // readiness has changed, or the last request has ended.
+  // readiness has changed, or the last request has ended, or the last one that is not restorable.
   bool Publish(const WorkerLoad& load, bool is_drained_by_worker, const WorkerStatus& status,
                const std::vector<RequestId>& ended) QUIRE_EXCLUDES(mutex_);
 
@@ -172,10 +175,11 @@ class LoopInbox : public WorkerClient::Listener {
   const std::vector<LoopEvent>* taken_ = nullptr;  // What Take() has returned. For the loop's thread only.
   std::vector<LoopEvent> events_ QUIRE_GUARDED_BY(mutex_);
   std::vector<LoopQuestion> questions_ QUIRE_GUARDED_BY(mutex_);
-  int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;                       // Requests in events_.
-  int submitted_rows_ QUIRE_GUARDED_BY(mutex_) = 0;                      // The rows that these want.
-  int64_t submitted_blocks_ QUIRE_GUARDED_BY(mutex_) = 0;                // The blocks that these want.
-  int64_t submitted_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;                // What they count for in the waiting queue.
+  int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;         // Requests in events_.
+  int submitted_restorable_ QUIRE_GUARDED_BY(mutex_) = 0;  // Those of them for which IsRestorable is true.
+  int submitted_rows_ QUIRE_GUARDED_BY(mutex_) = 0;        // The rows that these want.
+  int64_t submitted_blocks_ QUIRE_GUARDED_BY(mutex_) = 0;  // The blocks that these want.
+  int64_t submitted_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;  // What they count for in the waiting queue.
   absl::flat_hash_set<RequestId> cancellable_ QUIRE_GUARDED_BY(mutex_);  // Submitted, not cancelled and not ended.
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_drained_by_operator_ QUIRE_GUARDED_BY(mutex_) = false;

@@ -81,6 +81,7 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
                   .is_overdue = session.IsOverdue(now_us),
                   .wanted_blocks = live.wanted_blocks(),
                   .num_requests = live.size(),
+                  .num_restorable = live.num_restorable(),
                   .num_rows = live.num_rows()};
   if (session.pool() == nullptr) return load;
   load.block_size = status_.block_size;

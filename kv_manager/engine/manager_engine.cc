@@ -323,12 +323,12 @@ void ManagerEngine::StartDrain() {
   OnLoopChange();
 }
 
-bool ManagerEngine::Drain(absl::Duration timeout) {
+bool ManagerEngine::Drain(absl::Duration timeout, bool awaits_restorable) {
   StartDrain();
   const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(timeout);
   const MutexLock lock(&mutex_);
-  while (NumRequests() > 0) {
-    if (!loop_changed_.WaitUntil(&mutex_, deadline)) return NumRequests() == 0;
+  while (NumRequests(awaits_restorable) > 0) {
+    if (!loop_changed_.WaitUntil(&mutex_, deadline)) return NumRequests(awaits_restorable) == 0;
   }
   return true;
 }
@@ -428,9 +428,12 @@ bool ManagerEngine::HasReadyWorker() const {
   });
 }
 
-int ManagerEngine::NumRequests() const {
+int ManagerEngine::NumRequests(bool counts_restorable) const {
   int num_requests = 0;
-  for (const Worker& worker : workers_) num_requests += worker.loop->load().num_requests;
+  for (const Worker& worker : workers_) {
+    const WorkerLoad load = worker.loop->load();
+    num_requests += load.num_requests - (counts_restorable ? 0 : load.num_restorable);
+  }
   return num_requests;
 }
 

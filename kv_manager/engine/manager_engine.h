@@ -108,9 +108,10 @@ class ManagerEngine : public Engine {
 
   // Refuses new requests from now on.
   void StartDrain();
-  // Does the same and waits for all requests to end. Returns false when some had not ended at the timeout.
-  bool Drain(absl::Duration timeout);
-  // Ends the step loops. Requests that have not ended fail with UNAVAILABLE.
+  // Does the same and waits for all requests to end, or only for those that are not restorable (see IsRestorable).
+  // Returns false when some had not ended at the timeout.
+  bool Drain(absl::Duration timeout, bool awaits_restorable = true);
+  // Ends the step loops. Requests that have not ended fail with UNAVAILABLE, see StepLoop::Stop.
   void Stop();
 
   // Calls `question` once for each step loop, on the thread of the loop. These calls can overlap; they must not wait
@@ -153,7 +154,7 @@ class ManagerEngine : public Engine {
   // See Engine::model().
   std::shared_ptr<const ServedModel> ServedNow() const QUIRE_REQUIRES(mutex_);
   bool HasReadyWorker() const QUIRE_REQUIRES(mutex_);
-  int NumRequests() const QUIRE_REQUIRES(mutex_);
+  int NumRequests(bool counts_restorable) const QUIRE_REQUIRES(mutex_);
   void OnLoopChange() QUIRE_EXCLUDES(mutex_);
 
   const StepLoopOptions options_;

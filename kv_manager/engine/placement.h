@@ -28,6 +28,7 @@ struct WorkerLoad {
   int num_free_blocks = 0;
   int64_t wanted_blocks = 0;   // Blocks for the requests that were placed there and have not started yet.
   int num_requests = 0;        // Requests that were placed there and have not ended.
+  int num_restorable = 0;      // The part of these for which IsRestorable is true.
   int num_waiting = 0;         // The part of these that its scheduler knows and that do not run.
   int num_rows = 0;            // The rows of these: one per sample or beam.
   int max_sequences = 0;       // Rows; 0: unknown.

@@ -43,7 +43,9 @@ void StepLoop::Stop() {
   inbox_.Take(&events_, &questions_);
   now_us_ = clock_->NowMicros();
   for (LoopEvent& event : events_) {
-    if (auto* submitted = std::get_if<RequestSubmitted>(&event)) submitted->sink->OnFailed(ShuttingDownError());
+    if (auto* submitted = std::get_if<RequestSubmitted>(&event)) {
+      submitted->sink->OnFailed(IsRestorable(submitted->request, options_) ? NextManagerError() : ShuttingDownError());
+    }
     if (auto* moved = std::get_if<RequestMoved>(&event)) live_.Adopt(moved->request.id(), std::move(moved->live));
   }
   events_.clear();
@@ -133,6 +135,7 @@ LiveRequests::Entry StepLoop::EntryOf(RequestSubmitted* event) const {
                             .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
                             .num_rows = NumRows(request),
                             .num_generated_tokens = NumKnownTokens(request) - static_cast<int>(request.prompt.size()),
+                            .is_restorable = IsRestorable(request, options_),
                             .ticket = std::move(event->ticket)};
   if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
   return entry;

@@ -42,7 +42,8 @@ class StepLoop {
 
   // Runs the loop on a thread of its own. Tests call RunOnce() instead.
   void Start();
-  // Ends the thread. Requests that have not ended fail with UNAVAILABLE, and so does every later Submit.
+  // Ends the thread. Requests that have not ended fail with UNAVAILABLE, and so does every later Submit. The worker
+  // keeps what it has of them. The error of those that are restorable is NextManagerError.
   void Stop();
 
   // Thread-safe. None of these functions waits for the loop:

@@ -48,6 +48,12 @@ struct StepLoopOptions {
   const TenantQuotas* quotas = nullptr;
 };
 
+// Returns whether the next manager can go on with the request when this one stops: the workers keep its record, and a
+// manager adopts what they have.
+inline bool IsRestorable(const Request& request, const StepLoopOptions& options) {
+  return request.record != nullptr && options.adopt_window_us > 0;
+}
+
 // What a step loop asks of those who own it. The loop's thread calls these functions.
 struct StepLoopHooks {
   // Decides whether the worker may serve here, and in which generation. An error becomes the worker's last_error.

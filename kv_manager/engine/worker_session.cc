@@ -266,6 +266,7 @@ LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored 
                             .first_token_us = now_us,
                             .last_token_us = std::vector<int64_t>(request.num_samples, now_us),
                             .has_started = true,
+                            .is_restorable = IsRestorable(request, *options_),
                             .ticket = std::move(restored.ticket)};
   if (options_->tenants != nullptr) entry.tenant_slot = options_->tenants->SlotOf(request.tenant);
   if (entry.ticket != nullptr) entry.ticket->OnStarted();
@@ -468,6 +469,12 @@ void WorkerSession::Stop(int64_t now_us) {
   if (link_.is_ready()) {
     pool_->scheduler()->AbandonAll();
     EndAttemptOrSession(ShuttingDownError(), now_us);
+  }
+  const std::vector<RequestId> left = live_->LeaveRestorable(NextManagerError());
+  for (const RequestId request : left) pool_->scheduler()->Cancel(request);
+  if (!left.empty()) {
+    QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " keeps " << Counted(left.size(), "request")
+                     << " for the next manager";
   }
   FailAll(ShuttingDownError());
 }

@@ -80,7 +80,7 @@ class WorkerSession {
   // When MoveRequests, Poll or EndIfDrained has something to do, if nothing else happens before.
   int64_t next_wake_us(int64_t now_us) const;
 
-  // The loop ends: the session is closed and all requests fail.
+  // The loop ends: the session is closed, and all requests fail except those that are left to the next manager.
   void Stop(int64_t now_us);
 
   bool is_ready() const { return link_.is_ready(); }

@@ -136,6 +136,10 @@ void Manager::StandBy() {
   leadership_->Start();
 }
 
+bool Manager::CanRestore() const {
+  return options_.inference.detach.resume_key.has_value() && options_.adopt_window > absl::ZeroDuration();
+}
+
 absl::Status Manager::CheckLeads() const {
   if (options_.standby.keeper == LeaseKeeper::kNone || term_ > 0) return absl::OkStatus();
   return NotLeaderError(ElectionNow());
@@ -178,9 +182,7 @@ Manager::Manager(const ManagerOptions& options)
                     .request_names = [this] { return requests_.registry.Names(); },
                     .has_names = options.status_page == StatusPageKind::kNames,
                     .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {
-  // Without a key, no request can be restored.
-  const bool has_key = options.inference.detach.resume_key.has_value();
-  requests_.is_restoring = [this, has_key] { return has_key && engine_.IsRestoring(); };
+  requests_.is_restoring = [this] { return leaves_requests_ || (CanRestore() && engine_.IsRestoring()); };
   inference_.SetGate([this] { return CheckLeads(); });
 }
 
@@ -239,11 +241,15 @@ absl::Status Manager::ServeMetrics() {
 void Manager::Stop() {
   if (leadership_ != nullptr && term_ == 0) leadership_->Stop();
   engine_.StartDrain();
-  QUIRE_LOG(kInfo) << "draining: running requests have " << absl::FormatDuration(options_.drain_timeout)
-                   << " to finish";
+  // Another manager takes over at once. Without one, nobody knows when the next manager comes.
+  const bool awaits_resumable = leadership_ == nullptr || !CanRestore();
+  QUIRE_LOG(kInfo) << "draining: running requests " << (awaits_resumable ? "" : "that cannot be resumed ") << "have "
+                   << absl::FormatDuration(options_.drain_timeout) << " to finish";
   const absl::Time end = absl::Now() + options_.drain_timeout;
-  const bool all_done = engine_.Drain(options_.drain_timeout) && requests_.registry.WaitForReaders(end - absl::Now());
+  const bool all_done = engine_.Drain(options_.drain_timeout, awaits_resumable) &&
+                        requests_.registry.WaitForReaders(end - absl::Now(), awaits_resumable);
   QUIRE_LOG(kInfo) << (all_done ? "drained" : "the drain timeout has passed; ending the requests that still run");
+  leaves_requests_ = CanRestore();
   engine_.Stop();
   if (leadership_ != nullptr) leadership_->Stop();  // The next leader takes over at once.
   server_->Shutdown(kShutdownTimeout);

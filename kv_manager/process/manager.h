@@ -37,7 +37,9 @@ class Manager {
   ~Manager();
 
   // Refuses new requests, waits until the running ones have ended and their clients have read the end, ends those that
-  // are left at the drain timeout, and stops listening. Call it once.
+  // are left at the drain timeout, and stops listening. With a resume key, those that can be resumed are left to the
+  // next manager, whose clients hear that they should try again. With --standby it does not wait for these, and gives
+  // the lease back as soon as no other ones are left. Call it once.
   void Stop();
 
   // The addresses at which it listens, one per line.
@@ -53,6 +55,8 @@ class Manager {
   // Connects to the workers. With --standby this is the moment at which a new leader takes over, on the thread of the
   // election: each worker ends the session of the leader before when this manager opens one with its greater term.
   void Lead(uint64_t term);
+  // Whether a manager with these options can go on with the requests of an earlier one.
+  bool CanRestore() const;
   // UNAVAILABLE while this manager stands by.
   absl::Status CheckLeads() const;
   ElectionStatus ElectionNow() const;
@@ -70,6 +74,7 @@ class Manager {
   std::unique_ptr<GrpcServer> server_;  // The engine tells it when workers are ready.
   StatusPage status_page_;
   std::unique_ptr<MetricsServer> metrics_;
+  std::atomic<bool> leaves_requests_ = false;          // To the next manager.
   std::atomic<uint64_t> term_ = 0;                     // 0 without --standby, and before this manager leads.
   std::unique_ptr<Leadership> leadership_;             // Null without --standby.
   std::atomic<const Leadership*> election_ = nullptr;  // The same, for calls that come before it exists.

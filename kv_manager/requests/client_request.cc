@@ -66,8 +66,8 @@ absl::Status CheckResume(const v1::ResumeRequest& request) {
 
 absl::Status RestoringError() {
   return WithRetryDelay(
-      WithReason(absl::UnavailableError("the manager has just started, and still asks its workers for "
-                                        "the requests that they have"),
+      WithReason(absl::UnavailableError("it is not known yet whether a worker has the request: the manager has just "
+                                        "started, or it stops and the next one will know"),
                  "RESTORING"),
       kRestoringRetryMs);
 }

@@ -39,8 +39,8 @@ struct RequestEnvironment {
   RequestRegistry registry;
   ResumableRequests resumable;
   ReceiveWatch receiving;  // Of the messages of all calls.
-  // Whether workers may still have requests of an earlier manager, which are not restored yet. Set before the first
-  // call, and not changed then.
+  // Whether workers may still have requests of an earlier manager, which are not restored yet, or this manager leaves
+  // its requests to the next one. Set before the first call, and not changed then.
   std::function<bool()> is_restoring = [] { return false; };
   TextThreads text_threads;  // Ends first, because its jobs use the others.
 };

@@ -41,13 +41,15 @@ absl::StatusOr<std::unique_ptr<RequestRegistry::Registration>> RequestRegistry::
   streams_.emplace(Key(owner, name), std::move(stream));
   ++num_by_tenant_[tenant];
   ++num_awaited_;
-  return std::unique_ptr<Registration>(new Registration(this, Key(owner, name), tenant, /*has_name=*/true));
+  return std::unique_ptr<Registration>(
+      new Registration(this, Key(owner, name), tenant, /*has_name=*/true, /*is_resumable=*/false));
 }
 
 std::unique_ptr<RequestRegistry::Registration> RequestRegistry::AwaitReader() {
   const MutexLock lock(&mutex_);
   ++num_awaited_;
-  return std::unique_ptr<Registration>(new Registration(this, {}, "", /*has_name=*/false));
+  ++num_awaited_resumable_;
+  return std::unique_ptr<Registration>(new Registration(this, {}, "", /*has_name=*/false, /*is_resumable=*/true));
 }
 
 bool RequestRegistry::HasPlaceFor(const std::string& tenant) const {
@@ -73,14 +75,16 @@ void RequestRegistry::FreeName(Registration* registration) {
 void RequestRegistry::StopWaiting(Registration* registration) {
   const MutexLock lock(&mutex_);
   if (!std::exchange(registration->is_awaited_, false)) return;
-  if (--num_awaited_ == 0) all_read_.NotifyAll();
+  --num_awaited_;
+  if (registration->is_resumable_) --num_awaited_resumable_;
+  if (NumAwaited(/*counts_resumable=*/false) == 0) all_read_.NotifyAll();
 }
 
-bool RequestRegistry::WaitForReaders(absl::Duration timeout) {
+bool RequestRegistry::WaitForReaders(absl::Duration timeout, bool awaits_resumable) {
   const auto end = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(timeout);
   const MutexLock lock(&mutex_);
-  while (num_awaited_ > 0) {
-    if (!all_read_.WaitUntil(&mutex_, end)) return num_awaited_ == 0;
+  while (NumAwaited(awaits_resumable) > 0) {
+    if (!all_read_.WaitUntil(&mutex_, end)) return NumAwaited(awaits_resumable) == 0;
   }
   return true;
 }

@@ -45,14 +45,19 @@ class RequestRegistry {
     friend class RequestRegistry;
     using Key = std::pair<std::string, std::string>;  // Owner and name.
 
-    Registration(RequestRegistry* registry, Key key, std::string tenant, bool has_name)
-        : registry_(registry), key_(std::move(key)), tenant_(std::move(tenant)), has_name_(has_name) {}
+    Registration(RequestRegistry* registry, Key key, std::string tenant, bool has_name, bool is_resumable)
+        : registry_(registry),
+          key_(std::move(key)),
+          tenant_(std::move(tenant)),
+          is_resumable_(is_resumable),
+          has_name_(has_name) {}
 
     RequestRegistry* const registry_;
     const Key key_;
     const std::string tenant_;
-    bool has_name_;           // Guarded by the mutex of the registry, like is_awaited_.
-    bool is_awaited_ = true;  // WaitForReaders waits for it.
+    const bool is_resumable_;  // The client can get the rest in another call.
+    bool has_name_;            // Guarded by the mutex of the registry, like is_awaited_.
+    bool is_awaited_ = true;   // WaitForReaders waits for it.
   };
 
   explicit RequestRegistry(size_t max_requests) : max_requests_(max_requests) {}
@@ -68,7 +73,8 @@ class RequestRegistry {
                                                          std::shared_ptr<TokenStream> stream,
                                                          const std::string& tenant = "");
 
-  // A registration without a name, of one more call for a request: WaitForReaders waits for its client.
+  // A registration without a name, of one more call for a request that can be resumed: WaitForReaders waits for its
+  // client.
   std::unique_ptr<Registration> AwaitReader();
 
   // The caller's request of this name; an operator finds the request of any owner. NOT_FOUND when there is none,
@@ -79,8 +85,9 @@ class RequestRegistry {
   // The names of all requests, by the ids that the engine uses.
   absl::flat_hash_map<RequestId, std::string> Names() const;
 
-  // Waits until every registration is gone or has stopped waiting. Returns false when the timeout came first.
-  bool WaitForReaders(absl::Duration timeout);
+  // Waits until every registration is gone or has stopped waiting, or only those of requests that cannot be resumed.
+  // Returns false when the timeout came first.
+  bool WaitForReaders(absl::Duration timeout, bool awaits_resumable = true);
 
  private:
   using Key = Registration::Key;
@@ -97,7 +104,11 @@ class RequestRegistry {
   CondVar all_read_;
   absl::flat_hash_map<Key, std::shared_ptr<TokenStream>> streams_ QUIRE_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, size_t> num_by_tenant_ QUIRE_GUARDED_BY(mutex_);  // The requests in streams_.
-  int num_awaited_ QUIRE_GUARDED_BY(mutex_) = 0;
+  int num_awaited_ QUIRE_GUARDED_BY(mutex_) = 0;                                     // Registrations.
+  int num_awaited_resumable_ QUIRE_GUARDED_BY(mutex_) = 0;                           // Those of them from AwaitReader.
+  int NumAwaited(bool counts_resumable) const QUIRE_REQUIRES(mutex_) {
+    return num_awaited_ - (counts_resumable ? 0 : num_awaited_resumable_);
+  }
 };
 
 }  // namespace quire

@@ -170,6 +170,8 @@ ROLE = ("Role", "quire-manager")
 MISTAKES_OF_TWO_MANAGERS = [
     (MANAGER, at("spec", "replicas", value=1), "1 managers, so none stands by"),
     (MANAGER, at("spec", "strategy", "rollingUpdate", "maxUnavailable", value=1), "would wait"),
+    (MANAGER, lambda m: container(m).update(lifecycle={"preStop": {"exec": {"command": ["sleep", "10"]}}}),
+     "leads to no manager"),
     (("PodDisruptionBudget", "quire-manager"), at("spec", "maxUnavailable", value=1), "could never be drained"),
     (MANAGER, at(*TEMPLATE, "serviceAccountName", value="default"), "no ServiceAccount default"),
     (MANAGER, lambda thing: replace_arg(thing, "--lease-name=quire-manager", "--lease-name=other"), "no such Lease"),

@@ -1,4 +1,5 @@
-// The manager is killed and started again: its streams go on with what the workers have kept, with the same tokens.
+// The manager is killed, or stopped, and started again: its streams go on with what the workers have kept, with the
+// same tokens.
 
 #include <atomic>
 #include <csignal>
@@ -101,9 +102,9 @@ class RestartTest : public ::testing::Test {
             .metrics_listen = "127.0.0.1:0"};
   }
 
-  // Runs the requests, kills the manager when all of them have begun, and starts it again.
-  static std::vector<Generations> RunAcrossARestart(Cluster* cluster,
-                                                    const std::vector<v1::GenerateRequest>& requests) {
+  // Runs the requests, kills the manager when all of them have begun, or sends it another signal, and starts it again.
+  static std::vector<Generations> RunAcrossARestart(Cluster* cluster, const std::vector<v1::GenerateRequest>& requests,
+                                                    int signal = SIGKILL) {
     std::vector<Generations> actual(requests.size());
     std::vector<std::thread> clients;
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -122,7 +123,7 @@ class RestartTest : public ::testing::Test {
       return sum;
     };
     while (num_running() < requests.size()) std::this_thread::yield();
-    cluster->manager().Signal(SIGKILL);
+    cluster->manager().Signal(signal);
     cluster->manager().Wait();
     const absl::Time start = absl::Now();
     cluster->RestartManager();
@@ -226,6 +227,25 @@ TEST_F(RestartTest, StreamsGoOnAgainAndAgain) {
     for (size_t i = 0; i < requests.size(); ++i) ExpectSame(actual[i], expected[i]);
     EXPECT_EQ(cluster.ReadMetric("quire_recomputed_tokens_total"), 0);
   }
+}
+
+// What has not ended at the drain timeout goes on as after a kill.
+TEST_F(RestartTest, StreamsThatADrainCutsOffGoOn) {
+  ClusterOptions options = Options();
+  options.manager_flags.push_back("--drain-timeout=1ms");
+  Cluster cluster(options);
+  std::vector<v1::GenerateRequest> requests = ScoredKinds();
+  for (int number = 1; number <= 4; ++number) requests.push_back(Seeded(number));
+  std::vector<Generations> expected;
+  for (const v1::GenerateRequest& request : requests) expected.push_back(GenerateAll(cluster.client(), request));
+  const std::vector<Generations> actual = RunAcrossARestart(&cluster, requests, SIGTERM);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    ExpectSame(actual[i], expected[i]);
+  }
+  EXPECT_GT(cluster.ReadMetric("quire_restored_requests_total"), 0);
+  EXPECT_EQ(cluster.ReadMetric("quire_recomputed_tokens_total"), 0);
+  EXPECT_TRUE(cluster.WaitUntilIdle());
 }
 
 TEST_F(RestartTest, RequestsOfClientsThatDoNotResumeEndWithTheManager) {

@@ -112,6 +112,21 @@ TEST_F(StandbyStreamsTest, GoOnWhenTheLeaderIsKilled) {
   ExpectWhole();
 }
 
+TEST_F(StandbyStreamsTest, GoOnAtOnceWhenTheLeaderGetsSigterm) {
+  Begin(/*num_streams=*/3);
+  Process& old = managers_->manager(leader_);
+  old.Signal(SIGTERM);
+  const int next = 1 - leader_;
+  ASSERT_EQ(managers_->AwaitLeader({next}), next) << managers_->manager(next).Output();
+  leader_ = next;
+  EXPECT_EQ(old.Wait(), 0) << old.Output();
+  EXPECT_THAT(old.Output(), HasSubstr("gave the lease back"));
+  // The old leader has not waited for their ends.
+  EXPECT_THAT(old.Output(), HasSubstr(" for the next manager"));
+  EXPECT_NE(managers_->manager(leader_).WaitForLine("of another manager: "), "");
+  ExpectWhole();
+}
+
 TEST_F(StandbyStreamsTest, GoOnWhenTheLeaderStopsForLongerThanTheLeaseAndThenContinues) {
   Begin(/*num_streams=*/3);
   Process& old = managers_->manager(leader_);

@@ -333,6 +333,43 @@ TEST_F(ManagerEngineTest, StopFailsWhatStillRuns) {
   EXPECT_EQ(sink->failure().code(), absl::StatusCode::kUnavailable);
 }
 
+// The next manager adopts what the worker keeps, and the client comes back to it.
+TEST_F(ManagerEngineTest, ADrainNeedNotWaitForWhatIsLeftToTheNextManager) {
+  StepLoopOptions options = Options();
+  options.adopt_window_us = 60'000'000;
+  Make(1, options);
+  WaitForReady(true);
+  workers_[0]->HoldBack();
+  const auto left = std::make_shared<RecordingSink>();
+  Request request = MakeRequest(1, 4, 60);
+  request.record = std::make_shared<const std::string>("sealed");
+  ASSERT_TRUE(engine_->Submit(request, left).ok());
+  const auto other = std::make_shared<RecordingSink>();
+  ASSERT_TRUE(engine_->Submit(MakeRequest(2, 4, 8), other).ok());
+  EXPECT_FALSE(engine_->Drain(absl::Milliseconds(1), /*awaits_restorable=*/false));
+  std::thread cancel([this] { engine_->Cancel(RequestId{2}, FinishReason::kCancelled); });
+  EXPECT_TRUE(engine_->Drain(absl::Seconds(60), /*awaits_restorable=*/false));
+  cancel.join();
+  EXPECT_FALSE(engine_->Drain(absl::Milliseconds(1)));
+  EXPECT_FALSE(left->ended());
+  engine_->Stop();
+  EXPECT_EQ(left->failure().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(left->failure())->word, "RESTORING");
+}
+
+TEST_F(ManagerEngineTest, NothingIsLeftToANextManagerThatAdoptsNothing) {
+  Make(1);  // Its adopt window is 0.
+  WaitForReady(true);
+  workers_[0]->HoldBack();
+  const auto sink = std::make_shared<RecordingSink>();
+  Request request = MakeRequest(1, 4, 8);
+  request.record = std::make_shared<const std::string>("sealed");
+  ASSERT_TRUE(engine_->Submit(request, sink).ok());
+  EXPECT_FALSE(engine_->Drain(absl::Milliseconds(1), /*awaits_restorable=*/false));
+  engine_->Stop();
+  EXPECT_EQ(ReasonOf(sink->failure())->word, "DRAINING");
+}
+
 TEST_F(ManagerEngineTest, AfterStopAWorkerIsUnavailableRatherThanUnknown) {
   Make(1);
   absl::Status answer;

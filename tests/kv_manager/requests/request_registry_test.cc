@@ -100,6 +100,17 @@ TEST(RequestRegistryTest, ReadersAreAwaitedAfterTheNameIsFree) {
   reader.join();
 }
 
+TEST(RequestRegistryTest, OneNeedNotWaitForReadersThatCanResume) {
+  RequestRegistry registry(10);
+  auto single = registry.Register("", "a", Stream(RequestId{1}));
+  const std::unique_ptr<RequestRegistry::Registration> resumable = registry.AwaitReader();
+  EXPECT_FALSE(registry.WaitForReaders(absl::Milliseconds(1), /*awaits_resumable=*/false));
+  std::thread reader([&] { single->reset(); });
+  EXPECT_TRUE(registry.WaitForReaders(absl::Seconds(60), /*awaits_resumable=*/false));
+  reader.join();
+  EXPECT_FALSE(registry.WaitForReaders(absl::Milliseconds(1)));
+}
+
 TEST(RequestRegistryTest, ATenantThatTakesAllPlacesDoesNotKeepOthersOut) {
   RequestRegistry registry(8);
   std::vector<std::unique_ptr<RequestRegistry::Registration>> kept;
