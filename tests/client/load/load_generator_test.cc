@@ -36,6 +36,7 @@ class GatedService : public v1::InferenceService::Service {
     response.add_token_ids(1);
     response.set_index(index);
     writer->Write(response);
+    response.set_position(1);
     response.mutable_usage()->set_prompt_tokens(request->token_ids().ids_size());
     response.mutable_usage()->set_cached_tokens(3);
     writer->Write(response);
