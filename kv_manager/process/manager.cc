@@ -239,7 +239,8 @@ absl::Status Manager::ServeMetrics() {
 }
 
 void Manager::Stop() {
-  if (leadership_ != nullptr && term_ == 0) leadership_->Stop();
+  // A manager that is elected in this moment drains like every leader before it gives the lease back.
+  if (leadership_ != nullptr && !leadership_->StopWaiting()) leadership_->Stop();
   engine_.StartDrain();
   // Another manager takes over at once. Without one, nobody knows when the next manager comes.
   const bool awaits_resumable = leadership_ == nullptr || !CanRestore();
