@@ -106,7 +106,7 @@ absl::Status EtcdLease::Renew(absl::Duration timeout) {
 }
 
 absl::Status EtcdLease::Release(absl::Duration timeout) {
-  return Revoke(After(timeout));
+  return lease_id_ == 0 ? absl::OkStatus() : Revoke(After(timeout));
 }
 
 absl::Status EtcdLease::KeepAlive(Deadline deadline) {

@@ -44,14 +44,15 @@ void Leadership::Stop() {
 void Leadership::Run() {
   Elect();
   Settle();
-  if (!MayLead()) return;
+  if (election_.state() == Election::State::kOver) return;
+  const bool was_leader = election_.state() == Election::State::kLeading;
   // This closes the fence first, because another manager may lead as soon as the lease is free.
   election_.Resign();
   const absl::Status released = store_->Release(lease_ / 3);
-  if (released.ok()) {
-    QUIRE_LOG(kInfo) << "gave the lease back";
-  } else {
+  if (!released.ok()) {
     QUIRE_LOG(kWarning) << "cannot give the lease back, so it ends by itself: " << released.message();
+  } else if (was_leader) {
+    QUIRE_LOG(kInfo) << "gave the lease back";
   }
 }
 

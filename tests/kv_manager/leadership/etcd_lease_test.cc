@@ -239,6 +239,15 @@ TEST_F(EtcdLeaseTest, ACandidateWhoseAnswerWasLostFindsThatItHoldsTheKey) {
   EXPECT_EQ(first.Renew(kTimeout), absl::OkStatus());
 }
 
+TEST_F(EtcdLeaseTest, AKeyThatWasTakenWithoutAnAnswerIsGivenBack) {
+  EtcdLease first = Candidate("a:1_x"), second = Candidate("b:1_y");
+  EXPECT_EQ(second.Release(kTimeout), absl::OkStatus()) << "it holds nothing";
+  etcd_.LoseNextTxn();
+  EXPECT_FALSE(first.TryAcquire(kTimeout).ok());
+  EXPECT_EQ(first.Release(kTimeout), absl::OkStatus());
+  EXPECT_TRUE(second.TryAcquire(kTimeout)->is_me);
+}
+
 TEST_F(EtcdLeaseTest, ACandidateThatStandsByForLongGetsANewLease) {
   EtcdLease first = Candidate("a:1_x"), second = Candidate("b:1_y");
   ASSERT_TRUE(first.TryAcquire(kTimeout)->is_me);

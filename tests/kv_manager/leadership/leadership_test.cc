@@ -115,6 +115,14 @@ TEST(LeadershipTest, ALeaderLeadsNoLongerWhenItGivesTheLeaseBack) {
   EXPECT_FALSE(candidate.leadership().status().is_leader);
 }
 
+TEST(LeadershipTest, ALeaseThatWasTakenWithoutAnAnswerIsGivenBack) {
+  SharedLease lease(absl::Hours(1), &BootClock());
+  Candidate candidate(&lease, 1, kLongLease, [](LeaseAccess* access) { access->LoseAnswers(); });
+  while (lease.holder() != 1) std::this_thread::yield();
+  candidate.leadership().Stop();
+  EXPECT_EQ(lease.holder(), 0);
+}
+
 TEST(LeadershipTest, ALeaderHearsThatItHasLost) {
   constexpr absl::Duration kShort = absl::Milliseconds(300);
   SharedLease lease(kShort, &BootClock());

@@ -67,6 +67,11 @@ class LeaseAccess : public LeaseStore {
     is_cut_ = is_cut;
   }
 
+  // The calls to take the lease reach it, but their answers are lost.
+  void LoseAnswers() {
+    const MutexLock lock(&mutex_);
+    loses_answers_ = true;
+  }
   // Called before each call to take the lease, and before the one that gives it back. Set before the first call.
   void BeforeTake(std::function<void()> hook) { before_take_ = std::move(hook); }
   void BeforeRelease(std::function<void()> hook) { before_release_ = std::move(hook); }
@@ -74,7 +79,10 @@ class LeaseAccess : public LeaseStore {
   absl::StatusOr<LeaseHolder> TryAcquire(absl::Duration /*timeout*/) override {
     if (before_take_ != nullptr) before_take_();
     if (IsCut()) return absl::UnavailableError("the wire is cut");
-    return lease_->Take(candidate_);
+    const LeaseHolder holder = lease_->Take(candidate_);
+    const MutexLock lock(&mutex_);
+    if (loses_answers_) return absl::UnavailableError("the answer is lost");
+    return holder;
   }
   absl::Status Renew(absl::Duration /*timeout*/) override {
     if (IsCut()) return absl::UnavailableError("the wire is cut");
@@ -98,6 +106,7 @@ class LeaseAccess : public LeaseStore {
   std::function<void()> before_release_;
   mutable Mutex mutex_;
   bool is_cut_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool loses_answers_ QUIRE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace quire
