@@ -73,7 +73,8 @@ ManagerEngine::ManagerEngine(const StepLoopOptions& options, Hooks hooks, const 
       warnings_(std::move(warnings)),
       registry_(options.scheduler.max_context_tokens, options.reads_generation_config),
       tenants_(max_tenant_labels),
-      quotas_(TableOf(options.scheduler.tenants)) {}
+      quotas_(TableOf(options.scheduler.tenants)),
+      first_epoch_(options.link.first_epoch) {}
 
 ManagerEngine::~ManagerEngine() {
   Stop();
@@ -124,6 +125,7 @@ void ManagerEngine::AddWorker(const std::string& address) {
   if (HasWorker(address)) return;
   StepLoopOptions options = options_;
   options.address = address;
+  options.link.first_epoch = first_epoch_;
   options.link.adopts = options.adopt_window_us > 0 && removed_.size() < kMaxRemoved && !removed_.contains(address);
   options.tenants = &tenants_;
   options.quotas = &quotas_;
@@ -224,8 +226,10 @@ absl::StatusOr<RequestRestored> ManagerEngine::RestoreRequest(const RequestToRes
   return restored;
 }
 
-void ManagerEngine::StartAdoptWindow() {
+void ManagerEngine::BeginToLead(uint64_t unix_ms) {
   adopts_until_us_ = clock_->NowMicros() + options_.adopt_window_us;
+  const MutexLock lock(&mutex_);
+  first_epoch_ = unix_ms;
 }
 
 bool ManagerEngine::IsRestoring() const {

@@ -102,9 +102,11 @@ class ManagerEngine : public Engine {
 
   // Whether a worker may still have requests of an earlier manager, of which this one does not know yet: within
   // options.adopt_window_us from the start, until all workers have opened their first session or could not be reached.
-  // A manager that stands by calls StartAdoptWindow when it begins to lead, which counts as its start.
-  void StartAdoptWindow();
+  // The start is the last call of BeginToLead.
   bool IsRestoring() const;
+  // This manager begins to lead now, in milliseconds since 1970: the epochs of its sessions are at least so great.
+  // Called before SetWorkers.
+  void BeginToLead(uint64_t unix_ms);
 
   // Refuses new requests from now on.
   void StartDrain();
@@ -170,6 +172,7 @@ class ManagerEngine : public Engine {
 
   mutable Mutex mutex_;  // The mutexes of the loops are taken while this one is held.
   CondVar loop_changed_;
+  uint64_t first_epoch_ QUIRE_GUARDED_BY(mutex_);  // Of sessions with workers that are added.
   std::vector<Worker> workers_ QUIRE_GUARDED_BY(mutex_);
   std::vector<WorkerLoad> loads_ QUIRE_GUARDED_BY(mutex_);  // Memory that Submit uses again in each call.
   StepLoopStats retired_ QUIRE_GUARDED_BY(mutex_);          // The stats of workers that are gone for good.

@@ -73,13 +73,15 @@ absl::Duration Election::Lead() {
   return absl::Microseconds(std::min(lease_us_ / kRetryPart, rest_us));
 }
 
-absl::Duration Election::End(absl::Status reason) {
+void Election::Resign() {
   leads_until_us_ = 0;
-  {
-    const MutexLock lock(&mutex_);
-    status_.is_leader = false;
-    status_.leader.clear();
-  }
+  const MutexLock lock(&mutex_);
+  if (status_.is_leader) status_.leader.clear();
+  status_.is_leader = false;
+}
+
+absl::Duration Election::End(absl::Status reason) {
+  Resign();
   end_ = std::move(reason);
   state_ = State::kOver;
   return absl::ZeroDuration();

@@ -40,6 +40,8 @@ class Election {
   // Does what is due: tries to take the lease, or renews it. Returns when to call it next, as a time from now. Takes a
   // third of the lease's duration at most. After the state kOver it must not be called again.
   absl::Duration Round();
+  // This manager leads no longer, because it is about to give the lease back. Round must not be called again.
+  void Resign();
   State state() const { return state_; }
   // Why this manager leads no longer. REQUIRES: the state is kOver.
   const absl::Status& end() const { return end_; }

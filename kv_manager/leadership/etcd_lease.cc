@@ -33,9 +33,11 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint,
   return grpc::CreateCustomChannel(endpoint, credentials, arguments);
 }
 
+// ABORTED would say that the lease has ended. Only what etcd answers says so, and not gRPC or a proxy.
 absl::Status ToAbsl(const grpc::Status& status, absl::string_view call) {
   if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  return absl::Status(code == absl::StatusCode::kAborted ? absl::StatusCode::kUnavailable : code,
                       absl::StrCat("etcd, ", call, ": ", status.error_message()));
 }
 
@@ -106,7 +108,7 @@ absl::Status EtcdLease::Renew(absl::Duration timeout) {
 }
 
 absl::Status EtcdLease::Release(absl::Duration timeout) {
-  return Revoke(After(timeout));
+  return lease_id_ == 0 ? absl::OkStatus() : Revoke(After(timeout));
 }
 
 absl::Status EtcdLease::KeepAlive(Deadline deadline) {

@@ -13,8 +13,8 @@ namespace quire {
 
 // A WorkerClient that sends nothing which would change the worker while this manager does not lead: it drops plans,
 // sessions and refusals. The manager ends then, so the caller needs no error. This protects from a manager that was
-// paused. What such a manager sends after all, because it was paused between this check and the network, is refused by
-// the workers that the new leader has reached.
+// paused, and from one that has given the lease back. What such a manager sends after all, because it was paused
+// between this check and the network, is refused by the workers that the new leader has reached.
 class FencedWorkerClient : public WorkerClient {
  public:
   FencedWorkerClient(std::unique_ptr<WorkerClient> client, std::function<bool()> may_lead)

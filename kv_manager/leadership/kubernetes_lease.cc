@@ -53,6 +53,7 @@ absl::StatusOr<LeaseHolder> KubernetesLease::TryAcquire(absl::Duration timeout) 
     return absl::FailedPreconditionError(
         absl::StrCat("the Lease ", options_.name, " has no number for another holder"));
   }
+  may_hold_ = true;
   const absl::Status written = Write(options_.candidate, transitions, until_us);
   if (absl::IsAborted(written)) return LeaseHolder{};  // Another candidate was faster. The next call reads its name.
   QUIRE_RETURN_IF_ERROR(written);
@@ -74,7 +75,11 @@ absl::Status KubernetesLease::Renew(absl::Duration timeout) {
 }
 
 absl::Status KubernetesLease::Release(absl::Duration timeout) {
-  return Write("", transitions_, clock_->NowMicros() + absl::ToInt64Microseconds(timeout));
+  if (!may_hold_) return absl::OkStatus();
+  const int64_t until_us = clock_->NowMicros() + absl::ToInt64Microseconds(timeout);
+  // The answer to the last call may have been lost.
+  QUIRE_RETURN_IF_ERROR(Read(until_us));
+  return holder_ == options_.candidate ? Write("", transitions_, until_us) : absl::OkStatus();
 }
 
 bool KubernetesLease::IsFree() const {

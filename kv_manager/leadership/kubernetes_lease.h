@@ -55,6 +55,7 @@ class KubernetesLease : public LeaseStore {
   std::string version_;
   std::string holder_;
   int64_t transitions_ = 0;
+  bool may_hold_ = false;  // This manager has tried to take the lease.
   int64_t duration_us_ = 0;
   int64_t seen_us_ = 0;  // When this version was seen first.
 };

@@ -36,8 +36,11 @@ class Leadership {
 
   // Starts the thread. Call it at most once.
   void Start();
-  // Ends the thread, and gives the lease back if this manager leads. Takes two thirds of the lease's duration at most,
-  // and usually no time. Later calls do nothing.
+  // From now on this manager does not begin to lead. Waits until a call of the store that may make it lead has ended,
+  // and returns whether it leads. If it does, on_elected has returned, and it leads until Stop.
+  bool StopWaiting();
+  // Ends the thread, and gives the lease back if this manager holds it. From the moment before, MayLead is false. Takes
+  // two thirds of the lease's duration at most, and usually no time. Later calls do nothing.
   void Stop();
 
   // Whether this manager leads at this moment. A process that was paused sees that its lease has ended.
@@ -46,7 +49,9 @@ class Leadership {
 
  private:
   void Run();
-  // Returns false when Stop was called.
+  void Elect();
+  void Settle();
+  // Returns false when this manager must go on no longer: Stop was called, or StopWaiting before it was elected.
   bool WaitFor(absl::Duration time);
 
   const absl::Duration lease_;
@@ -55,8 +60,10 @@ class Leadership {
   Election election_;
 
   Mutex mutex_;
-  CondVar stopping_;
+  CondVar changed_;
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool waits_no_longer_ QUIRE_GUARDED_BY(mutex_) = false;  // StopWaiting was called.
+  bool is_settled_ QUIRE_GUARDED_BY(mutex_) = true;        // This manager leads, or will never lead.
   Mutex join_mutex_;
   std::thread thread_ QUIRE_GUARDED_BY(join_mutex_);
 };

@@ -30,7 +30,8 @@ class LeaseStore {
   // Makes the lease last for its duration again, counted from the beginning of this call. Returns ABORTED if this
   // manager does not hold it any more.
   virtual absl::Status Renew(absl::Duration timeout) = 0;
-  // Ends the lease, so that another manager can take it at once.
+  // Ends the lease, so that another manager can take it at once. It does nothing if this manager does not hold it. A
+  // manager may hold it without knowing, when the answer of TryAcquire was lost.
   virtual absl::Status Release(absl::Duration timeout) = 0;
 };
 

@@ -51,8 +51,6 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   loop.adopt_window_us = absl::ToInt64Microseconds(options.adopt_window);
   loop.worker_grace_us = absl::ToInt64Microseconds(options.worker_grace);
   loop.link.step_timeout_us = absl::ToInt64Microseconds(options.step_timeout);
-  // Greater than every epoch of an earlier manager, which has opened fewer than a thousand sessions per second.
-  loop.link.first_epoch = absl::ToUnixMillis(absl::Now());
   return loop;
 }
 
@@ -158,8 +156,10 @@ std::unique_ptr<WorkerClient> Manager::Fenced(std::unique_ptr<WorkerClient> clie
 void Manager::Lead(uint64_t term) {
   if (term > 0) {
     QUIRE_LOG(kInfo) << "this manager leads from now on: term " << Named("term", term);
-    engine_.StartAdoptWindow();
   }
+  // Greater than every epoch of an earlier manager, which has opened fewer than a thousand sessions per second, as far
+  // as the clocks agree. A worker that has seen a greater one tells it.
+  engine_.BeginToLead(static_cast<uint64_t>(absl::ToUnixMillis(absl::Now())));
   term_ = term;
   discovery_ = std::make_unique<WorkerDiscovery>(
       options_.workers, kDiscoveryInterval,
@@ -239,7 +239,8 @@ absl::Status Manager::ServeMetrics() {
 }
 
 void Manager::Stop() {
-  if (leadership_ != nullptr && term_ == 0) leadership_->Stop();
+  // A manager that is elected in this moment drains like every leader before it gives the lease back.
+  if (leadership_ != nullptr && !leadership_->StopWaiting()) leadership_->Stop();
   engine_.StartDrain();
   // Another manager takes over at once. Without one, nobody knows when the next manager comes.
   const bool awaits_resumable = leadership_ == nullptr || !CanRestore();

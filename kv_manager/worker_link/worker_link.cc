@@ -96,10 +96,14 @@ void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
   const int64_t max_backoff_us =
       may_restart ? std::min(options_.max_restart_backoff_us, options_.max_backoff_us) : options_.max_backoff_us;
   if (state_ == State::kOpening && num_adoptions_left_ > 0) {
-    // The worker keeps its rows when a connection breaks. An inventory that was wrong once is not asked for again.
-    const bool may_come = absl::IsUnavailable(reason) || absl::IsDeadlineExceeded(reason);
-    num_adoptions_left_ = may_come ? num_adoptions_left_ - 1 : 0;
-    adopts_again_ = num_adoptions_left_ > 0;
+    // The worker keeps its rows when a connection breaks. An inventory that was wrong once is not asked for again. A
+    // worker that refuses the session has not begun with it: another manager was faster, or leads still.
+    if (absl::IsInternal(reason)) {
+      num_adoptions_left_ = 0;
+    } else if (!absl::IsFailedPrecondition(reason)) {
+      --num_adoptions_left_;
+    }
+    adopts_again_ = num_adoptions_left_ > 0 && ++num_failed_adoptions_ < kMaxAdoptions;
   } else {
     adopts_again_ = false;
   }

@@ -15,9 +15,12 @@ namespace quire {
 
 struct WorkerLinkOptions {
   // The first session adopts what another manager has left on the worker. After a few attempts whose connection broke
-  // before the session was open, and after an inventory that was wrong, it adopts nothing.
+  // before the session was open, and after an inventory that was wrong, it adopts nothing. Attempts that the worker
+  // refuses cost nothing.
   bool adopts = false;
-  uint64_t first_epoch = 1;                 // Must exceed the epochs of earlier managers: wall-clock milliseconds.
+  // The time at which this manager has begun to lead, in milliseconds. So it exceeds the epochs of earlier managers,
+  // unless the clocks differ. See OnDescribed.
+  uint64_t first_epoch = 1;
   int64_t connect_timeout_us = 10'000'000;  // From the start of an attempt to the open session.
   int64_t step_timeout_us = 60'000'000;     // From one result to the next while plans are in flight.
   // While a plan is unanswered for so long, the worker is asked whether its process still answers, and again after each
@@ -72,7 +75,8 @@ class WorkerLink {
   // A result has come. Returns the plan that it answers.
   SentPlan OnResult(int64_t now_us);
 
-  // The last attempt would have adopted what the worker has, its connection broke, and the next one adopts as well.
+  // The last attempt would have adopted what the worker has, and the next one adopts as well. It is true for a few
+  // attempts only, because clients wait meanwhile.
   bool adopts_again() const { return adopts_again_; }
   bool is_ready() const { return state_ == State::kReady; }
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
@@ -100,7 +104,8 @@ class WorkerLink {
   State state_ = State::kWaiting;
   uint64_t epoch_;
   bool has_been_ready_ = false;
-  int num_adoptions_left_;  // Attempts that adopt.
+  int num_adoptions_left_;  // Attempts that adopt and break.
+  int num_failed_adoptions_ = 0;
   bool adopts_again_ = false;
   int64_t next_attempt_us_ = 0;     // While waiting.
   int64_t attempt_started_us_ = 0;  // While describing and opening.

@@ -208,6 +208,19 @@ TEST_F(AdoptionTest, AConnectionThatBreaksBeforeTheSessionIsOpenDoesNotCostTheRo
   EXPECT_EQ(NumSamples(), 2);
 }
 
+// Another manager has opened a session with the epoch of this one, and the worker has kept everything.
+TEST_F(AdoptionTest, ASessionThatTheWorkerRefusesDoesNotCostTheRows) {
+  kept_.failures.assign(4, absl::FailedPreconditionError("epoch is 100, it must be greater than the last one seen"));
+  MakeAdopting();
+  Run();
+  EXPECT_FALSE(loop_->load().has_tried);
+  for (int i = 0; i < 2; ++i) Advance(10 * kSecond);
+  EXPECT_TRUE(loop_->load().has_tried) << "clients do not wait for it for ever";
+  for (int i = 0; i < 2; ++i) Advance(10 * kSecond);
+  EXPECT_EQ(kept_.adopts, std::vector<bool>({true, true, true, true, true}));
+  EXPECT_EQ(NumSamples(), 2);
+}
+
 TEST_F(AdoptionTest, AnInventoryThatWasWrongOrNeverComesIsNotAskedForAgain) {
   kept_.failures = {absl::InternalError("the worker's inventory is wrong")};
   MakeAdopting();

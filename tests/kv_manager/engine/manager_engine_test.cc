@@ -283,6 +283,16 @@ TEST_F(ManagerEngineTest, NothingIsAdoptedFromAWorkerThatIsAddedAgain) {
   EXPECT_EQ(workers_[1]->num_adoptions(), 1);
 }
 
+// A manager may stand by for days, and the leaders meanwhile have had greater epochs than the time of its start.
+TEST_F(ManagerEngineTest, EpochsBeginWithTheTimeAtWhichTheManagerBeginsToLead) {
+  Make(0);
+  workers_.push_back(std::make_unique<FakeWorker>(Worker()));
+  engine_->BeginToLead(5000);
+  engine_->SetWorkers({"0"});
+  WaitForReady(true);
+  EXPECT_EQ(engine_->status().workers[0]->epoch, 5000u);
+}
+
 TEST_F(ManagerEngineTest, DrainRefusesNewRequestsAndWaitsForTheRunningOnes) {
   Make(1);
   WaitForReady(true);

@@ -53,6 +53,11 @@ class FakeEtcd {
     ++revision_;
     keys_.erase(key);
   }
+  // The next read fails.
+  void FailNextRange(const grpc::Status& status) {
+    const MutexLock lock(&mutex_);
+    range_status_ = status;
+  }
   // The next transaction is done, but its answer is lost.
   void LoseNextTxn() {
     const MutexLock lock(&mutex_);
@@ -66,8 +71,9 @@ class FakeEtcd {
     std::erase_if(keys_, [id](const auto& key) { return key.second.lease() == id; });
   }
 
-  grpc::Status Range(const etcdserverpb::RangeRequest& request, etcdserverpb::RangeResponse* response) const {
+  grpc::Status Range(const etcdserverpb::RangeRequest& request, etcdserverpb::RangeResponse* response) {
     const MutexLock lock(&mutex_);
+    if (!range_status_.ok()) return std::exchange(range_status_, grpc::Status::OK);
     response->mutable_header()->set_revision(revision_);
     if (keys_.contains(request.key())) *response->add_kvs() = keys_.at(request.key());
     return grpc::Status::OK;
@@ -164,6 +170,7 @@ class FakeEtcd {
   std::map<int64_t, int64_t> leases_ QUIRE_GUARDED_BY(mutex_);  // The durations, by id.
   std::map<std::string, etcdserverpb::KeyValue> keys_ QUIRE_GUARDED_BY(mutex_);
   bool loses_txn_ QUIRE_GUARDED_BY(mutex_) = false;
+  grpc::Status range_status_ QUIRE_GUARDED_BY(mutex_);
   KeysService keys_service_{this};
   LeasesService leases_service_{this};
   std::unique_ptr<grpc::Server> server_;
@@ -236,6 +243,26 @@ TEST_F(EtcdLeaseTest, ACandidateWhoseAnswerWasLostFindsThatItHoldsTheKey) {
   ASSERT_TRUE(holder.ok()) << holder.status();
   EXPECT_TRUE(holder->is_me);
   EXPECT_EQ(holder->term, 41u);
+  EXPECT_EQ(first.Renew(kTimeout), absl::OkStatus());
+}
+
+TEST_F(EtcdLeaseTest, AKeyThatWasTakenWithoutAnAnswerIsGivenBack) {
+  EtcdLease first = Candidate("a:1_x"), second = Candidate("b:1_y");
+  EXPECT_EQ(second.Release(kTimeout), absl::OkStatus()) << "it holds nothing";
+  etcd_.LoseNextTxn();
+  EXPECT_FALSE(first.TryAcquire(kTimeout).ok());
+  EXPECT_EQ(first.Release(kTimeout), absl::OkStatus());
+  EXPECT_TRUE(second.TryAcquire(kTimeout)->is_me);
+}
+
+// gRPC and proxies use this code for errors that pass.
+TEST_F(EtcdLeaseTest, AStatusAbortedOfTheConnectionDoesNotEndTheTerm) {
+  EtcdLease first = Candidate("a:1_x");
+  ASSERT_TRUE(first.TryAcquire(kTimeout)->is_me);
+  etcd_.FailNextRange({grpc::StatusCode::ABORTED, "the proxy is restarted"});
+  const absl::Status renewed = first.Renew(kTimeout);
+  EXPECT_EQ(renewed.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(renewed.message(), "etcd, Range: the proxy is restarted");
   EXPECT_EQ(first.Renew(kTimeout), absl::OkStatus());
 }
 

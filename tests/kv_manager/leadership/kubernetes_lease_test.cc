@@ -225,6 +225,16 @@ TEST_F(KubernetesLeaseTest, AnOrderlyEndFreesTheLeaseAtOnceAndKeepsTheTerm) {
   EXPECT_EQ(second.TryAcquire(kCallTime)->term, 3u);
 }
 
+TEST_F(KubernetesLeaseTest, ALeaseThatWasTakenWithoutAnAnswerIsGivenBack) {
+  KubernetesLease first = Candidate("a:1_x"), second = Candidate("b:1_y");
+  server_.LoseNextWrite();
+  EXPECT_FALSE(first.TryAcquire(kCallTime).ok());
+  EXPECT_EQ(first.Release(kCallTime), absl::OkStatus());
+  EXPECT_TRUE(second.TryAcquire(kCallTime)->is_me);
+  EXPECT_EQ(first.Release(kCallTime), absl::OkStatus()) << "it holds nothing any more";
+  EXPECT_EQ(second.Renew(kCallTime), absl::OkStatus());
+}
+
 TEST_F(KubernetesLeaseTest, ACandidateWhoseAnswerWasLostFindsThatItHoldsTheLease) {
   KubernetesLease first = Candidate("a:1_x");
   server_.LoseNextWrite();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <thread>
@@ -20,9 +21,12 @@ constexpr absl::Duration kLongLease = absl::Seconds(8);
 // A candidate with a thread.
 class Candidate {
  public:
-  Candidate(SharedLease* lease, int number, absl::Duration duration = kLongLease) {
+  // `prepare` gets the way to the lease before the first call.
+  Candidate(SharedLease* lease, int number, absl::Duration duration = kLongLease,
+            const std::function<void(LeaseAccess*)>& prepare = nullptr) {
     auto access = std::make_unique<LeaseAccess>(lease, number);
     access_ = access.get();
+    if (prepare != nullptr) prepare(access_);
     leadership_ = std::make_unique<Leadership>(
         duration, std::move(access),
         Leadership::Hooks{.on_elected = [this](uint64_t term) { elected_.set_value(term); },
@@ -59,6 +63,64 @@ TEST(LeadershipTest, AStandbyThatIsStoppedTakesNothing) {
   waiting.leadership().Stop();
   EXPECT_EQ(lease.holder(), 7);
   EXPECT_FALSE(waiting.leadership().MayLead());
+}
+
+TEST(LeadershipTest, AStandbyThatIsElectedWhileItStopsToWaitLeadsUntilItStops) {
+  SharedLease lease(absl::Hours(1), &BootClock());
+  std::promise<void> asks, answer;
+  Candidate candidate(&lease, 1, kLongLease, [&](LeaseAccess* access) {
+    access->BeforeTake([&] {
+      asks.set_value();
+      answer.get_future().wait();
+    });
+  });
+  asks.get_future().wait();
+  std::future<bool> leads = std::async(std::launch::async, [&] { return candidate.leadership().StopWaiting(); });
+  // The answer comes while StopWaiting waits for it, unless the other thread is slow to start.
+  EXPECT_EQ(leads.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  answer.set_value();
+  EXPECT_TRUE(leads.get());
+  EXPECT_EQ(candidate.AwaitTerm(), 1u);
+  EXPECT_TRUE(candidate.leadership().MayLead());
+  EXPECT_EQ(lease.holder(), 1);
+  EXPECT_TRUE(candidate.leadership().StopWaiting());
+  candidate.leadership().Stop();
+  EXPECT_FALSE(candidate.leadership().MayLead());
+  EXPECT_EQ(lease.holder(), 0);
+}
+
+TEST(LeadershipTest, AStandbyThatStopsToWaitNeverLeads) {
+  SharedLease lease(absl::Hours(1), &BootClock());
+  lease.Take(7);
+  Candidate waiting(&lease, 1);
+  EXPECT_FALSE(waiting.leadership().StopWaiting());
+  lease.Free(7);
+  waiting.leadership().Stop();
+  EXPECT_EQ(lease.holder(), 0);
+  EXPECT_FALSE(waiting.leadership().MayLead());
+}
+
+// Otherwise the leader before could send plans beside the next one.
+TEST(LeadershipTest, ALeaderLeadsNoLongerWhenItGivesTheLeaseBack) {
+  SharedLease lease(absl::Hours(1), &BootClock());
+  Candidate* leader = nullptr;
+  std::promise<bool> may_lead;
+  Candidate candidate(&lease, 1, kLongLease, [&](LeaseAccess* access) {
+    access->BeforeRelease([&] { may_lead.set_value(leader->leadership().MayLead()); });
+  });
+  leader = &candidate;
+  candidate.AwaitTerm();
+  candidate.leadership().Stop();
+  EXPECT_FALSE(may_lead.get_future().get());
+  EXPECT_FALSE(candidate.leadership().status().is_leader);
+}
+
+TEST(LeadershipTest, ALeaseThatWasTakenWithoutAnAnswerIsGivenBack) {
+  SharedLease lease(absl::Hours(1), &BootClock());
+  Candidate candidate(&lease, 1, kLongLease, [](LeaseAccess* access) { access->LoseAnswers(); });
+  while (lease.holder() != 1) std::this_thread::yield();
+  candidate.leadership().Stop();
+  EXPECT_EQ(lease.holder(), 0);
 }
 
 TEST(LeadershipTest, ALeaderHearsThatItHasLost) {

@@ -2,7 +2,9 @@
 #define QUIRE_TESTS_KV_MANAGER_LEADERSHIP_SHARED_LEASE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -65,15 +67,29 @@ class LeaseAccess : public LeaseStore {
     is_cut_ = is_cut;
   }
 
+  // The calls to take the lease reach it, but their answers are lost.
+  void LoseAnswers() {
+    const MutexLock lock(&mutex_);
+    loses_answers_ = true;
+  }
+  // Called before each call to take the lease, and before the one that gives it back. Set before the first call.
+  void BeforeTake(std::function<void()> hook) { before_take_ = std::move(hook); }
+  void BeforeRelease(std::function<void()> hook) { before_release_ = std::move(hook); }
+
   absl::StatusOr<LeaseHolder> TryAcquire(absl::Duration /*timeout*/) override {
+    if (before_take_ != nullptr) before_take_();
     if (IsCut()) return absl::UnavailableError("the wire is cut");
-    return lease_->Take(candidate_);
+    const LeaseHolder holder = lease_->Take(candidate_);
+    const MutexLock lock(&mutex_);
+    if (loses_answers_) return absl::UnavailableError("the answer is lost");
+    return holder;
   }
   absl::Status Renew(absl::Duration /*timeout*/) override {
     if (IsCut()) return absl::UnavailableError("the wire is cut");
     return lease_->Extend(candidate_) ? absl::OkStatus() : absl::AbortedError("another manager holds it");
   }
   absl::Status Release(absl::Duration /*timeout*/) override {
+    if (before_release_ != nullptr) before_release_();
     lease_->Free(candidate_);
     return absl::OkStatus();
   }
@@ -86,8 +102,11 @@ class LeaseAccess : public LeaseStore {
 
   SharedLease* const lease_;
   const int candidate_;
+  std::function<void()> before_take_;
+  std::function<void()> before_release_;
   mutable Mutex mutex_;
   bool is_cut_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool loses_answers_ QUIRE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace quire
