@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/half_float.h"
-#include "nlohmann/json.hpp"
 #include "tools/make_model/random_tensor.h"
+#include "tools/make_model/safetensors_header.h"
 
 namespace quire::make_model {
 namespace {
@@ -20,20 +20,12 @@ const char* TypeName(DataType type) {
   return type == DataType::kFloat32 ? "F32" : type == DataType::kBFloat16 ? "BF16" : "F16";
 }
 
-// The length and the JSON, padded with spaces so that the data begins at a multiple of 8 bytes.
 std::string Header(const std::vector<TensorSpec>& specs, DataType type) {
-  nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
-  uint64_t offset = 0;
+  std::vector<TensorEntry> entries;
   for (const TensorSpec& spec : specs) {
-    const uint64_t end = offset + static_cast<uint64_t>(spec.size()) * SizeOf(type);
-    header[spec.name] = {{"dtype", TypeName(type)}, {"shape", spec.shape}, {"data_offsets", {offset, end}}};
-    offset = end;
+    entries.push_back({spec.name, TypeName(type), spec.shape, static_cast<uint64_t>(spec.size()) * SizeOf(type)});
   }
-  std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  std::string length;
-  for (int i = 0; i < 8; ++i) length.push_back(static_cast<char>(uint64_t{text.size()} >> (8 * i)));
-  return length + text;
+  return SafetensorsHeader(entries);
 }
 
 template <typename Element>

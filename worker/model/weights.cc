@@ -135,11 +135,30 @@ absl::StatusOr<bool> WeightReader::IsQuantized(const std::vector<MatrixPart>& pa
   return is_quantized;
 }
 
+template <typename T>
+std::vector<T> Part(const std::vector<T>& entries, size_t row_size, int first_row, int rows) {
+  if (entries.empty()) return {};
+  const auto first = entries.begin() + static_cast<int64_t>(first_row * row_size);
+  return {first, first + static_cast<int64_t>(rows * row_size)};
+}
+
+// Returns some rows of a matrix.
+QuantizedMatrix RowsOf(const QuantizedMatrix& matrix, int first_row, int rows) {
+  const size_t groups = matrix.group == 0 ? 1 : matrix.num_groups();
+  return {.values = Part(matrix.values, matrix.cols, first_row, rows),
+          .scales = Part(matrix.scales, groups, first_row, rows),
+          .rows = rows,
+          .cols = matrix.cols,
+          .group = matrix.group,
+          .zeros = Part(matrix.zeros, groups, first_row, rows),
+          .order = matrix.order};
+}
+
 absl::StatusOr<QuantizedMatrix> WeightReader::Quantized(const MatrixPart& part, int cols) {
   if (rounding_.layers != Quantization::kNone) return Rounded(part, cols, rounding_.layers);
   if (part.tensor_rows == 0) return stored_.Read(part.name, part.rows, cols);
-  return absl::UnimplementedError(absl::StrCat(
-      "tensor ", part.name, " is stored as whole numbers and stacks several matrices, which is not supported"));
+  QUIRE_ASSIGN_OR_RETURN(const QuantizedMatrix stack, stored_.Read(part.name, part.tensor_rows, cols));
+  return RowsOf(stack, part.first_row, part.rows);
 }
 
 absl::StatusOr<QuantizedMatrix> WeightReader::Rounded(const MatrixPart& part, int cols, Quantization width) {

@@ -1,0 +1,210 @@
+// Checkpoints that quire-quantize writes from the small Llama model.
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/cpu/backend.h"
+#include "nlohmann/json.hpp"
+#include "tests/test_paths.h"
+#include "tests/worker/model/quantized_checkpoint.h"
+#include "tools/quantize/quantized_writer.h"
+#include "worker/model/checkpoint.h"
+#include "worker/model/load_progress.h"
+#include "worker/model/quantized_reader.h"
+#include "worker/model/tensor_reader.h"
+#include "worker/model/tensor_values.h"
+
+namespace quire::quantize {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class QuantizeTest : public CheckpointTest {
+ protected:
+  // The folder does not exist before, and is removed at the end of the test.
+  std::string Output() const { return directory_.path() + "/written"; }
+
+  absl::StatusOr<WrittenCheckpoint> Write(Quantization width, const std::string& model = GoldenModel("llama2"),
+                                          int64_t max_file_bytes = int64_t{1} << 30) const {
+    return WriteQuantizedCheckpoint(
+        {.model = model, .output = Output(), .width = width, .max_file_bytes = max_file_bytes});
+  }
+
+  std::vector<Logits> LogitsOfWritten(Int4Inputs inputs = Int4Inputs::kInt8) const {
+    const auto model = LoadModel(Output(), backend_.get(), /*progress=*/nullptr, {.int4_inputs = inputs});
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model.ok() ? LogitsOf(**model) : std::vector<Logits>();
+  }
+
+  // Makes a model directory of the tensors and the config.
+  std::string Source() const {
+    const std::string source = directory_.path() + "/source";
+    std::filesystem::create_directories(source);
+    directory_.Write("source/model.safetensors", File());
+    directory_.Write("source/config.json", config_.dump());
+    return source;
+  }
+
+  // The numbers of a tensor that Transformers has recorded.
+  static std::vector<float> Recorded(const std::string& name) {
+    const std::string file = ReadWholeFile(SourcePath("tests/golden/quantized/written.safetensors"));
+    const auto tensors = ParseSafetensors(file, "written.safetensors");
+    EXPECT_TRUE(tensors.ok()) << tensors.status();
+    std::vector<float> values;
+    for (const Tensor& tensor : *tensors) {
+      if (tensor.name == name) AppendAsFloat(tensor.bytes, DataType::kFloat32, &values);
+    }
+    return values;
+  }
+
+  static void ExpectLogitsOfTransformers(const std::string& width, const std::vector<Logits>& actual, float tolerance) {
+    const std::vector<float> expected = Recorded(width);
+    const size_t vocabulary = actual.front().size();
+    ASSERT_EQ(expected.size(), actual.size() * vocabulary);
+    for (size_t i = 0; i < actual.size(); ++i) {
+      const auto first = expected.begin() + static_cast<int64_t>(i * vocabulary);
+      EXPECT_LT(RelativeError(actual[i], Logits(first, first + static_cast<int64_t>(vocabulary))), tolerance) << i;
+    }
+  }
+
+  // What the worker reads of a matrix is what Transformers has read.
+  void ExpectMatrixOfTransformers(Quantization width) const {
+    const auto config = ReadModelConfig(Output());
+    const auto checkpoint = Checkpoint::Open(Output());
+    ASSERT_TRUE(config.ok() && checkpoint.ok()) << config.status() << checkpoint.status();
+    LoadProgress progress;
+    progress.Begin("the model", /*num_files=*/1, /*total_bytes=*/1 << 20);
+    TensorReader tensors(*checkpoint, &progress);
+    const auto matrix =
+        QuantizedReader(config->quantization, &tensors).Read("model.layers.0.mlp.down_proj.weight", 32, 64);
+    ASSERT_TRUE(matrix.ok()) << matrix.status();
+    std::vector<float> weights;
+    for (size_t i = 0; i < matrix->values.size(); ++i) {
+      const size_t row = i / 64, group = width == Quantization::kInt8 ? row : row * 2 + i % 64 / 32;
+      const int zero = width == Quantization::kInt8 ? 0 : matrix->zeros[group];
+      weights.push_back((matrix->values[i] - zero) * matrix->scales[group]);
+    }
+    EXPECT_EQ(weights, Recorded(absl::StrCat(Name(width), ".down_proj")));
+  }
+};
+
+TEST_F(QuantizeTest, Int8GivesTheBitsOfTheFlagOfTheWorkerAndTheLogitsOfTransformers) {
+  const auto written = Write(Quantization::kInt8);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->num_matrices, 14);
+  EXPECT_EQ(written->num_files, 1);
+  const std::vector<Logits> logits = LogitsOfWritten();
+  EXPECT_EQ(logits, RoundedAtLoad(Quantization::kInt8));
+  ExpectMatrixOfTransformers(Quantization::kInt8);
+  // Both round the inputs of products, but with other scales: the largest magnitude divided by 127, or by 127.5.
+  ExpectLogitsOfTransformers("int8", logits, 0.1f);  // The largest measured error is 0.087.
+}
+
+// The rows have 32 or 64 columns, so the file has groups of 32.
+TEST_F(QuantizeTest, Int4HasTheLogitsOfTransformers) {
+  const auto written = Write(Quantization::kInt4);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->group, 32);
+  ExpectMatrixOfTransformers(Quantization::kInt4);
+  ExpectLogitsOfTransformers("int4", LogitsOfWritten(Int4Inputs::kFloat32), 1e-3f);
+}
+
+// Makes all matrices wide enough for groups of 128.
+TEST_F(QuantizeTest, Int4GivesTheBitsOfTheFlagOfTheWorkerWhenGroupsOf128AreStored) {
+  config_["hidden_size"] = 128;
+  config_["head_dim"] = 32;
+  config_["intermediate_size"] = 256;
+  std::mt19937 random(1);
+  for (auto& [name, tensor] : tensors_) {
+    size_t count = 1;
+    for (int64_t& size : tensor.shape) count *= size *= size == 96 ? 1 : 4;
+    std::vector<float> values(count);
+    std::normal_distribution<float> weight(0, 0.1f);
+    for (float& value : values) value = weight(random);
+    tensor.bytes = BytesOf(values);
+  }
+  const std::string source = Source();
+  const auto written = Write(Quantization::kInt4, source);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->group, 128);
+  const auto online = LoadModel(source, backend_.get(), /*progress=*/nullptr, {.layers = Quantization::kInt4});
+  ASSERT_TRUE(online.ok()) << online.status();
+  EXPECT_EQ(LogitsOfWritten(), LogitsOf(**online));
+}
+
+// Phi-3 stacks Q, K and V in one tensor, and gate and up in another one.
+TEST_F(QuantizeTest, TensorsOfSeveralMatricesAreReadAgain) {
+  for (const Quantization width : {Quantization::kInt8, Quantization::kInt4}) {
+    std::filesystem::remove_all(Output());
+    ASSERT_TRUE(Write(width, GoldenModel("phi3")).ok());
+    const auto online = LoadModel(GoldenModel("phi3"), backend_.get(), /*progress=*/nullptr, width);
+    ASSERT_TRUE(online.ok()) << online.status();
+    const std::vector<Logits> expected = LogitsOf(**online), actual = LogitsOfWritten();
+    ASSERT_EQ(actual.size(), expected.size());
+    // With int4, the groups of inputs have other sizes.
+    const float tolerance = width == Quantization::kInt8 ? 0 : 0.05f;
+    for (size_t i = 0; i < actual.size(); ++i) EXPECT_LE(RelativeError(actual[i], expected[i]), tolerance) << i;
+  }
+}
+
+TEST_F(QuantizeTest, OtherTensorsAndFilesAreCopied) {
+  const std::string source = Source();
+  directory_.Write("source/tokenizer.json", "{\"a\": 1}");
+  directory_.Write("source/pytorch_model.bin", "old weights");
+  ASSERT_TRUE(Write(Quantization::kInt8, source).ok());
+  EXPECT_EQ(ReadWholeFile(Output() + "/tokenizer.json"), "{\"a\": 1}");
+  EXPECT_FALSE(std::filesystem::exists(Output() + "/pytorch_model.bin"));
+  json config = json::parse(ReadWholeFile(Output() + "/config.json"));
+  EXPECT_EQ(config["quantization_config"]["quant_method"], "compressed-tensors");
+  config.erase("quantization_config");
+  EXPECT_EQ(config, config_);
+  const auto checkpoint = Checkpoint::Open(Output());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(std::string(checkpoint->Find("lm_head.weight")->bytes), tensors_.at("lm_head.weight").bytes);
+}
+
+TEST_F(QuantizeTest, SeveralFilesHaveAnIndex) {
+  const auto written = Write(Quantization::kInt8, GoldenModel("llama2"), /*max_file_bytes=*/10000);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_GT(written->num_files, 2);
+  const std::string last = absl::StrCat("model-0000", written->num_files, "-of-0000", written->num_files);
+  EXPECT_TRUE(std::filesystem::exists(absl::StrCat(Output(), "/", last, ".safetensors")));
+  EXPECT_EQ(LogitsOfWritten(), RoundedAtLoad(Quantization::kInt8));
+}
+
+TEST_F(QuantizeTest, WrongModelsAndFoldersAreRefused) {
+  const auto error = [&](Quantization width, const std::string& model) {
+    std::filesystem::remove_all(Output());
+    return std::string(Write(width, model).status().message());
+  };
+  EXPECT_THAT(error(Quantization::kInt8, directory_.path() + "/model.gguf"), HasSubstr("is a GGUF file"));
+  EXPECT_THAT(error(Quantization::kInt8, directory_.path() + "/nothing"), HasSubstr("there is no folder"));
+  ASSERT_TRUE(Write(Quantization::kInt8).ok());
+  EXPECT_THAT(std::string(Write(Quantization::kInt8).status().message()), HasSubstr("written is not empty"));
+  std::filesystem::rename(Output(), directory_.path() + "/quantized");
+  EXPECT_THAT(error(Quantization::kInt4, directory_.path() + "/quantized"), HasSubstr("is quantized already (int8)"));
+
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  const StoredTensor good = tensors_.at(name);
+  memset(tensors_.at(name).bytes.data() + 12, 0xff, 4);
+  EXPECT_THAT(error(Quantization::kInt8, Source()),
+              HasSubstr(absl::StrCat("tensor ", name, " is F32 [32, 64], and its element 3 is infinite")));
+  tensors_.at(name) = {"I8", {32, 64}, std::string(2048, '\0')};
+  EXPECT_THAT(error(Quantization::kInt8, Source()), HasSubstr("expected a matrix of F32, BF16 or F16"));
+  tensors_.at(name) = {"F32", {16, 40}, good.bytes.substr(0, 2560)};
+  EXPECT_THAT(error(Quantization::kInt4, Source()),
+              HasSubstr(absl::StrCat("tensor ", name, " has 40 columns, with int4 they must be a multiple of 32")));
+}
+
+}  // namespace
+}  // namespace quire::quantize

@@ -1,0 +1,224 @@
+#include "tools/quantize/quantized_writer.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "nlohmann/json.hpp"
+#include "tools/make_model/safetensors_header.h"
+#include "tools/quantize/compressed_tensors.h"
+#include "worker/model/checkpoint.h"
+#include "worker/model/gguf.h"
+#include "worker/model/mapped_file.h"
+#include "worker/model/model.h"
+#include "worker/model/tensor_values.h"
+
+namespace quire::quantize {
+namespace {
+
+using make_model::TensorEntry;
+using nlohmann::ordered_json;
+
+constexpr size_t kMaxConfigBytes = 16 << 20;
+
+// A tensor of the source and what becomes of it.
+struct Planned {
+  const Tensor* tensor;
+  bool is_matrix;                    // Of a layer.
+  std::vector<TensorEntry> entries;  // In the output.
+};
+
+bool IsLayerMatrix(const std::string& name) {
+  return absl::StartsWith(name, "model.layers.") && absl::EndsWith(name, "_proj.weight");
+}
+
+absl::Status CheckMatrix(const Tensor& tensor) {
+  if (tensor.shape.size() != 2 || !WeightType(tensor).has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", tensor.name, " is ", Describe(tensor), ", expected a matrix of F32, BF16 or F16"));
+  }
+  if (tensor.shape[1] <= kMaxQuantizedCols) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " has ", tensor.shape[1],
+                                                 " columns, a quantized matrix has at most ", kMaxQuantizedCols));
+}
+
+absl::StatusOr<Layout> LayoutFor(const Checkpoint& checkpoint, Quantization width) {
+  Layout layout{.width = width, .group = width == Quantization::kInt4 ? kMaxInt4Group : 0};
+  for (const std::string& name : checkpoint.Names()) {
+    if (!IsLayerMatrix(name)) continue;
+    const Tensor& tensor = *checkpoint.Find(name);
+    QUIRE_RETURN_IF_ERROR(CheckMatrix(tensor));
+    if (width == Quantization::kInt8) continue;
+    while (layout.group >= kMinInt4Group && tensor.shape[1] % layout.group != 0) layout.group /= 2;
+    if (layout.group >= kMinInt4Group) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " has ", tensor.shape[1],
+                                                   " columns, with int4 they must be a multiple of ", kMinInt4Group));
+  }
+  return layout;
+}
+
+std::vector<Planned> Plan(const Checkpoint& checkpoint, const Layout& layout) {
+  std::vector<Planned> plan;
+  for (const std::string& name : checkpoint.Names()) {
+    const Tensor& tensor = *checkpoint.Find(name);
+    Planned one{.tensor = &tensor, .is_matrix = IsLayerMatrix(name), .entries = {}};
+    if (one.is_matrix) {
+      one.entries = EntriesOf(name, tensor.shape[0], tensor.shape[1], layout);
+    } else {
+      one.entries = {{name, tensor.dtype, tensor.shape, tensor.bytes.size()}};
+    }
+    plan.push_back(std::move(one));
+  }
+  return plan;
+}
+
+int64_t OutputBytes(const Planned& planned) {
+  int64_t bytes = 0;
+  for (const TensorEntry& entry : planned.entries) bytes += static_cast<int64_t>(entry.num_bytes);
+  return bytes;
+}
+
+// Divides the plan into files.
+std::vector<std::vector<Planned>> Files(std::vector<Planned> plan, int64_t max_file_bytes) {
+  std::vector<std::vector<Planned>> files(1);
+  int64_t bytes = 0;
+  for (Planned& one : plan) {
+    if (bytes >= max_file_bytes) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    bytes += OutputBytes(one);
+    files.back().push_back(std::move(one));
+  }
+  return files;
+}
+
+absl::StatusOr<std::vector<std::string>> Rounded(const Tensor& tensor, const Layout& layout) {
+  const DataType type = *WeightType(tensor);
+  if (const std::optional<size_t> index = FirstNotFinite(tensor.bytes, type); index.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", Describe(tensor),
+                                                   ", and its element ", *index, " is infinite or not a number"));
+  }
+  const AlignedBytes bytes(tensor.bytes);
+  const MatrixView view{bytes.data(), static_cast<int>(tensor.shape[0]), static_cast<int>(tensor.shape[1]), type};
+  return BytesOf(layout.width == Quantization::kInt8 ? QuantizeToInt8(view) : QuantizeToInt4(view), layout);
+}
+
+absl::Status WriteFile(const std::string& path, const std::vector<Planned>& plan, const Layout& layout) {
+  std::vector<TensorEntry> entries;
+  for (const Planned& one : plan) entries.insert(entries.end(), one.entries.begin(), one.entries.end());
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << make_model::SafetensorsHeader(entries);
+  for (const Planned& one : plan) {
+    if (one.is_matrix) {
+      QUIRE_ASSIGN_OR_RETURN(const std::vector<std::string> parts, Rounded(*one.tensor, layout));
+      for (const std::string& part : parts) out << part;
+    } else {
+      out << one.tensor->bytes;
+    }
+    ReleasePages(one.tensor->bytes);
+    if (!out.good()) break;
+  }
+  out.close();
+  return out.good() ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  return out.good() ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
+}
+
+absl::Status WriteConfig(const WriteOptions& options, const Layout& layout) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string text,
+                         ReadSmallFile(absl::StrCat(options.model, "/config.json"), kMaxConfigBytes));
+  ordered_json config = ordered_json::parse(text, /*callback=*/nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return absl::InvalidArgumentError("config.json is not an object");
+  config["quantization_config"] = QuantizationConfig(layout);
+  return WriteText(absl::StrCat(options.output, "/config.json"), config.dump(2) + "\n");
+}
+
+// Weights in any format, and what is written anew.
+bool IsReplaced(const std::string& name) {
+  if (name == "config.json") return true;
+  for (const char* end : {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".index.json"}) {
+    if (absl::EndsWith(name, end)) return true;
+  }
+  return false;
+}
+
+absl::Status CopyOtherFiles(const WriteOptions& options) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(options.model, error)) {
+    const std::string name = entry.path().filename().string();
+    std::error_code failure;
+    if (!entry.is_regular_file(failure) || IsReplaced(name)) continue;
+    std::filesystem::copy_file(entry.path(), absl::StrCat(options.output, "/", name), failure);
+    if (failure) return absl::UnavailableError(absl::StrCat("cannot copy ", name, ": ", failure.message()));
+  }
+  return error ? absl::UnavailableError(absl::StrCat("cannot list ", options.model, ": ", error.message()))
+               : absl::OkStatus();
+}
+
+absl::Status MakeEmptyFolder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot make ", path, ": ", error.message()));
+  const bool is_empty = std::filesystem::is_empty(path, error);
+  if (!error && is_empty) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the folder ", path, " is not empty"));
+}
+
+absl::Status CheckSource(const std::string& model) {
+  if (IsGgufPath(model)) {
+    return absl::InvalidArgumentError(absl::StrCat(model, " is a GGUF file, must be a model directory"));
+  }
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(model));
+  if (config.quantization.format == CheckpointFormat::kPlain) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(model, " is quantized already (", Summary(config.quantization), "), must have 16 or 32 bits"));
+}
+
+}  // namespace
+
+absl::StatusOr<WrittenCheckpoint> WriteQuantizedCheckpoint(const WriteOptions& options) {
+  QUIRE_RETURN_IF_ERROR(CheckSource(options.model));
+  QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(options.model));
+  QUIRE_ASSIGN_OR_RETURN(const Layout layout, LayoutFor(checkpoint, options.width));
+  QUIRE_RETURN_IF_ERROR(MakeEmptyFolder(options.output));
+  const std::vector<std::vector<Planned>> files = Files(Plan(checkpoint, layout), options.max_file_bytes);
+
+  WrittenCheckpoint written{.num_files = static_cast<int>(files.size()), .group = layout.group};
+  ordered_json shard_of = ordered_json::object();
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string name = files.size() == 1 ? "model.safetensors"
+                                               : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, files.size());
+    QUIRE_RETURN_IF_ERROR(WriteFile(absl::StrCat(options.output, "/", name), files[i], layout));
+    for (const Planned& one : files[i]) {
+      written.num_matrices += one.is_matrix ? 1 : 0;
+      written.input_bytes += static_cast<int64_t>(one.tensor->bytes.size());
+      written.output_bytes += OutputBytes(one);
+      for (const TensorEntry& entry : one.entries) shard_of[entry.name] = name;
+    }
+  }
+  if (files.size() > 1) {
+    const ordered_json index = {{"metadata", {{"total_size", written.output_bytes}}}, {"weight_map", shard_of}};
+    QUIRE_RETURN_IF_ERROR(
+        WriteText(absl::StrCat(options.output, "/model.safetensors.index.json"), index.dump(2) + "\n"));
+  }
+  QUIRE_RETURN_IF_ERROR(CopyOtherFiles(options));
+  // Without config.json the folder is no model, so it comes last.
+  QUIRE_RETURN_IF_ERROR(WriteConfig(options, layout));
+  return written;
+}
+
+}  // namespace quire::quantize
