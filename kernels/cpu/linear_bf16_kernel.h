@@ -37,9 +37,9 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const BFloat16* x, const 
   }
 }
 
-// The rows of x are padded with zeros, so a pair is always whole.
-template <int kFirst, int kCount, int kRows, int kVecs>
-QUIRE_INLINE void AddPair(const BFloat16* x, int64_t x_stride, const WeightPairs (&pairs)[kCount], bool /*is_whole*/,
+// The rows of x are padded with zeros, so every pair is whole.
+template <bool kIsWhole, int kFirst, int kCount, int kRows, int kVecs>
+QUIRE_INLINE void AddPair(const BFloat16* x, int64_t x_stride, const WeightPairs (&pairs)[kCount],
                           Tile<kRows, kVecs>* tile) {
   Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
     const __m512bh pair = SetPair(x + r * x_stride);

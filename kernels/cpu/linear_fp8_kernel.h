@@ -43,8 +43,8 @@ QUIRE_INLINE int64_t PairBytes(int k, int vec) {
 }
 
 // Adds the products of a pair of columns, or of its first column, to the vectors of the tile from kFirst on.
-template <int kFirst, int kCount, int kRows, int kVecs>
-QUIRE_INLINE void AddPair(const float* x, int64_t x_stride, const WeightPairs (&pairs)[kCount], bool is_whole,
+template <bool kIsWhole, int kFirst, int kCount, int kRows, int kVecs>
+QUIRE_INLINE void AddPair(const float* x, int64_t x_stride, const WeightPairs (&pairs)[kCount],
                           Tile<kRows, kVecs>* tile) {
   Vec even[kCount], odd[kCount];
   Unroll<kCount>([&]<int v>() __attribute__((always_inline)) { SplitPairs(pairs[v], &even[v], &odd[v]); });
@@ -57,46 +57,65 @@ QUIRE_INLINE void AddPair(const float* x, int64_t x_stride, const WeightPairs (&
     });
   };
   add(x, even);
-  if (is_whole) add(x + 1, odd);
+  if constexpr (kIsWhole) add(x + 1, odd);
 }
 
-// Adds the products of the first n columns of a group. `first` is the first vector of the tile.
+// Adds the products of the first kColumns of the four columns k .. k + 3 of a group. `first` is the first vector of the
+// tile, and `stored` is the place of the group in a converted panel.
+template <typename Panel, int kColumns, int kRows, int kVecs, typename X>
+QUIRE_INLINE void AddLine(const LinearTask& task, const uint8_t* const (&groups)[kVecs], int64_t stored, int first,
+                          const X* x, int k, Tile<kRows, kVecs>* tile) {
+  constexpr int kCount = kVecs < kPanelVecs ? kVecs : kPanelVecs;
+  Unroll<kVecs / kCount>([&]<int part>() __attribute__((always_inline)) {
+    constexpr int kFirst = part * kCount;
+    WeightPairs low[kCount], high[kCount];
+    Unroll<kCount>([&]<int v>() __attribute__((always_inline)) {
+      const int vec = first + kFirst + v;
+      const uint8_t* p = groups[kFirst + v] + kFp8HeaderBytes + k * kPanelColumns + vec % kPanelVecs * kFp8LineBytes;
+      __builtin_prefetch(p + kPrefetchBytes);
+      LoadFp8(p, &low[v], &high[v]);
+      if constexpr (std::is_same_v<Panel, StoredFp8Panel>) {
+        auto* to = static_cast<uint8_t*>(task.scratch) + stored;
+        StorePairs(reinterpret_cast<BFloat16*>(to + PairBytes(k, vec)), low[v]);
+        StorePairs(reinterpret_cast<BFloat16*>(to + PairBytes(k + 2, vec)), high[v]);
+      }
+    });
+    AddPair<(kColumns > 1), kFirst>(x + k, task.x_stride, low, tile);
+    if constexpr (kColumns > 2) AddPair<(kColumns > 3), kFirst>(x + k + 2, task.x_stride, high, tile);
+  });
+}
+
+// Adds the products of the first n columns of a group.
 template <typename Panel, int kRows, int kVecs, typename X>
 QUIRE_INLINE void AddColumns(const LinearTask& task, int group, const uint8_t* const (&groups)[kVecs], int first,
                              const X* x, int n, Tile<kRows, kVecs>* tile) {
   const int64_t stored = int64_t{group} * ConvertedGroupBytes(task.group);
-  for (int k = 0; k < n; k += kFp8LineColumns) {
-    constexpr int kCount = kVecs < kPanelVecs ? kVecs : kPanelVecs;
-    Unroll<kVecs / kCount>([&]<int part>() __attribute__((always_inline)) {
-      constexpr int kFirst = part * kCount;
-      WeightPairs low[kCount], high[kCount];
-      Unroll<kCount>([&]<int v>() __attribute__((always_inline)) {
-        const int vec = first + kFirst + v;
-        const uint8_t* p = groups[kFirst + v] + kFp8HeaderBytes + k * kPanelColumns + vec % kPanelVecs * kFp8LineBytes;
-        __builtin_prefetch(p + kPrefetchBytes);
-        LoadFp8(p, &low[v], &high[v]);
-        if constexpr (std::is_same_v<Panel, StoredFp8Panel>) {
-          auto* to = static_cast<uint8_t*>(task.scratch) + stored;
-          StorePairs(reinterpret_cast<BFloat16*>(to + PairBytes(k, vec)), low[v]);
-          StorePairs(reinterpret_cast<BFloat16*>(to + PairBytes(k + 2, vec)), high[v]);
-        }
-      });
-      AddPair<kFirst>(x + k, task.x_stride, low, k + 1 < n, tile);
-      if (k + 2 < n) AddPair<kFirst>(x + k + 2, task.x_stride, high, k + 3 < n, tile);
-    });
+  int k = 0;
+  for (; k + kFp8LineColumns <= n; k += kFp8LineColumns) {
+    AddLine<Panel, kFp8LineColumns>(task, groups, stored, first, x, k, tile);
   }
+  if (n - k == 1) AddLine<Panel, 1>(task, groups, stored, first, x, k, tile);
+  if (n - k == 2) AddLine<Panel, 2>(task, groups, stored, first, x, k, tile);
+  if (n - k == 3) AddLine<Panel, 3>(task, groups, stored, first, x, k, tile);
 }
 template <typename Panel, int kRows, int kVecs, typename X>
 requires kIsConverted<Panel> QUIRE_INLINE void AddColumns(const LinearTask& task, int /*group*/,
                                                           const uint8_t* const (&groups)[kVecs], int first, const X* x,
                                                           int n, Tile<kRows, kVecs>* tile) {
-  for (int k = 0; k < n; k += 2) {
-    WeightPairs w[kVecs];
+  WeightPairs w[kVecs];
+  const auto load = [&](int k) __attribute__((always_inline)) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
       w[v] = LoadWeightPairs(reinterpret_cast<const BFloat16*>(groups[v] + PairBytes(k, first + v)));
     });
-    AddPair<0>(x + k, task.x_stride, w, k + 1 < n, tile);
+  };
+  int k = 0;
+  for (; k + 2 <= n; k += 2) {
+    load(k);
+    AddPair<true, 0>(x + k, task.x_stride, w, tile);
   }
+  if (k == n) return;
+  load(k);
+  AddPair<false, 0>(x + k, task.x_stride, w, tile);
 }
 
 template <int kRows, int kVecs, typename X, typename Panel>

@@ -54,8 +54,24 @@ void ReadAsFp8(const Checkpoint& checkpoint, Fp8Block block) {
   for (const float value : values) QUIRE_CHECK(std::isfinite(value)) << value;
 }
 
+void KeepAsFp8(const Checkpoint& checkpoint, Fp8Block block) {
+  TensorReader tensors(checkpoint, Progress(), block);
+  const auto matrix = tensors.TakeFp8("symmetric.weight", {kRows, kCols});
+  if (!matrix.ok()) {
+    QUIRE_CHECK(!matrix.status().message().empty());
+    return;
+  }
+  QUIRE_CHECK(matrix->values.size() == static_cast<size_t>(kRows) * kCols) << matrix->values.size();
+  QUIRE_CHECK(matrix->scales.size() == static_cast<size_t>(kRows) * matrix->num_groups()) << matrix->scales.size();
+  for (const float scale : matrix->scales) QUIRE_CHECK(std::isfinite(scale)) << scale;
+  for (const int8_t value : matrix->values) QUIRE_CHECK(!std::isnan(Fp8ToFloat(static_cast<uint8_t>(value)))) << value;
+}
+
 void ReadInEveryFormat(const Checkpoint& checkpoint) {
-  for (const Fp8Block block : {Fp8Block{}, Fp8Block{8, 128}, Fp8Block{128, 128}}) ReadAsFp8(checkpoint, block);
+  for (const Fp8Block block : {Fp8Block{}, Fp8Block{8, 128}, Fp8Block{128, 128}}) {
+    ReadAsFp8(checkpoint, block);
+    KeepAsFp8(checkpoint, block);
+  }
   for (const auto format :
        {CheckpointFormat::kInt8, CheckpointFormat::kPackQuantized, CheckpointFormat::kGptq, CheckpointFormat::kAwq}) {
     for (const int group : {0, 64, 128}) {

@@ -74,6 +74,10 @@ Fp8Matrix RandomMatrix(Random* random, int rows, int cols, int group) {
   return w;
 }
 
+TEST_P(Fp8LinearTest, TheBackendWantsFp8WhereItIsNotSlower) {
+  EXPECT_EQ(MakeBackend()->MultipliesFp8(), GetParam() != cpu::Isa::kGeneric && GetParam() != cpu::Isa::kAmx);
+}
+
 // Every number in every place of a line of four columns, in products that show it exactly.
 TEST_P(Fp8LinearTest, EveryNumberIsConvertedExactly) {
   const auto backend = MakeBackend();

@@ -200,6 +200,7 @@ absl::StatusOr<CheckpointQuantization> ReadModelOpt(const JsonFields& fields) {
 }  // namespace
 
 Quantization CheckpointQuantization::width() const {
+  if (format == CheckpointFormat::kFp8 && keeps_fp8) return Quantization::kFp8;
   if (format == CheckpointFormat::kPlain || format == CheckpointFormat::kFp8) return Quantization::kNone;
   return format == CheckpointFormat::kInt8 ? Quantization::kInt8 : Quantization::kInt4;
 }

@@ -18,11 +18,13 @@ class QuantizedReader {
   QuantizedReader(const CheckpointQuantization& quantization, TensorReader* tensors)
       : quantization_(quantization), tensors_(*tensors) {}
 
-  // Whether the matrix is stored as whole numbers.
+  // Whether the matrix is stored as whole numbers, or as FP8 that is kept.
   bool Stores(const std::string& weight) const;
 
   // Whether TensorReader::Take can read such a matrix as floating-point numbers as well.
-  bool CanDequantize() const { return quantization_.format == CheckpointFormat::kGgufQ4_0; }
+  bool CanDequantize() const {
+    return quantization_.format == CheckpointFormat::kGgufQ4_0 || quantization_.format == CheckpointFormat::kFp8;
+  }
 
   // Reads a matrix [rows, cols]. If tensors are missing or wrong, the error names one of them. Scales of groups that
   // are longer than 128 columns are repeated, so that the groups have 128. REQUIRES: Stores(weight).

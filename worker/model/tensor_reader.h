@@ -39,6 +39,9 @@ class TensorReader {
   // Returns the tensor if it has this type and shape, and notes that it is used.
   absl::StatusOr<const Tensor*> TakeIntegers(const std::string& name, const std::string& dtype,
                                              const std::vector<int64_t>& shape);
+  // Returns a matrix of FP8 as it is stored, and notes that it and its scales are used. REQUIRES: this object has
+  // blocks of FP8, and CanKeepFp8 of them.
+  absl::StatusOr<QuantizedMatrix> TakeFp8(const std::string& name, const std::vector<int64_t>& shape);
   // Returns the tensor if it is what is expected.
   absl::StatusOr<const Tensor*> Find(const std::string& name, const std::string& expected,
                                      absl::FunctionRef<bool(const Tensor&)> is_expected) const;
@@ -57,7 +60,7 @@ class TensorReader {
  private:
   // Notes that the tensor is used.
   void Count(const Tensor& tensor);
-  absl::StatusOr<OwnedTensor> ConvertFp8(const Tensor& tensor);
+  absl::StatusOr<const Tensor*> TakeFp8Scales(const Tensor& matrix);
 
   const Checkpoint& checkpoint_;
   LoadProgress* const progress_;
