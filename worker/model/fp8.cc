@@ -43,6 +43,16 @@ absl::Status NotFinite(const Tensor& tensor, size_t index) {
                                                  index, " is infinite or not a number"));
 }
 
+// Returns the scales as float32.
+absl::StatusOr<std::vector<float>> Fp8Scales(const Tensor& scales) {
+  std::vector<float> factors;
+  AppendAsFloat(scales.bytes, *WeightType(scales), &factors);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (!std::isfinite(factors[i])) return NotFinite(scales, i);
+  }
+  return factors;
+}
+
 }  // namespace
 
 float Fp8ToFloat(uint8_t bits) {
@@ -60,15 +70,6 @@ std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block) {
                                 ? absl::StrCat("[", CeilDiv(rows, block.rows), ", ", CeilDiv(cols, block.cols), "]")
                                 : absl::StrCat("[", rows, ", 1], [", rows, "] or [1]");
   return absl::StrCat(shape, " of F32, BF16 or F16");
-}
-
-absl::StatusOr<std::vector<float>> Fp8Scales(const Tensor& scales) {
-  std::vector<float> factors;
-  AppendAsFloat(scales.bytes, *WeightType(scales), &factors);
-  for (size_t i = 0; i < factors.size(); ++i) {
-    if (!std::isfinite(factors[i])) return NotFinite(scales, i);
-  }
-  return factors;
 }
 
 bool CanKeepFp8(Fp8Block block) {

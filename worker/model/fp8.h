@@ -32,9 +32,6 @@ bool IsFp8ScaleShape(const std::vector<int64_t>& shape, int64_t rows, int64_t co
 // The same in words, for errors.
 std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block);
 
-// Returns the scales as float32. One that is not finite is an error. REQUIRES: WeightType(scales) has a value.
-absl::StatusOr<std::vector<float>> Fp8Scales(const Tensor& scales);
-
 // Whether a matrix with such blocks can be multiplied without conversion: KeepFp8 needs whole groups of columns.
 bool CanKeepFp8(Fp8Block block);
 
