@@ -20,6 +20,8 @@ namespace quire {
 namespace {
 
 constexpr int kReads = 3;
+// Numbers of FP8 are drawn from the positive ones below 2, so that no sum is infinite.
+constexpr int kNumFp8 = 64;
 
 // The values are small whole numbers, which are exact in every type.
 std::vector<char> RandomValues(size_t count, DataType type) {
@@ -54,7 +56,7 @@ double ReadBandwidth(MemoryReader* reader) {
   return reads.Median();
 }
 
-// A matrix of small whole numbers before it is packed.
+// A matrix of small numbers before it is packed.
 class SourceMatrix {
  public:
   SourceMatrix(const GemmShape& shape, cpu::WeightFormat format) : shape_(shape), format_(format) {
@@ -64,7 +66,9 @@ class SourceMatrix {
       return;
     }
     BenchRandom random(1);
-    const uint64_t num_values = format == cpu::WeightFormat::kInt8 ? 255 : 16;
+    const uint64_t num_values = format == cpu::WeightFormat::kFp8    ? kNumFp8
+                                : format == cpu::WeightFormat::kInt8 ? 255
+                                                                     : 16;
     for (size_t i = 0; i < count; ++i) bytes_.push_back(static_cast<char>(random.Next() % num_values));
     const int groups = format == cpu::WeightFormat::kInt8 ? 1 : (shape.cols + kMaxInt4Group - 1) / kMaxInt4Group;
     scales_.assign(static_cast<size_t>(shape.rows) * groups, 1.0f);
@@ -74,7 +78,7 @@ class SourceMatrix {
   // Returns the bytes of the packed weights without their scales.
   double num_bytes() const {
     const auto bytes = static_cast<double>(bytes_.size());
-    return IsQuantized() && format_ != cpu::WeightFormat::kInt8 ? bytes / 2 : bytes;
+    return format_ == cpu::WeightFormat::kInt4 || format_ == cpu::WeightFormat::kInt4Float32 ? bytes / 2 : bytes;
   }
 
   // Null when there is not enough memory.
@@ -103,6 +107,7 @@ class SourceMatrix {
   QuantizedFormat SourceFormat() const {
     return format_ == cpu::WeightFormat::kInt8   ? QuantizedFormat::kInt8
            : format_ == cpu::WeightFormat::kInt4 ? QuantizedFormat::kInt4
+           : format_ == cpu::WeightFormat::kFp8  ? QuantizedFormat::kFp8
                                                  : QuantizedFormat::kInt4Float32;
   }
   int PartRows() const { return shape_.is_gated ? shape_.rows / 2 : shape_.rows; }
@@ -148,13 +153,18 @@ double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
                              .headers = reinterpret_cast<cpu::GroupHeader*>(x.data()),
                              .values = reinterpret_cast<int8_t*>(x.data() + kHeaderBytes)});
   }
+  std::vector<cpu::Memory> scratch(num_threads);
+  if (options.format == cpu::WeightFormat::kFp8) {
+    for (cpu::Memory& memory : scratch) memory = cpu::Memory(w.num_groups() * cpu::ConvertedGroupBytes(w.group()));
+  }
   cpu::ThreadPool pool(num_threads);
   const double median = MedianSeconds(options, [&](int) {
-    pool.ForEach(num_threads * kCalls, [&](int, int) {
+    pool.ForEach(num_threads * kCalls, [&](int, int thread) {
       float y[cpu::kPanelColumns];
       cpu::LinearTask task{};
       task.x = x.data();
       task.panels = w.panel(0);
+      task.scratch = scratch[thread].data();
       task.y = y;
       task.y_type = DataType::kFloat32;
       task.panel_elements = w.panel_elements();

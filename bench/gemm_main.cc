@@ -23,7 +23,8 @@ ABSL_FLAG(std::string, cpu_kernels, "all",
           "Instruction sets: all (all that the machine has), or one of generic, avx2, avx512 and so on.");
 ABSL_FLAG(
     std::string, type, "bfloat16",
-    "Precision of the weights: float32, bfloat16, float16, int8, int4 or int4-float32 (int4 with inputs in float32).");
+    "Precision of the weights: float32, bfloat16, float16, int8, int4, int4-float32 (int4 with inputs in float32) or "
+    "fp8.");
 ABSL_FLAG(std::string, tokens, "1,2,4,8,16,32,64,128,256,512", "Rows that are multiplied together.");
 ABSL_FLAG(int32_t, threads, 0, "Threads that multiply; 0: one per core.");
 ABSL_FLAG(int32_t, mebibytes, 512,
@@ -60,13 +61,14 @@ absl::StatusOr<GemmOptions> OptionsOfFlags() {
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("threads", options.num_threads, 0, 1024));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("mebibytes", absl::GetFlag(FLAGS_mebibytes), 1, 1 << 20));
   options.matrix_bytes = int64_t{absl::GetFlag(FLAGS_mebibytes)} << 20;
-  QUIRE_ASSIGN_OR_RETURN(
-      options.format, FlagChoice<cpu::WeightFormat>(FLAGS_type, {{"float32", cpu::WeightFormat::kFloat32},
-                                                                 {"bfloat16", cpu::WeightFormat::kBFloat16},
-                                                                 {"float16", cpu::WeightFormat::kFloat16},
-                                                                 {"int8", cpu::WeightFormat::kInt8},
-                                                                 {"int4", cpu::WeightFormat::kInt4},
-                                                                 {"int4-float32", cpu::WeightFormat::kInt4Float32}}));
+  QUIRE_ASSIGN_OR_RETURN(options.format,
+                         FlagChoice<cpu::WeightFormat>(FLAGS_type, {{"float32", cpu::WeightFormat::kFloat32},
+                                                                    {"bfloat16", cpu::WeightFormat::kBFloat16},
+                                                                    {"float16", cpu::WeightFormat::kFloat16},
+                                                                    {"int8", cpu::WeightFormat::kInt8},
+                                                                    {"int4", cpu::WeightFormat::kInt4},
+                                                                    {"int4-float32", cpu::WeightFormat::kInt4Float32},
+                                                                    {"fp8", cpu::WeightFormat::kFp8}}));
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_tokens), ',')) {
     int count;
     if (!absl::SimpleAtoi(text, &count) || count < 1 || count > 1 << 16) {

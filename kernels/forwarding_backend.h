@@ -48,6 +48,7 @@ class ForwardingBackend : public Backend {
     return backend_->PackGated(gate, up);
   }
   bool MultipliesQuantized() const override { return backend_->MultipliesQuantized(); }
+  bool MultipliesFp8() const override { return backend_->MultipliesFp8(); }
   std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override {
     return backend_->PackQuantized(matrices, num_matrices);
   }

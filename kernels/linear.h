@@ -25,23 +25,27 @@ struct MatrixView {
 //   kInt8         Numbers of 8 bits. The input is rounded to 8 bits, with a scale for each row.
 //   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
 //   kInt4Float32  Numbers of 4 bits. The input stays in float32.
-enum class QuantizedFormat : uint8_t { kInt8, kInt4, kInt4Float32 };
+//   kFp8          Numbers of FP8 (E4M3). The input is the same as in products by bfloat16.
+enum class QuantizedFormat : uint8_t { kInt8, kInt4, kInt4Float32, kFp8 };
 
 constexpr bool HasGroups(QuantizedFormat format) {
   return format != QuantizedFormat::kInt8;
 }
 
-// A source matrix of whole numbers with scales. Borrowed for the call. The weight of row n and column k is
+// A source matrix of numbers with scales. Borrowed for the call. The weight of row n and column k is
 //   values[n][k] * scales[n]                                                  in kInt8,
+//   values[n][k] * scales[n][k / group]                                       in kFp8,
 //   (values[n][k] - zeros[n][k / group]) * scales[n][k / group]               in the other formats.
 struct QuantizedMatrixView {
-  const int8_t* values;  // [rows, cols], in [0, 15] with groups.
+  const int8_t* values;  // [rows, cols]: in kFp8 the bits of the numbers, none of them a NaN; in int4 [0, 15].
   const float* scales;   // [rows], or [rows, ceil(cols / group)] with groups. Finite.
   int rows;
   int cols;  // At most kMaxQuantizedCols.
   QuantizedFormat format = QuantizedFormat::kInt8;
-  int group = 0;                   // With groups: 32, 64 or 128. The last group of a row may be shorter.
-  const uint8_t* zeros = nullptr;  // With groups: as many as scales, at most 16.
+  // With groups: 32, 64 or 128 in int4, and a multiple of kFp8GroupStep in kFp8, which may be more than cols. The last
+  // group of a row may be shorter.
+  int group = 0;
+  const uint8_t* zeros = nullptr;  // In int4: as many as scales, at most 16.
   // With groups: [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A stack
   // of matrices has one order.
   const int32_t* order = nullptr;
@@ -51,6 +55,7 @@ constexpr int kMaxQuantizedCols = 1 << 17;
 // The sum of so many products of a number of 8 bits and one of 4 bits fits into the 24 bits of a float32.
 constexpr int kMaxInt4Group = 128;
 constexpr int kMinInt4Group = 32;
+constexpr int kFp8GroupStep = 32;
 
 // y[num_tokens, rows] = cap(scale * (x[num_tokens, cols] * w^T (+ bias))) (+ residual); residual may be y itself.
 // cap(a) is softcap * tanh(a / softcap), or a without a softcap.

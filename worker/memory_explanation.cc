@@ -16,7 +16,8 @@ namespace {
 constexpr std::pair<WeightWidth, const char*> kWidths[] = {{WeightWidth::k32, "float32"},
                                                            {WeightWidth::k16, "16 bits"},
                                                            {WeightWidth::kInt8, "int8"},
-                                                           {WeightWidth::kInt4, "int4"}};
+                                                           {WeightWidth::kInt4, "int4"},
+                                                           {WeightWidth::kFp8, "fp8"}};
 constexpr std::pair<KvType, const char*> kKvTypes[] = {
     {KvType::kFloat32, "float32"}, {KvType::kBFloat16, "16 bits"}, {KvType::kInt8, "int8"}};
 
@@ -40,9 +41,13 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   // A checkpoint of 4 bits keeps its groups, up to the longest ones that products have.
   const bool is_int4 = config.quantization.width() == Quantization::kInt4 && config.quantization.group > 0;
   needs.int4_group = is_int4 ? std::min(config.quantization.group, kMaxInt4Group) : kMaxInt4Group;
-  const auto groups = [&needs](int64_t cols) { return (cols + needs.int4_group - 1) / needs.int4_group; };
-  needs.num_layer_groups =
-      layers * ((config.qkv_rows() + 2 * width) * groups(hidden) + hidden * (groups(heads) + groups(width)));
+  const auto groups_of = [&](int64_t group) {
+    const auto groups = [group](int64_t cols) { return (cols + group - 1) / group; };
+    return layers * ((config.qkv_rows() + 2 * width) * groups(hidden) + hidden * (groups(heads) + groups(width)));
+  };
+  needs.num_layer_groups = groups_of(needs.int4_group);
+  const int block_cols = config.quantization.fp8_block.cols;
+  needs.num_layer_blocks = block_cols > 0 ? groups_of(block_cols) : needs.num_layer_rows;
   needs.num_weights = needs.num_layer_weights + layers * (norms + biases) + hidden +
                       (config.tie_word_embeddings ? 1 : 2) * int64_t{config.vocab_size} * hidden;
   needs.kv_heads = 2 * layers * config.num_kv_heads;
@@ -55,6 +60,7 @@ int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width) {
   if (width == WeightWidth::k16) return 2 * needs.num_weights;
   const int64_t others = 2 * (needs.num_weights - needs.num_layer_weights);
   if (width == WeightWidth::kInt8) return others + needs.num_layer_weights + kScaleBytes * needs.num_layer_rows;
+  if (width == WeightWidth::kFp8) return others + needs.num_layer_weights + kScaleBytes * needs.num_layer_blocks;
   return others + needs.num_layer_groups * (needs.int4_group / 2 + kScaleBytes + kZeroPointBytes);
 }
 

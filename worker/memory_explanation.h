@@ -9,9 +9,10 @@
 
 namespace quire {
 
-// How weights are stored in memory: all in float32, all in a type of 16 bits, or those of the layers in int8 or int4
-// (in groups of 128, or those of a checkpoint of 4 bits) and the others in a type of 16 bits.
-enum class WeightWidth { k32, k16, kInt8, kInt4 };
+// How weights are stored in memory: all in float32, all in a type of 16 bits, or those of the layers in int8, int4 (in
+// groups of 128, or those of a checkpoint of 4 bits) or FP8 (with a scale per row, or those of a checkpoint of FP8 with
+// blocks) and the others in a type of 16 bits.
+enum class WeightWidth { k32, k16, kInt8, kInt4, kFp8 };
 
 // The memory of a model on a CPU, without the padding of matrices to whole panels, which is small.
 struct MemoryNeeds {
@@ -20,6 +21,7 @@ struct MemoryNeeds {
   int64_t num_layer_rows;     // Rows of these matrices, each with a scale in int8.
   int64_t num_layer_groups;   // Groups of `int4_group` columns of these rows, each with a scale in int4.
   int int4_group;             // At most kMaxInt4Group.
+  int64_t num_layer_blocks;   // Groups of these rows that have a scale in FP8.
   int64_t kv_numbers;         // Numbers of K and V of one token in all layers.
   int64_t kv_heads;           // K and V heads of one token in all layers, each with a scale in int8.
 };

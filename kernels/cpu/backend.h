@@ -49,6 +49,8 @@ class CpuBackend : public Backend {
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
   bool MultipliesQuantized() const override { return true; }
+  // There is no kernel with tiles for FP8, and the generic one converts slowly.
+  bool MultipliesFp8() const override { return isa_ != Isa::kAmx && isa_ != Isa::kGeneric; }
   std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
                                                    const QuantizedMatrixView& up) override;

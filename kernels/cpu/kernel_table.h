@@ -13,8 +13,8 @@ namespace quire::cpu {
 
 // How weights are stored. The first three formats are those of DataType, in the same order.
 // kInt4 and kInt4Float32 have the same panels, and differ in the input.
-enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8, kInt4, kInt4Float32 };
-constexpr int kNumWeightFormats = 6;
+enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8, kInt4, kInt4Float32, kFp8 };
+constexpr int kNumWeightFormats = 7;
 
 // Weights are packed in panels of 32 output columns (rows of the source matrix). The last panel is filled with zeros.
 //   float32, float16: [panel][k][32]
@@ -27,6 +27,10 @@ constexpr int kNumWeightFormats = 6;
 //                     bytes, and then [group / 8][32] words of 32 bits. A word holds eight consecutive k of a column:
 //                     the first four in the low halves of its bytes, the others in the high halves. One load reads
 //                     eight k of 16 columns. k is padded to a multiple of the group.
+//   fp8:              [panel][k / group], each group with 32 scales in float32 and then [group / 4][2][4][2][4][2]
+//                     bytes of E4M3: of four consecutive k, two halves of 16 columns, and in each four times the
+//                     first two k of four columns and then their last two k. One load reads four k of 16 columns. k is
+//                     padded with zeros to a multiple of the group, which is a multiple of 32.
 constexpr int kPanelColumns = 32;
 constexpr int kBFloat16PanelStep = 32;  // In panels of bfloat16, k is padded to a multiple of this.
 constexpr int kInt8PanelStep = 4;       // The same in panels of int8.
@@ -36,6 +40,17 @@ constexpr int kInt4HeaderBytes = kPanelColumns * int(sizeof(float)) + 64;  // Of
 constexpr int kInt4LineColumns = 8;                                        // The k of a word.
 constexpr int Int4GroupBytes(int group) {
   return kInt4HeaderBytes + group / 2 * kPanelColumns;
+}
+constexpr int kFp8HeaderBytes = kPanelColumns * int(sizeof(float));  // The scales of a group.
+constexpr int kFp8LineColumns = 4;                                   // The k of a line.
+constexpr int kFp8LineBytes = 64;
+constexpr int kFp8Step = kBFloat16PanelStep;  // Groups, and the columns that kernels convert, are multiples of this.
+constexpr int Fp8GroupBytes(int group) {
+  return kFp8HeaderBytes + group * kPanelColumns;
+}
+// The same with the layout and the size of bfloat16.
+constexpr int ConvertedGroupBytes(int group) {
+  return kFp8HeaderBytes + group * kPanelColumns * 2;
 }
 
 // Inputs of products by int8 panels are rounded to whole numbers q in [-127, 127]. A row of them begins with this
@@ -77,12 +92,13 @@ struct LinearTask {
   const float* bias;      // [num_columns], starting at the task's first panel; or null.
   const float* up_bias;   // Bias of up, when `bias` is the bias of a gate.
   const float* residual;  // Same shape as y, or null; may be y. Null for a gated matrix.
+  void* scratch;          // For kFp8: memory of this thread for a panel whose groups have ConvertedGroupBytes.
   void* y;                // [num_rows, y_stride], starting at the task's first column.
   DataType y_type;        // float32, or bfloat16 for a gated matrix.
-  int64_t x_stride;       // All strides are in elements, which are bytes in panels of int8 and int4 and in rounded x.
+  int64_t x_stride;  // All strides are in elements, which are bytes in panels of int8, int4 and fp8 and in rounded x.
   int64_t y_stride;
   int64_t panel_elements;  // Distance from one panel to the next.
-  int group;               // Columns that share a scale, in panels of int4.
+  int group;               // Columns that share a scale, in panels of int4 and fp8.
   int x_header_bytes;      // Of a row of x, for kInt4.
   int num_rows;
   int cols;

@@ -5,6 +5,7 @@
 #include "kernels/cpu/attention_kernel.h"
 #include "kernels/cpu/elementwise_kernel.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_fp8_kernel.h"
 #include "kernels/cpu/linear_int4_kernel.h"
 #include "kernels/cpu/linear_int8_kernel.h"
 #include "kernels/cpu/linear_kernel.h"
@@ -15,9 +16,9 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 // All kernels of this namespace. Arrays are in the order of WeightFormat, of KvType or of DataType.
 constexpr KernelTable kTable = {
     .linear = {Linear<float, float>, Linear<float, BFloat16>, Linear<float, Float16>, Linear<QuantizedRow, Int8Panel>,
-               Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>},
+               Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>, LinearFp8<float>},
     .linear_input = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
-                     DataType::kFloat32},
+                     DataType::kFloat32, DataType::kFloat32},
     .quantize_row = QuantizeRow,
     .quantized_bytes = sizeof(QuantizedValue),
     .quantize_groups = QuantizeGroups,

@@ -2,6 +2,7 @@
 #include "kernels/cpu/attention_bf16.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_bf16_kernel.h"
+#include "kernels/cpu/linear_fp8_kernel.h"
 
 namespace quire::cpu {
 namespace avx512_bf16 {
@@ -10,6 +11,8 @@ KernelTable MakeTable() {
   KernelTable table = Avx512VnniKernels();
   table.linear[int(WeightFormat::kBFloat16)] = Linear<BFloat16, BFloat16>;
   table.linear_input[int(WeightFormat::kBFloat16)] = DataType::kBFloat16;
+  table.linear[int(WeightFormat::kFp8)] = LinearFp8<BFloat16>;
+  table.linear_input[int(WeightFormat::kFp8)] = DataType::kBFloat16;
   table.attend[int(KvType::kBFloat16)] = AttendPairs<DotProducts>;
   table.multiplies_pairs = true;
   return table;

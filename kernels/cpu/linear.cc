@@ -98,6 +98,11 @@ void CpuLinear::OrderInput(const CpuPackedMatrix& w, LinearTask* whole) {
   whole->x = to;
 }
 
+void CpuLinear::TakeScratch(size_t num_bytes) {
+  scratch_.resize(pool_->num_threads());
+  for (Memory& memory : scratch_) GrownTo(num_bytes, &memory);
+}
+
 int64_t CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
   const size_t row_bytes = w.cols() * sizeof(BFloat16), stride = w.padded_cols() * sizeof(BFloat16);
   const char* const from = static_cast<const char*>(whole->x);
@@ -159,14 +164,17 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
   whole.panel_elements = w.panel_elements();
   whole.cols = w.cols();
   whole.group = w.group();
+  const bool has_scratch = w.format() == WeightFormat::kFp8;
+  if (has_scratch) TakeScratch(size_t(w.num_groups()) * ConvertedGroupBytes(w.group()));
 
-  pool_->ForEach(num_row_blocks * num_panel_blocks, [&](int item, int) {
+  pool_->ForEach(num_row_blocks * num_panel_blocks, [&](int item, int thread) {
     const int panel = item / num_row_blocks * panels_per_item, row = item % num_row_blocks * rows_per_item;
     const int column = panel * w.outputs_per_panel();
     const int64_t at = row * whole.y_stride + column;
     LinearTask task = whole;
     task.x = static_cast<const char*>(whole.x) + row * x_row_bytes;
     task.panels = w.panel(panel);
+    if (has_scratch) task.scratch = scratch_[thread].data();
     task.num_panels = std::min(panels_per_item, w.num_panels() - panel);
     if (task.bias != nullptr) task.bias += column;
     if (task.up_bias != nullptr) task.up_bias += column;

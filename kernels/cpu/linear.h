@@ -1,6 +1,8 @@
 #ifndef QUIRE_KERNELS_CPU_LINEAR_H_
 #define QUIRE_KERNELS_CPU_LINEAR_H_
 
+#include <vector>
+
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packed_matrix.h"
@@ -38,13 +40,16 @@ class CpuLinear {
   int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
   // Points the task to a copy of its float32 input in the order of the columns of w.
   void OrderInput(const CpuPackedMatrix& w, LinearTask* whole);
+  // Takes memory for LinearTask::scratch, which is `num_bytes` for each thread.
+  void TakeScratch(size_t num_bytes);
   // Returns memory for the copy.
   char* CopyMemory(size_t bytes);
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
-  Memory copy_;     // Of an input. Grows to the size of the largest call.
-  Memory ordered_;  // The same of OrderInput.
+  Memory copy_;                  // Of an input. Grows to the size of the largest call.
+  Memory ordered_;               // The same of OrderInput.
+  std::vector<Memory> scratch_;  // Of each thread. Grows in the same way.
 };
 
 }  // namespace quire::cpu

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/fp8_products.h"
 #include "kernels/cpu/linear_kernel.h"
 
 // The products of linear_kernel.h with VDPBF16PS, which adds the products of a pair of k to every sum.
@@ -19,9 +20,7 @@ QUIRE_INLINE __m512bh SetPair(const BFloat16* x) {
 template <int kRows, int kVecs>
 QUIRE_INLINE void MultiplyTile(const LinearTask& task, const BFloat16* x, const BFloat16* panel, int first,
                                Tile<kRows, kVecs>* tile) {
-  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { tile->sum[r][v] = Zero(); });
-  });
+  SetZero(tile);
   __m512bh w[kVecs];
   for (int k = 0; k < task.cols; k += 2) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
@@ -36,6 +35,19 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const BFloat16* x, const 
       });
     });
   }
+}
+
+// The rows of x are padded with zeros, so every pair is whole.
+template <bool kIsWhole, int kFirst, int kCount, int kRows, int kVecs>
+QUIRE_INLINE void AddPair(const BFloat16* x, int64_t x_stride, const WeightPairs (&pairs)[kCount],
+                          Tile<kRows, kVecs>* tile) {
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    const __m512bh pair = SetPair(x + r * x_stride);
+    Unroll<kCount>([&]<int v>() __attribute__((always_inline)) {
+      Vec* const sum = &tile->sum[r][kFirst + v];
+      sum->v = _mm512_dpbf16_ps(sum->v, pair, reinterpret_cast<__m512bh>(pairs[v].v));
+    });
+  });
 }
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

@@ -34,13 +34,6 @@ QUIRE_INLINE Int4Group GroupAt(const LinearTask& task, const Int4Panel* panel, i
   return {reinterpret_cast<const uint8_t*>(begin), vec % kPanelVecs};
 }
 
-template <int kRows, int kVecs>
-QUIRE_INLINE void SetZero(Tile<kRows, kVecs>* tile) {
-  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { tile->sum[r][v] = Zero(); });
-  });
-}
-
 // Sums the products of the columns [begin, end) of a group. `values` are the inputs of the group, and `begin` and `end`
 // are multiples of kInt4LineColumns.
 template <int kRows, int kVecs>

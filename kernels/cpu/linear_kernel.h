@@ -28,10 +28,25 @@ constexpr int kStep = 1;  // Number of consecutive k in one row of a panel.
 template <>
 constexpr int kStep<BFloat16> = 2;
 
+// Whether one load reads floats of one k.
+template <typename W>
+constexpr bool kIsFloat = false;
+template <>
+constexpr bool kIsFloat<float> = true;
+template <>
+constexpr bool kIsFloat<Float16> = true;
+
 template <int kRows, int kVecs>
 struct Tile {
   Vec sum[kRows][kVecs];
 };
+
+template <int kRows, int kVecs>
+QUIRE_INLINE void SetZero(Tile<kRows, kVecs>* tile) {
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { tile->sum[r][v] = Zero(); });
+  });
+}
 
 template <int kRows, int kVecs>
 QUIRE_INLINE void Accumulate(Tile<kRows, kVecs>* tile, const float* x, int64_t x_stride, const Vec (&w)[kVecs]) {
@@ -50,11 +65,9 @@ QUIRE_INLINE const W* WeightsAt(const LinearTask& task, const W* panel, int64_t 
 }
 
 template <int kRows, int kVecs, typename W>
-QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const W* panel, int first,
-                               Tile<kRows, kVecs>* tile) {
-  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { tile->sum[r][v] = Zero(); });
-  });
+requires kIsFloat<W> QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const W* panel, int first,
+                                                    Tile<kRows, kVecs>* tile) {
+  SetZero(tile);
   Vec w[kVecs];
   for (int k = 0; k < task.cols; ++k) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
@@ -69,9 +82,7 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const W* 
 template <int kRows, int kVecs>
 QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const BFloat16* panel, int first,
                                Tile<kRows, kVecs>* tile) {
-  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { tile->sum[r][v] = Zero(); });
-  });
+  SetZero(tile);
   Vec even[kVecs], odd[kVecs];
   const auto load = [&](int64_t pair) __attribute__((always_inline)) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
@@ -122,24 +133,35 @@ void RunRows(const LinearTask& task, int row, int index, int end) {
   }
 }
 
-template <int kRows, typename X, typename W>
+// REQUIRES: kLeast <= rows <= kRows.
+template <int kRows, typename X, typename W, int kLeast = 1>
 void DispatchRows(const LinearTask& task, int row, int rows, int index, int end) {
   if (rows == kRows) return RunRows<kRows, X, W>(task, row, index, end);
-  if constexpr (kRows > 1) DispatchRows<kRows - 1, X, W>(task, row, rows, index, end);
+  if constexpr (kRows > kLeast) DispatchRows<kRows - 1, X, W, kLeast>(task, row, rows, index, end);
 }
 
-// Multiplies all rows in tiles of nearly equal height: 13 rows are 7 and 6, not 12 and 1. With one tile of rows the
-// panels are read once. With more tiles, all rows are multiplied by a panel while it is in the cache.
+constexpr int NumRowTiles(int num_rows) {
+  return (num_rows + kMaxTileRows - 1) / kMaxTileRows;
+}
+
+// Multiplies the rows from `row` on by the panels [index, end), in tiles of nearly equal height: 13 rows are 7 and 6,
+// not 12 and 1. No tile has less than kLeast rows.
+template <typename X, typename W, int kLeast = 1>
+void MultiplyRowTiles(const LinearTask& task, int row, int index, int end) {
+  for (int tiles = NumRowTiles(task.num_rows - row); tiles > 0; --tiles) {
+    const int rows = (task.num_rows - row + tiles - 1) / tiles;
+    DispatchRows<kMaxTileRows, X, W, kLeast>(task, row, rows, index, end);
+    row += rows;
+  }
+}
+
+// With one tile of rows the panels are read once. With more tiles, all rows are multiplied by a panel while it is in
+// the cache.
 template <typename X, typename W>
 void Linear(const LinearTask& task) {
-  const int num_tiles = (task.num_rows + kMaxTileRows - 1) / kMaxTileRows;
-  const int step = num_tiles == 1 ? task.num_panels : 1;
+  const int step = NumRowTiles(task.num_rows) == 1 ? task.num_panels : 1;
   for (int index = 0; index < task.num_panels; index += step) {
-    for (int i = 0, row = 0; i < num_tiles; ++i) {
-      const int rows = (task.num_rows - row + num_tiles - i - 1) / (num_tiles - i);
-      DispatchRows<kMaxTileRows, X, W>(task, row, rows, index, index + step);
-      row += rows;
-    }
+    MultiplyRowTiles<X, W>(task, /*row=*/0, index, index + step);
   }
 }
 

@@ -52,6 +52,8 @@ WeightFormat FormatOf(QuantizedFormat format) {
       return WeightFormat::kInt4;
     case QuantizedFormat::kInt4Float32:
       return WeightFormat::kInt4Float32;
+    case QuantizedFormat::kFp8:
+      return WeightFormat::kFp8;
   }
   return WeightFormat::kInt8;
 }
@@ -81,6 +83,22 @@ void PackInt4(const QuantizedMatrixView& matrix, int from_row, int row, char* pa
       const int n = std::min(kInt4LineColumns, end - k);
       for (int i = 0; i < n; ++i) word |= uint32_t(from[k + i] & 15) << (i % 4 * 8 + i / 4 * 4);
       memcpy(to, &word, sizeof(word));
+    }
+  }
+}
+
+// Stores a row of numbers of FP8 with its scales. Byte i of a group of 16 bytes is of column i % 8 / 2.
+void PackFp8(const QuantizedMatrixView& matrix, int from_row, int row, char* panel) {
+  const int num_groups = (matrix.cols + matrix.group - 1) / matrix.group;
+  const int8_t* from = matrix.values + int64_t{from_row} * matrix.cols;
+  constexpr int kHalf = kPanelColumns / 2;
+  const int first = row / kHalf * kFp8LineBytes + row % kHalf / 4 * 16 + row % 4 * 2;
+  for (int group = 0; group < num_groups; ++group, panel += Fp8GroupBytes(matrix.group)) {
+    memcpy(panel + row * sizeof(float), &matrix.scales[int64_t{from_row} * num_groups + group], sizeof(float));
+    char* const to = panel + kFp8HeaderBytes + first;
+    const int begin = group * matrix.group, n = std::min(matrix.group, matrix.cols - begin);
+    for (int k = 0; k < n; ++k) {
+      to[k / kFp8LineColumns * kFp8LineColumns * kPanelColumns + k / 2 % 2 * 8 + k % 2] = char(from[begin + k]);
     }
   }
 }
@@ -167,7 +185,7 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const QuantizedMatrixView
   if (HasGroups(format) && matrices[0].order != nullptr) {
     packed->order_.assign(matrices[0].order, matrices[0].order + matrices[0].cols);
   }
-  const auto pack = HasGroups(format) ? PackInt4 : PackInt8;
+  const auto pack = format == QuantizedFormat::kFp8 ? PackFp8 : HasGroups(format) ? PackInt4 : PackInt8;
   const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
     const QuantizedMatrixView& matrix = FindMatrix(matrices, &row);
     pack(matrix, row, lane, static_cast<char*>(panel));

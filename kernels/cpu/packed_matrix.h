@@ -30,11 +30,14 @@ class CpuPackedMatrix : public PackedMatrix {
   bool is_gated() const { return is_gated_; }
   int rows() const { return rows_; }
   int cols() const { return cols_; }
-  // Number of columns in the panels; columns from cols() on have no meaning.
+  // Number of columns that kernels read in the panels; columns from cols() on have no meaning. In panels of fp8 more
+  // columns may follow, up to the end of the last group.
   int padded_cols() const { return (cols_ + step() - 1) / step() * step(); }
   WeightFormat format() const { return format_; }
-  // Columns that share a scale, in panels of int4; otherwise 0.
+  // Columns that share a scale, in panels of int4 and fp8; otherwise 0.
   int group() const { return group_; }
+  // REQUIRES: group() > 0.
+  int num_groups() const { return (cols_ + group_ - 1) / group_; }
   // The elements of the input that the columns multiply, if that is not their own order; otherwise empty.
   const std::vector<int32_t>& order() const { return order_; }
   // Columns of the product: of all panels and of one panel.
@@ -43,6 +46,7 @@ class CpuPackedMatrix : public PackedMatrix {
   int num_panels() const { return (num_outputs() + outputs_per_panel() - 1) / outputs_per_panel(); }
   // Number of elements of one panel; of bytes if it has whole numbers.
   int64_t panel_elements() const {
+    if (format_ == WeightFormat::kFp8) return int64_t{num_groups()} * Fp8GroupBytes(group_);
     if (group_ > 0) return int64_t{padded_cols() / group_} * Int4GroupBytes(group_);
     return int64_t{kPanelColumns} * padded_cols() + (format_ == WeightFormat::kInt8 ? kInt8ScaleBytes : 0);
   }
@@ -68,6 +72,7 @@ class CpuPackedMatrix : public PackedMatrix {
   // Columns are padded to a multiple of this.
   int step() const {
     return format_ == WeightFormat::kBFloat16 ? kBFloat16PanelStep
+           : format_ == WeightFormat::kFp8    ? kFp8Step
            : format_ == WeightFormat::kInt8   ? kInt8PanelStep
            : group_ > 0                       ? group_
                                               : 1;

@@ -41,8 +41,8 @@ namespace {
 
 // Calls add(token, row of w, first column of the group, number of its columns, index of its scale, &y) for each group
 // of each product, in ascending order.
-template <typename AddGroup>
-std::vector<float> SumGroups(const std::vector<float>& x, const Int4Matrix& w, AddGroup&& add) {
+template <typename Matrix, typename AddGroup>
+std::vector<float> SumGroups(const std::vector<float>& x, const Matrix& w, AddGroup&& add) {
   std::vector<float> y(x.size() / w.cols * w.rows);
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t token = i / w.rows, n = i % w.rows;
@@ -51,6 +51,10 @@ std::vector<float> SumGroups(const std::vector<float>& x, const Int4Matrix& w, A
     }
   }
   return y;
+}
+
+float MultiplyAdd(float a, float b, float c, bool is_fused) {
+  return is_fused ? std::fma(a, b, c) : a * b + c;
 }
 
 }  // namespace
@@ -65,13 +69,30 @@ std::vector<float> Int4Linear(const std::vector<float>& x, const Int4Matrix& w) 
 }
 
 std::vector<float> Int4FloatLinear(const std::vector<float>& x, const Int4Matrix& w, bool is_fused) {
-  const auto multiply_add = [&](float a, float b, float c) { return is_fused ? std::fma(a, b, c) : a * b + c; };
   return SumGroups(x, w, [&](size_t token, size_t n, int begin, int count, size_t at, float* y) {
     float sum = 0;
     for (int k = begin; k < begin + count; ++k) {
-      sum = multiply_add(x[token * w.cols + k], static_cast<float>(w.values[n * w.cols + k] - w.zeros[at]), sum);
+      const auto weight = static_cast<float>(w.values[n * w.cols + k] - w.zeros[at]);
+      sum = MultiplyAdd(x[token * w.cols + k], weight, sum, is_fused);
     }
-    *y = multiply_add(sum, w.scales[at], *y);
+    *y = MultiplyAdd(sum, w.scales[at], *y, is_fused);
+  });
+}
+
+float Fp8Value(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  const double size = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return static_cast<float>((bits & 128) != 0 ? -size : size);
+}
+
+std::vector<float> Fp8Linear(const std::vector<float>& x, const Fp8Matrix& w, bool is_fused) {
+  return SumGroups(x, w, [&](size_t token, size_t n, int begin, int count, size_t at, float* y) {
+    float sum = 0;
+    for (int k = begin; k < begin + count; ++k) {
+      const float weight = Fp8Value(static_cast<uint8_t>(w.values[n * w.cols + k]));
+      sum = MultiplyAdd(x[token * w.cols + k], weight, sum, is_fused);
+    }
+    *y = MultiplyAdd(sum, w.scales[at], *y, is_fused);
   });
 }
 

@@ -36,6 +36,24 @@ std::vector<float> Int4Linear(const std::vector<float>& x, const Int4Matrix& w);
 // The same with x as it is. Products are added with one rounding (fused) or with two.
 std::vector<float> Int4FloatLinear(const std::vector<float>& x, const Int4Matrix& w, bool is_fused);
 
+// The number that a byte of FP8 (E4M3) stands for. The bytes 0x7f and 0xff are no numbers.
+float Fp8Value(uint8_t bits);
+
+// A matrix of FP8: the weight of row n and column k is values[n][k] * scales[n][k / group].
+struct Fp8Matrix {
+  std::vector<int8_t> values;  // The bits of the numbers.
+  std::vector<float> scales;
+  int rows;
+  int cols;
+  int group;
+
+  int num_groups() const { return (cols + group - 1) / group; }
+};
+
+// y[num_tokens, rows] = x * w^T, where the products of a column and of a group's sum are added with one rounding
+// (fused) or with two.
+std::vector<float> Fp8Linear(const std::vector<float>& x, const Fp8Matrix& w, bool is_fused);
+
 }  // namespace quire::reference
 
 #endif  // QUIRE_KERNELS_REFERENCE_QUANTIZED_H_

@@ -80,10 +80,26 @@ void ReadAs(const CheckpointQuantization& quantization, const Checkpoint& checkp
   }
 }
 
+void KeepAsFp8(const Checkpoint& checkpoint, Fp8Block block, const Shape& shape) {
+  TensorReader tensors(checkpoint, Progress(), block);
+  const auto matrix = tensors.TakeFp8(shape.name, {kRows, shape.cols});
+  if (!matrix.ok()) {
+    QUIRE_CHECK(!matrix.status().message().empty());
+    return;
+  }
+  QUIRE_CHECK(matrix->values.size() == static_cast<size_t>(kRows) * shape.cols) << matrix->values.size();
+  QUIRE_CHECK(matrix->scales.size() == static_cast<size_t>(kRows) * matrix->num_groups()) << matrix->scales.size();
+  for (const float scale : matrix->scales) QUIRE_CHECK(std::isfinite(scale)) << scale;
+  for (const int8_t value : matrix->values) QUIRE_CHECK(!std::isnan(Fp8ToFloat(static_cast<uint8_t>(value)))) << value;
+}
+
 void ReadInEveryFormat(const Checkpoint& checkpoint) {
   for (const Fp8Block block : {Fp8Block{}, Fp8Block{24, 20}, Fp8Block{16, 32}}) {
     TensorReader tensors(checkpoint, Progress(), block);
-    for (const Shape& shape : kMatrices) Take(&tensors, shape);
+    for (const Shape& shape : kMatrices) {
+      Take(&tensors, shape);
+      if (CanKeepFp8(block)) KeepAsFp8(checkpoint, block, shape);
+    }
   }
   ReadAs({.format = CheckpointFormat::kInt8}, checkpoint);
   for (const int group : {0, 32, 64}) {

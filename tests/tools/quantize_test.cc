@@ -147,7 +147,7 @@ TEST_F(QuantizeTest, TensorsOfSeveralMatricesAreReadAgain) {
   for (const Quantization width : {Quantization::kInt8, Quantization::kInt4}) {
     std::filesystem::remove_all(Output());
     ASSERT_TRUE(Write(width, GoldenModel("phi3")).ok());
-    const auto online = LoadModel(GoldenModel("phi3"), backend_.get(), /*progress=*/nullptr, width);
+    const auto online = LoadModel(GoldenModel("phi3"), backend_.get(), /*progress=*/nullptr, {.layers = width});
     ASSERT_TRUE(online.ok()) << online.status();
     const std::vector<Logits> expected = LogitsOf(**online), actual = LogitsOfWritten();
     ASSERT_EQ(actual.size(), expected.size());

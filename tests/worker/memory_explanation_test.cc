@@ -43,6 +43,17 @@ TEST(MemoryExplanationTest, WeightsOf4BitsAreCountedWithTheirScales) {
   EXPECT_EQ(WeightBytes(needs, WeightWidth::kInt4), needs.num_layer_weights / 2 + 2 * 525'606'912 + 6 * groups);
 }
 
+TEST(MemoryExplanationTest, WeightsOfFp8AreCountedWithTheScalesOfRowsOrBlocks) {
+  ModelConfig config = Llama2With70B();
+  MemoryNeeds needs = MemoryNeedsOf(config);
+  EXPECT_EQ(WeightBytes(needs, WeightWidth::kFp8), WeightBytes(needs, WeightWidth::kInt8));
+  config.quantization = {.format = CheckpointFormat::kFp8, .fp8_block = {.rows = 128, .cols = 128}};
+  needs = MemoryNeedsOf(config);
+  EXPECT_EQ(WeightBytes(needs, WeightWidth::kFp8),
+            needs.num_layer_weights + 2 * 525'606'912 + 4 * needs.num_layer_groups);
+  EXPECT_THAT(ExplainMemory(config, 16, 200 * kGiB), HasSubstr("\nfp8          66.7 GiB\n"));
+}
+
 // 8 sequences of 4096 tokens need 10 GiB: 2 * 80 layers * 8 KV heads * 128 * 2 bytes are 320 KiB for each token.
 TEST(MemoryExplanationTest, EightSequencesOfLlama2With70BillionWeightsNeedTenGibibytes) {
   const ModelConfig config = Llama2With70B();

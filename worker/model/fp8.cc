@@ -1,5 +1,6 @@
 #include "worker/model/fp8.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -7,7 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "kernels/half_float.h"
+#include "kernels/linear.h"
 #include "worker/model/tensor_values.h"
 
 namespace quire {
@@ -35,6 +38,21 @@ const std::array<float, 256>& Table() {
   return table;
 }
 
+absl::Status NotFinite(const Tensor& tensor, size_t index) {
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", Describe(tensor), ", and its element ",
+                                                 index, " is infinite or not a number"));
+}
+
+// Returns the scales as float32.
+absl::StatusOr<std::vector<float>> Fp8Scales(const Tensor& scales) {
+  std::vector<float> factors;
+  AppendAsFloat(scales.bytes, *WeightType(scales), &factors);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (!std::isfinite(factors[i])) return NotFinite(scales, i);
+  }
+  return factors;
+}
+
 }  // namespace
 
 float Fp8ToFloat(uint8_t bits) {
@@ -54,15 +72,37 @@ std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block) {
   return absl::StrCat(shape, " of F32, BF16 or F16");
 }
 
+bool CanKeepFp8(Fp8Block block) {
+  return block.cols % kFp8GroupStep == 0;
+}
+
+absl::StatusOr<QuantizedMatrix> KeepFp8(const Tensor& matrix, const Tensor& scales, Fp8Block block) {
+  const int rows = static_cast<int>(matrix.shape[0]), cols = static_cast<int>(matrix.shape[1]);
+  const std::array<float, 256>& table = Table();
+  for (size_t i = 0; i < matrix.bytes.size(); ++i) {
+    if (std::isnan(table[static_cast<uint8_t>(matrix.bytes[i])])) return NotFinite(matrix, i);
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> factors, Fp8Scales(scales));
+  const int row_period = block.rows > 0 ? block.rows : factors.size() == 1 ? rows : 1;
+  const int whole = static_cast<int>(CeilDiv(cols, kFp8GroupStep)) * kFp8GroupStep;
+  QuantizedMatrix result{.values = {matrix.bytes.begin(), matrix.bytes.end()},
+                         .scales = {},
+                         .rows = rows,
+                         .cols = cols,
+                         .group = block.cols > 0 ? std::min(block.cols, whole) : whole,
+                         .zeros = {},
+                         .order = {},
+                         .is_fp8 = true};
+  for (int row = 0; row < rows; ++row) {
+    const auto from = factors.begin() + int64_t{row / row_period} * result.num_groups();
+    result.scales.insert(result.scales.end(), from, from + result.num_groups());
+  }
+  return result;
+}
+
 absl::StatusOr<OwnedTensor> DequantizeFp8(const Tensor& matrix, const Tensor& scales, Fp8Block block) {
   const int64_t rows = matrix.shape[0], cols = matrix.shape[1];
-  std::vector<float> factors;
-  AppendAsFloat(scales.bytes, *WeightType(scales), &factors);
-  for (size_t i = 0; i < factors.size(); ++i) {
-    if (std::isfinite(factors[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", scales.name, " is ", Describe(scales),
-                                                   ", and its element ", i, " is infinite or not a number"));
-  }
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<float> factors, Fp8Scales(scales));
   const int64_t row_period = block.rows > 0 ? block.rows : factors.size() == 1 ? rows : 1;
   const int64_t col_period = block.rows > 0 ? block.cols : cols;
   const int64_t factors_per_row = CeilDiv(cols, col_period);

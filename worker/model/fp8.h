@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/model/owned_tensor.h"
+#include "worker/model/quantize.h"
 #include "worker/model/safetensors.h"
 
 namespace quire {
@@ -30,6 +31,13 @@ struct Fp8Block {
 bool IsFp8ScaleShape(const std::vector<int64_t>& shape, int64_t rows, int64_t cols, Fp8Block block);
 // The same in words, for errors.
 std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block);
+
+// Whether a matrix with such blocks can be multiplied without conversion: KeepFp8 needs whole groups of columns.
+bool CanKeepFp8(Fp8Block block);
+
+// Makes a matrix for products by FP8. A number or a scale that is not finite is an error. REQUIRES: CanKeepFp8(block),
+// and what DequantizeFp8 requires.
+absl::StatusOr<QuantizedMatrix> KeepFp8(const Tensor& matrix, const Tensor& scales, Fp8Block block);
 
 // Multiplies the numbers by their scales in float32 and rounds the products to bfloat16. A scale that is not finite is
 // an error. Numbers that are NaNs stay NaNs. REQUIRES: `matrix` is of kFp8Type with two dimensions; WeightType(scales)

@@ -213,6 +213,7 @@ absl::StatusOr<CheckpointQuantization> ReadModelOpt(const JsonFields& fields) {
 
 Quantization CheckpointQuantization::width() const {
   if (format == CheckpointFormat::kInt8) return Quantization::kInt8;
+  if (format == CheckpointFormat::kFp8 && keeps_fp8) return Quantization::kFp8;
   const bool is_dequantized = format == CheckpointFormat::kFp8 || bits == 8;
   return format == CheckpointFormat::kPlain || is_dequantized ? Quantization::kNone : Quantization::kInt4;
 }

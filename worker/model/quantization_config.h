@@ -17,7 +17,7 @@ enum class CheckpointFormat {
   kPackQuantized,  // compressed-tensors, pack-quantized: 4 or 8 bits, a scale and possibly a zero point per group.
   kGptq,           // GPTQ with 4 or 8 bits.
   kAwq,            // AWQ with 4 bits, version gemm.
-  kFp8,            // FP8 with scales, which become bfloat16 when they are read.
+  kFp8,            // FP8 with scales. Such a matrix can be dequantized as well.
   kGgufQ4_0,       // Of a GGUF file: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as well.
 };
 
@@ -29,6 +29,7 @@ struct CheckpointQuantization {
   bool is_symmetric = true;  // All zero points are in the middle: 8, or 128 with 8 bits.
   int zeros_stored_less = 0;  // What GPTQ has subtracted from zero points of weights that are not symmetric.
   Fp8Block fp8_block = {};    // Of kFp8.
+  bool keeps_fp8 = false;     // Of kFp8: matrices of layers stay FP8 and do not become bfloat16 when they are read.
 
   // How such matrices are multiplied.
   Quantization width() const;

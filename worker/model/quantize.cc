@@ -72,6 +72,8 @@ const char* Name(Quantization quantization) {
       return "int8";
     case Quantization::kInt4:
       return "int4";
+    case Quantization::kFp8:
+      return "fp8";
   }
   return "none";
 }
@@ -81,7 +83,8 @@ const char* Name(Int4Inputs inputs) {
 }
 
 QuantizedMatrixView QuantizedMatrix::View(Int4Inputs inputs) const {
-  const QuantizedFormat format = group == 0                       ? QuantizedFormat::kInt8
+  const QuantizedFormat format = is_fp8                           ? QuantizedFormat::kFp8
+                                 : group == 0                     ? QuantizedFormat::kInt8
                                  : inputs == Int4Inputs::kFloat32 ? QuantizedFormat::kInt4Float32
                                                                   : QuantizedFormat::kInt4;
   return {values.data(), scales.data(), rows,         cols,

@@ -13,9 +13,11 @@ enum class Quantization {
   kNone,  // In the precision of the file.
   kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token.
   kInt4,  // Weights of 4 bits with a scale and a zero point per group of columns; see Int4Inputs.
+  kFp8,   // Weights of FP8 as in the file, with a scale per row or per group of columns. Inputs are not rounded to 8
+          // bits.
 };
 
-// Returns "none", "int8" or "int4".
+// Returns "none", "int8", "int4" or "fp8".
 const char* Name(Quantization quantization);
 
 // What a product by weights of 4 bits does to its input.
@@ -34,15 +36,17 @@ struct WeightRounding {
   Int4Inputs int4_inputs = Int4Inputs::kInt8;  // Also of weights that have 4 bits in the checkpoint.
 };
 
-// A matrix of whole numbers with scales. QuantizedMatrixView explains the fields.
+// A matrix of numbers of at most 8 bits with scales. QuantizedMatrixView explains the fields.
 struct QuantizedMatrix {
   std::vector<int8_t> values;
   std::vector<float> scales;
   int rows;
   int cols;
-  int group = 0;               // Columns that share a scale in a matrix of 4 bits; 0 in one of 8 bits.
+  int group = 0;               // Columns that share a scale in a matrix of 4 bits or FP8; 0 in one of int8.
   std::vector<uint8_t> zeros;  // Of a matrix of 4 bits.
   std::vector<int32_t> order;  // Of a matrix of 4 bits whose columns are not in the order of the input; or empty.
+
+  bool is_fp8 = false;
 
   int num_groups() const { return (cols + group - 1) / group; }
   // Valid until the matrix changes.

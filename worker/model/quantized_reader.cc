@@ -113,8 +113,9 @@ OwnedTensor Dequantized(const std::string& name, const QuantizedMatrix& matrix, 
 bool QuantizedReader::IsStored(const std::string& weight) const {
   switch (quantization_.format) {
     case CheckpointFormat::kPlain:
-    case CheckpointFormat::kFp8:  // TensorReader::Take reads it.
       break;
+    case CheckpointFormat::kFp8:  // Otherwise TensorReader::Take reads it.
+      return quantization_.keeps_fp8 && tensors_.Has(weight, kFp8Type);
     case CheckpointFormat::kInt8:
       return tensors_.Has(weight, "I8");
     case CheckpointFormat::kPackQuantized:
@@ -135,6 +136,11 @@ bool QuantizedReader::Stores(const std::string& weight) const {
 absl::StatusOr<QuantizedMatrix> QuantizedReader::Read(const std::string& weight, int rows, int cols) {
   if (quantization_.format == CheckpointFormat::kInt8) return ReadInt8(weight, rows, cols);
   if (quantization_.format == CheckpointFormat::kGgufQ4_0) return ReadGgufQ4(weight, rows, cols);
+  if (quantization_.format == CheckpointFormat::kFp8) {
+    QUIRE_ASSIGN_OR_RETURN(QuantizedMatrix matrix, tensors_.TakeFp8(weight, {rows, cols}));
+    tensors_.Release(weight);
+    return matrix;
+  }
   DataType type;
   QUIRE_ASSIGN_OR_RETURN(QuantizedMatrix matrix, ReadGroups(weight, rows, cols, &type));
   DivideGroups(&matrix);

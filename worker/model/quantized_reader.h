@@ -18,11 +18,13 @@ class QuantizedReader {
   QuantizedReader(const CheckpointQuantization& quantization, TensorReader* tensors)
       : quantization_(quantization), tensors_(*tensors), gptq_zeros_stored_less_(quantization.zeros_stored_less) {}
 
-  // Whether the matrix is stored as whole numbers that a product takes as they are.
+  // Whether a product takes the numbers of the matrix as they are stored: whole numbers, or FP8 that is kept.
   bool Stores(const std::string& weight) const;
 
   // Whether TensorReader::Take can read such a matrix as floating-point numbers as well.
-  bool CanDequantize() const { return quantization_.format == CheckpointFormat::kGgufQ4_0; }
+  bool CanDequantize() const {
+    return quantization_.format == CheckpointFormat::kGgufQ4_0 || quantization_.format == CheckpointFormat::kFp8;
+  }
 
   // Reads a matrix [rows, cols]. If tensors are missing or wrong, the error names one of them. Scales of groups that
   // are longer than 128 columns are repeated, so that the groups have 128. REQUIRES: Stores(weight).

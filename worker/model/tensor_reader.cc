@@ -38,7 +38,8 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
     const std::string_view stored = tensor->bytes;
     OwnedTensor converted;
     if (is_fp8(*tensor)) {
-      QUIRE_ASSIGN_OR_RETURN(converted, ConvertFp8(*tensor));
+      QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, TakeFp8Scales(*tensor));
+      QUIRE_ASSIGN_OR_RETURN(converted, DequantizeFp8(*tensor, *scales, *fp8_));
     } else {
       converted = ConvertGgufTensor(*tensor);
     }
@@ -64,15 +65,21 @@ absl::Status TensorReader::CheckFinite(const Tensor& tensor) {
 }
 
 // Both names of the scales are in use, and both are factors.
-absl::StatusOr<OwnedTensor> TensorReader::ConvertFp8(const Tensor& tensor) {
-  const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
-  const std::string inverse = tensor.name + "_scale_inv";
+absl::StatusOr<const Tensor*> TensorReader::TakeFp8Scales(const Tensor& matrix) {
+  const int64_t rows = matrix.shape[0], cols = matrix.shape[1];
+  const std::string inverse = matrix.name + "_scale_inv";
   QUIRE_ASSIGN_OR_RETURN(
       const Tensor* scales,
-      Find(Has(inverse) ? inverse : tensor.name + "_scale", ExpectedFp8Scales(rows, cols, *fp8_),
+      Find(Has(inverse) ? inverse : matrix.name + "_scale", ExpectedFp8Scales(rows, cols, *fp8_),
            [&](const Tensor& found) { return WeightType(found) && IsFp8ScaleShape(found.shape, rows, cols, *fp8_); }));
   Count(*scales);
-  return DequantizeFp8(tensor, *scales, *fp8_);
+  return scales;
+}
+
+absl::StatusOr<QuantizedMatrix> TensorReader::TakeFp8(const std::string& name, const std::vector<int64_t>& shape) {
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, TakeIntegers(name, kFp8Type, shape));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, TakeFp8Scales(*tensor));
+  return KeepFp8(*tensor, *scales, *fp8_);
 }
 
 absl::StatusOr<const Tensor*> TensorReader::Find(const std::string& name, const std::string& expected,

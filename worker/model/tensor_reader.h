@@ -44,6 +44,9 @@ class TensorReader {
   // Returns the tensor if it has this type and shape, and notes that it is used.
   absl::StatusOr<const Tensor*> TakeIntegers(const std::string& name, const std::string& dtype,
                                              const std::vector<int64_t>& shape);
+  // Returns a matrix of FP8 as it is stored, and notes that it and its scales are used. REQUIRES: this object has
+  // blocks of FP8, and CanKeepFp8 of them.
+  absl::StatusOr<QuantizedMatrix> TakeFp8(const std::string& name, const std::vector<int64_t>& shape);
   // Returns the tensor if it is what is expected.
   absl::StatusOr<const Tensor*> Find(const std::string& name, const std::string& expected,
                                      absl::FunctionRef<bool(const Tensor&)> is_expected) const;
@@ -62,7 +65,7 @@ class TensorReader {
  private:
   // Notes that the tensor is used.
   void Count(const Tensor& tensor);
-  absl::StatusOr<OwnedTensor> ConvertFp8(const Tensor& tensor);
+  absl::StatusOr<const Tensor*> TakeFp8Scales(const Tensor& matrix);
   // One weight that is not finite would make every step fail, and look like a bad request.
   static absl::Status CheckFinite(const Tensor& tensor);
 

@@ -126,7 +126,8 @@ absl::StatusOr<bool> WeightReader::IsQuantized(const std::vector<MatrixPart>& pa
   if (rounding_.layers != Quantization::kNone) return true;
   const bool is_quantized = stored_.Stores(parts.front().name);
   for (const MatrixPart& part : parts) {
-    if (stored_.Stores(part.name) == is_quantized) continue;
+    const bool is_part = is_quantized && part.tensor_rows > 0 && stored_.CanDequantize();
+    if (stored_.Stores(part.name) == is_quantized && !is_part) continue;
     if (stored_.CanDequantize()) return false;
     return absl::InvalidArgumentError(absl::StrCat("of the tensors ", parts.front().name, " and ", part.name,
                                                    " only one is quantized; they are multiplied together, so both must "
@@ -326,6 +327,7 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
   CheckpointQuantization format = config.quantization;
   const bool is_dequantizable = format.format == CheckpointFormat::kGgufQ4_0;
   if (is_dequantizable && (rounding.layers != Quantization::kNone || !backend->MultipliesQuantized())) format = {};
+  format.keeps_fp8 = rounding.layers == Quantization::kNone && backend->MultipliesFp8() && CanKeepFp8(format.fp8_block);
   const Quantization stored = format.width();
   if (rounding.layers != Quantization::kNone && stored != Quantization::kNone) {
     return absl::InvalidArgumentError(

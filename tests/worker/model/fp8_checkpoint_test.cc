@@ -14,9 +14,13 @@
 #include "base/log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/forwarding_backend.h"
 #include "kernels/half_float.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/model_files.h"
+#include "tests/worker/model/paged_runner.h"
 #include "tests/worker/model/quantized_checkpoint.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/fp8.h"
@@ -68,11 +72,22 @@ uint8_t NearestTo(BFloat16 value) {
   return (*table)[value.bits];
 }
 
+// Decides whether matrices stay FP8, on every instruction set.
+class Fp8Backend : public ForwardingBackend {
+ public:
+  Fp8Backend(cpu::Isa isa, int num_threads, bool multiplies)
+      : ForwardingBackend(cpu::MakeCpuBackend(num_threads, isa)), multiplies_(multiplies) {}
+  bool MultipliesFp8() const override { return multiplies_; }
+
+ private:
+  const bool multiplies_;
+};
+
 // The small model has matrices of 32 and more rows and columns. Blocks of 24 x 20 have short blocks at both ends.
 class Fp8CheckpointTest : public CheckpointTest {
  protected:
   // Stores every matrix of the layers as FP8 with one scale per block. `plain_` becomes what they stand for: the same
-  // numbers in bfloat16. 0 rows are all rows, and 0 columns are all columns.
+  // numbers in bfloat16; and `exact_` the same in float32. 0 rows are all rows, and 0 columns are all columns.
   void Store(int block_rows, int block_cols, const std::string& suffix, std::vector<int64_t> (*shape)(int, int)) {
     for (const std::string& name : matrices_) {
       const MatrixView view = View(name);
@@ -87,34 +102,81 @@ class Fp8CheckpointTest : public CheckpointTest {
       for (size_t i = 0; i < values.size(); ++i) scale_of(i) = std::max(scale_of(i), std::fabs(values[i]) / 448);
       std::vector<uint8_t> numbers;
       std::vector<BFloat16> plain;
+      std::vector<float> exact;
       for (size_t i = 0; i < values.size(); ++i) {
         numbers.push_back(NearestTo(ToBFloat16(values[i] / scale_of(i))));
-        plain.push_back(ToBFloat16(Fp8ToFloat(numbers.back()) * scale_of(i)));
+        exact.push_back(Fp8ToFloat(numbers.back()) * scale_of(i));
+        plain.push_back(ToBFloat16(exact.back()));
       }
+      exact_[name] = {"F32", tensors_.at(name).shape, BytesOf(exact)};
       plain_[name] = {"BF16", tensors_.at(name).shape, BytesOf(plain)};
       tensors_[name] = {"F8_E4M3", tensors_.at(name).shape, BytesOf(numbers)};
       tensors_[name + suffix] = {"F32", shape(view.rows, view.cols), BytesOf(scales)};
     }
   }
 
+  // The model with other matrices and without scales.
+  void Replace(const Tensors& matrices) {
+    for (const auto& [name, tensor] : matrices) tensors_[name] = tensor;
+    std::erase_if(tensors_, [](const auto& entry) { return absl::StrContains(entry.first, "_scale"); });
+    config_.erase("quantization_config");
+  }
+
+  // Matrices become bfloat16, so that the logits are those of the plain model.
   void ExpectThePlainModel(Quantization quantize = Quantization::kNone) {
     const auto stored = Load(quantize);
     ASSERT_TRUE(stored.ok()) << stored.status();
     EXPECT_EQ((*stored)->weights.rounding.layers, quantize);
     const std::vector<Logits> logits = LogitsOf(**stored);
-    for (const auto& [name, tensor] : plain_) tensors_[name] = tensor;
-    std::erase_if(tensors_, [](const auto& entry) { return absl::StrContains(entry.first, "_scale"); });
-    config_.erase("quantization_config");
+    Replace(plain_);
     const auto plain = Load(quantize);
     ASSERT_TRUE(plain.ok()) << plain.status();
     EXPECT_EQ(logits, LogitsOf(**plain));
   }
 
+  // Matrices stay FP8. With every instruction set the logits are near those of the exact weights, or of weights in
+  // bfloat16 where the input of a product is rounded to that; and the way in which tokens are computed changes no bit.
+  void ExpectFp8Products() {
+    const Tensors stored = tensors_;
+    const json config = config_;
+    for (const cpu::Isa isa : cpu::SupportedIsas()) {
+      SCOPED_TRACE(cpu::Name(isa));
+      tensors_ = stored;
+      config_ = config;
+      Fp8Backend backend(isa, /*num_threads=*/1, /*multiplies=*/true), threads(isa, /*num_threads=*/3, true);
+      const auto kept = LoadOn(&backend), on_threads = LoadOn(&threads);
+      ASSERT_TRUE(kept.ok()) << kept.status();
+      ASSERT_TRUE(on_threads.ok()) << on_threads.status();
+      EXPECT_EQ((*kept)->weights.rounding.layers, Quantization::kFp8);
+      const std::vector<Logits> logits = PagedRunner(kept->get(), &backend, {}).Prefill(0, kTokens, 4);
+      for (const int chunk : {1, 3, 20}) {
+        EXPECT_EQ(PagedRunner(kept->get(), &backend, {}).Prefill(0, kTokens, chunk), logits);
+      }
+      EXPECT_EQ(PagedRunner(on_threads->get(), &threads, {}).Prefill(0, kTokens, 20), logits);
+      const bool is_strict = backend.InputType(*(*kept)->weights.layers[0].qkv) == DataType::kFloat32;
+      Replace(is_strict ? exact_ : plain_);
+      const auto plain = LoadOn(&backend);
+      ASSERT_TRUE(plain.ok()) << plain.status();
+      const std::vector<Logits> expected = PagedRunner(plain->get(), &backend, {}).Prefill(0, kTokens, 4);
+      for (size_t i = 0; i < logits.size(); ++i) {
+        EXPECT_LT(RelativeError(logits[i], expected[i]), is_strict ? 1e-5f : 0.05f) << "token " << i;
+      }
+    }
+  }
+
+  absl::StatusOr<std::unique_ptr<Model>> LoadOn(Backend* backend) const {
+    directory_.Write("model.safetensors", File());
+    directory_.Write("config.json", config_.dump());
+    return LoadModel(directory_.path(), backend);
+  }
+
+  const Tokens kTokens = {1, 5, 17, 3, 90, 33, 2, 4, 4, 61, 7, 8, 9, 70, 20, 21, 3, 5, 6, 2};
+
   static std::vector<int64_t> PerTensor(int, int) { return {}; }
   static std::vector<int64_t> PerRow(int rows, int) { return {rows, 1}; }
   static std::vector<int64_t> PerBlock(int rows, int cols) { return {(rows + 23) / 24, (cols + 19) / 20}; }
 
-  Tensors plain_;
+  Tensors plain_, exact_;
 };
 
 json CompressedTensors(const std::string& format, json weights) {
@@ -146,13 +208,58 @@ TEST_F(Fp8CheckpointTest, BlocksUnderTheNameOfCompressedTensors) {
 TEST_F(Fp8CheckpointTest, AScalePerRow) {
   Store(1, 0, "_scale", PerRow);
   config_["quantization_config"] = CompressedTensors("float-quantized", {{"strategy", "channel"}});
-  ExpectThePlainModel();
+  ExpectFp8Products();
+}
+
+// Q, K, V and the two matrices of the MLP are multiplied together, and have blocks of their own.
+TEST_F(Fp8CheckpointTest, BlocksOf32ColumnsStayFp8) {
+  Store(24, 32, "_scale_inv", [](int rows, int cols) -> std::vector<int64_t> {
+    return {(rows + 23) / 24, (cols + 31) / 32};
+  });
+  config_["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {24, 32}}};
+  ExpectFp8Products();
+}
+
+// The backend says that it would rather have bfloat16, as GPUs do.
+TEST_F(Fp8CheckpointTest, ABackendWithoutProductsByFp8GetsBFloat16) {
+  Store(1, 0, "_scale", PerRow);
+  config_["quantization_config"] = CompressedTensors("float-quantized", {{"strategy", "channel"}});
+  Fp8Backend backend(cpu::SupportedIsas().back(), /*num_threads=*/1, /*multiplies=*/false);
+  const auto stored = LoadOn(&backend);
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ((*stored)->weights.rounding.layers, Quantization::kNone);
+  const std::vector<Logits> logits = PagedRunner(stored->get(), &backend, {}).Prefill(0, kTokens, 4);
+  Replace(plain_);
+  const auto plain = LoadOn(&backend);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(logits, PagedRunner(plain->get(), &backend, {}).Prefill(0, kTokens, 4));
+}
+
+// Q, K and V are multiplied together. When only some of them are FP8, all three become bfloat16.
+TEST_F(Fp8CheckpointTest, AStackThatIsFp8InPartBecomesBFloat16) {
+  Store(1, 0, "_scale", PerRow);
+  config_["quantization_config"] = CompressedTensors("float-quantized", {{"strategy", "channel"}});
+  Fp8Backend backend(cpu::SupportedIsas().back(), /*num_threads=*/1, /*multiplies=*/true);
+  std::vector<std::vector<Logits>> logits;
+  for (const char* part : {"k", "q", "v"}) {
+    const std::string name = absl::StrCat("model.layers.1.self_attn.", part, "_proj.weight");
+    tensors_[name] = plain_.at(name);
+    tensors_.erase(name + "_scale");
+    const auto model = LoadOn(&backend);
+    ASSERT_TRUE(model.ok()) << model.status();
+    logits.push_back(PagedRunner(model->get(), &backend, {}).Prefill(0, kTokens, 4));
+  }
+  EXPECT_EQ(logits[0], logits[2]) << "only K is bfloat16, or all three are";
+  EXPECT_EQ(logits[1], logits[2]);
 }
 
 TEST_F(Fp8CheckpointTest, NaiveQuantizedIsFp8WhenItsWeightsAre) {
   Store(1, 0, "_scale", PerRow);
   config_["quantization_config"] = CompressedTensors("naive-quantized", {{"strategy", "channel"}});
-  ExpectThePlainModel();
+  Fp8Backend backend(cpu::SupportedIsas().back(), /*num_threads=*/1, /*multiplies=*/true);
+  const auto model = LoadOn(&backend);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights.rounding.layers, Quantization::kFp8);
 }
 
 // Q, K and V have a scale each, and become one matrix. Scales of inputs, K and V are not used.
@@ -165,14 +272,9 @@ TEST_F(Fp8CheckpointTest, AScalePerTensor) {
     tensors_["model.layers.1.self_attn.k_proj.k_scale"] = {"F32", {}, BytesOf(std::vector<float>{0.5})};
     config_["quantization_config"] = config;
     testing::internal::CaptureStderr();
-    ExpectThePlainModel();
+    ExpectFp8Products();
     EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("unknown tensors")));
-    // The next round begins with the numbers of this one in float32.
-    for (const std::string& name : matrices_) {
-      std::vector<float> values;
-      AppendAsFloat(tensors_.at(name).bytes, DataType::kBFloat16, &values);
-      tensors_[name] = {"F32", tensors_.at(name).shape, BytesOf(values)};
-    }
+    Replace(exact_);  // The next round begins with the numbers of this one.
   }
 }
 
@@ -228,6 +330,37 @@ TEST_F(Fp8CheckpointTest, WrongTensorsAreRefusedByName) {
   EXPECT_THAT(ErrorOfLoad(), HasSubstr("expected [32, 1], [32] or [1] of F32, BF16 or F16"));
   config_.erase("quantization_config");
   EXPECT_THAT(ErrorOfLoad(), HasSubstr("F8_E4M3 [32, 32], expected [32, 32] of F32, BF16 or F16"));
+}
+
+// The same where the matrices stay FP8.
+TEST_F(Fp8CheckpointTest, WrongTensorsThatStayFp8AreRefusedByName) {
+  Store(1, 0, "_scale", PerRow);
+  config_["quantization_config"] = {{"quant_method", "fp8"}};
+  const Tensors good = tensors_;
+  const std::string scale = std::string(kProjection) + "_scale";
+  const auto error_of_load = [&] {
+    Fp8Backend backend(cpu::Isa::kGeneric, /*num_threads=*/1, /*multiplies=*/true);
+    return std::string(LoadOn(&backend).status().message());
+  };
+  for (const char bits : {0x7f, -1}) {
+    tensors_.at(kProjection).bytes[5] = bits;
+    EXPECT_THAT(error_of_load(), HasSubstr(absl::StrCat("tensor ", kProjection,
+                                                        " is F8_E4M3 [32, 32], and its element 5 is infinite or not")));
+  }
+  tensors_ = good;
+  tensors_.at(kProjection).shape = {16, 64};
+  EXPECT_THAT(error_of_load(), HasSubstr("F8_E4M3 [16, 64], expected [32, 32] of F8_E4M3"));
+  tensors_ = good;
+  tensors_.erase(scale);
+  EXPECT_THAT(error_of_load(), HasSubstr(absl::StrCat("tensor ", scale, " is missing, expected [32, 1], [32] or [1]")));
+  tensors_ = good;
+  tensors_.at(scale).shape = {4, 8};
+  EXPECT_THAT(error_of_load(), HasSubstr(absl::StrCat("tensor ", scale, " is F32 [4, 8], expected [32, 1]")));
+  tensors_ = good;
+  const float infinite = std::numeric_limits<float>::infinity();
+  std::memcpy(tensors_.at(scale).bytes.data() + sizeof(float), &infinite, sizeof(float));
+  EXPECT_THAT(error_of_load(),
+              HasSubstr(absl::StrCat("tensor ", scale, " is F32 [32, 1], and its element 1 is infinite")));
 }
 
 TEST_F(Fp8CheckpointTest, WrongFieldsAreRefusedByName) {
