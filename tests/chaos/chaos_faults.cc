@@ -82,6 +82,22 @@ class ProcessChaos {
     return ReplaceManager([&] { return Kill(&cluster()->manager()); }, away_ms);
   }
 
+  // Its drain is too short for most requests.
+  absl::Status StopManager() {
+    const int away_ms = Between(0, 800);
+    Note("the manager gets SIGTERM and comes back ", away_ms, " ms after its end");
+    Process* const manager = &cluster()->manager();
+    return ReplaceManager(
+        [&] {
+          if (manager->HasEnded()) return Kill(manager);
+          manager->Signal(SIGTERM);
+          const int exit_code = manager->Wait();
+          if (exit_code == 0) return absl::OkStatus();
+          return absl::InternalError(absl::StrCat("it has ended with ", exit_code, ":\n", manager->Output()));
+        },
+        away_ms);
+  }
+
   absl::Status KillManagerWhileItAdopts() {
     const int us = Between(0, 30'000);
     Note("the manager is killed twice, the second time ", us, " us after it has come back");
@@ -291,6 +307,7 @@ std::vector<Fault> ProcessFaults(const ChaosContext& context) {
       {"worker stopped and continued", [=] { return chaos->PauseWorker(); }},
       {"manager stopped and continued", [=] { return chaos->PauseManager(); }},
       {"manager killed", [=] { return chaos->KillManager(); }},
+      {"manager stopped by SIGTERM", [=] { return chaos->StopManager(); }},
       {"manager killed while it adopts", [=] { return chaos->KillManagerWhileItAdopts(); }},
       {"manager killed with a worker", [=] { return chaos->KillManagerWithWorker(); }},
       {"drain with --migrate", [=] { return chaos->DrainAndMigrate(); }},

@@ -100,7 +100,8 @@ class Chaos {
             .num_workers = num_workers_,
             .worker_flags = {"--device=simulated", "--num-blocks=160", "--swap-bytes=32KiB", "--drain-timeout=10s",
                              "--simulated-step-times=" + files_.step_times()},
-            .manager_flags = {"--resume-key-file=" + files_.key(), "--step-timeout=5s", "--worker-grace=40s"},
+            .manager_flags = {"--resume-key-file=" + files_.key(), "--step-timeout=5s", "--worker-grace=40s",
+                              "--drain-timeout=200ms"},
             .waits_for_workers = false,
             .worker_addresses = addresses};
   }

@@ -1,4 +1,4 @@
-// Kills the manager at drawn moments and starts it again, while clients resume their streams. See README.md.
+// Kills or stops the manager at drawn moments and starts it again, while clients resume their streams. See README.md.
 
 #include <algorithm>
 #include <csignal>
@@ -34,7 +34,8 @@ const ProgramFlags& Flags() {
   static const auto* const flags = new ProgramFlags{
       "quire-kill-manager",
       "Starts a manager and two simulated workers, and clients that resume their streams. Kills the manager at drawn "
-      "moments, alone, together with a worker, or again while it adopts, and starts it again. Every token is compared "
+      "moments, alone, together with a worker, or again while it adopts, or stops it with SIGTERM and a drain that is "
+      "too short, and starts it again. Every token is compared "
       "with the reference function of the simulated device, or with an answer recorded before. Exits with 1 if a token "
       "differs, a request fails, or more than 1 % of the streams pause for longer than --max-gap after the manager is "
       "back.",
@@ -74,8 +75,8 @@ class ManagerKiller {
   }
 
  private:
-  enum class Kind { kAlone, kWithWorker, kTwice };
-  static constexpr int kNumKinds = 3;
+  enum class Kind { kAlone, kStopped, kWithWorker, kTwice };
+  static constexpr int kNumKinds = 4;
 
   // Looks for the outages during which a request ran, from the times at which its tokens arrived. What a search pauses
   // does not count, because it streams only what all its beams begin with.
@@ -99,9 +100,10 @@ class ManagerKiller {
     const int worker = random_.Between(0, 1);
     ReadMetrics();
     Outage outage{.killed_at = absl::Now(), .back_at = {}};
-    cluster_.manager().Signal(SIGKILL);
+    cluster_.manager().Signal(kind == Kind::kStopped ? SIGTERM : SIGKILL);
     if (kind == Kind::kWithWorker) cluster_.worker(worker).Signal(SIGKILL);
-    cluster_.manager().Wait();
+    const int exit_code = cluster_.manager().Wait();
+    if (kind == Kind::kStopped) QUIRE_CHECK_EQ(exit_code, 0) << cluster_.manager().Output();
     cluster_.RestartManager();
     if (kind == Kind::kTwice) {
       absl::SleepFor(absl::Microseconds(random_.Between(0, 20'000)));
@@ -128,9 +130,12 @@ class ManagerKiller {
 
   void Print(absl::Duration duration, const ResumingLoad::Counts& counts) {
     const MutexLock lock(&mutex_);
-    std::printf("%d times the manager was killed alone, %d times with a worker, %d times twice in a row; %.0f s\n",
-                num_kills_[0], num_kills_[1], num_kills_[2], absl::ToDoubleSeconds(duration));
-    std::printf("%d requests, %d of them were running when the manager was killed; %d were wrong or failed\n",
+    std::printf(
+        "%d times the manager was killed alone, %d times it was stopped, %d times it was killed with a worker, %d "
+        "times "
+        "twice in a row; %.0f s\n",
+        num_kills_[0], num_kills_[1], num_kills_[2], num_kills_[3], absl::ToDoubleSeconds(duration));
+    std::printf("%d requests, %d of them were running when the manager ended; %d were wrong or failed\n",
                 static_cast<int>(counts.right + counts.wrong), num_streams_, static_cast<int>(counts.wrong));
     std::printf("%d of them with logprobs, best_of or beams\n", static_cast<int>(counts.recorded));
     std::printf(
@@ -154,7 +159,7 @@ class ManagerKiller {
       {.model = BundledModel(),
        .num_workers = 2,
        .worker_flags = {"--device=simulated", "--num-blocks=1000", "--simulated-step-times=" + files_.step_times()},
-       .manager_flags = {"--resume-key-file=" + files_.key()},
+       .manager_flags = {"--resume-key-file=" + files_.key(), "--drain-timeout=20ms"},
        .metrics_listen = "127.0.0.1:0"}};
   int num_kills_[kNumKinds] = {};
   double num_restored_ = 0;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
@@ -25,8 +26,10 @@ std::string TimeOfDay(absl::Time time) {
   return absl::FormatTime("%H:%M:%E3S", time, absl::UTCTimeZone());
 }
 
-// Nobody knows the request, or there was nobody who could start it.
-bool IsLost(const absl::Status& status) {
+// Nobody knows the request, or there was nobody who could start it. A manager that stops leaves a request that has
+// begun to the next one, so the end of a drain loses none.
+bool IsLost(const absl::Status& status, bool has_begun) {
+  if (has_begun && absl::StrContains(status.message(), "the manager is shutting down")) return false;
   return absl::IsNotFound(status) || absl::IsUnavailable(status);
 }
 
@@ -224,7 +227,8 @@ bool ResumingLoad::Count(const Work& work, const Call& call, int attempt) {
   const bool may_be_lost = options_.may_be_lost == nullptr || options_.may_be_lost(call.started);
   // Without a connection, the request has not begun, and its caller hears of it at once.
   const bool has_not_begun = call.arrivals.empty() && IsConnectionError(call.status);
-  if (call.error.empty() && attempt < kMaxAttempts && IsLost(call.status) && (may_be_lost || has_not_begun)) {
+  if (call.error.empty() && attempt < kMaxAttempts && IsLost(call.status, !call.arrivals.empty()) &&
+      (may_be_lost || has_not_begun)) {
     const MutexLock lock(&mutex_);
     counts_.begun_again += absl::IsNotFound(call.status) || !call.arrivals.empty();
     return true;
