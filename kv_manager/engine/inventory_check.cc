@@ -57,6 +57,10 @@ int InventoryCheck::NumStored(const WorkerInventory::Row& row) const {
   return num_stored;
 }
 
+std::optional<std::string> InventoryCheck::SaltOf(const WorkerInventory::Row& row) const {
+  return row.root.has_value() ? salts_[*row.root] : std::nullopt;
+}
+
 std::vector<RestoredBlocks::CachedBlock> InventoryCheck::CachedBlocks(absl::Span<const RestoredBlocks::Table> tables,
                                                                       absl::flat_hash_set<BlockId> next_blocks) const {
   for (const RestoredBlocks::Table& table : tables) {

@@ -27,6 +27,9 @@ class InventoryCheck {
   // How many of the row's first tokens have their K and V in the blocks of the row's table.
   int NumStored(const WorkerInventory::Row& row) const;
 
+  // The salt of the row's root. Nothing when the root is private, and when the row has none.
+  std::optional<std::string> SaltOf(const WorkerInventory::Row& row) const;
+
   int block_size() const { return block_size_; }
 
   // The full blocks of the pool with labels that belong into the prefix cache, parents before children. No two have the

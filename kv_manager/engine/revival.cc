@@ -206,7 +206,11 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
     }
     // The last token must be computed, because its logits are needed. A token of the prompt whose score is not known
     // must come after tokens that are computed again.
-    int num_stored = std::min(check.NumStored(row), static_cast<int>(row.tokens.size()) - 1);
+    // Under another root than the request has, the cache may have the same blocks for other requests.
+    const std::optional<std::string> salt =
+        request.bypass_prefix_cache ? std::nullopt : std::optional<std::string>(request.cache_salt);
+    int num_stored =
+        check.SaltOf(row) == salt ? std::min(check.NumStored(row), static_cast<int>(row.tokens.size()) - 1) : 0;
     if (wants_prompt_scores) {
       const int num_known = static_cast<int>(prompt_scores.size());
       if (num_known < num_prompt_tokens - 1) num_stored = std::min(num_stored, num_known);
@@ -216,7 +220,7 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
                               .blocks = {row.blocks.begin(), row.blocks.begin() + num_blocks},
                               .num_stored = num_stored,
                               .tokens = row.tokens,
-                              .salt = request.bypass_prefix_cache ? std::nullopt : std::optional(request.cache_salt)});
+                              .salt = salt});
     revival.request.samples.push_back({.sequence = row.sequence,
                                        .sample_index = static_cast<int>(row.sample_index),
                                        .row = row.row,

@@ -54,8 +54,9 @@ class WorkerLink {
   int64_t next_poll_us() const;
 
   // The worker may serve: opens the session. The epoch of the session exceeds the worker's last one. There is one
-  // exception: when this manager has had a session and the worker is now in a session with another manager, the epoch
-  // is not raised, and the worker refuses it.
+  // exception: when this manager has had a session and the worker is in a session now, the epoch is not raised. If a
+  // manager with a greater epoch has that session, the worker refuses the new one. If it is the last session of this
+  // manager, whose end the worker has not noticed yet, the epoch is greater anyway, and the new session replaces it.
   void OnDescribed(const WorkerDescription& worker);
   void OnOpened();
   // The worker may not serve: tells it why. The caller must then call Lose().

@@ -14,6 +14,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "kv_manager/worker_link/cache_root.h"
+#include "kv_manager/worker_link/row_record.h"
 #include "scheduler/scheduler.h"
 #include "tests/random.h"
 #include "tests/sim/shadow_worker.h"
@@ -367,6 +369,37 @@ TEST(RevivalTest, ARequestWhoseSequencesAreThoseOfAnotherBeginsAgain) {
   const Revival revival = Revive(request, /*vocab_size=*/50, found[1], InventoryCheck(inventory, 4, kBlockSize));
   EXPECT_EQ(revival.samples.size(), 0u);
   EXPECT_FALSE(revival.is_over);
+}
+
+// No worker of ours says so. Requests of another salt may find the blocks in the cache.
+TEST(RevivalTest, BlocksUnderAnotherRootThanThatOfTheRequestAreNotTakenOver) {
+  WorkerInventory inventory;
+  inventory.roots = {NameOf({.is_private = false, .salt = "b"})};
+  inventory.labels = {
+      {.block = BlockId{0}, .is_host = false, .parent = std::nullopt, .root = 0, .tokens = {1, 2, 3, 4}}};
+  SequenceStart start{};
+  start.record = std::make_shared<const std::string>("a");
+  WorkerInventory::Row row;
+  row.sequence = SequenceId{1};
+  row.prompt_length = 5;
+  row.tokens = {1, 2, 3, 4, 5};
+  row.num_computed = 4;
+  row.blocks = {BlockId{0}};
+  row.record = RowRecordOf(start);
+  row.root = 0;
+  inventory.rows = {row};
+  std::vector<const WorkerInventory::Row*> others;
+  const std::vector<RowsOfRequest> found = FindRequests(inventory, &others);
+  Request request;
+  request.prompt = row.tokens;
+  const InventoryCheck check(inventory, 4, kBlockSize);
+  for (const char* salt : {"a", "b"}) {
+    request.cache_salt = salt;
+    const Revival revival = Revive(request, /*vocab_size=*/50, found.at(0), check);
+    EXPECT_EQ(revival.tables.at(0).num_stored, salt[0] == 'b' ? 4 : 0);
+  }
+  request.bypass_prefix_cache = true;
+  EXPECT_EQ(Revive(request, /*vocab_size=*/50, found.at(0), check).tables.at(0).num_stored, 0);
 }
 
 TEST(RevivalTest, NextManagerGoesOnWithTheSameTokensAndRecomputesNothing) {

@@ -397,6 +397,20 @@ TEST_F(StepLoopRecoveryTest, AManagerDoesNotTakeAWorkerBackFromAnotherWhileThatI
   EXPECT_EQ(loop_->status()->epoch, 5001u);
 }
 
+TEST_F(StepLoopRecoveryTest, AWorkerThatStillHasTheLastSessionOfThisManagerGetsAGreaterEpoch) {
+  Join();
+  const uint64_t last = loop_->status()->epoch;
+  worker_.Kill();
+  WorkerDescription worker = SmallWorker();
+  worker.last_epoch = last;
+  worker.has_session = true;
+  worker_.Start(worker);
+  Run();
+  Advance(100 * kMillisecond);
+  EXPECT_TRUE(loop_->status()->is_ready);
+  EXPECT_GT(loop_->status()->epoch, last) << "so the worker does not refuse it";
+}
+
 TEST_F(StepLoopRecoveryTest, RequestsMoveToThePoolOfAWorkerThatReturnsWithAnotherOne) {
   Join();
   std::vector<Request> requests;
