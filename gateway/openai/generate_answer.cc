@@ -150,15 +150,25 @@ std::string GenerateAnswer::PromptLogprobsMember(Choice* choice, size_t index) {
   return absl::StrCat(",\"prompt_logprobs\":", Dump(PromptLogprobs(list)));
 }
 
+std::string GenerateAnswer::UsageMember(const Choice& choice, uint32_t completion_tokens) const {
+  if (!call_.includes_usage) return "";
+  if (!call_.includes_running_usage) return ",\"usage\":null";
+  const uint32_t prompt_tokens = choice.prompt_tokens.value_or(0);
+  return absl::StrCat(",\"usage\":{\"prompt_tokens\":", prompt_tokens, ",\"completion_tokens\":", completion_tokens,
+                      ",\"total_tokens\":", prompt_tokens + completion_tokens, "}");
+}
+
 std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response,
                                      Json logprobs) {
-  const absl::string_view usage = call_.includes_usage ? ",\"usage\":null" : "";
+  if (!choice->prompt_tokens.has_value()) choice->prompt_tokens = response.position();
+  choice->completion_tokens += static_cast<uint32_t>(response.token_ids_size());
+  const std::string usage = UsageMember(*choice, choice->completion_tokens);
   const std::string prompt_logprobs = PromptLogprobsMember(choice, index);
   std::string out;
   if (call_.is_chat && !choice->has_begun) {
     absl::StrAppend(&out, event_begin_, "{\"index\":", index,
                     ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]",
-                    usage, "}\n\n");
+                    UsageMember(*choice, 0), "}\n\n");
   }
   choice->has_begun = true;
   const AnswerText text = TextOf(choice, response);

@@ -58,6 +58,8 @@ class GenerateAnswer {
   struct Choice {
     bool has_begun = false;                             // In a stream: the first event was made.
     bool has_prompt_logprobs = false;                   // In a stream: an event has them.
+    std::optional<uint32_t> prompt_tokens;              // From the first response on.
+    uint32_t completion_tokens = 0;                     // So far.
     AnswerText text;                                    // Not in a stream.
     std::optional<AnswerParser> parser = std::nullopt;  // Without it, all text is content.
     CompletionLogprobs completion_logprobs;
@@ -69,6 +71,8 @@ class GenerateAnswer {
   void SetId(const std::string& id);
   static AnswerText TextOf(Choice* choice, const v1::GenerateResponse& response);
   std::string FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response) const;
+  // Returns "usage" with its value for an event of a stream; empty if the client did not ask for it.
+  std::string UsageMember(const Choice& choice, uint32_t completion_tokens) const;
   std::string EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response, Json logprobs);
   void Collect(Choice* choice, const v1::GenerateResponse& response, Json logprobs);
   // Returns "prompt_logprobs" with its value for an event of a stream; empty if the choice has had them, if the client

@@ -24,6 +24,7 @@ struct GenerateCall {
   bool streams = false;
   bool is_resumable = false;                        // In a stream: the client may come back and go on with it.
   bool includes_usage = false;                      // In a stream: a last event has the usage.
+  bool includes_running_usage = false;              // In a stream: every event has the usage of its choice so far.
   std::optional<uint32_t> logprobs = std::nullopt;  // The number of alternatives at each position.
   bool echoes_logprobs = false;                     // The logprobs of a completion begin with those of the prompt.
   bool has_prompt_logprobs = false;                 // The client asked for prompt_logprobs, an extra of vLLM.

@@ -83,8 +83,13 @@ void ReadStream(FieldReader* fields, GenerateCall* call) {
   if (reader.Bool("include_obfuscation").value_or(false)) {
     reader.Fail("include_obfuscation", "is true, which is not supported");
   }
-  if (reader.Bool("continuous_usage_stats").value_or(false)) {
-    reader.Fail("continuous_usage_stats", "is true, which is not supported");
+  call->includes_running_usage = reader.Bool("continuous_usage_stats").value_or(false);
+  if (call->includes_running_usage && !call->includes_usage) {
+    reader.Fail("continuous_usage_stats", "is true, but include_usage is not");
+  }
+  if (call->includes_running_usage && call->is_resumable) {
+    // The id of an event does not have the length of the prompt.
+    reader.Fail("continuous_usage_stats", "is true, which is not supported for a stream that can be resumed");
   }
   reader.RefuseOthers();
   if (reader.error().has_value()) fields->Fail(*reader.error());

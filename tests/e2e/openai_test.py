@@ -166,6 +166,16 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(self.error("/tokenize", {"prompt": "x", "model": "other"}, 404)["param"], "model")
         self.assertEqual(self.error("/detokenize", {"tokens": [1, 999999]})["param"], "tokens[1]")
 
+    def test_running_usage_counts_up_to_the_usage_of_the_answer(self):
+        options = {"include_usage": True, "continuous_usage_stats": True}
+        *events, last, _ = self.quire.stream("/v1/completions", {**GREEDY, "stream_options": options})
+        counts = [event["usage"]["completion_tokens"] for event in events]
+        self.assertEqual(counts, sorted(counts))
+        self.assertGreaterEqual(counts[0], 1)
+        self.assertEqual(counts[-1], 20)
+        for event in events:
+            self.assertEqual(event["usage"]["prompt_tokens"], last["usage"]["prompt_tokens"])
+
     def test_version_and_metrics(self):
         self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")
         self.quire.call("/v1/nothing")

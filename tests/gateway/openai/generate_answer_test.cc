@@ -122,6 +122,42 @@ TEST(GenerateAnswerTest, AStreamOfACompletionHasAnEventForEachText) {
   EXPECT_EQ(events[3], "[DONE]");
 }
 
+TEST(GenerateAnswerTest, WithRunningUsageEachEventHasTheTokensOfItsChoiceSoFar) {
+  const std::string options =
+      R"(, "stream": true, "n": 2, "stream_options": {"include_usage": true, "continuous_usage_stats": true})";
+  const auto tokens = [](v1::GenerateResponse response, uint32_t position, int num_tokens) {
+    response.set_position(position);
+    for (int i = 0; i < num_tokens; ++i) response.add_token_ids(7);
+    return response;
+  };
+  // The prompt has 4 tokens. The text of a token may come later than the token.
+  const std::vector<v1::GenerateResponse> responses = {
+      tokens(Response("One", 0), 4, 1),
+      tokens(Response("", 0), 5, 2),
+      tokens(Response("A", 1), 4, 2),
+      tokens(Response(" day", 0), 7, 1),
+      tokens(Last("", v1::FINISH_REASON_STOP, 1), 6, 1),
+      WithUsage(tokens(Last("", v1::FINISH_REASON_LENGTH, 0), 8, 0), 4, 7)};
+  const auto usages = [&](const GenerateCall& call) {
+    GenerateAnswer answer(call, kHead);
+    std::string text;
+    for (const v1::GenerateResponse& response : responses) text += answer.Add(0, response);
+    text += answer.LastEvents();
+    std::vector<std::string> all;
+    for (const Json& event : Events(text)) {
+      if (event == "[DONE]") continue;
+      const Json& usage = event["usage"];
+      EXPECT_EQ(usage["total_tokens"], int{usage["prompt_tokens"]} + int{usage["completion_tokens"]});
+      all.push_back(usage["prompt_tokens"].dump() + "+" + usage["completion_tokens"].dump());
+    }
+    return all;
+  };
+  EXPECT_THAT(usages(CompletionCall(R"("prompt": "x")" + options)),
+              ElementsAre("4+1", "4+2", "4+4", "4+3", "4+4", "4+7"));
+  // The event with the role is made before the first token.
+  EXPECT_THAT(usages(ChatCall(options)), ElementsAre("4+0", "4+1", "4+0", "4+2", "4+4", "4+3", "4+4", "4+7"));
+}
+
 TEST(GenerateAnswerTest, AStreamOfAChatBeginsWithTheRoleOfEachChoice) {
   const GenerateCall call = ChatCall(R"(, "stream": true, "n": 2)");
   GenerateAnswer answer(call, kHead);

@@ -146,6 +146,19 @@ TEST(CompletionCallTest, AWrongValueIsRefusedWithFieldValueAndLimit) {
   EXPECT_EQ(CompletionError(R"("stream": true, "stream_options": {"x": true})").param, "stream_options.x");
 }
 
+TEST(CompletionCallTest, RunningUsageIsAnExtraOfTheUsage) {
+  const GenerateCall call = Completion(
+      R"({"prompt": "x", "stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true}})");
+  EXPECT_TRUE(call.includes_usage);
+  EXPECT_TRUE(call.includes_running_usage);
+  const std::string name = "stream_options.continuous_usage_stats";
+  EXPECT_EQ(CompletionError(R"("stream": true, "stream_options": {"continuous_usage_stats": true})").param, name);
+  EXPECT_EQ(CompletionError(R"("stream": true, "stream_options": {"include_usage": true, "resumable": true,
+      "continuous_usage_stats": true})")
+                .param,
+            name);
+}
+
 TEST(CompletionCallTest, AStreamCanBeMadeResumable) {
   const std::string options = R"("stream": true, "stream_options": {"resumable": true})";
   EXPECT_TRUE(Completion("{\"prompt\": \"x\", " + options + "}").is_resumable);
