@@ -125,6 +125,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   bool is_writing_ = false;
   bool is_late_ = false;  // The request did not arrive in time.
   bool keeps_alive_ = true;
+  bool is_head_ = false;           // The client wants the head of the response only.
   bool is_chunked_ = true;         // For HTTP/1.0 the end of the connection ends a stream.
   bool ends_after_write_ = false;  // Then the next request follows, or the end of the connection.
   bool is_lingering_ = false;
@@ -263,6 +264,7 @@ void Connection<Stream>::OnRequest(error_code error) {
   auto message = parser_->release();
   parser_.reset();
   keeps_alive_ = message.keep_alive();
+  is_head_ = message.method() == http::verb::head;
   is_chunked_ = message.version() >= 11;
   const auto text = [](auto view) { return std::string(view.data(), view.size()); };
   const std::string target = text(message.target());
@@ -309,7 +311,8 @@ void Connection<Stream>::Respond(WebResponse response) {
   keeps_alive_ = keeps_alive_ && !owner_->is_stopping();
   std::string text = Head(response.code, response.content_type);
   for (const auto& [name, value] : response.headers) absl::StrAppend(&text, name, ": ", value, "\r\n");
-  absl::StrAppend(&text, "Content-Length: ", response.body.size(), "\r\n\r\n", response.body);
+  absl::StrAppend(&text, "Content-Length: ", response.body.size(), "\r\n\r\n");
+  if (!std::exchange(is_head_, false)) text += response.body;
   ends_after_write_ = true;
   EndResponse();
   Write(std::move(text));

@@ -166,6 +166,17 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(self.error("/tokenize", {"prompt": "x", "model": "other"}, 404)["param"], "model")
         self.assertEqual(self.error("/detokenize", {"tokens": [1, 999999]})["param"], "tokens[1]")
 
+    def test_head_is_get_without_a_body(self):
+        connection = self.quire.connect()
+        self.addCleanup(connection.close)
+        for path in ("/metrics", "/health", "/v1/models"):
+            connection.request("HEAD", path)
+            response = connection.getresponse()
+            self.assertEqual((response.status, response.read()), (200, b""), path)
+            self.assertGreater(int(response.headers["Content-Length"]), 0)
+        connection.request("HEAD", "/v1/completions")
+        self.assertEqual(connection.getresponse().status, 405)
+
     def test_running_usage_counts_up_to_the_usage_of_the_answer(self):
         options = {"include_usage": True, "continuous_usage_stats": True}
         *events, last, _ = self.quire.stream("/v1/completions", {**GREEDY, "stream_options": options})

@@ -110,6 +110,18 @@ class WebServerTest : public testing::Test {
   std::promise<void> gone_;
 };
 
+TEST_F(WebServerTest, AResponseToHeadHasTheLengthOfItsBodyButNoBody) {
+  Start();
+  TestClient client(*server_);
+  client.Send("HEAD /a HTTP/1.1\r\nHost: h\r\n\r\nHEAD /b HTTP/1.1\r\nHost: h\r\n\r\n" + Post("/c", "three"));
+  for (int i = 0; i < 2; ++i) {
+    const std::string head = client.ReadUntil("\r\n\r\n");
+    EXPECT_THAT(head, StartsWith("HTTP/1.1 200 OK\r\n"));
+    EXPECT_THAT(head, HasSubstr("Content-Length: 10\r\n"));
+  }
+  EXPECT_THAT(client.ReadUntil("three"), StartsWith("HTTP/1.1 200 OK\r\n")) << "a body is before this response";
+}
+
 TEST_F(WebServerTest, AConnectionServesSeveralRequests) {
   Start();
   TestClient client(*server_);
