@@ -2,10 +2,10 @@
 """What does quire-openai cost between a client and the manager?
 
 Starts a simulated worker, a manager and a gateway, and measures two things: the CPU time of the gateway for each
-token of --streams chats at once, and how much later the first token comes than by the manager's own count. With
---idle it measures something else: what so many streams cost the gateway while they wait for a token.
+token of --streams chats at once, and how much later than over gRPC a first token comes, at rest and beside so many
+streams. With --idle it measures something else: what so many streams cost the gateway while they wait for a token.
 
-    bench/gateway.py                           # about half a minute
+    bench/gateway.py                           # about two minutes
     bench/gateway.py --streams 64
     bench/gateway.py --idle 2000               # about one and a half minutes
 """
@@ -17,7 +17,7 @@ import json
 import os
 import pathlib
 import re
-import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -79,27 +79,16 @@ async def stream(port, max_tokens, num_tokens, begun=None):
     return seconds
 
 
-def manager_ttft(port):
-    """The sum of all times to first token that the manager has measured, and their number."""
-    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
-    value = lambda name: sum(float(x) for x in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)", text, re.MULTILINE))
-    return value("quire_time_to_first_token_seconds_sum"), value("quire_time_to_first_token_seconds_count")
+def measure_delay(options, manager, port):
+    """How much later than over gRPC a first token comes through the gateway: at rest, and beside --streams."""
+    for streams in (0, options.streams):
+        command = [BIN / "gateway_delay", f"--manager={manager}", f"--gateway_port={port}", f"--streams={streams}"]
+        subprocess.run([*command, f"--requests={options.firsts}", f"--rounds={options.rounds}"], check=True)
 
 
-async def measure(options, port, metrics_port, gateway):
+async def measure(options, port, gateway):
     count = [0]
     await stream(port, 2, count)  # Opens the connection to the manager.
-
-    before = manager_ttft(metrics_port)
-    seconds = [await stream(port, 1, count) for _ in range(options.firsts)]
-    after = manager_ttft(metrics_port)
-    manager_ms = 1000 * (after[0] - before[0]) / (after[1] - before[1])
-    client_ms = [1000 * value for value in seconds]
-    print(f"time to first token of {options.firsts} requests: mean of the client {statistics.mean(client_ms):.2f} ms, "
-          f"mean of the manager {manager_ms:.2f} ms, difference {statistics.mean(client_ms) - manager_ms:.2f} ms")
-    # On a busy machine, the mean has the waiting for a core. The least value has little of it.
-    print(f"behind a step of {options.step_ms} ms: median {statistics.median(client_ms) - options.step_ms:.2f} ms, "
-          f"least {min(client_ms) - options.step_ms:.2f} ms, which is gateway, manager, worker and client together")
 
     count[0] = 0
     before_cpu, begin = cpu_seconds(gateway), time.monotonic()
@@ -139,7 +128,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=256, help="streams at once (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=200, help="tokens of each stream (default: %(default)s)")
-    parser.add_argument("--firsts", type=int, default=100, help="requests for a first token (default: %(default)s)")
+    parser.add_argument("--firsts", type=int, default=50, help="first tokens of a round (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of first tokens (default: %(default)s)")
     parser.add_argument("--idle", type=int, default=0, help="measure so many idle streams instead")
     parser.add_argument("--idle-step-s", type=int, default=10, help="a step with --idle (default: %(default)s)")
     parser.add_argument("--step-ms", type=int, default=30, help="duration of a step (default: %(default)s)")
@@ -155,16 +145,16 @@ def main():
             stack,
             [BIN / "quire-worker", "--device=simulated", f"--model={ROOT / 'models/tales'}", f"--listen={worker}"]
             + ["--metrics-listen=", f"--simulated-step-times={folder}/steps", "--num-blocks=200000"]
-            + [f"--max-sequences={options.streams}", "--max-tokens-per-step=65536"],
+            + [f"--max-sequences={options.streams + 1}", "--max-tokens-per-step=65536"],
             "(listening)",
         )
-        metrics = Program(
+        Program(
             stack,
-            [BIN / "quire-manager", f"--workers={worker}", f"--listen={manager}", "--metrics-listen=127.0.0.1:0"]
+            [BIN / "quire-manager", f"--workers={worker}", f"--listen={manager}", "--metrics-listen="]
             # All streams must fit. Where steps are slower than --max-step-ms, a step takes the prompts of few requests.
             + [f"--max-waiting-requests={options.streams}", "--max-step-ms=0", "--max-tokens-per-step=65536"],
-            r"metrics on port (\d+)",
-        ).found
+            "(listening)",
+        )
         gateway = Program(
             stack,
             [BIN / "quire-openai", f"--manager={manager}", "--listen=127.0.0.1:0", "--max-connections=4096"],
@@ -178,7 +168,8 @@ def main():
         if options.idle > 0:
             asyncio.run(measure_idle(options, int(gateway.found), gateway.process))
         else:
-            asyncio.run(measure(options, int(gateway.found), int(metrics), gateway.process))
+            asyncio.run(measure(options, int(gateway.found), gateway.process))
+            measure_delay(options, manager, int(gateway.found))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include "gateway/manager_link/batch_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "client/library/call_status.h"
@@ -19,13 +20,13 @@ std::shared_ptr<BatchCall> BatchCall::Start(v1::InferenceService::Stub* stub, co
 }
 
 void BatchCall::Send(v1::GenerateBatchRequest message, EntryHandler handler) {
-  handlers_[message.tag()] = std::move(handler);
+  running_[message.tag()] = {.handler = std::move(handler)};
   unsent_.push_back(std::move(message));
   Write();
 }
 
 void BatchCall::Cancel(uint64_t tag) {
-  if (handlers_.erase(tag) == 0 || is_over_) return;
+  if (running_.erase(tag) == 0 || is_over_) return;
   v1::GenerateBatchRequest message;
   message.set_tag(tag);
   message.mutable_cancel();
@@ -49,18 +50,33 @@ void BatchCall::PostEnd(const grpc::Status& status) {
 }
 
 void BatchCall::OnRead() {
-  for (const v1::GenerateBatchEntry& entry : response_.entries()) {
-    const auto found = handlers_.find(entry.tag());
-    if (found == handlers_.end()) continue;  // It was cancelled.
+  const auto is_first = [this](const v1::GenerateBatchEntry* entry) {
+    const auto found = running_.find(entry->tag());
+    return found != running_.end() && !found->second.has_begun;
+  };
+  auto* const entries = response_.mutable_entries();
+  std::stable_partition(entries->pointer_begin(), entries->pointer_end(), is_first);
+  next_entry_ = 0;
+  HandleEntries();
+}
+
+void BatchCall::HandleEntries() {
+  const int end = std::min(next_entry_ + kMaxEntriesAtOnce, response_.entries_size());
+  while (next_entry_ < end) {
+    const v1::GenerateBatchEntry& entry = response_.entries(next_entry_++);
+    const auto found = running_.find(entry.tag());
+    if (found == running_.end()) continue;  // It was cancelled.
+    found->second.has_begun = true;
     if (entry.has_end()) {
-      const EntryHandler handler = std::move(found->second);
-      handlers_.erase(found);
+      const EntryHandler handler = std::move(found->second.handler);
+      running_.erase(found);
       handler(entry);
     } else {
-      const EntryHandler handler = found->second;  // It may cancel its request.
+      const EntryHandler handler = found->second.handler;  // It may cancel its request.
       handler(entry);
     }
   }
+  if (next_entry_ < response_.entries_size()) return Post(&BatchCall::HandleEntries);
   if (!is_over_) reactor_.StartRead(&response_);
 }
 
@@ -84,10 +100,10 @@ void BatchCall::OnEnd(const google::rpc::Status& status) {
     entry.mutable_end()->set_message("the manager has ended the connection");
   }
   ended_(this);
-  const auto handlers = std::exchange(handlers_, {});
-  for (const auto& [tag, handler] : handlers) {
+  const auto requests = std::exchange(running_, {});
+  for (const auto& [tag, request] : requests) {
     entry.set_tag(tag);
-    handler(entry);
+    request.handler(entry);
   }
 }
 

@@ -23,6 +23,9 @@ using EntryHandler = std::function<void(const v1::GenerateBatchEntry& entry)>;
 
 // One call of GenerateBatch. gRPC's threads only hand events over to the owner's thread, on which everything else runs.
 // The next message is read when the one before it was handled, so an owner that is behind holds at most one.
+//
+// A message may have a token for each of many requests. The first tokens among them are handled first, because they are
+// waited for most. After kMaxEntriesAtOnce, other work of the owner's thread gets its turn.
 class BatchCall : public std::enable_shared_from_this<BatchCall> {
  public:
   // `authorization` is sent with the call, unless it is empty. `ended` is called when the call is over, before its
@@ -42,9 +45,17 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
 
   // Whether the call takes no more requests.
   bool is_over() const { return is_over_; }
-  size_t num_requests() const { return handlers_.size(); }
+  size_t num_requests() const { return running_.size(); }
+
+  static constexpr int kMaxEntriesAtOnce = 16;
 
  private:
+  // A request that has not ended.
+  struct Running {
+    EntryHandler handler;
+    bool has_begun = false;  // An entry was handled.
+  };
+
   // Joins gRPC's callbacks to the call.
   class Reactor : public grpc::ClientBidiReactor<v1::GenerateBatchRequest, v1::GenerateBatchResponse> {
    public:
@@ -65,6 +76,7 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   void Post(void (BatchCall::*event)());
   void PostEnd(const grpc::Status& status);
   void OnRead();
+  void HandleEntries();
   void OnStreamEnd();
   void OnWritten();
   void OnEnd(const google::rpc::Status& status);
@@ -74,10 +86,11 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   const std::function<void(BatchCall* call)> ended_;
   grpc::ClientContext context_;
   Reactor reactor_{this};
-  std::shared_ptr<BatchCall> self_;                       // Until gRPC has said that the call is over.
-  absl::flat_hash_map<uint64_t, EntryHandler> handlers_;  // By tag.
-  std::deque<v1::GenerateBatchRequest> unsent_;           // The first one is being written if is_writing_.
+  std::shared_ptr<BatchCall> self_;                 // Until gRPC has said that the call is over.
+  absl::flat_hash_map<uint64_t, Running> running_;  // By tag.
+  std::deque<v1::GenerateBatchRequest> unsent_;     // The first one is being written if is_writing_.
   v1::GenerateBatchResponse response_;
+  int next_entry_ = 0;  // The first one of response_ that was not handled.
   bool is_writing_ = false;
   bool is_over_ = false;
 };

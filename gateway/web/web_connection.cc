@@ -321,8 +321,8 @@ void Connection<Stream>::Respond(WebResponse response) {
 template <typename Stream>
 void Connection<Stream>::BeginEvents() {
   keeps_alive_ = keeps_alive_ && is_chunked_ && !owner_->is_stopping();
-  Write(absl::StrCat(Head(200, "text/event-stream; charset=utf-8"), is_chunked_ ? "Transfer-Encoding: chunked\r\n" : "",
-                     "\r\n"));
+  absl::StrAppend(&unsent_, Head(200, "text/event-stream; charset=utf-8"),
+                  is_chunked_ ? "Transfer-Encoding: chunked\r\n" : "", "\r\n");
 }
 
 template <typename Stream>

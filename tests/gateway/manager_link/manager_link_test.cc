@@ -70,6 +70,10 @@ class FakeManager : public v1::InferenceService::Service {
         while (leads) std::this_thread::sleep_for(milliseconds(1));
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
       }
+      if (num_together > 0) {
+        SendTogether(request.tag(), stream);
+        continue;
+      }
       v1::GenerateBatchResponse response;
       if (num_restoring-- > 0) {
         response.add_entries()->set_tag(request.tag());
@@ -97,9 +101,28 @@ class FakeManager : public v1::InferenceService::Service {
   std::atomic<bool> is_endless = false;  // Requests have no end.
   std::atomic<bool> is_lost = false;     // The call breaks before the first response, when it leads no more.
   std::atomic<int> num_restoring = 0;    // So many of the first requests find that the manager still restores others.
+  // When so many requests are there, each of them gets a text with the same message. When one more is there, each gets
+  // another text and its end.
+  std::atomic<int> num_together = 0;
   std::atomic<int> num_calls = 0;
 
  private:
+  void SendTogether(uint64_t tag,
+                    grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) {
+    tags_.push_back(tag);
+    const int num_tags = static_cast<int>(tags_.size());
+    if (num_tags < num_together) return;
+    v1::GenerateBatchResponse response;
+    for (const uint64_t other : tags_) {
+      v1::GenerateBatchEntry* const entry = response.add_entries();
+      entry->set_tag(other);
+      entry->mutable_response()->set_text_delta("text");
+      if (num_tags > num_together) entry->mutable_end();
+    }
+    stream->Write(response);
+  }
+
+  std::vector<uint64_t> tags_;
   const std::string name_;
 };
 
@@ -301,6 +324,32 @@ TEST_F(ManagerLinkTest, ARequestThatWaitsForALeaderCanBeCancelled) {
   link_->Cancel(ticket);
   managers_[0].leads = managers_[1].leads = true;
   EXPECT_EQ(Generate("2").substr(1), "2");
+}
+
+TEST_F(ManagerLinkTest, FirstTokensAndOtherWorkDoNotWaitForTheTokensOfManyRequests) {
+  constexpr int kNumRequests = 3 * BatchCall::kMaxEntriesAtOnce;
+  managers_[0].num_together = kNumRequests;
+  std::vector<int> handled;  // The numbers of the requests in the order of their texts.
+  size_t num_handled_before_other_work = 0;
+  const auto start = [&](int i) {
+    v1::GenerateRequest request;
+    request.set_request_id(absl::StrCat(i));
+    link_->Start("", request, [&, i](const v1::GenerateBatchEntry&) {
+      if (handled.empty()) {
+        loop_.PostAfter(milliseconds(0), [&] { num_handled_before_other_work = handled.size(); });
+      }
+      handled.push_back(i);
+    });
+  };
+  for (int i = 0; i < kNumRequests; ++i) start(i);
+  loop_.RunUntil([&] { return handled.size() == kNumRequests; });
+  EXPECT_EQ(num_handled_before_other_work, size_t{BatchCall::kMaxEntriesAtOnce});
+  handled.clear();
+  start(kNumRequests);
+  loop_.RunUntil([&] { return handled.size() == kNumRequests + 1; });
+  EXPECT_EQ(handled[0], kNumRequests) << "its first text must not wait for those of the others";
+  EXPECT_EQ(handled[1], 0);
+  EXPECT_EQ(handled.back(), kNumRequests - 1);
 }
 
 TEST_F(ManagerLinkTest, WithoutAnyManagerARequestFailsAtOnce) {
