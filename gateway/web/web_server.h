@@ -46,7 +46,7 @@ class WebExchange {
   virtual void OnGone(std::function<void()> gone) = 0;
 
   virtual void Respond(WebResponse response) = 0;
-  // Begins a stream of server-sent events with code 200. The client gets its head with the first piece, or with the end.
+  // Begins a stream of server-sent events with code 200. Its head is sent with the first piece, or with the end.
   virtual void BeginEvents() = 0;
   // Sends a piece of the stream.
   virtual void Send(const std::string& text) = 0;
