@@ -1,11 +1,13 @@
 """The hub as a server: lists of files and bytes of files by HTTP, with tries, redirects and a deadline."""
 
 import collections
+import contextlib
 import http.client
 import json
 import os
 import random
 import re
+import signal
 import string
 import sys
 import time
@@ -17,6 +19,7 @@ CHUNK_BYTES = 1 << 20
 MAX_LIST_BYTES = 64 << 20
 MAX_REDIRECTS = 5
 MAX_PAUSE_S = 60
+LIMIT_AGAIN_S = 1
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 File = collections.namedtuple("File", "path size kind digest")  # `kind` is sha256, or sha1 for a blob of git.
@@ -48,8 +51,28 @@ class Clock:
     def left(self):
         left = self.end - time.monotonic()
         if left <= 0:
-            raise Failure(f"the deadline of {self.seconds:g} s (--deadline) has passed; the next run goes on from here")
+            raise self.passed()
         return left
+
+    def passed(self):
+        return Failure(f"the deadline of {self.seconds:g} s (--deadline) has passed; the next run goes on from here")
+
+    @contextlib.contextmanager
+    def limit(self):
+        """Ends what runs inside at the deadline, for example a wait for an answer that comes byte by byte, which the
+        timeout of a socket does not bound. For the main thread."""
+
+        def end(*_):
+            raise self.passed()
+
+        before = signal.signal(signal.SIGALRM, end)
+        try:
+            # Again and again, because an exception in a destructor would be lost.
+            signal.setitimer(signal.ITIMER_REAL, self.left(), LIMIT_AGAIN_S)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
     def sleep(self, seconds):
         time.sleep(min(seconds, self.left()))
@@ -111,7 +134,8 @@ class Hub:
                 headers["Authorization"] = f"Bearer {self.token}"
             try:
                 request = urllib.request.Request(url, headers=headers)
-                return self.opener_for(url).open(request, timeout=min(self.timeout_s, self.clock.left()))
+                with self.clock.limit():
+                    return self.opener_for(url).open(request, timeout=self.timeout_s)
             except urllib.error.HTTPError as error:
                 with error:
                     location = error.headers.get("Location")
@@ -210,9 +234,9 @@ class Hub:
 
     def chunks(self, response):
         while True:
-            self.clock.left()
             try:
-                chunk = response.read1(CHUNK_BYTES)
+                with self.clock.limit():
+                    chunk = response.read1(CHUNK_BYTES)
             except (OSError, http.client.HTTPException) as error:
                 raise Trouble(self.reason(response.url, error)) from None
             if not chunk:
