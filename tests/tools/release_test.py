@@ -3,6 +3,7 @@ has the files it looks at, with programs that pretend to build."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tarfile
@@ -64,6 +65,14 @@ class ReleaseTest(unittest.TestCase):
     def change(self, name, text):
         (self.repository / name).write_text(text)
         self.commit()
+
+    def test_a_python_that_can_make_a_wheel_is_recognised(self):
+        command = re.search(r"-c '(import google.*)'", (ROOT / "tools/release").read_text())[1]
+        modules = "('google', 'google.protobuf', 'pip', 'setuptools', 'wheel')"
+        there = f"import importlib.util as u, sys; sys.exit(0 if all(u.find_spec(m) for m in {modules}) else 1)"
+        for python in ("python3", "/usr/bin/python3"):
+            if shutil.which(python) and subprocess.run([python, "-c", there], check=False).returncode == 0:
+                subprocess.run([python, "-c", command], check=True)
 
     def test_files_that_are_not_committed_are_refused(self):
         (self.repository / "new").write_text("")
