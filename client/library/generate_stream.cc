@@ -79,6 +79,7 @@ void GenerateStream::Note(const v1::GenerateResponse& response) {
   sample.set_index(response.index());
   sample.set_next_position(response.position() + response.token_ids_size());
   sample.set_has_finish(response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
+  if (response.has_numerics_changed_at()) sample.set_numerics_changed_at(response.numerics_changed_at());
   if (request_.on_disconnect() != v1::ON_DISCONNECT_DETACH || request_.has_beam()) return;
   v1::ContinuedSample& continued = continued_[response.index()];
   continued.set_index(response.index());
@@ -103,6 +104,8 @@ bool GenerateStream::Continue() {
 void GenerateStream::SetContinued() {
   request_.clear_continue_from();
   for (const auto& [index, sample] : continued_) *request_.add_continue_from() = sample;
+  // The new stream is only told of what changes behind these tokens.
+  for (auto& [index, sample] : received_) sample.clear_numerics_changed_at();
 }
 
 bool GenerateStream::Next(v1::GenerateResponse* response) {

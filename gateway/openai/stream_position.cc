@@ -29,6 +29,12 @@ std::optional<StreamPosition> StreamPosition::Parse(absl::string_view id) {
   for (absl::string_view part : absl::StrSplit(id.substr(colon + 1), ',', absl::SkipEmpty())) {
     v1::ReceivedSample sample;
     sample.set_has_finish(absl::ConsumeSuffix(&part, "f"));
+    if (const size_t mark = part.find('c'); mark != part.npos) {
+      uint32_t change = 0;
+      if (!absl::SimpleAtoi(part.substr(mark + 1), &change)) return std::nullopt;
+      sample.set_numerics_changed_at(change);
+      part = part.substr(0, mark);
+    }
     const std::vector<absl::string_view> numbers = absl::StrSplit(part, '.');
     uint32_t index = 0;
     uint32_t next = 0;
@@ -48,13 +54,15 @@ void StreamPosition::Note(const v1::GenerateResponse& response) {
   sample.set_index(response.index());
   sample.set_next_position(response.position() + static_cast<uint32_t>(response.token_ids_size()));
   sample.set_has_finish(response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
+  if (response.has_numerics_changed_at()) sample.set_numerics_changed_at(response.numerics_changed_at());
 }
 
 std::string StreamPosition::Id() const {
   std::string id = absl::StrCat(token_, ":");
   for (const auto& [index, sample] : samples_) {
-    absl::StrAppend(&id, id.back() == ':' ? "" : ",", index, ".", sample.next_position(),
-                    sample.has_finish() ? "f" : "");
+    absl::StrAppend(&id, id.back() == ':' ? "" : ",", index, ".", sample.next_position());
+    if (sample.has_numerics_changed_at()) absl::StrAppend(&id, "c", sample.numerics_changed_at());
+    if (sample.has_finish()) id += "f";
   }
   return id;
 }

@@ -51,6 +51,7 @@ bool ResponseBuilder::AddToken(const ScoredToken& token) {
   response_.add_token_ids(token.token);
   const int position = prompt_tokens_ + num_tokens_ - 1;
   if (position == numerics_changed_at_) response_.set_numerics_changed_at(position);
+  contradicts_client_ |= position == expected_numerics_change_ && position != numerics_changed_at_;
   if (shows_logprobs_) SetLogprobs(*model_, token, response_.add_logprobs());
   std::optional<std::string> stop = text_.Append(token.token, response_.mutable_text_delta());
   if (num_tokens_ <= num_skipped_) StartNextResponse();

@@ -28,6 +28,13 @@ class ResponseBuilder {
   // The client has the tokens before this position, and their text. Called before the first AddToken.
   void SkipTo(int position) { num_skipped_ = position - prompt_tokens_; }
 
+  // The client was told of other numerics from this position on, which is one of those to skip. Called before the first
+  // AddToken.
+  void ExpectNumericsChange(int position) { expected_numerics_change_ = position; }
+
+  // Whether the numerics did not change at the position that ExpectNumericsChange was told.
+  bool contradicts_client() const { return contradicts_client_; }
+
   // See ResponseSet.
   void SetNumericsChange(int position) {
     if (!numerics_changed_at_.has_value()) numerics_changed_at_ = position;
@@ -60,11 +67,13 @@ class ResponseBuilder {
   std::shared_ptr<const ServedModel> model_;
   int prompt_tokens_;
   bool shows_logprobs_;
-  std::vector<TokenId> named_stop_tokens_;  // Sorted.
-  int num_tokens_ = 0;                      // Number of generated tokens.
-  int num_skipped_ = 0;                     // The first of them that the client has already.
-  TokenId last_token_ = 0;                  // The latest of them.
-  std::optional<int> numerics_changed_at_;  // A position.
+  std::vector<TokenId> named_stop_tokens_;       // Sorted.
+  int num_tokens_ = 0;                           // Number of generated tokens.
+  int num_skipped_ = 0;                          // The first of them that the client has already.
+  TokenId last_token_ = 0;                       // The latest of them.
+  std::optional<int> numerics_changed_at_;       // A position.
+  std::optional<int> expected_numerics_change_;  // A position.
+  bool contradicts_client_ = false;
   double logprob_sum_ = 0;
   bool is_finished_ = false;
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;

@@ -57,7 +57,11 @@ void ResponseSet::SkipReceived(const google::protobuf::RepeatedPtrField<v1::Rece
   for (const v1::ReceivedSample& sample : received) {
     has_received_[sample.index()] = sample.has_finish();
     if (picks_best() || static_cast<int>(sample.next_position()) <= num_prompt_tokens_) continue;
-    samples_[sample.index()].builder.SkipTo(static_cast<int>(sample.next_position()));
+    ResponseBuilder& builder = samples_[sample.index()].builder;
+    builder.SkipTo(static_cast<int>(sample.next_position()));
+    if (sample.has_numerics_changed_at()) {
+      builder.ExpectNumericsChange(static_cast<int>(sample.numerics_changed_at()));
+    }
     samples_[sample.index()].is_sent = true;
   }
 }
@@ -73,7 +77,10 @@ void ResponseSet::AddPromptLogprobs(int first_position, const std::vector<Scored
 
 bool ResponseSet::AddToken(int sample_index, const ScoredToken& token) {
   ResponseBuilder& builder = samples_[sample_index].builder;
-  return !builder.is_finished() && builder.AddToken(token) && !is_beam_search_;
+  if (builder.is_finished()) return false;
+  const bool is_stopped = builder.AddToken(token);
+  contradicts_client_ |= builder.contradicts_client();
+  return is_stopped && !is_beam_search_;
 }
 
 void ResponseSet::FinishSample(const Finished& finished) {
@@ -122,6 +129,7 @@ bool ResponseSet::MaySend(int sample_index) const {
 }
 
 std::optional<int> ResponseSet::FindNext(int first) const {
+  if (contradicts_client_) return std::nullopt;
   for (int index = first; index < static_cast<int>(order_.size()); ++index) {
     if (!has_received_[index] && MaySend(order_[index])) return index;
   }

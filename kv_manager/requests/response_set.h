@@ -43,6 +43,10 @@ class ResponseSet {
   // before the token at the position is added.
   void SetNumericsChange(int sample_index, int position) { samples_[sample_index].builder.SetNumericsChange(position); }
 
+  // Whether a sample is not the one that the client has received: its numerics did not change where the client was
+  // told. No response is sent then.
+  bool contradicts_client() const { return contradicts_client_; }
+
   // Adds the next token of a sample, unless the sample is finished. Returns true when the token completes a stop
   // string, which ends the sample, so that the caller must tell the engine. False for a beam search, which looks for
   // stop strings itself.
@@ -120,6 +124,7 @@ class ResponseSet {
   std::vector<bool> has_received_;  // [num_samples]: the client has the end of the sample of this index.
   std::string resume_token_;        // Until it is sent.
   Phase phase_ = Phase::kRunning;
+  bool contradicts_client_ = false;
 };
 
 }  // namespace quire

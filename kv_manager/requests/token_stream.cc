@@ -245,6 +245,13 @@ absl::Status TokenStream::CheckReceivedLocked(
     if (is_named[index]) errors.Add(path + "index", absl::StrCat("is ", index, ", as in another entry"));
     is_named[index] = true;
     positions[index] = received[i].next_position();
+    const uint32_t change = received[i].numerics_changed_at();
+    const bool is_possible = change >= static_cast<uint32_t>(num_prompt_tokens_) && change < positions[index];
+    if (received[i].has_numerics_changed_at() && !is_possible) {
+      errors.Add(path + "numerics_changed_at",
+                 absl::StrCat("is ", change, ", the tokens from the end of the prompt to next_position have ",
+                              num_prompt_tokens_, " .. ", positions[index], " - 1"));
+    }
     // When the best samples are picked, nobody knows yet which they are, and none is sent in parts.
     const int limit = std::max(next_positions_[index], promised_position_);
     if (picks_best_ || received[i].next_position() <= static_cast<uint32_t>(limit)) continue;
@@ -562,6 +569,10 @@ std::optional<absl::Status> TokenStream::Read(const StreamEvents& batch) {
   for (const Finished& finished : batch.finished) responses_->FinishSample(finished);
 
   std::optional<absl::Status> status = batch.end;
+  if (!status.has_value() && responses_->contradicts_client()) {
+    StopGeneration(FinishReason::kCancelled);
+    status = UnknownRequestError();
+  }
   if (!status.has_value() && StopSamples(stopped)) status = absl::OkStatus();
   if (status.has_value()) responses_->End(/*is_whole=*/status->ok());
   return status;
@@ -576,14 +587,17 @@ bool TokenStream::StopSamples(const std::vector<int>& sample_indices) {
     }
     return false;
   }
-  if (has_reported_end_) return true;
+  if (!has_reported_end_) StopGeneration(FinishReason::kStopToken);
+  return true;
+}
+
+void TokenStream::StopGeneration(FinishReason reason) {
   {
     const MutexLock lock(&mutex_);
     if (generation_ == Generation::kRunning) generation_ = Generation::kEnded;
     outbox_ = {};
   }
-  environment_.engine->Cancel(id_, FinishReason::kStopToken);
-  return true;
+  environment_.engine->Cancel(id_, reason);
 }
 
 }  // namespace quire

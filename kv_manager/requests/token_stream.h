@@ -252,6 +252,8 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   std::optional<absl::Status> Read(const StreamEvents& batch);
   // Tells the engine which samples stop strings have ended. Returns true when no sample is left.
   bool StopSamples(const std::vector<int>& sample_indices);
+  // The engine generates nothing more for the stream, and what it has told since is dropped.
+  void StopGeneration(FinishReason reason);
   // The request is over, and the reader has everything.
   bool is_done() const { return has_reported_end_ && reader_.writer == nullptr; }
   // The responses have come to their end.

@@ -70,9 +70,11 @@ class Resumption:
         self._numerics = response.numerics_fingerprint or self._numerics
         if response.HasField("seed"):
             self._seed = (response.seed - index) % 2**64
-        self._positions[index] = v1.ReceivedSample(
-            index=index, next_position=response.position + len(response.token_ids), has_finish=has_finish
-        )
+        sample = self._positions.setdefault(index, v1.ReceivedSample(index=index))
+        sample.next_position = response.position + len(response.token_ids)
+        sample.has_finish = has_finish
+        if response.HasField("numerics_changed_at"):
+            sample.numerics_changed_at = response.numerics_changed_at
         continued = self._continued.setdefault(index, v1.ContinuedSample(index=index))
         continued.token_ids.extend(response.token_ids)
         continued.has_finish = has_finish
@@ -150,6 +152,9 @@ class Resumption:
         """Makes the request continue all that was received."""
         del self._request.continue_from[:]
         self._request.continue_from.extend(self._continued.values())
+        # The new stream is only told of what changes behind these tokens.
+        for sample in self._positions.values():
+            sample.ClearField("numerics_changed_at")
 
 
 def _number_of(field: str) -> int:

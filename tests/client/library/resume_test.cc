@@ -139,6 +139,21 @@ TEST_F(GenerateStreamTest, ACallThatWasCutGoesOnWithWhatIsMissing) {
   EXPECT_EQ(service_.resumes[2].received(0).next_position(), 7u);
 }
 
+TEST_F(GenerateStreamTest, ResumeTellsWhereTheNumericsHaveChanged) {
+  service_.generate = {[](const auto&, Writer* writer) {
+    v1::GenerateResponse response = Response(5, "a", "token-1");
+    response.set_numerics_changed_at(5);
+    writer->Write(response);
+    writer->Write(Response(6, "b", ""));
+    return Cut();
+  }};
+  service_.resume = {[](const auto&, Writer*) { return grpc::Status::OK; }};
+  EXPECT_EQ(ReadAll(), absl::OkStatus());
+  ASSERT_THAT(service_.resumes, SizeIs(1));
+  EXPECT_TRUE(service_.resumes[0].received(0).has_numerics_changed_at());
+  EXPECT_EQ(service_.resumes[0].received(0).numerics_changed_at(), 5u);
+}
+
 // An error as a manager sends it.
 grpc::Status Error(grpc::StatusCode code, const std::string& reason) {
   google::rpc::ErrorInfo info;

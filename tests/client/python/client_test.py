@@ -175,6 +175,19 @@ class StreamTest(unittest.TestCase):
             state = Resumption(request, timeout=1000, resume_time=1000)
             self.assertEqual([state.delay_after(quire.Error(error)) for _ in delays], delays)
 
+    def test_resume_tells_where_the_numerics_have_changed_until_the_request_is_continued(self):
+        request = v1.GenerateRequest(text="Hi", request_id="r", on_disconnect=v1.ON_DISCONNECT_DETACH)
+        state = Resumption(request, timeout=1000, resume_time=1000)
+        changed = response(5, "one")
+        changed.numerics_changed_at = 5
+        state.note(changed)
+        state.note(response(6))
+        self.assertEqual(state.next_call()[1].received[0].numerics_changed_at, 5)
+        state.delay_after(quire.Error(UNKNOWN))
+        state.note(response(7, "two"))
+        self.assertEqual(state.next_call()[1].received[0].next_position, 8)
+        self.assertFalse(state.next_call()[1].received[0].HasField("numerics_changed_at"))
+
     def test_a_request_that_the_manager_does_not_know_is_continued(self):
         again = ("Generate", 2, (0, [5, 6]))
         self.check([([response(5, "one", seed=9), response(6)], CUT), ([], UNKNOWN), ([], NO_WORKER), ([], CUT),

@@ -36,6 +36,28 @@ TEST(StreamPositionTest, TheIdHasWhatResumeNeeds) {
   EXPECT_FALSE(resume.received(1).has_finish());
 }
 
+TEST(StreamPositionTest, TheIdHasWhereTheNumericsHaveChanged) {
+  StreamPosition position;
+  v1::GenerateResponse response;
+  response.set_resume_token("token");
+  response.set_position(5);
+  response.add_token_ids(9);
+  response.set_numerics_changed_at(5);
+  position.Note(response);
+  EXPECT_EQ(position.Id(), "token:0.6c5");
+  response.set_position(6);
+  response.clear_numerics_changed_at();
+  response.set_finish_reason(v1::FINISH_REASON_STOP);
+  position.Note(response);
+  EXPECT_EQ(position.Id(), "token:0.7c5f") << "it is told once";
+  const std::optional<StreamPosition> read = StreamPosition::Parse(position.Id());
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->Resume().received(0).numerics_changed_at(), 5u);
+  for (const std::string id : {"token:0.6c", "token:0.6cx", "token:0.6c1c2", "token:0c5", "token:0.6c5ff"}) {
+    EXPECT_FALSE(StreamPosition::Parse(id).has_value()) << id;
+  }
+}
+
 TEST(StreamPositionTest, WhatIsNoIdIsRefused) {
   EXPECT_TRUE(StreamPosition::Parse("token:").has_value()) << "nothing was received yet";
   for (const std::string id : {"", "7", ":0.1", "to ken:0.1", "token:0", "token:0.1.2", "token:0.x", "token:-1.2",

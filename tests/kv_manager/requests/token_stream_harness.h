@@ -98,7 +98,8 @@ class TokenStreamTest : public ::testing::Test {
                                                                          },
                                                                      .max_outbox_tokens = max_outbox_tokens,
                                                                      .keeper = keeper_,
-                                                                     .has_known_name = has_known_name_},
+                                                                     .has_known_name = has_known_name_,
+                                                                     .num_promised_tokens = num_promised_tokens_},
                                             kStreamId, ResponseSet(model_, "name", *valid),
                                             StreamReader{&writer_, run_later, kReaderId});
     num_tokens_.assign(std::max(valid->request.num_samples, valid->num_returned), 0);
@@ -145,6 +146,7 @@ class TokenStreamTest : public ::testing::Test {
   ManualWriter writer_;
   std::deque<std::function<void()>> jobs_;
   std::shared_ptr<StreamKeeper> keeper_;  // Null: the stream is not resumable.
+  int num_promised_tokens_ = 0;
   bool has_known_name_ = true;
   std::shared_ptr<TokenStream> stream_;
   int prompt_tokens_ = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_reason.h"
@@ -77,6 +78,7 @@ class Received {
       sample->set_index(index);
       sample->set_next_position(response.position() + response.token_ids_size());
       sample->set_has_finish(response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
+      if (response.has_numerics_changed_at()) sample->set_numerics_changed_at(response.numerics_changed_at());
     }
     return samples;
   }
@@ -301,6 +303,49 @@ TEST_F(TokenStreamResumeTest, AChangeOfTheNumericsIsToldOnceWithItsToken) {
   const std::vector<std::string> changes =
       absl::StrSplit(whole, absl::StrCat("numerics_changed_at: ", prompt_tokens_ + 2, "\n"));
   EXPECT_THAT(changes, SizeIs(3)) << "one of each sample: " << whole;
+}
+
+// The next manager has found the request on a worker that it had left for other numerics.
+TEST_F(TokenStreamResumeTest, AStreamWhoseNumericsHaveNotChangedWhereTheClientWasToldIsNotItsStream) {
+  num_promised_tokens_ = 10;
+  for (const int other_change : {-1, 3}) {
+    MakeResumable();
+    stream_->Close(kReaderId);
+    Client second{.writer = {}, .id = 2};
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;
+    received.Add()->set_next_position(prompt_tokens_ + 4);
+    received[0].set_numerics_changed_at(prompt_tokens_ + 2);
+    // The manager tells the tokens after the client has come.
+    ASSERT_EQ(stream_->Attach(ReaderOf(&second), received), absl::OkStatus());
+    RunJobs();
+    if (other_change >= 0) stream_->OnNumericsChanged(0, prompt_tokens_ + other_change);
+    Push("abcdef");
+    RunJobs();
+    EXPECT_THAT(second.writer.responses, IsEmpty()) << "they would go on behind other tokens";
+    ASSERT_TRUE(second.writer.status.has_value());
+    ASSERT_TRUE(ReasonOf(*second.writer.status).has_value()) << *second.writer.status;
+    EXPECT_EQ(ReasonOf(*second.writer.status)->word, "REQUEST_UNKNOWN");
+    EXPECT_TRUE(stream_->has_ended());
+    EXPECT_THAT(engine_.cancelled, SizeIs(1)) << "so its name is free";
+    EXPECT_THAT(counting_->ends, std::vector<bool>{false});
+    engine_.cancelled.clear();
+    writer_.status.reset();
+  }
+}
+
+TEST_F(TokenStreamResumeTest, TheNumericsOfAClientChangeAtATokenThatItHas) {
+  MakeResumable();
+  Push("abcdef");
+  CompleteAllWrites();
+  for (const int num_generated : {-1, 4}) {
+    Client second{.writer = {}, .id = 2};
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;
+    received.Add()->set_next_position(prompt_tokens_ + 4);
+    received[0].set_numerics_changed_at(prompt_tokens_ + num_generated);
+    const absl::Status status = stream_->Attach(ReaderOf(&second), received);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "received[0].numerics_changed_at")) << status;
+  }
 }
 
 TEST_F(TokenStreamResumeTest, EachCallGetsAResumeTokenInItsFirstResponse) {
