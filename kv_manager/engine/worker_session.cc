@@ -65,6 +65,13 @@ std::string CauseForClients(const absl::Status& reason) {
   return std::string(reason.message());
 }
 
+// The time since the last step of one of its samples.
+int64_t IdleTimeOf(const RowsOfRequest& rows) {
+  int64_t idle_us = rows.first->idle_us;
+  for (const WorkerInventory::Row* row : rows.rows) idle_us = std::min(idle_us, row->idle_us);
+  return idle_us;
+}
+
 // Tells reasons apart that say different things. An epoch or a time in a reason is another one at each attempt.
 std::string WithoutNumbers(const absl::Status& reason) {
   std::string text(reason.message());
@@ -185,6 +192,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
   std::vector<RestoredRequest> requests;
   std::vector<std::pair<RequestId, std::function<bool()>>> streams;
   int num_over = 0;
+  int num_forgotten = 0;
   int num_begun_again = 0;
   absl::Status refusal;
   for (const RowsOfRequest& rows : found) {
@@ -192,14 +200,23 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     absl::StatusOr<RequestRestored> restored =
         hooks_->restore_request == nullptr
             ? absl::UnimplementedError("this manager restores no requests")
-            : hooks_->restore_request({.record = rows.record.request, .prompt = prompt, .generation = generation_});
+            : hooks_->restore_request({.record = rows.record.request,
+                                       .prompt = prompt,
+                                       .idle_us = IdleTimeOf(rows),
+                                       .is_over =
+                                           [&rows](const Request& request, const StopCondition* stop_strings) {
+                                             return IsOver(request, rows, stop_strings);
+                                           },
+                                       .generation = generation_});
     if (!restored.ok()) {
-      refusal = restored.status();
+      const bool is_forgotten = absl::IsDeadlineExceeded(restored.status());
+      num_forgotten += is_forgotten;
+      if (!is_forgotten) refusal = restored.status();
       for (const WorkerInventory::Row* row : rows.rows) end_rows.push_back(row->row);
       continue;
     }
     const RequestId id = restored->request.id;
-    Revival revival = Revive(restored->request, description_->vocab_size, rows, check);
+    Revival revival = Revive(restored->request, description_->vocab_size, rows, check, restored->is_over);
     std::function<bool()> has_ended = std::move(restored->has_ended);
     // Before the stream is told anything, because it may end the request or a sample at once.
     if (!revival.is_over) inbox_->AddRestored(id);
@@ -232,10 +249,11 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     const RequestId id = request.id();
     if (const absl::Status status = scheduler->Adopt(std::move(request)); !status.ok()) live_->Fail(id, status);
   }
-  report_->stats()->restored_requests += static_cast<int64_t>(streams.size()) + num_over;
+  report_->stats()->restored_requests += static_cast<int64_t>(streams.size());
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " had " << Counted(found.size(), "request")
                    << " of another manager: " << streams.size() - num_begun_again << " go on, " << num_begun_again
-                   << " begin again, " << num_over << " had ended, " << found.size() - streams.size() - num_over
+                   << " begin again, " << num_over << " had ended and can be resumed, " << num_forgotten
+                   << " had ended too long ago, " << found.size() - streams.size() - num_over - num_forgotten
                    << " were refused" << (refusal.ok() ? "" : absl::StrCat(" (", refusal.message(), ")")) << "; "
                    << pool_->blocks()->num_cached_blocks() << " blocks are cached";
 }
