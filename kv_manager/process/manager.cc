@@ -182,6 +182,7 @@ Manager::Manager(const ManagerOptions& options)
   const bool has_key = options.inference.detach.resume_key.has_value();
   requests_.is_restoring = [this, has_key] { return has_key && engine_.IsRestoring(); };
   inference_.SetGate([this] { return CheckLeads(); });
+  requests_.standby = [this] { return std::string(CheckLeads().message()); };
 }
 
 Manager::~Manager() {
