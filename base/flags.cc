@@ -167,6 +167,13 @@ absl::StatusOr<absl::Duration> DurationFlag(const absl::Flag<absl::Duration>& fl
                                                  ", it must be more than 0 and at most 24h"));
 }
 
+absl::StatusOr<absl::Duration> DurationOrZeroFlag(const absl::Flag<absl::Duration>& flag) {
+  const absl::Duration value = absl::GetFlag(flag);
+  if (value >= absl::ZeroDuration() && value <= absl::Hours(24)) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat(FlagAsTyped(flag.Name()), " is ", absl::FormatDuration(value), ", it must be 0 .. 24h"));
+}
+
 absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag) {
   std::string address = absl::GetFlag(flag);
   if (!IsListenAddress(address)) return BadAddress(flag, "host:port or unix:path");

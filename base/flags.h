@@ -99,6 +99,8 @@ absl::StatusOr<T> FlagChoice(const absl::Flag<std::string>& flag,
 
 // Returns the flag's value, which must be above 0 and at most 24h.
 absl::StatusOr<absl::Duration> DurationFlag(const absl::Flag<absl::Duration>& flag);
+// The same for a flag that may be 0.
+absl::StatusOr<absl::Duration> DurationOrZeroFlag(const absl::Flag<absl::Duration>& flag);
 
 // Returns the flag's value, which must be host:port or unix:path.
 absl::StatusOr<std::string> ListenFlag(const absl::Flag<std::string>& flag);

@@ -91,6 +91,7 @@ absl::Status Executor::Begin(const v1::StepPlan& plan) {
   if (label_keeper_ != nullptr) NoteSwapsOut(plan);
   QUIRE_RETURN_IF_ERROR(ChangeRows(plan));
   QUIRE_RETURN_IF_ERROR(batch_.Build(plan, absl::MakeSpan(rows_)));
+  for (const uint32_t row : plan.slice_rows()) rows_[row].SetLastSlice(start_us);
   MoveBlocks(plan);
   if (label_keeper_ != nullptr) label_keeper_->Begin(plan, batch_.slices());
   const bool has_slices = !batch_.slices().empty();

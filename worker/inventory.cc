@@ -1,6 +1,8 @@
 #include "worker/inventory.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,8 +18,8 @@ constexpr int64_t kLabelBytes = 18;
 class ChunkWriter {
  public:
   ChunkWriter(const BlockLabels& labels, const WorkerLimits& worker, const std::string& layout_id,
-              const InventoryLimits& limits)
-      : labels_(labels), limits_(limits), chunks_(1) {
+              const InventoryLimits& limits, int64_t session_end_us)
+      : labels_(labels), limits_(limits), session_end_us_(session_end_us), chunks_(1) {
     v1::InventoryHeader* const header = chunks_[0].mutable_header();
     header->set_num_blocks(worker.num_blocks);
     header->set_num_host_blocks(worker.num_host_blocks);
@@ -52,6 +54,8 @@ class ChunkWriter {
     out.set_num_logprobs_plus_one(static_cast<uint32_t>(row.sampling().num_top() + 1));
     out.set_num_prompt_logprobs_plus_one(static_cast<uint32_t>(row.sampling().num_prompt_top() + 1));
     out.set_num_candidates(static_cast<uint32_t>(row.sampling().num_candidates()));
+    const int64_t idle_ms = (session_end_us_ - row.last_slice_us().value_or(session_end_us_)) / 1000;
+    out.set_idle_ms(static_cast<uint32_t>(std::clamp<int64_t>(idle_ms, 0, std::numeric_limits<uint32_t>::max())));
     *out.mutable_scores() = row.scores();
     if (!told_prompt_scores_.contains(row.prompt_scores())) *out.mutable_prompt_scores() = *row.prompt_scores();
     const auto has_room = [&] {
@@ -141,6 +145,7 @@ class ChunkWriter {
 
   const BlockLabels& labels_;
   const InventoryLimits limits_;
+  const int64_t session_end_us_;
   std::vector<v1::InventoryChunk> chunks_;
   int64_t chunk_bytes_ = 0;  // Of the last chunk.
   int64_t total_bytes_ = 0;
@@ -183,8 +188,9 @@ bool HasInventory(const Executor& executor) {
 }
 
 std::vector<v1::InventoryChunk> MakeInventory(const Executor& executor, const LastSteps& last_steps,
-                                              const std::string& layout_id, const InventoryLimits& limits) {
-  ChunkWriter writer(*executor.labels(), executor.limits(), layout_id, limits);
+                                              const std::string& layout_id, const InventoryLimits& limits,
+                                              int64_t session_end_us) {
+  ChunkWriter writer(*executor.labels(), executor.limits(), layout_id, limits, session_end_us);
   writer.AddSteps(last_steps);
   for (size_t row = 0; row < executor.rows().size(); ++row) {
     if (executor.rows()[row].is_started()) writer.AddRow(static_cast<uint32_t>(row), executor.rows()[row]);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/executor.h"
@@ -45,9 +46,11 @@ bool HasInventory(const Executor& executor);
 
 // Returns the chunks of the inventory. Rows and labels beyond the limits are left out. A label is also left out when
 // nothing in the pool or the host tier has the content before it. Takes some 20 ms for 65536 blocks. REQUIRES: no plan
-// is begun and not finished, and none has failed; the executor keeps labels.
+// is begun and not finished, and none has failed; the executor keeps labels. `session_end_us` is the time of the steady
+// clock at which the session before ended.
 std::vector<v1::InventoryChunk> MakeInventory(const Executor& executor, const LastSteps& last_steps,
-                                              const std::string& layout_id, const InventoryLimits& limits = {});
+                                              const std::string& layout_id, const InventoryLimits& limits = {},
+                                              int64_t session_end_us = SteadyClock().NowMicros());
 
 }  // namespace quire
 

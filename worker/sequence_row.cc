@@ -10,6 +10,7 @@ void SequenceRow::Start(const v1::SequenceStart& start, int vocab_size) {
   sample_index_ = start.sample_index();
   prompt_length_ = static_cast<int>(start.prompt_length());
   num_computed_ = -1;
+  last_slice_us_.reset();
   num_pending_ = 0;
   tokens_.assign(start.token_ids().begin(), start.token_ids().end());
   block_table_.clear();

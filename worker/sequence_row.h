@@ -46,6 +46,8 @@ class SequenceRow {
   void KeepPromptScore(int position, const v1::ScoreColumns& score) { Keep(position - 1, score, prompt_scores_.get()); }
   // Records that K and V of tokens [0, num_tokens) are in the pool, or will be after this step.
   void SetComputed(int num_tokens);
+  // A step with a slice of the row began at this time of the steady clock.
+  void SetLastSlice(int64_t time_us) { last_slice_us_ = time_us; }
 
   // Whether a sequence has the row.
   bool is_started() const { return !tokens_.empty(); }
@@ -73,6 +75,8 @@ class SequenceRow {
   // Null while no sequence has the row.
   const v1::ScoreColumns* prompt_scores() const { return prompt_scores_.get(); }
   bool keeps_scores() const { return record_ != nullptr && !record_->empty(); }
+  // The time of the last slice. Nothing if there was none.
+  std::optional<int64_t> last_slice_us() const { return last_slice_us_; }
   // Returns what the manager has stored with the row.
   const std::string& record() const { return *record_; }
   SamplingState& sampling() { return sampling_; }
@@ -88,6 +92,7 @@ class SequenceRow {
   uint32_t sample_index_ = 0;
   int prompt_length_ = 0;
   int num_computed_ = -1;
+  std::optional<int64_t> last_slice_us_;
   std::vector<TokenId> tokens_;
   int num_pending_ = 0;
   std::vector<uint32_t> block_table_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status_reason.h"
 
@@ -254,10 +255,12 @@ void SessionLoop::SwitchSession() {
   std::vector<v1::InventoryChunk> inventory;
   if (adopts_ && CanHold()) {
     mutex_.Unlock();
-    inventory = MakeInventory(*executor_, last_steps_, orphan_hold_.layout_id, orphan_hold_.limits);
+    inventory = MakeInventory(*executor_, last_steps_, orphan_hold_.layout_id, orphan_hold_.limits,
+                              held_since_us_.value_or(SteadyClock().NowMicros()));
     executor_->StartOver();
     mutex_.Lock();
     hold_end_.reset();
+    held_since_us_.reset();
   } else {
     Drop();
   }
@@ -288,6 +291,7 @@ void SessionLoop::Hold() {
     return;
   }
   hold_end_ = std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(orphan_hold_.duration);
+  held_since_us_ = SteadyClock().NowMicros();
   QUIRE_LOG(kInfo) << "the rows and blocks of the session are kept for " << absl::FormatDuration(orphan_hold_.duration)
                    << ", or until another session opens";
 }
@@ -297,6 +301,7 @@ void SessionLoop::Drop() {
   last_steps_ = LastSteps();
   has_failed_ = false;
   hold_end_.reset();
+  held_since_us_.reset();
 }
 
 void SessionLoop::BeginPlan() {

@@ -133,7 +133,8 @@ class SessionLoop {
   std::deque<v1::StepPlan> begun_;  // Plans of served_ that are begun and not finished, the oldest first.
   LastSteps last_steps_;            // Empty if nothing is ever held.
   bool has_failed_ = false;         // A step has failed, so the rows and labels of the executor are undefined.
-  std::optional<std::chrono::steady_clock::time_point> hold_end_;  // Set during an orphan hold.
+  std::optional<std::chrono::steady_clock::time_point> hold_end_;  // Set during an orphan hold,
+  std::optional<int64_t> held_since_us_;                           // and so is this time of the steady clock.
 
   Mutex join_mutex_;
   std::thread thread_ QUIRE_GUARDED_BY(join_mutex_);

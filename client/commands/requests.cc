@@ -21,6 +21,11 @@ int RunRequests(const RequestsOptions& options, const CommandContext& context) {
   Client client(context.client);
   const absl::StatusOr<v1::ListRequestsResponse> list = client.ListRequests(request);
   if (!list.ok()) return ReportError(list.status(), context.client.endpoint);
+  if (list->num_requests() == 0) {
+    // A manager that stands by has no requests, but the leader may have some.
+    const absl::Status leads = client.GetModel().status();
+    if (IsStandbyError(leads)) return ReportError(leads, context.client.endpoint);
+  }
   if (context.format == OutputFormat::kJson) {
     PrintJson(*list);
     return kExitOk;

@@ -193,7 +193,7 @@ std::string ToText(const LoadReport& report) {
   AppendLine(&text, "Input tokens from the prefix cache:",
              absl::StrFormat("%d (%.1f %%)", report.cached_tokens, Share(report.cached_tokens, report.input_tokens)));
   if (report.num_preemptions.has_value()) {
-    AppendLine(&text, "Preemptions meanwhile:", count(*report.num_preemptions));
+    AppendLine(&text, "Preemptions for lack of blocks:", count(*report.num_preemptions));
   }
   AppendLine(&text, "Requests sent (req/s):", SentRate(report).has_value() ? rate(*SentRate(report)) : "-");
   AppendLine(&text, "Request throughput (req/s):", rate(PerSecond(report.num_completed, report.duration_s)));

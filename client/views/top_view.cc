@@ -109,7 +109,11 @@ std::string DrawTop(const v1::GetStatusResponse& before, const v1::GetStatusResp
   for (const v1::WorkerStatus& worker : now.workers()) {
     absl::StrAppend(&text, DrawWorker(FindWorker(before, worker.address()), worker, seconds, width, terminal));
   }
-  if (now.workers().empty()) absl::StrAppend(&text, "no workers\n");
+  if (now.workers().empty()) {
+    absl::StrAppend(&text, "no workers\n");
+    // They may say that the manager stands by.
+    for (const std::string& warning : now.warnings()) absl::StrAppend(&text, "warning: ", warning, "\n");
+  }
   return text;
 }
 

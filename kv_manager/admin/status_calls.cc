@@ -82,6 +82,7 @@ void EncodeStatus(const ManagerStatus& status, v1::GetStatusResponse* out) {
 void StatusCalls::GetStatus(const v1::GetStatusRequest& /*request*/, const AdminCall& call) {
   v1::GetStatusResponse response;
   EncodeStatus(engine_->status(), &response);
+  if (std::string standby = requests_->standby(); !standby.empty()) response.add_warnings(std::move(standby));
   call.Finish(response);
 }
 

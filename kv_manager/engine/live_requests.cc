@@ -205,11 +205,12 @@ void LiveRequests::EndWith(Entries::iterator it, const absl::Status& status) {
   Remove(it);
 }
 
-std::vector<RequestId> LiveRequests::FailAll(const absl::Status& status) {
+std::vector<RequestId> LiveRequests::FailAll(absl::FunctionRef<absl::Status(const Entry&)> status_of) {
   std::vector<RequestId> failed;
   failed.reserve(entries_.size());
   for (auto& [request, entry] : entries_) {
     ++stats_->failed;
+    const absl::Status status = status_of(entry);
     entry.ticket.reset();
     entry.sink->OnFailed(status);
     failed.push_back(request);

@@ -75,8 +75,8 @@ class LiveRequests {
   void Fail(RequestId request, const absl::Status& status);
   // The same for a waiting request that gives its place in the queue to another one.
   void Displace(RequestId request, const absl::Status& status);
-  // Ends every request with this error. Returns their ids.
-  std::vector<RequestId> FailAll(const absl::Status& status);
+  // Ends every request with the error that `status_of` returns. Returns their ids.
+  std::vector<RequestId> FailAll(absl::FunctionRef<absl::Status(const Entry&)> status_of);
   // Ends every restorable request with this error. They do not count as failed, because the next manager goes on with
   // them. Returns their ids.
   std::vector<RequestId> LeaveRestorable(const absl::Status& status);

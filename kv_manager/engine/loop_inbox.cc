@@ -86,8 +86,8 @@ void LoopInbox::Adopt(MovingRequest moving, PromptHashes* hashes) {
   QUIRE_CHECK(!is_stopped_) << id;
   CountSubmitted(moving.request.request(), LiveRequests::NumTokens(moving.live));
   if (moving.wishes.is_cancellable) cancellable_.insert(id);
-  events_.emplace_back(
-      RequestMoved{std::move(moving.request), std::move(moving.live), moving.family, moving.was_refused});
+  events_.emplace_back(RequestMoved{std::move(moving.request), std::move(moving.live), moving.family,
+                                    moving.was_refused, moving.is_rebalanced});
   for (const int sample : moving.wishes.cancelled_samples) events_.emplace_back(SampleCancelled{id, sample});
   if (moving.wishes.cancelled.has_value()) events_.emplace_back(RequestCancelled{id, *moving.wishes.cancelled});
   changed_.NotifyOne();

@@ -41,6 +41,7 @@ struct RequestMoved {
   LiveRequests::Entry live;
   FamilyId family;   // See MovingRequest.
   bool was_refused;  // See MovingRequest.
+  bool is_rebalanced;
 };
 struct RequestCancelled {
   RequestId request;

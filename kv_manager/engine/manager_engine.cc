@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "base/counted.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/status_reason.h"
 #include "kv_manager/engine/step_loop.h"
@@ -373,6 +375,10 @@ absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address,
     loop->SetDrainedByOperator(is_draining, migrates);
     num_requests = loop->load().num_requests;
   }
+  const char* const becomes = migrates ? ", and its requests move to other workers" : ", and its requests stay";
+  QUIRE_LOG(kInfo) << "an operator " << (is_draining ? "drains worker " : "ends the drain of worker ")
+                   << Named("worker", address) << (is_draining ? becomes : "") << "; it has "
+                   << Counted(num_requests, "request");
   OnLoopChange();
   return num_requests;
 }

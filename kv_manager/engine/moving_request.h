@@ -34,7 +34,8 @@ struct MovingRequest {
   Wishes wishes;
   // The family of its generation if it may go on in any generation of it. Otherwise 0.
   FamilyId family{0};
-  bool was_refused = false;  // The scheduler to which it was given has refused it.
+  bool was_refused = false;    // The scheduler to which it was given has refused it.
+  bool is_rebalanced = false;  // It moves only to balance the load.
 };
 
 // What a loop says about a request that it wants to give to another loop.

@@ -19,6 +19,11 @@ namespace quire {
 struct RequestToRestore {
   absl::string_view record;  // Request::record.
   absl::Span<const TokenId> prompt;
+  // The time since the last step of its samples, without the time in which the worker had no manager at the end.
+  int64_t idle_us = 0;
+  // Whether the worker has all tokens that the request can have, with these stop strings, if it has any. Null: it has
+  // not. Valid during the call of the hook.
+  std::function<bool(const Request&, const StopCondition* stop_strings)> is_over = nullptr;
   GenerationId generation{0};                          // Of the worker.
   std::shared_ptr<const ServedModel> model = nullptr;  // Of this generation. The engine sets it.
 };
@@ -30,9 +35,11 @@ struct RequestRestored {
   // Whether its stream has ended meanwhile, so that nobody wants its tokens.
   std::function<bool()> has_ended;
   std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // May be null.
+  bool is_over = false;                                    // What RequestToRestore::is_over has said.
 };
 
 // Makes the request and its stream from the record. An error says why this manager does not go on with the request.
+// DEADLINE_EXCEEDED: it has ended, and its stream cannot be resumed any more.
 using RestoreRequestHook = std::function<absl::StatusOr<RequestRestored>(const RequestToRestore&)>;
 
 }  // namespace quire

@@ -10,6 +10,9 @@
 namespace quire {
 namespace {
 
+// See HasStopString.
+constexpr size_t kMaxLateTokens = 32;
+
 // A row with which the request goes on.
 struct LiveRow {
   const WorkerInventory::Row* row;
@@ -155,9 +158,29 @@ std::vector<ScoredToken> PromptScores(const Request& request, int vocab_size, co
   return *longest;
 }
 
+// Whether the text of the sample has a stop string at one of its last tokens. The manager before may have let the
+// sample run on for a few steps, until a text thread had found it.
+bool HasStopString(const LiveRow& live, const StopCondition& stop_strings) {
+  const absl::Span<const TokenId> tokens = absl::MakeConstSpan(live.row->tokens).subspan(live.row->prompt_length);
+  const size_t first = tokens.size() > kMaxLateTokens ? tokens.size() - kMaxLateTokens : 0;
+  for (size_t end = first + 1; end <= tokens.size(); ++end) {
+    const size_t num_last = std::min<size_t>(end, stop_strings.num_tokens_needed());
+    if (stop_strings.IsMet(tokens.subspan(end - num_last, num_last), static_cast<int>(end))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const InventoryCheck& check) {
+bool IsOver(const Request& request, const RowsOfRequest& rows, const StopCondition* stop_strings) {
+  if (request.beam.has_value()) return false;
+  const std::vector<LiveRow> samples = ReadSamples(request, rows);
+  return !samples.empty() && std::all_of(samples.begin(), samples.end(), [&](const LiveRow& live) {
+    return live.end.has_value() || (stop_strings != nullptr && HasStopString(live, *stop_strings));
+  });
+}
+
+Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const InventoryCheck& check, bool is_over) {
   Revival revival;
   const int num_prompt_tokens = static_cast<int>(request.prompt.size());
   revival.request.num_cached_tokens = std::min(rows.record.num_cached_tokens, num_prompt_tokens);
@@ -186,6 +209,9 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
     }
     revival.request.request = std::move(request);
     return revival;
+  }
+  for (LiveRow& sample : live) {
+    if (is_over && !sample.end.has_value()) sample.end = FinishReason::kStopToken;
   }
   if (revival.request.search.has_value()) {
     revival.samples = AgreedHypotheses(request, *revival.request.search, FirstChange(*live[0].row));

@@ -41,11 +41,17 @@ struct Revival {
   std::vector<RowId> end_rows;  // Rows that are of no use any more.
 };
 
+// Whether the rows have all tokens of all samples, so that the request has ended. `stop_strings` may be null. A beam
+// search is never over by this account, because nothing shows whether it has made its last choice.
+bool IsOver(const Request& request, const RowsOfRequest& rows, const StopCondition* stop_strings);
+
 // The rows say which tokens the samples or beams have, and their scores, and `check` says how many of them are stored.
 // What is not stored is computed again. The request begins again, with the same tokens, when the rows do not have all
 // that its stream needs: when the row of a sample or of a beam is gone, or when scores are missing. It is lost if it
 // would have to begin again with other numerics than before.
-Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const InventoryCheck& check);
+// `is_over` is what IsOver has said: then samples that have not ended by their tokens have ended by a stop string.
+Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const InventoryCheck& check,
+               bool is_over = false);
 
 }  // namespace quire
 

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
+#include "base/log.h"
 #include "base/status_reason.h"
 #include "kv_manager/engine/work_time.h"
 
@@ -63,6 +66,7 @@ int64_t StepLoop::RunOnce() {
     std::visit([this](auto& e) { Handle(std::move(e)); }, event);
   }
   events_.clear();
+  LogTakenOver();
   session_.MoveRequests(now_us_);
   session_.Poll(now_us_);
   ExpireDeadlines();
@@ -141,11 +145,28 @@ LiveRequests::Entry StepLoop::EntryOf(RequestSubmitted* event) const {
   return entry;
 }
 
+// One line for all requests of a round.
+void StepLoop::LogTakenOver() {
+  const TakenOver taken = std::exchange(taken_over_, {});
+  if (taken.num_requests == 0) return;
+  const std::string requests = Counted(taken.num_requests, "request");
+  if (taken.num_changed == 0) {
+    QUIRE_LOG(kInfo) << "worker " << Named("worker", options_.address) << " goes on with " << requests
+                     << " of other workers";
+  } else {
+    QUIRE_LOG(kWarning) << "worker " << Named("worker", options_.address) << " goes on with " << requests
+                        << " of other workers, and " << taken.num_changed << " of them change their numerics";
+  }
+}
+
 void StepLoop::Handle(RequestMoved event) {
   const RequestId id = event.request.id();
   absl::Status status;
+  taken_over_.num_requests += !event.is_rebalanced;
   if (event.family != FamilyId{0} && event.family == session_.family()) {
-    report_.stats()->numerics_changes += ChangeGeneration(session_.generation(), &event.request, event.live.sink.get());
+    const bool is_change = ChangeGeneration(session_.generation(), &event.request, event.live.sink.get());
+    report_.stats()->numerics_changes += is_change;
+    taken_over_.num_changed += is_change;
   }
   if (event.request.request().generation != session_.generation()) {
     // The worker was lost meanwhile and has come back in another generation.

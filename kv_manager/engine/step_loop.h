@@ -92,6 +92,8 @@ class StepLoop {
   void Handle(WorkerProbed event) { session_.OnProbed(event, now_us_); }
   void Handle(WorkerLost event) { session_.OnLost(std::move(event), now_us_); }
 
+  // Logs how many requests of other workers this round has taken over. What moves to balance the load does not count.
+  void LogTakenOver();
   // Hands the request to the scheduler. An error is the reason of the refusal.
   absl::Status Queue(RequestSubmitted* event);
   LiveRequests::Entry EntryOf(RequestSubmitted* event) const;  // Takes the ticket.
@@ -120,6 +122,11 @@ class StepLoop {
   std::vector<LoopEvent> events_;        // Taken from the inbox, being handled.
   std::vector<LoopQuestion> questions_;  // Taken from the inbox, to be answered in this round.
   int64_t now_us_ = 0;                   // The start of the current round.
+  struct TakenOver {
+    int num_requests = 0;
+    int num_changed = 0;  // Those of them that go on with other numerics.
+  };
+  TakenOver taken_over_;  // In this round.
   LoopReport report_;
   LiveRequests live_;
   WorkerSession session_;  // After the inbox, which its client calls until it is destroyed.

@@ -65,6 +65,13 @@ std::string CauseForClients(const absl::Status& reason) {
   return std::string(reason.message());
 }
 
+// The time since the last step of one of its samples.
+int64_t IdleTimeOf(const RowsOfRequest& rows) {
+  int64_t idle_us = rows.first->idle_us;
+  for (const WorkerInventory::Row* row : rows.rows) idle_us = std::min(idle_us, row->idle_us);
+  return idle_us;
+}
+
 // Tells reasons apart that say different things. An epoch or a time in a reason is another one at each attempt.
 std::string WithoutNumbers(const absl::Status& reason) {
   std::string text(reason.message());
@@ -192,6 +199,7 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
   std::vector<RestoredRequest> requests;
   std::vector<std::pair<RequestId, std::function<bool()>>> streams;
   int num_over = 0;
+  int num_forgotten = 0;
   int num_begun_again = 0;
   absl::Status refusal;
   for (const RowsOfRequest& rows : found) {
@@ -199,14 +207,23 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     absl::StatusOr<RequestRestored> restored =
         hooks_->restore_request == nullptr
             ? absl::UnimplementedError("this manager restores no requests")
-            : hooks_->restore_request({.record = rows.record.request, .prompt = prompt, .generation = generation_});
+            : hooks_->restore_request({.record = rows.record.request,
+                                       .prompt = prompt,
+                                       .idle_us = IdleTimeOf(rows),
+                                       .is_over =
+                                           [&rows](const Request& request, const StopCondition* stop_strings) {
+                                             return IsOver(request, rows, stop_strings);
+                                           },
+                                       .generation = generation_});
     if (!restored.ok()) {
-      refusal = restored.status();
+      const bool is_forgotten = absl::IsDeadlineExceeded(restored.status());
+      num_forgotten += is_forgotten;
+      if (!is_forgotten) refusal = restored.status();
       for (const WorkerInventory::Row* row : rows.rows) end_rows.push_back(row->row);
       continue;
     }
     const RequestId id = restored->request.id;
-    Revival revival = Revive(restored->request, description_->vocab_size, rows, check);
+    Revival revival = Revive(restored->request, description_->vocab_size, rows, check, restored->is_over);
     if (revival.is_lost) {
       refusal = FirstTokensLostError();
       restored->sink->OnFailed(refusal);
@@ -245,10 +262,11 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
     const RequestId id = request.id();
     if (const absl::Status status = scheduler->Adopt(std::move(request)); !status.ok()) live_->Fail(id, status);
   }
-  report_->stats()->restored_requests += static_cast<int64_t>(streams.size()) + num_over;
+  report_->stats()->restored_requests += static_cast<int64_t>(streams.size());
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " had " << Counted(found.size(), "request")
                    << " of another manager: " << streams.size() - num_begun_again << " go on, " << num_begun_again
-                   << " begin again, " << num_over << " had ended, " << found.size() - streams.size() - num_over
+                   << " begin again, " << num_over << " had ended and can be resumed, " << num_forgotten
+                   << " had ended too long ago, " << found.size() - streams.size() - num_over - num_forgotten
                    << " were refused" << (refusal.ok() ? "" : absl::StrCat(" (", refusal.message(), ")")) << "; "
                    << pool_->blocks()->num_cached_blocks() << " blocks are cached";
 }
@@ -302,8 +320,8 @@ void WorkerSession::OnDraining(const WorkerDraining& event) {
   if (!link_.is_current(event.epoch)) return;
   if (drain_ == Drain::kNone) drain_ = Drain::kAnnounced;
   next_move_us_ = 0;
-  QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " drains; it still has " << live_->size()
-                   << " requests to finish";
+  QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " drains; it still has "
+                   << Counted(live_->size(), "request") << " to finish or to move";
 }
 
 void WorkerSession::OnProbed(const WorkerProbed& event, int64_t now_us) {
@@ -408,7 +426,11 @@ FamilyId WorkerSession::MovableFamily() const {
 
 void WorkerSession::GiveRequestsAway(int64_t now_us, bool is_last_chance) {
   if (hooks_->move_request == nullptr) return;
-  GiveAway(Wishes(now_us, {.is_last_chance = is_last_chance, .needs_room = link_.is_ready()}));
+  const int num_moved = GiveAway(Wishes(now_us, {.is_last_chance = is_last_chance, .needs_room = link_.is_ready()}));
+  if (num_moved == 0) return;
+  QUIRE_LOG(kInfo) << Counted(num_moved, "request") << " of worker " << Named("worker", options_->address)
+                   << (num_moved == 1 ? " moves" : " move") << " to other workers; it still has "
+                   << Counted(live_->size(), "request");
 }
 
 int WorkerSession::GiveAway(const std::vector<MoveWish>& wishes) {
@@ -416,7 +438,11 @@ int WorkerSession::GiveAway(const std::vector<MoveWish>& wishes) {
   for (absl::Span<const MoveWish> left = wishes; !left.empty(); left.remove_prefix(1)) {
     left.remove_prefix(hooks_->find_movable(left));
     if (left.empty()) break;
-    num_moved += hooks_->move_request(left[0], [&] { return Take(left[0].group); });
+    num_moved += hooks_->move_request(left[0], [&] {
+      MovingRequest moving = Take(left[0].group);
+      moving.is_rebalanced = left[0].wants_idle;
+      return moving;
+    });
   }
   report_->stats()->moved_requests += num_moved;
   return num_moved;
@@ -433,12 +459,27 @@ void WorkerSession::Poll(int64_t now_us) {
     failover_at_us_ = now_us;  // The requests have waited already.
   }
   if (link_.is_ready() || live_->size() == 0 || now_us < lost_since_us_ + options_->worker_grace_us) return;
-  const std::string cause = absl::StrCat("the worker of the request was lost and did not come back within ",
-                                         options_->worker_grace_us / 1'000'000, " s");
   const bool may_differ = family_ != FamilyId{0} && !options_->changes_numerics;
   const std::string others = may_differ ? hooks_->other_numerics(family_, generation_) : "";
-  FailAll(others.empty() ? absl::UnavailableError(cause)
-                         : NumericsDifferError(cause, description_->numerics_fingerprint, others));
+  FailAll([&](const LiveRequests::Entry& entry) {
+    const std::string cause = CauseOfGrace(entry.has_started);
+    return others.empty() ? absl::UnavailableError(cause)
+                          : NumericsDifferError(cause, description_->numerics_fingerprint, others);
+  });
+}
+
+// A request may have come when the worker was lost already. So it has never had a worker, and has waited for less time.
+std::string WorkerSession::CauseOfGrace(bool has_started) const {
+  const std::string worker = has_started ? "the worker of the request" : "the worker for which it waited";
+  const std::optional<StatusReason> refusal = ReasonOf(link_.last_error());
+  std::string loss = absl::StrCat(worker, " was lost and");
+  if (refusal.has_value() && refusal->word == kStaleTerm) {
+    loss = absl::StrCat(worker, " serves a newer leader and");
+  } else if (is_taken_over_) {
+    loss = absl::StrCat("another manager has taken ", worker, ", which");
+  }
+  return absl::StrCat(has_started ? "" : "no worker has begun the request: ", loss, " did not come back within ",
+                      options_->worker_grace_us / 1'000'000, " s");
 }
 
 // A request that was placed here before load() told of the drain is in the inbox by the time the next round takes it:
@@ -487,7 +528,8 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
   if (link_.is_ready()) {
     QUIRE_LOG(kWarning) << "worker " << Named("worker", options_->address) << " lost in epoch "
                         << Named("epoch", link_.epoch()) << " after " << Named("step", link_.num_steps())
-                        << " steps: " << reason.message() << "; " << live_->size() << " requests wait for it";
+                        << " steps: " << reason.message() << "; it had " << Counted(live_->size(), "request");
+    is_taken_over_ = IsTakenOver(reason);
     ++report_->stats()->worker_losses;
     report_->stats()->interruptions += pool_->scheduler()->counts().running;
     NoteEnd(now_us);
@@ -543,11 +585,13 @@ void WorkerSession::AbandonLost(const absl::Status& reason) {
                       << " may be the reason for its losses; each of them runs alone, and the others wait meanwhile";
 }
 
-void WorkerSession::FailAll(const absl::Status& status) {
-  const auto failed = live_->FailAll(status);
+void WorkerSession::FailAll(absl::FunctionRef<absl::Status(const LiveRequests::Entry&)> status_of) {
+  absl::Status last;
+  const auto failed = live_->FailAll([&](const LiveRequests::Entry& entry) { return last = status_of(entry); });
   for (const RequestId request : failed) pool_->scheduler()->Cancel(request);
   if (!failed.empty()) {
-    QUIRE_LOG(kWarning) << failed.size() << " requests failed: " << status.message();
+    QUIRE_LOG(kWarning) << Counted(failed.size(), "request") << " of worker " << Named("worker", options_->address)
+                        << " failed: " << last.message();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/loop_inbox.h"
@@ -161,7 +162,12 @@ class WorkerSession {
   void EndAttemptOrSession(absl::Status reason, int64_t now_us);
   void LogFailedAttempt(const absl::Status& reason, int64_t now_us);
   int64_t overdue_at_us() const;  // kNever while no plan is in flight.
-  void FailAll(const absl::Status& status);
+  // Why a request fails when the grace has passed.
+  std::string CauseOfGrace(bool has_started) const;
+  void FailAll(const absl::Status& status) {
+    FailAll([&](const LiveRequests::Entry& /*entry*/) { return status; });
+  }
+  void FailAll(absl::FunctionRef<absl::Status(const LiveRequests::Entry&)> status_of);
 
   const StepLoopOptions* const options_;
   const StepLoopHooks* const hooks_;
@@ -181,6 +187,7 @@ class WorkerSession {
   bool has_tried_ = false;
   bool is_migrating_ = false;
   bool is_fenced_ = false;
+  bool is_taken_over_ = false;  // The last session was lost to another manager.
   Rebalancer rebalancer_;
   int64_t next_move_us_ = 0;         // When MoveRequests looks for other workers again.
   bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.

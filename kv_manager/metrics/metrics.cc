@@ -275,8 +275,10 @@ void RenderPreemptions(const Workers& workers, MetricPage* page) {
     count("no_blocks", "recompute", stats.preemptions - stats.swap_outs);
     count("worker_lost", "recompute", stats.interruptions);
   }
-  page->Begin(MetricType::Counter, "quire_restored_requests_total",
-              "Requests of an earlier manager with which this one goes on, because the worker still had them");
+  page->Begin(
+      MetricType::Counter, "quire_restored_requests_total",
+      "Requests of an earlier manager with which this one goes on, or which it begins again, because the worker "
+      "still had them; requests that had ended do not count");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.restored_requests; });
   page->Begin(
       MetricType::Counter, "quire_moved_requests_total",

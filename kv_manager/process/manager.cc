@@ -184,6 +184,7 @@ Manager::Manager(const ManagerOptions& options)
                     .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {
   requests_.is_restoring = [this] { return leaves_requests_ || (CanRestore() && engine_.IsRestoring()); };
   inference_.SetGate([this] { return CheckLeads(); });
+  requests_.standby = [this] { return std::string(CheckLeads().message()); };
 }
 
 Manager::~Manager() {

@@ -429,13 +429,9 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.step_timeout, DurationFlag(FLAGS_step_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.changes_numerics,
                          (FlagChoice<bool>(FLAGS_failover, {{"exact", false}, {"approximate", true}})));
-  if (absl::GetFlag(FLAGS_failover_after) != absl::ZeroDuration()) {
-    QUIRE_ASSIGN_OR_RETURN(options.failover_after, DurationFlag(FLAGS_failover_after));
-  }
+  QUIRE_ASSIGN_OR_RETURN(options.failover_after, DurationOrZeroFlag(FLAGS_failover_after));
   options.rebalances = absl::GetFlag(FLAGS_rebalance);
-  if (absl::GetFlag(FLAGS_adopt_window) != absl::ZeroDuration()) {
-    QUIRE_ASSIGN_OR_RETURN(options.adopt_window, DurationFlag(FLAGS_adopt_window));
-  }
+  QUIRE_ASSIGN_OR_RETURN(options.adopt_window, DurationOrZeroFlag(FLAGS_adopt_window));
   QUIRE_ASSIGN_OR_RETURN(options.worker_grace, DurationFlag(FLAGS_worker_grace));
   QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, DurationFlag(FLAGS_worker_keepalive_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));

@@ -60,10 +60,18 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
     valid.request.deadline_us = now_us + (*record->deadline_unix_us - unix_us);
   }
   valid.request.record = std::make_shared<const std::string>(found.record);
-  if (valid.request.beam.has_value() && !valid.output.stop.empty()) {
+  std::shared_ptr<const StopStringCondition> stop_strings;
+  if (!valid.output.stop.empty()) {
     std::shared_ptr<const Tokenizer> tokenizer(found.model, found.model->tokenizer.get());
-    valid.request.beam_stop =
-        std::make_shared<StopStringCondition>(std::move(tokenizer), valid.request.prompt, valid.output);
+    stop_strings = std::make_shared<StopStringCondition>(std::move(tokenizer), valid.request.prompt, valid.output);
+  }
+  if (valid.request.beam.has_value()) valid.request.beam_stop = stop_strings;
+  // Only what is left of the grace, which began with the end of the request.
+  absl::Duration grace = environment_->options.detach.grace;
+  const bool is_over = found.is_over != nullptr && found.is_over(valid.request, stop_strings.get());
+  if (is_over) grace -= absl::Microseconds(found.idle_us);
+  if (is_over && grace <= absl::ZeroDuration()) {
+    return absl::DeadlineExceededError("it ended longer ago than --detach-grace");
   }
   TokenStream::Environment stream_environment{
       .engine = environment_->engine,
@@ -77,7 +85,8 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
                                                                           : valid.request.num_samples)),
       .keeper = environment_->resumable.NewKeeper(record->identity, valid.request.id, record->nonce),
       .num_promised_tokens = valid.request.max_tokens};
-  if (environment_->options.logs_requests) {
+  // The manager before has logged what had ended.
+  if (environment_->options.logs_requests && !is_over) {
     const TraceSpan span = StartSpan(
         std::nullopt, {environment_->random.Next(), environment_->random.Next(), environment_->random.Next()});
     const auto log =
@@ -89,9 +98,12 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
       std::make_shared<TokenStream>(std::move(stream_environment), valid.request.id,
                                     ResponseSet(found.model, record->identity.name, valid), StreamReader());
   QUIRE_RETURN_IF_ERROR(environment_->resumable.Restore(record->identity, record->nonce, record->arrival_unix_us,
-                                                        stream, &environment_->registry));
-  return RequestRestored{
-      .request = std::move(valid.request), .sink = stream, .has_ended = [stream] { return stream->has_ended(); }};
+                                                        stream, &environment_->registry,
+                                                        is_over ? std::optional(grace) : std::nullopt));
+  return RequestRestored{.request = std::move(valid.request),
+                         .sink = stream,
+                         .has_ended = [stream] { return stream->has_ended(); },
+                         .is_over = is_over};
 }
 
 }  // namespace quire

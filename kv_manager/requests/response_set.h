@@ -57,6 +57,7 @@ class ResponseSet {
 
   // Whether all samples are finished. False for a beam search, which only the engine ends.
   bool are_all_finished() const;
+  bool is_finished(int sample_index) const { return samples_[sample_index].builder.is_finished(); }
 
   // The request is over. If `is_whole`, samples that have not finished were aborted; otherwise the request broke off.
   void End(bool is_whole);

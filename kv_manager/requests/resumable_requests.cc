@@ -1,5 +1,6 @@
 #include "kv_manager/requests/resumable_requests.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -159,7 +160,8 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Insert(const Ide
 }
 
 absl::Status ResumableRequests::Restore(const Identity& identity, uint64_t nonce, int64_t arrival_unix_us,
-                                        const std::shared_ptr<TokenStream>& stream, RequestRegistry* registry) {
+                                        const std::shared_ptr<TokenStream>& stream, RequestRegistry* registry,
+                                        std::optional<absl::Duration> grace_left) {
   const Key key(identity.owner, identity.name);
   std::vector<Entry> removed;
   absl::Status status;
@@ -174,7 +176,11 @@ absl::Status ResumableRequests::Restore(const Identity& identity, uint64_t nonce
     }
     status = Insert(identity, nonce, stream, registry, &removed).status();
     if (status.ok()) {
-      FindEntry(key, stream->id())->arrival_unix_us = arrival_unix_us;
+      Entry* const entry = FindEntry(key, stream->id());
+      entry->arrival_unix_us = arrival_unix_us;
+      if (grace_left.has_value()) {
+        entry->max_expires_us = clock_->NowMicros() + absl::ToInt64Microseconds(*grace_left);
+      }
       // Under the same lock, because a client may come as soon as the stream is known.
       status = Detach(key, stream->id(), &removed);
     }
@@ -229,7 +235,8 @@ void ResumableRequests::SetExpiry(const Key& key, Entry* entry, int64_t expires_
 }
 
 void ResumableRequests::SetGrace(const Key& key, Entry* entry) {
-  SetExpiry(key, entry, clock_->NowMicros() + absl::ToInt64Microseconds(options_.grace));
+  const int64_t expires_us = clock_->NowMicros() + absl::ToInt64Microseconds(options_.grace);
+  SetExpiry(key, entry, std::min(expires_us, entry->max_expires_us));
 }
 
 void ResumableRequests::AddBytes(Entry* entry, int64_t num_bytes) {
@@ -295,6 +302,7 @@ void ResumableRequests::OnAttached(const Key& key, RequestId id) {
   if (entry == nullptr) return;
   ++counts_.resumed;
   entry->is_attached = true;
+  entry->max_expires_us = kNever;
   SetExpiry(key, entry, kNever);
 }
 

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/mutex.h"
@@ -69,9 +70,11 @@ class ResumableRequests {
   // Keeps the stream of a request that another manager has started. Its client has the grace to come. Workers may have
   // several requests of one name, because they keep rows after the end: the one that has arrived last replaces the
   // others, unless a client has come for one of them. Errors are those of Add, and ALREADY_EXISTS when another request
-  // has the name.
+  // has the name. `grace_left` is set when the request had ended: its client has only this time to come, although the
+  // stream is told of the end only now.
   absl::Status Restore(const Identity& identity, uint64_t nonce, int64_t arrival_unix_us,
-                       const std::shared_ptr<TokenStream>& stream, RequestRegistry* registry);
+                       const std::shared_ptr<TokenStream>& stream, RequestRegistry* registry,
+                       std::optional<absl::Duration> grace_left = std::nullopt);
   // Returns the stream that Add would return instead of a new one, or null if it would keep the new one.
   absl::StatusOr<std::shared_ptr<TokenStream>> FindSame(const Identity& identity);
 
@@ -105,7 +108,8 @@ class ResumableRequests {
     std::shared_ptr<TokenStream> stream;
     std::unique_ptr<RequestRegistry::Registration> registration = nullptr;
     int64_t num_bytes = 0;
-    int64_t expires_us = kNever;  // A time only while no client has the stream.
+    int64_t expires_us = kNever;      // A time only while no client has the stream.
+    int64_t max_expires_us = kNever;  // Set until a client comes, if the request had ended when it was restored.
     bool is_attached = true;
     bool has_ended = false;
     bool has_failed = false;

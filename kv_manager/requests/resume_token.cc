@@ -12,13 +12,22 @@
 #include "base/status_reason.h"
 #include "kv_manager/requests/token_stream.h"
 #include "kv_manager/rpc/rpc_status.h"
+#include "security/digest.h"
 
 namespace quire {
 namespace {
 
 constexpr absl::string_view kVersion = "1";
+// A checksum that needs no key tells a token that was damaged on its way from a token of another key: only the latter
+// says that the request does not run here.
+constexpr size_t kChecksumBytes = 4;
 // Owners and names have at most 128 bytes each.
 constexpr size_t kMaxTokenBytes = 1024;
+
+std::string ChecksumOf(absl::string_view sealed) {
+  const Sha256Digest digest = Sha256(sealed);
+  return std::string(digest.begin(), digest.begin() + kChecksumBytes);
+}
 
 // The fields are separated by newlines, which neither owners nor names have.
 std::optional<ResumeToken> Parse(const std::string& message) {
@@ -43,16 +52,20 @@ absl::Status NotAToken() {
 }  // namespace
 
 std::string EncodeResumeToken(const ResumeToken& token, const SealKey& key) {
-  return absl::WebSafeBase64Escape(key.Seal(
-      absl::StrCat(kVersion, "\n", token.owner, "\n", token.name, "\n", token.nonce, "\n", token.expires_unix_sec)));
+  const std::string sealed = key.Seal(
+      absl::StrCat(kVersion, "\n", token.owner, "\n", token.name, "\n", token.nonce, "\n", token.expires_unix_sec));
+  return absl::WebSafeBase64Escape(absl::StrCat(sealed, ChecksumOf(sealed)));
 }
 
 absl::StatusOr<ResumeToken> DecodeResumeToken(absl::string_view text, const SealKey& key, const std::string& owner,
                                               int64_t now_unix_sec) {
   std::string sealed;
-  if (text.empty() || text.size() > kMaxTokenBytes || !absl::WebSafeBase64Unescape(text, &sealed)) {
-    return NotAToken();
-  }
+  if (text.size() > kMaxTokenBytes || !absl::WebSafeBase64Unescape(text, &sealed)) return NotAToken();
+  // The last letter has bits that mean nothing.
+  if (sealed.size() <= kChecksumBytes || absl::WebSafeBase64Escape(sealed) != text) return NotAToken();
+  const std::string checksum = sealed.substr(sealed.size() - kChecksumBytes);
+  sealed.resize(sealed.size() - kChecksumBytes);
+  if (ChecksumOf(sealed) != checksum) return NotAToken();
   const std::optional<std::string> message = key.Open(sealed);
   const std::optional<ResumeToken> token = message.has_value() ? Parse(*message) : std::nullopt;
   if (!token.has_value()) return UnknownRequestError();

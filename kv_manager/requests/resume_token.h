@@ -23,9 +23,9 @@ struct ResumeToken {
 // The token as clients get it: letters, digits, "-" and "_".
 std::string EncodeResumeToken(const ResumeToken& token, const SealKey& key);
 
-// INVALID_ARGUMENT when the text cannot be a token; NOT_FOUND with the reason REQUEST_UNKNOWN when it was not made with
-// this key, and with RESUME_TOKEN_EXPIRED when it is too old; PERMISSION_DENIED when it was made for another owner,
-// whether the request exists or not.
+// INVALID_ARGUMENT when the text is no token, for example because it was cut or one of its letters has changed;
+// NOT_FOUND with the reason REQUEST_UNKNOWN when it was not made with this key, and with RESUME_TOKEN_EXPIRED when it
+// is too old; PERMISSION_DENIED when it was made for another owner, whether the request exists or not.
 absl::StatusOr<ResumeToken> DecodeResumeToken(absl::string_view text, const SealKey& key, const std::string& owner,
                                               int64_t now_unix_sec);
 

@@ -22,6 +22,12 @@ absl::Status SlowReader(size_t num_waiting, size_t limit, bool ends_request) {
                     "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
 }
 
+std::vector<bool> Ends(const ResponseSet& responses) {
+  std::vector<bool> ends;
+  for (int i = 0; i < responses.num_samples(); ++i) ends.push_back(responses.is_finished(i));
+  return ends;
+}
+
 std::vector<int> NextPositions(const ResponseSet& responses) {
   std::vector<int> positions;
   for (int i = 0; i < responses.num_samples(); ++i) positions.push_back(responses.next_position(i));
@@ -67,6 +73,7 @@ TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet resp
       // Twice: the record has a copy, and so has its reader.
       num_first_bytes_(environment_.keeper == nullptr ? 0 : 2 * responses.num_bytes()),
       next_positions_(first_positions_),
+      has_end_(Ends(responses)),
       is_resumable_(environment_.keeper != nullptr),
       newest_reader_id_(reader.id),
       reader_(std::move(reader)),
@@ -160,6 +167,10 @@ void TokenStream::OnNumericsChanged(int sample_index, int position) {
 }
 
 void TokenStream::OnFinished(const Finished& finished) {
+  {
+    const MutexLock lock(&mutex_);
+    has_end_[finished.sample_index] = true;
+  }
   Post([&](StreamEvents* outbox) {
     outbox->finished.push_back(finished);
     if (finished.ends_request) outbox->end = absl::OkStatus();
@@ -224,6 +235,10 @@ absl::Status TokenStream::CheckReceived(const google::protobuf::RepeatedPtrField
   return CheckReceivedLocked(received);
 }
 
+bool TokenStream::MayHaveSentEnd(size_t index) const {
+  return generation_ != Generation::kRunning || has_end_[index] || picks_best_ || environment_.num_promised_tokens > 0;
+}
+
 absl::Status TokenStream::CheckReceivedLocked(
     const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const {
   FieldErrors errors;
@@ -245,6 +260,9 @@ absl::Status TokenStream::CheckReceivedLocked(
     if (is_named[index]) errors.Add(path + "index", absl::StrCat("is ", index, ", as in another entry"));
     is_named[index] = true;
     positions[index] = received[i].next_position();
+    if (received[i].has_finish() && !MayHaveSentEnd(index)) {
+      errors.Add(path + "has_finish", absl::StrCat("is true, the end of index ", index, " was not sent"));
+    }
     const uint32_t change = received[i].numerics_changed_at();
     const bool is_possible = change >= static_cast<uint32_t>(num_prompt_tokens_) && change < positions[index];
     if (received[i].has_numerics_changed_at() && !is_possible) {
@@ -583,6 +601,10 @@ bool TokenStream::StopSamples(const std::vector<int>& sample_indices) {
     for (int sample_index : sample_indices) {
       if (is_stopped_[sample_index]) continue;  // Read again for another reader.
       is_stopped_[sample_index] = true;
+      {
+        const MutexLock lock(&mutex_);
+        has_end_[sample_index] = true;
+      }
       environment_.engine->CancelSample(id_, sample_index);
     }
     return false;

@@ -212,6 +212,8 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   bool TakeNote(Change change) QUIRE_REQUIRES(mutex_);
   // The same for the end of everything. The caller must tell the engine.
   bool TakeClose(absl::Status status) QUIRE_REQUIRES(mutex_);
+  // Whether the end of this sample may have been sent. An earlier manager may have sent any.
+  bool MayHaveSentEnd(size_t index) const QUIRE_REQUIRES(mutex_);
   absl::Status CheckReceivedLocked(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const
       QUIRE_REQUIRES(mutex_);
 
@@ -279,6 +281,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   StreamEvents outbox_ QUIRE_GUARDED_BY(mutex_);  // Events that wait for a job.
   std::deque<Change> changes_ QUIRE_GUARDED_BY(mutex_);
   std::vector<int> next_positions_ QUIRE_GUARDED_BY(mutex_);  // [num_samples]: of the next token from the step loop.
+  std::vector<bool> has_end_ QUIRE_GUARDED_BY(mutex_);        // [num_samples]: the sample has ended.
   Generation generation_ QUIRE_GUARDED_BY(mutex_) = Generation::kRunning;
   Delivery delivery_ QUIRE_GUARDED_BY(mutex_) = Delivery::kIdle;
   bool has_limited_writes_ QUIRE_GUARDED_BY(mutex_) = false;

@@ -149,6 +149,7 @@ absl::Status InventoryReader::ReadRow(const v1::InventoryRow& in) {
   QUIRE_RETURN_IF_ERROR(CheckAtMost("rows.computed_tokens", in.computed_tokens(), row.tokens.size()));
   row.prompt_length = static_cast<int>(in.prompt_length());
   row.num_computed = static_cast<int>(in.computed_tokens());
+  row.idle_us = int64_t{in.idle_ms()} * 1000;
   QUIRE_RETURN_IF_ERROR(ReadBlocks(in, &row));
   QUIRE_RETURN_IF_ERROR(CheckAtMost("the size of rows.record", in.record().size(), kMaxRecordBytes));
   row.record = in.record();

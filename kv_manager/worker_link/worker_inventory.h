@@ -28,6 +28,7 @@ struct WorkerInventory {
     uint32_t sample_index = 0;
     int prompt_length = 0;
     std::vector<TokenId> tokens;
+    int64_t idle_us = 0;   // InventoryRow.idle_ms, in microseconds.
     int num_computed = 0;  // At most the number of tokens, and at most what the block table has room for.
     std::vector<BlockId> blocks;
     std::vector<SwappedBlock> swapped;  // With rising entries.

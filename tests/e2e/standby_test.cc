@@ -110,6 +110,14 @@ TEST_F(StandbyTest, OneOfTwoManagersServesAndTheOtherNamesIt) {
   Process doctor({Binary("quirectl"), both, "doctor"});
   EXPECT_EQ(doctor.Wait(), 0) << doctor.Output();
   EXPECT_THAT(doctor.Output(), HasSubstr("this manager stands by, the leader is at " + Address(leader)));
+  // An empty table alone would look like a service without workers.
+  for (const char* format : {"text", "json"}) {
+    for (const char* command : {"status", "top", "requests"}) {
+      Process look({Binary("quirectl"), "--endpoint=" + Address(standby), absl::StrCat("--output=", format), command});
+      EXPECT_EQ(look.Wait(), std::string(command) == "requests" ? 3 : 0);
+      EXPECT_THAT(look.Output(), HasSubstr("this manager stands by, the leader is at " + Address(leader))) << command;
+    }
+  }
   Process half({Binary("quirectl"), "--endpoint=" + Address(standby), "doctor"});
   EXPECT_EQ(half.Wait(), 1) << half.Output();
   EXPECT_THAT(half.Output(), HasSubstr("none of the managers in --endpoint leads"));

@@ -192,8 +192,8 @@ void SimEngine::FinishRestore() {
   running_at_death_.clear();
   refused_.clear();
   lost_.clear();
-  report_.restored += static_cast<int64_t>(restoring.size());
   std::erase_if(restoring, [](const Restoring& request) { return request.is_over; });
+  report_.restored += static_cast<int64_t>(restoring.size());
   std::stable_sort(restoring.begin(), restoring.end(), [](const Restoring& a, const Restoring& b) {
     return a.caller->request().arrival_us < b.caller->request().arrival_us;
   });

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "tests/worker/inventory_reader.h"
 #include "tests/worker/plan_builder.h"
 #include "tests/worker/recorded_session.h"
@@ -90,6 +91,30 @@ TEST_F(OrphanHoldTest, TheNextSessionAdoptsRowsAndGoesOn) {
   EXPECT_THAT(next->AwaitEnd(), ElementsAre("opened 2", "result 1", "OK"));
 }
 
+// The next manager must not take the time without a manager for the time of a client.
+TEST_F(OrphanHoldTest, ARowTellsTheTimeFromItsLastSliceToTheEndOfItsSession) {
+  const Clock& clock = SteadyClock();
+  const auto wait_us = [&clock](int64_t us) {
+    const int64_t end_us = clock.NowMicros() + us;
+    while (clock.NowMicros() < end_us) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  constexpr int64_t kWaitUs = 50'000;
+  constexpr int64_t kHoldUs = 1'000'000;
+  const int64_t before_us = clock.NowMicros();
+  std::shared_ptr<RecordedSession> session = Open(1, false);
+  Submit(*session, 1, 0);
+  session->Await(2);
+  wait_us(kWaitUs);
+  loop_->CloseAfterPlans(session.get());
+  session->AwaitEnd();
+  const int64_t after_us = clock.NowMicros();
+  wait_us(kHoldUs);
+  session = Open(2, true);
+  const uint32_t idle_ms = Read(session->AwaitInventory()).rows.at(0).idle_ms();
+  EXPECT_GE(idle_ms, kWaitUs / 1000);
+  EXPECT_LT(idle_ms, (after_us - before_us + kHoldUs) / 1000);
+}
+
 TEST_F(OrphanHoldTest, ASessionThatDoesNotAdoptDropsEverything) {
   RunAndLeave();
   const std::shared_ptr<RecordedSession> next = Open(2, false);
@@ -144,11 +169,12 @@ TEST_F(OrphanHoldTest, AnAdoptingSessionTakesOverFromALiveOne) {
 TEST_F(OrphanHoldTest, ASessionThatAdoptsAndRunsNothingLeavesTheSameInventory) {
   RunAndLeave();
   const std::shared_ptr<RecordedSession> second = Open(2, true);
-  const std::vector<v1::InventoryChunk> first_chunks = second->AwaitInventory();
+  std::vector<v1::InventoryChunk> first_chunks = second->AwaitInventory();
   Leave(second);
   const std::shared_ptr<RecordedSession> third = Open(3, true);
-  const std::vector<v1::InventoryChunk> second_chunks = third->AwaitInventory();
+  std::vector<v1::InventoryChunk> second_chunks = third->AwaitInventory();
   ASSERT_EQ(first_chunks.size(), second_chunks.size());
+  for (auto* chunks : {&first_chunks, &second_chunks}) (*chunks)[0].mutable_rows(0)->clear_idle_ms();
   EXPECT_EQ(first_chunks[0].SerializeAsString(), second_chunks[0].SerializeAsString());
   Submit(*third, 1, 3);
   third->Await(2);

@@ -18,6 +18,7 @@ namespace quire {
 namespace {
 
 constexpr RequestId kRequest{5};
+constexpr TokenId kEndToken = 11;
 
 // Calls a function of the test for each token.
 class HookedSink : public RequestSink {
@@ -28,12 +29,25 @@ class HookedSink : public RequestSink {
     if (on_token != nullptr) on_token(sample_index);
   }
   void OnNumericsChanged(int sample_index, int position) override { changes.emplace_back(sample_index, position); }
-  void OnFinished(const Finished& /*finished*/) override {}
+  void OnFinished(const Finished& /*finished*/) override { ++num_finished; }
   void OnFailed(absl::Status status) override { failure = std::move(status); }
 
   std::function<void(int)> on_token;
   std::vector<std::pair<int, int>> changes;  // What OnNumericsChanged was told.
   absl::Status failure;
+  int num_finished = 0;
+};
+
+class StopAtToken : public StopCondition {
+ public:
+  explicit StopAtToken(TokenId token) : token_(token) {}
+  int num_tokens_needed() const override { return 1; }
+  bool IsMet(absl::Span<const TokenId> last_tokens, int /*num_tokens*/) const override {
+    return last_tokens.back() == token_;
+  }
+
+ private:
+  const TokenId token_;
 };
 
 // What the client of a worker with rows does. Plans are answered by Answer().
@@ -125,7 +139,9 @@ class AdoptionTest : public StepLoopTest {
         options, std::make_unique<KeepingClient>(&kept_),
         StepLoopHooks{.admit_worker = [](const WorkerDescription&) { return GenerationId{0}; },
                       .on_change = [] {},
-                      .restore_request = [this](const RequestToRestore& found) { return Restore(found); }},
+                      .restore_request = [this](const RequestToRestore& found) -> absl::StatusOr<RequestRestored> {
+                        return restore_ == nullptr ? Restore(found) : restore_(found);
+                      }},
         &clock_);
   }
 
@@ -151,6 +167,7 @@ class AdoptionTest : public StepLoopTest {
   }
 
   KeptRows kept_;
+  RestoreRequestHook restore_;  // Called instead of Restore, if it is set.
   std::shared_ptr<HookedSink> sink_ = std::make_shared<HookedSink>();
 };
 
@@ -169,6 +186,54 @@ TEST_F(AdoptionTest, ASampleThatItsStreamEndsWhileItIsToldEnds) {
   MakeAdopting();
   Run();
   EXPECT_EQ(NumSamples(), 1);
+}
+
+// The hook says so of a request whose stream nobody can resume any more.
+TEST_F(AdoptionTest, TheRowsOfARequestThatIsForgottenEndAndItIsNoRestoredOne) {
+  for (WorkerInventory::Row& row : kept_.inventory.rows) {
+    row.tokens.push_back(kEndToken);
+    row.idle_us = Value(row.row) == 0 ? 7 : 5;
+  }
+  restore_ = [](const RequestToRestore& found) -> absl::StatusOr<RequestRestored> {
+    EXPECT_EQ(found.idle_us, 5) << "that of the sample that has ended last";
+    Request request;
+    request.num_samples = 2;
+    request.max_tokens = 9;
+    EXPECT_FALSE(found.is_over(request, nullptr));
+    request.stop_token_ids = {kEndToken};
+    EXPECT_TRUE(found.is_over(request, nullptr));
+    request.stop_token_ids = {4};
+    EXPECT_FALSE(found.is_over(request, nullptr)) << "only one sample has ended";
+    const StopAtToken stop(kEndToken);
+    EXPECT_TRUE(found.is_over(request, &stop));
+    return absl::DeadlineExceededError("too old");
+  };
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(NumSamples(), 0);
+  EXPECT_EQ(kept_.plans.at(0).end_rows, std::vector<RowId>({RowId{0}, RowId{1}}));
+  EXPECT_EQ(loop_->status()->stats.restored_requests, 0);
+}
+
+TEST_F(AdoptionTest, ARequestThatHadEndedByAStopStringKeepsItsRowsAndRunsNoMore) {
+  restore_ = [this](const RequestToRestore& found) -> absl::StatusOr<RequestRestored> {
+    RequestRestored restored = Restore(found);
+    restored.is_over = true;
+    return restored;
+  };
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(NumSamples(), 0);
+  EXPECT_EQ(sink_->num_finished, 2);
+  EXPECT_TRUE(kept_.plans.empty());
+  EXPECT_EQ(loop_->status()->stats.restored_requests, 0) << "it does not go on";
+
+  sink_->num_finished = 0;
+  restore_ = nullptr;
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(sink_->num_finished, 0);
+  EXPECT_EQ(loop_->status()->stats.restored_requests, 1);
 }
 
 // After a stop string, the client may still have to hear of the end from the next manager.

@@ -23,6 +23,7 @@
 namespace quire {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 WorkerDescription Worker(int num_blocks = 64) {
@@ -277,6 +278,24 @@ TEST_F(FailoverTest, ApproximateRequestsMoveAtOnceToOtherNumericsAndSayFromWhere
   for (size_t i = 0; i < sinks_.size(); ++i) EXPECT_EQ(sinks_[i]->numerics_changes(), std::vector<int>{positions[i]});
   EXPECT_EQ(engine_->status().workers[1]->stats.numerics_changes, 3);
   ExpectNothingLeft();
+}
+
+TEST_F(FailoverTest, TheLogSaysWhereRequestsGoAndHowManyChangeTheirNumerics) {
+  Make({Worker(), OtherNumerics()}, Approximate());
+  Submit(3, 9, 20);
+  WaitUntilWorkerRuns(3);
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(engine_->SetWorkerDraining("0", true).ok());
+  workers_[0]->Kill();
+  WaitFor([&] { return NumMoved() == 3; }, "the requests to move");
+  workers_[1]->Answer();
+  ExpectRightTokens();
+  ExpectNothingLeft();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("an operator drains worker 0, and its requests stay; it has 3 requests"));
+  EXPECT_THAT(log, HasSubstr("; it had 3 requests\n"));
+  EXPECT_THAT(log, HasSubstr(" of worker 0 move to other workers; it still has 0 requests\n"));
+  EXPECT_THAT(log, testing::ContainsRegex("W .*worker 1 goes on with . requests? of other workers, and . of them"));
 }
 
 TEST_F(FailoverTest, ApproximateRequestsPreferTheirOwnNumerics) {

@@ -69,6 +69,40 @@ TEST_F(StepLoopRecoveryTest, RequestsWaitForALostWorkerAsLongAsTheGrace) {
   EXPECT_EQ(late->failure().code(), absl::StatusCode::kUnavailable);
 }
 
+// Such a request has never had a worker, and has not waited as long as the grace.
+TEST_F(StepLoopRecoveryTest, ARequestThatCameAfterTheLossIsNotToldThatItHadAWorker) {
+  StepLoopOptions options = Options();
+  options.worker_grace_us = 10 * kSecond;
+  Join(options);
+  worker_.Kill();
+  Run();
+  Advance(2 * kSecond);
+  const auto sink = Submit(MakeRequest(5, 20));
+  Run();
+  ::testing::internal::CaptureStderr();
+  Advance(8 * kSecond);
+  EXPECT_EQ(
+      sink->failure().message(),
+      "no worker has begun the request: the worker for which it waited was lost and did not come back within 10 s");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("1 request of worker worker:1 failed: no worker"));
+}
+
+TEST_F(StepLoopRecoveryTest, ARequestIsToldWhenAnotherManagerHasItsWorker) {
+  StepLoopOptions options = Options();
+  options.worker_grace_us = 10 * kSecond;
+  Join(options);
+  worker_.HoldBack();
+  const auto sink = Submit(MakeRequest(5, 20));
+  Run();
+  worker_.EndSession(WithReason(absl::AbortedError("epoch 7 took over"), kSessionTakenOver));
+  Run();
+  worker_.Kill();
+  Advance(10 * kSecond);
+  EXPECT_EQ(sink->failure().message(),
+            "no worker has begun the request: another manager has taken the worker for which it waited, which did not "
+            "come back within 10 s");
+}
+
 TEST_F(StepLoopRecoveryTest, ALostWorkerMayReturnUntilTheGraceEnds) {
   StepLoopOptions options = Options();
   options.worker_grace_us = 10 * kSecond;

@@ -196,6 +196,8 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--step-timeout=5"}),
             "--step-timeout is '5', it must be a duration such as 500ms, 30s, 10m or 1h30m");
   EXPECT_EQ(Error({"--drain-timeout=-1s"}), "--drain-timeout is -1s, it must be more than 0 and at most 24h");
+  EXPECT_EQ(Error({"--adopt-window=25h"}), "--adopt-window is 25h, it must be 0 .. 24h");
+  EXPECT_EQ(Error({"--failover-after=-1s"}), "--failover-after is -1s, it must be 0 .. 24h");
   EXPECT_EQ(Error({"--policy=best"}),
             "--policy is 'best', it must be one of fcfs, priority, longest-prefix-first, fair-share");
   EXPECT_EQ(Error({"--status-page=true"}), "--status-page is 'true', it must be one of off, sums, names");

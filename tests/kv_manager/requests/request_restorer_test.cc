@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,11 +28,13 @@ SealKey SecretKey(char letter = 'k') {
 
 class RequestRestorerTest : public ::testing::Test {
  protected:
-  void Make(std::optional<SealKey> key = SecretKey(), size_t max_detached = 10, size_t max_outbox_tokens = 100) {
+  void Make(std::optional<SealKey> key = SecretKey(), size_t max_detached = 10, size_t max_outbox_tokens = 100,
+            bool logs_requests = false) {
     InferenceServiceOptions options;
     options.detach.resume_key = key;
     options.detach.max_detached = max_detached;
     options.max_outbox_tokens = max_outbox_tokens;
+    options.logs_requests = logs_requests;
     environment_ = std::make_unique<RequestEnvironment>(&engine_, options, &clock_);
   }
 
@@ -52,7 +55,16 @@ class RequestRestorerTest : public ::testing::Test {
   absl::StatusOr<RequestRestored> Restore(const RequestRecord& record, const SealKey& key = SecretKey()) {
     bytes_ = EncodeRequestRecord(record, key);
     return RequestRestorer(environment_.get())
-        .Restore({.record = bytes_, .prompt = prompt_, .generation = GenerationId{3}, .model = model_});
+        .Restore({.record = bytes_,
+                  .prompt = prompt_,
+                  .idle_us = idle_us_,
+                  .is_over =
+                      [this](const Request& /*request*/, const StopCondition* stop_strings) {
+                        if (look_at_stop_ != nullptr) look_at_stop_(stop_strings);
+                        return is_over_;
+                      },
+                  .generation = GenerationId{3},
+                  .model = model_});
   }
 
   std::shared_ptr<ServedModel> model_ = ToyModel();
@@ -61,6 +73,9 @@ class RequestRestorerTest : public ::testing::Test {
   std::unique_ptr<RequestEnvironment> environment_;
   std::vector<TokenId> prompt_ = {1, 2, 3};
   std::string bytes_;
+  int64_t idle_us_ = 0;
+  bool is_over_ = false;
+  std::function<void(const StopCondition*)> look_at_stop_;
 };
 
 TEST_F(RequestRestorerTest, TheRequestIsTheOldOneAndItsClientFindsTheStream) {
@@ -101,6 +116,71 @@ TEST_F(RequestRestorerTest, TheStreamEndsWhenItsClientDoesNotComeWithinTheGrace)
   environment_->resumable.Check();
   EXPECT_EQ(environment_->resumable.counts().running, 0);
   EXPECT_TRUE(restored->has_ended());
+}
+
+// Otherwise every restart of the manager would bring back what has expired.
+TEST_F(RequestRestorerTest, ARequestThatHadEndedHasOnlyWhatIsLeftOfItsGrace) {
+  const int64_t grace_us = absl::ToInt64Microseconds(DetachOptions().grace);
+  Make();
+  is_over_ = true;
+  idle_us_ = grace_us;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Restore(Record()).status()));
+  EXPECT_EQ(environment_->resumable.counts().running + environment_->resumable.counts().ended, 0);
+
+  idle_us_ = grace_us - 1000;
+  const auto restored = Restore(Record());
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_TRUE(restored->is_over);
+  restored->sink->OnFinished(LastSample(FinishReason::kStopToken));
+  while (environment_->resumable.counts().ended == 0) std::this_thread::yield();
+  clock_.Advance(999);
+  environment_->resumable.Check();
+  EXPECT_EQ(environment_->resumable.counts().ended, 1);
+  clock_.Advance(1);
+  environment_->resumable.Check();
+  EXPECT_EQ(environment_->resumable.counts().ended, 0);
+}
+
+// A request that runs has waited as long as its worker has had no manager.
+TEST_F(RequestRestorerTest, ARequestThatRunsHasTheWholeGrace) {
+  Make();
+  idle_us_ = int64_t{1} << 40;
+  const auto restored = Restore(Record());
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_FALSE(restored->is_over);
+  clock_.Advance(absl::ToInt64Microseconds(DetachOptions().grace) - 1);
+  environment_->resumable.Check();
+  EXPECT_EQ(environment_->resumable.counts().running, 1);
+}
+
+// Whoever counts the lines of the log must not count a request twice.
+TEST_F(RequestRestorerTest, OnlyARequestThatRunsHasALineInTheLogOfThisManager) {
+  for (const bool is_over : {false, true}) {
+    Make(SecretKey(), /*max_detached=*/10, /*max_outbox_tokens=*/100, /*logs_requests=*/true);
+    is_over_ = is_over;
+    ::testing::internal::CaptureStderr();
+    auto restored = Restore(Record());
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    restored->sink->OnFinished(LastSample(FinishReason::kStopToken));
+    while (environment_->resumable.counts().ended == 0) std::this_thread::yield();
+    restored = absl::CancelledError();
+    environment_.reset();  // Its threads have done their jobs.
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(log.find("ended") != std::string::npos, !is_over) << log;
+  }
+}
+
+TEST_F(RequestRestorerTest, AStopStringIsLookedFor) {
+  Make();
+  RequestRecord record = Record();
+  const StopCondition* given = nullptr;
+  look_at_stop_ = [&](const StopCondition* stop) { given = stop; };
+  ASSERT_TRUE(Restore(record).ok());
+  EXPECT_EQ(given, nullptr);
+  record.identity.name = "r2";
+  record.request.mutable_stopping()->add_stop("A");
+  ASSERT_TRUE(Restore(record).ok());
+  EXPECT_NE(given, nullptr);
 }
 
 TEST_F(RequestRestorerTest, ARequestIsRestoredOnce) {

@@ -650,6 +650,31 @@ TEST_F(TokenStreamResumeTest, AClientCannotHaveWhatWasNotSent) {
   EXPECT_FALSE(writer_.status.has_value()) << "the old call goes on";
 }
 
+// Otherwise a client with a mistake would wait for nothing, and learn of no error.
+TEST_F(TokenStreamResumeTest, AClientCannotHaveTheEndOfASampleThatRuns) {
+  request_.set_n(2);
+  MakeResumable();
+  Push("a");
+  CompleteAllWrites();
+  Client other{.writer = {}, .id = 2};
+  const auto attach = [&](uint32_t index) {
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;
+    received.Add()->set_index(index);
+    received[0].set_next_position(prompt_tokens_);
+    received[0].set_has_finish(true);
+    return stream_->Attach(ReaderOf(&other), received);
+  };
+  const absl::Status refused = attach(1);
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_EQ(refused.message(), "received[0].has_finish: is true, the end of index 1 was not sent");
+  stream_->OnFinished(
+      {.request = stream_->id(), .sample_index = 1, .reason = FinishReason::kLength, .ends_request = false});
+  EXPECT_TRUE(absl::IsInvalidArgument(attach(0)));
+  EXPECT_EQ(attach(1), absl::OkStatus());
+  stream_->Drop(absl::CancelledError("the test is over"));
+  RunJobs();
+}
+
 // A message of 16 MiB has room for eight million entries, and the step loop waits while they are checked.
 TEST_F(TokenStreamResumeTest, EntriesBeyondOneForEachSampleAreRefusedWithoutALookAtThem) {
   request_.set_n(2);

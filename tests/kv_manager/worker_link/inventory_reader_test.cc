@@ -59,6 +59,7 @@ Chunks Good() {
   row->set_prompt_length(3);
   for (uint32_t token : {10, 11, 12, 13, 14}) row->add_token_ids(token);
   row->set_computed_tokens(4);
+  row->set_idle_ms(3);
   for (uint32_t block : {6, 2}) row->add_blocks(block);
   row->add_swapped_entries(0);
   row->add_host_blocks(3);
@@ -117,6 +118,7 @@ TEST(InventoryReaderTest, AGoodInventoryIsReadWhole) {
   EXPECT_FALSE(row.forked_from.has_value());
   EXPECT_THAT(row.tokens, ElementsAre(10, 11, 12, 13, 14));
   EXPECT_EQ(row.num_computed, 4);
+  EXPECT_EQ(row.idle_us, 3000);
   EXPECT_THAT(row.blocks, ElementsAre(BlockId{6}, BlockId{2}));
   EXPECT_THAT(row.swapped, ElementsAre(WorkerInventory::SwappedBlock{0, BlockId{3}}));
   EXPECT_EQ(row.record, "abc");
