@@ -7,6 +7,7 @@
 #include "base/ids.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/inventory_check.h"
+#include "kv_manager/engine/restore_request.h"
 #include "scheduler/request.h"
 #include "scheduler/restored_request.h"
 
@@ -37,6 +38,9 @@ struct Revival {
 // What is not stored is computed again. The request begins again, with the same tokens, when the rows do not have all
 // that its stream needs: when the row of a sample or of a beam is gone, or when scores are missing.
 Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const InventoryCheck& check);
+
+// How far the worker has come, for the stream of the request.
+RestoredCopy CopyOf(const Revival& revival, int num_outputs);
 
 }  // namespace quire
 

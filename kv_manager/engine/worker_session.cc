@@ -72,6 +72,11 @@ std::string WithoutNumbers(const absl::Status& reason) {
   return text;
 }
 
+// Samples, or hypotheses that a search returns.
+int NumOutputs(const Request& request) {
+  return request.beam.has_value() ? request.beam->num_return : request.num_samples;
+}
+
 absl::Status ConvictedError(const Convict& convict, const absl::Status& reason) {
   std::string subject = "the request";
   std::map<std::string, std::string> metadata = {{"losses", absl::StrCat(convict.num_losses)}};
@@ -193,13 +198,18 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
         hooks_->restore_request == nullptr
             ? absl::UnimplementedError("this manager restores no requests")
             : hooks_->restore_request({.record = rows.record.request, .prompt = prompt, .generation = generation_});
-    if (!restored.ok()) {
-      refusal = restored.status();
+    Revival revival;
+    absl::Status status = restored.status();
+    if (status.ok()) {
+      revival = Revive(restored->request, description_->vocab_size, rows, check);
+      if (restored->keep != nullptr) status = restored->keep(CopyOf(revival, NumOutputs(restored->request)));
+    }
+    if (!status.ok()) {
+      refusal = status;
       for (const WorkerInventory::Row* row : rows.rows) end_rows.push_back(row->row);
       continue;
     }
     const RequestId id = restored->request.id;
-    Revival revival = Revive(restored->request, description_->vocab_size, rows, check);
     std::function<bool()> has_ended = std::move(restored->has_ended);
     // Before the stream is told anything, because it may end the request or a sample at once.
     if (!revival.is_over) inbox_->AddRestored(id);
@@ -247,7 +257,7 @@ LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored 
                             .deadline_us = request.deadline_us,
                             .num_prompt_tokens = static_cast<int>(request.prompt.size()),
                             .max_tokens = request.max_tokens,
-                            .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
+                            .num_outputs = NumOutputs(request),
                             .num_rows = NumRows(request),
                             .start_us = now_us,
                             .first_token_us = now_us,

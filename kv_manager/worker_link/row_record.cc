@@ -2,14 +2,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
 
 constexpr size_t kNumberBytes = 4;
-constexpr uint32_t kHasSearch = uint32_t{1} << 31;  // In the last number: the search and its size are before it.
+// In the last number: the search and its size are before it.
+constexpr uint32_t kHasSearch = uint32_t{1} << 31;
+// In the last number: the number of moves is directly before it. Earlier versions have no such number.
+constexpr uint32_t kHasMoves = uint32_t{1} << 30;
 
 void AddNumber(uint32_t number, std::string* bytes) {
   for (size_t i = 0; i < kNumberBytes; ++i) bytes->push_back(static_cast<char>(number >> (8 * i)));
@@ -25,34 +30,51 @@ std::optional<uint32_t> TakeNumber(absl::string_view* bytes) {
   return value;
 }
 
-std::string Encode(const std::string* request, int num_cached_tokens, const std::string& search) {
-  const size_t num_search_bytes = search.empty() ? 0 : search.size() + kNumberBytes;
-  if (request == nullptr || request->size() + num_search_bytes + kNumberBytes > kMaxRecordBytes) return "";
-  std::string bytes = *request;
-  if (!search.empty()) {
-    bytes += search;
-    AddNumber(static_cast<uint32_t>(search.size()), &bytes);
+std::string Encode(const RowRecord& record) {
+  std::string bytes(record.request);
+  uint32_t last = static_cast<uint32_t>(record.num_cached_tokens);
+  if (!record.search.empty()) {
+    absl::StrAppend(&bytes, record.search);
+    AddNumber(static_cast<uint32_t>(record.search.size()), &bytes);
+    last |= kHasSearch;
   }
-  AddNumber(static_cast<uint32_t>(num_cached_tokens) | (search.empty() ? 0 : kHasSearch), &bytes);
-  return bytes;
+  if (record.num_moves > 0) {
+    AddNumber(static_cast<uint32_t>(record.num_moves), &bytes);
+    last |= kHasMoves;
+  }
+  AddNumber(last, &bytes);
+  return record.request.empty() || bytes.size() > kMaxRecordBytes ? "" : bytes;
+}
+
+absl::string_view BytesOf(const std::shared_ptr<const std::string>& record) {
+  return record == nullptr ? absl::string_view() : absl::string_view(*record);
 }
 
 }  // namespace
 
 std::string RowRecordOf(const SequenceStart& start) {
-  std::string bytes = Encode(start.record.get(), start.num_cached_tokens, start.search);
-  return bytes.empty() ? Encode(start.record.get(), start.num_cached_tokens, "") : bytes;
+  RowRecord record{BytesOf(start.record), start.num_cached_tokens, start.search, start.num_moves};
+  std::string bytes = Encode(record);
+  if (!bytes.empty()) return bytes;
+  record.search = {};
+  return Encode(record);
 }
 
 std::string RowRecordOf(const RecordChange& change) {
-  return Encode(change.record.get(), change.num_cached_tokens, change.search);
+  return Encode({BytesOf(change.record), change.num_cached_tokens, change.search, change.num_moves});
 }
 
 std::optional<RowRecord> ReadRowRecord(absl::string_view bytes) {
-  const std::optional<uint32_t> number = TakeNumber(&bytes);
-  if (!number.has_value()) return std::nullopt;
-  RowRecord record{.request = {}, .num_cached_tokens = static_cast<int>(*number & ~kHasSearch), .search = {}};
-  if ((*number & kHasSearch) != 0) {
+  const std::optional<uint32_t> last = TakeNumber(&bytes);
+  if (!last.has_value()) return std::nullopt;
+  RowRecord record;
+  record.num_cached_tokens = static_cast<int>(*last & ~(kHasSearch | kHasMoves));
+  if ((*last & kHasMoves) != 0) {
+    const std::optional<uint32_t> num_moves = TakeNumber(&bytes);
+    if (!num_moves.has_value() || *num_moves > INT32_MAX) return std::nullopt;
+    record.num_moves = static_cast<int>(*num_moves);
+  }
+  if ((*last & kHasSearch) != 0) {
     const std::optional<uint32_t> size = TakeNumber(&bytes);
     if (!size.has_value() || *size == 0 || *size > bytes.size()) return std::nullopt;
     record.search = bytes.substr(bytes.size() - *size);

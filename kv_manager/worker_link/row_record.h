@@ -15,6 +15,7 @@ struct RowRecord {
   absl::string_view request;  // Request::record. Borrowed.
   int num_cached_tokens = 0;  // See SequenceStart.
   absl::string_view search;   // See SequenceStart. Borrowed.
+  int num_moves = 0;          // See SequenceStart. 0 if an earlier version has made the record.
 };
 
 // Empty when the request has no record, or when the record is longer than a row may have. A search that does not fit is

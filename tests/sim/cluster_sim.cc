@@ -84,6 +84,7 @@ absl::Status ClusterSim::Run() {
     callers.push_back(placed.caller);
     if (placed.engine != nullptr) totals[placed.engine].Add(*placed.caller);
   }
+  for (const Replaced& replaced : replaced_) totals[replaced.engine].Add(*replaced.caller);
   for (const auto& engine : engines_) QUIRE_RETURN_IF_ERROR(engine->CheckEnd(totals[engine.get()], callers));
   return absl::OkStatus();
 }
@@ -190,6 +191,8 @@ size_t ClusterSim::FindMovable(const SimEngine* from, absl::Span<const MoveWish>
 }
 
 bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
+  const int id = static_cast<int>(Value(wish.request().id));
+  if (placed_.at(id).engine != from) return false;  // It was replaced, and its cancel is on the way.
   const PlacementRequest wanted = ToPlace(wish.request());
   std::vector<WorkerLoad> loads;
   for (const auto& engine : engines_) {
@@ -226,7 +229,6 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
     if (wish.family == FamilyId{0} || has_own) status_.Update(Violation("a request moves to other numerics"));
     ++num_renumbered_;
   }
-  const int id = static_cast<int>(Value(wish.request().id));
   MovingRequest moving = take();
   placed_.at(id).caller->OnMoved(to->generation(), to->model());
   to->Adopt(std::move(moving), from->Release(RequestId{static_cast<uint64_t>(id)}));

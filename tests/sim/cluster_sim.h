@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -39,6 +40,15 @@ class ClusterSim {
     std::shared_ptr<SimCaller> caller;
     SimEngine* engine;        // Null: this manager does not have the request.
     bool is_settled = false;  // The client wants nothing any more.
+    // What another manager has left on the worker, if the request goes on with that.
+    std::optional<RestoredCopy> copy = std::nullopt;
+    const SimEngine* last_engine = nullptr;  // That of its worker, if it ran there when the last manager died.
+    bool has_lost_track = false;             // It went on with rows that were perhaps not the last ones.
+  };
+  // A stream that a later copy of the request has replaced.
+  struct Replaced {
+    std::shared_ptr<SimCaller> caller;
+    const SimEngine* engine;
   };
 
   absl::Status Handle(const SimEvent& event);
@@ -61,6 +71,7 @@ class ClusterSim {
   void LoseManager(int num_plans);
   // Of the client that has sent the request: a stream of the new manager, see SimEngine::RestoreHook.
   absl::StatusOr<SimEngine::Restored> Restore(SimEngine* to, const RequestToRestore& found);
+  absl::Status Keep(SimEngine* to, int id, std::shared_ptr<SimCaller> caller, const RestoredCopy& copy, bool ran_last);
   // Clients that have heard of the new manager come back.
   absl::Status ReturnClients();
   bool IsAdopting() const;
@@ -80,6 +91,7 @@ class ClusterSim {
   std::set<const SimEngine*> gone_;                 // Those of workers that are lost for ever.
   std::map<RequestId, int64_t> may_move_since_us_;  // Requests of lost workers that others could take.
   std::map<int, Placed> placed_;                    // The requests that were submitted to a step loop, by id.
+  std::vector<Replaced> replaced_;                  // Since the last manager was lost.
   absl::Status status_;                             // The first contradiction in a move.
   int64_t adopts_until_us_ = 0;                     // The new manager waits for workers until then.
   std::map<int, int64_t> unwanted_;                 // When requests that nobody wants are cancelled, by id.

@@ -27,9 +27,13 @@ bool ClusterSim::IsSettled(const Placed& placed) {
 void ClusterSim::LoseManager(int num_plans) {
   for (auto& [id, placed] : placed_) {
     placed.is_settled = IsSettled(placed);
+    placed.last_engine = placed.engine;
     placed.engine = nullptr;
+    placed.copy.reset();
     placed.caller->OnManagerLost();
   }
+  for (const Replaced& replaced : replaced_) replaced.caller->OnManagerLost();
+  replaced_.clear();
   may_move_since_us_.clear();
   unwanted_.clear();
   adopts_until_us_ = clock_.NowMicros() + kAdoptWindowUs;
@@ -39,8 +43,13 @@ void ClusterSim::LoseManager(int num_plans) {
     lost_digest_ = MixBits(lost_digest_ + engines_[i]->digest() + 1);
     const bool is_gone = gone_.contains(engines_[i].get());
     SimEngine::Remains remains = engines_[i]->Die(num_plans);
-    engines_[i] = std::make_unique<SimEngine>(scenario_.workers[i], ModelOf(scenario_.workers[i]), &clock_,
-                                              HooksOfEngine(), std::move(remains));
+    const SimEngine* const last = engines_[i].get();
+    auto next = std::make_unique<SimEngine>(scenario_.workers[i], ModelOf(scenario_.workers[i]), &clock_,
+                                            HooksOfEngine(), std::move(remains));
+    for (auto& [id, placed] : placed_) {
+      if (placed.last_engine == last) placed.last_engine = next.get();
+    }
+    engines_[i] = std::move(next);
     if (is_gone) still_gone.insert(engines_[i].get());
   }
   gone_ = std::move(still_gone);
@@ -59,14 +68,42 @@ absl::StatusOr<SimEngine::Restored> ClusterSim::Restore(SimEngine* to, const Req
   if (found.prompt != absl::MakeConstSpan(placed.caller->request().prompt)) {
     status_.Update(Violation("the record of request ", *id, " is with another prompt"));
   }
-  if (placed.engine != nullptr) return absl::AlreadyExistsError("another worker has the request");
-  const bool is_settled = IsSettled(placed);
-  placed.caller = placed.caller->Again();
-  placed.engine = to;
-  placed.is_settled = is_settled;
+  const std::shared_ptr<SimCaller> caller = placed.caller->Again();
   // For every second request, the stream itself knows that it is over.
-  if (is_settled && *id % 2 == 1) unwanted_[*id] = clock_.NowMicros() + kUnwantedUs;
-  return SimEngine::Restored{placed.caller, /*is_unwanted=*/is_settled && *id % 2 == 0};
+  return SimEngine::Restored{caller, /*is_unwanted=*/IsSettled(placed) && *id % 2 == 0,
+                             [this, to, id = *id, caller](const RestoredCopy& copy, bool ran_last) {
+                               return Keep(to, id, caller, copy, ran_last);
+                             }};
+}
+
+// As ResumableRequests does, for numerics that repeat tokens. Where the request ran last, it goes on.
+absl::Status ClusterSim::Keep(SimEngine* to, int id, std::shared_ptr<SimCaller> caller, const RestoredCopy& copy,
+                              bool ran_last) {
+  Placed& placed = placed_.at(id);
+  const bool is_last = ran_last && placed.last_engine == to && !placed.has_lost_track;
+  const bool is_settled = IsSettled(placed);
+  if (placed.engine != nullptr) {
+    const bool may_replace = placed.copy.has_value() && !is_settled;
+    const bool is_later = may_replace && IsLaterCopy(copy, *placed.copy);
+    if (may_replace && is_last && !is_later) {
+      status_.Update(Violation("request ", id, " goes on with old rows, not where it ran last"));
+    }
+    if (is_later && placed.last_engine == placed.engine && !placed.has_lost_track) {
+      status_.Update(Violation("old rows of request ", id, " replace those where it ran last"));
+    }
+    if (!is_later || placed.caller->num_tokens() >= copy.num_all_tokens()) {
+      return absl::AlreadyExistsError("another worker has the request");
+    }
+    placed.engine->Cancel(placed.caller.get());
+    replaced_.push_back({placed.caller, placed.engine});
+  }
+  placed.caller = std::move(caller);
+  placed.engine = to;
+  placed.copy = copy;
+  placed.is_settled = is_settled;
+  placed.has_lost_track = !is_last;
+  if (is_settled && id % 2 == 1) unwanted_[id] = clock_.NowMicros() + kUnwantedUs;
+  return absl::OkStatus();
 }
 
 bool ClusterSim::IsAdopting() const {
@@ -105,6 +142,7 @@ absl::Status ClusterSim::ReturnClients() {
     if (engine == nullptr) continue;  // It tries again.
     placed.caller = placed.caller->Again();
     placed.engine = engine;
+    placed.has_lost_track = false;
     ++lost_.resubmitted;
     QUIRE_RETURN_IF_ERROR(engine->Submit(placed.caller));
   }

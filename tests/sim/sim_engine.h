@@ -46,10 +46,12 @@ class SimEngine : private AuditedBlocks::Observer {
   // Says for which of these requests there is another engine now, as StepLoopHooks::find_movable does.
   using FindHook = std::function<size_t(SimEngine* from, absl::Span<const MoveWish> wishes)>;
   // The worker has a request of an earlier manager, with this record and prompt. Returns its new stream, and whether
-  // nobody wants its tokens any more. An error refuses it.
+  // nobody wants its tokens any more. An error, also of `keep`, refuses it.
   struct Restored {
     std::shared_ptr<SimCaller> caller;
     bool is_unwanted = false;
+    // As RequestRestored::keep. `ran_last`: the request ran here when the last manager died, and the worker tells it.
+    std::function<absl::Status(const RestoredCopy& copy, bool ran_last)> keep;
   };
   using RestoreHook = std::function<absl::StatusOr<Restored>(SimEngine* to, const RequestToRestore& found)>;
   // The numerics of ready workers that have other ones than this, or "".
@@ -200,6 +202,8 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnStepCommitted() override;
   void OnStepsAbandoned() override;
   void OnRestored(const RestoredBlocks& restored) override;
+  // The row of the inventory in which the sequence ran when the last manager died. Null: there is none.
+  const WorkerInventory::Row* RowSinceDeath(const RunningAtDeath& running, int* num_rows) const;
 
   SimWorkerProcess::Hooks ProcessHooks();
   absl::StatusOr<RequestRestored> OnRestore(const RequestToRestore& found);

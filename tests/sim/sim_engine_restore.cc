@@ -40,14 +40,29 @@ absl::StatusOr<RequestRestored> SimEngine::OnRestore(const RequestToRestore& fou
     return restored.status();
   }
   const std::shared_ptr<SimCaller> caller = restored->caller;
-  restoring_.push_back({caller});
+  const auto keep = [this, caller, keep = restored->keep](const RestoredCopy& copy) {
+    const RequestId id = caller->request().id;
+    const bool ran_last =
+        std::any_of(running_at_death_.begin(), running_at_death_.end(), [&](const RunningAtDeath& running) {
+          int num_rows = 0;
+          return running.request == id && !process_->was_damaged() && !process_->has_hidden_rows() &&
+                 process_->adopted() != nullptr && RowSinceDeath(running, &num_rows) != nullptr;
+        });
+    const absl::Status status = keep(copy, ran_last);
+    if (status.ok()) {
+      restoring_.push_back({caller});
+    } else {
+      refused_.insert(id);
+    }
+    return status;
+  };
   const auto has_ended = [this, caller, is_unwanted = restored->is_unwanted] {
     if (!is_unwanted) return false;
     caller->OnCancelPosted();
     Post({.kind = Posted::Kind::kCancel, .caller = caller});
     return true;
   };
-  return RequestRestored{.request = caller->request(), .sink = caller, .has_ended = has_ended};
+  return RequestRestored{.request = caller->request(), .sink = caller, .has_ended = has_ended, .keep = keep};
 }
 
 // The streams have been told what their requests have become.
@@ -119,20 +134,25 @@ void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks&
   }
 }
 
+// `num_rows` is the number of rows of the request.
+const WorkerInventory::Row* SimEngine::RowSinceDeath(const RunningAtDeath& running, int* num_rows) const {
+  const std::string record = RecordOf(static_cast<int>(Value(running.request)));
+  const WorkerInventory::Row* own = nullptr;
+  for (const WorkerInventory::Row& row : process_->adopted()->rows) {
+    const std::optional<RowRecord> read = ReadRowRecord(row.record);
+    if (!read.has_value() || read->request != record) continue;
+    ++*num_rows;
+    if (row.row == running.row && row.sequence == running.sequence) own = &row;
+  }
+  return own;
+}
+
 // For requests with one sample that rows have as a whole, and for searches: nothing is lost that the worker had.
 void SimEngine::CheckRevived(const RestoredBlocks& restored) {
-  const WorkerInventory& inventory = *process_->adopted();
   if (process_->was_damaged() || process_->has_hidden_rows()) return;
   for (const RunningAtDeath& running : running_at_death_) {
-    const std::string record = RecordOf(static_cast<int>(Value(running.request)));
-    const WorkerInventory::Row* own = nullptr;
     int num_rows = 0;
-    for (const WorkerInventory::Row& row : inventory.rows) {
-      const std::optional<RowRecord> read = ReadRowRecord(row.record);
-      if (!read.has_value() || read->request != record) continue;
-      ++num_rows;
-      if (row.row == running.row && row.sequence == running.sequence) own = &row;
-    }
+    const WorkerInventory::Row* const own = RowSinceDeath(running, &num_rows);
     // The plan that gives it the row was lost, or a row is left from before it was preempted.
     if (own == nullptr || refused_.contains(running.request)) continue;
     const auto found = std::find_if(restoring_.begin(), restoring_.end(), [&](const Restoring& request) {

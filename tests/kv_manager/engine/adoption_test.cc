@@ -114,6 +114,7 @@ class AdoptionTest : public StepLoopTest {
     restored.request.prompt.assign(found.prompt.begin(), found.prompt.end());
     restored.request.max_tokens = 9;
     restored.request.num_samples = 2;
+    restored.keep = keep_;
     return restored;
   }
 
@@ -130,6 +131,7 @@ class AdoptionTest : public StepLoopTest {
   }
 
   KeptRows kept_;
+  std::function<absl::Status(const RestoredCopy&)> keep_;
   std::shared_ptr<HookedSink> sink_ = std::make_shared<HookedSink>();
 };
 
@@ -138,6 +140,44 @@ TEST_F(AdoptionTest, TheRowsOfAllSamplesCountAsLoad) {
   Run();
   EXPECT_EQ(NumSamples(), 2);
   EXPECT_EQ(loop_->load().num_rows, 2);
+}
+
+TEST_F(AdoptionTest, TheStreamIsToldHowFarItsWorkerHasComeBeforeItsTokens) {
+  SequenceStart start{};
+  start.record = std::make_shared<const std::string>("record");
+  start.num_moves = 3;
+  kept_.inventory.rows[1].record = RowRecordOf(start);
+  kept_.inventory.rows[1].tokens = {1, 2, 3, 5, 6};
+  std::optional<RestoredCopy> copy;
+  bool has_token = false;
+  sink_->on_token = [&](int) { has_token = true; };
+  keep_ = [&](const RestoredCopy& told) {
+    EXPECT_FALSE(has_token);
+    copy = told;
+    return absl::OkStatus();
+  };
+  MakeAdopting();
+  Run();
+  ASSERT_TRUE(copy.has_value());
+  EXPECT_EQ(copy->num_moves, 3);
+  EXPECT_EQ(copy->num_tokens, std::vector<int>({1, 2}));
+  EXPECT_FALSE(copy->is_over);
+  EXPECT_EQ(NumSamples(), 2);
+}
+
+// Another worker has come farther with the request.
+TEST_F(AdoptionTest, TheRowsOfACopyThatIsNotKeptEnd) {
+  keep_ = [](const RestoredCopy&) { return absl::AlreadyExistsError("another worker has the request"); };
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(NumSamples(), 0);
+  Request request;
+  request.id = RequestId{99};
+  request.prompt = {1};
+  request.max_tokens = 2;
+  Submit(request);
+  Run();
+  EXPECT_EQ(kept_.plans.at(0).end_rows, std::vector<RowId>({RowId{0}, RowId{1}}));
 }
 
 // The text thread of a stream may find a stop string before the loop has adopted the request.
