@@ -127,6 +127,7 @@ SequenceStart AdmissionControl::StartOf(const SequenceGroup& group, const Sequen
   start.cache_root = {.is_private = request.bypass_prefix_cache, .salt = request.cache_salt};
   start.record = request.record;
   start.num_cached_tokens = group.progress().num_cached_tokens;
+  start.num_moves = group.progress().num_moves;
   start.numerics_change = sequence.numerics_change();
   const bool is_first = &sequence == group.sequences().front().get();
   if (group.beam_search() != nullptr && is_first && request.record != nullptr && sequence.num_generated_tokens() > 0) {

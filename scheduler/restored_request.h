@@ -29,6 +29,7 @@ struct RestoredRequest {
 
   Request request;
   int num_cached_tokens = 0;  // Tokens of the prompt that were in the prefix cache when the request first ran.
+  int num_moves = 0;          // See SequenceStart.
   // Either one sequence that has generated nothing, or all samples that have not ended, or all live beams in the order
   // of the search; or none: then the request begins again.
   std::vector<Sample> samples;

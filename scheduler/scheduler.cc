@@ -524,6 +524,7 @@ MovedRequest Scheduler::Take(RequestId request) {
   }
   suspects_.Remove(*group);
   num_beam_searches_ -= group->beam_search() != nullptr;
+  ++group->progress().num_moves;
   return MovedRequest(std::move(groups_.extract(request).mapped()));
 }
 
@@ -587,6 +588,8 @@ std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
   auto group = std::make_unique<SequenceGroup>(std::move(restored->request), rank, first);
   group->progress().has_started = true;
   group->progress().num_cached_tokens = restored->num_cached_tokens;
+  // What this scheduler starts is later than what other workers have of the request.
+  group->progress().num_moves = restored->num_moves + 1;
   if (KeepsScores(group->request())) group->KeepScores();
   if (restored->samples.empty()) {
     group->sequences().front()->SetComputedBefore(restored->num_computed);

@@ -59,7 +59,8 @@ void SequenceForks::PlanBeamRows(absl::Span<SequenceGroup* const> groups, bool k
     const Sequence& best = *group->sequences().front();
     if (keeps_rows && request.record != nullptr && best.has_pending_append && num_search_bytes < kMaxSearchBytes) {
       plan->records.push_back({best.row(), request.record, group->progress().num_cached_tokens,
-                               EncodeBeamSearchState(group->SearchState()), best.numerics_change()});
+                               EncodeBeamSearchState(group->SearchState()), group->progress().num_moves,
+                               best.numerics_change()});
       const size_t num_bytes = plan->records.back().search.size() + request.record->size();
       if (num_bytes > kMaxRecordBytes || num_search_bytes + num_bytes > kMaxSearchBytes) {
         plan->records.pop_back();

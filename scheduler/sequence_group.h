@@ -48,6 +48,7 @@ class SequenceGroup : public Pooled {
     int num_cached_tokens = 0;    // Tokens of the prompt that were in the prefix cache when the group first ran.
     int next_prompt_logprob = 1;  // First prompt position whose logprob was not emitted yet. Position 0 has none.
     int num_emitted_tokens = 0;   // Generated tokens that a beam search has emitted.
+    int num_moves = 0;            // How often the group has left a scheduler, or has come from an earlier manager.
   };
 
   // What AdmissionControl found when blocks were last too short for the waiting group.

@@ -70,6 +70,7 @@ struct SequenceStart {
   std::shared_ptr<const std::string> record = nullptr;  // See Request.
   int num_cached_tokens = 0;                            // The tokens of the prompt that the request found cached.
   std::string search = "";  // EncodeBeamSearchState of the search whose best beam this is. Otherwise empty.
+  int num_moves = 0;        // How often the request has left a scheduler, or has come from an earlier manager.
   // The scores of all tokens behind the prompt, and of the tokens of the prompt from position 1 on, if the request
   // wants them and they are known. The worker keeps them for the next manager.
   std::vector<ScoredToken> scores = {};
@@ -86,6 +87,7 @@ struct RecordChange {
   std::shared_ptr<const std::string> record;                     // See Request.
   int num_cached_tokens;                                         // See SequenceStart.
   std::string search;                                            // See SequenceStart.
+  int num_moves = 0;                                             // See SequenceStart.
   std::optional<NumericsChange> numerics_change = std::nullopt;  // See SequenceStart.
 
   bool operator==(const RecordChange&) const = default;

@@ -134,6 +134,7 @@ std::vector<RowsOfRequest> FindRequests(const WorkerInventory& inventory,
       continue;
     }
     request.rows.push_back(&row);
+    request.record.num_moves = std::max(request.record.num_moves, record->num_moves);
     if (NumGeneratedOf(record->search).value_or(0) > NumGeneratedOf(request.search).value_or(0)) {
       request.search = record->search;
     }

@@ -58,7 +58,7 @@ class InventoryCheck {
 
 // The rows of one request that a manager before this one has started, found by their record.
 struct RowsOfRequest {
-  RowRecord record;                             // Borrowed from the first row.
+  RowRecord record;                             // Borrowed from the first row. Its number of moves is the greatest.
   const WorkerInventory::Row* first = nullptr;  // Has the prompt that all rows have.
   // This is what its beam search has become, as the row says that got farthest (see RowRecord). It is empty when the
   // request is no search, or the search has not made a step. Borrowed from the row.

@@ -221,6 +221,8 @@ absl::StatusOr<RequestRestored> ManagerEngine::RestoreRequest(const RequestToRes
     if (model->generation == request.generation) complete.model = model;
   }
   if (complete.model == nullptr) return ModelReplacedError();
+  // A worker with other numerics may have drawn the tokens that the client has.
+  complete.repeats_tokens = complete.model->has_exact_numerics() && !options_.changes_numerics;
   absl::StatusOr<RequestRestored> restored = hooks_.restore_request(complete);
   if (!restored.ok()) return restored;
   absl::StatusOr<std::unique_ptr<TenantQuotas::Ticket>> ticket = quotas_.Enter(restored->request.tenant);

@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -26,7 +28,23 @@ struct RequestToRestore {
   std::function<bool(const Request&, const StopCondition* stop_strings)> is_over = nullptr;
   GenerationId generation{0};                          // Of the worker.
   std::shared_ptr<const ServedModel> model = nullptr;  // Of this generation. The engine sets it.
+  // Tokens that are drawn again are the same tokens, whichever worker has drawn them before. The engine sets it.
+  bool repeats_tokens = false;
 };
+
+// How far a worker has come with the request. Several workers may have the same request: one that was silent while the
+// request moved to another one still has the rows from before the move.
+struct RestoredCopy {
+  int num_moves = 0;            // See SequenceStart.
+  std::vector<int> num_tokens;  // [samples or returned hypotheses]: what the stream is told of each at once.
+  bool is_over = false;         // The worker has all tokens of the request.
+
+  int num_all_tokens() const;
+};
+
+// Whether `copy` is the one to go on with, and not `other`: it has moved more often, so the tokens that the client has
+// last received are its tokens. Of two that have moved equally often, it is the one with more tokens.
+bool IsLaterCopy(const RestoredCopy& copy, const RestoredCopy& other);
 
 // The request as it was submitted to the other manager, with an id of this one.
 struct RequestRestored {
@@ -34,6 +52,10 @@ struct RequestRestored {
   std::shared_ptr<RequestSink> sink;
   // Whether its stream has ended meanwhile, so that nobody wants its tokens.
   std::function<bool()> has_ended;
+  // Makes the stream known to its client. It is called once, before the sink is told anything. An error says why this
+  // manager does not go on with what this worker has. It is not called when what the worker has is of no use (see
+  // Revival::is_lost): then nothing but OnFailed follows. Null: there is nothing to do.
+  std::function<absl::Status(const RestoredCopy& copy)> keep = nullptr;
   std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // May be null.
   bool is_over = false;                                    // What RequestToRestore::is_over has said.
 };

@@ -176,7 +176,8 @@ bool IsOver(const Request& request, const RowsOfRequest& rows, const StopConditi
   if (request.beam.has_value()) return false;
   const std::vector<LiveRow> samples = ReadSamples(request, rows);
   return !samples.empty() && std::all_of(samples.begin(), samples.end(), [&](const LiveRow& live) {
-    return live.end.has_value() || (stop_strings != nullptr && HasStopString(live, *stop_strings));
+    const bool has_end = live.end.has_value() || (stop_strings != nullptr && HasStopString(live, *stop_strings));
+    return has_end && HasTokensOfStart(*live.row);
   });
 }
 
@@ -184,6 +185,7 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
   Revival revival;
   const int num_prompt_tokens = static_cast<int>(request.prompt.size());
   revival.request.num_cached_tokens = std::min(rows.record.num_cached_tokens, num_prompt_tokens);
+  revival.request.num_moves = rows.record.num_moves;
   std::vector<LiveRow> live;
   if (rows.search.empty()) {
     live = ReadSamples(request, rows);
@@ -267,6 +269,15 @@ Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const
   revival.is_over = revival.request.samples.empty();
   revival.request.request = std::move(request);
   return revival;
+}
+
+RestoredCopy CopyOf(const Revival& revival, int num_outputs) {
+  RestoredCopy copy{
+      .num_moves = revival.request.num_moves, .num_tokens = std::vector<int>(num_outputs), .is_over = revival.is_over};
+  for (const Revival::Sample& sample : revival.samples) {
+    copy.num_tokens[sample.index] = static_cast<int>(sample.generated.size());
+  }
+  return copy;
 }
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include "base/ids.h"
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/inventory_check.h"
+#include "kv_manager/engine/restore_request.h"
 #include "scheduler/request.h"
 #include "scheduler/restored_request.h"
 
@@ -52,6 +53,9 @@ bool IsOver(const Request& request, const RowsOfRequest& rows, const StopConditi
 // `is_over` is what IsOver has said: then samples that have not ended by their tokens have ended by a stop string.
 Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const InventoryCheck& check,
                bool is_over = false);
+
+// How far the worker has come, for the stream of the request.
+RestoredCopy CopyOf(const Revival& revival, int num_outputs);
 
 }  // namespace quire
 

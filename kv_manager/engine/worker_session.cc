@@ -79,6 +79,11 @@ std::string WithoutNumbers(const absl::Status& reason) {
   return text;
 }
 
+// Samples, or hypotheses that a search returns.
+int NumOutputs(const Request& request) {
+  return request.beam.has_value() ? request.beam->num_return : request.num_samples;
+}
+
 absl::Status ConvictedError(const Convict& convict, const absl::Status& reason) {
   std::string subject = "the request";
   std::map<std::string, std::string> metadata = {{"losses", absl::StrCat(convict.num_losses)}};
@@ -215,21 +220,25 @@ void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now
                                              return IsOver(request, rows, stop_strings);
                                            },
                                        .generation = generation_});
-    if (!restored.ok()) {
-      const bool is_forgotten = absl::IsDeadlineExceeded(restored.status());
+    Revival revival;
+    absl::Status status = restored.status();
+    if (status.ok()) {
+      revival = Revive(restored->request, description_->vocab_size, rows, check, restored->is_over);
+      if (revival.is_lost) {
+        status = FirstTokensLostError();
+        restored->sink->OnFailed(status);
+      } else if (restored->keep != nullptr) {
+        status = restored->keep(CopyOf(revival, NumOutputs(restored->request)));
+      }
+    }
+    if (!status.ok()) {
+      const bool is_forgotten = absl::IsDeadlineExceeded(status);
       num_forgotten += is_forgotten;
-      if (!is_forgotten) refusal = restored.status();
+      if (!is_forgotten) refusal = status;
       for (const WorkerInventory::Row* row : rows.rows) end_rows.push_back(row->row);
       continue;
     }
     const RequestId id = restored->request.id;
-    Revival revival = Revive(restored->request, description_->vocab_size, rows, check, restored->is_over);
-    if (revival.is_lost) {
-      refusal = FirstTokensLostError();
-      restored->sink->OnFailed(refusal);
-      end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
-      continue;
-    }
     std::function<bool()> has_ended = std::move(restored->has_ended);
     // Before the stream is told anything, because it may end the request or a sample at once.
     if (!revival.is_over) inbox_->AddRestored(id);
@@ -278,7 +287,7 @@ LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored 
                             .deadline_us = request.deadline_us,
                             .num_prompt_tokens = static_cast<int>(request.prompt.size()),
                             .max_tokens = request.max_tokens,
-                            .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
+                            .num_outputs = NumOutputs(request),
                             .num_rows = NumRows(request),
                             .start_us = now_us,
                             .first_token_us = now_us,

@@ -24,7 +24,6 @@ namespace quire {
 namespace {
 
 constexpr int kMaxTokenizedAgain = 3;
-constexpr int64_t kRestoringRetryMs = 100;
 
 std::atomic<uint64_t> next_reader_id = 1;
 
@@ -63,14 +62,6 @@ absl::Status CheckResume(const v1::ResumeRequest& request) {
 }
 
 }  // namespace
-
-absl::Status RestoringError() {
-  return WithRetryDelay(
-      WithReason(absl::UnavailableError("it is not known yet whether a worker has the request: the manager has just "
-                                        "started, or it stops and the next one will know"),
-                 "RESTORING"),
-      kRestoringRetryMs);
-}
 
 ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller,
                              const std::optional<TraceParent>& parent, v1::GenerateRequest request,
@@ -124,19 +115,20 @@ void ClientRequest::Start(int64_t deadline_us) {
 }
 
 void ClientRequest::Resume() {
-  absl::StatusOr<std::shared_ptr<TokenStream>> stream = FindResumed();
-  absl::Status status = stream.status();
-  if (status.ok()) status = TakeOver(*stream);
-  if (!status.ok()) EndCall(status);
+  if (const absl::Status status = DoResume(); !status.ok()) EndCall(status);
 }
 
-absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::FindResumed() {
+absl::Status ClientRequest::DoResume() {
   QUIRE_RETURN_IF_ERROR(CheckResume(*resume_));
   const bool may_come = environment_->is_restoring();
-  absl::StatusOr<std::shared_ptr<TokenStream>> found =
+  const absl::StatusOr<std::shared_ptr<TokenStream>> found =
       environment_->resumable.Find(resume_->resume_token(), OwnerOf(caller_));
-  if (may_come && absl::IsNotFound(found.status())) return RestoringError();
-  return found;
+  const absl::Status status = found.ok() ? TakeOver(*found) : found.status();
+  if (!absl::IsNotFound(status)) return status;
+  if (may_come) return RestoringError();
+  // The stream lacks what the client has, which goes on with another request of this name.
+  if (found.ok()) (*found)->Drop(TakenOverError());
+  return status;
 }
 
 std::shared_ptr<const std::string> ClientRequest::MakeRecord(uint64_t nonce, const ValidRequest& valid) const {

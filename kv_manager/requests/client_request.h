@@ -20,9 +20,6 @@
 
 namespace quire {
 
-// The error of a call for a request that is not known while the manager asks its workers which requests they have.
-absl::Status RestoringError();
-
 // What a client asks of a stream, alone in its call or one of a batch: to start a request, which is validated and
 // submitted, or to resume one. A TokenStream writes the responses. It lives until the client has read the last
 // response, or never will. A resumable stream outlives it. Thread-safe.
@@ -66,7 +63,7 @@ class ClientRequest {
   // more.
   absl::Status TakeOver(const std::shared_ptr<TokenStream>& stream);
   void Resume();
-  absl::StatusOr<std::shared_ptr<TokenStream>> FindResumed();
+  absl::Status DoResume();  // An error ends the call.
   // What the next manager must know of the request.
   std::shared_ptr<const std::string> MakeRecord(uint64_t nonce, const ValidRequest& valid) const;
   // Makes and registers the stream of a new request. When the request runs already, returns the stream of that one, and

@@ -94,15 +94,30 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
     stream_environment.on_tokens = [log] { log->OnTokens(); };
     stream_environment.on_end = [log](const StreamEnd& end) { log->OnEnd(end); };
   }
-  const auto stream =
-      std::make_shared<TokenStream>(std::move(stream_environment), valid.request.id,
-                                    ResponseSet(found.model, record->identity.name, valid), StreamReader());
-  QUIRE_RETURN_IF_ERROR(environment_->resumable.Restore(record->identity, record->nonce, record->arrival_unix_us,
-                                                        stream, &environment_->registry,
-                                                        is_over ? std::optional(grace) : std::nullopt));
+  ResponseSet responses(found.model, record->identity.name, valid);
+  const int num_returned = responses.num_returned();
+  const bool picks_best = responses.picks_best();
+  const auto stream = std::make_shared<TokenStream>(std::move(stream_environment), valid.request.id,
+                                                    std::move(responses), StreamReader());
+  const auto keep = [environment = environment_, stream, record = *record, repeats_tokens = found.repeats_tokens,
+                     num_returned, picks_best, max_tokens = valid.request.max_tokens,
+                     grace_left = is_over ? std::optional(grace) : std::nullopt](const RestoredCopy& copy) {
+    if (!repeats_tokens) {
+      // Samples of which the best are picked are sent when all have ended.
+      const std::vector<int> ranked(num_returned, copy.is_over ? max_tokens : 0);
+      stream->LimitPromise(picks_best ? ranked : copy.num_tokens);
+    }
+    return environment->resumable.Restore(record.identity,
+                                          {.nonce = record.nonce,
+                                           .arrival_unix_us = record.arrival_unix_us,
+                                           .copy = copy,
+                                           .repeats_tokens = repeats_tokens},
+                                          stream, &environment->registry, grace_left);
+  };
   return RequestRestored{.request = std::move(valid.request),
                          .sink = stream,
                          .has_ended = [stream] { return stream->has_ended(); },
+                         .keep = keep,
                          .is_over = is_over};
 }
 

@@ -16,8 +16,17 @@ namespace {
 constexpr int64_t kTokenLifetimeSec = 24 * 3600;
 // One part of so many of the memory is kept for tenants that have less than an equal share.
 constexpr int64_t kReservedPart = 8;
+constexpr int64_t kRestoringRetryMs = 100;
 
 }  // namespace
+
+absl::Status RestoringError() {
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("it is not known yet whether a worker has the request: the manager has just "
+                                        "started, or it stops and the next one will know"),
+                 "RESTORING"),
+      kRestoringRetryMs);
+}
 
 class ResumableRequests::Keeper : public StreamKeeper {
  public:
@@ -93,7 +102,9 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::SameOrNull(const
   if (it == entries_.end()) return nullptr;
   Entry& entry = it->second;
   if (entry.has_failed || entry.stream->is_closed()) return nullptr;
-  if (!IsSame(entry, identity)) {
+  const absl::StatusOr<bool> is_same = IsSame(entry, identity);
+  if (!is_same.ok()) return nullptr;
+  if (!*is_same) {
     if (entry.has_ended) return nullptr;
     return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id: a request ", Quoted(identity.name),
                                                             " with other fields is running")),
@@ -108,10 +119,12 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::SameOrNull(const
   return entry.stream;
 }
 
-bool ResumableRequests::IsSame(const Entry& entry, const Identity& identity) {
+absl::StatusOr<bool> ResumableRequests::IsSame(const Entry& entry, const Identity& identity) {
   const TokenStream& stream = *entry.stream;
-  return entry.digest == identity.digest && identity.seed.value_or(stream.seed()) == stream.seed() &&
-         stream.CheckReceived(stream.ReceivedOf(identity.continued)).ok();
+  if (entry.digest != identity.digest || identity.seed.value_or(stream.seed()) != stream.seed()) return false;
+  const absl::Status status = stream.CheckReceived(stream.ReceivedOf(identity.continued));
+  if (absl::IsNotFound(status)) return status;
+  return status.ok();
 }
 
 absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::FindSame(const Identity& identity) {
@@ -144,8 +157,11 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Insert(const Ide
   }
   const Key key(identity.owner, identity.name);
   auto it = entries_.find(key);
-  // A stream that is about to end still has the name.
-  if (it != entries_.end() && it->second.stream->is_closed()) it->second.registration = nullptr;
+  // A stream that is about to end still has the name, and so has one with which the client cannot go on.
+  if (it != entries_.end()) {
+    const bool is_closed = it->second.stream->is_closed();
+    if (is_closed || !IsSame(it->second, identity).ok()) it->second.registration = nullptr;
+  }
   QUIRE_ASSIGN_OR_RETURN(auto registration, registry->Register(identity.owner, identity.name, stream, identity.tenant));
   registration->StopWaiting();  // Each call has a registration of its own for this.
   if (it != entries_.end()) removed->push_back(Take(it));
@@ -159,25 +175,46 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Insert(const Ide
   return stream;
 }
 
-absl::Status ResumableRequests::Restore(const Identity& identity, uint64_t nonce, int64_t arrival_unix_us,
+absl::Status ResumableRequests::CheckGivesWay(const Entry& known, const Restored& restored) {
+  const bool is_same = known.restored.has_value() && known.restored->nonce == restored.nonce;
+  if (!is_same) {
+    if (!known.is_attached && known.restored.has_value() &&
+        known.restored->arrival_unix_us < restored.arrival_unix_us) {
+      return absl::OkStatus();
+    }
+    return absl::AlreadyExistsError("a request of this name that began later is known");
+  }
+  const bool repeats_tokens = known.restored->repeats_tokens && restored.repeats_tokens;
+  if (known.is_attached && !repeats_tokens) {
+    return absl::AlreadyExistsError("the client goes on with what another worker has of the request");
+  }
+  // The other worker may have gone on meanwhile.
+  const bool is_ahead = known.stream->NumTokens() >= restored.copy.num_all_tokens();
+  const bool is_complete = known.has_ended && !known.has_failed;
+  if (!IsLaterCopy(restored.copy, known.restored->copy) || (repeats_tokens && (is_ahead || is_complete))) {
+    return absl::AlreadyExistsError("another worker has come farther with the request");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResumableRequests::Restore(const Identity& identity, const Restored& restored,
                                         const std::shared_ptr<TokenStream>& stream, RequestRegistry* registry,
                                         std::optional<absl::Duration> grace_left) {
   const Key key(identity.owner, identity.name);
   std::vector<Entry> removed;
+  std::optional<Entry> replaced;
   absl::Status status;
   {
     const MutexLock lock(&mutex_);
     if (const auto it = entries_.find(key); it != entries_.end()) {
-      if (it->second.is_attached || it->second.arrival_unix_us >= arrival_unix_us) {
-        return absl::AlreadyExistsError("a request of this name that began later is known");
-      }
+      QUIRE_RETURN_IF_ERROR(CheckGivesWay(it->second, restored));
       it->second.registration = nullptr;  // It gives the name to the new one.
-      removed.push_back(Take(it));
+      replaced = Take(it);
     }
-    status = Insert(identity, nonce, stream, registry, &removed).status();
+    status = Insert(identity, restored.nonce, stream, registry, &removed).status();
     if (status.ok()) {
       Entry* const entry = FindEntry(key, stream->id());
-      entry->arrival_unix_us = arrival_unix_us;
+      entry->restored = restored;
       if (grace_left.has_value()) {
         entry->max_expires_us = clock_->NowMicros() + absl::ToInt64Microseconds(*grace_left);
       }
@@ -185,6 +222,7 @@ absl::Status ResumableRequests::Restore(const Identity& identity, uint64_t nonce
       status = Detach(key, stream->id(), &removed);
     }
   }
+  if (replaced.has_value()) replaced->stream->Drop(RestoringError());
   DropOthers(removed, stream->id());
   return status;
 }

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/mutex.h"
+#include "kv_manager/engine/restore_request.h"
 #include "kv_manager/requests/detached_counts.h"
 #include "kv_manager/requests/inference_options.h"
 #include "kv_manager/requests/request_registry.h"
@@ -28,6 +29,9 @@
 #include "security/seal_key.h"
 
 namespace quire {
+
+// The error of a call for a request that a worker may have which this manager has not heard yet.
+absl::Status RestoringError();
 
 // The requests whose streams can be resumed: those that run, with or without a client, and those that have ended a
 // short time ago. A request without a client is kept until the grace has passed, and so is one that has ended. When too
@@ -64,17 +68,25 @@ class ResumableRequests {
   // that request if it is the same one, and ALREADY_EXISTS otherwise. It is the same when the digests are equal, the
   // client has chosen no other seed, and the stream has everything that the client lacks. So a request with
   // continue_from finds the request that it continues. A request that has ended gives its name to another one, and one
-  // that has failed gives it to any.
+  // that has failed gives it to any. So does one of an earlier manager that may go on with other tokens than the client
+  // has.
   absl::StatusOr<std::shared_ptr<TokenStream>> Add(const Identity& identity, uint64_t nonce,
                                                    std::shared_ptr<TokenStream> stream, RequestRegistry* registry);
   // Keeps the stream of a request that another manager has started. Its client has the grace to come. Workers may have
   // several requests of one name, because they keep rows after the end: the one that has arrived last replaces the
-  // others, unless a client has come for one of them. Errors are those of Add, and ALREADY_EXISTS when another request
-  // has the name. `grace_left` is set when the request had ended: its client has only this time to come, although the
-  // stream is told of the end only now.
-  absl::Status Restore(const Identity& identity, uint64_t nonce, int64_t arrival_unix_us,
-                       const std::shared_ptr<TokenStream>& stream, RequestRegistry* registry,
-                       std::optional<absl::Duration> grace_left = std::nullopt);
+  // others, unless a client has come for one of them. Several workers may have the same request, see IsLaterCopy: the
+  // later copy replaces the other one. If a client has come for that, its call ends with RestoringError, and it finds
+  // the later copy. It only keeps what it has found when tokens that are drawn again may be others. Errors are those of
+  // Add, and ALREADY_EXISTS when another request, or another copy, keeps the name. `grace_left` is set when the request
+  // had ended: its client has only this time to come, although the stream is told of the end only now.
+  struct Restored {
+    uint64_t nonce = 0;
+    int64_t arrival_unix_us = 0;
+    RestoredCopy copy;
+    bool repeats_tokens = false;  // See RequestToRestore.
+  };
+  absl::Status Restore(const Identity& identity, const Restored& restored, const std::shared_ptr<TokenStream>& stream,
+                       RequestRegistry* registry, std::optional<absl::Duration> grace_left = std::nullopt);
   // Returns the stream that Add would return instead of a new one, or null if it would keep the new one.
   absl::StatusOr<std::shared_ptr<TokenStream>> FindSame(const Identity& identity);
 
@@ -102,7 +114,7 @@ class ResumableRequests {
   struct Entry {
     RequestId id{0};
     uint64_t nonce = 0;
-    int64_t arrival_unix_us = kNever;  // Of a request of another manager. kNever: it is one of this manager.
+    std::optional<Restored> restored = std::nullopt;  // Only of a request of another manager.
     std::string tenant;
     Sha256Digest digest = {};
     std::shared_ptr<TokenStream> stream;
@@ -161,7 +173,11 @@ class ResumableRequests {
   static void DropOthers(const std::vector<Entry>& removed, RequestId id);
   Entry* FindEntry(const Key& key, RequestId id) QUIRE_REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<TokenStream>> SameOrNull(const Identity& identity) QUIRE_REQUIRES(mutex_);
-  static bool IsSame(const Entry& entry, const Identity& identity);
+  // Whether the stream is that of the request. NOT_FOUND when it is, but a client that has this much cannot go on with
+  // it, see TokenStream::CheckReceived.
+  static absl::StatusOr<bool> IsSame(const Entry& entry, const Identity& identity);
+  // Whether this gives its name to another request, or another copy, of an earlier manager. The error says why not.
+  static absl::Status CheckGivesWay(const Entry& known, const Restored& restored);
   void SetExpiry(const Key& key, Entry* entry, int64_t expires_us) QUIRE_REQUIRES(mutex_);
   void SetGrace(const Key& key, Entry* entry) QUIRE_REQUIRES(mutex_);
   Waiting& WaitingLike(const Entry& entry) QUIRE_REQUIRES(mutex_) { return entry.has_ended ? ended_ : running_; }

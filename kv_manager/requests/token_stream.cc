@@ -1,6 +1,7 @@
 #include "kv_manager/requests/token_stream.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -209,6 +210,7 @@ absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::Repeated
     // An older call may come late, when its client has given it up.
     if (reader.id < newest_reader_id_) return TakenOverError();
     newest_reader_id_ = reader.id;
+    has_own_client_ = true;
     needs_job = TakeNote({.reader = std::move(reader),
                           .received = std::move(received),
                           .leaver = std::nullopt,
@@ -250,6 +252,7 @@ absl::Status TokenStream::CheckReceivedLocked(
   }
   std::vector<bool> is_named(num_returned_);
   std::vector<uint32_t> positions(num_returned_);
+  bool is_behind = false;
   for (int i = 0; i < received.size(); ++i) {
     const uint32_t index = received[i].index();
     const std::string path = absl::StrCat("received[", i, "].");
@@ -270,9 +273,11 @@ absl::Status TokenStream::CheckReceivedLocked(
                  absl::StrCat("is ", change, ", the tokens from the end of the prompt to next_position have ",
                               num_prompt_tokens_, " .. ", positions[index], " - 1"));
     }
-    // When the best samples are picked, nobody knows yet which they are, and none is sent in parts.
-    const int limit = std::max(next_positions_[index], promised_position_);
-    if (picks_best_ || received[i].next_position() <= static_cast<uint32_t>(limit)) continue;
+    if (HasPosition(static_cast<int>(index), received[i].next_position())) continue;
+    if (!repeated_positions_.empty() && received[i].next_position() <= static_cast<uint32_t>(promised_position_)) {
+      is_behind = true;
+      continue;
+    }
     errors.Add(path + "next_position",
                absl::StrCat("is ", received[i].next_position(), ", the next position is ", next_positions_[index]));
   }
@@ -282,7 +287,27 @@ absl::Status TokenStream::CheckReceivedLocked(
     errors.Add("received", absl::StrCat("has ", positions[i], " as next_position of index ", i,
                                         ", the request was continued from position ", first));
   }
-  return errors.empty() ? absl::OkStatus() : errors.ToStatus();
+  if (!errors.empty()) return errors.ToStatus();
+  return is_behind ? UnknownRequestError() : absl::OkStatus();
+}
+
+bool TokenStream::HasPosition(int index, uint32_t position) const {
+  // When the best samples are picked, nobody knows yet which they are, and none is sent in parts.
+  const bool has_all_sent = picks_best_ || position <= static_cast<uint32_t>(next_positions_[index]);
+  if (repeated_positions_.empty()) return has_all_sent || position <= static_cast<uint32_t>(promised_position_);
+  return (has_own_client_ && has_all_sent) || position <= static_cast<uint32_t>(repeated_positions_[index]);
+}
+
+void TokenStream::LimitPromise(absl::Span<const int> num_tokens) {
+  const MutexLock lock(&mutex_);
+  QUIRE_CHECK_EQ(static_cast<int>(num_tokens.size()), num_returned_);
+  for (const int count : num_tokens) repeated_positions_.push_back(num_prompt_tokens_ + count);
+}
+
+int64_t TokenStream::NumTokens() const {
+  const MutexLock lock(&mutex_);
+  return std::accumulate(next_positions_.begin(), next_positions_.end(), int64_t{0}) -
+         std::accumulate(first_positions_.begin(), first_positions_.end(), int64_t{0});
 }
 
 void TokenStream::Close(uint64_t reader_id, bool ends_request) {

@@ -127,6 +127,10 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
 
   TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader);
 
+  // Of the promised tokens, the engine tells only so many again: behind these it may draw other tokens than the client
+  // of an earlier manager has received. [num_returned] REQUIRES: nobody else knows the stream.
+  void LimitPromise(absl::Span<const int> num_tokens);
+
   // From the step loop.
   void OnStarted(int num_cached_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
@@ -152,8 +156,11 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
 
   // What the client of an equal request has received of this stream, or of an earlier one, when it has this much.
   google::protobuf::RepeatedPtrField<v1::ReceivedSample> ReceivedOf(absl::Span<const SampleProgress> samples) const;
+  // The tokens that the engine has told, of all samples.
+  int64_t NumTokens() const;
   // Whether a client that has received this much finds the rest in the stream. INVALID_ARGUMENT when it has what was
-  // not sent, or lacks tokens from which the request was continued.
+  // not sent, or lacks tokens from which the request was continued. NOT_FOUND when it has tokens of an earlier manager
+  // that the engine does not tell again, see LimitPromise.
   absl::Status CheckReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const;
 
   // A new call takes a resumable stream over; its client has received this much. A call that has the stream ends with
@@ -216,6 +223,8 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   bool MayHaveSentEnd(size_t index) const QUIRE_REQUIRES(mutex_);
   absl::Status CheckReceivedLocked(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const
       QUIRE_REQUIRES(mutex_);
+  // Whether a client that has received all of this sample before the position finds the rest here.
+  bool HasPosition(int index, uint32_t position) const QUIRE_REQUIRES(mutex_);
 
   void ScheduleRun();
   // The job: writes a response, or turns the outbox into responses, until there is nothing to do or a write is under
@@ -273,7 +282,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   const bool picks_best_;
   const uint64_t seed_;
   const int num_prompt_tokens_;
-  const int promised_position_;             // See num_promised_tokens.
+  const int promised_position_;             // Behind the promised tokens, see num_promised_tokens.
   const std::vector<int> first_positions_;  // [num_samples]: of the first token from the step loop.
   const int64_t num_first_bytes_;
 
@@ -282,6 +291,9 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   std::deque<Change> changes_ QUIRE_GUARDED_BY(mutex_);
   std::vector<int> next_positions_ QUIRE_GUARDED_BY(mutex_);  // [num_samples]: of the next token from the step loop.
   std::vector<bool> has_end_ QUIRE_GUARDED_BY(mutex_);        // [num_samples]: the sample has ended.
+  // [num_returned]: behind the tokens of LimitPromise. Empty: the whole promise holds.
+  std::vector<int> repeated_positions_ QUIRE_GUARDED_BY(mutex_);
+  bool has_own_client_ QUIRE_GUARDED_BY(mutex_) = false;  // A client that came has what this stream has sent.
   Generation generation_ QUIRE_GUARDED_BY(mutex_) = Generation::kRunning;
   Delivery delivery_ QUIRE_GUARDED_BY(mutex_) = Delivery::kIdle;
   bool has_limited_writes_ QUIRE_GUARDED_BY(mutex_) = false;

@@ -3,17 +3,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
 
 constexpr size_t kNumberBytes = 4;
-constexpr uint32_t kHasSearch = uint32_t{1} << 31;  // In the last number: the search and its size are before it.
 constexpr uint32_t kMaxPosition = std::numeric_limits<int32_t>::max();
-// In place of the last number: the positions of a NumericsChange and then the last number are before it. No prompt has
-// so many cached tokens that the last number would be the same.
+constexpr uint32_t kMaxMoves = uint32_t{1} << 30;  // No request moves so often. There must be room to count on.
+// In the last number: the search and its size are before it.
+constexpr uint32_t kHasSearch = uint32_t{1} << 31;
+// In the last number: the number of moves is directly before it. Earlier versions have no such number.
+constexpr uint32_t kHasMoves = uint32_t{1} << 30;
+// In place of the last number: the last number and then the positions of a NumericsChange are before it. No prompt has
+// so many cached tokens that the last number would be the same. Earlier versions do not have this either.
 constexpr uint32_t kHasNumericsChange = ~uint32_t{0};
 
 void AddNumber(uint32_t number, std::string* bytes) {
@@ -30,52 +36,65 @@ std::optional<uint32_t> TakeNumber(absl::string_view* bytes) {
   return value;
 }
 
-std::string Encode(const std::string* request, int num_cached_tokens, const std::string& search,
-                   const std::optional<NumericsChange>& change) {
-  const size_t num_search_bytes = search.empty() ? 0 : search.size() + kNumberBytes;
-  const size_t num_number_bytes = change.has_value() ? 4 * kNumberBytes : kNumberBytes;
-  if (request == nullptr || request->size() + num_search_bytes + num_number_bytes > kMaxRecordBytes) return "";
-  std::string bytes = *request;
-  if (!search.empty()) {
-    bytes += search;
-    AddNumber(static_cast<uint32_t>(search.size()), &bytes);
+std::string Encode(const RowRecord& record) {
+  std::string bytes(record.request);
+  uint32_t last = static_cast<uint32_t>(record.num_cached_tokens);
+  if (!record.search.empty()) {
+    absl::StrAppend(&bytes, record.search);
+    AddNumber(static_cast<uint32_t>(record.search.size()), &bytes);
+    last |= kHasSearch;
   }
-  AddNumber(static_cast<uint32_t>(num_cached_tokens) | (search.empty() ? 0 : kHasSearch), &bytes);
-  if (!change.has_value()) return bytes;
-  AddNumber(static_cast<uint32_t>(change->first), &bytes);
-  AddNumber(static_cast<uint32_t>(change->last), &bytes);
-  AddNumber(kHasNumericsChange, &bytes);
-  return bytes;
+  if (record.num_moves > 0) {
+    AddNumber(static_cast<uint32_t>(record.num_moves), &bytes);
+    last |= kHasMoves;
+  }
+  AddNumber(last, &bytes);
+  if (record.numerics_change.has_value()) {
+    AddNumber(static_cast<uint32_t>(record.numerics_change->first), &bytes);
+    AddNumber(static_cast<uint32_t>(record.numerics_change->last), &bytes);
+    AddNumber(kHasNumericsChange, &bytes);
+  }
+  return record.request.empty() || bytes.size() > kMaxRecordBytes ? "" : bytes;
+}
+
+absl::string_view BytesOf(const std::shared_ptr<const std::string>& record) {
+  return record == nullptr ? absl::string_view() : absl::string_view(*record);
 }
 
 }  // namespace
 
 std::string RowRecordOf(const SequenceStart& start) {
-  const std::string* const record = start.record.get();
-  std::string bytes = Encode(record, start.num_cached_tokens, start.search, start.numerics_change);
-  return bytes.empty() ? Encode(record, start.num_cached_tokens, "", start.numerics_change) : bytes;
+  RowRecord record{BytesOf(start.record), start.num_cached_tokens, start.search, start.num_moves,
+                   start.numerics_change};
+  std::string bytes = Encode(record);
+  if (!bytes.empty()) return bytes;
+  record.search = {};
+  return Encode(record);
 }
 
 std::string RowRecordOf(const RecordChange& change) {
-  return Encode(change.record.get(), change.num_cached_tokens, change.search, change.numerics_change);
+  return Encode(
+      {BytesOf(change.record), change.num_cached_tokens, change.search, change.num_moves, change.numerics_change});
 }
 
 std::optional<RowRecord> ReadRowRecord(absl::string_view bytes) {
-  std::optional<uint32_t> number = TakeNumber(&bytes);
-  std::optional<NumericsChange> change;
-  if (number == kHasNumericsChange) {
-    const std::optional<uint32_t> last = TakeNumber(&bytes);
-    const std::optional<uint32_t> first = TakeNumber(&bytes);
-    number = TakeNumber(&bytes);
-    if (!number.has_value() || *first > *last || *last > kMaxPosition) return std::nullopt;
-    change = {.first = static_cast<int>(*first), .last = static_cast<int>(*last)};
+  std::optional<uint32_t> last = TakeNumber(&bytes);
+  RowRecord record;
+  if (last == kHasNumericsChange) {
+    const std::optional<uint32_t> last_change = TakeNumber(&bytes);
+    const std::optional<uint32_t> first_change = TakeNumber(&bytes);
+    last = TakeNumber(&bytes);
+    if (!last.has_value() || *first_change > *last_change || *last_change > kMaxPosition) return std::nullopt;
+    record.numerics_change = {.first = static_cast<int>(*first_change), .last = static_cast<int>(*last_change)};
   }
-  if (!number.has_value()) return std::nullopt;
-  RowRecord record{.request = {},
-                   .num_cached_tokens = static_cast<int>(*number & ~kHasSearch),
-                   .search = {},
-                   .numerics_change = change};
-  if ((*number & kHasSearch) != 0) {
+  if (!last.has_value()) return std::nullopt;
+  record.num_cached_tokens = static_cast<int>(*last & ~(kHasSearch | kHasMoves));
+  if ((*last & kHasMoves) != 0) {
+    const std::optional<uint32_t> num_moves = TakeNumber(&bytes);
+    if (!num_moves.has_value() || *num_moves > kMaxMoves) return std::nullopt;
+    record.num_moves = static_cast<int>(*num_moves);
+  }
+  if ((*last & kHasSearch) != 0) {
     const std::optional<uint32_t> size = TakeNumber(&bytes);
     if (!size.has_value() || *size == 0 || *size > bytes.size()) return std::nullopt;
     record.search = bytes.substr(bytes.size() - *size);

@@ -12,9 +12,10 @@ namespace quire {
 // What SequenceStart.record of worker.proto has: the record of the request, and then what is known only when the
 // request starts. The worker gives it back with the row.
 struct RowRecord {
-  absl::string_view request;                                     // Request::record. Borrowed.
-  int num_cached_tokens = 0;                                     // See SequenceStart.
-  absl::string_view search;                                      // See SequenceStart. Borrowed.
+  absl::string_view request;  // Request::record. Borrowed.
+  int num_cached_tokens = 0;  // See SequenceStart.
+  absl::string_view search;   // See SequenceStart. Borrowed.
+  int num_moves = 0;          // See SequenceStart. 0 if an earlier version has made the record.
   std::optional<NumericsChange> numerics_change = std::nullopt;  // See SequenceStart.
 };
 

@@ -1,5 +1,10 @@
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,6 +15,7 @@
 #include "kv_manager/engine/revival.h"
 #include "kv_manager/worker_link/inventory_reader.h"
 #include "quire/fuzz/fuzz.pb.h"
+#include "scheduler/scheduler.h"
 #include "tests/fuzz/message_input.h"
 
 namespace quire {
@@ -28,44 +34,103 @@ WorkerDescription Worker() {
   return worker;
 }
 
-// What the manager makes of an inventory is consistent: requests, tables and the prefix cache.
+SchedulerOptions OptionsFor(const WorkerDescription& worker) {
+  SchedulerOptions options;
+  options.max_tokens_per_step = worker.max_tokens_per_step;
+  options.max_chunk_tokens = worker.max_tokens_per_step;
+  options.max_sequences = worker.max_sequences;
+  options.max_context_tokens = worker.max_context_tokens;
+  options.keeps_rows = true;
+  return options;
+}
+
+// A request to which the rows may belong. Empty when no request has such a prompt.
+std::optional<Request> RequestOf(const RowsOfRequest& rows, uint64_t id, const WorkerDescription& worker) {
+  Request request;
+  request.id = RequestId{id};
+  request.prompt.assign(rows.first->tokens.begin(), rows.first->tokens.begin() + rows.first->prompt_length);
+  request.max_tokens = worker.max_context_tokens - rows.first->prompt_length;
+  if (request.max_tokens < 1) return std::nullopt;
+  request.num_samples = std::max<int>(1, static_cast<int>(rows.rows.size()));
+  request.record = std::make_shared<const std::string>(rows.record.request);
+  request.sampling.num_logprobs = rows.first->num_logprobs;
+  request.sampling.num_prompt_logprobs = rows.first->num_prompt_logprobs;
+  if (!rows.search.empty()) {
+    request.beam = BeamParams{.width = request.num_samples, .num_return = 1};
+    request.num_samples = 1;
+  }
+  return request;
+}
+
+// The scheduler goes on with what it has taken over.
+void RunSteps(Scheduler* scheduler) {
+  for (int i = 0; i < 6; ++i) {
+    const StepPlan plan = scheduler->Plan();
+    if (plan.empty() && !scheduler->RestartStuck()) return;
+    if (plan.empty()) continue;
+    StepResult result{.step = plan.step, .slices = {}};
+    for (const SequenceSlice& slice : plan.slices) {
+      SliceResult& answer = result.slices.emplace_back();
+      answer.sampled = slice.sample;
+      if (slice.sample) answer.token.token = 7;
+    }
+    // Where rows report logprobs or candidates, this is the answer of a wrong worker.
+    if (scheduler->CheckResult(result).ok()) {
+      scheduler->Commit(std::move(result));
+    } else {
+      scheduler->AbandonAll();
+    }
+  }
+}
+
+// What the manager makes of an inventory is consistent: requests, tables and the prefix cache. The scheduler takes it
+// over, see WorkerSession::AdoptInventory.
 void Adopt(const WorkerInventory& inventory, const WorkerDescription& worker) {
   const InventoryCheck check(inventory, worker.num_blocks, worker.block_size);
   std::vector<const WorkerInventory::Row*> others;
   const std::vector<RowsOfRequest> requests = FindRequests(inventory, &others);
+  PagedBlockManager manager({.num_blocks = worker.num_blocks, .block_size = worker.block_size});
+  Scheduler scheduler(OptionsFor(worker), &manager);
   size_t num_rows = others.size();
+  uint64_t num_requests = 0;
+  std::vector<RowId> end_rows;
+  for (const WorkerInventory::Row* row : others) end_rows.push_back(row->row);
   RestoredBlocks blocks;
   absl::flat_hash_set<BlockId> next_blocks;
-  std::vector<Revival> revivals;
+  std::vector<RestoredRequest> restored;
   for (const RowsOfRequest& rows : requests) {
     num_rows += rows.rows.size();
-    Request request;
-    request.prompt.assign(rows.first->tokens.begin(), rows.first->tokens.begin() + rows.first->prompt_length);
-    request.max_tokens = worker.max_context_tokens;
-    request.num_samples = std::max<int>(1, static_cast<int>(rows.rows.size()));
-    if (request.prompt.empty()) continue;
-    request.sampling.num_logprobs = rows.first->num_logprobs;
-    request.sampling.num_prompt_logprobs = rows.first->num_prompt_logprobs;
-    if (!rows.search.empty()) {
-      request.beam = BeamParams{.width = request.num_samples, .num_return = 1};
-      request.num_samples = 1;
+    std::optional<Request> request = RequestOf(rows, num_requests++, worker);
+    if (!request.has_value()) {
+      for (const WorkerInventory::Row* row : rows.rows) end_rows.push_back(row->row);
+      continue;
     }
-    Revival revival = Revive(std::move(request), worker.vocab_size, rows, check);
-    if (revival.is_over) continue;
+    const RequestId id = request->id;
+    const bool is_over = IsOver(*request, rows, /*stop_strings=*/nullptr);
+    Revival revival = Revive(*std::move(request), worker.vocab_size, rows, check, is_over);
+    end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
+    if (revival.is_lost) continue;
+    if (revival.is_over) {
+      scheduler.KeepRows(id, revival.request.ended_rows);
+      continue;
+    }
     for (const RestoredRequest::Sample& sample : revival.request.samples) {
       QUIRE_CHECK(sample.num_stored >= 0 && sample.num_stored < static_cast<int>(sample.tokens.size()));
     }
     next_blocks.insert(revival.next_blocks.begin(), revival.next_blocks.end());
-    revivals.push_back(std::move(revival));
+    std::move(revival.tables.begin(), revival.tables.end(), std::back_inserter(blocks.tables));
+    restored.push_back(std::move(revival.request));
   }
   QUIRE_CHECK_EQ(num_rows, inventory.rows.size());
-  for (const Revival& revival : revivals) {
-    blocks.tables.insert(blocks.tables.end(), revival.tables.begin(), revival.tables.end());
-  }
   blocks.cached = check.CachedBlocks(blocks.tables, std::move(next_blocks));
-  PagedBlockManager manager({.num_blocks = worker.num_blocks, .block_size = worker.block_size});
+  scheduler.SkipTo(LastSequence(inventory));
   manager.Restore(blocks);
-  const absl::Status status = manager.CheckIntegrity();
+  absl::Status status = manager.CheckIntegrity();
+  QUIRE_CHECK(status.ok()) << status;
+  scheduler.Restore(std::move(restored));
+  scheduler.EndRows(end_rows);
+  RunSteps(&scheduler);
+  status = manager.CheckIntegrity();
   QUIRE_CHECK(status.ok()) << status;
 }
 

@@ -276,6 +276,26 @@ TEST_F(SchedulerMoveTest, RecomputationLeavesAPartOfTheStepToOthers) {
   }
 }
 
+// So the next manager knows which of two workers has the later rows of a request.
+TEST_F(SchedulerMoveTest, TheRowsOfARequestSayHowOftenItHasMoved) {
+  options_.keeps_rows = true;
+  std::unique_ptr<Host> host = NewHost(100, 4);
+  Request request = MakeRequest(1, 6, 30);
+  request.record = std::make_shared<const std::string>("record");
+  Submit(request, host.get());
+  for (int num_moves = 0; num_moves < 3; ++num_moves) {
+    const StepPlan plan = host->scheduler.Plan();
+    ASSERT_EQ(plan.starts.size(), 1u);
+    EXPECT_EQ(plan.starts[0].num_moves, num_moves);
+    absl::StatusOr<StepResult> result = host->worker.Execute(plan);
+    ASSERT_TRUE(result.ok()) << result.status();
+    Take(host->scheduler.Commit(*std::move(result)));
+    std::unique_ptr<Host> other = NewHost(100, 4);
+    ASSERT_EQ(other->scheduler.Adopt(host->scheduler.Take(RequestId{1})), absl::OkStatus());
+    host = std::move(other);
+  }
+}
+
 // A request that may be overtaken does not give the share of recomputation to others.
 TEST_F(SchedulerMoveTest, ARequestThatWaitsForAPrefixLeavesTheStepToNewcomers) {
   options_.max_tokens_per_step = 100;

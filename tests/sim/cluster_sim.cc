@@ -93,6 +93,7 @@ absl::Status ClusterSim::Run() {
     callers.push_back(placed.caller);
     if (placed.engine != nullptr) totals[placed.engine].Add(*placed.caller);
   }
+  for (const Replaced& replaced : replaced_) totals[replaced.engine].Add(*replaced.caller);
   for (const auto& engine : engines_) QUIRE_RETURN_IF_ERROR(engine->CheckEnd(totals[engine.get()], callers));
   return absl::OkStatus();
 }
@@ -199,6 +200,9 @@ size_t ClusterSim::FindMovable(const SimEngine* from, absl::Span<const MoveWish>
 }
 
 bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
+  const RequestId id = wish.request().id;
+  Placed& placed = placed_.at(static_cast<int>(Value(id)));
+  if (placed.engine != from) return false;  // It was replaced, and its cancel is on the way.
   const PlacementRequest wanted = ToPlace(wish.request());
   std::vector<WorkerLoad> loads;
   for (const auto& engine : engines_) {
@@ -235,8 +239,6 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
     if (wish.family == FamilyId{0} || has_own) status_.Update(Violation("a request moves to other numerics"));
     ++num_renumbered_;
   }
-  const RequestId id = wish.request().id;
-  Placed& placed = placed_.at(static_cast<int>(Value(id)));
   if (to->generation() != wish.request().generation) placed.holders.clear();
   placed.holders.insert(IndexOf(to));
   MovingRequest moving = take();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +44,15 @@ class ClusterSim {
     // other numerics, its other workers still have what it was before.
     std::set<size_t> holders = {};
     int num_repeats = 0;  // See RecordOf.
+    // What another manager has left on the worker, if the request goes on with that.
+    std::optional<RestoredCopy> copy = std::nullopt;
+    const SimEngine* last_engine = nullptr;  // That of its worker, if it ran there when the last manager died.
+    bool has_lost_track = false;             // It went on with rows that were perhaps not the last ones.
+  };
+  // A stream that a later copy of the request has replaced.
+  struct Replaced {
+    std::shared_ptr<SimCaller> caller;
+    const SimEngine* engine;
   };
 
   absl::Status Handle(const SimEvent& event);
@@ -65,6 +75,7 @@ class ClusterSim {
   void LoseManager(int num_plans);
   // Of the client that has sent the request: a stream of the new manager, see SimEngine::RestoreHook.
   absl::StatusOr<SimEngine::Restored> Restore(SimEngine* to, const RequestToRestore& found);
+  absl::Status Keep(SimEngine* to, int id, std::shared_ptr<SimCaller> caller, const RestoredCopy& copy, bool ran_last);
   // The client of a request that the manager does not have starts it again.
   absl::Status StartAgain(Placed* placed);
   size_t IndexOf(const SimEngine* engine) const;
@@ -88,6 +99,7 @@ class ClusterSim {
   std::set<const SimEngine*> gone_;                 // Those of workers that are lost for ever.
   std::map<RequestId, int64_t> may_move_since_us_;  // Requests of lost workers that others could take.
   std::map<int, Placed> placed_;                    // The requests that were submitted to a step loop, by id.
+  std::vector<Replaced> replaced_;                  // Since the last manager was lost.
   absl::Status status_;                             // The first contradiction in a move.
   int64_t adopts_until_us_ = 0;                     // The new manager waits for workers until then.
   std::map<int, int64_t> unwanted_;                 // When requests that nobody wants are cancelled, by id.

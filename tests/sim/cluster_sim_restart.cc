@@ -27,9 +27,13 @@ bool ClusterSim::IsSettled(const Placed& placed) {
 void ClusterSim::LoseManager(int num_plans) {
   for (auto& [id, placed] : placed_) {
     placed.is_settled = IsSettled(placed);
+    placed.last_engine = placed.engine;
     placed.engine = nullptr;
+    placed.copy.reset();
     placed.caller->OnManagerLost();
   }
+  for (const Replaced& replaced : replaced_) replaced.caller->OnManagerLost();
+  replaced_.clear();
   may_move_since_us_.clear();
   unwanted_.clear();
   adopts_until_us_ = clock_.NowMicros() + kAdoptWindowUs;
@@ -39,8 +43,13 @@ void ClusterSim::LoseManager(int num_plans) {
     lost_digest_ = MixBits(lost_digest_ + engines_[i]->digest() + 1);
     const bool is_gone = gone_.contains(engines_[i].get());
     SimEngine::Remains remains = engines_[i]->Die(num_plans);
-    engines_[i] = std::make_unique<SimEngine>(scenario_.workers[i], ModelOf(scenario_.workers[i]), &clock_,
-                                              HooksOfEngine(), std::move(remains));
+    const SimEngine* const last = engines_[i].get();
+    auto next = std::make_unique<SimEngine>(scenario_.workers[i], ModelOf(scenario_.workers[i]), &clock_,
+                                            HooksOfEngine(), std::move(remains));
+    for (auto& [id, placed] : placed_) {
+      if (placed.last_engine == last) placed.last_engine = next.get();
+    }
+    engines_[i] = std::move(next);
     if (is_gone) still_gone.insert(engines_[i].get());
   }
   gone_ = std::move(still_gone);
@@ -59,7 +68,6 @@ absl::StatusOr<SimEngine::Restored> ClusterSim::Restore(SimEngine* to, const Req
   if (found.prompt != absl::MakeConstSpan(placed.caller->request().prompt)) {
     status_.Update(Violation("the record of request ", *id, " is with another prompt"));
   }
-  if (placed.engine != nullptr) return absl::AlreadyExistsError("another worker has the request");
   if (found.record != *placed.caller->request().record) {
     return absl::AlreadyExistsError("the client has started the request again");
   }
@@ -67,13 +75,42 @@ absl::StatusOr<SimEngine::Restored> ClusterSim::Restore(SimEngine* to, const Req
     ++lost_.left_behind;
     return absl::AlreadyExistsError("the client has other tokens");
   }
-  const bool is_settled = IsSettled(placed);
-  placed.caller = placed.caller->RestoredOn(to->generation(), to->model());
-  placed.engine = to;
-  placed.is_settled = is_settled;
+  const std::shared_ptr<SimCaller> caller = placed.caller->RestoredOn(to->generation(), to->model());
   // For every second request, the stream itself knows that it is over.
-  if (is_settled && *id % 2 == 1) unwanted_[*id] = clock_.NowMicros() + kUnwantedUs;
-  return SimEngine::Restored{placed.caller, /*is_unwanted=*/is_settled && *id % 2 == 0};
+  return SimEngine::Restored{caller, /*is_unwanted=*/IsSettled(placed) && *id % 2 == 0,
+                             [this, to, id = *id, caller](const RestoredCopy& copy, bool ran_last) {
+                               return Keep(to, id, caller, copy, ran_last);
+                             }};
+}
+
+// As ResumableRequests does, for numerics that repeat tokens. Where the request ran last, it goes on.
+absl::Status ClusterSim::Keep(SimEngine* to, int id, std::shared_ptr<SimCaller> caller, const RestoredCopy& copy,
+                              bool ran_last) {
+  Placed& placed = placed_.at(id);
+  const bool is_last = ran_last && placed.last_engine == to && !placed.has_lost_track;
+  const bool is_settled = IsSettled(placed);
+  if (placed.engine != nullptr) {
+    const bool may_replace = placed.copy.has_value() && !is_settled;
+    const bool is_later = may_replace && IsLaterCopy(copy, *placed.copy);
+    if (may_replace && is_last && !is_later) {
+      status_.Update(Violation("request ", id, " goes on with old rows, not where it ran last"));
+    }
+    if (is_later && placed.last_engine == placed.engine && !placed.has_lost_track) {
+      status_.Update(Violation("old rows of request ", id, " replace those where it ran last"));
+    }
+    if (!is_later || placed.caller->num_tokens() >= copy.num_all_tokens()) {
+      return absl::AlreadyExistsError("another worker has the request");
+    }
+    placed.engine->Cancel(placed.caller.get());
+    replaced_.push_back({placed.caller, placed.engine});
+  }
+  placed.caller = std::move(caller);
+  placed.engine = to;
+  placed.copy = copy;
+  placed.is_settled = is_settled;
+  placed.has_lost_track = !is_last;
+  if (is_settled && id % 2 == 1) unwanted_[id] = clock_.NowMicros() + kUnwantedUs;
+  return absl::OkStatus();
 }
 
 bool ClusterSim::IsAdopting() const {
@@ -91,12 +128,6 @@ void ClusterSim::GiveUp() {
 
 absl::Status ClusterSim::ReturnClients() {
   if (lost_.manager_losses == 0) return absl::OkStatus();
-  for (auto& [id, placed] : placed_) {
-    if (placed.engine == nullptr || !placed.caller->is_lost()) continue;
-    if (!placed.is_settled) placed.caller = placed.caller->Again();  // It has not ended.
-    placed.engine = nullptr;
-    unwanted_.erase(id);
-  }
   for (auto it = unwanted_.begin(); it != unwanted_.end();) {
     if (clock_.NowMicros() < it->second) {
       ++it;
@@ -129,6 +160,7 @@ absl::Status ClusterSim::StartAgain(Placed* placed) {
                                                                     RecordOf(id, ++placed->num_repeats))
                                        : placed->caller->Again();
   placed->engine = engine;
+  placed->has_lost_track = false;
   placed->holders = {IndexOf(engine)};
   ++lost_.resubmitted;
   return engine->Submit(placed->caller);

@@ -112,6 +112,7 @@ absl::Status ShadowWorker::Record(const RecordChange& change) {
   }
   start.num_cached_tokens = change.num_cached_tokens;
   start.search = change.search;
+  start.num_moves = change.num_moves;
   start.numerics_change = change.numerics_change;
   return absl::OkStatus();
 }

@@ -46,10 +46,12 @@ class SimEngine : private AuditedBlocks::Observer {
   // Says for which of these requests there is another engine now, as StepLoopHooks::find_movable does.
   using FindHook = std::function<size_t(SimEngine* from, absl::Span<const MoveWish> wishes)>;
   // The worker has a request of an earlier manager, with this record and prompt. Returns its new stream, and whether
-  // nobody wants its tokens any more. An error refuses it.
+  // nobody wants its tokens any more. An error, also of `keep`, refuses it.
   struct Restored {
     std::shared_ptr<SimCaller> caller;
     bool is_unwanted = false;
+    // As RequestRestored::keep. `ran_last`: the request ran here when the last manager died, and the worker tells it.
+    std::function<absl::Status(const RestoredCopy& copy, bool ran_last)> keep;
   };
   using RestoreHook = std::function<absl::StatusOr<Restored>(SimEngine* to, const RequestToRestore& found)>;
   // The numerics of ready workers that have other ones than this, or "".
@@ -201,6 +203,8 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnStepCommitted() override;
   void OnStepsAbandoned() override;
   void OnRestored(const RestoredBlocks& restored) override;
+  // The row of the inventory in which the sequence ran when the last manager died. Null: there is none.
+  const WorkerInventory::Row* RowSinceDeath(const RunningAtDeath& running, int* num_rows) const;
 
   SimWorkerProcess::Hooks ProcessHooks();
   absl::StatusOr<RequestRestored> OnRestore(const RequestToRestore& found);
@@ -306,10 +310,11 @@ class SimEngine : private AuditedBlocks::Observer {
   std::vector<RunningAtDeath> running_at_death_;  // Of the manager before.
   bool has_searched_before_ = false;
   int num_managers_before_ = 0;
-  std::vector<Restoring> restoring_;                      // Between the adoption and FinishRestore.
-  std::map<RequestId, std::shared_ptr<SimCaller>> lost_;  // Those that their clients must start again.
-  std::set<RequestId> refused_;                           // The requests of the inventory that were refused.
-  bool is_restoring_ = false;                             // The loop is adopting.
+  std::vector<Restoring> restoring_;  // Between the adoption and FinishRestore.
+  // The requests of the inventory that are neither restored nor refused. Their clients must start them again.
+  std::map<RequestId, std::shared_ptr<SimCaller>> lost_;
+  std::set<RequestId> refused_;  // The requests of the inventory that were refused.
+  bool is_restoring_ = false;    // The loop is adopting.
   using Records = std::map<RequestId, std::string>;
   Records gone_;                                   // See OnGone: no plan was sent since.
   std::deque<std::pair<StepId, Records>> ending_;  // These plans end the rows of the requests.

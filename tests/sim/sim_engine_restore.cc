@@ -5,6 +5,7 @@
 
 #include "base/num_blocks.h"
 #include "base/status.h"
+#include "kv_manager/worker_link/row_record.h"
 #include "tests/sim/sim_engine.h"
 #include "tests/sim/violation.h"
 
@@ -41,24 +42,40 @@ absl::StatusOr<RequestRestored> SimEngine::OnRestore(const RequestToRestore& fou
     return restored.status();
   }
   const std::shared_ptr<SimCaller> caller = restored->caller;
-  restoring_.push_back({caller});
+  lost_[caller->request().id] = caller;  // Unless `keep` is called.
+  const auto keep = [this, caller, keep = restored->keep](const RestoredCopy& copy) {
+    const RequestId id = caller->request().id;
+    const bool ran_last =
+        std::any_of(running_at_death_.begin(), running_at_death_.end(), [&](const RunningAtDeath& running) {
+          int num_rows = 0;
+          return running.request == id && !process_->was_damaged() && !process_->has_hidden_rows() &&
+                 process_->adopted() != nullptr && RowSinceDeath(running, &num_rows) != nullptr;
+        });
+    const absl::Status status = keep(copy, ran_last);
+    lost_.erase(id);
+    if (status.ok()) {
+      restoring_.push_back({caller});
+    } else {
+      refused_.insert(id);
+    }
+    return status;
+  };
   const auto has_ended = [this, caller, is_unwanted = restored->is_unwanted] {
     if (!is_unwanted) return false;
     caller->OnCancelPosted();
     Post({.kind = Posted::Kind::kCancel, .caller = caller});
     return true;
   };
-  return RequestRestored{.request = caller->request(), .sink = caller, .has_ended = has_ended};
+  return RequestRestored{.request = caller->request(), .sink = caller, .has_ended = has_ended, .keep = keep};
 }
 
 // The streams have been told what their requests have become.
 void SimEngine::OnRestored(const RestoredBlocks& restored) {
   TakePostedUntilOpened();
-  for (const Restoring& request : restoring_) {
-    status_.Update(request.caller->status());
-    if (request.caller->is_lost()) lost_[request.caller->request().id] = request.caller;
+  for (const auto& [id, caller] : lost_) {
+    status_.Update(caller->status());
+    if (!caller->is_lost()) Complain("request ", Value(id), " is neither restored nor refused nor lost");
   }
-  std::erase_if(restoring_, [](const Restoring& request) { return request.caller->is_lost(); });
   report_.lost_renumbered += static_cast<int64_t>(lost_.size());
   for (Restoring& request : restoring_) {
     request.is_over = request.caller->has_ended();
@@ -127,20 +144,24 @@ void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks&
   }
 }
 
+// `num_rows` is the number of rows of the request.
+const WorkerInventory::Row* SimEngine::RowSinceDeath(const RunningAtDeath& running, int* num_rows) const {
+  const WorkerInventory::Row* own = nullptr;
+  for (const WorkerInventory::Row& row : process_->adopted()->rows) {
+    const std::optional<RowRecord> read = ReadRowRecord(row.record);
+    if (!read.has_value() || read->request != running.record) continue;
+    ++*num_rows;
+    if (row.row == running.row && row.sequence == running.sequence) own = &row;
+  }
+  return own;
+}
+
 // For requests with one sample that rows have as a whole, and for searches: nothing is lost that the worker had.
 void SimEngine::CheckRevived(const RestoredBlocks& restored) {
-  const WorkerInventory& inventory = *process_->adopted();
   if (process_->was_damaged() || process_->has_hidden_rows()) return;
   for (const RunningAtDeath& running : running_at_death_) {
-    const std::string& record = running.record;
-    const WorkerInventory::Row* own = nullptr;
     int num_rows = 0;
-    for (const WorkerInventory::Row& row : inventory.rows) {
-      const std::optional<RowRecord> read = ReadRowRecord(row.record);
-      if (!read.has_value() || read->request != record) continue;
-      ++num_rows;
-      if (row.row == running.row && row.sequence == running.sequence) own = &row;
-    }
+    const WorkerInventory::Row* const own = RowSinceDeath(running, &num_rows);
     // The plan that gives it the row was lost, or a row is left from before it was preempted.
     if (own == nullptr || refused_.contains(running.request)) continue;
     const auto found = std::find_if(restoring_.begin(), restoring_.end(), [&](const Restoring& request) {

@@ -151,6 +151,7 @@ class AdoptionTest : public StepLoopTest {
     restored.request.prompt.assign(found.prompt.begin(), found.prompt.end());
     restored.request.max_tokens = 9;
     restored.request.num_samples = 2;
+    restored.keep = keep_;
     return restored;
   }
 
@@ -168,6 +169,7 @@ class AdoptionTest : public StepLoopTest {
 
   KeptRows kept_;
   RestoreRequestHook restore_;  // Called instead of Restore, if it is set.
+  std::function<absl::Status(const RestoredCopy&)> keep_;
   std::shared_ptr<HookedSink> sink_ = std::make_shared<HookedSink>();
 };
 
@@ -176,6 +178,44 @@ TEST_F(AdoptionTest, TheRowsOfAllSamplesCountAsLoad) {
   Run();
   EXPECT_EQ(NumSamples(), 2);
   EXPECT_EQ(loop_->load().num_rows, 2);
+}
+
+TEST_F(AdoptionTest, TheStreamIsToldHowFarItsWorkerHasComeBeforeItsTokens) {
+  SequenceStart start{};
+  start.record = std::make_shared<const std::string>("record");
+  start.num_moves = 3;
+  kept_.inventory.rows[1].record = RowRecordOf(start);
+  kept_.inventory.rows[1].tokens = {1, 2, 3, 5, 6};
+  std::optional<RestoredCopy> copy;
+  bool has_token = false;
+  sink_->on_token = [&](int) { has_token = true; };
+  keep_ = [&](const RestoredCopy& told) {
+    EXPECT_FALSE(has_token);
+    copy = told;
+    return absl::OkStatus();
+  };
+  MakeAdopting();
+  Run();
+  ASSERT_TRUE(copy.has_value());
+  EXPECT_EQ(copy->num_moves, 3);
+  EXPECT_EQ(copy->num_tokens, std::vector<int>({1, 2}));
+  EXPECT_FALSE(copy->is_over);
+  EXPECT_EQ(NumSamples(), 2);
+}
+
+// Another worker has come farther with the request.
+TEST_F(AdoptionTest, TheRowsOfACopyThatIsNotKeptEnd) {
+  keep_ = [](const RestoredCopy&) { return absl::AlreadyExistsError("another worker has the request"); };
+  MakeAdopting();
+  Run();
+  EXPECT_EQ(NumSamples(), 0);
+  Request request;
+  request.id = RequestId{99};
+  request.prompt = {1};
+  request.max_tokens = 2;
+  Submit(request);
+  Run();
+  EXPECT_EQ(kept_.plans.at(0).end_rows, std::vector<RowId>({RowId{0}, RowId{1}}));
 }
 
 // The text thread of a stream may find a stop string before the loop has adopted the request.
@@ -331,6 +371,10 @@ TEST_F(AdoptionTest, ARestoredRequestTakesAlongWhereItsNumericsHaveChanged) {
 // The client may have the token at position 3, which this worker cannot compute.
 TEST_F(AdoptionTest, ARequestWhoseFirstTokensHadOtherNumericsDoesNotBeginAgain) {
   SetChange(0, NumericsChange{.first = 3, .last = 4});
+  keep_ = [](const RestoredCopy&) {
+    ADD_FAILURE() << "what another worker has may be of use";
+    return absl::OkStatus();
+  };
   AdoptWithoutTheSecondRow();
   EXPECT_EQ(NumSamples(), 0);
   ASSERT_TRUE(ReasonOf(sink_->failure).has_value()) << sink_->failure;
@@ -356,6 +400,23 @@ TEST_F(AdoptionTest, ARowWithoutAllTokensThatItHadWhenItsNumericsChangedDoesNotC
   EXPECT_EQ(NumSamples(), 0);
   EXPECT_FALSE(sink_->failure.ok());
   EXPECT_EQ(sink_->changes.size(), 0u);
+}
+
+TEST_F(AdoptionTest, ARequestWithSuchARowIsNotOver) {
+  int num_asked = 0;
+  restore_ = [&](const RequestToRestore& found) -> absl::StatusOr<RequestRestored> {
+    Request request;
+    request.num_samples = 2;
+    request.max_tokens = 1;
+    EXPECT_EQ(found.is_over(request, nullptr), num_asked++ == 0);
+    return absl::UnavailableError("this is no matter here");
+  };
+  for (const int last : {4, 5}) {
+    for (const int row : {0, 1}) SetChange(row, NumericsChange{.first = 3, .last = last});
+    MakeAdopting();
+    Run();
+  }
+  EXPECT_EQ(num_asked, 2);
 }
 
 }  // namespace

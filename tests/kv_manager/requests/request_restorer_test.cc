@@ -12,8 +12,12 @@
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/mutex.h"
+#include "base/status_reason.h"
+#include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/request_record.h"
+#include "kv_manager/requests/tenancy.h"
 #include "tests/kv_manager/requests/fake_engine.h"
 #include "tests/kv_manager/requests/toy_model.h"
 
@@ -53,18 +57,28 @@ class RequestRestorerTest : public ::testing::Test {
   }
 
   absl::StatusOr<RequestRestored> Restore(const RequestRecord& record, const SealKey& key = SecretKey()) {
+    return RestoreCopy(record, {.num_tokens = {0}}, /*repeats_tokens=*/true, key);
+  }
+
+  absl::StatusOr<RequestRestored> RestoreCopy(const RequestRecord& record, const RestoredCopy& copy,
+                                              bool repeats_tokens, const SealKey& key = SecretKey()) {
     bytes_ = EncodeRequestRecord(record, key);
-    return RequestRestorer(environment_.get())
-        .Restore({.record = bytes_,
-                  .prompt = prompt_,
-                  .idle_us = idle_us_,
-                  .is_over =
-                      [this](const Request& /*request*/, const StopCondition* stop_strings) {
-                        if (look_at_stop_ != nullptr) look_at_stop_(stop_strings);
-                        return is_over_;
-                      },
-                  .generation = GenerationId{3},
-                  .model = model_});
+    absl::StatusOr<RequestRestored> restored =
+        RequestRestorer(environment_.get())
+            .Restore({.record = bytes_,
+                      .prompt = prompt_,
+                      .idle_us = idle_us_,
+                      .is_over =
+                          [this](const Request& /*request*/, const StopCondition* stop_strings) {
+                            if (look_at_stop_ != nullptr) look_at_stop_(stop_strings);
+                            return is_over_;
+                          },
+                      .generation = GenerationId{3},
+                      .model = model_,
+                      .repeats_tokens = repeats_tokens});
+    if (!restored.ok()) return restored;
+    const absl::Status status = restored->keep(copy);
+    return status.ok() ? std::move(restored) : status;
   }
 
   std::shared_ptr<ServedModel> model_ = ToyModel();
@@ -211,6 +225,131 @@ TEST_F(RequestRestorerTest, TheRequestThatBeganLastHasTheName) {
   while (environment_->resumable.counts().ended == 0) std::this_thread::yield();
   EXPECT_TRUE(absl::IsAlreadyExists(Restore(earlier).status()));
   EXPECT_EQ(*environment_->resumable.FindSame(later.identity), second->sink);
+}
+
+// A call that has taken a stream. Nothing is written to it.
+class WaitingCall : public ResponseWriter {
+ public:
+  void WriteResponse(const v1::GenerateResponse* /*response*/) override { ADD_FAILURE() << "nothing was generated"; }
+  void LimitWrite() override {}
+  void EndCall(const v1::GenerateResponse* /*response*/, const absl::Status& status) override {
+    const MutexLock lock(&mutex_);
+    status_ = status;
+    ended_.NotifyAll();
+  }
+  absl::Status WaitForEnd() {
+    const MutexLock lock(&mutex_);
+    while (!status_.has_value()) ended_.Wait(&mutex_);
+    return *status_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar ended_;
+  std::optional<absl::Status> status_ QUIRE_GUARDED_BY(mutex_);
+};
+
+// A worker that was silent has the rows that the request had before it moved to another worker.
+TEST_F(RequestRestorerTest, TheCopyThatHasMovedMostOftenGoesOn) {
+  Make();
+  const RequestRecord record = Record();
+  const auto first = RestoreCopy(record, {.num_moves = 0, .num_tokens = {9}}, /*repeats_tokens=*/false);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = RestoreCopy(record, {.num_moves = 1, .num_tokens = {8}}, /*repeats_tokens=*/false);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(first->has_ended());
+  EXPECT_EQ(engine_.cancelled().size(), 0u) << "the engine did not know it yet";
+  EXPECT_EQ(*environment_->resumable.FindSame(record.identity), second->sink);
+  EXPECT_TRUE(absl::IsAlreadyExists(
+      RestoreCopy(record, {.num_moves = 0, .num_tokens = {50}}, /*repeats_tokens=*/false).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(
+      RestoreCopy(record, {.num_moves = 1, .num_tokens = {8}}, /*repeats_tokens=*/false).status()));
+  EXPECT_FALSE(second->has_ended());
+  const auto third = RestoreCopy(record, {.num_moves = 1, .num_tokens = {9}}, /*repeats_tokens=*/false);
+  ASSERT_TRUE(third.ok()) << "it has moved as often and has more tokens";
+  EXPECT_TRUE(second->has_ended());
+  EXPECT_EQ(environment_->resumable.counts().running, 1);
+}
+
+TEST_F(RequestRestorerTest, AClientThatHasTheEarlierCopyFindsTheLaterOneWhenTokensRepeat) {
+  for (const bool repeats_tokens : {true, false}) {
+    Make();
+    const RequestRecord record = Record();
+    const auto first = RestoreCopy(record, {.num_moves = 0, .num_tokens = {5}}, repeats_tokens);
+    ASSERT_TRUE(first.ok()) << first.status();
+    WaitingCall call;
+    const auto run_later = [](std::function<void()> job) { job(); };
+    const auto stream = std::static_pointer_cast<TokenStream>(first->sink);
+    ASSERT_TRUE(stream->Attach({.writer = &call, .run_later = run_later, .id = 1}, {}).ok());
+    while (environment_->resumable.counts().running > 0) std::this_thread::yield();
+    const auto second = RestoreCopy(record, {.num_moves = 1, .num_tokens = {9}}, repeats_tokens);
+    EXPECT_EQ(second.ok(), repeats_tokens) << "other tokens would follow those that the client gets";
+    EXPECT_EQ(first->has_ended(), repeats_tokens);
+    EXPECT_EQ(*environment_->resumable.FindSame(record.identity), repeats_tokens ? second->sink : first->sink);
+    if (!repeats_tokens) stream->Close(1, /*ends_request=*/true);
+    const absl::Status end = call.WaitForEnd();
+    if (repeats_tokens) {
+      EXPECT_EQ(ReasonOf(end)->word, "RESTORING") << "so that our clients resume";
+    }
+  }
+}
+
+TEST_F(RequestRestorerTest, AStreamThatHasComeFartherIsNotReplaced) {
+  Make();
+  const auto first = RestoreCopy(Record(), {.num_moves = 0, .num_tokens = {1}}, /*repeats_tokens=*/true);
+  ASSERT_TRUE(first.ok()) << first.status();
+  for (int i = 0; i < 4; ++i) first->sink->OnToken(0, 3 + i, ScoredToken{.token = kToken, .top = {}});
+  EXPECT_TRUE(absl::IsAlreadyExists(
+      RestoreCopy(Record(), {.num_moves = 1, .num_tokens = {4}}, /*repeats_tokens=*/true).status()));
+  EXPECT_TRUE(RestoreCopy(Record(), {.num_moves = 1, .num_tokens = {5}}, /*repeats_tokens=*/true).ok());
+}
+
+// Otherwise the tokens of this manager would follow tokens of another text.
+TEST_F(RequestRestorerTest, AClientIsNotGivenOtherTokensThanThoseBehindItsOwn) {
+  Make();
+  RequestRecord record = Record();
+  record.identity.owner = OwnerOf(std::nullopt);
+  const auto resume = [&](int num_received, WaitingCall* call) {
+    v1::ResumeRequest request;
+    request.set_resume_token(
+        environment_->resumable.NewKeeper(record.identity, RequestId{99}, record.nonce)->MakeResumeToken());
+    request.add_received()->set_next_position(3 + num_received);
+    auto client = std::make_unique<ClientRequest>(environment_.get(), std::nullopt, std::nullopt, request, call,
+                                                  [](std::function<void()> job) { job(); });
+    client->Start(kNever);
+    return client;
+  };
+  const auto first = RestoreCopy(record, {.num_moves = 0, .num_tokens = {5}}, /*repeats_tokens=*/false);
+  ASSERT_TRUE(first.ok()) << first.status();
+  WaitingCall early;
+  environment_->is_restoring = [] { return true; };
+  resume(6, &early);
+  EXPECT_EQ(ReasonOf(early.WaitForEnd())->word, "RESTORING") << "another worker may have these tokens";
+  EXPECT_FALSE(first->has_ended());
+  // The worker draws more tokens, but perhaps others than the client has.
+  for (int i = 0; i < 10; ++i) first->sink->OnToken(0, 3 + i, ScoredToken{.token = kToken, .top = {}});
+  environment_->is_restoring = [] { return false; };
+  SampleProgress progress{.index = 0, .num_tokens = 6};
+  ResumableRequests::Identity continued = record.identity;
+  continued.continued = {progress};
+  EXPECT_EQ(*environment_->resumable.FindSame(continued), nullptr) << "a new request has the name";
+  WaitingCall late;
+  resume(6, &late);
+  EXPECT_EQ(ReasonOf(late.WaitForEnd())->word, "REQUEST_UNKNOWN") << "so that the client sends what it has";
+  EXPECT_TRUE(first->has_ended()) << "nobody can go on with it";
+
+  for (const int num_received : {5, 6}) {
+    const bool repeats_tokens = num_received == 6;
+    Make();
+    const auto other = RestoreCopy(record, {.num_moves = 0, .num_tokens = {5}}, repeats_tokens);
+    ASSERT_TRUE(other.ok()) << other.status();
+    WaitingCall call;
+    const auto client = resume(num_received, &call);
+    while (environment_->resumable.counts().running > 0) std::this_thread::yield();
+    EXPECT_FALSE(other->has_ended()) << "the client goes on with the stream";
+    client->Cancel();
+    EXPECT_TRUE(absl::IsCancelled(call.WaitForEnd()));
+  }
 }
 
 // Until its client comes, a restored request counts as one that the client has left.

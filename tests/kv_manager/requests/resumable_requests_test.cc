@@ -306,6 +306,40 @@ class CallingEngine : public CancelRecorder {
   std::function<void()> on_cancel;
 };
 
+// A client that continues its request gets the name, though the stream that it cannot use still runs.
+TEST_F(ResumableRequestsTest, ARestoredStreamThatLacksTokensOfTheClientGivesItsNameAway) {
+  Make(10);
+  ResumableRequests::Identity identity = IdentityOf("r", "t", 1);
+  CallingEngine engine;
+  const auto make = [&](uint64_t nonce) {
+    v1::GenerateRequest request;
+    request.set_text("p");
+    const auto valid = ValidateGenerate(request, *model_, RequestLimits(), /*drawn_seed=*/1);
+    const RequestId id = registry_.NextId();
+    return std::make_shared<TokenStream>(TokenStream::Environment{.engine = &engine,
+                                                                  .run_later = [](std::function<void()> job) { job(); },
+                                                                  .on_end = [](const StreamEnd&) {},
+                                                                  .max_outbox_tokens = 100,
+                                                                  .keeper = requests_->NewKeeper(identity, id, nonce),
+                                                                  .num_promised_tokens = 60},
+                                         id, ResponseSet(model_, "r", *valid), StreamReader());
+  };
+  const auto restored = make(7);
+  restored->LimitPromise({5});
+  const RestoredCopy copy{.num_moves = 0, .num_tokens = {5}};
+  ASSERT_TRUE(
+      requests_->Restore(identity, {.nonce = 7, .arrival_unix_us = 1, .copy = copy}, restored, &registry_).ok());
+  identity.continued = {{.index = 0, .num_tokens = 5}};
+  EXPECT_EQ(*requests_->FindSame(identity), restored);
+  identity.continued = {{.index = 0, .num_tokens = 6}};
+  EXPECT_EQ(*requests_->FindSame(identity), nullptr);
+  const auto continued = make(8);
+  EXPECT_EQ(*requests_->Add(identity, 8, continued, &registry_), continued);
+  EXPECT_TRUE(restored->has_ended());
+  EXPECT_FALSE(continued->has_ended());
+  continued->Drop(absl::CancelledError("the test is over"));
+}
+
 TEST_F(ResumableRequestsTest, AClientThatComesWhileItsRequestIsRestoredKeepsIt) {
   Make(10);
   const ResumableRequests::Identity identity = IdentityOf("r", "t", 1);
@@ -323,7 +357,13 @@ TEST_F(ResumableRequestsTest, AClientThatComesWhileItsRequestIsRestoredKeepsIt) 
                                                                .max_outbox_tokens = 100,
                                                                .keeper = requests_->NewKeeper(identity, id, 7)},
                                       id, ResponseSet(model_, "r", *valid), StreamReader());
-    EXPECT_TRUE(requests_->Restore(identity, 7, arrival_unix_us, stream, &registry_).ok());
+    EXPECT_TRUE(
+        requests_
+            ->Restore(
+                identity,
+                {.nonce = static_cast<uint64_t>(6 + arrival_unix_us), .arrival_unix_us = arrival_unix_us, .copy = {}},
+                stream, &registry_)
+            .ok());
     return stream;
   };
   restore(1);
