@@ -1,14 +1,11 @@
 #include "kv_manager/engine/worker_session.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,8 +16,8 @@
 #include "base/pool_summary.h"
 #include "base/status_reason.h"
 #include "base/worker_protocol.h"
+#include "kv_manager/engine/inventory_adoption.h"
 #include "kv_manager/engine/loop_report.h"
-#include "scheduler/request_size.h"
 
 namespace quire {
 namespace {
@@ -65,23 +62,11 @@ std::string CauseForClients(const absl::Status& reason) {
   return std::string(reason.message());
 }
 
-// The time since the last step of one of its samples.
-int64_t IdleTimeOf(const RowsOfRequest& rows) {
-  int64_t idle_us = rows.first->idle_us;
-  for (const WorkerInventory::Row* row : rows.rows) idle_us = std::min(idle_us, row->idle_us);
-  return idle_us;
-}
-
 // Tells reasons apart that say different things. An epoch or a time in a reason is another one at each attempt.
 std::string WithoutNumbers(const absl::Status& reason) {
   std::string text(reason.message());
   std::erase_if(text, absl::ascii_isdigit);
   return text;
-}
-
-// Samples, or hypotheses that a search returns.
-int NumOutputs(const Request& request) {
-  return request.beam.has_value() ? request.beam->num_return : request.num_samples;
 }
 
 absl::Status ConvictedError(const Convict& convict, const absl::Status& reason) {
@@ -97,13 +82,6 @@ absl::Status ConvictedError(const Convict& convict, const absl::Status& reason) 
                                        "the last reason: ",
                                        CauseForClients(reason))),
       "REQUEST_FAILS_WORKER", metadata);
-}
-
-// The client has the tokens with which it can go on.
-absl::Status FirstTokensLostError() {
-  return WithReason(absl::NotFoundError("the request began with other numerics than its worker has, and the worker has "
-                                        "lost a part of it while the manager was started again"),
-                    "REQUEST_UNKNOWN", {{"resubmit_ok", "true"}});
 }
 
 }  // namespace
@@ -178,7 +156,17 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
   if (!link_.is_current(event.epoch)) return;
   link_.OnOpened();
   has_tried_ = true;
-  if (event.inventory != nullptr) AdoptInventory(*event.inventory, now_us);
+  if (event.inventory != nullptr) {
+    AdoptInventory({.options = options_,
+                    .hooks = hooks_,
+                    .worker = &*description_,
+                    .generation = generation_,
+                    .pool = pool_.get(),
+                    .inbox = inbox_,
+                    .live = live_,
+                    .stats = report_->stats()},
+                   *event.inventory, now_us);
+  }
   last_step_us_ = now_us;
   has_logged_waiting_ = false;
   logged_reason_.clear();
@@ -187,142 +175,6 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
                    << PoolSummary(description_->num_blocks, description_->block_size, description_->max_context_tokens)
                    << ", " << description_->max_sequences << " rows, " << description_->device << "; "
                    << Counted(live_->size(), "request") << " waited for it";
-}
-
-void WorkerSession::AdoptInventory(const WorkerInventory& inventory, int64_t now_us) {
-  Scheduler* const scheduler = pool_->scheduler();
-  std::vector<MovedRequest> waiting = scheduler->TakeAll();  // They were placed here before the session was open.
-  const InventoryCheck check(inventory, description_->num_blocks, description_->block_size);
-  std::vector<const WorkerInventory::Row*> others;
-  std::vector<RowsOfRequest> found = FindRequests(inventory, &others);
-  std::vector<RowId> end_rows;
-  for (const WorkerInventory::Row* row : others) {
-    if (!row->record.empty()) end_rows.push_back(row->row);
-  }
-  RestoredBlocks blocks;
-  absl::flat_hash_set<BlockId> next_blocks;
-  std::vector<RestoredRequest> requests;
-  std::vector<std::pair<RequestId, std::function<bool()>>> streams;
-  int num_over = 0;
-  int num_forgotten = 0;
-  int num_begun_again = 0;
-  absl::Status refusal;
-  for (const RowsOfRequest& rows : found) {
-    const absl::Span<const TokenId> prompt = absl::MakeSpan(rows.first->tokens).first(rows.first->prompt_length);
-    absl::StatusOr<RequestRestored> restored =
-        hooks_->restore_request == nullptr
-            ? absl::UnimplementedError("this manager restores no requests")
-            : hooks_->restore_request({.record = rows.record.request,
-                                       .prompt = prompt,
-                                       .idle_us = IdleTimeOf(rows),
-                                       .is_over =
-                                           [&rows](const Request& request, const StopCondition* stop_strings) {
-                                             return IsOver(request, rows, stop_strings);
-                                           },
-                                       .generation = generation_});
-    Revival revival;
-    absl::Status status = restored.status();
-    if (status.ok()) {
-      revival = Revive(restored->request, description_->vocab_size, rows, check, restored->is_over);
-      if (revival.is_lost) {
-        status = FirstTokensLostError();
-        restored->sink->OnFailed(status);
-      } else if (restored->keep != nullptr) {
-        status = restored->keep(CopyOf(revival, NumOutputs(restored->request)));
-      }
-    }
-    if (!status.ok()) {
-      const bool is_forgotten = absl::IsDeadlineExceeded(status);
-      num_forgotten += is_forgotten;
-      if (!is_forgotten) refusal = status;
-      for (const WorkerInventory::Row* row : rows.rows) end_rows.push_back(row->row);
-      continue;
-    }
-    const RequestId id = restored->request.id;
-    std::function<bool()> has_ended = std::move(restored->has_ended);
-    // Before the stream is told anything, because it may end the request or a sample at once.
-    if (!revival.is_over) inbox_->AddRestored(id);
-    LiveRequests::Entry entry = Tell(revival, *std::move(restored), now_us);
-    end_rows.insert(end_rows.end(), revival.end_rows.begin(), revival.end_rows.end());
-    if (revival.is_over) {
-      scheduler->KeepRows(id, revival.request.ended_rows);
-      ++num_over;
-      continue;
-    }
-    num_begun_again += revival.samples.empty();
-    live_->Adopt(id, std::move(entry));
-    streams.emplace_back(id, std::move(has_ended));
-    next_blocks.insert(revival.next_blocks.begin(), revival.next_blocks.end());
-    std::move(revival.tables.begin(), revival.tables.end(), std::back_inserter(blocks.tables));
-    requests.push_back(std::move(revival.request));
-  }
-  blocks.cached = check.CachedBlocks(blocks.tables, std::move(next_blocks));
-  scheduler->SkipTo(LastSequence(inventory));
-  pool_->blocks()->Restore(blocks);
-  std::stable_sort(requests.begin(), requests.end(), [](const RestoredRequest& a, const RestoredRequest& b) {
-    return a.request.arrival_us < b.request.arrival_us;
-  });
-  for (const auto& [id, status] : scheduler->Restore(std::move(requests))) live_->Fail(id, status);
-  scheduler->EndRows(end_rows);
-  for (const auto& [id, has_ended] : streams) {
-    if (has_ended != nullptr && has_ended()) inbox_->Cancel(id, FinishReason::kCancelled);
-  }
-  for (MovedRequest& request : waiting) {
-    const RequestId id = request.id();
-    if (const absl::Status status = scheduler->Adopt(std::move(request)); !status.ok()) live_->Fail(id, status);
-  }
-  report_->stats()->restored_requests += static_cast<int64_t>(streams.size());
-  QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " had " << Counted(found.size(), "request")
-                   << " of another manager: " << streams.size() - num_begun_again << " go on, " << num_begun_again
-                   << " begin again, " << num_over << " had ended and can be resumed, " << num_forgotten
-                   << " had ended too long ago, " << found.size() - streams.size() - num_over - num_forgotten
-                   << " were refused" << (refusal.ok() ? "" : absl::StrCat(" (", refusal.message(), ")")) << "; "
-                   << pool_->blocks()->num_cached_blocks() << " blocks are cached";
-}
-
-LiveRequests::Entry WorkerSession::Tell(const Revival& revival, RequestRestored restored, int64_t now_us) {
-  const Request& request = restored.request;
-  LiveRequests::Entry entry{.sink = std::move(restored.sink),
-                            .arrival_us = request.arrival_us,
-                            .deadline_us = request.deadline_us,
-                            .num_prompt_tokens = static_cast<int>(request.prompt.size()),
-                            .max_tokens = request.max_tokens,
-                            .num_outputs = NumOutputs(request),
-                            .num_rows = NumRows(request),
-                            .start_us = now_us,
-                            .first_token_us = now_us,
-                            .last_token_us = std::vector<int64_t>(request.num_samples, now_us),
-                            .has_started = true,
-                            .is_restorable = IsRestorable(request, *options_),
-                            .ticket = std::move(restored.ticket)};
-  if (options_->tenants != nullptr) entry.tenant_slot = options_->tenants->SlotOf(request.tenant);
-  if (entry.ticket != nullptr) entry.ticket->OnStarted();
-  entry.sink->OnStarted(revival.request.num_cached_tokens);
-  if (!revival.samples.empty() && !revival.request.prompt_scores.empty()) {
-    entry.sink->OnPromptLogprobs(1, revival.request.prompt_scores);
-  }
-  for (int i = 0; revival.has_changed_numerics && i < entry.num_outputs; ++i) {
-    entry.sink->OnNumericsChanged(i, entry.num_prompt_tokens);
-  }
-  size_t num_ended = 0;
-  for (const Revival::Sample& sample : revival.samples) {
-    int position = static_cast<int>(request.prompt.size());
-    if (sample.numerics_changed_at.has_value()) {
-      entry.sink->OnNumericsChanged(sample.index, *sample.numerics_changed_at);
-    }
-    for (const ScoredToken& token : sample.generated) entry.sink->OnToken(sample.index, position++, token);
-    entry.num_generated_tokens += static_cast<int64_t>(sample.generated.size());
-    if (!sample.end.has_value()) continue;
-    ++num_ended;
-    entry.sink->OnFinished({request.id, sample.index, *sample.end, num_ended == revival.samples.size()});
-  }
-  if (!revival.request.search.has_value()) return entry;
-  int num_tokens = 0;
-  for (const RestoredRequest::Sample& beam : revival.request.samples) {
-    num_tokens += static_cast<int>(beam.tokens.size() - request.prompt.size());
-  }
-  entry.num_beam_tokens = num_tokens - static_cast<int>(entry.num_generated_tokens);
-  return entry;
 }
 
 void WorkerSession::OnDraining(const WorkerDraining& event) {

@@ -13,7 +13,6 @@
 #include "kv_manager/engine/loop_inbox.h"
 #include "kv_manager/engine/moving_request.h"
 #include "kv_manager/engine/rebalancer.h"
-#include "kv_manager/engine/revival.h"
 #include "kv_manager/engine/step_loop_options.h"
 #include "kv_manager/engine/table_audit.h"
 #include "kv_manager/engine/worker_pool.h"
@@ -123,10 +122,6 @@ class WorkerSession {
   // Says whether the requests in flight may be the reason why a session is lost.
   enum class Blame { kRequestsInFlight, kNobody };
 
-  // Goes on with what a session of another manager has left on the worker.
-  void AdoptInventory(const WorkerInventory& inventory, int64_t now_us);
-  // Tells the stream of a request what the request has become so far, and returns what the loop knows about it.
-  LiveRequests::Entry Tell(const Revival& revival, RequestRestored restored, int64_t now_us);
   // When requests may move. kNever: they stay.
   int64_t movable_at_us() const;
   // Whether the worker is silent for long enough and another one can go on with a request at once.

@@ -84,7 +84,7 @@ void RunSteps(Scheduler* scheduler) {
 }
 
 // What the manager makes of an inventory is consistent: requests, tables and the prefix cache. The scheduler takes it
-// over, see WorkerSession::AdoptInventory.
+// over, see AdoptInventory.
 void Adopt(const WorkerInventory& inventory, const WorkerDescription& worker) {
   const InventoryCheck check(inventory, worker.num_blocks, worker.block_size);
   std::vector<const WorkerInventory::Row*> others;
