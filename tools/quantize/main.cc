@@ -1,5 +1,5 @@
 // Writes a checkpoint with weights of 8 or 4 bits from one with 16 or 32 bits. The numbers are those that the worker
-// computes with --quantize, and the format is that of compressed-tensors, which Transformers and vLLM load as well.
+// computes with --quantize, and the format is that of compressed-tensors, which Transformers loads as well.
 
 #include <cstdio>
 #include <optional>
