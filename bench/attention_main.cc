@@ -11,9 +11,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/flags.h"
+#include "base/program_main.h"
 #include "base/status.h"
 #include "bench/attention_speed.h"
-#include "bench/bench_main.h"
 #include "bench/cpu_kernels_flag.h"
 #include "bench/memory_reader.h"
 #include "kernels/cpu/backend.h"
@@ -152,5 +152,5 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+  return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "absl/flags/flag.h"
+#include "base/program_main.h"
 #include "base/status.h"
-#include "bench/bench_main.h"
 #include "bench/memory_reader.h"
 
 ABSL_FLAG(int32_t, threads, 0, "Threads that read; 0: one per core.");
@@ -43,5 +43,5 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+  return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

@@ -26,8 +26,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/program_main.h"
 #include "base/status.h"
-#include "bench/bench_main.h"
 #include "bench/clocks.h"
 #include "client/library/client.h"
 #include "client/load/random.h"
@@ -181,7 +181,7 @@ class DelayMeter {
   }
 
  private:
-  // What the manager has measured until now.
+  // Returns what the manager has measured until now.
   struct FirstTokens {
     uint64_t count = 0;
     double seconds = 0;
@@ -283,5 +283,5 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+  return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

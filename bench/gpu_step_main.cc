@@ -12,8 +12,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "base/flags.h"
+#include "base/program_main.h"
 #include "base/status.h"
-#include "bench/bench_main.h"
 #include "bench/gpu_step.h"
 #include "kernels/cuda/open_device.h"
 
@@ -104,5 +104,5 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+  return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "base/program_main.h"
 #include "base/status.h"
-#include "bench/bench_main.h"
 #include "bench/conversations.h"
 #include "bench/memory_waste.h"
 
@@ -110,5 +110,5 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+  return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

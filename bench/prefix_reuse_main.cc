@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/flags/flag.h"
+#include "base/program_main.h"
 #include "base/status.h"
-#include "bench/bench_main.h"
 #include "bench/prefix_reuse.h"
 #include "bench/prompts.h"
 
@@ -71,5 +71,5 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+  return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

@@ -10,8 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/program_main.h"
 #include "base/status.h"
-#include "bench/bench_main.h"
 #include "bench/block_operations.h"
 #include "bench/step_overhead.h"
 
@@ -111,5 +111,5 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+  return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

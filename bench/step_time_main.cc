@@ -9,8 +9,8 @@
 
 #include "absl/flags/flag.h"
 #include "base/check.h"
+#include "base/program_main.h"
 #include "base/status.h"
-#include "bench/bench_main.h"
 #include "bench/conversations.h"
 #include "bench/local_worker.h"
 #include "bench/step_time.h"
@@ -94,5 +94,5 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  return quire::BenchMain(quire::Flags(), argc, argv, quire::Run);
+  return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

@@ -45,7 +45,7 @@ class Operations {
                                                            const QuantizedMatrixView& /*up*/) {
     return nullptr;
   }
-  // Whether products by matrices of kFp8 are worth their memory. Otherwise the caller converts such matrices to
+  // Returns whether products by matrices of kFp8 are worth their memory. Otherwise the caller converts such matrices to
   // bfloat16 and calls Pack. REQUIRES: MultipliesQuantized(), if it is true.
   virtual bool MultipliesFp8() const { return false; }
   // The type that the input of a multiplication by `w` must have. Operations that produce it round to this type.

@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// What the status with which a call has ended says about the next attempt.
+// These functions tell what the status with which a call has ended says about the next attempt.
 
 // Returns the status with its details. It has none when gRPC or a proxy has made it.
 google::rpc::Status RpcStatusOf(const grpc::Status& status);

@@ -162,10 +162,11 @@ bool GenerateStream::MayCallAgain(const grpc::Status& status) {
     delay_ = kFirstDelay;
     has_told_loss_ = false;
   }
-  const bool is_unreached =
+  const bool has_no_connection =
       IsCut(status) && link_->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
   if (stands_by || (IsCut(status) && !IsRestoring(status))) links_->Leave(*link_);
-  if (links_->size() > 1 && received_.empty() && (stands_by || is_unreached) && AsksNextManager(stands_by)) return true;
+  if (links_->size() > 1 && received_.empty() && (stands_by || has_no_connection) && AsksNextManager(stands_by))
+    return true;
   if (IsRestoring(status)) delay_ = kFirstDelay;  // It takes no longer than the workers need to answer.
   if (is_detachable && is_cut && MayResume() && WaitBeforeAttempt()) {
     TellLoss();

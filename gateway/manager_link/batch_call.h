@@ -43,7 +43,7 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   // Ends the call, and so all requests.
   void End() { context_.TryCancel(); }
 
-  // Whether the call takes no more requests.
+  // Returns whether the call takes no more requests.
   bool is_over() const { return is_over_; }
   size_t num_requests() const { return running_.size(); }
 

@@ -28,7 +28,7 @@ constexpr int kStep = 1;  // Number of consecutive k in one row of a panel.
 template <>
 constexpr int kStep<BFloat16> = 2;
 
-// Whether one load reads floats of one k.
+// True where one load reads floats of one k.
 template <typename W>
 constexpr bool kIsFloat = false;
 template <>

@@ -23,8 +23,8 @@ struct RequestToRestore {
   absl::Span<const TokenId> prompt;
   // The time since the last step of its samples, without the time in which the worker had no manager at the end.
   int64_t idle_us = 0;
-  // Whether the worker has all tokens that the request can have, with these stop strings, if it has any. Null: it has
-  // not. Valid during the call of the hook.
+  // Returns whether the worker has all tokens that the request can have, with these stop strings, if it has any. Null
+  // means that it has not. Valid during the call of the hook.
   std::function<bool(const Request&, const StopCondition* stop_strings)> is_over = nullptr;
   GenerationId generation{0};                          // Of the worker.
   std::shared_ptr<const ServedModel> model = nullptr;  // Of this generation. The engine sets it.

@@ -158,8 +158,8 @@ std::vector<ScoredToken> PromptScores(const Request& request, int vocab_size, co
   return *longest;
 }
 
-// Whether the text of the sample has a stop string at one of its last tokens. The manager before may have let the
-// sample run on for a few steps, until a text thread had found it.
+// Returns whether the text of the sample has a stop string at one of its last tokens. The manager before may have let
+// the sample run on for a few steps, until a text thread had found it.
 bool HasStopString(const LiveRow& live, const StopCondition& stop_strings) {
   const absl::Span<const TokenId> tokens = absl::MakeConstSpan(live.row->tokens).subspan(live.row->prompt_length);
   const size_t first = tokens.size() > kMaxLateTokens ? tokens.size() - kMaxLateTokens : 0;

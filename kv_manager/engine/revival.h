@@ -42,8 +42,8 @@ struct Revival {
   std::vector<RowId> end_rows;  // Rows that are of no use any more.
 };
 
-// Whether the rows have all tokens of all samples, so that the request has ended. `stop_strings` may be null. A beam
-// search is never over by this account, because nothing shows whether it has made its last choice.
+// Returns whether the rows have all tokens of all samples, so that the request has ended. `stop_strings` may be null. A
+// beam search is never over by this account, because nothing shows whether it has made its last choice.
 bool IsOver(const Request& request, const RowsOfRequest& rows, const StopCondition* stop_strings);
 
 // The rows say which tokens the samples or beams have, and their scores, and `check` says how many of them are stored.

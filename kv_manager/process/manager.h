@@ -55,7 +55,7 @@ class Manager {
   // Connects to the workers. With --standby this is the moment at which a new leader takes over, on the thread of the
   // election: each worker ends the session of the leader before when this manager opens one with its greater term.
   void Lead(uint64_t term);
-  // Whether a manager with these options can go on with the requests of an earlier one.
+  // Returns whether a manager with these options can go on with the requests of an earlier one.
   bool CanRestore() const;
   // UNAVAILABLE while this manager stands by.
   absl::Status CheckLeads() const;

@@ -39,8 +39,8 @@ struct RequestEnvironment {
   RequestRegistry registry;
   ResumableRequests resumable;
   ReceiveWatch receiving;  // Of the messages of all calls.
-  // Whether workers may still have requests of an earlier manager, which are not restored yet, or this manager leaves
-  // its requests to the next one. Set before the first call, and not changed then.
+  // Returns whether workers may still have requests of an earlier manager, which are not restored yet, or this manager
+  // leaves its requests to the next one. Set before the first call, and not changed then.
   std::function<bool()> is_restoring = [] { return false; };
   // Says that this manager stands by, and who leads. Empty when it leads. Set like is_restoring.
   std::function<std::string()> standby = [] { return std::string(); };

@@ -32,7 +32,7 @@ class ResponseBuilder {
   // AddToken.
   void ExpectNumericsChange(int position) { expected_numerics_change_ = position; }
 
-  // Whether the numerics did not change at the position that ExpectNumericsChange was told.
+  // Returns whether the numerics did not change at the position that ExpectNumericsChange was told.
   bool contradicts_client() const { return contradicts_client_; }
 
   // See ResponseSet.

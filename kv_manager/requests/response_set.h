@@ -43,8 +43,8 @@ class ResponseSet {
   // before the token at the position is added.
   void SetNumericsChange(int sample_index, int position) { samples_[sample_index].builder.SetNumericsChange(position); }
 
-  // Whether a sample is not the one that the client has received: its numerics did not change where the client was
-  // told. No response is sent then.
+  // Returns whether a sample is not the one that the client has received: its numerics did not change where the client
+  // was told. No response is sent then.
   bool contradicts_client() const { return contradicts_client_; }
 
   // Adds the next token of a sample, unless the sample is finished. Returns true when the token completes a stop

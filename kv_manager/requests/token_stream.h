@@ -219,7 +219,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   bool TakeNote(Change change) QUIRE_REQUIRES(mutex_);
   // The same for the end of everything. The caller must tell the engine.
   bool TakeClose(absl::Status status) QUIRE_REQUIRES(mutex_);
-  // Whether the end of this sample may have been sent. An earlier manager may have sent any.
+  // Returns whether the end of this sample may have been sent. An earlier manager may have sent any.
   bool MayHaveSentEnd(size_t index) const QUIRE_REQUIRES(mutex_);
   absl::Status CheckReceivedLocked(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const
       QUIRE_REQUIRES(mutex_);

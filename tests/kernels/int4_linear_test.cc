@@ -135,16 +135,7 @@ TEST_P(Int4LinearTest, AStackOfMatricesAddsBiasAndResidualInPlace) {
   const auto packed = backend->PackQuantized(parts, 3);
   for (const int num_tokens : {1, 5, 37}) {
     const std::vector<float> x = random.Normals(num_tokens * cols), bias = random.Normals(rows);
-    std::vector<float> y = random.Normals(num_tokens * rows);
-    std::vector<float> expected = Expected(x, w);
-    for (size_t i = 0; i < expected.size(); ++i) expected[i] = (expected[i] + bias[i % rows]) + y[i];
-    backend->Linear({.x = x.data(),
-                     .w = packed.get(),
-                     .bias = bias.data(),
-                     .residual = y.data(),
-                     .y = y.data(),
-                     .num_tokens = num_tokens});
-    EXPECT_EQ(y, expected) << num_tokens << " tokens";
+    ExpectBiasAndResidualInPlace(backend.get(), x, *packed, bias, random.Normals(num_tokens * rows), Expected(x, w));
   }
 }
 
@@ -171,22 +162,7 @@ TEST_P(Int4LinearTest, AGatedProductIsTheProductOfItsHalves) {
   for (float& scale : w.scales) scale *= 0.03f;
   const std::vector<float> x = random.Normals(num_tokens * cols);
   const auto packed = backend->PackGatedQuantized(View(w, 0, dim), View(w, dim, dim));
-  std::vector<float> y(num_tokens * dim, NAN);
-  backend->GatedLinear({.x = x.data(),
-                        .w = packed.get(),
-                        .bias = nullptr,
-                        .y = y.data(),
-                        .y_type = DataType::kFloat32,
-                        .num_tokens = num_tokens});
-  const std::vector<float> halves = Expected(x, w);
-  std::vector<double> expected;
-  for (int token = 0; token < num_tokens; ++token) {
-    for (int i = 0; i < dim; ++i) {
-      const double gate = halves[token * 2 * dim + i], up = halves[token * 2 * dim + dim + i];
-      expected.push_back(gate / (1 + std::exp(-gate)) * up);
-    }
-  }
-  EXPECT_LT(RelativeError(y, expected), 1e-6);
+  ExpectGatedProduct(backend.get(), x, *packed, dim, /*bias=*/{}, Expected(x, w));
 }
 
 std::vector<Int4Param> Params() {

@@ -107,6 +107,45 @@ inline std::vector<float> Multiply(Backend* backend, const std::vector<float>& x
   return y;
 }
 
+// Expects that a product by `w` adds `bias` [rows] and a residual that is stored where the result goes, in this order.
+// `product` [num_tokens, rows] is what it adds them to.
+inline void ExpectBiasAndResidualInPlace(Backend* backend, const std::vector<float>& x, const PackedMatrix& w,
+                                         const std::vector<float>& bias, const std::vector<float>& residual,
+                                         const std::vector<float>& product) {
+  const int num_tokens = int(product.size() / bias.size());
+  std::vector<float> y = residual, expected = product;
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] = (expected[i] + bias[i % bias.size()]) + residual[i];
+  const std::vector<char> input = Encoded(x, backend->InputType(w));
+  backend->Linear(
+      {.x = input.data(), .w = &w, .bias = bias.data(), .residual = y.data(), .y = y.data(), .num_tokens = num_tokens});
+  EXPECT_EQ(y, expected) << num_tokens << " tokens";
+}
+
+// Expects that the gated product by `w`, with `bias` [2 * dim] or with none if it is empty, is that of `halves`
+// [num_tokens, 2 * dim].
+inline void ExpectGatedProduct(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int dim,
+                               const std::vector<float>& bias, const std::vector<float>& halves) {
+  const int num_tokens = int(halves.size()) / (2 * dim);
+  const auto bias_of = [&bias](int i) { return bias.empty() ? 0.0 : double{bias[i]}; };
+  const std::vector<char> input = Encoded(x, backend->InputType(w));
+  std::vector<float> y(size_t(num_tokens) * dim, NAN);
+  backend->GatedLinear({.x = input.data(),
+                        .w = &w,
+                        .bias = bias.empty() ? nullptr : bias.data(),
+                        .y = y.data(),
+                        .y_type = DataType::kFloat32,
+                        .num_tokens = num_tokens});
+  std::vector<double> expected;
+  for (int token = 0; token < num_tokens; ++token) {
+    for (int i = 0; i < dim; ++i) {
+      const double gate = halves[token * 2 * dim + i] + bias_of(i);
+      const double up = halves[token * 2 * dim + dim + i] + bias_of(dim + i);
+      expected.push_back(gate / (1 + std::exp(-gate)) * up);
+    }
+  }
+  EXPECT_LT(RelativeError(y, expected), 1e-6);
+}
+
 inline std::vector<uint32_t> Bits(const std::vector<float>& values) {
   std::vector<uint32_t> bits(values.size());
   memcpy(bits.data(), values.data(), values.size() * sizeof(float));

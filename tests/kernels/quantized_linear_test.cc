@@ -118,16 +118,8 @@ TEST_P(QuantizedLinearTest, AStackOfMatricesAddsBiasAndResidualInPlace) {
   const auto packed = backend->PackQuantized(parts, 3);
   for (const int num_tokens : {1, 5, 37}) {
     const std::vector<float> x = random.Normals(num_tokens * cols), bias = random.Normals(rows);
-    std::vector<float> y = random.Normals(num_tokens * rows);
-    std::vector<float> expected = reference::QuantizedLinear(x, w.values, w.scales, cols);
-    for (size_t i = 0; i < expected.size(); ++i) expected[i] = (expected[i] + bias[i % rows]) + y[i];
-    backend->Linear({.x = x.data(),
-                     .w = packed.get(),
-                     .bias = bias.data(),
-                     .residual = y.data(),
-                     .y = y.data(),
-                     .num_tokens = num_tokens});
-    EXPECT_EQ(y, expected) << num_tokens << " tokens";
+    ExpectBiasAndResidualInPlace(backend.get(), x, *packed, bias, random.Normals(num_tokens * rows),
+                                 reference::QuantizedLinear(x, w.values, w.scales, cols));
   }
 }
 
@@ -139,23 +131,7 @@ TEST_P(QuantizedLinearTest, AGatedProductIsTheProductOfItsHalves) {
   for (float& scale : w.scales) scale *= 0.003f;
   const std::vector<float> x = random.Normals(num_tokens * cols), bias = random.Normals(2 * dim);
   const auto packed = backend->PackGatedQuantized(w.View(0, dim), w.View(dim, dim));
-  std::vector<float> y(num_tokens * dim, NAN);
-  backend->GatedLinear({.x = x.data(),
-                        .w = packed.get(),
-                        .bias = bias.data(),
-                        .y = y.data(),
-                        .y_type = DataType::kFloat32,
-                        .num_tokens = num_tokens});
-  const std::vector<float> halves = reference::QuantizedLinear(x, w.values, w.scales, cols);
-  std::vector<double> expected;
-  for (int token = 0; token < num_tokens; ++token) {
-    for (int i = 0; i < dim; ++i) {
-      const double gate = double{halves[token * 2 * dim + i]} + bias[i];
-      const double up = double{halves[token * 2 * dim + dim + i]} + bias[dim + i];
-      expected.push_back(gate / (1 + std::exp(-gate)) * up);
-    }
-  }
-  EXPECT_LT(RelativeError(y, expected), 1e-6);
+  ExpectGatedProduct(backend.get(), x, *packed, dim, bias, reference::QuantizedLinear(x, w.values, w.scales, cols));
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, QuantizedLinearTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);

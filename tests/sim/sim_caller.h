@@ -65,9 +65,10 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   const std::optional<Poison>& poison() const { return poison_; }
   bool has_started() const { return has_started_; }
   bool has_ended() const { return has_ended_; }
-  // Whether the manager could not go on with the request, because its worker has lost tokens with other numerics.
+  // Returns whether the manager could not go on with the request, because its worker has lost tokens with other
+  // numerics.
   bool is_lost() const;
-  // Whether its stream, or one before it, was told of other numerics.
+  // Returns whether its stream, or one before it, was told of other numerics.
   bool has_changed_numerics() const { return !changes_.empty(); }
   // The loop has ended the sample.
   bool has_sample_ended(int sample_index) const { return samples_[sample_index].state == Sample::State::kEnded; }

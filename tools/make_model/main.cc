@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/flags.h"
+#include "base/program_main.h"
 #include "base/status.h"
 #include "tools/make_model/model_shape.h"
 #include "tools/make_model/safetensors_writer.h"
@@ -109,22 +110,9 @@ absl::Status Run() {
   return absl::OkStatus();
 }
 
-// Exits with 2 when the command line is wrong, with 1 when the model cannot be written.
-int Main(int argc, char** argv) {
-  const absl::StatusOr<std::optional<std::string>> text = ReadFlags(Flags(), {argv + 1, static_cast<size_t>(argc - 1)});
-  if (text.ok() && text->has_value()) {
-    std::fputs((*text)->c_str(), stdout);
-    return 0;
-  }
-  const absl::Status status = text.ok() ? Run() : text.status();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "make_model: %s\n", std::string(status.message()).c_str());
-  return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;
-}
-
 }  // namespace
 }  // namespace quire::make_model
 
 int main(int argc, char** argv) {
-  return quire::make_model::Main(argc, argv);
+  return quire::ProgramMain(quire::make_model::Flags(), argc, argv, quire::make_model::Run);
 }

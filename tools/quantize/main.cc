@@ -1,14 +1,14 @@
 // Writes a checkpoint with weights of 8 or 4 bits from one with 16 or 32 bits. The numbers are those that the worker
-// computes with --quantize, and the format is that of compressed-tensors, which Transformers and vLLM load as well.
+// computes with --quantize, and the format is that of compressed-tensors, which Transformers loads as well.
 
 #include <cstdio>
-#include <optional>
 #include <string>
 
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/flags.h"
+#include "base/program_main.h"
 #include "base/status.h"
 #include "tools/quantize/quantized_writer.h"
 
@@ -47,22 +47,9 @@ absl::Status Run() {
   return absl::OkStatus();
 }
 
-// Exits with 2 when the command line or the model is wrong, with 1 when the checkpoint cannot be written.
-int Main(int argc, char** argv) {
-  const absl::StatusOr<std::optional<std::string>> text = ReadFlags(Flags(), {argv + 1, static_cast<size_t>(argc - 1)});
-  if (text.ok() && text->has_value()) {
-    std::fputs((*text)->c_str(), stdout);
-    return 0;
-  }
-  const absl::Status status = text.ok() ? Run() : text.status();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "quire-quantize: %s\n", std::string(status.message()).c_str());
-  return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;
-}
-
 }  // namespace
 }  // namespace quire::quantize
 
 int main(int argc, char** argv) {
-  return quire::quantize::Main(argc, argv);
+  return quire::ProgramMain(quire::quantize::Flags(), argc, argv, quire::quantize::Run);
 }

@@ -32,7 +32,8 @@ bool IsFp8ScaleShape(const std::vector<int64_t>& shape, int64_t rows, int64_t co
 // The same in words, for errors.
 std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block);
 
-// Whether a matrix with such blocks can be multiplied without conversion: KeepFp8 needs whole groups of columns.
+// Returns whether a matrix with such blocks can be multiplied without conversion: KeepFp8 needs whole groups of
+// columns.
 bool CanKeepFp8(Fp8Block block);
 
 // Makes a matrix for products by FP8. A number or a scale that is not finite is an error. REQUIRES: CanKeepFp8(block),

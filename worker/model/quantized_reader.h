@@ -18,7 +18,7 @@ class QuantizedReader {
   QuantizedReader(const CheckpointQuantization& quantization, TensorReader* tensors)
       : quantization_(quantization), tensors_(*tensors), gptq_zeros_stored_less_(quantization.zeros_stored_less) {}
 
-  // Whether a product takes the numbers of the matrix as they are stored: whole numbers, or FP8 that is kept.
+  // Returns whether a product takes the numbers of the matrix as they are stored: whole numbers, or FP8 that is kept.
   bool Stores(const std::string& weight) const;
 
   // Whether TensorReader::Take can read such a matrix as floating-point numbers as well.
@@ -36,7 +36,7 @@ class QuantizedReader {
   absl::Status Dequantize(const std::string& weight, int rows, int cols);
 
  private:
-  // Whether the matrix is stored as whole numbers.
+  // Returns whether the matrix is stored as whole numbers.
   bool IsStored(const std::string& weight) const;
   absl::StatusOr<QuantizedMatrix> ReadInt8(const std::string& weight, int rows, int cols);
   // Reads a matrix with groups of any length. Sets the type of the scales in the file.

@@ -39,7 +39,7 @@ class TensorReader {
   // Keeps a tensor that was made of others, so that Take returns it under its name until Release. Returns an error if a
   // number is infinite or not a number.
   absl::Status Keep(OwnedTensor made);
-  // Whether there is such a tensor, or a converted copy.
+  // Returns whether there is such a tensor, or a converted copy.
   bool Keeps(const std::string& name) const { return converted_.contains(name); }
   // Returns the tensor if it has this type and shape, and notes that it is used.
   absl::StatusOr<const Tensor*> TakeIntegers(const std::string& name, const std::string& dtype,

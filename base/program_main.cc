@@ -1,4 +1,4 @@
-#include "bench/bench_main.h"
+#include "base/program_main.h"
 
 #include <cstdio>
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-int BenchMain(const ProgramFlags& flags, int argc, char** argv, absl::FunctionRef<absl::Status()> run) {
+int ProgramMain(const ProgramFlags& flags, int argc, char** argv, absl::FunctionRef<absl::Status()> run) {
   const absl::StatusOr<std::optional<std::string>> text = ReadFlags(flags, absl::MakeConstSpan(argv + 1, argc - 1));
   if (!text.ok()) {
     std::fprintf(stderr, "%s: %s\n", flags.program, std::string(text.status().message()).c_str());
