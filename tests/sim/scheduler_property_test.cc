@@ -166,7 +166,22 @@ INSTANTIATE_TEST_SUITE_P(
         "submit 21 num_own=1 poison=1\nsubmit 22 num_own=1 poison=1 named=1\nplan 0\ncommit 0\nplan 0\n"
         "manager_lost 2\nplan 0\nplan 0\nplan 0\nplan 1\nsubmit 59 num_own=1\nsubmit 60 num_own=1\nplan 1\n"
         "plan 1\nplan 2\nplan 2\nplan 2\nplan 0\ncommit 0\nplan 1\nplan 2\nplan 0\ncommit 2\n"
-        "submit 96 num_own=1 resumable=1\nplan 2\ncommit 1\nplan 0\nplan 1\nsubmit 99 num_own=1 tenant=1\n"));
+        "submit 96 num_own=1 resumable=1\nplan 2\ncommit 1\nplan 0\nplan 1\nsubmit 99 num_own=1 tenant=1\n",
+        // The start of a preempted search was lost with the manager. The worker still had an old row of it, in which
+        // the same beam had run before.
+        "model vocab=3\nworker block_size=12 others_percent=81 keeps_rows=1\n"
+        "submit 1 num_shared=57 max_tokens=30 tenant=2\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "plan 0\ncommit 0\nsubmit 2 num_shared=59 num_own=2 max_tokens=13 tenant=2 beams=2\nplan 0\ncommit 0\n"
+        "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "plan 0\ncommit 0\nsubmit 6 num_own=1 max_tokens=13\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "submit 7 num_own=9 max_tokens=5 tenant=2 resumable=1 beams=4\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\n"
+        "commit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\n"
+        "commit 0\nplan 0\nsubmit 10 stream=2 num_shared=50 max_tokens=8\ncommit 0\nplan 0\ncommit 0\n"
+        "submit 11 num_shared=51 max_tokens=5 prompt_logprobs=1\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\n"
+        "commit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "submit 14 num_own=1 max_tokens=5\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "plan 0\nmanager_lost 0\n"));
 
 TEST(ScenarioTest, WhatIsPrintedReadsBackAsTheSame) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {

@@ -63,7 +63,7 @@ class SimEngine : private AuditedBlocks::Observer {
     RestoreHook restore = nullptr;
     OthersHook others = nullptr;
   };
-  // A sequence that ran when the manager was lost.
+  // A sequence that ran when the manager was lost, in a row that the worker had started for it.
   struct RunningAtDeath {
     RequestId request;
     std::string record;  // "" when the request has none.

@@ -23,7 +23,10 @@ SimEngine::Remains SimEngine::Die(int num_plans) {
     remains.running.push_back({occupant.request, record == nullptr ? "" : *record, occupant.sequence->id(), RowId{row},
                                std::vector<BlockId>(table.begin(), table.end())});
   }
-  process_->OnManagerLost(num_plans);
+  // A row whose start is lost may hold the same sequence as it was before a preemption.
+  for (const SequenceStart& start : process_->OnManagerLost(num_plans)) {
+    std::erase_if(remains.running, [&](const RunningAtDeath& running) { return running.row == start.row; });
+  }
   remains.process = std::move(process_);
   return remains;
 }
@@ -162,7 +165,7 @@ void SimEngine::CheckRevived(const RestoredBlocks& restored) {
   for (const RunningAtDeath& running : running_at_death_) {
     int num_rows = 0;
     const WorkerInventory::Row* const own = RowSinceDeath(running, &num_rows);
-    // The plan that gives it the row was lost, or a row is left from before it was preempted.
+    // The plan that forks the sequence into the row was lost.
     if (own == nullptr || refused_.contains(running.request)) continue;
     const auto found = std::find_if(restoring_.begin(), restoring_.end(), [&](const Restoring& request) {
       return request.caller->request().id == running.request;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_reason.h"
@@ -62,7 +63,7 @@ std::unique_ptr<WorkerClient> SimWorkerProcess::NewClient(Hooks hooks) {
 
 // As the worker program does: it finishes steps that it has begun, and nothing is kept after a step that fails. A
 // worker that drains ends with its session.
-void SimWorkerProcess::OnManagerLost(int num_plans) {
+std::vector<SequenceStart> SimWorkerProcess::OnManagerLost(int num_plans) {
   std::exchange(client_, nullptr)->OnManagerLost();
   bool has_failed = false;
   for (; num_plans > 0 && !plans_.empty() && !is_silent_ && !has_failed; --num_plans) {
@@ -73,6 +74,10 @@ void SimWorkerProcess::OnManagerLost(int num_plans) {
     if (has_failed && !may_refuse_plans_) status_.Update(result.status());
     plans_.pop_front();
   }
+  std::vector<SequenceStart> lost_starts;
+  for (const StepPlan& plan : std::exchange(plans_, {})) {
+    lost_starts.insert(lost_starts.end(), plan.starts.begin(), plan.starts.end());
+  }
   if (session_.has_value()) kept_.emplace(*std::move(session_));
   if (has_failed) kept_.reset();
   if (std::exchange(is_draining_, false)) {
@@ -81,7 +86,6 @@ void SimWorkerProcess::OnManagerLost(int num_plans) {
   }
   session_.reset();
   adopted_.reset();
-  plans_.clear();
   is_connected_ = false;
   epoch_ = 0;
   closed_epoch_.reset();
@@ -90,6 +94,7 @@ void SimWorkerProcess::OnManagerLost(int num_plans) {
   last_result_.reset();
   lie_.reset();
   listener_ = nullptr;
+  return lost_starts;
 }
 
 void SimWorkerProcess::Damage(SimDamage damage) {

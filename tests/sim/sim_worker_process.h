@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kv_manager/worker_link/worker_client.h"
@@ -42,8 +43,9 @@ class SimWorkerProcess {
   // A manager connects. The process outlives the client. Called once for each manager.
   std::unique_ptr<WorkerClient> NewClient(Hooks hooks);
   // The manager is dead: its client does nothing any more, and nothing is told to it. The worker still executes
-  // `num_plans` of its plans, whose results are lost. What it then has is kept for the next manager.
-  void OnManagerLost(int num_plans);
+  // `num_plans` of its plans, whose results are lost. What it then has is kept for the next manager. Returns the starts
+  // of the plans that it never executes.
+  std::vector<SequenceStart> OnManagerLost(int num_plans);
   // What the worker tells the next manager about its rows is wrong in this way.
   void Damage(SimDamage damage);
 
