@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "kv_manager/chat/chat_template.h"
 #include "kv_manager/jinja/json.h"
 #include "kv_manager/jinja/template.h"
+#include "tests/fuzz/template_mutator.h"
 #include "tests/random.h"
 
 namespace quire {
@@ -69,111 +69,6 @@ void Render(const jinja::Template& compiled, std::string_view variables_json) {
   QUIRE_CHECK(text.status().message().substr(0, 5) == "line ") << text.status();
 }
 
-// Keeps some lines, or repeats, removes, inserts or changes a piece of the text, which mostly stays a template.
-std::string Mutated(std::string text, Random* random) {
-  static constexpr std::string_view kPieces[] = {"{{ ",
-                                                 " }}",
-                                                 "{% ",
-                                                 " %}",
-                                                 "{%- ",
-                                                 " -%}",
-                                                 "{# ",
-                                                 " #}",
-                                                 "{% endfor %}",
-                                                 "{% endif %}",
-                                                 "{% else %}",
-                                                 "{% for x in messages %}",
-                                                 "{% for k, v in point | items recursive %}",
-                                                 "{% if loop.last %}",
-                                                 "{% elif yes %}",
-                                                 "{% set ns = namespace(a=1) %}",
-                                                 "{% set ns.a = ns.a + 1 %}",
-                                                 "{% set x %}",
-                                                 "{% endset %}",
-                                                 "{% break %}",
-                                                 "{% continue %}",
-                                                 "{% macro m(a, b=2) %}",
-                                                 "{% endmacro %}",
-                                                 "{{ m(1, b=messages) }}",
-                                                 "{% filter upper %}",
-                                                 "{% endfilter %}",
-                                                 "{% call m(1) %}",
-                                                 "{% endcall %}",
-                                                 "{% generation %}",
-                                                 "{{ loop(x) }}",
-                                                 " | tojson",
-                                                 " | length",
-                                                 " | map(attribute='role')",
-                                                 " | selectattr('role', 'equalto', 'user')",
-                                                 " | list",
-                                                 " | join(', ')",
-                                                 " | sort",
-                                                 " | string",
-                                                 " | replace('a', 'b')",
-                                                 " | trim",
-                                                 " | indent(3)",
-                                                 " | default('x', true)",
-                                                 " | reverse",
-                                                 " | batch(2)",
-                                                 ".split('x')",
-                                                 ".strip()",
-                                                 ".items()",
-                                                 ".format(1)",
-                                                 "[1:-1]",
-                                                 "[::-1]",
-                                                 "[0]",
-                                                 " is defined",
-                                                 " is none",
-                                                 " not in ",
-                                                 " and ",
-                                                 " or ",
-                                                 " if yes else ",
-                                                 "range(9)",
-                                                 "range(99999999)",
-                                                 "messages",
-                                                 "numbers * 99999",
-                                                 "'%s' % 1",
-                                                 "2 ** 63",
-                                                 "1 // 0",
-                                                 "-9223372036854775808",
-                                                 "'\\u00e9'",
-                                                 "(((((",
-                                                 "[[[[[",
-                                                 "))))"};
-  static constexpr std::string_view kCharacters = "{}%#-+()[].,:|~*/<>='\"\\ \n019abinoxs_";
-  const auto place = [&] { return static_cast<size_t>(random->Below(static_cast<int>(text.size()) + 1)); };
-  const auto line = [&] {
-    const size_t begin = text.rfind('\n', place()) + 1;  // 0 if there is none.
-    return std::pair(begin, std::min(text.find('\n', begin), text.size()) - begin);
-  };
-  switch (random->Below(7)) {
-    case 0: {
-      std::string kept;
-      for (int i = random->Between(1, 3); i > 0; --i) {
-        const auto [begin, size] = line();
-        kept += text.substr(begin, size) + (i > 1 ? "\n" : "");
-      }
-      return kept;
-    }
-    case 1: {
-      const auto [begin, size] = line();
-      return text.erase(begin, size);
-    }
-    case 2: {
-      const auto [begin, size] = line();
-      return text.insert(place(), text.substr(begin, size));
-    }
-    case 3:
-    case 4:
-      return text.insert(place(), kPieces[static_cast<size_t>(random->Below(static_cast<int>(std::size(kPieces))))]);
-    case 5:
-      return text.insert(place(), 1,
-                         kCharacters[static_cast<size_t>(random->Below(static_cast<int>(kCharacters.size())))]);
-    default:
-      return text.erase(place(), static_cast<size_t>(random->Between(1, 6)));
-  }
-}
-
 }  // namespace
 }  // namespace quire
 
@@ -182,7 +77,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned int seed) {
   quire::Random random(seed);
   if (random.OneIn(8)) return LLVMFuzzerMutate(data, size, max_size);
-  std::string text = quire::Mutated(std::string(reinterpret_cast<const char*>(data), size), &random);
+  std::string text = quire::ChangedTemplate(std::string(reinterpret_cast<const char*>(data), size), &random);
   text.resize(std::min(text.size(), max_size));
   std::copy(text.begin(), text.end(), data);
   return text.size();

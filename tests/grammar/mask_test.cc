@@ -6,6 +6,7 @@
 #include "grammar/token_masks.h"
 #include "gtest/gtest.h"
 #include "tests/grammar/random_text.h"
+#include "tests/grammar/trial_sources.h"
 #include "tests/grammar/trial_vocabulary.h"
 #include "tests/random.h"
 
@@ -42,35 +43,9 @@ void CheckMasks(const Source& source, TokenMasks* masks) {
   }
 }
 
-std::vector<Source> Sources() {
-  using Kind = Source::Kind;
-  return {
-      {.kind = Kind::kJsonObject},
-      {.kind = Kind::kJsonSchema, .text = R"({"type": "array", "items": {"type": ["string", "integer", "null"]}})"},
-      {.kind = Kind::kJsonSchema,
-       .text = R"({"properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 3, "maximum": 140},
-                   "next": {"$ref": "#"}}, "required": ["age"], "additionalProperties": {"type": "boolean"}})"},
-      {.kind = Kind::kJsonSchema, .text = R"({"type": "string", "minLength": 2, "maxLength": 5})"},
-      {.kind = Kind::kJsonSchema,
-       .text = R"({"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 6}})"},
-      {.kind = Kind::kJsonSchema, .text = R"({"type": "string", "pattern": "^[A-Z]{2}-\\d{2,4}[^x]*$"})"},
-      {.kind = Kind::kRegex, .text = "(\\w+\\.)*\\w+@[^\"\n]{0,5}(, .{2})?"},
-      {.kind = Kind::kRegex, .text = "[^a-f]{1,9}([\\u0000-\\u00ff]|[\\u4e00-\\u9fff]x)*"},
-      {.kind = Kind::kRegex, .text = "(true|false|[a-z]+|\\d{1,3}) ?(\\.|,)[^\\d]*"},
-      {.kind = Kind::kEbnf, .text = R"(root ::= word | "'" [^'\n]* "'" root | "<" [^>]* item
-item ::= ">" root
-word ::= [^ ]{1,4} " ")"},
-      {.kind = Kind::kChoice, .choices = {"true", "null", "name", "no", "nothing"}},
-      {.kind = Kind::kEbnf, .text = R"(root ::= item ("," " "? item)* "."?
-item ::= [a-z]+ | "[" root "]" | pair
-pair ::= item-like ":" root | ""
-item-like ::= "a" | "\"" [^"]* "\"")"},
-  };
-}
-
 TEST(MaskTest, MasksAllowExactlyTheTokensThatTheMatcherAccepts) {
   TokenMasks masks(TrialVocabulary(500, 3));
-  for (const Source& source : Sources()) CheckMasks(source, &masks);
+  for (const Source& source : TrialSources()) CheckMasks(source, &masks);
 }
 
 // Tokens that begin or end within a character, beside whole ones.
@@ -91,12 +66,12 @@ TEST(MaskTest, PartsOfCharactersAreNoCharacters) {
                                      "\xED\xA0\x80"};
   for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, static_cast<char>(byte)));
   TokenMasks masks(std::make_shared<TokenTable>(std::move(tokens), std::vector<TokenId>{0}));
-  for (const Source& source : Sources()) CheckMasks(source, &masks);
+  for (const Source& source : TrialSources()) CheckMasks(source, &masks);
 }
 
 TEST(MaskTest, MasksAreRightWhenThereIsNoMemoryForThem) {
   TokenMasks masks(TrialVocabulary(500, 3), /*max_bytes=*/0);
-  for (const Source& source : Sources()) CheckMasks(source, &masks);
+  for (const Source& source : TrialSources()) CheckMasks(source, &masks);
 }
 
 // Fill forgets all masks when their memory is full, so what is prepared must leave room.

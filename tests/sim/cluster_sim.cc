@@ -210,7 +210,7 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
     status_.Update(load.status());
     if (!status_.ok()) return false;
     loads.push_back(*load);
-    loads.back().is_ready &= engine.get() != from;
+    loads.back().is_ready &= engine.get() != from && !HasReplaced(engine.get(), id);
   }
   const std::vector<WorkerLoad> before = loads;
   if (!KeepTargets(wanted, wish.needs(), absl::MakeSpan(loads))) return false;
@@ -246,6 +246,12 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
   to->Adopt(std::move(moving), from->Release(id));
   placed.engine = to;
   return true;
+}
+
+bool ClusterSim::HasReplaced(const SimEngine* engine, RequestId id) const {
+  return std::any_of(replaced_.begin(), replaced_.end(), [&](const Replaced& replaced) {
+    return replaced.engine == engine && replaced.caller->request().id == id && !replaced.caller->has_ended();
+  });
 }
 
 bool ClusterSim::MayMove(const SimEngine* from, const Request& request, bool accepts_delay,

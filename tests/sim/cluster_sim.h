@@ -46,8 +46,9 @@ class ClusterSim {
     int num_repeats = 0;  // See RecordOf.
     // What another manager has left on the worker, if the request goes on with that.
     std::optional<RestoredCopy> copy = std::nullopt;
-    const SimEngine* last_engine = nullptr;  // That of its worker, if it ran there when the last manager died.
-    bool has_lost_track = false;             // It went on with rows that were perhaps not the last ones.
+    std::vector<RestoredCopy> left_copies = {};  // Those of workers that are no holders. They were refused.
+    const SimEngine* last_engine = nullptr;      // That of its worker, if it ran there when the last manager died.
+    bool has_lost_track = false;                 // It went on with rows that were perhaps not the last ones.
   };
   // A stream that a later copy of the request has replaced.
   struct Replaced {
@@ -64,6 +65,9 @@ class ClusterSim {
   absl::Status RunRound(SimEngine* engine);
   // Returns whether another engine of this generation can hold the request now. Its worker is ready and gets requests.
   bool HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay, bool is_own_generation) const;
+  // Whether the engine still has a stream of this request that a later copy has replaced. In production, the streams of
+  // one request have different ids.
+  bool HasReplaced(const SimEngine* engine, RequestId id) const;
   // Returns whether a request of a lost worker can move, see WorkerSession.
   bool MayMove(const SimEngine* from, const Request& request, bool accepts_delay, bool changes_numerics) const;
   ShadowModel ModelOf(const SimWorker& worker) const;

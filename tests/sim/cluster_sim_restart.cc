@@ -30,6 +30,7 @@ void ClusterSim::LoseManager(int num_plans) {
     placed.last_engine = placed.engine;
     placed.engine = nullptr;
     placed.copy.reset();
+    placed.left_copies.clear();
     placed.caller->OnManagerLost();
   }
   for (const Replaced& replaced : replaced_) replaced.caller->OnManagerLost();
@@ -71,10 +72,6 @@ absl::StatusOr<SimEngine::Restored> ClusterSim::Restore(SimEngine* to, const Req
   if (found.record != *placed.caller->request().record) {
     return absl::AlreadyExistsError("the client has started the request again");
   }
-  if (!placed.holders.contains(IndexOf(to))) {
-    ++lost_.left_behind;
-    return absl::AlreadyExistsError("the client has other tokens");
-  }
   const std::shared_ptr<SimCaller> caller = placed.caller->RestoredOn(to->generation(), to->model());
   // For every second request, the stream itself knows that it is over.
   return SimEngine::Restored{caller, /*is_unwanted=*/IsSettled(placed) && *id % 2 == 0,
@@ -89,6 +86,20 @@ absl::Status ClusterSim::Keep(SimEngine* to, int id, std::shared_ptr<SimCaller> 
   Placed& placed = placed_.at(id);
   const bool is_last = ran_last && placed.last_engine == to && !placed.has_lost_track;
   const bool is_settled = IsSettled(placed);
+  if (!placed.holders.contains(IndexOf(to))) {
+    ++lost_.left_behind;
+    const bool has_last = placed.engine != nullptr && placed.copy.has_value() && !placed.has_lost_track;
+    if (has_last && IsLaterCopy(copy, *placed.copy)) {
+      status_.Update(
+          Violation("rows of request ", id, " with numerics that it has left replace those where it ran last"));
+    }
+    placed.left_copies.push_back(copy);
+    return absl::AlreadyExistsError("the client has other tokens");
+  }
+  for (const RestoredCopy& left : placed.left_copies) {
+    if (!is_last || IsLaterCopy(copy, left)) continue;
+    status_.Update(Violation("request ", id, " goes on with rows whose numerics it has left, not where it ran last"));
+  }
   if (placed.engine != nullptr) {
     const bool may_replace = placed.copy.has_value() && !is_settled;
     const bool is_later = may_replace && IsLaterCopy(copy, *placed.copy);

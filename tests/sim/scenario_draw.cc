@@ -31,6 +31,7 @@ class Drawer {
     const int num_events = random_.OneIn(8) ? random_.Between(500, 4000) : random_.Between(20, 500);
     while (static_cast<int>(scenario_.events.size()) < num_events) DrawEvent();
     DrawNumerics();
+    DrawCopies();
     return std::move(scenario_);
   }
 
@@ -128,6 +129,48 @@ class Drawer {
     Add({SimEventKind::kReturn, lost});
     for (int i = 0; i < 4; ++i) Add({SimEventKind::kPlan, lost});
     if (random_.OneIn(2)) DrawMove();
+  }
+
+  // Last, so that all else is as without it. Workers are silent just before the manager dies, for so long that their
+  // requests go on with others. The next manager then finds two workers with rows of one request.
+  void DrawCopies() {
+    const bool may_have_copies = scenario_.workers.size() > 1 && manager_period_ > 0 && scenario_.workers[0].keeps_rows;
+    if (!may_have_copies || random_.OneIn(4)) return;
+    for (SimWorker& worker : scenario_.workers) worker.timeout = random_.Between(2, 16);
+    for (auto& [id, request] : scenario_.requests) {
+      if (random_.OneIn(2)) request.max_tokens += random_.Between(1, Most(40));
+    }
+    for (const SimEvent& event : std::exchange(scenario_.events, {})) {
+      const bool is_chosen = event.kind == SimEventKind::kManagerLost && random_.OneIn(2);
+      const int silent = AnyWorker();
+      if (is_chosen) DrawMoveFromSilent(silent);
+      Add(event);
+      if (is_chosen) DrawReturnOfSilent(silent);
+    }
+  }
+
+  void DrawMoveFromSilent(int silent) {
+    for (int i = random_.Between(0, 3); i > 0; --i) DrawRoundOfAll();
+    Add({SimEventKind::kSilence, silent, 1});
+    const int num_rounds = scenario_.workers[silent].timeout / 4 + random_.Between(2, 6);
+    for (int i = 0; i < num_rounds; ++i) DrawRoundOfAll();
+  }
+
+  // The silent worker comes to the next manager before or behind the others. What comes first goes on for some rounds.
+  void DrawReturnOfSilent(int silent) {
+    const bool is_first = random_.OneIn(2);
+    const int num_workers = static_cast<int>(scenario_.workers.size());
+    for (const bool is_now_first : {true, false}) {
+      if (is_now_first == is_first) Add({SimEventKind::kSilence, silent, 0});
+      const int num_rounds = 4 + (is_now_first ? random_.Between(0, 2) : 0);
+      for (int i = 0; i < num_rounds; ++i) {
+        for (int worker = 0; worker < num_workers; ++worker) {
+          if ((worker == silent) != (is_now_first == is_first)) continue;
+          Add({SimEventKind::kPlan, worker});
+          if (random_.OneIn(2)) Add({SimEventKind::kCommit, worker});
+        }
+      }
+    }
   }
 
   void DrawRoundOfAll() {

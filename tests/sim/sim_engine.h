@@ -217,6 +217,8 @@ class SimEngine : private AuditedBlocks::Observer {
   void CheckRevivedSearch(const Request& request, const RestoredBlocks& restored);
   // The request has left the scheduler without an end, so no later manager may find it.
   void OnGone(const Request& request);
+  // The request has come, perhaps again.
+  void OnHere(RequestId request);
   void OnExecuted(StepId step);
 
   bool OnWish(const MoveWish& wish, TakeRequest take);
@@ -313,9 +315,9 @@ class SimEngine : private AuditedBlocks::Observer {
   std::vector<Restoring> restoring_;  // Between the adoption and FinishRestore.
   // The requests of the inventory that are neither restored nor refused. Their clients must start them again.
   std::map<RequestId, std::shared_ptr<SimCaller>> lost_;
-  std::set<RequestId> refused_;  // The requests of the inventory that were refused.
-  bool is_restoring_ = false;    // The loop is adopting.
+  bool is_restoring_ = false;  // The loop is adopting.
   using Records = std::map<RequestId, std::string>;
+  Records refused_;                                // The requests of the inventory that were refused.
   Records gone_;                                   // See OnGone: no plan was sent since.
   std::deque<std::pair<StepId, Records>> ending_;  // These plans end the rows of the requests.
   std::optional<RequestId> passed_on_;             // The request that leaves as soon as it has come.

@@ -205,8 +205,7 @@ void SimEngine::OnAdoptionTaken(Moving moving) {
   const SimCaller& caller = *moving.caller;
   const Request& request = caller.request();
   ++report_.moved;
-  gone_.erase(request.id);
-  for (auto& [step, requests] : ending_) requests.erase(request.id);
+  OnHere(request.id);
   has_searched_ |= request.beam.has_value();
   audit_->OnAdopted(request);
   blame_.Adopt(request.id, std::move(moving.record));
@@ -285,6 +284,7 @@ absl::Status SimEngine::CheckDisplaced() {
 
 void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
   const Request& request = caller->request();
+  OnHere(request.id);
   const absl::Status& failure = caller->failure();
   const bool is_refused = IsRefusal(failure);
   const bool is_by_scheduler = !absl::IsUnavailable(failure) && !oracle_.was_pool_replaced();

@@ -41,7 +41,8 @@ absl::StatusOr<RequestRestored> SimEngine::OnRestore(const RequestToRestore& fou
   TakePostedUntilOpened();
   const absl::StatusOr<Restored> restored = hooks_.restore(this, found);
   if (!restored.ok()) {
-    if (const auto id = RequestOfRecord(found.record); id.has_value()) refused_.insert(RequestId{uint64_t(*id)});
+    const std::optional<int> id = RequestOfRecord(found.record);
+    if (id.has_value()) refused_.emplace(RequestId{static_cast<uint64_t>(*id)}, found.record);
     return restored.status();
   }
   const std::shared_ptr<SimCaller> caller = restored->caller;
@@ -59,7 +60,7 @@ absl::StatusOr<RequestRestored> SimEngine::OnRestore(const RequestToRestore& fou
     if (status.ok()) {
       restoring_.push_back({caller});
     } else {
-      refused_.insert(id);
+      refused_.emplace(id, *caller->request().record);
     }
     return status;
   };
@@ -214,7 +215,9 @@ void SimEngine::FinishRestore() {
   if (!std::exchange(is_restoring_, false)) return;
   std::vector<Restoring> restoring = std::exchange(restoring_, {});
   running_at_death_.clear();
-  refused_.clear();
+  // The next plan ends the rows of requests that were refused, unless they were started again here meanwhile.
+  std::erase_if(refused_, [this](const auto& request) { return callers_.contains(request.first); });
+  gone_.merge(std::exchange(refused_, {}));
   lost_.clear();
   std::erase_if(restoring, [](const Restoring& request) { return request.is_over; });
   report_.restored += static_cast<int64_t>(restoring.size());
@@ -253,6 +256,11 @@ void SimEngine::FinishRestore() {
 
 void SimEngine::OnGone(const Request& request) {
   if (options_.keeps_rows != 0 && request.record != nullptr) gone_[request.id] = *request.record;
+}
+
+void SimEngine::OnHere(RequestId request) {
+  gone_.erase(request);
+  for (auto& [step, requests] : ending_) requests.erase(request);
 }
 
 void SimEngine::OnExecuted(StepId step) {

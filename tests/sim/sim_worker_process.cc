@@ -208,13 +208,17 @@ void SimWorkerProcess::Probe(uint64_t epoch) {
 }
 
 // As with a real connection, the loop is told about the end of a session that it has closed itself, but late: here
-// when the next session has been opened.
+// when the next session has been opened. The worker keeps what it has for another manager. The loop does not adopt it.
 void SimWorkerProcess::Close() {
   if (is_connected_) closed_epoch_ = epoch_;
+  std::optional<ShadowWorker> left = std::exchange(session_, std::nullopt);
   EndConnection();
-  if (!is_draining_) return;
-  is_alive_ = false;
-  is_draining_ = false;
+  if (std::exchange(is_draining_, false)) {
+    is_alive_ = false;
+    kept_.reset();
+  } else if (left.has_value()) {
+    kept_.emplace(*std::move(left));
+  }
 }
 
 void SimWorkerProcess::EndConnection() {
@@ -222,7 +226,6 @@ void SimWorkerProcess::EndConnection() {
   is_connected_ = false;
   session_.reset();
   adopted_.reset();
-  poison_watch_.Reset();
   plans_.clear();
   unanswered_describe_.reset();
   unanswered_open_.reset();

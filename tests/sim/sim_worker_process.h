@@ -121,7 +121,7 @@ class SimWorkerProcess {
   std::optional<uint64_t> unanswered_describe_;
   std::optional<bool> unanswered_open_;  // Whether the session is to adopt.
   std::optional<ShadowWorker> session_;  // The memory. It is empty when a session begins.
-  std::optional<ShadowWorker> kept_;     // The memory that a session of a dead manager has left.
+  std::optional<ShadowWorker> kept_;     // The memory that a session has left for the next manager.
   std::optional<WorkerInventory> adopted_;
   SimDamage damage_ = SimDamage::kNothing;  // Of the next inventory.
   uint64_t num_inventories_ = 0;
