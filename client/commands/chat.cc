@@ -83,6 +83,7 @@ class Talk {
   }
 
   int RunCommand(const std::string& line) {
+    if (line == "/system") return ReportUsage("/system needs a text: /system TEXT");
     if (absl::StartsWith(line, "/system ")) {
       system_ = line.substr(line.find(' ') + 1);
     } else if (line != "/reset") {
@@ -154,20 +155,17 @@ class Talk {
     if (options_.temperature) sampling->set_temperature(*options_.temperature);
     if (options_.top_p) sampling->set_top_p(*options_.top_p);
     if (options_.seed) sampling->set_seed(*options_.seed);
-    if (options_.max_tokens) {
-      request.mutable_stopping()->set_max_tokens(*options_.max_tokens);
-    } else {
-      QUIRE_ASSIGN_OR_RETURN(const uint32_t max_tokens, DefaultMaxTokens());
-      request.mutable_stopping()->set_max_tokens(max_tokens);
-    }
+    QUIRE_ASSIGN_OR_RETURN(const uint32_t max_tokens, MaxTokens());
+    request.mutable_stopping()->set_max_tokens(max_tokens);
     return request;
   }
 
   // At most what the context leaves, because the manager refuses more.
-  absl::StatusOr<uint32_t> DefaultMaxTokens() {
+  absl::StatusOr<uint32_t> MaxTokens() {
     QUIRE_ASSIGN_OR_RETURN(const v1::GetModelResponse model, client_.GetModel());
     QUIRE_ASSIGN_OR_RETURN(const v1::RenderChatResponse prompt, client_.RenderChat(chat_));
-    const uint32_t wanted = model.has_default_max_tokens() ? model.default_max_tokens() : kDefaultMaxTokens;
+    const uint32_t by_default = model.has_default_max_tokens() ? model.default_max_tokens() : kDefaultMaxTokens;
+    const uint32_t wanted = options_.max_tokens.value_or(by_default);
     const auto num_prompt_tokens = static_cast<uint32_t>(prompt.token_ids_size());
     if (num_prompt_tokens < model.max_context_tokens()) {
       return std::min(wanted, model.max_context_tokens() - num_prompt_tokens);
@@ -204,7 +202,7 @@ void AddChatCommand(CommandList* list) {
   command->add_option("--system", options->system, "Begin with this system message")->option_text("TEXT");
   command
       ->add_option("-n,--max-tokens", options->max_tokens,
-                   "Longest answer [the model's default or 512, or what the context leaves]")
+                   "Longest answer, at most what the context leaves [the model's default or 512]")
       ->check(InRange<uint32_t>(1))
       ->option_text("N");
   command

@@ -21,6 +21,7 @@ constexpr std::pair<absl::string_view, absl::string_view> kOptions[] = {
     {"beam.width", "--beam"},
     {"best_of", "--best-of"},
     {"cache_salt", "--cache-salt"},
+    {"chat.template_kwargs", "--template-kwargs"},
     {"guided.choice", "--choice"},
     {"guided.grammar", "--grammar"},
     {"guided.json_schema", "--json-schema"},

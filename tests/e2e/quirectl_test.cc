@@ -17,6 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Not;
 using testing::StartsWith;
 
 TEST_F(QuirectlTest, GenerateStreamsText) {
@@ -69,7 +70,14 @@ TEST_F(QuirectlTest, ChatEndsAtTheFirstErrorInAPipe) {
   EXPECT_THAT(unknown.output, StartsWith("quirectl: \"/sytem x\" is not a command: /system TEXT begins"));
   const Ended refused = Shell("printf 'Once' | quirectl chat -n 5 --template-kwargs '[]'");
   EXPECT_EQ(refused.exit_code, 4);
-  EXPECT_THAT(refused.output, HasSubstr("chat.template_kwargs: is not a JSON object"));
+  EXPECT_THAT(refused.output, HasSubstr("--template-kwargs is not a JSON object"));
+  const Ended no_text = Shell("echo /system | quirectl chat");
+  EXPECT_EQ(no_text.exit_code, 2);
+  EXPECT_THAT(no_text.output, HasSubstr("/system needs a text"));
+  const Ended too_long = Shell("seq 2000 | paste -sd ' ' | quirectl chat -n 5");
+  EXPECT_EQ(too_long.exit_code, 4);
+  EXPECT_THAT(too_long.output, HasSubstr("and the model's context is 1024; /reset begins a new one"));
+  EXPECT_THAT(too_long.output, Not(HasSubstr("--max-tokens")));
 }
 
 TEST_F(QuirectlTest, TokenizeAndDetokenizeAreInverse) {
