@@ -13,7 +13,7 @@ file(STRINGS base/version.h QUIRE_VERSION REGEX "kVersion")
 string(REGEX REPLACE ".*\"([0-9.]+)\".*" "\\1" QUIRE_VERSION "${QUIRE_VERSION}")
 
 # Programs.
-install(TARGETS quire_manager quire_openai quire_worker quirectl COMPONENT runtime
+install(TARGETS quire_manager quire_openai quire_quantize quire_worker quirectl COMPONENT runtime
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(PROGRAMS download/quire-download COMPONENT runtime DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY download/ COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/quire/download

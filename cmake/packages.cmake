@@ -26,7 +26,8 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "python3, ca-certificates")
 set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "server for large language models
  The manager, the worker for CPUs, the gateway with the OpenAI interface, the
- command line client quirectl, the downloader quire-download and a small model.")
+ command line client quirectl, the downloader quire-download, quire-quantize for
+ checkpoints of 8 and 4 bits, and a small model.")
 set(scripts ${PROJECT_SOURCE_DIR}/deploy/debian)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
   ${scripts}/conffiles ${scripts}/postinst ${scripts}/postrm ${scripts}/prerm)

@@ -85,8 +85,8 @@ TEST_P(HardeningTest, ItChecksArraysOnTheStackAndCallsOfTheCLibrary) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, HardeningTest,
-                         testing::Values("quire-manager", "quire-worker", "quire-openai", "quirectl"),
-                         [](const auto& info) { return std::string(info.param).substr(info.index == 3 ? 0 : 6); });
+                         testing::Values("quire-manager", "quire-worker", "quire-openai", "quire-quantize", "quirectl"),
+                         [](const auto& info) { return std::string(info.param).substr(info.index == 4 ? 0 : 6); });
 
 }  // namespace
 }  // namespace quire

@@ -100,7 +100,7 @@ class DebianTest(unittest.TestCase):
             self.assertNotRegex(path.read_text(), r"systemctl (re)?start|enable --now")
 
     def test_no_program_looks_for_libraries_in_a_folder_of_its_own(self):
-        for program in (*SERVICES, "quirectl"):
+        for program in (*SERVICES, "quire-quantize", "quirectl"):
             dynamic = run("objdump", "-p", self.quire.tree / "usr/bin" / program)
             self.assertNotRegex(dynamic, "RPATH|RUNPATH")
 

@@ -13,7 +13,7 @@ import installed_tree
 from installed_tree import PROMPT, ROOT, run
 
 STRANGER = pathlib.Path(__file__).resolve().parent / "stranger"
-PROGRAMS = ["quire-download", "quire-manager", "quire-openai", "quire-worker", "quirectl"]
+PROGRAMS = ["quire-download", "quire-manager", "quire-openai", "quire-quantize", "quire-worker", "quirectl"]
 CONFIGURATION = {f"etc/quire/{name}.yaml" for name in ("manager", "openai", "worker")}
 
 
@@ -68,6 +68,12 @@ class InstallTest(unittest.TestCase):
         before = sorted(self.prefix.rglob("*"))
         self.assertIn("usage: quire-download", run(self.prefix / "bin/quire-download", "--help"))
         self.assertEqual(sorted(self.prefix.rglob("*")), before)
+
+    def test_the_quantizer_writes_a_checkpoint_of_the_installed_model(self):
+        output = self.folder / "int8"
+        run(self.prefix / "bin/quire-quantize", f"--model={self.prefix}/share/quire/models/tales",
+            f"--output={output}", "--width=int8")
+        self.assertIn('"int-quantized"', (output / "config.json").read_text())
 
     def test_units_name_the_prefix_and_the_configuration_inside_it(self):
         unit = (self.prefix / "lib/systemd/system/quire-worker.service").read_text()

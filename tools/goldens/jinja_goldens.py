@@ -4,7 +4,8 @@
                                              of a template of our own and its text, or null for an error
     jinja_goldens.py models DIRECTORY        rewrites tests/golden/jinja/models.json: hashes of what the chat templates
                                              DIRECTORY/*.jinja give for tests/golden/jinja/conversations.json
-    jinja_goldens.py compare B TEMPLATE      shows where B (render_template) differs from jinja2
+    jinja_goldens.py compare B TEMPLATE...   shows where B (render_template) differs from jinja2 in these conversations,
+                                             and counts how often both give the same bytes
 
 Needs the Python packages jinja2 and transformers, whose renderer of chat templates is the reference.
 """
@@ -66,17 +67,25 @@ def write_models(directory):
     write_json(GOLDEN / "models.json", hashes)
 
 
-def compare(binary, template):
-    source = pathlib.Path(template).read_text()
-    for conversation in conversations():
-        expected = render(source, conversation["variables"])
-        run = subprocess.run([binary, template], input=json.dumps(conversation["variables"]), text=True,
-                             capture_output=True, check=False)
-        found = run.stdout if run.returncode == 0 else None
-        print(conversation["name"], "equal" if found == expected else "DIFFERENT", run.stderr.strip())
-        if found != expected and expected is not None and found is not None:
-            at = next((i for i, (a, b) in enumerate(zip(expected, found)) if a != b), min(len(expected), len(found)))
-            print("  expected", repr(expected[at - 40:at + 60]), "\n  found   ", repr(found[at - 40:at + 60]))
+def is_equal(binary, template, conversation):
+    expected = render(pathlib.Path(template).read_text(), conversation["variables"])
+    run = subprocess.run([binary, template], input=json.dumps(conversation["variables"]).encode(),
+                         capture_output=True, check=False)
+    found = run.stdout.decode() if run.returncode == 0 else None
+    if found == expected:
+        return True
+    print(f"{template}, {conversation['name']}: DIFFERENT", run.stderr.decode().strip())
+    if expected is not None and found is not None:
+        at = next((i for i, (a, b) in enumerate(zip(expected, found)) if a != b), min(len(expected), len(found)))
+        print("  expected", repr(expected[max(at - 40, 0):at + 60]), "\n  found   ",
+              repr(found[max(at - 40, 0):at + 60]))
+    return False
+
+
+def compare(binary, templates):
+    results = [is_equal(binary, template, conversation) for template in templates for conversation in conversations()]
+    print(f"{len(templates)} templates, {len(results)} renderings, {sum(results)} equal")
+    sys.exit(0 if all(results) else 1)
 
 
 def main():
@@ -85,8 +94,8 @@ def main():
         write_constructs()
     elif command == "models" and len(sys.argv) == 3:
         write_models(sys.argv[2])
-    elif command == "compare" and len(sys.argv) == 4:
-        compare(sys.argv[2], sys.argv[3])
+    elif command == "compare" and len(sys.argv) >= 4:
+        compare(sys.argv[2], sys.argv[3:])
     else:
         sys.exit(__doc__)
 
