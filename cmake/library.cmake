@@ -137,6 +137,8 @@ endfunction()
 # "threaded".
 # In a unity build (CMAKE_UNITY_BUILD) several sources are compiled as one. The sources of ALONE are compiled
 # separately, because they use names that another source of the test uses as well.
+# The target quire_tests makes what ctest runs in a build without gRPC, and no other programs.
+add_custom_target(quire_tests)
 add_custom_target(quire_threaded_tests)
 function(quire_test)
   cmake_parse_arguments(ARG "THREADED" "NAME;SHARDS;TIMEOUT" "SRCS;ALONE;DEPS;FOLDERS" ${ARGN})
@@ -151,6 +153,7 @@ function(quire_test)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
   quire_compile_as_test(${ARG_NAME})
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_dependencies(quire_tests ${ARG_NAME})
   if(ARG_THREADED)
     list(APPEND ARG_FOLDERS threaded)
     add_dependencies(quire_threaded_tests ${ARG_NAME})
