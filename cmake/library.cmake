@@ -91,6 +91,14 @@ function(quire_library)
   endif()
 endfunction()
 
+# Planted bugs (tests/sim/mutants) replace one object file of the library `name`, so each source is compiled separately.
+# Sanitizer builds plant no bugs, and are unity builds of these libraries, too.
+function(quire_separate_objects name)
+  if(NOT QUIRE_SANITIZE)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  endif()
+endfunction()
+
 function(quire_binary)
   cmake_parse_arguments(ARG "" "NAME;OUTPUT" "SRCS;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SRCS})
@@ -112,12 +120,25 @@ function(quire_label_test name)
   set_property(TEST ${name} APPEND PROPERTY LABELS ${folder} ${ARG_FOLDERS})
 endfunction()
 
+# The optimisation of the tests themselves costs more time than it saves; the code under test has that of the preset.
+# Undefined behaviour is looked for in the code under test only, because the instrumentation of the tests' macros would
+# take most of the time of a sanitizer build.
+function(quire_compile_as_test name)
+  if(QUIRE_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
+  else()
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
+endfunction()
+
 # TIMEOUT is in seconds (default 600), and four times as long under a sanitizer. With SHARDS, the tests of the program
 # are distributed to that many runs: NAME.0, NAME.1, ... FOLDERS are folders that it tests besides its own.
 # A test that starts threads is THREADED. These tests are part of the target quire_threaded_tests and have the label
 # "threaded".
 # In a unity build (CMAKE_UNITY_BUILD) several sources are compiled as one. The sources of ALONE are compiled
 # separately, because they use names that another source of the test uses as well.
+# The target quire_tests makes what ctest runs in a build without gRPC, and no other programs.
+add_custom_target(quire_tests)
 add_custom_target(quire_threaded_tests)
 function(quire_test)
   cmake_parse_arguments(ARG "THREADED" "NAME;SHARDS;TIMEOUT" "SRCS;ALONE;DEPS;FOLDERS" ${ARGN})
@@ -130,15 +151,9 @@ function(quire_test)
   add_executable(${ARG_NAME} ${ARG_SRCS} ${ARG_ALONE})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
-  # The optimisation of the tests themselves costs more time than it saves; the code under test has that of the preset.
-  # Undefined behaviour is looked for in the code under test only, because the instrumentation of the tests' macros
-  # would take most of the time of a sanitizer build.
-  if(QUIRE_SANITIZE)
-    target_compile_options(${ARG_NAME} PRIVATE -O0 -fno-sanitize=undefined)
-  else()
-    target_compile_options(${ARG_NAME} PRIVATE -O1)
-  endif()
+  quire_compile_as_test(${ARG_NAME})
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_dependencies(quire_tests ${ARG_NAME})
   if(ARG_THREADED)
     list(APPEND ARG_FOLDERS threaded)
     add_dependencies(quire_threaded_tests ${ARG_NAME})

@@ -30,18 +30,35 @@ check_scripts() {
 }
 
 # Runs clang's thread-safety analysis over the sources among the arguments that use an annotated mutex, themselves or in
-# the header of the same name. The headers that preset $1 generates must be there.
+# the header of the same name. The headers that preset $1 generates must be there. The sources of a folder are analysed
+# together, because their headers take most of the time. If that fails, each of them is analysed alone: together they
+# may define a name twice, which is no error of theirs.
 check_thread_safety() {
-  local build=build/$1 file sources=()
+  local build=build/$1 file group
+  local -A groups=()
   shift
   for file in "$@"; do
     [[ $file == *.cc && -f $file ]] || continue
-    if grep -qsF '"base/mutex.h"' "$file" "${file%.cc}.h"; then sources+=("$file"); fi
+    grep -qsF '"base/mutex.h"' "$file" "${file%.cc}.h" || continue
+    group=$(dirname "$file")
+    if [[ $file == *main.cc ]]; then group=$file; fi
+    groups[$group]+="$file "
   done
-  [ ${#sources[@]} -gt 0 ] || return 0
-  printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" \
-    clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -I. -isystem "$build" \
-    -isystem "$build/proto/gen" && return 0
+  [ ${#groups[@]} -gt 0 ] || return 0
+  # shellcheck disable=SC2016  # The inner shell expands what is quoted.
+  printf '%s\n' "${groups[@]}" | xargs -d '\n' -n 1 -P "$(nproc)" bash -c '
+    analyse() {
+      local file includes=()
+      for file in "$@"; do includes+=(-include "$file"); done
+      clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -I. -isystem "$build" \
+        -isystem "$build/proto/gen" "${includes[@]}" -x c++ /dev/null
+    }
+    build=$0
+    read -ra files <<<"$1"
+    if [ ${#files[@]} -gt 1 ] && analyse "${files[@]}" 2>/dev/null; then exit 0; fi
+    failed=0
+    for file in "${files[@]}"; do analyse "$file" || failed=1; done
+    exit $failed' "$build" && return 0
   echo "The thread-safety analysis found errors." >&2
   exit 1
 }

@@ -20,7 +20,7 @@ using simulated::ExpectedTokens;
 constexpr absl::Duration kRequestTimeout = absl::Minutes(2);
 constexpr absl::Duration kRetryDelay = absl::Milliseconds(20);
 constexpr int kMaxAttempts = 10'000;
-constexpr size_t kMaxErrors = 20;
+constexpr size_t kMaxKeptErrors = 20;
 
 std::string TimeOfDay(absl::Time time) {
   return absl::FormatTime("%H:%M:%E3S", time, absl::UTCTimeZone());
@@ -251,7 +251,7 @@ bool ResumingLoad::Count(const Work& work, const Call& call, int attempt) {
     return false;
   }
   ++counts_.wrong;
-  if (errors_.size() < kMaxErrors) {
+  if (errors_.size() < kMaxKeptErrors) {
     errors_.push_back(absl::StrCat(work.request.request_id(), ", from ", TimeOfDay(call.started), " to ",
                                    TimeOfDay(call.ended), ": ", call.status.ToString(), " ", call.error));
   }

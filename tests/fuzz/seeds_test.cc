@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/fuzz/target_seeds.h"
 #include "tests/random.h"
 #include "tests/test_paths.h"
 
@@ -72,7 +73,7 @@ constexpr size_t kMaxChangedBytes = 64 << 10;
 std::vector<std::string> Seeds() {
   std::vector<std::string> seeds;
   const char* const more = std::getenv("QUIRE_FUZZ_SEEDS");
-  std::istringstream folders(QUIRE_SEED_FOLDERS + (more == nullptr ? std::string() : ":" + std::string(more)));
+  std::istringstream folders(kSeedFolders + (more == nullptr ? std::string() : ":" + std::string(more)));
   for (std::string folder; std::getline(folders, folder, ':');) {
     for (const auto& file : std::filesystem::directory_iterator(SourcePath(folder))) {
       std::ifstream in(file.path(), std::ios::binary);
@@ -90,14 +91,14 @@ void RunInput(const std::string& input) {
 
 TEST(SeedsTest, EverySeedRuns) {
   const std::vector<std::string> seeds = Seeds();
-  ASSERT_FALSE(seeds.empty()) << QUIRE_SEED_FOLDERS;
+  ASSERT_FALSE(seeds.empty()) << kSeedFolders;
   for (const std::string& seed : seeds) RunInput(seed);
 }
 
 TEST(SeedsTest, ChangedSeedsRun) {
   const std::vector<std::string> seeds = Seeds();
   std::vector<uint8_t> buffer(kMaxChangedBytes);
-  const uint64_t num_rounds = NumberOf("QUIRE_FUZZ_ROUNDS", QUIRE_CHANGED_SEEDS);
+  const uint64_t num_rounds = NumberOf("QUIRE_FUZZ_ROUNDS", kChangedSeeds);
   uint64_t num_executed = 0;
   for (uint64_t round = 0; round < num_rounds; ++round) {
     std::string input = seeds[round % seeds.size()];

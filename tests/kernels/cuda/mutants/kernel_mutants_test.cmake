@@ -1,11 +1,12 @@
-# Runs no_bug and no_bug_sm90, which must pass, and MUTANTS, each of which must fail. The test of all shapes is left
-# out, because these programs have few shapes. Tests that use no kernel are left out, too.
+# Runs no_bug and no_bug_sm90, which must pass, and MUTANTS, each of which must fail. A program ends with its first test
+# that fails. The test of all shapes is left out, because these programs have few shapes. Tests that use no kernel are
+# left out, too.
 function(run name)
   if(NOT EXISTS ${FOLDER}/${name})
     message(FATAL_ERROR "${FOLDER}/${name} was not built")
   endif()
   execute_process(
-    COMMAND ${FOLDER}/${name} --gtest_brief=1
+    COMMAND ${FOLDER}/${name} --gtest_brief=1 --gtest_fail_fast
             --gtest_filter=-*EveryShape*:*EveryKernelTable*:*Multiply*:*ExactProducts*:*CopiesReach*:*NewMemory*
     TIMEOUT 180 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   set(result "${result}" PARENT_SCOPE)
