@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/library/call_status.h"
+#include "gateway/manager_link/message_limit.h"
 
 namespace quire {
 namespace {
@@ -128,12 +129,16 @@ ManagerLink::Ticket ManagerLink::Send(const std::string& authorization, v1::Gene
 
 void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_ptr<Sending>& sending) {
   message.set_tag(next_tag_++);
-  Caller* const caller = CallerOf(sending->authorization);
+  google::rpc::Status refusal = CheckMessageBytes(message, max_message_bytes_);
+  Caller* const caller = refusal.code() == 0 ? CallerOf(sending->authorization) : nullptr;
   if (caller == nullptr) {
+    if (refusal.code() == 0) {
+      refusal =
+          StatusOf(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                   absl::StrCat("requests with ", max_callers_, " bearer tokens are running, which is the limit"));
+    }
     v1::GenerateBatchEntry entry;
-    *entry.mutable_end() =
-        StatusOf(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                 absl::StrCat("requests with ", max_callers_, " bearer tokens are running, which is the limit"));
+    *entry.mutable_end() = refusal;
     executor_([this, manager = current_, sending, entry] { OnEntry(manager, sending, entry); });
     return;
   }
@@ -192,6 +197,8 @@ void ManagerLink::CallOnce(const std::string& authorization, const Request& requ
 template <typename Request, typename Response, typename Call>
 void ManagerLink::Infer(const std::string& authorization, const Request& request, Handler<Response> handler, Call call,
                         std::shared_ptr<Search> search) {
+  const google::rpc::Status refusal = CheckMessageBytes(request, max_message_bytes_);
+  if (refusal.code() != 0) return executor_([handler, refusal] { handler(refusal, Response()); });
   if (search == nullptr) search = std::make_shared<Search>(NewSearch());
   const auto again = [this, authorization, request, handler, call, search] {
     Infer<Request, Response>(authorization, request, handler, call, search);
@@ -215,6 +222,7 @@ void ManagerLink::GetModel(const std::string& authorization, Handler<v1::GetMode
       authorization, {},
       [this, authorization, handler = std::move(handler)](const google::rpc::Status& status,
                                                           const v1::GetModelResponse& model) {
+        if (model.max_message_bytes() > 0) max_message_bytes_ = model.max_message_bytes();
         const auto caller = callers_.find(authorization);
         if (status.code() == 0 && caller != callers_.end()) {
           caller->second.model = model;

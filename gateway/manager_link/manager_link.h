@@ -23,8 +23,9 @@ using DelayedExecutor = std::function<void(std::chrono::milliseconds delay, std:
 // and on it calls of GenerateBatch that stay open. Each bearer token has calls of its own, because the manager takes
 // the tenant of a request from the token of its call. When a manager stands by, stops or cannot be reached, a call or
 // a request of which it has sent nothing goes to the next one, for `timeout`, or until none can be reached. It is sent
-// again to a manager that has just started and still restores its requests. All functions and handlers run on the
-// owner's thread.
+// again to a manager that has just started and still restores its requests. A message that is larger than the manager
+// takes is not sent, because it would end the requests of others; its request ends with INVALID_ARGUMENT. All functions
+// and handlers run on the owner's thread.
 class ManagerLink {
  private:
   // How a call or a request finds the manager that leads.
@@ -133,6 +134,7 @@ class ManagerLink {
   const std::chrono::milliseconds timeout_;
   std::map<std::string, Caller> callers_;  // By authorization.
   uint64_t next_tag_ = 1;
+  size_t max_message_bytes_ = size_t{16} << 20;  // What a manager has said last. Before that, the default of its flag.
 };
 
 }  // namespace quire

@@ -175,6 +175,7 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
     response->set_reasoning_format((*model->chat_template)->answer_format().reasoning);
   }
   response->set_numerics_fingerprint(model->numerics_fingerprint);
+  response->set_max_message_bytes(static_cast<uint32_t>(environment_->options.max_message_bytes));
   if (environment_->options.limits.uses_model_defaults) EncodeDefaults(model->defaults, response);
   return absl::OkStatus();
 }

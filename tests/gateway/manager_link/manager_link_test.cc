@@ -32,6 +32,8 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using ::testing::HasSubstr;
 
+constexpr int kMaxMessageBytes = 1000;  // Of the managers.
+
 google::rpc::Status Unavailable(const std::string& reason) {
   google::rpc::ErrorInfo info;
   info.set_reason(reason);
@@ -56,6 +58,7 @@ class FakeManager : public v1::InferenceService::Service {
   grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*, v1::GetModelResponse* response) override {
     ++num_calls;
     response->set_name(name_);
+    response->set_max_message_bytes(kMaxMessageBytes);
     if (num_restoring-- > 0) return ToGrpc(Unavailable("RESTORING"));
     return leads ? grpc::Status::OK : ToGrpc(Unavailable("NOT_LEADER"));
   }
@@ -184,6 +187,7 @@ class ManagerLinkTest : public ::testing::Test {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(Address(i), grpc::InsecureServerCredentials());
     builder.RegisterService(&managers_[i]);
+    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     servers_[i] = builder.BuildAndStart();
   }
   void Stop(int i) {
@@ -347,6 +351,55 @@ TEST_F(ManagerLinkTest, ARequestThatWaitsForALeaderCanBeCancelled) {
   link_->Cancel(ticket);
   managers_[0].leads = managers_[1].leads = true;
   EXPECT_EQ(Generate("2").substr(1), "2");
+}
+
+// A request whose message has so many bytes. The tag takes two of them.
+v1::GenerateRequest RequestOf(size_t num_message_bytes) {
+  v1::GenerateBatchRequest message;
+  message.set_tag(1);
+  std::string* const text = message.mutable_start()->mutable_text();
+  text->assign(num_message_bytes - 20, 'x');
+  text->append(num_message_bytes - message.ByteSizeLong(), 'x');
+  EXPECT_EQ(message.ByteSizeLong(), num_message_bytes);
+  return message.start();
+}
+
+TEST_F(ManagerLinkTest, AMessageThatIsTooLongEndsItsOwnRequestOnly) {
+  managers_[0].is_endless = true;
+  EXPECT_EQ(ModelName(), "a");
+  int num_responses = 0;
+  const auto start = [&](const v1::GenerateRequest& request) {
+    link_->Start("", request, [&](const v1::GenerateBatchEntry& entry) {
+      EXPECT_FALSE(entry.has_end()) << entry.end().message();
+      ++num_responses;
+    });
+  };
+  start(v1::GenerateRequest());
+  loop_.RunUntil([&] { return num_responses == 1; });
+  start(RequestOf(kMaxMessageBytes));
+  loop_.RunUntil([&] { return num_responses == 2; });
+  EXPECT_EQ(Await([&](EntryHandler handler) {
+              return link_->Start("", RequestOf(kMaxMessageBytes + 1), std::move(handler));
+            }),
+            "start.text takes 996 of the 1001 bytes of the message to the manager; at most 1000 are allowed for the "
+            "message");
+  start(v1::GenerateRequest());
+  loop_.RunUntil([&] { return num_responses == 3; });
+  EXPECT_EQ(managers_[0].num_calls, 2) << "there was one call of GetModel and one of GenerateBatch";
+}
+
+TEST_F(ManagerLinkTest, ACallWhoseMessageIsTooLongIsNotMade) {
+  EXPECT_EQ(ModelName(), "a");
+  v1::Chat chat;
+  chat.set_tools(std::string(600, 'x'));
+  chat.add_messages()->set_content(std::string(500, 'x'));
+  google::rpc::Status end;
+  link_->RenderChat("", chat, [&](const google::rpc::Status& status, const auto&) { end = status; });
+  loop_.RunUntil([&] { return end.code() != 0; });
+  EXPECT_EQ(end.code(), grpc::StatusCode::INVALID_ARGUMENT);
+  google::rpc::BadRequest error;
+  ASSERT_TRUE(end.details_size() == 1 && end.details(0).UnpackTo(&error));
+  EXPECT_EQ(error.field_violations(0).field(), "chat.tools");
 }
 
 TEST_F(ManagerLinkTest, FirstTokensAndOtherWorkDoNotWaitForTheTokensOfManyRequests) {

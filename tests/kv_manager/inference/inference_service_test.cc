@@ -470,6 +470,7 @@ TEST(InferenceServiceTest, GetModelDescribesTheModel) {
   EXPECT_THAT(model.eos_token_ids(), ElementsAre(kEos));
   EXPECT_EQ(model.bos_token_id(), 0u);
   EXPECT_TRUE(model.has_tokenizer());
+  EXPECT_EQ(model.max_message_bytes(), InferenceServiceOptions().max_message_bytes);
 }
 
 TEST(InferenceServiceTest, GetModelShowsTheDefaultsThatRequestsGet) {
