@@ -15,6 +15,7 @@
 #include "grammar/json_text.h"
 #include "grammar/regex_parser.h"
 #include "grammar/schema_keywords.h"
+#include "grammar/schema_merge.h"
 
 namespace quire::grammar {
 namespace {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
@@ -115,10 +117,23 @@ std::set<std::string> AcceptedTypes(const SchemaJson& schema) {
   return types;
 }
 
-template <typename Set>
-bool HaveCommon(const Set& a, const Set& b) {
-  return std::any_of(a.begin(), a.end(),
-                     [&](const auto& value) { return std::find(b.begin(), b.end(), value) != b.end(); });
+bool HaveCommon(const std::set<std::string>& a, const std::set<std::string>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const std::string& type) { return b.contains(type); });
+}
+
+bool HaveCommon(const std::vector<SchemaJson>& a, const std::vector<SchemaJson>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const SchemaJson& value) {
+    return std::any_of(b.begin(), b.end(), [&](const SchemaJson& other) { return AreEqual(value, other); });
+  });
+}
+
+// The value of a number that is an integer of at most about 66 bits.
+std::optional<absl::int128> IntegerOf(const SchemaJson& number) {
+  if (number.is_number_unsigned()) return number.get<uint64_t>();
+  if (number.is_number_integer()) return number.get<int64_t>();
+  const double value = number.get<double>();
+  if (std::trunc(value) != value || std::abs(value) > 1e20) return std::nullopt;
+  return static_cast<absl::int128>(value);
 }
 
 bool Requires(const SchemaJson& schema, const std::string& name) {
@@ -130,35 +145,23 @@ bool HasObject(const SchemaJson& schema, const char* keyword) {
   return schema.is_object() && schema.contains(keyword) && schema[keyword].is_object();
 }
 
-// Adds the entries of `from` to `to`. Returns whether that is the meaning of both.
-bool MergeKeyword(const std::string& keyword, const SchemaJson& from, SchemaJson* to) {
-  if (!to->contains(keyword)) {
-    (*to)[keyword] = from;
-    return true;
-  }
-  SchemaJson& old = (*to)[keyword];
-  if (old == from) return true;
-  if (keyword == "required" && old.is_array() && from.is_array()) {
-    for (const SchemaJson& name : from) {
-      if (std::find(old.begin(), old.end(), name) == old.end()) old.push_back(name);
-    }
-    return true;
-  }
-  if (keyword == "properties" && old.is_object() && from.is_object()) {
-    for (const auto& [name, schema] : from.items()) {
-      if (old.contains(name) && old[name] != schema) return false;
-      old[name] = schema;
-    }
-    return true;
-  }
-  return false;
-}
-
-bool HasAny(const SchemaJson& schema, std::initializer_list<const char*> keywords) {
-  return std::any_of(keywords.begin(), keywords.end(), [&](const char* keyword) { return schema.contains(keyword); });
-}
-
 }  // namespace
+
+bool AreEqual(const SchemaJson& a, const SchemaJson& b) {
+  if (a.is_number() && b.is_number()) {
+    const std::optional<absl::int128> first = IntegerOf(a);
+    const std::optional<absl::int128> second = IntegerOf(b);
+    return first.has_value() || second.has_value() ? first == second : a.get<double>() == b.get<double>();
+  }
+  if (a.type() != b.type() || a.size() != b.size()) return false;
+  if (a.is_array()) return std::equal(a.begin(), a.end(), b.begin(), AreEqual);
+  if (!a.is_object()) return a == b;
+  const auto members = a.items();
+  return std::all_of(members.begin(), members.end(), [&](const auto& member) {
+    const auto other = b.find(member.key());
+    return other != b.end() && AreEqual(member.value(), *other);
+  });
+}
 
 bool IsAnnotation(std::string_view keyword) {
   return Annotations().contains(keyword) || keyword.starts_with("x-");
@@ -214,35 +217,6 @@ std::set<std::string> TypedKeywords(const SchemaJson& schema) {
     if (Typed().contains(keyword)) keywords.insert(keyword);
   }
   return keywords;
-}
-
-// Some keywords look at others of the same schema, so they cannot come from different ones.
-absl::StatusOr<SchemaJson> Merge(const SchemaJson& a, const SchemaJson& b, std::string_view keyword,
-                                 const std::string& place) {
-  if (a == true || b == false) return b;
-  if (b == true || a == false) return a;
-  if (!a.is_object() || !b.is_object()) return SchemaError(place, "a schema must be an object or a boolean");
-  const auto is_split = [&](std::initializer_list<const char*> lookers, std::initializer_list<const char*> seen) {
-    return (HasAny(a, lookers) && HasAny(b, seen) && !HasAny(a, seen)) ||
-           (HasAny(b, lookers) && HasAny(a, seen) && !HasAny(b, seen)) ||
-           (HasAny(a, lookers) && HasAny(b, lookers) && HasAny(a, seen) && HasAny(b, seen));
-  };
-  if (is_split({"additionalProperties"}, {"properties"}) || is_split({"items"}, {"prefixItems"})) {
-    return SchemaError(place, "the keyword \"", keyword,
-                       "\" joins additionalProperties or items with a schema that describes some of them");
-  }
-  SchemaJson merged = a;
-  bool has_own = false;
-  for (const auto& [name, value] : a.items()) has_own |= !IsAnnotation(name);
-  for (const auto& [name, value] : b.items()) {
-    if (IsAnnotation(name)) continue;
-    const bool is_reference = (name == "$ref" && has_own) || a.contains("$ref");
-    if (is_reference || !MergeKeyword(name, value, &merged)) {
-      return SchemaError(place, "the keyword \"", keyword, "\" joins schemas that both have \"", name,
-                         "\", or one with a $ref");
-    }
-  }
-  return merged;
 }
 
 absl::StatusOr<std::optional<int>> CountOf(const SchemaJson& schema, const char* keyword, const std::string& place) {

@@ -17,6 +17,10 @@ namespace quire::grammar {
 // Keeps the order of properties.
 using SchemaJson = nlohmann::ordered_json;
 
+// Whether two values are equal as JSON schemas understand it: the order of members does not matter, nor how a number is
+// written (1 and 1.0).
+bool AreEqual(const SchemaJson& a, const SchemaJson& b);
+
 // Whether a keyword has no effect on what is accepted.
 bool IsAnnotation(std::string_view keyword);
 
@@ -30,11 +34,6 @@ std::string TypeOfValue(const SchemaJson& value);
 
 // The keywords for values of one type only that a schema has.
 std::set<std::string> TypedKeywords(const SchemaJson& schema);
-
-// Returns a schema that accepts what both accept. INVALID_ARGUMENT when that cannot be written as the keywords of both;
-// `keyword` is the one that joins them.
-absl::StatusOr<SchemaJson> Merge(const SchemaJson& a, const SchemaJson& b, std::string_view keyword,
-                                 const std::string& place);
 
 // Reads a count, or nothing if the schema does not have the keyword.
 absl::StatusOr<std::optional<int>> CountOf(const SchemaJson& schema, const char* keyword, const std::string& place);

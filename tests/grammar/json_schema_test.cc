@@ -71,6 +71,35 @@ TEST(JsonSchemaTest, RefersToItself) {
   EXPECT_FALSE(SchemaMatches(schema, R"({"value":1,"children":[{"value":2}]})"));
 }
 
+TEST(JsonSchemaTest, AdditionalPropertiesOfOneSchemaHoldForThePropertiesOfAnother) {
+  const std::string closed = R"({"allOf": [{"properties": {"x": {"type": "integer"}}, "additionalProperties": false},
+                                           {"properties": {"x": true, "y": {"type": "integer"}}}]})";
+  EXPECT_TRUE(SchemaMatches(closed, R"({"x":1})"));
+  EXPECT_FALSE(SchemaMatches(closed, R"({"x":1,"y":2})"));
+  EXPECT_FALSE(SchemaMatches(closed, R"({"y":2})"));
+  const std::string base =
+      R"({"type": "object", "properties": {"kind": {"type": "null"}}, "additionalProperties": false,
+                               "anyOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]},
+                                         {"required": ["kind"]}]})";
+  EXPECT_TRUE(SchemaMatches(base, R"({"kind":null})"));
+  EXPECT_FALSE(SchemaMatches(base, R"({"kind":null,"a":1})"));
+  EXPECT_FALSE(SchemaMatches(base, R"({"a":1})"));
+  const std::string open = R"({"allOf": [{"properties": {"x": {"type": "null"}}, "additionalProperties": true},
+      {"properties": {"y": {"type": "integer"}}, "additionalProperties": {"type": "null", "title": "other"}}]})";
+  EXPECT_FALSE(CompileSchema(open).ok());  // The properties x have equal schemas, but their titles differ.
+  const std::string narrowed = R"({"allOf": [{"properties": {"x": {"type": "null"}}, "additionalProperties": true},
+      {"properties": {"y": {"type": "integer"}}, "additionalProperties": {"type": "null"}}]})";
+  EXPECT_TRUE(SchemaMatches(narrowed, R"({"x":null,"y":1,"z":null})"));
+  EXPECT_FALSE(SchemaMatches(narrowed, R"({"z":1})"));
+}
+
+TEST(JsonSchemaTest, EqualValuesMayBeWrittenInDifferentWays) {
+  const std::string schema = R"({"allOf": [{"const": {"a": 1, "b": 2}}, {"const": {"b": 2.0, "a": 1}}]})";
+  EXPECT_TRUE(SchemaMatches(schema, R"({"a":1,"b":2})"));
+  EXPECT_TRUE(
+      SchemaMatches(R"({"oneOf": [{"const": 9007199254740993}, {"const": 9007199254740992.0}]})", "9007199254740993"));
+}
+
 TEST(JsonSchemaTest, FormatsAndPatternsHoldWithinStrings) {
   EXPECT_TRUE(SchemaMatches(R"({"format": "date-time"})", R"("2024-02-28T23:59:59.5+01:00")"));
   EXPECT_FALSE(SchemaMatches(R"({"format": "date"})", R"("2024-02-30")"));
@@ -96,7 +125,17 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
        R"(the keyword "minimum" is 9007199254740993, supported are numbers between -2^53 and 2^53)"},
       {R"({"allOf": [{"minimum": 1}, {"minimum": 2}]})",
        R"(the keyword "allOf" joins schemas that both have "minimum")"},
-      {R"({"allOf": [{"properties": {"a": {}}}, {"additionalProperties": false}]})", R"(the keyword "allOf" joins)"},
+      {R"({"allOf": [{"properties": {"a": {"minimum": 1}}}, {"additionalProperties": {"type": "integer"}}]})",
+       R"(the keyword "allOf" joins the property "a" with the "additionalProperties" of a schema that does not name it)"},
+      {R"({"allOf": [{"properties": {"a": 1}}, {"properties": [2], "additionalProperties": false}]})",
+       R"(the keyword "properties" must be an object of schemas)"},
+      {R"({"allOf": [{"properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": false},
+                     {"properties": {"y": {"type": "integer"}}, "required": ["y"]}]})",
+       "no text matches"},
+      {R"({"allOf": [{"const": 9007199254740993}, {"const": 9007199254740992.0}]})",
+       R"(the keyword "allOf" joins schemas that both have "const")"},
+      {R"({"oneOf": [{"const": {"a": 1, "b": [2]}}, {"const": {"b": [2.0], "a": 1}}]})",
+       R"(the keyword "oneOf" is supported only where)"},
       {R"({"$ref": "other.json"})", R"(the keyword "$ref" is "other.json", only # and #/... are supported)"},
       {R"({"$ref": "#/$defs/x"})", "which the document does not have"},
       {R"({"$ref": "#", "type": "null"})", R"(the keyword "$ref" beside "type")"},
@@ -135,6 +174,11 @@ TEST(JsonSchemaTest, RandomTextsFit) {
            R"({"prefixItems": [{"type": "string"}, {"type": "boolean"}], "items": {"type": "integer"}, "minItems": 1})",
            R"({"type": "string", "pattern": "^[a-f]{2,4}|x"})",
            R"({"allOf": [{"properties": {"a": {"type": "null"}}}, {"required": ["a"]}]})",
+           R"({"allOf": [{"properties": {"a": {"type": "null"}, "b": {}}, "additionalProperties": false},
+                         {"properties": {"c": {"type": "null"}, "b": {"type": "null"}}, "required": ["b"]}]})",
+           R"({"properties": {"a": {"type": "null"}}, "additionalProperties": {"type": "null"},
+               "anyOf": [{"properties": {"b": {"type": "null"}}, "additionalProperties": false},
+                         {"properties": {"a": {"type": "null"}}, "required": ["a"], "additionalProperties": true}]})",
        }) {
     const Json schema = Json::parse(text);
     const auto automaton = CompileSchema(text);
