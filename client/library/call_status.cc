@@ -45,26 +45,38 @@ bool IsStandingBy(const grpc::Status& status) {
   return IsStandingBy(RpcStatusOf(status));
 }
 
+bool IsNotLeading(const google::rpc::Status& status) {
+  return IsStandingBy(status) || (status.code() == grpc::StatusCode::UNAVAILABLE && HasReason(status, "DRAINING"));
+}
+
+bool IsNotLeading(const grpc::Status& status) {
+  return IsNotLeading(RpcStatusOf(status));
+}
+
 bool IsOfNoLeader(const google::rpc::Status& status) {
   const bool is_unanswered =
       status.code() == grpc::StatusCode::UNAVAILABLE || status.code() == grpc::StatusCode::DEADLINE_EXCEEDED;
-  return IsStandingBy(status) || (is_unanswered && status.details().empty());
+  return IsNotLeading(status) || (is_unanswered && status.details().empty());
 }
 
 bool IsOfNoLeader(const grpc::Status& status) {
   return IsOfNoLeader(RpcStatusOf(status));
 }
 
-bool IsCut(const grpc::Status& status) {
-  switch (status.error_code()) {
+bool IsCut(const google::rpc::Status& status) {
+  switch (status.code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::CANCELLED:
     case grpc::StatusCode::INTERNAL:
     case grpc::StatusCode::UNKNOWN:
-      return status.error_details().empty() || IsRestoring(status);
+      return status.details().empty() || IsRestoring(status);
     default:
       return false;
   }
+}
+
+bool IsCut(const grpc::Status& status) {
+  return IsCut(RpcStatusOf(status));
 }
 
 bool IsUnreached(const grpc::Status& status) {

@@ -26,12 +26,17 @@ bool IsRestoring(const grpc::Status& status);
 bool IsStandingBy(const google::rpc::Status& status);
 bool IsStandingBy(const grpc::Status& status);
 
-// Returns whether a manager has answered that does not lead, or none has answered.
+// Returns whether another manager leads or will lead soon: this one stands by, or it stops and takes no more requests.
+bool IsNotLeading(const google::rpc::Status& status);
+bool IsNotLeading(const grpc::Status& status);
+
+// Returns whether a manager has answered that is not leading, or none has answered.
 bool IsOfNoLeader(const google::rpc::Status& status);
 bool IsOfNoLeader(const grpc::Status& status);
 
 // Returns whether the call has ended and another one may get on: gRPC or a proxy has ended it, whose errors have no
 // details, or the manager is not ready to answer.
+bool IsCut(const google::rpc::Status& status);
 bool IsCut(const grpc::Status& status);
 
 // Returns whether no connection could be made at all, so that the manager has not got the call.

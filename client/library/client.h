@@ -43,8 +43,8 @@ bool IsStandbyError(const absl::Status& status);
 
 // A running Generate call. Destruction ends the call, and the server frees its blocks in the next step.
 //
-// When the client has several managers, a call that none has begun goes to the next one if its manager stands by or
-// cannot be reached. While one stands by and none leads, it asks again for 30 seconds.
+// When the client has several managers, a call that none has begun goes to the next one if its manager stands by, stops
+// or cannot be reached. While one stands by or stops and none leads, it asks again for 30 seconds.
 //
 // When on_disconnect of the request is ON_DISCONNECT_DETACH, the stream resumes by itself after its connection was
 // lost: Next returns every token once, as if nothing had happened. It tries again for 30 seconds without progress, and
@@ -90,8 +90,8 @@ class GenerateStream {
   void TellLoss();
   // Whether another call may go on after the connection was lost.
   bool MayResume() const;
-  // The manager stands by or was not reached, and no manager has begun the request. Returns whether the next one may be
-  // asked. When all were asked and one of them stands by, waits before that.
+  // The manager stands by, stops or was not reached, and no manager has begun the request. Returns whether the next one
+  // may be asked. When all were asked and one of them stands by or stops, waits before that.
   bool AsksNextManager(bool stands_by);
   // The manager does not know the request any more. Makes request_ one that continues it. Returns false when that is
   // not possible.
@@ -165,11 +165,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options,
                                            absl::Duration connect_timeout = absl::Seconds(20));
 
 // A blocking client of one manager, or of several ones of which one leads. Calls go to the leader: when a manager
-// stands by or cannot be reached, the client asks the next one, until the deadline of the call, or until no manager can
-// be reached. A call of AdminService, GenerateBatch and WatchBlocks first asks once around who leads. If none does, it
-// goes to the manager whose turn is next, usually the one that was asked first, because managers that stand by answer
-// AdminService too. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string of its request
-// is not UTF-8 or when a header cannot carry the token.
+// stands by, stops or cannot be reached, the client asks the next one, until the deadline of the call, or until no
+// manager can be reached. A call of AdminService, GenerateBatch and WatchBlocks first asks once around who leads. If
+// none does, it goes to the manager whose turn is next, usually the one that was asked first, because managers that
+// stand by answer AdminService too. Thread-safe. Every call returns INVALID_ARGUMENT, and sends nothing, when a string
+// of its request is not UTF-8 or when a header cannot carry the token.
 class Client {
  public:
   // REQUIRES: CheckTlsFiles(options.tls) is OK.

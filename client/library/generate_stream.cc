@@ -153,7 +153,7 @@ bool GenerateStream::MayCallAgain(const grpc::Status& status) {
     return false;
   }
   // A manager that has just started waits for its workers.
-  const bool stands_by = links_->size() > 1 && IsStandingBy(status);
+  const bool stands_by = links_->size() > 1 && IsNotLeading(status);
   const bool is_cut =
       IsCut(status) || stands_by || (request_.continue_from_size() > 0 && HasReason(status, "NO_WORKER"));
   if (is_cut && !cut_.has_value()) {

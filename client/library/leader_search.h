@@ -9,8 +9,8 @@
 namespace quire {
 
 // How a call finds the manager that leads, among several: it asks one after the other. When all were asked and one of
-// them stands by, one will lead soon, so the call pauses and begins again. When none has answered, it ends. Not
-// thread-safe.
+// them stands by or stops, one will lead soon, so the call pauses and begins again. When none has answered, it ends.
+// Not thread-safe.
 class LeaderSearch {
  public:
   enum class Next {
@@ -21,7 +21,7 @@ class LeaderSearch {
 
   explicit LeaderSearch(size_t num_managers) : num_managers_(num_managers) {}
 
-  // A manager stands by, or could not be reached.
+  // A manager stands by or stops, or could not be reached.
   Next After(bool stands_by) {
     has_standby_ |= stands_by;
     if (++num_asked_ % num_managers_ != 0) return Next::kAsk;
@@ -31,7 +31,7 @@ class LeaderSearch {
  private:
   size_t num_managers_;
   size_t num_asked_ = 0;
-  bool has_standby_ = false;  // Whether one of the managers of this round stands by.
+  bool has_standby_ = false;  // Whether one of the managers of this round stands by or stops.
 };
 
 }  // namespace quire

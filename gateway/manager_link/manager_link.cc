@@ -54,7 +54,7 @@ bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, Search*
     current_ = (manager + 1) % managers_.size();
     for (auto& [authorization, caller] : callers_) caller.model_until = {};  // The next one may have another model.
   }
-  const bool stands_by = IsStandingBy(*status);
+  const bool stands_by = IsNotLeading(*status);
   if (stands_by) {
     search->standby_end = *status;
   } else if (search->standby_end.code() != 0) {

@@ -21,8 +21,8 @@ using DelayedExecutor = std::function<void(std::chrono::milliseconds delay, std:
 
 // The connection of the gateway to its manager, or to several ones of which one leads. There is one channel for each,
 // and on it calls of GenerateBatch that stay open. Each bearer token has calls of its own, because the manager takes
-// the tenant of a request from the token of its call. When a manager stands by or cannot be reached, a call or a
-// request of which it has sent nothing goes to the next one, for `timeout`, or until none can be reached. It is sent
+// the tenant of a request from the token of its call. When a manager stands by, stops or cannot be reached, a call or
+// a request of which it has sent nothing goes to the next one, for `timeout`, or until none can be reached. It is sent
 // again to a manager that has just started and still restores its requests. All functions and handlers run on the
 // owner's thread.
 class ManagerLink {
@@ -32,7 +32,7 @@ class ManagerLink {
     std::chrono::steady_clock::time_point end;
     LeaderSearch managers;
     bool has_begun = false;                // A manager has refused the call or request.
-    google::rpc::Status standby_end = {};  // What the last one has said that stands by. OK if there was none.
+    google::rpc::Status standby_end = {};  // What the last one has said that stands by or stops. OK if there was none.
   };
   // A request that was sent.
   struct Sending {

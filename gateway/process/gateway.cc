@@ -161,8 +161,8 @@ void Gateway::Chat(const std::string& authorization, const Exchange& exchange) {
 void Gateway::Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization,
                        const Exchange& exchange) {
   if (const ApiError* const error = std::get_if<ApiError>(&call)) return RespondWith(*error, exchange.get());
-  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange, &options_.formats,
-                          link_.get(), server_.get());
+  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange, &options_, link_.get(),
+                          server_.get());
 }
 
 void Gateway::WithModel(const std::string& name, const std::string& authorization, const Exchange& exchange,

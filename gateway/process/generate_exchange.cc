@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "client/library/call_status.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/process/manager_error.h"
 
@@ -16,6 +18,8 @@ namespace {
 
 // How long a client may stay away from a stream that can be resumed.
 constexpr std::chrono::seconds kComeBackTime(30);
+// How long to wait before the next attempt to go on with a request whose manager was lost.
+constexpr std::chrono::milliseconds kResumeDelay(100);
 
 // A name that no other request has.
 std::string UniqueName(absl::string_view prefix) {
@@ -35,9 +39,9 @@ void RespondWith(const ApiError& error, WebExchange* exchange) {
 }
 
 void GenerateExchange::Start(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                             const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server) {
+                             const GatewayOptions* options, ManagerLink* link, WebServer* server) {
   std::shared_ptr<GenerateExchange> self(
-      new GenerateExchange(std::move(call), std::move(authorization), std::move(exchange), formats, link, server));
+      new GenerateExchange(std::move(call), std::move(authorization), std::move(exchange), options, link, server));
   self->exchange_->OnGone([self] { self->OnGone(); });
   link->GetModel(self->authorization_, [self](const google::rpc::Status& status, const v1::GetModelResponse& model) {
     self->OnModel(status, model);
@@ -45,11 +49,11 @@ void GenerateExchange::Start(GenerateCall call, std::string authorization, std::
 }
 
 GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                                   const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server)
+                                   const GatewayOptions* options, ManagerLink* link, WebServer* server)
     : call_(std::move(call)),
       authorization_(std::move(authorization)),
       exchange_(std::move(exchange)),
-      formats_(formats),
+      options_(options),
       link_(link),
       server_(server) {}
 
@@ -94,9 +98,9 @@ AnswerSyntax GenerateExchange::SyntaxFor(const v1::GetModelResponse& model) cons
   AnswerSyntax syntax;
   if (!call_.is_chat) return syntax;
   const auto choose = [](const std::string& flag, const std::string& guess) { return flag == "auto" ? guess : flag; };
-  syntax.has_reasoning = choose(formats_->reasoning, model.reasoning_format()) == "think";
+  syntax.has_reasoning = choose(options_->formats.reasoning, model.reasoning_format()) == "think";
   if (call_.may_call_tools) {
-    syntax.tool_calls = {.format = ToolCallFormatOf(choose(formats_->tool_calls, model.tool_call_format())),
+    syntax.tool_calls = {.format = ToolCallFormatOf(choose(options_->formats.tool_calls, model.tool_call_format())),
                          .tools = call_.tools,
                          .is_single = !call_.has_parallel_tool_calls || call_.names_tool};
     syntax.tool_calls.begins_in_call =
@@ -130,13 +134,14 @@ void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::Ren
 }
 
 void GenerateExchange::StartRequests() {
-  tickets_.resize(call_.requests.size());
+  const bool outlives_manager = options_->resume_time > absl::ZeroDuration();
+  parts_.resize(call_.requests.size());
   for (size_t i = 0; i < call_.requests.size() && !is_over_; ++i) {
     v1::GenerateRequest& request = call_.requests[i];
-    if (call_.is_resumable) request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+    if (call_.is_resumable || outlives_manager) request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
     request.set_request_id(i == 0 ? id_ : absl::StrCat(id_, "-", i));
-    tickets_[i] = link_->Start(authorization_, request,
-                               [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); });
+    parts_[i].ticket = link_->Start(authorization_, request,
+                                    [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); });
     request.Clear();  // The manager has it now.
   }
 }
@@ -151,32 +156,58 @@ bool GenerateExchange::ResumeIfAsked() {
     Fail(FieldError("Last-Event-ID", "is not the id of an event of this server"));
   } else {
     answer_->ResumeBehind(*position);
-    tickets_ = {link_->Resume(authorization_, position->Resume(),
-                              [self = shared_from_this()](const auto& entry) { self->OnEntry(0, entry); })};
+    parts_.push_back({.ticket = {}, .position = *position});
+    ResumePart(0);
   }
   return true;
+}
+
+void GenerateExchange::ResumePart(size_t prompt) {
+  if (is_over_) return;
+  parts_[prompt].ticket =
+      link_->Resume(authorization_, parts_[prompt].position.Resume(),
+                    [self = shared_from_this(), prompt](const auto& entry) { self->OnEntry(prompt, entry); });
 }
 
 // The manager goes on with a request that can be resumed. If the client does not come back, the request ends. When it
 // does come back, this call of the request ends by itself, because the other one takes the stream over.
 void GenerateExchange::OnGone() {
   if (!call_.is_resumable || !has_begun_) return CancelAll();
+  is_gone_ = true;
   server_->PostAfter(kComeBackTime, [self = shared_from_this()] { self->CancelAll(); });
 }
 
 void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entry) {
   if (is_over_) return;
   if (entry.has_response()) {
+    parts_[prompt].position.Note(entry.response());
+    parts_[prompt].loss.reset();
     const std::string events = answer_->Add(prompt, entry.response());
     if (call_.streams) Send(events);
   }
   if (is_over_ || !entry.has_end()) return;
   if (entry.end().code() != 0) {
+    if (GoesOnAfter(prompt, entry.end())) return;
     ApiNames names = call_.names;
-    if (tickets_.size() > 1) absl::StrAppend(&names.prompt, "[", prompt, "]");
-    return Fail(ManagerError(entry.end(), names));
+    if (parts_.size() > 1) absl::StrAppend(&names.prompt, "[", prompt, "]");
+    // What has failed first says more than the attempts to go on.
+    return Fail(ManagerError(parts_[prompt].loss.value_or(entry.end()), names));
   }
-  if (++num_ended_ == tickets_.size()) Finish();
+  if (++num_ended_ == parts_.size()) Finish();
+}
+
+bool GenerateExchange::GoesOnAfter(size_t prompt, const google::rpc::Status& end) {
+  Part& part = parts_[prompt];
+  const bool is_cut = IsCut(end) || (part.loss.has_value() && IsNotLeading(end));
+  if (!is_cut || is_gone_ || !part.position.CanResume()) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (!part.loss.has_value()) {
+    part.loss = end;
+    part.give_up = now + absl::ToChronoMilliseconds(options_->resume_time);
+  }
+  if (now + kResumeDelay > part.give_up) return false;
+  server_->PostAfter(kResumeDelay, [self = shared_from_this(), prompt] { self->ResumePart(prompt); });
+  return true;
 }
 
 void GenerateExchange::Send(const std::string& events) {
@@ -200,7 +231,7 @@ void GenerateExchange::Fail(const ApiError& error) {
 
 void GenerateExchange::CancelAll() {
   is_over_ = true;
-  for (const ManagerLink::Ticket& ticket : tickets_) link_->Cancel(ticket);
+  for (const Part& part : parts_) link_->Cancel(part.ticket);
 }
 
 }  // namespace quire

@@ -1,7 +1,9 @@
 #ifndef QUIRE_GATEWAY_PROCESS_GENERATE_EXCHANGE_H_
 #define QUIRE_GATEWAY_PROCESS_GENERATE_EXCHANGE_H_
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "gateway/openai/forced_calls.h"
 #include "gateway/openai/generate_answer.h"
 #include "gateway/openai/generate_call.h"
+#include "gateway/openai/stream_position.h"
 #include "gateway/process/options.h"
 #include "gateway/web/web_server.h"
 
@@ -18,16 +21,26 @@ namespace quire {
 void RespondWith(const ApiError& error, WebExchange* exchange);
 
 // Leads one request of completions or chats from the manager to the client. When the client leaves, the requests of the
-// manager end. Lives as long as the manager or the client has something to say. For the thread of the server.
+// manager end. When the manager is lost, its requests go on with the next one, and the client notices only a pause.
+// Lives as long as the manager or the client has something to say. For the thread of the server.
 class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
  public:
-  // `formats`, `link` and `server` must outlive it.
+  // `options`, `link` and `server` must outlive it.
   static void Start(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                    const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server);
+                    const GatewayOptions* options, ManagerLink* link, WebServer* server);
 
  private:
+  // The request of one prompt.
+  struct Part {
+    ManagerLink::Ticket ticket;
+    StreamPosition position;  // What the manager has sent of it.
+    // How the manager was lost, until the next one has sent something, and when the search for that one ends.
+    std::optional<google::rpc::Status> loss = std::nullopt;
+    std::chrono::steady_clock::time_point give_up = {};
+  };
+
   GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                   const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server);
+                   const GatewayOptions* options, ManagerLink* link, WebServer* server);
 
   void OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model);
   // Returns what to look for in the answer of the model.
@@ -43,6 +56,10 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   bool ResumeIfAsked();
   void OnGone();
   void OnEntry(size_t prompt, const v1::GenerateBatchEntry& entry);
+  // A request has ended with an error. Returns whether it goes on with another manager, or with the same one when that
+  // is back.
+  bool GoesOnAfter(size_t prompt, const google::rpc::Status& end);
+  void ResumePart(size_t prompt);
   void Send(const std::string& events);
   void Finish();
   // Answers with an error, or ends the stream with it, and ends all requests.
@@ -52,16 +69,17 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   GenerateCall call_;
   const std::string authorization_;
   const std::shared_ptr<WebExchange> exchange_;
-  const AnswerFormatOptions* const formats_;
+  const GatewayOptions* const options_;
   ManagerLink* const link_;
   WebServer* const server_;
   std::string id_;
-  std::unique_ptr<GenerateAnswer> answer_;    // Once the model is known.
-  std::vector<ManagerLink::Ticket> tickets_;  // By prompt.
+  std::unique_ptr<GenerateAnswer> answer_;  // Once the model is known.
+  std::vector<Part> parts_;                 // By prompt.
   ToolCallFormat call_format_ = ToolCallFormat::kNone;
   bool has_reasoning_ = false;  // The model may write thoughts.
   size_t num_ended_ = 0;
   bool has_begun_ = false;  // The stream to the client.
+  bool is_gone_ = false;    // The client has left, and may come back with another exchange.
   bool is_over_ = false;
 };
 

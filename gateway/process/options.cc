@@ -55,6 +55,9 @@ ABSL_FLAG(absl::Duration, write_timeout, absl::Seconds(30),
           "How long a client may read nothing while data waits for it, before it is disconnected.");
 ABSL_FLAG(absl::Duration, call_timeout, absl::Seconds(10),
           "How long the manager may take to answer calls that generate nothing.");
+ABSL_FLAG(absl::Duration, resume_time, absl::Seconds(30),
+          "How long an answer whose manager was lost waits for a manager that goes on with it. It then ends with an "
+          "error. 0: it ends at once, and the manager lets no request outlive its connection to the gateway.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may continue after SIGTERM or Ctrl-C. New connections are refused.");
 
@@ -110,6 +113,7 @@ absl::Status ReadLimits(GatewayOptions* options) {
   QUIRE_ASSIGN_OR_RETURN(options->idle_timeout, DurationFlag(FLAGS_idle_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->write_timeout, DurationFlag(FLAGS_write_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->call_timeout, DurationFlag(FLAGS_call_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options->resume_time, DurationOrZeroFlag(FLAGS_resume_time));
   QUIRE_ASSIGN_OR_RETURN(options->drain_timeout, DurationFlag(FLAGS_drain_timeout));
   return absl::OkStatus();
 }
@@ -145,7 +149,7 @@ const ProgramFlags& GatewayFlags() {
        {"Callers:", {"require_tokens", "max_callers"}},
        {"Answers of chats:", {"tool_call_format", "reasoning_format"}},
        {"TLS to the manager:", {"manager_tls_ca", "manager_tls_cert", "manager_tls_key", "manager_name"}},
-       {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_unsent_bytes"}},
+       {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_unsent_bytes", "resume_time"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
         {"head_timeout", "body_timeout", "idle_timeout", "write_timeout", "call_timeout", "drain_timeout"}},
        LogFlagGroup({}),

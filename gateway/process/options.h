@@ -39,6 +39,7 @@ struct GatewayOptions {
   absl::Duration idle_timeout;
   absl::Duration write_timeout;
   absl::Duration call_timeout;
+  absl::Duration resume_time;  // 0: requests end with their manager.
   absl::Duration drain_timeout;
   LogOptions log;
 };

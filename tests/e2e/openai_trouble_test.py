@@ -4,6 +4,8 @@ import json
 import pathlib
 import socket
 import sys
+import tempfile
+import threading
 import time
 import unittest
 
@@ -12,9 +14,18 @@ from openai_programs import Installation, Program, events_of, wait_for
 LONG = {"prompt": "Once upon a time", "max_tokens": 1000, "ignore_eos": True}
 
 
+def text_of(event, index):
+    """The text that the event adds to this choice."""
+    return "".join(
+        choice["text"] if "text" in choice else choice["delta"].get("content", "")
+        for choice in event["choices"]
+        if choice["index"] == index
+    )
+
+
 class OpenAiTroubleTest(unittest.TestCase):
     def setUp(self):
-        self.quire = Installation(BIN)
+        self.quire = Installation(BIN, gateway_flags=["--resume-time=200ms"])
         self.addCleanup(self.quire.close)
         self.quire.wait_until_ready()
 
@@ -76,6 +87,93 @@ class OpenAiTroubleTest(unittest.TestCase):
         self.expect_error("/v1/models", None, "no_manager", text)
         self.expect_error("/v1/completions", LONG, "no_manager", text)
         self.expect_warning(text)
+
+
+class LostManagerTest(unittest.TestCase):
+    def start(self, has_key=True, gateway_flags=()):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "key").write_text("k" * 40)
+        (folder / "times.yaml").write_text("step: 5ms")
+        manager_flags = [f"--resume-key-file={folder}/key"] if has_key else []
+        worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
+        quire = Installation(BIN, manager_flags, gateway_flags, worker_flags)
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        return quire
+
+    def test_answers_go_on_with_the_next_manager(self):
+        quire = self.start()
+        sampled = {**LONG, "temperature": 0.8, "seed": 3, "max_tokens": 900}
+        chat = {"messages": [{"role": "user", "content": "Tell me a story about a fox."}]}
+        chat |= {name: value for name, value in sampled.items() if name != "prompt"}
+        calls = [
+            ("/v1/completions", sampled),
+            ("/v1/completions", {**sampled, "logprobs": 2, "n": 2}),
+            ("/v1/completions", {**sampled, "prompt": ["Once upon a time", "There was a"], "seed": 4}),
+            ("/v1/chat/completions", {**chat, "logprobs": True}),
+        ]
+        expected, whole, streamed = [None] * len(calls), [None] * len(calls), [None] * len(calls)
+
+        def call_undisturbed(i):
+            expected[i] = quire.call(*calls[i])[1]
+
+        def call(i):
+            whole[i] = quire.call(*calls[i])
+
+        def stream(i):
+            path, body = calls[i]
+            streamed[i] = quire.stream(path, {**body, "stream_options": {"include_usage": True}})
+
+        self.join(self.start_threads(len(calls), call_undisturbed))
+        threads = self.start_threads(len(calls), call, stream)
+        # The third call has two requests. The gateway has got the first tokens of all.
+        wait_for(lambda: self.num_begun(quire) == 2 * (len(calls) + 1))
+        quire.manager.end()
+        quire.start_manager()
+        self.join(threads)
+        for i, answer in enumerate(expected):
+            with self.subTest(call=i):
+                self.assertEqual(whole[i][0], 200, whole[i][1])
+                self.assertEqual(whole[i][1]["choices"], answer["choices"])
+                self.assertEqual(streamed[i][-1], "[DONE]")
+                self.assertEqual(streamed[i][-2]["usage"]["completion_tokens"], answer["usage"]["completion_tokens"])
+                for choice in answer["choices"]:
+                    text = "".join(text_of(event, choice["index"]) for event in streamed[i][:-1])
+                    self.assertEqual(text, choice.get("text") or choice["message"]["content"])
+
+    def start_threads(self, num_calls, *functions):
+        threads = [threading.Thread(target=run, args=[i]) for i in range(num_calls) for run in functions]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def join(self, threads):
+        for thread in threads:
+            thread.join()
+
+    def num_begun(self, quire):
+        requests = json.loads(quire.quirectl("requests", "-o", "json"))["requests"]
+        return sum(int(request["generated_tokens"]) > 50 for request in requests)
+
+    def expect_loss(self, quire):
+        connection = quire.connect()
+        self.addCleanup(connection.close)
+        connection.request("POST", "/v1/completions", json.dumps({**LONG, "stream": True}).encode())
+        events = events_of(connection.getresponse())
+        next(events)
+        quire.manager.end()
+        quire.start_manager()
+        self.assertEqual(list(events)[-1]["error"]["code"], "manager_lost")
+
+    def test_an_answer_that_the_next_manager_does_not_know_ends(self):
+        self.expect_loss(self.start(has_key=False, gateway_flags=["--resume-time=1h"]))
+
+    def test_a_request_ends_with_its_manager_if_it_is_to(self):
+        quire = self.start(gateway_flags=["--resume-time=0"])
+        self.expect_loss(quire)
+        # Otherwise the next manager would have taken it over from the worker.
+        wait_for(lambda: any(" request" in line and "of another manager" in line for line in quire.manager.printed))
+        self.assertTrue(any("had 0 requests of another manager" in line for line in quire.manager.printed))
 
 
 if __name__ == "__main__":

@@ -229,6 +229,60 @@ TEST_F(RestartTest, StreamsGoOnAgainAndAgain) {
   }
 }
 
+// The first worker was silent while the request moved to the second one, so it still has rows of it. It comes to the
+// next manager before the second one, and has no time to catch up, because its steps are slow.
+TEST_F(RestartTest, OfTwoWorkersWithRowsOfARequestTheOneWhereItRanLastGoesOn) {
+  std::ofstream(directory_ / "slow.yaml") << "step: 300ms\n";
+  std::ofstream(directory_ / "fast.yaml") << "step: 5ms\n";
+  ClusterOptions options = Options(/*num_workers=*/2);
+  options.worker_flags = {"--device=simulated", "--orphan-hold=10m",
+                          absl::StrCat("--simulated-step-times=", directory_ / "slow.yaml")};
+  Cluster cluster(options);
+  const auto wait_for_steps = [&](int worker, uint64_t num_steps) {
+    const absl::Time deadline = absl::Now() + absl::Minutes(1);
+    while (absl::Now() < deadline) {
+      const auto status = cluster.client().GetStatus();
+      if (status.ok() && status->workers(worker).steps() >= num_steps) return true;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return false;
+  };
+  // The request begins while only the first worker is there.
+  cluster.worker(1).Signal(SIGKILL);
+  cluster.worker(1).Wait();
+  const v1::GenerateRequest request = Seeded(1);
+  Generations actual;
+  std::thread reader([&] {
+    Client client(cluster.client_options());
+    v1::GenerateRequest named = request;
+    named.set_request_id("story");
+    actual = GenerateAll(client, named);
+  });
+  EXPECT_TRUE(wait_for_steps(/*worker=*/0, /*num_steps=*/2));
+  cluster.RestartWorker(1, {absl::StrCat("--simulated-step-times=", directory_ / "fast.yaml")});
+  EXPECT_TRUE(cluster.WaitUntilReady());
+  cluster.worker(0).Signal(SIGSTOP);
+  EXPECT_TRUE(wait_for_steps(/*worker=*/1, /*num_steps=*/50));
+  cluster.worker(1).Signal(SIGSTOP);
+  cluster.manager().Signal(SIGKILL);
+  cluster.manager().Wait();
+  cluster.RestartManager();
+  for (const int worker : {0, 1}) {
+    cluster.worker(worker).Signal(SIGCONT);
+    const std::string line = cluster.manager().WaitForLine(
+        absl::StrCat("worker ", cluster.worker_endpoint(worker), " had "), /*timeout_ms=*/60'000);
+    EXPECT_NE(line.find("had 1 request of another manager: 1 go on, "), std::string::npos)
+        << line << "\n"
+        << cluster.manager().Output();
+  }
+  reader.join();
+  EXPECT_EQ(cluster.ReadMetric("quire_recomputed_tokens_total"), 0);
+  EXPECT_TRUE(cluster.WaitUntilIdle());
+  cluster.worker(0).Signal(SIGKILL);
+  cluster.worker(0).Wait();
+  ExpectSame(actual, GenerateAll(cluster.client(), request));
+}
+
 // What has not ended at the drain timeout goes on as after a kill.
 TEST_F(RestartTest, StreamsThatADrainCutsOffGoOn) {
   ClusterOptions options = Options();

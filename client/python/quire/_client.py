@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 class Client:
     """A client of one manager, or of several ones of which one leads. Any thread may use it. It connects when it is
-    used first, and again when the connection was lost. When a manager stands by or cannot be reached, a call goes to
-    the next one, until its time is up, or until none can be reached. Calls raise quire.Error.
+    used first, and again when the connection was lost. When a manager stands by, stops or cannot be reached, a call
+    goes to the next one, until its time is up, or until none can be reached. Calls raise quire.Error.
 
     endpoint  host:port, [IPv6]:port, unix:path, or a name of gRPC such as dns:///host:port; those of several managers
               are separated by commas

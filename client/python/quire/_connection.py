@@ -60,8 +60,8 @@ def pause(manager: Manager, delay: float) -> None:
 
 
 class Managers:
-    """The managers of a client, of which one leads. Calls go to the current one, which is left when it stands by or
-    does not answer. Any thread may use it."""
+    """The managers of a client, of which one leads. Calls go to the current one, which is left when it stands by, stops
+    or does not answer. Any thread may use it."""
 
     def __init__(self, managers: list[Manager]):
         self.all = managers
@@ -93,14 +93,14 @@ class Search:
             raise error from None
         self._managers.leave(manager)
         self._num_asked += 1
-        if error.reason == "NOT_LEADER":
+        if error.is_not_leading():
             self._has_standby, self._standby_error = True, error
         error = self._standby_error or error
         if len(self._managers.all) == 1 or self.time_left() < _DELAY_S:
             raise error from None
         if self._num_asked % len(self._managers.all) != 0:
             return 0.0
-        # Where one stands by, one will lead soon.
+        # Where one stands by or stops, one will lead soon.
         if not self._has_standby:
             raise error from None
         self._has_standby = False

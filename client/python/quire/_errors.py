@@ -76,10 +76,14 @@ class Error(Exception):
         """Whether the connection was lost. The manager's own errors have details, which gRPC's have not."""
         return self.code in _CUT and not self.is_from_manager
 
+    def is_not_leading(self) -> bool:
+        """Whether another manager leads or will lead soon: this one stands by, or stops and takes no more requests."""
+        return self.reason in ("NOT_LEADER", "DRAINING")
+
     def is_of_no_leader(self) -> bool:
-        """Whether a manager has answered that does not lead, or none has answered."""
+        """Whether a manager has answered that is not leading, or none has answered."""
         codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-        return self.reason == "NOT_LEADER" or (self.code in codes and not self.is_from_manager)
+        return self.is_not_leading() or (self.code in codes and not self.is_from_manager)
 
     def is_unreached(self) -> bool:
         """Whether no connection could be made at all, so that the manager has not got the call."""

@@ -41,7 +41,7 @@ class Resumption:
         self._may_have_begun = False  # A manager may have the request, though none has answered.
         self._num_managers = num_managers
         self._num_left = 0  # Managers that were left one after the other without a response.
-        self._has_standby = False  # One of the last ones stands by.
+        self._has_standby = False  # One of the last ones stands by or stops.
 
     def next_call(self) -> tuple[str, Any, float]:
         """Returns the method to call, its request, and its timeout in seconds."""
@@ -97,12 +97,12 @@ class Resumption:
         is_continued = len(self._request.continue_from) > 0
         is_starting = error.reason == "RESTORING" or (is_continued and error.reason == "NO_WORKER")
         self._may_have_begun |= is_starting
-        stands_by = self._num_managers > 1 and error.reason == "NOT_LEADER"
+        stands_by = self._num_managers > 1 and error.is_not_leading()
         is_next = self._num_managers > 1 and not self._positions and (stands_by or error.is_unreached())
         if is_next:
             self._num_left += 1
             self._has_standby |= stands_by
-        # When all were asked and one of them stands by, one will lead soon.
+        # When all were asked and one of them stands by or stops, one will lead soon.
         is_round = is_next and self._num_left % self._num_managers == 0
         asks_next = is_next and (not is_round or self._has_standby)
         may_repeat = asks_next or is_starting or ((stands_by or error.is_cut()) and self._may_repeat(error))

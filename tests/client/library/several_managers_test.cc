@@ -26,7 +26,7 @@ grpc::Status Unavailable(const std::string& reason) {
   info.set_reason(reason);
   google::rpc::Status details;
   details.set_code(static_cast<int>(grpc::StatusCode::UNAVAILABLE));
-  details.set_message("this manager stands by");
+  details.set_message(reason == "DRAINING" ? "this manager stops" : "this manager stands by");
   details.add_details()->PackFrom(info);
   return grpc::Status(grpc::StatusCode::UNAVAILABLE, details.message(), details.SerializeAsString());
 }
@@ -50,15 +50,16 @@ class Inference : public v1::InferenceService::Service {
                         grpc::ServerWriter<v1::GenerateResponse>* writer) override {
     ++num_calls;
     if (!leads) return Unavailable("NOT_LEADER");
+    if (stops) return Unavailable("DRAINING");
     v1::GenerateResponse response;
     response.add_token_ids(1);
     response.set_text_delta(name_);
     response.set_resume_token("token");
     writer->Write(response);
     while (is_endless && !context->IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
-    if (!is_cut) return grpc::Status::OK;
+    if (!is_cut && !is_drained) return grpc::Status::OK;
     leads = false;
-    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+    return is_drained ? Unavailable("DRAINING") : grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
   }
   grpc::Status Resume(grpc::ServerContext*, const v1::ResumeRequest*,
                       grpc::ServerWriter<v1::GenerateResponse>* writer) override {
@@ -74,7 +75,9 @@ class Inference : public v1::InferenceService::Service {
 
   std::atomic<bool> leads = true;
   std::atomic<bool> hangs = false;
+  std::atomic<bool> stops = false;       // It refuses new requests, and answers other calls.
   std::atomic<bool> is_cut = false;      // The stream is lost after its first response, and the manager stands by then.
+  std::atomic<bool> is_drained = false;  // The same, but the manager ends the stream because it stops.
   std::atomic<bool> is_endless = false;  // The stream goes on after its first response until it is cancelled.
   std::atomic<int> num_restoring = 0;    // So many of the first calls find that the manager still restores requests.
   std::atomic<int> num_calls = 0;
@@ -219,6 +222,44 @@ TEST_F(SeveralManagersTest, AStreamResumesWhereTheNextLeaderIs) {
   inference_[0].is_cut = true;
   EXPECT_EQ(Generate(), "ab");
   EXPECT_EQ(inference_[1].num_calls, 1);
+}
+
+TEST_F(SeveralManagersTest, ARequestGoesPastTheManagerThatStops) {
+  inference_[0].stops = true;
+  EXPECT_EQ(Generate(), "b");
+  EXPECT_EQ(inference_[0].num_calls, 1);
+  EXPECT_EQ(Generate(), "b");
+  EXPECT_EQ(inference_[0].num_calls, 1);
+}
+
+TEST_F(SeveralManagersTest, ARequestWaitsUntilTheNextManagerLeadsAfterTheOneThatStops) {
+  inference_[0].stops = true;
+  inference_[1].leads = false;
+  EXPECT_THAT(Generate(absl::Milliseconds(300)), testing::AnyOf(testing::HasSubstr("stops"), testing::HasSubstr("by")));
+  std::thread election([this] {
+    for (const int before = inference_[1].num_calls; inference_[1].num_calls < before + 2;) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    inference_[1].leads = true;
+  });
+  EXPECT_EQ(Generate(), "b");
+  election.join();
+}
+
+TEST_F(SeveralManagersTest, AClientOfOneManagerHearsAtOnceThatItStops) {
+  client_ = std::make_unique<Client>(ClientOptions{.endpoint = Endpoint(0)});
+  inference_[0].stops = true;
+  EXPECT_THAT(Generate(), testing::HasSubstr("this manager stops"));
+  EXPECT_EQ(inference_[0].num_calls, 1);
+}
+
+TEST_F(SeveralManagersTest, AStreamThatAStoppingManagerEndsGoesOnWithTheNextOne) {
+  request_.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+  inference_[0].is_drained = true;
+  EXPECT_EQ(Generate(), "ab");
+  request_.set_on_disconnect(v1::ON_DISCONNECT_ABORT);
+  inference_[1].is_drained = true;
+  EXPECT_THAT(Generate(), testing::HasSubstr("this manager stops"));
 }
 
 TEST_F(SeveralManagersTest, ACancelledStreamLeavesTheClientWithTheLeader) {

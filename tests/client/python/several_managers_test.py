@@ -23,6 +23,7 @@ class FakeManager:
     def __init__(self, name, address):
         self.name, self.address, self.calls = name, address, []
         self.leads, self.is_cut, self.server = True, False, None
+        self.stops = self.is_drained = False
         self.start()
 
     def start(self):
@@ -55,8 +56,11 @@ class FakeManager:
     def note(self, call, context):
         self.calls.append(call)
         if not self.leads:
-            context.set_trailing_metadata(details_of(("ErrorInfo", {"reason": "NOT_LEADER", "domain": "quire"})))
-            context.abort(CODES.UNAVAILABLE, "this manager stands by")
+            self.refuse(context, "NOT_LEADER", "this manager stands by")
+
+    def refuse(self, context, reason, message):
+        context.set_trailing_metadata(details_of(("ErrorInfo", {"reason": reason, "domain": "quire"})))
+        context.abort(CODES.UNAVAILABLE, message)
 
     def get_model(self, request, context):
         self.note("GetModel", context)
@@ -73,8 +77,13 @@ class FakeManager:
 
     def generate(self, request, context):
         self.note("Generate", context)
+        if self.stops:
+            self.refuse(context, "DRAINING", "this manager stops")
         token = "token" if request.on_disconnect == v1.ON_DISCONNECT_DETACH else ""
         yield v1.GenerateResponse(token_ids=[1], text_delta=self.name, resume_token=token)
+        if self.is_drained:
+            self.leads = False
+            self.refuse(context, "DRAINING", "this manager stops")
         if self.is_cut:
             self.leads = False
             context.abort(CODES.UNAVAILABLE, "Socket closed")
@@ -160,6 +169,34 @@ class SeveralManagersTest(unittest.TestCase):
     def test_a_stream_resumes_where_the_next_leader_is(self):
         a, b = self.managers
         a.is_cut = True
+        self.assertEqual(self.generate(), "ab")
+        self.assertEqual((a.calls, b.calls), (["Generate"], ["Resume"]))
+
+    def test_a_request_goes_past_the_manager_that_stops(self):
+        a, b = self.managers
+        a.stops = True
+        self.assertEqual((self.generate(), self.generate()), ("b", "b"))
+        self.assertEqual(a.calls, ["Generate"])
+
+    def test_a_request_waits_until_the_next_manager_leads_after_the_one_that_stops(self):
+        a, b = self.managers
+        a.stops, b.leads = True, False
+        with futures.ThreadPoolExecutor() as pool:
+            election = pool.submit(self.elect, b, 3)
+            self.assertEqual(self.generate(), "b")
+            election.result()
+
+    def test_a_client_of_one_manager_hears_at_once_that_it_stops(self):
+        a = self.managers[0]
+        a.stops = True
+        client = self.enter(contextlib.closing(self.kind(a.address)))
+        with self.assertRaisesRegex(quire.Error, "this manager stops"):
+            client.complete("Hi")
+        self.assertEqual(a.calls, ["Generate"])
+
+    def test_a_stream_that_a_stopping_manager_ends_goes_on_with_the_next_one(self):
+        a, b = self.managers
+        a.is_drained = True
         self.assertEqual(self.generate(), "ab")
         self.assertEqual((a.calls, b.calls), (["Generate"], ["Resume"]))
 

@@ -37,7 +37,9 @@ google::rpc::Status Unavailable(const std::string& reason) {
   info.set_reason(reason);
   google::rpc::Status status;
   status.set_code(grpc::StatusCode::UNAVAILABLE);
-  status.set_message(reason == "NOT_LEADER" ? "this manager stands by" : "this manager restores its requests");
+  status.set_message(reason == "NOT_LEADER" ? "this manager stands by"
+                     : reason == "DRAINING" ? "this manager stops"
+                                            : "this manager restores its requests");
   status.add_details()->PackFrom(info);
   return status;
 }
@@ -75,9 +77,9 @@ class FakeManager : public v1::InferenceService::Service {
         continue;
       }
       v1::GenerateBatchResponse response;
-      if (num_restoring-- > 0) {
+      if (stops || num_restoring-- > 0) {
         response.add_entries()->set_tag(request.tag());
-        *response.mutable_entries(0)->mutable_end() = Unavailable("RESTORING");
+        *response.mutable_entries(0)->mutable_end() = Unavailable(stops ? "DRAINING" : "RESTORING");
         stream->Write(response);
         continue;
       }
@@ -97,6 +99,7 @@ class FakeManager : public v1::InferenceService::Service {
   }
 
   std::atomic<bool> leads = true;
+  std::atomic<bool> stops = false;       // It refuses requests, and its calls stay open.
   std::atomic<bool> is_cut = false;      // The call breaks after the first response.
   std::atomic<bool> is_endless = false;  // Requests have no end.
   std::atomic<bool> is_lost = false;     // The call breaks before the first response, when it leads no more.
@@ -237,6 +240,26 @@ TEST_F(ManagerLinkTest, CallsAndRequestsGoPastTheOneThatStandsByAndStayWithTheLe
   EXPECT_EQ(managers_[0].num_calls, 1);
   EXPECT_EQ(Await([&](EntryHandler handler) { return link_->Resume("", v1::ResumeRequest(), std::move(handler)); }),
             "bresumed");
+}
+
+TEST_F(ManagerLinkTest, RequestsGoPastTheManagerThatStops) {
+  managers_[0].stops = true;
+  EXPECT_EQ(Generate("1"), "b1");
+  EXPECT_EQ(Generate("2"), "b2");
+  EXPECT_EQ(managers_[0].num_calls, 1);
+}
+
+TEST_F(ManagerLinkTest, ARequestWaitsUntilTheNextManagerLeadsAfterTheOneThatStops) {
+  managers_[0].stops = true;
+  managers_[1].leads = false;
+  std::thread election([this] {
+    while (managers_[1].num_calls < 3) std::this_thread::sleep_for(milliseconds(1));
+    managers_[1].leads = true;
+  });
+  EXPECT_EQ(Generate("1"), "b1");
+  election.join();
+  MakeLink(milliseconds(10'000), /*num_managers=*/1);
+  EXPECT_EQ(Generate("2"), "this manager stops");
 }
 
 // With one manager and with two.

@@ -43,7 +43,8 @@ TEST(GatewayOptionsTest, EveryFlagIsRead) {
       Parse({"--listen=unix:/run/http", "--manager=unix:/run/quire", "--require-tokens", "--max-callers=3",
              "--max-connections=4", "--max-body-bytes=2048", "--max-receiving-bytes=4096", "--max-unsent-bytes=1025",
              "--head-timeout=1s", "--body-timeout=2s", "--idle-timeout=3s", "--write-timeout=4s", "--call-timeout=5s",
-             "--drain-timeout=6s", "--manager-name=m", "--tool-call-format=hermes", "--reasoning-format=none"});
+             "--drain-timeout=6s", "--resume-time=0", "--manager-name=m", "--tool-call-format=hermes",
+             "--reasoning-format=none"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->listen, "unix:/run/http");
   EXPECT_EQ(options->manager, "unix:/run/quire");
@@ -62,6 +63,7 @@ TEST(GatewayOptionsTest, EveryFlagIsRead) {
   EXPECT_EQ(options->write_timeout, absl::Seconds(4));
   EXPECT_EQ(options->call_timeout, absl::Seconds(5));
   EXPECT_EQ(options->drain_timeout, absl::Seconds(6));
+  EXPECT_EQ(options->resume_time, absl::ZeroDuration());
 }
 
 TEST(GatewayOptionsTest, OtherMachinesNeedTlsAndAProof) {
