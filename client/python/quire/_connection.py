@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import pathlib
 import re
+import threading
 import time
 from typing import Any
 
@@ -44,19 +44,20 @@ class Manager:
 def pause(manager: Manager, delay: float) -> None:
     """Waits for `delay` seconds, or until the connection that was lost is there again. gRPC goes on with a connection
     only while somebody waits for it."""
-    end = time.monotonic() + delay
-    ready = grpc.channel_ready_future(manager.channel)
-    was_lost = False
+    was_lost, is_back = False, threading.Event()
+
+    def note(state: grpc.ChannelConnectivity) -> None:
+        nonlocal was_lost
+        if state is not grpc.ChannelConnectivity.READY:
+            was_lost = True
+        elif was_lost:
+            is_back.set()
+
+    manager.channel.subscribe(note, try_to_connect=True)
     try:
-        ready.result(timeout=min(delay, 0.01))
-    except grpc.FutureTimeoutError:
-        was_lost = True
-        with contextlib.suppress(grpc.FutureTimeoutError):
-            ready.result(timeout=max(0.0, end - time.monotonic()))
+        is_back.wait(delay)
     finally:
-        ready.cancel()
-    if not was_lost:
-        time.sleep(max(0.0, end - time.monotonic()))
+        manager.channel.unsubscribe(note)
 
 
 class Managers:
