@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from quire import _connection, _wire, v1
+from quire._checks import text_of, token_ids_of
 from quire._errors import Error
 from quire._requests import Collector, Message, Options, Prompt, Sample, make_chat, make_request
 from quire._resume import Resumption
@@ -112,12 +113,13 @@ class AsyncClient:
             raise
 
     async def tokenize(self, text: str, *, add_special_tokens: bool | None = None) -> v1.TokenizeResponse:
-        request = v1.TokenizeRequest(text=text, add_special_tokens=add_special_tokens)
+        request = v1.TokenizeRequest(text=text_of("text", text), add_special_tokens=add_special_tokens)
         response: v1.TokenizeResponse = await self.call("Tokenize", request)
         return response
 
     async def detokenize(self, token_ids: Iterable[int], *, skip_special_tokens: bool | None = None) -> str:
-        request = v1.DetokenizeRequest(token_ids=token_ids, skip_special_tokens=skip_special_tokens)
+        ids = token_ids_of("token_ids", token_ids)
+        request = v1.DetokenizeRequest(token_ids=ids, skip_special_tokens=skip_special_tokens)
         response: v1.DetokenizeResponse = await self.call("Detokenize", request)
         return response.text
 

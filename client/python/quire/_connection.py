@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import pathlib
-import re
+import threading
 import time
 from typing import Any
 
 import grpc
 
 from quire import _wire
+from quire._endpoint import is_on_this_machine, split
 from quire._errors import Error
 
 # A manager that is started again is found soon. A manager that vanished is noticed within 16 seconds, which must be
@@ -44,19 +43,20 @@ class Manager:
 def pause(manager: Manager, delay: float) -> None:
     """Waits for `delay` seconds, or until the connection that was lost is there again. gRPC goes on with a connection
     only while somebody waits for it."""
-    end = time.monotonic() + delay
-    ready = grpc.channel_ready_future(manager.channel)
-    was_lost = False
+    was_lost, is_back = False, threading.Event()
+
+    def note(state: grpc.ChannelConnectivity) -> None:
+        nonlocal was_lost
+        if state is not grpc.ChannelConnectivity.READY:
+            was_lost = True
+        elif was_lost:
+            is_back.set()
+
+    manager.channel.subscribe(note, try_to_connect=True)
     try:
-        ready.result(timeout=min(delay, 0.01))
-    except grpc.FutureTimeoutError:
-        was_lost = True
-        with contextlib.suppress(grpc.FutureTimeoutError):
-            ready.result(timeout=max(0.0, end - time.monotonic()))
+        is_back.wait(delay)
     finally:
-        ready.cancel()
-    if not was_lost:
-        time.sleep(max(0.0, end - time.monotonic()))
+        manager.channel.unsubscribe(note)
 
 
 class Managers:
@@ -107,16 +107,6 @@ class Search:
         return _DELAY_S
 
 
-def is_on_this_machine(endpoint: str) -> bool:
-    if endpoint.startswith(("unix:", "unix-abstract:")):
-        return True
-    host = re.sub("^(dns:///|dns:|ipv4:|ipv6:)", "", endpoint).rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def connect(
     library: Any,
     endpoints: str,
@@ -132,10 +122,7 @@ def connect(
         raise ValueError("tls_ca is missing: tls_cert, tls_key and tls_name mean nothing without it")
     if bool(tls_cert) != bool(tls_key):
         raise ValueError("tls_cert and tls_key belong together: one of them is missing")
-    # A list of gRPC, which begins with ipv4: or ipv6:, is one address.
-    addresses = [endpoints] if endpoints.startswith(("ipv4:", "ipv6:")) else endpoints.split(",")
-    if "" in addresses:
-        raise ValueError(f"the endpoint {endpoints!r} has an empty address; expected host:port or unix:path")
+    addresses = split(endpoints)
     for address in addresses:
         if token and not tls_ca and not is_on_this_machine(address):
             raise ValueError(f"tls_ca is missing: a token is not sent to {address} in plain text")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, Union
 
 from quire import v1
+from quire._checks import list_of, message_of, token_ids_of
 
 Prompt = Union[str, Sequence[int]]
 Message = Union[Mapping[str, Any], "v1.ChatMessage"]
@@ -80,7 +81,8 @@ _REQUEST = _fields(v1.GenerateRequest) - _OWN
 
 
 def make_request(prompt: Prompt | None, chat: v1.Chat | None, options: Mapping[str, Any]) -> v1.GenerateRequest:
-    """Returns a request that can be resumed. Raises TypeError for an option that does not exist."""
+    """Returns a request that can be resumed. Raises TypeError or ValueError for an option that does not exist, and for
+    what a request cannot hold; the manager checks the rest."""
     parts: dict[str, dict[str, Any]] = {"request": {}, "sampling": {}, "stopping": {}}
     for name, value in options.items():
         if value is None:
@@ -99,12 +101,12 @@ def make_request(prompt: Prompt | None, chat: v1.Chat | None, options: Mapping[s
             near = difflib.get_close_matches(name, [*_SAMPLING, *_STOPPING, *_REQUEST, "guide"], 1)
             raise TypeError(f"there is no option {name}" + (f"; did you mean {near[0]}?" if near else ""))
     request = v1.GenerateRequest(
-        **parts["request"],
-        sampling=v1.SamplingParams(**parts["sampling"]),
-        stopping=v1.StoppingParams(**parts["stopping"]),
+        sampling=_make(v1.SamplingParams, parts["sampling"]),
+        stopping=_make(v1.StoppingParams, parts["stopping"]),
         # The request has a name and goes on without its client, so that a call that was cut off can be resumed.
         on_disconnect=v1.ON_DISCONNECT_DETACH,
     )
+    request.MergeFrom(_make(v1.GenerateRequest, parts["request"]))
     if not request.request_id:
         request.request_id = f"python-{uuid.uuid4()}"
     if chat is not None:
@@ -112,16 +114,28 @@ def make_request(prompt: Prompt | None, chat: v1.Chat | None, options: Mapping[s
     elif isinstance(prompt, str):
         request.text = prompt
     else:
-        request.token_ids.CopyFrom(v1.TokenIds(ids=prompt))
+        request.token_ids.CopyFrom(v1.TokenIds(ids=token_ids_of("prompt", prompt, "text or token ids")))
     return request
+
+
+def _make(kind: Any, fields: Mapping[str, Any]) -> Any:
+    """Returns a message. The errors of protobuf do not name the field that is wrong, so this adds the name."""
+    made = kind()
+    for name, value in fields.items():
+        try:
+            made.MergeFrom(kind(**{name: value}))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"the option {'guide' if name == 'guided' else name}: {error}") from None
+    return made
 
 
 def make_chat(
     messages: Iterable[Message], tools: Sequence[Mapping[str, Any]] | str, template: Mapping[str, Any]
 ) -> v1.Chat:
     """Returns a conversation. `template` has further variables of the chat template."""
+    several = list_of("messages", messages, 'a list of messages such as {"role": "user", "content": "Hi"}')
     return v1.Chat(
-        messages=[v1.ChatMessage(**m) if isinstance(m, Mapping) else m for m in messages],
+        messages=[message_of(v1.ChatMessage, f"messages[{i}]", m) for i, m in enumerate(several)],
         tools=tools if isinstance(tools, str) else json.dumps(tools),
         template_kwargs=json.dumps(template) if template else "",
     )

@@ -245,7 +245,7 @@ class SeveralManagersTest(unittest.TestCase):
         self.assertFalse(self.client.is_ready())
 
     def test_every_address_is_checked(self):
-        with self.assertRaisesRegex(ValueError, "has an empty address"):
+        with self.assertRaisesRegex(ValueError, "the endpoint is empty"):
             quire.Client("127.0.0.1:1,")
         with self.assertRaisesRegex(ValueError, "a token is not sent to node1:1 in plain text"):
             quire.Client("127.0.0.1:1,node1:1", token="secret")
