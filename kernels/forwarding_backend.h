@@ -56,6 +56,10 @@ class ForwardingBackend : public Backend {
                                                    const QuantizedMatrixView& up) override {
     return backend_->PackGatedQuantized(gate, up);
   }
+  bool RoundsQuantizedInputs() const override { return backend_->RoundsQuantizedInputs(); }
+  BackendStatus CheckQuantized(const PackedMatrix& w, const QuantizedMatrixView* matrices, int num_matrices) override {
+    return backend_->CheckQuantized(w, matrices, num_matrices);
+  }
   DataType InputType(const PackedMatrix& w) const override { return backend_->InputType(w); }
   void KeepDrawnTokens(int num_places) override { backend_->KeepDrawnTokens(num_places); }
   const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override {

@@ -21,7 +21,8 @@ struct MatrixView {
   DataType type;
 };
 
-// How the numbers of a quantized matrix are stored, and what happens to the input of a product by it.
+// How the numbers of a quantized matrix are stored, and what happens to the input of a product by it. GPUs never round
+// the input (Operations::RoundsQuantizedInputs).
 //   kInt8         Numbers of 8 bits. The input is rounded to 8 bits, with a scale for each row.
 //   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
 //   kInt4Float32  Numbers of 4 bits. The input stays in float32.

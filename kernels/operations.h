@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "kernels/attention.h"
+#include "kernels/backend_status.h"
 #include "kernels/batch.h"
 #include "kernels/block_copy.h"
 #include "kernels/linear.h"
@@ -44,6 +45,15 @@ class Operations {
   virtual std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& /*gate*/,
                                                            const QuantizedMatrixView& /*up*/) {
     return nullptr;
+  }
+  // Whether such products round their input as QuantizedFormat says. Otherwise the input of each of them is the same as
+  // in products by matrices that are not quantized.
+  virtual bool RoundsQuantizedInputs() const { return true; }
+  // Compares products by `w`, which was packed from these matrices, with their formula. A backend may do that for the
+  // first matrix of each format alone. The error says what is wrong. REQUIRES: MultipliesQuantized().
+  virtual BackendStatus CheckQuantized(const PackedMatrix& /*w*/, const QuantizedMatrixView* /*matrices*/,
+                                       int /*num_matrices*/) {
+    return BackendStatus::Ok();
   }
   // Returns whether products by matrices of kFp8 are worth their memory. Otherwise the caller converts such matrices to
   // bfloat16 and calls Pack. REQUIRES: MultipliesQuantized(), if it is true.

@@ -18,12 +18,12 @@ std::string RandomProcessId() {
 
 // Raise the number when a change of the formula changes the results. The products of rounded inputs are the same bits
 // on every CPU, but the rest of the model is not, so the fingerprint still contains that of the backend.
-std::string QuantizationNumerics(const ModelWeights& weights) {
+std::string QuantizationNumerics(const ModelWeights& weights, const Backend& backend) {
   const auto& [layers, output, int4_inputs] = weights.rounding;
   const bool keeps_inputs = layers == Quantization::kInt4 && int4_inputs == Int4Inputs::kFloat32;
-  return absl::StrCat(
-      layers == Quantization::kNone ? "" : absl::StrCat("/", Name(layers), keeps_inputs ? "-float32" : "", " 1"),
-      output ? "/output-int8 1" : "");
+  const char* const inputs = !backend.RoundsQuantizedInputs() ? "-a16" : keeps_inputs ? "-float32" : "";
+  return absl::StrCat(layers == Quantization::kNone ? "" : absl::StrCat("/", Name(layers), inputs, " 1"),
+                      output ? absl::StrCat("/output-int8", backend.RoundsQuantizedInputs() ? "" : "-a16", " 1") : "");
 }
 
 // Raise the number when a change of the rounding, or of attention over rounded K and V, changes the results.
@@ -55,7 +55,8 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   description.set_max_sequences(limits.max_sequences);
   description.set_max_tokens_per_step(limits.max_tokens_per_step);
   description.set_numerics_fingerprint(absl::StrCat(model.weights.fingerprint, "/", backend.NumericsFingerprint(),
-                                                    QuantizationNumerics(model.weights), KvNumerics(layout.type)));
+                                                    QuantizationNumerics(model.weights, backend),
+                                                    KvNumerics(layout.type)));
   description.set_device(backend.Description());
   description.set_process_id(RandomProcessId());
   return description;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/num_blocks.h"
+#include "kernels/cuda/quantized_products.h"
 #include "kernels/kv_layout.h"
 #include "kernels/linear.h"
 #include "worker/pool_size.h"
@@ -23,6 +24,7 @@ constexpr std::pair<KvType, const char*> kKvTypes[] = {
 
 constexpr int64_t kScaleBytes = sizeof(float);
 constexpr int64_t kZeroPointBytes = 2;  // A byte and its padding.
+constexpr int64_t kGpuZeroPointBytes = 1;
 
 }  // namespace
 
@@ -64,6 +66,12 @@ int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width) {
   return others + needs.num_layer_groups * (needs.int4_group / 2 + kScaleBytes + kZeroPointBytes);
 }
 
+int64_t GpuWeightBytes(const MemoryNeeds& needs, WeightWidth width) {
+  if (width == WeightWidth::k32) return WeightBytes(needs, WeightWidth::k16);
+  if (width != WeightWidth::kInt4) return WeightBytes(needs, width);
+  return WeightBytes(needs, width) - (kZeroPointBytes - kGpuZeroPointBytes) * needs.num_layer_groups;
+}
+
 int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type) {
   return needs.kv_numbers * static_cast<int64_t>(SizeOf(type)) +
          (type == KvType::kInt8 ? kScaleBytes * needs.kv_heads : 0);
@@ -98,7 +106,13 @@ std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t ava
       absl::StrAppendFormat(&text, " %18d", left / (KvBytesPerToken(needs, type) * block_size * blocks));
     }
   }
-  return absl::StrCat(text, "\n");
+  absl::StrAppendFormat(
+      &text,
+      "\n\non a GPU, weights in int4 take %s, and steps of more than %d tokens %s beside weights in int8, "
+      "int4 or fp8\n",
+      FormatBytes(GpuWeightBytes(needs, WeightWidth::kInt4)), cuda::QuantizedProducts::kMostTokens,
+      FormatBytes(int64_t{cuda::QuantizedProducts::kSliceBytes}));
+  return text;
 }
 
 }  // namespace quire

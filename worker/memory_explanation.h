@@ -28,11 +28,13 @@ struct MemoryNeeds {
 
 MemoryNeeds MemoryNeedsOf(const ModelConfig& config);
 int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width);
+// The same on a GPU, where no weight has 32 bits and a zero point has one byte.
+int64_t GpuWeightBytes(const MemoryNeeds& needs, WeightWidth width);
 int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type);
 
 // Returns some lines for a person: the bytes of the weights for each width, the bytes of K and V of a token, a block
 // and a sequence of 4096 tokens (or of the context, if that is shorter) for each type, and how many such sequences fit
-// into `available_bytes` beside the weights.
+// into `available_bytes` beside the weights. The last line says what is different on a GPU.
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes);
 
 }  // namespace quire

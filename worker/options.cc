@@ -35,20 +35,21 @@ ABSL_FLAG(std::string, model_name, "",
 ABSL_FLAG(
     std::string, quantize, "none",
     "With int8, round the weights of the decoder layers to 8 bits while they are loaded, with a scale per row, and "
-    "the inputs of their products to 8 bits with a scale per token. That halves the memory of these weights, and "
-    "a CPU decodes nearly twice as fast. int4 rounds the weights to 4 bits, with a scale for every 128 columns of a "
+    "on a CPU the inputs of their products to 8 bits with a scale per token. That halves the memory of these weights, "
+    "and a CPU decodes nearly twice as fast. int4 rounds the weights to 4 bits, with a scale for every 128 columns of "
+    "a "
     "row: they are smaller and faster still, and lose more. Embedding and norms keep their precision, and so does the "
-    "output matrix without --quantize-output. none, int8 or int4; only for --device=cpu.");
+    "output matrix without --quantize-output. none, int8 or int4; not for --device=simulated.");
 ABSL_FLAG(
     bool, quantize_output, false,
     "Round the output matrix to 8 bits, too, as --quantize=int8 rounds others. It is read for every token, and in "
     "small models it has a large part of the weights. The embedding keeps its precision; where it is the output matrix "
-    "as well, the rounded copy adds half of its memory. Only for --device=cpu.");
+    "as well, the rounded copy adds half of its memory. Not for --device=simulated.");
 ABSL_FLAG(
     std::string, int4_inputs, "int8",
-    "What products by weights of 4 bits, rounded by --quantize or read from a checkpoint, do to their inputs. int8 "
-    "rounds them to 8 bits with a scale for each group of columns. float32 keeps them, which is more exact and "
-    "slower.");
+    "What products by weights of 4 bits, rounded by --quantize or read from a checkpoint, do to their inputs on a CPU. "
+    "int8 rounds them to 8 bits with a scale for each group of columns. float32 keeps them, which is more exact and "
+    "slower. A GPU never rounds them to 8 bits.");
 ABSL_FLAG(
     bool, long_context, false,
     "Serve the whole context of a model whose rotary embedding has two sets of factors (longrope, such as Phi-3 with a "
@@ -220,6 +221,8 @@ absl::StatusOr<std::optional<cpu::Isa>> ReadCpuKernels() {
                          absl::StrJoin(supported, ", ", append_name));
 }
 
+constexpr char kSimulated[] = "simulated";
+
 absl::StatusOr<WeightRounding> ReadRounding() {
   WeightRounding rounding;
   QUIRE_ASSIGN_OR_RETURN(rounding.layers,
@@ -232,16 +235,14 @@ absl::StatusOr<WeightRounding> ReadRounding() {
       FlagChoice<Int4Inputs>(FLAGS_int4_inputs, {{Name(Int4Inputs::kInt8), Int4Inputs::kInt8},
                                                  {Name(Int4Inputs::kFloat32), Int4Inputs::kFloat32}}));
   const std::string device = absl::GetFlag(FLAGS_device);
-  if (rounding.layers != Quantization::kNone && device != "cpu") {
+  if (rounding.layers != Quantization::kNone && device == kSimulated) {
     return InvalidArgument("--quantize is ", Name(rounding.layers), ", with --device=", device, " it must be none");
   }
-  if (rounding.output && device != "cpu") {
+  if (rounding.output && device == kSimulated) {
     return InvalidArgument("--quantize-output is true, with --device=", device, " it must be false");
   }
   return rounding;
 }
-
-constexpr char kSimulated[] = "simulated";
 
 // Returns the number of the GPU, or nothing for "cpu" and "simulated".
 absl::StatusOr<std::optional<int>> ReadGpu() {

@@ -277,13 +277,16 @@ void Worker::Serve() {
 std::string Worker::Summary() const {
   const KvLayout& layout = storage_->layout();
   const Quantization layers = model_->weights.rounding.layers;
-  std::string text = absl::StrCat(
-      "quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
-      model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
-      layers == Quantization::kNone ? "" : absl::StrCat(", weights ", quire::Name(layers)),
-      model_->weights.rounding.output ? ", output matrix int8" : "", ")\n  device  ", backend_->Description(),
-      "\n  pool    ", PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings),
-      ", ", FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
+  const bool is_quantized = layers != Quantization::kNone || model_->weights.rounding.output;
+  std::string text =
+      absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
+                   model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
+                   layers == Quantization::kNone ? "" : absl::StrCat(", weights ", quire::Name(layers)),
+                   model_->weights.rounding.output ? ", output matrix int8" : "",
+                   is_quantized && !backend_->RoundsQuantizedInputs() ? ", inputs of 16 bits" : "", ")\n  device  ",
+                   backend_->Description(), "\n  pool    ",
+                   PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings), ", ",
+                   FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
   if (storage_->num_host_blocks() > 0) {
     absl::StrAppend(&text, "  swap    ", storage_->num_host_blocks(), " blocks, ",
                     FormatBytes(static_cast<int64_t>(storage_->host_bytes())), "\n");

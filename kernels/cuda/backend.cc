@@ -19,8 +19,13 @@ constexpr int kVectorElements = 8;  // The number of elements that kernels load 
 // with heads of 128 dimensions. A table grows when a sequence needs more positions, which delays that step.
 constexpr int kReservedPositions = 1 << 17;
 
-const CudaMatrix& Matrix(const PackedMatrix& w) {
-  return static_cast<const CudaMatrix&>(w);
+const DeviceMatrix& Matrix(const PackedMatrix& w) {
+  return static_cast<const DeviceMatrix&>(w);
+}
+
+// REQUIRES: the matrix is not quantized.
+const uint16_t* ElementsOf(const DeviceMatrix& matrix) {
+  return static_cast<const CudaMatrix&>(matrix).data();
 }
 
 }  // namespace
@@ -33,6 +38,7 @@ CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOption
       kernels_(*device_->FindKernels(element_, /*head_dim=*/64, /*block_size=*/16)),
       attention_(device_.get(), exact_),
       sampler_(device_.get(), &kernels_),
+      quantized_(device_.get(), &kernels_, element_, exact_),
       batch_arena_(device_.get()),
       rows_arena_(device_.get()),
       copies_arena_(device_.get()),
@@ -106,6 +112,21 @@ std::unique_ptr<PackedMatrix> CudaBackend::Pack(const MatrixView* matrices, int 
 std::unique_ptr<PackedMatrix> CudaBackend::PackGated(const MatrixView& gate, const MatrixView& up) {
   const MatrixView both[] = {gate, up};
   return Pack(both, 2);
+}
+
+std::unique_ptr<PackedMatrix> CudaBackend::PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) {
+  return QuantizedCudaMatrix::Pack(device_.get(), matrices, num_matrices);
+}
+
+std::unique_ptr<PackedMatrix> CudaBackend::PackGatedQuantized(const QuantizedMatrixView& gate,
+                                                              const QuantizedMatrixView& up) {
+  const QuantizedMatrixView both[] = {gate, up};
+  return PackQuantized(both, 2);
+}
+
+BackendStatus CudaBackend::CheckQuantized(const PackedMatrix& w, const QuantizedMatrixView* matrices,
+                                          int num_matrices) {
+  return quantized_.Check(*Matrix(w).quantized(), matrices, num_matrices);
 }
 
 int CudaBackend::NumBlocks(int64_t count, int per_block) {
@@ -207,7 +228,7 @@ void CudaBackend::Round(const void* /*x*/, int /*num_rows*/, int /*dim*/, DataTy
 void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) {
   CheckPart(OptionalPart::kScaledEmbeddings, scale != 1);
   device_->Launch(kernels_.gather_rows,
-                  GatherRowsArgs{.x = Matrix(table).data(),
+                  GatherRowsArgs{.x = ElementsOf(Matrix(table)),
                                  .rows = token_ids,
                                  .y = static_cast<uint16_t*>(y),
                                  .num_rows = num_tokens,
@@ -218,9 +239,13 @@ void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int
 
 void CudaBackend::Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type,
                            bool adds_to_y) {
-  const CudaMatrix& matrix = Matrix(w);
+  const DeviceMatrix& matrix = Matrix(w);
+  if (matrix.quantized() != nullptr) {
+    quantized_.Multiply(static_cast<const uint16_t*>(x), *matrix.quantized(), num_tokens, y, y_type, adds_to_y);
+    return;
+  }
   device_->Multiply({.x = static_cast<const uint16_t*>(x),
-                     .w = matrix.data(),
+                     .w = ElementsOf(matrix),
                      .y = y,
                      .num_rows = num_tokens,
                      .num_columns = matrix.rows(),

@@ -11,6 +11,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/cuda/layer_graphs.h"
+#include "kernels/cuda/quantized_products.h"
 #include "kernels/cuda/rotary_table.h"
 #include "kernels/cuda/sampler.h"
 #include "kernels/cuda/upload_arena.h"
@@ -56,6 +57,13 @@ class CudaBackend : public Backend, private LayerRecorder {
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
+  bool MultipliesQuantized() const override { return true; }
+  bool MultipliesFp8() const override { return true; }
+  bool RoundsQuantizedInputs() const override { return false; }
+  std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override;
+  std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
+                                                   const QuantizedMatrixView& up) override;
+  BackendStatus CheckQuantized(const PackedMatrix& w, const QuantizedMatrixView* matrices, int num_matrices) override;
   DataType InputType(const PackedMatrix&) const override { return element_; }
 
   void KeepDrawnTokens(int num_places) override { sampler_.KeepDrawnTokens(num_places); }
@@ -108,6 +116,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   const KernelTable& kernels_;  // The kernels that do not depend on the size of heads and blocks.
   CudaAttention attention_;
   Sampler sampler_;
+  QuantizedProducts quantized_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   int num_positions_ = 0;                                    // The positions that the rotary tables must have.
   BatchView batch_ = {};                                     // Its arrays are on the device.

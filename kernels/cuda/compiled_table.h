@@ -20,11 +20,26 @@ constexpr bool kIsForSm90<AttentionPrefillSm90<Element, kHeadDim>> = true;
 template <typename K>
 const void* Sm90Entry();
 
+// Kernels for quantized weights are the same in all tables of an element. kernels_quantized_bf16.cu and
+// kernels_quantized_f16.cu compile them once.
+template <typename K>
+constexpr bool kIsForQuantized = false;
+template <typename Element, typename Values, int kTokenTiles>
+constexpr bool kIsForQuantized<QuantizedProductKernel<Element, Values, kTokenTiles>> = true;
+template <typename Element, typename Values>
+constexpr bool kIsForQuantized<DequantizeKernel<Element, Values>> = true;
+template <typename Element>
+constexpr bool kIsForQuantized<SplitSumKernel<Element>> = true;
+template <typename K>
+const void* QuantizedEntry();
+
 struct CompiledEntry {
   template <typename K>
   static const void* Of() {
     if constexpr (kIsForSm90<K>) {
       return Sm90Entry<K>();
+    } else if constexpr (kIsForQuantized<K>) {
+      return QuantizedEntry<K>();
     } else {
       return reinterpret_cast<const void*>(&RunKernel<K>);
     }

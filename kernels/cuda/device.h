@@ -23,6 +23,7 @@ struct MatmulArgs {
   DataType element;  // Type of x and w: bfloat16 or float16.
   DataType y_type;   // `element` or float32.
   bool adds_to_y;
+  int y_stride = 0;  // Elements from a row of y to the next; 0 means num_columns.
 };
 
 // One piece of memory to copy.

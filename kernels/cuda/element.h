@@ -6,11 +6,15 @@
 #include "kernels/simt/simt.h"
 
 // The 16-bit types that the kernels multiply, as template parameters. They define how two elements are packed into a
-// word, and the product of tiles.
+// word, the product of tiles, and what the conversion of quantized weights needs (packed_weights.h).
 
 namespace quire::cuda {
 
 struct Bf16 {
+  // A pair whose last bits can hold a whole number: kMagic | n is 128 + n for n below 128.
+  static constexpr uint32_t kMagic = 0x43004300u;
+  static constexpr uint32_t kMinusOne = 0xbf80bf80u;
+  static QUIRE_DEVICE uint32_t Fma(uint32_t a, uint32_t b, uint32_t c) { return simt::FmaBf16(a, b, c); }
   static QUIRE_DEVICE uint32_t Pack(float low, float high) { return simt::PackBf16(low, high); }
   static QUIRE_DEVICE float Low(uint32_t pair) { return simt::LowBf16(pair); }
   static QUIRE_DEVICE float High(uint32_t pair) { return simt::HighBf16(pair); }
@@ -20,6 +24,9 @@ struct Bf16 {
 };
 
 struct F16 {
+  static constexpr uint32_t kMagic = 0x64006400u;  // kMagic | n is 1024 + n for n below 1024.
+  static constexpr uint32_t kMinusOne = 0xbc00bc00u;
+  static QUIRE_DEVICE uint32_t Fma(uint32_t a, uint32_t b, uint32_t c) { return simt::FmaF16(a, b, c); }
   static QUIRE_DEVICE uint32_t Pack(float low, float high) { return simt::PackF16(low, high); }
   static QUIRE_DEVICE float Low(uint32_t pair) { return simt::LowF16(pair); }
   static QUIRE_DEVICE float High(uint32_t pair) { return simt::HighF16(pair); }

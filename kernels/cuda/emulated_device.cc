@@ -141,11 +141,12 @@ void EmulatedDevice::Multiply(const MatmulArgs& args) {
 }
 
 void EmulatedDevice::MultiplyNow(const MatmulArgs& args) {
+  const int64_t stride = args.y_stride == 0 ? args.num_columns : args.y_stride;
   const std::vector<float> x = Widened(args.x, size_t(args.num_rows) * args.depth, args.element);
   for (int column = 0; column < args.num_columns; ++column) {
     const std::vector<float> w = Widened(args.w + int64_t{column} * args.depth, args.depth, args.element);
     for (int row = 0; row < args.num_rows; ++row) {
-      const int64_t at = int64_t{row} * args.num_columns + column;
+      const int64_t at = row * stride + column;
       float sum = 0;
       for (int k = 0; k < args.depth; ++k) sum += x[int64_t{row} * args.depth + k] * w[k];
       if (args.y_type == DataType::kFloat32) {

@@ -8,11 +8,15 @@ namespace quire::cuda {
 struct AddBiasArgs;
 struct AttentionArgs;
 struct CopyBlocksArgs;
+struct DequantizeArgs;
+struct GatherColumnsArgs;
 struct GatherRowsArgs;
+struct QuantizedProductArgs;
 struct RmsNormKernelArgs;
 struct RopeAppendKernelArgs;
 struct SamplingKernelArgs;
 struct SiluMulArgs;
+struct SplitSumArgs;
 
 // A kernel in the form in which its device starts it: the address of a __global__ function, or of a CPU function that
 // the emulator calls.
@@ -21,6 +25,14 @@ struct Kernel {
   const void* entry = nullptr;
   int num_threads = 0;  // Threads per block.
   size_t shared_bytes = 0;
+};
+
+// The kernels for quantized weights of one format.
+struct QuantizedKernels {
+  static constexpr int kTokens[] = {16, 32, 64};  // The most tokens that each product takes.
+
+  Kernel<QuantizedProductArgs> products[3];
+  Kernel<DequantizeArgs> dequantize;
 };
 
 // All kernels for one element type, head size and kind of KV block: of at least 16 tokens, or of fewer.
@@ -36,6 +48,9 @@ struct KernelTable {
   Kernel<GatherRowsArgs> gather_rows;
   Kernel<CopyBlocksArgs> copy_blocks;
   Kernel<SamplingKernelArgs> sampling;
+  QuantizedKernels int4, int8, fp8;
+  Kernel<SplitSumArgs> split_sum;
+  Kernel<GatherColumnsArgs> gather_columns;
 
   // Calls visit(kernel) for every kernel that the table has.
   template <typename F>
@@ -51,6 +66,12 @@ struct KernelTable {
     visit(gather_rows);
     visit(copy_blocks);
     visit(sampling);
+    for (const QuantizedKernels* kernels : {&int4, &int8, &fp8}) {
+      for (const auto& product : kernels->products) visit(product);
+      visit(kernels->dequantize);
+    }
+    visit(split_sum);
+    visit(gather_columns);
   }
 };
 

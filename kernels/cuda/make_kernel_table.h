@@ -6,11 +6,14 @@
 #include "kernels/cuda/attention_prefill.h"
 #include "kernels/cuda/attention_prefill_sm90.h"
 #include "kernels/cuda/copy_blocks.h"
+#include "kernels/cuda/dequantize.h"
 #include "kernels/cuda/kernel_table.h"
+#include "kernels/cuda/quantized_product.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/row_kernels.h"
 #include "kernels/cuda/sampling_kernel.h"
+#include "kernels/cuda/split_sum.h"
 
 namespace quire::cuda {
 
@@ -22,6 +25,14 @@ Kernel<typename K::Args> MakeKernel() {
 
 // Threads of the block that samples a row, which may have more than 100,000 tokens. 1024 would leave too few registers.
 constexpr int kSamplingThreads = 512;
+
+template <typename Entry, typename Element, typename Values>
+QuantizedKernels MakeQuantizedKernels() {
+  return {.products = {MakeKernel<Entry, QuantizedProductKernel<Element, Values, 2>>(),
+                       MakeKernel<Entry, QuantizedProductKernel<Element, Values, 4>>(),
+                       MakeKernel<Entry, QuantizedProductKernel<Element, Values, 8>>()},
+          .dequantize = MakeKernel<Entry, DequantizeKernel<Element, Values>>()};
+}
 
 // Returns the kernels with these parameters. Decode has as many buffers as fit into the shared memory of sm_80. The
 // table is for compute capability 9.0 if kIsSm90.
@@ -42,7 +53,12 @@ KernelTable MakeKernelTable() {
           .add_bias = MakeKernel<Entry, AddBiasKernel<Element>>(),
           .gather_rows = MakeKernel<Entry, GatherRowsKernel>(),
           .copy_blocks = MakeKernel<Entry, CopyBlocksKernel>(),
-          .sampling = MakeKernel<Entry, SamplingKernel<kSamplingThreads>>()};
+          .sampling = MakeKernel<Entry, SamplingKernel<kSamplingThreads>>(),
+          .int4 = MakeQuantizedKernels<Entry, Element, Int4Values>(),
+          .int8 = MakeQuantizedKernels<Entry, Element, Int8Values>(),
+          .fp8 = MakeQuantizedKernels<Entry, Element, Fp8Values>(),
+          .split_sum = MakeKernel<Entry, SplitSumKernel<Element>>(),
+          .gather_columns = MakeKernel<Entry, GatherColumnsKernel>()};
 }
 
 }  // namespace quire::cuda

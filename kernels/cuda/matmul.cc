@@ -48,23 +48,25 @@ void Matmul::Multiply(const MatmulArgs& args, bool is_recording) {
   if (args.num_rows == 0 || args.num_columns == 0) return;
   const MatmulShape shape = {args.num_rows, args.num_columns, args.depth, args.element, args.y_type, args.adds_to_y};
   if (!IsAligned(args.x) || !IsAligned(args.w) || !IsAligned(args.y)) Die(shape, "x, w and y must be aligned to 16");
-  const cublasLtMatmulAlgo_t algorithm = AlgorithmFor(shape, args.w, is_recording);
-  CheckCublas(MatmulProblem(shape).Run(handle_, algorithm, args.x, args.w, args.y, workspace_, stream_),
+  const int y_stride = args.y_stride == 0 ? args.num_columns : args.y_stride;
+  const cublasLtMatmulAlgo_t algorithm = AlgorithmFor(shape, y_stride, args.w, is_recording);
+  CheckCublas(MatmulProblem(shape, y_stride).Run(handle_, algorithm, args.x, args.w, args.y, workspace_, stream_),
               "cublasLtMatmul of %d rows by %d columns, depth %d,", shape.num_rows, shape.num_columns, shape.depth);
 }
 
-cublasLtMatmulAlgo_t Matmul::AlgorithmFor(const MatmulShape& shape, const void* w, bool is_recording) {
-  const auto found = algorithms_.find(shape);
+cublasLtMatmulAlgo_t Matmul::AlgorithmFor(const MatmulShape& shape, int y_stride, const void* w, bool is_recording) {
+  const std::pair key(shape, y_stride);
+  const auto found = algorithms_.find(key);
   if (found != algorithms_.end()) return found->second;
   cublasLtMatmulAlgo_t algorithm;
-  MatmulProblem problem(shape);
+  MatmulProblem problem(shape, y_stride);
   const bool has_choice = Choose(shape, w, is_recording, &algorithm);
-  if (has_choice && problem.Fits(handle_, algorithm)) return algorithms_[shape] = algorithm;
+  if (has_choice && problem.Fits(handle_, algorithm)) return algorithms_[key] = algorithm;
   if (options_.exact) Die(shape, has_choice ? "the exact algorithm does not fit" : "there is no exact algorithm");
   // There is no common choice, or it does not fit. Use the algorithm that the library considers best for this shape.
   const auto candidates = problem.Candidates(handle_, 1, true);
   if (candidates.empty()) Die(shape, "cuBLASLt has no algorithm for it");
-  if (has_choice || !is_recording) algorithms_[shape] = candidates[0];
+  if (has_choice || !is_recording) algorithms_[key] = candidates[0];
   return candidates[0];
 }
 

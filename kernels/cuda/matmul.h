@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/matmul_cache.h"
@@ -51,7 +52,7 @@ class Matmul {
   void Multiply(const MatmulArgs& args, bool is_recording);
 
  private:
-  cublasLtMatmulAlgo_t AlgorithmFor(const MatmulShape& shape, const void* w, bool is_recording);
+  cublasLtMatmulAlgo_t AlgorithmFor(const MatmulShape& shape, int y_stride, const void* w, bool is_recording);
   // Finds the algorithm that several numbers of rows share. Returns false when none was chosen and none can be chosen
   // now.
   bool Choose(const MatmulShape& shape, const void* w, bool is_recording, cublasLtMatmulAlgo_t* algorithm);
@@ -61,8 +62,9 @@ class Matmul {
   int driver_version_ = 0;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<MatmulShape, cublasLtMatmulAlgo_t> algorithms_;  // By exact number of rows; known to fit.
-  std::unique_ptr<MatmulCache> choices_;                    // By RowBucket(), or 1 row for all when exact.
+  // By exact number of rows, and the stride of y; known to fit.
+  std::map<std::pair<MatmulShape, int>, cublasLtMatmulAlgo_t> algorithms_;
+  std::unique_ptr<MatmulCache> choices_;  // By RowBucket(), or 1 row for all when exact.
 };
 
 }  // namespace quire::cuda

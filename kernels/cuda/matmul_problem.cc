@@ -31,7 +31,7 @@ bool IsSplit(const cublasLtMatmulAlgo_t& algorithm) {
 
 }  // namespace
 
-MatmulProblem::MatmulProblem(const MatmulShape& shape) : adds_to_y_(shape.adds_to_y) {
+MatmulProblem::MatmulProblem(const MatmulShape& shape, int y_stride) : adds_to_y_(shape.adds_to_y) {
   const cudaDataType_t element = CudaType(shape.element);
   const int n = shape.num_columns, k = shape.depth, m = shape.num_rows;
   CheckCublas(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
@@ -40,8 +40,8 @@ MatmulProblem::MatmulProblem(const MatmulShape& shape) : adds_to_y_(shape.adds_t
               "cublasLtMatmulDescSetAttribute(TRANSA)");
   CheckCublas(cublasLtMatrixLayoutInit(&w_, element, k, n, k), "cublasLtMatrixLayoutInit(w %d x %d)", k, n);
   CheckCublas(cublasLtMatrixLayoutInit(&x_, element, k, m, k), "cublasLtMatrixLayoutInit(x %d x %d)", k, m);
-  CheckCublas(cublasLtMatrixLayoutInit(&y_, CudaType(shape.y_type), n, m, n), "cublasLtMatrixLayoutInit(y %d x %d)", n,
-              m);
+  CheckCublas(cublasLtMatrixLayoutInit(&y_, CudaType(shape.y_type), n, m, y_stride),
+              "cublasLtMatrixLayoutInit(y %d x %d)", n, m);
 }
 
 std::vector<cublasLtMatmulAlgo_t> MatmulProblem::Candidates(cublasLtHandle_t handle, int count, bool allows_split) {

@@ -17,7 +17,9 @@ constexpr uint32_t kMatmulAlignment = 16;  // Alignment of x, w and y, in bytes.
 // Therefore it computes y^T [num_columns, num_rows] = w x^T. In its order, our w is the transpose of its first factor.
 class MatmulProblem {
  public:
-  explicit MatmulProblem(const MatmulShape& shape);
+  // A row of y begins y_stride elements after the row before.
+  MatmulProblem(const MatmulShape& shape, int y_stride);
+  explicit MatmulProblem(const MatmulShape& shape) : MatmulProblem(shape, shape.num_columns) {}
 
   // Returns the library's suggestions, the best first, at most `count`. All of them add in float32, including those
   // that cut the depth and join the parts (allows_split).

@@ -9,8 +9,26 @@
 
 namespace quire::cuda {
 
-// The rows of all stacked matrices, row-major on the device, which must outlive them. Used by one thread.
-class CudaMatrix : public PackedMatrix {
+class QuantizedCudaMatrix;
+
+// A matrix on the device. Used by one thread.
+class DeviceMatrix : public PackedMatrix {
+ public:
+  int rows() const { return rows_; }  // Of all stacked matrices.
+  int cols() const { return cols_; }
+  // Returns the matrix if it is quantized, and null otherwise.
+  virtual const QuantizedCudaMatrix* quantized() const { return nullptr; }
+
+ protected:
+  DeviceMatrix(int rows, int cols) : rows_(rows), cols_(cols) {}
+
+ private:
+  const int rows_;
+  const int cols_;
+};
+
+// The rows of all stacked matrices, row-major on the device, which must outlive them.
+class CudaMatrix : public DeviceMatrix {
  public:
   // Copies the matrices to the device and converts them to `element`. Returns null when there is not enough memory.
   // REQUIRES: the number of columns is a multiple of 8. The worker refuses models with other matrices.
@@ -19,17 +37,13 @@ class CudaMatrix : public PackedMatrix {
   ~CudaMatrix() override { device_->Free(data_); }
 
   const uint16_t* data() const { return data_; }
-  int rows() const { return rows_; }
-  int cols() const { return cols_; }
 
  private:
   CudaMatrix(Device* device, uint16_t* data, int rows, int cols)
-      : device_(device), data_(data), rows_(rows), cols_(cols) {}
+      : DeviceMatrix(rows, cols), device_(device), data_(data) {}
 
   Device* const device_;
   uint16_t* const data_;
-  const int rows_;
-  const int cols_;
 };
 
 }  // namespace quire::cuda

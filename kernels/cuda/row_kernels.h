@@ -44,6 +44,41 @@ class GatherRowsKernel {
   }
 };
 
+// y[i, k] = x[i, columns[k]]. Puts the input of a product into the order of the columns of its weights.
+struct GatherColumnsArgs {
+  const uint16_t* x;       // [num_rows, dim]
+  const int32_t* columns;  // [dim]
+  uint16_t* y;             // [num_rows, dim]
+  int32_t num_rows;
+  int32_t dim;  // A multiple of 8.
+};
+
+// A thread writes eight elements at a time.
+class GatherColumnsKernel {
+ public:
+  using Args = GatherColumnsArgs;
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 0;
+
+  static QUIRE_DEVICE void Run(const GatherColumnsArgs& args) {
+    simt::WaitForPriorGrid();
+    const int64_t chunks_per_row = args.dim / 8, num_chunks = args.num_rows * chunks_per_row;
+    for (int64_t i = int64_t{simt::BlockIndex()} * kThreads + simt::ThreadIndex(); i < num_chunks;
+         i += int64_t{simt::GridSize()} * kThreads) {
+      const uint16_t* const x = args.x + i / chunks_per_row * args.dim;
+      const int32_t* const columns = args.columns + i % chunks_per_row * 8;
+      simt::U32x4 words;
+      QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
+        const uint32_t low = simt::LoadGlobal(x + simt::LoadReadOnly(columns + 2 * j));
+        const uint32_t high = simt::LoadGlobal(x + simt::LoadReadOnly(columns + 2 * j + 1));
+        words.word[j] = low | high << 16;
+      }
+      simt::StoreGlobal(reinterpret_cast<simt::U32x4*>(args.y + 8 * i), words);
+    }
+    simt::TriggerNextGrid();
+  }
+};
+
 // y[i, :] += bias.
 struct AddBiasArgs {
   uint16_t* y;        // [num_rows, dim]

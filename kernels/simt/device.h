@@ -275,6 +275,17 @@ QUIRE_DEVICE float HighF16(uint32_t pair) {
   return value;
 }
 
+QUIRE_DEVICE uint32_t FmaBf16(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t sums;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sums) : "r"(a), "r"(b), "r"(c));
+  return sums;
+}
+QUIRE_DEVICE uint32_t FmaF16(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t sums;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sums) : "r"(a), "r"(b), "r"(c));
+  return sums;
+}
+
 QUIRE_DEVICE int CountBits(uint32_t x) {
   return __popc(x);
 }

@@ -240,6 +240,22 @@ inline float HighF16(uint32_t pair) {
   return ToFloat(Float16{static_cast<uint16_t>(pair >> 16)});
 }
 
+// The sum is rounded to float32 before it is rounded to 16 bits. That makes no difference where the result is exact.
+inline uint32_t FmaBf16(uint32_t a, uint32_t b, uint32_t c) {
+  const auto half = [&](int shift) {
+    const auto value = [shift](uint32_t pair) { return double{ToFloat(BFloat16{uint16_t(pair >> shift)})}; };
+    return uint32_t{ToBFloat16(static_cast<float>(value(a) * value(b) + value(c))).bits} << shift;
+  };
+  return half(0) | half(16);
+}
+inline uint32_t FmaF16(uint32_t a, uint32_t b, uint32_t c) {
+  const auto half = [&](int shift) {
+    const auto value = [shift](uint32_t pair) { return double{ToFloat(Float16{uint16_t(pair >> shift)})}; };
+    return uint32_t{ToFloat16(static_cast<float>(value(a) * value(b) + value(c))).bits} << shift;
+  };
+  return half(0) | half(16);
+}
+
 inline int CountBits(uint32_t x) {
   return __builtin_popcount(x);
 }

@@ -68,6 +68,9 @@
 //   float Exp2(x), Log2(x), Reciprocal(x), ReciprocalSqrt(x)
 //   uint32_t PackBf16(float low, float high), PackF16(low, high)   rounds to nearest even
 //   float LowBf16(uint32_t), HighBf16(uint32_t), LowF16(uint32_t), HighF16(uint32_t)
+//   uint32_t FmaBf16(uint32_t a, b, c), FmaF16(a, b, c)   fma of pairs: a b + c for both halves, rounded once to
+//   nearest
+//                             even, with subnormal numbers
 //   int CountBits(uint32_t x)   popc: the number of ones
 //   void Repeat<N>(f)         calls f(i) for i = 0 to N - 1, where i can be a template argument (repeat.h)
 //   int Opaque(int x)         returns x, but the compiler does not know that: it keeps dependent code inside loops

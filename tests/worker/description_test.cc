@@ -1,10 +1,13 @@
 #include "worker/description.h"
 
+#include <memory>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/emulated_device.h"
 
 namespace quire {
 namespace {
@@ -24,6 +27,19 @@ TEST(DescriptionTest, TheNumericsFingerprintSaysHowMatricesAreMultiplied) {
   EXPECT_THAT(plain, HasSubstr(backend->NumericsFingerprint() + "/kv-"));
   model.weights.rounding.layers = Quantization::kFp8;
   EXPECT_THAT(fingerprint(), HasSubstr(backend->NumericsFingerprint() + "/fp8 1/kv-"));
+}
+
+// A GPU keeps the inputs of products by quantized matrices, so these are other numerics.
+TEST(DescriptionTest, TheNumericsFingerprintSaysThatInputsKeepTheir16Bits) {
+  const cuda::CudaBackend backend(std::make_unique<cuda::EmulatedDevice>(), {});
+  const KvLayout layout = {
+      .num_layers = 1, .num_kv_heads = 1, .head_dim = 16, .block_size = 16, .type = KvType::kBFloat16};
+  Model model;
+  for (const Int4Inputs inputs : {Int4Inputs::kInt8, Int4Inputs::kFloat32}) {
+    model.weights.rounding = {.layers = Quantization::kInt4, .output = true, .int4_inputs = inputs};
+    EXPECT_THAT(MakeDescription("name", model, backend, layout, WorkerLimits{}).numerics_fingerprint(),
+                HasSubstr("/int4-a16 1/output-int8-a16 1/kv-"));
+  }
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace quire {
 // How the matrices of the decoder layers are multiplied. Embedding, norms and biases keep the precision of their file.
 enum class Quantization {
   kNone,  // In the precision of the file.
-  kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token.
+  kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token, or as they are on GPUs.
   kInt4,  // Weights of 4 bits with a scale and a zero point per group of columns; see Int4Inputs.
   kFp8,   // Weights of FP8 as in the file, with a scale per row or per group of columns. Inputs are not rounded to 8
           // bits.
@@ -20,7 +20,7 @@ enum class Quantization {
 // Returns "none", "int8", "int4" or "fp8".
 const char* Name(Quantization quantization);
 
-// What a product by weights of 4 bits does to its input.
+// What a product by weights of 4 bits does to its input on a CPU. On a GPU it never rounds it.
 enum class Int4Inputs {
   kInt8,     // Rounds it to 8 bits, with a scale per token and group of columns (W4A8).
   kFloat32,  // Keeps it (W4A16). It is slower with many rows.

@@ -30,6 +30,16 @@ absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const Matr
   return absl::ResourceExhaustedError(absl::StrCat("no memory to pack tensor ", part.name));
 }
 
+// Checks that the backend multiplies by a matrix as it should, whose first part is `part`.
+absl::Status CheckProducts(const std::unique_ptr<PackedMatrix>& matrix, const std::vector<QuantizedMatrixView>& views,
+                           const MatrixPart& part, Backend* backend) {
+  QUIRE_RETURN_IF_ERROR(CheckPacked(matrix, part));
+  const BackendStatus status = backend->CheckQuantized(*matrix, views.data(), static_cast<int>(views.size()));
+  if (status.ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(backend->Description(), " multiplies by tensor ", part.name, " wrongly: ", status.message()));
+}
+
 absl::Status CheckQuantizedCols(const MatrixPart& part, int cols) {
   if (cols <= kMaxQuantizedCols) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("tensor ", part.name, " has ", cols,
@@ -173,9 +183,9 @@ absl::StatusOr<QuantizedMatrix> WeightReader::Rounded(const MatrixPart& part, in
 absl::Status WeightReader::Int8Matrix(const MatrixPart& part, int cols, std::unique_ptr<PackedMatrix>* result) {
   QUIRE_RETURN_IF_ERROR(CheckQuantizedCols(part, cols));
   QUIRE_ASSIGN_OR_RETURN(const QuantizedMatrix matrix, Rounded(part, cols, Quantization::kInt8));
-  const QuantizedMatrixView view = matrix.View(rounding_.int4_inputs);
-  *result = backend_->PackQuantized(&view, 1);
-  return CheckPacked(*result, part);
+  const std::vector<QuantizedMatrixView> views = {matrix.View(rounding_.int4_inputs)};
+  *result = backend_->PackQuantized(views.data(), 1);
+  return CheckProducts(*result, views, part, backend_);
 }
 
 absl::Status WeightReader::QuantizedMatrices(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
@@ -195,7 +205,7 @@ absl::Status WeightReader::QuantizedMatrices(const std::vector<MatrixPart>& part
   for (const QuantizedMatrix& matrix : matrices) views.push_back(matrix.View(rounding_.int4_inputs));
   *result = is_gated ? backend_->PackGatedQuantized(views[0], views[1])
                      : backend_->PackQuantized(views.data(), static_cast<int>(views.size()));
-  return CheckPacked(*result, parts.front());
+  return CheckProducts(*result, views, parts.front(), backend_);
 }
 
 absl::Status WeightReader::GatedMatrix(const MatrixPart& gate, const MatrixPart& up, int cols,

@@ -55,7 +55,8 @@ struct ModelWeights {
 // Loads every tensor that `config` needs from the checkpoint. When a tensor is missing or has a wrong shape or type,
 // the error is one line with its name and the expected shape. A tensor with an infinite number or a NaN is refused too.
 // If the checkpoint has other tensors, their number and the first name are logged. `progress` is told of every tensor
-// that was read. Matrices are rounded after they have been read; the backend must be able to multiply such matrices.
+// that was read. Matrices are rounded after they have been read; the backend must be able to multiply such matrices. An
+// error says so when the backend finds that it multiplies them wrongly.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
                                          LoadProgress* progress, const WeightRounding& rounding = {});
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 namespace quire::cuda {
 namespace {
@@ -31,6 +32,16 @@ class LaunchedKernels : public testing::Environment {
       note("gather_rows", kernels.gather_rows);
       note("copy_blocks", kernels.copy_blocks);
       note("sampling", kernels.sampling);
+      for (const auto& [format, quantized] :
+           {std::pair("int4", &kernels.int4), {"int8", &kernels.int8}, {"fp8", &kernels.fp8}}) {
+        const std::string of_format = std::string(" of ") + format + of_element;
+        for (int i = 0; i < 3; ++i) {
+          note("product of " + std::to_string(QuantizedKernels::kTokens[i]) + of_format, quantized->products[i]);
+        }
+        note("dequantize" + of_format, quantized->dequantize);
+      }
+      note("split_sum" + of_element, kernels.split_sum);
+      note("gather_columns", kernels.gather_columns);
     });
   }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
@@ -15,6 +16,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/model/paged_runner.h"
+#include "tests/worker/model/quantized_checkpoint.h"
 #include "tools/make_model/model_shape.h"
 #include "tools/make_model/safetensors_writer.h"
 #include "worker/model/model.h"
@@ -38,8 +40,10 @@ struct LoadedModel {
   std::unique_ptr<Model> model;
 };
 
-LoadedModel Load(const TestDirectory& directory, std::unique_ptr<Backend> backend) {
-  absl::StatusOr<std::unique_ptr<Model>> model = LoadModel(directory.path(), backend.get());
+LoadedModel Load(const TestDirectory& directory, std::unique_ptr<Backend> backend,
+                 const WeightRounding& rounding = {}) {
+  absl::StatusOr<std::unique_ptr<Model>> model =
+      LoadModel(directory.path(), backend.get(), /*progress=*/nullptr, rounding);
   EXPECT_TRUE(model.ok()) << model.status();
   return {std::move(backend), *std::move(model)};
 }
@@ -116,6 +120,92 @@ TEST(GpuModelTest, InExactModeChunksBlocksAndPlacementChangeNoBit) {
                        {.block_size = block_size, .kv_type = KvType::kBFloat16, .placement_seed = 5});
     EXPECT_EQ(runner.Prefill(0, Prompt(), chunk), expected);
   }
+}
+
+// Where a CPU keeps the inputs of products in float32, it computes with the same weights as a GPU. It rounds the inputs
+// of products of int8 to 8 bits, so the tolerance is wider there.
+TEST(GpuModelTest, QuantizedWeightsGiveTheLogitsOfTheCpuUpToRounding) {
+  const struct {
+    WeightRounding rounding;
+    float tolerance;
+  } kinds[] = {{{.layers = Quantization::kInt4, .int4_inputs = Int4Inputs::kFloat32}, 0.03f},
+               {{.layers = Quantization::kInt8, .output = true}, 0.06f}};
+  for (const auto& [rounding, tolerance] : kinds) {
+    for (const char* family : {"llama", "qwen2"}) {
+      SCOPED_TRACE(absl::StrCat(family, " ", Name(rounding.layers)));
+      const TestDirectory directory;
+      WriteModel(family, DataType::kBFloat16, directory);
+      const LoadedModel cpu = Load(directory, cpu::MakeCpuBackend(1, cpu::Isa::kGeneric), rounding);
+      PagedRunner expected(cpu.model.get(), cpu.backend.get(), {});
+      const std::vector<Logits> expected_logits = expected.Prefill(0, Prompt(), kPromptTokens);
+      const LoadedModel plain = Load(directory, cpu::MakeCpuBackend(1, cpu::Isa::kGeneric));
+      PagedRunner unrounded(plain.model.get(), plain.backend.get(), {});
+      const std::vector<Logits> unrounded_logits = unrounded.Prefill(0, Prompt(), kPromptTokens);
+      // One chunk has more tokens than the product kernels take, the others have fewer.
+      for (const int chunk : {kPromptTokens, 40}) {
+        const LoadedModel gpu = Load(directory, EmulatedGpu(DataType::kBFloat16, /*exact=*/false), rounding);
+        PagedRunner actual(gpu.model.get(), gpu.backend.get(), {.kv_type = KvType::kBFloat16});
+        const std::vector<Logits> actual_logits = actual.Prefill(0, Prompt(), chunk);
+        for (int i = 0; i < kPromptTokens; ++i) {
+          EXPECT_LT(RelativeError(actual_logits[i], expected_logits[i]), tolerance) << "after token " << i;
+        }
+        if (rounding.layers == Quantization::kInt4) {  // Int8 is as near to the weights of the file as the rounding.
+          EXPECT_GT(RelativeError(actual_logits.back(), unrounded_logits.back()), tolerance) << "nothing was rounded";
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuModelTest, InExactModeChunksChangeNoBitOfQuantizedModels) {
+  const TestDirectory directory;
+  WriteModel("llama", DataType::kBFloat16, directory);
+  for (const Quantization width : {Quantization::kInt4, Quantization::kInt8}) {
+    const LoadedModel gpu =
+        Load(directory, EmulatedGpu(DataType::kBFloat16, /*exact=*/true), {.layers = width, .output = true});
+    PagedRunner whole(gpu.model.get(), gpu.backend.get(), {.kv_type = KvType::kBFloat16});
+    const std::vector<Logits> expected = whole.Prefill(0, Prompt(), kPromptTokens);
+    for (const int chunk : {7, 33}) {
+      PagedRunner runner(gpu.model.get(), gpu.backend.get(), {.kv_type = KvType::kBFloat16});
+      EXPECT_EQ(runner.Prefill(0, Prompt(), chunk), expected) << Name(width) << ", chunks of " << chunk;
+    }
+  }
+}
+
+// A device whose kernels for weights of FP8 are those for whole numbers.
+class WrongDevice : public cuda::EmulatedDevice {
+ public:
+  const cuda::KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override {
+    static cuda::KernelTable wrong;
+    const cuda::KernelTable* const right = EmulatedDevice::FindKernels(element, head_dim, block_size);
+    if (right == nullptr) return nullptr;
+    wrong = *right;
+    wrong.fp8 = right->int8;
+    return &wrong;
+  }
+};
+
+class GpuCheckpointTest : public CheckpointTest {};
+
+TEST_F(GpuCheckpointTest, AGpuThatMultipliesQuantizedWeightsWronglyIsRefused) {
+  // Every weight of the layers is 1.5 times its scale, as FP8.
+  for (const std::string& name : matrices_) {
+    StoredTensor& tensor = tensors_.at(name);
+    tensor = {"F8_E4M3", tensor.shape, std::string(static_cast<size_t>(tensor.shape[0] * tensor.shape[1]), '\x3c')};
+    tensors_[name + "_scale"] = {"F32", {1}, BytesOf(std::vector<float>{0.01f})};
+  }
+  config_["quantization_config"] = {{"quant_method", "fp8"}};
+  ASSERT_TRUE(Load().ok()) << Load().status();  // On a CPU.
+  const auto load = [&](std::unique_ptr<cuda::Device> device) {
+    cuda::CudaBackend backend(std::move(device), {.element = DataType::kBFloat16});
+    const auto model = LoadModel(directory_.path(), &backend);
+    return model.ok() ? std::string(Name((*model)->weights.rounding.layers)) : std::string(model.status().message());
+  };
+  EXPECT_EQ(load(std::make_unique<cuda::EmulatedDevice>()), "fp8");
+  EXPECT_THAT(
+      load(std::make_unique<WrongDevice>()),
+      testing::HasSubstr("emulated GPU multiplies by tensor model.layers.0.self_attn.q_proj.weight wrongly: its "
+                         "product of 15 tokens by a quantized matrix of"));
 }
 
 TEST(GpuModelTest, WhatHasNoKernelsIsSaid) {

@@ -1,0 +1,7 @@
+#include "kernels/cuda/quantized_entries.h"
+
+namespace quire::cuda {
+
+QUIRE_QUANTIZED_ENTRIES(F16)
+
+}  // namespace quire::cuda

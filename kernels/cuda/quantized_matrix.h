@@ -1,0 +1,51 @@
+#ifndef QUIRE_KERNELS_CUDA_QUANTIZED_MATRIX_H_
+#define QUIRE_KERNELS_CUDA_QUANTIZED_MATRIX_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/matrix.h"
+#include "kernels/cuda/packed_weights.h"
+#include "kernels/linear.h"
+
+namespace quire::cuda {
+
+constexpr int64_t CeilDivide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// The numbers of all stacked quantized matrices on the device, in the form of packed_weights.h. The device must outlive
+// them.
+class QuantizedCudaMatrix : public DeviceMatrix {
+ public:
+  // Copies the matrices to the device. Returns null when there is not enough memory. REQUIRES: the number of columns is
+  // a multiple of 8. The worker refuses models with other matrices.
+  static std::unique_ptr<QuantizedCudaMatrix> Pack(Device* device, const QuantizedMatrixView* matrices,
+                                                   int num_matrices);
+  ~QuantizedCudaMatrix() override;
+
+  const QuantizedCudaMatrix* quantized() const override { return this; }
+  QuantizedFormat format() const { return format_; }
+  const PackedWeights& weights() const { return weights_; }
+  // [cols], the element of the input that each column multiplies; null if that is the one of the same index.
+  const int32_t* order() const { return order_; }
+
+ private:
+  QuantizedCudaMatrix(Device* device, int rows, const QuantizedMatrixView& first);
+  bool Allocate();
+  void Upload(const QuantizedMatrixView* matrices);
+
+  Device* const device_;
+  const QuantizedFormat format_;
+  PackedWeights weights_ = {};
+  char* values_ = nullptr;
+  float* scales_ = nullptr;
+  uint8_t* zeros_ = nullptr;
+  int32_t* order_ = nullptr;
+  const bool has_order_;
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_QUANTIZED_MATRIX_H_

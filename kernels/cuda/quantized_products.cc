@@ -1,0 +1,157 @@
+#include "kernels/cuda/quantized_products.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/dequantize.h"
+#include "kernels/cuda/product_check.h"
+#include "kernels/cuda/quantized_product.h"
+#include "kernels/cuda/row_kernels.h"
+#include "kernels/cuda/split_sum.h"
+
+namespace quire::cuda {
+namespace {
+
+// How many thread blocks to launch for `count` pieces of work when each block does `per_block` of them.
+int NumBlocks(int64_t count, int per_block) {
+  constexpr int64_t kMost = 1 << 16;  // With more work, each block of the kernel loops.
+  return int(std::clamp<int64_t>(CeilDivide(count, per_block), 1, kMost));
+}
+
+}  // namespace
+
+QuantizedProducts::QuantizedProducts(Device* device, const KernelTable* kernels, DataType element, bool exact,
+                                     size_t slice_bytes)
+    : device_(device),
+      kernels_(*kernels),
+      element_(element),
+      exact_(exact),
+      slice_bytes_(slice_bytes),
+      partial_(device, "sums of quantized products"),
+      dequantized_(device, "dequantized weights"),
+      ordered_x_(device, "inputs of quantized products") {}
+
+const QuantizedKernels& QuantizedProducts::KernelsFor(QuantizedFormat format) const {
+  switch (format) {
+    case QuantizedFormat::kInt8:
+      return kernels_.int8;
+    case QuantizedFormat::kFp8:
+      return kernels_.fp8;
+    case QuantizedFormat::kInt4:
+    case QuantizedFormat::kInt4Float32:
+      break;
+  }
+  return kernels_.int4;
+}
+
+// There are about two thread blocks for each multiprocessor, if the columns suffice. The number of tokens must not
+// count.
+QuantizedProducts::Splits QuantizedProducts::SplitsOf(const QuantizedCudaMatrix& w) const {
+  constexpr int kWantedPerMultiprocessor = 2, kLeastBlocks = 4, kRowsPerBlock = 128;
+  const int num_blocks = w.weights().num_blocks;
+  const int wanted =
+      int(kWantedPerMultiprocessor * device_->num_multiprocessors() / CeilDivide(w.rows(), kRowsPerBlock));
+  const int count = std::clamp(wanted, 1, std::max(1, num_blocks / kLeastBlocks));
+  const int blocks = int(CeilDivide(num_blocks, count));
+  return {int(CeilDivide(num_blocks, blocks)), blocks};
+}
+
+const uint16_t* QuantizedProducts::InOrderOf(const QuantizedCudaMatrix& w, const uint16_t* x, int num_tokens) {
+  if (w.order() == nullptr) return x;
+  constexpr int kElements = 8;  // Of a thread.
+  const int64_t count = int64_t{num_tokens} * w.cols();
+  uint16_t* const ordered = ordered_x_.Reserve<uint16_t>(count);
+  device_->Launch(
+      kernels_.gather_columns,
+      GatherColumnsArgs{.x = x, .columns = w.order(), .y = ordered, .num_rows = num_tokens, .dim = w.cols()},
+      NumBlocks(count / kElements, kernels_.gather_columns.num_threads));
+  return ordered;
+}
+
+void QuantizedProducts::Multiply(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y,
+                                 DataType y_type, bool adds_to_y) {
+  if (num_tokens == 0 || w.rows() == 0) return;
+  x = InOrderOf(w, x, num_tokens);
+  if (!exact_ && num_tokens > kMostTokens) return MultiplyDequantized(x, w, num_tokens, y, y_type, adds_to_y);
+  for (int first = 0; first < num_tokens; first += kMostTokens) {
+    MultiplyPacked(x + int64_t{first} * w.cols(), w, std::min(kMostTokens, num_tokens - first),
+                   static_cast<char*>(y) + int64_t{first} * w.rows() * int64_t(SizeOf(y_type)), y_type, adds_to_y);
+  }
+}
+
+void QuantizedProducts::MultiplyPacked(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y,
+                                       DataType y_type, bool adds_to_y) {
+  constexpr int kElements = 8;  // Of a thread.
+  const Splits splits = SplitsOf(w);
+  const int64_t count = int64_t{num_tokens} * w.rows(), stride = CeilDivide(count, kElements) * kElements;
+  float* const partial = partial_.Reserve<float>(splits.count * stride);
+  int kernel = 0;
+  while (QuantizedKernels::kTokens[kernel] < num_tokens) ++kernel;
+  const Kernel<QuantizedProductArgs>& product = KernelsFor(w.format()).products[kernel];
+  const int rows_per_block = product.num_threads / simt::kWarpSize * kWeightTileRows;
+  const int num_row_blocks = int(CeilDivide(w.rows(), rows_per_block));
+  device_->Launch(product,
+                  QuantizedProductArgs{.x = x,
+                                       .w = w.weights(),
+                                       .partial = partial,
+                                       .split_stride = stride,
+                                       .num_tokens = num_tokens,
+                                       .num_row_blocks = num_row_blocks,
+                                       .blocks_per_split = splits.blocks},
+                  num_row_blocks * splits.count);
+  device_->Launch(kernels_.split_sum,
+                  SplitSumArgs{.partial = partial,
+                               .y = y,
+                               .split_stride = stride,
+                               .count = count,
+                               .num_splits = splits.count,
+                               .y_is_float = y_type == DataType::kFloat32,
+                               .adds_to_y = adds_to_y},
+                  NumBlocks(stride / kElements, kernels_.split_sum.num_threads));
+}
+
+void QuantizedProducts::MultiplyDequantized(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y,
+                                            DataType y_type, bool adds_to_y) {
+  const Kernel<DequantizeArgs>& kernel = KernelsFor(w.format()).dequantize;
+  const int num_tiles = int(CeilDivide(w.rows(), kWeightTileRows));
+  const int64_t tile_bytes = int64_t{kWeightTileRows} * w.cols() * int64_t(sizeof(uint16_t));
+  const int num_slices = int(CeilDivide(num_tiles, std::max<int64_t>(1, int64_t(slice_bytes_) / tile_bytes)));
+  const int tiles_of_slice = int(CeilDivide(num_tiles, num_slices));
+  uint16_t* const slice = dequantized_.Reserve<uint16_t>(int64_t{tiles_of_slice} * kWeightTileRows * w.cols());
+  for (int first = 0; first < num_tiles; first += tiles_of_slice) {
+    const int tiles = std::min(tiles_of_slice, num_tiles - first), first_row = first * kWeightTileRows;
+    device_->Launch(kernel, DequantizeArgs{.w = w.weights(), .y = slice, .first_tile = first, .num_tiles = tiles},
+                    NumBlocks(int64_t{tiles} * w.weights().num_blocks, kernel.num_threads / simt::kWarpSize));
+    device_->Multiply({.x = x,
+                       .w = slice,
+                       .y = static_cast<char*>(y) + int64_t{first_row} * int64_t(SizeOf(y_type)),
+                       .num_rows = num_tokens,
+                       .num_columns = std::min(tiles * kWeightTileRows, w.rows() - first_row),
+                       .depth = w.cols(),
+                       .element = element_,
+                       .y_type = y_type,
+                       .adds_to_y = adds_to_y,
+                       .y_stride = w.rows()});
+  }
+}
+
+BackendStatus QuantizedProducts::Check(const QuantizedCudaMatrix& w, const QuantizedMatrixView* matrices,
+                                       int num_matrices) {
+  const QuantizedKernels& kernels = KernelsFor(w.format());
+  if (!checked_.insert(kernels.dequantize.entry).second) return BackendStatus::Ok();
+  const ProductCheck check(device_, element_, matrices, num_matrices);
+  for (const int num_tokens : QuantizedKernels::kTokens) {
+    // One token less than the most has a token that is missing.
+    const BackendStatus status = check.Run(num_tokens - 1, WeightsOfProduct::kExact, [&](const uint16_t* x, float* y) {
+      MultiplyPacked(InOrderOf(w, x, num_tokens - 1), w, num_tokens - 1, y, DataType::kFloat32, false);
+    });
+    if (!status.ok()) return status;
+  }
+  // The exact mode has no use for the other kernel.
+  if (exact_) return BackendStatus::Ok();
+  constexpr int kFewTokens = 5;
+  return check.Run(kFewTokens, WeightsOfProduct::kRounded, [&](const uint16_t* x, float* y) {
+    MultiplyDequantized(InOrderOf(w, x, kFewTokens), w, kFewTokens, y, DataType::kFloat32, false);
+  });
+}
+
+}  // namespace quire::cuda

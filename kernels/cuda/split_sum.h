@@ -1,0 +1,96 @@
+#ifndef QUIRE_KERNELS_CUDA_SPLIT_SUM_H_
+#define QUIRE_KERNELS_CUDA_SPLIT_SUM_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/vector8.h"
+
+namespace quire::cuda {
+
+// y[i] = sum over the splits, ascending, of partial[split][i] (+ y[i]).
+struct SplitSumArgs {
+  const float* partial;  // [num_splits][split_stride]
+  void* y;               // [count] float32 or elements, aligned to 16 bytes.
+  int64_t split_stride;  // A multiple of 8.
+  int64_t count;
+  int32_t num_splits;
+  bool y_is_float;
+  bool adds_to_y;
+};
+
+// A thread adds eight consecutive elements at a time.
+template <typename Element>
+class SplitSumKernel {
+ public:
+  using Args = SplitSumArgs;
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 0;
+
+  static QUIRE_DEVICE void Run(const SplitSumArgs& args) {
+    simt::WaitForPriorGrid();
+    for (int64_t i = 8 * (int64_t{simt::BlockIndex()} * kThreads + simt::ThreadIndex()); i < args.count;
+         i += int64_t{8} * simt::GridSize() * kThreads) {
+      if (i + 8 <= args.count) {
+        AddEight(args, i);
+      } else {
+        for (int64_t j = i; j < args.count; ++j) AddOne(args, j);
+      }
+    }
+    simt::TriggerNextGrid();
+  }
+
+ private:
+  static QUIRE_DEVICE void AddEight(const SplitSumArgs& args, int64_t i) {
+    float sum[8] = {};
+    QUIRE_NO_UNROLL for (int split = 0; split < args.num_splits; ++split) {
+      const float* const partial = args.partial + split * args.split_stride + i;
+      QUIRE_UNROLL for (int j = 0; j < 8; j += 4) {
+        const simt::U32x4 words = simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(partial + j));
+        float four[4];
+        memcpy(four, words.word, sizeof(four));
+        QUIRE_UNROLL for (int k = 0; k < 4; ++k) sum[j + k] += four[k];
+      }
+    }
+    if (args.y_is_float) {
+      float* const y = static_cast<float*>(args.y) + i;
+      QUIRE_UNROLL for (int j = 0; j < 8; j += 4) {
+        auto* const to = reinterpret_cast<simt::U32x4*>(y + j);
+        float four[4] = {};
+        if (args.adds_to_y) {
+          const simt::U32x4 words = simt::LoadGlobal(to);
+          memcpy(four, words.word, sizeof(four));
+        }
+        QUIRE_UNROLL for (int k = 0; k < 4; ++k) four[k] += sum[j + k];
+        simt::U32x4 words;
+        memcpy(words.word, four, sizeof(four));
+        simt::StoreGlobal(to, words);
+      }
+    } else {
+      uint16_t* const to = static_cast<uint16_t*>(args.y) + i;
+      Vector8<Element> y = {};
+      if (args.adds_to_y) y = Vector8<Element>::Load(to);
+      QUIRE_UNROLL for (int j = 0; j < 8; ++j) y.x[j] += sum[j];
+      y.Store(to);
+    }
+  }
+
+  static QUIRE_DEVICE void AddOne(const SplitSumArgs& args, int64_t i) {
+    float sum = 0;
+    for (int split = 0; split < args.num_splits; ++split) {
+      sum += simt::LoadGlobal(args.partial + split * args.split_stride + i);
+    }
+    if (args.y_is_float) {
+      float* const y = static_cast<float*>(args.y) + i;
+      simt::StoreGlobal(y, sum + (args.adds_to_y ? simt::LoadGlobal(y) : 0));
+    } else {
+      uint16_t* const y = static_cast<uint16_t*>(args.y) + i;
+      const float old = args.adds_to_y ? Element::Low(simt::LoadGlobal(y)) : 0;
+      simt::StoreGlobal(y, uint16_t(Element::Pack(sum + old, 0)));
+    }
+  }
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_SPLIT_SUM_H_
