@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "base/config_file.h"
 
 #include <yaml-cpp/yaml.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "base/heap_trimmer.h"
 
 #include <malloc.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "base/listen_address.h"
 
 #include "absl/strings/match.h"

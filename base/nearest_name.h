@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_BASE_NEAREST_NAME_H_
 #define QUIRE_BASE_NEAREST_NAME_H_
 

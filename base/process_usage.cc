@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "base/process_usage.h"
 
 #include <sys/resource.h>

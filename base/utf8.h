@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_BASE_UTF8_H_
 #define QUIRE_BASE_UTF8_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/attention_speed.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures how fast the machine reads memory. This limits the decoding of few sequences, whose steps read every weight
 // once.
 

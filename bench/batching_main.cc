@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures the benefit of continuous batching and chunked prefill, and the cost of preemption when memory is short. It
 // runs the production scheduler over a trace with a simulated worker.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/contiguous_block_manager.h"
 
 #include <algorithm>

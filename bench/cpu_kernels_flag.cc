@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/cpu_kernels_flag.h"
 
 #include <string>

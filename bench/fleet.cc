@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/fleet.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_BENCH_FLEET_LOAD_H_
 #define QUIRE_BENCH_FLEET_LOAD_H_
 

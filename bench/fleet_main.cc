@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures what one manager costs with many workers and many running sequences. The workers are real processes with
 // --device=simulated, so that the manager does all its work and nothing computes.
 

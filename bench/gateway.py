@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What does quire-openai cost between a client and the manager?
 
 Starts a simulated worker, a manager and a gateway, and measures two things: the CPU time of the gateway for each

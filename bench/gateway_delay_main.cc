@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures how much later than over gRPC a first token comes through the OpenAI gateway. bench/gateway.py starts the
 // programs and this one.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures how fast the CPU kernels multiply by the matrices of a model, compared with the limits of memory and
 // arithmetic.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/gpu_step.h"
 
 #include <algorithm>

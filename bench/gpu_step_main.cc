@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures a decode step of a model of 8 B parameters on a GPU, compared with the time in which the GPU can read its
 // memory. Layers are launched or repeated as graphs, and steps run one by one or overlap.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Prints as JSON what the grammar engine does with guides, so that another engine can be given the same work
 // (bench/compare/grammars.py).
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures how long it takes to compile guides, and to compute which tokens may come next.
 
 #include <algorithm>

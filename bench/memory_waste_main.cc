@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures how much of the KV memory holds tokens, with paging and with contiguous reservations, and how much memory
 // the sequences of one request save by sharing.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How much goodput is left when more requests come than a deployment can serve?
 
 Starts a manager with its default flags and a worker with one thread. First the rate is raised until the goodput falls;

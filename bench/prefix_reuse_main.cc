@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures which share of the prompt tokens the prefix cache holds for pools of several sizes, and how long a lookup
 // takes.
 

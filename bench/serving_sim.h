@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_BENCH_SERVING_SIM_H_
 #define QUIRE_BENCH_SERVING_SIM_H_
 

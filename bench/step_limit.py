@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What do callers see with different limits of the step time?
 
 Starts a worker and a manager for each variant in turn, and runs the mix of requests of bench/compare in a closed loop:

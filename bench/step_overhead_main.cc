@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures the manager's cost per step (Plan, Commit, encoding and decoding) for several numbers of running sequences,
 // and the cost of each operation of the block manager.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures how long a step of the real CPU worker takes, as a function of its tokens and their context. The result is
 // the constants of the simulated worker in `batching`.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures the worker without manager and network, to show the effect of a kernel in tokens per second.
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_CMAKE_ABSEIL_WITHOUT_SANITIZER_H_
 #define QUIRE_CMAKE_ABSEIL_WITHOUT_SANITIZER_H_
 

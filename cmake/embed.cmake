@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # quire_embed(NAME quire_n FILES ...) defines a library that contains the text of each file. Its header FOLDER/n.h, in
 # the build tree, declares each text as `extern const absl::string_view` in namespace quire. The name is k and the
 # file's name in camel case.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `cmake --install build/release --component NAME` installs (docs/install.md):
 #   runtime     the programs, the bundled model, and the units of systemd with their configuration
 #   client-dev  the client library for C++ with its headers, the protos, and files for CMake and pkg-config

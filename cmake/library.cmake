@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # quire_library(NAME n HDRS ... SRCS ... DEPS ...), quire_binary(...) and quire_test(...) each define one target with
 # its files and its dependencies. Files are listed, never globbed. Include paths start at the repository root.
 # With QUIRE_WARNINGS_AS_ERRORS, warnings in our own code are errors.

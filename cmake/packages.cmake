@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian packages of the components (docs/install.md): `cpack --config build/release/CPackConfig.cmake`.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME quire)

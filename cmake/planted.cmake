@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Planted bugs. A list has pieces of sources and what replaces each of them, after a header "=== NAME SOURCE ...". The
 # program quire_mutate makes a source with one bug of a list.
 

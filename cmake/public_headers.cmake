@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # quire_public_headers(TARGET t FOLDER f HEADERS ...) makes the target t, which copies headers of the repository into
 # the flat folder f/quire, as an application includes them. There #include "client/library/client.h" becomes
 # #include "quire/client.h", and the first line names the licence. It is an error when a header includes one of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program as a test: its exit code must be 0, and its output must match a regular expression. The property
 # PASS_REGULAR_EXPRESSION of a test alone would ignore the exit code.
 #   cmake -DPATTERN=REGEX -P cmake/run_and_match.cmake -- PROGRAM [ARGUMENT...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chooses the files that quire-worker reads, and puts them into the cache of the hub."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hub as a server: lists of files and bytes of files by HTTP, with tries, redirects and a deadline."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names of models, and the folder of the cache, as quire-worker has them (worker/model/hub_cache.h)."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A file that is being downloaded, and how far the download is."""
 
 import hashlib

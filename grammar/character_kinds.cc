@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "grammar/character_kinds.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_GRAMMAR_REGEX_PARSER_H_
 #define QUIRE_GRAMMAR_REGEX_PARSER_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "grammar/schema_keywords.h"
 
 #include <algorithm>

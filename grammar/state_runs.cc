@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "grammar/state_runs.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KERNELS_SOFTMAX_STATE_H_
 #define QUIRE_KERNELS_SOFTMAX_STATE_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "scheduler/plan_draft.h"
 
 #include <algorithm>

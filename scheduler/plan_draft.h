@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_SCHEDULER_PLAN_DRAFT_H_
 #define QUIRE_SCHEDULER_PLAN_DRAFT_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_SCHEDULER_PLANS_IN_FLIGHT_H_
 #define QUIRE_SCHEDULER_PLANS_IN_FLIGHT_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_SCHEDULER_RESTORED_REQUEST_H_
 #define QUIRE_SCHEDULER_RESTORED_REQUEST_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_SCHEDULER_SAMPLING_PARAMS_H_
 #define QUIRE_SCHEDULER_SAMPLING_PARAMS_H_
 

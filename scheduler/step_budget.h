@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_SCHEDULER_STEP_BUDGET_H_
 #define QUIRE_SCHEDULER_STEP_BUDGET_H_
 

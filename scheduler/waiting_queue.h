@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_SCHEDULER_WAITING_QUEUE_H_
 #define QUIRE_SCHEDULER_WAITING_QUEUE_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_SECURITY_AUTHORIZER_H_
 #define QUIRE_SECURITY_AUTHORIZER_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "security/certificate_expiry.h"
 
 #include <openssl/err.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "security/token_file.h"
 
 #include <openssl/crypto.h>

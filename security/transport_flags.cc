@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "security/transport_flags.h"
 
 #include "absl/flags/flag.h"

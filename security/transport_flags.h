@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_SECURITY_TRANSPORT_FLAGS_H_
 #define QUIRE_SECURITY_TRANSPORT_FLAGS_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "serving/certificate_metrics.h"
 
 #include "absl/status/statusor.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_SERVING_GRPC_SERVER_H_
 #define QUIRE_SERVING_GRPC_SERVER_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "serving/http_connection.h"
 
 #include <poll.h>

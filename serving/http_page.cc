@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "serving/http_page.h"
 
 #include "absl/strings/match.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "serving/log_metrics.h"
 
 #include "base/log_output.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "serving/service_main.h"
 
 #include <grpc/support/log.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The programs have the protections for which cmake/library.cmake asks the compiler and the linker.
 
 #include <elf.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts programs, for tests and other scripts in Python."""
 
 import re

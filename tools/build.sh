@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # ./quickstart and ./check source this file. It installs the Debian packages that a build needs, and builds with a
 # progress display.
 

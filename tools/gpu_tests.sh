@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tools/gpu_check and tools/make_gpu_bundle source this file. It lists and runs the tests of `gpu_test`, a program.
 
 readonly TESTS_AT_ONCE=8

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tools/gpu_check sources this file. It serves the model in the box on the CPU and on the GPU, and compares the answers.
 # `bin` is the folder of the programs.
 

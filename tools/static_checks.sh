@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by ./check: what is checked in the sources without running them.
 
 # The version of clang-format that Debian 12 has. Other versions format a few constructs differently.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tools/gpu_check sources this file. It runs the steps of a check, each within the time that is left to its part, and
 # writes every result into a folder as soon as it is known.
 

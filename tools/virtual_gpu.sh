@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tools/check_gpu_path and tools/plant_gpu_faults source this file. It builds the tests of the code for NVIDIA GPUs for
 # a virtual GPU, and knows how the check runs them.
 

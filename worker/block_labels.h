@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_WORKER_BLOCK_LABELS_H_
 #define QUIRE_WORKER_BLOCK_LABELS_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // quire-worker owns the weights of a model and its KV blocks, and runs the plans of the manager.
 
 #include "base/configuration.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/memory_explanation.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/sampling_state.h"
 
 #include <algorithm>

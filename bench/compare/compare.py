@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the same work on Quire and llama.cpp in turns, on this machine, and prints the ratios.
 
     compare.py --quire-bin=build/release/bin --llama-bin=DIR --models=DIR [--rows=REGEX] [--rounds=3] [--json=FILE]

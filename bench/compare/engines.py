@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the programs of Quire and of llama.cpp; each function returns what one run measured."""
 
 import contextlib

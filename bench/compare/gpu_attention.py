@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measures other attention on this GPU with the shapes of gpu_speed, beside the results of gpu_speed.
 
     gpu_attention.py --quire=gpu_speed.json [--json=FILE]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Gives the guides and the texts of guide_trace to xgrammar, and prints what both engines do with them.
 
     grammars.py --quire-bin=build/release/bin [--schemas=DIR/tests/draft2020-12] [--vocabulary=131072] [--texts=20]

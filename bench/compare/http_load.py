@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends load to llama-server as `quirectl bench` does to a manager, and makes the same report."""
 
 import asyncio

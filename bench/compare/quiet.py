@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures how much other programs ran on the machine during a measurement."""
 
 import os

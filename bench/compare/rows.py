@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows of the comparison: what each engine runs, and which of its figures are shown."""
 
 import dataclasses

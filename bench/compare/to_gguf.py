@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Converts a Llama checkpoint of make_model into a GGUF file with the same weights, for llama.cpp.
 
     to_gguf.py MODEL_DIR OUTPUT.gguf

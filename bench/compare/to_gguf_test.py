@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that a GGUF file has the tensors of the make_model checkpoint: to_gguf_test.py MAKE_MODEL."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attention of decodes over paged K and V in Triton: a baseline for gpu_attention.py.
 
 One program computes one split of one sequence for one KV head and the group of query heads that shares it. A second

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/commands/bench_options.h"
 
 #include "absl/strings/numbers.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/commands/generate_options.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/commands/guide_options.h"
 
 #include "absl/status/statusor.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `quirectl pin` and `quirectl unpin`.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_CLIENT_LOAD_LOAD_GENERATOR_H_
 #define QUIRE_CLIENT_LOAD_LOAD_GENERATOR_H_
 

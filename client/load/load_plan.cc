@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/load/load_plan.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/quirectl/global_options.h"
 
 #include "absl/strings/str_cat.h"

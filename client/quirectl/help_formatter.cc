@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/quirectl/help_formatter.h"
 
 #include <algorithm>

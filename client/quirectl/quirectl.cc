@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // quirectl: the command line of a Quire manager.
 
 #include <CLI/CLI.hpp>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/quirectl/usage_error.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/views/block_drawing.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_CLIENT_VIEWS_REQUEST_TEXT_H_
 #define QUIRE_CLIENT_VIEWS_REQUEST_TEXT_H_
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The manager, the CPU worker, the OpenAI gateway and quirectl on Debian 12, with the bundled model.
 #   docker build -f deploy/docker/cpu.Dockerfile -t quire-cpu:0.1 .
 

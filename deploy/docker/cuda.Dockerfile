@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The programs of cpu.Dockerfile, with a worker for NVIDIA GPUs of sm_80 and newer. CUDA comes from NVIDIA's archive for
 # Debian 12, because it is not in Debian's main archive. The NVIDIA container toolkit mounts the driver's libraries.
 #   docker build -f deploy/docker/cuda.Dockerfile -t quire-cuda:0.1 .

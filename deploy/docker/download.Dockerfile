@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # quire-download on Debian 12, for containers that download a model before a worker starts.
 #   docker build -f deploy/docker/download.Dockerfile -t quire-download:0.1 .
 

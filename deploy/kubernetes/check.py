@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that the Kubernetes objects fit each other and the programs they start. `kubectl apply` does not check this.
 
   check.py [--programs DIRECTORY] [KUSTOMIZATION ...]

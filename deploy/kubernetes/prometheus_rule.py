@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Prints the rules of deploy/prometheus as one object of the Prometheus operator. The result is in the repository:
 
   deploy/kubernetes/prometheus_rule.py >deploy/kubernetes/monitoring/rules.yaml

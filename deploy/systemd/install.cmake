@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Installs the units of systemd and their configuration. `cmake --install` runs it, because the units name the folders,
 # which are known only then. The prefix /usr has its configuration in /etc, every other one in its own folder etc.
 # SOURCE is the folder of this file.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/manager_link/batch_call.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_GATEWAY_MANAGER_LINK_BATCH_CALL_H_
 #define QUIRE_GATEWAY_MANAGER_LINK_BATCH_CALL_H_
 

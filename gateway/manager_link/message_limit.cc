@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/manager_link/message_limit.h"
 
 #include <memory>

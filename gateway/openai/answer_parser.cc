@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/openai/answer_parser.h"
 
 #include <utility>

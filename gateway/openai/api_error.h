@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_GATEWAY_OPENAI_API_ERROR_H_
 #define QUIRE_GATEWAY_OPENAI_API_ERROR_H_
 

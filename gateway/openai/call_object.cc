@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/openai/call_object.h"
 
 #include <algorithm>

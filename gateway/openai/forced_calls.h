@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_GATEWAY_OPENAI_FORCED_CALLS_H_
 #define QUIRE_GATEWAY_OPENAI_FORCED_CALLS_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/openai/guide_fields.h"
 
 #include <string>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/openai/logprobs_json.h"
 
 #include <algorithm>

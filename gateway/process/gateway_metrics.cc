@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/process/gateway_metrics.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // quire-openai: the OpenAI interface over HTTP in front of a manager.
 
 #include "base/configuration.h"

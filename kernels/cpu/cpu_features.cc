@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/cpu/cpu_features.h"
 
 #if defined(QUIRE_X86_KERNELS)

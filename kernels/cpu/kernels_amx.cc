@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #define QUIRE_CPU_NAMESPACE amx
 #include "kernels/cpu/attention_amx.h"
 #include "kernels/cpu/kernel_table.h"

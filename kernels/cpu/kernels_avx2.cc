@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #define QUIRE_CPU_NAMESPACE avx2
 #include "kernels/cpu/kernel_table_impl.h"
 

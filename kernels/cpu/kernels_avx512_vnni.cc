@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #define QUIRE_CPU_NAMESPACE avx512_vnni
 #include "kernels/cpu/attention_int8.h"
 #include "kernels/cpu/kernel_table.h"

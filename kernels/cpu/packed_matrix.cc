@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/cpu/packed_matrix.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KERNELS_CPU_SIMD_AVX512_H_
 #define QUIRE_KERNELS_CPU_SIMD_AVX512_H_
 

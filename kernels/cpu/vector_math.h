@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KERNELS_CPU_VECTOR_MATH_H_
 #define QUIRE_KERNELS_CPU_VECTOR_MATH_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KERNELS_CUDA_CUDA_CHECK_H_
 #define QUIRE_KERNELS_CUDA_CUDA_CHECK_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The entry point of libquire_cuda.so.
 
 #include "kernels/cuda/cuda_device.h"

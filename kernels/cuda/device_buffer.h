@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KERNELS_CUDA_DEVICE_BUFFER_H_
 #define QUIRE_KERNELS_CUDA_DEVICE_BUFFER_H_
 

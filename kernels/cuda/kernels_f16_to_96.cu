@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/cuda/compiled_kernels.h"
 #include "kernels/cuda/compiled_table.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/cuda/repack_blocks.h"
 #include "kernels/cuda/repack_blocks_entry.h"
 

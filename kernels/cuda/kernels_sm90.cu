@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Compiled for sm_90a only: other devices have no instructions for warp groups.
 
 #include "kernels/cuda/compiled_table.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/cuda/matmul_problem.h"
 
 #include "kernels/cuda/cuda_check.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/cuda/paged_attention.h"
 
 #include "kernels/cuda/compiled_kernels.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KERNELS_CUDA_SPLIT_SUM_H_
 #define QUIRE_KERNELS_CUDA_SPLIT_SUM_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/python/borrowed_tensor.h"
 
 namespace quire {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/python/lent_array.h"
 
 #include <cstdlib>

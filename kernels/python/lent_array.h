@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KERNELS_PYTHON_LENT_ARRAY_H_
 #define QUIRE_KERNELS_PYTHON_LENT_ARRAY_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The extension module paged_attention._kernels. It takes arrays through DLPack, checks them, and calls the forward
 // functions. Users import paged_attention/__init__.py.
 

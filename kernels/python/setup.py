@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds paged_attention from a checkout: pip install ./kernels/python. Needs a C++20 compiler and Python's headers.
 
 With nvcc on the PATH or under CUDA_HOME it takes arrays on GPUs too, unless QUIRE_CUDA=0. MAX_JOBS limits the compilers

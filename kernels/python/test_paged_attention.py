@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares the module with dense attention in float64, and tests every error message. Uses PyTorch, ml_dtypes and a GPU
 if they are present."""
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/reference/int8_attention.h"
 
 #include <algorithm>

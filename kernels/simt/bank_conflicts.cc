@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/simt/bank_conflicts.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The operations of simt_sm90.h.
 
 #include <algorithm>

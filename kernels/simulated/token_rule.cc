@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kernels/simulated/token_rule.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KV_MANAGER_ADMIN_ADMIN_CALL_H_
 #define QUIRE_KV_MANAGER_ADMIN_ADMIN_CALL_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/admin/admin_service.h"
 
 #include "quire/v1/admin.grpc.pb.h"

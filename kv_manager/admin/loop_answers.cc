@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/admin/loop_answers.h"
 
 #include <algorithm>

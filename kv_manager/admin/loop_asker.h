@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KV_MANAGER_ADMIN_LOOP_ASKER_H_
 #define QUIRE_KV_MANAGER_ADMIN_LOOP_ASKER_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/admin/worker_calls.h"
 
 #include <algorithm>

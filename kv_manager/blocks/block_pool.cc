@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/blocks/block_pool.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/blocks/copies_in_flight.h"
 
 #include <algorithm>

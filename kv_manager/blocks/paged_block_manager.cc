@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/blocks/paged_block_manager.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KV_MANAGER_BLOCKS_PREFIX_INDEX_H_
 #define QUIRE_KV_MANAGER_BLOCKS_PREFIX_INDEX_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/engine/inventory_check.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_KV_MANAGER_ENGINE_WAIT_FORECAST_H_
 #define QUIRE_KV_MANAGER_ENGINE_WAIT_FORECAST_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/inference/generate_batch_call.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/jinja/text.h"
 
 #include <utf8proc.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/leadership/etcd_lease.h"
 
 #include <utility>

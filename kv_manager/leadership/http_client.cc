@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/leadership/http_client.h"
 
 #include <curl/curl.h>

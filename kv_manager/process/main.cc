@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // quire-manager: the scheduler and the KV memory of its workers, served over gRPC.
 
 #include "base/configuration.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/requests/client_request.h"
 
 #include <google/protobuf/io/coded_stream.h>

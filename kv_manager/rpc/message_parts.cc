@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/rpc/message_parts.h"
 
 #include <google/protobuf/io/coded_stream.h>

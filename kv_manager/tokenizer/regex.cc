@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/tokenizer/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/tokenizer/unicode.h"
 
 #include <utf8proc.h>

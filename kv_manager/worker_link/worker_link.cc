@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/worker_link/worker_link.h"
 
 #include <algorithm>

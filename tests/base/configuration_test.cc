@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests flags from the command line, the environment and a file (base/configuration.h and base/config_file.h).
 
 #include "base/configuration.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "base/log_output.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests base/flags.h, base/listen_address.h and base/process_usage.h.
 
 #include <sys/resource.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "base/watched_file.h"
 
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/memory_waste.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/prefix_reuse.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs a manager and simulated workers behind proxies that fail, while processes fail as well. See README.md.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/chaos/event_log.h"
 
 #include <cstdio>

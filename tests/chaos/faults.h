@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_CHAOS_FAULTS_H_
 #define QUIRE_TESTS_CHAOS_FAULTS_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kills the manager that leads, while clients resume their streams with the standby. See README.md.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kills or stops the manager at drawn moments and starts it again, while clients resume their streams. See README.md.
 
 #include <algorithm>

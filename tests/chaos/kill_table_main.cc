@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kills workers in the middle of streams, at each position of the output. See README.md.
 
 #include <algorithm>

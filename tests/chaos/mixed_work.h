@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_CHAOS_MIXED_WORK_H_
 #define QUIRE_TESTS_CHAOS_MIXED_WORK_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/chaos/process_state.h"
 
 #include <filesystem>

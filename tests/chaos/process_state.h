@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_CHAOS_PROCESS_STATE_H_
 #define QUIRE_TESTS_CHAOS_PROCESS_STATE_H_
 

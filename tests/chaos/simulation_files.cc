@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/chaos/simulation_files.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs a manager and two workers under a mixed load while faults happen. See README.md.
 
 #include <algorithm>

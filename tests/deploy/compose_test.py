@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks deploy/compose as far as this is possible without Docker: every flag is one of its program, and the services
 name each other, their ports and their files correctly. The argument is the folder of our programs."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks the Dockerfiles as far as this is possible without Docker."""
 
 import pathlib

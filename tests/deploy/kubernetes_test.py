@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renders every overlay. check.py must find no mistake in it, and must find every mistake that a test plants."""
 
 import base64

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts Quire on this machine, generates text, reads the metrics and stops it."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads deploy/prometheus, deploy/grafana and docs/operations.md for the tests of this folder."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every alert has a runbook and fires in a test. The dashboards are valid, and promtool accepts the rules."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts a manager, a worker and a Prometheus server with deploy/prometheus, sends load, and queries the server for
 every panel of deploy/grafana and every rule. Each must have a value. The argument is the folder of our programs."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Downloads models with quire-download from a hub on this machine that fails in every way a hub fails. The argument is
 the folder of our programs; quire-worker is in it in builds with gRPC."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hub on this machine: lists of files, small files, and large files behind a redirect to a second server."""
 
 import hashlib

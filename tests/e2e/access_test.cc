@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Calls every method of both ports as every kind of caller.
 
 #include <algorithm>

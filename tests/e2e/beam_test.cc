@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Beam search through the real programs. It finds what generate of Hugging Face transformers finds (tests/golden/beam).
 // Further tests are about stop strings and about what a client sees.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Opens the chat page of quire-openai in a headless Chromium and chats. The argument is the folder of our programs.
 Ends with 77 when there is no Chromium."""
 

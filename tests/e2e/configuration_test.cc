@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The real programs with a configuration file and environment variables, and their JSON logs.
 
 #include <grpcpp/grpcpp.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // SIGTERM under load: running requests finish, new ones are refused, and the process ends in time.
 
 #include <atomic>

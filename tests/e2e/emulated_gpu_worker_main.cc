@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // quire-worker whose --device=cuda is the emulated GPU, for machines without a GPU.
 
 #include "kernels/cuda/emulated_device.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests the promise of docs/architecture.md, section 7, with the real programs: a stream does not depend on other
 // requests, on the chunk size, on the block size or on the worker.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A worker is killed and does not come back: its requests go on with another worker, with the same tokens.
 
 #include <atomic>

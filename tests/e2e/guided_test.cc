@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Guided decoding through the real programs.
 
 #include <atomic>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two managers and a Lease object of Kubernetes, behind an API server of this test that speaks HTTPS."""
 
 import http.server

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Blocks are freed after a client is killed, after cancellations and after a worker's death.
 
 #include <atomic>

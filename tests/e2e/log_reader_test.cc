@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The log never stops the service: here its reader stalls.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the documented examples of OpenAI's Python client against quire-openai. The argument is the folder of our
 programs. Ends with 77 when the package openai is not installed."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts a worker, a manager and quire-openai for the tests of the gateway."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Speaks HTTP with quire-openai in front of a manager and a worker. The argument is the folder of our programs."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shows what clients of quire-openai hear when its manager is not there. The argument is the folder of our programs."""
 
 import json

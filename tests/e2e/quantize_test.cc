@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs the worker with --quantize and with --kv-type=int8.
 
 #include <algorithm>

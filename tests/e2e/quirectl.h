@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_E2E_QUIRECTL_H_
 #define QUIRE_TESTS_E2E_QUIRECTL_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `quirectl doctor` and `quirectl completion` with the real programs.
 
 #include <string>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The commands that look inside a manager, with the real programs.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // quirectl as users and scripts see it.
 
 #include <algorithm>

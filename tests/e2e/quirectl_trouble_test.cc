@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The errors and exit codes of quirectl.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The manager is killed, or stopped, and started again: its streams go on with what the workers have kept, with the
 // same tokens.
 

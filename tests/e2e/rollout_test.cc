@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A rollout to another checkpoint and back, while clients send requests.
 
 #include <atomic>

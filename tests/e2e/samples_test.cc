@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Several samples of one prompt, the prefix cache, and mixed requests, through the real programs.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Workers that compute nothing behind the real manager: every stream has the tokens that the reference function
 // computes from its prompt.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Two managers for one worker: the one that holds a lease in etcd leads, and the other takes over.
 
 #include <stdlib.h>

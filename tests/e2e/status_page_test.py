@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts a manager and a worker, sends load and opens the status page in a headless Chromium. Compares the page's text,
 and the map cell by cell, with quirectl and the metrics. The argument is the folder of our programs."""
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs a public model, which we did not train, through manager and worker.
 
 #include <filesystem>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tenants see nothing of each other, and none takes the places of the others.
 
 #include <csignal>

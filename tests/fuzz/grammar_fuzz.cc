@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The first byte of an input chooses the kind of the source; the rest is the source. Every source gives a grammar or an
 // error, within the limits. A text of the grammar is drawn token by token.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_FUZZ_GUIDED_WALK_H_
 #define QUIRE_TESTS_FUZZ_GUIDED_WALK_H_
 

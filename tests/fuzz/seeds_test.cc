@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs a fuzz target without libFuzzer: over its seeds, and over some thousand changed seeds. So every build runs the
 // targets, the sanitizers watch them, and an input that has failed once stays a test. The environment variable
 // QUIRE_FUZZ_ROUNDS sets another number of changed seeds, QUIRE_FUZZ_SEED draws other changes, and QUIRE_FUZZ_SEEDS

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "base/check.h"
 #include "kv_manager/worker_link/wire.h"
 #include "quire/v1/worker.pb.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The public test suite of JSON schemas, draft 2020-12, if it stands beside the checkout.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_GRAMMAR_RANDOM_TEXT_H_
 #define QUIRE_TESTS_GRAMMAR_RANDOM_TEXT_H_
 

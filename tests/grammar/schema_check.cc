@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/grammar/schema_check.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/grammar/trial_sources.h"
 
 namespace quire::grammar {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Only the contents of the cache decide the result of a query. Every comparison here is bit for bit.
 
 #include <algorithm>

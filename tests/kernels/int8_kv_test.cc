@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // K and V of int8: the bytes that are stored, and attention over them. All comparisons with the reference are bit for
 // bit.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Fails when an object of the per-instruction-set kernels defines a symbol outside its own namespace, except for the
 # function that returns its table. The linker could use that copy in code that runs on every machine.
 string(REPLACE "|" ";" OBJECTS "${OBJECTS}")

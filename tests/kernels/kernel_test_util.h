@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_KERNELS_KERNEL_TEST_UTIL_H_
 #define QUIRE_TESTS_KERNELS_KERNEL_TEST_UTIL_H_
 

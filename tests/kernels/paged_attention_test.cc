@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The forward functions over a caller's cache, compared with float64.
 
 #include "kernels/paged_attention.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_KERNELS_PAGED_BATCH_H_
 #define QUIRE_TESTS_KERNELS_PAGED_BATCH_H_
 

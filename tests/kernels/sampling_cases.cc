@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/kernels/sampling_cases.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Instantiates on the device the code that CPU and GPU kernels share. A header that is no longer valid device code
 // fails to compile here.
 

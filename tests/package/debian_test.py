@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the Debian packages, unpacks them into an empty folder, and uses what they have. The argument is the build
 folder. Without the tools of Debian it is skipped (exit code 77)."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Installs the build, moves the installed tree, and lets projects that know only this tree use it: one with CMake, one
 with pkg-config. The argument is the build folder."""
 

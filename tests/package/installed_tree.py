@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Installs the build into a folder and starts the installed programs, for the tests of packages."""
 
 import os

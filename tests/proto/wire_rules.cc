@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/proto/wire_rules.h"
 
 #include <google/protobuf/descriptor.pb.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Compares beam search with what Hugging Face transformers found for the same tables of logits, see
 // tests/golden/beam/README.md. QUIRE_BEAM_CASES names another file of cases.
 

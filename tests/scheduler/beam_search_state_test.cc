@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "scheduler/beam_search_state.h"
 
 #include <limits>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "scheduler/request_size.h"
 
 #include <limits>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "scheduler/running_set.h"
 
 #include <gmock/gmock.h>

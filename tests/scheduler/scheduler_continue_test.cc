@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests that requests go on with the tokens that their samples have already, as if they had drawn them here.
 
 #include <gtest/gtest.h>

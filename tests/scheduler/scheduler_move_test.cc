@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests that requests which move from scheduler to scheduler go on as if nothing had happened.
 
 #include <gmock/gmock.h>

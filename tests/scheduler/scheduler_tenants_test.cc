@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What tenants may use of a scheduler and its pool.
 
 #include <string>

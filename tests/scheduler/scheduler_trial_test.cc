@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests how the scheduler finds the request that makes workers fail, and what the others lose by that.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/security/certificates.h"
 
 #include <openssl/evp.h>

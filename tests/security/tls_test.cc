@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests security/tls_files.h and security/credentials.h with a real server that has only health checks.
 
 #include <chrono>

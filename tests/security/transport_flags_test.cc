@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests base/local_address.h and security/transport_flags.h.
 
 #include "security/transport_flags.h"

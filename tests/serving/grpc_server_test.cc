@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "serving/grpc_server.h"
 
 #include <sys/resource.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // docs/metrics.md lists the metrics of the programs. QUIRE_UPDATE_GOLDEN=1 rewrites it.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "serving/metrics_server.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_SIM_AUDITED_BLOCKS_H_
 #define QUIRE_TESTS_SIM_AUDITED_BLOCKS_H_
 

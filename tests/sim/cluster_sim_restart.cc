@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of ClusterSim that replaces the manager.
 
 #include <algorithm>

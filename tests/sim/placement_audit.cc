@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/sim/placement_audit.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/sim/rebalance_oracle.h"
 
 #include "absl/status/status.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/sim/reference_beam_search.h"
 
 #include <algorithm>

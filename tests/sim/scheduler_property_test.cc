@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs some thousand scenarios of quire-sim, and scenarios that have failed before.
 
 #include <cstdint>

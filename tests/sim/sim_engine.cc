@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of SimEngine that drives the loop.
 
 #include "tests/sim/sim_engine.h"

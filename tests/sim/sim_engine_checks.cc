@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of SimEngine that compares the loop with what it must be.
 
 #include "tests/sim/sim_engine.h"

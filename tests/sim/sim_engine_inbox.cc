@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of SimEngine that knows what is in the inbox of the loop, and what becomes of it.
 
 #include "tests/sim/sim_engine.h"

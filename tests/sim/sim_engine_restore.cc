@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of SimEngine that knows what another manager takes over from the worker.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/sim/sim_worker_process.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests tools/gpu_check --prebuilt with a bundle whose programs are short scripts."""
 
 import os

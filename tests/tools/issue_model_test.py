@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs tools/issue_model on the machine code of the kernels: issue_model_test.py LIBRARY."""
 
 import pathlib

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Checkpoints that quire-quantize writes from the small Llama model.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tools/release refuses what must not be released, and puts what was built together. It runs in a small repository that
 has the files it looks at, with programs that pretend to build."""
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A decode step allocates heap memory only for arrays that grow with its sequences. All other memory was allocated when
 // the worker started or in earlier steps.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/worker/gated_backend.h"
 
 #include <limits>

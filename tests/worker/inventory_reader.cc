@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/worker/inventory_reader.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the session loop keeps when a session ends, and who gets it.
 
 #include <gmock/gmock.h>

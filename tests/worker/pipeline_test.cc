@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Two steps that run at the same time, which asynchronous backends allow.
 
 #include <gtest/gtest.h>

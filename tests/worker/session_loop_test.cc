@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The session loop without gRPC: its thread against threads of callers. The sanitizers run these tests.
 #include "worker/session_loop.h"
 

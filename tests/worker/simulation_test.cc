@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests what the simulated device promises: the tokens are those of the reference, and every fault in block tables,
 // copies, swaps or plans gives other tokens.
 

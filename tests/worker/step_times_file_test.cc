@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/step_times_file.h"
 
 #include <gmock/gmock.h>

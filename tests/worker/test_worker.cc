@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/worker/test_worker.h"
 
 #include <utility>

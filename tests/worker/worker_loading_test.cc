@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a worker says while it loads its model.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests how the program quire-worker starts, refuses wrong options and stops.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/beam: the results of beam search in Hugging Face transformers, in float32.
 
     python3 tools/goldens/beam.py recorded          writes recorded.json, or recorded_groups.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the goldens in tests/golden/gguf: gguf_goldens.py OUTPUT_FOLDER
 
 Needs the packages gguf (0.19.0), transformers (5.24.0), torch for CPUs, tokenizers, numpy and sentencepiece.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records what jinja2 renders, for the tests of kv_manager/jinja.
 
     jinja_goldens.py constructs              renders the templates of tests/golden/jinja/constructs.json again: pairs

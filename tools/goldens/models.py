@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/models and tests/golden/sampling: results of Hugging Face transformers, in float32.
 
 Needs torch, transformers, safetensors and numpy; run from the repository root:

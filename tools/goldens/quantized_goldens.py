@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the goldens in tests/golden/quantized: quantized_goldens.py OUTPUT_FOLDER SOURCES
 
 Small checkpoints that other software has packed, and what the same software reads back from them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes small vocabularies for the tokenizer tests, with the results of the reference libraries. Also compares our
 results with those of the libraries on random text.
 

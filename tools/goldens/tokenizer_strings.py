@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strings on which tokenizers disagree: every script, spaces, marks, controls, emoji, numbers, special tokens."""
 
 import unicodedata

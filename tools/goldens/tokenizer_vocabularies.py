@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small vocabularies in the styles of well-known models, trained on invented words."""
 
 import base64

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes written.safetensors in tests/golden/quantized: written_goldens.py OUTPUT_FOLDER QUIRE_QUANTIZE
 
 Rounds tests/golden/models/llama2 with the program QUIRE_QUANTIZE, lets transformers load the checkpoints, and records

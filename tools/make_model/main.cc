@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Writes a model directory with random weights for tests and benchmarks. The model can have any shape of any family
 // that the worker serves. It has a byte-level tokenizer, so that the whole system can run it.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tools/make_model/safetensors_writer.h"
 
 #include <algorithm>

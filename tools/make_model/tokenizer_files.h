@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TOOLS_MAKE_MODEL_TOKENIZER_FILES_H_
 #define QUIRE_TOOLS_MAKE_MODEL_TOKENIZER_FILES_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tools/quantize/compressed_tensors.h"
 
 #include "worker/model/packed_numbers.h"

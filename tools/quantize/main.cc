@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Writes a checkpoint with weights of 8 or 4 bits from one with 16 or 32 bits. The numbers are those that the worker
 // computes with --quantize, and the format is that of compressed-tensors, which Transformers loads as well.
 

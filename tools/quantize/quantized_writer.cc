@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tools/quantize/quantized_writer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Controls a headless Chromium through its DevTools protocol over a pipe, and reads and writes PNG files. Needs only
 Python's standard library.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes docs/status_page.png and docs/quirectl_top.png. Starts a manager and two workers with the bundled model, sends
 load, and takes pictures of a headless Chromium and of a terminal. The argument is the folder of our programs (by
 default build/release/bin)."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the model directory: configuration and weights in the format of Hugging Face."""
 
 import json

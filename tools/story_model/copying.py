@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes initial weights that can already copy words. A small model with random initial weights learns this very late.
 
 A story uses the same names and things from beginning to end. When a model has learned the grammar, the main thing left

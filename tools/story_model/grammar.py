@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small story grammar. It turns templates with choices, macros and slots into English sentences.
 
   [a|b|c]    one of the alternatives, chosen with the story's random generator; choices may be nested; [|x] is optional

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes short stories. Paragraphs are separated by an empty line, and stories by a form feed.
 
 Every story is a function of (seed, index): the same arguments give the same text on every machine.

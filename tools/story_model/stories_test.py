@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests the story generator; needs only Python. Run: python3 stories_test.py"""
 
 import random

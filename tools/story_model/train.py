@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains the story model on the CPU and writes its weights; a stopped run continues from its last checkpoint.
 
 A row is one story, or sometimes three stories in sequence. So the model also sees long contexts, and learns that a

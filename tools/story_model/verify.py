@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Loads a model directory with transformers in bfloat16, prints greedy and sampled stories, and checks that they end.
 
 Exits with status 1 if the tokenizer changes a text, or if fewer than nine of ten stories end with the end token.

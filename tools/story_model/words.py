@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words of the stories: names, kinds, places, things and the macros that many sentences share."""
 
 GIRL_NAMES = """Lily Mia Anna Zoe Sara Emma Ella Nora Ruby Lucy Molly Daisy Alice Aisha Priya Yuki Mei Amara Sofia

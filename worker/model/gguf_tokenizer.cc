@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "worker/model/gguf_tokenizer.h"
 
 #include <bit>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_WORKER_MODEL_MODEL_H_
 #define QUIRE_WORKER_MODEL_MODEL_H_
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of the Python client without a manager. It runs where the package is installed; tests/package/python_test.py
 installs it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests how the Python client finds the manager that leads among several addresses. It runs where the package is
 installed, with servers of this process in the place of managers."""
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/terminal/output.h"
 
 #include <gmock/gmock.h>

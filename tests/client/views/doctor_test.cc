@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/views/doctor.h"
 
 #include <arpa/inet.h>

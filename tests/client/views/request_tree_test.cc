@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "client/views/request_tree.h"
 
 #include "gmock/gmock.h"

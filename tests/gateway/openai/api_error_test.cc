@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/openai/api_error.h"
 
 #include "gateway/openai/field_reader.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/web/error_body.h"
 
 #include "gtest/gtest.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gateway/web/web_server.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The attention kernels of the GPU, run in the emulator and compared with float64.
 
 #include <gtest/gtest.h>

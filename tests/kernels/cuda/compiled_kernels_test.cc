@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Checks nvcc's output for the kernels: their registers, and the instructions on which their speed depends. No GPU is
 // needed.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_KERNELS_CUDA_DEVICE_ARRAY_H_
 #define QUIRE_TESTS_KERNELS_CUDA_DEVICE_ARRAY_H_
 

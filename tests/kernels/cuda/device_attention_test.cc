@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Attention through a device, compared with float64.
 
 #include <gtest/gtest.h>

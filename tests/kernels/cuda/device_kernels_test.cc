@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The operations of a device besides attention: the small kernels and multiplication compared with float64, copies bit
 // for bit, and recordings.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The options of a real GPU.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // paged_attention_cuda_forward on a GPU, compared with float64.
 
 #include <gtest/gtest.h>

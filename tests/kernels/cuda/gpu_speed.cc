@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Measures the speed of the kernels on a GPU, compared with a copy of its memory and with multiplication by cuBLAS.
 // Attention runs the plans of the worker, and decodes also have the grids that the worker records.
 //   gpu_speed [--only=REGEX] [--json=FILE] [--tuning-cache=FILE] [--exact] [--overlap]

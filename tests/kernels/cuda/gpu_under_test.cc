@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests the first GPU. Environment variables of a run: with QUIRE_GPU_EXACT, results of multiplications do not depend
 // on the number of rows. With QUIRE_GPU_OVERLAP, kernels are set up while earlier ones end. With QUIRE_GPU_REQUIRED,
 // the program ends with exit code 77 if there is no GPU.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The steps of paged_attention_cuda_forward on the emulated device, compared with float64.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/kernels/cuda/quantized_cases.h"
 
 #include "kernels/reference/quantized.h"

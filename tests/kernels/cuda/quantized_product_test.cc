@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Products by quantized matrices on a device, compared with the scalar formulas of quantized_product.h and
 // dequantize.h.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Attention of decode steps that are recorded and repeated.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sampling on the device, compared with the reference that sorts, and with the CPU backend token for token.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The kernels around attention, run in the emulator and compared with float64. Copies and gathers are compared bit for
 // bit.
 

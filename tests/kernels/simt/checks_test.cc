@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Mistakes in a kernel, other than races, are reported, and correct code is not. The kernels have a few lines, each
 // with one mistake.
 

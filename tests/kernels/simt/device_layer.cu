@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Instantiates every function of the device layer on the device, for each architecture. Code that is no longer valid
 // device code fails to compile here.
 

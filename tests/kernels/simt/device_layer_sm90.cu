@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Instantiates every function of simt_sm90.h on the device. Code that is no longer valid device code fails to compile
 // here.
 

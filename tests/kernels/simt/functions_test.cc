@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every function of the device layer is compared with a plain computation.
 
 #include <array>

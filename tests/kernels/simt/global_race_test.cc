@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Races in global memory, within a block and between blocks.
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/kernels/simt/matrix_product.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Races in shared memory are reported in any order of the threads. Accesses that a barrier separates are not reported.
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The functions of simt_sm90.h: barriers in shared memory, bulk copies, and products of warp groups.
 
 #include "kernels/simt/simt_sm90.h"

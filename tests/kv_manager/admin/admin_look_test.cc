@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The calls of AdminService that look inside workers, check them and drain them, through real gRPC.
 
 #include <gmock/gmock.h>

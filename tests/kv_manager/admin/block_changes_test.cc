@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests the snapshot and the changes of WatchBlocks on their way from the block manager to the client's map.
 
 #include "kv_manager/admin/block_changes.h"

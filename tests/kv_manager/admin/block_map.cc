@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/kv_manager/admin/block_map.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_KV_MANAGER_ADMIN_BLOCK_MAP_H_
 #define QUIRE_TESTS_KV_MANAGER_ADMIN_BLOCK_MAP_H_
 

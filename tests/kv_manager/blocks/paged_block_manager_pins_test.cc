@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests what pins in the block manager hold, what they do not prevent, and when they end.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests the views for reports and the audits of the block manager, with planted mistakes.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A loop in whose first session the worker has rows of another manager.
 
 #include <deque>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/kv_manager/engine/fake_worker.h"
 
 #include <utility>

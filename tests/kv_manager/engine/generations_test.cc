@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests what the manager does with workers of several generations, and with workers that are restarted.
 
 #include <atomic>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A full worker gives waiting requests to an idle one.
 
 #include <chrono>

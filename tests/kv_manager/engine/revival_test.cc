@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs a scheduler on a shadow worker, takes the scheduler away at drawn moments, and makes another one from what the
 // worker has.
 

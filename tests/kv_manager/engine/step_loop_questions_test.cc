@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests the questions of other threads to a step loop, and pins, which they ask for.
 
 #include <memory>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests what a step loop does while its worker is lost, refused or not yet there.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/engine/wait_forecast.h"
 
 #include "base/status_reason.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Conversations as clients send them.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // No lock is taken by all step loops on the way of a token, from the result of a worker to the job of its stream.
 //
 // The program defines pthread_mutex_lock, so it sees every mutex that is locked on a thread which records. Step loops

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Compares with what jinja2 renders, as tools/goldens/jinja_goldens.py has recorded it in tests/golden/jinja.
 
 #include <openssl/sha.h>

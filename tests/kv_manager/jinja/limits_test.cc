@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A template can neither take the process down nor keep it busy.
 
 #include "gmock/gmock.h"

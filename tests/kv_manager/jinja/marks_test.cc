@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The text of users stays marked through every operation.
 
 #include "gmock/gmock.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Templates with random changes: whatever they are, they compile and render or give an error, and the text of a user
 // stays marked.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The other side of `tools/goldens/jinja_goldens.py compare`: renders a template with the variables that it reads as
 // JSON from the standard input.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The lease in etcd, against a server in this process that answers like etcd.
 #include "kv_manager/leadership/etcd_lease.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/leadership/fenced_worker_client.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The lease in Kubernetes, against a server in this process that answers like the API server.
 #include "kv_manager/leadership/kubernetes_lease.h"
 

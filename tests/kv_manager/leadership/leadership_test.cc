@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The thread of the election.
 #include "kv_manager/leadership/leadership.h"
 

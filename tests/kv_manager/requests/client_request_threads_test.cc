@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whole requests with all the threads that meet in the manager: the thread of the engine brings tokens, output threads
 // run text jobs, threads of the client complete writes, and more threads abort or leave. Meant for ThreadSanitizer.
 

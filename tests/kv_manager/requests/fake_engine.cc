@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/kv_manager/requests/fake_engine.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kv_manager/status_page/status_page.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tokenizer files come with the model and are not trusted. Every mistake in them gives a status of one line.
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Compares with the results of the libraries `tokenizers` and `sentencepiece` for the strings in
 // tests/golden/tokenizer, which tools/goldens/tokenizer_goldens.py wrote.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tests the parts that encode a word: Bpe, Unigram, SentencePieceBpe, and the tries below them.
 
 #include "gmock/gmock.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"

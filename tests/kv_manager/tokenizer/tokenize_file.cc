@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The other side of `tools/goldens/tokenizer_goldens.py fuzz`: encodes and decodes a file of cases and writes what came
 // out.
 //

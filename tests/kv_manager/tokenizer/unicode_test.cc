@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The places where Unicode versions and libraries differ. `tools/goldens/tokenizer_goldens.py unicode` compares all
 // code points.
 

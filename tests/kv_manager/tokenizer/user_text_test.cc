@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The text of users never becomes a control token, and is otherwise encoded as any text.
 
 #include "kv_manager/tokenizer/user_text.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uses the installed Python package as an application would. Prints one JSON object with what it has received.
 
   story.py ENDPOINT PROMPT

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Prints a story, with the client library as an application would use it.
 
 #include <cstdio>

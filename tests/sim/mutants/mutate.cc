@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Usage: mutate LIST NAME SOURCE OUTPUT. Writes OUTPUT, which is SOURCE with the bug NAME of LIST planted in it. Fails
 // when the piece to be replaced is not there exactly once: then the list has to follow the source.
 

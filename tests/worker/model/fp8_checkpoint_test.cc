@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Checkpoints with matrices of FP8, made here from the small Llama model.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Models in GGUF files. tests/golden/gguf has small ones with what transformers computes from them.
 
 #include <cmath>

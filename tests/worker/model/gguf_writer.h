@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_WORKER_MODEL_GGUF_WRITER_H_
 #define QUIRE_TESTS_WORKER_MODEL_GGUF_WRITER_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Compares whole models on the GPU backend, on the emulated device, with the CPU.
 
 #include <algorithm>

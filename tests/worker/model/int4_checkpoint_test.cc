@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Checkpoints with weights of 4 bits in the layouts of compressed-tensors, GPTQ and AWQ, made here from the small Llama
 // model.
 

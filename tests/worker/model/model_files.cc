@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/worker/model/model_files.h"
 
 #include <cstdint>

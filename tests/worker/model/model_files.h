@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #ifndef QUIRE_TESTS_WORKER_MODEL_MODEL_FILES_H_
 #define QUIRE_TESTS_WORKER_MODEL_MODEL_FILES_H_
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Checkpoints in the layout of compressed-tensors, made here from the small Llama model.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Checkpoints that other software has packed and read back: tests/golden/quantized.
 
 #include <cstring>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attention over a paged K/V cache: one decode step, on the CPU or a GPU."""
 
 from paged_attention import _kernels

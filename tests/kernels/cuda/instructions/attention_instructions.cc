@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Counts what the attention kernels execute for some steps, with the plan of the server, on a virtual GPU.
 //   attention_instructions BOUNDS PTX...
 // Prints a table and fails when a number exceeds its bound in the file BOUNDS. With QUIRE_UPDATE_GOLDEN=1 it writes

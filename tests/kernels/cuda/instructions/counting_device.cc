@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "tests/kernels/cuda/instructions/counting_device.h"
 
 #include <cstdio>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The shapes of device_attention_test.cc that a mutant's device supports.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Runs no_bug and no_bug_sm90, which must pass, and MUTANTS, each of which must fail. A program ends with its first test
 # that fails. The test of all shapes is left out, because these programs have few shapes. Tests that use no kernel are
 # left out, too.

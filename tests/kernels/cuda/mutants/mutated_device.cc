@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The emulated device of a mutant. It is compiled from headers one of which has a planted bug, and it has few kernels:
 // heads of 64 and, for the narrow last panel, 80.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The emulated device of a mutant of the attention kernel for compute capability 9.0. It is compiled from a header with
 // a planted bug, and it has the attention kernels for heads of 64 and blocks of at least 16 tokens alone, so that the
 // programs of its many mutants are built quickly.
