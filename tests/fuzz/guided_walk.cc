@@ -36,8 +36,18 @@ void GuidedWalk::Fill() {
 }
 
 bool GuidedWalk::Accept(uint64_t number) {
-  if (allowed_.empty()) return false;
-  const TokenId token = allowed_[number % allowed_.size()];
+  return !allowed_.empty() && AcceptToken(allowed_[number % allowed_.size()]);
+}
+
+bool GuidedWalk::AcceptOneOf(std::string_view bytes, uint64_t number) {
+  std::vector<TokenId> tokens;
+  for (const TokenId token : allowed_) {
+    if (bytes.find(masks_->tokens().bytes(token)[0]) != bytes.npos) tokens.push_back(token);
+  }
+  return tokens.empty() ? Accept(number) : AcceptToken(tokens[number % tokens.size()]);
+}
+
+bool GuidedWalk::AcceptToken(TokenId token) {
   if (!matcher_.Accept(masks_->tokens().bytes(token))) {
     QUIRE_CHECK(matcher_.is_dead());
     allowed_.clear();

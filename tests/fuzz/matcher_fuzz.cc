@@ -69,6 +69,9 @@ void Act(const uint8_t* data, size_t size) {
         if (rows.size() == kMaxRows || row.has_ended()) rows.pop_back();
         begin();
         break;
+      case 5:
+        row.AcceptOneOf("\"[]{}:,<>'", number / 8);
+        break;
       default:
         row.Accept(number / 8);
     }
