@@ -129,6 +129,30 @@ TEST_F(StandbyStreamsTest, GoOnAtOnceWhenTheLeaderGetsSigterm) {
   ExpectWhole();
 }
 
+// The leader that stops waits for a request that cannot be resumed, and takes no new one meanwhile.
+TEST_F(StandbyStreamsTest, ANewRequestGoesToTheNextLeaderWhileTheOneBeforeWaitsForOthers) {
+  Process& old = managers_->manager(leader_);
+  std::atomic<bool> has_begun = false;
+  Generations last;
+  std::thread reader([&] {
+    v1::GenerateRequest request = Long(0);
+    request.set_on_disconnect(v1::ON_DISCONNECT_ABORT);
+    last = GenerateAll(managers_->client(leader_), request, absl::Minutes(2), [&] { has_begun = true; });
+  });
+  while (!has_begun) absl::SleepFor(absl::Milliseconds(1));
+  old.Signal(SIGTERM);
+  EXPECT_NE(old.WaitForLine("draining: "), "");
+  EXPECT_EQ(GenerateAll(managers_->client(leader_), GreedyRequest("Once", 3)).status.code(),
+            absl::StatusCode::kUnavailable);
+  Client client({.endpoint = managers_->endpoints()});
+  const Generations next = GenerateAll(client, Long(1));
+  EXPECT_EQ(next.status, absl::OkStatus());
+  EXPECT_EQ(next.usage.completion_tokens(), static_cast<uint32_t>(kNumTokens));
+  reader.join();
+  EXPECT_EQ(last.status, absl::OkStatus());
+  EXPECT_EQ(old.Wait(), 0) << old.Output();
+}
+
 TEST_F(StandbyStreamsTest, GoOnWhenTheLeaderStopsForLongerThanTheLeaseAndThenContinues) {
   Begin(/*num_streams=*/3);
   Process& old = managers_->manager(leader_);

@@ -205,6 +205,7 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
   const RequestId id = wish.request().id;
   Placed& placed = placed_.at(static_cast<int>(Value(id)));
   if (placed.engine != from) return false;  // It was replaced, and its cancel is on the way.
+  if (HasReplaced(id)) return false;
   const PlacementRequest wanted = ToPlace(wish.request());
   std::vector<WorkerLoad> loads;
   for (const auto& engine : engines_) {
@@ -212,7 +213,7 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
     status_.Update(load.status());
     if (!status_.ok()) return false;
     loads.push_back(*load);
-    loads.back().is_ready &= engine.get() != from && !HasReplaced(engine.get(), id);
+    loads.back().is_ready &= engine.get() != from;
   }
   const std::vector<WorkerLoad> before = loads;
   if (!KeepTargets(wanted, wish.needs(), absl::MakeSpan(loads))) return false;
@@ -250,9 +251,9 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
   return true;
 }
 
-bool ClusterSim::HasReplaced(const SimEngine* engine, RequestId id) const {
+bool ClusterSim::HasReplaced(RequestId id) const {
   return std::any_of(replaced_.begin(), replaced_.end(), [&](const Replaced& replaced) {
-    return replaced.engine == engine && replaced.caller->request().id == id && !replaced.caller->has_ended();
+    return replaced.caller->request().id == id && !replaced.caller->has_ended();
   });
 }
 
@@ -284,7 +285,8 @@ absl::Status ClusterSim::RunRound(SimEngine* engine) {
   QUIRE_RETURN_IF_ERROR(engine->CheckStaying(could_move));
   const int64_t now_us = clock_.NowMicros();
   for (const Request& request : engine->Orphans()) {
-    if (!MayMove(engine, request, /*accepts_delay=*/false, engine->changes_numerics())) {
+    const bool may_move = MayMove(engine, request, /*accepts_delay=*/false, engine->changes_numerics());
+    if (!may_move || HasReplaced(request.id)) {
       may_move_since_us_.erase(request.id);
       continue;
     }

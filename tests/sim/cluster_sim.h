@@ -67,9 +67,9 @@ class ClusterSim {
   absl::Status RunRound(SimEngine* engine);
   // Returns whether another engine of this generation can hold the request now. Its worker is ready and gets requests.
   bool HasOtherWorker(const SimEngine* from, const Request& request, bool accepts_delay, bool is_own_generation) const;
-  // Whether the engine still has a stream of this request that a later copy has replaced. In production, the streams of
-  // one request have different ids.
-  bool HasReplaced(const SimEngine* engine, RequestId id) const;
+  // Whether an engine still has a stream of this request that a later copy has replaced. Until its cancel is handled,
+  // the request must not come to this engine, because both have the same id. In production, their ids differ.
+  bool HasReplaced(RequestId id) const;
   // Returns whether a request of a lost worker can move, see WorkerSession.
   bool MayMove(const SimEngine* from, const Request& request, bool accepts_delay, bool changes_numerics) const;
   ShadowModel ModelOf(const SimWorker& worker) const;

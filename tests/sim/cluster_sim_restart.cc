@@ -169,9 +169,10 @@ absl::Status ClusterSim::StartAgain(Placed* placed) {
   if (has_other_numerics_) again.generation = GenerationOf(scenario_.requests.at(id));
   QUIRE_ASSIGN_OR_RETURN(SimEngine* const engine, Place(again));
   if (engine == nullptr) return absl::OkStatus();  // It tries again.
-  placed->caller = has_other_numerics_ ? placed->caller->BegunAgain(again.generation, engine->model(),
-                                                                    RecordOf(id, ++placed->num_repeats))
-                                       : placed->caller->Again();
+  std::string record = RecordOf(id, ++placed->num_repeats);
+  placed->caller = has_other_numerics_
+                       ? placed->caller->BegunAgain(again.generation, engine->model(), std::move(record))
+                       : placed->caller->SentAgain(std::move(record));
   placed->engine = engine;
   placed->has_lost_track = false;
   placed->holders = {IndexOf(engine)};

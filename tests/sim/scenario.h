@@ -109,7 +109,7 @@ struct SimRequest {
   Request Build(absl::Span<const TokenId> transcript) const;
 };
 
-// The record of a request with this id. Its client has started it again for `num_repeats` times with other tokens.
+// The record of a request with this id. Its client has started it again `num_repeats` times.
 std::string RecordOf(int request, int num_repeats = 0);
 // The id of the request. Nothing when it is no such record.
 std::optional<int> RequestOfRecord(absl::string_view record);

@@ -40,6 +40,12 @@ std::shared_ptr<SimCaller> SimCaller::RestoredOn(GenerationId generation, const 
   return restored;
 }
 
+std::shared_ptr<SimCaller> SimCaller::SentAgain(std::string record) const {
+  std::shared_ptr<SimCaller> again = Again();
+  if (request_.record != nullptr) again->request_.record = std::make_shared<const std::string>(std::move(record));
+  return again;
+}
+
 std::shared_ptr<SimCaller> SimCaller::BegunAgain(GenerationId generation, const ShadowModel& model,
                                                  std::string record) const {
   Request request = request_;

@@ -31,6 +31,8 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   // The same, if a worker of this generation, which computes this model, has what the request has become. The stream
   // must be told again where the tokens have got other numerics.
   std::shared_ptr<SimCaller> RestoredOn(GenerationId generation, const ShadowModel& model) const;
+  // The client starts the request again, which has another record then. It gets the same tokens.
+  std::shared_ptr<SimCaller> SentAgain(std::string record) const;
   // The client starts the request again on a worker with this model, and forgets the tokens that it has. The new
   // request has this generation, record and other tokens.
   std::shared_ptr<SimCaller> BegunAgain(GenerationId generation, const ShadowModel& model, std::string record) const;
