@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests what the Python client says about arguments that it cannot send. It runs where the package is installed."""
 
 import re

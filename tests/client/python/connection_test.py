@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests where the Python client connects, and what it says about servers that are no managers. It runs where the
 package is installed."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests which endpoints the Python client refuses. It runs where the package is installed."""
 
 import unittest
