@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AsyncClient:
-    """The same as Client, for one event loop: create it while the loop runs."""
+    """The same as Client, for the event loop in which it is used first. It may be made before that loop runs."""
 
     def __init__(
         self,
@@ -36,9 +36,21 @@ class AsyncClient:
         tls_name: str | None = None,
         timeout: float = 10.0,
     ):
-        self._managers = _connection.connect(grpc.aio, endpoint, token, tls_ca, tls_cert, tls_key, tls_name)
+        self._connect = _connection.prepare(grpc.aio, endpoint, token, tls_ca, tls_cert, tls_key, tls_name)
+        self._connected: _connection.Managers | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._metadata = _connection.metadata_of(token)
         self._timeout = timeout
+
+    @property
+    def _managers(self) -> _connection.Managers:
+        """The managers, which are made at the first use, because their channels belong to the loop that runs then."""
+        loop = asyncio.get_running_loop()
+        if self._connected is None:
+            self._connected, self._loop = self._connect(), loop
+        if self._loop is not loop:
+            raise RuntimeError("this AsyncClient has connected in another event loop; make one client for each loop")
+        return self._connected
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -99,7 +111,7 @@ class AsyncClient:
                         yield response
                     return
                 except grpc.RpcError as error:
-                    failure = Error(error)
+                    failure = Error(error, manager.endpoint)
                     if failure.is_of_no_leader():
                         self._managers.leave(manager)
                     delay = state.delay_after(failure)
@@ -153,7 +165,7 @@ class AsyncClient:
                 response = await manager.health.Check(request, timeout=timeout, metadata=self._metadata)
             except grpc.RpcError as error:
                 if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    raise Error(error) from None
+                    raise Error(error, manager.endpoint) from None
             else:
                 if response.status == 1:
                     return True
@@ -172,11 +184,12 @@ class AsyncClient:
                 if error.is_of_no_leader():
                     raise
         # It is not made again at another manager, because that one may stand by, and the first one may have begun it.
+        manager = self._managers.current
         try:
-            admin_call = getattr(self._managers.current.admin, method)
+            admin_call = getattr(manager.admin, method)
             return await admin_call(request, timeout=search.time_left(), metadata=self._metadata)
         except grpc.RpcError as error:
-            raise Error(error) from None
+            raise Error(error, manager.endpoint) from None
 
     async def _infer(self, method: str, request: Any, search: _connection.Search) -> Any:
         while True:
@@ -185,5 +198,5 @@ class AsyncClient:
                 call = getattr(manager.inference, method)
                 return await call(request, timeout=search.time_left(), metadata=self._metadata)
             except grpc.RpcError as error:
-                delay = search.delay_after(manager, Error(error))
+                delay = search.delay_after(manager, Error(error, manager.endpoint))
             await asyncio.sleep(delay)

@@ -45,7 +45,7 @@ class Client:
         tls_name: str | None = None,
         timeout: float = 10.0,
     ):
-        self._managers = _connection.connect(grpc, endpoint, token, tls_ca, tls_cert, tls_key, tls_name)
+        self._managers = _connection.prepare(grpc, endpoint, token, tls_ca, tls_cert, tls_key, tls_name)()
         self._metadata = _connection.metadata_of(token)
         self._timeout = timeout
 
@@ -108,7 +108,7 @@ class Client:
                         yield response
                     return
                 except grpc.RpcError as error:
-                    failure = Error(error)
+                    failure = Error(error, manager.endpoint)
                     if failure.is_of_no_leader():
                         self._managers.leave(manager)
                     delay = state.delay_after(failure)
@@ -162,7 +162,7 @@ class Client:
                 response = manager.health.Check(request, timeout=timeout, metadata=self._metadata)
             except grpc.RpcError as error:
                 if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    raise Error(error) from None
+                    raise Error(error, manager.endpoint) from None
             else:
                 if response.status == 1:
                     return True
@@ -181,11 +181,12 @@ class Client:
                 if error.is_of_no_leader():
                     raise
         # It is not made again at another manager, because that one may stand by, and the first one may have begun it.
+        manager = self._managers.current
         try:
-            admin_call = getattr(self._managers.current.admin, method)
+            admin_call = getattr(manager.admin, method)
             return admin_call(request, timeout=search.time_left(), metadata=self._metadata)
         except grpc.RpcError as error:
-            raise Error(error) from None
+            raise Error(error, manager.endpoint) from None
 
     def _infer(self, method: str, request: Any, search: _connection.Search) -> Any:
         while True:
@@ -194,5 +195,5 @@ class Client:
                 call = getattr(manager.inference, method)
                 return call(request, timeout=search.time_left(), metadata=self._metadata)
             except grpc.RpcError as error:
-                delay = search.delay_after(manager, Error(error))
+                delay = search.delay_after(manager, Error(error, manager.endpoint))
             time.sleep(delay)

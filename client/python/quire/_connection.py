@@ -6,6 +6,7 @@ from __future__ import annotations
 import pathlib
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -33,8 +34,8 @@ _DELAY_S = 0.1
 class Manager:
     """The connection to one manager, and its services."""
 
-    def __init__(self, channel: Any):
-        self.channel = channel
+    def __init__(self, endpoint: str, channel: Any):
+        self.endpoint, self.channel = endpoint, channel
         self.inference = _wire.Stub(channel, "quire.v1.InferenceService")
         self.admin = _wire.Stub(channel, "quire.v1.AdminService")
         self.health = _wire.Stub(channel, "grpc.health.v1.Health")
@@ -107,7 +108,7 @@ class Search:
         return _DELAY_S
 
 
-def connect(
+def prepare(
     library: Any,
     endpoints: str,
     token: str | None,
@@ -115,9 +116,10 @@ def connect(
     tls_cert: str | None,
     tls_key: str | None,
     tls_name: str | None,
-) -> Managers:
-    """Returns the managers, with channels of `library`, which is grpc or grpc.aio. A channel connects when it is used
-    first, and again when the connection was lost. Raises ValueError when the arguments do not fit together."""
+) -> Callable[[], Managers]:
+    """Returns a function that makes the managers, with channels of `library`, which is grpc or grpc.aio. The channels
+    of grpc.aio belong to the event loop that runs when they are made. A channel connects when it is used first, and
+    again when the connection was lost. Raises ValueError when the arguments are wrong or do not fit together."""
     if not tls_ca and (tls_cert or tls_key or tls_name):
         raise ValueError("tls_ca is missing: tls_cert, tls_key and tls_name mean nothing without it")
     if bool(tls_cert) != bool(tls_key):
@@ -130,12 +132,12 @@ def connect(
     if len(addresses) > 1:
         options.append(("grpc.min_reconnect_backoff_ms", _PATIENCE_MS))
     if not tls_ca:
-        return Managers([Manager(library.insecure_channel(address, options)) for address in addresses])
+        return lambda: Managers([Manager(a, library.insecure_channel(a, options)) for a in addresses])
     files = [pathlib.Path(name).read_bytes() if name else None for name in (tls_ca, tls_key, tls_cert)]
     credentials = grpc.ssl_channel_credentials(*files)
     if tls_name:
         options.append(("grpc.ssl_target_name_override", tls_name))
-    return Managers([Manager(library.secure_channel(address, credentials, options)) for address in addresses])
+    return lambda: Managers([Manager(a, library.secure_channel(a, credentials, options)) for a in addresses])
 
 
 def metadata_of(token: str | None) -> list[tuple[str, str]]:

@@ -12,6 +12,8 @@ from quire import _wire
 _Status = _wire.message("google.rpc.Status")
 _DETAILS = {name: _wire.message(f"google.rpc.{name}") for name in ("BadRequest", "ErrorInfo", "RetryInfo")}
 _CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+# How gRPC says that there is no connection, and no address to connect to. Newer versions have the last text.
+_UNREACHED = ("failed to connect", "DNS resolution failed", "errors resolving")
 
 
 class _Failure:
@@ -34,7 +36,8 @@ class Error(Exception):
     """A call has failed. The text of the error has its code and its message.
 
     code         grpc.StatusCode
-    message      what the manager says, or gRPC when the manager could not be reached
+    message      what the manager says, or gRPC when the manager could not be reached; also that what answers at the
+                 endpoint is no manager
     reason       "QUEUE_FULL", "NO_WORKER", ... (proto/quire/v1/inference.proto), or "" from gRPC
     metadata     further facts of the reason, by name
     fields       what is wrong with each field of the request, by its path
@@ -42,16 +45,18 @@ class Error(Exception):
     is_from_manager  whether the manager has said so; otherwise the connection was lost or there was none
     """
 
-    def __init__(self, error: Any):
+    def __init__(self, error: Any, endpoint: str = ""):
         self.code: grpc.StatusCode = error.code()
         self.message: str = error.details() or ""
         self.reason = ""
         self.metadata: dict[str, str] = {}
         self.fields: dict[str, str] = {}
         self.retry_after: float | None = None
-        super().__init__(f"{self.code.name}: {self.message}")
         encoded = [value for key, value in error.trailing_metadata() or () if key == "grpc-status-details-bin"]
         self.is_from_manager = bool(encoded)
+        if endpoint and not self.is_from_manager:
+            self.message = self._message_about(endpoint)
+        super().__init__(f"{self.code.name}: {self.message}")
         for value in encoded:
             for detail in _Status.FromString(value).details:
                 self._read(detail.type_url.rpartition(".")[2], detail.value)
@@ -60,6 +65,15 @@ class Error(Exception):
     def internal(cls, message: str) -> Error:
         """The manager has sent what it must not send."""
         return cls(_Failure(grpc.StatusCode.INTERNAL, message))
+
+    def _message_about(self, endpoint: str) -> str:
+        """The message, with what gRPC does not say about servers that are no managers."""
+        if self.code == grpc.StatusCode.UNIMPLEMENTED and not self.message:
+            return f"what answers at {endpoint} does not have this method; is it a worker, and not a manager?"
+        if "Trying to connect an http1.x server" in self.message:
+            return (f"an HTTP server answers at {endpoint}, such as quire-openai or a metrics port; the manager's port "
+                    f"is 50051 by default: {self.message}")
+        return self.message
 
     def _read(self, name: str, value: bytes) -> None:
         if name not in _DETAILS:
@@ -87,8 +101,7 @@ class Error(Exception):
 
     def is_unreached(self) -> bool:
         """Whether no connection could be made at all, so that the manager has not got the call."""
-        was_lost = "failed to connect" in self.message or "DNS resolution failed" in self.message
-        return self.is_cut() and was_lost
+        return self.is_cut() and any(text in self.message for text in _UNREACHED)
 
     def is_unknown_field(self, number: int) -> bool:
         """Whether a manager has refused the request because it is too old to know this field."""

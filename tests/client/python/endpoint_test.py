@@ -8,8 +8,8 @@ import quire
 
 class EndpointTest(unittest.TestCase):
     def test_addresses_of_grpc_are_taken(self):
-        for endpoint in ("127.0.0.1:50051", "localhost:1", "manager.example:65535", "[::1]:50051", "unix:/run/quire.sock",
-                         "unix:relative.sock", "unix:///run/quire.sock", "unix-abstract:quire",
+        for endpoint in ("127.0.0.1:50051", "localhost:1", "manager.example:65535", "[::1]:50051",
+                         "unix:/run/quire.sock", "unix:relative.sock", "unix:///run/quire.sock", "unix-abstract:quire",
                          "dns:///manager.example:50051", "dns:manager.example:50051", "ipv4:127.0.0.1:50051",
                          "ipv6:[::1]:50051,[::2]:50051", "127.0.0.1:1,unix:/b"):
             quire.Client(endpoint).close()

@@ -99,11 +99,7 @@ class WaitingClient:
 
     def __init__(self, endpoint, **options):
         self.loop = asyncio.new_event_loop()
-
-        async def make():
-            return quire.AsyncClient(endpoint, **options)
-
-        self.client = self.loop.run_until_complete(make())
+        self.client = quire.AsyncClient(endpoint, **options)
 
     def close(self):
         self.loop.run_until_complete(self.client.close())
