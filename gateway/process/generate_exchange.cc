@@ -38,6 +38,10 @@ void GenerateExchange::Start(GenerateCall call, std::string authorization, std::
                              const AnswerFormatOptions* formats, ManagerLink* link, WebServer* server) {
   std::shared_ptr<GenerateExchange> self(
       new GenerateExchange(std::move(call), std::move(authorization), std::move(exchange), formats, link, server));
+  size_t num_bytes = 0;
+  for (const v1::GenerateRequest& request : self->call_.requests) num_bytes += request.ByteSizeLong();
+  self->hold_ = link->Hold(num_bytes);
+  if (self->hold_ == nullptr) return self->Fail(ManagerError(link->BusyError()));
   self->exchange_->OnGone([self] { self->OnGone(); });
   link->GetModel(self->authorization_, [self](const google::rpc::Status& status, const v1::GetModelResponse& model) {
     self->OnModel(status, model);
@@ -135,10 +139,11 @@ void GenerateExchange::StartRequests() {
     v1::GenerateRequest& request = call_.requests[i];
     if (call_.is_resumable) request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
     request.set_request_id(i == 0 ? id_ : absl::StrCat(id_, "-", i));
-    tickets_[i] = link_->Start(authorization_, request,
-                               [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); });
-    request.Clear();  // The manager has it now.
+    tickets_[i] = link_->Start(
+        authorization_, std::move(request),
+        [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); }, hold_);
   }
+  hold_ = nullptr;
 }
 
 bool GenerateExchange::ResumeIfAsked() {
@@ -200,6 +205,8 @@ void GenerateExchange::Fail(const ApiError& error) {
 
 void GenerateExchange::CancelAll() {
   is_over_ = true;
+  call_.requests.clear();  // An answer of the manager may still be waited for, which keeps this object.
+  hold_ = nullptr;
   for (const ManagerLink::Ticket& ticket : tickets_) link_->Cancel(ticket);
 }
 
