@@ -185,6 +185,7 @@ void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entr
 }
 
 void GenerateExchange::Send(const std::string& events) {
+  if (events.empty()) return;  // Until there is something to send, an error has its own HTTP code.
   if (!std::exchange(has_begun_, true)) exchange_->BeginEvents();
   exchange_->Send(events);
 }
