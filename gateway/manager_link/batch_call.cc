@@ -21,25 +21,31 @@ std::shared_ptr<BatchCall> BatchCall::Start(v1::InferenceService::Stub* stub, co
   return call;
 }
 
-void BatchCall::Send(v1::GenerateBatchRequest message, EntryHandler handler) {
-  running_[message.tag()] = {.handler = std::move(handler)};
+void BatchCall::Send(std::shared_ptr<const v1::GenerateBatchRequest> message, EntryHandler handler) {
+  running_[message->tag()] = {.handler = std::move(handler)};
   unsent_.push_back(std::move(message));
   Write();
 }
 
 void BatchCall::Cancel(uint64_t tag) {
   if (running_.erase(tag) == 0 || is_over_) return;
-  v1::GenerateBatchRequest message;
-  message.set_tag(tag);
-  message.mutable_cancel();
-  unsent_.push_back(std::move(message));
+  const auto unsent = std::find_if(unsent_.begin() + (is_writing_ ? 1 : 0), unsent_.end(),
+                                   [tag](const auto& message) { return message->tag() == tag; });
+  if (unsent != unsent_.end()) {
+    unsent_.erase(unsent);
+    return;
+  }
+  const auto message = std::make_shared<v1::GenerateBatchRequest>();
+  message->set_tag(tag);
+  message->mutable_cancel();
+  unsent_.push_back(message);
   Write();
 }
 
 void BatchCall::Write() {
   if (is_writing_ || is_over_ || unsent_.empty()) return;
   is_writing_ = true;
-  reactor_.StartWrite(&unsent_.front());
+  reactor_.StartWrite(unsent_.front().get());
 }
 
 void BatchCall::Post(void (BatchCall::*event)()) {

@@ -37,9 +37,9 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
 
   // Sends a message with a new tag, which starts or resumes a request. `handler` is called until the end of the
   // request. REQUIRES: !is_over().
-  void Send(v1::GenerateBatchRequest message, EntryHandler handler);
+  void Send(std::shared_ptr<const v1::GenerateBatchRequest> message, EntryHandler handler);
 
-  // The request ends, and its handler is not called any more.
+  // The request ends, and its handler is not called any more. If its message is not under way yet, it is not sent.
   void Cancel(uint64_t tag);
 
   // Ends the call, and so all requests.
@@ -90,7 +90,8 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   Reactor reactor_{this};
   std::shared_ptr<BatchCall> self_;                 // Until gRPC has said that the call is over.
   absl::flat_hash_map<uint64_t, Running> running_;  // By tag.
-  std::deque<v1::GenerateBatchRequest> unsent_;     // The first one is being written if is_writing_.
+  // The first one is being written if is_writing_.
+  std::deque<std::shared_ptr<const v1::GenerateBatchRequest>> unsent_;
   v1::GenerateBatchResponse response_;
   int next_entry_ = 0;  // The first one of response_ that was not handled.
   bool is_writing_ = false;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/library/call_status.h"
 #include "gateway/manager_link/message_limit.h"
+#include "google/rpc/error_details.pb.h"
 
 namespace quire {
 namespace {
@@ -30,11 +31,13 @@ bool ManagerLink::Caller::is_idle() const {
 }
 
 ManagerLink::ManagerLink(const std::vector<std::shared_ptr<grpc::Channel>>& channels, Executor executor,
-                         DelayedExecutor delayed_executor, size_t max_callers, std::chrono::milliseconds timeout)
+                         DelayedExecutor delayed_executor, size_t max_callers, std::chrono::milliseconds timeout,
+                         size_t max_waiting_bytes)
     : executor_(std::move(executor)),
       delayed_executor_(std::move(delayed_executor)),
       max_callers_(max_callers),
-      timeout_(timeout) {
+      timeout_(timeout),
+      max_waiting_bytes_(max_waiting_bytes) {
   for (const std::shared_ptr<grpc::Channel>& channel : channels) {
     managers_.push_back({v1::InferenceService::NewStub(channel), grpc::health::v1::Health::NewStub(channel)});
   }
@@ -44,6 +47,23 @@ ManagerLink::~ManagerLink() {
   for (const auto& [authorization, caller] : callers_) {
     for (const OpenCall& open : caller.calls) open.call->End();
   }
+}
+
+std::shared_ptr<void> ManagerLink::Hold(size_t num_bytes) const {
+  if (num_bytes > max_waiting_bytes_ || *waiting_bytes_ > max_waiting_bytes_ - num_bytes) return nullptr;
+  *waiting_bytes_ += num_bytes;
+  return {waiting_bytes_.get(), [counter = waiting_bytes_, num_bytes](void*) { *counter -= num_bytes; }};
+}
+
+google::rpc::Status ManagerLink::BusyError() const {
+  google::rpc::Status status =
+      StatusOf(grpc::StatusCode::UNAVAILABLE,
+               absl::StrCat("the requests that wait for the manager have ", *waiting_bytes_, " bytes, at most ",
+                            max_waiting_bytes_, " are allowed with this one; try again"));
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(1);
+  status.add_details()->PackFrom(retry);
+  return status;
 }
 
 bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, Search* search, std::function<void()> again) {
@@ -107,24 +127,24 @@ BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller
   return caller->calls.back().call.get();
 }
 
-ManagerLink::Ticket ManagerLink::Start(const std::string& authorization, const v1::GenerateRequest& request,
-                                       EntryHandler handler) {
+ManagerLink::Ticket ManagerLink::Start(const std::string& authorization, v1::GenerateRequest request,
+                                       EntryHandler handler, std::shared_ptr<void> hold) {
   v1::GenerateBatchRequest message;
-  *message.mutable_start() = request;
-  return Send(authorization, std::move(message), std::move(handler));
+  *message.mutable_start() = std::move(request);
+  return Send(authorization, std::move(message), std::move(handler), std::move(hold));
 }
 
 ManagerLink::Ticket ManagerLink::Resume(const std::string& authorization, const v1::ResumeRequest& request,
                                         EntryHandler handler) {
   v1::GenerateBatchRequest message;
   *message.mutable_resume() = request;
-  return Send(authorization, std::move(message), std::move(handler));
+  return Send(authorization, std::move(message), std::move(handler), /*hold=*/nullptr);
 }
 
 ManagerLink::Ticket ManagerLink::Send(const std::string& authorization, v1::GenerateBatchRequest message,
-                                      EntryHandler handler) {
-  std::shared_ptr<Sending> sending(
-      new Sending{.authorization = authorization, .handler = std::move(handler), .search = NewSearch()});
+                                      EntryHandler handler, std::shared_ptr<void> hold) {
+  std::shared_ptr<Sending> sending(new Sending{
+      .authorization = authorization, .handler = std::move(handler), .search = NewSearch(), .hold = std::move(hold)});
   SendOnce(std::move(message), sending);
   return {std::move(sending)};
 }
@@ -147,8 +167,8 @@ void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_p
   BatchCall* const call = CallFor(sending->authorization, caller);
   sending->call = call->weak_from_this();
   sending->tag = message.tag();
-  sending->message = std::make_unique<v1::GenerateBatchRequest>(message);
-  call->Send(std::move(message), [this, manager = current_, sending](const v1::GenerateBatchEntry& entry) {
+  sending->message = std::make_shared<const v1::GenerateBatchRequest>(std::move(message));
+  call->Send(sending->message, [this, manager = current_, sending](const v1::GenerateBatchEntry& entry) {
     OnEntry(manager, sending, entry);
   });
 }
@@ -160,13 +180,14 @@ void ManagerLink::OnEntry(size_t manager, const std::shared_ptr<Sending>& sendin
   if (entry.has_end()) {
     end = entry;
     const auto again = [this, sending] {
-      if (sending->handler != nullptr) SendOnce(std::move(*sending->message), sending);
+      if (sending->handler != nullptr) SendOnce(*sending->message, sending);
     };
     // Until it is refused, a request may wait in the queue of its first manager for any time.
     if (!std::exchange(sending->search.has_begun, true)) sending->search.end = NewSearch().end;
     if (sending->message != nullptr && AsksAgain(manager, end.mutable_end(), &sending->search, again)) return;
   }
   sending->message = nullptr;
+  sending->hold = nullptr;
   const EntryHandler handler = entry.has_end() ? std::exchange(sending->handler, nullptr) : sending->handler;
   handler(entry.has_end() ? end : entry);
 }
@@ -174,6 +195,8 @@ void ManagerLink::OnEntry(size_t manager, const std::shared_ptr<Sending>& sendin
 void ManagerLink::Cancel(const Ticket& ticket) {
   if (ticket.sending == nullptr) return;
   ticket.sending->handler = nullptr;
+  ticket.sending->message = nullptr;
+  ticket.sending->hold = nullptr;
   const std::shared_ptr<BatchCall> call = ticket.sending->call.lock();
   if (call != nullptr) call->Cancel(ticket.sending->tag);
 }
@@ -201,7 +224,11 @@ void ManagerLink::Infer(const std::string& authorization, const Request& request
                         std::shared_ptr<Search> search) {
   const google::rpc::Status refusal = CheckMessageBytes(request, max_message_bytes_);
   if (refusal.code() != 0) return executor_([handler, refusal] { handler(refusal, Response()); });
-  if (search == nullptr) search = std::make_shared<Search>(NewSearch());
+  if (search == nullptr) {
+    search = std::make_shared<Search>(NewSearch());
+    search->hold = Hold(request.ByteSizeLong());
+    if (search->hold == nullptr) return executor_([handler, busy = BusyError()] { handler(busy, Response()); });
+  }
   const auto again = [this, authorization, request, handler, call, search] {
     Infer<Request, Response>(authorization, request, handler, call, search);
   };

@@ -35,6 +35,7 @@ class ManagerLink {
     std::chrono::steady_clock::time_point end;
     LeaderSearch managers;
     bool has_begun = false;                // A manager has refused the call or request.
+    std::shared_ptr<void> hold = nullptr;  // For the bytes of the request.
     google::rpc::Status standby_end = {};  // What the last one has said that stands by or stops. OK if there was none.
   };
   // A request that was sent.
@@ -42,10 +43,11 @@ class ManagerLink {
     const std::string authorization;
     EntryHandler handler;  // Null after the end. It may own the ticket, so the last entry and Cancel free it.
     Search search;
+    std::shared_ptr<void> hold;
     std::weak_ptr<BatchCall> call = {};
     uint64_t tag = 0;
     // Kept until the first entry, to send it again.
-    std::unique_ptr<v1::GenerateBatchRequest> message = nullptr;
+    std::shared_ptr<const v1::GenerateBatchRequest> message = nullptr;
   };
 
  public:
@@ -61,13 +63,22 @@ class ManagerLink {
 
   // `max_callers` is the number of bearer tokens that have calls at the same time. An idle one gives way to a new one;
   // without an idle one, requests of new tokens are refused with RESOURCE_EXHAUSTED. Unary calls end after `timeout`.
+  // `max_waiting_bytes` is the memory for requests that wait for the manager, see Hold.
   // When it is destroyed, the executors must not run functions any more. REQUIRES: there is a channel.
   ManagerLink(const std::vector<std::shared_ptr<grpc::Channel>>& channels, Executor executor,
-              DelayedExecutor delayed_executor, size_t max_callers, std::chrono::milliseconds timeout);
+              DelayedExecutor delayed_executor, size_t max_callers, std::chrono::milliseconds timeout,
+              size_t max_waiting_bytes = size_t{256} << 20);
   ~ManagerLink();
 
-  // `authorization` is the metadata of the call, or empty. It is printable ASCII.
-  Ticket Start(const std::string& authorization, const v1::GenerateRequest& request, EntryHandler handler);
+  // Counts the bytes of a request until the result is destroyed. Returns null when all requests together would have
+  // more than max_waiting_bytes; such a request is to be refused with BusyError. Unary calls do this by themselves.
+  std::shared_ptr<void> Hold(size_t num_bytes) const;
+  google::rpc::Status BusyError() const;
+
+  // `authorization` is the metadata of the call, or empty. It is printable ASCII. `hold` is kept as long as the
+  // request, until the manager has sent something for it.
+  Ticket Start(const std::string& authorization, v1::GenerateRequest request, EntryHandler handler,
+               std::shared_ptr<void> hold = nullptr);
   // Goes on with the stream of a request.
   Ticket Resume(const std::string& authorization, const v1::ResumeRequest& request, EntryHandler handler);
   // The request ends, and its handler is not called any more.
@@ -106,7 +117,8 @@ class ManagerLink {
   // Returns null when there are too many callers.
   Caller* CallerOf(const std::string& authorization);
   // Sends the message with a new tag.
-  Ticket Send(const std::string& authorization, v1::GenerateBatchRequest message, EntryHandler handler);
+  Ticket Send(const std::string& authorization, v1::GenerateBatchRequest message, EntryHandler handler,
+              std::shared_ptr<void> hold);
   void SendOnce(v1::GenerateBatchRequest message, const std::shared_ptr<Sending>& sending);
   // Handles an entry of the request, which was sent to this manager.
   void OnEntry(size_t manager, const std::shared_ptr<Sending>& sending, const v1::GenerateBatchEntry& entry);
@@ -134,7 +146,9 @@ class ManagerLink {
   const DelayedExecutor delayed_executor_;
   const size_t max_callers_;
   const std::chrono::milliseconds timeout_;
-  std::map<std::string, Caller> callers_;  // By authorization.
+  const size_t max_waiting_bytes_;
+  const std::shared_ptr<size_t> waiting_bytes_ = std::make_shared<size_t>(0);  // A hold may outlive this object.
+  std::map<std::string, Caller> callers_;                                      // By authorization.
   uint64_t next_tag_ = 1;
   size_t max_message_bytes_ = size_t{16} << 20;  // What a manager has said last. Before that, the default of its flag.
 };

@@ -11,6 +11,8 @@ namespace quire {
 namespace {
 
 constexpr size_t kMaxPrompts = 256;
+// The request of each prompt has a copy of the other fields. This bounds all copies together.
+constexpr size_t kMaxCopiedBytes = 16 << 20;
 
 bool AreTokenIds(const Json& value) {
   return value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), [](const Json& id) {
@@ -47,6 +49,12 @@ void ReadPrompts(FieldReader* fields, const v1::GenerateRequest& common, Generat
   if (prompt->size() > kMaxPrompts) {
     return fields->Fail("prompt",
                         absl::StrCat("has ", prompt->size(), " prompts, at most ", kMaxPrompts, " are allowed"));
+  }
+  const size_t common_bytes = common.ByteSizeLong();
+  if (common_bytes > kMaxCopiedBytes / prompt->size()) {
+    return fields->Fail(
+        "prompt", absl::StrCat("has ", prompt->size(), " prompts, and the other fields take ", common_bytes,
+                               " bytes for each; at most ", kMaxCopiedBytes, " bytes are allowed for all together"));
   }
   for (size_t i = 0; i < prompt->size(); ++i) {
     if (!SetPrompt((*prompt)[i], &request)) {

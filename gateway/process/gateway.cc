@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
       [server](std::chrono::milliseconds delay, std::function<void()> function) {
         server->PostAfter(delay, std::move(function));
       },
-      options.max_callers, Milliseconds(options.call_timeout));
+      options.max_callers, Milliseconds(options.call_timeout), options.max_waiting_bytes);
   QUIRE_RETURN_IF_ERROR(AboutFlag(
       "--listen", server->Listen([gateway = gateway.get()](const auto& exchange) { gateway->Handle(exchange); })));
   const std::string warning = InsecureWarning(options.transport, options.listen, options.requires_tokens);

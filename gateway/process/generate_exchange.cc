@@ -44,6 +44,10 @@ void GenerateExchange::Start(GenerateCall call, std::string authorization, std::
                              const GatewayOptions* options, ManagerLink* link, WebServer* server) {
   std::shared_ptr<GenerateExchange> self(
       new GenerateExchange(std::move(call), std::move(authorization), std::move(exchange), options, link, server));
+  size_t num_bytes = 0;
+  for (const v1::GenerateRequest& request : self->call_.requests) num_bytes += request.ByteSizeLong();
+  self->hold_ = link->Hold(num_bytes);
+  if (self->hold_ == nullptr) return self->Fail(ManagerError(link->BusyError()));
   self->exchange_->OnGone([self] { self->OnGone(); });
   link->GetModel(self->authorization_, [self](const google::rpc::Status& status, const v1::GetModelResponse& model) {
     self->OnModel(status, model);
@@ -142,10 +146,11 @@ void GenerateExchange::StartRequests() {
     v1::GenerateRequest& request = call_.requests[i];
     if (call_.is_resumable || outlives_manager) request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
     request.set_request_id(i == 0 ? id_ : absl::StrCat(id_, "-", i));
-    parts_[i].ticket = link_->Start(authorization_, request,
-                                    [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); });
-    request.Clear();  // The manager has it now.
+    parts_[i].ticket = link_->Start(
+        authorization_, std::move(request),
+        [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); }, hold_);
   }
+  hold_ = nullptr;
 }
 
 bool GenerateExchange::ResumeIfAsked() {
@@ -213,6 +218,7 @@ bool GenerateExchange::GoesOnAfter(size_t prompt, const google::rpc::Status& end
 }
 
 void GenerateExchange::Send(const std::string& events) {
+  if (events.empty()) return;  // Until there is something to send, an error has its own HTTP code.
   if (!std::exchange(has_begun_, true)) exchange_->BeginEvents();
   exchange_->Send(events);
 }
@@ -233,6 +239,8 @@ void GenerateExchange::Fail(const ApiError& error) {
 
 void GenerateExchange::CancelAll() {
   is_over_ = true;
+  call_.requests.clear();  // An answer of the manager may still be waited for, which keeps this object.
+  hold_ = nullptr;
   for (const Part& part : parts_) link_->Cancel(part.ticket);
 }
 

@@ -74,6 +74,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   const GatewayOptions* const options_;
   ManagerLink* const link_;
   WebServer* const server_;
+  std::shared_ptr<void> hold_;  // For the bytes of the requests, until they are started.
   std::string id_;
   std::unique_ptr<GenerateAnswer> answer_;  // Once the model is known.
   std::vector<Part> parts_;                 // By prompt.

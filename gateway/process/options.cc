@@ -45,6 +45,9 @@ ABSL_FLAG(int32_t, max_body_bytes, 16 << 20,
 ABSL_FLAG(int64_t, max_receiving_bytes, int64_t{256} << 20,
           "Memory for all bodies that have not arrived completely, in bytes. When it is used up, further requests are "
           "refused with 503.");
+ABSL_FLAG(int64_t, max_waiting_bytes, int64_t{256} << 20,
+          "Memory for all requests for which the manager has not sent anything yet, in bytes. When it is used up, "
+          "further requests are refused with 503.");
 ABSL_FLAG(
     int32_t, max_unsent_bytes, 1 << 20,
     "Largest part of a stream that waits for a client that reads slowly, in bytes. When there is more, the client "
@@ -108,6 +111,9 @@ absl::Status ReadLimits(GatewayOptions* options) {
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_receiving_bytes", absl::GetFlag(FLAGS_max_receiving_bytes),
                                        absl::GetFlag(FLAGS_max_body_bytes), int64_t{1} << 40));
   options->max_receiving_bytes = absl::GetFlag(FLAGS_max_receiving_bytes);
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_waiting_bytes", absl::GetFlag(FLAGS_max_waiting_bytes),
+                                       absl::GetFlag(FLAGS_max_body_bytes), int64_t{1} << 40));
+  options->max_waiting_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_waiting_bytes));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_unsent_bytes", absl::GetFlag(FLAGS_max_unsent_bytes), 1024, 1 << 30));
   options->max_unsent_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_unsent_bytes));
   QUIRE_ASSIGN_OR_RETURN(options->head_timeout, DurationFlag(FLAGS_head_timeout));
@@ -151,7 +157,7 @@ const ProgramFlags& GatewayFlags() {
        {"Callers:", {"require_tokens", "max_callers"}},
        {"Answers of chats:", {"tool_call_format", "reasoning_format"}},
        {"TLS to the manager:", {"manager_tls_ca", "manager_tls_cert", "manager_tls_key", "manager_name"}},
-       {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_unsent_bytes", "resume_time"}},
+       {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_waiting_bytes", "max_unsent_bytes", "resume_time"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
         {"head_timeout", "body_timeout", "idle_timeout", "write_timeout", "call_timeout", "drain_timeout"}},
        LogFlagGroup({}),

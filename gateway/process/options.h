@@ -35,6 +35,7 @@ struct GatewayOptions {
   AnswerFormatOptions formats;
   size_t max_body_bytes;
   int64_t max_receiving_bytes;
+  size_t max_waiting_bytes;
   size_t max_unsent_bytes;
   absl::Duration head_timeout;
   absl::Duration body_timeout;

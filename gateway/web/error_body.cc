@@ -2,6 +2,10 @@
 
 #include "gateway/web/error_body.h"
 
+#include <string_view>
+
+#include "base/utf8.h"
+
 namespace quire {
 namespace {
 
@@ -17,6 +21,13 @@ void AppendOrNull(const std::optional<std::string>& text, std::string* out) {
 
 void AppendJsonString(absl::string_view text, std::string* out) {
   constexpr char kHex[] = "0123456789abcdef";
+  std::string replaced;  // Holds `text` if bytes of it were replaced.
+  if (const std::string_view bytes(text.data(), text.size()); !IsValidUtf8(bytes)) {
+    Utf8Assembler assembler(Utf8Assembler::OnInvalid::kReplaceSubpart);
+    assembler.Append(bytes, &replaced);
+    assembler.Finish(&replaced);
+    text = replaced;
+  }
   out->push_back('"');
   for (const char c : text) {
     switch (c) {

@@ -10,7 +10,8 @@
 
 namespace quire {
 
-// Appends `text` as a JSON string, with its quotes. Bytes above 0x7F stay as they are, so `text` should be UTF-8.
+// Appends `text` as a JSON string, with its quotes. Bytes that are not UTF-8 become U+FFFD, so this is JSON for any
+// text.
 void AppendJsonString(absl::string_view text, std::string* out);
 
 // Returns the body of an error as the OpenAI interface has it: {"error": {"message", "type", "param", "code"}}. Without

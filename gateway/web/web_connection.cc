@@ -107,7 +107,9 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   std::string Head(int code, absl::string_view content_type) const;
   void Write(std::string text);
   void Flush();
-  void OnWritten(error_code error);
+  // Writes what is left of `sending_`, as much as the socket takes.
+  void WriteSome();
+  void OnWritten(error_code error, size_t num_bytes);
   // The whole response was given to the connection.
   void EndResponse();
   void Linger();
@@ -120,6 +122,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   std::function<void()> gone_;
   std::string unsent_;
   std::string sending_;
+  size_t num_sent_ = 0;  // Bytes of `sending_`.
   int64_t reserved_bytes_ = 0;
   SteadyTime deadline_ = SteadyTime::max();
   SteadyTime write_deadline_ = SteadyTime::max();
@@ -364,13 +367,23 @@ template <typename Stream>
 void Connection<Stream>::Flush() {
   is_writing_ = true;
   sending_ = std::exchange(unsent_, std::string());
-  write_deadline_ = std::chrono::steady_clock::now() + owner_->options().write_timeout;
-  asio::async_write(stream_, asio::buffer(sending_),
-                    [self = this->shared_from_this()](error_code error, size_t) { self->OnWritten(error); });
+  num_sent_ = 0;
+  WriteSome();
 }
 
 template <typename Stream>
-void Connection<Stream>::OnWritten(error_code error) {
+void Connection<Stream>::WriteSome() {
+  // Every write that takes bytes is progress, so the client has the whole time again.
+  write_deadline_ = std::chrono::steady_clock::now() + owner_->options().write_timeout;
+  stream_.async_write_some(
+      asio::buffer(sending_) + num_sent_,
+      [self = this->shared_from_this()](error_code error, size_t num_bytes) { self->OnWritten(error, num_bytes); });
+}
+
+template <typename Stream>
+void Connection<Stream>::OnWritten(error_code error, size_t num_bytes) {
+  num_sent_ += num_bytes;
+  if (!error && !is_closed_ && num_sent_ < sending_.size()) return WriteSome();
   is_writing_ = false;
   write_deadline_ = SteadyTime::max();
   if (is_closed_) return;

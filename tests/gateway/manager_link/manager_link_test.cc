@@ -72,6 +72,7 @@ class FakeManager : public v1::InferenceService::Service {
     if (!leads) return ToGrpc(Unavailable("NOT_LEADER"));
     v1::GenerateBatchRequest request;
     while (stream->Read(&request)) {
+      ++num_messages;
       if (request.has_cancel()) continue;
       if (is_lost) {
         while (leads) std::this_thread::sleep_for(milliseconds(1));
@@ -113,6 +114,7 @@ class FakeManager : public v1::InferenceService::Service {
   // another text and its end.
   std::atomic<int> num_together = 0;
   std::atomic<int> num_calls = 0;
+  std::atomic<int> num_messages = 0;  // That came with calls of GenerateBatch.
 
  private:
   void SendTogether(uint64_t tag,
@@ -196,14 +198,14 @@ class ManagerLinkTest : public ::testing::Test {
     servers_[i]->Shutdown(std::chrono::system_clock::now());
     servers_[i] = nullptr;
   }
-  void MakeLink(milliseconds timeout, int num_managers = 2) {
+  void MakeLink(milliseconds timeout, int num_managers = 2, size_t max_waiting_bytes = 1 << 20) {
     std::vector<std::shared_ptr<grpc::Channel>> channels;
     for (int i = 0; i < num_managers; ++i)
       channels.push_back(grpc::CreateChannel(Address(i), grpc::InsecureChannelCredentials()));
     link_ = std::make_unique<ManagerLink>(
         channels, [this](std::function<void()> function) { loop_.PostAfter(milliseconds(0), std::move(function)); },
         [this](milliseconds delay, std::function<void()> function) { loop_.PostAfter(delay, std::move(function)); },
-        /*max_callers=*/4, timeout);
+        /*max_callers=*/4, timeout, max_waiting_bytes);
   }
 
   std::string ModelName() {
@@ -402,6 +404,55 @@ TEST_F(ManagerLinkTest, ACallWhoseMessageIsTooLongIsNotMade) {
   google::rpc::BadRequest error;
   ASSERT_TRUE(end.details_size() == 1 && end.details(0).UnpackTo(&error));
   EXPECT_EQ(error.field_violations(0).field(), "chat.tools");
+}
+
+TEST_F(ManagerLinkTest, ARequestThatIsCancelledBeforeItWasSentIsNotSent) {
+  managers_[0].is_endless = true;
+  int num_responses = 0;
+  const auto start = [&] {
+    return link_->Start("", v1::GenerateRequest(), [&](const v1::GenerateBatchEntry&) { ++num_responses; });
+  };
+  start();
+  // The first message is under way until the loop runs.
+  const ManagerLink::Ticket second = start();
+  link_->Cancel(second);
+  start();
+  loop_.RunUntil([&] { return num_responses == 2; });
+  EXPECT_EQ(managers_[0].num_messages, 2);
+  const ManagerLink::Ticket last = start();
+  loop_.RunUntil([&] { return num_responses == 3; });
+  link_->Cancel(last);
+  loop_.RunUntil([&] { return managers_[0].num_messages == 4; });
+}
+
+TEST_F(ManagerLinkTest, RequestsCountUntilTheManagerSendsSomethingOrTheyAreCancelled) {
+  MakeLink(milliseconds(10'000), 1, /*max_waiting_bytes=*/1000);
+  managers_[0].is_endless = true;
+  std::shared_ptr<void> hold = link_->Hold(600);
+  ASSERT_NE(hold, nullptr);
+  EXPECT_EQ(link_->Hold(401), nullptr);
+  EXPECT_EQ(link_->BusyError().message(),
+            "the requests that wait for the manager have 600 bytes, at most 1000 are allowed with this one; try again");
+  EXPECT_NE(link_->Hold(400), nullptr);
+  bool has_begun = false;
+  link_->Start(
+      "", v1::GenerateRequest(), [&](const v1::GenerateBatchEntry&) { has_begun = true; }, std::move(hold));
+  EXPECT_EQ(link_->Hold(401), nullptr) << "the manager has sent nothing yet";
+  loop_.RunUntil([&] { return has_begun; });
+  hold = link_->Hold(1000);
+  ASSERT_NE(hold, nullptr);
+
+  v1::TokenizeRequest text;
+  text.set_text("Once");
+  google::rpc::Status end;
+  link_->Tokenize("", text, [&](const google::rpc::Status& status, const auto&) { end = status; });
+  loop_.RunUntil([&] { return end.code() != 0; });
+  EXPECT_THAT(end.message(), HasSubstr("have 1000 bytes"));
+
+  const ManagerLink::Ticket cancelled = link_->Start(
+      "", v1::GenerateRequest(), [](const v1::GenerateBatchEntry&) {}, std::move(hold));
+  link_->Cancel(cancelled);
+  EXPECT_NE(link_->Hold(1000), nullptr);
 }
 
 TEST_F(ManagerLinkTest, FirstTokensAndOtherWorkDoNotWaitForTheTokensOfManyRequests) {

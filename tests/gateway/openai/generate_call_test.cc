@@ -106,6 +106,24 @@ TEST(CompletionCallTest, APromptIsATextTokensOrAListOfThem) {
   EXPECT_EQ(CompletionError(R"("prompt": null)").message, "prompt is missing");
 }
 
+TEST(CompletionCallTest, FieldsThatEveryPromptHasAreBoundedForAllPromptsTogether) {
+  const auto read = [](size_t num_prompts, size_t salt_bytes) {
+    return ReadCompletionCall(
+        {{"prompt", std::vector<std::string>(num_prompts, "a")}, {"cache_salt", std::string(salt_bytes, 's')}});
+  };
+  const size_t salt_bytes = (16 << 20) / 256 - 100;  // The other fields are shorter.
+  const auto accepted = read(256, salt_bytes);
+  ASSERT_TRUE(std::holds_alternative<GenerateCall>(accepted));
+  EXPECT_EQ(std::get<GenerateCall>(accepted).requests[255].cache_salt().size(), salt_bytes);
+  EXPECT_TRUE(std::holds_alternative<GenerateCall>(read(1, 256 * salt_bytes)));
+  const auto refused = read(256, salt_bytes + 200);
+  ASSERT_TRUE(std::holds_alternative<ApiError>(refused));
+  EXPECT_EQ(std::get<ApiError>(refused).param, "prompt");
+  EXPECT_EQ(std::get<ApiError>(refused).message,
+            "prompt has 256 prompts, and the other fields take 65644 bytes for each; at most 16777216 bytes are "
+            "allowed for all together");
+}
+
 TEST(CompletionCallTest, NIsTheWidthOfABeamSearch) {
   const GenerateCall call =
       Completion(R"({"prompt": "x", "use_beam_search": true, "n": 3, "best_of": 5, "temperature": 0,

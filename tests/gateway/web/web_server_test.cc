@@ -8,9 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,6 +64,11 @@ class TestClient {
     std::string text = received_.substr(0, size);
     received_.erase(0, size);
     return text;
+  }
+  // Reads at most 4 KiB, and returns how many bytes came.
+  size_t ReadSome() {
+    char buffer[4096];
+    return static_cast<size_t>(std::max<ssize_t>(recv(fd_, buffer, sizeof(buffer), 0), 0));
   }
   std::string ReadAll() { return ReadUntil(std::string("\0never", 6)); }
   int fd() const { return fd_; }
@@ -276,6 +283,24 @@ TEST_F(WebServerTest, AWriteWithoutProgressEndsTheConnection) {
     waiting_->Send(std::string(50 << 20, 'x'));
   });
   EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
+}
+
+TEST_F(WebServerTest, AClientThatReadsSlowlyButSteadilyGetsTheWholeAnswer) {
+  constexpr size_t kBodyBytes = 50 << 20;  // More than the buffers of the sockets hold.
+  Start({.write_timeout = std::chrono::seconds(2)});
+  TestClient client(*server_);
+  client.Send(Post("/wait", "one", "Connection: close\r\n"));
+  is_waiting_.get_future().get();
+  server_->Post([this] { waiting_->Respond({.body = std::string(kBodyBytes, 'x')}); });
+  size_t num_bytes = 0;  // With the head.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(3500);
+  while (std::chrono::steady_clock::now() < end) {
+    num_bytes += client.ReadSome();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_LT(num_bytes, kBodyBytes / 2) << "the client was too fast for this test";
+  while (const size_t more = client.ReadSome()) num_bytes += more;
+  EXPECT_GE(num_bytes, kBodyBytes);
 }
 
 TEST_F(WebServerTest, FurtherConnectionsThanTheLimitAreClosed) {
