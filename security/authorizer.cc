@@ -99,12 +99,14 @@ std::shared_ptr<grpc::AuthMetadataProcessor> MakeAuthorizer(AccessRules rules) {
   return std::make_shared<Authorizer>(std::move(rules));
 }
 
-std::optional<Caller> CallerOf(const grpc::ServerContextBase& context, TokenFile* tokens) {
-  if (tokens == nullptr) return std::nullopt;
+absl::StatusOr<std::optional<Caller>> CallerOf(const grpc::ServerContextBase& context, const TokenFile* tokens) {
+  if (tokens == nullptr) return std::optional<Caller>();
   const auto& metadata = context.client_metadata();
   const auto entry = metadata.find(kAuthorization);
-  if (entry == metadata.end()) return Caller();
-  return tokens->Find(TokenOf(View(entry->second))).value_or(Caller());
+  std::optional<Caller> caller;
+  if (entry != metadata.end()) caller = tokens->Find(TokenOf(View(entry->second)));
+  if (!caller.has_value()) return absl::UnauthenticatedError("the bearer token of the call is not known any more");
+  return caller;
 }
 
 }  // namespace quire

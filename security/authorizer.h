@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "grpcpp/security/auth_metadata_processor.h"
 #include "grpcpp/server_context.h"
@@ -40,9 +41,9 @@ absl::Status Authorize(const AccessRules& rules, absl::string_view path, const s
 // Thread-safe.
 std::shared_ptr<grpc::AuthMetadataProcessor> MakeAuthorizer(AccessRules rules);
 
-// Returns who makes a call that was authorized, or nothing when `tokens` is null. If the token was withdrawn since
-// then, the caller has an empty tenant, to which no request belongs.
-std::optional<Caller> CallerOf(const grpc::ServerContextBase& context, TokenFile* tokens);
+// Returns who makes a call that was authorized, or nothing when `tokens` is null. UNAUTHENTICATED when the token was
+// withdrawn since then.
+absl::StatusOr<std::optional<Caller>> CallerOf(const grpc::ServerContextBase& context, const TokenFile* tokens);
 
 }  // namespace quire
 

@@ -80,12 +80,18 @@ absl::Status TokenFile::Read(absl::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(TokenTable table, TokenTable::Parse(text));
   const MutexLock lock(&mutex_);
   table_ = std::make_shared<const TokenTable>(std::move(table));
+  ++num_tables_;
   return absl::OkStatus();
 }
 
 std::shared_ptr<const TokenTable> TokenFile::Current() const {
   const MutexLock lock(&mutex_);
   return table_;
+}
+
+uint64_t TokenFile::num_tables() const {
+  const MutexLock lock(&mutex_);
+  return num_tables_;
 }
 
 std::optional<Caller> TokenFile::Find(absl::string_view token) const {

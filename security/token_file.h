@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +54,10 @@ class TokenFile {
   // stays as it was and the reason is logged. An empty file has no tokens.
   std::optional<Caller> Find(absl::string_view token) const;
 
+  // The number of tables that were read so far. What Find has returned since the last change of this number still
+  // holds.
+  uint64_t num_tables() const QUIRE_EXCLUDES(mutex_);
+
   WatchedFile* file() const { return file_.get(); }
 
  private:
@@ -63,6 +68,7 @@ class TokenFile {
 
   mutable Mutex mutex_;
   std::shared_ptr<const TokenTable> table_ QUIRE_GUARDED_BY(mutex_);
+  uint64_t num_tables_ QUIRE_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<WatchedFile> file_;  // Its thread uses the fields above, so it is destroyed first.
 };
 

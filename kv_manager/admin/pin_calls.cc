@@ -55,7 +55,7 @@ absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& c
   }
   QUIRE_ASSIGN_OR_RETURN(ValidRequest valid,
                          ValidateGenerate(AsGenerate(in), *model, requests.options.limits, /*drawn_seed=*/0));
-  const std::optional<Caller> caller = CallerOf(*call.context(), requests.options.tokens.get());
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<Caller> caller, CallerOf(*call.context(), requests.options.tokens.get()));
   QUIRE_RETURN_IF_ERROR(AssumeTenant(caller, &valid.request));
   return PinnedPrompt{std::move(valid.request.prompt), std::move(valid.request.cache_salt), model->generation};
 }

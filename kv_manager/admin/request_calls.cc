@@ -86,8 +86,9 @@ void RequestCalls::ListRequests(const v1::ListRequestsRequest& request, const Ad
 
 void RequestCalls::DescribeRequest(const v1::DescribeRequestRequest& request, const AdminCall& call) {
   const std::string& name = request.request_id();
-  const absl::StatusOr<std::shared_ptr<TokenStream>> stream =
-      requests_->registry.Find(CallerOf(*call.context(), requests_->options.tokens.get()), name);
+  const absl::StatusOr<std::optional<Caller>> caller = CallerOf(*call.context(), requests_->options.tokens.get());
+  if (!caller.ok()) return call.Finish(caller.status());
+  const absl::StatusOr<std::shared_ptr<TokenStream>> stream = requests_->registry.Find(*caller, name);
   if (!stream.ok()) return call.Finish(stream.status());
   struct Answer {
     bool is_found = false;

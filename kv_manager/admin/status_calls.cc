@@ -89,8 +89,9 @@ void StatusCalls::GetStatus(const v1::GetStatusRequest& /*request*/, const Admin
 }
 
 void StatusCalls::ExplainWait(const v1::ExplainWaitRequest& request, const AdminCall& call) {
-  const absl::StatusOr<std::shared_ptr<TokenStream>> stream =
-      requests_->registry.Find(CallerOf(*call.context(), requests_->options.tokens.get()), request.request_id());
+  const absl::StatusOr<std::optional<Caller>> caller = CallerOf(*call.context(), requests_->options.tokens.get());
+  if (!caller.ok()) return call.Finish(caller.status());
+  const absl::StatusOr<std::shared_ptr<TokenStream>> stream = requests_->registry.Find(*caller, request.request_id());
   if (!stream.ok()) return call.Finish(stream.status());
   if (num_explained_.fetch_add(1) >= kMaxExplained) {
     --num_explained_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -66,10 +67,10 @@ v1::GenerateBatchEntry Entry(uint64_t tag, const v1::GenerateResponse* response)
 class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shared_from_this<Member> {
  public:
   template <typename Request>
-  Member(std::shared_ptr<GenerateBatchCall> call, uint64_t tag, Request request)
+  Member(std::shared_ptr<GenerateBatchCall> call, std::optional<Caller> caller, uint64_t tag, Request request)
       : call_(std::move(call)),
         tag_(tag),
-        request_(call_->environment_, call_->caller_, call_->parent_, std::move(request), this,
+        request_(call_->environment_, std::move(caller), call_->parent_, std::move(request), this,
                  [call = call_](auto job) { call->RunLater(std::move(job)); }) {}
 
   void WriteResponse(const v1::GenerateResponse* response) override {
@@ -102,7 +103,6 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
 GenerateBatchCall::GenerateBatchCall(RequestEnvironment* environment, grpc::CallbackServerContext* context)
     : environment_(environment),
       context_(context),
-      caller_(CallerOf(*context, environment->options.tokens.get())),
       parent_(TraceParentOf(*context)),
       canceller_(context),
       packer_(environment->options.max_message_bytes) {}
@@ -181,10 +181,20 @@ int64_t GenerateBatchCall::RequestDeadlineMicros(const v1::GenerateBatchRequest&
   return std::min(of_call, now_us + static_cast<int64_t>(message.timeout_ms()) * 1000);
 }
 
+const absl::StatusOr<std::optional<Caller>>& GenerateBatchCall::CurrentCaller() {
+  const TokenFile* const tokens = environment_->options.tokens.get();
+  const uint64_t num_tables = tokens == nullptr ? 0 : tokens->num_tables();
+  // A table that comes between these lines makes the next message look again.
+  if (std::exchange(caller_tables_, num_tables) != num_tables) caller_ = CallerOf(*context_, tokens);
+  return caller_;
+}
+
 template <typename Request>
 void GenerateBatchCall::Start(uint64_t tag, Request request, int64_t deadline_us) {
+  const absl::StatusOr<std::optional<Caller>>& caller = CurrentCaller();
+  if (!caller.ok()) return Refuse(tag, caller.status());
   const size_t num_bytes = TextWork(request);
-  const auto member = std::make_shared<Member>(shared_from_this(), tag, std::move(request));
+  const auto member = std::make_shared<Member>(shared_from_this(), *caller, tag, std::move(request));
   absl::Status status;
   {
     const MutexLock lock(&mutex_);

@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "base/trace_context.h"
@@ -73,6 +74,8 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void Read();
   // The watch has ended the read.
   void OnReadEnded(const absl::Status& status);
+  // Who makes the call now: its token may have been withdrawn or given to another tenant.
+  const absl::StatusOr<std::optional<Caller>>& CurrentCaller();
   // Starts or resumes a request.
   template <typename Request>
   void Start(uint64_t tag, Request request, int64_t deadline_us);
@@ -105,7 +108,8 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   RequestEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
-  const std::optional<Caller> caller_;       // The caller of all requests.
+  absl::StatusOr<std::optional<Caller>> caller_ = std::nullopt;  // Used like read_.
+  uint64_t caller_tables_ = 0;                                   // TokenFile::num_tables() when caller_ was looked up.
   const std::optional<TraceParent> parent_;  // The trace of all requests; each has a span of its own.
   CallCanceller canceller_;
   std::shared_ptr<GenerateBatchCall> self_;  // Until OnDone.

@@ -29,9 +29,10 @@ absl::Status GenerateCall::MakeRequest(const grpc::ByteBuffer& bytes, size_t* nu
   Request request;
   absl::Status status = FromBytes(bytes, &request);
   *num_bytes = TextWork(request);
+  const absl::StatusOr<std::optional<Caller>> caller = CallerOf(*context(), environment_->options.tokens.get());
+  if (status.ok()) status = caller.status();
   request_ = std::make_unique<ClientRequest>(
-      environment_, CallerOf(*context(), environment_->options.tokens.get()), TraceParentOf(*context()),
-      std::move(request), this,
+      environment_, caller.value_or(std::nullopt), TraceParentOf(*context()), std::move(request), this,
       [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); });
   return status;
 }

@@ -100,11 +100,12 @@ void InferenceServiceImpl::AddAnswer(const char* name, RpcMethod method, size_t 
     const auto request = std::make_shared<Request>();
     absl::Status status = received;
     if (status.ok()) status = FromBytes(bytes, request.get());
+    const absl::StatusOr<std::optional<Caller>> caller = CallerOf(*call->context(), environment_->options.tokens.get());
+    if (status.ok()) status = caller.status();
     if (status.ok()) {
-      const std::optional<Caller> caller = CallerOf(*call->context(), environment_->options.tokens.get());
       status = environment_->text_threads.RunInput(num_bytes(*request), [=, this] {
         Response response;
-        if (const absl::Status handled = (this->*handle)(caller, *request, &response); !handled.ok()) {
+        if (const absl::Status handled = (this->*handle)(*caller, *request, &response); !handled.ok()) {
           return refuse(handled);
         }
         environment_->counts.Count(method, absl::StatusCode::kOk);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -80,8 +81,12 @@ TEST_F(TokenFileTest, AChangeIsTakenUp) {
   ReplaceFile(path_, std::string("acme ") + kAbc);
   Open();
   EXPECT_TRUE(file_->Find("abc").has_value());
+  const uint64_t num_tables = file_->num_tables();
+  EXPECT_TRUE(IsKnown());
+  EXPECT_EQ(file_->num_tables(), num_tables);
   ReplaceFile(path_, std::string("acme ") + kNothing);
   EXPECT_FALSE(IsKnown());
+  EXPECT_EQ(file_->num_tables(), num_tables + 1);
   ReplaceFile(path_, std::string("acme ") + kAbc);
   EXPECT_TRUE(IsKnown());
 }

@@ -48,7 +48,8 @@ class BatchClient {
     return {static_cast<grpc::StatusCode>(status.code()), status.message(), status.SerializeAsString()};
   }
 
-  explicit BatchClient(ServiceHarness* harness) : stream(harness->stub->GenerateBatch(&context)) {}
+  explicit BatchClient(ServiceHarness* harness, const std::string& authorization = "")
+      : stream(Open(harness, authorization)) {}
 
   bool Start(uint64_t tag, const v1::GenerateRequest& request, std::optional<uint64_t> timeout_ms = std::nullopt) {
     v1::GenerateBatchRequest message;
@@ -100,6 +101,12 @@ class BatchClient {
   std::map<uint64_t, Result> results;  // By tag.
   int num_messages = 0;
   size_t max_message_bytes = 0;
+
+ private:
+  decltype(stream) Open(ServiceHarness* harness, const std::string& authorization) {
+    if (!authorization.empty()) context.AddMetadata("authorization", authorization);
+    return harness->stub->GenerateBatch(&context);
+  }
 };
 
 }  // namespace quire
