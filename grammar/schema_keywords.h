@@ -19,8 +19,8 @@ namespace quire::grammar {
 // Keeps the order of properties.
 using SchemaJson = nlohmann::ordered_json;
 
-// Whether two values are equal as JSON schemas understand it: the order of members does not matter, nor how a number is
-// written (1 and 1.0).
+// Returns whether two values are equal as JSON schemas understand it: the order of members does not matter, nor how a
+// number is written (1 and 1.0).
 bool AreEqual(const SchemaJson& a, const SchemaJson& b);
 
 // Whether a keyword has no effect on what is accepted.

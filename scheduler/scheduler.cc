@@ -590,7 +590,7 @@ std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
   auto group = std::make_unique<SequenceGroup>(std::move(restored->request), rank, first);
   group->progress().has_started = true;
   group->progress().num_cached_tokens = restored->num_cached_tokens;
-  // What this scheduler starts is later than what other workers have of the request.
+  // The rows that this scheduler starts are later than those that other workers have of the request.
   group->progress().num_moves = restored->num_moves + 1;
   if (KeepsScores(group->request())) group->KeepScores();
   if (restored->samples.empty()) {

@@ -10,7 +10,7 @@ namespace quire {
 
 // How a call finds the manager that leads, among several: it asks one after the other. When all were asked and one of
 // them stands by or stops, one will lead soon, so the call pauses and begins again. When none has answered, it ends.
-// Not thread-safe.
+// This class is not thread-safe.
 class LeaderSearch {
  public:
   enum class Next {

@@ -11,7 +11,7 @@
 namespace quire {
 
 // Returns INVALID_ARGUMENT when `message` has more than `max_bytes` bytes. The status has a BadRequest with the path of
-// the field that takes most of them. Otherwise its code is 0.
+// the field that takes most of them. Otherwise its code is 0 (OK).
 google::rpc::Status CheckMessageBytes(const google::protobuf::Message& message, size_t max_bytes);
 
 }  // namespace quire

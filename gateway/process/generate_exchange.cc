@@ -197,7 +197,7 @@ void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entr
     if (GoesOnAfter(prompt, entry.end())) return;
     ApiNames names = call_.names;
     if (parts_.size() > 1) absl::StrAppend(&names.prompt, "[", prompt, "]");
-    // What has failed first says more than the attempts to go on.
+    // The first failure says more than those of the attempts to go on.
     return Fail(ManagerError(parts_[prompt].loss.value_or(entry.end()), names));
   }
   if (++num_ended_ == parts_.size()) Finish();

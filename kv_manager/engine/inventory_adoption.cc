@@ -151,7 +151,7 @@ class Adoption {
     return restored.keep(CopyOf(revival, NumOutputs(restored.request)));
   }
 
-  // What the loop knows about the request, of which its stream has been told.
+  // Returns what the loop knows about the request. The stream has been told the same.
   LiveRequests::Entry EntryOf(const Revival& revival, RequestRestored restored) const {
     const Request& request = restored.request;
     const StepLoopOptions& options = *loop_.options;

@@ -44,8 +44,8 @@ struct RestoredCopy {
   int num_all_tokens() const;
 };
 
-// Whether `copy` is the one to go on with, and not `other`: it has moved more often, so the tokens that the client has
-// last received are its tokens. Of two that have moved equally often, it is the one with more tokens.
+// Returns whether `copy` is the one to go on with, and not `other`: it has moved more often, so the tokens that the
+// client has last received are its tokens. Of two that have moved equally often, it is the one with more tokens.
 bool IsLaterCopy(const RestoredCopy& copy, const RestoredCopy& other);
 
 // The request as it was submitted to the other manager, with an id of this one.

@@ -32,7 +32,7 @@ struct SamplingDefaults {
 
 // The model of a generation of workers. Immutable.
 struct ServedModel {
-  // Whether a request gets the same tokens each time. The workers of some generations do not promise it, see
+  // Returns whether a request gets the same tokens each time. The workers of some generations do not promise it, see
   // kernels/backend.h.
   bool has_exact_numerics() const;
 

@@ -74,7 +74,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void Read();
   // The watch has ended the read.
   void OnReadEnded(const absl::Status& status);
-  // Who makes the call now: its token may have been withdrawn or given to another tenant.
+  // Returns who makes the call now. Its token may have been withdrawn or given to another tenant.
   const absl::StatusOr<std::optional<Caller>>& CurrentCaller();
   // Starts or resumes a request.
   template <typename Request>

@@ -175,10 +175,11 @@ class ResumableRequests {
   static void DropOthers(const std::vector<Entry>& removed, RequestId id);
   Entry* FindEntry(const Key& key, RequestId id) QUIRE_REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<TokenStream>> SameOrNull(const Identity& identity) QUIRE_REQUIRES(mutex_);
-  // Whether the stream is that of the request. NOT_FOUND when it is, but a client that has this much cannot go on with
-  // it, see TokenStream::CheckReceived.
+  // Returns whether the stream is that of the request. NOT_FOUND when it is, but a client that has this much cannot go
+  // on with it, see TokenStream::CheckReceived.
   static absl::StatusOr<bool> IsSame(const Entry& entry, const Identity& identity);
-  // Whether this gives its name to another request, or another copy, of an earlier manager. The error says why not.
+  // Returns OK when this gives its name to another request, or another copy, of an earlier manager. The error says why
+  // it does not.
   static absl::Status CheckGivesWay(const Entry& known, const Restored& restored);
   void SetExpiry(const Key& key, Entry* entry, int64_t expires_us) QUIRE_REQUIRES(mutex_);
   void SetGrace(const Key& key, Entry* entry) QUIRE_REQUIRES(mutex_);

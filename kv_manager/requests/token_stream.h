@@ -129,8 +129,9 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
 
   TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader);
 
-  // Of the promised tokens, the engine tells only so many again: behind these it may draw other tokens than the client
-  // of an earlier manager has received. [num_returned] REQUIRES: nobody else knows the stream.
+  // The engine tells only this many of the promised tokens of each returned sample again. Behind these it may draw
+  // other tokens than the client of an earlier manager has received. [num_returned] REQUIRES: nobody else knows the
+  // stream.
   void LimitPromise(absl::Span<const int> num_tokens);
 
   // From the step loop.
@@ -160,9 +161,9 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   google::protobuf::RepeatedPtrField<v1::ReceivedSample> ReceivedOf(absl::Span<const SampleProgress> samples) const;
   // The tokens that the engine has told, of all samples.
   int64_t NumTokens() const;
-  // Whether a client that has received this much finds the rest in the stream. INVALID_ARGUMENT when it has what was
-  // not sent, or lacks tokens from which the request was continued. NOT_FOUND when it has tokens of an earlier manager
-  // that the engine does not tell again, see LimitPromise.
+  // Returns OK when a client that has received this much finds the rest in the stream. INVALID_ARGUMENT when it has
+  // what was not sent, or lacks tokens from which the request was continued. NOT_FOUND when it has tokens of an earlier
+  // manager that the engine does not tell again, see LimitPromise.
   absl::Status CheckReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const;
 
   // A new call takes a resumable stream over; its client has received this much. A call that has the stream ends with
@@ -225,7 +226,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   bool MayHaveSentEnd(size_t index) const QUIRE_REQUIRES(mutex_);
   absl::Status CheckReceivedLocked(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const
       QUIRE_REQUIRES(mutex_);
-  // Whether a client that has received all of this sample before the position finds the rest here.
+  // Returns whether a client that has received all of this sample before the position finds the rest here.
   bool HasPosition(int index, uint32_t position) const QUIRE_REQUIRES(mutex_);
 
   void ScheduleRun();
