@@ -126,7 +126,7 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
       {R"({"allOf": [{"minimum": 1}, {"minimum": 2}]})",
        R"(the keyword "allOf" joins schemas that both have "minimum")"},
       {R"({"allOf": [{"properties": {"a": {"minimum": 1}}}, {"additionalProperties": {"type": "integer"}}]})",
-       R"(the keyword "allOf" joins the property "a" with the "additionalProperties" of a schema that does not name it)"},
+       R"(the keyword "allOf" joins the property "a" with the "additionalProperties" of a schema that does not)"},
       {R"({"allOf": [{"properties": {"a": 1}}, {"properties": [2], "additionalProperties": false}]})",
        R"(the keyword "properties" must be an object of schemas)"},
       {R"({"allOf": [{"properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": false},
