@@ -435,7 +435,7 @@ OrValue FormatFilter(const Value& value, const Arguments& arguments, Budget* bud
   if (arguments.named.empty()) return FormatPercent(text, Value::MakeTuple(arguments.positional), budget);
   auto dict = std::make_shared<Dict>();
   for (const auto& [name, argument] : arguments.named) {
-    QUIRE_RETURN_IF_ERROR(dict->Set(Value(std::string_view(name)), argument));
+    QUIRE_RETURN_IF_ERROR(dict->Set(Value(name), argument));
   }
   return FormatPercent(text, Value(std::shared_ptr<const Dict>(std::move(dict))), budget);
 }

@@ -34,10 +34,10 @@ absl::StatusOr<std::vector<std::optional<Value>>> Arguments::Bind(std::initializ
   std::vector<std::optional<Value>> bound(names.size());
   std::copy(positional.begin(), positional.end(), bound.begin());
   for (const auto& [name, value] : named) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) return InvalidArgument("has no argument \"", name, "\"");
+    const auto found = std::find(names.begin(), names.end(), name.bytes);
+    if (found == names.end()) return InvalidArgument("has no argument \"", name.bytes, "\"");
     std::optional<Value>& slot = bound[static_cast<size_t>(found - names.begin())];
-    if (slot.has_value()) return InvalidArgument("argument \"", name, "\" is given twice");
+    if (slot.has_value()) return InvalidArgument("argument \"", name.bytes, "\" is given twice");
     slot = value;
   }
   return bound;

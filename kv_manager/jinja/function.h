@@ -41,7 +41,7 @@ struct Function {
 
 struct Arguments {
   std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  std::vector<std::pair<Text, Value>> named;  // A name is the text of a user when it is a key of **.
 
   // Assigns the arguments to parameters with these names. [names.size()] INVALID_ARGUMENT when there are too many, or
   // when one has an unknown name or is given twice.

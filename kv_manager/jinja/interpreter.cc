@@ -441,7 +441,7 @@ absl::StatusOr<Arguments> Interpreter::EvaluateArguments(const Expression& expre
   }
   for (const auto& [name, operand] : expression.named) {
     QUIRE_ASSIGN_OR_RETURN(Value value, Evaluate(*operand, scope));
-    arguments.named.emplace_back(name, std::move(value));
+    arguments.named.emplace_back(Text{.bytes = name, .user = {}}, std::move(value));
   }
   if (expression.double_star != nullptr) {
     QUIRE_ASSIGN_OR_RETURN(const Value star, Evaluate(*expression.double_star, scope));
@@ -449,7 +449,7 @@ absl::StatusOr<Arguments> Interpreter::EvaluateArguments(const Expression& expre
     QUIRE_RETURN_IF_ERROR(budget_.BuildList(star.as_dict()->entries.size()));
     for (const auto& [key, value] : star.as_dict()->entries) {
       if (key.as_text() == nullptr) return InvalidArgument("** needs a dictionary with strings as keys");
-      arguments.named.emplace_back(key.as_text()->bytes, value);
+      arguments.named.emplace_back(*key.as_text(), value);
     }
   }
   return arguments;
@@ -528,7 +528,8 @@ Interpreter::OrValue Interpreter::CallMacro(const Function& macro, const Argumen
   }
   auto further = std::make_shared<Dict>();
   const Value* given_caller = caller;
-  for (const auto& [name, value] : arguments.named) {
+  for (const auto& [given_name, value] : arguments.named) {
+    const std::string& name = given_name.bytes;
     size_t i = 0;
     while (i < num_parameters && statement.parameters[i].name != name) ++i;
     if (i < num_parameters) {
@@ -538,7 +539,7 @@ Interpreter::OrValue Interpreter::CallMacro(const Function& macro, const Argumen
     } else if (name == "caller" && given_caller == nullptr) {
       given_caller = &value;
     } else if (statement.uses_kwargs) {
-      QUIRE_RETURN_IF_ERROR(further->Set(Value(std::string_view(name)), value));
+      QUIRE_RETURN_IF_ERROR(further->Set(Value(given_name), value));
     } else {
       return InvalidArgument("has no argument \"", name, "\"");
     }
@@ -633,7 +634,7 @@ Interpreter::OrValue Interpreter::CallGlobal(std::string_view name, const Argume
       }
     }
   }
-  for (const auto& [key, value] : arguments.named) QUIRE_RETURN_IF_ERROR(dict.Set(Value(std::string_view(key)), value));
+  for (const auto& [key, value] : arguments.named) QUIRE_RETURN_IF_ERROR(dict.Set(Value(key), value));
   QUIRE_RETURN_IF_ERROR(budget_.BuildList(kKeptElements + dict.entries.size()));
   if (name == "dict") return Value(std::make_shared<const Dict>(std::move(dict)));
   auto names = std::make_shared<Namespace>();

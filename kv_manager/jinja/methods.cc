@@ -241,7 +241,7 @@ OrValue FormatMethod(const Text& self, const Arguments& arguments, Budget* budge
       value = arguments.positional[at];
     } else {
       const auto found = std::find_if(arguments.named.begin(), arguments.named.end(),
-                                      [&](const auto& named) { return named.first == name; });
+                                      [&](const auto& named) { return named.first.bytes == name; });
       if (found == arguments.named.end()) return InvalidArgument("there is no argument \"", std::string(name), "\"");
       value = found->second;
     }

@@ -57,6 +57,15 @@ TEST(JinjaMarksTest, StringOperationsKeepTheMarks) {
   EXPECT_EQ(RenderMarked("{{ user.center(12, '*') }}{{ user.partition('b')[2] }}"), ".. Ab\"c\nd ..\"c\nd ");
 }
 
+TEST(JinjaMarksTest, KeysKeepTheMarksAsNamesOfArguments) {
+  EXPECT_EQ(RenderMarked("{% for k in dict(**message) %}<{{ k }}>{% endfor %}"), ".k..list.");
+  EXPECT_EQ(RenderMarked("{% for k in dict(message, a=1, **{'b': 2}) %}<{{ k }}>{% endfor %}"),
+            ".k..list." + std::string(6, '.'));
+  EXPECT_EQ(RenderMarked("{% macro m() %}{% for k in kwargs %}<{{ k }}>{% endfor %}{% endmacro %}{{ m(**message) }}"),
+            ".k..list.");
+  EXPECT_EQ(RenderMarked("{% macro m(k) %}{{ k }}{{ kwargs.list[0] }}{% endmacro %}{{ m(**message) }}"), "vx");
+}
+
 TEST(JinjaMarksTest, FormatsAndSeparatorsOfAUserAreText) {
   // The options have no time.
   EXPECT_EQ(RenderMarked("{{ strftime_now(message.k) }}{{ strftime_now('x') }}"),
