@@ -32,8 +32,8 @@ answers() {
     code=0
     local calls=()
     for i in "${!prompts[@]}"; do
-      limited 300 "$bin/quirectl" --endpoint "unix:$socket/manager" generate "${prompts[$i]}" -t 0 -n 200 \
-        >"$out/$i.txt" &
+      limited 300 "$bin/quirectl" --endpoint "unix:$socket/manager" --output=json generate "${prompts[$i]}" \
+        -t 0 -n 200 --logprobs 5 >"$out/$i.json" &
       calls+=($!)
     done
     for i in "${calls[@]}"; do wait "$i" || code=1; done
@@ -50,24 +50,57 @@ answers() {
   return $code
 }
 
-# The GPU rounds the values that it stores between operations to 16 bits, and the CPU does not. Greedy answers differ
-# from the point where two tokens are nearly equally likely. More than half of the answers must agree for 40 characters.
-# With an error they would differ at once.
+# Prints the tokens of an answer, one per line: the id, its logprob, and ids and logprobs of the likeliest tokens.
+token_lines() {
+  awk 'BEGIN { RS = "\"chosen\":" }
+       NR > 1 {
+         line = ""
+         while (match($0, /"token_id":[0-9]+,"logprob":[-+0-9.e]+/)) {
+           split(substr($0, RSTART, RLENGTH), part, /[:,]/)
+           line = line (line == "" ? "" : " ") part[2] " " part[4]
+           $0 = substr($0, RSTART + RLENGTH)
+         }
+         print line
+       }' "$1"
+}
+
+# Compares an answer of the CPU ($1) with one of the GPU ($2) up to the first token that differs. Fails if a logprob
+# differs by more than $3, or if the CPU finds its own token more likely than the token of the GPU by more than that.
+compare_tokens() {
+  paste -d '|' <(token_lines "$1") <(token_lines "$2") | awk -F '|' -v most="$3" '
+    { expected = split($1, cpu, " "); actual = split($2, gpu, " ") }
+    expected == 0 || actual == 0 { ended = 1; exit }  # All tokens of one answer are tokens of the other.
+    cpu[1] != gpu[1] {
+      differs = 1
+      for (i = 3; i < expected; i += 2) if (cpu[i] == gpu[1]) gap = cpu[2] - cpu[i + 1]
+      exit
+    }
+    {
+      same++
+      distance = cpu[2] - gpu[2]
+      if (distance < 0) distance = -distance
+      if (distance > largest) largest = distance
+    }
+    END {
+      printf "%d tokens are the same, their logprobs differ by at most %.4f", same, largest
+      if (differs && gap == "") printf "; the next token of the GPU is none of the five likeliest of the CPU"
+      if (gap != "") printf "; then the CPU prefers its own token to that of the GPU by %.4f", gap
+      if (ended || same == 0 && !differs) printf "; one answer ends before the other"
+      print ""
+      exit !(largest <= most && !ended && (differs ? gap != "" && gap <= most : same > 0))
+    }'
+}
+
+# The GPU rounds the values that it stores between operations to 16 bits, and the CPU does not. Therefore logprobs
+# differ a little, and greedy answers may differ from the point where two tokens are nearly equally likely.
+readonly MOST_LOGPROB_DIFFERENCE=0.1
 compare_answers() {
-  local i same=0 whole=0 first
+  local i code=0
   for i in "${!prompts[@]}"; do
-    if cmp -s "$results/cpu/$i.txt" "$results/$1/$i.txt"; then
-      first=all
-      whole=$((whole + 1))
-      same=$((same + 1))
-    else
-      first=$(cmp "$results/cpu/$i.txt" "$results/$1/$i.txt" 2>&1 | sed -n 's/.*\(byte\|char\) \([0-9]*\).*/\2/p')
-      [ "${first:-0}" -gt 40 ] && same=$((same + 1))
-    fi
-    echo "\"${prompts[$i]}\": the same characters: $([ "$first" = all ] && echo all || echo $((${first:-1} - 1)))"
+    printf '"%s": ' "${prompts[$i]}"
+    compare_tokens "$results/cpu/$i.json" "$results/$1/$i.json" $MOST_LOGPROB_DIFFERENCE || code=1
   done
-  echo "$whole of ${#prompts[@]} answers are the same to the end, $same for 40 characters"
-  [ $((2 * same)) -gt ${#prompts[@]} ]
+  return $code
 }
 
 serve_cpu() { step "the model in the box on the CPU" serve_cpu answers cpu; }

@@ -33,15 +33,27 @@ sleep 0.2
 rm $LOGS/running/$$
 [ "$test" != "${WRONG:-}" ]
 """
+# Two tokens with their logprobs and those of the two likeliest. A worker on the GPU gives those of the variable GPU.
+QUIRECTL = """#!/bin/bash
+[ "$3" = health ] && exit
+second=${CPU:-'8 -0.50 8 -0.50 9 -0.55'}
+if grep -q cuda $LOGS/worker; then second=${GPU:-$second}; fi
+for token in '7 -0.25 7 -0.25 6 -3' "$second"; do
+  [ "$token" != end ] || exit 0
+  read -r id logprob first first_logprob other other_logprob <<<"$token"
+  printf '{"logprobs":[{"chosen":{"token_id":%s,"logprob":%s,"token":"IA=="},"rank":1,"top":[' $id $logprob
+  printf '{"token_id":%s,"logprob":%s},{"token_id":%s,"logprob":%s}]}]}\\n' $first $first_logprob $other $other_logprob
+done
+"""
 PROGRAMS = {
     "tests/gpu_test": GPU_TEST,
     "bin/gpu_speed": '#!/bin/bash\necho "gpu_speed $*" >>$LOGS/calls\n'
                      'echo "a row of figures"\nexec sleep ${SPEED:-0}\n',
     "bin/gpu_step": '#!/bin/bash\necho "gpu_step $*" >>$LOGS/calls\n'
                     'echo "a row of steps"\nexec sleep ${STEP:-0}\n',
-    "bin/quire-worker": "#!/bin/bash\nexec sleep 1000\n",
+    "bin/quire-worker": '#!/bin/bash\necho "$*" >$LOGS/worker\nexec sleep 1000\n',
     "bin/quire-manager": "#!/bin/bash\nexec sleep 1000\n",
-    "bin/quirectl": '#!/bin/bash\n[ "$3" = health ] || echo "The answer to $4"\n',
+    "bin/quirectl": QUIRECTL,
     # Programs of the machine.
     "path/ldd": '#!/bin/bash\necho "  libx.so => $BUNDLE/bin/../lib/libx.so (0x1)"\n'
                 'echo "  libc.so.6 => /lib/libc.so.6 (0x2)"\n[ -z "${LIBRARY:-}" ] || echo "  $LIBRARY"\n',
@@ -129,7 +141,7 @@ class GpuCheckTest(unittest.TestCase):
         calls = (self.logs / "calls").read_text()
         for wanted in ("--tool=racecheck", "regex:AttentionDecode", "regex:AttentionPrefill", "gpu_step --json="):
             self.assertIn(wanted, calls)
-        for wanted in ("a row of figures", "a row of steps", "Duration  12 us", "8 of 8 answers are the same"):
+        for wanted in ("a row of figures", "a row of steps", "Duration  12 us", "2 tokens are the same, their logprobs differ by at most 0.0000"):
             self.assertIn(wanted, self.report())
 
     def test_a_step_that_hangs_takes_only_the_time_of_its_part(self):
@@ -149,6 +161,23 @@ class GpuCheckTest(unittest.TestCase):
         self.assertIn("a row of figures", self.report())
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=TIMEOUT_S)
+
+    def test_answers_may_differ_by_rounding(self):
+        self.check("--prebuilt", "results", "served", code=0, GPU="8 -0.52 8 -0.52 9 -0.53")
+        self.assertIn("2 tokens are the same, their logprobs differ by at most 0.0200\n", self.report())
+        self.check("--prebuilt", "results", "served", code=0, GPU="9 -0.52 9 -0.52 8 -0.53")
+        self.assertIn("1 tokens are the same, their logprobs differ by at most 0.0000; "
+                      "then the CPU prefers its own token to that of the GPU by 0.0500\n", self.report())
+
+    def test_answers_that_differ_by_more_than_rounding_are_wrong(self):
+        far = "8 -0.50 8 -0.50 9 -0.61"
+        for cpu, gpu, message in ((far, "8 -0.61 8 -0.61 9 -0.62", "differ by at most 0.1100"),
+                                  (far, "9 -0.50 9 -0.50 8 -0.60", "to that of the GPU by 0.1100"),
+                                  (far, "5 -0.50 5 -0.50 8 -0.60", "none of the five likeliest"),
+                                  (far, "end", "one answer ends before the other")):
+            said = self.check("--prebuilt", "results", "served", code=1, CPU=cpu, GPU=gpu)
+            self.assertIn("wrong: its answers beside those of the CPU", said)
+            self.assertIn(message, said)
 
     def test_what_it_does_not_know_is_refused(self):
         for arguments, message in ((["--prebuilt"], "--prebuilt needs a folder"),
