@@ -55,6 +55,11 @@ inline float Rounded(float value, DataType type) {
   return value;
 }
 
+// Returns the largest relative error of rounding to the type.
+inline double UnitRoundoff(DataType type) {
+  return type == DataType::kBFloat16 ? 0x1p-8 : type == DataType::kFloat16 ? 0x1p-11 : 0;
+}
+
 inline std::vector<float> Rounded(std::vector<float> values, DataType type) {
   for (float& value : values) value = Rounded(value, type);
   return values;

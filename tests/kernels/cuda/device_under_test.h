@@ -30,6 +30,8 @@ class DeviceTest : public testing::Test {
   }
 
   Device* device() const { return device_.get(); }
+  // Returns whether the device is a GPU on which products of a row do not depend on the other rows.
+  bool IsExactGpu() const { return device_->NumericsFingerprint().ends_with(", exact"); }
 
  private:
   std::unique_ptr<Device> device_;
