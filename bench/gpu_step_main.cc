@@ -22,6 +22,7 @@
 ABSL_FLAG(int32_t, gpu, 0, "Index of the GPU.");
 ABSL_FLAG(int32_t, context, 1024, "Tokens of every sequence before the measured steps.");
 ABSL_FLAG(int32_t, steps, 64, "Steps that are measured.");
+ABSL_FLAG(bool, overlap, false, "Set up each kernel while the one before it ends, as the worker's --gpu-overlap does.");
 ABSL_FLAG(std::string, tuning_cache, "", "File that stores the fastest multiplications; empty: none.");
 ABSL_FLAG(std::string, json, "", "File for the figures; empty: none.");
 
@@ -33,11 +34,11 @@ constexpr std::pair<bool, bool> kModes[] = {{false, false}, {true, false}, {true
 constexpr size_t kCopyBytes = size_t{1} << 30;
 
 const ProgramFlags& Flags() {
-  static const auto* const flags =
-      new ProgramFlags{"gpu_step",
-                       "times decode steps of a model of 8 B parameters on a GPU.",
-                       "[flags]",
-                       {{"GPU:", {"gpu", "tuning_cache"}}, {"Load:", {"context", "steps"}}, {"Report:", {"json"}}}};
+  static const auto* const flags = new ProgramFlags{
+      "gpu_step",
+      "times decode steps of a model of 8 B parameters on a GPU.",
+      "[flags]",
+      {{"GPU:", {"gpu", "overlap", "tuning_cache"}}, {"Load:", {"context", "steps"}}, {"Report:", {"json"}}}};
   return *flags;
 }
 
@@ -45,7 +46,10 @@ absl::StatusOr<std::unique_ptr<cuda::Device>> Open() {
   std::string why_not;
   std::unique_ptr<cuda::Device> device = cuda::OpenDevice(
       /*library=*/"",
-      {.ordinal = absl::GetFlag(FLAGS_gpu), .exact = false, .tuning_cache = absl::GetFlag(FLAGS_tuning_cache)},
+      {.ordinal = absl::GetFlag(FLAGS_gpu),
+       .exact = false,
+       .tuning_cache = absl::GetFlag(FLAGS_tuning_cache),
+       .overlaps_launches = absl::GetFlag(FLAGS_overlap)},
       &why_not);
   if (device == nullptr) return absl::UnavailableError(absl::StrCat("no GPU here: ", why_not));
   return device;
@@ -73,8 +77,8 @@ absl::Status Run() {
   const double bandwidth = CopyBandwidth(device.get(), kCopyBytes);
   const std::string description = device->Description();
   if (bandwidth == 0) return absl::ResourceExhaustedError("no memory for the copy that gives the bandwidth");
-  std::printf("%s, copies %.0f GB/s; Llama 3 8B, bfloat16, contexts of %d tokens\n", description.c_str(),
-              bandwidth / 1e9, options.context_tokens);
+  std::printf("%s, copies %.0f GB/s; Llama 3 8B, bfloat16, contexts of %d tokens%s\n", description.c_str(),
+              bandwidth / 1e9, options.context_tokens, absl::GetFlag(FLAGS_overlap) ? ", kernels overlap" : "");
   std::printf("%9s  %-9s %-10s %10s %9s %8s %9s\n", "sequences", "layers", "steps", "step us", "host us", "floor us",
               "x floor");
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<GpuStepBench> bench, GpuStepBench::Create(config, std::move(device)));

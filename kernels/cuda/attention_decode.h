@@ -10,16 +10,20 @@
 namespace quire::cuda {
 
 // Attention of up to 16 rows of queries: decode steps, and tokens that a few sequences share. Reading K and V
-// dominates. Each of the four warps of a block reads every fourth unit of the context through its own kStages buffers,
-// without barriers of the block. The warps are joined at the end. The warp of a unit depends only on the unit's
-// position in the context, and so the sums depend only on that, too.
+// dominates. Each of the kWarps warps of a block reads every kWarps-th unit of the context through its own kStages
+// buffers, without barriers of the block. The warps are joined at the end. The warp of a unit depends only on the
+// unit's position in the context, and so the sums depend only on that, too.
+//
+// A block needs at most 96 KiB of shared memory, because blocks get no more than 99 KiB on some devices (sm_86, sm_89,
+// sm_120). Therefore it has only two warps for heads of 256.
 template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
 class AttentionDecode {
  public:
   using Args = AttentionArgs;
-  static constexpr int kWarps = 4;
+  static constexpr int kWarps = kHeadDim <= 128 ? 4 : 2;
   static constexpr int kThreads = kWarps * simt::kWarpSize;
   static constexpr int kSharedBytes = kWarps * kStages * KvUnit<kHeadDim>{kUnitTokens}.bytes();
+  static_assert(kSharedBytes <= 96 << 10);
 
   static QUIRE_DEVICE void Run(const AttentionArgs& args) {
     ForEachInRange(args, [&](int item, int kv_head) { RunItem({args, LoadWords(args.items + item), kv_head}); });
@@ -35,7 +39,7 @@ class AttentionDecode {
     const Visible visible(rows, 0);
     Accumulator<Element, kHeadDim> sums;
 
-    // This warp takes the units whose index in the context is `warp` modulo four.
+    // This warp takes the units whose index in the context is `warp` modulo kWarps.
     const int first_unit = rows.item.begin / kUnitTokens, end_unit = (rows.item.end + kUnitTokens - 1) / kUnitTokens;
     int unit = first_unit + ((warp - first_unit) & (kWarps - 1));
     const UnitCopier<kSize, kHeadDim, simt::kWarpSize> copier(rows);

@@ -36,11 +36,10 @@ QuantizedKernels MakeQuantizedKernels() {
           .dequantize = MakeKernel<Entry, DequantizeKernel<Element, Values>>()};
 }
 
-// Returns the kernels with these parameters. Decode has as many buffers as fit into the shared memory of sm_80. The
-// table is for compute capability 9.0 if kIsSm90.
+// Returns the kernels with these parameters. The table is for compute capability 9.0 if kIsSm90.
 template <typename Entry, typename Element, UnitSize kSize, int kHeadDim, bool kIsSm90 = false>
 KernelTable MakeKernelTable() {
-  constexpr int kDecodeStages = kHeadDim <= 128 ? 3 : 2;
+  constexpr int kDecodeStages = 3;
   Kernel<AttentionArgs> prefill_sm90;
   if constexpr (kIsSm90 && kSize == UnitSize::kFull && (kHeadDim == 64 || kHeadDim == 128)) {
     prefill_sm90 = MakeKernel<Entry, AttentionPrefillSm90<Element, kHeadDim>>();

@@ -226,6 +226,15 @@ TEST(CompiledKernelsTest, NothingIsInLocalMemory) {
   }
 }
 
+// A launch may overlap the end of the grid before it, whose results must not be read too early.
+TEST(CompiledKernelsTest, GlobalMemoryIsNotTouchedBeforeThePriorGridHasEnded) {
+  for (const auto& [key, code] : Compiled()) {
+    if (key.second < 90) continue;
+    EXPECT_GT(code.Count(kAcqbulk), 0) << key.first;
+    EXPECT_EQ(code.accesses_before_wait, 0) << key.first;
+  }
+}
+
 // Calls check(code, head_dim, name) for the kernels of class `kind` and expects at least one.
 template <typename F>
 void ForEachOf(const std::string& kind, F check) {

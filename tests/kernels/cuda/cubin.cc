@@ -65,6 +65,8 @@ class Cubin {
       const uint64_t high = Read<uint64_t>(bytes_, start_ + section.sh_offset + at + 8);
       const int opcode = low & 0xfff, size = high >> 9 & 7;  // 0 to 3: bytes and half words. 4 to 6: 4, 8, 16 bytes.
       const bool has_size = opcode == kLdg || opcode == kStg || opcode == kLdgsts;
+      const bool is_access = has_size || opcode == kUblkcp;
+      if (is_access && kernel->Count(kAcqbulk) == 0) ++kernel->accesses_before_wait;
       ++kernel->counts[{opcode, has_size ? 1 << size >> 2 : 0}];
     }
   }

@@ -13,6 +13,7 @@ namespace quire::cuda {
 // Bits 0 to 11 of the instructions of sm_80 and sm_90 that the tests count. `cuobjdump --dump-sass` shows them beside
 // the names.
 enum Opcode {
+  kAcqbulk = 0x82e,    // griddepcontrol.wait
   kHmma = 0x23c,       // mma
   kLdsm = 0x83b,       // ldmatrix
   kLdgsts = 0xfae,     // cp.async
@@ -31,6 +32,8 @@ struct MachineCode {
   int architecture = 0;  // 80 for sm_80.
   int registers = 0;     // Registers per thread.
   int stack_bytes = 0;
+  // Accesses to global memory before the first griddepcontrol.wait, or in all if there is none.
+  int accesses_before_wait = 0;
   // Number of instructions by opcode and by the size in bytes of the access, 0 for opcodes without an access size.
   std::map<std::pair<int, int>, int> counts;
 
