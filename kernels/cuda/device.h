@@ -14,8 +14,8 @@
 namespace quire::cuda {
 
 // y[num_rows, num_columns] = x[num_rows, depth] * w[num_columns, depth]^T, or y += that product. Sums are in float32.
-// A product that is added to a y of 16 bits may be rounded to 16 bits before: on Hopper, all algorithms of cuBLASLt that
-// do not cut the depth do so. All three are aligned to 16 bytes.
+// A product that is added to a y of 16 bits may be rounded to 16 bits before that: on Hopper, all algorithms of
+// cuBLASLt that do not cut the depth do so. All three are aligned to 16 bytes.
 struct MatmulArgs {
   const uint16_t* x;
   const uint16_t* w;
