@@ -142,9 +142,8 @@ ABSL_FLAG(bool, gpu_overlap, false,
 ABSL_FLAG(
     bool, gpu_warp_groups, true,
     "On a GPU of compute capability 9.0 (H100, H200), compute the attention of prompts with its instructions for "
-    "groups of warps (wgmma) and its bulk copies. These kernels have not been tried on a real GPU. Turn them off "
-    "if answers to long prompts are wrong or the worker ends there; the kernels for sm_80 then compute everything, "
-    "and prompts probably take longer.");
+    "groups of warps (wgmma) and its bulk copies. Without them, the kernels for sm_80 compute everything, and prompts "
+    "take longer.");
 ABSL_FLAG(
     absl::Duration, gpu_timeout, absl::Milliseconds(quire::cuda::DeviceOptions().longest_wait.count()),
     "The worker ends when its GPU has not finished a step in this time. Set it higher, together with the manager's "
