@@ -57,7 +57,8 @@ PROGRAMS = {
     # Programs of the machine.
     "path/ldd": '#!/bin/bash\necho "  libx.so => $BUNDLE/bin/../lib/libx.so (0x1)"\n'
                 'echo "  libc.so.6 => /lib/libc.so.6 (0x2)"\n[ -z "${LIBRARY:-}" ] || echo "  $LIBRARY"\n',
-    "path/compute-sanitizer": '#!/bin/bash\necho "sanitizer $*" >>$LOGS/calls\n',
+    "path/compute-sanitizer": '#!/bin/bash\necho "sanitizer $*" >>$LOGS/calls\n'
+                               '[ "$1" != "${SANITIZER:-}" ] || { echo "a hazard"; exit 99; }\n',
     "path/ncu": '#!/bin/bash\necho "ncu $*" >>$LOGS/calls\necho "  Duration  12 us"\n',
     "path/python3": "#!/bin/bash\nexit 1\n",
     "path/nvidia-smi": "#!/bin/bash\necho name\necho a made-up GPU\n",
@@ -133,6 +134,13 @@ class GpuCheckTest(unittest.TestCase):
         self.assertIn("not passed: Second/With.B/0, exit code 1", said)
         self.assertIn("wrong: kernels against float64", said)
         self.assertEqual(len([c for c in (self.logs / "calls").read_text().splitlines() if "sanitizer" in c]), 12)
+
+    def test_what_a_sanitizer_finds_is_an_error(self):
+        said = self.check("--prebuilt", "results", "sanitizers", code=1, SANITIZER="--tool=racecheck")
+        for tests in ("attention", "rows", "sampling"):
+            self.assertIn(f"WRONG  compute-sanitizer, racecheck, {tests}: exit code 99", said)
+            self.assertIn(f"right  compute-sanitizer, memcheck, {tests}", said)
+        self.assertIn("       a hazard", said)
 
     def test_all_parts_run_in_their_order(self):
         said = self.check("--prebuilt", "results", code=0)
