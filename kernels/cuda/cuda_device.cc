@@ -283,9 +283,8 @@ CudaDevice::LoadedKernel& CudaDevice::Load(const void* entry, size_t shared_byte
 //    starts when everything before it is done, as always.
 //  - Code for sm_80 contains no wait, not even when the driver translates it for a newer device. Such kernels are
 //    launched without the attribute.
-// One doubt remains, and the option is off until runs on a GPU have settled it: a compiler may move LoadReadOnly()
-// before the wait. That is harmless if a copy has written the data (plans, tables, weights), but not if a kernel has
-// written it.
+//  - The compiler could move LoadReadOnly() before the wait. kernels_cuda_compiled_test checks that the machine code has
+//    no access to global memory there.
 void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                               size_t /*args_bytes*/, int num_blocks) {
   MakeCurrent();
