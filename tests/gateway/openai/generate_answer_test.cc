@@ -216,19 +216,20 @@ TEST(GenerateAnswerTest, LogprobsOfACompletionAreListsOverThePositions) {
   const GenerateCall call = CompletionCall(R"("prompt": "x", "echo": true, "logprobs": 1)");
   GenerateAnswer answer(call, kHead);
   v1::GenerateResponse first = Response("x\xC3\xA4");
-  AddLogprob(first.mutable_prompt_logprobs(), "x", 0)->clear_chosen();
+  first.add_prompt_logprobs()->set_first_token("x");
   v1::PositionLogprobs* const position = AddLogprob(first.mutable_logprobs(), "\xC3\xA4", -1);
+  position->set_text_offset(1);
   v1::TokenLogprob* const top = position->add_top();
   top->set_token("b");
   top->set_logprob(-0.5);
   answer.Add(0, first);
   v1::GenerateResponse second = Last("y", v1::FINISH_REASON_LENGTH);
-  AddLogprob(second.mutable_logprobs(), "y", -std::numeric_limits<float>::infinity());
+  AddLogprob(second.mutable_logprobs(), "y", -std::numeric_limits<float>::infinity())->set_text_offset(2);
   answer.Add(0, second);
   const Json logprobs = Json::parse(answer.Body())["choices"][0]["logprobs"];
-  EXPECT_EQ(logprobs["tokens"], Json::array({"", "\xC3\xA4", "y"}));
+  EXPECT_EQ(logprobs["tokens"], Json::array({"x", "\xC3\xA4", "y"}));
   EXPECT_EQ(logprobs["token_logprobs"], Json::array({nullptr, -1.0, -9999.0}));
-  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 0, 1})) << "offsets count code points";
+  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 1, 2}));
   EXPECT_EQ(logprobs["top_logprobs"][1], Json({{"b", -0.5}, {"\xC3\xA4", -1.0}}));
 }
 
