@@ -237,8 +237,6 @@ class Writer {
     }
     if (c >= 0x20 && (c < 0x7F || !style_.ensure_ascii)) {
       AppendUtf8(c, out);
-    } else if (c >= 0x20 && c == 0x7F) {
-      out->push_back('\x7F');
     } else if (c < 0x10000) {
       absl::StrAppendFormat(out, "\\u%04x", static_cast<uint32_t>(c));
     } else {
