@@ -250,7 +250,7 @@ TEST(ChatCallTest, MessagesBecomeAConversation) {
       {"role": "assistant", "content": null, "reasoning_content": "hm", "refusal": null,
        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
       {"role": "tool", "tool_call_id": "c1", "content": "7"}],
-      "tools": [{"type": "function", "function": {"name": "f", "description": "d", "arguments": 1}}],
+      "tools": [{"type": "function", "function": {"name": "f", "parameters": {}, "description": "d"}}],
       "tool_choice": "auto", "chat_template_kwargs": {"z": 1, "a": 2}, "add_generation_prompt": false,
       "continue_final_message": false})");
   EXPECT_TRUE(call.is_chat);
@@ -264,7 +264,7 @@ TEST(ChatCallTest, MessagesBecomeAConversation) {
   EXPECT_EQ(chat.messages(2).tool_calls(0).name(), "f");
   EXPECT_EQ(chat.messages(2).tool_calls(0).arguments(), "{}");
   EXPECT_EQ(chat.messages(3).tool_call_id(), "c1");
-  EXPECT_EQ(chat.tools(), R"([{"type":"function","function":{"name":"f","description":"d","arguments":1}}])")
+  EXPECT_EQ(chat.tools(), R"([{"type":"function","function":{"name":"f","parameters":{},"description":"d"}}])")
       << "templates write the members in their order";
   EXPECT_EQ(chat.template_kwargs(), R"({"z":1,"a":2})");
   EXPECT_TRUE(chat.has_add_generation_prompt() && chat.has_continue_final_message());
@@ -309,7 +309,8 @@ TEST(ChatCallTest, AnErrorInAMessageHasItsPath) {
 TEST(ChatCallTest, ToolsAreKnownByTheirNamesUnlessTheModelMayNotCallThem) {
   const auto read = [](const std::string& members) {
     return std::get<GenerateCall>(ReadChatCall(*ParseBody(
-        R"({"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "f"}}, {"name": "g"}])" +
+        R"({"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "f"}},
+            {"function": {"name": "g"}}])" +
         members + "}")));
   };
   GenerateCall call = read("");
@@ -321,6 +322,34 @@ TEST(ChatCallTest, ToolsAreKnownByTheirNamesUnlessTheModelMayNotCallThem) {
   EXPECT_FALSE(call.may_call_tools);
   EXPECT_EQ(call.requests[0].chat().tools(), "");
   EXPECT_EQ(ChatError(R"("parallel_tool_calls": 1)").param, "parallel_tool_calls");
+}
+
+TEST(ChatCallTest, ToolsAreCheckedWhetherTheModelMustCallThemOrNot) {
+  const auto check = [](const std::string& tools, const std::string& message) {
+    for (const char* choice : {"auto", "none", "required"}) {
+      const ApiError error = ChatError(R"("tools": [)" + tools + R"(], "tool_choice": ")" + choice + "\"");
+      EXPECT_EQ(error.message, message);
+      EXPECT_EQ(error.param, message.substr(0, message.find(' ')));
+    }
+  };
+  check("5", "tools[0] is 5, it must be an object");
+  check(R"({"function": {"name": "f"}}, null)", "tools[1] is null, it must be an object");
+  check("{}", "tools[0].function is missing");
+  check(R"({"type": "function", "name": "f", "parameters": {}})",
+        "tools[0].function is missing; the name and what follows it belong into an object \"function\", unlike in the "
+        "Responses interface");
+  check(R"({"type": "web_search"})", "tools[0].type is \"web_search\", only functions are supported");
+  check(R"({"function": "f"})", "tools[0].function is \"f\", it must be an object");
+  check(R"({"function": {"name": "f"}, "foo": 1})", "tools[0].foo is not known to this server");
+  check(R"({"function": {"name": 5}})", "tools[0].function.name is 5, it must be a string");
+  check(R"({"function": {"name": ""}})", "tools[0].function.name is missing or empty");
+  check(R"({"function": {"name": "f", "description": 1}})", "tools[0].function.description is 1, it must be a string");
+  check(R"({"function": {"name": "f", "foo": 1}})", "tools[0].function.foo is not known to this server");
+  check(R"({"function": {"name": "f", "parameters": "x"}})",
+        "tools[0].function.parameters is \"x\", it must be an object");
+  check(R"({"function": {"name": "f", "strict": 1}})", "tools[0].function.strict is 1, it must be true or false");
+  check(R"({"function": {"name": "f"}}, {"function": {"name": "f"}})",
+        "tools[1].function.name is \"f\", which tools[0] has already");
 }
 
 TEST(ChatCallTest, AToolChoiceForcesCalls) {
