@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,37 +14,37 @@ constexpr size_t kMaxPrompts = 256;
 // The request of each prompt has a copy of the other fields. This bounds all copies together.
 constexpr size_t kMaxCopiedBytes = 16 << 20;
 
-bool AreTokenIds(const Json& value) {
-  return value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), [](const Json& id) {
-           return id.is_number_unsigned() && id.get<uint64_t>() <= UINT32_MAX;
-         });
-}
-
-// Returns false when `value` is no prompt.
-bool SetPrompt(const Json& value, v1::GenerateRequest* request) {
-  if (value.is_string()) {
-    request->set_text(value.get<std::string>());
-    return true;
+// Sets a text or a list of token ids as the prompt. Leaves an error with the name of what is none.
+void SetPrompt(const Json& value, const std::string& name, FieldReader* fields, v1::GenerateRequest* request) {
+  if (value.is_string()) return request->set_text(value.get<std::string>());
+  if (!value.is_array()) {
+    return fields->Fail(name, absl::StrCat(Describe(value), ", it must be a text or a list of token ids"));
   }
-  if (!AreTokenIds(value)) return false;
+  if (value.empty()) return fields->Fail(name, "is empty");
   auto* const ids = request->mutable_token_ids()->mutable_ids();
   ids->Clear();  // The request may have the prompt before this one.
   ids->Reserve(static_cast<int>(value.size()));
-  for (const Json& id : value) ids->Add(id.get<uint32_t>());
-  return true;
+  for (const Json& id : value) {
+    if (!IsTokenId(id)) {
+      return fields->Fail(absl::StrCat(name, "[", ids->size(), "]"),
+                          absl::StrCat(Describe(id), ", it must be a token id"));
+    }
+    ids->Add(id.get<uint32_t>());
+  }
 }
 
 void ReadPrompts(FieldReader* fields, const v1::GenerateRequest& common, GenerateCall* call) {
   const Json* const prompt = fields->Find("prompt");
   if (prompt == nullptr) return fields->Fail("prompt", "is missing");
-  v1::GenerateRequest request = common;
-  if (SetPrompt(*prompt, &request)) {
-    call->requests.push_back(std::move(request));
-    return;
-  }
-  if (!prompt->is_array() || prompt->empty()) {
+  if (!prompt->is_string() && (!prompt->is_array() || prompt->empty())) {
     return fields->Fail("prompt", absl::StrCat(prompt->is_array() ? "is empty" : Describe(*prompt),
                                                ", it must be a text, a list of token ids, or a list of these"));
+  }
+  v1::GenerateRequest request = common;
+  if (prompt->is_string() || (*prompt)[0].is_number()) {
+    SetPrompt(*prompt, "prompt", fields, &request);
+    call->requests.push_back(std::move(request));
+    return;
   }
   if (prompt->size() > kMaxPrompts) {
     return fields->Fail("prompt",
@@ -56,11 +56,8 @@ void ReadPrompts(FieldReader* fields, const v1::GenerateRequest& common, Generat
         "prompt", absl::StrCat("has ", prompt->size(), " prompts, and the other fields take ", common_bytes,
                                " bytes for each; at most ", kMaxCopiedBytes, " bytes are allowed for all together"));
   }
-  for (size_t i = 0; i < prompt->size(); ++i) {
-    if (!SetPrompt((*prompt)[i], &request)) {
-      return fields->Fail(absl::StrCat("prompt[", i, "]"),
-                          absl::StrCat(Describe((*prompt)[i]), ", it must be a text or a list of token ids"));
-    }
+  for (size_t i = 0; i < prompt->size() && !fields->error().has_value(); ++i) {
+    SetPrompt((*prompt)[i], absl::StrCat("prompt[", i, "]"), fields, &request);
     call->requests.push_back(request);
   }
 }

@@ -104,6 +104,22 @@ TEST(CompletionCallTest, APromptIsATextTokensOrAListOfThem) {
   EXPECT_EQ(CompletionError(R"("prompt": ["a", 1])").param, "prompt[1]");
   EXPECT_EQ(CompletionError(R"("prompt": [[]])").param, "prompt[0]");
   EXPECT_EQ(CompletionError(R"("prompt": null)").message, "prompt is missing");
+  const auto check = [](const std::string& prompt, const std::string& message) {
+    const ApiError error = CompletionError("\"prompt\": " + prompt);
+    EXPECT_EQ(error.message, message);
+    EXPECT_EQ(error.param, message.substr(0, message.find(' ')));
+  };
+  check("[373, -1]", "prompt[1] is -1, it must be a token id");
+  check("[373, 4294967296]", "prompt[1] is 4294967296, it must be a token id");
+  check("[-1, 373]", "prompt[0] is -1, it must be a token id");
+  check(R"([1, "a"])", "prompt[1] is \"a\", it must be a token id");
+  check("[[373], [353, 2.5]]", "prompt[1][1] is 2.5, it must be a token id");
+  check("[[], [1]]", "prompt[0] is empty");
+  check("[null]", "prompt[0] is null, it must be a text or a list of token ids");
+  check(R"(["a", 1])", "prompt[1] is 1, it must be a text or a list of token ids");
+  check("7", "prompt is 7, it must be a text, a list of token ids, or a list of these");
+  EXPECT_EQ(CompletionError(R"("stop_token_ids": [1, -1])").message, "stop_token_ids[1] is -1, it must be a token id");
+  EXPECT_EQ(CompletionError(R"("stop": ["a", 5])").message, "stop[1] is 5, it must be a string");
 }
 
 TEST(CompletionCallTest, FieldsThatEveryPromptHasAreBoundedForAllPromptsTogether) {
@@ -158,10 +174,10 @@ TEST(CompletionCallTest, AWrongValueIsRefusedWithFieldValueAndLimit) {
   EXPECT_EQ(CompletionError(R"("n": 257)").message, "n is 257, it must be a whole number from 1 to 256");
   EXPECT_EQ(CompletionError(R"("n": 1.5)").param, "n");
   EXPECT_EQ(CompletionError(R"("stream": 1)").param, "stream");
-  EXPECT_EQ(CompletionError(R"("stop": [1])").param, "stop");
+  EXPECT_EQ(CompletionError(R"("stop": [1])").param, "stop[0]");
   EXPECT_EQ(CompletionError(R"("logit_bias": {"a": 1})").param, "logit_bias");
   EXPECT_EQ(CompletionError(R"("logit_bias": {"1": "a"})").param, "logit_bias");
-  EXPECT_EQ(CompletionError(R"("stop_token_ids": [4294967296])").param, "stop_token_ids");
+  EXPECT_EQ(CompletionError(R"("stop_token_ids": [4294967296])").param, "stop_token_ids[0]");
   EXPECT_EQ(CompletionError(R"("stream_options": {"include_usage": true})").param, "stream_options");
   EXPECT_EQ(CompletionError(R"("stream": true, "stream_options": {"x": true})").param, "stream_options.x");
 }
