@@ -437,8 +437,9 @@ class ForcedCallsTest(unittest.TestCase):
         # Errors name the field.
         tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "not": {}}}}]
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required") | {"tools": tools})
-        self.assertEqual((code, answer["error"]["param"]), (400, "tools"))
-        self.assertIn('"tools_0_function_parameters", at #: the keyword "not"', answer["error"]["message"])
+        self.assertEqual((code, answer["error"]["param"]), (400, "tools[0].function.parameters"))
+        self.assertEqual(answer["error"]["message"],
+                         'tools[0].function.parameters at #: the keyword "not" is not supported')
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required", ignore_eos=True))
         self.assertEqual((code, answer["error"]["param"]), (400, "ignore_eos"))
         plain = self.start(["--tool-call-format=none"])
