@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -69,8 +70,11 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
   GenerateCall call;
   v1::GenerateRequest request;
   ReadGenerateFields(&fields, &request, &call);
-  if (const auto value = fields.Count("max_tokens", 1)) request.mutable_stopping()->set_max_tokens(*value);
   if (const auto value = fields.Bool("echo")) request.set_echo(*value);
+  if (const auto value = fields.Count("max_tokens", request.echo() ? 0 : 1)) {
+    call.echoes_only = *value == 0;
+    request.mutable_stopping()->set_max_tokens(std::max(*value, 1u));
+  }
   if (const auto value = fields.Bool("add_special_tokens")) request.set_add_special_tokens(*value);
   if (const auto value = fields.Count("logprobs", 0, kMaxAlternatives)) {
     call.logprobs = *value;
@@ -80,11 +84,14 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
       if (!request.has_prompt_logprobs()) request.set_prompt_logprobs(*value);
     }
   }
+  // The logprobs of the token say where the echo ends.
+  if (call.echoes_only && !request.has_logprobs()) request.set_logprobs(0);
   fields.Refuse("suffix", "the model continues prompts and fills no gaps");
   ReadPrompts(&fields, request, &call);
   if (call.is_resumable) {
     if (call.requests.size() > 1) fields.Fail("stream_options.resumable", "is true, but there are several prompts");
     if (call.logprobs.has_value()) fields.Fail("stream_options.resumable", "is true, but the request has logprobs");
+    if (call.echoes_only) fields.Fail("stream_options.resumable", "is true, but max_tokens is 0");
   }
   fields.RefuseOthers();
   if (fields.error().has_value()) return *fields.error();

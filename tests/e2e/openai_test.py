@@ -123,6 +123,15 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(len(logprobs["tokens"]), answer["usage"]["total_tokens"])
         self.assertIsNone(logprobs["token_logprobs"][0])
         self.assertTrue(all(value <= 0 for value in logprobs["token_logprobs"][1:]))
+        # The text does not show the first token.
+        self.assertEqual((logprobs["tokens"][0], logprobs["text_offset"][:2]), ("<|begin_of_text|>", [0, 0]))
+        ends = [*logprobs["text_offset"][1:], len(choice["text"])]
+        pieces = [choice["text"][begin:end] for begin, end in zip(logprobs["text_offset"], ends)]
+        self.assertEqual(pieces[1:], logprobs["tokens"][1:])
+        body = {**GREEDY, "max_tokens": 0, "logprobs": 2, "echo": True}
+        echo = self.quire.call("/v1/completions", body)[1]
+        self.assertEqual((echo["choices"][0]["text"], echo["usage"]["completion_tokens"]), (PROMPT, 0))
+        self.assertEqual(echo["choices"][0]["logprobs"]["tokens"], logprobs["tokens"][:-3])
         body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
         content = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["logprobs"]["content"]
         self.assertEqual([len(entry["top_logprobs"]) for entry in content], [2, 2, 2])

@@ -286,6 +286,19 @@ TEST(ChatCallTest, MessagesBecomeAConversation) {
   EXPECT_TRUE(chat.has_add_generation_prompt() && chat.has_continue_final_message());
 }
 
+TEST(CompletionCallTest, MaxTokensMayBeZeroWithEcho) {
+  const GenerateCall call = Completion(R"({"prompt": "x", "echo": true, "max_tokens": 0})");
+  EXPECT_TRUE(call.echoes_only);
+  EXPECT_FALSE(call.logprobs.has_value());
+  EXPECT_EQ(call.requests[0].logprobs(), 0u) << "they say where the echo ends";
+  EXPECT_TRUE(call.requests[0].has_logprobs());
+  EXPECT_FALSE(Completion(R"({"prompt": "x", "echo": true, "max_tokens": 1})").echoes_only);
+  EXPECT_EQ(CompletionError(R"("max_tokens": 0)").param, "max_tokens");
+  EXPECT_EQ(CompletionError(R"("echo": true, "max_tokens": 0, "stream": true, "stream_options": {"resumable": true})")
+                .message,
+            "stream_options.resumable is true, but max_tokens is 0");
+}
+
 TEST(ChatCallTest, MaxCompletionTokensReplacesMaxTokens) {
   const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
   const GenerateCall call = Chat(messages + R"(, "max_tokens": 5, "max_completion_tokens": 6})");
