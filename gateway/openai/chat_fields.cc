@@ -156,6 +156,19 @@ void ReadTools(FieldReader* fields, v1::Chat* chat) {
   if (!tools->empty()) chat->set_tools(Dump(*tools));
 }
 
+// The effort of reasoning is a variable of the templates that know it, as for vLLM.
+void ReadTemplateVariables(FieldReader* fields, v1::Chat* chat) {
+  constexpr char kEffort[] = "reasoning_effort";
+  const Json* const given = fields->Object("chat_template_kwargs");
+  const std::optional<std::string> effort = fields->String(kEffort);
+  if (given == nullptr && !effort.has_value()) return;
+  Json variables = given == nullptr ? Json::object() : *given;
+  if (effort.has_value() && !variables.emplace(kEffort, *effort).second) {
+    return fields->Fail(kEffort, "cannot be combined with chat_template_kwargs.reasoning_effort");
+  }
+  chat->set_template_kwargs(Dump(variables));
+}
+
 }  // namespace
 
 void ReadChatFields(FieldReader* fields, v1::Chat* chat) {
@@ -163,7 +176,7 @@ void ReadChatFields(FieldReader* fields, v1::Chat* chat) {
   ReadTools(fields, chat);
   if (const auto value = fields->Bool("add_generation_prompt")) chat->set_add_generation_prompt(*value);
   if (const auto value = fields->Bool("continue_final_message")) chat->set_continue_final_message(*value);
-  if (const auto* value = fields->Object("chat_template_kwargs")) chat->set_template_kwargs(Dump(*value));
+  ReadTemplateVariables(fields, chat);
   fields->Refuse("chat_template", "the template of the model's checkpoint is always used");
 }
 

@@ -321,7 +321,23 @@ TEST(ChatCallTest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(ChatError(R"("functions": [])").param, "functions");
   EXPECT_EQ(ChatError(R"("audio": {})").param, "audio");
   EXPECT_EQ(ChatError(R"("echo": true)").param, "echo");
-  EXPECT_EQ(ChatError(R"("reasoning_effort": "low")").param, "reasoning_effort");
+  EXPECT_EQ(ChatError(R"("verbosity": "low")").param, "verbosity");
+}
+
+TEST(ChatCallTest, TheEffortOfReasoningIsAVariableOfTheTemplate) {
+  const auto variables = [](const std::string& members) {
+    return Chat(R"({"messages": [{"role": "user", "content": "x"}])" + members + "}")
+        .requests[0]
+        .chat()
+        .template_kwargs();
+  };
+  EXPECT_EQ(variables(R"(, "reasoning_effort": "low")"), R"({"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(R"(, "reasoning_effort": "low", "chat_template_kwargs": {"a": 1})"),
+            R"({"a":1,"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(R"(, "reasoning_effort": null)"), "");
+  EXPECT_EQ(ChatError(R"("reasoning_effort": 1)").param, "reasoning_effort");
+  EXPECT_EQ(ChatError(R"("reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"})").message,
+            "reasoning_effort cannot be combined with chat_template_kwargs.reasoning_effort");
 }
 
 TEST(ChatCallTest, AnErrorInAMessageHasItsPath) {
