@@ -154,9 +154,13 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(self.error("/v1/completions", {**GREEDY, "model": "gpt-4"}, 404)["code"], "model_not_found")
         self.error("/v1/completions", b"{")
         self.error("/v1/nothing", {}, 404)
+        self.assertIn("did you mean /v1/completions?", self.error("/completions", {}, 404)["message"])
         self.error("/v1/models", {}, 405)
         chat = {"messages": [{"role": "", "content": "x"}], "max_tokens": 2}
         self.assertEqual(self.error("/v1/chat/completions", chat)["param"], "messages[0].role")
+        # The template of this model refuses all tools.
+        chat = {"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "f"}}]}
+        self.assertEqual(self.error("/v1/chat/completions", chat)["param"], "tools")
         chat = {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "top_logprobs": 21, "max_tokens": 2}
         self.assertEqual(self.error("/v1/chat/completions", chat)["param"], "top_logprobs")
 
