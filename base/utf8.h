@@ -29,6 +29,13 @@ inline size_t Utf8Length(char lead) {
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
+// The number of characters. REQUIRES: the text is valid UTF-8.
+inline size_t NumCodePoints(std::string_view text) {
+  size_t count = 0;
+  for (const char c : text) count += (c & 0xC0) != 0x80;
+  return count;
+}
+
 // Decodes the character at `*pos` and moves `*pos` to the next one. REQUIRES: the text is valid UTF-8 and a character
 // starts at `*pos`.
 char32_t DecodeUtf8(std::string_view text, size_t* pos);

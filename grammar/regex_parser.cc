@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "grammar/parse_error.h"
@@ -172,12 +173,24 @@ class RegexReader {
         while (at_ < pattern_.size() && Peek() != '>') ++at_;
         if (!Take('>')) return ErrorAtByte(begin, "the name of the group has no \">\"");
       } else if (!Take(':')) {
-        return ErrorAtByte(begin, "lookahead and lookbehind are not supported");
+        return ErrorAtByte(begin, WhatIsNotSupported());
       }
     }
     QUIRE_ASSIGN_OR_RETURN(const ExprId inner, Alternatives(depth + 1));
     if (!Take(')')) return ErrorAtByte(begin, "the group has no \")\"");
     return inner;
+  }
+
+  // Names the extension behind "(?", or behind "(?<" for a lookbehind.
+  std::string WhatIsNotSupported() const {
+    const char c = Peek();
+    if (c == '=' || c == '!') return "lookahead and lookbehind are not supported";
+    if (c == 'P') return "(?P is not supported; the name of a group is written (?<name>...)";
+    if (c == '>') return "atomic groups are not supported; write (?:...)";
+    if (c == '-' || absl::ascii_isalpha(static_cast<unsigned char>(c))) {
+      return absl::StrCat("flags such as (?", std::string(1, c), ") are not supported; write [Yy] to match both cases");
+    }
+    return "a group that begins with (? must be (?:...) or (?<name>...)";
   }
 
   absl::StatusOr<ExprId> Repetition(ExprId atom) {

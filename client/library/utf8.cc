@@ -15,27 +15,34 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-absl::Status CheckField(const Message& message, const FieldDescriptor* field, const std::string& path) {
+absl::Status CheckMessage(const Message& message, const std::string& prefix);
+
+// Checks the value of a field, or one of its values if it is repeated.
+absl::Status CheckValue(const Message& message, const FieldDescriptor* field, int i, const std::string& path) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
-  const int size = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
-  for (int i = 0; i < size; ++i) {
+  if (field->type() == FieldDescriptor::TYPE_STRING) {
     std::string unused;
     const std::string& text = field->is_repeated() ? reflection.GetRepeatedStringReference(message, field, i, &unused)
                                                    : reflection.GetStringReference(message, field, &unused);
-    QUIRE_RETURN_IF_ERROR(CheckUtf8(text, field->is_repeated() ? absl::StrCat(path, "[", i, "]:") : path + ":"));
+    return CheckUtf8(text, path + ":");
   }
-  return absl::OkStatus();
+  return CheckMessage(
+      field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i) : reflection.GetMessage(message, field),
+      path + ".");
 }
 
 absl::Status CheckMessage(const Message& message, const std::string& prefix) {
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
+    const bool has_text =
+        field->type() == FieldDescriptor::TYPE_STRING || field->type() == FieldDescriptor::TYPE_MESSAGE;
+    if (!has_text || field->is_map()) continue;  // The maps of requests have numbers.
     const std::string path = absl::StrCat(prefix, field->name());
-    if (field->type() == FieldDescriptor::TYPE_STRING) {
-      QUIRE_RETURN_IF_ERROR(CheckField(message, field, path));
-    } else if (field->type() == FieldDescriptor::TYPE_MESSAGE && !field->is_repeated()) {
-      QUIRE_RETURN_IF_ERROR(CheckMessage(message.GetReflection()->GetMessage(message, field), path + "."));
+    const int size = field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : 1;
+    for (int i = 0; i < size; ++i) {
+      QUIRE_RETURN_IF_ERROR(
+          CheckValue(message, field, i, field->is_repeated() ? absl::StrCat(path, "[", i, "]") : path));
     }
   }
   return absl::OkStatus();

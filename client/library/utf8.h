@@ -6,12 +6,14 @@
 #include "absl/status/status.h"
 #include "google/protobuf/message.h"
 
-// No server can parse a request with a string that is not UTF-8, and its error would not say so. Therefore the client
-// checks before it sends.
+// Protobuf sends a string that is not UTF-8, and writes a line to standard error. A manager refuses the request with
+// the path of the string. The client checks before it sends, so nothing is sent or printed in vain, and a server that
+// is no manager gives no other error.
 
 namespace quire {
 
-// INVALID_ARGUMENT for the first string of `message` that is not UTF-8. The error names its path: "stopping.stop[0]".
+// INVALID_ARGUMENT for the first string of `message` that is not UTF-8. The error names its path, as that of
+// the manager does: "stopping.stop[0]", "chat.messages[2].content".
 absl::Status CheckUtf8Fields(const google::protobuf::Message& message);
 
 }  // namespace quire

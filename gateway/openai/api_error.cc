@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "gateway/openai/forced_calls.h"
 #include "gateway/web/error_body.h"
 #include "google/rpc/error_details.pb.h"
 
@@ -97,6 +98,12 @@ std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
   }
   if (path == "received" || absl::StartsWith(path, "received[")) return "Last-Event-ID";
   if (path == "chat") return "messages";
+  if (const size_t call = path.find("].tool_calls["); call != path.npos) {
+    // The name and the arguments of a call have an object of their own.
+    const std::string of_call = absl::StrReplaceAll(
+        path.substr(call + 1), {{"].name", "].function.name"}, {"].arguments", "].function.arguments"}});
+    return absl::StrCat(path.substr(0, call + 1), of_call);
+  }
   if (path == "guided" || absl::StartsWith(path, "guided.")) return names.guide;
   return std::string(path);
 }
@@ -117,9 +124,11 @@ ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
     if (any.UnpackTo(&bad_request) && bad_request.field_violations_size() > 0) {
       error.message.clear();
       for (const auto& violation : bad_request.field_violations()) {
-        const std::string field = ApiFieldName(violation.field(), names);
+        std::string field = ApiFieldName(violation.field(), names);
+        std::string description = violation.description();
+        if (field == "tools") field = TakeParametersField(&description).value_or(field);
         if (!error.param.has_value()) error.param = field;
-        absl::StrAppend(&error.message, error.message.empty() ? "" : "; ", field, " ", violation.description());
+        absl::StrAppend(&error.message, error.message.empty() ? "" : "; ", field, " ", description);
         if (absl::StrContains(violation.description(), "the model's context")) error.code = "context_length_exceeded";
       }
     } else if (any.UnpackTo(&retry)) {

@@ -15,50 +15,35 @@
 namespace quire {
 namespace {
 
-// The names of the functions in the list of tools. A tool without one is for the chat template to judge.
+// The names of the functions. REQUIRES: the tools were read without error.
 std::vector<std::string> ToolNames(const Json& tools) {
   std::vector<std::string> names;
-  for (const Json& tool : tools) {
-    if (!tool.is_object()) continue;
-    const auto function = tool.find("function");
-    const Json& named = function != tool.end() && function->is_object() ? *function : tool;
-    const auto name = named.find("name");
-    if (name != named.end() && name->is_string()) names.push_back(name->get<std::string>());
-  }
+  for (const Json& tool : tools) names.push_back(tool["function"]["name"].get<std::string>());
   return names;
 }
 
 constexpr const char* kReferringKeywords[] = {"$ref", "allOf", "anyOf", "oneOf"};
 
-// Returns the tools. Each must have a name and the schema of an object; otherwise this leaves an error.
+// Returns the tools. The parameters of each must be those of an object; otherwise this leaves an error. REQUIRES: the
+// tools were read without error.
 std::vector<CallableTool> CallableTools(const Json& tools, FieldReader* fields) {
   std::vector<CallableTool> callable;
-  for (size_t i = 0; i < tools.size() && !fields->error().has_value(); ++i) {
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const Json& function = tools[i]["function"];
     const std::string path = absl::StrCat("tools[", i, "]");
-    const Json* const function =
-        tools[i].is_object() && tools[i].contains("function") ? &tools[i]["function"] : nullptr;
-    if (function == nullptr || !function->is_object()) {
-      fields->Fail(path + ".function", "is no object, but tool_choice needs functions");
-      break;
-    }
-    FieldReader reader(*function, path + ".function.");
-    CallableTool tool{.name = reader.String("name").value_or(""), .parameters = "", .field = path};
-    if (tool.name.empty()) reader.Fail("name", "is missing");
     // A function without parameters takes an empty object.
     Json parameters = {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
-    if (const Json* const given = reader.Object("parameters"); given != nullptr) {
+    if (const auto given = function.find("parameters"); given != function.end() && !given->is_null()) {
       parameters = *given;
       // A schema that refers to others has their types.
       const bool refers = std::any_of(std::begin(kReferringKeywords), std::end(kReferringKeywords),
                                       [&](const char* keyword) { return parameters.contains(keyword); });
       if (!refers) parameters.emplace("type", "object");
       if (const auto type = parameters.find("type"); type != parameters.end() && *type != "object") {
-        reader.Fail("parameters.type", absl::StrCat(Describe(*type), ", it must be \"object\""));
+        fields->Fail(path + ".function.parameters.type", absl::StrCat(Describe(*type), ", it must be \"object\""));
       }
     }
-    if (reader.error().has_value()) fields->Fail(*reader.error());
-    tool.parameters = Dump(parameters);
-    callable.push_back(std::move(tool));
+    callable.push_back({.name = function["name"].get<std::string>(), .parameters = Dump(parameters), .field = path});
   }
   return callable;
 }
@@ -110,7 +95,8 @@ void ReadToolChoice(FieldReader* fields, v1::GenerateRequest* request, GenerateC
   v1::Chat* const chat = request->mutable_chat();
   const Json* const choice = fields->Find("tool_choice");
   const Json* const tools = fields->Find("tools");
-  if (tools != nullptr && tools->is_array()) call->tools = ToolNames(*tools);
+  if (fields->error().has_value()) return;
+  if (tools != nullptr) call->tools = ToolNames(*tools);
   call->has_parallel_tool_calls = fields->Bool("parallel_tool_calls").value_or(true);
   if (choice != nullptr && *choice == "none") {
     chat->clear_tools();  // A model that knows no tools calls none.

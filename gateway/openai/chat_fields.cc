@@ -2,6 +2,8 @@
 
 #include "gateway/openai/chat_fields.h"
 
+#include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -103,19 +105,78 @@ void ReadMessages(FieldReader* fields, v1::Chat* chat) {
   }
 }
 
+// Checks the description of a function, except for the keywords of its parameters. Returns its name.
+std::string ReadFunction(const Json& function, const std::string& path, FieldReader* parent) {
+  FieldReader fields(function, path + ".");
+  const std::string name = fields.String("name").value_or("");
+  if (name.empty()) fields.Fail("name", "is missing or empty");
+  fields.String("description");
+  fields.Object("parameters");
+  fields.Bool("strict");
+  fields.Ignore({"return"});  // Transformers describes with it what a function returns.
+  fields.RefuseOthers();
+  if (fields.error().has_value()) parent->Fail(*fields.error());
+  return name;
+}
+
+std::string ReadTool(const Json& tool, const std::string& path, FieldReader* parent) {
+  FieldReader fields(tool, path + ".");
+  const std::string type = fields.String("type").value_or("function");
+  if (type != "function") fields.Fail("type", absl::StrCat("is ", Json(type).dump(), ", only functions are supported"));
+  std::string name;
+  if (const Json* const function = fields.Object("function"); function != nullptr) {
+    name = ReadFunction(*function, path + ".function", &fields);
+  } else {
+    fields.Fail("function", tool.contains("name") ? "is missing; the name and what follows it belong into an object "
+                                                    "\"function\", unlike in the Responses interface"
+                                                  : "is missing");
+  }
+  fields.RefuseOthers();
+  if (fields.error().has_value()) parent->Fail(*fields.error());
+  return name;
+}
+
+void ReadTools(FieldReader* fields, v1::Chat* chat) {
+  const Json* const tools = fields->Find("tools");
+  if (tools == nullptr) return;
+  if (!tools->is_array()) return fields->Fail("tools", absl::StrCat(Describe(*tools), ", it must be a list"));
+  std::map<std::string, size_t> indices;  // Of the tools by name.
+  for (size_t i = 0; i < tools->size() && !fields->error().has_value(); ++i) {
+    const std::string path = absl::StrCat("tools[", i, "]");
+    if (!(*tools)[i].is_object()) {
+      return fields->Fail(path, absl::StrCat(Describe((*tools)[i]), ", it must be an object"));
+    }
+    const std::string name = ReadTool((*tools)[i], path, fields);
+    const auto [first, is_new] = indices.emplace(name, i);
+    if (!is_new) {
+      fields->Fail(path + ".function.name",
+                   absl::StrCat("is ", Json(name).dump(), ", which tools[", first->second, "] has already"));
+    }
+  }
+  if (!tools->empty()) chat->set_tools(Dump(*tools));
+}
+
+// The effort of reasoning is a variable of the templates that know it, as for vLLM.
+void ReadTemplateVariables(FieldReader* fields, v1::Chat* chat) {
+  constexpr char kEffort[] = "reasoning_effort";
+  const Json* const given = fields->Object("chat_template_kwargs");
+  const std::optional<std::string> effort = fields->String(kEffort);
+  if (given == nullptr && !effort.has_value()) return;
+  Json variables = given == nullptr ? Json::object() : *given;
+  if (effort.has_value() && !variables.emplace(kEffort, *effort).second) {
+    return fields->Fail(kEffort, "cannot be combined with chat_template_kwargs.reasoning_effort");
+  }
+  chat->set_template_kwargs(Dump(variables));
+}
+
 }  // namespace
 
 void ReadChatFields(FieldReader* fields, v1::Chat* chat) {
   ReadMessages(fields, chat);
-  const Json* const tools = fields->Find("tools");
-  if (tools != nullptr && !tools->is_array()) {
-    fields->Fail("tools", absl::StrCat(Describe(*tools), ", it must be a list"));
-  } else if (tools != nullptr && !tools->empty()) {
-    chat->set_tools(Dump(*tools));
-  }
+  ReadTools(fields, chat);
   if (const auto value = fields->Bool("add_generation_prompt")) chat->set_add_generation_prompt(*value);
   if (const auto value = fields->Bool("continue_final_message")) chat->set_continue_final_message(*value);
-  if (const auto* value = fields->Object("chat_template_kwargs")) chat->set_template_kwargs(Dump(*value));
+  ReadTemplateVariables(fields, chat);
   fields->Refuse("chat_template", "the template of the model's checkpoint is always used");
 }
 

@@ -8,7 +8,8 @@
 
 namespace quire {
 
-// Reads the fields that make a conversation: messages, tools, and how the chat template renders them.
+// Reads the fields that make a conversation: messages, tools, and how the chat template renders them. If this leaves no
+// error, each of the tools has a function with a name that no other one has.
 void ReadChatFields(FieldReader* fields, v1::Chat* chat);
 
 }  // namespace quire

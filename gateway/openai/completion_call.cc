@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,37 +15,37 @@ constexpr size_t kMaxPrompts = 256;
 // The request of each prompt has a copy of the other fields. This bounds all copies together.
 constexpr size_t kMaxCopiedBytes = 16 << 20;
 
-bool AreTokenIds(const Json& value) {
-  return value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), [](const Json& id) {
-           return id.is_number_unsigned() && id.get<uint64_t>() <= UINT32_MAX;
-         });
-}
-
-// Returns false when `value` is no prompt.
-bool SetPrompt(const Json& value, v1::GenerateRequest* request) {
-  if (value.is_string()) {
-    request->set_text(value.get<std::string>());
-    return true;
+// Sets a text or a list of token ids as the prompt. Leaves an error with the name of what is none.
+void SetPrompt(const Json& value, const std::string& name, FieldReader* fields, v1::GenerateRequest* request) {
+  if (value.is_string()) return request->set_text(value.get<std::string>());
+  if (!value.is_array()) {
+    return fields->Fail(name, absl::StrCat(Describe(value), ", it must be a text or a list of token ids"));
   }
-  if (!AreTokenIds(value)) return false;
+  if (value.empty()) return fields->Fail(name, "is empty");
   auto* const ids = request->mutable_token_ids()->mutable_ids();
   ids->Clear();  // The request may have the prompt before this one.
   ids->Reserve(static_cast<int>(value.size()));
-  for (const Json& id : value) ids->Add(id.get<uint32_t>());
-  return true;
+  for (const Json& id : value) {
+    if (!IsTokenId(id)) {
+      return fields->Fail(absl::StrCat(name, "[", ids->size(), "]"),
+                          absl::StrCat(Describe(id), ", it must be a token id"));
+    }
+    ids->Add(id.get<uint32_t>());
+  }
 }
 
 void ReadPrompts(FieldReader* fields, const v1::GenerateRequest& common, GenerateCall* call) {
   const Json* const prompt = fields->Find("prompt");
   if (prompt == nullptr) return fields->Fail("prompt", "is missing");
-  v1::GenerateRequest request = common;
-  if (SetPrompt(*prompt, &request)) {
-    call->requests.push_back(std::move(request));
-    return;
-  }
-  if (!prompt->is_array() || prompt->empty()) {
+  if (!prompt->is_string() && (!prompt->is_array() || prompt->empty())) {
     return fields->Fail("prompt", absl::StrCat(prompt->is_array() ? "is empty" : Describe(*prompt),
                                                ", it must be a text, a list of token ids, or a list of these"));
+  }
+  v1::GenerateRequest request = common;
+  if (prompt->is_string() || (*prompt)[0].is_number()) {
+    SetPrompt(*prompt, "prompt", fields, &request);
+    call->requests.push_back(std::move(request));
+    return;
   }
   if (prompt->size() > kMaxPrompts) {
     return fields->Fail("prompt",
@@ -56,11 +57,8 @@ void ReadPrompts(FieldReader* fields, const v1::GenerateRequest& common, Generat
         "prompt", absl::StrCat("has ", prompt->size(), " prompts, and the other fields take ", common_bytes,
                                " bytes for each; at most ", kMaxCopiedBytes, " bytes are allowed for all together"));
   }
-  for (size_t i = 0; i < prompt->size(); ++i) {
-    if (!SetPrompt((*prompt)[i], &request)) {
-      return fields->Fail(absl::StrCat("prompt[", i, "]"),
-                          absl::StrCat(Describe((*prompt)[i]), ", it must be a text or a list of token ids"));
-    }
+  for (size_t i = 0; i < prompt->size() && !fields->error().has_value(); ++i) {
+    SetPrompt((*prompt)[i], absl::StrCat("prompt[", i, "]"), fields, &request);
     call->requests.push_back(request);
   }
 }
@@ -72,8 +70,11 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
   GenerateCall call;
   v1::GenerateRequest request;
   ReadGenerateFields(&fields, &request, &call);
-  if (const auto value = fields.Count("max_tokens", 1)) request.mutable_stopping()->set_max_tokens(*value);
   if (const auto value = fields.Bool("echo")) request.set_echo(*value);
+  if (const auto value = fields.Count("max_tokens", request.echo() ? 0 : 1)) {
+    call.echoes_only = *value == 0;
+    request.mutable_stopping()->set_max_tokens(std::max(*value, 1u));
+  }
   if (const auto value = fields.Bool("add_special_tokens")) request.set_add_special_tokens(*value);
   if (const auto value = fields.Count("logprobs", 0, kMaxAlternatives)) {
     call.logprobs = *value;
@@ -83,11 +84,14 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
       if (!request.has_prompt_logprobs()) request.set_prompt_logprobs(*value);
     }
   }
+  // The logprobs of the token say where the echo ends.
+  if (call.echoes_only && !request.has_logprobs()) request.set_logprobs(0);
   fields.Refuse("suffix", "the model continues prompts and fills no gaps");
   ReadPrompts(&fields, request, &call);
   if (call.is_resumable) {
     if (call.requests.size() > 1) fields.Fail("stream_options.resumable", "is true, but there are several prompts");
     if (call.logprobs.has_value()) fields.Fail("stream_options.resumable", "is true, but the request has logprobs");
+    if (call.echoes_only) fields.Fail("stream_options.resumable", "is true, but max_tokens is 0");
   }
   fields.RefuseOthers();
   if (fields.error().has_value()) return *fields.error();

@@ -79,10 +79,6 @@ std::string PlaceOfError(const std::string& text) {
   return absl::StrCat("byte ", finder.num_read() - 1, " of ", text.size(), " is wrong");
 }
 
-bool IsTokenId(const Json& value) {
-  return value.is_number_unsigned() && value.get<uint64_t>() <= UINT32_MAX;
-}
-
 }  // namespace
 
 absl::StatusOr<Json> ParseBody(const std::string& body) {
@@ -113,6 +109,10 @@ std::string Describe(const Json& value) {
       return absl::StrCat("is ", text);
     }
   }
+}
+
+bool IsTokenId(const Json& value) {
+  return value.is_number_unsigned() && value.get<uint64_t>() <= UINT32_MAX;
 }
 
 FieldReader::FieldReader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
@@ -196,28 +196,39 @@ const Json* FieldReader::Object(const char* name) {
 std::vector<uint32_t> FieldReader::TokenIds(const char* name) {
   const Json* const value = Find(name);
   if (value == nullptr) return {};
-  std::vector<uint32_t> ids;
-  if (value->is_array() && std::all_of(value->begin(), value->end(), IsTokenId)) {
-    ids.reserve(value->size());
-    for (const Json& id : *value) ids.push_back(id.get<uint32_t>());
-    return ids;
+  if (!value->is_array()) {
+    Fail(name, absl::StrCat(Describe(*value), ", it must be a list of token ids"));
+    return {};
   }
-  Fail(name, absl::StrCat(value->is_array() ? "has an element that is no token id" : Describe(*value),
-                          ", it must be a list of token ids"));
-  return {};
+  std::vector<uint32_t> ids;
+  ids.reserve(value->size());
+  for (const Json& id : *value) {
+    if (!IsTokenId(id)) {
+      Fail(absl::StrCat(name, "[", ids.size(), "]"), absl::StrCat(Describe(id), ", it must be a token id"));
+      return {};
+    }
+    ids.push_back(id.get<uint32_t>());
+  }
+  return ids;
 }
 
 std::vector<std::string> FieldReader::Strings(const char* name) {
   const Json* const value = Find(name);
   if (value == nullptr) return {};
   if (value->is_string()) return {value->get<std::string>()};
-  if (value->is_array() &&
-      std::all_of(value->begin(), value->end(), [](const auto& text) { return text.is_string(); })) {
-    return value->get<std::vector<std::string>>();
+  if (!value->is_array()) {
+    Fail(name, absl::StrCat(Describe(*value), ", it must be a string or a list of strings"));
+    return {};
   }
-  Fail(name, absl::StrCat(value->is_array() ? "has an element that is no string" : Describe(*value),
-                          ", it must be a string or a list of strings"));
-  return {};
+  std::vector<std::string> texts;
+  for (const Json& text : *value) {
+    if (!text.is_string()) {
+      Fail(absl::StrCat(name, "[", texts.size(), "]"), absl::StrCat(Describe(text), ", it must be a string"));
+      return {};
+    }
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
 }
 
 void FieldReader::Ignore(std::initializer_list<const char*> names) {

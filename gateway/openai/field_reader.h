@@ -45,7 +45,7 @@ class FieldReader {
   std::optional<std::string> String(const char* name);
   // An object, whatever it contains.
   const Json* Object(const char* name);
-  // A list of numbers from 0 to 2^32 - 1.
+  // A list of token ids.
   std::vector<uint32_t> TokenIds(const char* name);
   // A list of strings, or one string.
   std::vector<std::string> Strings(const char* name);
@@ -72,6 +72,9 @@ class FieldReader {
   std::vector<std::string> known_;  // The names that were asked for.
   std::optional<ApiError> error_;
 };
+
+// Returns whether the value is a number from 0 to 2^32 - 1.
+bool IsTokenId(const Json& value);
 
 // Returns the text of JSON, in which bytes that are not UTF-8 are replaced by U+FFFD.
 std::string Dump(const Json& json);

@@ -19,9 +19,11 @@ std::string WithoutGbnfSign(absl::string_view json) {
   return absl::StrReplaceAll(json, {{"::=", "\\u003a:="}});
 }
 
+constexpr char kRuleEnd[] = "_function_parameters";
+
 // Returns the name of the rule for the parameters of a tool, such as "tools_2_function_parameters". Errors contain it.
 std::string ParametersRule(const CallableTool& tool) {
-  return absl::StrCat(absl::StrReplaceAll(tool.field, {{"[", "_"}, {"]", ""}}), "_function_parameters");
+  return absl::StrCat(absl::StrReplaceAll(tool.field, {{"[", "_"}, {"]", ""}}), kRuleEnd);
 }
 
 // Returns the body of the rule for one call of any tool.
@@ -63,6 +65,20 @@ std::string ForcedCallGrammar(ToolCallFormat format, const std::vector<CallableT
   // Thoughts that have "</" would need a larger grammar, so they have it at their end only.
   if (thoughts != Thoughts::kNone) grammar += "thoughts: /([^<]|<+[^<\\/])*<\\/think>\\n{0,2}/\n";
   return grammar;
+}
+
+// An example is: at byte 9: in %json of the rule "tools_2_function_parameters", at #/type: ...
+std::optional<std::string> TakeParametersField(std::string* description) {
+  const std::string begin = "in %json of the rule \"tools_";
+  const std::string end = absl::StrCat(kRuleEnd, "\", ");
+  size_t index_begin = description->find(begin);
+  if (index_begin == std::string::npos) return std::nullopt;
+  index_begin += begin.size();
+  const size_t index_end = description->find(end, index_begin);
+  if (index_end == std::string::npos) return std::nullopt;
+  const std::string index = description->substr(index_begin, index_end - index_begin);
+  description->erase(0, index_end + end.size());
+  return absl::StrCat("tools[", index, "].function.parameters");
 }
 
 }  // namespace quire

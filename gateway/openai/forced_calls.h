@@ -3,6 +3,7 @@
 #ifndef QUIRE_GATEWAY_OPENAI_FORCED_CALLS_H_
 #define QUIRE_GATEWAY_OPENAI_FORCED_CALLS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ enum class Thoughts {
 // behind it. REQUIRES: `format` is not kNone, and there is a tool.
 std::string ForcedCallGrammar(ToolCallFormat format, const std::vector<CallableTool>& tools, bool is_single,
                               Thoughts thoughts);
+
+// If the description of an error in such a grammar is about the parameters of a tool, cuts it to what it says about
+// them, and returns their field, such as "tools[2].function.parameters". Otherwise returns nothing.
+std::optional<std::string> TakeParametersField(std::string* description);
 
 }  // namespace quire
 

@@ -60,6 +60,7 @@ class GenerateAnswer {
   struct Choice {
     bool has_begun = false;                             // In a stream: the first event was made.
     bool has_prompt_logprobs = false;                   // In a stream: an event has them.
+    bool has_echo = false;                              // With echoes_only: its first response has come.
     std::optional<uint32_t> prompt_tokens;              // From the first response on.
     uint32_t completion_tokens = 0;                     // So far.
     AnswerText text;                                    // Not in a stream.
@@ -71,6 +72,7 @@ class GenerateAnswer {
   };
 
   void SetId(const std::string& id);
+  std::string AddTo(size_t index, const v1::GenerateResponse& response);
   static AnswerText TextOf(Choice* choice, const v1::GenerateResponse& response);
   std::string FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response) const;
   // Returns "usage" with its value for an event of a stream; empty if the client did not ask for it.

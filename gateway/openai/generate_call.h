@@ -29,12 +29,13 @@ struct GenerateCall {
   bool includes_running_usage = false;              // In a stream: every event has the usage of its choice so far.
   std::optional<uint32_t> logprobs = std::nullopt;  // The number of alternatives at each position.
   bool echoes_logprobs = false;                     // The logprobs of a completion begin with those of the prompt.
-  bool has_prompt_logprobs = false;                 // The client asked for prompt_logprobs, an extra of vLLM.
-  bool has_max_tokens = true;                       // Otherwise the answer may fill the context.
-  ApiNames names = {};                              // The names of fields that this call uses.
-  bool may_call_tools = false;                      // The client has tools, and wants calls of them.
-  std::vector<std::string> tools = {};              // Their names.
-  bool has_parallel_tool_calls = true;              // Otherwise the answer has at most one call.
+  bool echoes_only = false;             // The answer is the prompt, without the one token that is generated behind it.
+  bool has_prompt_logprobs = false;     // The client asked for prompt_logprobs, an extra of vLLM.
+  bool has_max_tokens = true;           // Otherwise the answer may fill the context.
+  ApiNames names = {};                  // The names of fields that this call uses.
+  bool may_call_tools = false;          // The client has tools, and wants calls of them.
+  std::vector<std::string> tools = {};  // Their names.
+  bool has_parallel_tool_calls = true;  // Otherwise the answer has at most one call.
   // With tool_choice: the answer consists of calls of these. Empty if the model chooses whether it calls any.
   std::vector<CallableTool> forced_tools = {};
   bool names_tool = false;  // The client has named the only one of them. The answer has one call.

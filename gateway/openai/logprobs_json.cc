@@ -19,11 +19,6 @@ double Logprob(const v1::TokenLogprob& token) {
   return std::isfinite(token.logprob()) ? std::max<double>(token.logprob(), kLowestLogprob) : kLowestLogprob;
 }
 
-// The number of code points: continuation bytes do not count.
-size_t NumCodePoints(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 Json ChatToken(const v1::TokenLogprob& token) {
   Json bytes = Json::array();
   for (const char c : token.token()) bytes.push_back(static_cast<unsigned char>(c));
@@ -34,9 +29,8 @@ Json ChatToken(const v1::TokenLogprob& token) {
 
 void CompletionLogprobs::Add(const LogprobList& positions, uint32_t num_top) {
   for (const v1::PositionLogprobs& position : positions) {
-    text_offsets_.push_back(text_offset_);
-    tokens_.push_back(position.chosen().token());
-    text_offset_ += NumCodePoints(position.chosen().token());
+    text_offsets_.push_back(position.text_offset());
+    tokens_.push_back(position.has_chosen() ? position.chosen().token() : position.first_token());
     if (!position.has_chosen()) {
       token_logprobs_.push_back(nullptr);
       top_logprobs_.push_back(nullptr);

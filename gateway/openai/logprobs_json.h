@@ -3,7 +3,7 @@
 #ifndef QUIRE_GATEWAY_OPENAI_LOGPROBS_JSON_H_
 #define QUIRE_GATEWAY_OPENAI_LOGPROBS_JSON_H_
 
-#include <cstddef>
+#include <cstdint>
 
 #include "gateway/openai/field_reader.h"
 #include "google/protobuf/repeated_field.h"
@@ -14,12 +14,9 @@ namespace quire {
 using LogprobList = google::protobuf::RepeatedPtrField<v1::PositionLogprobs>;
 
 // Logprobs as a completion has them: tokens, token_logprobs, top_logprobs and text_offset, which are lists with an
-// entry for each position. The first token of a prompt has null.
+// entry for each position. The logprobs of the first token of a prompt are null.
 class CompletionLogprobs {
  public:
-  // `text_offset` is where the text of the first position begins, in code points.
-  explicit CompletionLogprobs(size_t text_offset = 0) : text_offset_(text_offset) {}
-
   // `num_top` is the number of alternatives that the client asked for.
   void Add(const LogprobList& positions, uint32_t num_top);
 
@@ -27,7 +24,6 @@ class CompletionLogprobs {
   Json Take();
 
  private:
-  size_t text_offset_;
   Json tokens_ = Json::array();
   Json token_logprobs_ = Json::array();
   Json top_logprobs_ = Json::array();

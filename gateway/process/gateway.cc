@@ -19,6 +19,7 @@
 #include "gateway/chat_page/chat_page_files.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/openai/tokenize_call.h"
+#include "gateway/openai/unknown_url.h"
 #include "gateway/process/generate_exchange.h"
 #include "gateway/process/manager_error.h"
 #include "serving/page_document.h"
@@ -123,11 +124,9 @@ void Gateway::Handle(const Exchange& exchange) {
     return is_model ? absl::string_view(candidate.path) == kModelPath : request.path == candidate.path;
   });
   if (route == std::end(kRoutes)) {
-    return RespondWith({.http_code = 404,
-                        .message = absl::StrCat("there is nothing at ", request.path),
-                        .type = "not_found_error",
-                        .code = "unknown_url"},
-                       metrics_.Count(exchange, "other").get());
+    std::vector<absl::string_view> known;
+    for (const Route& candidate : kRoutes) known.push_back(candidate.path);
+    return RespondWith(UnknownUrl(request.path, known), metrics_.Count(exchange, "other").get());
   }
   const Exchange counted = metrics_.Count(exchange, route->path);
   // The server leaves the body of the answer to HEAD out.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -78,6 +79,12 @@ absl::StatusOr<json> ReadObject(std::string_view text, const char* file) {
   return document;
 }
 
+// Returns whether a template has the text as a literal.
+bool HasLiteral(const std::string& source, const char* text) {
+  return absl::StrContains(source, absl::StrCat("'", text, "'")) ||
+         absl::StrContains(source, absl::StrCat("\"", text, "\""));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const ChatTemplate>> ChatTemplate::Load(const ChatTemplateFiles& files) {
@@ -110,6 +117,8 @@ absl::StatusOr<std::unique_ptr<const ChatTemplate>> ChatTemplate::Load(const Cha
     absl::StrAppend(&all_sources, source, "\n");
   }
   chat->answer_format_ = GuessAnswerFormat(all_sources);
+  chat->knows_developer_ = HasLiteral(all_sources, "developer");
+  chat->knows_tool_ = HasLiteral(all_sources, "tool");
   return std::unique_ptr<const ChatTemplate>(std::move(chat));
 }
 

@@ -48,6 +48,10 @@ class ChatTemplate {
   // conversation or reaches a limit, one of which is `max_bytes` of text.
   absl::StatusOr<jinja::Text> Render(Input input, size_t max_bytes) const;
 
+  // Whether a template names these roles of messages. Otherwise it does with them what it does with any name.
+  bool knows_developer() const { return knows_developer_; }
+  bool knows_tool() const { return knows_tool_; }
+
   // How the model probably writes tool calls and thoughts.
   const AnswerFormat& answer_format() const { return answer_format_; }
 
@@ -60,6 +64,8 @@ class ChatTemplate {
   Templates templates_;                                        // By name; a single one is "default".
   std::vector<std::pair<std::string, jinja::Value>> special_;  // "bos_token" and others that the checkpoint names.
   AnswerFormat answer_format_;
+  bool knows_developer_ = false;
+  bool knows_tool_ = false;
 };
 
 }  // namespace quire

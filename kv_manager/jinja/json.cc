@@ -28,13 +28,13 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool number_integer(int64_t value) override { return Add(Value(value)); }
   bool number_unsigned(uint64_t value) override {
     if (value <= static_cast<uint64_t>(INT64_MAX)) return Add(Value(static_cast<int64_t>(value)));
-    error_ = absl::StrCat("the integer ", value, " has more than 64 bits");
+    error_ = absl::StrCat("has the integer ", value, ", which has more than 64 bits");
     return false;
   }
   bool number_float(double value, const std::string& digits) override {
     // An integer that does not fit is given as a float. Python would keep all its digits.
     if (digits.find_first_of(".eE") != std::string::npos) return Add(Value(value));
-    error_ = absl::StrCat("the integer ", digits, " has more than 64 bits");
+    error_ = absl::StrCat("has the integer ", digits, ", which has more than 64 bits");
     return false;
   }
   bool string(std::string& value) override { return Add(MakeText(value)); }
@@ -59,7 +59,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return Add(Value::MakeList(std::move(items)));
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
-    error_ = absl::StrCat("not valid JSON at byte ", position);
+    error_ = absl::StrCat("is not valid JSON at byte ", position);
     return false;
   }
 
@@ -80,7 +80,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool Open(bool is_object) {
     if (open_.size() >= kMaxJsonDepth) {
-      error_ = absl::StrCat("JSON is nested deeper than ", kMaxJsonDepth, " levels");
+      error_ = absl::StrCat("is nested deeper than ", kMaxJsonDepth, " levels");
       return false;
     }
     open_.emplace_back().is_object = is_object;
@@ -88,7 +88,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool Add(Value value) {
     if (--*num_values_left_ < 0) {
-      error_ = absl::StrCat("there are more than ", kMaxJsonValues, " JSON values");
+      error_ = absl::StrCat("has too many JSON values: at most ", kMaxJsonValues, " are allowed in all");
       return false;
     }
     if (open_.empty()) {
@@ -237,8 +237,6 @@ class Writer {
     }
     if (c >= 0x20 && (c < 0x7F || !style_.ensure_ascii)) {
       AppendUtf8(c, out);
-    } else if (c >= 0x20 && c == 0x7F) {
-      out->push_back('\x7F');
     } else if (c < 0x10000) {
       absl::StrAppendFormat(out, "\\u%04x", static_cast<uint32_t>(c));
     } else {
@@ -262,7 +260,7 @@ absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user) {
 absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user, int* num_values_left) {
   Builder builder(from_user, num_values_left);
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &builder)) {
-    return InvalidArgument(builder.error().empty() ? "not valid JSON" : builder.error());
+    return InvalidArgument(builder.error().empty() ? "is not valid JSON" : builder.error());
   }
   return builder.TakeResult();
 }

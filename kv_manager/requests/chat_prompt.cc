@@ -22,6 +22,9 @@ namespace {
 using jinja::Dict;
 using jinja::Value;
 
+constexpr char kDeveloper[] = "developer";
+constexpr int kMaxUnusualRoles = 16;
+
 // Everything that a conversation has is text of a user.
 Value UserText(std::string_view bytes) {
   jinja::TextBuilder builder;
@@ -45,8 +48,8 @@ bool IsBlank(std::string_view text) {
 // Checks one conversation and makes template values of it.
 class ChatReader {
  public:
-  ChatReader(const v1::Chat& chat, const std::string& field, FieldErrors* errors)
-      : chat_(chat), field_(field), errors_(errors) {}
+  ChatReader(const v1::Chat& chat, const ChatTemplate& chat_template, const std::string& field, FieldErrors* errors)
+      : chat_(chat), template_(chat_template), field_(field), errors_(errors) {}
 
   // Returns nothing when a field is wrong.
   std::optional<ChatTemplate::Input> Read() {
@@ -81,7 +84,9 @@ class ChatReader {
       Add(absl::StrCat(path, ".role"),
           absl::StrCat("has ", in.role().size(), " bytes, at most ", kMaxRoleBytes, " are allowed"));
     }
-    Set("role", Text(in.role(), absl::StrCat(path, ".role")), &message);
+    // Messages of the role developer are what those of the role system were before.
+    const bool is_system = in.role() == kDeveloper && !template_.knows_developer();
+    Set("role", is_system ? Value("system") : Text(in.role(), absl::StrCat(path, ".role")), &message);
     if (!in.has_content() && in.tool_calls().empty()) {
       Add(absl::StrCat(path, ".content"), "is not set, and the message has no tool calls");
     }
@@ -172,6 +177,7 @@ class ChatReader {
   }
 
   const v1::Chat& chat_;
+  const ChatTemplate& template_;
   const std::string& field_;
   FieldErrors* const errors_;
   int num_json_values_left_ = jinja::kMaxJsonValues;  // For the whole conversation.
@@ -205,6 +211,30 @@ bool CutAfterFinalMessage(const std::string& content, jinja::Text* text) {
   const bool keeps_space = std::string_view(text->bytes).substr(begin, with_space.size()) == with_space;
   *text = jinja::Slice(*text, 0, begin + (keeps_space ? with_space : stripped).size());
   return true;
+}
+
+// Returns whether every template writes the messages of this role somehow, or refuses them.
+bool IsUsualRole(const std::string& role, const ChatTemplate& chat_template) {
+  return role == "system" || role == "user" || role == "assistant" || (role == "tool" && chat_template.knows_tool()) ||
+         (role == kDeveloper && !chat_template.knows_developer());
+}
+
+// Most templates leave messages out whose role they do not know. A client would not notice, so this is an error.
+void CheckUnusualRoles(const v1::Chat& chat, const ChatTemplate& chat_template, const jinja::Text& text,
+                       const std::string& field, FieldErrors* errors) {
+  int num_left = kMaxUnusualRoles;  // Each needs time that grows with the text.
+  for (int i = 0; i < chat.messages_size() && num_left > 0; ++i) {
+    const v1::ChatMessage& message = chat.messages(i);
+    if (IsUsualRole(message.role(), chat_template) || IsBlank(message.content())) continue;
+    --num_left;
+    const jinja::Range kept = jinja::Strip(message.content(), /*chars=*/nullptr, /*left=*/true, /*right=*/true);
+    const std::string_view content = std::string_view(message.content()).substr(kept.begin, kept.end - kept.begin);
+    if (FindLastOfUser(content, text) != std::string::npos) continue;
+    errors->Add(absl::StrCat(field, ".messages[", i, "].role"),
+                absl::StrCat("is ", Quoted(message.role()),
+                             ", and the chat template leaves the message out; it must be system, developer, user, "
+                             "assistant or tool, or another role that the template knows"));
+  }
 }
 
 absl::Status CheckModel(const ServedModel& model, const std::string& field) {
@@ -259,13 +289,20 @@ absl::StatusOr<jinja::Text> RenderChat(const v1::Chat& chat, const ServedModel& 
     errors->Add(field, absl::StrCat("has ", num_bytes, " bytes, at most ", max_bytes, " are allowed"));
     return jinja::Text();
   }
-  std::optional<ChatTemplate::Input> input = ChatReader(chat, field, errors).Read();
+  const ChatTemplate& chat_template = **model.chat_template;
+  std::optional<ChatTemplate::Input> input = ChatReader(chat, chat_template, field, errors).Read();
   if (!input.has_value()) return jinja::Text();
-  absl::StatusOr<jinja::Text> text = (*model.chat_template)->Render(*std::move(input), max_bytes);
+  ChatTemplate::Input without_tools = *input;
+  without_tools.tools = jinja::None();
+  absl::StatusOr<jinja::Text> text = chat_template.Render(*std::move(input), max_bytes);
   if (!text.ok()) {
-    errors->Add(field, absl::StrCat("is refused by the chat template: ", std::string(text.status().message())));
+    const bool refuses_tools = !chat.tools().empty() && chat_template.Render(std::move(without_tools), max_bytes).ok();
+    errors->Add(refuses_tools ? absl::StrCat(field, ".tools") : field,
+                absl::StrCat("is refused by the chat template: ", std::string(text.status().message())));
     return jinja::Text();
   }
+  CheckUnusualRoles(chat, chat_template, *text, field, errors);
+  if (!errors->empty()) return jinja::Text();
   if (chat.continue_final_message() && !CutAfterFinalMessage(chat.messages().rbegin()->content(), &*text)) {
     errors->Add(absl::StrCat(field, ".continue_final_message"),
                 "is set, but the chat template does not write the content of the last message as it is");

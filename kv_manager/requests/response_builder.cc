@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {
@@ -33,6 +34,7 @@ ResponseBuilder::ResponseBuilder(std::shared_ptr<const ServedModel> model, const
       text_(model_->tokenizer.get(), request.request.prompt, request.output,
             request.echo == Echo::kTokens ? prompt_text : nullptr) {
   if (request.echo != Echo::kTokens) *prompt_text = request.prompt_text;
+  text_begin_ = NumCodePoints(*prompt_text);
   response_.set_position(prompt_tokens_);
 }
 
@@ -54,7 +56,11 @@ bool ResponseBuilder::AddToken(const ScoredToken& token) {
   const int position = prompt_tokens_ + num_tokens_ - 1;
   if (position == numerics_changed_at_) response_.set_numerics_changed_at(position);
   contradicts_client_ |= position == expected_numerics_change_ && position != numerics_changed_at_;
-  if (shows_logprobs_) SetLogprobs(*model_, token, response_.add_logprobs());
+  if (shows_logprobs_) {
+    v1::PositionLogprobs* const logprobs = response_.add_logprobs();
+    SetLogprobs(*model_, token, logprobs);
+    logprobs->set_text_offset(static_cast<uint32_t>(text_begin_ + text_.num_code_points()));
+  }
   std::optional<std::string> stop = text_.Append(token.token, response_.mutable_text_delta());
   if (num_tokens_ <= num_skipped_) StartNextResponse();
   if (!stop.has_value()) return false;

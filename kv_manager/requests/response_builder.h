@@ -81,6 +81,7 @@ class ResponseBuilder {
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
   v1::GenerateResponse response_;
   OutputText text_;
+  size_t text_begin_ = 0;  // Where the generated text begins in that of the sample, in code points.
 };
 
 // Writes the logprobs of `token` as responses show them.

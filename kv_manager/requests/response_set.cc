@@ -40,8 +40,19 @@ ResponseSet::ResponseSet(std::shared_ptr<const ServedModel> model, std::string n
   has_received_.resize(samples_.size());
   for (size_t i = 0; i < request.continued.size(); ++i) Continue(static_cast<int>(i), request.continued[i]);
   if (request.is_over()) End(/*is_whole=*/true);  // The end that is sent first has the usage.
-  if (request.request.sampling.num_prompt_logprobs < 0) return;
+  if (request.request.sampling.num_prompt_logprobs >= 0) BeginPromptLogprobs(request);
+}
+
+void ResponseSet::BeginPromptLogprobs(const ValidRequest& request) {
+  const std::vector<TokenId>& prompt = request.request.prompt;
   for (int i = 0; i < num_prompt_tokens_; ++i) prompt_logprobs_.Add();
+  if (model_->tokenizer == nullptr) return;
+  prompt_logprobs_[0].set_first_token(model_->tokenizer->TokenBytes(prompt[0]));
+  if (request.echo == Echo::kNone) return;
+  const std::vector<size_t> offsets = PromptTextOffsets(*model_->tokenizer, prompt, prompt_text_);
+  for (int i = 0; i < num_prompt_tokens_; ++i) {
+    prompt_logprobs_[i].set_text_offset(static_cast<uint32_t>(offsets[i]));
+  }
 }
 
 void ResponseSet::Continue(int sample_index, const ValidRequest::Continued& continued) {

@@ -109,6 +109,8 @@ class ResponseSet {
   bool MaySend(int sample_index) const;
   void PickBest();
   void BeginSample(int index, int sample_index);
+  // Makes the entries of the prompt, which have no logprobs yet.
+  void BeginPromptLogprobs(const ValidRequest& request);
   // The client has this much of a sample from an earlier stream.
   void Continue(int sample_index, const ValidRequest::Continued& continued);
 

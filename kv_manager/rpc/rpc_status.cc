@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kMaxFieldErrors = 16;
 constexpr size_t kMaxFieldBytes = 64;
+// The first error is the one that the message shows, so it may say how to mend the request.
+constexpr size_t kMaxFirstDescriptionBytes = 384;
 constexpr size_t kMaxDescriptionBytes = 128;
 constexpr size_t kMaxQuotedBytes = 64;
 // Trailers travel in headers frames, which peers limit to 8 KiB: the details in base64 and the message fit.
@@ -104,7 +106,8 @@ void AppendDetail(const Message& detail, google::rpc::Status* wire) {
 
 void FieldErrors::Add(std::string field, std::string description) {
   if (count_++ >= kMaxFieldErrors) return;
-  kept_.push_back({Shortened(std::move(field), kMaxFieldBytes), Shortened(Ascii(description), kMaxDescriptionBytes)});
+  const size_t max_bytes = kept_.empty() ? kMaxFirstDescriptionBytes : kMaxDescriptionBytes;
+  kept_.push_back({Shortened(std::move(field), kMaxFieldBytes), Shortened(Ascii(description), max_bytes)});
 }
 
 absl::Status FieldErrors::ToStatus() const {

@@ -3,8 +3,10 @@
 #ifndef QUIRE_KV_MANAGER_TEXT_OUTPUT_TEXT_H_
 #define QUIRE_KV_MANAGER_TEXT_OUTPUT_TEXT_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -37,6 +39,9 @@ class OutputText {
   // Reads the next generated token. Returns the stop string that it completes; after that Append must not be called.
   std::optional<std::string> Append(TokenId token, std::string* text);
 
+  // How many code points the tokens so far have made. Those that are held back count.
+  size_t num_code_points() const { return num_code_points_; }
+
   // No token follows: appends what was held back. Returns the stop string that this completes, if any.
   std::optional<std::string> Finish(std::string* text);
 
@@ -47,7 +52,13 @@ class OutputText {
   OutputOptions options_;                            // The stop strings are moved to the matcher.
   std::optional<StreamingDetokenizer> detokenizer_;  // Empty when there is no tokenizer.
   int num_tokens_ = 0;
+  size_t num_code_points_ = 0;
 };
+
+// Returns where each token of a prompt begins in `text`, in code points. The prompt was made from `text`, or decodes to
+// it. A token that `text` does not show, such as one that begins a sequence, has the offset of the next token.
+std::vector<size_t> PromptTextOffsets(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt,
+                                      std::string_view text);
 
 }  // namespace quire
 

@@ -123,6 +123,15 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(len(logprobs["tokens"]), answer["usage"]["total_tokens"])
         self.assertIsNone(logprobs["token_logprobs"][0])
         self.assertTrue(all(value <= 0 for value in logprobs["token_logprobs"][1:]))
+        # The text does not show the first token.
+        self.assertEqual((logprobs["tokens"][0], logprobs["text_offset"][:2]), ("<|begin_of_text|>", [0, 0]))
+        ends = [*logprobs["text_offset"][1:], len(choice["text"])]
+        pieces = [choice["text"][begin:end] for begin, end in zip(logprobs["text_offset"], ends)]
+        self.assertEqual(pieces[1:], logprobs["tokens"][1:])
+        body = {**GREEDY, "max_tokens": 0, "logprobs": 2, "echo": True}
+        echo = self.quire.call("/v1/completions", body)[1]
+        self.assertEqual((echo["choices"][0]["text"], echo["usage"]["completion_tokens"]), (PROMPT, 0))
+        self.assertEqual(echo["choices"][0]["logprobs"]["tokens"], logprobs["tokens"][:-3])
         body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
         content = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["logprobs"]["content"]
         self.assertEqual([len(entry["top_logprobs"]) for entry in content], [2, 2, 2])
@@ -145,9 +154,13 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(self.error("/v1/completions", {**GREEDY, "model": "gpt-4"}, 404)["code"], "model_not_found")
         self.error("/v1/completions", b"{")
         self.error("/v1/nothing", {}, 404)
+        self.assertIn("did you mean /v1/completions?", self.error("/completions", {}, 404)["message"])
         self.error("/v1/models", {}, 405)
         chat = {"messages": [{"role": "", "content": "x"}], "max_tokens": 2}
         self.assertEqual(self.error("/v1/chat/completions", chat)["param"], "messages[0].role")
+        # The template of this model refuses all tools.
+        chat = {"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "f"}}]}
+        self.assertEqual(self.error("/v1/chat/completions", chat)["param"], "tools")
         chat = {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "top_logprobs": 21, "max_tokens": 2}
         self.assertEqual(self.error("/v1/chat/completions", chat)["param"], "top_logprobs")
 
@@ -437,8 +450,9 @@ class ForcedCallsTest(unittest.TestCase):
         # Errors name the field.
         tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "not": {}}}}]
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required") | {"tools": tools})
-        self.assertEqual((code, answer["error"]["param"]), (400, "tools"))
-        self.assertIn('"tools_0_function_parameters", at #: the keyword "not"', answer["error"]["message"])
+        self.assertEqual((code, answer["error"]["param"]), (400, "tools[0].function.parameters"))
+        self.assertEqual(answer["error"]["message"],
+                         'tools[0].function.parameters at #: the keyword "not" is not supported')
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required", ignore_eos=True))
         self.assertEqual((code, answer["error"]["param"]), (400, "ignore_eos"))
         plain = self.start(["--tool-call-format=none"])

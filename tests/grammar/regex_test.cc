@@ -82,6 +82,13 @@ TEST(RegexTest, RefusesWhatItDoesNotSupportWithThePlace) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"ab(?=c)", "at byte 2: lookahead"},
       {"a(?<!b)", "at byte 1: lookahead and lookbehind"},
+      {"(?!b)", "at byte 0: lookahead and lookbehind"},
+      {"(?<=b)", "at byte 0: lookahead and lookbehind"},
+      {"a(?i)yes", "at byte 1: flags such as (?i) are not supported; write [Yy] to match both cases"},
+      {"(?-s:a)", "at byte 0: flags such as (?-) are not supported"},
+      {"(?P<year>[0-9]{4})", "at byte 0: (?P is not supported; the name of a group is written (?<name>...)"},
+      {"(?>a)", "at byte 0: atomic groups are not supported; write (?:...)"},
+      {"(?#a)", "at byte 0: a group that begins with (? must be (?:...) or (?<name>...)"},
       {R"((a)\1)", "at byte 3: references to groups"},
       {R"(\bword)", R"(at byte 0: the assertion \b)"},
       {R"(\p{L})", "at byte 0: properties of characters"},

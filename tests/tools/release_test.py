@@ -98,12 +98,13 @@ class ReleaseTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, out)
         self.assertEqual(self.refusal(str(out)), f"release: {out} exists already\n")
 
-    def release(self, content):
-        """Makes a release whose package has the text `content`. Returns the result and the folder of the release."""
+    def release(self, content, **broken):
+        """Makes a release whose package has the text `content`. Returns the result and the folder of the release. A
+        program of `broken` does what its text says."""
         stubs = self.repository.parent / f"{self.repository.name}.stubs"
-        stubs.mkdir()
-        self.addCleanup(shutil.rmtree, stubs)
-        for name, text in STUBS.items():
+        stubs.mkdir(exist_ok=True)
+        self.addCleanup(shutil.rmtree, stubs, ignore_errors=True)
+        for name, text in (STUBS | broken).items():
             (stubs / name).write_text(f"#!/bin/bash\n{text}\n")
             (stubs / name).chmod(0o755)
         for folder in ("client/python", "proto"):
@@ -111,7 +112,8 @@ class ReleaseTest(unittest.TestCase):
                             ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
         (self.repository / "client/python/quire/_version.py").write_text('VERSION = "1.2.3"\n')
         (self.repository / ".gitignore").write_text("/build/\n/made/\n")
-        self.commit()
+        self.git("add", "-A")
+        self.git("commit", "-qm", "All files", "--allow-empty")
         environment = os.environ | {"PATH": f"{stubs}:{os.environ['PATH']}", "CONTENT": content}
         done = subprocess.run(["tools/release"], cwd=self.repository, env=environment, capture_output=True, text=True,
                               check=False, timeout=240)
@@ -136,6 +138,19 @@ class ReleaseTest(unittest.TestCase):
         done, _ = self.release(f"made in {self.repository.resolve()}/base")
         self.assertEqual(done.returncode, 1)
         self.assertIn("quire_1.2.3_all.deb names the folder", done.stderr)
+
+    @unittest.skipIf(shutil.which("dpkg-deb") is None, "dpkg-deb is missing")
+    def test_a_release_that_has_failed_can_be_made_again(self):
+        old = "touch build/package/packages/quire_1.2.2_all.deb"  # Of an earlier version.
+        for broken in ({"ninja": "exit 1"}, {"cpack": f"mkdir -p build/package/packages && {old} && exit 1"}):
+            done, folder = self.release("text", **broken)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertEqual([path.name for path in folder.parent.glob("release-*")], [])
+        done, folder = self.release("text")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([path.name for path in folder.glob("*.deb")], ["quire_1.2.3_all.deb"])
+        self.assertNotIn("1.2.2", (folder / "SHA256SUMS").read_text())
+        self.assertEqual(folder.stat().st_mode & 0o777, 0o755)
 
     def test_wrong_arguments_print_the_usage(self):
         for arguments in (["--fast"], ["a", "b"]):

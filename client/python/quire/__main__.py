@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import os
 import sys
+from collections.abc import Generator
 
 from quire import Client, Error, Options, guides, v1
 
@@ -48,41 +49,49 @@ def guide_of(args: argparse.Namespace) -> v1.Guide | None:
     return guides.grammar(text_of(args.grammar)) if args.grammar else None
 
 
-def main() -> int:
-    args = read_arguments()
-    try:
-        client = Client(args.endpoint, token=args.token, tls_ca=args.tls_ca, tls_cert=args.tls_cert,
-                        tls_key=args.tls_key, tls_name=args.tls_name)
-        options: Options = {"max_tokens": args.max_tokens, "temperature": args.temperature}
-        guide = guide_of(args)
-    except (ValueError, OSError) as error:
-        print(f"quire-generate: {error}", file=sys.stderr)
-        return 2
+def options_of(args: argparse.Namespace) -> Options:
+    options: Options = {"max_tokens": args.max_tokens, "temperature": args.temperature}
     if args.temperature > 0:
         options["top_p"] = 0.95
     if args.seed is not None:
         options["seed"] = args.seed
+    guide = guide_of(args)
     if guide is not None:
         options["guide"] = guide
-    if args.chat:
-        stream = client.chat([{"role": "user", "content": args.prompt}], timeout=60.0, **options)
-    else:
-        stream = client.generate(args.prompt, timeout=60.0, **options)
-    with client:
-        try:
-            with contextlib.closing(stream) as responses:
-                for response in responses:
-                    print(response.text_delta, end="", flush=True)
-                    if response.HasField("numerics_changed_at"):
-                        at = response.numerics_changed_at
-                        print(f"\nFrom position {at} on, the numerics are others.", file=sys.stderr)
-        except Error as error:
-            print(error, file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:
-            return 130
+    return options
+
+
+def print_text(stream: Generator[v1.GenerateResponse, None, None]) -> int:
+    """Returns the exit code."""
+    try:
+        with contextlib.closing(stream) as responses:
+            for response in responses:
+                print(response.text_delta, end="", flush=True)
+                if response.HasField("numerics_changed_at"):
+                    at = response.numerics_changed_at
+                    print(f"\nFrom position {at} on, the numerics are others.", file=sys.stderr)
+    except Error as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
     print()
     return 0
+
+
+def main() -> int:
+    args = read_arguments()
+    try:
+        with Client(args.endpoint, token=args.token, tls_ca=args.tls_ca, tls_cert=args.tls_cert, tls_key=args.tls_key,
+                    tls_name=args.tls_name) as client:
+            if args.chat:
+                stream = client.chat([{"role": "user", "content": args.prompt}], timeout=60.0, **options_of(args))
+            else:
+                stream = client.generate(args.prompt, timeout=60.0, **options_of(args))
+            return print_text(stream)
+    except (ValueError, OSError) as error:
+        print(f"quire-generate: {error}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -352,6 +352,8 @@ class ProgramTest(unittest.TestCase):
             (["Once", "node1:1", "--token=secret"], "", "a token is not sent to node1:1 in plain text"),
             (["Once", "node1:1"], "secret", "a token is not sent to node1:1 in plain text"),
             (["Once", "--grammar=/nowhere/grammar"], "", "No such file"),
+            (["Once", "-n", "-1"], "", "the option max_tokens: Value out of range: -1"),
+            (["Once", "--chat", "--seed", "-1"], "", "the option seed: Value out of range: -1"),
         ):
             output = io.StringIO()
             with (mock.patch.object(sys, "argv", ["quire-generate", *arguments]),

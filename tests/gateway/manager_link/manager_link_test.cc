@@ -6,12 +6,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
+#include "tests/gateway/loop.h"
 
 // Tests how the gateway finds the manager that leads among several ones.
 
@@ -134,38 +132,6 @@ class FakeManager : public v1::InferenceService::Service {
 
   std::vector<uint64_t> tags_;
   const std::string name_;
-};
-
-// Runs what is posted on the thread of the test.
-class Loop {
- public:
-  void PostAfter(milliseconds delay, std::function<void()> function) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    functions_.emplace(steady_clock::now() + delay, std::move(function));
-    posted_.notify_one();
-  }
-  // Runs until `is_done`, and fails the test after a long time.
-  void RunUntil(const std::function<bool()>& is_done) {
-    const auto end = steady_clock::now() + seconds(60);
-    while (!is_done()) {
-      ASSERT_LT(steady_clock::now(), end);
-      std::unique_lock<std::mutex> lock(mutex_);
-      const auto now = steady_clock::now();
-      if (functions_.empty() || functions_.begin()->first > now) {
-        posted_.wait_until(lock, functions_.empty() ? now + milliseconds(10) : functions_.begin()->first);
-        continue;
-      }
-      const std::function<void()> function = std::move(functions_.begin()->second);
-      functions_.erase(functions_.begin());
-      lock.unlock();
-      function();
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable posted_;
-  std::multimap<steady_clock::time_point, std::function<void()>> functions_;  // Equal times in their order.
 };
 
 class ManagerLinkTest : public ::testing::Test {

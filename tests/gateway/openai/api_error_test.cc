@@ -43,9 +43,38 @@ TEST(ApiErrorTest, FieldsOfTheManagerGetTheNamesOfTheInterface) {
   EXPECT_EQ(ApiFieldName("token_ids[3]", {.prompt = "tokens"}), "tokens[3]");
   EXPECT_EQ(ApiFieldName("text", names), "prompt");
   EXPECT_EQ(ApiFieldName("chat.messages[1].role", names), "messages[1].role");
+  EXPECT_EQ(ApiFieldName("chat.messages[1].name", names), "messages[1].name");
+  EXPECT_EQ(ApiFieldName("chat.messages[1].tool_calls[20].arguments", names),
+            "messages[1].tool_calls[20].function.arguments");
+  EXPECT_EQ(ApiFieldName("chat.messages[1].tool_calls[0].name", names), "messages[1].tool_calls[0].function.name");
+  EXPECT_EQ(ApiFieldName("chat.messages[1].tool_calls[0].id", names), "messages[1].tool_calls[0].id");
+  EXPECT_EQ(ApiFieldName("chat.messages[1].tool_calls", names), "messages[1].tool_calls");
+  EXPECT_EQ(ApiFieldName("chat.tools", names), "tools");
   EXPECT_EQ(ApiFieldName("chat.template_kwargs", names), "chat_template_kwargs");
   EXPECT_EQ(ApiFieldName("received[0].next_position", names), "Last-Event-ID");
   EXPECT_EQ(ApiFieldName("resume_token", names), "Last-Event-ID");
+}
+
+TEST(ApiErrorTest, AnErrorOfTheParametersOfAToolNamesTheTool) {
+  const auto error_of = [](const std::string& description, const std::string& guide) {
+    google::rpc::Status status = StatusOf(kInvalidArgument, "guided.grammar: " + description);
+    google::rpc::BadRequest bad_request;
+    auto* violation = bad_request.add_field_violations();
+    violation->set_field("guided.grammar");
+    violation->set_description(description);
+    status.add_details()->PackFrom(bad_request);
+    return ToApiError(status, {.guide = guide});
+  };
+  const std::string description =
+      "at byte 150: in %json of the rule \"tools_12_function_parameters\", at #/properties/u: the keyword \"format\" "
+      "is "
+      "\"uri\"";
+  const ApiError error = error_of(description, "tools");
+  EXPECT_EQ(error.param, "tools[12].function.parameters");
+  EXPECT_EQ(error.message, "tools[12].function.parameters at #/properties/u: the keyword \"format\" is \"uri\"");
+  EXPECT_EQ(error_of("is too large", "tools").message, "tools is too large");
+  EXPECT_EQ(error_of(description, "guided_grammar").message, "guided_grammar " + description)
+      << "the client has named this rule";
 }
 
 TEST(ApiErrorTest, AWrongFieldIsInParamAndBeginsTheMessage) {

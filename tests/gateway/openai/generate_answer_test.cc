@@ -216,20 +216,60 @@ TEST(GenerateAnswerTest, LogprobsOfACompletionAreListsOverThePositions) {
   const GenerateCall call = CompletionCall(R"("prompt": "x", "echo": true, "logprobs": 1)");
   GenerateAnswer answer(call, kHead);
   v1::GenerateResponse first = Response("x\xC3\xA4");
-  AddLogprob(first.mutable_prompt_logprobs(), "x", 0)->clear_chosen();
+  first.add_prompt_logprobs()->set_first_token("x");
   v1::PositionLogprobs* const position = AddLogprob(first.mutable_logprobs(), "\xC3\xA4", -1);
+  position->set_text_offset(1);
   v1::TokenLogprob* const top = position->add_top();
   top->set_token("b");
   top->set_logprob(-0.5);
   answer.Add(0, first);
   v1::GenerateResponse second = Last("y", v1::FINISH_REASON_LENGTH);
-  AddLogprob(second.mutable_logprobs(), "y", -std::numeric_limits<float>::infinity());
+  AddLogprob(second.mutable_logprobs(), "y", -std::numeric_limits<float>::infinity())->set_text_offset(2);
   answer.Add(0, second);
   const Json logprobs = Json::parse(answer.Body())["choices"][0]["logprobs"];
-  EXPECT_EQ(logprobs["tokens"], Json::array({"", "\xC3\xA4", "y"}));
+  EXPECT_EQ(logprobs["tokens"], Json::array({"x", "\xC3\xA4", "y"}));
   EXPECT_EQ(logprobs["token_logprobs"], Json::array({nullptr, -1.0, -9999.0}));
-  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 0, 1})) << "offsets count code points";
+  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 1, 2}));
   EXPECT_EQ(logprobs["top_logprobs"][1], Json({{"b", -0.5}, {"\xC3\xA4", -1.0}}));
+}
+
+TEST(GenerateAnswerTest, AnEchoWithoutTokensIsThePromptAlone) {
+  for (const bool streams : {false, true}) {
+    const GenerateCall call = CompletionCall(
+        absl::StrCat(R"("prompt": "x", "echo": true, "max_tokens": 0, "logprobs": 1, "n": 2, "stream": )",
+                     streams ? "true" : "false"));
+    EXPECT_EQ(call.requests[0].stopping().max_tokens(), 1u);
+    GenerateAnswer answer(call, kHead);
+    std::string events;
+    for (const uint32_t index : {0, 1}) {
+      v1::GenerateResponse first = Response("\xC3\xA4xy");  // The prompt has two characters.
+      first.set_index(index);
+      if (index == 0) first.add_prompt_logprobs()->set_first_token("\xC3\xA4x");
+      AddLogprob(first.mutable_logprobs(), "y", -1)->set_text_offset(2);
+      first.add_token_ids(7);
+      events += answer.Add(0, first);
+      v1::GenerateResponse last = Last("y", v1::FINISH_REASON_STOP);  // The rest of the token's text.
+      last.set_index(index);
+      last.set_stop("y");
+      last.mutable_usage()->set_prompt_tokens(1);
+      last.mutable_usage()->set_completion_tokens(1);
+      events += answer.Add(0, last);
+    }
+    if (streams) {
+      std::string text;
+      for (const Json& event : Events(events)) text += event["choices"][0]["text"].get<std::string>();
+      EXPECT_EQ(text, "\xC3\xA4x\xC3\xA4x");
+      continue;
+    }
+    const Json body = Json::parse(answer.Body());
+    for (const Json& choice : body["choices"]) {
+      EXPECT_EQ(choice["text"], "\xC3\xA4x");
+      EXPECT_EQ(choice["logprobs"]["tokens"], Json::array({"\xC3\xA4x"}));
+      EXPECT_EQ(choice["finish_reason"], "length");
+      EXPECT_EQ(choice["stop_reason"], nullptr);
+    }
+    EXPECT_EQ(body["usage"]["completion_tokens"], 0);
+  }
 }
 
 TEST(GenerateAnswerTest, LogprobsOfAChatHaveTheBytesOfTokens) {

@@ -104,6 +104,22 @@ TEST(CompletionCallTest, APromptIsATextTokensOrAListOfThem) {
   EXPECT_EQ(CompletionError(R"("prompt": ["a", 1])").param, "prompt[1]");
   EXPECT_EQ(CompletionError(R"("prompt": [[]])").param, "prompt[0]");
   EXPECT_EQ(CompletionError(R"("prompt": null)").message, "prompt is missing");
+  const auto check = [](const std::string& prompt, const std::string& message) {
+    const ApiError error = CompletionError("\"prompt\": " + prompt);
+    EXPECT_EQ(error.message, message);
+    EXPECT_EQ(error.param, message.substr(0, message.find(' ')));
+  };
+  check("[373, -1]", "prompt[1] is -1, it must be a token id");
+  check("[373, 4294967296]", "prompt[1] is 4294967296, it must be a token id");
+  check("[-1, 373]", "prompt[0] is -1, it must be a token id");
+  check(R"([1, "a"])", "prompt[1] is \"a\", it must be a token id");
+  check("[[373], [353, 2.5]]", "prompt[1][1] is 2.5, it must be a token id");
+  check("[[], [1]]", "prompt[0] is empty");
+  check("[null]", "prompt[0] is null, it must be a text or a list of token ids");
+  check(R"(["a", 1])", "prompt[1] is 1, it must be a text or a list of token ids");
+  check("7", "prompt is 7, it must be a text, a list of token ids, or a list of these");
+  EXPECT_EQ(CompletionError(R"("stop_token_ids": [1, -1])").message, "stop_token_ids[1] is -1, it must be a token id");
+  EXPECT_EQ(CompletionError(R"("stop": ["a", 5])").message, "stop[1] is 5, it must be a string");
 }
 
 TEST(CompletionCallTest, FieldsThatEveryPromptHasAreBoundedForAllPromptsTogether) {
@@ -158,10 +174,10 @@ TEST(CompletionCallTest, AWrongValueIsRefusedWithFieldValueAndLimit) {
   EXPECT_EQ(CompletionError(R"("n": 257)").message, "n is 257, it must be a whole number from 1 to 256");
   EXPECT_EQ(CompletionError(R"("n": 1.5)").param, "n");
   EXPECT_EQ(CompletionError(R"("stream": 1)").param, "stream");
-  EXPECT_EQ(CompletionError(R"("stop": [1])").param, "stop");
+  EXPECT_EQ(CompletionError(R"("stop": [1])").param, "stop[0]");
   EXPECT_EQ(CompletionError(R"("logit_bias": {"a": 1})").param, "logit_bias");
   EXPECT_EQ(CompletionError(R"("logit_bias": {"1": "a"})").param, "logit_bias");
-  EXPECT_EQ(CompletionError(R"("stop_token_ids": [4294967296])").param, "stop_token_ids");
+  EXPECT_EQ(CompletionError(R"("stop_token_ids": [4294967296])").param, "stop_token_ids[0]");
   EXPECT_EQ(CompletionError(R"("stream_options": {"include_usage": true})").param, "stream_options");
   EXPECT_EQ(CompletionError(R"("stream": true, "stream_options": {"x": true})").param, "stream_options.x");
 }
@@ -250,7 +266,7 @@ TEST(ChatCallTest, MessagesBecomeAConversation) {
       {"role": "assistant", "content": null, "reasoning_content": "hm", "refusal": null,
        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
       {"role": "tool", "tool_call_id": "c1", "content": "7"}],
-      "tools": [{"type": "function", "function": {"name": "f", "description": "d", "arguments": 1}}],
+      "tools": [{"type": "function", "function": {"name": "f", "parameters": {}, "description": "d"}}],
       "tool_choice": "auto", "chat_template_kwargs": {"z": 1, "a": 2}, "add_generation_prompt": false,
       "continue_final_message": false})");
   EXPECT_TRUE(call.is_chat);
@@ -264,10 +280,23 @@ TEST(ChatCallTest, MessagesBecomeAConversation) {
   EXPECT_EQ(chat.messages(2).tool_calls(0).name(), "f");
   EXPECT_EQ(chat.messages(2).tool_calls(0).arguments(), "{}");
   EXPECT_EQ(chat.messages(3).tool_call_id(), "c1");
-  EXPECT_EQ(chat.tools(), R"([{"type":"function","function":{"name":"f","description":"d","arguments":1}}])")
+  EXPECT_EQ(chat.tools(), R"([{"type":"function","function":{"name":"f","parameters":{},"description":"d"}}])")
       << "templates write the members in their order";
   EXPECT_EQ(chat.template_kwargs(), R"({"z":1,"a":2})");
   EXPECT_TRUE(chat.has_add_generation_prompt() && chat.has_continue_final_message());
+}
+
+TEST(CompletionCallTest, MaxTokensMayBeZeroWithEcho) {
+  const GenerateCall call = Completion(R"({"prompt": "x", "echo": true, "max_tokens": 0})");
+  EXPECT_TRUE(call.echoes_only);
+  EXPECT_FALSE(call.logprobs.has_value());
+  EXPECT_EQ(call.requests[0].logprobs(), 0u) << "they say where the echo ends";
+  EXPECT_TRUE(call.requests[0].has_logprobs());
+  EXPECT_FALSE(Completion(R"({"prompt": "x", "echo": true, "max_tokens": 1})").echoes_only);
+  EXPECT_EQ(CompletionError(R"("max_tokens": 0)").param, "max_tokens");
+  EXPECT_EQ(CompletionError(R"("echo": true, "max_tokens": 0, "stream": true, "stream_options": {"resumable": true})")
+                .message,
+            "stream_options.resumable is true, but max_tokens is 0");
 }
 
 TEST(ChatCallTest, MaxCompletionTokensReplacesMaxTokens) {
@@ -292,7 +321,23 @@ TEST(ChatCallTest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(ChatError(R"("functions": [])").param, "functions");
   EXPECT_EQ(ChatError(R"("audio": {})").param, "audio");
   EXPECT_EQ(ChatError(R"("echo": true)").param, "echo");
-  EXPECT_EQ(ChatError(R"("reasoning_effort": "low")").param, "reasoning_effort");
+  EXPECT_EQ(ChatError(R"("verbosity": "low")").param, "verbosity");
+}
+
+TEST(ChatCallTest, TheEffortOfReasoningIsAVariableOfTheTemplate) {
+  const auto variables = [](const std::string& members) {
+    return Chat(R"({"messages": [{"role": "user", "content": "x"}])" + members + "}")
+        .requests[0]
+        .chat()
+        .template_kwargs();
+  };
+  EXPECT_EQ(variables(R"(, "reasoning_effort": "low")"), R"({"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(R"(, "reasoning_effort": "low", "chat_template_kwargs": {"a": 1})"),
+            R"({"a":1,"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(R"(, "reasoning_effort": null)"), "");
+  EXPECT_EQ(ChatError(R"("reasoning_effort": 1)").param, "reasoning_effort");
+  EXPECT_EQ(ChatError(R"("reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"})").message,
+            "reasoning_effort cannot be combined with chat_template_kwargs.reasoning_effort");
 }
 
 TEST(ChatCallTest, AnErrorInAMessageHasItsPath) {
@@ -309,7 +354,8 @@ TEST(ChatCallTest, AnErrorInAMessageHasItsPath) {
 TEST(ChatCallTest, ToolsAreKnownByTheirNamesUnlessTheModelMayNotCallThem) {
   const auto read = [](const std::string& members) {
     return std::get<GenerateCall>(ReadChatCall(*ParseBody(
-        R"({"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "f"}}, {"name": "g"}])" +
+        R"({"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "f"}},
+            {"function": {"name": "g"}}])" +
         members + "}")));
   };
   GenerateCall call = read("");
@@ -321,6 +367,34 @@ TEST(ChatCallTest, ToolsAreKnownByTheirNamesUnlessTheModelMayNotCallThem) {
   EXPECT_FALSE(call.may_call_tools);
   EXPECT_EQ(call.requests[0].chat().tools(), "");
   EXPECT_EQ(ChatError(R"("parallel_tool_calls": 1)").param, "parallel_tool_calls");
+}
+
+TEST(ChatCallTest, ToolsAreCheckedWhetherTheModelMustCallThemOrNot) {
+  const auto check = [](const std::string& tools, const std::string& message) {
+    for (const char* choice : {"auto", "none", "required"}) {
+      const ApiError error = ChatError(R"("tools": [)" + tools + R"(], "tool_choice": ")" + choice + "\"");
+      EXPECT_EQ(error.message, message);
+      EXPECT_EQ(error.param, message.substr(0, message.find(' ')));
+    }
+  };
+  check("5", "tools[0] is 5, it must be an object");
+  check(R"({"function": {"name": "f"}}, null)", "tools[1] is null, it must be an object");
+  check("{}", "tools[0].function is missing");
+  check(R"({"type": "function", "name": "f", "parameters": {}})",
+        "tools[0].function is missing; the name and what follows it belong into an object \"function\", unlike in the "
+        "Responses interface");
+  check(R"({"type": "web_search"})", "tools[0].type is \"web_search\", only functions are supported");
+  check(R"({"function": "f"})", "tools[0].function is \"f\", it must be an object");
+  check(R"({"function": {"name": "f"}, "foo": 1})", "tools[0].foo is not known to this server");
+  check(R"({"function": {"name": 5}})", "tools[0].function.name is 5, it must be a string");
+  check(R"({"function": {"name": ""}})", "tools[0].function.name is missing or empty");
+  check(R"({"function": {"name": "f", "description": 1}})", "tools[0].function.description is 1, it must be a string");
+  check(R"({"function": {"name": "f", "foo": 1}})", "tools[0].function.foo is not known to this server");
+  check(R"({"function": {"name": "f", "parameters": "x"}})",
+        "tools[0].function.parameters is \"x\", it must be an object");
+  check(R"({"function": {"name": "f", "strict": 1}})", "tools[0].function.strict is 1, it must be true or false");
+  check(R"({"function": {"name": "f"}}, {"function": {"name": "f"}})",
+        "tools[1].function.name is \"f\", which tools[0] has already");
 }
 
 TEST(ChatCallTest, AToolChoiceForcesCalls) {

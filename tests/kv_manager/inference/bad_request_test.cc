@@ -285,7 +285,7 @@ const BadRequestCase kBadRequests[] = {
      "chat.messages[0].role", "has 65 bytes, at most 64 are allowed"},
     {"MessageWithoutContent", [](auto* r) { Hello(r)->add_messages()->set_role("user"); }, "chat.messages[1].content",
      "is not set, and the message has no tool calls"},
-    {"ToolsThatAreNotJson", [](auto* r) { Hello(r)->set_tools("[{]"); }, "chat.tools", "not valid JSON at byte 3"},
+    {"ToolsThatAreNotJson", [](auto* r) { Hello(r)->set_tools("[{]"); }, "chat.tools", "is not valid JSON at byte 3"},
     {"ToolsThatAreNoArray", [](auto* r) { Hello(r)->set_tools("{}"); }, "chat.tools", "is not a JSON array"},
     {"CallWithoutName", [](auto* r) { CallTool(r)->clear_name(); }, "chat.messages[0].tool_calls[0].name",
      "is not set"},

@@ -148,14 +148,15 @@ TEST(ChatMessagesTest, TheTemplateSeesAllFields) {
   chat.mutable_messages(2)->set_name("f");
   chat.set_tools(R"([{"type": "function"}])");
   chat.set_template_kwargs(R"({"thinking": false})");
-  EXPECT_EQ(TextFor("{{ messages[1] }}", chat),
+  EXPECT_EQ(TextFor("{# 'tool' #}{{ messages[1] }}", chat),
             "{'role': 'assistant', 'content': None, 'reasoning_content': 'hm', 'tool_calls': ["
             "{'id': 'c1', 'type': 'function', 'function': {'name': 'f', 'arguments': {}}}, "
             "{'type': 'function', 'function': {'name': 'g', 'arguments': {'x': [1, 'y']}}}]}");
   EXPECT_EQ(TextFor("{{ messages[2] }}", chat), "{'role': 'tool', 'content': '42', 'tool_call_id': 'c1', 'name': 'f'}");
-  EXPECT_EQ(TextFor("{{ tools }}{{ thinking }}{{ add_generation_prompt }}", chat), "[{'type': 'function'}]FalseTrue");
+  EXPECT_EQ(TextFor("{# 'tool' #}{{ tools }}{{ thinking }}{{ add_generation_prompt }}", chat),
+            "[{'type': 'function'}]FalseTrue");
   chat.set_tools("[]");
-  EXPECT_EQ(TextFor("{{ tools is none }}", chat), "True");
+  EXPECT_EQ(TextFor("{# 'tool' #}{{ tools is none }}", chat), "True");
 }
 
 TEST(ChatMessagesTest, TheLastMessageCanBeContinued) {
@@ -196,6 +197,52 @@ TEST(ChatMessagesTest, TheSearchForTheLastMessageIsShortForEveryText) {
   EXPECT_EQ(harness.stub->RenderChat(&context, request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+constexpr char kByRole[] =
+    "{% for m in messages %}{% if m.role == 'system' %}S({{ m.content | trim }}){% elif m.role == \"user\" %}"
+    "U({{ m.content }}){% elif m.role == 'assistant' %}A({{ m.content }}){% elif m.role == 'critic' %}"
+    "C({{ m.content }}){% endif %}{% endfor %}";
+
+v1::Chat RoleAndUser(const std::string& role, const std::string& content) {
+  v1::Chat chat;
+  AddMessage(role, content, &chat);
+  AddMessage("user", "hi", &chat);
+  return chat;
+}
+
+TEST(ChatRolesTest, ATemplateThatDoesNotKnowDeveloperGetsSystem) {
+  EXPECT_EQ(TextFor(kByRole, RoleAndUser("developer", "Be kind.")), "S(Be kind.)U(hi)");
+  EXPECT_EQ(TextFor("{{ messages[0].role }}", RoleAndUser("developer", "Be kind.")), "system");
+  EXPECT_EQ(
+      TextFor("{{ messages[0].role == 'developer' }}{{ messages[0].content }}", RoleAndUser("developer", "Be kind.")),
+      "TrueBe kind.");
+}
+
+TEST(ChatRolesTest, AMessageThatTheTemplateLeavesOutIsRefused) {
+  const std::string refused =
+      "chat.messages[0].role: is \"asistant\", and the chat template leaves the message out; it must be system, "
+      "developer, user, assistant or tool, or another role that the template knows";
+  EXPECT_EQ(TextFor(kByRole, RoleAndUser("asistant", "Be kind.")), refused);
+  EXPECT_THAT(TextFor(kByRole, RoleAndUser("tool", "7")), HasSubstr("messages[0].role: is \"tool\", and"))
+      << "this template knows no tools";
+  EXPECT_THAT(TextFor("{% if messages[0].role != 'developer' %}a{% endif %}", RoleAndUser("developer", "b")),
+              HasSubstr("messages[0].role: is \"developer\", and"));
+  // What the template writes, or what has no text, is no error.
+  EXPECT_EQ(TextFor(kByRole, RoleAndUser("critic", " Be kind. ")), "C( Be kind. )U(hi)");
+  EXPECT_EQ(TextFor(kByRole, RoleAndUser("asistant", " ")), "U(hi)");
+  EXPECT_EQ(TextFor("{{ 'tool' }}", RoleAndUser("tool", "7")), "tool") << "a template may write results in its own way";
+}
+
+TEST(ChatMessagesTest, ARefusalOfToolsNamesThem) {
+  const std::string source =
+      "{% if tools %}{{ raise_exception('no tools') }}{% endif %}"
+      "{% if messages[0].role != 'user' %}{{ raise_exception('no such role') }}{% endif %}";
+  v1::Chat chat = Conversation("a");
+  chat.set_tools("[1]");
+  EXPECT_THAT(TextFor(source, chat), testing::StartsWith("chat.tools: is refused by the chat template: line 1: "));
+  chat.mutable_messages(0)->set_role("system");
+  EXPECT_THAT(TextFor(source, chat), testing::StartsWith("chat: is refused by the chat template: line 1: "));
+}
+
 TEST(ChatMessagesTest, AConversationHasNotTooManyJsonValues) {
   v1::Chat chat = Conversation("a");
   std::string numbers = "[0";
@@ -204,7 +251,8 @@ TEST(ChatMessagesTest, AConversationHasNotTooManyJsonValues) {
   chat.set_tools(numbers);
   EXPECT_EQ(TextFor("{{ tools | length }}", chat), "60001");
   chat.set_template_kwargs("{\"x\":" + numbers + "}");
-  EXPECT_EQ(TextFor("{{ tools | length }}", chat), "chat.template_kwargs: there are more than 100000 JSON values");
+  EXPECT_EQ(TextFor("{{ tools | length }}", chat),
+            "chat.template_kwargs: has too many JSON values: at most 100000 are allowed in all");
 }
 
 TEST(ChatModelTest, AModelWithoutAChatTemplateRefusesOnlyConversations) {

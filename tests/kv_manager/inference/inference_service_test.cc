@@ -166,6 +166,36 @@ TEST(InferenceServiceTest, LogprobsCarryTheTokensBytes) {
   EXPECT_EQ(num_logprobs, 2);
 }
 
+std::vector<uint32_t> TextOffsets(const google::protobuf::RepeatedPtrField<v1::PositionLogprobs>& positions) {
+  std::vector<uint32_t> offsets;
+  for (const v1::PositionLogprobs& position : positions) offsets.push_back(position.text_offset());
+  return offsets;
+}
+
+TEST(InferenceServiceTest, LogprobsSayWhereTokensBeginInTheText) {
+  ServiceHarness harness(ToyModel());
+  harness.engine.script = Bytes("\xC3\xA4y");
+  v1::GenerateRequest request = TextRequest("\xC3\xB6g");
+  request.set_echo(true);
+  request.mutable_stopping()->set_max_tokens(3);
+  request.set_logprobs(0);
+  request.set_prompt_logprobs(0);
+  ServiceHarness::Result result = harness.Generate(request);
+  ASSERT_EQ(result.text(), "\xC3\xB6g\xC3\xA4y");
+  google::protobuf::RepeatedPtrField<v1::PositionLogprobs> generated;
+  for (const auto& response : result.responses) generated.MergeFrom(response.logprobs());
+  // The token <s> is not in the text, and a character of two bytes has two tokens.
+  EXPECT_EQ(result.responses[0].prompt_logprobs(0).first_token(), "<s>");
+  EXPECT_EQ(result.responses[0].prompt_logprobs(1).first_token(), "");
+  EXPECT_THAT(TextOffsets(result.responses[0].prompt_logprobs()), ElementsAre(0, 0, 0, 1));
+  EXPECT_THAT(TextOffsets(generated), ElementsAre(2, 2, 3));
+
+  request.set_echo(false);
+  result = harness.Generate(request);
+  EXPECT_THAT(TextOffsets(result.responses[0].prompt_logprobs()), ElementsAre(0, 0, 0, 0));
+  EXPECT_EQ(result.responses[0].logprobs(0).text_offset(), 0u);
+}
+
 TEST(InferenceServiceTest, DeadlineOfTheCallReachesTheEngine) {
   ServiceHarness harness(ToyModel());
   grpc::ClientContext context;

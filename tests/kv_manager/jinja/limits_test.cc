@@ -115,7 +115,7 @@ TEST(JinjaLimitsTest, SearchesAreShortForEveryText) {
 TEST(JinjaLimitsTest, JsonHasNotTooManyValues) {
   EXPECT_TRUE(ParseJson("[" + Repeated("0,", 50'000) + "0]", true).ok());
   EXPECT_EQ(ParseJson("[" + Repeated("{},", 100'000) + "0]", true).status().message(),
-            "there are more than 100000 JSON values");
+            "has too many JSON values: at most 100000 are allowed in all");
 }
 
 TEST(JinjaLimitsTest, ValuesThatReferToThemselvesAreFreed) {

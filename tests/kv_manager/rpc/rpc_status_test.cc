@@ -104,6 +104,16 @@ TEST(RpcStatusTest, ManyLongErrorsStayWithinTheTrailerLimit) {
   EXPECT_THAT(status.error_message(), ::testing::EndsWith("(and 99 more errors)"));
 }
 
+TEST(RpcStatusTest, TheFirstErrorMayBeLong) {
+  FieldErrors errors;
+  const std::string advice(384, 'a');
+  errors.Add("first", advice);
+  errors.Add("second", advice);
+  const auto bad_request = Detail<google::rpc::BadRequest>(ToGrpcStatus(errors.ToStatus()));
+  EXPECT_EQ(bad_request.field_violations(0).description(), advice);
+  EXPECT_EQ(bad_request.field_violations(1).description(), std::string(125, 'a') + "...");
+}
+
 TEST(RpcStatusTest, OversizeDetailIsLeftOutAndTheRestStays) {
   const absl::Status status =
       WithRetryDelay(WithReason(absl::UnavailableError("x"), "HUGE", {{"key", std::string(5000, 'v')}}), 100);

@@ -50,6 +50,47 @@ TEST(OutputTextTest, PromptAndOutputReadAsIfDecodedTogether) {
   }
 }
 
+TEST(OutputTextTest, TheTextOfAPromptIsCutAtTheOffsetsOfItsTokens) {
+  const std::string text = "the hello world, a worker said: hello";
+  for (const char* name : kVocabularies) {
+    if (name == std::string("mixed")) continue;  // Its decoder keeps the text of a token back until the next one.
+    const auto tokenizer = LoadGolden(name);
+    const std::vector<TokenId> prompt = tokenizer->Encode(text, {.add_special_tokens = true}).value();
+    std::vector<size_t> offsets = PromptTextOffsets(*tokenizer, prompt, text);
+    ASSERT_EQ(offsets.size(), prompt.size());
+    offsets.push_back(text.size());
+    for (size_t i = 0; i < prompt.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << name << " token " << i << ", offsets " << testing::PrintToString(offsets));
+      ASSERT_LE(offsets[i], offsets[i + 1]);
+      std::string token = tokenizer->IsSpecial(prompt[i]) ? "" : tokenizer->TokenBytes(prompt[i]);
+      if (token == "\u2581" || (offsets[i] == 0 && token[0] == ' ')) token.erase(0, 1);
+      EXPECT_EQ(text.substr(offsets[i], offsets[i + 1] - offsets[i]), token);
+    }
+  }
+}
+
+TEST(OutputTextTest, OffsetsGoOnWhereTheTokenizerHasChangedTheText) {
+  const auto tokenizer = LoadGolden("sp_unigram");  // It has no capital letters.
+  const std::string text = "the HELLO hello world";
+  const std::vector<TokenId> prompt = tokenizer->Encode(text, {.add_special_tokens = false}).value();
+  const std::vector<size_t> offsets = PromptTextOffsets(*tokenizer, prompt, text);
+  const size_t last = prompt.size() - 1;
+  EXPECT_EQ(text.substr(offsets[last]), tokenizer->TokenBytes(prompt[last]));
+}
+
+TEST(OutputTextTest, OffsetsCountCodePointsAndSpecialTokensThatTheTextShows) {
+  const auto tokenizer = LoadGolden("llama3");
+  std::vector<TokenId> prompt = tokenizer->Encode("\u00F6", {.add_special_tokens = false}).value();
+  const size_t num_parts = prompt.size();
+  prompt.push_back(tokenizer->TokenToId("<|eot_id|>").value());
+  prompt.push_back(prompt[0]);
+  std::vector<size_t> offsets(num_parts, 0);
+  offsets.insert(offsets.end(), {1, 11});
+  EXPECT_EQ(PromptTextOffsets(*tokenizer, prompt, "\u00F6<|eot_id|>\u00F6"), offsets);
+  offsets.back() = 1;
+  EXPECT_EQ(PromptTextOffsets(*tokenizer, prompt, "\u00F6\u00F6"), offsets) << "the text does not show it";
+}
+
 TEST(OutputTextTest, StopStringCutsTheDecodedTextOfAnyVocabulary) {
   std::mt19937 random(4);
   for (const char* name : kVocabularies) {

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "gateway/process/generate_exchange.h"
+
+#include <stdlib.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/gateway/loop.h"
+
+namespace quire {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+v1::GenerateBatchEntry Text(const std::string& text) {
+  v1::GenerateBatchEntry entry;
+  entry.mutable_response()->set_text_delta(text);
+  entry.mutable_response()->add_token_ids(7);
+  return entry;
+}
+
+v1::GenerateBatchEntry End(grpc::StatusCode code = grpc::StatusCode::OK) {
+  v1::GenerateBatchEntry entry;
+  entry.mutable_end()->set_code(code);
+  return entry;
+}
+
+// Sends every request the entries that Allow has given out.
+class FakeManager : public v1::InferenceService::Service {
+ public:
+  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*, v1::GetModelResponse* response) override {
+    response->set_name("model");
+    response->set_max_message_bytes(1 << 20);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GenerateBatch(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) override {
+    v1::GenerateBatchRequest request;
+    while (stream->Read(&request)) {
+      if (!request.has_start()) continue;
+      std::unique_lock<std::mutex> lock(mutex_);
+      ++num_requests_;
+      changed_.wait(lock, [this] { return !entries_.empty(); });
+      for (v1::GenerateBatchEntry& entry : std::exchange(entries_, {})) {
+        v1::GenerateBatchResponse response;
+        entry.set_tag(request.tag());
+        *response.add_entries() = std::move(entry);
+        stream->Write(response);
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+  // For the next request, or for the one that waits.
+  void Allow(std::vector<v1::GenerateBatchEntry> entries) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    entries_ = std::move(entries);
+    changed_.notify_one();
+  }
+  int num_requests() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return num_requests_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<v1::GenerateBatchEntry> entries_;
+  int num_requests_ = 0;
+};
+
+// Records what a client gets.
+class FakeExchange : public WebExchange {
+ public:
+  const WebRequest& request() const override { return request_; }
+  void OnGone(std::function<void()> gone) override { gone_ = std::move(gone); }
+  void Respond(WebResponse response) override {
+    code = response.code;
+    text = response.body;
+    headers = std::move(response.headers);
+    has_ended = true;
+  }
+  void BeginEvents() override { ++num_begins; }
+  void Send(const std::string& piece) override { text += piece; }
+  void EndEvents() override { has_ended = true; }
+
+  void Leave() { std::exchange(gone_, nullptr)(); }
+
+  int code = 0;        // Of an answer that is no stream.
+  int num_begins = 0;  // Of a stream.
+  std::string text;
+  std::vector<std::pair<std::string, std::string>> headers;
+  bool has_ended = false;
+
+ private:
+  const WebRequest request_;
+  std::function<void()> gone_;
+};
+
+// Has a loop instead of a thread and a port.
+class FakeServer : public WebServer {
+ public:
+  absl::Status Listen(Handler /*handler*/) override { return absl::OkStatus(); }
+  void Post(std::function<void()> function) override { loop.PostAfter(milliseconds(0), std::move(function)); }
+  void PostAfter(milliseconds delay, std::function<void()> function) override {
+    loop.PostAfter(delay, std::move(function));
+  }
+  void Stop(milliseconds /*grace*/) override {}
+  bool is_stopping() const override { return false; }
+  PortStats stats() const override { return {}; }
+  std::string address() const override { return ""; }
+
+  Loop loop;
+};
+
+class GenerateExchangeTest : public ::testing::Test {
+ protected:
+  GenerateExchangeTest() {
+    char directory[] = "/tmp/quire-exchange.XXXXXX";
+    QUIRE_CHECK(mkdtemp(directory) != nullptr);
+    directory_ = directory;
+    const std::string address = absl::StrCat("unix:", directory_, "/manager");
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterService(&manager_);
+    grpc_server_ = builder.BuildAndStart();
+    options_.formats = {.tool_calls = "none", .reasoning = "none"};
+    link_ = std::make_unique<ManagerLink>(
+        std::vector<std::shared_ptr<grpc::Channel>>{grpc::CreateChannel(address, grpc::InsecureChannelCredentials())},
+        [this](std::function<void()> function) { server_.Post(std::move(function)); },
+        [this](milliseconds delay, std::function<void()> function) { server_.PostAfter(delay, std::move(function)); },
+        /*max_callers=*/4, milliseconds(60'000), kMaxWaitingBytes);
+  }
+  ~GenerateExchangeTest() override {
+    manager_.Allow({End()});  // No request waits any more.
+    link_.reset();
+    grpc_server_->Shutdown(std::chrono::system_clock::now());
+    std::filesystem::remove_all(directory_);
+  }
+
+  // Begins a completion whose prompt has so many bytes.
+  std::shared_ptr<FakeExchange> Start(size_t num_bytes, bool streams = true) {
+    const Json body = {{"prompt", std::string(num_bytes, 'x')}, {"stream", streams}};
+    auto exchange = std::make_shared<FakeExchange>();
+    GenerateExchange::Start(std::get<GenerateCall>(ReadCompletionCall(body)), "", exchange, &options_, link_.get(),
+                            &server_);
+    return exchange;
+  }
+  void RunUntilEnd(const FakeExchange& exchange) {
+    server_.loop.RunUntil([&] { return exchange.has_ended; });
+  }
+  void RunUntilWaiting(int num_requests) {
+    server_.loop.RunUntil([&] { return manager_.num_requests() == num_requests; });
+  }
+
+  static constexpr size_t kMaxWaitingBytes = 1000;
+
+  std::string directory_;
+  FakeManager manager_;
+  std::unique_ptr<grpc::Server> grpc_server_;
+  GatewayOptions options_ = {};
+  FakeServer server_;
+  std::unique_ptr<ManagerLink> link_;
+};
+
+TEST_F(GenerateExchangeTest, AnErrorBeforeTheFirstEventHasItsHttpCode) {
+  manager_.Allow({Text(""), End(grpc::StatusCode::RESOURCE_EXHAUSTED)});  // The first token has no whole character.
+  const auto exchange = Start(1);
+  RunUntilEnd(*exchange);
+  EXPECT_EQ(exchange->num_begins, 0);
+  EXPECT_EQ(exchange->code, 429);
+  EXPECT_THAT(exchange->headers, ElementsAre(std::pair<std::string, std::string>("Retry-After", "1")));
+}
+
+TEST_F(GenerateExchangeTest, AnErrorAfterTheFirstEventIsAnEvent) {
+  manager_.Allow({Text(""), Text("a"), Text("b"), End(grpc::StatusCode::RESOURCE_EXHAUSTED)});
+  const auto exchange = Start(1);
+  RunUntilEnd(*exchange);
+  EXPECT_EQ(exchange->num_begins, 1);
+  EXPECT_EQ(exchange->code, 0);
+  EXPECT_THAT(exchange->text, HasSubstr(R"("text":"a")"));
+  EXPECT_THAT(exchange->text, HasSubstr("data: {\"error\":"));
+}
+
+TEST_F(GenerateExchangeTest, ARequestCountsAsWaitingUntilTheManagerHasSentSomething) {
+  const auto first = Start(900);
+  const auto expect_full = [this] {
+    const auto other = Start(200);
+    EXPECT_EQ(other->code, 503);
+    EXPECT_THAT(other->text, HasSubstr("at most 1000 are allowed"));
+    EXPECT_THAT(other->headers, ElementsAre(std::pair<std::string, std::string>("Retry-After", "1")));
+  };
+  expect_full();  // The gateway asks for the model.
+  RunUntilWaiting(1);
+  expect_full();  // The manager has the request and has sent nothing.
+  EXPECT_FALSE(first->has_ended);
+  manager_.Allow({Text("a")});
+  server_.loop.RunUntil([&] { return !first->text.empty(); });
+  const auto second = Start(200);
+  RunUntilWaiting(2);
+  EXPECT_EQ(second->code, 0);
+  manager_.Allow({Text("b"), End()});
+  RunUntilEnd(*second);
+  EXPECT_THAT(second->text, HasSubstr("[DONE]"));
+}
+
+TEST_F(GenerateExchangeTest, TheRequestOfAClientThatHasLeftDoesNotWait) {
+  for (const bool is_sent : {false, true}) {
+    const auto exchange = Start(900);
+    if (is_sent) RunUntilWaiting(1);
+    exchange->Leave();
+    if (is_sent) manager_.Allow({Text("a"), End()});
+    // What the gateway waits for may come later.
+    std::shared_ptr<FakeExchange> next;
+    server_.loop.RunUntil([&] {
+      next = Start(900);
+      return next->code == 0;
+    });
+    next->Leave();
+    EXPECT_THAT(exchange->text, IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace quire
