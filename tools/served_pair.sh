@@ -52,16 +52,16 @@ answers() {
 
 # The GPU rounds the values that it stores between operations to 16 bits, and the CPU does not. Greedy answers differ
 # from the point where two tokens are nearly equally likely. More than half of the answers must agree for 40 characters.
-# With an error they would differ at once.
+# With an error they would differ at once. Compares the answers $1 with the answers $2.
 compare_answers() {
   local i same=0 whole=0 first
   for i in "${!prompts[@]}"; do
-    if cmp -s "$results/cpu/$i.txt" "$results/$1/$i.txt"; then
+    if cmp -s "$results/$2/$i.txt" "$results/$1/$i.txt"; then
       first=all
       whole=$((whole + 1))
       same=$((same + 1))
     else
-      first=$(cmp "$results/cpu/$i.txt" "$results/$1/$i.txt" 2>&1 | sed -n 's/.*\(byte\|char\) \([0-9]*\).*/\2/p')
+      first=$(cmp "$results/$2/$i.txt" "$results/$1/$i.txt" 2>&1 | sed -n 's/.*\(byte\|char\) \([0-9]*\).*/\2/p')
       [ "${first:-0}" -gt 40 ] && same=$((same + 1))
     fi
     echo "\"${prompts[$i]}\": the same characters: $([ "$first" = all ] && echo all || echo $((${first:-1} - 1)))"
@@ -72,16 +72,28 @@ compare_answers() {
 
 serve_cpu() { step "the model in the box on the CPU" serve_cpu answers cpu; }
 
-# Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu.
+# Serves the model as $1 says, with these flags, and compares the answers with those that are named $3.
+serve_gpu() {
+  local title=$1 name=$2 beside=$3
+  shift 3
+  if step "$title" "serve_$name" answers "$name" --device=cuda "$@"; then
+    step "its answers beside those of the CPU" "compare_$name" compare_answers "$name" "$beside"
+    show "compare_$name"
+  fi
+}
+
+# Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu, and then with
+# weights of 8 and of 4 bits. A GPU does not round the inputs of their products. On the CPU, those by weights of 4 bits
+# can be the same; those by weights of 8 bits round their inputs.
 serve_pair() {
+  local bits
   [ -x "$bin/quire-worker" ] || return
   serve_cpu || return
-  if step "the model in the box on the GPU" serve_gpu answers gpu --device=cuda; then
-    step "its answers beside those of the CPU" compare_gpu compare_answers gpu
-    show compare_gpu
-  fi
-  if step "the same with --exact-gpu" serve_gpu_exact answers gpu_exact --device=cuda --exact-gpu; then
-    step "its answers beside those of the CPU" compare_gpu_exact compare_answers gpu_exact
-    show compare_gpu_exact
-  fi
+  serve_gpu "the model in the box on the GPU" gpu cpu
+  serve_gpu "the same with --exact-gpu" gpu_exact cpu --exact-gpu
+  for bits in int8 int4; do
+    step "weights of $bits on the CPU" "serve_cpu_$bits" answers "cpu_$bits" --quantize=$bits --int4-inputs=float32 ||
+      continue
+    serve_gpu "weights of $bits on the GPU" "gpu_$bits" "cpu_$bits" --quantize=$bits
+  done
 }
