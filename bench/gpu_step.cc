@@ -11,6 +11,7 @@
 #include "bench/clocks.h"
 #include "client/load/random.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/quantized_matrix.h"
 #include "kernels/forwarding_backend.h"
 #include "kernels/half_float.h"
 #include "worker/block_storage.h"
@@ -20,32 +21,40 @@ namespace quire {
 namespace {
 
 constexpr int kBlockSize = 16;
-constexpr int kWarmUpSteps = 4;  // The second step of a shape is recorded.
+constexpr int kPatternSize = 1 << 22;  // Random numbers of a type.
+constexpr int kGroup = 128;            // Columns of a quantized matrix that share a scale.
+constexpr int kWarmUpSteps = 4;        // The second step of a shape is recorded.
 
-// Hands out matrices that share the memory of the largest one.
+// Makes the weights of a model. All matrices repeat the same random numbers.
 class MadeUpWeights {
  public:
-  MadeUpWeights(const ModelConfig& config, Backend* backend) : config_(config), backend_(backend) {
-    const size_t largest = size_t(std::max(config.vocab_size, config.intermediate_size)) * config.hidden_size;
+  MadeUpWeights(const ModelConfig& config, std::optional<QuantizedFormat> layer_format, Backend* backend)
+      : config_(config), layer_format_(layer_format), backend_(backend) {
     BenchRandom random(1);
-    values_.resize(std::max(largest, size_t(config.qkv_rows()) * config.hidden_size));
     for (BFloat16& value : values_) value = ToBFloat16(static_cast<float>(random.Next() % 2048) / 65536 - 1.0f / 64);
+    if (!layer_format) return;
+    // Numbers of both signs, around the zero point 8 in int4. No number of FP8 is a NaN.
+    const bool is_int4 = *layer_format == QuantizedFormat::kInt4;
+    for (int8_t& number : numbers_) {
+      const uint64_t bits = random.Next();
+      number = static_cast<int8_t>(is_int4 ? bits % 16 : bits % 127 | (bits >> 32 & 0x80));
+    }
   }
 
   absl::StatusOr<ModelWeights> Make() {
     ModelWeights weights;
     const int hidden = config_.hidden_size, heads = config_.num_heads * config_.head_dim;
     QUIRE_ASSIGN_OR_RETURN(weights.embedding, Matrix(config_.vocab_size, hidden));
+    step_bytes_ = 0;  // A step reads few rows of the embedding.
     for (int i = 0; i < config_.num_layers; ++i) {
       LayerWeights layer;
       QUIRE_ASSIGN_OR_RETURN(layer.input_norm, Ones(hidden));
-      QUIRE_ASSIGN_OR_RETURN(layer.qkv, Matrix(config_.qkv_rows(), hidden));
-      QUIRE_ASSIGN_OR_RETURN(layer.attention_output, Matrix(hidden, heads));
+      QUIRE_ASSIGN_OR_RETURN(layer.qkv, LayerMatrix(&quantized_.qkv, config_.qkv_rows(), hidden));
+      QUIRE_ASSIGN_OR_RETURN(layer.attention_output, LayerMatrix(&quantized_.attention_output, hidden, heads));
       QUIRE_ASSIGN_OR_RETURN(layer.mlp_norm, Ones(hidden));
-      const MatrixView gate = View(config_.intermediate_size, hidden);
-      layer.gate_up = backend_->PackGated(gate, gate);
-      QUIRE_ASSIGN_OR_RETURN(layer.down, Matrix(hidden, config_.intermediate_size));
-      if (layer.gate_up == nullptr) return NoMemory();
+      // The GPU backend stacks the rows of gate and up.
+      QUIRE_ASSIGN_OR_RETURN(layer.gate_up, LayerMatrix(&quantized_.gate_up, 2 * config_.intermediate_size, hidden));
+      QUIRE_ASSIGN_OR_RETURN(layer.down, LayerMatrix(&quantized_.down, hidden, config_.intermediate_size));
       weights.layers.push_back(std::move(layer));
     }
     QUIRE_ASSIGN_OR_RETURN(weights.final_norm, Ones(hidden));
@@ -58,17 +67,58 @@ class MadeUpWeights {
     return weights;
   }
 
+  // The bytes of the matrices of all layers and of the output matrix.
+  int64_t step_bytes() const { return step_bytes_; }
+
  private:
+  using QuantizedPointer = std::unique_ptr<cuda::QuantizedCudaMatrix>;
+
   static absl::Status NoMemory() { return absl::ResourceExhaustedError("no memory for the weights"); }
-  MatrixView View(int rows, int cols) const {
-    return {.data = values_.data(), .rows = rows, .cols = cols, .type = DataType::kBFloat16};
+
+  // Returns views of `rows` rows in all, each of at most `most` rows.
+  template <typename MakeView>
+  static auto Stack(int rows, int most, const MakeView& make_view) {
+    std::vector<decltype(make_view(0))> stack;
+    for (int row = 0; row < rows; row += most) stack.push_back(make_view(std::min(most, rows - row)));
+    return stack;
   }
+
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Matrix(int rows, int cols) {
-    const MatrixView view = View(rows, cols);
-    std::unique_ptr<PackedMatrix> matrix = backend_->Pack(&view, 1);
+    const auto stack = Stack(rows, static_cast<int>(values_.size() / cols), [&](int count) {
+      return MatrixView{.data = values_.data(), .rows = count, .cols = cols, .type = DataType::kBFloat16};
+    });
+    std::unique_ptr<PackedMatrix> matrix = backend_->Pack(stack.data(), static_cast<int>(stack.size()));
     if (matrix == nullptr) return NoMemory();
+    step_bytes_ += int64_t{2} * rows * cols;
     return matrix;
   }
+
+  // The first quantized matrix of a kind is packed and kept, and all others are copies of it.
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> LayerMatrix(QuantizedPointer* first, int rows, int cols) {
+    if (!layer_format_) return Matrix(rows, cols);
+    if (*first == nullptr) {
+      const QuantizedMatrixView view = {.values = numbers_.data(),
+                                        .scales = scales_.data(),
+                                        .rows = rows,
+                                        .cols = cols,
+                                        .format = *layer_format_,
+                                        .group = HasGroups(*layer_format_) ? kGroup : 0,
+                                        .zeros = zeros_.data()};
+      const auto stack = Stack(rows, static_cast<int>(numbers_.size() / cols), [&](int count) {
+        QuantizedMatrixView part = view;
+        part.rows = count;
+        return part;
+      });
+      std::unique_ptr<PackedMatrix> packed = backend_->PackQuantized(stack.data(), static_cast<int>(stack.size()));
+      if (packed == nullptr) return NoMemory();
+      first->reset(static_cast<cuda::QuantizedCudaMatrix*>(packed.release()));
+    }
+    std::unique_ptr<PackedMatrix> copy = (*first)->Copy();
+    if (copy == nullptr) return NoMemory();
+    step_bytes_ += (*first)->num_bytes();
+    return copy;
+  }
+
   absl::StatusOr<BackendBuffer> Vector(const std::vector<float>& values) {
     QUIRE_ASSIGN_OR_RETURN(BackendBuffer buffer,
                            BackendBuffer::Allocate(backend_, values.size() * sizeof(float), "a vector"));
@@ -78,8 +128,17 @@ class MadeUpWeights {
   absl::StatusOr<BackendBuffer> Ones(int size) { return Vector(std::vector<float>(size, 1.0f)); }
 
   const ModelConfig& config_;
+  const std::optional<QuantizedFormat> layer_format_;
   Backend* const backend_;
-  std::vector<BFloat16> values_;
+  // Matrices are stacks of as many whole rows as these arrays have.
+  std::vector<BFloat16> values_ = std::vector<BFloat16>(kPatternSize);
+  std::vector<int8_t> numbers_ = std::vector<int8_t>(kPatternSize);
+  std::vector<float> scales_ = std::vector<float>(kPatternSize / kFp8GroupStep, 1.0f / 4096);
+  std::vector<uint8_t> zeros_ = std::vector<uint8_t>(kPatternSize / kFp8GroupStep, 8);
+  struct {
+    QuantizedPointer qkv, attention_output, gate_up, down;
+  } quantized_;
+  int64_t step_bytes_ = 0;
 };
 
 // Makes step `step` of sequences that begin with `context_tokens` tokens. Their K and V are whatever the pool holds.
@@ -105,13 +164,6 @@ v1::StepPlan DecodeStep(const GpuStepOptions& options, int vocab_size, int step,
     plan.mutable_slice_samples()->push_back(1);
   }
   return plan;
-}
-
-int64_t WeightBytes(const ModelConfig& config) {
-  const int64_t hidden = config.hidden_size;
-  const int64_t layer =
-      hidden * config.qkv_rows() + hidden * config.num_heads * config.head_dim + 3 * hidden * config.intermediate_size;
-  return 2 * (config.num_layers * layer + hidden * config.vocab_size);
 }
 
 }  // namespace
@@ -152,9 +204,12 @@ GpuStepBench::GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Devi
 GpuStepBench::~GpuStepBench() = default;
 
 absl::StatusOr<std::unique_ptr<GpuStepBench>> GpuStepBench::Create(const ModelConfig& config,
+                                                                   std::optional<QuantizedFormat> layer_format,
                                                                    std::unique_ptr<cuda::Device> device) {
   std::unique_ptr<GpuStepBench> bench(new GpuStepBench(config, std::move(device)));
-  QUIRE_ASSIGN_OR_RETURN(bench->model_.weights, MadeUpWeights(bench->model_.config, bench->backend_.get()).Make());
+  MadeUpWeights weights(bench->model_.config, layer_format, bench->backend_.get());
+  QUIRE_ASSIGN_OR_RETURN(bench->model_.weights, weights.Make());
+  bench->weight_bytes_ = weights.step_bytes();
   return bench;
 }
 
@@ -208,8 +263,8 @@ absl::StatusOr<GpuStepTime> GpuStepBench::Measure(const GpuStepOptions& options)
   time.step_us = 1e6 * (WallSeconds() - start) / options.num_steps;
   time.host_us /= options.num_steps;
   const int64_t context = options.context_tokens + kWarmUpSteps + options.num_steps / 2;
-  time.step_bytes = WeightBytes(config) + options.num_sequences * context *
-                                              static_cast<int64_t>(layout.block_bytes_all_layers()) / kBlockSize;
+  time.step_bytes = weight_bytes_ + options.num_sequences * context *
+                                        static_cast<int64_t>(layout.block_bytes_all_layers()) / kBlockSize;
   return time;
 }
 

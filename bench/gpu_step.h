@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda/device.h"
+#include "kernels/linear.h"
 #include "worker/model/config.h"
 #include "worker/model/model.h"
 
@@ -34,7 +36,10 @@ ModelConfig Llama8B();
 // model is made once for all measurements.
 class GpuStepBench {
  public:
+  // With a format, the matrices of the layers are quantized, with a scale for every 128 columns if the format has
+  // groups. Embedding and output matrix are not, as in the worker.
   static absl::StatusOr<std::unique_ptr<GpuStepBench>> Create(const ModelConfig& config,
+                                                              std::optional<QuantizedFormat> layer_format,
                                                               std::unique_ptr<cuda::Device> device);
   ~GpuStepBench();
 
@@ -46,6 +51,7 @@ class GpuStepBench {
 
   const std::unique_ptr<RecordingSwitch> backend_;
   Model model_;
+  int64_t weight_bytes_ = 0;  // Of the matrices that a step reads.
 };
 
 // Measures the bytes per second that a copy within the device's memory reads and writes. 0 when there is no room to

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,6 +22,7 @@
 #include "kernels/cuda/open_device.h"
 
 ABSL_FLAG(int32_t, gpu, 0, "Index of the GPU.");
+ABSL_FLAG(std::string, quantize, "none", "Format of the matrices of the layers: none (bfloat16), int8, int4 or fp8.");
 ABSL_FLAG(int32_t, context, 1024, "Tokens of every sequence before the measured steps.");
 ABSL_FLAG(int32_t, steps, 64, "Steps that are measured.");
 ABSL_FLAG(bool, overlap, false, "Set up each kernel while the one before it ends, as the worker's --gpu-overlap does.");
@@ -34,11 +37,12 @@ constexpr std::pair<bool, bool> kModes[] = {{false, false}, {true, false}, {true
 constexpr size_t kCopyBytes = size_t{1} << 30;
 
 const ProgramFlags& Flags() {
-  static const auto* const flags = new ProgramFlags{
-      "gpu_step",
-      "times decode steps of a model of 8 B parameters on a GPU.",
-      "[flags]",
-      {{"GPU:", {"gpu", "overlap", "tuning_cache"}}, {"Load:", {"context", "steps"}}, {"Report:", {"json"}}}};
+  static const auto* const flags = new ProgramFlags{"gpu_step",
+                                                    "times decode steps of a model of 8 B parameters on a GPU.",
+                                                    "[flags]",
+                                                    {{"GPU:", {"gpu", "overlap", "tuning_cache"}},
+                                                     {"Load:", {"quantize", "context", "steps"}},
+                                                     {"Report:", {"json"}}}};
   return *flags;
 }
 
@@ -73,16 +77,26 @@ absl::Status Run() {
   options.num_steps = absl::GetFlag(FLAGS_steps);
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("steps", options.num_steps, 1, 1024));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("context", options.context_tokens, 2, config.max_position_embeddings - 2048));
+  using Format = std::optional<QuantizedFormat>;
+  QUIRE_ASSIGN_OR_RETURN(const Format layer_format,
+                         FlagChoice<Format>(FLAGS_quantize, {{"none", std::nullopt},
+                                                             {"int8", QuantizedFormat::kInt8},
+                                                             {"int4", QuantizedFormat::kInt4},
+                                                             {"fp8", QuantizedFormat::kFp8}}));
+  const std::string layer_type = layer_format ? absl::GetFlag(FLAGS_quantize) : "bfloat16";
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, Open());
   const double bandwidth = CopyBandwidth(device.get(), kCopyBytes);
   const std::string description = device->Description();
   if (bandwidth == 0) return absl::ResourceExhaustedError("no memory for the copy that gives the bandwidth");
-  std::printf("%s, copies %.0f GB/s; Llama 3 8B, bfloat16, contexts of %d tokens%s\n", description.c_str(),
-              bandwidth / 1e9, options.context_tokens, absl::GetFlag(FLAGS_overlap) ? ", kernels overlap" : "");
+  std::printf("%s, copies %.0f GB/s; Llama 3 8B, layers of %s, contexts of %d tokens%s\n", description.c_str(),
+              bandwidth / 1e9, layer_type.c_str(), options.context_tokens,
+              absl::GetFlag(FLAGS_overlap) ? ", kernels overlap" : "");
   std::printf("%9s  %-9s %-10s %10s %9s %8s %9s\n", "sequences", "layers", "steps", "step us", "host us", "floor us",
               "x floor");
-  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<GpuStepBench> bench, GpuStepBench::Create(config, std::move(device)));
-  nlohmann::ordered_json json = {{"device", description}, {"copy_bytes_per_s", bandwidth}, {"steps", {}}};
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<GpuStepBench> bench,
+                         GpuStepBench::Create(config, layer_format, std::move(device)));
+  nlohmann::ordered_json json = {
+      {"device", description}, {"copy_bytes_per_s", bandwidth}, {"layers", layer_type}, {"steps", {}}};
   for (const int num_sequences : {1, 16, 64}) {
     for (const auto& [repeats, overlaps] : kModes) {
       options.num_sequences = num_sequences;

@@ -93,28 +93,41 @@ compare_tokens() {
 
 # The GPU rounds the values that it stores between operations to 16 bits, and the CPU does not. Therefore logprobs
 # differ a little, and greedy answers may differ from the point where two tokens are nearly equally likely.
-readonly MOST_LOGPROB_DIFFERENCE=0.1
+# Compares the answers $1 with the answers $2, whose logprobs may differ by $3.
 compare_answers() {
   local i code=0
   for i in "${!prompts[@]}"; do
     printf '"%s": ' "${prompts[$i]}"
-    compare_tokens "$results/cpu/$i.json" "$results/$1/$i.json" $MOST_LOGPROB_DIFFERENCE || code=1
+    compare_tokens "$results/$2/$i.json" "$results/$1/$i.json" "$3" || code=1
   done
   return $code
 }
 
 serve_cpu() { step "the model in the box on the CPU" serve_cpu answers cpu; }
 
-# Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu.
+# Serves the model as $1 says, with the flags from $5 on. Its answers are named $2, and are compared with those that are
+# named $3, whose logprobs may differ by $4.
+serve_gpu() {
+  local title=$1 name=$2 beside=$3 most=$4
+  shift 4
+  if step "$title" "serve_$name" answers "$name" --device=cuda "$@"; then
+    step "its answers beside those of the CPU" "compare_$name" compare_answers "$name" "$beside" "$most"
+    show "compare_$name"
+  fi
+}
+
+# Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu, and then with
+# weights of 8 and of 4 bits. A GPU does not round the inputs of their products. On the CPU, those by weights of 4 bits
+# can be the same; those by weights of 8 bits round their inputs. Logprobs of these models differ more.
 serve_pair() {
+  local bits
   [ -x "$bin/quire-worker" ] || return
   serve_cpu || return
-  if step "the model in the box on the GPU" serve_gpu answers gpu --device=cuda; then
-    step "its answers beside those of the CPU" compare_gpu compare_answers gpu
-    show compare_gpu
-  fi
-  if step "the same with --exact-gpu" serve_gpu_exact answers gpu_exact --device=cuda --exact-gpu; then
-    step "its answers beside those of the CPU" compare_gpu_exact compare_answers gpu_exact
-    show compare_gpu_exact
-  fi
+  serve_gpu "the model in the box on the GPU" gpu cpu 0.1
+  serve_gpu "the same with --exact-gpu" gpu_exact cpu 0.1 --exact-gpu
+  for bits in int8 int4; do
+    step "weights of $bits on the CPU" "serve_cpu_$bits" answers "cpu_$bits" --quantize=$bits --int4-inputs=float32 ||
+      continue
+    serve_gpu "weights of $bits on the GPU" "gpu_$bits" "cpu_$bits" 0.3 --quantize=$bits
+  done
 }

@@ -13,14 +13,6 @@ namespace {
 
 constexpr int kLanes = simt::kWarpSize;
 
-bool IsInt4(QuantizedFormat format) {
-  return format == QuantizedFormat::kInt4 || format == QuantizedFormat::kInt4Float32;
-}
-
-int BytesOfBlock(QuantizedFormat format) {
-  return (IsInt4(format) ? Int4Values::kPieces : Int8Values::kPieces) * kPieceBytes;
-}
-
 // The rows of a tile, padded to whole blocks of columns. A missing row has zeros.
 class TileRows {
  public:
@@ -89,17 +81,27 @@ QuantizedCudaMatrix::QuantizedCudaMatrix(Device* device, int rows, const Quantiz
   weights_.group_halves = group / kHalfColumns;
 }
 
+QuantizedCudaMatrix::QuantizedCudaMatrix(const QuantizedCudaMatrix& other)
+    : DeviceMatrix(other.rows(), other.cols()),
+      device_(other.device_),
+      format_(other.format_),
+      weights_(other.weights_),
+      has_order_(other.has_order_) {}
+
+size_t QuantizedCudaMatrix::value_bytes() const {
+  const int block_bytes = (is_int4() ? Int4Values::kPieces : Int8Values::kPieces) * kPieceBytes;
+  return num_tiles() * weights_.num_blocks * block_bytes;
+}
+
 bool QuantizedCudaMatrix::Allocate() {
-  const size_t tiles = CeilDivide(rows(), kWeightTileRows);
-  const size_t scales = tiles * weights_.num_groups * kWeightTileRows;
-  values_ = static_cast<char*>(device_->Allocate(tiles * weights_.num_blocks * BytesOfBlock(format_)));
-  scales_ = static_cast<float*>(device_->Allocate(scales * sizeof(float)));
-  if (IsInt4(format_)) zeros_ = static_cast<uint8_t*>(device_->Allocate(scales));
+  values_ = static_cast<char*>(device_->Allocate(value_bytes()));
+  scales_ = static_cast<float*>(device_->Allocate(num_scales() * sizeof(float)));
+  if (is_int4()) zeros_ = static_cast<uint8_t*>(device_->Allocate(num_scales()));
   if (has_order_) order_ = static_cast<int32_t*>(device_->Allocate(cols() * sizeof(int32_t)));
   weights_.values = values_;
   weights_.scales = scales_;
   weights_.zeros = zeros_;
-  return values_ != nullptr && scales_ != nullptr && (zeros_ != nullptr || !IsInt4(format_)) &&
+  return values_ != nullptr && scales_ != nullptr && (zeros_ != nullptr || !is_int4()) &&
          (order_ != nullptr || !has_order_);
 }
 
@@ -123,13 +125,22 @@ std::unique_ptr<QuantizedCudaMatrix> QuantizedCudaMatrix::Pack(Device* device, c
   return result;
 }
 
+std::unique_ptr<QuantizedCudaMatrix> QuantizedCudaMatrix::Copy() const {
+  std::unique_ptr<QuantizedCudaMatrix> copy(new QuantizedCudaMatrix(*this));
+  if (!copy->Allocate()) return nullptr;
+  device_->Copy(copy->values_, values_, value_bytes());
+  device_->Copy(copy->scales_, scales_, num_scales() * sizeof(float));
+  if (zeros_ != nullptr) device_->Copy(copy->zeros_, zeros_, num_scales());
+  if (order_ != nullptr) device_->Copy(copy->order_, order_, cols() * sizeof(int32_t));
+  return copy;
+}
+
 void QuantizedCudaMatrix::Upload(const QuantizedMatrixView* matrices) {
   constexpr size_t kPieceWords = size_t{1} << 20;
   const int num_groups = weights_.num_groups;
   const int groups_of_source = HasGroups(format_) ? int(CeilDivide(cols(), matrices[0].group)) : 1;
-  const size_t num_scales = size_t(CeilDivide(rows(), kWeightTileRows)) * num_groups * kWeightTileRows;
-  std::vector<float> scales(num_scales);
-  std::vector<uint8_t> zeros(zeros_ != nullptr ? num_scales : 0);
+  std::vector<float> scales(num_scales());
+  std::vector<uint8_t> zeros(zeros_ != nullptr ? num_scales() : 0);
   TileRows tile(cols());
   std::vector<uint32_t> words;
   char* to = values_;
@@ -157,7 +168,7 @@ void QuantizedCudaMatrix::Upload(const QuantizedMatrixView* matrices) {
       if (zeros_ != nullptr) zeros[at] = matrix->zeros[source];
     }
     if (row_of_tile + 1 < kWeightTileRows && row + 1 < rows()) continue;
-    PackTile(tile, weights_.num_blocks, IsInt4(format_), &words);
+    PackTile(tile, weights_.num_blocks, is_int4(), &words);
     if (words.size() >= kPieceWords) flush();
   }
   flush();

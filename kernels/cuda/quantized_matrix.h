@@ -27,14 +27,25 @@ class QuantizedCudaMatrix : public DeviceMatrix {
                                                    int num_matrices);
   ~QuantizedCudaMatrix() override;
 
+  // Returns a copy in other memory of the device, or null when there is not enough. Benchmarks use many copies, because
+  // packing takes seconds for each billion of weights.
+  std::unique_ptr<QuantizedCudaMatrix> Copy() const;
+
   const QuantizedCudaMatrix* quantized() const override { return this; }
   QuantizedFormat format() const { return format_; }
   const PackedWeights& weights() const { return weights_; }
   // [cols], the element of the input that each column multiplies; null if that is the one of the same index.
   const int32_t* order() const { return order_; }
+  // What a product has to read: numbers, scales and zero points.
+  int64_t num_bytes() const { return int64_t(value_bytes() + num_scales() * (sizeof(float) + (is_int4() ? 1 : 0))); }
 
  private:
   QuantizedCudaMatrix(Device* device, int rows, const QuantizedMatrixView& first);
+  QuantizedCudaMatrix(const QuantizedCudaMatrix& other);  // Allocates nothing.
+  bool is_int4() const { return format_ == QuantizedFormat::kInt4 || format_ == QuantizedFormat::kInt4Float32; }
+  size_t num_tiles() const { return size_t(CeilDivide(rows(), kWeightTileRows)); }
+  size_t num_scales() const { return num_tiles() * weights_.num_groups * kWeightTileRows; }
+  size_t value_bytes() const;
   bool Allocate();
   void Upload(const QuantizedMatrixView* matrices);
 

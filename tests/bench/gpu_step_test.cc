@@ -5,13 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
+#include <optional>
 
 #include "kernels/cuda/emulated_device.h"
 
 namespace quire {
 namespace {
 
-TEST(GpuStepTest, EveryModeRunsAndCountsWhatAStepReads) {
+ModelConfig SmallModel() {
   ModelConfig config = Llama8B();
   config.hidden_size = 128;
   config.intermediate_size = 192;
@@ -23,9 +25,13 @@ TEST(GpuStepTest, EveryModeRunsAndCountsWhatAStepReads) {
   config.max_position_embeddings = 512;
   config.attention_scale = 1 / std::sqrt(32.0f);
   config.layers.resize(2);
+  return config;
+}
+
+TEST(GpuStepTest, EveryModeRunsAndCountsWhatAStepReads) {
   auto device = std::make_unique<cuda::EmulatedDevice>();
   cuda::EmulatedDevice* const the_device = device.get();
-  const auto bench = GpuStepBench::Create(config, std::move(device));
+  const auto bench = GpuStepBench::Create(SmallModel(), std::nullopt, std::move(device));
   ASSERT_TRUE(bench.ok()) << bench.status();
   GpuStepOptions options;
   options.num_sequences = 3;
@@ -44,6 +50,28 @@ TEST(GpuStepTest, EveryModeRunsAndCountsWhatAStepReads) {
       // 128 x 256. There are 25 tokens of K and V.
       EXPECT_EQ(time->step_bytes, 2 * (2 * (128 * 256 + 128 * 128 + 3 * 128 * 192) + 128 * 256) + 3 * 25 * 2 * 2 * 128);
     }
+  }
+}
+
+TEST(GpuStepTest, QuantizedLayersAreRepeatedAndCountedInTheirBytes) {
+  struct Expected {
+    QuantizedFormat format;
+    int layer_bytes;
+  };
+  // The matrices of a layer have 256, 128 and 384 rows of 128 columns, which are one group, and 128 rows of 192
+  // columns, which are two.
+  constexpr int kWeights = (256 + 128 + 2 * 192) * 128 + 128 * 192, kRows = 256 + 128 + 2 * 192;
+  for (const auto& [format, layer_bytes] : {Expected{QuantizedFormat::kInt8, kWeights + 4 * (kRows + 128)},
+                                            Expected{QuantizedFormat::kFp8, kWeights + 4 * (kRows + 2 * 128)},
+                                            Expected{QuantizedFormat::kInt4, kWeights / 2 + 5 * (kRows + 2 * 128)}}) {
+    auto device = std::make_unique<cuda::EmulatedDevice>();
+    cuda::EmulatedDevice* const the_device = device.get();
+    const auto bench = GpuStepBench::Create(SmallModel(), format, std::move(device));
+    ASSERT_TRUE(bench.ok()) << bench.status();
+    const auto time = (*bench)->Measure({.num_sequences = 2, .context_tokens = 20, .num_steps = 2});
+    ASSERT_TRUE(time.ok()) << time.status();
+    EXPECT_GT(the_device->num_replays(), 0);
+    EXPECT_EQ(time->step_bytes, 2 * layer_bytes + 2 * 128 * 256 + 2 * 25 * 2 * 2 * 128);
   }
 }
 

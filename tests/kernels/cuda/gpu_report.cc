@@ -2,6 +2,7 @@
 
 #include "tests/kernels/cuda/gpu_report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -26,10 +27,17 @@ void GpuReport::Add(const GpuResult& result) {
     std::printf("  %7.0f GB/s %4.0f %%", 1e-9 * bytes_per_second, 100 * bytes_per_second / copy_bytes_per_second_);
   }
   if (result.flops > 0) std::printf("  %7.1f TFLOP/s", 1e-12 * result.flops / result.time.median);
+  if (result.compared > 0) std::printf("  %.2f of 16 bits", result.time.median / result.compared);
   std::printf("\n");
   std::fflush(stdout);
   results_.push_back(result);
   if (!json_.empty()) WriteJson();
+}
+
+double GpuReport::SecondsOf(const std::string& group, const std::string& name) const {
+  const auto has_name = [&](const GpuResult& result) { return result.group == group && result.name == name; };
+  const auto found = std::find_if(results_.begin(), results_.end(), has_name);
+  return found == results_.end() ? 0 : found->time.median;
 }
 
 void GpuReport::Skip(const std::string& group, const std::string& name, const std::string& reason) {
@@ -48,6 +56,7 @@ void GpuReport::WriteJson() {
     if (result.bytes > 0) row["gbytes_per_s"] = 1e-9 * result.bytes / result.time.median;
     if (result.bytes > 0) row["share_of_copy"] = result.bytes / result.time.median / copy_bytes_per_second_;
     if (result.flops > 0) row["tflops"] = 1e-12 * result.flops / result.time.median;
+    if (result.compared > 0) row["of_16_bits"] = result.time.median / result.compared;
     results.push_back(std::move(row));
   }
   std::ofstream out(json_);

@@ -17,6 +17,7 @@ struct GpuResult {
   GpuTime time;
   double bytes = 0;
   double flops = 0;
+  double compared = 0;  // Seconds of the same work by 16-bit weights; 0: not known.
 };
 
 // Prints results line by line as a table on standard output, and writes them as JSON.
@@ -27,6 +28,8 @@ class GpuReport {
   GpuReport(const CudaDevice& device, const std::string& json);
 
   void Add(const GpuResult& result);
+  // Returns the median of a result that was added before, and 0 if there is none of this name.
+  double SecondsOf(const std::string& group, const std::string& name) const;
   // Prints a line about a measurement that was left out.
   void Skip(const std::string& group, const std::string& name, const std::string& reason);
   // Bandwidths are compared with the first result of group "copy".

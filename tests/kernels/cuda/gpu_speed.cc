@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Measures the speed of the kernels on a GPU, compared with a copy of its memory and with multiplication by cuBLAS.
+// Measures the speed of the kernels on a GPU, compared with a copy of its memory, and products by quantized weights
+// compared with those of cuBLAS by 16-bit weights.
 // Attention runs the plans of the worker, and decodes also have the grids that the worker records.
 //   gpu_speed [--only=REGEX] [--json=FILE] [--tuning-cache=FILE] [--exact] [--overlap]
 // With --only, measures the rows whose "GROUP, NAME" contains a match, and the copy with which all are compared. The
@@ -19,6 +20,8 @@
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/row_kernels.h"
 #include "tests/kernels/cuda/gpu_report.h"
+#include "tests/kernels/cuda/quantized_speed.h"
+#include "tests/kernels/cuda/random_array.h"
 #include "tests/kernels/cuda/worker_attention.h"
 
 namespace quire::cuda {
@@ -27,37 +30,6 @@ namespace {
 constexpr int kNoGpu = 77;
 constexpr DataType kType = DataType::kBFloat16;
 constexpr size_t kElementBytes = 2;
-constexpr size_t kPatternElements = 1 << 20;
-
-// Device memory filled with normally distributed random numbers.
-class RandomArray {
- public:
-  RandomArray(Device* device, size_t size) : array_(device, size) {
-    static const std::vector<uint16_t> pattern = [] {
-      Random random(1);
-      std::vector<uint16_t> bits(kPatternElements);
-      for (uint16_t& value : bits) value = ToBFloat16(random.Normal()).bits;
-      return bits;
-    }();
-    array_.Upload(pattern);
-  }
-  uint16_t* data() const { return array_.data(); }
-
- private:
-  DeviceArray<uint16_t> array_;
-};
-
-// Several random arrays that are used in turn.
-class RandomArrays {
- public:
-  RandomArrays(Device* device, int count, size_t size) : size_(size), count_(count), array_(device, count * size) {}
-  uint16_t* operator[](int i) const { return array_.data() + (i % count_) * size_; }
-
- private:
-  const size_t size_;
-  const int count_;
-  RandomArray array_;
-};
 
 class Measurement {
  public:
@@ -73,6 +45,7 @@ class Measurement {
   bool is_written() const { return report_.is_written(); }
 
  private:
+  void Multiplications(const ModelMatrix& m, DataType y_type, const std::vector<int>& row_counts);
   bool Wants(const std::string& group, const std::string& name) const {
     return std::regex_search(group + ", " + name, only_);
   }
@@ -266,45 +239,40 @@ void Measurement::Rows(int num_rows) {
   }
 }
 
-void Measurement::Multiplications() {
-  struct Matrix {
-    const char* name;
-    int num_columns, depth;
-    DataType y_type;
-    int most_rows;
-  };
-  for (const Matrix& m : {Matrix{"qkv", 6144, 4096, kType, 8192}, Matrix{"attention out", 4096, 4096, kType, 8192},
-                          Matrix{"gate and up", 28672, 4096, kType, 8192}, Matrix{"down", 4096, 14336, kType, 8192},
-                          Matrix{"logits", 128256, 4096, DataType::kFloat32, 256}}) {
-    const size_t w_elements = size_t(m.num_columns) * m.depth;
-    const int copies = timer_.CopiesToFillCaches(w_elements * kElementBytes);
-    const std::string columns =
-        std::string(m.name) + ", " + std::to_string(m.num_columns) + " x " + std::to_string(m.depth);
-    const double y_bytes = double(m.most_rows) * m.num_columns * double(SizeOf(m.y_type));
-    const double x_bytes = double(kElementBytes) * m.most_rows * m.depth;
-    std::vector<std::pair<int, std::string>> rows;  // Numbers of rows and names.
-    for (const int num_rows : {1, 8, 16, 64, 256, 2048, 8192}) {
-      const std::string name = std::to_string(num_rows) + " rows by " + columns;
-      if (num_rows <= m.most_rows && Wants("multiplication", name)) rows.emplace_back(num_rows, name);
-    }
-    // Tuning needs another x and y.
-    if (rows.empty() || !HasRoom("multiplication", columns,
-                                 double(kElementBytes) * copies * double(w_elements) + 2 * (x_bytes + y_bytes))) {
-      continue;
-    }
-    const RandomArrays w(device_, copies, w_elements);
-    for (const auto& [num_rows, name] : rows) {
-      const RandomArray x(device_, size_t(num_rows) * m.depth);
-      DeviceArray<char> y(device_, size_t(num_rows) * m.num_columns * SizeOf(m.y_type));
-      const int count = num_rows;  // Clang 14 cannot capture a structured binding.
-      const GpuTime time = timer_.Time([&](int i) {
-        device_->Multiply({x.data(), w[i], y.data(), count, m.num_columns, m.depth, kType, m.y_type, false});
-      });
-      report_.Add({"multiplication", name, time,
-                   kElementBytes * (double(w_elements) + double(num_rows) * m.depth) + double(y.size()),
-                   2.0 * num_rows * double(w_elements)});
-    }
+// Measures products by a matrix of 16-bit weights with these numbers of rows.
+void Measurement::Multiplications(const ModelMatrix& m, DataType y_type, const std::vector<int>& row_counts) {
+  const size_t w_elements = size_t(m.num_columns) * m.depth;
+  const int copies = timer_.CopiesToFillCaches(w_elements * kElementBytes);
+  const double y_bytes = double(row_counts.back()) * m.num_columns * double(SizeOf(y_type));
+  const double x_bytes = double(kElementBytes) * row_counts.back() * m.depth;
+  const auto is_wanted = [&](int num_rows) { return Wants(kProductGroup, m.ProductName(num_rows)); };
+  // Tuning needs another x and y.
+  if (std::none_of(row_counts.begin(), row_counts.end(), is_wanted) ||
+      !HasRoom(kProductGroup, m.name, double(kElementBytes) * copies * double(w_elements) + 2 * (x_bytes + y_bytes))) {
+    return;
   }
+  const RandomArrays w(device_, copies, w_elements);
+  for (const int num_rows : row_counts) {
+    if (!is_wanted(num_rows)) continue;
+    const RandomArray x(device_, size_t(num_rows) * m.depth);
+    DeviceArray<char> y(device_, size_t(num_rows) * m.num_columns * SizeOf(y_type));
+    const GpuTime time = timer_.Time([&](int i) {
+      device_->Multiply({x.data(), w[i], y.data(), num_rows, m.num_columns, m.depth, kType, y_type, false});
+    });
+    report_.Add({kProductGroup, m.ProductName(num_rows), time,
+                 kElementBytes * (double(w_elements) + double(num_rows) * m.depth) + double(y.size()),
+                 2.0 * num_rows * double(w_elements)});
+  }
+}
+
+void Measurement::Multiplications() {
+  std::vector<int> row_counts(std::begin(kProductRows), std::end(kProductRows));
+  row_counts.push_back(8192);
+  for (const ModelMatrix& m : kModelMatrices) Multiplications(m, kType, row_counts);
+  Multiplications({"logits", 128256, 4096}, DataType::kFloat32, {1, 8, 16, 64, 256});
+  MeasureQuantizedProducts(
+      device_, exact_, [&](const std::string& group, const std::string& name) { return Wants(group, name); }, &timer_,
+      &report_);
 }
 
 int Main(int argc, char** argv) {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tests/kernels/cuda/quantized_speed.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/quantized_products.h"
+#include "tests/kernels/cuda/quantized_cases.h"
+#include "tests/kernels/cuda/random_array.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr DataType kElement = DataType::kBFloat16;
+constexpr int kGroup = 128;  // Columns that share a scale.
+constexpr int kPatternRows = 256;
+
+// Returns a matrix whose rows repeat after kPatternRows, and copies of it; null pointers if there is no memory.
+std::vector<std::unique_ptr<QuantizedCudaMatrix>> Copies(CudaDevice* device, QuantizedFormat format,
+                                                         const ModelMatrix& m, const GpuTimer& timer) {
+  const QuantizedCase pattern(format, kPatternRows, m.depth, kGroup, /*seed=*/3);
+  const std::vector<QuantizedMatrixView> stack(m.num_columns / kPatternRows, pattern.View());
+  std::vector<std::unique_ptr<QuantizedCudaMatrix>> copies;
+  copies.push_back(QuantizedCudaMatrix::Pack(device, stack.data(), int(stack.size())));
+  if (copies[0] == nullptr) return copies;
+  const int count = timer.CopiesToFillCaches(size_t(copies[0]->num_bytes()));
+  while (int(copies.size()) < count && copies.back() != nullptr) copies.push_back(copies[0]->Copy());
+  return copies;
+}
+
+}  // namespace
+
+void MeasureQuantizedProducts(CudaDevice* device, bool exact,
+                              const std::function<bool(const std::string&, const std::string&)>& wants, GpuTimer* timer,
+                              GpuReport* report) {
+  for (const QuantizedFormat format : {QuantizedFormat::kInt4, QuantizedFormat::kInt8, QuantizedFormat::kFp8}) {
+    const std::string group = std::string("multiplication by ") + Name(format);
+    for (const ModelMatrix& m : kModelMatrices) {
+      const auto is_wanted = [&](int num_rows) { return wants(group, m.ProductName(num_rows)); };
+      if (std::none_of(std::begin(kProductRows), std::end(kProductRows), is_wanted)) continue;
+      const std::vector<std::unique_ptr<QuantizedCudaMatrix>> w = Copies(device, format, m, *timer);
+      if (w.back() == nullptr) {
+        report->Skip(group, m.name, "no memory for the matrices");
+        continue;
+      }
+      QuantizedProducts products(device, device->FindKernels(kElement, 128, 16), kElement, exact);
+      for (const int num_rows : kProductRows) {
+        if (!is_wanted(num_rows)) continue;
+        const RandomArray x(device, size_t(num_rows) * m.depth);
+        DeviceArray<uint16_t> y(device, size_t(num_rows) * m.num_columns);
+        const GpuTime time = timer->Time([&](int i) {
+          products.Multiply(x.data(), *w[i % w.size()], num_rows, y.data(), kElement, /*adds_to_y=*/false);
+        });
+        report->Add({.group = group,
+                     .name = m.ProductName(num_rows),
+                     .time = time,
+                     .bytes = double(w[0]->num_bytes()) + 2.0 * num_rows * (double(m.depth) + m.num_columns),
+                     .flops = 2.0 * num_rows * m.num_columns * double(m.depth),
+                     .compared = report->SecondsOf(kProductGroup, m.ProductName(num_rows))});
+      }
+    }
+  }
+}
+
+}  // namespace quire::cuda
