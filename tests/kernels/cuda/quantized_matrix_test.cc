@@ -40,11 +40,11 @@ TEST(QuantizedMatrixTest, ACopyHasTheSameContentsInItsOwnMemory) {
     EXPECT_NE(packed->order(), copy->order());
     const std::vector<char> values = Contents(from.values, value_bytes);
     const std::vector<float> scales = Contents(from.scales, num_scales);
-    const std::vector<uint8_t> zeros = is_int4 ? Contents(from.zeros, num_scales) : std::vector<uint8_t>();
+    const std::vector<uint8_t> zeros = Contents(from.zeros, is_int4 ? num_scales : 0);
     packed.reset();  // The copy does not need it.
     EXPECT_EQ(Contents(to.values, value_bytes), values);
     EXPECT_EQ(Contents(to.scales, num_scales), scales);
-    if (is_int4) EXPECT_EQ(Contents(to.zeros, num_scales), zeros);
+    EXPECT_EQ(Contents(to.zeros, is_int4 ? num_scales : 0), zeros);
     EXPECT_EQ(Contents(copy->order(), kCols), order);
     EXPECT_EQ(copy->format(), format);
     EXPECT_EQ(copy->rows(), kRows);
