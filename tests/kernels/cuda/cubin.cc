@@ -66,6 +66,7 @@ class Cubin {
       const int opcode = low & 0xfff, size = high >> 9 & 7;  // 0 to 3: bytes and half words. 4 to 6: 4, 8, 16 bytes.
       const bool has_size = opcode == kLdg || opcode == kStg || opcode == kLdgsts;
       ++kernel->counts[{opcode, has_size ? 1 << size >> 2 : 0}];
+      kernel->opcodes.push_back(opcode);
     }
   }
 
