@@ -23,6 +23,8 @@ constexpr int64_t BytesPerPartial(int head_dim) {
 // processes several of them in turn. There are more blocks than the device runs at a time, so that blocks with little
 // work make room for others.
 constexpr int kRecordedBlocksPerMultiprocessor = 8;
+// The same for every launch of attention_prefill_sm90: a block copies for its next item while it computes.
+constexpr int kLongBlocksPerMultiprocessor = 1;
 
 // Makes room for `count` values, with some to spare. Returns whether the capacity was too small.
 bool GrowCapacity(size_t count, size_t* capacity) {
@@ -99,16 +101,17 @@ void CudaAttention::Run(const quire::AttentionArgs& args, const KernelTable& ker
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const AttentionLaunch& launch = plan.launches[i];
     kernel_args.range = plan.ranges + 2 * i;
-    const int num_blocks =
-        is_recording_ ? RecordedBlocks(plan.kind, launch) : (launch.end - launch.begin) * plan.kind.num_kv_heads;
-    device_->Launch(kernels.*launch.kernel, kernel_args, num_blocks);
+    device_->Launch(kernels.*launch.kernel, kernel_args, NumBlocks(plan.kind, launch, is_recording_));
   }
 }
 
-int CudaAttention::RecordedBlocks(const Kind& kind, const AttentionLaunch& launch) const {
-  const int64_t items = std::bit_ceil(unsigned(launch.end - launch.begin));
-  const int64_t most = int64_t{kRecordedBlocksPerMultiprocessor} * device_->num_multiprocessors();
-  return int(std::min(items * kind.num_kv_heads, most));
+int CudaAttention::NumBlocks(const Kind& kind, const AttentionLaunch& launch, bool is_recorded) const {
+  const bool is_long = launch.kernel == &KernelTable::attention_prefill_sm90;
+  const unsigned items = launch.end - launch.begin;
+  const int64_t blocks = int64_t{is_recorded ? std::bit_ceil(items) : items} * kind.num_kv_heads;
+  if (!is_long && !is_recorded) return int(blocks);
+  const int64_t most = is_long ? kLongBlocksPerMultiprocessor : kRecordedBlocksPerMultiprocessor;
+  return int(std::min(blocks, most * device_->num_multiprocessors()));
 }
 
 std::string CudaAttention::PlanForRecording() {
@@ -120,7 +123,7 @@ std::string CudaAttention::PlanForRecording() {
                   : launch.kernel == &KernelTable::attention_prefill      ? 'p'
                   : launch.kernel == &KernelTable::attention_prefill_sm90 ? 'h'
                                                                           : 'm';
-      launches += std::to_string(RecordedBlocks(plan->kind, launch));
+      launches += std::to_string(NumBlocks(plan->kind, launch, /*is_recorded=*/true));
     }
     launches += ' ';
   }

@@ -88,9 +88,9 @@ class CudaAttention {
   // Limit on the number of partial results per step when not exact.
   static int64_t MaxPartials(int head_dim);
   const StepPlan& PlanFor(const quire::AttentionArgs& args, const KernelTable& kernels);
-  // The size of the grid of a recorded launch. It depends only on a power of two near the number of items, so that
-  // steps with about as many items share a recording.
-  int RecordedBlocks(const Kind& kind, const AttentionLaunch& launch) const;
+  // The size of the grid of a launch. When it is recorded, the size depends only on a power of two near the number of
+  // items, so that steps with about as many items share a recording.
+  int NumBlocks(const Kind& kind, const AttentionLaunch& launch, bool is_recorded) const;
   // Plans the step on the host.
   void MakePlan(StepPlan* plan);
   static size_t UploadBytes(const StepPlan& plan);

@@ -14,13 +14,15 @@
 
 namespace quire::cuda {
 
-constexpr int kDecodeRows = 16;        // Largest number of query rows of an item for attention_decode.
-constexpr int kPrefillRows = 64;       // Largest number of query rows of an item for attention_prefill.
-constexpr int kPrefillSm90Rows = 128;  // Largest number of query rows of an item for attention_prefill_sm90.
+constexpr int kDecodeRows = 16;   // Largest number of query rows of an item for attention_decode.
+constexpr int kPrefillRows = 64;  // Largest number of query rows of an item for attention_prefill.
 
-// Returns the largest number of query rows of an item for these kernels.
+// Returns the largest number of query rows of an item for these kernels. A thread block of attention_prefill_sm90 has
+// one warp group that copies, and 64 rows for each of the others.
 inline int MostItemRows(const KernelTable& kernels) {
-  return kernels.attention_prefill_sm90.entry != nullptr ? kPrefillSm90Rows : kPrefillRows;
+  constexpr int kGroupThreads = 128, kGroupRows = 64;
+  const Kernel<AttentionArgs>& sm90 = kernels.attention_prefill_sm90;
+  return sm90.entry == nullptr ? kPrefillRows : (sm90.num_threads / kGroupThreads - 1) * kGroupRows;
 }
 
 // The properties of these kernels that the planner needs.

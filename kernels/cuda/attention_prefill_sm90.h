@@ -40,26 +40,31 @@ struct RingPlace {
   int slot = 0;
   uint32_t parity = 0;
 
-  QUIRE_DEVICE void Advance() {
-    if (++slot < kSlots) return;
-    slot = 0;
-    parity ^= 1;
+  // Returns this place and goes on to the next one.
+  QUIRE_DEVICE RingPlace Take() {
+    const RingPlace taken = *this;
+    if (++slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+    return taken;
   }
 };
 
-// Attention of up to 128 rows of queries with the products of warp groups, for compute capability 9.0, blocks of at
-// least 16 tokens, and heads of 64 and 128.
+// Attention of up to 128 rows of queries with the products of warp groups (192 rows with heads of 64), for compute
+// capability 9.0, blocks of at least 16 tokens, and heads of 64 and 128.
 //
-// Two warp groups, the consumers, have 64 rows each. One warp, the producer, copies tiles of 128 tokens. K of a tile,
-// its V, K of the next tile, and so on pass through a ring of kSlots buffers in shared memory. A slot has two barriers:
-// `full` ends a phase when the slot's copies have landed, and `empty` when all warps of the consumers have read it. The
-// producer continues with the next item while the consumers still compute.
+// Two or three warp groups, the consumers, have 64 rows each. The warps of another one, the producers, copy tiles of
+// 128 tokens. K of the first tile, then K of each further tile and V of the tile before it, and at last V of the last
+// tile pass through a ring of kSlots buffers in shared memory. A slot has two barriers: `full` ends a phase when the
+// slot's copies have landed, and `empty` when all warps of the consumers have read it. The producers continue with the
+// next item while the consumers still compute.
 template <typename Element, int kHeadDim>
 class AttentionPrefillSm90 {
  public:
   using Args = AttentionArgs;
   static constexpr int kGroupRows = 64;
-  static constexpr int kConsumers = 2;
+  static constexpr int kConsumers = kHeadDim == 64 ? 3 : 2;
   static constexpr int kThreads = (1 + kConsumers) * simt::kWarpGroupThreads;
 
  private:
@@ -67,7 +72,10 @@ class AttentionPrefillSm90 {
   static constexpr int kPanels = kHeadDim / 64;
   static constexpr int kRowBytes = 128;  // Bytes of a panel row.
   static constexpr int kUnitPanelBytes = kUnitTokens * kRowBytes;
+  static constexpr int kUnitMatrixBytes = kPanels * kUnitPanelBytes;
   static constexpr int kTileUnits = 8;
+  static constexpr int kProducers = 4;  // Warps.
+  static constexpr int kProducerUnits = kTileUnits / kProducers;
   static constexpr int kTileTokens = kTileUnits * kUnitTokens;
   static constexpr int kPanelBytes = kTileTokens * kRowBytes;
   static constexpr int kSlotBytes = kPanels * kPanelBytes;
@@ -79,8 +87,8 @@ class AttentionPrefillSm90 {
   static constexpr int kQueryStart = kSlots * kSlotBytes;
   static constexpr int kBarrierStart = kQueryStart + kConsumers * kQueryBytes;
   // The threads of the producer's warp group give registers to the consumers.
-  static constexpr int kProducerRegisters = 40;
-  static constexpr int kConsumerRegisters = 232;
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
+  static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 160;
   // A block has the registers with which its threads start. If all groups wanted more in all, the last one would wait
   // for ever.
   static constexpr int kStartRegisters = 65536 / kThreads / 8 * 8;
@@ -92,20 +100,16 @@ class AttentionPrefillSm90 {
   static QUIRE_DEVICE void Run(const AttentionArgs& args) {
     if (simt::ThreadIndex() == 0) {
       for (int slot = 0; slot < kSlots; ++slot) {
-        simt::InitBarrier(Full(slot), 1);
+        simt::InitBarrier(Full(slot), kProducers);
         simt::InitBarrier(Empty(slot), kConsumerWarps);
       }
-      simt::InitBarrier(EndOfContext(), 1);
+      simt::InitBarrier(EndOfContext(), kProducers);
       simt::FenceAsyncProxy();
     }
     simt::SyncBlock();
-    if (simt::WarpIndex() < 4) {
+    if (simt::WarpIndex() < kProducers) {
       simt::LowerRegisters<kProducerRegisters>();
-      if (simt::WarpIndex() == 0) {
-        Produce(args);
-      } else {
-        simt::WaitForPriorGrid();  // Every warp of a kernel waits for it.
-      }
+      Produce(args);
     } else {
       simt::RaiseRegisters<kConsumerRegisters>();
       Consume(args);
@@ -122,59 +126,87 @@ class AttentionPrefillSm90 {
   // Its phases end when the V of the last tile of a context has landed.
   static QUIRE_DEVICE uint64_t* EndOfContext() { return Barrier(2 * kSlots); }
 
-  // --- The producer
+  // The tiles [first, end) of an item.
+  struct Tiles {
+    int first, end;
+
+    explicit QUIRE_DEVICE Tiles(const AttentionItem& item)
+        : first(item.begin / kTileTokens), end((item.end + kTileTokens - 1) / kTileTokens) {}
+  };
+
+  // --- The producers
 
   static QUIRE_DEVICE void Produce(const AttentionArgs& args) {
-    RingPlace<kSlots> place;
+    // A lane copies one panel of a unit of K, and every kPanels-th lane copies a unit of V. The warps share the units
+    // of a tile, because a warp needs some hundred cycles to begin the copies of 16 lanes.
+    const int tile_unit = simt::WarpIndex() * kProducerUnits + simt::LaneIndex() / kPanels;
+    const int panel = simt::LaneIndex() % kPanels;
+    const bool has_unit = simt::LaneIndex() < kProducerUnits * kPanels;
+    RingPlace<kSlots> ring;
     uint32_t end_parity = 0;
-    ForEachInRange(args, [&](int item, int kv_head) {
+    ForEachInRange<true>(args, [&](int item, int kv_head) {
       const ItemRows rows = {args, LoadWords(args.items + item), kv_head};
       const uint32_t* const table = BlockTable(rows);
       const int last_unit = (rows.item.end - 1) / kUnitTokens;
-      // A lane copies one panel of a unit.
-      const int lane_unit = simt::LaneIndex() / kPanels, panel = simt::LaneIndex() % kPanels;
-      const int to = panel * kPanelBytes + lane_unit * kUnitPanelBytes;
-      for (int tile = rows.item.begin / kTileTokens; tile * kTileTokens < rows.item.end; ++tile) {
+      const Tiles tiles(rows.item);
+      const char* source = args.kv_pool;  // The lane's unit of the tile: K, and then V.
+      for (int tile = tiles.first; tile < tiles.end; ++tile) {
+        const char* const source_before = source;
         // Units behind the end repeat the last one, so that all copies have the same size. The scores of their tokens
         // are hidden, and their V is cleared.
-        int unit = tile * kTileUnits + lane_unit;
+        int unit = tile * kTileUnits + tile_unit;
         if (unit > last_unit) unit = last_unit;
-        const char* from = args.kv_pool;
-        if (lane_unit < kTileUnits) from = FullUnit<kHeadDim>(rows, table, unit) + panel * kUnitPanelBytes;
-        Copy(from, to, Full(place.slot), place);
-        place.Advance();
-        from += kPanels * kUnitPanelBytes;
-        if ((tile + 1) * kTileTokens <= rows.item.end) {
-          Copy(from, to, Full(place.slot), place);
-        } else {
-          Copy(from, to, EndOfContext(), place);
-          simt::WaitForBarrier(EndOfContext(), end_parity);
-          end_parity ^= 1;
-          ClearRows(Slot(place.slot), rows.item.end - tile * kTileTokens);
-          if (simt::LaneIndex() == 0) simt::ArriveAtBarrier(Full(place.slot));
+        if (has_unit) source = FullUnit<kHeadDim>(rows, table, unit);
+        const RingPlace<kSlots> keys = ring.Take();
+        BeginCopies(Full(keys.slot), keys);
+        if (has_unit) {
+          simt::CopyBulk(Slot(keys.slot) + panel * kPanelBytes + tile_unit * kUnitPanelBytes,
+                         source + panel * kUnitPanelBytes, kUnitPanelBytes, Full(keys.slot));
         }
-        place.Advance();
+        if (tile == tiles.first) continue;
+        const RingPlace<kSlots> values = ring.Take();
+        BeginCopies(Full(values.slot), values);
+        if (has_unit && panel == 0) CopyValues(source_before, tile_unit, values, Full(values.slot));
+      }
+      const RingPlace<kSlots> values = ring.Take();
+      const bool is_whole = tiles.end * kTileTokens == rows.item.end;
+      uint64_t* const landed = is_whole ? Full(values.slot) : EndOfContext();
+      BeginCopies(landed, values);
+      if (has_unit && panel == 0) CopyValues(source, tile_unit, values, landed);
+      if (!is_whole) {
+        simt::WaitForBarrier(EndOfContext(), end_parity);
+        end_parity ^= 1;
+        ClearValues(Slot(values.slot), rows.item.end - (tiles.end - 1) * kTileTokens);
+        if (simt::LaneIndex() == 0) simt::ArriveAtBarrier(Full(values.slot));
       }
     });
   }
 
-  // Copies one panel of a unit per lane, 16 or 8 in all, when the consumers have left the slot. The copies land before
-  // a phase of `landed` ends.
-  static QUIRE_DEVICE void Copy(const char* from, int to, uint64_t* landed, const RingPlace<kSlots>& place) {
+  // Waits until the consumers have left the slot, and announces the warp's copies into it. They land before a phase of
+  // `landed` ends.
+  static QUIRE_DEVICE void BeginCopies(uint64_t* landed, const RingPlace<kSlots>& place) {
     simt::WaitForBarrier(Empty(place.slot), place.parity ^ 1);
-    if (simt::LaneIndex() == 0) simt::ArriveAndAnnounce(landed, kSlotBytes);
+    if (simt::LaneIndex() == 0) simt::ArriveAndAnnounce(landed, kSlotBytes / kProducers);
     simt::SyncWarp();
-    if (simt::LaneIndex() < kTileUnits * kPanels) simt::CopyBulk(Slot(place.slot) + to, from, kUnitPanelBytes, landed);
   }
 
-  // Makes the rows from `first` on zeros, because even weight 0 would not suppress a NaN.
-  static QUIRE_DEVICE void ClearRows(char* matrix, int first) {
-    constexpr int kRowChunks = kRowBytes / 16, kRowsAtATime = simt::kWarpSize / kRowChunks;
-    const int lane = simt::LaneIndex();
-    QUIRE_NO_UNROLL for (int row = first + lane / kRowChunks; row < kTileTokens; row += kRowsAtATime) {
+  // Copies V of a unit. Its panels stay together, because the products read V unit by unit.
+  static QUIRE_DEVICE void CopyValues(const char* source, int tile_unit, const RingPlace<kSlots>& place,
+                                      uint64_t* landed) {
+    simt::CopyBulk(Slot(place.slot) + tile_unit * kUnitMatrixBytes, source + kUnitMatrixBytes, kUnitMatrixBytes,
+                   landed);
+  }
+
+  // Makes V of the tokens from `first` on zeros, because even weight 0 would not suppress a NaN. Each producer clears
+  // some of the rows.
+  static QUIRE_DEVICE void ClearValues(char* values, int first) {
+    constexpr int kRowChunks = kRowBytes / 16, kRowsAtATime = kProducers * simt::kWarpSize / kRowChunks;
+    const int thread = simt::ThreadIndex();
+    QUIRE_NO_UNROLL for (int token = first + thread / kRowChunks; token < kTileTokens; token += kRowsAtATime) {
+      char* const to = values + token / kUnitTokens * kUnitMatrixBytes + token % kUnitTokens * kRowBytes;
       QUIRE_UNROLL for (int p = 0; p < kPanels; ++p) {
-        char* const to = matrix + p * kPanelBytes + row * kRowBytes + lane % kRowChunks * 16;
-        simt::StoreShared(reinterpret_cast<simt::U32x4*>(to), simt::U32x4{});
+        simt::StoreShared(reinterpret_cast<simt::U32x4*>(to + p * kUnitPanelBytes + thread % kRowChunks * 16),
+                          simt::U32x4{});
       }
     }
     simt::FenceAsyncProxy();
@@ -183,65 +215,135 @@ class AttentionPrefillSm90 {
 
   // --- The consumers
 
+  // 64 rows of queries. The weights of a tile are computed while the tensor cores multiply those of the tile before
+  // with V. The order of the sums is the same as without this overlap.
   class Rows : public SoftmaxRows<kHeadDim> {
    public:
-    // Attends to a tile: K is in the slot of `place`, and V in the next one.
-    QUIRE_DEVICE void Attend(const char* queries, const Visible& visible, int first_token, float scale_log2,
-                             RingPlace<kSlots>* place) {
+    // `queries` describes the matrix of the queries, and `ring` is the place of K of the first tile.
+    QUIRE_DEVICE Rows(uint64_t queries, const Visible& visible, float scale_log2, RingPlace<kSlots>* ring)
+        : queries_(queries), visible_(visible), scale_log2_(scale_log2), ring_(ring) {}
+
+    // Computes the weights of the first tile.
+    QUIRE_DEVICE void Begin(int first_token) {
       float scores[kTileUnits][8];
-      simt::WaitForBarrier(Full(place->slot), place->parity);
-      const uint64_t q = simt::MatrixDescriptor(queries, kQueryPanelBytes);
-      const uint64_t k = simt::MatrixDescriptor(Slot(place->slot), kPanelBytes);
-      simt::BeginProducts(scores);
-      simt::Repeat<kHeadDim / 16>([&](auto i) {
-        constexpr int kPanel = i / 4, kColumn = i % 4 * 16;
-        WarpGroupProducts<Element>::Multiply(scores, simt::AtColumn(simt::AtRow(q, kPanel * kGroupRows), kColumn),
-                                             simt::AtColumn(simt::AtRow(k, kPanel * kTileTokens), kColumn), i > 0);
-      });
-      simt::CommitProducts();
+      const RingPlace<kSlots> keys = ring_->Take();
+      simt::WaitForBarrier(Full(keys.slot), keys.parity);
+      BeginScores(keys, scores);
       simt::WaitForProducts(scores);
-      Leave(place);
-      this->HideInvisible(visible, first_token, scores);
-      this->SoftMax(scale_log2, scores);
-      uint32_t weights[kTileUnits][4];
-      QUIRE_UNROLL for (int u = 0; u < kTileUnits; ++u) {
-        this->template RoundWeights<Element>(scores[u], weights[u]);
-      }
-      simt::WaitForBarrier(Full(place->slot), place->parity);
-      const uint64_t v = simt::MatrixDescriptor(Slot(place->slot), kPanelBytes);
-      simt::BeginProducts(this->values);
-      simt::Repeat<kTileUnits>([&](auto u) {
-        WarpGroupProducts<Element>::MultiplyRows(this->values, weights[u], simt::AtRow(v, u * kUnitTokens));
-      });
-      simt::CommitProducts();
+      Leave(keys);
+      float factors[2];
+      Weigh(first_token, scores, factors);  // The values are 0 yet, so they need not shrink.
+      WaitForNextSlot();
+      RoundWeights(scores);
+    }
+
+    // Adds the values of the tile before, and computes the weights of this one.
+    QUIRE_DEVICE void Continue(int first_token) {
+      float scores[kTileUnits][8];
+      const RingPlace<kSlots> keys = ring_->Take(), values = ring_->Take();
+      BeginScores(keys, scores);
+      simt::WaitForBarrier(Full(values.slot), values.parity);
+      BeginValues(values);
+      simt::WaitForProducts<1>(scores);
+      Leave(keys);
+      float factors[2] = {1, 1};
+      const bool have_grown = Weigh(first_token, scores, factors);
+      WaitForNextSlot();
       simt::WaitForProducts(this->values);
-      Leave(place);
+      Leave(values);
+      if (have_grown) {
+        QUIRE_UNROLL for (int h = 0; h < 2; ++h) this->ShrinkValues(h, factors[h]);
+      }
+      RoundWeights(scores);
+    }
+
+    // Adds the values of the last tile.
+    QUIRE_DEVICE void End() {
+      const RingPlace<kSlots> values = ring_->Take();
+      BeginValues(values);
+      simt::WaitForProducts(this->values);
+      Leave(values);
     }
 
    private:
-    // Tells the producer that this warp has read the slot, and goes to the next one.
-    static QUIRE_DEVICE void Leave(RingPlace<kSlots>* place) {
-      if (simt::LaneIndex() == 0) simt::ArriveAtBarrier(Empty(place->slot));
-      place->Advance();
+    // Begins the products of the queries with K of a tile.
+    QUIRE_DEVICE void BeginScores(const RingPlace<kSlots>& keys, float (&scores)[kTileUnits][8]) const {
+      const uint64_t k = simt::MatrixDescriptor(Slot(keys.slot), kPanelBytes);
+      simt::BeginProducts(scores);
+      simt::Repeat<kHeadDim / 16>([&](auto i) {
+        constexpr int kPanel = i / 4, kColumn = i % 4 * 16;
+        WarpGroupProducts<Element>::Multiply(scores,
+                                             simt::AtColumn(simt::AtRow(queries_, kPanel * kGroupRows), kColumn),
+                                             simt::AtColumn(simt::AtRow(k, kPanel * kTileTokens), kColumn), i > 0);
+      });
+      simt::CommitProducts();
     }
+
+    // Begins the products of the rounded weights with V of their tile.
+    QUIRE_DEVICE void BeginValues(const RingPlace<kSlots>& values) {
+      const uint64_t v = simt::MatrixDescriptor(Slot(values.slot), kUnitPanelBytes);
+      simt::BeginProducts(this->values);
+      simt::Repeat<kTileUnits>([&](auto u) {
+        WarpGroupProducts<Element>::MultiplyRows(this->values, weights_[u], simt::AtRow(v, u * kPanels * kUnitTokens));
+      });
+      simt::CommitProducts();
+    }
+
+    // Turns the scores of a tile into weights. Returns whether the earlier values of the two rows must be multiplied by
+    // `factors`.
+    QUIRE_DEVICE bool Weigh(int first_token, float (&scores)[kTileUnits][8], float (&factors)[2]) {
+      this->HideInvisible(visible_, first_token, scores);
+      float largest[2];
+      const bool have_grown = this->HaveGrown(scale_log2_, scores, largest);
+      if (have_grown) {
+        QUIRE_UNROLL for (int h = 0; h < 2; ++h) factors[h] = this->RaiseMax(h, largest[h]);
+      }
+      this->AddWeights(scale_log2_, scores);
+      return have_grown;
+    }
+
+    // Waits for K of the next tile, or for V of the last one. The next products need it, but only after the products in
+    // flight. The wait comes before theirs because the compiler does not move theirs across this one: with heads of 128
+    // it would move it before the exponentials. With heads of 64 it moves exponentials behind both waits, which costs
+    // little, because the products of values end while the largest scores are found.
+    QUIRE_DEVICE void WaitForNextSlot() { simt::WaitForBarrier(Full(ring_->slot), ring_->parity); }
+
+    QUIRE_DEVICE void RoundWeights(const float (&weights)[kTileUnits][8]) {
+      QUIRE_UNROLL for (int u = 0; u < kTileUnits; ++u) {
+        SoftmaxRows<kHeadDim>::template RoundWeights<Element>(weights[u], weights_[u]);
+      }
+    }
+
+    // Tells the producers that this warp has read the slot.
+    static QUIRE_DEVICE void Leave(const RingPlace<kSlots>& place) {
+      if (simt::LaneIndex() == 0) simt::ArriveAtBarrier(Empty(place.slot));
+    }
+
+    const uint64_t queries_;
+    const Visible& visible_;
+    const float scale_log2_;
+    RingPlace<kSlots>* const ring_;
+    uint32_t weights_[kTileUnits][4];  // Of the tile whose values are added next.
   };
 
   static QUIRE_DEVICE void Consume(const AttentionArgs& args) {
     const int consumer = simt::WarpIndex() / 4 - 1, warp = simt::WarpIndex() % 4;
     const int first_row = consumer * kGroupRows + warp * kTileRows;
     char* const queries = simt::SharedMemory() + kQueryStart + consumer * kQueryBytes;
-    RingPlace<kSlots> place;
-    ForEachInRange(args, [&](int item, int kv_head) {
+    const uint64_t matrix = simt::MatrixDescriptor(queries, kQueryPanelBytes);
+    RingPlace<kSlots> ring;
+    ForEachInRange<true>(args, [&](int item, int kv_head) {
       const ItemRows rows = {args, LoadWords(args.items + item), kv_head};
       simt::SyncWarpGroup();  // All warps have done the products with the queries of the item before.
       StoreQueries(rows, first_row, queries, warp * kTileRows);
       simt::FenceAsyncProxy();
       simt::SyncWarpGroup();
       const Visible visible(rows, first_row);
-      Rows sums;
-      for (int tile = rows.item.begin / kTileTokens; tile * kTileTokens < rows.item.end; ++tile) {
-        sums.Attend(queries, visible, tile * kTileTokens, args.scale_log2, &place);
-      }
+      const Tiles tiles(rows.item);
+      Rows sums(matrix, visible, args.scale_log2, &ring);
+      sums.Begin(tiles.first * kTileTokens);
+      for (int tile = tiles.first + 1; tile < tiles.end; ++tile) sums.Continue(tile * kTileTokens);
+      sums.End();
       sums.JoinLanes();
       WriteRows<Element>(rows, first_row, sums);
     });
@@ -251,15 +353,16 @@ class AttentionPrefillSm90 {
   // become zeros.
   static QUIRE_DEVICE void StoreQueries(const ItemRows& rows, int first_row, char* matrix, int at) {
     const int lane = simt::LaneIndex();
+    // Each lane looks up one of the rows.
+    const int lane_row = first_row + lane % kTileRows;
+    const int lane_token = lane_row < rows.count() ? rows.Token(lane_row) : -1, lane_head = rows.Head(lane_row);
     QUIRE_UNROLL for (int i = 0; i < kTileRows; ++i) {
-      const int row = first_row + i;
-      const bool exists = row < rows.count();
-      const uint16_t* const q = rows.args.q + (exists ? int64_t{rows.Token(row)} * rows.args.q_stride : 0) +
-                                (exists ? rows.Head(row) * kHeadDim : 0);
+      const int token = simt::Shuffle(lane_token, i), head = simt::Shuffle(lane_head, i);
+      const uint16_t* const q = rows.args.q + int64_t{token} * rows.args.q_stride + head * kHeadDim;
       QUIRE_UNROLL for (int p = 0; p < kPanels; ++p) {
         // The lane has two elements of the panel row.
         const uint32_t pair =
-            exists ? simt::LoadGlobal(reinterpret_cast<const uint32_t*>(q) + p * simt::kWarpSize + lane) : 0;
+            token >= 0 ? simt::LoadGlobal(reinterpret_cast<const uint32_t*>(q) + p * simt::kWarpSize + lane) : 0;
         const int place = lane / 4 ^ i % 8;
         char* const to = matrix + p * kQueryPanelBytes + (at + i) * kRowBytes + place * 16 + lane % 4 * 4;
         simt::StoreShared(reinterpret_cast<uint32_t*>(to), pair);

@@ -36,15 +36,23 @@ QUIRE_DEVICE T LoadWords(const T* p) {
 }
 
 // Calls do_one(i, kv_head) for every item, or merge, i of the launch and every KV head. It works for any grid size,
-// because a thread block processes several of them in turn.
-template <typename F>
+// because a thread block processes several of them in turn. The most expensive items come first. With kBackAndForth,
+// the block that has the first item of a round has the last one of the next round, so that all blocks get about equally
+// much work.
+template <bool kBackAndForth = false, typename F>
 QUIRE_DEVICE void ForEachInRange(const AttentionArgs& args, F do_one) {
   simt::WaitForPriorGrid();
-  for (int i = simt::BlockIndex();; i += simt::GridSize()) {
+  int place = simt::BlockIndex();
+  for (int i = place;; i += simt::GridSize()) {
     // The range is loaded for every item, because the kernels have no registers to spare.
     const int first = simt::LoadGlobal(args.range), end = simt::LoadGlobal(args.range + 1);
     if (i >= (end - first) * args.num_kv_heads) break;
     do_one(first + i / args.num_kv_heads, i % args.num_kv_heads);
+    if (kBackAndForth) {
+      const int opposite = simt::GridSize() - 1 - place;
+      i += opposite - place;
+      place = opposite;
+    }
   }
   simt::TriggerNextGrid();
 }
@@ -181,6 +189,15 @@ class SoftmaxRows {
   template <int kUnits>
   QUIRE_DEVICE void SoftMax(float scale_log2, float (&scores)[kUnits][8]) {
     float largest[2];
+    if (HaveGrown(scale_log2, scores, largest)) {
+      QUIRE_UNROLL for (int h = 0; h < 2; ++h) ShrinkValues(h, RaiseMax(h, largest[h]));
+    }
+    AddWeights(scale_log2, scores);
+  }
+
+  // Finds the largest scores of both rows, and returns whether max must be raised in some row of the warp.
+  template <int kUnits>
+  QUIRE_DEVICE bool HaveGrown(float scale_log2, float (&scores)[kUnits][8], float (&largest)[2]) const {
     QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
       largest[h] = Score(scores[0], h, 0);
       QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
@@ -190,7 +207,29 @@ class SoftmaxRows {
       largest[h] = fmaxf(largest[h], simt::ShuffleXor(largest[h], 1));
       largest[h] = fmaxf(largest[h], simt::ShuffleXor(largest[h], 2));
     }
-    if (simt::Any(largest[0] > max[0] + kSlack || largest[1] > max[1] + kSlack)) Rescale(largest);
+    return simt::Any(largest[0] > max[0] + kSlack || largest[1] > max[1] + kSlack);
+  }
+
+  // Raises the max of row h, if its scores have grown, and shrinks its sum. Returns the factor by which its values must
+  // shrink before something is added to them. In rows whose scores have not grown, the factor is 1.
+  QUIRE_DEVICE float RaiseMax(int h, float largest) {
+    const float old_max = max[h];
+    if (largest > old_max + kSlack) max[h] = largest;
+    const float factor = simt::Exp2(old_max - fmaxf(max[h], kLowest));
+    sum[h] *= factor;
+    return factor;
+  }
+
+  QUIRE_DEVICE void ShrinkValues(int h, float factor) {
+    QUIRE_UNROLL for (int n = 0; n < kHeadDim / 8; ++n) {
+      values[n][2 * h] *= factor;
+      values[n][2 * h + 1] *= factor;
+    }
+  }
+
+  // Turns scores into weights, of which none is larger than 2^kSlack, and adds them to `sum`.
+  template <int kUnits>
+  QUIRE_DEVICE void AddWeights(float scale_log2, float (&scores)[kUnits][8]) {
     QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
       // A row that has seen no token yet would compute -inf - -inf, which is NaN.
       const float offset = fmaxf(max[h], kLowest);
@@ -211,7 +250,7 @@ class SoftmaxRows {
   }
 
  private:
-  // The sums are scaled to a new max only when the scores have grown by this much, in powers of two, which is rare.
+  // The sums shrink to a new max only when the scores have grown by this much, in powers of two, which is rare.
   // Until then the weights are larger than 1, but not too large for float16.
   static constexpr float kSlack = 8;
   static constexpr float kLowest = -3.402823466e38f;
@@ -228,20 +267,6 @@ class SoftmaxRows {
         QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
           if (!visible.Sees(h, first + u * kUnitTokens + i / 2 * 8 + i % 2)) Score(scores[u], h, i) = kMinusInfinity;
         }
-      }
-    }
-  }
-
-  // Scales the sums of the rows whose scores have grown to their new max. The sums of other rows keep their bits.
-  QUIRE_DEVICE void Rescale(const float (&largest)[2]) {
-    QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
-      const float old_max = max[h];
-      if (largest[h] > old_max + kSlack) max[h] = largest[h];
-      const float shrink = simt::Exp2(old_max - fmaxf(max[h], kLowest));
-      sum[h] *= shrink;
-      QUIRE_UNROLL for (int n = 0; n < kHeadDim / 8; ++n) {
-        values[n][2 * h] *= shrink;
-        values[n][2 * h + 1] *= shrink;
       }
     }
   }

@@ -91,9 +91,9 @@ QUIRE_DEVICE void BeginProducts(float (&d)[kRows][kColumns]) {
 QUIRE_DEVICE void CommitProducts() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-template <int kRows, int kColumns>
+template <int kGroupsInFlight = 0, int kRows, int kColumns>
 QUIRE_DEVICE void WaitForProducts(float (&d)[kRows][kColumns]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroupsInFlight) : "memory");
   KeepInOrder(d);
 }
 

@@ -69,9 +69,10 @@ void BeginProducts(float (&)[kRows][kColumns], Place place = Place::current()) {
 inline void CommitProducts(Place place = Place::current()) {
   GridEmulator::Current().GroupOperation(Operation::kCommitProducts, nullptr, place);
 }
-template <int kRows, int kColumns>
+template <int kGroupsInFlight = 0, int kRows, int kColumns>
 void WaitForProducts(float (&)[kRows][kColumns], Place place = Place::current()) {
-  GridEmulator::Current().GroupOperation(Operation::kWaitForProducts, nullptr, place);
+  static constexpr int kInFlight = kGroupsInFlight;
+  GridEmulator::Current().GroupOperation(Operation::kWaitForProducts, &kInFlight, place);
 }
 
 template <int kRows, int kColumns>

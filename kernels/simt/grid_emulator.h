@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <random>
 #include <string>
@@ -61,7 +62,7 @@ class GridEmulator {
   void WaitCopies(int groups_in_flight, Place place);
 
   // The functions of simt_sm90.h (grid_emulator_sm90.cc). An operation of a warp group waits until all its threads have
-  // arrived with it. `in` is the ProductInput of a product.
+  // arrived with it. `in` is the ProductInput of a product, or the number of groups that a wait leaves in flight.
   void GroupOperation(Operation operation, const void* in, Place place);
   void InitBarrier(uint64_t* barrier, uint32_t count, Place place);
   void ArriveAtBarrier(uint64_t* barrier, uint32_t bytes, Place place);
@@ -93,13 +94,17 @@ class GridEmulator {
     PerGroupThread<float*> d;
     std::vector<float> values;  // [128][number per thread]
   };
+  // Products that are committed together.
+  struct ProductGroup {
+    std::vector<Accumulators> accumulators;
+    std::vector<size_t> reads;  // Offsets of the chunks that the products read.
+  };
   struct WarpGroup {
     int num_arrived = 0;
     PerGroupThread<const void*> in;
-    bool has_begun = false;      // Since the last wait.
-    bool has_committed = false;  // Since the last product.
-    std::vector<Accumulators> accumulators;
-    std::vector<size_t> reads;  // Offsets of the chunks that the products read.
+    bool has_begun = false;              // Since the last wait.
+    ProductGroup open;                   // Products that are not committed yet.
+    std::deque<ProductGroup> in_flight;  // Committed products, the oldest first, that nobody has waited for.
   };
 
   static void ThreadMain(void* self);
@@ -123,6 +128,9 @@ class GridEmulator {
   bool GroupAgrees(int group);
   void Multiply(int group, Operation operation, Place place);
   void WaitForProducts(int group, Place place);
+  // Returns the open accumulators of the product. If an earlier product with them is in flight, they are taken from its
+  // group, because they are valid only when the last product is done.
+  Accumulators* FindAccumulators(WarpGroup* group, const PerGroupThread<const ProductInput*>& in);
   void WriteAccumulators(Accumulators* accumulators);
   // Returns null, and reports it, if there is no barrier.
   SharedBarrier* FindBarrier(uint64_t* barrier, Operation operation, Place place);

@@ -179,7 +179,7 @@ void GridEmulator::CompleteGroupOperation(int index) {
       Multiply(index, first.operation, first.place);
       break;
     case Operation::kCommitProducts:
-      group.has_committed = true;
+      group.in_flight.push_back(std::exchange(group.open, {}));
       break;
     case Operation::kWaitForProducts:
       WaitForProducts(index, first.place);
@@ -190,8 +190,8 @@ void GridEmulator::CompleteGroupOperation(int index) {
   for (int i = 0; i < kWarpGroupThreads; ++i) WakeUp(index * kWarpGroupThreads + i);
 }
 
-// The product is computed at once. Its accumulators get their values when the group waits, or at once if copies land at
-// once, and are NaN until then. Its reads last until the group waits.
+// The product is computed at once. Its accumulators get their values when the warp group waits for it, or at once if
+// copies land at once, and are NaN until then. Its reads last until the warp group waits.
 void GridEmulator::Multiply(int index, Operation operation, Place place) {
   WarpGroup& group = groups_[index];
   counters_.group_products += 1;
@@ -208,30 +208,43 @@ void GridEmulator::Multiply(int index, Operation operation, Place place) {
     log_.Report(ProblemKind::kMissingFence, {place, block_, first_thread},
                 [] { return std::string("a product without BeginProducts after the last wait"); });
   }
-  group.has_committed = false;
   bool is_valid = true;
   ForEachChunk(*in[0], [&](size_t offset) {
     if (!is_valid) return;
     is_valid = shared_.BeginProductRead(offset, index, operation, place);
-    if (is_valid) group.reads.push_back(offset);
+    if (is_valid) group.open.reads.push_back(offset);
   });
   const size_t count = in[0]->num_columns / 2;
-  auto found = std::find_if(group.accumulators.begin(), group.accumulators.end(),
-                            [&](const Accumulators& known) { return known.d[0] == in[0]->d; });
-  if (found == group.accumulators.end()) {
-    found = group.accumulators.emplace(found);
-    for (int i = 0; i < kWarpGroupThreads; ++i) {
-      found->d[i] = in[i]->d;
-      found->values.insert(found->values.end(), in[i]->d, in[i]->d + count);
-    }
-  }
+  Accumulators* const found = FindAccumulators(&group, in);
   if (is_valid) {
     ExecuteProduct(in, shared_.data(), &found->values);
   } else {
     std::fill(found->values.begin(), found->values.end(), std::numeric_limits<float>::quiet_NaN());
   }
-  if (config_.landing == CopyLanding::kImmediate) return WriteAccumulators(&*found);
+  if (config_.landing == CopyLanding::kImmediate) return WriteAccumulators(found);
   for (float* d : found->d) std::fill(d, d + count, std::numeric_limits<float>::quiet_NaN());
+}
+
+GridEmulator::Accumulators* GridEmulator::FindAccumulators(WarpGroup* group,
+                                                           const PerGroupThread<const ProductInput*>& in) {
+  std::vector<Accumulators>& open = group->open.accumulators;
+  const auto find_in = [&](std::vector<Accumulators>& all) {
+    return std::find_if(all.begin(), all.end(), [&](const Accumulators& known) { return known.d[0] == in[0]->d; });
+  };
+  if (const auto found = find_in(open); found != open.end()) return &*found;
+  for (ProductGroup& earlier : group->in_flight) {
+    const auto found = find_in(earlier.accumulators);
+    if (found == earlier.accumulators.end()) continue;
+    open.push_back(std::move(*found));
+    earlier.accumulators.erase(found);
+    return &open.back();
+  }
+  Accumulators& made = open.emplace_back();
+  for (int i = 0; i < kWarpGroupThreads; ++i) {
+    made.d[i] = in[i]->d;
+    made.values.insert(made.values.end(), in[i]->d, in[i]->d + in[0]->num_columns / 2);
+  }
+  return &made;
 }
 
 void GridEmulator::WriteAccumulators(Accumulators* accumulators) {
@@ -243,14 +256,19 @@ void GridEmulator::WriteAccumulators(Accumulators* accumulators) {
 
 void GridEmulator::WaitForProducts(int index, Place place) {
   WarpGroup& group = groups_[index];
-  if (!group.has_committed && !group.accumulators.empty()) {
+  if (!group.open.accumulators.empty()) {
     log_.Report(ProblemKind::kUnwaitedCopies, {place, block_, index * kWarpGroupThreads},
                 [] { return std::string("products are not committed when the group waits for them"); });
     return;
   }
-  for (Accumulators& accumulators : group.accumulators) WriteAccumulators(&accumulators);
-  for (const size_t offset : group.reads) shared_.EndProductRead(offset, index);
-  group = WarpGroup();
+  const auto num_in_flight = static_cast<size_t>(*static_cast<const int*>(group.in[0]));
+  while (group.in_flight.size() > num_in_flight) {
+    ProductGroup& done = group.in_flight.front();
+    for (Accumulators& accumulators : done.accumulators) WriteAccumulators(&accumulators);
+    for (const size_t offset : done.reads) shared_.EndProductRead(offset, index);
+    group.in_flight.pop_front();
+  }
+  group.has_begun = false;
 }
 
 // --- The end of a block
@@ -262,7 +280,8 @@ void GridEmulator::ReportWorkInFlight() {
                 [] { return std::string("the block ends with bulk copies in flight"); });
   }
   for (int group = 0; group < num_groups(); ++group) {
-    if (groups_[group].accumulators.empty()) continue;
+    const WarpGroup& left = groups_[group];
+    if (left.open.accumulators.empty() && left.in_flight.empty()) continue;
     log_.Report(ProblemKind::kUnwaitedCopies, {threads_[group * kWarpGroupThreads].place, block_, 0},
                 [] { return std::string("the block ends before products are waited for"); });
   }

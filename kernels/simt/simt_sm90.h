@@ -45,9 +45,10 @@
 //   void MultiplyRowsBf16(d, const uint32_t (&a)[4], uint64_t b)
 //                             wgmma.m64nNk16, N = 64 or 128: d[64][N] += a[64][16] b[16][N], with a in registers
 //   void MultiplyF16, MultiplyRowsF16   the same with float16
-//   void CommitProducts()     wgmma.commit_group
-//   void WaitForProducts(d)   wgmma.wait_group 0: d is valid, and a and b may be overwritten. Before it, nobody may
-//                             touch them.
+//   void CommitProducts()     wgmma.commit_group: the products since the last commit become a group
+//   void WaitForProducts<N = 0>(d)   wgmma.wait_group N: all groups but the latest N are done. d, which belongs to a
+//                             group that is done, is valid, and the a and b of these groups may be overwritten. Before
+//                             it, nobody may touch them.
 
 #include "kernels/simt/simt.h"
 

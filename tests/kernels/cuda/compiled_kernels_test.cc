@@ -286,13 +286,28 @@ TEST(CompiledKernelsTest, QuantizedProductsMultiplyTilesAndCopyAsynchronously) {
   EXPECT_EQ(count, 2 * 3 * 3 * 2);  // Elements, formats, numbers of tokens, architectures.
 }
 
-// A tile of 128 tokens needs head_dim / 16 products for its scores and 8 for its values. K and V are copied in bulk.
+// A tile of 128 tokens needs head_dim / 16 products for its scores and 8 for its values. The scores of the first tile
+// and the values of the last one are outside of the loop. K and V are copied in bulk.
 TEST(CompiledKernelsTest, PrefillForComputeCapability90MultipliesTilesByWarpGroups) {
   ForEachOf("AttentionPrefillSm90<", [](const MachineCode& code, int head_dim) {
-    EXPECT_EQ(code.Count(kHgmma), head_dim / 16);
-    EXPECT_EQ(code.Count(kHgmmaRows), 8);
+    EXPECT_EQ(code.Count(kHgmma), 2 * head_dim / 16);
+    EXPECT_EQ(code.Count(kHgmmaRows), 2 * 8);
     EXPECT_EQ(code.Count(kHmma) + code.Count(kLdsm) + code.Count(kLdgsts), 0);
     EXPECT_GT(code.Count(kUblkcp), 0);
+  });
+}
+
+// In the loop the products of values are begun, and then comes the wait for the scores, the 64 exponentials of a lane,
+// and the wait for the values. The compiler may move this wait, and if it came first, exponentials and products would
+// take turns.
+TEST(CompiledKernelsTest, PrefillForComputeCapability90ComputesExponentialsWhileItMultiplies) {
+  ForEachOf("AttentionPrefillSm90<", [](const MachineCode& code, int head_dim) {
+    if (head_dim == 64) return;  // The products of values end before the exponentials begin.
+    auto at = std::find(code.opcodes.begin(), code.opcodes.end(), int(kHgmmaRows));
+    at = std::find(at, code.opcodes.end(), int(kWarpgroup));
+    ASSERT_NE(at, code.opcodes.end());
+    const auto next_wait = std::find(at + 1, code.opcodes.end(), int(kWarpgroup));
+    EXPECT_GT(std::count(at, next_wait, int(kMufu)), 60);
   });
 }
 

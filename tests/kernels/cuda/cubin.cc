@@ -68,6 +68,7 @@ class Cubin {
       const bool is_access = has_size || opcode == kUblkcp;
       if (is_access && kernel->Count(kAcqbulk) == 0) ++kernel->accesses_before_wait;
       ++kernel->counts[{opcode, has_size ? 1 << size >> 2 : 0}];
+      kernel->opcodes.push_back(opcode);
     }
   }
 

@@ -19,7 +19,9 @@ enum Opcode {
   kLdgsts = 0xfae,     // cp.async
   kHgmma = 0x9f0,      // wgmma, both matrices in shared memory
   kHgmmaRows = 0xdf0,  // wgmma, the first matrix in registers
+  kWarpgroup = 0x9c5,  // wgmma.fence, and wgmma.wait_group
   kUblkcp = 0x3ba,     // cp.async.bulk
+  kMufu = 0x308,       // ex2 and the like
   kLdg = 0x981,        // ld.global
   kStg = 0x986,        // st.global
   kLdl = 0x983,        // Local memory: a register spill, or an array that does not fit into registers.
@@ -36,6 +38,7 @@ struct MachineCode {
   int accesses_before_wait = 0;
   // Number of instructions by opcode and by the size in bytes of the access, 0 for opcodes without an access size.
   std::map<std::pair<int, int>, int> counts;
+  std::vector<int> opcodes;  // Of all instructions in their order.
 
   int Count(Opcode opcode) const;
   int Count(Opcode opcode, int bytes) const;

@@ -153,7 +153,8 @@ TEST_F(DeviceAttentionTest, FewBeamsGiveTheSameBitsTogetherAndAlone) {
 // this and others do not, because the kernels ignore growth below kSlack.
 TEST_F(DeviceAttentionTest, GrowingScoresAgreeWithFloat64) {
   const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  for (const int num_beams : {4, 12}) {  // With 4 query heads for each KV head, these are 16 and 48 queries.
+  // With 4 query heads for each KV head, these are 16, 48 and 96 queries, for which there are three kernels.
+  for (const int num_beams : {4, 12, 24}) {
     SCOPED_TRACE(num_beams);
     Beams beams(shape, num_beams);
     for (int i = 0; i < num_beams; ++i) {

@@ -104,17 +104,19 @@ TEST_F(WorkerAttentionTest, AFullDeviceCutsNoSequence) {
   EXPECT_EQ(grids_.size(), 2u);
 }
 
-// The 224 rows of a KV head are items of 128 and 96 rows.
+// The 288 rows of each of two KV heads are items of 192 and 96 rows, and there are two multiprocessors.
 TEST_F(WorkerAttentionTest, ComputeCapability90HasItsOwnKernelForLongItems) {
   shape_.head_dim = 64;
-  Add(112, 112);
+  Add(144, 144);
   OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false, /*is_sm90=*/true);
   using Grids = std::vector<std::pair<const void*, int>>;
-  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 4}}));
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 2}})) << "each block processes two items";
+  OfWorkerAttention(/*exact=*/false, /*is_recorded=*/true, /*is_sm90=*/true);
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 2}}));
   OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false, /*is_sm90=*/false);
-  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill.entry, 8}})) << "items of 64 rows and one of 32";
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill.entry, 10}})) << "items of 64 rows and one of 32";
   OfWorkerAttention(/*exact=*/true, /*is_recorded=*/false, /*is_sm90=*/true);
-  EXPECT_EQ(grids_, (Grids{{kernels_->attention_decode.entry, 28}})) << "one kernel for all rows";
+  EXPECT_EQ(grids_, (Grids{{kernels_->attention_decode.entry, 36}})) << "one kernel for all rows";
 }
 
 // One item of 128 rows and two splits for each of two KV heads, on two multiprocessors.
@@ -126,10 +128,12 @@ TEST_F(WorkerAttentionTest, LongItemsOfComputeCapability90AreCutForOneBlockPerMu
   EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 2}})) << "no merge";
 }
 
-// Items of eight tiles, so that the ring of tiles in shared memory goes round several times.
+// Items of eight tiles, so that the ring of tiles in shared memory goes round several times, and then two shorter ones.
+// Each of the two blocks processes three items.
 TEST_F(WorkerAttentionTest, LongItemsOfComputeCapability90GiveTheResultsOfTheOtherKernel) {
   shape_.head_dim = 64;
   Add(900, 64);
+  Add(192, 192);
   const std::vector<uint16_t> wide = OfWorkerAttention(/*exact=*/false, /*is_recorded=*/false, /*is_sm90=*/true);
   using Grids = std::vector<std::pair<const void*, int>>;
   EXPECT_EQ(grids_, (Grids{{kernels_->attention_prefill_sm90.entry, 2}})) << "no merge";

@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(256, 1) UseWarpGroups(const U32x4* from, float
   MultiplyBf16(d, matrix, matrix, false);
   MultiplyF16(d, AtColumn(matrix, 16), AtColumn(matrix, 16), true);
   CommitProducts();
+  WaitForProducts<1>(d);
   WaitForProducts(d);
   const uint32_t a[4] = {PackBf16(d[0][0], d[0][1]), PackBf16(d[0][2], d[0][3]), PackF16(d[7][0], d[7][1]), 0};
   UseRows<8>(a, matrix, to);
