@@ -16,6 +16,7 @@
 #include "base/utf8.h"
 #include "grammar/json_text.h"
 #include "grammar/regex_parser.h"
+#include "grammar/schema_formats.h"
 #include "grammar/schema_keywords.h"
 #include "grammar/schema_merge.h"
 
@@ -26,28 +27,6 @@ constexpr int kMaxSchemas = 2000;
 constexpr int kMaxGraphNodes = 20'000;
 // From here on, a double does not tell neighbouring integers apart.
 constexpr double kLargestBound = int64_t{1} << 53;
-
-// Regular expressions of the supported formats. Days that only some Februaries have are left out.
-const std::map<std::string, std::string, std::less<>>& Formats() {
-  static const auto* formats = [] {
-    const std::string date =
-        R"([0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31))";
-    const std::string time =
-        R"(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9]))";
-    const std::string byte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
-    const std::string atom = "[A-Za-z0-9_+-]{1,32}";
-    const std::string label = "[A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?";
-    return new std::map<std::string, std::string, std::less<>>{
-        {"date", date},
-        {"time", time},
-        {"date-time", date + "T" + time},
-        {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
-        {"ipv4", "(" + byte + R"(\.){3})" + byte},
-        {"email", atom + R"((\.)" + atom + "){0,3}@" + label + R"((\.)" + label + "){1,4}"},
-    };
-  }();
-  return *formats;
-}
 
 // Numbers between bounds, which may be excluded.
 struct Bounds {
@@ -254,9 +233,6 @@ class SchemaCompiler {
       return SchemaError(place, "the keyword \"pattern\" beside \"", has_length ? "minLength or maxLength" : "format",
                          "\" is not supported");
     }
-    if (schema.contains("format") && has_length) {
-      return SchemaError(place, "the keyword \"format\" beside \"minLength or maxLength\" is not supported");
-    }
     if (schema.contains("pattern")) {
       if (!schema["pattern"].is_string()) return SchemaError(place, "the keyword \"pattern\" must be a string");
       absl::StatusOr<ExprId> body =
@@ -264,23 +240,30 @@ class SchemaCompiler {
       if (!body.ok()) return SchemaError(place, "the keyword \"pattern\", ", body.status().message());
       return Quoted(*body);
     }
-    if (schema.contains("format")) return Format(schema["format"], place);
-    if (!has_length) return json_.String();
     QUIRE_ASSIGN_OR_RETURN(const std::optional<int> min, CountOf(schema, "minLength", place));
     QUIRE_ASSIGN_OR_RETURN(const std::optional<int> max, CountOf(schema, "maxLength", place));
+    if (schema.contains("format")) return Format(schema["format"], min, max, place);
+    if (!has_length) return json_.String();
     if (max.has_value() && *max < min.value_or(0)) return tree_.Nothing();
     return json_.StringOfLength(min.value_or(0), max.value_or(kUnbounded));
   }
 
   ExprId Quoted(ExprId body) { return tree_.Sequence({tree_.Bytes("\""), body, tree_.Bytes("\"")}); }
 
-  absl::StatusOr<ExprId> Format(const SchemaJson& format, const std::string& place) {
+  absl::StatusOr<ExprId> Format(const SchemaJson& format, std::optional<int> min, std::optional<int> max,
+                                const std::string& place) {
     if (!format.is_string()) return SchemaError(place, "the keyword \"format\" must be a string");
-    const auto known = Formats().find(format.get<std::string>());
-    if (known == Formats().end()) {
+    const SchemaFormat* const known = FindSchemaFormat(format.get<std::string>());
+    if (known == nullptr) {
       return SchemaError(place, "the keyword \"format\" is ", format.dump(), ", which is not supported");
     }
-    QUIRE_ASSIGN_OR_RETURN(const ExprId body, ParseRegex(known->second, RegexText::kJsonString, &tree_));
+    if (min.value_or(0) > known->min_length || max.value_or(known->max_length) < known->max_length) {
+      return SchemaError(place,
+                         "the keyword \"format\" beside \"minLength or maxLength\" is supported only where they ",
+                         "allow all texts of the format, and ", format.dump(), " has texts of ", known->min_length,
+                         " to ", known->max_length, " characters");
+    }
+    QUIRE_ASSIGN_OR_RETURN(const ExprId body, ParseRegex(known->regex, RegexText::kJsonString, &tree_));
     return Quoted(body);
   }
 

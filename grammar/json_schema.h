@@ -21,10 +21,10 @@ inline constexpr int kMaxCount = 10'000;    // Of items, properties and characte
 //   - A schema without `type`, with keywords for values of one type only, describes values of this type only.
 //   - Numbers are as in JsonText. With bounds they have no exponent.
 // Supported are type, enum, const, properties, required, additionalProperties, minProperties, maxProperties, items,
-// prefixItems, minItems, maxItems, minLength, maxLength, pattern, format (date-time, date, time, uuid, ipv4, email),
-// minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf if no value is accepted by two of its schemas,
-// allOf if its schemas can be merged (schema_merge.h), $ref within the document, $defs and definitions. Annotations,
-// and keywords that begin with x-, have no effect.
+// prefixItems, minItems, maxItems, minLength, maxLength, pattern, format (schema_formats.h), minimum, maximum,
+// exclusiveMinimum, exclusiveMaximum, anyOf, oneOf if no value is accepted by two of its schemas, allOf if its schemas
+// can be merged (schema_merge.h), $ref within the document, $defs and definitions. Annotations, and keywords that begin
+// with x-, have no effect.
 //
 // INVALID_ARGUMENT, with the place as a JSON pointer and the keyword, for everything else.
 absl::StatusOr<SyntaxTree> ParseJsonSchema(std::string_view text);

@@ -37,7 +37,8 @@ Json SmallSchema(int depth, Random* random);
 
 Json StringSchema(Random* random) {
   static constexpr std::string_view kPatterns[] = {"^a+$", "^[A-Z]{2}-\\d{1,3}$", "[^\"\\\\]*x", "^(ab|c)*$", "\\s"};
-  static constexpr std::string_view kFormats[] = {"date-time", "date", "time", "uuid", "ipv4", "email"};
+  static constexpr std::string_view kFormats[] = {"date-time", "date",     "time", "uuid",     "ipv4",
+                                                  "email",     "duration", "ipv6", "hostname", "uri"};
   Json schema = {{"type", "string"}};
   switch (random->Below(4)) {
     case 0:

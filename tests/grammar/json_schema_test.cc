@@ -141,7 +141,11 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
       {R"({"$ref": "other.json"})", R"(the keyword "$ref" is "other.json", only # and #/... are supported)"},
       {R"({"$ref": "#/$defs/x"})", "which the document does not have"},
       {R"({"$ref": "#", "type": "null"})", R"(the keyword "$ref" beside "type")"},
-      {R"({"format": "hostname"})", R"(the keyword "format" is "hostname", which is not supported)"},
+      {R"({"format": "iri"})", R"(the keyword "format" is "iri", which is not supported)"},
+      {R"({"format": "uri", "maxLength": 2000})",
+       R"(the keyword "format" beside "minLength or maxLength" is supported only where they allow all texts of the )"
+       R"(format, and "uri" has texts of 9 to 2076 characters)"},
+      {R"({"format": "uri", "minLength": 10})", R"(the keyword "format" beside "minLength or maxLength")"},
       {R"~({"pattern": "(?=a)"})~", R"(the keyword "pattern", at byte 0: lookahead)"},
       {R"({"pattern": "a", "maxLength": 3})", R"(the keyword "pattern" beside)"},
       {R"({"enum": ["a"], "maxLength": 3})", R"(the keyword "maxLength" beside "enum")"},

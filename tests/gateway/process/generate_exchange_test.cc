@@ -146,14 +146,16 @@ class GenerateExchangeTest : public ::testing::Test {
     options_.formats = {.tool_calls = "none", .reasoning = "none"};
     link_ = std::make_unique<ManagerLink>(
         std::vector<std::shared_ptr<grpc::Channel>>{grpc::CreateChannel(address, grpc::InsecureChannelCredentials())},
-        [this](std::function<void()> function) { server_.Post(std::move(function)); },
+        [this, call = calls_](std::function<void()> function) { server_.Post(std::move(function)); },
         [this](milliseconds delay, std::function<void()> function) { server_.PostAfter(delay, std::move(function)); },
         /*max_callers=*/4, milliseconds(60'000), kMaxWaitingBytes);
   }
   ~GenerateExchangeTest() override {
     manager_.Allow({End()});  // No request waits any more.
-    link_.reset();
     grpc_server_->Shutdown(std::chrono::system_clock::now());
+    // Each call of gRPC that has not ended has a copy, and may still use the loop.
+    server_.loop.RunUntil([this] { return calls_.use_count() == 2; });
+    link_.reset();
     std::filesystem::remove_all(directory_);
   }
 
@@ -179,6 +181,7 @@ class GenerateExchangeTest : public ::testing::Test {
   std::unique_ptr<grpc::Server> grpc_server_;
   GatewayOptions options_ = {};
   FakeServer server_;
+  const std::shared_ptr<int> calls_ = std::make_shared<int>(0);  // The link and its calls have copies.
   std::unique_ptr<ManagerLink> link_;
 };
 

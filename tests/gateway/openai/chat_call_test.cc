@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "gateway/openai/generate_call.h"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/gateway/openai/read_call.h"
+
+namespace quire {
+namespace {
+
+TEST(ChatCallTest, MessagesBecomeAConversation) {
+  const GenerateCall call = Chat(R"({"messages": [
+      {"role": "system", "content": "Be kind."},
+      {"role": "user", "name": "tom", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+      {"role": "assistant", "content": null, "reasoning_content": "hm", "refusal": null,
+       "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+      {"role": "tool", "tool_call_id": "c1", "content": "7"}],
+      "tools": [{"type": "function", "function": {"name": "f", "parameters": {}, "description": "d"}}],
+      "tool_choice": "auto", "chat_template_kwargs": {"z": 1, "a": 2}, "add_generation_prompt": false,
+      "continue_final_message": false})");
+  EXPECT_TRUE(call.is_chat);
+  const v1::Chat& chat = call.requests[0].chat();
+  ASSERT_EQ(chat.messages_size(), 4);
+  EXPECT_EQ(chat.messages(0).content(), "Be kind.");
+  EXPECT_EQ(chat.messages(1).content(), "ab");
+  EXPECT_EQ(chat.messages(1).name(), "tom");
+  EXPECT_FALSE(chat.messages(2).has_content());
+  EXPECT_EQ(chat.messages(2).reasoning_content(), "hm");
+  EXPECT_EQ(chat.messages(2).tool_calls(0).name(), "f");
+  EXPECT_EQ(chat.messages(2).tool_calls(0).arguments(), "{}");
+  EXPECT_EQ(chat.messages(3).tool_call_id(), "c1");
+  EXPECT_EQ(chat.tools(), R"([{"type":"function","function":{"name":"f","parameters":{},"description":"d"}}])")
+      << "templates write the members in their order";
+  EXPECT_EQ(chat.template_kwargs(), R"({"z":1,"a":2})");
+  EXPECT_TRUE(chat.has_add_generation_prompt() && chat.has_continue_final_message());
+}
+
+TEST(ChatCallTest, MaxCompletionTokensReplacesMaxTokens) {
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
+  const GenerateCall call = Chat(messages + R"(, "max_tokens": 5, "max_completion_tokens": 6})");
+  EXPECT_EQ(call.requests[0].stopping().max_tokens(), 6u);
+  EXPECT_EQ(call.names.max_tokens, "max_completion_tokens");
+  EXPECT_TRUE(call.has_max_tokens);
+  EXPECT_FALSE(Chat(messages + "}").has_max_tokens);
+}
+
+TEST(ChatCallTest, LogprobsIsASwitchAndTopLogprobsANumber) {
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
+  EXPECT_EQ(Chat(messages + R"(, "logprobs": true})").requests[0].logprobs(), 0u);
+  EXPECT_EQ(Chat(messages + R"(, "logprobs": true, "top_logprobs": 3})").logprobs, 3u);
+  EXPECT_FALSE(Chat(messages + "}").requests[0].has_logprobs());
+  EXPECT_EQ(ChatError(R"("top_logprobs": 3)").param, "top_logprobs");
+  EXPECT_EQ(ChatError(R"("logprobs": 3)").param, "logprobs");
+}
+
+TEST(ChatCallTest, WhatIsNotSupportedIsRefusedByName) {
+  EXPECT_EQ(ChatError(R"("functions": [])").param, "functions");
+  EXPECT_EQ(ChatError(R"("audio": {})").param, "audio");
+  EXPECT_EQ(ChatError(R"("echo": true)").param, "echo");
+  EXPECT_EQ(ChatError(R"("verbosity": "low")").param, "verbosity");
+}
+
+TEST(ChatCallTest, TheEffortOfReasoningIsAVariableOfTheTemplate) {
+  const auto variables = [](const std::string& members) {
+    return Chat(R"({"messages": [{"role": "user", "content": "x"}])" + members + "}")
+        .requests[0]
+        .chat()
+        .template_kwargs();
+  };
+  EXPECT_EQ(variables(R"(, "reasoning_effort": "low")"), R"({"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(R"(, "reasoning_effort": "low", "chat_template_kwargs": {"a": 1})"),
+            R"({"a":1,"reasoning_effort":"low"})");
+  EXPECT_EQ(variables(R"(, "reasoning_effort": null)"), "");
+  EXPECT_EQ(ChatError(R"("reasoning_effort": 1)").param, "reasoning_effort");
+  EXPECT_EQ(ChatError(R"("reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"})").message,
+            "reasoning_effort cannot be combined with chat_template_kwargs.reasoning_effort");
+}
+
+TEST(ChatCallTest, AnErrorInAMessageHasItsPath) {
+  EXPECT_EQ(ChatError(R"("messages": 5)").param, "messages");
+  EXPECT_EQ(ChatError(R"("messages": [5])").param, "messages[0]");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": "x"}, {"content": "x"}])").param, "messages[1].role");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": [{"type": "image_url"}]}])").param,
+            "messages[0].content[0].type");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": "x", "mood": 1}])").param, "messages[0].mood");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "assistant", "tool_calls": [{"type": "x", "function": {}}]}])").param,
+            "messages[0].tool_calls[0].type");
+}
+
+TEST(ChatCallTest, ToolsAreKnownByTheirNamesUnlessTheModelMayNotCallThem) {
+  const auto read = [](const std::string& members) {
+    return std::get<GenerateCall>(ReadChatCall(*ParseBody(
+        R"({"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "f"}},
+            {"function": {"name": "g"}}])" +
+        members + "}")));
+  };
+  GenerateCall call = read("");
+  EXPECT_TRUE(call.may_call_tools);
+  EXPECT_TRUE(call.has_parallel_tool_calls);
+  EXPECT_EQ(call.tools, (std::vector<std::string>{"f", "g"}));
+  EXPECT_FALSE(read(R"(, "parallel_tool_calls": false)").has_parallel_tool_calls);
+  call = read(R"(, "tool_choice": "none")");
+  EXPECT_FALSE(call.may_call_tools);
+  EXPECT_EQ(call.requests[0].chat().tools(), "");
+  EXPECT_EQ(ChatError(R"("parallel_tool_calls": 1)").param, "parallel_tool_calls");
+}
+
+TEST(ChatCallTest, ToolsAreCheckedWhetherTheModelMustCallThemOrNot) {
+  const auto check = [](const std::string& tools, const std::string& message) {
+    for (const char* choice : {"auto", "none", "required"}) {
+      const ApiError error = ChatError(R"("tools": [)" + tools + R"(], "tool_choice": ")" + choice + "\"");
+      EXPECT_EQ(error.message, message);
+      EXPECT_EQ(error.param, message.substr(0, message.find(' ')));
+    }
+  };
+  check("5", "tools[0] is 5, it must be an object");
+  check(R"({"function": {"name": "f"}}, null)", "tools[1] is null, it must be an object");
+  check("{}", "tools[0].function is missing");
+  check(R"({"type": "function", "name": "f", "parameters": {}})",
+        "tools[0].function is missing; the name and what follows it belong into an object \"function\", unlike in the "
+        "Responses interface");
+  check(R"({"type": "web_search"})", "tools[0].type is \"web_search\", only functions are supported");
+  check(R"({"function": "f"})", "tools[0].function is \"f\", it must be an object");
+  check(R"({"function": {"name": "f"}, "foo": 1})", "tools[0].foo is not known to this server");
+  check(R"({"function": {"name": 5}})", "tools[0].function.name is 5, it must be a string");
+  check(R"({"function": {"name": ""}})", "tools[0].function.name is missing or empty");
+  check(R"({"function": {"name": "f", "description": 1}})", "tools[0].function.description is 1, it must be a string");
+  check(R"({"function": {"name": "f", "foo": 1}})", "tools[0].function.foo is not known to this server");
+  check(R"({"function": {"name": "f", "parameters": "x"}})",
+        "tools[0].function.parameters is \"x\", it must be an object");
+  check(R"({"function": {"name": "f", "strict": 1}})", "tools[0].function.strict is 1, it must be true or false");
+  check(R"({"function": {"name": "f"}}, {"function": {"name": "f"}})",
+        "tools[1].function.name is \"f\", which tools[0] has already");
+}
+
+TEST(ChatCallTest, AToolChoiceForcesCalls) {
+  const auto read = [](const std::string& members) {
+    return std::get<GenerateCall>(ReadChatCall(*ParseBody(
+        R"({"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function", "function": {"name": "f",
+            "parameters": {"properties": {"b": {}, "a": {}}}}}, {"type": "function", "function": {"name": "g"}}])" +
+        members + "}")));
+  };
+  GenerateCall call = read(R"(, "tool_choice": "required")");
+  EXPECT_TRUE(call.may_call_tools);
+  EXPECT_FALSE(call.names_tool);
+  EXPECT_EQ(call.names.guide, "tools");
+  ASSERT_EQ(call.forced_tools.size(), 2u);
+  EXPECT_EQ(call.forced_tools[0].name, "f");
+  EXPECT_EQ(call.forced_tools[0].parameters, R"({"properties":{"b":{},"a":{}},"type":"object"})");
+  EXPECT_EQ(call.forced_tools[1].parameters, R"({"type":"object","properties":{},"additionalProperties":false})");
+  EXPECT_EQ(call.forced_tools[1].field, "tools[1]");
+  // A schema that refers to others keeps their types.
+  const GenerateCall referring = std::get<GenerateCall>(ReadChatCall(*ParseBody(
+      R"({"messages": [{"role": "user", "content": "x"}], "tool_choice": "required", "tools": [{"type": "function",
+          "function": {"name": "f", "parameters": {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}}}}]})")));
+  EXPECT_EQ(referring.forced_tools[0].parameters, R"({"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}})");
+  call = read(R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})");
+  EXPECT_TRUE(call.names_tool);
+  ASSERT_EQ(call.forced_tools.size(), 1u);
+  EXPECT_EQ(call.forced_tools[0].name, "g");
+  EXPECT_TRUE(read(R"(, "tool_choice": "auto")").forced_tools.empty());
+}
+
+TEST(ChatCallTest, AWrongToolChoiceIsNamedWithItsValue) {
+  const auto message = [](const std::string& members) { return ChatError(members).message; };
+  EXPECT_EQ(message(R"("tool_choice": "required")"), "tool_choice is \"required\", but tools is missing or empty");
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f"}}], )";
+  EXPECT_EQ(message(tools + R"("tool_choice": "any")"),
+            "tool_choice is \"any\", it must be none, auto, required or an object with a function");
+  EXPECT_EQ(message(tools + R"("tool_choice": {"type": "allowed_tools"})"),
+            "tool_choice.type is \"allowed_tools\", it must be \"function\"");
+  EXPECT_EQ(message(tools + R"("tool_choice": {"type": "function", "function": {"name": "h"}})"),
+            "tool_choice.function.name is \"h\", which no function of tools has");
+  EXPECT_EQ(ChatError(tools + R"("tool_choice": {"type": "function", "function": {"name": "f"}, "x": 1})").param,
+            "tool_choice.x");
+  EXPECT_EQ(ChatError(tools + R"("tool_choice": {"type": "function"})").param, "tool_choice.function");
+  EXPECT_EQ(ChatError(tools + R"("tool_choice": {"type": "function", "function": {}})").param,
+            "tool_choice.function.name");
+  EXPECT_EQ(message(tools + R"("tool_choice": "required", "response_format": {"type": "json_object"})"),
+            "tool_choice is \"required\", which cannot be combined with response_format.type");
+  EXPECT_EQ(ChatError(R"("tools": [{"type": "function"}], "tool_choice": "required")").param, "tools[0].function");
+  EXPECT_EQ(ChatError(R"("tools": [{"function": {}}], "tool_choice": "required")").param, "tools[0].function.name");
+  const std::string typed = R"("tools": [{"function": {"name": "f", "parameters": {"type": "array"}}}], )";
+  EXPECT_EQ(message(typed + R"("tool_choice": "required")"),
+            "tools[0].function.parameters.type is \"array\", it must be \"object\"");
+}
+
+TEST(ChatCallTest, ASeedHas64Bits) {
+  const auto seed = [](const std::string& text) {
+    return std::get<GenerateCall>(
+               ReadChatCall(*ParseBody(R"({"messages": [{"role": "user", "content": "x"}], "seed": )" + text + "}")))
+        .requests[0]
+        .sampling()
+        .seed();
+  };
+  EXPECT_EQ(seed("18446744073709551615"), UINT64_MAX);
+  EXPECT_EQ(seed("9223372036854775808"), uint64_t{1} << 63);
+  EXPECT_EQ(seed("-1"), UINT64_MAX);
+  EXPECT_EQ(seed("5.0"), 5u);
+  EXPECT_EQ(ChatError(R"("seed": 18446744073709551616)").param, "seed");
+  EXPECT_EQ(ChatError(R"("seed": 0.5)").param, "seed");
+}
+
+}  // namespace
+}  // namespace quire
