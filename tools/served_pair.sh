@@ -107,14 +107,23 @@ serve_cpu() { step "the model in the box on the CPU" serve_cpu answers cpu; }
 
 # Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu.
 serve_pair() {
+  local compared="its answers beside those of the CPU"
   [ -x "$bin/quire-worker" ] || return
-  serve_cpu || return
-  if step "the model in the box on the GPU" serve_gpu answers gpu --device=cuda; then
-    step "its answers beside those of the CPU" compare_gpu compare_answers gpu
-    show compare_gpu
-  fi
-  if step "the same with --exact-gpu" serve_gpu_exact answers gpu_exact --device=cuda --exact-gpu; then
-    step "its answers beside those of the CPU" compare_gpu_exact compare_answers gpu_exact
-    show compare_gpu_exact
+  serve_cpu || {
+    leave_out "the model in the box on the GPU" "$compared" "the same with --exact-gpu" "$compared"
+    return
+  }
+  serve_gpu "the model in the box on the GPU" gpu --device=cuda
+  serve_gpu "the same with --exact-gpu" gpu_exact --device=cuda --exact-gpu
+}
+
+# Serves the model on the GPU with these flags, after a title and a name, and compares the answers.
+serve_gpu() {
+  local title=$1 name=$2
+  shift 2
+  if step "$title" "serve_$name" answers "$name" "$@"; then
+    step "$compared" "compare_$name" compare_answers "$name" && show "compare_$name"
+  else
+    leave_out "$compared"
   fi
 }
