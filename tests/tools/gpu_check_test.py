@@ -160,7 +160,8 @@ class GpuCheckTest(unittest.TestCase):
         calls = (self.logs / "calls").read_text()
         for wanted in ("--tool=racecheck", "regex:AttentionDecode", "regex:AttentionPrefill", "gpu_step --json="):
             self.assertIn(wanted, calls)
-        for wanted in ("a row of figures", "a row of steps", "Duration  12 us", "2 tokens are the same, their logprobs differ by at most 0.0000"):
+        for wanted in ("a row of figures", "a row of steps", "Duration  12 us",
+                       "2 tokens are the same, their logprobs differ by at most 0.0000"):
             self.assertIn(wanted, self.report())
 
     def test_a_step_that_hangs_takes_only_the_time_of_its_part(self):
