@@ -105,14 +105,17 @@ compare_answers() {
 
 serve_cpu() { step "the model in the box on the CPU" serve_cpu answers cpu; }
 
+readonly COMPARED="its answers beside those of the CPU"
+
 # Serves the model as $1 says, with the flags from $5 on. Its answers are named $2, and are compared with those that are
 # named $3, whose logprobs may differ by $4.
 serve_gpu() {
   local title=$1 name=$2 beside=$3 most=$4
   shift 4
   if step "$title" "serve_$name" answers "$name" --device=cuda "$@"; then
-    step "its answers beside those of the CPU" "compare_$name" compare_answers "$name" "$beside" "$most"
-    show "compare_$name"
+    step "$COMPARED" "compare_$name" compare_answers "$name" "$beside" "$most" && show "compare_$name"
+  else
+    leave_out "$COMPARED"
   fi
 }
 
@@ -122,12 +125,18 @@ serve_gpu() {
 serve_pair() {
   local bits
   [ -x "$bin/quire-worker" ] || return
-  serve_cpu || return
-  serve_gpu "the model in the box on the GPU" gpu cpu 0.1
-  serve_gpu "the same with --exact-gpu" gpu_exact cpu 0.1 --exact-gpu
+  if serve_cpu; then
+    serve_gpu "the model in the box on the GPU" gpu cpu 0.1
+    serve_gpu "the same with --exact-gpu" gpu_exact cpu 0.1 --exact-gpu
+  else
+    leave_out "the model in the box on the GPU" "$COMPARED" "the same with --exact-gpu" "$COMPARED"
+  fi
   for bits in int8 int4; do
-    step "weights of $bits on the CPU" "serve_cpu_$bits" answers "cpu_$bits" --quantize=$bits --int4-inputs=float32 ||
-      continue
-    serve_gpu "weights of $bits on the GPU" "gpu_$bits" "cpu_$bits" 0.3 --quantize=$bits
+    if step "weights of $bits on the CPU" "serve_cpu_$bits" answers "cpu_$bits" --quantize=$bits \
+      --int4-inputs=float32; then
+      serve_gpu "weights of $bits on the GPU" "gpu_$bits" "cpu_$bits" 0.3 --quantize=$bits
+    else
+      leave_out "weights of $bits on the GPU" "$COMPARED"
+    fi
   done
 }

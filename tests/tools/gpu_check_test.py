@@ -25,6 +25,7 @@ case $1 in
 esac
 test=${1#--gtest_filter=}
 [ "$test" != '*NewMemory*' ] || { echo "no GPU here: there is none"; exit ${FIRST_TOUCH:-0}; }
+[[ $test != ${HANGS:-} ]] || exec sleep 1000
 mkdir -p $LOGS/running
 touch $LOGS/running/$$
 ls $LOGS/running | wc -l >>$LOGS/at_once
@@ -35,7 +36,7 @@ rm $LOGS/running/$$
 """
 # Two tokens with their logprobs and those of the two likeliest. A worker on the GPU gives those of the variable GPU.
 QUIRECTL = """#!/bin/bash
-[ "$3" = health ] && exit
+if [ "$3" = health ]; then [[ $(cat $LOGS/worker) != *${BROKEN:-no such flag}* ]]; exit; fi
 second=${CPU:-'8 -0.50 8 -0.50 9 -0.55'}
 if grep -q cuda $LOGS/worker; then second=${GPU:-$second}; fi
 for token in '7 -0.25 7 -0.25 6 -3' "$second"; do
@@ -51,17 +52,22 @@ PROGRAMS = {
                      'echo "a row of figures"\nexec sleep ${SPEED:-0}\n',
     "bin/gpu_step": '#!/bin/bash\necho "gpu_step $*" >>$LOGS/calls\n'
                     'echo "a row of steps"\nexec sleep ${STEP:-0}\n',
-    "bin/quire-worker": '#!/bin/bash\necho "$*" >$LOGS/worker\nexec sleep 1000\n',
+    "bin/quire-worker": '#!/bin/bash\necho "$*" >$LOGS/worker\n[[ $* != *${BROKEN:-no such flag}* ]] || exit 1\n'
+                        'exec sleep 1000\n',
     "bin/quire-manager": "#!/bin/bash\nexec sleep 1000\n",
     "bin/quirectl": QUIRECTL,
     # Programs of the machine.
     "path/ldd": '#!/bin/bash\necho "  libx.so => $BUNDLE/bin/../lib/libx.so (0x1)"\n'
-                'echo "  libc.so.6 => /lib/libc.so.6 (0x2)"\n[ -z "${LIBRARY:-}" ] || echo "  $LIBRARY"\n',
+                'echo "  libc.so.6 => /lib/libc.so.6 (0x2)"\n'
+                'echo "  libcublasLt.so.13 => ${CUBLAS:-$BUNDLE/cublas/libcublasLt.so.13} (0x3)"\n'
+                '[ -z "${LIBRARY:-}" ] || echo "  $LIBRARY"\n',
     "path/compute-sanitizer": '#!/bin/bash\necho "sanitizer $*" >>$LOGS/calls\n'
-                               '[ "$1" != "${SANITIZER:-}" ] || { echo "a hazard"; exit 99; }\n',
+                               '[ "$1" != "${SANITIZER:-}" ] || { echo "a hazard"; exit 99; }\n'
+                               'exec sleep ${SANITIZER_SECONDS:-0}\n',
     "path/ncu": '#!/bin/bash\necho "ncu $*" >>$LOGS/calls\necho "  Duration  12 us"\n',
     "path/python3": "#!/bin/bash\nexit 1\n",
-    "path/nvidia-smi": "#!/bin/bash\necho name\necho a made-up GPU\n",
+    "path/nvidia-smi": '#!/bin/bash\n[ -z "${NO_SMI:-}" ] || exit 9\n'
+                       'echo "a made-up GPU, driver 580.1, 80000 MiB"\n',
 }
 
 
@@ -77,19 +83,24 @@ class GpuCheckTest(unittest.TestCase):
             path.write_text(text)
             path.chmod(0o755)
         (self.bundle / "tools").mkdir()
-        for name in ("gpu_check", "gpu_tests.sh", "served_pair.sh", "timed_steps.sh"):
+        for name in ("gpu_check", "gpu_tests.sh", "gpu_run.sh", "served_pair.sh", "timed_steps.sh"):
             shutil.copy(SOURCE / "tools" / name, self.bundle / "tools")
         (self.bundle / "gpu_tests.txt").write_text("".join(f"{test}\n" for test in ALL_TESTS))
+        (self.bundle / "VERSION").write_text("Quire 9.8.7, commit 0123abcd\n")
+        cublas = self.bundle / "cublas/libcublasLt.so.13.1.0.3"
+        cublas.parent.mkdir()
+        cublas.touch()
+        cublas.with_name("libcublasLt.so.13").symlink_to(cublas.name)
         self.logs = self.root / "logs"
         self.logs.mkdir()
 
     def tearDown(self):
         self.folder.cleanup()
 
-    def start(self, *arguments, **variables):
+    def start(self, *arguments, program="bundle/tools/gpu_check", **variables):
         environment = dict(os.environ, LOGS=str(self.logs), BUNDLE=str(self.bundle), **variables)
         environment["PATH"] = f"{self.bundle}/path:{environment['PATH']}"
-        return subprocess.Popen([self.bundle / "tools/gpu_check", *arguments], cwd=self.root, env=environment,
+        return subprocess.Popen([program, *arguments], cwd=self.root, env=environment,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
     def check(self, *arguments, code, **variables):
@@ -144,20 +155,105 @@ class GpuCheckTest(unittest.TestCase):
 
     def test_all_parts_run_in_their_order(self):
         said = self.check("--prebuilt", "results", code=0)
-        self.assertEqual([line[3:] for line in said.splitlines() if line.startswith("== ")],
+        self.assertEqual([line[3:] for line in said.splitlines() if line.startswith("== ")][1:],
                          ["what is here", "tests", "sanitizers", "speed", "profile", "served"])
         calls = (self.logs / "calls").read_text()
         for wanted in ("--tool=racecheck", "regex:AttentionDecode", "regex:AttentionPrefill", "gpu_step --json="):
             self.assertIn(wanted, calls)
-        for wanted in ("a row of figures", "a row of steps", "Duration  12 us", "2 tokens are the same, their logprobs differ by at most 0.0000"):
+        for wanted in ("a row of figures", "a row of steps", "Duration  12 us",
+                       "2 tokens are the same, their logprobs differ by at most 0.0000"):
             self.assertIn(wanted, self.report())
 
     def test_a_step_that_hangs_takes_only_the_time_of_its_part(self):
-        said = self.check("--part-seconds=8", "--prebuilt", "results", "speed", "profile", code=0, SPEED="1000")
+        said = self.check("--part-seconds=8", "--prebuilt", "results", "speed", "profile", code=1, SPEED="1000")
         self.assertIn(": speed\n", said)
         self.assertIn("a row of figures", said)
         self.assertIn("left out, for time: steps of a model", said)
         self.assertNotIn("left out, for time: a profile of decode", said)  # The next part has its own time.
+        self.assertIn("not finished: speed\nnot finished: steps of a model of 8 B parameters\n", self.report())
+        self.assertIn("nothing that finished was wrong, but 4 steps were not finished", self.report())
+        self.assertNotIn("all that was run is right", said)
+
+    def test_tests_that_hang_are_named_and_are_not_a_success(self):
+        said = self.check("--part-seconds=8", "--prebuilt", "results", "tests", code=1, HANGS="Second/*")
+        self.assertIn("       not finished: Second/With.B/0\n", said)
+        for title in ("kernels against float64", "the same, exact multiplication",
+                      "the same, kernels set up while those before them end"):
+            self.assertIn(f"\nnot finished: {title}\n", self.report())
+        self.assertNotIn("all that was run is right", said)
+
+    def test_a_test_that_is_wrong_counts_more_than_one_that_hangs(self):
+        said = self.check("--part-seconds=15", "--prebuilt", "results", "tests", code=1, HANGS="First.B/0",
+                          WRONG="Second/With.A")
+        for line in ("       not passed: Second/With.A, exit code 1\n", "       not finished: First.B/0\n",
+                     "\nwrong: kernels against float64\n"):
+            self.assertIn(line, said)
+
+    def test_a_part_without_time_is_not_a_success(self):
+        said = self.check("--part-seconds=1", "--prebuilt", "results", "served", code=1)
+        for line in ("left out, for time: every library is found", "not finished: every library is found",
+                     "not begun: served"):
+            self.assertIn(f"{line}\n", said)
+
+    def test_what_could_not_begin_because_of_a_failure_is_listed(self):
+        compared = "not finished: its answers beside those of the CPU\n"
+        said = self.check("--prebuilt", "results", "served", code=1, BROKEN="--exact-gpu")
+        self.assertIn(f"\n\nwrong: the same with --exact-gpu\n{compared}", said)
+        said = self.check("--prebuilt", "results", "served", code=1, BROKEN="models/tales")
+        self.assertIn("\n\nwrong: the model in the box on the CPU\nwrong: weights of int8 on the CPU\n"
+                      "wrong: weights of int4 on the CPU\nnot finished: the model in the box on the GPU\n"
+                      f"{compared}not finished: the same with --exact-gpu\n{compared}"
+                      f"not finished: weights of int8 on the GPU\n{compared}"
+                      f"not finished: weights of int4 on the GPU\n{compared}", said)
+
+    def test_what_a_sanitizer_has_found_is_told_when_the_time_is_up(self):
+        said = self.check("--part-seconds=15", "--prebuilt", "results", "sanitizers", code=1,
+                          SANITIZER="--tool=memcheck", SANITIZER_SECONDS="1000")
+        self.assertIn("WRONG  compute-sanitizer, memcheck, attention: exit code 99", said)
+        self.assertIn("not finished: compute-sanitizer, initcheck, rows", said)
+
+    def test_tools_that_are_not_installed_are_listed_at_the_end(self):
+        (self.bundle / "path/ncu").unlink()
+        said = self.check("--prebuilt", "results", "profile", code=0)
+        self.assertTrue(said.endswith("skipped: no ncu here\nall that was run is right; figures are in "
+                                      f"{self.root}/results\n"), said)
+
+    def test_the_report_begins_with_the_run_and_the_machine(self):
+        self.check("--prebuilt", "results", "profile", code=0)
+        lines = self.report().splitlines()
+        self.assertRegex(lines[0], "^== run of 20[0-9-]+ [0-9:]+ UTC: gpu_check --prebuilt results profile$")
+        self.assertEqual(lines[1], "Quire 9.8.7, commit 0123abcd")
+        self.assertEqual(lines[2], "GPU a made-up GPU, driver 580.1, 80000 MiB")
+        self.assertEqual(lines[3], f"cuBLAS 13.1.0.3 of {self.bundle}/cublas/libcublasLt.so.13.1.0.3")
+        self.assertRegex(lines[4], "^machine .*, [0-9]+ processors, ")
+        self.check("--prebuilt", "results", "profile", code=0, NO_SMI="1")
+        second = self.report().splitlines()[len(lines):]
+        self.assertRegex(second[1], "^== run of ")  # A report of several runs has an empty line between them.
+        self.assertRegex(second[3], "^GPU (unknown: nvidia-smi cannot be run|(?!a made-up))")
+
+    def test_cublas_of_a_python_package_is_named_with_its_version(self):
+        folder = self.root / "site-packages"
+        library = folder / "nvidia/cu13/lib/libcublasLt.so.13"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        (folder / "nvidia_cublas-13.1.1.3.dist-info").mkdir()
+        self.check("--prebuilt", "results", "profile", code=0, CUBLAS=str(library))
+        self.assertIn(f"cuBLAS 13.1.1.3 of {library}\n", self.report())
+        shutil.rmtree(folder / "nvidia_cublas-13.1.1.3.dist-info")
+        self.check("--prebuilt", "results", "profile", code=0, CUBLAS=str(library))
+        self.assertIn(f"cuBLAS of unknown version of {library}\n", self.report())
+
+    def test_help_is_printed_from_every_folder(self):
+        for program in ("bundle/tools/gpu_check", "bundle/../bundle/tools/gpu_check"):
+            for arguments in (["--help"], ["-h"], ["--prebuilt", "--help"]):
+                said = self.check(*arguments, code=0, program=program)
+                self.assertTrue(said.startswith("tools/gpu_check checks and measures Quire"), said)
+                self.assertIn("Exit code: 0 if", said)
+        self.assertFalse((self.root / "--help").exists())
+
+    def test_the_time_of_a_part_may_stand_anywhere(self):
+        said = self.check("--prebuilt", "results", "--part-seconds=60", "profile", code=0)
+        self.assertIn("== profile", said)
 
     def test_results_are_written_as_they_come(self):
         process = self.start("--prebuilt", "results", "speed", STEP="1000")
@@ -188,10 +284,22 @@ class GpuCheckTest(unittest.TestCase):
             self.assertIn(message, said)
 
     def test_what_it_does_not_know_is_refused(self):
+        parts = "the parts are tests, sanitizers, speed, profile, served"
         for arguments, message in ((["--prebuilt"], "--prebuilt needs a folder"),
-                                   (["--prebuilt", "results", "sped"], "there is no part sped"),
-                                   (["--part-seconds=x"], "is not a number of seconds"), (["--fast"], "--fast")):
-            self.assertIn(message, self.check(*arguments, code=2))
+                                   (["--prebuilt", "served"], "--prebuilt needs a folder"),
+                                   (["--prebuilt", "results", "sped"], f"there is no part sped; {parts}"),
+                                   (["--prebuilt", ""], "a name is empty"),
+                                   (["--prebuilt", "results", "-x"], "unknown argument -x"),
+                                   (["--part-seconds=x"], "--part-seconds=x: seconds are a number from 1 to 86400"),
+                                   (["--part-seconds=0"], "--part-seconds=0: seconds are a number from 1 to 86400"),
+                                   (["--part-seconds=100000000000000000000"], "from 1 to 86400"),
+                                   (["a", "b"], "2 arguments"), (["--fast"], "--fast")):
+            said = self.check(*arguments, code=2)
+            self.assertIn(message, said)
+            self.assertIn("Exit code: 0 if", said)
+        self.assertFalse((self.root / "results").exists())
+        (self.bundle / "gpu_tests.txt").unlink()
+        self.assertIn("is no bundle", self.check("--prebuilt", "results", code=2))
 
 
 if __name__ == "__main__":
