@@ -355,6 +355,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.pool, ReadPool());
   QUIRE_ASSIGN_OR_RETURN(options.swap_bytes, ReadSwapBytes());
   QUIRE_ASSIGN_OR_RETURN(options.cpu_kernels, ReadCpuKernels());
+  options.device = absl::GetFlag(FLAGS_device);
   QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
   QUIRE_ASSIGN_OR_RETURN(options.kv_type, ReadKvType());
   QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());

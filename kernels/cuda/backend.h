@@ -48,6 +48,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   LayerRecorder* layer_recorder() override { return has_graphs_ ? this : nullptr; }
 
   std::optional<size_t> FreeBytes() const override { return device_->FreeBytes(); }
+  std::optional<size_t> TotalBytes() const override { return device_->TotalBytes(); }
   void* Allocate(size_t bytes) override { return device_->Allocate(bytes); }
   void Free(void* memory) override;
   void* AllocateHost(size_t bytes) override { return device_->AllocateHost(bytes); }
