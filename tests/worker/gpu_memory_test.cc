@@ -117,7 +117,9 @@ TEST(GpuMemoryTest, WhatALoadTakesIsALittleMore) {
     ASSERT_TRUE(model.ok()) << model.status();
     const int64_t told = WeightBytesOnGpu((*model)->config, rounding);
     EXPECT_GE(bytes, told) << Name(layers);
-    if (layers == Quantization::kNone) EXPECT_LT(bytes - told, told / 8);
+    if (layers == Quantization::kNone) {
+      EXPECT_LT(bytes - told, told / 8);
+    }
   }
 }
 
