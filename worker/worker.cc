@@ -49,8 +49,8 @@ KvType KvTypeOf(const ModelConfig& config) {
   return KvType::kFloat32;
 }
 
-// Makes the backend for a GPU. GPUs compute in a 16-bit type: the one of --kv-type if it is set, otherwise the one of
-// the checkpoint.
+// Makes the backend for a GPU, after it has checked what config.json tells of the model. GPUs compute in a 16-bit type:
+// the one of --kv-type if it is set, otherwise the one of the checkpoint.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, const ModelConfig& config,
                                                         DeviceOpener open_device) {
   constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
     return absl::FailedPreconditionError(
         absl::StrCat(options.model, ": ", name, " is ", size, ", on a GPU it must be a multiple of ", kMultiple));
   }
+  QUIRE_RETURN_IF_ERROR(CheckParts(config, &cuda::CudaBackend::Supports, absl::StrCat("--device=", options.device)));
   const KvType type = options.kv_type.value_or(KvTypeOf(config));
   std::string why_not;
   std::unique_ptr<cuda::Device> device = open_device(options.gpu_library,
@@ -69,6 +70,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
                                                       .exact = options.exact_gpu,
                                                       .tuning_cache = options.gpu_tuning_cache,
                                                       .overlaps_launches = options.gpu_overlap,
+                                                      .head_dim = config.head_dim,
                                                       .warp_groups = options.gpu_warp_groups,
                                                       .longest_wait = absl::ToChronoMilliseconds(options.gpu_timeout)},
                                                      &why_not);

@@ -56,7 +56,9 @@ class CudaBackend : public Backend, private LayerRecorder {
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
   DataType ActivationType() const override { return element_; }
-  bool Has(OptionalPart) const override { return false; }
+  // Whether the kernels have a part, as Has tells of an object.
+  static bool Supports(OptionalPart) { return false; }
+  bool Has(OptionalPart part) const override { return Supports(part); }
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;

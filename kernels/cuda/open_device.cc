@@ -5,6 +5,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace quire::cuda {
 namespace {
 
@@ -16,6 +19,12 @@ std::string ProgramFolder() {
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   const std::string program(path, length > 0 ? length : 0);
   return program.substr(0, program.rfind('/') + 1);
+}
+
+std::string WhyNoHeads(int head_dim) {
+  std::string text = "there are no kernels for heads of " + std::to_string(head_dim) + " dimensions, but for ";
+  for (const int known : kHeadDims) text += std::to_string(known) + (known == std::end(kHeadDims)[-1] ? "" : ", ");
+  return text;
 }
 
 // Returns a sentence about an error of the loader. Its text begins with the name of the file that it could not load.
@@ -35,6 +44,10 @@ std::string WhyNotLoaded(const std::string& path, const std::string& error) {
 }  // namespace
 
 std::unique_ptr<Device> OpenDevice(const std::string& library, const DeviceOptions& options, std::string* why_not) {
+  if (std::find(std::begin(kHeadDims), std::end(kHeadDims), options.head_dim) == std::end(kHeadDims)) {
+    *why_not = WhyNoHeads(options.head_dim);
+    return nullptr;
+  }
   const std::string path = library.empty() ? ProgramFolder() + kLibrary : library;
   if (access(path.c_str(), F_OK) != 0) {
     *why_not = library.empty() ? "there is no " + path +

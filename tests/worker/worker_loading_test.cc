@@ -112,11 +112,36 @@ TEST(WorkerLoadingTest, FlagsForGpusReachTheDevice) {
   EXPECT_EQ(g_seen.device_options.ordinal, 3);
   EXPECT_FALSE(g_seen.device_options.overlaps_launches);
   EXPECT_TRUE(g_seen.device_options.warp_groups);
+  EXPECT_EQ(g_seen.device_options.head_dim, 8);  // That of the golden model.
   options.gpu_overlap = true;
   options.gpu_warp_groups = false;
   EXPECT_FALSE(Worker::Start(options, &NoteOptions).ok());
   EXPECT_TRUE(g_seen.device_options.overlaps_launches);
   EXPECT_FALSE(g_seen.device_options.warp_groups);
+}
+
+// Of a model with the parts of `architecture`.
+std::string ConfigOf(const std::string& architecture) {
+  return R"({"architectures": [")" + architecture + R"("], "hidden_size": 64, "intermediate_size": 128,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512, "rms_norm_eps": 1e-05,
+      "max_position_embeddings": 256, "torch_dtype": "bfloat16"})";
+}
+
+TEST(WorkerLoadingTest, AModelThatNoGpuCanComputeIsRefusedBeforeTheGpuIsOpened) {
+  const TestDirectory directory;
+  directory.Write("config.json", ConfigOf("Olmo2ForCausalLM"));
+  WorkerOptions options{};
+  options.model = directory.path();
+  options.listen = "unix:" + directory.path() + "/worker.sock";
+  options.max_connections = 64;
+  options.device = "cuda";
+  options.gpu = 7;
+  g_seen.device_options = {};
+  const auto worker = Worker::Start(options, &NoteOptions);
+  EXPECT_THAT(std::string(worker.status().message()),
+              AllOf(HasSubstr("needs norms of the outputs of attention and MLP"),
+                    HasSubstr("and --device=cuda has no kernels for that; a CPU has them")));
+  EXPECT_EQ(g_seen.device_options.ordinal, 0) << "the GPU was opened";
 }
 
 // A GPU whose memory is nearly full.
@@ -127,10 +152,7 @@ class FullDevice : public cuda::EmulatedDevice {
 
 TEST(WorkerLoadingTest, AModelThatDoesNotFitIntoTheGpuIsRefusedBeforeItsWeightsAreRead) {
   const TestDirectory directory;
-  directory.Write("config.json",
-                  R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
-                      "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512, "rms_norm_eps": 1e-05,
-                      "max_position_embeddings": 256, "torch_dtype": "bfloat16"})");
+  directory.Write("config.json", ConfigOf("LlamaForCausalLM"));
   WorkerOptions options{};
   options.model = directory.path();  // It has no weights.
   options.listen = "unix:" + directory.path() + "/worker.sock";

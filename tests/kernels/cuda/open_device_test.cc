@@ -47,6 +47,14 @@ TEST(OpenDeviceTest, AMissingCublasIsSaidWithItsVersionAndWhereToGetIt) {
                              "and name its folder in LD_LIBRARY_PATH")));
 }
 
+TEST(OpenDeviceTest, HeadsWithoutKernelsAreRefusedBeforeTheLibraryIsLoaded) {
+  DeviceOptions options;
+  options.head_dim = 16;
+  std::string why_not;
+  EXPECT_EQ(OpenDevice("/missing/library.so", options, &why_not), nullptr);
+  EXPECT_EQ(why_not, "there are no kernels for heads of 16 dimensions, but for 32, 64, 80, 96, 128, 256");
+}
+
 TEST(OpenDeviceTest, AContainerWithoutItsGpuIsAReasonForAMissingDriver) {
   EXPECT_THAT(kNoDriver, AllOf(HasSubstr("libcuda.so.1"), HasSubstr("--gpus=all"), HasSubstr("nvidia.com/gpu")));
 }
