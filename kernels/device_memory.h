@@ -15,6 +15,8 @@ class DeviceMemory {
 
   // The bytes that are left for Allocate. Returns nothing when the device uses the memory of the host.
   virtual std::optional<size_t> FreeBytes() const = 0;
+  // The size of the memory, used or free. Returns nothing when FreeBytes does.
+  virtual std::optional<size_t> TotalBytes() const = 0;
 
   // Returns zeroed memory of the device, aligned to 64 bytes, or null when there is not enough.
   virtual void* Allocate(size_t bytes) = 0;

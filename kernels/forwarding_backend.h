@@ -31,6 +31,7 @@ class ForwardingBackend : public Backend {
     return backend_->Reserve(layout, num_heads, max_tokens, max_context_tokens);
   }
   std::optional<size_t> FreeBytes() const override { return backend_->FreeBytes(); }
+  std::optional<size_t> TotalBytes() const override { return backend_->TotalBytes(); }
   void* Allocate(size_t bytes) override { return backend_->Allocate(bytes); }
   void Free(void* memory) override { backend_->Free(memory); }
   void* AllocateHost(size_t bytes) override { return backend_->AllocateHost(bytes); }

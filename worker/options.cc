@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -89,7 +90,8 @@ ABSL_FLAG(
     std::string, kv_type, "auto",
     "Precision of K and V: auto (the precision of the weights), float32, bfloat16, float16 or int8. A 16-bit type "
     "holds twice as many tokens as float32 in the same memory. int8 rounds K and V to 8 bits, with a scale for each "
-    "token and KV head: it holds nearly twice as many tokens as a 16-bit type. int8 is only for --device=cpu.");
+    "token and KV head: it holds nearly twice as many tokens as a 16-bit type. float32 and int8 are only for "
+    "--device=cpu.");
 ABSL_FLAG(bool, prefault, false,
           "Write to all memory of the KV pool at the start, so that missing memory is noticed at once. Otherwise the "
           "operating system commits memory when blocks are first used.");
@@ -304,6 +306,22 @@ absl::StatusOr<std::optional<SimulationOptions>> ReadSimulation() {
   return simulation;
 }
 
+bool IsForGpu(absl::string_view flag) {
+  return flag == "exact_gpu" || absl::StartsWith(flag, "gpu_");
+}
+
+// Refuses flags for GPUs on the command line of a worker on another device, where somebody has forgotten --device. The
+// environment and a file may be those of several workers, and only some of them may have a GPU.
+absl::Status CheckGpuFlags(absl::Span<const char* const> arguments) {
+  std::vector<FlagValue> values;
+  QUIRE_RETURN_IF_ERROR(ParseArguments(WorkerFlags(), arguments, &values));
+  for (const FlagValue& value : values) {
+    if (!IsForGpu(value.flag->Name()) || value.flag->CurrentValue() == value.flag->DefaultValue()) continue;
+    return InvalidArgument(value.name, " is set, but --device is ", absl::GetFlag(FLAGS_device), ", not cuda");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<absl::Duration> ReadOrphanHold() {
   const absl::Duration hold = absl::GetFlag(FLAGS_orphan_hold);
   if (hold >= absl::ZeroDuration() && hold <= absl::Hours(24)) return hold;
@@ -354,6 +372,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.pool, ReadPool());
   QUIRE_ASSIGN_OR_RETURN(options.swap_bytes, ReadSwapBytes());
   QUIRE_ASSIGN_OR_RETURN(options.cpu_kernels, ReadCpuKernels());
+  options.device = absl::GetFlag(FLAGS_device);
   QUIRE_ASSIGN_OR_RETURN(options.gpu, ReadGpu());
   QUIRE_ASSIGN_OR_RETURN(options.kv_type, ReadKvType());
   QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());
@@ -391,7 +410,9 @@ const ProgramFlags& WorkerFlags() {
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
        {"Device:", {"device", "threads", "bind_threads", "cpu_kernels"}},
        {"Simulation:", {"simulated_step_times", "simulated_output_tokens"}},
-       {"GPU:", {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap", "gpu_warp_groups"}},
+       {"GPU. On the command line, these flags and those for its times need --device=cuda. In the environment and in\n"
+        "a file, where several workers may find them, they do nothing on another device:",
+        {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap", "gpu_warp_groups"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Sessions:", {"orphan_hold"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
@@ -406,6 +427,8 @@ absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<con
                                                                   absl::Span<const char* const> environment) {
   QUIRE_ASSIGN_OR_RETURN(CommandLine<WorkerOptions> line,
                          ReadConfiguration<WorkerOptions>(WorkerFlags(), arguments, environment, ReadOptions));
+  const bool has_options = !line.options.model.empty();  // There are none with --help.
+  if (has_options && !line.options.gpu) QUIRE_RETURN_IF_ERROR(CheckGpuFlags(arguments));
   if (line.text || line.options.explain_memory.empty()) return line;
   QUIRE_ASSIGN_OR_RETURN(const std::string path, ModelPath(line.options.explain_memory));
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path, line.options.long_context));

@@ -46,6 +46,7 @@ struct WorkerOptions {
   WeightRounding rounding;
   bool long_context = false;
   std::optional<KvType> kv_type;  // Without a value, the type of the weights.
+  std::string device = "cpu";     // As in the flag, for messages.
   std::optional<int> gpu;         // The number of the GPU as CUDA counts them. Without a value, the CPU computes.
   bool exact_gpu = false;         // Whether a row's result must be independent of the other rows of the step.
   std::string gpu_tuning_cache;   // The path of a file, or empty.

@@ -2,6 +2,7 @@
 
 #include "worker/worker.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
 #include "worker/description.h"
+#include "worker/gpu_memory.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
 #include "worker/model/hub_cache.h"
@@ -47,8 +49,8 @@ KvType KvTypeOf(const ModelConfig& config) {
   return KvType::kFloat32;
 }
 
-// Makes the backend for a GPU. GPUs compute in a 16-bit type: the one of --kv-type if it is set, otherwise the one of
-// the checkpoint.
+// Makes the backend for a GPU, after it has checked what config.json tells of the model. GPUs compute in a 16-bit type:
+// the one of --kv-type if it is set, otherwise the one of the checkpoint.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, const ModelConfig& config,
                                                         DeviceOpener open_device) {
   constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
@@ -60,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
     return absl::FailedPreconditionError(
         absl::StrCat(options.model, ": ", name, " is ", size, ", on a GPU it must be a multiple of ", kMultiple));
   }
+  QUIRE_RETURN_IF_ERROR(CheckParts(config, &cuda::CudaBackend::Supports, absl::StrCat("--device=", options.device)));
   const KvType type = options.kv_type.value_or(KvTypeOf(config));
   std::string why_not;
   std::unique_ptr<cuda::Device> device = open_device(options.gpu_library,
@@ -67,17 +70,28 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
                                                       .exact = options.exact_gpu,
                                                       .tuning_cache = options.gpu_tuning_cache,
                                                       .overlaps_launches = options.gpu_overlap,
+                                                      .head_dim = config.head_dim,
                                                       .warp_groups = options.gpu_warp_groups,
                                                       .longest_wait = absl::ToChronoMilliseconds(options.gpu_timeout)},
                                                      &why_not);
   if (device == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("--device=cuda:", *options.gpu, ": ", why_not));
+    return absl::FailedPreconditionError(absl::StrCat("--device=", options.device, ": ", why_not));
   }
   return std::make_unique<cuda::CudaBackend>(
       std::move(device),
       cuda::CudaBackendOptions{.element = type == KvType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
                                .exact = options.exact_gpu,
                                .graphs = options.gpu_graphs});
+}
+
+// Checks that a GPU has enough memory for the weights, before minutes of loading show that it has not.
+absl::Status CheckGpuMemory(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
+  const std::optional<size_t> total = backend.TotalBytes(), free = backend.FreeBytes();
+  if (!total || !free) return absl::OkStatus();
+  return CheckWeightsFit(config, options.rounding,
+                         {.device = absl::StrCat("--device=", options.device, " (", backend.Description(), ")"),
+                          .total_bytes = static_cast<int64_t>(*total),
+                          .free_bytes = static_cast<int64_t>(*free)});
 }
 
 KvLayout LayoutOf(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
@@ -183,6 +197,7 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
     return absl::FailedPreconditionError(
         absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
   }
+  QUIRE_RETURN_IF_ERROR(CheckGpuMemory(options, config, *backend_));
   QUIRE_ASSIGN_OR_RETURN(model_,
                          LoadModel(options.model, backend_.get(), &loading_, options.rounding, options.long_context));
   return absl::OkStatus();

@@ -39,6 +39,7 @@ class CpuBackend : public Backend {
   BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const override;
   BackendStatus Reserve(const KvLayout&, int, int, int) override { return BackendStatus::Ok(); }
   std::optional<size_t> FreeBytes() const override { return std::nullopt; }
+  std::optional<size_t> TotalBytes() const override { return std::nullopt; }
   void* Allocate(size_t bytes) override;
   void Free(void* memory) override;
   void* AllocateHost(size_t bytes) override { return Allocate(bytes); }

@@ -48,6 +48,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   LayerRecorder* layer_recorder() override { return has_graphs_ ? this : nullptr; }
 
   std::optional<size_t> FreeBytes() const override { return device_->FreeBytes(); }
+  std::optional<size_t> TotalBytes() const override { return device_->TotalBytes(); }
   void* Allocate(size_t bytes) override { return device_->Allocate(bytes); }
   void Free(void* memory) override;
   void* AllocateHost(size_t bytes) override { return device_->AllocateHost(bytes); }
@@ -55,7 +56,9 @@ class CudaBackend : public Backend, private LayerRecorder {
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
   DataType ActivationType() const override { return element_; }
-  bool Has(OptionalPart) const override { return false; }
+  // Whether the kernels have a part, as Has tells of an object.
+  static bool Supports(OptionalPart) { return false; }
+  bool Has(OptionalPart part) const override { return Supports(part); }
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;

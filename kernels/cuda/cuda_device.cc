@@ -2,14 +2,18 @@
 
 #include "kernels/cuda/cuda_device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "kernels/cuda/compiled_kernels.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/fatal.h"
+#include "kernels/cuda/missing_gpu.h"
 
 namespace quire::cuda {
 namespace {
@@ -54,17 +58,19 @@ std::string Explain(cudaError_t error) {
 std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std::string* reason) {
   int driver = 0, num_devices = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-    *reason = "no NVIDIA driver is installed";
+    *reason = kNoDriver;
     return nullptr;
   }
   if (const cudaError_t error = cudaGetDeviceCount(&num_devices); error != cudaSuccess) {
     *reason = "no GPU can be used: " + Explain(error) + " (the driver supports CUDA " + std::to_string(driver / 1000) +
               "." + std::to_string(driver % 1000 / 10) + ", built with " + std::to_string(CUDART_VERSION / 1000) + "." +
-              std::to_string(CUDART_VERSION % 1000 / 10) + ")";
+              std::to_string(CUDART_VERSION % 1000 / 10) + ")" +
+              WhatHidesGpus(std::getenv("CUDA_VISIBLE_DEVICES"), access("/dev/nvidiactl", F_OK) == 0);
     return nullptr;
   }
   if (options.ordinal < 0 || options.ordinal >= num_devices) {
-    *reason = "there is no GPU " + std::to_string(options.ordinal) + ", there are " + std::to_string(num_devices);
+    *reason = "there is no GPU " + std::to_string(options.ordinal) + ", there are " + std::to_string(num_devices) +
+              WhatHidesGpus(std::getenv("CUDA_VISIBLE_DEVICES"), /*has_control_device=*/true);
     return nullptr;
   }
   cudaDeviceProp properties;
@@ -234,7 +240,7 @@ void CudaDevice::Wait(uint64_t mark) {
   while (!IsDone(mark)) {
     const Clock::duration waited = Clock::now() - start;
     if (waited > options_.longest_wait) {
-      Fatal("%s has not finished its work in %lld ms", properties_.name,
+      Fatal("%s has not finished its work in %lld ms, which is the limit of --gpu-timeout", properties_.name,
             static_cast<long long>(options_.longest_wait.count()));
     }
     if (waited > kBusyWaiting) {

@@ -32,6 +32,7 @@ class CudaDevice : public Device {
   void* AllocateHost(size_t bytes) override;
   void FreeHost(void* memory) override;
   size_t FreeBytes() const override;
+  size_t TotalBytes() const override { return properties_.totalGlobalMem; }
 
   void Copy(void* to, const void* from, size_t bytes) override;
   void CopyBatch(const CopyPiece* pieces, int num_pieces) override;

@@ -8,6 +8,9 @@
 
 namespace quire::cuda {
 
+// The sizes of heads for which the library has kernels.
+inline constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 256};
+
 // The options of a GPU.
 struct DeviceOptions {
   int ordinal = 0;           // Index among the GPUs that the process sees, in the order of CUDA.
@@ -15,6 +18,8 @@ struct DeviceOptions {
   std::string tuning_cache;  // File that keeps the results of tuning between starts. Empty: none.
   // Set up each kernel while the one before it ends; see LaunchKernel in cuda_device.cc.
   bool overlaps_launches = false;
+  // The size of the heads that will be computed; OpenDevice refuses another one than those of kHeadDims.
+  int head_dim = 64;
   // On compute capability 9.0, compute prompts with the kernels that only it can run (attention_prefill_sm90.h).
   bool warp_groups = true;
   // Work that is not finished in this time ends the process. The manager gives up a step after its --step-timeout,

@@ -35,6 +35,7 @@ class EmulatedDevice : public Device {
   void* AllocateHost(size_t bytes) override { return Allocate(bytes); }
   void FreeHost(void* memory) override { Free(memory); }
   size_t FreeBytes() const override { return size_t{256} << 20; }
+  size_t TotalBytes() const override { return size_t{256} << 20; }
 
   void Copy(void* to, const void* from, size_t bytes) override;
   void CopyBatch(const CopyPiece* pieces, int num_pieces) override;

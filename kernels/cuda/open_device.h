@@ -11,8 +11,9 @@
 
 namespace quire::cuda {
 
-// Returns null, and the reason in one line, when there is no such GPU, it is older than sm_80, or `library` cannot be
-// loaded.
+// Returns null, and the reason in one line, when there are no kernels for heads of options.head_dim, `library` cannot
+// be loaded, there is no such GPU, or it is older than sm_80. They are checked in this order, so the first is told on a
+// machine without a GPU, too.
 //
 // The code that needs CUDA is in a separate library, which is loaded here. `library` is its path. If that is empty, the
 // library is libquire_cuda.so in the folder of the running program. There are two reasons to load it. One program runs

@@ -198,6 +198,11 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
        "--kv-type is float32, with --device=simulated it must be auto"},
       {{"--model=x", "--device=cuda:1", "--kv-type=int8"},
        "--kv-type is int8, with --device=cuda:1 it must be auto, bfloat16 or float16"},
+      {{"--model=x", "--exact-gpu"}, "--exact-gpu is set, but --device is cpu, not cuda"},
+      {{"--model=x", "--gpu-graphs=false"}, "--gpu-graphs is set, but --device is cpu, not cuda"},
+      {{"--model=x", "--check-config", "--gpu-library=/x"}, "--gpu-library is set, but --device is cpu, not cuda"},
+      {{"--model=x", "--device=simulated", "--gpu-timeout=1h"},
+       "--gpu-timeout is set, but --device is simulated, not cuda"},
       {{"--model=x", "--max-sequences=0"}, "--max-sequences is 0, it must be 1 .. 65536"},
       {{"--model=x", "--max-tokens-per-step=0"}, "--max-tokens-per-step is 0"},
       {{"--model=x", "--orphan-hold=-1s"}, "--orphan-hold is -1s, it must be 0 to 24h"},
@@ -213,6 +218,13 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(test.message));
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\n")));
   }
+}
+
+TEST(WorkerOptionsTest, FlagsForGpusMayBeInTheEnvironmentOfWorkersOnOtherDevices) {
+  const absl::FlagSaver saver;
+  const absl::StatusOr<CommandLine<WorkerOptions>> line =
+      ParseWorkerCommandLine({"--model=x", "--gpu-overlap=false"}, {"QUIRE_WORKER_EXACT_GPU=true"});
+  EXPECT_TRUE(line.ok()) << line.status();
 }
 
 TEST(WorkerOptionsTest, TheMemoryOfAModelIsExplainedWithoutAStart) {

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/strings/numbers.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "kernels/cuda/emulated_device.h"
 #include "quire/v1/worker.grpc.pb.h"
 #include "tests/serving/sockets.h"
 #include "tests/worker/model/model_files.h"
@@ -21,6 +23,7 @@ namespace quire {
 namespace {
 
 using ::grpc::health::v1::HealthCheckResponse;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // What the opener of the GPU, which is called while the worker loads, has seen.
@@ -109,11 +112,62 @@ TEST(WorkerLoadingTest, FlagsForGpusReachTheDevice) {
   EXPECT_EQ(g_seen.device_options.ordinal, 3);
   EXPECT_FALSE(g_seen.device_options.overlaps_launches);
   EXPECT_TRUE(g_seen.device_options.warp_groups);
+  EXPECT_EQ(g_seen.device_options.head_dim, 8);  // That of the golden model.
   options.gpu_overlap = true;
   options.gpu_warp_groups = false;
   EXPECT_FALSE(Worker::Start(options, &NoteOptions).ok());
   EXPECT_TRUE(g_seen.device_options.overlaps_launches);
   EXPECT_FALSE(g_seen.device_options.warp_groups);
+}
+
+// Of a model with the parts of `architecture`.
+std::string ConfigOf(const std::string& architecture) {
+  return R"({"architectures": [")" + architecture + R"("], "hidden_size": 64, "intermediate_size": 128,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512, "rms_norm_eps": 1e-05,
+      "max_position_embeddings": 256, "torch_dtype": "bfloat16"})";
+}
+
+TEST(WorkerLoadingTest, AModelThatNoGpuCanComputeIsRefusedBeforeTheGpuIsOpened) {
+  const TestDirectory directory;
+  directory.Write("config.json", ConfigOf("Olmo2ForCausalLM"));
+  WorkerOptions options{};
+  options.model = directory.path();
+  options.listen = "unix:" + directory.path() + "/worker.sock";
+  options.max_connections = 64;
+  options.device = "cuda";
+  options.gpu = 7;
+  g_seen.device_options = {};
+  const auto worker = Worker::Start(options, &NoteOptions);
+  EXPECT_THAT(std::string(worker.status().message()),
+              AllOf(HasSubstr("needs norms of the outputs of attention and MLP"),
+                    HasSubstr("and --device=cuda has no kernels for that; a CPU has them")));
+  EXPECT_EQ(g_seen.device_options.ordinal, 0) << "the GPU was opened";
+}
+
+// A GPU whose memory is nearly full.
+class FullDevice : public cuda::EmulatedDevice {
+ public:
+  size_t FreeBytes() const override { return 3 << 10; }
+};
+
+TEST(WorkerLoadingTest, AModelThatDoesNotFitIntoTheGpuIsRefusedBeforeItsWeightsAreRead) {
+  const TestDirectory directory;
+  directory.Write("config.json", ConfigOf("LlamaForCausalLM"));
+  WorkerOptions options{};
+  options.model = directory.path();  // It has no weights.
+  options.listen = "unix:" + directory.path() + "/worker.sock";
+  options.max_connections = 64;
+  options.gpu = 0;
+  options.block_size = 16;
+  options.device = "cuda";
+  const auto worker = Worker::Start(options, [](const std::string&, const cuda::DeviceOptions&, std::string*) {
+    return std::unique_ptr<cuda::Device>(std::make_unique<FullDevice>());
+  });
+  EXPECT_EQ(worker.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(worker.status().message()),
+              AllOf(HasSubstr("--device=cuda (emulated GPU) has 256.0 MiB of memory, of which 3.0 KiB are free; the "
+                              "weights need "),
+                    HasSubstr(" KiB in 16 bits, and with another --quantize "), HasSubstr("other processes")));
 }
 
 }  // namespace

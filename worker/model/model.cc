@@ -97,17 +97,6 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& directory) {
   return absl::NotFoundError(absl::StrCat("there is no file ", path, DirectoryHint(directory)));
 }
 
-absl::Status CheckParts(const ModelConfig& config, const Backend& backend) {
-  std::vector<std::string> missing;
-  for (const OptionalPart part : OptionalPartsOf(config)) {
-    if (!backend.Has(part)) missing.push_back(Name(part));
-  }
-  if (missing.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(config.architecture, " needs ", absl::StrJoin(missing, ", "),
-                                                    ", and ", backend.Description(),
-                                                    " has no kernels for that; a CPU has them"));
-}
-
 absl::Status In(const std::string& directory, absl::string_view separator, const absl::Status& error) {
   return {error.code(), absl::StrCat(directory, separator, error.message())};
 }
@@ -141,6 +130,17 @@ absl::Status ReadGgufModel(const std::string& path, Model* model) {
 }
 
 }  // namespace
+
+absl::Status CheckParts(const ModelConfig& config, absl::FunctionRef<bool(OptionalPart)> has,
+                        absl::string_view device) {
+  std::vector<std::string> missing;
+  for (const OptionalPart part : OptionalPartsOf(config)) {
+    if (!has(part)) missing.push_back(Name(part));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(config.architecture, " needs ", absl::StrJoin(missing, ", "),
+                                                    ", and ", device, " has no kernels for that; a CPU has them"));
+}
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool is_long) {
   if (IsGgufPath(directory)) {
@@ -177,7 +177,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, B
   LoadProgress own_progress;
   if (progress == nullptr) progress = &own_progress;
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory, is_long));
-  QUIRE_RETURN_IF_ERROR(CheckParts(model->config, *backend));
+  QUIRE_RETURN_IF_ERROR(CheckParts(
+      model->config, [backend](OptionalPart part) { return backend->Has(part); }, backend->Description()));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
   absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend, progress, rounding);

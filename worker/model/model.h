@@ -7,8 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/backend.h"
+#include "kernels/optional_part.h"
 #include "worker/model/config.h"
 #include "worker/model/tokenizer_file.h"
 #include "worker/model/weights.h"
@@ -25,6 +29,10 @@ struct Model {
 // Reads config.json and generation_config.json of a model directory, or the metadata of a GGUF file. For `is_long` see
 // ParseModelConfig.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path, bool is_long = false);
+
+// Returns FAILED_PRECONDITION, with the missing parts, when the model needs a part of the operations that a device
+// lacks. `has` tells what it has, and `device` is what it calls itself.
+absl::Status CheckParts(const ModelConfig& config, absl::FunctionRef<bool(OptionalPart)> has, absl::string_view device);
 
 // Reads these two files and the tokenizer files. The model has no weights. Warns if there is no tokenizer.
 absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& path, bool is_long = false);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "kernels/cuda/compiled_kernels.h"
+#include "kernels/cuda/device_options.h"
 #include "kernels/cuda/make_kernel_table.h"
 #include "tests/kernels/cuda/cubin.h"
 #include "tests/test_paths.h"
@@ -148,7 +149,7 @@ TEST(CompiledKernelsTest, EveryTableIsCompiledForItsArchitectures) {
 
 TEST(CompiledKernelsTest, TablesAreFoundForTheHeadsAndBlocksThatAreCompiled) {
   for (const DataType element : {DataType::kBFloat16, DataType::kFloat16}) {
-    for (const int head_dim : {32, 64, 80, 96, 128, 256}) {
+    for (const int head_dim : kHeadDims) {
       std::set<const KernelTable*> tables;
       for (const int block_size : {1, 2, 4, 8, 16, 32, 128}) {
         tables.insert(FindCompiledKernels(element, head_dim, block_size, /*is_sm90=*/false));
@@ -168,7 +169,7 @@ TEST(CompiledKernelsTest, TablesAreFoundForTheHeadsAndBlocksThatAreCompiled) {
 
 TEST(CompiledKernelsTest, KernelsForComputeCapability90AreOnlyInItsTables) {
   for (const DataType element : {DataType::kBFloat16, DataType::kFloat16}) {
-    for (const int head_dim : {32, 64, 80, 96, 128, 256}) {
+    for (const int head_dim : kHeadDims) {
       for (const int block_size : {8, 16, 32}) {
         for (const bool is_sm90 : {false, true}) {
           const KernelTable& table = *FindCompiledKernels(element, head_dim, block_size, is_sm90);
