@@ -83,7 +83,7 @@ std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std
 }
 
 CudaDevice::CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties)
-    : options_(options), properties_(properties) {
+    : options_(options), properties_(properties), watch_(options.longest_wait) {
   int driver = 0;
   CheckCuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   has_batch_copies_ = driver >= kBatchCopyVersion;
@@ -214,30 +214,34 @@ uint64_t CudaDevice::Mark() {
   MakeCurrent();
   const uint64_t mark = num_marks_++;
   CheckCuda(cudaEventRecord(EventOf(mark), stream_), "cudaEventRecord");
+  watch_.Add(mark);
   return mark;
 }
 
+// All waiting goes through here, so that a device that hangs always ends its worker, and the worker's sequences go on
+// elsewhere.
 bool CudaDevice::IsDone(uint64_t mark) {
   MakeCurrent();
   const cudaError_t error = cudaEventQuery(EventOf(mark));
-  if (error == cudaErrorNotReady) return false;
-  CheckCuda(error,
-            "cudaEventQuery, or work queued before it (CUDA_LAUNCH_BLOCKING=1 with --gpu-graphs=false shows which),");
-  return true;
-}
-
-// Polls instead of waiting in CUDA, which has no time limit: a device that hangs must not block its worker, and with it
-// the worker's sequences.
-void CudaDevice::Wait(uint64_t mark) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  while (!IsDone(mark)) {
-    const Clock::duration waited = Clock::now() - start;
-    if (waited > options_.longest_wait) {
+  if (error == cudaErrorNotReady) {
+    if (watch_.Hangs(mark)) {
       Fatal("%s has not finished its work in %lld ms", properties_.name,
             static_cast<long long>(options_.longest_wait.count()));
     }
-    if (waited > kBusyWaiting) {
+    return false;
+  }
+  CheckCuda(error,
+            "cudaEventQuery, or work queued before it (CUDA_LAUNCH_BLOCKING=1 with --gpu-graphs=false shows which),");
+  watch_.SetDone();
+  return true;
+}
+
+// Polls instead of waiting in CUDA, which has no time limit.
+void CudaDevice::Wait(uint64_t mark) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point busy_end = Clock::now() + kBusyWaiting;
+  while (!IsDone(mark)) {
+    if (Clock::now() > busy_end) {
       std::this_thread::sleep_for(kSleep);
     } else {
       std::this_thread::yield();
@@ -283,7 +287,8 @@ CudaDevice::LoadedKernel& CudaDevice::Load(const void* entry, size_t shared_byte
 //    starts when everything before it is done, as always.
 //  - Code for sm_80 contains no wait, not even when the driver translates it for a newer device. Such kernels are
 //    launched without the attribute.
-//  - The compiler could move LoadReadOnly() before the wait. kernels_cuda_compiled_test checks that the machine code has
+//  - The compiler could move LoadReadOnly() before the wait. kernels_cuda_compiled_test checks that the machine code
+//  has
 //    no access to global memory there.
 void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                               size_t /*args_bytes*/, int num_blocks) {

@@ -13,6 +13,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_options.h"
 #include "kernels/cuda/matmul.h"
+#include "kernels/cuda/progress_watch.h"
 
 namespace quire::cuda {
 
@@ -83,6 +84,7 @@ class CudaDevice : public Device {
   cudaStream_t stream_ = nullptr;
   cudaEvent_t events_[kNumEvents] = {};
   uint64_t num_marks_ = 0;
+  ProgressWatch watch_;
   std::unique_ptr<Matmul> matmul_;
   std::unordered_map<const void*, LoadedKernel> loaded_;  // Results of Load, by entry.
 
