@@ -25,18 +25,26 @@ class DeviceBuffer {
   template <typename T>
   T* Reserve(size_t count) {
     const size_t bytes = count * sizeof(T);
-    if (bytes > capacity_) Grow(bytes);
+    if (bytes > capacity_ && !Take(std::max(bytes, 2 * capacity_)) && !Take(bytes)) {
+      Fatal("no memory for %s: %zu bytes", what_, bytes);
+    }
     return static_cast<T*>(memory_);
+  }
+  // Makes room without any to spare. Returns false, and has no memory, when there is not enough.
+  template <typename T>
+  bool TryReserve(size_t count) {
+    return count * sizeof(T) <= capacity_ || Take(count * sizeof(T));
   }
 
  private:
-  void Grow(size_t bytes) {
-    device_->Synchronize();  // Queued work may still use the old memory.
-    if (memory_ != nullptr) device_->Free(memory_);
-    capacity_ = std::max(bytes, 2 * capacity_);
-    memory_ = device_->Allocate(capacity_);
-    if (memory_ == nullptr) memory_ = device_->Allocate(capacity_ = bytes);  // Tries again without spare room.
-    if (memory_ == nullptr) Fatal("no memory for %s: %zu bytes", what_, capacity_);
+  bool Take(size_t bytes) {
+    if (memory_ != nullptr) {
+      device_->Synchronize();  // Queued work may still use the old memory.
+      device_->Free(memory_);
+    }
+    memory_ = device_->Allocate(bytes);
+    capacity_ = memory_ == nullptr ? 0 : bytes;
+    return memory_ != nullptr;
   }
 
   Device* const device_;

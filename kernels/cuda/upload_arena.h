@@ -21,6 +21,9 @@ class UploadArena {
   UploadArena& operator=(const UploadArena&) = delete;
   ~UploadArena() { FreeMemory(); }
 
+  // Takes room for `bytes` and forgets the arrays, if there is less. Returns false, and has no room, when there is not
+  // enough memory.
+  bool Reserve(size_t bytes);
   // Forgets the arrays and makes room for `bytes`. Work that was queued before can still read the old arrays.
   void Begin(size_t bytes);
 
