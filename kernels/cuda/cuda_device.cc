@@ -49,6 +49,32 @@ std::string Explain(cudaError_t error) {
   return std::string(cudaGetErrorName(error)) + ", " + cudaGetErrorString(error);
 }
 
+std::string FormatVersion(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string ExplainVersions(int driver) {
+  return "(the driver supports CUDA " + FormatVersion(driver) + ", built with " + FormatVersion(CUDART_VERSION) + ")";
+}
+
+// For error messages.
+const char* NameOf(const void* entry) {
+  const char* name = "a kernel";
+#if CUDART_VERSION >= 12030
+  if (cudaFuncGetName(&name, entry) != cudaSuccess) name = "a kernel";
+#endif
+  return name;
+}
+
+// Whether the code can be loaded: for newer GPUs the driver translates it, which an old driver may refuse. All kernels
+// are compiled in the same way, so a small one answers for all.
+cudaError_t TryToLoadKernels() {
+  const KernelTable* const table =
+      FindCompiledKernels(DataType::kBFloat16, /*head_dim=*/64, /*block_size=*/16, /*is_sm90=*/false);
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, table->gather_rows.entry);
+}
+
 }  // namespace
 
 std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std::string* reason) {
@@ -58,9 +84,7 @@ std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std
     return nullptr;
   }
   if (const cudaError_t error = cudaGetDeviceCount(&num_devices); error != cudaSuccess) {
-    *reason = "no GPU can be used: " + Explain(error) + " (the driver supports CUDA " + std::to_string(driver / 1000) +
-              "." + std::to_string(driver % 1000 / 10) + ", built with " + std::to_string(CUDART_VERSION / 1000) + "." +
-              std::to_string(CUDART_VERSION % 1000 / 10) + ")";
+    *reason = "no GPU can be used: " + Explain(error) + " " + ExplainVersions(driver);
     return nullptr;
   }
   if (options.ordinal < 0 || options.ordinal >= num_devices) {
@@ -77,6 +101,13 @@ std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std
   if (error == cudaSuccess) error = SetCurrent(options.ordinal);  // Fails if the GPU is busy in exclusive mode.
   if (error != cudaSuccess) {
     *reason = "GPU " + std::to_string(options.ordinal) + " cannot be used: " + Explain(error);
+    return nullptr;
+  }
+  error = TryToLoadKernels();
+  if (error != cudaSuccess) {
+    *reason = std::string(properties.name) + " is sm_" + std::to_string(properties.major) +
+              std::to_string(properties.minor) + ", and the driver cannot load the kernels for it: " + Explain(error) +
+              " " + ExplainVersions(driver);
     return nullptr;
   }
   return std::unique_ptr<CudaDevice>(new CudaDevice(options, properties));
@@ -268,10 +299,11 @@ CudaDevice::LoadedKernel& CudaDevice::Load(const void* entry, size_t shared_byte
   const auto found = loaded_.find(entry);
   if (found != loaded_.end()) return found->second;
   cudaFuncAttributes attributes{};
-  CheckCuda(cudaFuncGetAttributes(&attributes, entry), "cudaFuncGetAttributes(%p)", entry);
+  CheckCuda(cudaFuncGetAttributes(&attributes, entry), "cudaFuncGetAttributes(%s)", NameOf(entry));
   if (shared_bytes > kPlainSharedBytes) {
     CheckCuda(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)),
-              "cudaFuncSetAttribute(%p, cudaFuncAttributeMaxDynamicSharedMemorySize, %zu)", entry, shared_bytes);
+              "cudaFuncSetAttribute(%s, cudaFuncAttributeMaxDynamicSharedMemorySize, %zu)", NameOf(entry),
+              shared_bytes);
   }
   return loaded_[entry] = {.waits_for_prior_grid = attributes.ptxVersion >= kPtxWithWait, .is_launched = false};
 }
@@ -308,11 +340,7 @@ void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_
   void* parameters[] = {const_cast<void*>(args)};
   const cudaError_t error = cudaLaunchKernelExC(&config, entry, parameters);
   if (error == cudaSuccess) return;
-  const char* name = "?";
-#if CUDART_VERSION >= 12030
-  cudaFuncGetName(&name, entry);
-#endif
-  CheckCuda(error, "launch of %s, %d blocks of %d threads and %zu bytes of shared memory,", name, num_blocks,
+  CheckCuda(error, "launch of %s, %d blocks of %d threads and %zu bytes of shared memory,", NameOf(entry), num_blocks,
             num_threads, shared_bytes);
 }
 

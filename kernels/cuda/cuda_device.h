@@ -20,7 +20,8 @@ namespace quire::cuda {
 // An NVIDIA GPU, sm_80 or newer.
 class CudaDevice : public Device {
  public:
-  // Returns null, and sets the reason, if there is no driver, no such GPU, or the GPU is too old.
+  // Returns null, and sets the reason, if there is no driver, no such GPU, the GPU is too old, or the driver cannot
+  // load the kernels for it.
   static std::unique_ptr<CudaDevice> Create(const DeviceOptions& options, std::string* reason);
   ~CudaDevice() override;
 
