@@ -55,8 +55,8 @@ CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOption
       sampler_(device_.get(), &kernels_),
       quantized_(device_.get(), &kernels_, element_, exact_),
       batch_arena_(device_.get()),
-      rows_arena_(device_.get()),
-      copies_arena_(device_.get()),
+      rows_arena_(device_.get(), Recorded::kNever),
+      copies_arena_(device_.get(), Recorded::kNever),
       gate_up_(device_.get(), "MLP activations"),
       graphs_(device_.get()) {}
 

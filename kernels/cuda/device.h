@@ -60,7 +60,12 @@ class Device {
   // Zeroed memory of the device, aligned to 256 bytes; null when there is not enough.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
-  // Number of times that memory was freed. While it stays the same, all recorded addresses are valid.
+  // Frees memory that no recorded work uses.
+  void FreeUnrecorded(void* memory) {
+    Free(memory);
+    --num_frees_;
+  }
+  // Number of times that memory was freed by Free. While it stays the same, all recorded addresses are valid.
   int64_t num_frees() const { return num_frees_; }
   // Zeroed host memory that the device reads and writes directly (pinned); null when there is not enough.
   virtual void* AllocateHost(size_t bytes) = 0;

@@ -11,15 +11,28 @@
 
 namespace quire::cuda {
 
+// Whether recordings (Device::BeginRecording) may use a piece of memory. They are lost when it is freed.
+enum class Recorded { kYes, kNever };
+
+// Frees memory of the device.
+inline void FreeOnDevice(Device* device, void* memory, Recorded recorded) {
+  if (recorded == Recorded::kYes) {
+    device->Free(memory);
+  } else {
+    device->FreeUnrecorded(memory);
+  }
+}
+
 // Device memory that grows on demand. Growing loses the contents. The device must outlive the buffer.
 class DeviceBuffer {
  public:
   // `what` names the buffer's purpose in the error message.
-  DeviceBuffer(Device* device, const char* what) : device_(device), what_(what) {}
+  DeviceBuffer(Device* device, const char* what, Recorded recorded = Recorded::kYes)
+      : device_(device), what_(what), recorded_(recorded) {}
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer() {
-    if (memory_ != nullptr) device_->Free(memory_);
+    if (memory_ != nullptr) FreeOnDevice(device_, memory_, recorded_);
   }
 
   template <typename T>
@@ -40,7 +53,7 @@ class DeviceBuffer {
   bool Take(size_t bytes) {
     if (memory_ != nullptr) {
       device_->Synchronize();  // Queued work may still use the old memory.
-      device_->Free(memory_);
+      FreeOnDevice(device_, memory_, recorded_);
     }
     memory_ = device_->Allocate(bytes);
     capacity_ = memory_ == nullptr ? 0 : bytes;
@@ -49,6 +62,7 @@ class DeviceBuffer {
 
   Device* const device_;
   const char* const what_;
+  const Recorded recorded_;
   void* memory_ = nullptr;
   size_t capacity_ = 0;
 };

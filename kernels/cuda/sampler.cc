@@ -70,10 +70,10 @@ Sampler::Sampler(Device* device, const KernelTable* kernels, size_t pass_bytes)
     : device_(device),
       kernels_(kernels),
       pass_bytes_(pass_bytes),
-      arena_(device),
+      arena_(device, Recorded::kNever),
       results_(device, "sampling"),
       top_(device, "sampling"),
-      scratch_(device, "sampling"),
+      scratch_(device, "sampling", Recorded::kNever),
       drawn_tokens_(device, "drawn tokens") {}
 
 bool Sampler::Reserve(int max_rows, int vocab_size, int max_top) {

@@ -24,7 +24,7 @@ void UploadArena::FreeMemory() {
     if (side.host != nullptr) device_->FreeHost(side.host);
     side = {};
   }
-  if (on_device_ != nullptr) device_->Free(on_device_);
+  if (on_device_ != nullptr) FreeOnDevice(device_, on_device_, recorded_);
   on_device_ = nullptr;
   capacity_ = 0;
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/device_buffer.h"
 
 namespace quire::cuda {
 
@@ -16,7 +17,7 @@ namespace quire::cuda {
 // next arrays can be collected while the device still has to copy the previous ones. The device must outlive the arena.
 class UploadArena {
  public:
-  explicit UploadArena(Device* device) : device_(device) {}
+  explicit UploadArena(Device* device, Recorded recorded = Recorded::kYes) : device_(device), recorded_(recorded) {}
   UploadArena(const UploadArena&) = delete;
   UploadArena& operator=(const UploadArena&) = delete;
   ~UploadArena() { FreeMemory(); }
@@ -71,6 +72,7 @@ class UploadArena {
   void FreeMemory();
 
   Device* const device_;
+  const Recorded recorded_;
   Side sides_[2];
   int side_ = 0;
   char* on_device_ = nullptr;

@@ -270,6 +270,22 @@ TEST_F(CudaSamplingTest, ADrawDependsOnItsOwnRowOnly) {
   CheckDrawsDependOnTheirOwnRow(OnDevice(), OnDevice(), 8);
 }
 
+// Otherwise a request with penalties would let the device forget what it has recorded.
+TEST_F(CudaSamplingTest, PenaltiesMoveNothingThatRecordingsUse) {
+  constexpr int kVocabSize = 96;
+  Random random(6);
+  const std::vector<float> logits = random.Normals(kVocabSize, 1.0f);
+  SampleShared({PlainRow()}, logits, /*max_top=*/4);
+  const int64_t num_frees = device()->num_frees();
+  OwnedRow owned;
+  owned.row.frequency_penalty = 1;
+  for (int token = 0; token < kVocabSize; ++token) {
+    owned.counts.push_back({token, 1, 1});
+    if (token % 10 == 0) SampleShared({owned.Get()}, logits, /*max_top=*/4);
+  }
+  EXPECT_EQ(device()->num_frees() - num_frees, 10) << "those of the arrays of logits";
+}
+
 TEST_F(CudaSamplingTest, SeveralPassesDrawWhatOnePassDraws) {
   constexpr int kVocabSize = 96, kRows = 4, kMaxTop = 3;
   Random random(5);
