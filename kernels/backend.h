@@ -15,6 +15,16 @@
 
 namespace quire {
 
+// The largest numbers in the steps of a worker.
+struct StepSizes {
+  int max_tokens;
+  int max_sequences;
+  int max_context_tokens;  // Of a sequence.
+  int max_logit_rows;      // Of a call of Sample.
+  int max_top;             // SamplingArgs::max_top
+  int vocab_size;
+};
+
 // A device with its memory and operations. There is one implementation for CPUs and one for GPUs. The executor thread
 // owns it. Every output element is accumulated in a fixed order, so that a result does not depend on the other rows of
 // the batch, unless NumericsFingerprint contains "tuned".
@@ -40,9 +50,10 @@ class Backend : public DeviceMemory, public Operations {
 
   // Whether the backend has kernels for K and V in that layout with `num_heads` query heads.
   virtual BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const = 0;
-  // Takes the memory that steps of up to `max_tokens` tokens in contexts of up to `max_context_tokens` tokens may need
-  // in addition to what the caller allocates. Returns an error when there is not enough. REQUIRES: CheckLayout is OK.
-  virtual BackendStatus Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) = 0;
+  // Takes the memory that steps of these sizes may need in addition to what the caller allocates and to what a step of
+  // max_tokens tokens takes: whatever the requests ask for, no later step takes more. Returns an error when there is
+  // not enough. REQUIRES: CheckLayout is OK.
+  virtual BackendStatus Reserve(const KvLayout& layout, int num_heads, const StepSizes& sizes) = 0;
 
   // Returns null when the backend does not record layers.
   virtual LayerRecorder* layer_recorder() { return nullptr; }

@@ -27,8 +27,8 @@ class ForwardingBackend : public Backend {
   BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const override {
     return backend_->CheckLayout(layout, num_heads);
   }
-  BackendStatus Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) override {
-    return backend_->Reserve(layout, num_heads, max_tokens, max_context_tokens);
+  BackendStatus Reserve(const KvLayout& layout, int num_heads, const StepSizes& sizes) override {
+    return backend_->Reserve(layout, num_heads, sizes);
   }
   std::optional<size_t> FreeBytes() const override { return backend_->FreeBytes(); }
   std::optional<size_t> TotalBytes() const override { return backend_->TotalBytes(); }

@@ -3,6 +3,7 @@
 #include "worker/step_sampler.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -11,6 +12,19 @@
 #include "base/worker_protocol.h"
 
 namespace quire {
+namespace {
+
+// The lengths of lists of tokens that a step can have. A device records steps for each length, so there are few. 1, 5
+// and 20 are what most requests ask for.
+constexpr int kListLengths[] = {0, 1, 5, 20, 80, 320, 1024};
+
+// Returns the shortest length that has room for `max_top` tokens.
+int ListLength(int max_top) {
+  static_assert(std::end(kListLengths)[-1] == kMaxCandidates && kMaxTopLogprobs == kMaxCandidates);
+  return *std::lower_bound(std::begin(kListLengths), std::end(kListLengths), max_top);
+}
+
+}  // namespace
 
 StepSampler::StepSampler(Backend* backend, Transformer* transformer, const WorkerLimits& limits)
     : backend_(backend),
@@ -72,6 +86,7 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices, Step* step) {
       step->has_scores |= row.sampling().num_top() >= 0;
     }
   }
+  step->max_top = ListLength(step->max_top);
 }
 
 void StepSampler::AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool is_sampling,

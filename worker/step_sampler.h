@@ -59,7 +59,7 @@ class StepSampler {
 
     std::vector<Job> jobs;
     bool has_scores = false;            // Whether a row that draws asks for logprobs.
-    int max_top = 0;                    // The length of the longest list of a job.
+    int max_top = 0;                    // The room for the list of a job.
     HostArray<SamplingResult> results;  // [jobs]
     HostArray<ScoredCandidate> top;     // [jobs, max_top]
   };

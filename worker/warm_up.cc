@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/block_storage.h"
 
@@ -116,7 +117,8 @@ absl::Status RecordSteps(Backend* backend, const WorkerLimits& limits, absl::Dur
 }
 
 absl::StatusOr<int64_t> WarmUp(Backend* backend, const Model& model, const KvLayout& layout, WorkerLimits limits) {
-  std::vector<v1::StepPlan> plans;
+  // A backend may know only after its first step what the arrays of later steps need, so there are two steps at least.
+  std::vector<v1::StepPlan> plans = {StepOf(1, 1, limits)};
   limits.num_blocks = 0;
   limits.num_host_blocks = 0;
   for (int num_tokens = 1;; num_tokens = std::min(2 * num_tokens, limits.max_tokens_per_step)) {
@@ -124,8 +126,13 @@ absl::StatusOr<int64_t> WarmUp(Backend* backend, const Model& model, const KvLay
     limits.num_blocks = std::max<uint32_t>(limits.num_blocks, plans.back().block_tails_size());
     if (num_tokens == limits.max_tokens_per_step) break;
   }
-  const BackendStatus reserved =
-      backend->Reserve(layout, model.config.num_heads, limits.max_tokens_per_step, limits.max_context_tokens);
+  const StepSizes sizes = {.max_tokens = limits.max_tokens_per_step,
+                           .max_sequences = limits.max_sequences,
+                           .max_context_tokens = limits.max_context_tokens,
+                           .max_logit_rows = LogitRowsFor(limits),
+                           .max_top = std::max<int>(kMaxCandidates, kMaxTopLogprobs),
+                           .vocab_size = limits.vocab_size};
+  const BackendStatus reserved = backend->Reserve(layout, model.config.num_heads, sizes);
   if (!reserved.ok()) {
     return absl::ResourceExhaustedError(absl::StrCat(reserved.message(), "; lower --max-tokens-per-step"));
   }

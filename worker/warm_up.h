@@ -15,11 +15,11 @@
 
 namespace quire {
 
-// Runs steps of 1, 2, 4 and so on to the largest number of tokens over a pool of its own, so that everything a step
-// takes is taken (scratch memory, compiled kernels, tuned multiplications), and gives the pool back. Returns the bytes
-// that are then left for the real pool, next to an executor. RESOURCE_EXHAUSTED when there is too little memory for the
-// steps. limits.num_blocks is not read.
-// REQUIRES: the backend has memory of its own (FreeBytes).
+// Reserves the memory of the backend for all steps within the limits, and runs steps of 1, 2, 4 and so on to the
+// largest number of tokens over a pool of its own. So everything that a step may take is taken (scratch memory,
+// compiled kernels, tuned multiplications). Gives the pool back. Returns the bytes that are then left for the real
+// pool, next to an executor. RESOURCE_EXHAUSTED when there is too little memory for the steps. limits.num_blocks is not
+// read. REQUIRES: the backend has memory of its own (FreeBytes).
 absl::StatusOr<int64_t> WarmUp(Backend* backend, const Model& model, const KvLayout& layout, WorkerLimits limits);
 
 // Runs decode steps of 1, 2, 4, 8, 16, 24 and so on to 64 sequences, and then of 96, 128 and so on to 256, with

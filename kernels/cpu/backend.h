@@ -37,7 +37,7 @@ class CpuBackend : public Backend {
   bool IsDone(uint64_t) override { return true; }
   void Wait(uint64_t) override {}
   BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const override;
-  BackendStatus Reserve(const KvLayout&, int, int, int) override { return BackendStatus::Ok(); }
+  BackendStatus Reserve(const KvLayout&, int, const StepSizes&) override { return BackendStatus::Ok(); }
   std::optional<size_t> FreeBytes() const override { return std::nullopt; }
   std::optional<size_t> TotalBytes() const override { return std::nullopt; }
   void* Allocate(size_t bytes) override;

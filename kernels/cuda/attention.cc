@@ -26,13 +26,25 @@ constexpr int kRecordedBlocksPerMultiprocessor = 8;
 // The same for every launch of attention_prefill_sm90: a block copies for its next item while it computes.
 constexpr int kLongBlocksPerMultiprocessor = 1;
 
-// Makes room for `count` values, with some to spare. Returns whether the capacity was too small.
-bool GrowCapacity(size_t count, size_t* capacity) {
+// The room for `count` values, with some to spare.
+size_t Capacity(size_t count) {
   constexpr size_t kLeast = 64;
+  return std::max(std::bit_ceil(count), kLeast);
+}
+
+// Makes room for `count` values. Returns whether the capacity was too small.
+bool GrowCapacity(size_t count, size_t* capacity) {
   if (count <= *capacity) return false;
-  *capacity = std::max(std::bit_ceil(count), kLeast);
+  *capacity = Capacity(count);
   return true;
 }
+
+int64_t NumSplits(int64_t num_tokens) {
+  return (num_tokens + kSplitTokens - 1) / kSplitTokens;
+}
+
+// Two phases of items, each for three kernels, and the merges (ListLaunches).
+constexpr int kMostLaunches = 7;
 
 // Returns whether a sequence of the batch has more than this number of query rows.
 bool HasMoreRows(const BatchView& batch, int group_size, int num_rows) {
@@ -54,15 +66,34 @@ int64_t CudaAttention::MaxPartials(int head_dim) {
   return kPartialBytes / BytesPerPartial(head_dim);
 }
 
-size_t CudaAttention::Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) {
-  const int64_t num_splits = (int64_t{max_context_tokens} + kSplitTokens - 1) / kSplitTokens;
-  int64_t num_partials = num_splits * max_tokens * num_heads;
+size_t CudaAttention::Reserve(const KvLayout& layout, int num_heads, const StepSizes& sizes) {
+  int64_t num_partials = NumSplits(sizes.max_context_tokens) * sizes.max_tokens * num_heads;
   if (!exact_) num_partials = std::min(num_partials, MaxPartials(layout.head_dim));
   const size_t bytes = num_partials * BytesPerPartial(layout.head_dim), free_bytes = device_->FreeBytes();
   if (bytes > free_bytes) return bytes - free_bytes;
   partial_states_.Reserve<SoftmaxState>(num_partials);
   partial_values_.Reserve<float>(num_partials * layout.head_dim);
+  reserved_ = sizes;
+  reserved_partials_ = num_partials;
   return 0;
+}
+
+size_t CudaAttention::MostUploadBytes() const {
+  if (reserved_.max_tokens == 0) return 0;
+  size_t bytes = 0;
+  for (const auto& plan : plans_) {
+    const Kind& kind = plan->kind;
+    const int64_t tokens_of_item = std::max(1, ItemRows(*plan) / kind.group_size);
+    const int64_t whole =
+        std::min<int64_t>(reserved_.max_tokens, reserved_.max_sequences + reserved_.max_tokens / tokens_of_item);
+    // A part of an item, and a split that sequences share, have a partial result for every query head at least.
+    const int64_t parts = std::min(whole * NumSplits(reserved_.max_context_tokens),
+                                   reserved_partials_ / (kind.num_kv_heads * kind.group_size));
+    // An item that is cut passes the places of its shared splits on to its merge.
+    bytes += UploadBytes(Capacity(reserved_.max_tokens), Capacity(whole + parts), Capacity(whole), Capacity(2 * parts),
+                         kMostLaunches);
+  }
+  return bytes;
 }
 
 void CudaAttention::BeginStep(const BatchView& batch, const BatchView& on_device) {
@@ -152,7 +183,7 @@ void CudaAttention::MakePlan(StepPlan* plan) {
                                                      .group_size = kind.group_size,
                                                      .window = kind.window,
                                                      .block_size = kind.block_size},
-                                                    exact_ ? kDecodeRows : plan->most_item_rows);
+                                                    ItemRows(*plan));
   if (!exact_) {
     const bool is_long = plan->most_item_rows > kPrefillRows && HasMoreRows(batch_, kind.group_size, kPrefillRows);
     options.min_items = (is_long ? kWantedLongBlocksPerMultiprocessor : kWantedBlocksPerMultiprocessor) *
@@ -180,12 +211,15 @@ void CudaAttention::MakePlan(StepPlan* plan) {
   partial_values_.Reserve<float>(size_t(plan->num_partials) * kind.head_dim);
 }
 
+size_t CudaAttention::UploadBytes(size_t tokens, size_t items, size_t merges, size_t places, size_t launches) {
+  return UploadArena::BytesFor<int32_t>(tokens) + UploadArena::BytesFor<AttentionItem>(items) +
+         UploadArena::BytesFor<AttentionMerge>(merges) + UploadArena::BytesFor<PartialPlace>(places) +
+         UploadArena::BytesFor<int32_t>(2 * launches);
+}
+
 size_t CudaAttention::UploadBytes(const StepPlan& plan) {
-  return UploadArena::BytesFor<int32_t>(plan.token_capacity) +
-         UploadArena::BytesFor<AttentionItem>(plan.item_capacity) +
-         UploadArena::BytesFor<AttentionMerge>(plan.merge_capacity) +
-         UploadArena::BytesFor<PartialPlace>(plan.place_capacity) +
-         UploadArena::BytesFor<int32_t>(plan.host_ranges.size());
+  return UploadBytes(plan.token_capacity, plan.item_capacity, plan.merge_capacity, plan.place_capacity,
+                     plan.launches.size());
 }
 
 void CudaAttention::AddPlan(StepPlan* plan, UploadArena* arena) {

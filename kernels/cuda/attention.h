@@ -10,6 +10,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_plan.h"
+#include "kernels/backend.h"
 #include "kernels/cuda/attention_args.h"
 #include "kernels/cuda/attention_launches.h"
 #include "kernels/cuda/device.h"
@@ -27,9 +28,11 @@ class CudaAttention {
   // kernels, which add in different orders. The device must outlive this object.
   CudaAttention(Device* device, bool exact);
 
-  // Reserves the memory that a step of `max_tokens` in contexts of at most `max_context_tokens` can need. Returns the
-  // number of missing bytes, or 0.
-  size_t Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens);
+  // Reserves the device memory that a step of these sizes can need. Returns the number of missing bytes, or 0.
+  size_t Reserve(const KvLayout& layout, int num_heads, const StepSizes& sizes);
+  // An upper bound on the room that PlanStep can want in steps of the reserved sizes, for the kinds of layers that have
+  // run so far; 0 before Reserve.
+  size_t MostUploadBytes() const;
 
   // Sets the next step's batch, in host memory and on the device. Both must stay valid until the next step begins.
   void BeginStep(const BatchView& batch, const BatchView& on_device);
@@ -93,13 +96,18 @@ class CudaAttention {
   int NumBlocks(const Kind& kind, const AttentionLaunch& launch, bool is_recorded) const;
   // Plans the step on the host.
   void MakePlan(StepPlan* plan);
+  // The largest number of query rows of an item.
+  int ItemRows(const StepPlan& plan) const { return exact_ ? kDecodeRows : plan.most_item_rows; }
   static size_t UploadBytes(const StepPlan& plan);
+  static size_t UploadBytes(size_t tokens, size_t items, size_t merges, size_t places, size_t launches);
   void AddPlan(StepPlan* plan, UploadArena* arena);
   void MakeAndUploadPlan(StepPlan* plan);
 
   Device* const device_;
   const bool exact_;
   bool is_recording_ = false;
+  StepSizes reserved_ = {};
+  int64_t reserved_partials_ = 0;
   int64_t num_moves_ = 0;  // Number of times that the arrays of a plan got more room, and thus new addresses.
   BatchView batch_ = {};
   BatchView on_device_ = {};

@@ -16,10 +16,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kVectorElements = 8;  // The number of elements that kernels load at once.
-
-// The number of positions for which rotary tables are made at the start, if the context is that long. They take 64 MiB
-// with heads of 128 dimensions. A table grows when a sequence needs more positions, which delays that step.
-constexpr int kReservedPositions = 1 << 17;
+constexpr int kMostCopies = 4096;   // Copies of blocks in one launch.
 
 const DeviceMatrix& Matrix(const PackedMatrix& w) {
   return static_cast<const DeviceMatrix&>(w);
@@ -28,6 +25,22 @@ const DeviceMatrix& Matrix(const PackedMatrix& w) {
 // REQUIRES: the matrix is not quantized.
 const uint16_t* ElementsOf(const DeviceMatrix& matrix) {
   return static_cast<const CudaMatrix&>(matrix).data();
+}
+
+// The room for the arrays of a batch.
+size_t BatchBytes(int num_tokens, int num_starts, size_t num_table_entries) {
+  return 2 * UploadArena::BytesFor<int32_t>(num_tokens) + UploadArena::BytesFor<int64_t>(num_tokens) +
+         UploadArena::BytesFor<int32_t>(num_starts) + UploadArena::BytesFor<uint32_t>(num_table_entries);
+}
+
+// The room for output rows, of which there are `num_rows` with those that are added.
+size_t OutputBytes(const SamplingArgs& sampling, int num_rows) {
+  return UploadArena::BytesFor<int32_t>(num_rows) + Sampler::UploadBytes(sampling, num_rows);
+}
+
+// The room for that many copies of blocks.
+size_t CopiesBytes(int num_copies, int num_layers) {
+  return 2 * UploadArena::BytesFor<uint32_t>(num_copies) + UploadArena::BytesFor<char*>(num_layers);
 }
 
 }  // namespace
@@ -42,8 +55,8 @@ CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOption
       sampler_(device_.get(), &kernels_),
       quantized_(device_.get(), &kernels_, element_, exact_),
       batch_arena_(device_.get()),
-      rows_arena_(device_.get()),
-      copies_arena_(device_.get()),
+      rows_arena_(device_.get(), Recorded::kNever),
+      copies_arena_(device_.get(), Recorded::kNever),
       gate_up_(device_.get(), "MLP activations"),
       graphs_(device_.get()) {}
 
@@ -73,13 +86,25 @@ BackendStatus CudaBackend::CheckLayout(const KvLayout& layout, int num_heads) co
   return BackendStatus::Ok();
 }
 
-BackendStatus CudaBackend::Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) {
-  num_positions_ = std::max(num_positions_, std::min(max_context_tokens, kReservedPositions));
-  const size_t missing = attention_.Reserve(layout, num_heads, max_tokens, max_context_tokens);
-  if (missing == 0) return BackendStatus::Ok();
-  return BackendStatus::Error("attention over " + std::to_string(max_context_tokens) + " tokens needs " +
-                              std::to_string(missing) + " more bytes for the partial results of " +
-                              std::to_string(max_tokens) + " tokens per step");
+BackendStatus CudaBackend::Reserve(const KvLayout& layout, int num_heads, const StepSizes& sizes) {
+  num_positions_ = std::max(num_positions_, sizes.max_context_tokens);
+  const int64_t num_sequences = std::min(sizes.max_sequences, sizes.max_tokens);
+  most_batch_bytes_ = BatchBytes(sizes.max_tokens, sizes.max_tokens + 1,
+                                 num_sequences * CeilDivide(sizes.max_context_tokens, layout.block_size)) +
+                      OutputBytes({}, LayerGraphs::kMaxTokens);
+  const size_t missing = attention_.Reserve(layout, num_heads, sizes);
+  if (missing != 0) {
+    return BackendStatus::Error("attention over " + std::to_string(sizes.max_context_tokens) + " tokens needs " +
+                                std::to_string(missing) + " more bytes for the partial results of " +
+                                std::to_string(sizes.max_tokens) + " tokens per step");
+  }
+  if (!sampler_.Reserve(sizes.max_logit_rows, sizes.vocab_size, sizes.max_top) ||
+      !rows_arena_.Reserve(UploadArena::BytesFor<int32_t>(sizes.max_logit_rows)) ||
+      !copies_arena_.Reserve(CopiesBytes(kMostCopies, layout.num_layers))) {
+    return BackendStatus::Error("there is no memory for draws of " + std::to_string(sizes.max_logit_rows) +
+                                " tokens from a vocabulary of " + std::to_string(sizes.vocab_size));
+  }
+  return BackendStatus::Ok();
 }
 
 const KernelTable& CudaBackend::KernelsFor(const KvLayout& layout) const {
@@ -146,14 +171,9 @@ const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_token
   const size_t num_entries = batch.table_starts[num_sequences];
   PrepareOutputs(padded_tokens);
   UploadArena& arena = batch_arena_;
-  size_t bytes = 2 * UploadArena::BytesFor<int32_t>(num_tokens) + UploadArena::BytesFor<int64_t>(num_tokens) +
-                 UploadArena::BytesFor<int32_t>(max_starts) + UploadArena::BytesFor<uint32_t>(num_entries) +
-                 attention_.PlanStep(batch);
-  if (num_output_rows_ > 0) {
-    bytes +=
-        UploadArena::BytesFor<int32_t>(num_output_rows_) + Sampler::UploadBytes(outputs_.sampling, num_output_rows_);
-  }
-  arena.Begin(bytes);
+  size_t bytes = BatchBytes(num_tokens, max_starts, num_entries) + attention_.PlanStep(batch);
+  if (num_output_rows_ > 0) bytes += OutputBytes(outputs_.sampling, num_output_rows_);
+  arena.Begin(std::max(bytes, most_batch_bytes_ + attention_.MostUploadBytes()));
   const auto add_padded = [&](const auto* values, int count, int capacity, auto padding) {
     const auto room = arena.Add<decltype(padding)>(capacity);
     std::copy_n(values, count, room.host);
@@ -372,17 +392,19 @@ void CudaBackend::Sample(const SamplingArgs& args) {
 
 void CudaBackend::CopyBlocks(const BlockCopyArgs& args) {
   const KvLayout& layout = *args.layout;
-  copies_arena_.Begin(2 * UploadArena::BytesFor<uint32_t>(args.num_copies) +
-                      UploadArena::BytesFor<char*>(layout.num_layers));
-  CopyBlocksArgs kernel_args{};
-  kernel_args.sources = copies_arena_.Add(args.sources, args.num_copies);
-  kernel_args.destinations = copies_arena_.Add(args.destinations, args.num_copies);
-  kernel_args.kv_pools = reinterpret_cast<char* const*>(copies_arena_.Add(args.kv_pools, layout.num_layers));
-  kernel_args.num_copies = args.num_copies;
-  kernel_args.num_layers = layout.num_layers;
-  kernel_args.block_bytes = int64_t(layout.block_bytes());
-  copies_arena_.Upload();
-  device_->Launch(kernels_.copy_blocks, kernel_args, NumBlocks(int64_t{args.num_copies} * layout.num_layers, 1));
+  for (int first = 0; first < args.num_copies; first += kMostCopies) {
+    const int num_copies = std::min(kMostCopies, args.num_copies - first);
+    copies_arena_.Begin(CopiesBytes(num_copies, layout.num_layers));
+    CopyBlocksArgs kernel_args{};
+    kernel_args.sources = copies_arena_.Add(args.sources + first, num_copies);
+    kernel_args.destinations = copies_arena_.Add(args.destinations + first, num_copies);
+    kernel_args.kv_pools = reinterpret_cast<char* const*>(copies_arena_.Add(args.kv_pools, layout.num_layers));
+    kernel_args.num_copies = num_copies;
+    kernel_args.num_layers = layout.num_layers;
+    kernel_args.block_bytes = int64_t(layout.block_bytes());
+    copies_arena_.Upload();
+    device_->Launch(kernels_.copy_blocks, kernel_args, NumBlocks(int64_t{num_copies} * layout.num_layers, 1));
+  }
 }
 
 void CudaBackend::SwapBlocks(const BlockSwapArgs& args) {

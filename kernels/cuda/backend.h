@@ -44,7 +44,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   bool IsDone(uint64_t mark) override { return device_->IsDone(mark); }
   void Wait(uint64_t mark) override { device_->Wait(mark); }
   BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const override;
-  BackendStatus Reserve(const KvLayout& layout, int num_heads, int max_tokens, int max_context_tokens) override;
+  BackendStatus Reserve(const KvLayout& layout, int num_heads, const StepSizes& sizes) override;
   LayerRecorder* layer_recorder() override { return has_graphs_ ? this : nullptr; }
 
   std::optional<size_t> FreeBytes() const override { return device_->FreeBytes(); }
@@ -124,6 +124,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   QuantizedProducts quantized_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   int num_positions_ = 0;                                    // The positions that the rotary tables must have.
+  size_t most_batch_bytes_ = 0;                              // Of a batch without its plans; 0 before Reserve.
   BatchView batch_ = {};                                     // Its arrays are on the device.
   bool is_padded_ = false;  // Whether the batch is a decode step, padded to a number of tokens that can be recorded.
   std::optional<Outputs> announced_;  // For the next batch.

@@ -53,6 +53,32 @@ std::string Explain(cudaError_t error) {
   return std::string(cudaGetErrorName(error)) + ", " + cudaGetErrorString(error);
 }
 
+std::string FormatVersion(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string ExplainVersions(int driver) {
+  return "(the driver supports CUDA " + FormatVersion(driver) + ", built with " + FormatVersion(CUDART_VERSION) + ")";
+}
+
+// For error messages.
+const char* NameOf(const void* entry) {
+  const char* name = "a kernel";
+#if CUDART_VERSION >= 12030
+  if (cudaFuncGetName(&name, entry) != cudaSuccess) name = "a kernel";
+#endif
+  return name;
+}
+
+// Whether the code can be loaded: for newer GPUs the driver translates it, which an old driver may refuse. All kernels
+// are compiled in the same way, so a small one answers for all.
+cudaError_t TryToLoadKernels() {
+  const KernelTable* const table =
+      FindCompiledKernels(DataType::kBFloat16, /*head_dim=*/64, /*block_size=*/16, /*is_sm90=*/false);
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, table->gather_rows.entry);
+}
+
 }  // namespace
 
 std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std::string* reason) {
@@ -62,9 +88,7 @@ std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std
     return nullptr;
   }
   if (const cudaError_t error = cudaGetDeviceCount(&num_devices); error != cudaSuccess) {
-    *reason = "no GPU can be used: " + Explain(error) + " (the driver supports CUDA " + std::to_string(driver / 1000) +
-              "." + std::to_string(driver % 1000 / 10) + ", built with " + std::to_string(CUDART_VERSION / 1000) + "." +
-              std::to_string(CUDART_VERSION % 1000 / 10) + ")" +
+    *reason = "no GPU can be used: " + Explain(error) + " " + ExplainVersions(driver) +
               WhatHidesGpus(std::getenv("CUDA_VISIBLE_DEVICES"), access("/dev/nvidiactl", F_OK) == 0);
     return nullptr;
   }
@@ -85,11 +109,18 @@ std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std
     *reason = "GPU " + std::to_string(options.ordinal) + " cannot be used: " + Explain(error);
     return nullptr;
   }
+  error = TryToLoadKernels();
+  if (error != cudaSuccess) {
+    *reason = std::string(properties.name) + " is sm_" + std::to_string(properties.major) +
+              std::to_string(properties.minor) + ", and the driver cannot load the kernels for it: " + Explain(error) +
+              " " + ExplainVersions(driver);
+    return nullptr;
+  }
   return std::unique_ptr<CudaDevice>(new CudaDevice(options, properties));
 }
 
 CudaDevice::CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties)
-    : options_(options), properties_(properties) {
+    : options_(options), properties_(properties), watch_(options.longest_wait) {
   int driver = 0;
   CheckCuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   has_batch_copies_ = driver >= kBatchCopyVersion;
@@ -220,30 +251,34 @@ uint64_t CudaDevice::Mark() {
   MakeCurrent();
   const uint64_t mark = num_marks_++;
   CheckCuda(cudaEventRecord(EventOf(mark), stream_), "cudaEventRecord");
+  watch_.Add(mark);
   return mark;
 }
 
+// All waiting goes through here, so that a device that hangs always ends its worker, and the worker's sequences go on
+// elsewhere.
 bool CudaDevice::IsDone(uint64_t mark) {
   MakeCurrent();
   const cudaError_t error = cudaEventQuery(EventOf(mark));
-  if (error == cudaErrorNotReady) return false;
-  CheckCuda(error,
-            "cudaEventQuery, or work queued before it (CUDA_LAUNCH_BLOCKING=1 with --gpu-graphs=false shows which),");
-  return true;
-}
-
-// Polls instead of waiting in CUDA, which has no time limit: a device that hangs must not block its worker, and with it
-// the worker's sequences.
-void CudaDevice::Wait(uint64_t mark) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  while (!IsDone(mark)) {
-    const Clock::duration waited = Clock::now() - start;
-    if (waited > options_.longest_wait) {
+  if (error == cudaErrorNotReady) {
+    if (watch_.Hangs(mark)) {
       Fatal("%s has not finished its work in %lld ms, which is the limit of --gpu-timeout", properties_.name,
             static_cast<long long>(options_.longest_wait.count()));
     }
-    if (waited > kBusyWaiting) {
+    return false;
+  }
+  CheckCuda(error,
+            "cudaEventQuery, or work queued before it (CUDA_LAUNCH_BLOCKING=1 with --gpu-graphs=false shows which),");
+  watch_.SetDone();
+  return true;
+}
+
+// Polls instead of waiting in CUDA, which has no time limit.
+void CudaDevice::Wait(uint64_t mark) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point busy_end = Clock::now() + kBusyWaiting;
+  while (!IsDone(mark)) {
+    if (Clock::now() > busy_end) {
       std::this_thread::sleep_for(kSleep);
     } else {
       std::this_thread::yield();
@@ -270,10 +305,11 @@ CudaDevice::LoadedKernel& CudaDevice::Load(const void* entry, size_t shared_byte
   const auto found = loaded_.find(entry);
   if (found != loaded_.end()) return found->second;
   cudaFuncAttributes attributes{};
-  CheckCuda(cudaFuncGetAttributes(&attributes, entry), "cudaFuncGetAttributes(%p)", entry);
+  CheckCuda(cudaFuncGetAttributes(&attributes, entry), "cudaFuncGetAttributes(%s)", NameOf(entry));
   if (shared_bytes > kPlainSharedBytes) {
     CheckCuda(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)),
-              "cudaFuncSetAttribute(%p, cudaFuncAttributeMaxDynamicSharedMemorySize, %zu)", entry, shared_bytes);
+              "cudaFuncSetAttribute(%s, cudaFuncAttributeMaxDynamicSharedMemorySize, %zu)", NameOf(entry),
+              shared_bytes);
   }
   return loaded_[entry] = {.waits_for_prior_grid = attributes.ptxVersion >= kPtxWithWait, .is_launched = false};
 }
@@ -289,7 +325,8 @@ CudaDevice::LoadedKernel& CudaDevice::Load(const void* entry, size_t shared_byte
 //    starts when everything before it is done, as always.
 //  - Code for sm_80 contains no wait, not even when the driver translates it for a newer device. Such kernels are
 //    launched without the attribute.
-//  - The compiler could move LoadReadOnly() before the wait. kernels_cuda_compiled_test checks that the machine code has
+//  - The compiler could move LoadReadOnly() before the wait. kernels_cuda_compiled_test checks that the machine code
+//  has
 //    no access to global memory there.
 void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                               size_t /*args_bytes*/, int num_blocks) {
@@ -309,11 +346,7 @@ void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_
   void* parameters[] = {const_cast<void*>(args)};
   const cudaError_t error = cudaLaunchKernelExC(&config, entry, parameters);
   if (error == cudaSuccess) return;
-  const char* name = "?";
-#if CUDART_VERSION >= 12030
-  cudaFuncGetName(&name, entry);
-#endif
-  CheckCuda(error, "launch of %s, %d blocks of %d threads and %zu bytes of shared memory,", name, num_blocks,
+  CheckCuda(error, "launch of %s, %d blocks of %d threads and %zu bytes of shared memory,", NameOf(entry), num_blocks,
             num_threads, shared_bytes);
 }
 

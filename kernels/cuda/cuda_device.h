@@ -13,13 +13,15 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_options.h"
 #include "kernels/cuda/matmul.h"
+#include "kernels/cuda/progress_watch.h"
 
 namespace quire::cuda {
 
 // An NVIDIA GPU, sm_80 or newer.
 class CudaDevice : public Device {
  public:
-  // Returns null, and sets the reason, if there is no driver, no such GPU, or the GPU is too old.
+  // Returns null, and sets the reason, if there is no driver, no such GPU, the GPU is too old, or the driver cannot
+  // load the kernels for it.
   static std::unique_ptr<CudaDevice> Create(const DeviceOptions& options, std::string* reason);
   ~CudaDevice() override;
 
@@ -84,6 +86,7 @@ class CudaDevice : public Device {
   cudaStream_t stream_ = nullptr;
   cudaEvent_t events_[kNumEvents] = {};
   uint64_t num_marks_ = 0;
+  ProgressWatch watch_;
   std::unique_ptr<Matmul> matmul_;
   std::unordered_map<const void*, LoadedKernel> loaded_;  // Results of Load, by entry.
 

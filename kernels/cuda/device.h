@@ -46,8 +46,8 @@ class Graph {
 // real GPU. EmulatedDevice runs the same kernels on the CPU, in the emulator of simt/. Used by one thread.
 //
 // The process cannot recover from failures here (an illegal address, a lost device). A failure ends the process with
-// one line that names the call and the device's error. The requests of the worker wait for it to come back. They fail
-// when it has not come back after the manager's --worker-grace.
+// one line that names the call and the device's error. What the manager does then is in docs/architecture.md,
+// section 11.
 class Device {
  public:
   virtual ~Device() = default;
@@ -60,7 +60,12 @@ class Device {
   // Zeroed memory of the device, aligned to 256 bytes; null when there is not enough.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
-  // Number of times that memory was freed. While it stays the same, all recorded addresses are valid.
+  // Frees memory that no recorded work uses.
+  void FreeUnrecorded(void* memory) {
+    Free(memory);
+    --num_frees_;
+  }
+  // Number of times that memory was freed by Free. While it stays the same, all recorded addresses are valid.
   int64_t num_frees() const { return num_frees_; }
   // Zeroed host memory that the device reads and writes directly (pinned); null when there is not enough.
   virtual void* AllocateHost(size_t bytes) = 0;
@@ -77,8 +82,9 @@ class Device {
   virtual void Synchronize() = 0;
   // Returns a number that names this point of the stream. Later marks are larger.
   virtual uint64_t Mark() = 0;
-  virtual bool IsDone(uint64_t mark) = 0;  // Whether all work queued before the mark is done.
-  virtual void Wait(uint64_t mark) = 0;    // Waits until IsDone(mark).
+  // Whether all work queued before the mark is done. A device that makes no progress for too long fails here.
+  virtual bool IsDone(uint64_t mark) = 0;
+  virtual void Wait(uint64_t mark) = 0;  // Waits until IsDone(mark).
 
   // Returns the kernels for this element type, head size and number of tokens per block, or null when there are none.
   virtual const KernelTable* FindKernels(DataType element, int head_dim, int block_size) const = 0;

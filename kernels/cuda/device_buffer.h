@@ -11,36 +11,58 @@
 
 namespace quire::cuda {
 
+// Whether recordings (Device::BeginRecording) may use a piece of memory. They are lost when it is freed.
+enum class Recorded { kYes, kNever };
+
+// Frees memory of the device.
+inline void FreeOnDevice(Device* device, void* memory, Recorded recorded) {
+  if (recorded == Recorded::kYes) {
+    device->Free(memory);
+  } else {
+    device->FreeUnrecorded(memory);
+  }
+}
+
 // Device memory that grows on demand. Growing loses the contents. The device must outlive the buffer.
 class DeviceBuffer {
  public:
   // `what` names the buffer's purpose in the error message.
-  DeviceBuffer(Device* device, const char* what) : device_(device), what_(what) {}
+  DeviceBuffer(Device* device, const char* what, Recorded recorded = Recorded::kYes)
+      : device_(device), what_(what), recorded_(recorded) {}
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer() {
-    if (memory_ != nullptr) device_->Free(memory_);
+    if (memory_ != nullptr) FreeOnDevice(device_, memory_, recorded_);
   }
 
   template <typename T>
   T* Reserve(size_t count) {
     const size_t bytes = count * sizeof(T);
-    if (bytes > capacity_) Grow(bytes);
+    if (bytes > capacity_ && !Take(std::max(bytes, 2 * capacity_)) && !Take(bytes)) {
+      Fatal("no memory for %s: %zu bytes", what_, bytes);
+    }
     return static_cast<T*>(memory_);
+  }
+  // Makes room without any to spare. Returns false, and has no memory, when there is not enough.
+  template <typename T>
+  bool TryReserve(size_t count) {
+    return count * sizeof(T) <= capacity_ || Take(count * sizeof(T));
   }
 
  private:
-  void Grow(size_t bytes) {
-    device_->Synchronize();  // Queued work may still use the old memory.
-    if (memory_ != nullptr) device_->Free(memory_);
-    capacity_ = std::max(bytes, 2 * capacity_);
-    memory_ = device_->Allocate(capacity_);
-    if (memory_ == nullptr) memory_ = device_->Allocate(capacity_ = bytes);  // Tries again without spare room.
-    if (memory_ == nullptr) Fatal("no memory for %s: %zu bytes", what_, capacity_);
+  bool Take(size_t bytes) {
+    if (memory_ != nullptr) {
+      device_->Synchronize();  // Queued work may still use the old memory.
+      FreeOnDevice(device_, memory_, recorded_);
+    }
+    memory_ = device_->Allocate(bytes);
+    capacity_ = memory_ == nullptr ? 0 : bytes;
+    return memory_ != nullptr;
   }
 
   Device* const device_;
   const char* const what_;
+  const Recorded recorded_;
   void* memory_ = nullptr;
   size_t capacity_ = 0;
 };

@@ -22,8 +22,8 @@ struct DeviceOptions {
   int head_dim = 64;
   // On compute capability 9.0, compute prompts with the kernels that only it can run (attention_prefill_sm90.h).
   bool warp_groups = true;
-  // Work that is not finished in this time ends the process. The manager gives up a step after its --step-timeout,
-  // 60 s by default, so that the worker's line, which names the GPU, comes first.
+  // A device that has finished nothing for this time, while it has work, ends the process (progress_watch.h). The
+  // manager gives up a step after its --step-timeout, 60 s by default, so that the worker's line comes first.
   std::chrono::milliseconds longest_wait{45'000};
 };
 

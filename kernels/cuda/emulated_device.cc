@@ -163,6 +163,7 @@ void EmulatedDevice::MultiplyNow(const MatmulArgs& args) {
 }
 
 void EmulatedDevice::BeginRecording() {
+  ++num_recordings_;
   recording_ = std::make_unique<Recording>();
 }
 

@@ -33,7 +33,7 @@ class EmulatedDevice : public Device {
   void* Allocate(size_t bytes) override;
   void Free(void* memory) override;
   void* AllocateHost(size_t bytes) override { return Allocate(bytes); }
-  void FreeHost(void* memory) override { Free(memory); }
+  void FreeHost(void* memory) override { FreeUnrecorded(memory); }
   size_t FreeBytes() const override { return size_t{256} << 20; }
   size_t TotalBytes() const override { return size_t{256} << 20; }
 
@@ -46,6 +46,8 @@ class EmulatedDevice : public Device {
 
   // Number of calls of Copy that were not recorded.
   int num_copies() const { return num_copies_; }
+  // Number of times that a recording was begun.
+  int num_recordings() const { return num_recordings_; }
   // Number of times that recorded work was queued.
   int num_replays() const { return num_replays_; }
 
@@ -87,6 +89,7 @@ class EmulatedDevice : public Device {
   std::set<const void*> launched_;  // The entries of LaunchKernel.
   std::set<const void*> loaded_;    // Entries that were prepared or launched.
   int num_copies_ = 0;
+  int num_recordings_ = 0;
   int num_replays_ = 0;
 };
 

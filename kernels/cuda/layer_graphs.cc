@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/layer_graphs.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 
@@ -19,11 +20,12 @@ bool LayerGraphs::ReplayOrRecord(Key key, int64_t num_moves) {
   generation_ = generation;
   const auto found = graphs_.find(key);
   if (found != graphs_.end()) {
-    device_->Replay(*found->second);
+    device_->Replay(*found->second.graph);
+    found->second.last_use = ++num_uses_;
     return true;
   }
   if (is_full_) return false;
-  if (graphs_.size() == kMaxGraphs) Clear();
+  if (graphs_.size() == kMaxGraphs) ForgetLeastRecentlyUsed();
   recorded_key_ = std::move(key);
   is_recording_ = true;
   device_->BeginRecording();
@@ -42,13 +44,21 @@ bool LayerGraphs::EndRecording() {
     return false;
   }
   device_->Replay(*graph);
-  graphs_[std::move(recorded_key_)] = std::move(graph);
+  graphs_[std::move(recorded_key_)] = {std::move(graph), ++num_uses_};
   return true;
 }
 
 void LayerGraphs::Reset() {
   Clear();
   runs_.clear();
+}
+
+void LayerGraphs::ForgetLeastRecentlyUsed() {
+  const auto oldest = std::min_element(graphs_.begin(), graphs_.end(), [](const auto& a, const auto& b) {
+    return a.second.last_use < b.second.last_use;
+  });
+  device_->Synchronize();  // It may be running.
+  graphs_.erase(oldest);
 }
 
 void LayerGraphs::Clear() {

@@ -21,7 +21,7 @@ namespace quire::cuda {
 class LayerGraphs {
  public:
   static constexpr int kMaxTokens = 256;
-  static constexpr size_t kMaxGraphs = 256;  // Before one more is recorded, all are forgotten.
+  static constexpr size_t kMaxGraphs = 256;  // One more takes the place of the one that was not used for longest.
   // Rounds up to 1, 2, 4, 8, 16, 24, 32 and so on. REQUIRES: 1 <= num_tokens <= kMaxTokens.
   static int PaddedTokens(int num_tokens);
 
@@ -60,10 +60,17 @@ class LayerGraphs {
   void Reset();
 
  private:
+  struct Recording {
+    std::unique_ptr<Graph> graph;
+    uint64_t last_use;  // A number of num_uses_.
+  };
+
   void Clear();
+  void ForgetLeastRecentlyUsed();
 
   Device* const device_;
-  std::map<Key, std::unique_ptr<Graph>> graphs_;
+  std::map<Key, Recording> graphs_;
+  uint64_t num_uses_ = 0;
   std::set<std::tuple<const void*, int, bool>> runs_;
   std::pair<int64_t, int64_t> generation_ = {};  // The numbers of frees and moves when the graphs were recorded.
   bool is_recording_ = false;

@@ -2,13 +2,19 @@
 
 #include "kernels/cuda/matmul_cache.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 namespace quire::cuda {
@@ -54,6 +60,30 @@ bool ParseLine(const std::string& line, MatmulShape* shape, MatmulAlgorithm* alg
   return (in >> std::ws).eof();
 }
 
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+// Keeps other processes from the files of a folder that they lock in the same way. Gives up after five seconds, because
+// an algorithm that is lost costs less than a start that waits.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder) : folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    constexpr int kTries = 500;
+    for (int i = 0; folder_ >= 0 && i < kTries && flock(folder_, LOCK_EX | LOCK_NB) != 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  FolderLock(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (folder_ >= 0) close(folder_);
+  }
+
+ private:
+  const int folder_;
+};
+
 }  // namespace
 
 int RowBucket(int num_rows) {
@@ -62,12 +92,16 @@ int RowBucket(int num_rows) {
 
 MatmulCache::MatmulCache(std::string path, std::string machine) : path_(std::move(path)), machine_(std::move(machine)) {
   if (path_.empty()) return;
+  const std::string problem = Read(&algorithms_);
+  if (!problem.empty()) std::fprintf(stderr, "GPU: ignoring %s: %s\n", path_.c_str(), problem.c_str());
+}
+
+std::string MatmulCache::Read(Algorithms* algorithms) const {
   std::ifstream in(path_, std::ios::binary);
-  if (!in) return;  // This is the first start.
+  if (!in) return "";  // This is the first start.
   std::ostringstream text;
   text << in.rdbuf();
-  const std::string problem = in ? Parse(text.str()) : "it cannot be read";
-  if (!problem.empty()) std::fprintf(stderr, "GPU: ignoring %s: %s\n", path_.c_str(), problem.c_str());
+  return in ? Parse(text.str(), algorithms) : "it cannot be read";
 }
 
 const MatmulAlgorithm* MatmulCache::Find(const MatmulShape& shape) const {
@@ -77,10 +111,17 @@ const MatmulAlgorithm* MatmulCache::Find(const MatmulShape& shape) const {
 
 void MatmulCache::Insert(const MatmulShape& shape, const MatmulAlgorithm& algorithm) {
   algorithms_.insert_or_assign(shape, algorithm);
-  if (!path_.empty()) Write();
+  if (path_.empty()) return;
+  const FolderLock lock(FolderOf(path_));
+  Algorithms of_others;
+  Read(&of_others);  // A file that cannot be used is replaced.
+  algorithms_.merge(of_others);
+  if (Write()) return;
+  if (!has_complained_) std::fprintf(stderr, "GPU: cannot write %s\n", path_.c_str());
+  has_complained_ = true;
 }
 
-std::string MatmulCache::Parse(const std::string& text) {
+std::string MatmulCache::Parse(const std::string& text, Algorithms* result) const {
   std::istringstream in(text);
   std::string line, above;
   if (!std::getline(in, line) || line != kTitle) return "it is not a file of this program's version";
@@ -88,12 +129,12 @@ std::string MatmulCache::Parse(const std::string& text) {
   if (!std::getline(in, line)) return "it is cut off";
   if (line != machine_) return "it was made on \"" + line + "\", this is \"" + machine_ + "\"";
   above += line + "\n";
-  std::map<MatmulShape, MatmulAlgorithm> algorithms;
+  Algorithms algorithms;
   size_t num_lines = 0;
   while (std::getline(in, line)) {
     if (line.starts_with("end ")) {
       if (above + FormatEnd(num_lines, above) != text) return "its checksum is wrong";
-      algorithms_ = std::move(algorithms);
+      *result = std::move(algorithms);
       return "";
     }
     above += line + "\n";
@@ -120,15 +161,16 @@ std::string MatmulCache::Format() const {
 }
 
 // The file is replaced atomically: a reader sees the old file or the new one, never a part.
-void MatmulCache::Write() {
-  const std::string temporary = path_ + "." + std::to_string(getpid());
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  out << Format();
-  out.close();
-  if (out && std::rename(temporary.c_str(), path_.c_str()) == 0) return;
+// Processes in other containers may have the same process id, so the system chooses the name of the new file.
+bool MatmulCache::Write() const {
+  std::string temporary = path_ + ".XXXXXX";
+  const int file = mkostemp(temporary.data(), O_CLOEXEC);
+  if (file < 0) return false;
+  const std::string text = Format();
+  const bool is_written = fchmod(file, 0644) == 0 && write(file, text.data(), text.size()) == ssize_t(text.size());
+  if (close(file) == 0 && is_written && std::rename(temporary.c_str(), path_.c_str()) == 0) return true;
   std::remove(temporary.c_str());
-  if (!has_complained_) std::fprintf(stderr, "GPU: cannot write %s\n", path_.c_str());
-  has_complained_ = true;
+  return false;
 }
 
 }  // namespace quire::cuda

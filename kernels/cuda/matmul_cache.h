@@ -41,7 +41,8 @@ using MatmulAlgorithm = std::array<uint64_t, 8>;
 //   end  number of lines between  FNV-1a of all bytes above
 //
 // A file of another machine and a damaged file are ignored: one line on stderr says so, and the next Insert() writes a
-// new file. Processes that share a file replace it as a whole; the last one wins.
+// new file. Processes that share a file, on one machine or in several containers, replace it as a whole. Each adds its
+// own algorithms to those that the others have written.
 class MatmulCache {
  public:
   // Reads the file. `machine` is one line that names everything on which the speed of an algorithm depends. With an
@@ -54,15 +55,19 @@ class MatmulCache {
   void Insert(const MatmulShape& shape, const MatmulAlgorithm& algorithm);
 
  private:
-  // Takes all of the file or nothing. Returns an error message, or an empty string.
-  std::string Parse(const std::string& text);
+  using Algorithms = std::map<MatmulShape, MatmulAlgorithm>;
+
+  // Takes all of the file or nothing. Returns an error message, or an empty string, also if there is no file.
+  std::string Read(Algorithms* algorithms) const;
+  std::string Parse(const std::string& text, Algorithms* algorithms) const;
   std::string Format() const;
-  void Write();
+  // Writes the file, and returns whether that worked.
+  bool Write() const;
 
   const std::string path_;
   const std::string machine_;
   bool has_complained_ = false;
-  std::map<MatmulShape, MatmulAlgorithm> algorithms_;
+  Algorithms algorithms_;
 };
 
 }  // namespace quire::cuda

@@ -29,15 +29,25 @@ struct ArraySizes {
   size_t penalties = 0, biases = 0, masks = 0;
 };
 
+void Add(const SamplingRow& row, ArraySizes* sizes) {
+  sizes->penalties += row.num_counts;
+  sizes->biases += row.num_biases;
+  sizes->masks += std::max(row.num_allowed, row.num_masked);
+}
+
 ArraySizes SizesOf(const SamplingArgs& args) {
   ArraySizes sizes;
-  for (int i = 0; i < args.num_rows; ++i) {
-    const SamplingRow& row = args.rows[i];
-    sizes.penalties += row.num_counts;
-    sizes.biases += row.num_biases;
-    sizes.masks += std::max(row.num_allowed, row.num_masked);
-  }
+  for (int i = 0; i < args.num_rows; ++i) Add(args.rows[i], &sizes);
   return sizes;
+}
+
+size_t BytesOf(const ArraySizes& sizes, int num_rows) {
+  return UploadArena::BytesFor<PackedSamplingRow>(num_rows) + UploadArena::BytesFor<TokenPenalty>(sizes.penalties) +
+         UploadArena::BytesFor<TokenBias>(sizes.biases) + UploadArena::BytesFor<int32_t>(sizes.masks);
+}
+
+int ScratchStride(int vocab_size) {
+  return (vocab_size + 3) / 4 * 4;
 }
 
 // Returns a row whose answer nobody reads: the best token of the first row of logits.
@@ -56,22 +66,56 @@ PackedSamplingRow RowWithoutMeaning(int vocab_size) {
 
 }  // namespace
 
-Sampler::Sampler(Device* device, const KernelTable* kernels)
+Sampler::Sampler(Device* device, const KernelTable* kernels, size_t pass_bytes)
     : device_(device),
       kernels_(kernels),
-      arena_(device),
+      pass_bytes_(pass_bytes),
+      arena_(device, Recorded::kNever),
       results_(device, "sampling"),
       top_(device, "sampling"),
-      scratch_(device, "sampling"),
+      scratch_(device, "sampling", Recorded::kNever),
       drawn_tokens_(device, "drawn tokens") {}
 
+bool Sampler::Reserve(int max_rows, int vocab_size, int max_top) {
+  const size_t vocabulary = vocab_size;
+  const size_t num_blocks = std::min(max_rows, kBlocksPerMultiprocessor * device_->num_multiprocessors());
+  return results_.TryReserve<SamplingResult>(max_rows) &&
+         top_.TryReserve<ScoredCandidate>(size_t(max_rows) * max_top) &&
+         scratch_.TryReserve<float>(ScratchStride(vocab_size) * num_blocks) &&
+         arena_.Reserve(std::max(pass_bytes_, BytesOf({vocabulary, vocabulary, vocabulary}, max_rows)));
+}
+
+SamplingArgs Sampler::PassFrom(const SamplingArgs& args, int begin) const {
+  ArraySizes sizes;
+  int end = begin;
+  while (end < args.num_rows) {
+    Add(args.rows[end], &sizes);
+    if (end > begin && BytesOf(sizes, end + 1 - begin) > pass_bytes_) break;
+    ++end;
+  }
+  SamplingArgs pass = args;
+  pass.num_rows = end - begin;
+  pass.rows += begin;
+  pass.results += begin;
+  if (pass.top != nullptr) pass.top += int64_t{begin} * args.max_top;
+  if (pass.logit_rows != nullptr) {
+    pass.logit_rows += begin;
+  } else {
+    pass.logits += int64_t{begin} * args.vocab_size;
+  }
+  return pass;
+}
+
 void Sampler::Run(const SamplingArgs& args) {
-  if (args.num_rows == 0) return;
-  arena_.Begin(UploadBytes(args, args.num_rows));
-  Prepare(args, args.num_rows, &arena_);
-  arena_.Upload();
-  Launch(args.logits);
-  CopyResults(args);
+  for (int begin = 0; begin < args.num_rows;) {
+    const SamplingArgs pass = PassFrom(args, begin);
+    arena_.Begin(UploadBytes(pass, pass.num_rows));
+    Prepare(pass, pass.num_rows, &arena_);
+    arena_.Upload();
+    Launch(pass.logits);
+    CopyResults(pass);
+    begin += pass.num_rows;
+  }
 }
 
 bool Sampler::HasFixedSize(const SamplingArgs& args) {
@@ -81,9 +125,7 @@ bool Sampler::HasFixedSize(const SamplingArgs& args) {
 }
 
 size_t Sampler::UploadBytes(const SamplingArgs& args, int num_rows) {
-  const ArraySizes sizes = SizesOf(args);
-  return UploadArena::BytesFor<PackedSamplingRow>(num_rows) + UploadArena::BytesFor<TokenPenalty>(sizes.penalties) +
-         UploadArena::BytesFor<TokenBias>(sizes.biases) + UploadArena::BytesFor<int32_t>(sizes.masks);
+  return BytesOf(SizesOf(args), num_rows);
 }
 
 void Sampler::Prepare(const SamplingArgs& args, int num_rows, UploadArena* arena) {
@@ -110,7 +152,7 @@ void Sampler::Prepare(const SamplingArgs& args, int num_rows, UploadArena* arena
   prepared_.vocab_size = args.vocab_size;
   prepared_.max_top = args.max_top;
   if (changes_logits) {
-    prepared_.scratch_stride = (args.vocab_size + 3) / 4 * 4;
+    prepared_.scratch_stride = ScratchStride(args.vocab_size);
     prepared_.scratch = scratch_.Reserve<float>(size_t(prepared_.scratch_stride) * num_blocks_);
   }
   prepared_.results = results_.Reserve<SamplingResult>(num_rows);

@@ -13,20 +13,27 @@
 
 namespace quire::cuda {
 
-// Draws and scores tokens from logits on the device, as kernels/sampling.h specifies. A call of Run needs one upload of
+// Draws and scores tokens from logits on the device, as kernels/sampling.h specifies. A pass of Run needs one upload of
 // the rows' parameters, one launch and one or two downloads. Prepare, Launch and CopyResults do the same with the
 // caller's upload. The buffers are kept and only grow. Owned by the executor thread.
 class Sampler {
  public:
-  // Both arguments must outlive this object.
-  Sampler(Device* device, const KernelTable* kernels);
+  // The upload of a pass, if it has several rows.
+  static constexpr size_t kPassBytes = size_t{16} << 20;
+
+  // The device and the kernels must outlive this object.
+  Sampler(Device* device, const KernelTable* kernels, size_t pass_bytes = kPassBytes);
 
   // Makes places [0, num_places) for drawn tokens.
   void KeepDrawnTokens(int num_places) { drawn_tokens_.Reserve<int32_t>(num_places); }
   // Returns the token drawn last for each place, in device memory.
   const int32_t* drawn_tokens() { return drawn_tokens_.Reserve<int32_t>(1); }
 
-  // Queues all work. The results are there at a later mark.
+  // Takes all memory for calls with these largest numbers, whatever the rows ask for. Returns false when there is not
+  // enough.
+  bool Reserve(int max_rows, int vocab_size, int max_top);
+  // Queues all work. The results are there at a later mark. Rows with so many penalties, biases and masks that they do
+  // not fit one upload of pass_bytes are drawn in several passes.
   void Run(const SamplingArgs& args);
 
   // Returns whether everything about these rows but their results has a fixed size: they have no penalties, biases and
@@ -53,6 +60,8 @@ class Sampler {
     int32_t num_penalties = 0, num_biases = 0, num_masks = 0;
   };
 
+  // Returns the rows from `begin` on that one pass draws; at least one.
+  SamplingArgs PassFrom(const SamplingArgs& args, int begin) const;
   void PackRow(const SamplingArgs& args, int index, Upload* upload);
   void PackPenalties(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload);
   void PackBiases(const SamplingRow& row, int vocab_size, PackedSamplingRow* packed, Upload* upload);
@@ -60,6 +69,7 @@ class Sampler {
 
   Device* const device_;
   const KernelTable* const kernels_;
+  const size_t pass_bytes_;
   UploadArena arena_;
   SamplingKernelArgs prepared_ = {};  // Without the logits.
   int num_blocks_ = 0;                // Of the launch of prepared_.

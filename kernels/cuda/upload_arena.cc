@@ -24,19 +24,21 @@ void UploadArena::FreeMemory() {
     if (side.host != nullptr) device_->FreeHost(side.host);
     side = {};
   }
-  if (on_device_ != nullptr) device_->Free(on_device_);
+  if (on_device_ != nullptr) FreeOnDevice(device_, on_device_, recorded_);
   on_device_ = nullptr;
   capacity_ = 0;
 }
 
+bool UploadArena::Reserve(size_t bytes) {
+  if (bytes <= capacity_) return true;
+  FreeMemory();
+  return AllocateMemory(bytes);
+}
+
 void UploadArena::Begin(size_t bytes) {
   size_ = 0;
-  if (bytes > capacity_) {
-    const size_t with_spare_room = std::max(bytes, 2 * capacity_);
-    FreeMemory();
-    if (!AllocateMemory(with_spare_room) && !AllocateMemory(bytes)) {
-      Fatal("no memory for the arrays of a step: %zu bytes", bytes);
-    }
+  if (bytes > capacity_ && !Reserve(std::max(bytes, 2 * capacity_)) && !Reserve(bytes)) {
+    Fatal("no memory for the arrays of a step: %zu bytes", bytes);
   }
   side_ = 1 - side_;
   if (sides_[side_].is_used) device_->Wait(sides_[side_].mark);

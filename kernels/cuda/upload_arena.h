@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/device_buffer.h"
 
 namespace quire::cuda {
 
@@ -16,11 +17,14 @@ namespace quire::cuda {
 // next arrays can be collected while the device still has to copy the previous ones. The device must outlive the arena.
 class UploadArena {
  public:
-  explicit UploadArena(Device* device) : device_(device) {}
+  explicit UploadArena(Device* device, Recorded recorded = Recorded::kYes) : device_(device), recorded_(recorded) {}
   UploadArena(const UploadArena&) = delete;
   UploadArena& operator=(const UploadArena&) = delete;
   ~UploadArena() { FreeMemory(); }
 
+  // Takes room for `bytes` and forgets the arrays, if there is less. Returns false, and has no room, when there is not
+  // enough memory.
+  bool Reserve(size_t bytes);
   // Forgets the arrays and makes room for `bytes`. Work that was queued before can still read the old arrays.
   void Begin(size_t bytes);
 
@@ -68,6 +72,7 @@ class UploadArena {
   void FreeMemory();
 
   Device* const device_;
+  const Recorded recorded_;
   Side sides_[2];
   int side_ = 0;
   char* on_device_ = nullptr;

@@ -3,6 +3,9 @@
 #include "tests/worker/gated_backend.h"
 
 #include <limits>
+#include <thread>
+
+#include "kernels/cuda/fatal.h"
 
 namespace quire {
 
@@ -25,6 +28,33 @@ void GatedBackend::AwaitStep() {
 void GatedBackend::SpoilLogits() {
   const MutexLock lock(&mutex_);
   is_spoiled_ = true;
+}
+
+void GatedBackend::Hang(std::chrono::milliseconds longest_wait) {
+  watch_.emplace(longest_wait);
+  hangs_ = true;
+}
+
+void GatedBackend::AwaitQuestion() const {
+  while (!was_asked_) std::this_thread::yield();
+}
+
+uint64_t GatedBackend::Mark() {
+  const uint64_t mark = ForwardingBackend::Mark();
+  if (hangs_) watch_->Add(mark);
+  return mark;
+}
+
+bool GatedBackend::IsDone(uint64_t mark) {
+  if (!hangs_) return ForwardingBackend::IsDone(mark);
+  was_asked_ = true;
+  if (watch_->Hangs(mark)) cuda::Fatal("the gated backend hangs");
+  return false;
+}
+
+void GatedBackend::Wait(uint64_t mark) {
+  if (!hangs_) return ForwardingBackend::Wait(mark);
+  while (!IsDone(mark)) std::this_thread::yield();
 }
 
 LayerRecorder* GatedBackend::layer_recorder() {

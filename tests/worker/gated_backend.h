@@ -3,13 +3,19 @@
 #ifndef QUIRE_TESTS_WORKER_GATED_BACKEND_H_
 #define QUIRE_TESTS_WORKER_GATED_BACKEND_H_
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
 #include "base/mutex.h"
+#include "kernels/cuda/progress_watch.h"
 #include "kernels/forwarding_backend.h"
 
 namespace quire {
 
 // A backend with a gate in front of Sample, which lets a test hold a step while it runs. A test can also make its
-// logits infinite. Close, Open, AwaitStep and SpoilLogits are thread-safe.
+// logits infinite, or let it hang. Close, Open, AwaitStep, SpoilLogits and Hang are thread-safe.
 class GatedBackend : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -22,6 +28,14 @@ class GatedBackend : public ForwardingBackend {
   // Makes the first logit of every later step infinite.
   void SpoilLogits();
 
+  // Makes it finish nothing from now on. It ends the process when a GPU with that limit would (cuda::ProgressWatch).
+  void Hang(std::chrono::milliseconds longest_wait);
+  // Returns when somebody has asked a device that hangs whether it is done.
+  void AwaitQuestion() const;
+
+  uint64_t Mark() override;
+  bool IsDone(uint64_t mark) override;
+  void Wait(uint64_t mark) override;
   void Sample(const SamplingArgs& args) override;
   // While the gate is closed, or logits are infinite, nothing is repeated, so that every step comes to Sample.
   LayerRecorder* layer_recorder() override;
@@ -32,6 +46,8 @@ class GatedBackend : public ForwardingBackend {
   bool is_closed_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_step_waiting_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_spoiled_ QUIRE_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> hangs_ = false, was_asked_ = false;
+  std::optional<cuda::ProgressWatch> watch_;  // Set before hangs_.
 };
 
 }  // namespace quire

@@ -257,6 +257,27 @@ TEST(PipelineTest, DrawsAreRepeatedOnlyInStepsWithTheSameDraws) {
   EXPECT_EQ(repeating.device()->num_replays(), 10) << "all but the first with outputs, and the first without";
 }
 
+TEST(PipelineTest, ListsOfSimilarLengthsShareARecording) {
+  PlanBuilder prompts(1);
+  uint32_t lengths[3];
+  for (uint32_t row = 0; row < 3; ++row) {
+    v1::RowSampling sampling = Greedy();
+    sampling.set_num_logprobs_plus_one(1 + 2 + row);  // Lists of 2, 3 and 4 tokens.
+    lengths[row] = 5 + row;
+    prompts.Start(row, Tokens(3 + 5 * row, lengths[row]), sampling)
+        .Slice(row, 0, lengths[row], true, Blocks(8 * row, 8));
+  }
+  std::vector<v1::StepPlan> plans = {prompts.plan()};
+  for (const int row : {0, 1, 2, 0, 1, 2}) {
+    plans.push_back(PlanBuilder(plans.size() + 1).Slice(row, lengths[row]++, 1, true).plan());
+  }
+  TestWorker launching({.repeats_layers = false}), repeating;
+  EXPECT_EQ(RunOneByOne(&repeating, plans), RunOneByOne(&launching, plans));
+  if (repeating.device() == nullptr) return;
+  EXPECT_EQ(repeating.device()->num_recordings(), 1);
+  EXPECT_EQ(repeating.device()->num_replays(), 5) << "all but the first";
+}
+
 TEST(PipelineTest, LayersThatCannotBeRecordedGiveTheBitsOfLaunchedOnes) {
   TestWorker launching({.repeats_layers = false});
   TestWorker failing({.can_record = false});

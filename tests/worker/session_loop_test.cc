@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -249,6 +251,35 @@ TEST_F(SessionLoopTest, SessionsOfSeveralThreadsReplaceEachOther) {
   Submit(*last, 1);
   loop_.CloseAfterPlans(last.get());
   EXPECT_THAT(last->AwaitEnd(), ElementsAre(absl::StrCat("opened ", last_epoch.load()), "result 1", "OK"));
+}
+
+// A loop whose device hangs in the second step, with so many plans under way, and which may be told to stop.
+void RunLoopThatHangs(int num_plans, bool stops) {
+  TestWorker worker;
+  WorkerStats stats;
+  SessionLoop loop(&worker.executor(), &stats, /*binds_threads=*/false);
+  const auto session = std::make_shared<RecordedSession>();
+  ASSERT_EQ(loop.Open(session, 7), absl::OkStatus());
+  ASSERT_EQ(loop.Submit(session.get(), Plan(1)), absl::OkStatus());
+  session->Await(2);
+  worker.backend().Hang(std::chrono::milliseconds(100));
+  for (int i = 0; i < num_plans; ++i) ASSERT_EQ(loop.Submit(session.get(), Plan(2 + i)), absl::OkStatus());
+  if (stops) {
+    worker.backend().AwaitQuestion();
+    loop.Stop();
+  }
+  session->Await(3);
+}
+
+TEST(SessionLoopDeathTest, ADeviceThatHangsEndsTheWorkerAlsoWithoutAnotherPlanAndWhenItStops) {
+  if (DeviceOfTests() == TestDevice::kGpu) GTEST_SKIP() << "a process cannot use a GPU twice";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const int num_plans : {1, 2}) {
+    for (const bool stops : {false, true}) {
+      EXPECT_EXIT(RunLoopThatHangs(num_plans, stops), testing::ExitedWithCode(EXIT_FAILURE), "the gated backend hangs")
+          << num_plans;
+    }
+  }
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -29,6 +31,28 @@ TEST_F(GpuOptionsTest, KernelsOfWarpGroupsCanBeTurnedOff) {
       EXPECT_EQ(table.attention_prefill_sm90.entry, nullptr);
       EXPECT_NE(table.attention_prefill.entry, nullptr);
     }
+  }
+}
+
+// Who only asks whether work is done must get an end, too.
+TEST_F(GpuOptionsTest, ADeviceThatHangsEndsTheProcessWhetherSomebodyWaitsOrAsks) {
+  const auto hang = [](bool waits) {
+    DeviceOptions options;
+    options.longest_wait = std::chrono::milliseconds(-1);  // Even a device that has just got work seems to hang.
+    std::string reason;
+    const std::unique_ptr<Device> device = CudaDevice::Create(options, &reason);
+    constexpr size_t kBytes = size_t{64} << 20;
+    char* const memory = static_cast<char*>(device->Allocate(2 * kBytes));
+    for (int i = 0; i < 1000; ++i) {
+      device->Copy(memory, memory + kBytes, kBytes);
+      const uint64_t mark = device->Mark();
+      if (waits) device->Wait(mark);
+      if (!waits) device->IsDone(mark);
+    }
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const bool waits : {false, true}) {
+    EXPECT_EXIT(hang(waits), testing::ExitedWithCode(EXIT_FAILURE), "has not finished its work in -1 ms");
   }
 }
 

@@ -71,6 +71,9 @@ TEST_F(LayerGraphsTest, LayersAreRecordedAnewAfterAMove) {
   EXPECT_TRUE(Step(8, "d", 1));
   device_.Free(device_.Allocate(1));
   EXPECT_FALSE(Step(8, "d", 1));
+  EXPECT_TRUE(Step(8, "d", 1));
+  device_.FreeUnrecorded(device_.Allocate(1));
+  EXPECT_TRUE(Step(8, "d", 1)) << "nothing that recordings use";
   graphs_.Reset();
   EXPECT_FALSE(Step(8, "d", 1));
 }
@@ -101,9 +104,11 @@ TEST_F(LayerGraphsTest, AFullStoreGoesOnRepeatingWhatItHas) {
   for (size_t i = 1; i <= LayerGraphs::kMaxGraphs; ++i) EXPECT_FALSE(Step(static_cast<int>(i)));
   EXPECT_TRUE(Step(1));
   EXPECT_TRUE(Step(2));
-  EXPECT_FALSE(Step(LayerGraphs::kMaxGraphs + 1)) << "for which all others go";
-  EXPECT_TRUE(Step(LayerGraphs::kMaxGraphs + 1));
-  EXPECT_FALSE(Step(1));
+  EXPECT_FALSE(Step(LayerGraphs::kMaxGraphs + 1)) << "for which the third one goes";
+  for (const int kept : {1, 2, 4, int{LayerGraphs::kMaxGraphs}, int{LayerGraphs::kMaxGraphs} + 1}) {
+    EXPECT_TRUE(Step(kept)) << kept;
+  }
+  EXPECT_FALSE(Step(3));
 }
 
 }  // namespace

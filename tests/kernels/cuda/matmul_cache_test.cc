@@ -3,12 +3,15 @@
 #include "kernels/cuda/matmul_cache.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace quire::cuda {
 namespace {
@@ -69,6 +72,49 @@ TEST_F(MatmulCacheTest, WhatWasInsertedIsThereAfterARestart) {
   other.depth = 8;
   EXPECT_EQ(cache.Find(other), nullptr);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "no temporary file is left";
+}
+
+TEST_F(MatmulCacheTest, ProcessesThatShareAFileKeepEachOthersAlgorithms) {
+  MatmulShape other = kShape;
+  other.depth = 8;
+  MatmulCache first(path_, kMachine), second(path_, kMachine);
+  first.Insert(kShape, kAlgorithm);
+  second.Insert(other, {});
+  EXPECT_NE(second.Find(kShape), nullptr) << "what the first one has found is used at once";
+  const MatmulCache later(path_, kMachine);
+  EXPECT_NE(later.Find(kShape), nullptr);
+  EXPECT_NE(later.Find(other), nullptr);
+}
+
+TEST_F(MatmulCacheTest, AProcessWithTheSameIdInAnotherContainerIsNotInTheWay) {
+  std::filesystem::create_directory(path_ + "." + std::to_string(getpid()));
+  testing::internal::CaptureStderr();
+  MatmulCache(path_, kMachine).Insert(kShape, kAlgorithm);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_NE(MatmulCache(path_, kMachine).Find(kShape), nullptr);
+}
+
+// Several processes insert at the same time, and all of their algorithms are there in the end.
+TEST_F(MatmulCacheTest, NothingIsLostWhenManyInsertAtTheSameTime) {
+  constexpr int kThreads = 4, kShapes = 8;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      MatmulCache cache(path_, kMachine);
+      MatmulShape shape = kShape;
+      for (int k = 0; k < kShapes; ++k) {
+        shape.depth = 8 * (1 + i * kShapes + k);
+        cache.Insert(shape, kAlgorithm);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const MatmulCache cache(path_, kMachine);
+  MatmulShape shape = kShape;
+  for (int i = 0; i < kThreads * kShapes; ++i) {
+    shape.depth = 8 * (1 + i);
+    EXPECT_NE(cache.Find(shape), nullptr) << i;
+  }
 }
 
 TEST_F(MatmulCacheTest, WithoutAPathThereIsNoFile) {

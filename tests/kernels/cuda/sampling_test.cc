@@ -270,5 +270,45 @@ TEST_F(CudaSamplingTest, ADrawDependsOnItsOwnRowOnly) {
   CheckDrawsDependOnTheirOwnRow(OnDevice(), OnDevice(), 8);
 }
 
+// Otherwise a request with penalties would let the device forget what it has recorded.
+TEST_F(CudaSamplingTest, PenaltiesMoveNothingThatRecordingsUse) {
+  constexpr int kVocabSize = 96;
+  Random random(6);
+  const std::vector<float> logits = random.Normals(kVocabSize, 1.0f);
+  SampleShared({PlainRow()}, logits, /*max_top=*/4);
+  const int64_t num_frees = device()->num_frees();
+  OwnedRow owned;
+  owned.row.frequency_penalty = 1;
+  for (int token = 0; token < kVocabSize; ++token) {
+    owned.counts.push_back({token, 1, 1});
+    if (token % 10 == 0) SampleShared({owned.Get()}, logits, /*max_top=*/4);
+  }
+  EXPECT_EQ(device()->num_frees() - num_frees, 10) << "those of the arrays of logits";
+}
+
+TEST_F(CudaSamplingTest, SeveralPassesDrawWhatOnePassDraws) {
+  constexpr int kVocabSize = 96, kRows = 4, kMaxTop = 3;
+  Random random(5);
+  const std::vector<float> logits = random.Normals(kRows * kVocabSize, 1.0f);
+  std::vector<OwnedRow> owned;
+  for (int i = 0; i < kRows; ++i) {
+    owned.push_back(RandomRow(kVocabSize, &random));
+    owned.back().row.num_top = i % (kMaxTop + 1);
+  }
+  const std::vector<SamplingRow> rows = RowsOf(owned);
+  for (const std::vector<int32_t>& logit_rows : {std::vector<int32_t>{}, {2, 0, 0, 3}}) {
+    const Sampled at_once = Sample(rows, logits, kVocabSize, logit_rows, kMaxTop);
+    sampler_ = std::make_unique<Sampler>(device(), device()->FindKernels(DataType::kBFloat16, 64, 16), 1);
+    const Sampled one_by_one = Sample(rows, logits, kVocabSize, logit_rows, kMaxTop);
+    for (int i = 0; i < kRows; ++i) {
+      EXPECT_EQ(one_by_one.results[i].token, at_once.results[i].token) << i;
+      EXPECT_EQ(one_by_one.results[i].logprob, at_once.results[i].logprob) << i;
+      for (int k = 0; k < rows[i].num_top; ++k) {
+        EXPECT_EQ(one_by_one.top[i * kMaxTop + k].token, at_once.top[i * kMaxTop + k].token) << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire::cuda
