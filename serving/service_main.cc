@@ -98,8 +98,11 @@ void PrepareProcess(const LogOptions& log) {
   StartLogThreads();
 }
 
-void WaitForStop() {
+void BeginServing() {
   g_is_serving = true;
+}
+
+void WaitForStop() {
   std::future<void> stop = Stop().get_future();
   HeapTrimmer heap(kMaxFreeHeap);
   while (stop.wait_for(kHeapPeriod) == std::future_status::timeout) heap.TrimIfGrown();

@@ -25,10 +25,12 @@ int Fail(const char* program, const absl::Status& status, int code);
 void PrintSummary(const std::string& text);
 
 // Sets the log level and format, starts the threads of the log, redirects the logs of gRPC and protobuf, raises the
-// limit of open files, and handles SIGTERM and SIGINT. Until WaitForStop is called, these signals end the process at
+// limit of open files, and handles SIGTERM and SIGINT. Until BeginServing is called, these signals end the process at
 // once, because there is nothing to finish. Call it before any thread starts.
 void PrepareProcess(const LogOptions& log);
-// Returns when one of the two signals has arrived.
+// From now on, the two signals end WaitForStop. Call it before anybody is told that the service listens.
+void BeginServing();
+// Returns when one of the two signals has arrived since BeginServing.
 void WaitForStop();
 
 }  // namespace internal
@@ -53,6 +55,7 @@ int RunService(const char* program, const absl::StatusOr<CommandLine<Options>>& 
   internal::PrepareProcess(line->options.log);
   const auto service = Service::Start(line->options);
   if (!service.ok()) return internal::Fail(program, service.status(), internal::kExitFailed);
+  internal::BeginServing();
   internal::PrintSummary((*service)->Summary());
   internal::WaitForStop();
   (*service)->Stop();

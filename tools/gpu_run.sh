@@ -17,9 +17,9 @@ gpus_of_machine() {
   lines=$(timeout -k 5 20 nvidia-smi --format=csv,noheader \
     --query-gpu=name,compute_cap,driver_version,memory.total,clocks.max.sm,clocks.max.memory 2>/dev/null) &&
     [ -n "$lines" ] || lines=$(
-    sed -n 's/^Model:[[:space:]]*//p' /proc/driver/nvidia/gpus/*/information
-    sed -n 's/^NVRM version: */driver /p' /proc/driver/nvidia/version
-  ) 2>/dev/null
+    sed -n 's/^Model:[[:space:]]*//p' /proc/driver/nvidia/gpus/*/information 2>/dev/null
+    sed -n 's/^NVRM version: */driver /p' /proc/driver/nvidia/version 2>/dev/null
+  )
   printf '%s\n' "${lines:-unknown: nvidia-smi cannot be run, and there is no driver in /proc}" | sed 's/^/GPU /'
   [ -z "${CUDA_VISIBLE_DEVICES+set}" ] || echo "CUDA_VISIBLE_DEVICES is '$CUDA_VISIBLE_DEVICES'"
 }

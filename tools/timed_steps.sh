@@ -107,7 +107,7 @@ finish() {
     say "nothing that finished was wrong, but ${#unfinished[@]} steps were not finished; logs are in $results"
     exit 1
   fi
-  say "all that was run is right; figures are in $results"
+  say "all that was run is right$([ $# -eq 0 ] || echo ", $# parts were not begun"); figures are in $results"
   exit $exit_code_if_right
 }
 

@@ -35,7 +35,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
       libabsl20220623 libcurl4 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 \
       libprotobuf32 libssl3 libutf8proc2 libyaml-cpp0.7 \
       libcublas-${CUDA} \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* \
+    && install -d -o 10001 -g 10001 /var/cache/quire
 COPY models/tales /usr/share/quire/models/tales
 COPY LICENSE README.md /usr/share/doc/quire/
 # The worker looks for the library in its own folder.
@@ -43,7 +44,8 @@ COPY --from=build /opt/quire/bin/quire-manager /opt/quire/bin/quire-openai /opt/
      /opt/quire/bin/quirectl /src/build/release/bin/libquire_cuda.so /opt/quire/bin/
 ENV PATH=/opt/quire/bin:/usr/bin:/bin \
     NVIDIA_VISIBLE_DEVICES=all \
-    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    CUDA_CACHE_PATH=/var/cache/quire/cuda
 USER 10001:10001
 STOPSIGNAL SIGTERM
 CMD ["quire-manager", "--help"]

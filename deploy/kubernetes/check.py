@@ -474,7 +474,51 @@ def check_security(k8s, _programs):
 
 
 def gpus(container):
-    return int(container.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0))
+    """Returns how many GPUs, or instances of MIG, a container gets."""
+    limits = container.get("resources", {}).get("limits", {})
+    return sum(int(number) for name, number in limits.items() if re.fullmatch(r"nvidia\.com/(gpu|mig-.+)", name))
+
+
+def mebibytes(size):
+    return int(size[:-2]) * {"Mi": 1, "Gi": 1024}[size[-2:]]
+
+
+def tolerates_gpu_nodes(workload):
+    return any(
+        toleration.get("key") == "nvidia.com/gpu"
+        and toleration.get("operator") == "Exists"
+        and toleration.get("effect") in (None, "NoSchedule")
+        for toleration in pod_spec(workload).get("tolerations", [])
+    )
+
+
+def check_gpus(k8s, _programs):
+    if not any(gpus(container) for workload in k8s.workloads for container in containers(workload)):
+        return
+    for workload in k8s.workloads:
+        # A cluster may have no other nodes, and nodes with GPUs usually have this taint.
+        if not tolerates_gpu_nodes(workload):
+            yield workload, "it does not tolerate nvidia.com/gpu:NoSchedule, so a node with GPUs does not take it"
+        for container in first_containers(workload) + containers(workload):
+            if gpus(container):
+                yield from check_cuda_cache(workload, container)
+            elif container["image"].rpartition("/")[2].startswith("quire-cuda"):
+                yield workload, f"{container['name']} has no GPU, and its image asks for every GPU of its node"
+
+
+def check_cuda_cache(workload, container):
+    """The driver keeps the kernels that it has compiled in a folder, which this user does not have elsewhere."""
+    environment = environment_of(container)
+    path = environment.get("CUDA_CACHE_PATH") or ""
+    volumes = {volume["name"]: volume for volume in pod_spec(workload).get("volumes", [])}
+    for mount in container.get("volumeMounts", []):
+        if f"{path}/".startswith(f"{mount['mountPath']}/") and not mount.get("readOnly"):
+            limit = volumes.get(mount["name"], {}).get("emptyDir", {}).get("sizeLimit")
+            cache_bytes = int(environment.get("CUDA_CACHE_MAXSIZE") or 1 << 62)
+            if limit and mebibytes(limit) << 20 < 2 * cache_bytes:
+                yield workload, f"{mount['name']} holds at most {limit}, less than twice CUDA_CACHE_MAXSIZE"
+            return
+    yield workload, f"{container['name']} has no CUDA_CACHE_PATH in a volume, so each start compiles kernels again"
 
 
 def check_resources(k8s, _programs):
@@ -576,6 +620,7 @@ CHECKS = {
     "managers": check_managers,
     "security": check_security,
     "resources": check_resources,
+    "gpus": check_gpus,
     "volumes": check_volumes,
     "spread": check_spread,
     "monitor": check_monitors,

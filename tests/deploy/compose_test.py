@@ -32,8 +32,9 @@ def port_of(address):
 class ComposeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        text = (FOLDER / "compose.yaml").read_text()
-        cls.file = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))  # With no variable set.
+        cls.file, cls.gpu = (
+            yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (FOLDER / name).read_text()))  # With no variable set.
+            for name in ("compose.yaml", "gpu.yaml"))
         cls.services = cls.file["services"]
         cls.prometheus = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
 
@@ -49,6 +50,32 @@ class ComposeTest(unittest.TestCase):
             done = subprocess.run([BINARIES / program, *flags, "--check-config"], capture_output=True, text=True,
                                   check=False, timeout=60)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_worker_on_a_gpu_is_the_same_but_for_its_device(self):
+        self.assertEqual(set(self.gpu["services"]), {"worker", "manager"})
+        worker, on_cpu = self.gpu["services"]["worker"], self.services["worker"]
+        self.assertEqual(worker["command"][:len(on_cpu["command"])], on_cpu["command"])
+        added = worker["command"][len(on_cpu["command"]):]
+        self.assertEqual(added, ["--device=cuda", "--gpu-tuning-cache=/var/cache/quire/gpu-tuning"])
+        done = subprocess.run([BINARIES / "quire-worker", *worker["command"][1:], "--check-config"],
+                              capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (device,) = worker["deploy"]["resources"]["reservations"]["devices"]
+        self.assertEqual(device, {"driver": "nvidia", "device_ids": ["0"], "capabilities": ["gpu"]})
+
+    def test_the_worker_on_a_gpu_has_its_own_image_and_may_write_to_its_cache(self):
+        worker = self.gpu["services"]["worker"]
+        text = (docker_test.SOURCE / worker["build"]["dockerfile"]).read_text()
+        self.assertIn(f"-t {worker['image']} ", text)
+        (cache,) = worker["volumes"]
+        name, path = cache.split(":")
+        self.assertIn(name, self.gpu["volumes"])
+        self.assertIn(f"install -d -o 10001 -g 10001 {path}\n", text)
+        self.assertIn(f"CUDA_CACHE_PATH={path}/", text)
+        # The worker of compose.yaml builds the image of the manager, too. This one does not.
+        manager = self.gpu["services"]["manager"]["build"]
+        self.assertEqual((FOLDER / manager["context"]).resolve(), docker_test.SOURCE)
+        self.assertEqual(manager["dockerfile"], self.services["worker"]["build"]["dockerfile"])
 
     def test_a_download_goes_where_the_worker_looks(self):
         worker, download = self.services["worker"], self.services["download"]

@@ -132,6 +132,15 @@ MISTAKES = [
     ("security", WORKERS, at(*TEMPLATE, "automountServiceAccountToken", value=None), "token"),
     ("resources", MANAGER, at(*CONTAINER, "resources", "limits", value=None), "limit for memory"),
     ("resources", WORKERS, at(*CONTAINER, "resources", "limits", "nvidia.com/gpu", value=None), "0 GPUs"),
+    ("resources", WORKERS, lambda w: container(w)["resources"]["limits"].update({"nvidia.com/mig-1g.10gb": "1"}),
+     "2 GPUs"),
+    ("gpus", MANAGER, at(*TEMPLATE, "tolerations", value=None), "does not tolerate nvidia.com/gpu"),
+    ("gpus", GATEWAY, at(*TEMPLATE, "tolerations", 0, "effect", value="NoExecute"), "does not tolerate nvidia.com/gpu"),
+    ("gpus", WORKERS, at(*TEMPLATE, "tolerations", 0, "operator", value="Equal"), "does not tolerate nvidia.com/gpu"),
+    ("gpus", MANAGER, at(*CONTAINER, "image", value="registry.example/quire-cuda:7"), "asks for every GPU of its node"),
+    ("gpus", WORKERS, lambda w: container(w).pop("env"), "no CUDA_CACHE_PATH in a volume"),
+    ("gpus", WORKERS, lambda w: container(w)["env"][0].update(value="/var/cache"), "no CUDA_CACHE_PATH in a volume"),
+    ("gpus", WORKERS, lambda w: volume(w, "cache")["emptyDir"].update(sizeLimit="64Mi"), "holds at most 64Mi"),
     ("volumes", WORKERS, lambda w: volume(w, "model")["persistentVolumeClaim"].update(claimName="weights"),
      "no PersistentVolumeClaim weights"),
     ("volumes", WORKERS, at(*CONTAINER, "volumeMounts", 0, "name", value="weights"), "no volume of the pod"),
@@ -284,20 +293,34 @@ class KubernetesTest(unittest.TestCase):
                 if flags.get("--model", "").startswith("/usr/share/"):
                     self.assertIn(flags["--model"], paths)
 
-    def test_an_overlay_renames_the_image_of_the_workers_and_of_the_model_loader_alike(self):
-        name = "registry.example/quire-cuda"
-        mapping = f"images:\n  - {{name: quire-cuda, newName: {name}, newTag: '7'}}\n"
-        loader = check.yaml.safe_load((check.HERE / "model-loader/pod.yaml").read_text())
+    def test_an_overlay_renames_the_images_of_all_pods(self):
+        mapping = "images:\n" + "".join(f"  - {{name: {name}, newName: registry.example/{name}, newTag: '7'}}\n"
+                                        for name in ("quire-cpu", "quire-cuda"))
         with tempfile.TemporaryDirectory() as folder:
             copied = pathlib.Path(shutil.copytree(check.HERE, f"{folder}/kubernetes"))
             (copied / "mine").mkdir()
-            for base, where in (("overlays/single-node", WORKERS), ("model-loader", ("Pod", "quire-model-loader"))):
+            for base, where, name in (("overlays/single-node", WORKERS, "quire-cuda"),
+                                      ("overlays/single-node", MANAGER, "quire-cpu"),
+                                      ("gateway", GATEWAY, "quire-cpu"),
+                                      ("model-loader", ("Pod", "quire-model-loader"), "quire-cpu")):
                 (copied / "mine/kustomization.yaml").write_text(f"bases: [../{base}]\n{mapping}")
                 thing = check.Kubernetes(check.render(copied / "mine")).named(*where)
                 spec = thing["spec"] if thing["kind"] == "Pod" else pod(thing)
-                self.assertEqual(spec["containers"][0]["image"], f"{name}:7", base)
-        worker = container(check.Kubernetes(self.overlays["overlays/single-node"]).named(*WORKERS))
-        self.assertEqual(loader["spec"]["containers"][0]["image"], worker["image"])
+                self.assertEqual(spec["containers"][0]["image"], f"registry.example/{name}:7", base)
+
+    def test_the_model_loader_runs_where_the_workers_run(self):
+        worker = pod(check.Kubernetes(self.overlays["overlays/single-node"]).named(*WORKERS))
+        (loader,) = [thing["spec"] for tool in check.TOOLS for thing in check.render(tool)]
+        self.assertEqual(loader["tolerations"], worker["tolerations"])
+        self.assertEqual(loader["containers"][0]["image"], "quire-cpu:0.1", "its image asks for no GPU")
+
+    def test_a_worker_may_have_an_instance_of_mig(self):
+        for overlay in ("overlays/single-node", "overlays/by-name"):
+            objects = copy.deepcopy(self.overlays[overlay])
+            limits = container(check.Kubernetes(objects).named(*WORKERS))["resources"]["limits"]
+            del limits["nvidia.com/gpu"]
+            limits["nvidia.com/mig-3g.40gb"] = "1"
+            self.assertEqual(check.problems(objects, self.programs), [])
 
     def test_every_planted_mistake_is_found(self):
         original = self.overlays["overlays/multi-gpu"]
@@ -341,7 +364,8 @@ class KubernetesTest(unittest.TestCase):
         worker = container(check.Kubernetes(objects).named(*WORKERS))
         worker["resources"]["limits"]["nvidia.com/gpu"] = "1"
         found = check.problems(objects, self.programs)
-        self.assertEqual([kind for kind, _, _ in found], ["resources"])
+        self.assertEqual([what for kind, _, what in found if kind == "resources"],
+                         ["worker has 1 GPUs and computes on cpu"])
 
     def test_durations_are_read_as_the_programs_do(self):
         self.assertEqual(check.seconds("1m30s"), 90)
