@@ -86,7 +86,7 @@ class AttentionPrefillSm90 {
   // Shared memory: slots, queries of the consumers, barriers.
   static constexpr int kQueryStart = kSlots * kSlotBytes;
   static constexpr int kBarrierStart = kQueryStart + kConsumers * kQueryBytes;
-  // The threads of the producer's warp group give registers to the consumers.
+  // The threads of the producers' warp group give registers to the consumers.
   static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 160;
   // A block has the registers with which its threads start. If all groups wanted more in all, the last one would wait
