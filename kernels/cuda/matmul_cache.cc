@@ -11,6 +11,8 @@
 #include <sstream>
 #include <utility>
 
+#include "kernels/cuda/line_writer.h"
+
 namespace quire::cuda {
 namespace {
 
@@ -67,7 +69,7 @@ MatmulCache::MatmulCache(std::string path, std::string machine) : path_(std::mov
   std::ostringstream text;
   text << in.rdbuf();
   const std::string problem = in ? Parse(text.str()) : "it cannot be read";
-  if (!problem.empty()) std::fprintf(stderr, "GPU: ignoring %s: %s\n", path_.c_str(), problem.c_str());
+  if (!problem.empty()) WriteLine(/*is_error=*/false, "ignoring " + path_ + ": " + problem);
 }
 
 const MatmulAlgorithm* MatmulCache::Find(const MatmulShape& shape) const {
@@ -127,7 +129,7 @@ void MatmulCache::Write() {
   out.close();
   if (out && std::rename(temporary.c_str(), path_.c_str()) == 0) return;
   std::remove(temporary.c_str());
-  if (!has_complained_) std::fprintf(stderr, "GPU: cannot write %s\n", path_.c_str());
+  if (!has_complained_) WriteLine(/*is_error=*/false, "cannot write " + path_);
   has_complained_ = true;
 }
 
