@@ -14,6 +14,7 @@
 #include "base/worker_protocol.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/line_writer.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
 #include "serving/log_metrics.h"
@@ -49,6 +50,15 @@ KvType KvTypeOf(const ModelConfig& config) {
   return KvType::kFloat32;
 }
 
+// Logs a line of the backend for GPUs or of its library.
+void LogGpuLine(bool is_error, const char* line) {
+  if (is_error) {
+    QUIRE_LOG(kError) << "GPU: " << line;
+  } else {
+    QUIRE_LOG(kWarning) << "GPU: " << line;
+  }
+}
+
 // Makes the backend for a GPU, after it has checked what config.json tells of the model. GPUs compute in a 16-bit type:
 // the one of --kv-type if it is set, otherwise the one of the checkpoint.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, const ModelConfig& config,
@@ -64,6 +74,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
   }
   QUIRE_RETURN_IF_ERROR(CheckParts(config, &cuda::CudaBackend::Supports, absl::StrCat("--device=", options.device)));
   const KvType type = options.kv_type.value_or(KvTypeOf(config));
+  cuda::SetLineWriter(&LogGpuLine);
   std::string why_not;
   std::unique_ptr<cuda::Device> device = open_device(options.gpu_library,
                                                      {.ordinal = *options.gpu,
@@ -72,6 +83,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
                                                       .overlaps_launches = options.gpu_overlap,
                                                       .head_dim = config.head_dim,
                                                       .warp_groups = options.gpu_warp_groups,
+                                                      .write_line = &LogGpuLine,
                                                       .longest_wait = absl::ToChronoMilliseconds(options.gpu_timeout)},
                                                      &why_not);
   if (device == nullptr) {

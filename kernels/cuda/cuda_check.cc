@@ -4,7 +4,8 @@
 
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
+
+#include "kernels/cuda/fatal.h"
 
 namespace quire::cuda {
 namespace {
@@ -14,9 +15,7 @@ namespace {
   std::vsnprintf(text, sizeof(text), call, arguments);
   int device = -1;
   cudaGetDevice(&device);  // This works even after a sticky error.
-  std::fprintf(stderr, "GPU: %s failed on device %d: %s, %s\n", text, device, name, meaning);
-  std::fflush(stderr);
-  std::_Exit(EXIT_FAILURE);  // Destructors would access a device that may be lost.
+  Fatal("%s failed on device %d: %s, %s", text, device, name, meaning);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <string>
 
+#include "kernels/cuda/line_writer.h"
+
 namespace quire::cuda {
 
 // The sizes of heads for which the library has kernels.
@@ -22,6 +24,7 @@ struct DeviceOptions {
   int head_dim = 64;
   // On compute capability 9.0, compute prompts with the kernels that only it can run (attention_prefill_sm90.h).
   bool warp_groups = true;
+  LineWriter write_line = nullptr;  // Writes the lines of the library; see line_writer.h.
   // A device that has finished nothing for this time, while it has work, ends the process (progress_watch.h). The
   // manager gives up a step after its --step-timeout, 60 s by default, so that the worker's line comes first.
   std::chrono::milliseconds longest_wait{45'000};

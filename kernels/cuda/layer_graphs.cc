@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
+
+#include "kernels/cuda/line_writer.h"
 
 namespace quire::cuda {
 
@@ -38,7 +39,7 @@ bool LayerGraphs::EndRecording() {
   if (graph == nullptr) {
     is_full_ = true;
     if (!has_complained_) {
-      std::fprintf(stderr, "GPU: no memory to record the layers of a step; they are launched one by one\n");
+      WriteLine(/*is_error=*/false, "no memory to record the layers of a step; they are launched one by one");
     }
     has_complained_ = true;
     return false;

@@ -3,10 +3,9 @@
 #include "kernels/cuda/matmul.h"
 
 #include <bit>
-#include <cstdio>
-#include <cstdlib>
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/fatal.h"
 
 namespace quire::cuda {
 namespace {
@@ -14,11 +13,8 @@ namespace {
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(MatmulAlgorithm));
 
 [[noreturn]] void Die(const MatmulShape& shape, const char* problem) {
-  std::fprintf(stderr, "GPU: multiplication of %d rows by %d columns, depth %d, %s to %s%s: %s\n", shape.num_rows,
-               shape.num_columns, shape.depth, Name(shape.element), Name(shape.y_type),
-               shape.adds_to_y ? ", added" : "", problem);
-  std::fflush(stderr);
-  std::_Exit(EXIT_FAILURE);
+  Fatal("multiplication of %d rows by %d columns, depth %d, %s to %s%s: %s", shape.num_rows, shape.num_columns,
+        shape.depth, Name(shape.element), Name(shape.y_type), shape.adds_to_y ? ", added" : "", problem);
 }
 
 bool IsAligned(const void* data) {

@@ -17,6 +17,8 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/cuda/line_writer.h"
+
 namespace quire::cuda {
 namespace {
 
@@ -93,7 +95,7 @@ int RowBucket(int num_rows) {
 MatmulCache::MatmulCache(std::string path, std::string machine) : path_(std::move(path)), machine_(std::move(machine)) {
   if (path_.empty()) return;
   const std::string problem = Read(&algorithms_);
-  if (!problem.empty()) std::fprintf(stderr, "GPU: ignoring %s: %s\n", path_.c_str(), problem.c_str());
+  if (!problem.empty()) WriteLine(/*is_error=*/false, "ignoring " + path_ + ": " + problem);
 }
 
 std::string MatmulCache::Read(Algorithms* algorithms) const {
@@ -117,7 +119,7 @@ void MatmulCache::Insert(const MatmulShape& shape, const MatmulAlgorithm& algori
   Read(&of_others);  // A file that cannot be used is replaced.
   algorithms_.merge(of_others);
   if (Write()) return;
-  if (!has_complained_) std::fprintf(stderr, "GPU: cannot write %s\n", path_.c_str());
+  if (!has_complained_) WriteLine(/*is_error=*/false, "cannot write " + path_);
   has_complained_ = true;
 }
 

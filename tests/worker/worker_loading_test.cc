@@ -12,8 +12,10 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "base/log.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "kernels/cuda/emulated_device.h"
+#include "kernels/cuda/line_writer.h"
 #include "quire/v1/worker.grpc.pb.h"
 #include "tests/serving/sockets.h"
 #include "tests/worker/model/model_files.h"
@@ -118,6 +120,30 @@ TEST(WorkerLoadingTest, FlagsForGpusReachTheDevice) {
   EXPECT_FALSE(Worker::Start(options, &NoteOptions).ok());
   EXPECT_TRUE(g_seen.device_options.overlaps_launches);
   EXPECT_FALSE(g_seen.device_options.warp_groups);
+}
+
+std::unique_ptr<cuda::Device> WriteLines(const std::string& /*library*/, const cuda::DeviceOptions& options,
+                                         std::string* why_not) {
+  cuda::WriteLine(/*is_error=*/false, "a line of the backend");
+  if (options.write_line != nullptr) options.write_line(/*is_error=*/true, "a line of the library");
+  *why_not = "this is a test";
+  return nullptr;
+}
+
+TEST(WorkerLoadingTest, LinesAboutTheGpuAreLinesOfTheLog) {
+  const TestDirectory directory;
+  WorkerOptions options{};
+  options.model = GoldenModel("llama2");
+  options.listen = "unix:" + directory.path() + "/worker.sock";
+  options.max_connections = 64;
+  options.gpu = 0;
+  SetLogFormat(LogFormat::kJson);
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(Worker::Start(options, &WriteLines).ok());
+  const std::string log = testing::internal::GetCapturedStderr();
+  SetLogFormat(LogFormat::kText);
+  EXPECT_THAT(log, AllOf(HasSubstr(R"("severity":"WARNING","message":"GPU: a line of the backend")"),
+                         HasSubstr(R"("severity":"ERROR","message":"GPU: a line of the library")")));
 }
 
 // Of a model with the parts of `architecture`.

@@ -7,8 +7,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
+#include "kernels/cuda/fatal.h"
+#include "kernels/cuda/line_writer.h"
 #include "kernels/cuda/missing_gpu.h"
 
 namespace quire::cuda {
@@ -53,6 +57,19 @@ TEST(OpenDeviceTest, HeadsWithoutKernelsAreRefusedBeforeTheLibraryIsLoaded) {
   std::string why_not;
   EXPECT_EQ(OpenDevice("/missing/library.so", options, &why_not), nullptr);
   EXPECT_EQ(why_not, "there are no kernels for heads of 16 dimensions, but for 32, 64, 80, 96, 128, 256");
+}
+
+TEST(LineWriterDeathTest, TheLineThatEndsTheProcessGoesToTheWriter) {
+  EXPECT_EXIT(Fatal("no memory for %s: %d bytes", "it", 7), testing::ExitedWithCode(EXIT_FAILURE),
+              "GPU: no memory for it: 7 bytes\n");
+  const auto in_braces = [](bool is_error, const char* line) { std::fprintf(stderr, "{%d, %s}\n", is_error, line); };
+  EXPECT_EXIT(
+      {
+        SetLineWriter(in_braces);
+        WriteLine(/*is_error=*/false, "a warning");
+        Fatal("no memory for %s: %d bytes", "it", 7);
+      },
+      testing::ExitedWithCode(EXIT_FAILURE), "^\\{0, a warning\\}\n\\{1, no memory for it: 7 bytes\\}\n$");
 }
 
 TEST(OpenDeviceTest, AContainerWithoutItsGpuIsAReasonForAMissingDriver) {
