@@ -39,9 +39,8 @@ ABSL_FLAG(
     "With int8, round the weights of the decoder layers to 8 bits while they are loaded, with a scale per row, and "
     "on a CPU the inputs of their products to 8 bits with a scale per token. That halves the memory of these weights, "
     "and a CPU decodes nearly twice as fast. int4 rounds the weights to 4 bits, with a scale for every 128 columns of "
-    "a "
-    "row: they are smaller and faster still, and lose more. Embedding and norms keep their precision, and so does the "
-    "output matrix without --quantize-output. none, int8 or int4; not for --device=simulated.");
+    "a row: they are smaller and faster still, and lose more. Embedding and norms keep their precision, and so "
+    "does the output matrix without --quantize-output. none, int8 or int4; not for --device=simulated.");
 ABSL_FLAG(
     bool, quantize_output, false,
     "Round the output matrix to 8 bits, too, as --quantize=int8 rounds others. It is read for every token, and in "
@@ -112,8 +111,10 @@ ABSL_FLAG(
     "have.");
 ABSL_FLAG(
     std::string, device, "cpu",
-    "Device that computes: cpu, cuda (the first GPU), cuda:N or simulated. A simulated device reads no weights and "
-    "computes nothing; its tokens come from a hash of all tokens before them.");
+    "Device that computes: cpu, cuda (the first GPU), cuda:N or simulated. N counts the GPUs that the process sees, in "
+    "the order of CUDA, which is that of nvidia-smi if CUDA_DEVICE_ORDER=PCI_BUS_ID is set; the worker's first lines "
+    "give the PCI address. A simulated device reads no weights and computes nothing; its tokens come from a hash of "
+    "all tokens before them.");
 ABSL_FLAG(
     std::string, simulated_step_times, "",
     "With --device=simulated, YAML file with how long steps take: step, prefill_token, decode_row and "
@@ -126,7 +127,10 @@ ABSL_FLAG(
 ABSL_FLAG(
     bool, exact_gpu, false,
     "On a GPU, make the logits of a token independent of the other tokens in the step, bit for bit, as they "
-    "always are on a CPU. Prompts take longer. Without it, near ties may be decided differently from run to run.");
+    "always are on a CPU. Prompts take longer. For every query head, every token of --max-tokens-per-step and every "
+    "256 tokens of the context, attention keeps 4 x (head size + 2) bytes of the GPU's memory instead of at most "
+    "256 MiB in all: 16.3 GiB for 32 heads of 128, 2048 tokens and a context of 131072. A line of the start has the "
+    "size. Without --exact-gpu, near ties may be decided differently from run to run.");
 ABSL_FLAG(
     std::string, gpu_tuning_cache, "",
     "File that stores the fastest matrix multiplication for each shape on this GPU, so that later starts need not "
