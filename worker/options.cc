@@ -113,8 +113,10 @@ ABSL_FLAG(
     "have.");
 ABSL_FLAG(
     std::string, device, "cpu",
-    "Device that computes: cpu, cuda (the first GPU), cuda:N or simulated. A simulated device reads no weights and "
-    "computes nothing; its tokens come from a hash of all tokens before them.");
+    "Device that computes: cpu, cuda (the first GPU), cuda:N or simulated. N counts the GPUs that the process sees, in "
+    "the order of CUDA, which is that of nvidia-smi if CUDA_DEVICE_ORDER=PCI_BUS_ID is set; the worker's first lines "
+    "give the PCI address. A simulated device reads no weights and computes nothing; its tokens come from a hash of "
+    "all tokens before them.");
 ABSL_FLAG(
     std::string, simulated_step_times, "",
     "With --device=simulated, YAML file with how long steps take: step, prefill_token, decode_row and "
@@ -127,7 +129,10 @@ ABSL_FLAG(
 ABSL_FLAG(
     bool, exact_gpu, false,
     "On a GPU, make the logits of a token independent of the other tokens in the step, bit for bit, as they "
-    "always are on a CPU. Prompts take longer. Without it, near ties may be decided differently from run to run.");
+    "always are on a CPU. Prompts take longer. For every query head, every token of --max-tokens-per-step and every "
+    "256 tokens of the context, attention keeps 4 x (head size + 2) bytes of the GPU's memory instead of at most "
+    "256 MiB in all: 16.3 GiB for 32 heads of 128, 2048 tokens and a context of 131072. A line of the start has the "
+    "size. Without --exact-gpu, near ties may be decided differently from run to run.");
 ABSL_FLAG(
     std::string, gpu_tuning_cache, "",
     "File that stores the fastest matrix multiplication for each shape on this GPU, so that later starts need not "

@@ -8,10 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/block_storage.h"
+#include "worker/pool_size.h"
 
 namespace quire {
 namespace {
@@ -132,10 +134,15 @@ absl::StatusOr<int64_t> WarmUp(Backend* backend, const Model& model, const KvLay
                            .max_logit_rows = LogitRowsFor(limits),
                            .max_top = std::max<int>(kMaxCandidates, kMaxTopLogprobs),
                            .vocab_size = limits.vocab_size};
+  const size_t free_bytes = *backend->FreeBytes();
   const BackendStatus reserved = backend->Reserve(layout, model.config.num_heads, sizes);
   if (!reserved.ok()) {
     return absl::ResourceExhaustedError(absl::StrCat(reserved.message(), "; lower --max-tokens-per-step"));
   }
+  QUIRE_LOG(kInfo) << "steps of up to " << sizes.max_tokens << " tokens in contexts of up to "
+                   << sizes.max_context_tokens << " tokens keep "
+                   << FormatBytes(static_cast<int64_t>(free_bytes - *backend->FreeBytes()))
+                   << " of the device's memory beside the pool, for attention and draws";
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<BlockStorage> storage,
                          BlockStorage::Create(backend, layout, limits.num_blocks, /*num_host_blocks=*/0,
                                               /*prefault=*/false));

@@ -8,6 +8,8 @@
 
 namespace quire::cuda {
 
+constexpr size_t kPlainSharedBytes = 48 << 10;  // Shared memory that a kernel gets without a special attribute.
+
 // Returns the kernels that nvcc has compiled. They are for bfloat16 and float16, heads of 32, 64, 80, 96, 128 and 256,
 // and blocks of 1, 2, 4, 8 or a multiple of 16 tokens; the result is null for others. cudaLaunchKernel starts `entry`.
 // With `is_sm90`, the device has compute capability 9.0, and the table can have kernels that no other device runs.

@@ -10,15 +10,19 @@
 namespace quire::cuda {
 namespace {
 
+char device_name[320] = "a device";  // It has no destructor, because lines are written while the process ends.
+
 [[noreturn]] void Die(const char* call, std::va_list arguments, const char* name, const char* meaning) {
   char text[400];
   std::vsnprintf(text, sizeof(text), call, arguments);
-  int device = -1;
-  cudaGetDevice(&device);  // This works even after a sticky error.
-  Fatal("%s failed on device %d: %s, %s", text, device, name, meaning);
+  Fatal("%s failed on %s: %s, %s", text, device_name, name, meaning);
 }
 
 }  // namespace
+
+void NameDeviceInErrors(const std::string& description) {
+  std::snprintf(device_name, sizeof(device_name), "%s", description.c_str());
+}
 
 void CheckCuda(cudaError_t answer, const char* call, ...) {
   if (answer == cudaSuccess) return;

@@ -6,6 +6,8 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 namespace quire::cuda {
 
 // Ends the process if a call has failed. One line says which call (formatted like printf), its error and the device.
@@ -15,6 +17,9 @@ namespace quire::cuda {
 //   CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 [[gnu::format(printf, 2, 3)]] void CheckCuda(cudaError_t answer, const char* call, ...);
 [[gnu::format(printf, 2, 3)]] void CheckCublas(cublasStatus_t answer, const char* call, ...);
+
+// Says how these lines name the device: CUDA may not answer any more when they are needed. A process uses one device.
+void NameDeviceInErrors(const std::string& description);
 
 }  // namespace quire::cuda
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -18,10 +19,9 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kMinMajor = 8;                    // sm_80.
-constexpr size_t kPlainSharedBytes = 48 << 10;  // Shared memory that a kernel gets without a special attribute.
-constexpr int kPtxWithWait = 90;                // Code for older devices has no griddepcontrol.wait.
-constexpr int kBatchCopyVersion = 12080;        // Required version of toolkit and driver.
+constexpr int kMinMajor = 8;              // sm_80.
+constexpr int kPtxWithWait = 90;          // Code for older devices has no griddepcontrol.wait.
+constexpr int kBatchCopyVersion = 12080;  // Required version of toolkit and driver.
 
 // Wait polls the device continuously for kBusyWaiting, and after that sleeps kSleep between polls. A sleep takes 40 to
 // 90 us, whatever its length, by which the end of a step would be seen later. Steps of decodes take less than
@@ -122,6 +122,7 @@ std::unique_ptr<CudaDevice> CudaDevice::Create(const DeviceOptions& options, std
 CudaDevice::CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties)
     : options_(options), properties_(properties), watch_(options.longest_wait) {
   int driver = 0;
+  NameDeviceInErrors(Description());
   CheckCuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   has_batch_copies_ = driver >= kBatchCopyVersion;
   CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -130,7 +131,7 @@ CudaDevice::CudaDevice(const DeviceOptions& options, const cudaDeviceProp& prope
   }
   matmul_ = std::make_unique<Matmul>(stream_, MatmulOptions{.exact = options.exact,
                                                             .tuning_cache = options.tuning_cache,
-                                                            .device_name = Description(),
+                                                            .device_name = Model(),
                                                             .l2_bytes = l2_bytes()});
 }
 
@@ -146,13 +147,22 @@ void CudaDevice::MakeCurrent() const {
   CheckCuda(SetCurrent(options_.ordinal), "cudaSetDevice(%d)", options_.ordinal);
 }
 
+// A machine has several GPUs of a model, and CUDA may number them in another order than other programs. The address
+// tells which one is meant.
 std::string CudaDevice::Description() const {
+  char address[32];
+  std::snprintf(address, sizeof(address), ", PCI %04x:%02x:%02x.0", properties_.pciDomainID, properties_.pciBusID,
+                properties_.pciDeviceID);
+  return Model() + address;
+}
+
+std::string CudaDevice::Model() const {
   return std::string(properties_.name) + ", sm_" + std::to_string(properties_.major) +
          std::to_string(properties_.minor);
 }
 
 std::string CudaDevice::NumericsFingerprint() const {
-  return Description() + ", " + std::to_string(num_multiprocessors()) + " multiprocessors, " + matmul_->Fingerprint();
+  return Model() + ", " + std::to_string(num_multiprocessors()) + " multiprocessors, " + matmul_->Fingerprint();
 }
 
 void* CudaDevice::Allocate(size_t bytes) {
@@ -262,7 +272,7 @@ bool CudaDevice::IsDone(uint64_t mark) {
   const cudaError_t error = cudaEventQuery(EventOf(mark));
   if (error == cudaErrorNotReady) {
     if (watch_.Hangs(mark)) {
-      Fatal("%s has not finished its work in %lld ms, which is the limit of --gpu-timeout", properties_.name,
+      Fatal("%s has not finished its work in %lld ms, which is the limit of --gpu-timeout", Description().c_str(),
             static_cast<long long>(options_.longest_wait.count()));
     }
     return false;

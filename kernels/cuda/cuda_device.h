@@ -66,6 +66,7 @@ class CudaDevice : public Device {
  private:
   CudaDevice(const DeviceOptions& options, const cudaDeviceProp& properties);
 
+  std::string Model() const;  // For example "NVIDIA H200, sm_90".
   void MakeCurrent() const;
   struct LoadedKernel {
     bool waits_for_prior_grid;  // Whether its code contains WaitForPriorGrid().

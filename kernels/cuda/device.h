@@ -52,7 +52,7 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  virtual std::string Description() const = 0;  // For example "NVIDIA H200, sm_90".
+  virtual std::string Description() const = 0;  // For example "NVIDIA H200, sm_90, PCI 0000:1b:00.0".
   // Names everything on which the bits of a result depend, apart from the kernels of this project.
   virtual std::string NumericsFingerprint() const = 0;
   virtual int num_multiprocessors() const = 0;

@@ -9,8 +9,6 @@
 namespace quire {
 namespace {
 
-constexpr size_t kPlainSharedBytes = 48 << 10;  // Shared memory that a kernel gets without a special attribute.
-
 // A stream of the current device. It remembers the first error and does nothing after it.
 class Stream {
  public:
@@ -39,7 +37,7 @@ class Stream {
     if (error_ == cudaSuccess) Keep(cudaStreamSynchronize(stream_));
   }
 
-  // Returns null when the device does not have enough shared memory.
+  // Returns null when there are no such kernels, or the device does not have enough shared memory for them.
   const cuda::KernelTable* FindKernels(DataType type, int head_dim, int block_size) {
     const cuda::KernelTable* const table = cuda::FindCompiledKernels(type, head_dim, block_size, /*is_sm90=*/false);
     if (table == nullptr) return nullptr;
@@ -53,7 +51,7 @@ class Stream {
   template <typename Args>
   void Launch(const cuda::Kernel<Args>& kernel, const Args& args, int num_blocks) {
     if (error_ != cudaSuccess) return;
-    if (kernel.shared_bytes > kPlainSharedBytes) {
+    if (kernel.shared_bytes > cuda::kPlainSharedBytes) {
       Keep(cudaFuncSetAttribute(kernel.entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kernel.shared_bytes)));
     }
     void* parameters[] = {const_cast<Args*>(&args)};

@@ -100,8 +100,7 @@ class PagedAttentionRun {
                    : nullptr;
     if (kernels_ == nullptr) {
       return PagedAttentionStatus::Invalid("head_dim is " + std::to_string(args_.head_dim) +
-                                           ", must be 32, 64, 80, 96, 128 or 256 on a GPU (256 needs more shared "
-                                           "memory than some have)");
+                                           ", must be 32, 64, 80, 96, 128 or 256 on a GPU");
     }
     if (group_size() > kPrefillRows) {
       return PagedAttentionStatus::Invalid("num_heads is " + std::to_string(args_.num_heads) + ", must be at most " +

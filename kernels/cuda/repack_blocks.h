@@ -27,6 +27,7 @@ struct RepackBlocksArgs {
   bool has_aligned_rows;  // Every row of the caches begins at a multiple of 16 bytes.
 };
 
+// The emulated device alone has attention kernels for heads of 16.
 constexpr bool IsRepackedHeadDim(int64_t head_dim) {
   return head_dim == 16 || head_dim == 32 || head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128 ||
          head_dim == 256;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A worker whose pool has taken the rest of the device's memory.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -25,10 +26,19 @@ namespace {
 // A device that gives no memory of its own while `is_full`.
 class FullDevice : public cuda::EmulatedDevice {
  public:
-  void* Allocate(size_t bytes) override { return is_full ? nullptr : EmulatedDevice::Allocate(bytes); }
+  void* Allocate(size_t bytes) override {
+    if (is_full) return nullptr;
+    allocated_bytes_ += bytes;
+    return EmulatedDevice::Allocate(bytes);
+  }
   void* AllocateHost(size_t bytes) override { return EmulatedDevice::Allocate(bytes); }
 
+  size_t FreeBytes() const override { return EmulatedDevice::FreeBytes() - allocated_bytes_; }
+
   bool is_full = false;
+
+ private:
+  size_t allocated_bytes_ = 0;  // What was freed counts, too.
 };
 
 class DeviceMemoryTest : public testing::TestWithParam<bool> {};
@@ -51,7 +61,10 @@ TEST_P(DeviceMemoryTest, AfterTheStartNoRequestNeedsMore) {
                             .vocab_size = config.vocab_size,
                             .block_size = layout.block_size,
                             .num_blocks = 128};
+  testing::internal::CaptureStderr();
   const auto available = WarmUp(&backend, **model, layout, limits);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::ContainsRegex("steps of up to 8 tokens in contexts of up to 256 tokens keep [1-9][0-9.]* MiB"));
   ASSERT_TRUE(available.ok()) << available.status();
   const auto storage = BlockStorage::Create(&backend, layout, limits.num_blocks, /*num_host_blocks=*/0, false);
   ASSERT_TRUE(storage.ok());

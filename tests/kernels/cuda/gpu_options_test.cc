@@ -18,7 +18,7 @@ namespace {
 using GpuOptionsTest = DeviceTest;
 
 TEST_F(GpuOptionsTest, KernelsOfWarpGroupsCanBeTurnedOff) {
-  const bool is_sm90 = device()->Description().ends_with("sm_90");
+  const bool is_sm90 = device()->Description().find(", sm_90, ") != std::string::npos;
   DeviceOptions options;
   options.warp_groups = false;
   std::string reason;
@@ -32,6 +32,14 @@ TEST_F(GpuOptionsTest, KernelsOfWarpGroupsCanBeTurnedOff) {
       EXPECT_NE(table.attention_prefill.entry, nullptr);
     }
   }
+}
+
+TEST_F(GpuOptionsTest, TheAddressIsPartOfTheDescriptionAndNotOfTheNumerics) {
+  const std::string description = device()->Description();
+  const size_t at = description.find(", PCI ");
+  ASSERT_NE(at, std::string::npos) << description;
+  EXPECT_EQ(device()->NumericsFingerprint().find("PCI"), std::string::npos);
+  EXPECT_TRUE(device()->NumericsFingerprint().starts_with(description.substr(0, at))) << description;
 }
 
 // Who only asks whether work is done must get an end, too.
@@ -52,7 +60,7 @@ TEST_F(GpuOptionsTest, ADeviceThatHangsEndsTheProcessWhetherSomebodyWaitsOrAsks)
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   for (const bool waits : {false, true}) {
-    EXPECT_EXIT(hang(waits), testing::ExitedWithCode(EXIT_FAILURE), "has not finished its work in -1 ms");
+    EXPECT_EXIT(hang(waits), testing::ExitedWithCode(EXIT_FAILURE), ", PCI .* has not finished its work in -1 ms");
   }
 }
 
