@@ -83,8 +83,8 @@ serve_gpu() {
 }
 
 # Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu, and then
-# with weights of 8 and of 4 bits. A GPU does not round the inputs of their products. On the CPU, --int4-inputs=float32 keeps
-# those of products by weights of 4 bits; products by weights of 8 bits round theirs.
+# with weights of 8 and of 4 bits. A GPU does not round the inputs of their products. On the CPU,
+# --int4-inputs=float32 keeps those of products by weights of 4 bits; products by weights of 8 bits round theirs.
 serve_pair() {
   local bits
   [ -x "$bin/quire-worker" ] || return
