@@ -119,9 +119,10 @@ serve_gpu() {
   fi
 }
 
-# Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu, and then with
-# weights of 8 and of 4 bits. A GPU does not round the inputs of their products. On the CPU, those by weights of 4 bits
-# can be the same; those by weights of 8 bits round their inputs. Logprobs of these models differ more.
+# Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu, and then
+# with weights of 8 and of 4 bits. A GPU does not round the inputs of their products. On the CPU,
+# --int4-inputs=float32 keeps those of products by weights of 4 bits; products by weights of 8 bits round theirs.
+# Logprobs of these models differ more.
 serve_pair() {
   local bits
   [ -x "$bin/quire-worker" ] || return

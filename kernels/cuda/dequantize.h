@@ -47,10 +47,11 @@ class DequantizeKernel {
     QUIRE_UNROLL for (int i = 0; i < Values::kPieces; ++i) {
       pieces[i] = simt::LoadReadOnly(reinterpret_cast<const simt::U32x4*>(from + i * kPieceBytes));
     }
-    QUIRE_UNROLL for (int half = 0; half < 2; ++half) {
-      const int k = kBlockColumns * block + kHalfColumns * half + 8 * (lane % 4);
-      const LaneScales scales = LaneScales::Load<Values>(w, tile, (2 * block + half) / w.group_halves);
-      const WeightFragments fragments = Values::template Convert<Element>(pieces, half, scales.zeros);
+    QUIRE_UNROLL for (int quarter = 0; quarter < kBlockQuarters; ++quarter) {
+      const int k = kBlockColumns * block + kQuarterColumns * quarter + 8 * (lane % 4);
+      const LaneScales scales =
+          LaneScales::Load<Values>(w, tile, (kBlockQuarters * block + quarter) / w.group_quarters);
+      const WeightFragments fragments = Values::template Convert<Element>(pieces, quarter, scales.zeros);
       QUIRE_UNROLL for (int r = 0; r < 2; ++r) {
         const int row = lane / 4 + 8 * r;
         simt::U32x4 words;

@@ -31,9 +31,10 @@ struct Kernel {
 
 // The kernels for quantized weights of one format.
 struct QuantizedKernels {
-  static constexpr int kTokens[] = {16, 32, 64};  // The most tokens that each product takes.
+  static constexpr int kTokens[] = {8, 16, 32, 64};  // The most tokens that each product takes.
+  static constexpr int kMostJoinedTokens = 16;       // Products of at most so many tokens add their splits themselves.
 
-  Kernel<QuantizedProductArgs> products[3];
+  Kernel<QuantizedProductArgs> products[4];
   Kernel<DequantizeArgs> dequantize;
 };
 

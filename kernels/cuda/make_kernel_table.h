@@ -30,7 +30,8 @@ constexpr int kSamplingThreads = 512;
 
 template <typename Entry, typename Element, typename Values>
 QuantizedKernels MakeQuantizedKernels() {
-  return {.products = {MakeKernel<Entry, QuantizedProductKernel<Element, Values, 2>>(),
+  return {.products = {MakeKernel<Entry, QuantizedProductKernel<Element, Values, 1>>(),
+                       MakeKernel<Entry, QuantizedProductKernel<Element, Values, 2>>(),
                        MakeKernel<Entry, QuantizedProductKernel<Element, Values, 4>>(),
                        MakeKernel<Entry, QuantizedProductKernel<Element, Values, 8>>()},
           .dequantize = MakeKernel<Entry, DequantizeKernel<Element, Values>>()};

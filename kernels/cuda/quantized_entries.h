@@ -17,6 +17,7 @@ const void* QuantizedEntry() {
 }  // namespace quire::cuda
 
 #define QUIRE_QUANTIZED_ENTRIES_OF(Element, Values)                                  \
+  template const void* QuantizedEntry<QuantizedProductKernel<Element, Values, 1>>(); \
   template const void* QuantizedEntry<QuantizedProductKernel<Element, Values, 2>>(); \
   template const void* QuantizedEntry<QuantizedProductKernel<Element, Values, 4>>(); \
   template const void* QuantizedEntry<QuantizedProductKernel<Element, Values, 8>>(); \

@@ -47,18 +47,17 @@ void WriteByteStep(const uint8_t* upper, const uint8_t* lower, uint32_t* words) 
 
 // Appends the blocks of a tile to `words`.
 void PackTile(const TileRows& rows, int num_blocks, bool is_int4, std::vector<uint32_t>* words) {
+  constexpr int kPieceWords = 4;  // Of a lane.
   const int words_of_step = is_int4 ? 1 : 2;
-  const int words_of_half = 2 * words_of_step;  // Of a lane.
+  const int quarters_of_piece = kPieceWords / (2 * words_of_step);
   for (int block = 0; block < num_blocks; ++block) {
-    const size_t first = words->size();
-    words->resize(first + size_t(2) * words_of_half * kLanes);
-    for (int lane = 0; lane < kLanes; ++lane) {
-      for (int half = 0; half < 2; ++half) {
-        // In int4, the two halves of a lane are one piece. Otherwise each half is a piece.
-        uint32_t* const to = words->data() + first +
-                             (is_int4 ? (lane * 2 + half) * words_of_half : (half * kLanes + lane) * words_of_half);
+    for (int quarter = 0; quarter < kBlockQuarters; ++quarter) {
+      if (quarter % quarters_of_piece == 0) words->resize(words->size() + kLanes * kPieceWords);
+      uint32_t* const piece = words->data() + words->size() - kLanes * kPieceWords;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        uint32_t* const to = piece + lane * kPieceWords + quarter % quarters_of_piece * 2 * words_of_step;
         for (int step = 0; step < 2; ++step) {
-          const int k = kBlockColumns * block + kHalfColumns * half + 8 * (lane % 4) + 4 * step;
+          const int k = kBlockColumns * block + kQuarterColumns * quarter + 8 * (lane % 4) + 4 * step;
           const uint8_t* const upper = rows.At(lane / 4, k);
           const uint8_t* const lower = rows.At(lane / 4 + 8, k);
           is_int4 ? WriteInt4Step(upper, lower, to + step) : WriteByteStep(upper, lower, to + 2 * step);
@@ -78,7 +77,7 @@ QuantizedCudaMatrix::QuantizedCudaMatrix(Device* device, int rows, const Quantiz
   weights_.cols = first.cols;
   weights_.num_blocks = num_blocks;
   weights_.num_groups = int(CeilDivide(kBlockColumns * num_blocks, group));
-  weights_.group_halves = group / kHalfColumns;
+  weights_.group_quarters = group / kQuarterColumns;
 }
 
 QuantizedCudaMatrix::QuantizedCudaMatrix(const QuantizedCudaMatrix& other)

@@ -3,6 +3,7 @@
 #include "kernels/cuda/quantized_products.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "kernels/cuda/dequantize.h"
 #include "kernels/cuda/product_check.h"
@@ -22,13 +23,15 @@ int NumBlocks(int64_t count, int per_block) {
 }  // namespace
 
 QuantizedProducts::QuantizedProducts(Device* device, const KernelTable* kernels, DataType element, bool exact,
-                                     size_t slice_bytes)
+                                     size_t slice_bytes, int most_packed)
     : device_(device),
       kernels_(*kernels),
       element_(element),
       exact_(exact),
       slice_bytes_(slice_bytes),
+      most_packed_(most_packed),
       partial_(device, "sums of quantized products"),
+      tickets_(device, "tickets of quantized products"),
       dequantized_(device, "dequantized weights"),
       ordered_x_(device, "inputs of quantized products") {}
 
@@ -45,13 +48,14 @@ const QuantizedKernels& QuantizedProducts::KernelsFor(QuantizedFormat format) co
   return kernels_.int4;
 }
 
-// There are about two thread blocks for each multiprocessor, if the columns suffice. The number of tokens must not
-// count.
-QuantizedProducts::Splits QuantizedProducts::SplitsOf(const QuantizedCudaMatrix& w) const {
-  constexpr int kWantedPerMultiprocessor = 2, kLeastBlocks = 4, kRowsPerBlock = 128;
+// There are about two thread blocks for each multiprocessor, if the columns suffice. The number of tokens does not
+// count in exact products, which have one block of tokens.
+QuantizedProducts::Splits QuantizedProducts::SplitsOf(const QuantizedCudaMatrix& w, int num_token_blocks) const {
+  constexpr int kWantedPerMultiprocessor = 2, kLeastBlocks = 2;
   const int num_blocks = w.weights().num_blocks;
+  const int64_t num_row_blocks = CeilDivide(w.rows(), kRowsOfProductBlock);
   const int wanted =
-      int(kWantedPerMultiprocessor * device_->num_multiprocessors() / CeilDivide(w.rows(), kRowsPerBlock));
+      int(kWantedPerMultiprocessor * device_->num_multiprocessors() / (num_row_blocks * num_token_blocks));
   const int count = std::clamp(wanted, 1, std::max(1, num_blocks / kLeastBlocks));
   const int blocks = int(CeilDivide(num_blocks, count));
   return {int(CeilDivide(num_blocks, blocks)), blocks};
@@ -73,9 +77,10 @@ void QuantizedProducts::Multiply(const uint16_t* x, const QuantizedCudaMatrix& w
                                  DataType y_type, bool adds_to_y) {
   if (num_tokens == 0 || w.rows() == 0) return;
   x = InOrderOf(w, x, num_tokens);
-  if (!exact_ && num_tokens > kMostTokens) return MultiplyDequantized(x, w, num_tokens, y, y_type, adds_to_y);
-  for (int first = 0; first < num_tokens; first += kMostTokens) {
-    MultiplyPacked(x + int64_t{first} * w.cols(), w, std::min(kMostTokens, num_tokens - first),
+  if (!exact_ && num_tokens > most_packed_) return MultiplyDequantized(x, w, num_tokens, y, y_type, adds_to_y);
+  const int at_once = exact_ ? kMostTokens : num_tokens;
+  for (int first = 0; first < num_tokens; first += at_once) {
+    MultiplyPacked(x + int64_t{first} * w.cols(), w, std::min(at_once, num_tokens - first),
                    static_cast<char*>(y) + int64_t{first} * w.rows() * int64_t(SizeOf(y_type)), y_type, adds_to_y);
   }
 }
@@ -83,23 +88,34 @@ void QuantizedProducts::Multiply(const uint16_t* x, const QuantizedCudaMatrix& w
 void QuantizedProducts::MultiplyPacked(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y,
                                        DataType y_type, bool adds_to_y) {
   constexpr int kElements = 8;  // Of a thread.
-  const Splits splits = SplitsOf(w);
-  const int64_t count = int64_t{num_tokens} * w.rows(), stride = CeilDivide(count, kElements) * kElements;
-  float* const partial = partial_.Reserve<float>(splits.count * stride);
-  int kernel = 0;
-  while (QuantizedKernels::kTokens[kernel] < num_tokens) ++kernel;
+  int kernel = 0;               // The last one takes any number of tokens, in blocks.
+  while (kernel + 1 < int(std::size(QuantizedKernels::kTokens)) && QuantizedKernels::kTokens[kernel] < num_tokens) {
+    ++kernel;
+  }
+  const int num_token_blocks = int(CeilDivide(num_tokens, QuantizedKernels::kTokens[kernel]));
+  const Splits splits = SplitsOf(w, num_token_blocks);
+  const bool joins_splits = QuantizedKernels::kTokens[kernel] <= QuantizedKernels::kMostJoinedTokens;
   const Kernel<QuantizedProductArgs>& product = KernelsFor(w.format()).products[kernel];
-  const int rows_per_block = product.num_threads / simt::kWarpSize * kWeightTileRows;
-  const int num_row_blocks = int(CeilDivide(w.rows(), rows_per_block));
+  const int num_row_blocks = int(CeilDivide(w.rows(), kRowsOfProductBlock));
+  const int partial_rows = joins_splits ? num_row_blocks * kRowsOfProductBlock : w.rows();
+  const int64_t count = int64_t{num_tokens} * partial_rows, stride = CeilDivide(count, kElements) * kElements;
+  float* const partial = splits.count == 1 ? nullptr : partial_.Reserve<float>(splits.count * stride);
   device_->Launch(product,
                   QuantizedProductArgs{.x = x,
                                        .w = w.weights(),
+                                       .y = y,
                                        .partial = partial,
                                        .split_stride = stride,
+                                       .partial_rows = partial_rows,
                                        .num_tokens = num_tokens,
                                        .num_row_blocks = num_row_blocks,
-                                       .blocks_per_split = splits.blocks},
-                  num_row_blocks * splits.count);
+                                       .num_splits = splits.count,
+                                       .blocks_per_split = splits.blocks,
+                                       .tickets = tickets_.Reserve<uint32_t>(num_row_blocks),
+                                       .y_is_float = y_type == DataType::kFloat32,
+                                       .adds_to_y = adds_to_y},
+                  num_row_blocks * splits.count * num_token_blocks);
+  if (splits.count == 1 || joins_splits) return;
   device_->Launch(kernels_.split_sum,
                   SplitSumArgs{.partial = partial,
                                .y = y,

@@ -10,6 +10,19 @@
 
 namespace quire::cuda {
 
+// Stores one element of a product: y[i] = sum (+ y[i]). y has float32 or elements.
+template <typename Element>
+QUIRE_DEVICE void StoreProduct(void* y, bool y_is_float, bool adds_to_y, int64_t i, float sum) {
+  if (y_is_float) {
+    float* const to = static_cast<float*>(y) + i;
+    simt::StoreGlobal(to, sum + (adds_to_y ? simt::LoadGlobal(to) : 0));
+  } else {
+    uint16_t* const to = static_cast<uint16_t*>(y) + i;
+    const float old = adds_to_y ? Element::Low(simt::LoadGlobal(to)) : 0;
+    simt::StoreGlobal(to, uint16_t(Element::Pack(sum + old, 0)));
+  }
+}
+
 // y[i] = sum over the splits, ascending, of partial[split][i] (+ y[i]).
 struct SplitSumArgs {
   const float* partial;  // [num_splits][split_stride]
@@ -82,14 +95,7 @@ class SplitSumKernel {
     for (int split = 0; split < args.num_splits; ++split) {
       sum += simt::LoadGlobal(args.partial + split * args.split_stride + i);
     }
-    if (args.y_is_float) {
-      float* const y = static_cast<float*>(args.y) + i;
-      simt::StoreGlobal(y, sum + (args.adds_to_y ? simt::LoadGlobal(y) : 0));
-    } else {
-      uint16_t* const y = static_cast<uint16_t*>(args.y) + i;
-      const float old = args.adds_to_y ? Element::Low(simt::LoadGlobal(y)) : 0;
-      simt::StoreGlobal(y, uint16_t(Element::Pack(sum + old, 0)));
-    }
+    StoreProduct<Element>(args.y, args.y_is_float, args.adds_to_y, i, sum);
   }
 };
 

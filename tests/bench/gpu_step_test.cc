@@ -59,8 +59,8 @@ TEST(GpuStepTest, QuantizedLayersAreRepeatedAndCountedInTheirBytes) {
     int layer_bytes;
   };
   // The matrices of a layer have 256, 128 and 384 rows of 128 columns, which are one group, and 128 rows of 192
-  // columns, which are two.
-  constexpr int kWeights = (256 + 128 + 2 * 192) * 128 + 128 * 192, kRows = 256 + 128 + 2 * 192;
+  // columns, which are stored as two blocks and groups of 128.
+  constexpr int kRows = 256 + 128 + 2 * 192, kWeights = kRows * 128 + 128 * 256;
   for (const auto& [format, layer_bytes] : {Expected{QuantizedFormat::kInt8, kWeights + 4 * (kRows + 128)},
                                             Expected{QuantizedFormat::kFp8, kWeights + 4 * (kRows + 2 * 128)},
                                             Expected{QuantizedFormat::kInt4, kWeights / 2 + 5 * (kRows + 2 * 128)}}) {

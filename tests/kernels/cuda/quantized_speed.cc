@@ -45,7 +45,8 @@ void MeasureQuantizedProducts(CudaDevice* device, bool exact,
         report->Skip(group, m.name, "no memory for the matrices");
         continue;
       }
-      QuantizedProducts products(device, device->FindKernels(kElement, 128, 16), kElement, exact);
+      QuantizedProducts products(device, device->FindKernels(kElement, 128, 16), kElement, exact,
+                                 QuantizedProducts::kSliceBytes, QuantizedProducts::kMostPackedTokens);
       for (const int num_rows : kProductRows) {
         if (!is_wanted(num_rows)) continue;
         const RandomArray x(device, size_t(num_rows) * m.depth);
