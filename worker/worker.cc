@@ -279,6 +279,11 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
 
 void Worker::AddModelMetrics() {
   if (metrics_ == nullptr) return;
+  if (backend_->TotalBytes()) {
+    metrics_->Add(std::make_shared<DeviceMetrics>([backend = backend_.get()] {
+      return DeviceBytes{.total = *backend->TotalBytes(), .free = *backend->FreeBytes()};
+    }));
+  }
   const WorkerLimits& limits = executor_->limits();
   metrics_->Add(
       std::make_shared<WorkerMetrics>(&stats_, MetricsInfo{.version = kVersion,
