@@ -39,10 +39,6 @@ constexpr GrpcServerLimits kServerLimits{
 // an idle connection open may use all of it.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 
-// The default fraction of the GPU memory that is left after the largest step. It is high because no other process uses
-// the GPU.
-constexpr double kGpuMemoryFraction = 0.9;
-
 // Returns the precision of the weights.
 KvType KvTypeOf(const ModelConfig& config) {
   if (config.torch_dtype == "bfloat16") return KvType::kBFloat16;
