@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// The memory of a device, and the host memory that the device copies to and from fastest. Used by one thread.
+// The memory of a device, and host memory that it copies fastest. One thread uses all but FreeBytes and TotalBytes.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;

@@ -2,10 +2,15 @@
 
 #include "worker/gpu_memory.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/num_blocks.h"
+#include "kernels/cuda/quantized_products.h"
+#include "kernels/kv_layout.h"
 #include "worker/model/fp8.h"
 #include "worker/pool_size.h"
 
@@ -86,6 +91,40 @@ absl::Status CheckWeightsFit(const ModelConfig& config, const WeightRounding& ro
   absl::StrAppend(&text, needed <= memory.total_bytes ? "; other processes use the rest of the memory"
                                                       : "; all weights must be in the memory of the GPU");
   return absl::ResourceExhaustedError(text);
+}
+
+std::string ExplainGpuMemory(const ModelConfig& config, const WeightRounding& rounding, int block_size,
+                             double pool_fraction, const GpuMemory& memory) {
+  const MemoryNeeds needs = MemoryNeedsOf(config);
+  const int length = std::min(4096, config.max_position_embeddings);
+  const int64_t blocks = NumBlocksFor(length, block_size);
+  const int64_t block_bytes = KvBytesPerToken(needs, KvType::kBFloat16) * block_size;
+  std::string text = absl::StrCat(
+      ModelLine(config, needs), memory.device, " has ", FormatBytes(memory.total_bytes), " of memory, of which ",
+      FormatBytes(memory.free_bytes), " are free\n\n",
+      absl::StrFormat("%-12s %-12s %-14s %s\n", "K and V", "a token", absl::StrFormat("a block of %d", block_size),
+                      absl::StrFormat("a sequence of %d (%d blocks)", length, blocks)),
+      absl::StrFormat("%-12s %-12s %-14s %s\n", "16 bits", FormatBytes(block_bytes / block_size),
+                      FormatBytes(block_bytes), FormatBytes(block_bytes * blocks)),
+      absl::StrFormat("\n%-12s %-12s %-14s %s\n", "weights", "memory", "left",
+                      absl::StrCat("sequences of ", length, " in ", pool_fraction, " of what is left")));
+  std::vector<Quantization> widths = {Quantization::kNone};
+  if (!IsStoredQuantized(config)) widths.insert(widths.end(), {Quantization::kInt8, Quantization::kInt4});
+  for (const Quantization layers : widths) {
+    WeightRounding rounded = rounding;
+    rounded.layers = layers;
+    const int64_t bytes = WeightBytesOnGpu(config, rounded), left = memory.free_bytes - bytes;
+    const auto pool_bytes = static_cast<int64_t>(static_cast<double>(std::max<int64_t>(0, left)) * pool_fraction);
+    absl::StrAppendFormat(&text, "%-12s %-12s %-14s %d\n", NameOf(WidthOnGpu(config.quantization, layers)),
+                          FormatBytes(bytes), left < 0 ? "does not fit" : FormatBytes(left),
+                          pool_bytes / (block_bytes * blocks));
+  }
+  absl::StrAppendFormat(
+      &text,
+      "\nCUDA and the steps take a part of what is left, which the worker measures at its start; beside "
+      "weights in int8, int4 or fp8, steps of more than %d tokens take %s\n",
+      cuda::QuantizedProducts::kMostTokens, FormatBytes(int64_t{cuda::QuantizedProducts::kSliceBytes}));
+  return text;
 }
 
 }  // namespace quire

@@ -79,15 +79,18 @@ int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type) {
          (type == KvType::kInt8 ? kScaleBytes * needs.kv_heads : 0);
 }
 
+std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs) {
+  return absl::StrFormat("%s: %.3f billion weights; %d layers, %d heads, %d KV heads of %d, context %d\n",
+                         config.architecture, static_cast<double>(needs.num_weights) * 1e-9, config.num_layers,
+                         config.num_heads, config.num_kv_heads, config.head_dim, config.max_position_embeddings);
+}
+
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes) {
   const MemoryNeeds needs = MemoryNeedsOf(config);
   const int length = std::min(4096, config.max_position_embeddings);
   const int64_t blocks = NumBlocksFor(length, block_size);
-  std::string text = absl::StrFormat(
-      "%s: %.3f billion weights; %d layers, %d heads, %d KV heads of %d, context %d\nthis machine has %s available\n\n"
-      "weights      memory\n",
-      config.architecture, static_cast<double>(needs.num_weights) * 1e-9, config.num_layers, config.num_heads,
-      config.num_kv_heads, config.head_dim, config.max_position_embeddings, FormatBytes(available_bytes));
+  std::string text = absl::StrCat(ModelLine(config, needs), "this machine has ", FormatBytes(available_bytes),
+                                  " available\n\nweights      memory\n");
   for (const auto& [width, name] : kWidths) {
     absl::StrAppendFormat(&text, "%-12s %s\n", name, FormatBytes(WeightBytes(needs, width)));
   }

@@ -34,9 +34,12 @@ int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width);
 int64_t GpuWeightBytes(const MemoryNeeds& needs, WeightWidth width);
 int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type);
 
+// Returns a line about the shape of the model.
+std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs);
+
 // Returns some lines for a person: the bytes of the weights for each width, the bytes of K and V of a token, a block
 // and a sequence of 4096 tokens (or of the context, if that is shorter) for each type, and how many such sequences fit
-// into `available_bytes` beside the weights. The last line says what is different on a GPU.
+// into `available_bytes` beside the weights. The last line says what is different on a GPU (gpu_memory.h tells more).
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes);
 
 }  // namespace quire

@@ -77,6 +77,16 @@ std::vector<MetricFamily> LoadMetrics::Collect() const {
   };
 }
 
+std::vector<MetricFamily> DeviceMetrics::Collect() const {
+  const DeviceBytes bytes = ask_();
+  return {
+      Gauge("quire_worker_device_memory_bytes", "Size of the memory of the GPU, used or free.",
+            static_cast<double>(bytes.total)),
+      Gauge("quire_worker_device_memory_free_bytes", "Memory of the GPU that no process has taken.",
+            static_cast<double>(bytes.free)),
+  };
+}
+
 WorkerMetrics::WorkerMetrics(const WorkerStats* stats, MetricsInfo info) : stats_(stats), info_(std::move(info)) {}
 
 std::vector<MetricFamily> WorkerMetrics::Collect() const {

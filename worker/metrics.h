@@ -6,8 +6,11 @@
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/model/load_progress.h"
@@ -37,6 +40,23 @@ class LoadMetrics : public prometheus::Collectable {
 
  private:
   const LoadProgress* const progress_;
+};
+
+// The memory of a device that is not that of the host.
+struct DeviceBytes {
+  size_t total;
+  size_t free;
+};
+
+// The metrics of the memory of a GPU. It asks in every scrape, in the thread that serves it. Thread-safe if `ask` is.
+class DeviceMetrics : public prometheus::Collectable {
+ public:
+  explicit DeviceMetrics(std::function<DeviceBytes()> ask) : ask_(std::move(ask)) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const std::function<DeviceBytes()> ask_;
 };
 
 // All other metrics of the worker. All values of a scrape come from one snapshot, so they belong to the same moment.

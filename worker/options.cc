@@ -19,10 +19,8 @@
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "kernels/cuda/device_options.h"
-#include "worker/host_memory.h"
-#include "worker/memory_explanation.h"
+#include "worker/memory_command.h"
 #include "worker/model/hub_cache.h"
-#include "worker/model/model.h"
 #include "worker/step_times_file.h"
 
 ABSL_FLAG(
@@ -60,7 +58,12 @@ ABSL_FLAG(
 ABSL_FLAG(
     std::string, explain_memory, "",
     "Do not start, but read config.json of this model or the metadata of this GGUF file (a value as for --model), and "
-    "print the memory of weights, of K and V, and of sequences of 4096 tokens for each precision.");
+    "print the memory of weights, of K and V, and of sequences of 4096 tokens for each precision. With --device=cuda, "
+    "they are those of the GPU.");
+ABSL_FLAG(
+    std::string, gpu_memory, "",
+    "With --explain-memory and --device=cuda, the memory of a GPU that need not be here, such as 80GiB. If empty, "
+    "the memory of the GPU of this machine is read.");
 ABSL_FLAG(
     std::string, listen, "127.0.0.1:50061",
     "Address for the manager's gRPC connection: host:port or unix:path. With port 0 the worker takes a free port and "
@@ -327,6 +330,18 @@ absl::Status CheckGpuFlags(absl::Span<const char* const> arguments) {
   return absl::OkStatus();
 }
 
+// Returns nothing if the memory of the GPU shall be read.
+absl::StatusOr<std::optional<int64_t>> ReadGpuMemory() {
+  const std::string bytes = absl::GetFlag(FLAGS_gpu_memory);
+  if (bytes.empty()) return std::nullopt;
+  if (absl::GetFlag(FLAGS_explain_memory).empty()) {
+    return InvalidArgument("--gpu-memory is set, but --explain-memory is not");
+  }
+  const absl::StatusOr<int64_t> parsed = ParseBytes(bytes);
+  if (!parsed.ok()) return InvalidArgument("--gpu-memory: ", parsed.status().message());
+  return *parsed;
+}
+
 absl::StatusOr<absl::Duration> ReadOrphanHold() {
   const absl::Duration hold = absl::GetFlag(FLAGS_orphan_hold);
   if (hold >= absl::ZeroDuration() && hold <= absl::Hours(24)) return hold;
@@ -383,6 +398,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());
   QUIRE_ASSIGN_OR_RETURN(options.rounding, ReadRounding());
   options.long_context = absl::GetFlag(FLAGS_long_context);
+  QUIRE_ASSIGN_OR_RETURN(options.gpu_memory, ReadGpuMemory());
   options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
   options.gpu_tuning_cache = absl::GetFlag(FLAGS_gpu_tuning_cache);
   options.gpu_library = absl::GetFlag(FLAGS_gpu_library);
@@ -405,7 +421,8 @@ const ProgramFlags& WorkerFlags() {
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
       "--model=MODEL [flags]",
       {{"Model:",
-        {"model", "model_name", "quantize", "quantize_output", "int4_inputs", "long_context", "explain_memory"}},
+        {"model", "model_name", "quantize", "quantize_output", "int4_inputs", "long_context", "explain_memory",
+         "gpu_memory"}},
        {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
        TransportFlagGroup(),
        {"Authorization:", {"manager_names"}},
@@ -415,8 +432,8 @@ const ProgramFlags& WorkerFlags() {
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
        {"Device:", {"device", "threads", "bind_threads", "cpu_kernels"}},
        {"Simulation:", {"simulated_step_times", "simulated_output_tokens"}},
-       {"GPU. On the command line, these flags and those for its times need --device=cuda. In the environment and in\n"
-        "a file, where several workers may find them, they do nothing on another device:",
+       {"GPU. On the command line, these flags and those for its times need --device=cuda. In the\n"
+        "environment and in a file, where several workers may find them, they do nothing on another device:",
         {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap", "gpu_warp_groups"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Sessions:", {"orphan_hold"}},
@@ -429,15 +446,14 @@ const ProgramFlags& WorkerFlags() {
 }
 
 absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments,
-                                                                  absl::Span<const char* const> environment) {
+                                                                  absl::Span<const char* const> environment,
+                                                                  cuda::DeviceOpener open_device) {
   QUIRE_ASSIGN_OR_RETURN(CommandLine<WorkerOptions> line,
                          ReadConfiguration<WorkerOptions>(WorkerFlags(), arguments, environment, ReadOptions));
   const bool has_options = !line.options.model.empty();  // There are none with --help.
   if (has_options && !line.options.gpu) QUIRE_RETURN_IF_ERROR(CheckGpuFlags(arguments));
   if (line.text || line.options.explain_memory.empty()) return line;
-  QUIRE_ASSIGN_OR_RETURN(const std::string path, ModelPath(line.options.explain_memory));
-  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path, line.options.long_context));
-  line.text = ExplainMemory(config, line.options.block_size, AvailableHostMemory());
+  QUIRE_ASSIGN_OR_RETURN(line.text, ExplainMemoryOf(line.options, open_device));
   return line;
 }
 

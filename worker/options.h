@@ -14,6 +14,7 @@
 #include "base/flags.h"
 #include "base/log_flags.h"
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/cuda/open_device.h"
 #include "kernels/kv_layout.h"
 #include "kernels/simulated/step_times.h"
 #include "security/transport_flags.h"
@@ -32,7 +33,8 @@ struct SimulationOptions {
 struct WorkerOptions {
   std::string model;           // The model directory, a GGUF file, or a valid name of the hub (model/hub_cache.h).
   std::string explain_memory;  // If not empty, the model whose memory is explained instead of a start.
-  std::string model_name;      // By default the last part of the path, or owner/name of the hub.
+  std::optional<int64_t> gpu_memory;  // The GPU's, for explain_memory. Without a value, it is read.
+  std::string model_name;             // By default the last part of the path, or owner/name of the hub.
   std::string listen;
   Transport transport;
   std::vector<std::string> manager_names;  // One of them must be in the manager's certificate, if it shows one.
@@ -72,8 +74,10 @@ const ProgramFlags& WorkerFlags();
 
 // Reads the command line. `arguments` does not include the program's name; `environment` consists of "NAME=value".
 // Returns INVALID_ARGUMENT with one line that names the flag, its value, the limit and where the value comes from.
+// --explain-memory opens a GPU with `open_device`, if --gpu-memory does not describe one.
 absl::StatusOr<CommandLine<WorkerOptions>> ParseWorkerCommandLine(absl::Span<const char* const> arguments,
-                                                                  absl::Span<const char* const> environment = {});
+                                                                  absl::Span<const char* const> environment = {},
+                                                                  cuda::DeviceOpener open_device = &cuda::OpenDevice);
 
 }  // namespace quire
 

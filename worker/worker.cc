@@ -39,10 +39,6 @@ constexpr GrpcServerLimits kServerLimits{
 // an idle connection open may use all of it.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 
-// The default fraction of the GPU memory that is left after the largest step. It is high because no other process uses
-// the GPU.
-constexpr double kGpuMemoryFraction = 0.9;
-
 // Returns the precision of the weights.
 KvType KvTypeOf(const ModelConfig& config) {
   if (config.torch_dtype == "bfloat16") return KvType::kBFloat16;
@@ -279,6 +275,11 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
 
 void Worker::AddModelMetrics() {
   if (metrics_ == nullptr) return;
+  if (backend_->TotalBytes()) {
+    metrics_->Add(std::make_shared<DeviceMetrics>([backend = backend_.get()] {
+      return DeviceBytes{.total = *backend->TotalBytes(), .free = *backend->FreeBytes()};
+    }));
+  }
   const WorkerLimits& limits = executor_->limits();
   metrics_->Add(
       std::make_shared<WorkerMetrics>(&stats_, MetricsInfo{.version = kVersion,

@@ -25,8 +25,7 @@
 
 namespace quire {
 
-// The type of cuda::OpenDevice, and of functions that replace it in tests.
-using DeviceOpener = decltype(&cuda::OpenDevice);
+using cuda::DeviceOpener;
 
 // A worker in this process. It consists of model, pool, executor, service and metrics, as the options say.
 class Worker {

@@ -70,8 +70,8 @@ class Device {
   // Zeroed host memory that the device reads and writes directly (pinned); null when there is not enough.
   virtual void* AllocateHost(size_t bytes) = 0;
   virtual void FreeHost(void* memory) = 0;
-  virtual size_t FreeBytes() const = 0;   // Device memory that can still be allocated.
-  virtual size_t TotalBytes() const = 0;  // All device memory, also that of other processes.
+  virtual size_t FreeBytes() const = 0;   // Device memory that can still be allocated. Any thread may ask.
+  virtual size_t TotalBytes() const = 0;  // All device memory, also that of other processes. Any thread may ask.
 
   // Queues a copy. Both ends may be on the device or in memory of AllocateHost. Host memory must not change until the
   // copy is done.

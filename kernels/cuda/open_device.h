@@ -21,6 +21,9 @@ namespace quire::cuda {
 // thread if it were linked to the program. The metrics server's threads, with stacks of 100 KB, would not start.
 std::unique_ptr<Device> OpenDevice(const std::string& library, const DeviceOptions& options, std::string* why_not);
 
+// The type of OpenDevice, and of functions that replace it in tests.
+using DeviceOpener = decltype(&OpenDevice);
+
 // The same function inside that library, and its name there.
 using OpenCudaDeviceFunction = std::unique_ptr<Device>(const DeviceOptions& options, std::string* why_not);
 inline constexpr char kOpenCudaDevice[] = "quire_open_cuda_device";

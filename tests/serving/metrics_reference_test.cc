@@ -98,7 +98,8 @@ std::string Reference() {
       Table(LeadershipMetrics([] { return ElectionStatus(); }).Collect()),
       "\n## The manager, about files that it reads again\n", Table(FileMetrics()),
       "\n## The manager, under vLLM's names\n", kVllm, Table(vllm), "\n## A worker\n",
-      Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## A worker, also while it loads its model\n",
+      Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## A worker on a GPU\n",
+      Table(DeviceMetrics([] { return DeviceBytes{}; }).Collect()), "\n## A worker, also while it loads its model\n",
       Table(LoadMetrics(&loading).Collect()), "\n## Both, about their gRPC ports\n",
       Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, about their logs\n",
       Table(LogMetrics().Collect()), "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));

@@ -80,6 +80,22 @@ TEST(GpuMemoryTest, ARoundedOutputMatrixIsCounted) {
   EXPECT_EQ(WeightBytesOnGpu(config, {.output = true}), WeightBytesOnGpu(config, {}) + rounded);
 }
 
+// A sequence of 4096 tokens has 1.25 GiB of K and V: 2 * 80 layers * 8 heads * 128 * 2 bytes for each token.
+TEST(GpuMemoryTest, WhatFitsBesideTheWeightsIsExplained) {
+  const GpuMemory memory = {.device = "a GPU", .total_bytes = 80 * kGigabytes, .free_bytes = 80 * kGigabytes};
+  EXPECT_EQ(ExplainGpuMemory(Llama3With70B(), {}, 16, 0.9, memory),
+            "LlamaForCausalLM: 70.554 billion weights; 80 layers, 64 heads, 8 KV heads of 128, context 8192\n"
+            "a GPU has 80.0 GiB of memory, of which 80.0 GiB are free\n\n"
+            "K and V      a token      a block of 16  a sequence of 4096 (256 blocks)\n"
+            "16 bits      320.0 KiB    5.0 MiB        1.2 GiB\n\n"
+            "weights      memory       left           sequences of 4096 in 0.9 of what is left\n"
+            "16 bits      131.4 GiB    does not fit   0\n"
+            "int8         67.7 GiB     12.3 GiB       8\n"
+            "int4         38.3 GiB     41.7 GiB       30\n\n"
+            "CUDA and the steps take a part of what is left, which the worker measures at its start; beside weights in "
+            "int8, int4 or fp8, steps of more than 64 tokens take 32.0 MiB\n");
+}
+
 // Counts the bytes that were ever allocated.
 class CountedDevice : public cuda::EmulatedDevice {
  public:

@@ -80,6 +80,18 @@ TEST(WorkerMetricsTest, AnEndedSessionUsesNoRows) {
   EXPECT_THAT(text, HasSubstr("quire_worker_sessions_total 1\n"));
 }
 
+TEST(DeviceMetricsTest, EveryScrapeAsksForTheMemory) {
+  size_t free = 100;
+  const DeviceMetrics metrics([&free] { return DeviceBytes{.total = 1000, .free = free--}; });
+  for (const char* line :
+       {"quire_worker_device_memory_free_bytes 100\n", "quire_worker_device_memory_free_bytes 99\n"}) {
+    std::ostringstream out;
+    prometheus::TextSerializer().Serialize(out, metrics.Collect());
+    EXPECT_THAT(out.str(), HasSubstr(line));
+    EXPECT_THAT(out.str(), HasSubstr("quire_worker_device_memory_bytes 1000\n"));
+  }
+}
+
 TEST(WorkerMetricsTest, HelpIsOneLineOfPlainAscii) {
   WorkerStats stats;
   for (const prometheus::MetricFamily& family : WorkerMetrics(&stats, Info()).Collect()) {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <regex>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "base/configuration.h"
 #include "base/worker_protocol.h"
+#include "kernels/cuda/emulated_device.h"
 #include "tests/flag_reference.h"
 #include "tests/test_paths.h"
 
@@ -236,6 +238,45 @@ TEST(WorkerOptionsTest, TheMemoryOfAModelIsExplainedWithoutAStart) {
   EXPECT_THAT(*line->text, HasSubstr("int8"));
   EXPECT_THAT(std::string(Parse({"--explain-memory=/nowhere"}).status().message()),
               HasSubstr("there is no folder /nowhere"));
+}
+
+TEST(WorkerOptionsTest, TheMemoryOfAModelOnAGpuIsExplainedWithoutOne) {
+  const std::string model = "--explain-memory=" + SourcePath("models/tales");
+  const std::string text = Text({model.c_str(), "--device=cuda", "--gpu-memory=80GiB"});
+  EXPECT_THAT(text, HasSubstr("\na GPU has 80.0 GiB of memory, of which 80.0 GiB are free\n"));
+  EXPECT_THAT(text, HasSubstr(" in 0.9 of what is left\n"));
+  EXPECT_THAT(text, Not(HasSubstr("float32")));
+  EXPECT_THAT(Text({model.c_str(), "--device=cuda", "--gpu-memory=80GiB", "--memory-fraction=0.5"}),
+              HasSubstr(" in 0.5 of what is left\n"));
+  const auto message = [](const std::vector<const char*>& arguments) {
+    return std::string(Parse(arguments).status().message());
+  };
+  EXPECT_THAT(message({"--model=x", "--device=cuda", "--gpu-memory=80GiB"}),
+              HasSubstr("--gpu-memory is set, but --explain-memory is not"));
+  EXPECT_THAT(message({model.c_str(), "--gpu-memory=80GiB"}), HasSubstr("--gpu-memory is set, but --device is cpu"));
+  EXPECT_THAT(message({model.c_str(), "--device=cuda", "--gpu-memory=big"}), HasSubstr("--gpu-memory: 'big' is not"));
+}
+
+TEST(WorkerOptionsTest, TheMemoryOfTheGpuIsReadToExplainThatOfAModel) {
+  const absl::FlagSaver saver;
+  const std::string model = "--explain-memory=" + SourcePath("models/tales");
+  const auto here = ParseWorkerCommandLine(
+      {model.c_str(), "--device=cuda:1"}, {},
+      [](const std::string&, const cuda::DeviceOptions& options, std::string*) -> std::unique_ptr<cuda::Device> {
+        EXPECT_EQ(options.ordinal, 1);
+        return std::make_unique<cuda::EmulatedDevice>();
+      });
+  ASSERT_TRUE(here.ok()) << here.status();
+  EXPECT_THAT(*here->text,
+              HasSubstr("\n--device=cuda:1 (emulated GPU) has 256.0 MiB of memory, of which 256.0 MiB are "));
+  const auto away = ParseWorkerCommandLine(
+      {model.c_str(), "--device=cuda:1"}, {},
+      [](const std::string&, const cuda::DeviceOptions&, std::string* why_not) -> std::unique_ptr<cuda::Device> {
+        *why_not = "it is away";
+        return nullptr;
+      });
+  EXPECT_EQ(std::string(away.status().message()),
+            "--device=cuda:1: it is away; --gpu-memory=80GiB describes a GPU that is not here");
 }
 
 TEST(WorkerOptionsTest, HelpShowsEveryFlagWithDashesAndDefault) {

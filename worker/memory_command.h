@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_WORKER_MEMORY_COMMAND_H_
+#define QUIRE_WORKER_MEMORY_COMMAND_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/open_device.h"
+#include "worker/options.h"
+
+namespace quire {
+
+// Returns the text that --explain-memory prints: what the model needs on a CPU, or on a GPU if `options` name one. The
+// GPU is that of --gpu-memory, or one that `open_device` opens. REQUIRES: options.explain_memory is not empty.
+absl::StatusOr<std::string> ExplainMemoryOf(const WorkerOptions& options, cuda::DeviceOpener open_device);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_MEMORY_COMMAND_H_
