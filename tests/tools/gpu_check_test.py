@@ -36,7 +36,11 @@ rm $LOGS/running/$$
 """
 # Two tokens with their logprobs and those of the two likeliest. A worker on the GPU gives those of the variable GPU.
 QUIRECTL = """#!/bin/bash
-if [ "$3" = health ]; then [[ $(cat $LOGS/worker) != *${BROKEN:-no such flag}* ]]; exit; fi
+if [ "$3" = health ]; then  # The worker beside this manager has begun, and it is not broken.
+  worker=$(cat $LOGS/worker)
+  [[ $worker == *"${2%/manager}/worker"* && $worker != *${BROKEN:-no such flag}* ]]
+  exit
+fi
 second=${CPU:-'8 -0.50 8 -0.50 9 -0.55'}
 if grep -q cuda $LOGS/worker; then second=${GPU:-$second}; fi
 for token in '7 -0.25 7 -0.25 6 -3' "$second"; do
@@ -52,8 +56,8 @@ PROGRAMS = {
                      'echo "a row of figures"\nexec sleep ${SPEED:-0}\n',
     "bin/gpu_step": '#!/bin/bash\necho "gpu_step $*" >>$LOGS/calls\n'
                     'echo "a row of steps"\nexec sleep ${STEP:-0}\n',
-    "bin/quire-worker": '#!/bin/bash\necho "$*" >$LOGS/worker\n[[ $* != *${BROKEN:-no such flag}* ]] || exit 1\n'
-                        'exec sleep 1000\n',
+    "bin/quire-worker": '#!/bin/bash\necho "$*" >$LOGS/new_worker\nmv $LOGS/new_worker $LOGS/worker\n'
+                        '[[ $* != *${BROKEN:-no such flag}* ]] || exit 1\nexec sleep 1000\n',
     "bin/quire-manager": "#!/bin/bash\nexec sleep 1000\n",
     "bin/quirectl": QUIRECTL,
     # Programs of the machine.
