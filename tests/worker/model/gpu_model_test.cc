@@ -207,7 +207,7 @@ TEST_F(GpuCheckpointTest, AGpuThatMultipliesQuantizedWeightsWronglyIsRefused) {
   EXPECT_THAT(
       load(std::make_unique<WrongDevice>()),
       testing::HasSubstr("emulated GPU multiplies by tensor model.layers.0.self_attn.q_proj.weight wrongly: its "
-                         "product of 15 tokens by a quantized matrix of"));
+                         "product of 7 tokens by a quantized matrix of"));
 }
 
 TEST(GpuModelTest, WhatHasNoKernelsIsSaid) {
