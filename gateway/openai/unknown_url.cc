@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// What the message says besides the path.
+// Returns what the message says besides the path.
 std::string Advice(absl::string_view path, const std::vector<absl::string_view>& known) {
   if (absl::StartsWith(path, "/v1/responses")) {
     return ": this server does not have the Responses interface; use /v1/chat/completions";

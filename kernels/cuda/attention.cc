@@ -23,10 +23,10 @@ constexpr int64_t BytesPerPartial(int head_dim) {
 // processes several of them in turn. There are more blocks than the device runs at a time, so that blocks with little
 // work make room for others.
 constexpr int kRecordedBlocksPerMultiprocessor = 8;
-// The same for every launch of attention_prefill_sm90: a block copies for its next item while it computes.
+// Every launch of attention_prefill_sm90 has so many, because a block copies for its next item while it computes.
 constexpr int kLongBlocksPerMultiprocessor = 1;
 
-// The room for `count` values, with some to spare.
+// Returns the room for `count` values, with some to spare.
 size_t Capacity(size_t count) {
   constexpr size_t kLeast = 64;
   return std::max(std::bit_ceil(count), kLeast);
@@ -43,7 +43,7 @@ int64_t NumSplits(int64_t num_tokens) {
   return (num_tokens + kSplitTokens - 1) / kSplitTokens;
 }
 
-// Two phases of items, each for three kernels, and the merges (ListLaunches).
+// There are two phases of items, each for three kernels, and the merges (ListLaunches).
 constexpr int kMostLaunches = 7;
 
 // Returns whether a sequence of the batch has more than this number of query rows.

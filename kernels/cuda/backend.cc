@@ -27,18 +27,18 @@ const uint16_t* ElementsOf(const DeviceMatrix& matrix) {
   return static_cast<const CudaMatrix&>(matrix).data();
 }
 
-// The room for the arrays of a batch.
+// Returns the room for the arrays of a batch.
 size_t BatchBytes(int num_tokens, int num_starts, size_t num_table_entries) {
   return 2 * UploadArena::BytesFor<int32_t>(num_tokens) + UploadArena::BytesFor<int64_t>(num_tokens) +
          UploadArena::BytesFor<int32_t>(num_starts) + UploadArena::BytesFor<uint32_t>(num_table_entries);
 }
 
-// The room for output rows, of which there are `num_rows` with those that are added.
+// Returns the room for output rows, of which there are `num_rows` with those that are added.
 size_t OutputBytes(const SamplingArgs& sampling, int num_rows) {
   return UploadArena::BytesFor<int32_t>(num_rows) + Sampler::UploadBytes(sampling, num_rows);
 }
 
-// The room for that many copies of blocks.
+// Returns the room for that many copies of blocks.
 size_t CopiesBytes(int num_copies, int num_layers) {
   return 2 * UploadArena::BytesFor<uint32_t>(num_copies) + UploadArena::BytesFor<char*>(num_layers);
 }

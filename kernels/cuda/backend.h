@@ -56,7 +56,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
   DataType ActivationType() const override { return element_; }
-  // Whether the kernels have a part, as Has tells of an object.
+  // Returns whether the kernels have a part. Has says the same of an object.
   static bool Supports(OptionalPart) { return false; }
   bool Has(OptionalPart part) const override { return Supports(part); }
 

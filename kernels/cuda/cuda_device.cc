@@ -70,8 +70,8 @@ const char* NameOf(const void* entry) {
   return name;
 }
 
-// Whether the code can be loaded: for newer GPUs the driver translates it, which an old driver may refuse. All kernels
-// are compiled in the same way, so a small one answers for all.
+// Returns why the code cannot be loaded: for newer GPUs the driver translates it, which an old driver may refuse. All
+// kernels are compiled in the same way, so a small one answers for all.
 cudaError_t TryToLoadKernels() {
   const KernelTable* const table =
       FindCompiledKernels(DataType::kBFloat16, /*head_dim=*/64, /*block_size=*/16, /*is_sm90=*/false);

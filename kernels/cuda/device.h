@@ -82,7 +82,7 @@ class Device {
   virtual void Synchronize() = 0;
   // Returns a number that names this point of the stream. Later marks are larger.
   virtual uint64_t Mark() = 0;
-  // Whether all work queued before the mark is done. A device that makes no progress for too long fails here.
+  // Returns whether all work queued before the mark is done. Ends the process if there is no progress for too long.
   virtual bool IsDone(uint64_t mark) = 0;
   virtual void Wait(uint64_t mark) = 0;  // Waits until IsDone(mark).
 

@@ -7,7 +7,7 @@
 
 namespace quire::cuda {
 
-// What is wrong when CUDA finds no driver.
+// The message says what is wrong when CUDA finds no driver.
 inline constexpr char kNoDriver[] =
     "libcuda.so.1 is not here: no NVIDIA driver is installed, or this container was started without its GPU (it needs "
     "--gpus=all of docker, or in Kubernetes a limit of nvidia.com/gpu and perhaps the runtime class nvidia)";

@@ -36,7 +36,7 @@ class QuantizedCudaMatrix : public DeviceMatrix {
   const PackedWeights& weights() const { return weights_; }
   // [cols], the element of the input that each column multiplies; null if that is the one of the same index.
   const int32_t* order() const { return order_; }
-  // What a product has to read: numbers, scales and zero points.
+  // Returns what a product has to read: numbers, scales and zero points.
   int64_t num_bytes() const { return int64_t(value_bytes() + num_scales() * (sizeof(float) + (is_int4() ? 1 : 0))); }
 
  private:

@@ -316,9 +316,9 @@ class QuantizedProductKernel {
   const int row_block_, split_, first_token_, num_tokens_, tile_, last_tile_;
   int quarters_left_ = 0;                            // Of the current group.
   int copied_group_ = 0, copied_quarters_left_ = 0;  // Of the block that is copied next.
-  // Of the current group: rows g and g + 8 of a tile, tokens 8 i + 2 t and 8 i + 2 t + 1.
+  // The sums of the current group, of rows g and g + 8 of a tile and tokens 8 i + 2 t and 8 i + 2 t + 1.
   float sums_[kRowTiles][kTokenTiles][4];
-  float totals_[kRowTiles][kTokenTiles][4];  // Of the groups before, multiplied by their scales.
+  float totals_[kRowTiles][kTokenTiles][4];  // The sums of the groups before, times their scales.
 };
 
 }  // namespace quire::cuda

@@ -48,7 +48,7 @@ class ChatTemplate {
   // conversation or reaches a limit, one of which is `max_bytes` of text.
   absl::StatusOr<jinja::Text> Render(Input input, size_t max_bytes) const;
 
-  // Whether a template names these roles of messages. Otherwise it does with them what it does with any name.
+  // Returns whether a template names the role. Otherwise it treats the role like any other name.
   bool knows_developer() const { return knows_developer_; }
   bool knows_tool() const { return knows_tool_; }
 

@@ -146,7 +146,7 @@ TEST(WorkerLoadingTest, LinesAboutTheGpuAreLinesOfTheLog) {
                          HasSubstr(R"("severity":"ERROR","message":"GPU: a line of the library")")));
 }
 
-// Of a model with the parts of `architecture`.
+// Returns the configuration of a model with the parts of `architecture`.
 std::string ConfigOf(const std::string& architecture) {
   return R"({"architectures": [")" + architecture + R"("], "hidden_size": 64, "intermediate_size": 128,
       "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512, "rms_norm_eps": 1e-05,

@@ -232,7 +232,7 @@ TEST_F(GenerateExchangeTest, TheRequestOfAClientThatHasLeftDoesNotWait) {
     if (is_sent) RunUntilWaiting(1);
     exchange->Leave();
     if (is_sent) manager_.Allow({Text("a"), End()});
-    // What the gateway waits for may come later.
+    // The gateway may need some time, so the test tries again.
     std::shared_ptr<FakeExchange> next;
     server_.loop.RunUntil([&] {
       next = Start(900);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is said when there is no GPU, or no library for it.
+// Tests what is said when there is no GPU, or no library for it.
 
 #include "kernels/cuda/open_device.h"
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr DataType kElement = DataType::kBFloat16;
 constexpr QuantizedFormat kFormats[] = {QuantizedFormat::kInt4, QuantizedFormat::kInt8, QuantizedFormat::kFp8};
-// Of the sum of the magnitudes of the products: what the order of a sum in float32 may change.
+// The order of a sum in float32 may change this share of the sum of the magnitudes of its products.
 constexpr double kTolerance = 2e-5;
 
 class QuantizedBlocksTest : public DeviceTest {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr DataType kElements[] = {DataType::kBFloat16, DataType::kFloat16};
 constexpr QuantizedFormat kFormats[] = {QuantizedFormat::kInt4, QuantizedFormat::kInt8, QuantizedFormat::kFp8};
-// Of the sum of the magnitudes of the products: what the order of a sum in float32 may change.
+// The order of a sum in float32 may change this share of the sum of the magnitudes of its products.
 constexpr double kTolerance = 2e-5;
 // Slices of one tile of 16 rows.
 constexpr size_t kSmallSlices = 1;

@@ -226,7 +226,7 @@ TEST(ChatRolesTest, AMessageThatTheTemplateLeavesOutIsRefused) {
       << "this template knows no tools";
   EXPECT_THAT(TextFor("{% if messages[0].role != 'developer' %}a{% endif %}", RoleAndUser("developer", "b")),
               HasSubstr("messages[0].role: is \"developer\", and"));
-  // What the template writes, or what has no text, is no error.
+  // A message that the template writes, or that has no text, is no error.
   EXPECT_EQ(TextFor(kByRole, RoleAndUser("critic", " Be kind. ")), "C( Be kind. )U(hi)");
   EXPECT_EQ(TextFor(kByRole, RoleAndUser("asistant", " ")), "U(hi)");
   EXPECT_EQ(TextFor("{{ 'tool' }}", RoleAndUser("tool", "7")), "tool") << "a template may write results in its own way";
