@@ -11,8 +11,6 @@
 namespace quire::cpu {
 namespace {
 
-// A block of k of so many rows, and their sums in an item, fit into the second-level cache together.
-constexpr int kMaxRowsPerBlock = 512;
 // Threads make copies of their own up to this number of rows, and only if the copy is at most this part of the weights
 // that a thread multiplies.
 constexpr int kMaxOwnRows = 128;
@@ -52,18 +50,14 @@ void* GrownTo(size_t bytes, Memory* memory) {
   return memory->data();
 }
 
-int InputTiles::RowsPerBlock(int num_rows) {
-  return RoundUp(CeilDiv(num_rows, CeilDiv(num_rows, kMaxRowsPerBlock)), kTilePairRows);
-}
-
-void InputTiles::Prepare(const CpuPackedMatrix& w, const BFloat16* x, int num_rows) {
+void InputTiles::Prepare(const CpuPackedMatrix& w, const BFloat16* x, int num_rows, int rows_per_block) {
   x_ = x;
   num_rows_ = num_rows;
   cols_ = w.cols();
   padded_cols_ = w.padded_cols();
   block_cols_ = BlockSteps(cols_) * kTileStep;
   num_pairs_ = CeilDiv(num_rows, kTilePairRows);
-  pairs_per_block_ = RowsPerBlock(num_rows) / kTilePairRows;
+  pairs_per_block_ = rows_per_block / kTilePairRows;
   const int num_threads = pool_->num_threads();
   is_shared_ = num_rows > kMaxOwnRows ||
                int64_t{num_rows} * num_threads * kMinWeightsPerRow > int64_t{w.num_panels()} * kPanelColumns;

@@ -15,7 +15,7 @@ namespace quire::cpu {
 // Returns memory of at least so many bytes. Throws std::bad_alloc when there is none.
 void* GrownTo(size_t bytes, Memory* memory);
 
-// Copies of the input of a product in tiles (kernel_table.h). The rows are divided into equal blocks, which follow each
+// Copies of the input of a product in tiles (kernel_table.h). The rows are divided into blocks, which follow each
 // other. Owned by the thread that owns the pool.
 class InputTiles {
  public:
@@ -25,12 +25,10 @@ class InputTiles {
   // With so few rows the copy takes longer than it saves.
   static constexpr int kMaxPlainRows = 32;
 
-  // Returns the number of rows in a block, a multiple of 32. The last block may have less.
-  static int RowsPerBlock(int num_rows);
-
   // Copies x [num_rows, w.cols()] with all threads together, or leaves this to Get. A few rows are copied by each
   // thread for itself: reading what another core has just written takes as long as making a copy.
-  void Prepare(const CpuPackedMatrix& w, const BFloat16* x, int num_rows);
+  // Every block has `rows_per_block` rows, a multiple of 32, and the last one may have less.
+  void Prepare(const CpuPackedMatrix& w, const BFloat16* x, int num_rows, int rows_per_block);
 
   // Returns the tiles of the block of rows that begins at `row`. Called by thread `thread` of the pool, after Prepare,
   // whose x must still be there.

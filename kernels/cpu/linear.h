@@ -43,8 +43,6 @@ class CpuLinear {
   int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
   // Points the task to a copy of its float32 input in the order of the columns of w.
   void OrderInput(const CpuPackedMatrix& w, LinearTask* whole);
-  // Returns how many panels an item multiplies. `is_tiled` says whether its rows are in tiles.
-  int PanelsPerItem(const CpuPackedMatrix& w, bool is_tiled, int num_row_blocks) const;
   // Takes memory for LinearTask::scratch, which is `num_bytes` for each thread.
   void TakeScratch(size_t num_bytes);
   // Returns memory for the copy.
