@@ -32,11 +32,11 @@ constexpr int kItemsPerThread = 8;
 // Items whose rows are in tiles. A block of k of the rows and the sums of the item fit into the second-level cache.
 constexpr int kMaxTiledRowsPerItem = 512;
 constexpr int kMinTiledRowsPerItem = 128;
-constexpr int kMaxTiledPanelsPerItem = 8;
+constexpr int kMaxTiledPanelsPerItem = 16;
 // The time of an item in units of reading an element of x or of the weights from beyond the second-level cache: for
 // each product, and for the start of the item.
 constexpr double kProductTime = 0.00625;
-constexpr double kItemTime = 15000;
+constexpr double kItemTime = 60000;
 // The elements of x that stay in that cache.
 constexpr int64_t kMaxCachedElements = 384 << 10;
 
