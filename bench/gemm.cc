@@ -10,10 +10,11 @@
 #include "base/status.h"
 #include "bench/clocks.h"
 #include "bench/memory_reader.h"
+#include "bench/register_probe.h"
 #include "client/load/random.h"
 #include "client/load/samples.h"
-#include "kernels/cpu/backend.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/half_float.h"
@@ -84,12 +85,13 @@ class SourceMatrix {
   }
 
   // Null when there is not enough memory.
-  std::unique_ptr<PackedMatrix> Pack(Backend* backend) const {
+  std::unique_ptr<cpu::CpuPackedMatrix> Pack(cpu::ThreadPool* pool) const {
     if (!IsQuantized()) {
       const MatrixView gate = {bytes_.data(), PartRows(), shape_.cols, static_cast<DataType>(format_)};
       MatrixView up = gate;
       up.data = bytes_.data() + bytes_.size() / 2;
-      return shape_.is_gated ? backend->PackGated(gate, up) : backend->Pack(&gate, 1);
+      return shape_.is_gated ? cpu::CpuPackedMatrix::MakeGated(gate, up, pool)
+                             : cpu::CpuPackedMatrix::Make(&gate, 1, pool);
     }
     const auto* values = reinterpret_cast<const int8_t*>(bytes_.data());
     const QuantizedMatrixView gate = {.values = values,
@@ -101,7 +103,8 @@ class SourceMatrix {
                                       .zeros = zeros_.data()};
     QuantizedMatrixView up = gate;
     up.values += bytes_.size() / 2;
-    return shape_.is_gated ? backend->PackGatedQuantized(gate, up) : backend->PackQuantized(&gate, 1);
+    return shape_.is_gated ? cpu::CpuPackedMatrix::MakeGated(gate, up, pool)
+                           : cpu::CpuPackedMatrix::Make(&gate, 1, pool);
   }
 
  private:
@@ -121,85 +124,36 @@ class SourceMatrix {
   std::vector<uint8_t> zeros_;  // Of int4.
 };
 
-void Multiply(Backend* backend, const GemmShape& shape, const PackedMatrix& w, const void* x, int num_tokens, void* y) {
+void Multiply(cpu::CpuLinear* linear, const GemmShape& shape, const cpu::CpuPackedMatrix& w, const void* x,
+              int num_tokens, void* y) {
   if (shape.is_gated) {
-    return backend->GatedLinear(
-        {.x = x, .w = &w, .bias = nullptr, .y = y, .y_type = backend->InputType(w), .num_tokens = num_tokens});
+    return linear->Run(GatedLinearArgs{
+        .x = x, .w = &w, .bias = nullptr, .y = y, .y_type = linear->InputType(w), .num_tokens = num_tokens});
   }
-  backend->Linear({.x = x, .w = &w, .bias = nullptr, .residual = nullptr, .y = y, .num_tokens = num_tokens});
-}
-
-// Measures the GFLOP/s of the kernel alone on all threads at once. All rows of x are the same row, and so are those of
-// y, so that they stay in the first-level cache. A panel stays in the second-level cache.
-double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
-  constexpr int kCols = 2048, kRows = 768, kCalls = 4;
-  const cpu::KernelTable& kernels = cpu::KernelsFor(isa);
-  const int format = static_cast<int>(options.format);
-  const int num_threads = options.num_threads;
-  const auto backend = cpu::MakeCpuBackend(1, isa);
-  const auto packed = SourceMatrix({"", cpu::kPanelColumns, kCols}, options.format).Pack(backend.get());
-  const auto& w = static_cast<const cpu::CpuPackedMatrix&>(*packed);
-  std::vector<char> x = RandomValues(kCols, kernels.linear_input[format]);
-  if (options.format == cpu::WeightFormat::kInt8) {
-    const std::vector<char> floats = x;
-    x.resize(cpu::kQuantizedHeaderBytes + kCols * sizeof(int16_t));
-    kernels.quantize_row(reinterpret_cast<const float*>(floats.data()), kCols, x.data());
-  }
-  constexpr int kHeaderBytes = kCols / kMaxInt4Group * static_cast<int>(sizeof(cpu::GroupHeader));
-  if (options.format == cpu::WeightFormat::kInt4) {
-    const std::vector<char> floats = x;
-    x.resize(kHeaderBytes + kCols);
-    kernels.quantize_groups({.x = reinterpret_cast<const float*>(floats.data()),
-                             .cols = kCols,
-                             .group = kMaxInt4Group,
-                             .headers = reinterpret_cast<cpu::GroupHeader*>(x.data()),
-                             .values = reinterpret_cast<int8_t*>(x.data() + kHeaderBytes)});
-  }
-  std::vector<cpu::Memory> scratch(num_threads);
-  if (options.format == cpu::WeightFormat::kFp8) {
-    for (cpu::Memory& memory : scratch) memory = cpu::Memory(w.num_groups() * cpu::ConvertedGroupBytes(w.group()));
-  }
-  cpu::ThreadPool pool(num_threads);
-  const double median = MedianSeconds(options, [&](int) {
-    pool.ForEach(num_threads * kCalls, [&](int, int thread) {
-      float y[cpu::kPanelColumns];
-      cpu::LinearTask task{};
-      task.x = x.data();
-      task.panels = w.panel(0);
-      task.scratch = scratch[thread].data();
-      task.y = y;
-      task.y_type = DataType::kFloat32;
-      task.panel_elements = w.panel_elements();
-      task.group = w.group();
-      task.x_header_bytes = kHeaderBytes;
-      task.num_rows = kRows;
-      task.cols = kCols;
-      task.num_panels = 1;
-      task.num_columns = cpu::kPanelColumns;
-      kernels.linear[format](task);
-    });
-  });
-  return 2e-9 * kCols * kRows * cpu::kPanelColumns * num_threads * kCalls / median;
+  linear->Run(LinearArgs{.x = x, .w = &w, .bias = nullptr, .residual = nullptr, .y = y, .num_tokens = num_tokens});
 }
 
 // Measures one shape with every number of tokens. The caller adds the bandwidth.
 std::vector<GemmSpeed> MeasureShape(const GemmOptions& options, cpu::Isa isa, const GemmShape& shape) {
-  const auto backend = cpu::MakeCpuBackend(options.num_threads, isa);
+  cpu::ThreadPool pool(options.num_threads);
+  cpu::CpuLinear linear(&cpu::KernelsFor(isa), &pool);
+  RegisterProbe probe(isa, options.format, &pool);
   const SourceMatrix source(shape, options.format);
   const double bytes = source.num_bytes();
-  std::vector<std::unique_ptr<PackedMatrix>> matrices;
+  std::vector<std::unique_ptr<cpu::CpuPackedMatrix>> matrices;
   const int count = static_cast<int>(static_cast<double>(options.matrix_bytes) / bytes) + 1;
   while (static_cast<int>(matrices.size()) < count) {
-    matrices.push_back(source.Pack(backend.get()));
+    matrices.push_back(source.Pack(&pool));
     if (matrices.back() == nullptr) return {};
   }
   std::vector<GemmSpeed> speeds;
   for (const int num_tokens : options.num_tokens) {
     const std::vector<char> x =
-        RandomValues(static_cast<size_t>(num_tokens) * shape.cols, backend->InputType(*matrices.front()));
+        RandomValues(static_cast<size_t>(num_tokens) * shape.cols, linear.InputType(*matrices.front()));
     std::vector<float> y(static_cast<size_t>(num_tokens) * shape.rows);
+    const double before = probe.MeasureGflops();
     const double median = MedianSeconds(
-        options, [&](int i) { Multiply(backend.get(), shape, *matrices[i % count], x.data(), num_tokens, y.data()); });
+        options, [&](int i) { Multiply(&linear, shape, *matrices[i % count], x.data(), num_tokens, y.data()); });
     GemmSpeed speed{};
     speed.isa = isa;
     speed.shape = shape;
@@ -207,6 +161,7 @@ std::vector<GemmSpeed> MeasureShape(const GemmOptions& options, cpu::Isa isa, co
     speed.median_us = 1e6 * median;
     speed.gflops = 2e-9 * num_tokens * shape.rows * shape.cols / median;
     speed.weight_gbytes = 1e-9 * bytes / median;
+    speed.register_gflops = (before + probe.MeasureGflops()) / 2;
     speeds.push_back(speed);
   }
   return speeds;
@@ -240,15 +195,14 @@ absl::Status MeasureGemm(const GemmOptions& options, const std::vector<cpu::Isa>
                          MemoryReader::Create(all.num_threads, 2 * static_cast<size_t>(all.matrix_bytes)));
   for (const cpu::Isa isa : isas) {
     for (const GemmShape& shape : shapes) {
-      const double peak = PeakGflops(all, isa);
       const double before = ReadBandwidth(reader.get());
       std::vector<GemmSpeed> speeds = MeasureShape(all, isa, shape);
       if (speeds.empty()) return absl::ResourceExhaustedError("not enough memory");
       const double bandwidth = (before + ReadBandwidth(reader.get())) / 2;
       for (GemmSpeed& speed : speeds) {
         speed.read_gbytes = bandwidth;
-        speed.peak_gflops = peak;
-        speed.limit_us = speed.median_us * std::max(speed.weight_gbytes / bandwidth, speed.gflops / peak);
+        const double register_share = speed.register_gflops > 0 ? speed.gflops / speed.register_gflops : 0;
+        speed.limit_us = speed.median_us * std::max(speed.weight_gbytes / bandwidth, register_share);
         report(speed);
       }
     }

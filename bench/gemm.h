@@ -38,17 +38,16 @@ struct GemmOptions {
 };
 
 // The multiplication of one shape by a number of tokens. The limit follows from two bounds: every weight is read once
-// at the memory's bandwidth, and all products are computed at the rate that the kernel has with operands in the nearest
-// caches.
+// at the memory's bandwidth, and all products are computed at the rate of their instruction with operands in registers.
 struct GemmSpeed {
   cpu::Isa isa;
   GemmShape shape;
   int num_tokens;
   double median_us;
-  double gflops;         // GFLOP/s.
-  double weight_gbytes;  // GB/s.
-  double read_gbytes;    // Mean bandwidth of a plain read before and after, in GB/s.
-  double peak_gflops;
+  double gflops;           // GFLOP/s.
+  double weight_gbytes;    // GB/s.
+  double read_gbytes;      // Mean bandwidth of a plain read before and after, in GB/s.
+  double register_gflops;  // Mean of RegisterProbe before and after; 0 without such an instruction.
   double limit_us;
 };
 

@@ -40,8 +40,9 @@ namespace {
 const ProgramFlags& Flags() {
   static const auto* const flags = new ProgramFlags{
       "gemm",
-      "multiplies by the matrices of a model and prints GFLOP/s and GB/s of weights, and the share of the limit: the "
-      "shorter of a plain read of the weights and of the products at the speed of operands in the caches.",
+      "multiplies by the matrices of a model and prints GFLOP/s and GB/s of weights, the rate of the multiplying "
+      "instruction on registers just before and after and the share of it, and the share of the limit: the longer of a "
+      "plain read of the weights and of the products at that rate.",
       "[flags]",
       {{"Load:", {"model", "cpu_kernels", "type", "tokens", "threads", "mebibytes", "seconds"}},
        {"Report:", {"json"}}}};
@@ -85,10 +86,15 @@ double ShareOfLimit(const GemmSpeed& speed) {
   return speed.limit_us / speed.median_us;
 }
 
+double ShareOfRegisters(const GemmSpeed& speed) {
+  return speed.register_gflops > 0 ? speed.gflops / speed.register_gflops : 0;
+}
+
 void Print(const GemmSpeed& speed) {
-  std::printf("%-12s %-14s %5d x %4d %6d %10.1f %9.1f %7.1f %10.1f %9.0f %6.0f %%\n", cpu::Name(speed.isa),
+  std::printf("%-12s %-14s %5d x %4d %6d %10.1f %9.1f %7.1f %10.1f %9.0f %10.0f %% %6.0f %%\n", cpu::Name(speed.isa),
               speed.shape.name, speed.shape.rows, speed.shape.cols, speed.num_tokens, speed.median_us, speed.gflops,
-              speed.weight_gbytes, speed.read_gbytes, speed.peak_gflops, 100 * ShareOfLimit(speed));
+              speed.weight_gbytes, speed.read_gbytes, speed.register_gflops, 100 * ShareOfRegisters(speed),
+              100 * ShareOfLimit(speed));
 }
 
 nlohmann::ordered_json ToJson(const GemmSpeed& speed) {
@@ -101,7 +107,8 @@ nlohmann::ordered_json ToJson(const GemmSpeed& speed) {
           {"gflops", speed.gflops},
           {"weight_gbytes_per_s", speed.weight_gbytes},
           {"read_gbytes_per_s", speed.read_gbytes},
-          {"peak_gflops", speed.peak_gflops},
+          {"register_gflops", speed.register_gflops},
+          {"share_of_registers", ShareOfRegisters(speed)},
           {"share_of_limit", ShareOfLimit(speed)}};
 }
 
@@ -116,8 +123,8 @@ absl::Status Run() {
     std::printf("%s\n", all.dump(2).c_str());
     return absl::OkStatus();
   }
-  std::printf("%-12s %-14s %12s %6s %10s %9s %7s %10s %9s %8s\n", "kernels", "matrix", "", "tokens", "us", "GFLOP/s",
-              "GB/s", "read GB/s", "peak GF/s", "of limit");
+  std::printf("%-12s %-14s %12s %6s %10s %9s %7s %10s %9s %12s %8s\n", "kernels", "matrix", "", "tokens", "us",
+              "GFLOP/s", "GB/s", "read GB/s", "registers", "of registers", "of limit");
   return MeasureGemm(options, isas, shapes, Print);
 }
 

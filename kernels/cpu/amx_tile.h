@@ -48,6 +48,11 @@ template <int kTile>
 QUIRE_INLINE void LoadTile(const void* from, int64_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(kTile) : "memory");
 }
+// The same for data that should not displace others from the first-level cache.
+template <int kTile>
+QUIRE_INLINE void StreamTile(const void* from, int64_t stride) {
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(kTile) : "memory");
+}
 template <int kTile>
 QUIRE_INLINE void StoreTile(void* to, int64_t stride) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(kTile) : "memory");

@@ -55,6 +55,21 @@ constexpr int ConvertedGroupBytes(int group) {
   return kFp8HeaderBytes + group * kPanelColumns * 2;
 }
 
+// The input of LinearTask::is_tiled is stored in tiles of 16 rows by 32 k, each 1 KiB of consecutive memory:
+//   [block of k][pair of tiles][k / 32 in the block][2][16][32]
+// Columns and rows are padded with zeros to whole pairs of tiles.
+constexpr int kTilePairRows = 32;
+constexpr int kTileStep = kBFloat16PanelStep;  // The k of a tile.
+constexpr int kTilePairElements = kTilePairRows * kTileStep;
+// A block of a panel, which is multiplied by all rows, stays in the first-level cache.
+constexpr int kMaxBlockSteps = 16;
+// Returns the number of steps of 32 k in each block, except that the last block may have less.
+constexpr int BlockSteps(int cols) {
+  const int steps = (cols + kTileStep - 1) / kTileStep;
+  const int num_blocks = (steps + kMaxBlockSteps - 1) / kMaxBlockSteps;
+  return (steps + num_blocks - 1) / num_blocks;
+}
+
 // Inputs of products by int8 panels are rounded to whole numbers q in [-127, 127]. A row of them begins with this
 // header, and its numbers begin after kQuantizedHeaderBytes bytes in a form that depends on the instruction set.
 struct QuantizedHeader {
@@ -87,16 +102,19 @@ constexpr int kGatedColumns = kPanelColumns / 2;
 // number of rows. The result is y = cap(scale * (sum + bias)) + residual, or activation(gate + bias) * (up + bias).
 struct LinearTask {
   // [num_rows, x_stride] in the type that KernelTable::linear_input gives. For kInt8 it is bytes of quantize_row, and
-  // for kInt4 bytes of quantize_groups.
+  // for kInt4 bytes of quantize_groups. Or tiles.
   const void* x;
-  const void* panels;     // The first panel of the task.
-  bool is_gated;          // Whether the panels belong to a gated matrix.
-  const float* bias;      // [num_columns], starting at the task's first panel; or null.
-  const float* up_bias;   // Bias of up, when `bias` is the bias of a gate.
-  const float* residual;  // Same shape as y, or null; may be y. Null for a gated matrix.
-  void* scratch;          // For kFp8: memory of this thread for a panel whose groups have ConvertedGroupBytes.
-  void* y;                // [num_rows, y_stride], starting at the task's first column.
-  DataType y_type;        // float32, or bfloat16 for a gated matrix.
+  bool is_tiled;            // Whether x is in tiles, which BlockSteps divides.
+  const void* panels;       // The first panel of the task.
+  const void* next_panels;  // The first panel of this thread's probable next task, or null. It may be prefetched.
+  bool is_gated;            // Whether the panels belong to a gated matrix.
+  const float* bias;        // [num_columns], starting at the task's first panel; or null.
+  const float* up_bias;     // Bias of up, when `bias` is the bias of a gate.
+  const float* residual;    // Same shape as y, or null; may be y. Null for a gated matrix.
+  void* scratch;     // For kFp8: memory of this thread for a panel whose groups have ConvertedGroupBytes. For x in
+                     // tiles: memory for the sums of all panels and pairs of tiles.
+  void* y;           // [num_rows, y_stride], starting at the task's first column.
+  DataType y_type;   // float32, or bfloat16 for a gated matrix.
   int64_t x_stride;  // All strides are in elements, which are bytes in panels of int8, int4 and fp8 and in rounded x.
   int64_t y_stride;
   int64_t panel_elements;  // Distance from one panel to the next.
@@ -160,6 +178,8 @@ struct KernelTable {
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
+  // Whether linear[kBFloat16] also takes tiles.
+  bool takes_tiles;
   // Writes the header and the numbers of a row. `cols` is padded with zeros to a multiple of 4. All instruction sets
   // give the same header and the same numbers, in forms of quantized_bytes each.
   void (*quantize_row)(const float* x, int cols, void* row);

@@ -21,6 +21,7 @@ constexpr KernelTable kTable = {
                Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>, LinearFp8<float>},
     .linear_input = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
                      DataType::kFloat32, DataType::kFloat32},
+    .takes_tiles = false,
     .quantize_row = QuantizeRow,
     .quantized_bytes = sizeof(QuantizedValue),
     .quantize_groups = QuantizeGroups,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "kernels/half_float.h"
 
@@ -30,19 +29,55 @@ constexpr int kMinFloatsPerItem = 32 << 10;
 // Work items per thread. Several items even out threads of unequal speed.
 constexpr int kItemsPerThread = 8;
 
+// Items whose rows are in tiles. A block of k of the rows and the sums of the item fit into the second-level cache.
+constexpr int kMaxTiledRowsPerItem = 512;
+constexpr int kMinTiledRowsPerItem = 128;
+constexpr int kMaxTiledPanelsPerItem = 16;
+// The time of an item in units of reading an element of x or of the weights from beyond the second-level cache: for
+// each product, and for the start of the item.
+constexpr double kProductTime = 0.00625;
+constexpr double kItemTime = 60000;
+// The elements of x that stay in that cache.
+constexpr int64_t kMaxCachedElements = 384 << 10;
+
 int RowsPerItem(int num_rows, int64_t row_bytes) {
   constexpr int kStep = 32;  // Number of rows of the largest tile.
   const int most = std::max(kMinRowsPerItem, int(kRowBytesPerItem / row_bytes) / kStep * kStep);
-  return CeilDiv(CeilDiv(num_rows, CeilDiv(num_rows, most)), kStep) * kStep;
+  return RoundUp(CeilDiv(num_rows, CeilDiv(num_rows, most)), kStep);
 }
 
-// Returns memory of at least so many bytes. Throws std::bad_alloc when there is none.
-void* GrownTo(size_t bytes, Memory* memory) {
-  if (memory->bytes() < bytes) {
-    *memory = Memory(bytes);
-    if (memory->data() == nullptr) throw std::bad_alloc();
+// How many rows and panels an item has.
+struct ItemSize {
+  int rows;
+  int panels;
+};
+
+// Estimates the time of a product in items of this size. Each item reads all of its x and weights. The threads take
+// equally many items, and in the mean wait for half an item at the end.
+double EstimatedTime(const CpuPackedMatrix& w, int num_rows, ItemSize item, int num_threads) {
+  const double cols = w.cols(), columns = item.panels * kPanelColumns;
+  const bool is_cached = item.rows * cols <= kMaxCachedElements;
+  const double elements = columns + (is_cached ? 0 : item.rows);
+  const int num_items = CeilDiv(num_rows, item.rows) * CeilDiv(w.num_panels(), item.panels);
+  const double item_time = cols * (kProductTime * item.rows * columns + elements) + kItemTime;
+  return (CeilDiv(num_items, num_threads) + 0.5) * item_time;
+}
+
+// Returns the size with the lowest estimate. It has no effect on the bits of the result.
+ItemSize TiledItemSize(const CpuPackedMatrix& w, int num_rows, int num_threads) {
+  ItemSize best{};
+  double best_time = 0;
+  const int most_blocks = CeilDiv(num_rows, kMinTiledRowsPerItem);
+  for (int num_blocks = CeilDiv(num_rows, kMaxTiledRowsPerItem); num_blocks <= most_blocks; ++num_blocks) {
+    for (int panels = 1; panels <= kMaxTiledPanelsPerItem; ++panels) {
+      const ItemSize item = {RoundUp(CeilDiv(num_rows, num_blocks), kTilePairRows), panels};
+      const double time = EstimatedTime(w, num_rows, item, num_threads);
+      if (best.rows != 0 && time >= best_time) continue;
+      best = item;
+      best_time = time;
+    }
   }
-  return memory->data();
+  return best;
 }
 
 }  // namespace
@@ -154,28 +189,44 @@ int64_t CpuLinear::QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* who
 }
 
 void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
-  const int64_t x_row_bytes = PrepareInput(w, &whole);
-  const int rows_per_item = RowsPerItem(whole.num_rows, x_row_bytes);
+  whole.is_tiled =
+      kernels_.takes_tiles && w.format() == WeightFormat::kBFloat16 && whole.num_rows > InputTiles::kMaxPlainRows;
+  int64_t x_row_bytes = 0;
+  int rows_per_item, panels_per_item;
+  if (whole.is_tiled) {
+    const ItemSize item = TiledItemSize(w, whole.num_rows, pool_->num_threads());
+    rows_per_item = item.rows;
+    panels_per_item = item.panels;
+    tiles_.Prepare(w, static_cast<const BFloat16*>(whole.x), whole.num_rows, rows_per_item);
+  } else {
+    x_row_bytes = PrepareInput(w, &whole);
+    rows_per_item = RowsPerItem(whole.num_rows, x_row_bytes);
+    // The panels of an item are a multiple of four, because the kernel processes four at once when there are few rows.
+    const int num_products = w.num_panels() * CeilDiv(whole.num_rows, rows_per_item);
+    panels_per_item = RoundUp(CeilDiv(num_products, pool_->num_threads() * kItemsPerThread), 4);
+  }
   const int num_row_blocks = CeilDiv(whole.num_rows, rows_per_item);
-  const int wanted_items = pool_->num_threads() * kItemsPerThread;
-  // The panels of an item are a multiple of four, because the kernel processes four at once when there are few rows.
-  const int panels_per_item = CeilDiv(CeilDiv(w.num_panels() * num_row_blocks, wanted_items), 4) * 4;
   const int num_panel_blocks = CeilDiv(w.num_panels(), panels_per_item);
   whole.is_gated = w.is_gated();
   whole.y_stride = w.num_outputs();
   whole.panel_elements = w.panel_elements();
   whole.cols = w.cols();
   whole.group = w.group();
-  const bool has_scratch = w.format() == WeightFormat::kFp8;
-  if (has_scratch) TakeScratch(size_t(w.num_groups()) * ConvertedGroupBytes(w.group()));
+  const bool has_scratch = whole.is_tiled || w.format() == WeightFormat::kFp8;
+  if (whole.is_tiled) TakeScratch(size_t(rows_per_item) * panels_per_item * kPanelColumns * sizeof(float));
+  if (w.format() == WeightFormat::kFp8) TakeScratch(size_t(w.num_groups()) * ConvertedGroupBytes(w.group()));
 
-  pool_->ForEach(num_row_blocks * num_panel_blocks, [&](int item, int thread) {
+  const int num_items = num_row_blocks * num_panel_blocks;
+  pool_->ForEach(num_items, [&](int item, int thread) {
+    const int next = item + pool_->num_threads();
     const int panel = item / num_row_blocks * panels_per_item, row = item % num_row_blocks * rows_per_item;
     const int column = panel * w.outputs_per_panel();
     const int64_t at = row * whole.y_stride + column;
     LinearTask task = whole;
-    task.x = static_cast<const char*>(whole.x) + row * x_row_bytes;
+    task.x = whole.is_tiled ? static_cast<const void*>(tiles_.Get(thread, row))
+                            : static_cast<const char*>(whole.x) + row * x_row_bytes;
     task.panels = w.panel(panel);
+    if (whole.is_tiled && next < num_items) task.next_panels = w.panel(next / num_row_blocks * panels_per_item);
     if (has_scratch) task.scratch = scratch_[thread].data();
     task.num_panels = std::min(panels_per_item, w.num_panels() - panel);
     if (task.bias != nullptr) task.bias += column;

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "kernels/cpu/input_tiles.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packed_matrix.h"
@@ -16,7 +17,7 @@ namespace quire::cpu {
 // Multiplication by packed weights on all threads of a thread pool. Owned by the executor thread.
 class CpuLinear {
  public:
-  CpuLinear(const KernelTable* kernels, ThreadPool* pool) : kernels_(*kernels), pool_(pool) {}
+  CpuLinear(const KernelTable* kernels, ThreadPool* pool) : kernels_(*kernels), pool_(pool), tiles_(pool) {}
 
   // REQUIRES: CpuPackedMatrix made args.w; y of a Linear is float32.
   void Run(const LinearArgs& args);
@@ -49,6 +50,7 @@ class CpuLinear {
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
+  InputTiles tiles_;             // Of an input for LinearTask::is_tiled.
   Memory copy_;                  // Of an input. Grows to the size of the largest call.
   Memory ordered_;               // The same of OrderInput.
   std::vector<Memory> scratch_;  // Of each thread. Grows in the same way.

@@ -3,37 +3,14 @@
 #ifndef QUIRE_KERNELS_CPU_LINEAR_AMX_KERNEL_H_
 #define QUIRE_KERNELS_CPU_LINEAR_AMX_KERNEL_H_
 
-#include "kernels/cpu/amx_tile.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_amx_many_rows.h"
+#include "kernels/cpu/linear_amx_tiles.h"
 #include "kernels/cpu/linear_epilogue.h"
 #include "kernels/cpu/simd.h"
 
-// Multiplication of bfloat16 by AMX tiles. A tile holds 32 k of 16 rows of x, or 16 pairs of k of 16 columns of a
-// panel, or the sums of 16 rows by 16 columns. One product adds 32 k to each sum in an order that is the same for every
-// row. Therefore a row's sums do not depend on which tile, and which row of the tile, holds the row.
+// Multiplication of bfloat16 by AMX tiles.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
-
-constexpr int kProductSteps = 32;                                       // Number of k that one product adds.
-constexpr int kProductElements = kProductSteps * kPanelColumns;         // Elements of a panel for these k.
-constexpr int kPairStride = 2 * kPanelColumns * int(sizeof(BFloat16));  // Bytes from one pair of k to the next.
-constexpr int kSumsStride = kPanelColumns * int(sizeof(float));
-constexpr int kTileSums = kTileRows * kPanelColumns;  // Sums of 16 rows by one panel.
-
-// Tile registers: two for 16 rows of x each, two for 16 columns of weights each, and four for the sums.
-constexpr int kX0 = 4, kX1 = 5, kW0 = 6, kW1 = 7;
-constexpr int kSum00 = 0, kSum01 = 1, kSum10 = 2, kSum11 = 3;
-
-// Configures the tile registers of this thread while it exists. The tiles of x and of sums have `rows` rows.
-class LinearTiles {
- public:
-  explicit LinearTiles(int rows) {
-    TileShapes shapes;
-    for (const int tile : {kSum00, kSum01, kSum10, kSum11, kX0, kX1}) shapes.Set(tile, rows, kTileRowBytes);
-    for (const int tile : {kW0, kW1}) shapes.Set(tile, kTileRows, kTileRowBytes);
-    ConfigureTiles(shapes);
-  }
-  ~LinearTiles() { ReleaseTiles(); }
-};
 
 // Prefetches the weights of a task into the second-level cache. It fetches one cache line of each of 8 pages of 4 KiB
 // in turn. The hardware prefetcher works within one page, so 8 of its streams run at the same time. One thread then
@@ -103,7 +80,7 @@ inline void MultiplyRows(const LinearTask& task, const BFloat16* x, const BFloat
 }
 
 // Up to 32 rows that are multiplied by panel `index`: the rows of y from `row` on, and the two tiles of x.
-struct Pass {
+struct PanelPass {
   const BFloat16* x0;
   const BFloat16* x1;
   const BFloat16* panel;
@@ -111,20 +88,9 @@ struct Pass {
   int index;
 };
 
-// Prefetches one more row of y for every product. Otherwise stores, and the products behind them, would wait for lines
-// that are not in the cache.
-QUIRE_INLINE void FetchOutput(const LinearTask& task, const Pass& pass, int product) {
-  const int64_t row = pass.row + product;
-  if (product >= 2 * kTileRows || row >= task.num_rows) return;
-  const int bytes = task.y_type == DataType::kFloat32 ? 4 : 2;
-  const int row_bytes = (task.is_gated ? kGatedColumns : kPanelColumns) * bytes;
-  const char* y = static_cast<const char*>(task.y) + row * task.y_stride * bytes + int64_t{pass.index} * row_bytes;
-  __builtin_prefetch(y, 1, 2);
-  __builtin_prefetch(y + row_bytes - 1, 1, 2);
-}
-
 // Like MultiplyRows for two tiles of 16 rows each; sums is [2][16, 32].
-inline void MultiplyTwice(const LinearTask& task, const Pass& pass, FetchRate rate, Fetcher* fetcher, float* sums) {
+inline void MultiplyTwice(const LinearTask& task, const PanelPass& pass, FetchRate rate, Fetcher* fetcher,
+                          float* sums) {
   const int64_t x_stride = task.x_stride * int64_t(sizeof(BFloat16));
   ZeroTile<kSum00>();
   ZeroTile<kSum01>();
@@ -133,7 +99,7 @@ inline void MultiplyTwice(const LinearTask& task, const Pass& pass, FetchRate ra
   const BFloat16* panel = pass.panel;
   for (int i = 0; i * kProductSteps < task.cols; ++i, panel += kProductElements) {
     Fetch(fetcher, rate, i);
-    FetchOutput(task, pass, i);
+    FetchOutput(task, pass.index, pass.row + i, Min(pass.row + Min(i + 1, 2 * kTileRows), task.num_rows));
     LoadTile<kW0>(panel, kPairStride);
     LoadTile<kX0>(pass.x0 + i * kProductSteps, x_stride);
     LoadTile<kW1>(panel + kPanelColumns, kPairStride);
@@ -160,10 +126,10 @@ inline void MultiplyFewRows(const LinearTask& task, Fetcher* fetcher) {
   }
 }
 
-// Multiplies more than 16 rows. All rows are multiplied by a panel, 32 at a time, while the next panel is fetched. No
-// tile extends beyond the last row. Instead the last tile may overlap the one before it. The rows in the overlap are
-// computed twice and stored once.
-inline void MultiplyManyRows(const LinearTask& task, Fetcher* fetcher) {
+// Multiplies more than 16 plain rows. All rows are multiplied by a panel, 32 at a time, while the next panel is
+// fetched. No tile extends beyond the last row. Instead the last tile may overlap the one before it. The rows in the
+// overlap are computed twice and stored once.
+inline void MultiplySomeRows(const LinearTask& task, Fetcher* fetcher) {
   const BFloat16* panel = static_cast<const BFloat16*>(task.panels);
   const BFloat16* const x = static_cast<const BFloat16*>(task.x);
   const int last_tile = task.num_rows - kTileRows;
@@ -176,7 +142,7 @@ inline void MultiplyManyRows(const LinearTask& task, Fetcher* fetcher) {
       const int first = Min(row, last_tile), second = Min(middle, last_tile);
       // Nothing has fetched the first panel in advance, so it is fetched while it is used.
       const FetchRate rate = index == 0 && row == 0 ? RateFor(1) : even_rate;
-      const Pass pass = {x + first * task.x_stride, x + second * task.x_stride, panel, row, index};
+      const PanelPass pass = {x + first * task.x_stride, x + second * task.x_stride, panel, row, index};
       MultiplyTwice(task, pass, rate, fetcher, sums);
       StoreRows(task, row, middle, index, sums + (row - first) * kPanelColumns);
       StoreRows(task, middle, end, index, sums + kTileSums + (middle - second) * kPanelColumns);
@@ -185,9 +151,10 @@ inline void MultiplyManyRows(const LinearTask& task, Fetcher* fetcher) {
 }
 
 inline void LinearBFloat16(const LinearTask& task) {
+  if (task.is_tiled) return MultiplyTiledRows(task);
   Fetcher fetcher(static_cast<const BFloat16*>(task.panels), task.num_panels * task.panel_elements);
   if (task.num_rows <= kTileRows) return MultiplyFewRows(task, &fetcher);
-  MultiplyManyRows(task, &fetcher);
+  MultiplySomeRows(task, &fetcher);
 }
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

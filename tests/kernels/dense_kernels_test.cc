@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/reference/dense.h"
@@ -416,6 +417,43 @@ TEST_P(DenseKernelsTest, ARowOfGatedLinearDoesNotDependOnItsCompanyOrTheThreads)
           MultiplyGated(three_threads.get(), {x.begin(), x.begin() + n * cols}, *packed, cols, dim);
       EXPECT_TRUE(std::equal(y.begin(), y.end(), alone.begin())) << n << " rows, " << Name(type);
     }
+  }
+}
+
+// So many columns and rows that kernels divide both into blocks. The last blocks are smaller than the others, and the
+// last tile has few rows.
+TEST_P(DenseKernelsTest, ALongRowDoesNotDependOnItsCompany) {
+  Random random(22);
+  const int cols = 1109, rows = 170, max_tokens = 600;
+  const std::vector<float> x = Rounded(random.Normals(size_t(max_tokens) * cols), DataType::kBFloat16);
+  const std::vector<float> w = random.Normals(size_t(rows) * cols), bias = random.Normals(rows);
+  const auto backend = MakeBackend(3);
+  const auto packed = Pack(backend.get(), w, cols, DataType::kBFloat16);
+  const auto gated = PackGated(backend.get(), w, cols, DataType::kBFloat16);
+  const std::vector<char> input = Encoded(x, backend->InputType(*packed));
+  const std::vector<float> residual = random.Normals(size_t(max_tokens) * rows);
+  // Returns rows [begin, end) of both products.
+  const auto multiply = [&](int begin, int end) {
+    std::vector<float> y(residual.begin() + begin * rows, residual.begin() + end * rows);
+    backend->Linear({.x = input.data() + size_t(begin) * cols * SizeOf(backend->InputType(*packed)),
+                     .w = packed.get(),
+                     .bias = bias.data(),
+                     .residual = y.data(),
+                     .y = y.data(),
+                     .num_tokens = end - begin});
+    return std::pair(y, MultiplyGated(backend.get(), {x.begin() + begin * cols, x.begin() + end * cols}, *gated, cols,
+                                      rows / 2, bias.data(), DataType::kBFloat16));
+  };
+  std::vector<float> few, few_gated;
+  for (int begin = 0; begin < max_tokens; begin += 12) {
+    const auto [y, gated_y] = multiply(begin, begin + 12);
+    few.insert(few.end(), y.begin(), y.end());
+    few_gated.insert(few_gated.end(), gated_y.begin(), gated_y.end());
+  }
+  for (const int n : {63, 64, 65, 80, 81, 96, 97, 513, 600}) {
+    const auto [y, gated_y] = multiply(0, n);
+    EXPECT_TRUE(std::equal(y.begin(), y.end(), few.begin())) << n << " rows";
+    EXPECT_TRUE(std::equal(gated_y.begin(), gated_y.end(), few_gated.begin())) << n << " rows, gated";
   }
 }
 

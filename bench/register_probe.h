@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_BENCH_REGISTER_PROBE_H_
+#define QUIRE_BENCH_REGISTER_PROBE_H_
+
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace quire {
+
+// Measures the rate of the instruction that multiplies a kind of weights, with all operands in registers. No kernel can
+// be faster. The rate of a guest changes with what the neighbours on the machine do, so a kernel is compared with the
+// rate right before and after it, on the same threads.
+class RegisterProbe {
+ public:
+  // The pool must outlive the probe.
+  RegisterProbe(cpu::Isa isa, cpu::WeightFormat format, cpu::ThreadPool* pool);
+
+  // Runs for about 10 ms on every thread of the pool, and returns the median of GFLOP/s of all threads together; a
+  // multiplication and an addition are two. With one thread, the time is CPU time. Returns 0 if there is no such
+  // instruction: the generic kernels, and whole numbers without VNNI, which are multiplied by several instructions.
+  double MeasureGflops();
+
+ private:
+  using Products = void (*)(int count);
+
+  cpu::ThreadPool* const pool_;
+  Products products_ = nullptr;
+  double flops_per_count_ = 0;
+  int count_ = 0;
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_BENCH_REGISTER_PROBE_H_
