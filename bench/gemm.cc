@@ -156,8 +156,8 @@ double PeakGflops(const GemmOptions& options, cpu::Isa isa) {
                              .values = reinterpret_cast<int8_t*>(x.data() + kHeaderBytes)});
   }
   std::vector<cpu::Memory> scratch(num_threads);
-  if (options.format == cpu::WeightFormat::kFp8) {
-    for (cpu::Memory& memory : scratch) memory = cpu::Memory(w.num_groups() * cpu::ConvertedGroupBytes(w.group()));
+  if (w.group() > 0) {
+    for (cpu::Memory& memory : scratch) memory = cpu::Memory(cpu::LinearScratchBytes(w.num_groups(), w.group()));
   }
   cpu::ThreadPool pool(num_threads);
   const double median = MedianSeconds(options, [&](int) {

@@ -4,6 +4,7 @@
 #include "kernels/cpu/attention_amx.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_amx_kernel.h"
+#include "kernels/cpu/linear_amx_quantized_kernel.h"
 
 namespace quire::cpu {
 namespace amx {
@@ -12,6 +13,8 @@ KernelTable MakeTable() {
   KernelTable table = Avx512VnniKernels();
   table.linear[int(WeightFormat::kBFloat16)] = LinearBFloat16;
   table.linear_input[int(WeightFormat::kBFloat16)] = DataType::kBFloat16;
+  table.linear[int(WeightFormat::kInt8)] = LinearInt8;
+  table.linear[int(WeightFormat::kInt4)] = LinearInt4;
   table.attend[int(KvType::kBFloat16)] = AttendPairs<AmxProducts>;
   table.multiplies_pairs = true;
   return table;

@@ -166,8 +166,8 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
   whole.panel_elements = w.panel_elements();
   whole.cols = w.cols();
   whole.group = w.group();
-  const bool has_scratch = w.format() == WeightFormat::kFp8;
-  if (has_scratch) TakeScratch(size_t(w.num_groups()) * ConvertedGroupBytes(w.group()));
+  const bool has_scratch = w.format() == WeightFormat::kFp8 || w.format() == WeightFormat::kInt4;
+  if (has_scratch) TakeScratch(size_t(LinearScratchBytes(w.num_groups(), w.group())));
 
   pool_->ForEach(num_row_blocks * num_panel_blocks, [&](int item, int thread) {
     const int panel = item / num_row_blocks * panels_per_item, row = item % num_row_blocks * rows_per_item;
