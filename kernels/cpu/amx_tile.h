@@ -64,6 +64,18 @@ QUIRE_INLINE void MultiplyTiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
 }
 
+// sums[m][n] += a[m][4 k] * b[k][4 n] + ... + a[m][4 k + 3] * b[k][4 n + 3] over all k, from signed bytes to int32,
+// which wraps and does not saturate.
+template <int kSums, int kA, int kB>
+QUIRE_INLINE void MultiplySigned() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
+}
+// The same for unsigned bytes in b.
+template <int kSums, int kA, int kB>
+QUIRE_INLINE void MultiplySignedByUnsigned() {
+  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
+}
+
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
 
 #endif  // QUIRE_KERNELS_CPU_AMX_TILE_H_

@@ -23,7 +23,8 @@ constexpr int kNumWeightFormats = 7;
 //   bfloat16:         [panel][k / 2][32][2], so that one load reads two consecutive k of 16 columns. k is padded with
 //                     zeros to a multiple of 32. 32 k of a panel are the two right-hand tiles of an AMX product.
 //   int8:             [panel] with 32 scales in float32 and then [k / 4][32][4] bytes, each a weight + 128. One load
-//                     reads four consecutive k of 16 columns. k is padded to a multiple of 4.
+//                     reads four consecutive k of 16 columns. k is padded to a multiple of 64; 64 k of a panel are the
+//                     two right-hand tiles of an AMX product of bytes.
 //   int4:             [panel][k / group], each group with 32 scales in float32, 32 zero points of a byte each, 32
 //   unused
 //                     bytes, and then [group / 8][32] words of 32 bits. A word holds eight consecutive k of a column:
@@ -35,7 +36,8 @@ constexpr int kNumWeightFormats = 7;
 //                     padded with zeros to a multiple of the group, which is a multiple of 32.
 constexpr int kPanelColumns = 32;
 constexpr int kBFloat16PanelStep = 32;  // In panels of bfloat16, k is padded to a multiple of this.
-constexpr int kInt8PanelStep = 4;       // The same in panels of int8.
+constexpr int kInt8PanelStep = 64;      // The same in panels of int8.
+constexpr int kInt8QuadColumns = 4;     // The k of a load.
 constexpr int kInt8ScaleBytes = kPanelColumns * int(sizeof(float));
 constexpr int kInt8Offset = 128;  // What a byte of a panel has more than the weight.
 constexpr int kInt4HeaderBytes = kPanelColumns * int(sizeof(float)) + 64;  // Of a group: scales and zero points.
@@ -53,6 +55,12 @@ constexpr int Fp8GroupBytes(int group) {
 // The same with the layout and the size of bfloat16.
 constexpr int ConvertedGroupBytes(int group) {
   return kFp8HeaderBytes + group * kPanelColumns * 2;
+}
+// Bytes of LinearTask::scratch for panels of int4 and fp8: two panels of bfloat16, or a small one.
+constexpr int64_t LinearScratchBytes(int num_groups, int group) {
+  constexpr int64_t kLeast = 16 << 10;
+  const int64_t panels = int64_t{2} * num_groups * ConvertedGroupBytes(group);
+  return panels > kLeast ? panels : kLeast;
 }
 
 // The input of LinearTask::is_tiled is stored in tiles of 16 rows by 32 k, each 1 KiB of consecutive memory:
@@ -111,8 +119,9 @@ struct LinearTask {
   const float* bias;        // [num_columns], starting at the task's first panel; or null.
   const float* up_bias;     // Bias of up, when `bias` is the bias of a gate.
   const float* residual;    // Same shape as y, or null; may be y. Null for a gated matrix.
-  void* scratch;     // For kFp8: memory of this thread for a panel whose groups have ConvertedGroupBytes. For x in
-                     // tiles: memory for the sums of all panels and pairs of tiles.
+  // Memory of this thread, aligned to 64 bytes. For kInt4 and kFp8: LinearScratchBytes. For x in tiles: memory for the
+  // sums of all panels and pairs of tiles.
+  void* scratch;
   void* y;           // [num_rows, y_stride], starting at the task's first column.
   DataType y_type;   // float32, or bfloat16 for a gated matrix.
   int64_t x_stride;  // All strides are in elements, which are bytes in panels of int8, int4 and fp8 and in rounded x.
@@ -180,7 +189,7 @@ struct KernelTable {
   DataType linear_input[kNumWeightFormats];
   // Whether linear[kBFloat16] also takes tiles.
   bool takes_tiles;
-  // Writes the header and the numbers of a row. `cols` is padded with zeros to a multiple of 4. All instruction sets
+  // Writes the header and the numbers of a row. `cols` is padded with zeros to a multiple of 64. All instruction sets
   // give the same header and the same numbers, in forms of quantized_bytes each.
   void (*quantize_row)(const float* x, int cols, void* row);
   int quantized_bytes;

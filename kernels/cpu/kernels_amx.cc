@@ -4,6 +4,7 @@
 #include "kernels/cpu/attention_amx.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_amx_kernel.h"
+#include "kernels/cpu/linear_amx_quantized_kernel.h"
 
 namespace quire::cpu {
 namespace amx {
@@ -13,6 +14,8 @@ KernelTable MakeTable() {
   table.linear[int(WeightFormat::kBFloat16)] = LinearBFloat16;
   table.linear_input[int(WeightFormat::kBFloat16)] = DataType::kBFloat16;
   table.takes_tiles = true;
+  table.linear[int(WeightFormat::kInt8)] = LinearInt8;
+  table.linear[int(WeightFormat::kInt4)] = LinearInt4;
   table.attend[int(KvType::kBFloat16)] = AttendPairs<AmxProducts>;
   table.multiplies_pairs = true;
   return table;

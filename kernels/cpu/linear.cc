@@ -212,9 +212,10 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
   whole.panel_elements = w.panel_elements();
   whole.cols = w.cols();
   whole.group = w.group();
-  const bool has_scratch = whole.is_tiled || w.format() == WeightFormat::kFp8;
+  const bool has_panel_scratch = w.format() == WeightFormat::kFp8 || w.format() == WeightFormat::kInt4;
+  const bool has_scratch = whole.is_tiled || has_panel_scratch;
   if (whole.is_tiled) TakeScratch(size_t(rows_per_item) * panels_per_item * kPanelColumns * sizeof(float));
-  if (w.format() == WeightFormat::kFp8) TakeScratch(size_t(w.num_groups()) * ConvertedGroupBytes(w.group()));
+  if (has_panel_scratch) TakeScratch(size_t(LinearScratchBytes(w.num_groups(), w.group())));
 
   const int num_items = num_row_blocks * num_panel_blocks;
   pool_->ForEach(num_items, [&](int item, int thread) {

@@ -28,7 +28,7 @@ QUIRE_INLINE const Int8Panel* PanelOf(const LinearTask& task, const Int8Panel* p
 }
 QUIRE_INLINE const uint8_t* QuadsAt(const LinearTask& task, const Int8Panel* panel, int64_t quad, int vec) {
   return reinterpret_cast<const uint8_t*>(PanelOf(task, panel, vec)) + kInt8ScaleBytes +
-         (quad * kPanelColumns + vec % kPanelVecs * kLanes) * kInt8PanelStep;
+         (quad * kPanelColumns + vec % kPanelVecs * kLanes) * kInt8QuadColumns;
 }
 QUIRE_INLINE Vec ScalesAt(const LinearTask& task, const Int8Panel* panel, int vec) {
   return Load(reinterpret_cast<const float*>(PanelOf(task, panel, vec)) + vec % kPanelVecs * kLanes);
@@ -43,7 +43,7 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const QuantizedRow* x, co
     const IntVec begin = SetInt(-HeaderOf(x + r * task.x_stride).offset_sum);
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { sum[r][v] = begin; });
   });
-  const int num_quads = (task.cols + kInt8PanelStep - 1) / kInt8PanelStep;
+  const int num_quads = (task.cols + kInt8QuadColumns - 1) / kInt8QuadColumns;
   WeightQuads w[kVecs];
   for (int quad = 0; quad < num_quads; ++quad) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
@@ -52,7 +52,7 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const QuantizedRow* x, co
       w[v] = LoadQuads(p);
     });
     Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
-      const QuantizedValue* values = ValuesOf(x + r * task.x_stride) + quad * kInt8PanelStep;
+      const QuantizedValue* values = ValuesOf(x + r * task.x_stride) + quad * kInt8QuadColumns;
       Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { sum[r][v] = AddProducts(sum[r][v], w[v], values); });
     });
   }

@@ -64,9 +64,10 @@ WeightFormat FormatOf(QuantizedFormat format) {
 void PackInt8(const QuantizedMatrixView& matrix, int from_row, int row, char* panel) {
   memcpy(panel + row * sizeof(float), &matrix.scales[from_row], sizeof(float));
   const int8_t* from = matrix.values + int64_t{from_row} * matrix.cols;
-  auto* to = reinterpret_cast<uint8_t*>(panel + kInt8ScaleBytes) + row * kInt8PanelStep;
+  auto* to = reinterpret_cast<uint8_t*>(panel + kInt8ScaleBytes) + row * kInt8QuadColumns;
   for (int k = 0; k < matrix.cols; ++k) {
-    to[k / kInt8PanelStep * (kPanelColumns * kInt8PanelStep) + k % kInt8PanelStep] = uint8_t(from[k] + kInt8Offset);
+    to[k / kInt8QuadColumns * (kPanelColumns * kInt8QuadColumns) + k % kInt8QuadColumns] =
+        uint8_t(from[k] + kInt8Offset);
   }
 }
 

@@ -15,13 +15,25 @@ constexpr float kSmallestMagnitude = 0x1p-100f;
 
 // Returns the largest magnitude, or NaN if there is an infinity or a NaN.
 QUIRE_INLINE float LargestMagnitude(const float* x, int n) {
-  Vec largest = Zero(), marked = Zero();
-  for (int i = 0; i < n; i += kLanes) {
-    const Vec v = LoadFirst(x + i, Min(kLanes, n - i));
-    largest = Max(largest, Max(v, Sub(Zero(), v)));
-    marked = Add(marked, Mul(v, Zero()));  // Becomes NaN with an infinity or a NaN, and stays 0 otherwise.
+  constexpr int kChains = 4;  // Each operation waits for the one before it in its chain.
+  Vec largest[kChains], marked[kChains];
+  Unroll<kChains>([&]<int chain>() __attribute__((always_inline)) { largest[chain] = marked[chain] = Zero(); });
+  const auto add = [&](Vec v, Vec * most, Vec * mark) __attribute__((always_inline)) {
+    *most = Max(*most, Max(v, Sub(Zero(), v)));
+    *mark = Add(*mark, Mul(v, Zero()));  // Becomes NaN with an infinity or a NaN, and stays 0 otherwise.
+  };
+  int i = 0;
+  for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
+    Unroll<kChains>([&]<int chain>() __attribute__((always_inline)) {
+      add(Load(x + i + chain * kLanes), &largest[chain], &marked[chain]);
+    });
   }
-  return ReduceMax(largest) + ReduceAdd(marked);
+  for (; i < n; i += kLanes) add(LoadFirst(x + i, Min(kLanes, n - i)), &largest[0], &marked[0]);
+  for (int chain = 1; chain < kChains; ++chain) {
+    largest[0] = Max(largest[0], largest[chain]);
+    marked[0] = Add(marked[0], marked[chain]);
+  }
+  return ReduceMax(largest[0]) + ReduceAdd(marked[0]);
 }
 
 // Rounds x * 127 / largest magnitude to whole numbers, ties to even, and writes them with zeros from n to the next
@@ -30,13 +42,22 @@ template <typename Value>
 QUIRE_INLINE int32_t QuantizeSpan(const float* x, int n, int step, Value* values, float* scale) {
   const float largest = LargestMagnitude(x, n);
   const bool is_zero = !(largest >= kSmallestMagnitude);  // Also when it is NaN.
-  const Vec inverse = Set(is_zero ? 0.0f : 127.0f / largest);
   *scale = is_zero ? 0 * largest : largest / 127.0f;
   const int padded = (n + step - 1) / step * step;
+  if (is_zero) {
+    for (int i = 0; i < padded; ++i) values[i] = 0;
+    return 0;
+  }
+  const Vec inverse = Set(127.0f / largest);
   Vec sum = Zero();  // Whole numbers below 2^24: at most 2^17 / 16 terms of up to 127 in each lane.
-  for (int i = 0; i < padded; i += kLanes) {
-    const Vec part = LoadFirst(x + i, Max(0, Min(kLanes, n - i)));
-    const Vec rounded = is_zero ? Zero() : Round(Mul(part, inverse));
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec rounded = Round(Mul(Load(x + i), inverse));
+    sum = Add(sum, rounded);
+    StoreQuantized(values + i, rounded);
+  }
+  for (; i < padded; i += kLanes) {
+    const Vec rounded = Round(Mul(LoadFirst(x + i, Max(0, Min(kLanes, n - i))), inverse));
     sum = Add(sum, rounded);
     if (padded - i >= kLanes) {
       StoreQuantized(values + i, rounded);
@@ -49,7 +70,7 @@ QUIRE_INLINE int32_t QuantizeSpan(const float* x, int n, int step, Value* values
   float lanes[kLanes];
   Store(lanes, sum);
   int32_t total = 0;
-  for (int i = 0; i < kLanes; ++i) total += int32_t(lanes[i]);
+  for (const float lane : lanes) total += int32_t(lane);
   return total;
 }
 

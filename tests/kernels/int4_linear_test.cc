@@ -167,6 +167,28 @@ TEST_P(Int4LinearTest, AGatedProductIsTheProductOfItsHalves) {
   ExpectGatedProduct(backend.get(), x, *packed, dim, /*bias=*/{}, Expected(x, w));
 }
 
+// Tiles have 16 rows, a pass has two tiles, and the sums of up to four groups are combined at once. So all remainders
+// occur here.
+TEST_P(Int4LinearTest, EveryNumberOfRowsGivesTheSameBits) {
+  const auto backend = MakeBackend();
+  Random random(8);
+  for (const int group : {32, 64, 128}) {
+    const int cols = 9 * group - 13, dim = 36;
+    Int4Matrix w = RandomMatrix(&random, 2 * dim, cols, group);
+    for (float& scale : w.scales) scale *= 0.01f;
+    const auto packed = Pack(backend.get(), w);
+    const auto gated = backend->PackGatedQuantized(View(w, 0, dim), View(w, dim, dim));
+    const std::vector<float> x = random.Normals(70 * cols), all = Expected(x, w);
+    for (int num_tokens = 1; num_tokens <= 70; ++num_tokens) {
+      const std::vector<float> first(x.begin(), x.begin() + num_tokens * cols);
+      const std::vector<float> expected(all.begin(), all.begin() + num_tokens * 2 * dim);
+      ASSERT_EQ(Bits(Multiply(backend.get(), first, *packed, cols, 2 * dim)), Bits(expected))
+          << num_tokens << " tokens in groups of " << group;
+      ExpectGatedProduct(backend.get(), first, *gated, dim, /*bias=*/{}, expected);
+    }
+  }
+}
+
 std::vector<Int4Param> Params() {
   std::vector<Int4Param> params;
   for (const cpu::Isa isa : cpu::SupportedIsas()) {

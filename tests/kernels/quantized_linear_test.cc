@@ -136,6 +136,28 @@ TEST_P(QuantizedLinearTest, AGatedProductIsTheProductOfItsHalves) {
   ExpectGatedProduct(backend.get(), x, *packed, dim, bias, reference::QuantizedLinear(x, w.values, w.scales, cols));
 }
 
+// Tiles have 16 rows and 64 columns, and a pass has two tiles. So all remainders occur here.
+TEST_P(QuantizedLinearTest, EveryNumberOfRowsGivesTheSameBits) {
+  const auto backend = MakeBackend();
+  Random random(8);
+  for (const int cols : {64, 257, 700}) {
+    const int dim = 70;
+    Weights w = RandomWeights(&random, 2 * dim, cols);
+    for (float& scale : w.scales) scale *= 0.001f;
+    const auto packed = Pack(backend.get(), w);
+    const auto gated = backend->PackGatedQuantized(w.View(0, dim), w.View(dim, dim));
+    const std::vector<float> x = random.Normals(70 * cols),
+                             all = reference::QuantizedLinear(x, w.values, w.scales, cols);
+    for (int num_tokens = 1; num_tokens <= 70; ++num_tokens) {
+      const std::vector<float> first(x.begin(), x.begin() + num_tokens * cols);
+      const std::vector<float> expected(all.begin(), all.begin() + num_tokens * 2 * dim);
+      ASSERT_EQ(Bits(Multiply(backend.get(), first, *packed, cols, 2 * dim)), Bits(expected))
+          << num_tokens << " tokens";
+      ExpectGatedProduct(backend.get(), first, *gated, dim, /*bias=*/{}, expected);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, QuantizedLinearTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
 
 }  // namespace

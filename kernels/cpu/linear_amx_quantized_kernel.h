@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_KERNELS_CPU_LINEAR_AMX_QUANTIZED_KERNEL_H_
+#define QUIRE_KERNELS_CPU_LINEAR_AMX_QUANTIZED_KERNEL_H_
+
+#include "kernels/cpu/amx_tile.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_amx_kernel.h"
+#include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/simd.h"
+
+// Multiplication of rounded inputs by int8 and int4 weights with AMX tiles. A step multiplies up to 64 columns of each
+// row of x by a tile for each half of a panel, and the sums of a group are those of one or more steps. Sums are whole
+// numbers, so their order does not matter; the rest is done in the order of linear_int8_kernel.h and
+// linear_int4_kernel.h, and gives the same bits.
+//
+// Tiles and vectors work at the same time. So each step of a pass over a panel has a part of the vector work: it
+// converts weights of int4 for later steps, combines sums of the groups before, and stores rows of the pass before.
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+constexpr int kWeightStride = 2 * kTileRowBytes;       // From one row of a tile of weights to the next.
+constexpr int kStepBytes = kTileRows * kWeightStride;  // Of the weights of a step.
+constexpr int kPassRows = 2 * kTileRows;
+
+// The formats. A format says how many columns a step has (a number that fills a row of a tile of x), how many steps a
+// group and a panel have, where the numbers of x begin, and where the weights of a step are or how they are converted.
+// Combine adds a vector of sums of a group to the product of the groups before.
+
+class Int8Tiles {
+ public:
+  static constexpr bool kIsConverted = false;
+  static constexpr int kMostGroups = 1;
+
+  explicit Int8Tiles(const LinearTask& task)
+      : task_(task), num_steps_((task.cols + kColumns - 1) / kColumns), x_(static_cast<const char*>(task.x)) {}
+
+  int columns() const { return kColumns; }
+  int steps_per_group() const { return num_steps_; }
+  int num_steps() const { return num_steps_; }
+  const char* x() const { return x_ + kQuantizedHeaderBytes; }
+  const char* WeightsAt(const char* panel, int step) const {
+    return panel + kInt8ScaleBytes + int64_t{step} * kStepBytes;
+  }
+
+  QUIRE_INLINE Vec Scales(const char* panel, int /*group*/, int half) const {
+    return Load(reinterpret_cast<const float*>(panel) + half * kLanes);
+  }
+  QUIRE_INLINE Vec Combine(Vec /*before*/, const int32_t* sums, int row, int /*group*/, Vec scales) const {
+    const auto* header = reinterpret_cast<const QuantizedHeader*>(x_ + row * task_.x_stride);
+    const __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums), _mm512_set1_epi32(header->offset_sum));
+    return Mul({_mm512_cvtepi32_ps(sum)}, Mul(Set(header->scale), scales));
+  }
+  template <int kSums, int kX, int kW>
+  static QUIRE_INLINE void Multiply() {
+    MultiplySignedByUnsigned<kSums, kX, kW>();
+  }
+
+ private:
+  static constexpr int kColumns = 64;
+
+  const LinearTask& task_;
+  const int num_steps_;
+  const char* const x_;
+};
+
+class Int4Tiles {
+ public:
+  static constexpr bool kIsConverted = true;
+  static constexpr int kMostGroups = 4;
+
+  explicit Int4Tiles(const LinearTask& task)
+      : task_(task),
+        columns_(Min(64, task.group)),
+        steps_per_group_(task.group / columns_),
+        num_steps_((task.cols + columns_ - 1) / columns_),
+        x_(static_cast<const char*>(task.x)) {}
+
+  int columns() const { return columns_; }
+  int steps_per_group() const { return steps_per_group_; }
+  int num_steps() const { return num_steps_; }
+  const char* x() const { return x_ + task_.x_header_bytes; }
+
+  // Writes each weight minus its zero point as a signed byte: [columns / 4][32][4].
+  QUIRE_INLINE void Convert(const char* panel, int step, char* to) const {
+    const char* const group = GroupAt(panel, step / steps_per_group_);
+    const int num_lines = columns_ / kInt4LineColumns;
+    const char* from = group + kInt4HeaderBytes + step % steps_per_group_ * num_lines * kWeightStride;
+    const __m512i mask = _mm512_set1_epi8(15);
+    __m512i zeros[2];
+    Unroll<2>([&]<int half>() __attribute__((always_inline)) {
+      const auto* bytes = reinterpret_cast<const __m128i*>(group + kPanelColumns * sizeof(float) + half * kLanes);
+      zeros[half] = _mm512_mullo_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128(bytes)), _mm512_set1_epi32(0x01010101));
+    });
+    for (int line = 0; line < num_lines; ++line, from += kWeightStride, to += 2 * kWeightStride) {
+      Unroll<2>([&]<int half>() __attribute__((always_inline)) {
+        const __m512i bytes = _mm512_loadu_si512(from + half * kTileRowBytes);
+        const __m512i low = _mm512_and_si512(bytes, mask);
+        const __m512i high = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
+        _mm512_storeu_si512(to + half * kTileRowBytes, _mm512_sub_epi8(low, zeros[half]));
+        _mm512_storeu_si512(to + half * kTileRowBytes + kWeightStride, _mm512_sub_epi8(high, zeros[half]));
+      });
+    }
+  }
+  QUIRE_INLINE Vec Scales(const char* panel, int group, int half) const {
+    return Load(reinterpret_cast<const float*>(GroupAt(panel, group)) + half * kLanes);
+  }
+  QUIRE_INLINE Vec Combine(Vec before, const int32_t* sums, int row, int group, Vec scales) const {
+    const auto* headers = reinterpret_cast<const GroupHeader*>(x_ + row * task_.x_stride);
+    const Vec sum = {_mm512_cvtepi32_ps(_mm512_loadu_si512(sums))};
+    return Add(before, Mul(sum, Mul(Set(headers[group].scale), scales)));
+  }
+  template <int kSums, int kX, int kW>
+  static QUIRE_INLINE void Multiply() {
+    MultiplySigned<kSums, kX, kW>();
+  }
+
+ private:
+  const char* GroupAt(const char* panel, int group) const {
+    return panel + int64_t{group} * Int4GroupBytes(task_.group);
+  }
+
+  const LinearTask& task_;
+  const int columns_;
+  const int steps_per_group_;
+  const int num_steps_;
+  const char* const x_;
+};
+
+// Multiplies the rows of a task by its panels, 32 rows in a pass. All rows pass over a panel before the next panel.
+// No tile extends beyond the last row. Instead the last pass may begin earlier, and its first rows are computed twice
+// and stored once.
+template <typename Format>
+class QuantizedProduct {
+ public:
+  explicit QuantizedProduct(const LinearTask& task)
+      : task_(task),
+        format_(task),
+        num_passes_((task.num_rows + kPassRows - 1) / kPassRows),
+        groups_at_once_(Max(1, Min(Format::kMostGroups, kStepsAtOnce / format_.steps_per_group()))),
+        stores_per_step_((kPassRows + format_.num_steps() - 1) / Max(1, format_.num_steps() - kStepsAtOnce)),
+        ring_steps_(num_passes_ == 1 ? kRingSteps : 2 * format_.num_steps()),
+        panels_(static_cast<const char*>(task.panels)),
+        lines_per_panel_(task.panel_elements / kLineBytes) {}
+
+  void Run() {
+    TileShapes shapes;
+    const int tile_rows = Min(task_.num_rows, kTileRows);
+    for (const int tile : {kSum00, kSum01, kSum10, kSum11}) shapes.Set(tile, tile_rows, kTileRowBytes);
+    for (const int tile : {kX0, kX1}) shapes.Set(tile, tile_rows, format_.columns());
+    for (const int tile : {kW0, kW1}) shapes.Set(tile, format_.columns() / 4, kTileRowBytes);
+    ConfigureTiles(shapes);
+    if constexpr (Format::kIsConverted) {
+      const int steps_ahead = num_passes_ == 1 ? kRingSteps / 2 : format_.num_steps();
+      for (int i = 0; i < steps_ahead; ++i) ConvertStep();
+    }
+    for (int index = 0; index < task_.num_panels; ++index) {
+      for (int row = 0; row < task_.num_rows; row += kPassRows) {
+        const int end = Min(row + kPassRows, task_.num_rows);
+        if (end - row <= kTileRows) {
+          Pass<1>(index, row, end);
+        } else {
+          Pass<2>(index, row, end);
+        }
+      }
+    }
+    CombineRows(kPassRows);
+    StoreRowsOfPass(kPassRows);
+    ReleaseTiles();
+  }
+
+ private:
+  static constexpr int kRingSteps = 8;    // Of converted weights. With one pass, they stay in the first-level cache.
+  static constexpr int kStepsAtOnce = 4;  // Steps whose sums are combined at once. More would not stay in that cache.
+  static constexpr int kLineBytes = 64, kPageLines = 64, kPages = 8;
+
+  // The rows [row, end) of a pass over panel `index`, whose sums wait to be combined or stored. The buffer with this
+  // parity holds them, from row `first` on.
+  struct WaitingRows {
+    int first, row, end;
+    int index, parity;
+  };
+  // Combines the sums of the next groups when it is their turn.
+  struct WaitingGroups {
+    int begin, count;
+  };
+
+  // Multiplies the rows [row, end) by a panel in kTiles tiles of rows.
+  template <int kTiles>
+  QUIRE_INLINE void Pass(int index, int row, int end) {
+    const int first = Max(0, Min(row, task_.num_rows - kTiles * kTileRows));
+    const int second = Max(0, Min(first + kTileRows, task_.num_rows - kTileRows));
+    const char* x0 = format_.x() + first * task_.x_stride;
+    const char* x1 = format_.x() + second * task_.x_stride;
+    const char* const panel = PanelAt(index);
+    const int num_steps = format_.num_steps();
+    int slot = panel_slot_;
+    for (int step = 0, group = 0; step < num_steps;) {
+      const int part_end = Min(step + groups_at_once_ * format_.steps_per_group(), num_steps);
+      const int rows_per_step = (kPassRows + part_end - step - 1) / (part_end - step);
+      WaitingGroups groups = {group, 0};
+      for (; step < part_end; ++group) {
+        const int group_end = Min(step + format_.steps_per_group(), num_steps);
+        ZeroTile<kSum00>();
+        ZeroTile<kSum01>();
+        if constexpr (kTiles == 2) {
+          ZeroTile<kSum10>();
+          ZeroTile<kSum11>();
+        }
+        for (; step < group_end; ++step, x0 += format_.columns(), x1 += format_.columns()) {
+          const char* w;
+          if constexpr (Format::kIsConverted) {
+            w = static_cast<const char*>(task_.scratch) + slot * kStepBytes;
+            if (++slot == ring_steps_) slot = 0;
+          } else {
+            w = format_.WeightsAt(panel, step);
+          }
+          LoadTile<kW0>(w, kWeightStride);
+          LoadTile<kX0>(x0, task_.x_stride);
+          LoadTile<kW1>(w + kTileRowBytes, kWeightStride);
+          if constexpr (kTiles == 2) LoadTile<kX1>(x1, task_.x_stride);
+          Format::template Multiply<kSum00, kX0, kW0>();
+          Format::template Multiply<kSum01, kX0, kW1>();
+          if constexpr (kTiles == 2) {
+            Format::template Multiply<kSum10, kX1, kW0>();
+            Format::template Multiply<kSum11, kX1, kW1>();
+          }
+          FetchWeights();
+          FetchOutput(index, row + step, end);
+          if constexpr (Format::kIsConverted) ConvertInTurn();
+          StoreRowsOfPass(stores_per_step_);
+          CombineRows(rows_per_step);
+        }
+        int32_t* const sums = sums_[sums_parity_][groups.count++];
+        StoreTile<kSum00>(sums, kSumsStride);
+        StoreTile<kSum01>(sums + kLanes, kSumsStride);
+        if constexpr (kTiles == 2) {
+          int32_t* const below = sums + (second - first) * kPanelColumns;
+          StoreTile<kSum10>(below, kSumsStride);
+          StoreTile<kSum11>(below + kLanes, kSumsStride);
+        }
+      }
+      CombineRows(kPassRows);
+      to_combine_ = {first, row, end, index, sums_parity_};
+      groups_ = groups;
+      pass_begin_ = row;
+      sums_parity_ = 1 - sums_parity_;
+    }
+    if (end == task_.num_rows) panel_slot_ = slot;
+  }
+
+  // Combines the sums of up to `rows` more rows with the scales of their groups. After the last group the rows of the
+  // pass may be stored.
+  QUIRE_INLINE void CombineRows(int rows) {
+    if (to_combine_.row == to_combine_.end) return;
+    CombineGroups<Format::kMostGroups>(Min(to_combine_.row + rows, to_combine_.end));
+    const bool is_last = (groups_.begin + groups_.count) * format_.steps_per_group() >= format_.num_steps();
+    if (to_combine_.row < to_combine_.end || !is_last) return;
+    StoreRowsOfPass(kPassRows);
+    to_store_ = {to_combine_.first, pass_begin_, to_combine_.end, to_combine_.index, products_parity_};
+    products_parity_ = 1 - products_parity_;
+  }
+  template <int kGroups>
+  void CombineGroups(int end) {
+    if constexpr (kGroups > 1) {
+      if (groups_.count < kGroups) return CombineGroups<kGroups - 1>(end);
+    }
+    const char* const panel = PanelAt(to_combine_.index);
+    const int begin = groups_.begin;
+    Vec left_scales[kGroups], right_scales[kGroups];
+    Unroll<kGroups>([&]<int g>() __attribute__((always_inline)) {
+      left_scales[g] = format_.Scales(panel, begin + g, 0);
+      right_scales[g] = format_.Scales(panel, begin + g, 1);
+    });
+    for (; to_combine_.row < end; ++to_combine_.row) {
+      const int row = to_combine_.row, at = (row - to_combine_.first) * kPanelColumns;
+      float* const y = products_[products_parity_] + at;
+      Vec left = begin == 0 ? Zero() : Load(y), right = begin == 0 ? Zero() : Load(y + kLanes);
+      Unroll<kGroups>([&]<int g>() __attribute__((always_inline)) {
+        const int32_t* const sums = sums_[to_combine_.parity][g] + at;
+        left = format_.Combine(left, sums, row, begin + g, left_scales[g]);
+        right = format_.Combine(right, sums + kLanes, row, begin + g, right_scales[g]);
+      });
+      Store(y, left);
+      Store(y + kLanes, right);
+    }
+  }
+
+  // Stores up to `rows` more rows of the last pass whose sums have been combined.
+  QUIRE_INLINE void StoreRowsOfPass(int rows) {
+    const int end = Min(to_store_.row + rows, to_store_.end);
+    if (to_store_.row == end) return;
+    const float* const products = products_[to_store_.parity] + (to_store_.row - to_store_.first) * kPanelColumns;
+    StoreRows(task_, to_store_.row, end, to_store_.index, products);
+    to_store_.row = end;
+  }
+
+  // Converts the weights of one step, in such steps that the next panel is converted when all rows have passed over
+  // this one.
+  QUIRE_INLINE void ConvertInTurn() {
+    if (--steps_to_conversion_ > 0) return;
+    steps_to_conversion_ = num_passes_;
+    ConvertStep();
+  }
+  QUIRE_INLINE void ConvertStep() {
+    if (converted_panels_ == task_.num_panels) return;
+    char* const to = static_cast<char*>(task_.scratch) + converted_slot_ * kStepBytes;
+    format_.Convert(PanelAt(converted_panels_), converted_steps_, to);
+    if (++converted_slot_ == ring_steps_) converted_slot_ = 0;
+    if (++converted_steps_ < format_.num_steps()) return;
+    converted_steps_ = 0;
+    ++converted_panels_;
+  }
+
+  // Prefetches weights into the second-level cache, as Fetcher does, at such a rate that the next panel is fetched when
+  // all rows have passed over this one.
+  QUIRE_INLINE void FetchWeights() {
+    const int64_t steps = int64_t{num_passes_} * format_.num_steps() * kPages;
+    for (lines_due_ += lines_per_panel_; lines_due_ >= steps; lines_due_ -= steps) {
+      if (line_ >= task_.num_panels * lines_per_panel_) continue;
+      const int64_t block = line_ / (kPages * kPageLines) * (kPages * kPageLines);
+      const char* const from = panels_ + (block + line_ % (kPages * kPageLines) / kPages) * kLineBytes;
+      Unroll<kPages>([&]<int page>() __attribute__((always_inline)) {
+        __builtin_prefetch(from + page * kPageLines * kLineBytes, 0, 2);
+      });
+      line_ += kPages;
+    }
+  }
+  // Prefetches a row of y, which is stored later.
+  QUIRE_INLINE void FetchOutput(int index, int row, int end) const {
+    if (row >= end) return;
+    const int bytes = task_.y_type == DataType::kFloat32 ? 4 : 2;
+    const int row_bytes = (task_.is_gated ? kGatedColumns : kPanelColumns) * bytes;
+    const char* y = static_cast<const char*>(task_.y) + row * task_.y_stride * bytes + int64_t{index} * row_bytes;
+    __builtin_prefetch(y, 1, 2);
+    __builtin_prefetch(y + row_bytes - 1, 1, 2);
+  }
+
+  const char* PanelAt(int index) const { return panels_ + index * task_.panel_elements; }
+
+  alignas(64) int32_t sums_[2][Format::kMostGroups][kPassRows * kPanelColumns];
+  alignas(64) float products_[2][kPassRows * kPanelColumns];
+  const LinearTask& task_;
+  const Format format_;
+  const int num_passes_;
+  const int groups_at_once_;
+  const int stores_per_step_;
+  const int ring_steps_;  // Steps of weights that the scratch holds: a few, or two panels.
+  const char* const panels_;
+  const int64_t lines_per_panel_;
+
+  WaitingRows to_combine_ = {}, to_store_ = {};
+  WaitingGroups groups_ = {};  // Of to_combine_.
+  int pass_begin_ = 0;         // The first row of the pass of to_combine_.
+  int sums_parity_ = 0, products_parity_ = 0;
+  int panel_slot_ = 0;                                                   // Where the panel begins in the ring.
+  int converted_panels_ = 0, converted_steps_ = 0, converted_slot_ = 0;  // What is converted next, and where.
+  int steps_to_conversion_ = 0;
+  int64_t line_ = kPages * kPageLines;  // Fetched so far. The first block counts as fetched, as it is needed at once.
+  int64_t lines_due_ = 0;               // Times the steps of all passes over a panel.
+};
+
+// VNNI is faster than tiles for fewer rows than these. It gives the same bits.
+constexpr int kLeastInt8Rows = 3;
+constexpr int kLeastInt4Rows = 8;
+
+inline void LinearInt8(const LinearTask& task) {
+  if (task.num_rows < kLeastInt8Rows) return Avx512VnniKernels().linear[int(WeightFormat::kInt8)](task);
+  QuantizedProduct<Int8Tiles>(task).Run();
+}
+inline void LinearInt4(const LinearTask& task) {
+  if (task.num_rows < kLeastInt4Rows) return Avx512VnniKernels().linear[int(WeightFormat::kInt4)](task);
+  QuantizedProduct<Int4Tiles>(task).Run();
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_LINEAR_AMX_QUANTIZED_KERNEL_H_
