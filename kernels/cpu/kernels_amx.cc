@@ -12,7 +12,7 @@ KernelTable MakeTable() {
   KernelTable table = Avx512VnniKernels();
   table.linear[int(WeightFormat::kBFloat16)] = LinearBFloat16;
   table.linear_input[int(WeightFormat::kBFloat16)] = DataType::kBFloat16;
-  table.attend[int(KvType::kBFloat16)] = AttendPairs<AmxProducts>;
+  table.attend[int(KvType::kBFloat16)] = AttendAmx;
   table.multiplies_pairs = true;
   return table;
 }
