@@ -107,6 +107,10 @@ void CpuAttention::RunSplits(const AttentionItem& item, int kv_head, Rows all, R
 void CpuAttention::ListQueries(const AttentionItem& item, int kv_head, Scratch* scratch) {
   const int num_rows = item.num_rows * group_size_;
   scratch->queries.resize(num_rows);
+  scratch->queries_are_rounded = false;
+  if (kernels_->multiplies_pairs && args_->layout->type == KvType::kBFloat16) {
+    scratch->rounded_queries.resize(size_t(num_rows + 15) / 16 * 16 * ((padded_dim_ + 31) / 32));
+  }
   scratch->visible_begin.resize(num_rows);
   scratch->visible_end.resize(num_rows);
   const float* q = static_cast<const float*>(args_->q);
@@ -132,17 +136,21 @@ void CpuAttention::RunSplit(const AttentionItem& item, int kv_head, int split, R
   const int num_rows = item.num_rows * group_size_;
   const int first = std::max(item.begin, split * kSplitTokens), last = std::min(item.end, (split + 1) * kSplitTokens);
   int begin = last, end = first;  // The range of tokens in the split that at least one row sees.
-  for (int row = 0; row < num_rows; ++row) {
-    const int position = args_->batch->positions[TokenOf(item.first_row + row / group_size_)];
-    scratch->visible_begin[row] = std::max(first, FirstVisible(position, args_->window));
-    scratch->visible_end[row] = std::min(last, position + 1);
-    if (scratch->visible_begin[row] >= scratch->visible_end[row]) continue;
-    begin = std::min(begin, scratch->visible_begin[row]);
-    end = std::max(end, scratch->visible_end[row]);
+  for (int i = 0; i < item.num_rows; ++i) {
+    const int position = args_->batch->positions[TokenOf(item.first_row + i)];
+    const int row_begin = std::max(first, FirstVisible(position, args_->window)),
+              row_end = std::min(last, position + 1);
+    std::fill_n(&scratch->visible_begin[i * group_size_], group_size_, row_begin);
+    std::fill_n(&scratch->visible_end[i * group_size_], group_size_, row_end);
+    if (row_begin >= row_end) continue;
+    begin = std::min(begin, row_begin);
+    end = std::max(end, row_end);
   }
   begin = begin / kAttentionTileTokens * kAttentionTileTokens;
   AttentionTask task = {.units = nullptr,
                         .queries = scratch->queries.data(),
+                        .rounded_queries = scratch->rounded_queries.data()->values,
+                        .queries_are_rounded = scratch->queries_are_rounded,
                         .visible_begin = scratch->visible_begin.data(),
                         .visible_end = scratch->visible_end.data(),
                         .states = rows.states,
@@ -160,6 +168,7 @@ void CpuAttention::RunSplit(const AttentionItem& item, int kv_head, int split, R
   } else {
     AttendGathered(item, kv_head, begin, end, &task, scratch);
   }
+  scratch->queries_are_rounded = true;
 }
 
 void CpuAttention::AttendInPlace(int begin, int end, AttentionTask* task, const Scratch& scratch) {
@@ -198,6 +207,7 @@ void CpuAttention::AttendGathered(const AttentionItem& item, int kv_head, int be
     task->num_units = (tile_end - tile + kUnitTokens - 1) / kUnitTokens;
     task->first_token = tile;
     kernels_->attend[int(layout.type)](*task);
+    task->queries_are_rounded = true;
   }
 }
 
@@ -252,14 +262,8 @@ void CpuAttention::CopyRows(int num_rows, Rows from, Rows to) const {
   std::copy(from.values, from.values + size_t(num_rows) * padded_dim_, to.values);
 }
 
-// A row that sees no token of the split is skipped.
 void CpuAttention::MergeRows(int num_rows, Rows into, Rows from) const {
-  for (int row = 0; row < num_rows; ++row) {
-    if (from.states[row].sum == 0) continue;
-    const size_t values = size_t(row) * padded_dim_;
-    kernels_->merge_softmax(&into.states[row], into.values + values, from.states[row], from.values + values,
-                            padded_dim_);
-  }
+  kernels_->merge_softmax(num_rows, into.states, into.values, from.states, from.values, padded_dim_);
 }
 
 void CpuAttention::WriteOutput(int first_row, int num_rows, int kv_head, Rows rows) const {

@@ -30,9 +30,14 @@ class CpuAttention {
     SoftmaxState* states;
     float* values;
   };
+  struct alignas(64) RoundedQueries {
+    BFloat16 values[32];
+  };
   // Memory that one thread needs for an item.
   struct Scratch {
     std::vector<const float*> queries;
+    std::vector<RoundedQueries> rounded_queries;
+    bool queries_are_rounded = false;  // Whether a kernel has rounded the queries of the item.
     std::vector<int32_t> visible_begin, visible_end;
     std::vector<SoftmaxState> states;  // [2 * rows]: first of the item, then of one split.
     std::vector<float> values;         // [2 * rows, padded_dim]

@@ -3,95 +3,554 @@
 #ifndef QUIRE_KERNELS_CPU_ATTENTION_AMX_H_
 #define QUIRE_KERNELS_CPU_ATTENTION_AMX_H_
 
+#include <immintrin.h>
+
 #include "kernels/cpu/amx_tile.h"
 #include "kernels/cpu/attention_pairs.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/softmax_state.h"
 
+// Paged attention over bfloat16 K and V with AMX tiles. The units of the pool are loaded directly as B tiles: 32
+// dimensions of K are a tile of 16 pairs by 16 tokens, and 16 dimensions of V are a tile of 8 pairs of tokens by 16
+// dimensions. Queries and weights are rounded to bfloat16 as in attention_pairs.h. There is one difference: a row's
+// maximum is replaced only by a score that exceeds it by more than kMaxGrowth. So the weights of a row are at most
+// e^kMaxGrowth, and its sums are scaled rarely.
+//
+// The steps of the computation are pairs of a tile of 64 tokens and a block of 16 rows. While the vector units compute
+// the softmax of a step, the tiles multiply the weights of the step before by V, and the queries of the step after by
+// K. A row's numbers stay in their own matrix rows, tokens that a row does not see have weight 0 and a finite V, and
+// tiles are added in ascending order. Therefore a row's result does not depend on the other rows.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// The two matrix products of attention on AMX tiles. The units of the pool are stored so that they can be loaded
-// directly as B tiles. 32 dimensions of K are a tile of 16 pairs by 16 tokens. 16 dimensions of V are a tile of 8 pairs
-// of tokens by 16 dimensions.
-class AmxProducts {
+// While an object exists, results that are not normal numbers are replaced by 0, as AMX always does. They would cost a
+// hundred times more.
+class DenormalsAreZero {
  public:
-  ~AmxProducts() { ReleaseTiles(); }
-
-  // Sets the tile shapes for this many rows of queries.
-  void Configure(int rows) {
-    if (rows == rows_) return;
-    rows_ = rows;
-    TileShapes shapes;
-    for (int sums = 0; sums < kNumSums; ++sums) shapes.Set(sums, rows, kTileRowBytes);
-    shapes.Set(kWideA, rows, kTileRowBytes);
-    shapes.Set(kTallB, kTileRows, kTileRowBytes);
-    shapes.Set(kNarrowA, rows, kTileRowBytes / 2);
-    shapes.Set(kShortB, kTileRows / 2, kTileRowBytes);
-    ConfigureTiles(shapes);
-  }
-
-  // scores[row][token] = query * K.
-  void Score(const BFloat16* queries, int, const PairUnits& tile, float* scores) {
-    if (tile.begin == 0 && tile.end == kUnitsPerTile) return ScoreUnits<kUnitsPerTile>(queries, tile, 0, scores);
-    for (int u = tile.begin; u < tile.end; ++u) ScoreUnits<1>(queries, tile, u, scores);
-  }
-
-  // values[row] += weights[row] * V.
-  void AddValues(const BFloat16* weights, int, const PairUnits& tile, float* values) {
-    int column = 0;
-    for (; column + kNumSums * kLanes <= tile.padded_dim; column += kNumSums * kLanes) {
-      AddColumns<kNumSums>(weights, tile, column, values);
-    }
-    for (; column < tile.padded_dim; column += kLanes) AddColumns<1>(weights, tile, column, values);
-  }
+  DenormalsAreZero() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero); }
+  ~DenormalsAreZero() { _mm_setcsr(saved_); }
+  DenormalsAreZero(const DenormalsAreZero&) = delete;
+  DenormalsAreZero& operator=(const DenormalsAreZero&) = delete;
 
  private:
-  static constexpr int kNumSums = 4;
-  // The rows of the wide A tile have 32 bfloat16, and the tall B tile has 16 rows of pairs. The others have half as
-  // many.
+  static constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;
+  const unsigned saved_;
+};
+
+constexpr float kLog2E = 1.44269504f;
+
+// Attends up to kMaxAttentionRows rows of a task.
+class AmxAttention {
+ public:
+  AmxAttention(const AttentionTask& task, int first_row, int num_rows);
+  ~AmxAttention() { ReleaseTiles(); }
+  AmxAttention(const AmxAttention&) = delete;
+  AmxAttention& operator=(const AmxAttention&) = delete;
+
+  void Run();
+
+ private:
+  static constexpr int kKeyDepth = 32;                         // Dimensions of a product of tiles.
+  static constexpr int kTileElements = kTileRows * kKeyDepth;  // Of bfloat16.
+  static constexpr int kMaxBlocks = kMaxAttentionRows / kRowsPerTile;
+  static constexpr int kScores = kRowsPerTile * kAttentionTileTokens;
+  static constexpr int kVecsPerGroup = 4;      // Columns of V, in vectors, that are multiplied together.
+  static constexpr float kMaxGrowth = 5.545f;  // 8 ln 2
+  // Tile registers. The first four are sums.
   static constexpr int kWideA = 4, kTallB = 5, kNarrowA = 6, kShortB = 7;
 
-  template <int kUnits>
-  void ScoreUnits(const BFloat16* queries, const PairUnits& tile, int first, float* scores) {
-    const int dim = tile.padded_dim;
-    Unroll<kUnits>([]<int u>() __attribute__((always_inline)) { ZeroTile<u>(); });
-    int d = 0;
-    for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
-      LoadTile<kWideA>(queries + d, dim * 2);
-      Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) {
-        LoadTile<kTallB>(tile.k[first + u] + d * kUnitTokens, kTileRowBytes);
-        tile.next->FetchStep();
-        MultiplyTiles<u, kWideA, kTallB>();
-      });
-    }
-    if (d < dim) {
-      LoadTile<kNarrowA>(queries + d, dim * 2);
-      Unroll<kUnits>([&]<int u>() __attribute__((always_inline)) {
-        LoadTile<kShortB>(tile.k[first + u] + d * kUnitTokens, kTileRowBytes);
-        tile.next->FetchStep();
-        MultiplyTiles<u, kNarrowA, kShortB>();
-      });
-    }
-    Unroll<kUnits>(
-        [&]<int u>() { StoreTile<u>(scores + (first + u) * kUnitTokens, kAttentionTileTokens * sizeof(float)); });
-  }
+  // Tokens that some or all of several rows see: [begin, end) and [all_begin, all_end), as positions.
+  struct Visible {
+    int begin = 0x7fffffff, end = 0, all_begin = 0, all_end = 0x7fffffff;
 
-  template <int kVecs>
-  void AddColumns(const BFloat16* weights, const PairUnits& tile, int column, float* values) {
-    const int dim = tile.padded_dim;
-    Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) { LoadTile<i>(values + column + i * kLanes, dim * 4); });
-    for (int u = tile.begin; u < tile.end; ++u) {
-      LoadTile<kNarrowA>(weights + u * kUnitTokens, kAttentionTileTokens * 2);
-      Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {
-        const int at = (column + i * kLanes) * 2;
-        LoadTile<kShortB>(tile.v[u] + at, dim * 4);
-        tile.next->FetchStep();
-        MultiplyTiles<i, kNarrowA, kShortB>();
-      });
+    void Add(int row_begin, int row_end);
+    void Add(const Visible& other);
+    bool SomeSee(int from, int to) const { return begin < to && end > from; }
+    bool AllSee(int from, int to) const { return all_begin <= from && all_end >= to; }
+    // Returns whether all rows see the same of these tokens.
+    bool AllAlike(int from, int to) const {
+      return Max(all_begin, from) <= Max(begin, from) && Min(all_end, to) >= Min(end, to);
     }
-    Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) { StoreTile<i>(values + column + i * kLanes, dim * 4); });
-  }
+  };
+  // Up to 16 rows.
+  struct alignas(64) Block {
+    float max[kRowsPerTile];    // Weights are exp(score - max).
+    float limit[kRowsPerTile];  // A larger score replaces the maximum.
+    float sums[kRowsPerTile];   // Of the weights.
+    const BFloat16* queries;    // [padded_dim / 32, rounded up][16][32]
+    float* values;              // [rows, padded_dim]
+    int first_row;              // In the task.
+    int count;
+    Visible visible;
+  };
+  struct Step {
+    int unit;  // First unit of the tile.
+    int block;
+  };
+  // The V of a tile, [8][padded_dim][2] for each unit.
+  struct TileValues {
+    const BFloat16* units[kUnitsPerTile];
+    int begin, end;  // The units that some row sees.
+    bool is_sick;    // Whether each row must be multiplied by the V that it sees.
+  };
+  // Products that are computed together with the softmax of another step. There is none if the last member is null.
+  struct ValueWork {
+    const BFloat16* weights = nullptr;  // [rows, 64]
+    const TileValues* v = nullptr;
+    float* values = nullptr;  // [rows, padded_dim]
+  };
+  struct ScoreWork {
+    const BFloat16* queries = nullptr;
+    float* scores = nullptr;  // [rows, 64]
+  };
 
-  int rows_ = 0;
+  void Configure(int rows);
+  void LoadRows(int first_row, int num_rows);
+  void StoreRows();
+
+  Step NextStep(Step step) const;
+  bool IsEnd(Step step) const { return step.unit >= task_.num_units; }
+  int TokenOf(int unit) const { return task_.first_token + unit * kUnitTokens; }
+
+  void OpenKeys(int unit);
+  void PackKeys(int unit);
+  bool ListValues(int unit, const Visible& visible, TileValues* v);
+  void OpenValues(int unit);
+
+  void PlanScores(Step step, float* scores);
+  void RunScores();
+  template <bool kFetches>
+  void RunValues();
+  template <bool kFetches, int kVecs>
+  void AddColumns(int column);
+
+  template <bool kOverlaps>
+  void RunSteps(Step step);
+  template <bool kOverlaps>
+  void Softmax(Step step, float* scores, BFloat16* weights);
+  void CapAndHide(const Block& block, int first_token, float* scores) const;
+  void GrowMaxima(Block* block, const float* scores);
+  template <bool kFetches>
+  void WeighRows(int begin, int end, const float* offsets, const float* scores, BFloat16* weights, Vec* sums);
+  void AddValuesOfEachRow(Step step, const BFloat16* weights);
+
+  const AttentionTask& task_;
+  const DenormalsAreZero denormals_;
+  const int dim_;    // padded_dim
+  const int depth_;  // Tiles of 32 dimensions.
+  int num_blocks_ = 0;
+  int rows_ = 0;     // Rows of the tiles.
+  Visible visible_;  // Of all rows.
+  NextTile next_;
+  ValueWork values_;
+  ScoreWork scores_;
+  int key_unit_ = -1;  // The tile of k_.
+  const BFloat16* k_[kUnitsPerTile];
+  int value_unit_ = -1;  // The tile of v_[v_index_].
+  int v_index_ = 0;
+  TileValues v_[2];
+
+  Block blocks_[kMaxBlocks];
+  alignas(64) float scores_buffer_[2][kScores];
+  alignas(64) BFloat16 weights_buffer_[2][kScores];
+  alignas(64) BFloat16 copied_v_[kUnitsPerTile][kUnitTokens * kMaxHeadDim];   // Of tokens that not all rows see.
+  alignas(64) BFloat16 packed_k_[kUnitsPerTile * kUnitTokens * kMaxHeadDim];  // Where heads do not fill B tiles.
+  alignas(64) float last_values_[kRowsPerTile * kMaxHeadDim];  // Of a last block with fewer rows than the tiles.
 };
+
+inline void AmxAttention::Visible::Add(int row_begin, int row_end) {
+  if (row_begin >= row_end) {
+    all_begin = 0x7fffffff;
+    return;
+  }
+  begin = Min(begin, row_begin);
+  end = Max(end, row_end);
+  all_begin = Max(all_begin, row_begin);
+  all_end = Min(all_end, row_end);
+}
+
+inline void AmxAttention::Visible::Add(const Visible& other) {
+  begin = Min(begin, other.begin);
+  end = Max(end, other.end);
+  all_begin = Max(all_begin, other.all_begin);
+  all_end = Min(all_end, other.all_end);
+}
+
+inline AmxAttention::AmxAttention(const AttentionTask& task, int first_row, int num_rows)
+    : task_(task), dim_(task.padded_dim), depth_((task.padded_dim + kKeyDepth - 1) / kKeyDepth) {
+  num_blocks_ = (num_rows + kRowsPerTile - 1) / kRowsPerTile;
+  Configure(Min(num_rows, kRowsPerTile));
+  LoadRows(first_row, num_rows);
+}
+
+// Sets the tile shapes for this many rows.
+inline void AmxAttention::Configure(int rows) {
+  rows_ = rows;
+  TileShapes shapes;
+  for (int sums = 0; sums < kUnitsPerTile; ++sums) shapes.Set(sums, rows, kTileRowBytes);
+  shapes.Set(kWideA, rows, kTileRowBytes);
+  shapes.Set(kTallB, kTileRows, kTileRowBytes);
+  shapes.Set(kNarrowA, rows, kTileRowBytes / 2);
+  shapes.Set(kShortB, kTileRows / 2, kTileRowBytes);
+  ConfigureTiles(shapes);
+}
+
+// Rounds a query to bfloat16 and stores it in A tiles, with zeros up to a whole tile.
+QUIRE_INLINE void RoundQueryToTiles(const float* query, const AttentionTask& task, int depth, BFloat16* to) {
+  const Vec scale = Set(task.scale);
+  for (int i = 0; i < depth; ++i) {
+    const int d = i * 2 * kLanes;
+    const Vec low = LoadFirst(query + d, Max(0, Min(kLanes, task.head_dim - d)));
+    const Vec high = LoadFirst(query + d + kLanes, Max(0, Min(kLanes, task.head_dim - d - kLanes)));
+    _mm512_store_si512(to + i * kRowsPerTile * 2 * kLanes,
+                       reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(Mul(high, scale).v, Mul(low, scale).v)));
+  }
+}
+
+inline void AmxAttention::LoadRows(int first_row, int num_rows) {
+  for (int b = 0; b < num_blocks_; ++b) {
+    Block* block = &blocks_[b];
+    BFloat16* queries = task_.rounded_queries + (first_row / kRowsPerTile + b) * depth_ * kTileElements;
+    block->queries = queries;
+    block->first_row = first_row + b * kRowsPerTile;
+    block->count = Min(kRowsPerTile, num_rows - b * kRowsPerTile);
+    block->values = task_.values + int64_t{block->first_row} * dim_;
+    block->visible = {};
+    for (int r = 0; r < block->count; ++r) {
+      const int row = block->first_row + r;
+      if (!task_.queries_are_rounded) {
+        RoundQueryToTiles(task_.queries[row], task_, depth_, queries + r * kKeyDepth);
+      }
+      block->max[r] = task_.states[row].max;
+      block->limit[r] = block->max[r] + kMaxGrowth;
+      block->sums[r] = task_.states[row].sum;
+      block->visible.Add(task_.visible_begin[row], task_.visible_end[row]);
+    }
+    visible_.Add(block->visible);
+    if (block->count == rows_) continue;
+    // The tiles have more rows than this block.
+    for (int r = block->count; r < kRowsPerTile; ++r) {
+      for (int d = 0; d < depth_; ++d) {
+        _mm512_store_si512(queries + d * kTileElements + r * kKeyDepth, _mm512_setzero_si512());
+      }
+    }
+    for (BFloat16(&weights)[kScores] : weights_buffer_) {
+      for (BFloat16& weight : weights) weight = BFloat16{0};
+    }
+    for (int i = 0; i < kRowsPerTile * dim_; i += kLanes) {
+      Store(last_values_ + i, i < block->count * dim_ ? Load(block->values + i) : Zero());
+    }
+    block->values = last_values_;
+  }
+}
+
+inline void AmxAttention::StoreRows() {
+  for (int b = 0; b < num_blocks_; ++b) {
+    const Block& block = blocks_[b];
+    for (int r = 0; r < block.count; ++r) task_.states[block.first_row + r] = {block.max[r], block.sums[r]};
+    if (block.count == rows_) continue;
+    float* const values = task_.values + int64_t{block.first_row} * dim_;
+    for (int i = 0; i < block.count * dim_; i += kLanes) Store(values + i, Load(last_values_ + i));
+  }
+}
+
+// Returns the next step in which some row sees a token.
+inline AmxAttention::Step AmxAttention::NextStep(Step step) const {
+  for (;;) {
+    if (++step.block == num_blocks_) step = {step.unit + kUnitsPerTile, 0};
+    if (IsEnd(step)) return step;
+    const int token = TokenOf(step.unit);
+    if (blocks_[step.block].visible.SomeSee(token, token + kAttentionTileTokens)) return step;
+  }
+}
+
+// --- Tiles of K and V ---
+
+// Copies K of a tile, with zeros up to whole B tiles.
+inline void AmxAttention::PackKeys(int unit) {
+  for (int u = 0; u < kUnitsPerTile; ++u) {
+    const BFloat16* from = static_cast<const BFloat16*>(task_.units[Min(unit + u, task_.num_units - 1)]);
+    BFloat16* to = packed_k_ + u * depth_ * kTileElements;
+    for (int pair = 0; pair < depth_ * kTileRows; ++pair) {
+      const bool has_pair = 2 * pair < dim_;
+      _mm512_store_si512(to + pair * kKeyDepth,
+                         has_pair ? _mm512_loadu_si512(from + pair * kKeyDepth) : _mm512_setzero_si512());
+    }
+    k_[u] = to;
+  }
+}
+
+// Finds K of a tile. Where it has fewer units, others take their places.
+inline void AmxAttention::OpenKeys(int unit) {
+  if (unit == key_unit_) return;
+  key_unit_ = unit;
+  if (dim_ % kKeyDepth != 0) return PackKeys(unit);
+  for (int u = 0; u < kUnitsPerTile; ++u) {
+    k_[u] = static_cast<const BFloat16*>(task_.units[Min(unit + u, task_.num_units - 1)]);
+  }
+}
+
+// Lists V of a tile for rows. Units with tokens that not all of them see are copied, with zeros for the tokens that
+// none of them sees. Returns whether the copies are finite.
+inline bool AmxAttention::ListValues(int unit, const Visible& visible, TileValues* v) {
+  const int first_token = TokenOf(unit);
+  const int num_tokens = Min(kUnitsPerTile, task_.num_units - unit) * kUnitTokens;
+  const int begin = Max(0, visible.begin - first_token), end = Min(num_tokens, visible.end - first_token);
+  v->begin = begin / kUnitTokens;
+  v->end = (end + kUnitTokens - 1) / kUnitTokens;
+  bool is_finite = true;
+  for (int u = v->begin; u < v->end; ++u) {
+    const int first = u * kUnitTokens;
+    v->units[u] = static_cast<const BFloat16*>(task_.units[unit + u]) + kUnitTokens * dim_;
+    if (visible.AllSee(first_token + first, first_token + first + kUnitTokens)) continue;
+    is_finite = CopyVisible(v->units[u], begin - first, end - first, dim_, copied_v_[u]) && is_finite;
+    v->units[u] = copied_v_[u];
+  }
+  return is_finite;
+}
+
+// A row must not use the V of a token that it does not see if V is infinite or NaN there, because weight 0 would not
+// suppress it. If rows see different tokens and some of V is not finite, each row is multiplied separately.
+inline void AmxAttention::OpenValues(int unit) {
+  const int first = TokenOf(unit), last = first + kAttentionTileTokens;
+  // The step before may use copies.
+  if (!visible_.AllSee(first, last)) RunValues<false>();
+  value_unit_ = unit;
+  v_index_ ^= 1;
+  TileValues* v = &v_[v_index_];
+  v->is_sick = !ListValues(unit, visible_, v) && !visible_.AllAlike(first, last);
+}
+
+// --- Products ---
+
+inline void AmxAttention::PlanScores(Step step, float* scores) {
+  OpenKeys(step.unit);
+  scores_ = {blocks_[step.block].queries, scores};
+}
+
+// scores[row][token] = query * K.
+inline void AmxAttention::RunScores() {
+  if (scores_.scores == nullptr) return;
+  Unroll<kUnitsPerTile>([]<int u>() __attribute__((always_inline)) { ZeroTile<u>(); });
+  for (int i = 0; i < depth_; ++i) {
+    LoadTile<kWideA>(scores_.queries + i * kTileElements, kTileRowBytes);
+    Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) {
+      LoadTile<kTallB>(k_[u] + i * kTileElements, kTileRowBytes);
+      next_.FetchStep();
+      MultiplyTiles<u, kWideA, kTallB>();
+    });
+  }
+  Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) {
+    StoreTile<u>(scores_.scores + u * kUnitTokens, kAttentionTileTokens * sizeof(float));
+  });
+  scores_.scores = nullptr;
+}
+
+// values[row] += weights[row] * V.
+template <bool kFetches>
+inline void AmxAttention::RunValues() {
+  if (values_.values == nullptr) return;
+  int column = 0;
+  for (; column + kVecsPerGroup * kLanes <= dim_; column += kVecsPerGroup * kLanes) {
+    AddColumns<kFetches, kVecsPerGroup>(column);
+  }
+  for (; column < dim_; column += kLanes) AddColumns<kFetches, 1>(column);
+  values_.values = nullptr;
+}
+
+template <bool kFetches, int kVecs>
+QUIRE_INLINE void AmxAttention::AddColumns(int column) {
+  const int64_t stride = dim_ * int64_t{sizeof(float)};  // Of values, and of the pairs of V.
+  float* const values = values_.values + column;
+  Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) { LoadTile<i>(values + i * kLanes, stride); });
+  for (int u = values_.v->begin; u < values_.v->end; ++u) {
+    LoadTile<kNarrowA>(values_.weights + u * kUnitTokens, kAttentionTileTokens * sizeof(BFloat16));
+    Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) {
+      LoadTile<kShortB>(values_.v->units[u] + (column + i * kLanes) * 2, stride);
+      if constexpr (kFetches) next_.FetchStep();
+      MultiplyTiles<i, kNarrowA, kShortB>();
+    });
+  }
+  Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) { StoreTile<i>(values + i * kLanes, stride); });
+}
+
+// Multiplies the weights of a step by V, each row by the V of the tokens that it sees.
+inline void AmxAttention::AddValuesOfEachRow(Step step, const BFloat16* weights) {
+  const Block& block = blocks_[step.block];
+  const int rows = rows_;
+  Configure(1);
+  for (int r = 0; r < block.count; ++r) {
+    Visible visible;
+    visible.Add(task_.visible_begin[block.first_row + r], task_.visible_end[block.first_row + r]);
+    TileValues v;
+    ListValues(step.unit, visible, &v);
+    values_ = {weights + r * kAttentionTileTokens, &v, block.values + r * dim_};
+    RunValues<false>();
+  }
+  Configure(rows);
+}
+
+// --- Softmax ---
+
+// Caps the scores of a step and hides the tokens that rows do not see.
+inline void AmxAttention::CapAndHide(const Block& block, int first_token, float* scores) const {
+  for (int r = 0; r < block.count; ++r) {
+    const int row = block.first_row + r;
+    const int begin = task_.visible_begin[row] - first_token, end = task_.visible_end[row] - first_token;
+    Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) {
+      float* at = scores + r * kAttentionTileTokens + u * kUnitTokens;
+      Vec s = Load(at);
+      if (task_.softcap > 0) s = Softcap(s, task_.softcap);
+      Store(at, Select(VisibleLanes(u, begin, end), Set(kMinusInfinity), s));
+    });
+  }
+}
+
+QUIRE_INLINE Vec LargestOfRow(const float* scores) {
+  Vec s[kUnitsPerTile];
+  LoadScores(0, scores, s);
+  return Max(Max(s[0], s[1]), Max(s[2], s[3]));
+}
+
+// Replaces the maxima that a tile exceeds by far, and scales the sums of these rows.
+inline void AmxAttention::GrowMaxima(Block* block, const float* scores) {
+  Vec lanes[kRowsPerTile];
+  for (int r = 0; r < kRowsPerTile; ++r) {
+    lanes[r] = r < block->count ? LargestOfRow(scores + r * kAttentionTileTokens) : Set(kMinusInfinity);
+  }
+  const Vec largest = JoinLanes(
+      lanes, [](Vec a, Vec b) __attribute__((always_inline)) { return Max(a, b); });
+  const Vec old_max = Load(block->max);
+  const uint32_t all_rows = (1u << block->count) - 1;
+  const uint32_t grows = Greater(largest, Load(block->limit)) & all_rows;
+  alignas(64) float factors[kRowsPerTile];
+  const Vec factor = Exp(Sub(old_max, largest));
+  Store(factors, factor);
+  Store(block->max, Select(grows, old_max, largest));
+  Store(block->limit, Select(grows, Load(block->limit), Add(largest, Set(kMaxGrowth))));
+  Store(block->sums, Select(grows, Load(block->sums), Mul(Load(block->sums), factor)));
+  for (int r = 0; r < block->count; ++r) {
+    if ((grows >> r & 1) == 0) continue;
+    float* values = block->values + r * dim_;
+    for (int d = 0; d < dim_; d += kLanes) Store(values + d, Mul(Load(values + d), Set(factors[r])));
+  }
+}
+
+// Computes e^score of a maximum, whose offset is -max * log2(e), with a relative error of at most 8e-5. That is little
+// beside the rounding of the result to bfloat16, which is up to 4e-3.
+QUIRE_INLINE Vec WeightOf(Vec score, Vec offset) {
+  const Vec x = Fma(score, Set(kLog2E), offset);
+  constexpr int kFractionAboveFloor = 9;
+  const Vec r = {_mm512_reduce_ps(x.v, kFractionAboveFloor)};
+  Vec p = Set(0.07802452147006989f);
+  p = Fma(p, r, Set(0.22606715559959412f));
+  p = Fma(p, r, Set(0.6958335638046265f));
+  p = Fma(p, r, Set(0.9999251961708069f));
+  return {_mm512_scalef_ps(p.v, x.v)};  // p * 2^floor(x)
+}
+
+// Turns the scores of some rows of a step into weights. Lanes of `sums` add up the weights of each row.
+template <bool kFetches>
+QUIRE_INLINE void AmxAttention::WeighRows(int begin, int end, const float* offsets, const float* scores,
+                                          BFloat16* weights, Vec* sums) {
+  for (int r = begin; r < end; ++r) {
+    Vec s[kUnitsPerTile];
+    LoadScores(r, scores, s);
+    const Vec offset = Set(offsets[r]);
+    Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) { s[u] = WeightOf(s[u], offset); });
+    sums[r] = Add(Add(s[0], s[1]), Add(s[2], s[3]));
+    Unroll<2>([&]<int i>() __attribute__((always_inline)) {
+      _mm512_store_si512(weights + r * kAttentionTileTokens + i * 2 * kUnitTokens,
+                         reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(s[2 * i + 1].v, s[2 * i].v)));
+    });
+    if constexpr (kFetches) next_.FetchStep();
+  }
+}
+
+// Turns the scores of a step into weights. The products of other steps are issued in between, where the vector units
+// have other work.
+template <bool kOverlaps>
+QUIRE_INLINE void AmxAttention::Softmax(Step step, float* scores, BFloat16* weights) {
+  Block* block = &blocks_[step.block];
+  const int first_token = TokenOf(step.unit);
+  if (task_.softcap > 0 || !block->visible.AllSee(first_token, first_token + kAttentionTileTokens)) {
+    CapAndHide(*block, first_token, scores);
+  }
+  uint32_t grows = 0;
+  for (int r = 0; r < block->count; ++r) {
+    grows |= Greater(LargestOfRow(scores + r * kAttentionTileTokens), Set(block->limit[r]));
+    if constexpr (!kOverlaps) next_.FetchStep();
+  }
+  RunValues<false>();  // They may belong to the same rows.
+  if (grows != 0) GrowMaxima(block, scores);
+
+  alignas(64) float offsets[kRowsPerTile];
+  const Vec max = Load(block->max);
+  // A row that has seen no token has no maximum.
+  Store(offsets, Select(Equal(max, Set(kMinusInfinity)), Mul(max, Set(-kLog2E)), Zero()));
+  Vec sums[kRowsPerTile];
+  for (Vec& sum : sums) sum = Zero();
+  const int half = kOverlaps ? block->count / 2 : 0;
+  WeighRows<!kOverlaps>(0, half, offsets, scores, weights, sums);
+  RunScores();
+  WeighRows<!kOverlaps>(half, block->count, offsets, scores, weights, sums);
+  const Vec all = JoinLanes(
+      sums, [](Vec a, Vec b) __attribute__((always_inline)) { return Add(a, b); });
+  Store(block->sums, Add(Load(block->sums), all));
+}
+
+// --- Steps ---
+
+template <bool kOverlaps>
+inline void AmxAttention::RunSteps(Step step) {
+  if constexpr (kOverlaps) {
+    PlanScores(step, scores_buffer_[0]);
+    RunScores();
+  }
+  for (int i = 0; !IsEnd(step); i ^= int{kOverlaps}) {
+    if (step.unit != value_unit_) {
+      next_.FetchRest();
+      const bool has_next = step.unit + 2 * kUnitsPerTile <= task_.num_units + task_.num_following;
+      next_ = has_next ? NextTile(task_.units + step.unit + kUnitsPerTile, dim_) : NextTile();
+      OpenValues(step.unit);
+    }
+    const Step next = NextStep(step);
+    if constexpr (!kOverlaps) {
+      PlanScores(step, scores_buffer_[i]);
+      RunScores();
+    } else if (!IsEnd(next)) {
+      PlanScores(next, scores_buffer_[i ^ 1]);
+    }
+    Softmax<kOverlaps>(step, scores_buffer_[i], weights_buffer_[i]);
+    if (v_[v_index_].is_sick) {
+      AddValuesOfEachRow(step, weights_buffer_[i]);
+    } else {
+      values_ = {weights_buffer_[i], &v_[v_index_], blocks_[step.block].values};
+    }
+    if constexpr (!kOverlaps) RunValues<true>();
+    step = next;
+  }
+  RunValues<false>();
+}
+
+// A single block waits for memory most of the time. It computes one product after the other and prefetches meanwhile.
+inline void AmxAttention::Run() {
+  const Step first = NextStep({0, -1});
+  if (IsEnd(first)) return;
+  if (num_blocks_ > 1) {
+    RunSteps<true>(first);
+  } else {
+    RunSteps<false>(first);
+  }
+  next_.FetchRest();
+  StoreRows();
+}
+
+inline void AttendAmx(const AttentionTask& task) {
+  for (int first = 0; first < task.num_rows; first += kMaxAttentionRows) {
+    AmxAttention(task, first, Min(kMaxAttentionRows, task.num_rows - first)).Run();
+  }
+}
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
 

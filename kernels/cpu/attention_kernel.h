@@ -314,13 +314,30 @@ void Attend(const AttentionTask& task) {
 
 // --- Joining parts ---
 
-inline void MergeSoftmax(SoftmaxState* into, float* into_values, SoftmaxState from, const float* from_values,
-                         int padded_dim) {
-  const MergeWeights weights = Merge(
-      into, from, [](float x) __attribute__((always_inline)) { return ExpOf(x); });
-  for (int d = 0; d < padded_dim; d += kLanes) {
-    const Vec kept = Mul(Load(into_values + d), Set(weights.into));
-    Store(into_values + d, Fma(Load(from_values + d), Set(weights.from), kept));
+// The weights of 16 rows are computed together.
+inline void MergeSoftmax(int num_rows, SoftmaxState* into, float* into_values, const SoftmaxState* from,
+                         const float* from_values, int padded_dim) {
+  for (int first = 0; first < num_rows; first += kLanes) {
+    const int count = Min(kLanes, num_rows - first);
+    float into_weights[kLanes] = {}, from_weights[kLanes] = {}, maxima[kLanes] = {};
+    for (int i = 0; i < count; ++i) {
+      into_weights[i] = into[first + i].max;
+      from_weights[i] = from[first + i].max;
+    }
+    const Vec into_max = Load(into_weights), from_max = Load(from_weights), max = Max(into_max, from_max);
+    Store(maxima, max);
+    Store(into_weights, Exp(Sub(into_max, max)));
+    Store(from_weights, Exp(Sub(from_max, max)));
+    for (int i = 0; i < count; ++i) {
+      const int row = first + i;
+      if (from[row].sum == 0) continue;
+      into[row] = {maxima[i], into[row].sum * into_weights[i] + from[row].sum * from_weights[i]};
+      float* const values = into_values + int64_t{row} * padded_dim;
+      const float* const others = from_values + int64_t{row} * padded_dim;
+      for (int d = 0; d < padded_dim; d += kLanes) {
+        Store(values + d, Fma(Load(others + d), Set(from_weights[i]), Mul(Load(values + d), Set(into_weights[i]))));
+      }
+    }
   }
 }
 

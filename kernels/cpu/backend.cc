@@ -43,7 +43,7 @@ std::string CpuBackend::NumericsFingerprint() const {
     case Isa::kAvx512Bf16:
       return "cpu avx512_bf16 2";
     case Isa::kAmx:
-      return "cpu amx 3";
+      return "cpu amx 4";
   }
   return "unknown";
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/half_float.h"
 #include "kernels/kv_layout.h"
 #include "kernels/linear.h"
 #include "kernels/softmax_state.h"
@@ -142,9 +143,14 @@ struct LinearTask {
 // are processed in tiles of 64 absolute positions. Each row sees the tokens [visible_begin, visible_end). Its result
 // does not depend on any other row.
 struct AttentionTask {
-  const void* const* units;      // [num_units + num_following], K of each in the layout of its type; V follows K, and
-                                 // scales follow V.
-  const float* const* queries;   // [num_rows], each [head_dim]
+  const void* const* units;     // [num_units + num_following], K of each in the layout of its type; V follows K, and
+                                // scales follow V.
+  const float* const* queries;  // [num_rows], each [head_dim]
+  // For kernels that round queries to bfloat16: memory for [num_rows] of them, rounded up to a multiple of 16, each
+  // [head_dim] rounded up to a multiple of 32. It is aligned to 64 bytes. A kernel fills it, unless an earlier task
+  // with the same queries has done so.
+  BFloat16* rounded_queries;
+  bool queries_are_rounded;
   const int32_t* visible_begin;  // [num_rows] absolute positions
   const int32_t* visible_end;    // [num_rows]
   SoftmaxState* states;          // [num_rows], state of the tokens seen before; updated. May be empty states.
@@ -204,9 +210,10 @@ struct KernelTable {
   // Rounds K or V of one token and head as kv_layout.h says. All instruction sets give the same numbers and scale.
   void (*quantize_head)(const float* x, int dim, int8_t* values, float* scale);
 
-  // Joins `from`, a non-empty state over other tokens, to `into`.
-  void (*merge_softmax)(SoftmaxState* into, float* into_values, SoftmaxState from, const float* from_values,
-                        int padded_dim);
+  // Joins the rows of `from`, which are over other tokens, to the same rows of `into`. A row that is empty in `from`
+  // stays as it is. States are [num_rows] and values [num_rows, padded_dim].
+  void (*merge_softmax)(int num_rows, SoftmaxState* into, float* into_values, const SoftmaxState* from,
+                        const float* from_values, int padded_dim);
   // out[0, dim) = values / sum.
   void (*finish_softmax)(SoftmaxState state, const float* values, float* out, int dim);
 

@@ -16,7 +16,7 @@ KernelTable MakeTable() {
   table.takes_tiles = true;
   table.linear[int(WeightFormat::kInt8)] = LinearInt8;
   table.linear[int(WeightFormat::kInt4)] = LinearInt4;
-  table.attend[int(KvType::kBFloat16)] = AttendPairs<AmxProducts>;
+  table.attend[int(KvType::kBFloat16)] = AttendAmx;
   table.multiplies_pairs = true;
   return table;
 }
