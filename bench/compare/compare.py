@@ -109,7 +109,7 @@ def run_row(row, engines, probe, options, results):
                 print(f"{row.name}: {engine.name} has failed: {error}", file=sys.stderr)
                 continue
             records.append({"row": row.name, "engine": engine.name, "project": engine.project, "width": engine.width,
-                            "round": round_number, **record})
+                            "call": options.call, "round": round_number, **record})
             results.add(records[-1])
     return records
 
@@ -178,7 +178,9 @@ def parse_arguments():
     parser.add_argument("--max-foreign", type=float, default=0.04, help="largest share of other processes, 0 .. 1")
     parser.add_argument("--tries", type=int, default=3, help="most runs for one figure on a machine with other work")
     parser.add_argument("--idle-wait", type=float, default=60, help="seconds to wait for an idle machine before a run")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.call = int(time.time())  # Tells the rounds of several calls apart.
+    return options
 
 
 def main():

@@ -193,11 +193,11 @@ class WorkTest(unittest.TestCase):
             self.assertEqual(compare.shares(figures, probes, shape, batch, "int8"), {})
 
 
-def run(engine, round_number, rate, width="bf16", key="decode_tokens_per_s", foreign=0.01):
-    return {"row": "decode 1", "engine": engine, "project": engine.split()[0], "width": width, "round": round_number,
-            "figures": {key: rate}, "probes": [{"amx_bf16": 5000.0, "amx_int8": 9000.0, "bandwidth": 40.0},
-                                               {"amx_bf16": 3000.0, "amx_int8": 9000.0, "bandwidth": 30.0}],
-            "foreign": foreign}
+def run(engine, round_number, rate, width="bf16", key="decode_tokens_per_s", foreign=0.01, call=1):
+    return {"row": "decode 1", "engine": engine, "project": engine.split()[0], "width": width, "call": call,
+            "round": round_number, "figures": {key: rate}, "foreign": foreign,
+            "probes": [{"amx_bf16": 5000.0, "amx_int8": 9000.0, "bandwidth": 40.0},
+                       {"amx_bf16": 3000.0, "amx_int8": 9000.0, "bandwidth": 30.0}]}
 
 
 ROW = Row("decode 1", Batch("m500", 1, 128, 64), (DECODE,), ("bf16", "int8", "int4"))
@@ -224,6 +224,12 @@ class ReportTest(unittest.TestCase):
         runs = [run("Quire bf16", 1, 10), run("Quire bf16", 2, 10), run("vLLM bf16", 2, 5)]
         self.assertEqual(self.cells(ROW, runs)[1][4], "2.00 [2.00 .. 2.00]")
         self.assertEqual(self.cells(ROW, runs[:1])[0][4], "")
+
+    def test_rounds_of_several_calls_all_count(self):
+        runs = [run("Quire bf16", 1, 10), run("Quire bf16", 1, 30, call=2), run("vLLM bf16", 1, 10, call=2)]
+        first, second = self.cells(ROW, runs)
+        self.assertEqual(first[3], "20 [10 .. 30]")
+        self.assertEqual(second[4], "3.00 [3.00 .. 3.00]")
 
     def test_quantized_engines_are_compared_with_their_width_and_their_own_bf16(self):
         runs = [run("Quire bf16", 1, 10), run("Quire int8", 1, 20, "int8"), run("llama.cpp bf16", 1, 5),
@@ -305,8 +311,8 @@ class CompareTest(unittest.TestCase):
         path = pathlib.Path(folder.name)
         (path / "m500").mkdir()
         (path / "m500/config.json").write_text("{}")
-        self.options = argparse.Namespace(models=path, rounds=2, tries=3, max_foreign=0.04, idle_wait=0, rows="",
-                                          engines="", skip="")
+        self.options = argparse.Namespace(models=path, call=1, rounds=2, tries=3, max_foreign=0.04, idle_wait=0,
+                                          rows="", engines="", skip="")
         self.results = compare.Results(path / "results.jsonl")
         self.probe = unittest.mock.Mock()
         self.probe.measure.return_value = {"bandwidth": 1.0}

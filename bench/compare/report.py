@@ -49,15 +49,15 @@ def register_rate(probes, width):
 
 
 class Line:
-    """The runs of one engine in one row, by round."""
+    """The runs of one engine in one row."""
 
     def __init__(self, runs):
         self.engine, self.project, self.width = runs[0]["engine"], runs[0]["project"], runs[0]["width"]
-        self.runs = {run["round"]: run for run in runs}
+        self.runs = {(run["call"], run["round"]): run for run in runs}
 
     def values(self, key):
-        """Returns {round: value}."""
-        return {round_number: run["figures"][key] for round_number, run in self.runs.items() if key in run["figures"]}
+        """Returns {(call of compare.py, round): value}."""
+        return {place: run["figures"][key] for place, run in self.runs.items() if key in run["figures"]}
 
     def probe(self, name):
         """Returns what the probe measured before and after all runs."""
@@ -80,12 +80,11 @@ def ratios(figure, ours, theirs):
 
 
 def best_of(figure, lines):
-    """Returns {round: best value of any of the lines}."""
-    best = {}
+    """Returns the best value of any of the lines for each round."""
+    best, choice = {}, max if figure.higher_is_better else min
     for line in lines:
-        for round_number, value in line.values(figure.key).items():
-            choice = max if figure.higher_is_better else min
-            best[round_number] = choice(best.get(round_number, value), value)
+        for place, value in line.values(figure.key).items():
+            best[place] = choice(best.get(place, value), value)
     return best
 
 
