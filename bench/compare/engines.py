@@ -184,7 +184,8 @@ class Llama(Engine):
 
     def version(self):
         command = [str(self.binaries / "llama-batched-bench"), "--version"]
-        return re.search(r"version: .*", subprocess.run(command, capture_output=True, text=True).stderr)[0]
+        text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+        return f"llama.cpp {text.splitlines()[0]}"
 
     def run(self, work):
         key = "total_token_throughput" if isinstance(work, Clients) else "decode_tokens_per_s"
@@ -209,7 +210,7 @@ class Llama(Engine):
         lines = output_of([self.binaries / "llama-batched-bench", *self._common(work, mode), "-c",
                            work.sequences * per_sequence, "-npp", prompt, "-ntg", work.output, "-npl", work.sequences,
                            "--output-format", "jsonl"] + (["-pps"] if work.shared else []))
-        found = re.search(r'^\{"n_kv_max".*', lines, re.MULTILINE)
+        found = re.search(r'\{"n_kv_max".*\}', lines)
         if not found:
             raise RuntimeError(f"llama-batched-bench has no result: {lines[-500:]}")
         report = json.loads(found[0])
