@@ -62,9 +62,10 @@ def measure(engine, row, probe, options):
     """Returns the record of one run. Of at most `options.tries` runs, it is the one with the smallest foreign share."""
     best = None
     for attempt in range(options.tries):
+        engine.prepare(row.work)
         wait_for_idle(options.idle_wait)
         probes = [probe.measure()]
-        engine.prepare(row.work)
+        engine.resume()
         try:
             start = time.monotonic()
             with ForeignShare(engine.running_seconds) as foreign:

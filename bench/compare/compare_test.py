@@ -143,10 +143,13 @@ class ResidentProcessTest(unittest.TestCase):
         work = Batch("m500", 2, 8, 3)
         self.engine.prepare(work)
         first = self.engine.process.pid
+        self.assertEqual(self.state(), "T")
+        self.engine.resume()
         self.assertGreater(self.engine.run(work)["decode_tokens_per_s"], 0)
         self.engine.pause()
         self.assertEqual(self.state(), "T")
         self.engine.prepare(work)
+        self.engine.resume()
         self.assertEqual(self.engine.run(work)["failed"], 0)
         self.assertEqual(self.engine.process.pid, first)
         self.assertEqual(self.engine.version(), "Fake 1")
@@ -156,6 +159,7 @@ class ResidentProcessTest(unittest.TestCase):
     def test_errors_are_told(self):
         work = Clients("m500", ((8, 5),), 1, 64)
         self.engine.prepare(work)
+        self.engine.resume()
         with self.assertRaisesRegex(RuntimeError, "too long"):
             self.engine.run(work)
         self.engine.process.kill()
@@ -297,6 +301,9 @@ class FakeEngine(Engine):
             raise self.error
         return {"decode_tokens_per_s": 10.0}
 
+    def resume(self):
+        self.calls.append("resume")
+
     def pause(self):
         self.calls.append("pause")
 
@@ -332,14 +339,14 @@ class CompareTest(unittest.TestCase):
         records = self.run_row(first, second)
         self.assertEqual([(record["round"], record["engine"]) for record in records],
                          [(1, "Fake bf16"), (1, "Fake int8"), (2, "Fake bf16"), (2, "Fake int8")])
-        self.assertEqual(first.calls, ["prepare", "run", "pause"] * 2)
+        self.assertEqual(first.calls, ["prepare", "resume", "run", "pause"] * 2)
         self.assertEqual(len(self.results.path.read_text().splitlines()), 4)
 
     def test_a_failed_engine_is_left_out_of_further_rounds(self):
         broken = FakeEngine("int8", RuntimeError("no memory"))
         records = self.run_row(FakeEngine(), broken)
         self.assertEqual([record["engine"] for record in records], ["Fake bf16"] * 2)
-        self.assertEqual(broken.calls, ["prepare", "run", "pause", "close"])
+        self.assertEqual(broken.calls, ["prepare", "resume", "run", "pause", "close"])
         self.assertIn("no memory", self.results.path.read_text())
 
     def test_runs_beside_other_work_are_repeated_and_the_quietest_counts(self):

@@ -2,7 +2,8 @@
 """The engines of the comparison. Each runs the work of a row and returns what it measured.
 
 An engine has a name and a width, which says how many bits its weights have. `can_run` tells whether it takes part in a
-row; `prepare` comes before each measurement and `pause` after it, so that no idle engine computes beside others.
+row. `prepare` loads what the row needs. `resume` comes right before `run` and `pause` right after it, so that no idle
+engine computes beside others.
 """
 
 import contextlib
@@ -84,6 +85,9 @@ class Engine:
         raise NotImplementedError
 
     def prepare(self, work):
+        pass
+
+    def resume(self):
         pass
 
     def pause(self):
@@ -265,11 +269,15 @@ class Resident(Engine):
         if self.model != work.model:
             self.close()
             self._start(work.model)
-        os.killpg(self.process.pid, signal.SIGCONT)
-        lengths = self._load_of(work)
         if work not in self.warm and isinstance(work, Batch) and work.sequences * work.prompt <= WARM_UP_TOKENS:
-            self._call({**lengths, "lengths": [(prompt, min(output, 3)) for prompt, output in lengths["lengths"]]})
+            self.resume()
+            load = self._load_of(work)
+            self._call({**load, "lengths": [(prompt, min(output, 3)) for prompt, output in load["lengths"]]})
         self.warm.add(work)
+        self.pause()
+
+    def resume(self):
+        os.killpg(self.process.pid, signal.SIGCONT)
 
     def pause(self):
         if self.process:
