@@ -59,6 +59,17 @@ QUIRE_INLINE void MultiplyTiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
 }
 
+// The same with four bytes instead of two bfloat16: sums[m][n] += the products of a[m][4 k + i] and b[k][4 n + i] over
+// all k and i, in int32. The bytes of b are signed, those of a are signed or unsigned.
+template <int kSums, int kA, int kB>
+QUIRE_INLINE void MultiplySignedTiles() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
+}
+template <int kSums, int kA, int kB>
+QUIRE_INLINE void MultiplyUnsignedTiles() {
+  asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
+}
+
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
 
 #endif  // QUIRE_KERNELS_CPU_AMX_TILE_H_

@@ -26,10 +26,11 @@ bool HasAvx512Bf16() {
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 5 & 1) != 0;
 }
 
-bool HasAmxBf16() {
+// Returns whether the processor has tiles and multiplies both bfloat16 and bytes with them.
+bool HasAmx() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0;
+  constexpr unsigned kAll = 1u << 22 | 1u << 24 | 1u << 25;  // AMX-BF16, AMX-TILE, AMX-INT8
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAll) == kAll;
 }
 
 // Linux lets a process use the tile registers only on request (arch_prctl(2), "Dynamically enabled features").
@@ -72,7 +73,7 @@ std::vector<Isa> SupportedIsas() {
         isas.push_back(Isa::kAvx512Vnni);
         if (HasAvx512Bf16()) {
           isas.push_back(Isa::kAvx512Bf16);
-          if (HasAmxBf16() && MayUseTiles()) isas.push_back(Isa::kAmx);
+          if (HasAmx() && MayUseTiles()) isas.push_back(Isa::kAmx);
         }
       }
     }

@@ -2,6 +2,7 @@
 
 #define QUIRE_CPU_NAMESPACE amx
 #include "kernels/cpu/attention_amx.h"
+#include "kernels/cpu/attention_int8_amx.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_amx_kernel.h"
 
@@ -13,6 +14,7 @@ KernelTable MakeTable() {
   table.linear[int(WeightFormat::kBFloat16)] = LinearBFloat16;
   table.linear_input[int(WeightFormat::kBFloat16)] = DataType::kBFloat16;
   table.attend[int(KvType::kBFloat16)] = AttendAmx;
+  table.attend[int(KvType::kInt8)] = AttendInt8Amx;
   table.multiplies_pairs = true;
   return table;
 }
