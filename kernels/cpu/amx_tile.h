@@ -75,6 +75,11 @@ template <int kSums, int kA, int kB>
 QUIRE_INLINE void MultiplySignedByUnsigned() {
   asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
 }
+// The same for unsigned bytes in a.
+template <int kSums, int kA, int kB>
+QUIRE_INLINE void MultiplyUnsignedBySigned() {
+  asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
+}
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
 

@@ -2,6 +2,7 @@
 
 #define QUIRE_CPU_NAMESPACE amx
 #include "kernels/cpu/attention_amx.h"
+#include "kernels/cpu/attention_int8_amx.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_amx_kernel.h"
 #include "kernels/cpu/linear_amx_quantized_kernel.h"
@@ -17,6 +18,7 @@ KernelTable MakeTable() {
   table.linear[int(WeightFormat::kInt8)] = LinearInt8;
   table.linear[int(WeightFormat::kInt4)] = LinearInt4;
   table.attend[int(KvType::kBFloat16)] = AttendAmx;
+  table.attend[int(KvType::kInt8)] = AttendInt8Amx;
   table.multiplies_pairs = true;
   return table;
 }

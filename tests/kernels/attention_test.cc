@@ -120,6 +120,23 @@ TEST_P(AttentionTest, JoinsTheSplitsOfLongContexts) {
   }
 }
 
+// The largest score of a row grows by far, several times within a split. So the sums of earlier tokens must be scaled.
+TEST_P(AttentionTest, ScalesItsSumsWhenScoresGrow) {
+  const auto backend = MakeBackend();
+  Random random(6);
+  const Shape shape = {
+      .num_heads = 6, .num_kv_heads = 2, .head_dim = 64, .block_size = 16, .type = DataType::kBFloat16, .window = 0};
+  Sequence sequence = MakeSequence(shape, 460, &random);
+  const size_t kv_row = size_t(shape.num_kv_heads) * shape.head_dim;
+  for (size_t i = 0; i < sequence.k.size(); ++i) sequence.k[i] *= 0.02f * float(i / kv_row + 1);
+  const std::vector<float> out = RunChunks(backend.get(), shape, sequence, {300, 301, 302, 460}, 4);
+  if (MultipliesPairs(GetParam(), shape.type)) {
+    CheckOutput(GetParam(), shape, sequence, out);
+  } else {
+    EXPECT_LT(RelativeError(out, Expected(shape, sequence, false).out), 2e-5);  // Scores of 30 have errors of 1e-6.
+  }
+}
+
 TEST_P(AttentionTest, RoundsItsOutputToTheTypeThatIsAskedFor) {
   const auto backend = MakeBackend();
   Random random(3);
