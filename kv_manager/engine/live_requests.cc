@@ -79,7 +79,7 @@ void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
     if (it == entries_.end()) continue;
     it->second.sink->OnPromptLogprobs(logprobs.first_position, std::move(logprobs.tokens));
   }
-  for (Emission& emission : output.emissions) Emit(std::move(emission), now_us);
+  EmitAll(std::move(output.emissions), now_us);
   for (const Finished& finished : output.finished) Finish(finished, now_us);
 }
 
@@ -99,10 +99,28 @@ void LiveRequests::Start(Entry* entry, int num_cached_tokens, int64_t sent_us) {
   entry->sink->OnStarted(num_cached_tokens);
 }
 
-void LiveRequests::Emit(Emission emission, int64_t now_us) {
-  const auto it = entries_.find(emission.request);
-  if (it == entries_.end()) return;
-  Entry& entry = it->second;
+void LiveRequests::EmitAll(std::vector<Emission> emissions, int64_t now_us) {
+  struct Target {
+    Entry* entry;  // Null: the request has ended.
+    bool is_first;
+  };
+  std::vector<Target> targets;
+  targets.reserve(emissions.size());
+  for (const Emission& emission : emissions) {
+    const auto it = entries_.find(emission.request);
+    Entry* const entry = it == entries_.end() ? nullptr : &it->second;
+    targets.push_back({entry, entry != nullptr && entry->last_token_us.empty()});
+  }
+  for (const bool is_first : {true, false}) {
+    for (size_t i = 0; i < targets.size(); ++i) {
+      if (targets[i].entry == nullptr || targets[i].is_first != is_first) continue;
+      Emit(std::move(emissions[i]), now_us, targets[i].entry);
+    }
+  }
+}
+
+void LiveRequests::Emit(Emission emission, int64_t now_us, Entry* to) {
+  Entry& entry = *to;
   StopWanting(&entry);
   ++stats_->generated_tokens;
   const size_t index = emission.sample_index;

@@ -70,6 +70,7 @@ class LiveRequests {
   void AddRefused(RequestId request) { ended_.push_back(request); }
 
   // Passes the output of a step, which was sent at `sent_us`, to the sinks. Removes the requests that have finished.
+  // The first tokens of requests come before all other tokens, because they are waited for most.
   void Deliver(StepOutput output, int64_t sent_us, int64_t now_us);
   // Ends the request without an event. It counts as ended for this reason. Returns false when it is unknown.
   bool Drop(RequestId request, FinishReason reason, int64_t now_us);
@@ -122,7 +123,8 @@ class LiveRequests {
   int WantedBlocks(const Entry& entry) const;
   void StopWanting(Entry* entry);
   void Start(Entry* entry, int num_cached_tokens, int64_t sent_us);
-  void Emit(Emission emission, int64_t now_us);
+  void EmitAll(std::vector<Emission> emissions, int64_t now_us);
+  void Emit(Emission emission, int64_t now_us, Entry* to);
   void Finish(const Finished& finished, int64_t now_us);
   void ObserveEnd(const Entry& entry, int64_t now_us);
   static double TokensPerOutput(const Entry& entry);

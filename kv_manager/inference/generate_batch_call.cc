@@ -74,6 +74,7 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
                  [call = call_](auto job) { call->RunLater(std::move(job)); }) {}
 
   void WriteResponse(const v1::GenerateResponse* response) override {
+    call_->BeginEntry(/*is_first=*/!std::exchange(has_begun_, true));
     v1::GenerateBatchEntry entry = Entry(tag_, response);
     too_large_ = call_->CheckSize(entry);
     if (too_large_.ok()) return call_->AddResponse(shared_from_this(), std::move(entry));
@@ -85,6 +86,7 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
   }
   void LimitWrite() override { call_->LimitWrites(); }
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override {
+    call_->BeginEntry(/*is_first=*/!std::exchange(has_begun_, true));
     v1::GenerateBatchEntry entry = Entry(tag_, response);
     if (too_large_.ok()) too_large_ = call_->CheckSize(entry);
     if (!too_large_.ok()) entry.clear_response();
@@ -97,6 +99,7 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
   const std::shared_ptr<GenerateBatchCall> call_;
   const uint64_t tag_;
   ClientRequest request_;
+  bool has_begun_ = false;  // The client gets something. Used like too_large_.
   absl::Status too_large_;  // Not OK: a response was too large. Used by the job that writes.
 };
 
@@ -247,6 +250,15 @@ absl::Status GenerateBatchCall::CheckSize(const v1::GenerateBatchEntry& entry) c
   return packer_.CheckSize(entry);
 }
 
+void GenerateBatchCall::BeginEntry(bool is_first) {
+  {
+    const MutexLock lock(&mutex_);
+    if (is_first) has_first_ = true;
+    if (is_first || !has_first_) return;
+  }
+  Write();
+}
+
 void GenerateBatchCall::AddResponse(std::shared_ptr<Member> member, v1::GenerateBatchEntry entry) {
   {
     const MutexLock lock(&mutex_);
@@ -282,12 +294,16 @@ void GenerateBatchCall::AddEnd(v1::GenerateBatchEntry entry, const absl::Status&
 }
 
 void GenerateBatchCall::Flush() {
+  if (!jobs_.is_running()) Write();  // Otherwise they are followed by a Flush.
+}
+
+void GenerateBatchCall::Write() {
   const v1::GenerateBatchResponse* message;
   {
     const MutexLock lock(&mutex_);
-    if (jobs_.is_running()) return;  // They are followed by a Flush.
     message = packer_.StartWrite();
     if (message == nullptr) return;
+    has_first_ = false;
     write_start_us_ = environment_->clock->NowMicros();
   }
   write_ = ToBytes(*message);
@@ -297,16 +313,18 @@ void GenerateBatchCall::Flush() {
 void GenerateBatchCall::OnWriteDone(bool ok) {
   std::vector<BatchPacker::OnWritten> on_written;
   bool reads_on;
+  bool has_first;
   {
     const MutexLock lock(&mutex_);
     on_written = packer_.FinishWrite();
+    has_first = has_first_;
     reads_on = reading_ == Reading::kPaused && packer_.num_unread_ends() < environment_->options.max_batch_requests;
     if (reads_on) reading_ = Reading::kOn;
   }
   for (const BatchPacker::OnWritten& tell : on_written) tell(ok);
   if (reads_on) Read();
   if (!ok) CancelAll();
-  Flush();
+  has_first ? Write() : Flush();
   FinishIfDone();
 }
 

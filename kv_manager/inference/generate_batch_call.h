@@ -30,9 +30,10 @@ namespace quire {
 //
 // The text jobs of all its requests run one after the other (JobQueue), and what they have produced goes out as one
 // message (BatchPacker). So the tokens of a step, which come together, leave together, and what comes while a message
-// is written gathers for the next one. Each request has one response on its way at a time, as in a call of its own, so
-// the number of requests and their outboxes bound what waits. Ends that the client does not read are bounded too: at
-// max_batch_requests unread ends, the call reads nothing more from the client.
+// is written gathers for the next one. The first responses of requests do not wait for the tokens of others that come
+// behind them, but leave in a message of their own. Each request has one response on its way at a time, as in a call of
+// its own, so the number of requests and their outboxes bound what waits. Ends that the client does not read are
+// bounded too: at max_batch_requests unread ends, the call reads nothing more from the client.
 //
 // The call owns itself until gRPC is done with it. Thread-safe.
 class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
@@ -87,6 +88,9 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   // --- What the requests say.
   void RunLater(std::function<void()> job);
+  // What a request has for the client is about to be added. If this is not the first for its request, first responses
+  // that wait are written.
+  void BeginEntry(bool is_first);
   void AddResponse(std::shared_ptr<Member> member, v1::GenerateBatchEntry entry);
   // The request is over; `entry` has its last response, if there is one.
   void End(v1::GenerateBatchEntry entry, const absl::Status& status);
@@ -99,6 +103,8 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   // --- What the client gets.
   // Writes the next message, unless there is none or this will be called again anyway.
   void Flush();
+  // Writes the next message, unless there is none or a write is under way.
+  void Write();
 
   // --- The end.
   void CancelAll();
@@ -122,6 +128,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   mutable Mutex mutex_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Member>> running_ QUIRE_GUARDED_BY(mutex_);  // By tag.
   BatchPacker packer_ QUIRE_GUARDED_BY(mutex_);
+  bool has_first_ QUIRE_GUARDED_BY(mutex_) = false;      // First responses wait for a write.
   int64_t write_start_us_ QUIRE_GUARDED_BY(mutex_) = 0;  // When the write under way began.
   Reading reading_ QUIRE_GUARDED_BY(mutex_) = Reading::kOn;
   Stage stage_ QUIRE_GUARDED_BY(mutex_) = Stage::kOpen;

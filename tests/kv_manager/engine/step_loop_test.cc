@@ -17,6 +17,7 @@
 namespace quire {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 TEST_F(StepLoopTest, AStreamHasTheTokensOfASoloRunAndLeavesNoBlock) {
@@ -110,6 +111,37 @@ TEST_F(StepLoopTest, PromptLogprobsComeBeforeTheFirstToken) {
   const auto sink = Submit(request);
   Run();
   EXPECT_EQ(sink->prompt_logprobs(), SoloRun({}, request).prompt_logprobs);
+}
+
+// Notes whose token has come.
+class NotingSink : public RecordingSink {
+ public:
+  NotingSink(char name, std::string* order) : name_(name), order_(order) {}
+  void OnToken(int sample_index, int position, ScoredToken token) override {
+    *order_ += name_;
+    RecordingSink::OnToken(sample_index, position, std::move(token));
+  }
+
+ private:
+  const char name_;
+  std::string* const order_;
+};
+
+TEST_F(StepLoopTest, AFirstTokenComesBeforeTheOtherTokensOfItsStep) {
+  Join();
+  std::string order;
+  const Request old_one = MakeRequest(5, 6);
+  const auto old_sink = std::make_shared<NotingSink>('a', &order);
+  ASSERT_TRUE(Submit(old_one, old_sink).ok());
+  while (order != "aa") loop_->RunOnce();
+  const Request new_one = MakeRequest(7, 3);
+  const auto new_sink = std::make_shared<NotingSink>('b', &order);
+  ASSERT_TRUE(Submit(new_one, new_sink).ok());
+  order.clear();
+  Run();
+  EXPECT_THAT(order, AnyOf("baababa", "abaabab")) << "the plan under way may be without the new request";
+  EXPECT_EQ(old_sink->tokens(), SoloTokens({}, old_one));
+  EXPECT_EQ(new_sink->tokens(), SoloTokens({}, new_one));
 }
 
 TEST_F(StepLoopTest, AnIdleLoopSleepsUntilSomethingHappens) {

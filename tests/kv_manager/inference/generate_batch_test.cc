@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <limits>
 #include <string>
 #include <thread>
@@ -80,6 +81,35 @@ TEST(GenerateBatchTest, WhatComesDuringAWriteGoesTogether) {
   EXPECT_TRUE(batch.Finish().ok());
   for (int tag = 1; tag <= 8; ++tag) EXPECT_THAT(batch.results[tag].tokens(), SizeIs(50));
   EXPECT_LT(batch.num_messages, 12) << "of 400 tokens that came before the first was read";
+}
+
+TEST(GenerateBatchTest, FirstResponsesDoNotWaitForTheTokensThatComeWithThem) {
+  InferenceServiceOptions options;
+  options.num_text_threads = 1;
+  ServiceHarness harness(ToyModel(), options);
+  harness.engine.takes_newest_first = true;  // As step loops do.
+  harness.engine.Hold();
+  BatchClient batch(&harness);
+  for (int tag = 1; tag <= 8; ++tag) batch.Start(tag, RequestFor("a", 2));
+  harness.engine.WaitForRequests(8);
+  harness.engine.Step();
+  for (int tag = 1; tag <= 8; ++tag) {
+    while (batch.results[tag].responses.empty()) ASSERT_TRUE(batch.Read());
+  }
+  batch.Start(9, RequestFor("b", 1));
+  batch.Start(10, RequestFor("c", 1));
+  harness.engine.WaitForRequests(10);
+  std::promise<void> all_are_there;
+  harness.text_threads().RunOutput([&] { all_are_there.get_future().wait(); });
+  harness.engine.Step();
+  harness.engine.WaitUntilIdle();  // All requests have their last token.
+  const int num_before = batch.num_messages;
+  all_are_there.set_value();
+  ASSERT_TRUE(batch.Read());
+  for (int tag = 1; tag <= 8; ++tag) EXPECT_THAT(batch.results[tag].ends, IsEmpty());
+  for (int tag = 9; tag <= 10; ++tag) EXPECT_THAT(batch.results[tag].ends, SizeIs(1));
+  EXPECT_TRUE(batch.Finish().ok());
+  EXPECT_EQ(batch.num_messages - num_before, 2);
 }
 
 TEST(GenerateBatchTest, CancelEndsOneRequest) {

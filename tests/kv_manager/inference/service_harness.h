@@ -67,6 +67,7 @@ class ServiceHarness {
   const RpcCounts& counts() const { return environment_.counts; }
   RequestRegistry& registry() { return environment_.registry; }
   ResumableRequests& resumable() { return environment_.resumable; }
+  TextThreads& text_threads() { return environment_.text_threads; }
   // Whether the manager says that its workers may have requests which it does not know.
   void SetRestoring(bool is_restoring) {
     environment_.is_restoring = [is_restoring] { return is_restoring; };

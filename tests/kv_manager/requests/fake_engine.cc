@@ -105,6 +105,7 @@ void FakeEngine::Run() {
       if (steps_left_.has_value()) --*steps_left_;
       step = live_;
     }
+    if (takes_newest_first) std::reverse(step.begin(), step.end());
     for (const std::shared_ptr<Live>& live : step) {
       if (!IsLive(live)) continue;  // It was cancelled meanwhile.
       if (!Advance(live.get())) continue;

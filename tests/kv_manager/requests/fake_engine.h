@@ -37,6 +37,7 @@ class FakeEngine : public Engine {
   std::vector<TokenId> script;         // The first tokens of every request; the others are hashes of the prompt.
   std::optional<FinishReason> ending;  // How requests end at the end of the script.
   std::function<void()> before_submit;
+  bool takes_newest_first = false;                                // The order of the requests in each step.
   std::function<std::shared_ptr<const ServedModel>()> model_now;  // If it is set, model() calls it.
 
   // From now on, steps run only when Step() is called.
