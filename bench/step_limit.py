@@ -22,7 +22,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench/compare"))
 from engines import output_of, processes, wait_until  # noqa: E402
-from rows import chat_requests  # noqa: E402
+from work import chat_requests  # noqa: E402
 
 FIGURES = (("total_token_throughput", "tokens/s"), ("median_ttft_ms", "TTFT p50"), ("p99_ttft_ms", "TTFT p99"),
            ("median_itl_ms", "ITL p50"), ("p99_itl_ms", "ITL p99"))

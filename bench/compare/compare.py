@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -192,6 +193,7 @@ def main():
             for engine in selected(row, engines, options):
                 print(f"{row.name}: {engine.name}")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("compare.py was told to end"))  # The engines end first.
     with contextlib.ExitStack() as stack:
         for engine in engines:
             stack.callback(engine.close)
