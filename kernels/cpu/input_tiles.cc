@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/rounding.h"
 
 namespace quire::cpu {
 namespace {
@@ -15,14 +15,6 @@ namespace {
 // that a thread multiplies.
 constexpr int kMaxOwnRows = 128;
 constexpr int kMinWeightsPerRow = 8;
-
-constexpr int CeilDiv(int a, int b) {
-  return (a + b - 1) / b;
-}
-
-constexpr int RoundUp(int a, int step) {
-  return CeilDiv(a, step) * step;
-}
 
 // Stores up to 32 rows of x, and the columns from `first` to `end`, as pairs of tiles.
 void CopyToTiles(const BFloat16* x, int64_t x_stride, int num_rows, int first, int end, BFloat16* tiles) {
@@ -41,14 +33,6 @@ void CopyToTiles(const BFloat16* x, int64_t x_stride, int num_rows, int first, i
 }
 
 }  // namespace
-
-void* GrownTo(size_t bytes, Memory* memory) {
-  if (memory->bytes() < bytes) {
-    *memory = Memory(bytes);
-    if (memory->data() == nullptr) throw std::bad_alloc();
-  }
-  return memory->data();
-}
 
 void InputTiles::Prepare(const CpuPackedMatrix& w, const BFloat16* x, int num_rows, int rows_per_block) {
   x_ = x;

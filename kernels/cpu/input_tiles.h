@@ -12,9 +12,6 @@
 
 namespace quire::cpu {
 
-// Returns memory of at least so many bytes. Throws std::bad_alloc when there is none.
-void* GrownTo(size_t bytes, Memory* memory);
-
 // Copies of the input of a product in tiles (kernel_table.h). The rows are divided into blocks, which follow each
 // other. Owned by the thread that owns the pool.
 class InputTiles {

@@ -5,18 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/rounding.h"
 #include "kernels/half_float.h"
 
 namespace quire::cpu {
 namespace {
-
-constexpr int CeilDiv(int a, int b) {
-  return (a + b - 1) / b;
-}
-
-constexpr int RoundUp(int a, int step) {
-  return CeilDiv(a, step) * step;
-}
 
 constexpr int kLineBytes = 64;  // Of a cache line.
 
@@ -32,11 +25,11 @@ constexpr int kItemsPerThread = 8;
 // Items whose rows are in tiles. A block of k of the rows and the sums of the item fit into the second-level cache.
 constexpr int kMaxTiledRowsPerItem = 512;
 constexpr int kMinTiledRowsPerItem = 128;
-constexpr int kMaxTiledPanelsPerItem = 16;
+constexpr int kMaxTiledPanelsPerItem = 8;
 // The time of an item in units of reading an element of x or of the weights from beyond the second-level cache: for
 // each product, and for the start of the item.
 constexpr double kProductTime = 0.00625;
-constexpr double kItemTime = 60000;
+constexpr double kItemTime = 15000;
 // The elements of x that stay in that cache.
 constexpr int64_t kMaxCachedElements = 384 << 10;
 

@@ -2,6 +2,8 @@
 
 #include "kernels/cpu/memory.h"
 
+#include <new>
+
 #include <sys/mman.h>
 
 namespace quire::cpu {
@@ -26,6 +28,14 @@ Memory::Memory(size_t bytes) {
 
 Memory::~Memory() {
   if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+void* GrownTo(size_t bytes, Memory* memory) {
+  if (memory->bytes() < bytes) {
+    *memory = Memory(bytes);
+    if (memory->data() == nullptr) throw std::bad_alloc();
+  }
+  return memory->data();
 }
 
 }  // namespace quire::cpu

@@ -32,6 +32,10 @@ class Memory {
   size_t bytes_ = 0;
 };
 
+// Replaces the memory if it has less than so many bytes, and returns it. Throws std::bad_alloc, as containers do, when
+// there is no memory.
+void* GrownTo(size_t bytes, Memory* memory);
+
 }  // namespace quire::cpu
 
 #endif  // QUIRE_KERNELS_CPU_MEMORY_H_
