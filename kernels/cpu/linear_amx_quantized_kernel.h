@@ -151,7 +151,10 @@ class QuantizedProduct {
     ConfigureTiles(shapes);
     if constexpr (Format::kIsConverted) {
       const int steps_ahead = num_passes_ == 1 ? kRingSteps / 2 : format_.num_steps();
-      for (int i = 0; i < steps_ahead; ++i) ConvertStep();
+      for (int i = 0; i < steps_ahead; ++i) {
+        for (int pass = 0; pass < num_passes_; ++pass) FetchWeights();
+        ConvertStep();
+      }
     }
     for (int index = 0; index < task_.num_panels; ++index) {
       for (int row = 0; row < task_.num_rows; row += kPassRows) {
