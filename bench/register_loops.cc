@@ -9,10 +9,6 @@
 #include "bench/clocks.h"
 #include "kernels/cpu/cpu_features.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 namespace quire {
 namespace {
 
@@ -45,6 +41,10 @@ void RunAvx512Fma(int64_t iterations) {
 
 void RunVnniInt8(int64_t iterations) {
   QUIRE_VECTOR_LOOP(QUIRE_TWELVE("vpdpbusd ", "%%zmm12, ", "%%zmm13, ", "%%zmm"));
+}
+
+void RunAvx512Bf16(int64_t iterations) {
+  QUIRE_VECTOR_LOOP(QUIRE_TWELVE("vdpbf16ps ", "%%zmm12, ", "%%zmm13, ", "%%zmm"));
 }
 #undef QUIRE_VECTOR_LOOP
 #undef QUIRE_TWELVE
@@ -84,15 +84,11 @@ void RunAmxInt8(int64_t iterations) {
 }
 #undef QUIRE_TILE_LOOP
 
-bool HasAmxInt8() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx >> 25 & 1) != 0;
-}
-
 constexpr double kVectorSums = 12, kTileSums = 4;
 constexpr RegisterLoop kAvx2Fma{"avx2_fma", 2 * 8 * kVectorSums, RunAvx2Fma};
 constexpr RegisterLoop kAvx512Fma{"avx512_fma", 2 * 16 * kVectorSums, RunAvx512Fma};
 constexpr RegisterLoop kVnniInt8{"vnni_int8", 2 * 64 * kVectorSums, RunVnniInt8};
+constexpr RegisterLoop kAvx512Bf16{"avx512_bf16", 2 * 32 * kVectorSums, RunAvx512Bf16};
 constexpr RegisterLoop kAmxBf16{"amx_bf16", 2 * 16 * 16 * 32 * kTileSums, RunAmxBf16};
 constexpr RegisterLoop kAmxInt8{"amx_int8", 2 * 16 * 16 * 64 * kTileSums, RunAmxInt8};
 #endif
@@ -107,8 +103,8 @@ std::vector<RegisterLoop> SupportedRegisterLoops() {
     if (isa == cpu::Isa::kAvx2) loops.push_back(kAvx2Fma);
     if (isa == cpu::Isa::kAvx512) loops.push_back(kAvx512Fma);
     if (isa == cpu::Isa::kAvx512Vnni) loops.push_back(kVnniInt8);
-    if (isa == cpu::Isa::kAmx) loops.push_back(kAmxBf16);
-    if (isa == cpu::Isa::kAmx && HasAmxInt8()) loops.push_back(kAmxInt8);
+    if (isa == cpu::Isa::kAvx512Bf16) loops.push_back(kAvx512Bf16);
+    if (isa == cpu::Isa::kAmx) loops.insert(loops.end(), {kAmxBf16, kAmxInt8});
   }
 #endif
   return loops;

@@ -3,6 +3,7 @@
 #ifndef QUIRE_BENCH_REGISTER_PROBE_H_
 #define QUIRE_BENCH_REGISTER_PROBE_H_
 
+#include "bench/register_loops.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
@@ -23,12 +24,9 @@ class RegisterProbe {
   double MeasureGflops();
 
  private:
-  using Products = void (*)(int count);
-
   cpu::ThreadPool* const pool_;
-  Products products_ = nullptr;
-  double flops_per_count_ = 0;
-  int count_ = 0;
+  RegisterLoop loop_{};  // Without a function if there is no such instruction.
+  int count_ = 0;        // Iterations of a run.
 };
 
 }  // namespace quire
