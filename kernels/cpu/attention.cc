@@ -147,9 +147,10 @@ void CpuAttention::RunSplit(const AttentionItem& item, int kv_head, int split, R
     end = std::max(end, row_end);
   }
   begin = begin / kAttentionTileTokens * kAttentionTileTokens;
+  BFloat16* const rounded_queries = scratch->rounded_queries.empty() ? nullptr : scratch->rounded_queries[0].values;
   AttentionTask task = {.units = nullptr,
                         .queries = scratch->queries.data(),
-                        .rounded_queries = scratch->rounded_queries.data()->values,
+                        .rounded_queries = rounded_queries,
                         .queries_are_rounded = scratch->queries_are_rounded,
                         .visible_begin = scratch->visible_begin.data(),
                         .visible_end = scratch->visible_end.data(),
