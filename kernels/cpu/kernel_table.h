@@ -27,10 +27,9 @@ constexpr int kNumWeightFormats = 7;
 //                     reads four consecutive k of 16 columns. k is padded to a multiple of 64; 64 k of a panel are the
 //                     two right-hand tiles of an AMX product of bytes.
 //   int4:             [panel][k / group], each group with 32 scales in float32, 32 zero points of a byte each, 32
-//   unused
-//                     bytes, and then [group / 8][32] words of 32 bits. A word holds eight consecutive k of a column:
-//                     the first four in the low halves of its bytes, the others in the high halves. One load reads
-//                     eight k of 16 columns. k is padded to a multiple of the group.
+//                     unused bytes, and then [group / 8][32] words of 32 bits. A word holds eight consecutive k of a
+//                     column: the first four in the low halves of its bytes, the others in the high halves. One load
+//                     reads eight k of 16 columns. k is padded to a multiple of the group.
 //   fp8:              [panel][k / group], each group with 32 scales in float32 and then [group / 4][2][4][2][4][2]
 //                     bytes of E4M3: of four consecutive k, two halves of 16 columns, and in each four times the
 //                     first two k of four columns and then their last two k. One load reads four k of 16 columns. k is
