@@ -192,7 +192,7 @@ struct KernelTable {
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
-  // Whether linear[kBFloat16] also takes tiles.
+  // Tells whether linear[kBFloat16] also takes tiles.
   bool takes_tiles;
   // Writes the header and the numbers of a row. `cols` is padded with zeros to a multiple of 64. All instruction sets
   // give the same header and the same numbers, in forms of quantized_bytes each.

@@ -7,7 +7,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/simd.h"
 
-// What all multiplications of bfloat16 by AMX tiles share. A tile holds 32 k of 16 rows of x, or 16 pairs of k of 16
+// This is shared by all products of bfloat16 by AMX tiles. A tile holds 32 k of 16 rows of x, or 16 pairs of k of 16
 // columns of a panel, or the sums of 16 rows by 16 columns. One product adds 32 k to each sum in an order that is the
 // same for every row. Therefore a row's sums do not depend on which tile, and which row of the tile, holds the row.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {

@@ -99,7 +99,7 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
   const std::shared_ptr<GenerateBatchCall> call_;
   const uint64_t tag_;
   ClientRequest request_;
-  bool has_begun_ = false;  // The client gets something. Used like too_large_.
+  bool has_begun_ = false;  // The client gets something. It is used like too_large_.
   absl::Status too_large_;  // Not OK: a response was too large. Used by the job that writes.
 };
 
