@@ -16,11 +16,13 @@ namespace quire {
 namespace {
 
 // 5,000 seeds in quarters, for test runners to share.
-constexpr uint64_t kNumSeeds = 1250;
+constexpr uint64_t kSeedsPerQuarter = 1250;
+// Sanitizer builds run only the first seeds of each quarter, because they are slow, and look for other faults.
+constexpr uint64_t kNumSeeds = QUIRE_NUM_SEEDS;
 
 class SchedulerPropertyTest : public ::testing::TestWithParam<uint64_t> {
  protected:
-  uint64_t first_seed() const { return GetParam() * kNumSeeds + 1; }
+  uint64_t first_seed() const { return GetParam() * kSeedsPerQuarter + 1; }
   uint64_t last_seed() const { return first_seed() + kNumSeeds - 1; }
 };
 INSTANTIATE_TEST_SUITE_P(Quarters, SchedulerPropertyTest, ::testing::Range<uint64_t>(0, 4));
@@ -31,6 +33,7 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
     ASSERT_EQ(RunScenario(DrawScenario(seed), /*is_run_twice=*/seed % 16 == 0, &report), absl::OkStatus())
         << "quire-sim --seed " << seed;
   }
+  if (kNumSeeds < kSeedsPerQuarter) return;
   // Checks that the seeds reach the hard cases; otherwise they would prove little.
   EXPECT_GT(report.preemptions, 250);
   EXPECT_GT(report.swap_outs, 250);
@@ -69,7 +72,7 @@ TEST_P(SchedulerPropertyTest, FewTokensAreComputedTwiceEvenWhereRequestsWait) {
     for (auto& [id, request] : scenario.requests) request.poison = 0;
     ASSERT_EQ(RunScenario(scenario, /*is_run_twice=*/false, &report), absl::OkStatus()) << "seed " << seed;
   }
-  EXPECT_GT(report.crowded_scheduled_tokens, 25000);
+  if (kNumSeeds == kSeedsPerQuarter) EXPECT_GT(report.crowded_scheduled_tokens, 25000);
   EXPECT_LT(report.crowded_recomputed_tokens, report.crowded_scheduled_tokens / 4);
 }
 
