@@ -105,8 +105,12 @@ QUIRE_INLINE Vec Select(uint32_t mask, Vec a, Vec b) {
 QUIRE_INLINE Vec Round(Vec a) {
   return EachLane([&](int i) { return (a.v[i] + 12582912.0f) - 12582912.0f; });
 }
+// Where n is not a number, the result is a.
 QUIRE_INLINE Vec ScaleByPowerOfTwo(Vec a, Vec n) {
-  return EachLane([&](int i) { return a.v[i] * BitsToFloat(uint32_t(int(n.v[i]) + 127) << 23); });
+  return EachLane([&](int i) {
+    const int power = n.v[i] == n.v[i] ? int(n.v[i]) : 0;
+    return a.v[i] * BitsToFloat(uint32_t(power + 127) << 23);
+  });
 }
 QUIRE_INLINE void SplitExponent(Vec a, Vec* mantissa, Vec* exponent) {
   for (int i = 0; i < 16; ++i) {

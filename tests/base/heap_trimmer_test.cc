@@ -28,7 +28,7 @@ std::vector<std::unique_ptr<char[]>> Allocate() {
 }
 
 TEST(HeapTrimmerTest, GivesFreeMemoryBackOnceTheProcessHasGrown) {
-#if defined(QUIRE_ADDRESS_SANITIZER) || defined(__SANITIZE_THREAD__)
+#if defined(QUIRE_ADDRESS_SANITIZER) || defined(QUIRE_THREAD_SANITIZER)
   GTEST_SKIP() << "a sanitizer has its own malloc";
 #endif
   HeapTrimmer trimmer(32 * kMiB);

@@ -48,7 +48,7 @@ uint64_t GatedBackend::Mark() {
 bool GatedBackend::IsDone(uint64_t mark) {
   if (!hangs_) return ForwardingBackend::IsDone(mark);
   was_asked_ = true;
-  if (watch_->Hangs(mark)) cuda::Fatal("the gated backend hangs");
+  if (watch_->Hangs(mark)) cuda::Fatal("%s", "the gated backend hangs");
   return false;
 }
 
