@@ -6,16 +6,15 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/amx_tile.h"
+#include "kernels/cpu/attention_amx_kv.h"
+#include "kernels/cpu/attention_amx_rows.h"
 #include "kernels/cpu/attention_pairs.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/softmax_state.h"
 
-// Paged attention over bfloat16 K and V with AMX tiles. The units of the pool are loaded directly as B tiles: 32
-// dimensions of K are a tile of 16 pairs by 16 tokens, and 16 dimensions of V are a tile of 8 pairs of tokens by 16
-// dimensions. Queries and weights are rounded to bfloat16 as in attention_pairs.h. There is one difference: a row's
-// maximum is replaced only by a score that exceeds it by more than kMaxGrowth. So the weights of a row are at most
-// e^kMaxGrowth, and its sums are scaled rarely.
+// Paged attention over bfloat16 K and V with AMX tiles. Queries and weights are rounded to bfloat16 as in
+// attention_pairs.h. There is one difference: a row's maximum is replaced only by a score that exceeds it by more than
+// kMaxGrowth. So the weights of a row are at most e^kMaxGrowth, and its sums are scaled rarely.
 //
 // The steps of the computation are pairs of a tile of 64 tokens and a block of 16 rows. While the vector units compute
 // the softmax of a step, the tiles multiply the weights of the step before by V, and the queries of the step after by
@@ -50,48 +49,14 @@ class AmxAttention {
   void Run();
 
  private:
-  static constexpr int kKeyDepth = 32;                         // Dimensions of a product of tiles.
-  static constexpr int kTileElements = kTileRows * kKeyDepth;  // Of bfloat16.
-  static constexpr int kMaxBlocks = kMaxAttentionRows / kRowsPerTile;
   static constexpr int kScores = kRowsPerTile * kAttentionTileTokens;
-  static constexpr int kVecsPerGroup = 4;      // Columns of V, in vectors, that are multiplied together.
-  static constexpr float kMaxGrowth = 5.545f;  // 8 ln 2
+  static constexpr int kVecsPerGroup = 4;  // Columns of V, in vectors, that are multiplied together.
   // Tile registers. The first four are sums.
   static constexpr int kWideA = 4, kTallB = 5, kNarrowA = 6, kShortB = 7;
 
-  // Tokens that some or all of several rows see: [begin, end) and [all_begin, all_end), as positions.
-  struct Visible {
-    int begin = 0x7fffffff, end = 0, all_begin = 0, all_end = 0x7fffffff;
-
-    void Add(int row_begin, int row_end);
-    void Add(const Visible& other);
-    bool SomeSee(int from, int to) const { return begin < to && end > from; }
-    bool AllSee(int from, int to) const { return all_begin <= from && all_end >= to; }
-    // Returns whether all rows see the same of these tokens.
-    bool AllAlike(int from, int to) const {
-      return Max(all_begin, from) <= Max(begin, from) && Min(all_end, to) >= Min(end, to);
-    }
-  };
-  // Up to 16 rows.
-  struct alignas(64) Block {
-    float max[kRowsPerTile];    // Weights are exp(score - max).
-    float limit[kRowsPerTile];  // A larger score replaces the maximum.
-    float sums[kRowsPerTile];   // Of the weights.
-    const BFloat16* queries;    // [padded_dim / 32, rounded up][16][32]
-    float* values;              // [rows, padded_dim]
-    int first_row;              // In the task.
-    int count;
-    Visible visible;
-  };
   struct Step {
     int unit;  // First unit of the tile.
     int block;
-  };
-  // The V of a tile, [8][padded_dim][2] for each unit.
-  struct TileValues {
-    const BFloat16* units[kUnitsPerTile];
-    int begin, end;  // The units that some row sees.
-    bool is_sick;    // Whether each row must be multiplied by the V that it sees.
   };
   // Products that are computed together with the softmax of another step. There is none if the last member is null.
   struct ValueWork {
@@ -104,19 +69,13 @@ class AmxAttention {
     float* scores = nullptr;  // [rows, 64]
   };
 
-  void Configure(int rows);
-  void LoadRows(int first_row, int num_rows);
-  void StoreRows();
+  static void Configure(int rows);
 
   Step NextStep(Step step) const;
   bool IsEnd(Step step) const { return step.unit >= task_.num_units; }
   int TokenOf(int unit) const { return task_.first_token + unit * kUnitTokens; }
 
-  void OpenKeys(int unit);
-  void PackKeys(int unit);
-  bool ListValues(int unit, const Visible& visible, TileValues* v);
   void OpenValues(int unit);
-
   void PlanScores(Step step, float* scores);
   void RunScores();
   template <bool kFetches>
@@ -128,8 +87,8 @@ class AmxAttention {
   void RunSteps(Step step);
   template <bool kOverlaps>
   void Softmax(Step step, float* scores, BFloat16* weights);
-  void CapAndHide(const Block& block, int first_token, float* scores) const;
-  void GrowMaxima(Block* block, const float* scores);
+  void CapAndHide(const RowBlock& block, int first_token, float* scores) const;
+  void GrowMaxima(RowBlock* block, const float* scores);
   template <bool kFetches>
   void WeighRows(int begin, int end, const float* offsets, const float* scores, BFloat16* weights, Vec* sums);
   void AddValuesOfEachRow(Step step, const BFloat16* weights);
@@ -138,54 +97,31 @@ class AmxAttention {
   const DenormalsAreZero denormals_;
   const int dim_;    // padded_dim
   const int depth_;  // Tiles of 32 dimensions.
-  int num_blocks_ = 0;
-  int rows_ = 0;     // Rows of the tiles.
-  Visible visible_;  // Of all rows.
+  AmxRows rows_;
+  AmxKeysAndValues kv_;
   NextTile next_;
   ValueWork values_;
   ScoreWork scores_;
-  int key_unit_ = -1;  // The tile of k_.
-  const BFloat16* k_[kUnitsPerTile];
-  int value_unit_ = -1;  // The tile of v_[v_index_].
-  int v_index_ = 0;
-  TileValues v_[2];
-
-  Block blocks_[kMaxBlocks];
+  int value_unit_ = -1;  // The tile whose V is open.
   alignas(64) float scores_buffer_[2][kScores];
   alignas(64) BFloat16 weights_buffer_[2][kScores];
-  alignas(64) BFloat16 copied_v_[kUnitsPerTile][kUnitTokens * kMaxHeadDim];   // Of tokens that not all rows see.
-  alignas(64) BFloat16 packed_k_[kUnitsPerTile * kUnitTokens * kMaxHeadDim];  // Where heads do not fill B tiles.
-  alignas(64) float last_values_[kRowsPerTile * kMaxHeadDim];  // Of a last block with fewer rows than the tiles.
 };
 
-inline void AmxAttention::Visible::Add(int row_begin, int row_end) {
-  if (row_begin >= row_end) {
-    all_begin = 0x7fffffff;
-    return;
-  }
-  begin = Min(begin, row_begin);
-  end = Max(end, row_end);
-  all_begin = Max(all_begin, row_begin);
-  all_end = Min(all_end, row_end);
-}
-
-inline void AmxAttention::Visible::Add(const Visible& other) {
-  begin = Min(begin, other.begin);
-  end = Max(end, other.end);
-  all_begin = Max(all_begin, other.all_begin);
-  all_end = Min(all_end, other.all_end);
-}
-
 inline AmxAttention::AmxAttention(const AttentionTask& task, int first_row, int num_rows)
-    : task_(task), dim_(task.padded_dim), depth_((task.padded_dim + kKeyDepth - 1) / kKeyDepth) {
-  num_blocks_ = (num_rows + kRowsPerTile - 1) / kRowsPerTile;
-  Configure(Min(num_rows, kRowsPerTile));
-  LoadRows(first_row, num_rows);
+    : task_(task),
+      dim_(task.padded_dim),
+      depth_((task.padded_dim + kKeyDepth - 1) / kKeyDepth),
+      rows_(task, first_row, num_rows),
+      kv_(task) {
+  Configure(rows_.rows_of_tiles());
+  if (!rows_.has_short_block()) return;
+  for (BFloat16(&weights)[kScores] : weights_buffer_) {
+    for (BFloat16& weight : weights) weight = BFloat16{0};
+  }
 }
 
 // Sets the tile shapes for this many rows.
 inline void AmxAttention::Configure(int rows) {
-  rows_ = rows;
   TileShapes shapes;
   for (int sums = 0; sums < kUnitsPerTile; ++sums) shapes.Set(sums, rows, kTileRowBytes);
   shapes.Set(kWideA, rows, kTileRowBytes);
@@ -195,137 +131,30 @@ inline void AmxAttention::Configure(int rows) {
   ConfigureTiles(shapes);
 }
 
-// Rounds a query to bfloat16 and stores it in A tiles, with zeros up to a whole tile.
-QUIRE_INLINE void RoundQueryToTiles(const float* query, const AttentionTask& task, int depth, BFloat16* to) {
-  const Vec scale = Set(task.scale);
-  for (int i = 0; i < depth; ++i) {
-    const int d = i * 2 * kLanes;
-    const Vec low = LoadFirst(query + d, Max(0, Min(kLanes, task.head_dim - d)));
-    const Vec high = LoadFirst(query + d + kLanes, Max(0, Min(kLanes, task.head_dim - d - kLanes)));
-    _mm512_store_si512(to + i * kRowsPerTile * 2 * kLanes,
-                       reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(Mul(high, scale).v, Mul(low, scale).v)));
-  }
-}
-
-inline void AmxAttention::LoadRows(int first_row, int num_rows) {
-  for (int b = 0; b < num_blocks_; ++b) {
-    Block* block = &blocks_[b];
-    BFloat16* queries = task_.rounded_queries + (first_row / kRowsPerTile + b) * depth_ * kTileElements;
-    block->queries = queries;
-    block->first_row = first_row + b * kRowsPerTile;
-    block->count = Min(kRowsPerTile, num_rows - b * kRowsPerTile);
-    block->values = task_.values + int64_t{block->first_row} * dim_;
-    block->visible = {};
-    for (int r = 0; r < block->count; ++r) {
-      const int row = block->first_row + r;
-      if (!task_.queries_are_rounded) {
-        RoundQueryToTiles(task_.queries[row], task_, depth_, queries + r * kKeyDepth);
-      }
-      block->max[r] = task_.states[row].max;
-      block->limit[r] = block->max[r] + kMaxGrowth;
-      block->sums[r] = task_.states[row].sum;
-      block->visible.Add(task_.visible_begin[row], task_.visible_end[row]);
-    }
-    visible_.Add(block->visible);
-    if (block->count == rows_) continue;
-    // The tiles have more rows than this block.
-    for (int r = block->count; r < kRowsPerTile; ++r) {
-      for (int d = 0; d < depth_; ++d) {
-        _mm512_store_si512(queries + d * kTileElements + r * kKeyDepth, _mm512_setzero_si512());
-      }
-    }
-    for (BFloat16(&weights)[kScores] : weights_buffer_) {
-      for (BFloat16& weight : weights) weight = BFloat16{0};
-    }
-    for (int i = 0; i < kRowsPerTile * dim_; i += kLanes) {
-      Store(last_values_ + i, i < block->count * dim_ ? Load(block->values + i) : Zero());
-    }
-    block->values = last_values_;
-  }
-}
-
-inline void AmxAttention::StoreRows() {
-  for (int b = 0; b < num_blocks_; ++b) {
-    const Block& block = blocks_[b];
-    for (int r = 0; r < block.count; ++r) task_.states[block.first_row + r] = {block.max[r], block.sums[r]};
-    if (block.count == rows_) continue;
-    float* const values = task_.values + int64_t{block.first_row} * dim_;
-    for (int i = 0; i < block.count * dim_; i += kLanes) Store(values + i, Load(last_values_ + i));
-  }
-}
-
 // Returns the next step in which some row sees a token.
 inline AmxAttention::Step AmxAttention::NextStep(Step step) const {
   for (;;) {
-    if (++step.block == num_blocks_) step = {step.unit + kUnitsPerTile, 0};
+    if (++step.block == rows_.num_blocks()) step = {step.unit + kUnitsPerTile, 0};
     if (IsEnd(step)) return step;
     const int token = TokenOf(step.unit);
-    if (blocks_[step.block].visible.SomeSee(token, token + kAttentionTileTokens)) return step;
+    if (rows_.block(step.block).visible.SomeSee(token, token + kAttentionTileTokens)) return step;
   }
 }
 
-// --- Tiles of K and V ---
-
-// Copies K of a tile, with zeros up to whole B tiles.
-inline void AmxAttention::PackKeys(int unit) {
-  for (int u = 0; u < kUnitsPerTile; ++u) {
-    const BFloat16* from = static_cast<const BFloat16*>(task_.units[Min(unit + u, task_.num_units - 1)]);
-    BFloat16* to = packed_k_ + u * depth_ * kTileElements;
-    for (int pair = 0; pair < depth_ * kTileRows; ++pair) {
-      const bool has_pair = 2 * pair < dim_;
-      _mm512_store_si512(to + pair * kKeyDepth,
-                         has_pair ? _mm512_loadu_si512(from + pair * kKeyDepth) : _mm512_setzero_si512());
-    }
-    k_[u] = to;
-  }
-}
-
-// Finds K of a tile. Where it has fewer units, others take their places.
-inline void AmxAttention::OpenKeys(int unit) {
-  if (unit == key_unit_) return;
-  key_unit_ = unit;
-  if (dim_ % kKeyDepth != 0) return PackKeys(unit);
-  for (int u = 0; u < kUnitsPerTile; ++u) {
-    k_[u] = static_cast<const BFloat16*>(task_.units[Min(unit + u, task_.num_units - 1)]);
-  }
-}
-
-// Lists V of a tile for rows. Units with tokens that not all of them see are copied, with zeros for the tokens that
-// none of them sees. Returns whether the copies are finite.
-inline bool AmxAttention::ListValues(int unit, const Visible& visible, TileValues* v) {
-  const int first_token = TokenOf(unit);
-  const int num_tokens = Min(kUnitsPerTile, task_.num_units - unit) * kUnitTokens;
-  const int begin = Max(0, visible.begin - first_token), end = Min(num_tokens, visible.end - first_token);
-  v->begin = begin / kUnitTokens;
-  v->end = (end + kUnitTokens - 1) / kUnitTokens;
-  bool is_finite = true;
-  for (int u = v->begin; u < v->end; ++u) {
-    const int first = u * kUnitTokens;
-    v->units[u] = static_cast<const BFloat16*>(task_.units[unit + u]) + kUnitTokens * dim_;
-    if (visible.AllSee(first_token + first, first_token + first + kUnitTokens)) continue;
-    is_finite = CopyVisible(v->units[u], begin - first, end - first, dim_, copied_v_[u]) && is_finite;
-    v->units[u] = copied_v_[u];
-  }
-  return is_finite;
-}
-
-// A row must not use the V of a token that it does not see if V is infinite or NaN there, because weight 0 would not
-// suppress it. If rows see different tokens and some of V is not finite, each row is multiplied separately.
+// Opens V of a tile.
 inline void AmxAttention::OpenValues(int unit) {
-  const int first = TokenOf(unit), last = first + kAttentionTileTokens;
-  // The step before may use copies.
-  if (!visible_.AllSee(first, last)) RunValues<false>();
+  const int first = TokenOf(unit);
+  // The products that are waiting may use copies of V, which are about to be replaced.
+  if (!rows_.visible().AllSee(first, first + kAttentionTileTokens)) RunValues<false>();
+  kv_.OpenValues(unit, rows_.visible());
   value_unit_ = unit;
-  v_index_ ^= 1;
-  TileValues* v = &v_[v_index_];
-  v->is_sick = !ListValues(unit, visible_, v) && !visible_.AllAlike(first, last);
 }
 
 // --- Products ---
 
 inline void AmxAttention::PlanScores(Step step, float* scores) {
-  OpenKeys(step.unit);
-  scores_ = {blocks_[step.block].queries, scores};
+  kv_.OpenKeys(step.unit);
+  scores_ = {rows_.block(step.block).queries, scores};
 }
 
 // scores[row][token] = query * K.
@@ -333,9 +162,9 @@ inline void AmxAttention::RunScores() {
   if (scores_.scores == nullptr) return;
   Unroll<kUnitsPerTile>([]<int u>() __attribute__((always_inline)) { ZeroTile<u>(); });
   for (int i = 0; i < depth_; ++i) {
-    LoadTile<kWideA>(scores_.queries + i * kTileElements, kTileRowBytes);
+    LoadTile<kWideA>(scores_.queries + i * kKeyTileElements, kTileRowBytes);
     Unroll<kUnitsPerTile>([&]<int u>() __attribute__((always_inline)) {
-      LoadTile<kTallB>(k_[u] + i * kTileElements, kTileRowBytes);
+      LoadTile<kTallB>(kv_.keys(u) + i * kKeyTileElements, kTileRowBytes);
       next_.FetchStep();
       MultiplyTiles<u, kWideA, kTallB>();
     });
@@ -376,24 +205,23 @@ QUIRE_INLINE void AmxAttention::AddColumns(int column) {
 
 // Multiplies the weights of a step by V, each row by the V of the tokens that it sees.
 inline void AmxAttention::AddValuesOfEachRow(Step step, const BFloat16* weights) {
-  const Block& block = blocks_[step.block];
-  const int rows = rows_;
+  const RowBlock& block = rows_.block(step.block);
   Configure(1);
   for (int r = 0; r < block.count; ++r) {
-    Visible visible;
+    VisibleTokens visible;
     visible.Add(task_.visible_begin[block.first_row + r], task_.visible_end[block.first_row + r]);
     TileValues v;
-    ListValues(step.unit, visible, &v);
+    kv_.ListValues(step.unit, visible, &v);
     values_ = {weights + r * kAttentionTileTokens, &v, block.values + r * dim_};
     RunValues<false>();
   }
-  Configure(rows);
+  Configure(rows_.rows_of_tiles());
 }
 
 // --- Softmax ---
 
 // Caps the scores of a step and hides the tokens that rows do not see.
-inline void AmxAttention::CapAndHide(const Block& block, int first_token, float* scores) const {
+inline void AmxAttention::CapAndHide(const RowBlock& block, int first_token, float* scores) const {
   for (int r = 0; r < block.count; ++r) {
     const int row = block.first_row + r;
     const int begin = task_.visible_begin[row] - first_token, end = task_.visible_end[row] - first_token;
@@ -413,7 +241,7 @@ QUIRE_INLINE Vec LargestOfRow(const float* scores) {
 }
 
 // Replaces the maxima that a tile exceeds by far, and scales the sums of these rows.
-inline void AmxAttention::GrowMaxima(Block* block, const float* scores) {
+inline void AmxAttention::GrowMaxima(RowBlock* block, const float* scores) {
   Vec lanes[kRowsPerTile];
   for (int r = 0; r < kRowsPerTile; ++r) {
     lanes[r] = r < block->count ? LargestOfRow(scores + r * kAttentionTileTokens) : Set(kMinusInfinity);
@@ -471,7 +299,7 @@ QUIRE_INLINE void AmxAttention::WeighRows(int begin, int end, const float* offse
 // have other work.
 template <bool kOverlaps>
 QUIRE_INLINE void AmxAttention::Softmax(Step step, float* scores, BFloat16* weights) {
-  Block* block = &blocks_[step.block];
+  RowBlock* block = &rows_.block(step.block);
   const int first_token = TokenOf(step.unit);
   if (task_.softcap > 0 || !block->visible.AllSee(first_token, first_token + kAttentionTileTokens)) {
     CapAndHide(*block, first_token, scores);
@@ -522,10 +350,10 @@ inline void AmxAttention::RunSteps(Step step) {
       PlanScores(next, scores_buffer_[i ^ 1]);
     }
     Softmax<kOverlaps>(step, scores_buffer_[i], weights_buffer_[i]);
-    if (v_[v_index_].is_sick) {
+    if (kv_.values().is_sick) {
       AddValuesOfEachRow(step, weights_buffer_[i]);
     } else {
-      values_ = {weights_buffer_[i], &v_[v_index_], blocks_[step.block].values};
+      values_ = {weights_buffer_[i], &kv_.values(), rows_.block(step.block).values};
     }
     if constexpr (!kOverlaps) RunValues<true>();
     step = next;
@@ -537,13 +365,13 @@ inline void AmxAttention::RunSteps(Step step) {
 inline void AmxAttention::Run() {
   const Step first = NextStep({0, -1});
   if (IsEnd(first)) return;
-  if (num_blocks_ > 1) {
+  if (rows_.num_blocks() > 1) {
     RunSteps<true>(first);
   } else {
     RunSteps<false>(first);
   }
   next_.FetchRest();
-  StoreRows();
+  rows_.StoreAll();
 }
 
 inline void AttendAmx(const AttentionTask& task) {
