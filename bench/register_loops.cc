@@ -8,6 +8,10 @@
 
 #include "bench/clocks.h"
 #include "kernels/cpu/cpu_features.h"
+#if defined(__x86_64__)
+#define QUIRE_CPU_NAMESPACE register_loops
+#include "kernels/cpu/amx_tile.h"
+#endif
 
 namespace quire {
 namespace {
@@ -49,30 +53,21 @@ void RunAvx512Bf16(int64_t iterations) {
 #undef QUIRE_VECTOR_LOOP
 #undef QUIRE_TWELVE
 
-// The layout that the instruction LDTILECFG reads (Intel SDM volume 1, table 18-3).
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-// All eight tiles have 16 rows of 64 bytes: four sums, two left and two right operands.
-TileConfig FullTiles() {
-  TileConfig config;
-  std::fill_n(config.row_bytes, 8, 64);
-  std::fill_n(config.rows, 8, 16);
-  return config;
+// All eight tiles have their full size: four sums, two left and two right operands.
+cpu::register_loops::TileShapes FullTiles() {
+  using cpu::register_loops::kTileRowBytes, cpu::register_loops::kTileRows;
+  cpu::register_loops::TileShapes shapes;
+  for (int tile = 0; tile < 8; ++tile) shapes.Set(tile, kTileRows, kTileRowBytes);
+  return shapes;
 }
 
 #define QUIRE_TILE_LOOP(instruction)                                                           \
-  const TileConfig config = FullTiles();                                                       \
+  const auto shapes = FullTiles();                                                             \
   asm volatile("ldtilecfg %1\n1:\n" instruction " %%tmm6, %%tmm4, %%tmm0\n" instruction        \
                " %%tmm7, %%tmm4, %%tmm1\n" instruction " %%tmm6, %%tmm5, %%tmm2\n" instruction \
                " %%tmm7, %%tmm5, %%tmm3\ndecq %0\njnz 1b\ntilerelease"                         \
                : "+r"(iterations)                                                              \
-               : "m"(config)                                                                   \
+               : "m"(shapes)                                                                   \
                : "cc")
 
 void RunAmxBf16(int64_t iterations) {
