@@ -30,7 +30,6 @@ using Socket = asio::generic::stream_protocol::socket;
 constexpr uint32_t kMaxHeadBytes = 16 << 10;
 constexpr size_t kReadBytes = 16 << 10;
 constexpr std::chrono::seconds kLingerTimeout(2);
-constexpr char kLate[] = "the request did not arrive in time";
 
 // One connection. It has at most one request at a time.
 template <typename Stream>
@@ -95,11 +94,18 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   void ReadHead();
   void OnHead(error_code error);
   void ReadBody();
+  // Chunks of a body that has no Content-Length.
+  void ReadChunks();
+  void OnChunks(error_code error);
   void OnRequest(error_code error);
+  // Reserves memory for a body of this size. Otherwise refuses the request and returns false.
+  bool ReserveBody(int64_t num_bytes);
   void ReleaseBody();
 
   // Answers a request that cannot be handled, and closes the connection.
   void Refuse(int code, absl::string_view message);
+  // The same for a request that cannot be read.
+  void RefuseUnreadable(error_code error);
   void Respond(WebResponse response);
   void BeginEvents();
   void Send(const std::string& text);
@@ -220,25 +226,10 @@ void Connection<Stream>::ReadHead() {
 template <typename Stream>
 void Connection<Stream>::OnHead(error_code error) {
   if (is_closed_) return;
-  if (error && is_late_) return Refuse(408, kLate);
-  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-    return Refuse(431, absl::StrCat("the head of the request has more than ", kMaxHeadBytes, " bytes"));
-  }
   const uint64_t num_bytes = parser_->content_length().value_or(0);
-  const size_t limit = owner_->options().max_body_bytes;
-  if (error == http::error::body_limit || num_bytes > limit) {
-    return Refuse(413, absl::StrCat("the body of the request has more than ", limit, " bytes"));
-  }
-  if (error.category() == http::make_error_code(http::error::bad_method).category() &&
-      error != http::error::end_of_stream && error != http::error::partial_message) {
-    return Refuse(400, absl::StrCat("this is not a request of HTTP/1: ", error.message()));
-  }
-  if (error) return Close();
-  if (parser_->chunked()) return Refuse(411, "the request has no Content-Length, and chunked bodies are not accepted");
-  if (!owner_->ReserveBytes(static_cast<int64_t>(num_bytes))) {
-    return Refuse(503, "the server is receiving too many bytes of requests");
-  }
-  reserved_bytes_ = static_cast<int64_t>(num_bytes);
+  if (num_bytes > owner_->options().max_body_bytes) error = http::error::body_limit;
+  if (error) return RefuseUnreadable(error);
+  if (!ReserveBody(static_cast<int64_t>(num_bytes))) return;
   SetDeadline(owner_->options().body_timeout);
   if (boost::beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
     auto text = std::make_shared<std::string>("HTTP/1.1 100 Continue\r\n\r\n");
@@ -255,15 +246,29 @@ void Connection<Stream>::OnHead(error_code error) {
 
 template <typename Stream>
 void Connection<Stream>::ReadBody() {
+  if (parser_->chunked()) return ReadChunks();
   http::async_read(stream_, buffer_, *parser_,
                    [self = this->shared_from_this()](error_code error, size_t) { self->OnRequest(error); });
 }
 
 template <typename Stream>
+void Connection<Stream>::ReadChunks() {
+  parser_->eager(true);
+  http::async_read_some(stream_, buffer_, *parser_,
+                        [self = this->shared_from_this()](error_code error, size_t) { self->OnChunks(error); });
+}
+
+template <typename Stream>
+void Connection<Stream>::OnChunks(error_code error) {
+  if (is_closed_) return;
+  if (error || parser_->is_done()) return OnRequest(error);
+  if (ReserveBody(static_cast<int64_t>(parser_->get().body().size()))) ReadChunks();
+}
+
+template <typename Stream>
 void Connection<Stream>::OnRequest(error_code error) {
   if (is_closed_) return;
-  if (error && is_late_) return Refuse(408, kLate);
-  if (error) return Close();
+  if (error) return RefuseUnreadable(error);
   is_late_ = false;
   deadline_ = SteadyTime::max();
   auto message = parser_->release();
@@ -284,6 +289,16 @@ void Connection<Stream>::OnRequest(error_code error) {
   owner_->Handle(exchange);
   exchange->DropBody();  // A stream may last for minutes, and the bodies of all of them together have no limit.
   ReleaseBody();
+}
+
+template <typename Stream>
+bool Connection<Stream>::ReserveBody(int64_t num_bytes) {
+  if (!owner_->ReserveBytes(num_bytes - reserved_bytes_)) {
+    Refuse(503, "the server is receiving too many bytes of requests");
+    return false;
+  }
+  reserved_bytes_ = num_bytes;
+  return true;
 }
 
 template <typename Stream>
@@ -309,6 +324,21 @@ void Connection<Stream>::Refuse(int code, absl::string_view message) {
   owner_->NoteRefusal(code);
   if (code == 503) response.headers.emplace_back("Retry-After", "1");
   Respond(std::move(response));
+}
+
+template <typename Stream>
+void Connection<Stream>::RefuseUnreadable(error_code error) {
+  if (is_late_) return Refuse(408, "the request did not arrive in time");
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return Refuse(431, absl::StrCat("the head of the request has more than ", kMaxHeadBytes, " bytes"));
+  }
+  if (error == http::error::body_limit) {
+    return Refuse(413,
+                  absl::StrCat("the body of the request has more than ", owner_->options().max_body_bytes, " bytes"));
+  }
+  const bool is_of_http = error.category() == http::make_error_code(http::error::bad_method).category();
+  if (!is_of_http || error == http::error::end_of_stream || error == http::error::partial_message) return Close();
+  Refuse(400, absl::StrCat("this is not a request of HTTP/1: ", error.message()));
 }
 
 template <typename Stream>

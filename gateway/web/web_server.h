@@ -72,8 +72,8 @@ struct WebServerOptions {
 
 // An HTTP/1.1 server with one thread, which runs the handler and serves all connections without blocking. Everything
 // that a client can make it hold is bounded: connections, bytes of heads and bodies, unsent bytes, and times. Requests
-// that break a limit get 400, 408, 411, 413, 431 or 503 with an error as the OpenAI interface has it. A body needs a
-// Content-Length.
+// that break a limit get 400, 408, 413, 431 or 503 with an error as the OpenAI interface has it. A body has a
+// Content-Length or comes in chunks.
 class WebServer {
  public:
   using Handler = std::function<void(std::shared_ptr<WebExchange> exchange)>;

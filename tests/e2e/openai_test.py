@@ -201,15 +201,21 @@ class OpenAiTest(unittest.TestCase):
         for event in events:
             self.assertEqual(event["usage"]["prompt_tokens"], last["usage"]["prompt_tokens"])
 
+    def test_a_body_may_come_in_chunks(self):
+        text = json.dumps(GREEDY).encode()
+        code, answer, _ = self.quire.call("/v1/completions", iter([text[:10], text[10:]]))
+        self.assertEqual(code, 200)
+        self.assertEqual(answer["choices"], self.quire.call("/v1/completions", GREEDY)[1]["choices"])
+
     def test_version_and_metrics(self):
         self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")
         self.quire.call("/v1/nothing")
         connection = self.quire.connect()
         self.addCleanup(connection.close)
-        connection.request("POST", "/version", iter([b"x"]))  # Without a Content-Length.
-        self.assertEqual(connection.getresponse().status, 411)
+        connection.request("GET", "/version", headers={"X": "x" * 20000})
+        self.assertEqual(connection.getresponse().status, 431)
         metrics = self.quire.metrics()
-        self.assertIn('quire_openai_answers_total{path="unread",code="411"}', metrics)
+        self.assertIn('quire_openai_answers_total{path="unread",code="431"}', metrics)
         self.assertIn('quire_openai_answers_total{path="/version",code="200"}', metrics)
         self.assertIn('quire_openai_answers_total{path="other",code="404"}', metrics)
         self.assertRegex(metrics, r"quire_openai_running [1-9]")

@@ -155,6 +155,24 @@ TEST_F(WebServerTest, AStreamIsChunked) {
   EXPECT_THAT(client.ReadUntil("again"), HasSubstr("200 OK")) << "the connection stays open";
 }
 
+TEST_F(WebServerTest, ABodyMayComeInChunks) {
+  Start();
+  TestClient client(*server_);
+  client.Send("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n");
+  client.ReadUntil("HTTP/1.1 100 Continue\r\n\r\n");
+  client.Send("3\r\none\r\n4;an=extension\r\n tw");
+  client.Send("o\r\n0\r\nTrailer: x\r\n\r\n" + Post("/b", "next"));
+  EXPECT_THAT(client.ReadUntil("one two"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(client.ReadUntil("next"), HasSubstr("POST /b"));
+}
+
+TEST_F(WebServerTest, ABodyInChunksMustArriveInTime) {
+  Start({.body_timeout = std::chrono::milliseconds(300)});
+  TestClient client(*server_);
+  client.Send("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+  EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 408"));
+}
+
 TEST_F(WebServerTest, AStreamForHttp10EndsWithTheConnection) {
   Start();
   TestClient client(*server_);
@@ -186,12 +204,16 @@ TEST_F(WebServerTest, RequestsBeyondALimitAreRefused) {
   EXPECT_THAT(too_large, HasSubstr("{\"error\":{\"message\":\"the body of the request has more than 100 bytes\""));
   EXPECT_THAT(too_large, HasSubstr("Connection: close"));
   EXPECT_THAT(answer("GET /a HTTP/1.1\r\nX: " + std::string(17'000, 'x') + "\r\n\r\n"), StartsWith("HTTP/1.1 431"));
-  EXPECT_THAT(answer("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), StartsWith("HTTP/1.1 411"));
+  const std::string chunked = "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string chunk = "33\r\n" + std::string(51, 'x') + "\r\n";
+  EXPECT_THAT(answer(chunked + chunk + chunk), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(answer(chunked + "no number\r\n"), StartsWith("HTTP/1.1 400"));
   // One body is on its way, so there is no room for a second one.
   TestClient slow(*server_);
   slow.Send("POST /a HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n");
   slow.ReadUntil("\r\n\r\n");
   EXPECT_THAT(answer(Post("/a", std::string(60, 'x'))), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(answer(chunked + chunk), StartsWith("HTTP/1.1 503"));
   slow.Send(std::string(100, 'y'));
   EXPECT_THAT(slow.ReadUntil("yyy"), HasSubstr("200 OK"));
   EXPECT_THAT(answer(Post("/a", "x", "Connection: close\r\n")), StartsWith("HTTP/1.1 200"));
