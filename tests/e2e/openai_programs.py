@@ -18,9 +18,10 @@ TIMEOUT_S = 120
 
 
 class Installation:
-    """The three programs on unix sockets in a folder of their own; the gateway listens on a free port."""
+    """The programs on unix sockets in a folder of their own; the gateway listens on a free port. There is one manager for
+    each of the names."""
 
-    def __init__(self, folder_of_programs, manager_flags=(), gateway_flags=(), worker_flags=()):
+    def __init__(self, folder_of_programs, manager_flags=(), gateway_flags=(), worker_flags=(), managers=("manager",)):
         self.bin = folder_of_programs
         self.manager_flags = manager_flags
         self.stack = contextlib.ExitStack()
@@ -33,23 +34,25 @@ class Installation:
                 + ["--metrics-listen=", "--kv-bytes=64MiB", *worker_flags],
                 "(listening)",
             )
-            self.start_manager()
+            self.managers = [self.start_manager(name) for name in managers]
+            self.endpoint = ",".join(f"unix:{self.folder}/{name}" for name in managers)
             self.gateway = Program(
                 self.stack,
-                [self.bin / "quire-openai", f"--manager=unix:{self.folder}/manager", "--listen=127.0.0.1:0"]
+                [self.bin / "quire-openai", f"--manager={self.endpoint}", "--listen=127.0.0.1:0"]
                 + [*gateway_flags],
                 r"listening on 127\.0\.0\.1:(\d+)",
             )
             self.port = int(self.gateway.found)
             on_error.pop_all()
 
-    def start_manager(self):
+    def start_manager(self, name="manager"):
         self.manager = Program(
             self.stack,
-            [self.bin / "quire-manager", f"--workers=unix:{self.folder}/worker", f"--listen=unix:{self.folder}/manager"]
+            [self.bin / "quire-manager", f"--workers=unix:{self.folder}/worker", f"--listen=unix:{self.folder}/{name}"]
             + ["--metrics-listen=", *self.manager_flags],
             "(listening)",
         )
+        return self.manager
 
     def close(self):
         self.stack.close()
@@ -95,7 +98,7 @@ class Installation:
 
     def quirectl(self, *arguments):
         done = subprocess.run(
-            [self.bin / "quirectl", "--endpoint", f"unix:{self.folder}/manager", *arguments],
+            [self.bin / "quirectl", "--endpoint", self.endpoint, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shows what clients of quire-openai hear when its manager is not there. The argument is the folder of our programs."""
 
+import contextlib
 import json
 import pathlib
+import shutil
 import socket
 import sys
 import tempfile
@@ -91,19 +93,52 @@ class OpenAiTroubleTest(unittest.TestCase):
 
 
 class LostManagerTest(unittest.TestCase):
-    def start(self, has_key=True, gateway_flags=()):
+    def start(self, has_key=True, gateway_flags=(), manager_flags=(), managers=("manager",)):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "key").write_text("k" * 40)
         (folder / "times.yaml").write_text("step: 5ms")
-        manager_flags = [f"--resume-key-file={folder}/key"] if has_key else []
+        manager_flags = [*manager_flags, *([f"--resume-key-file={folder}/key"] if has_key else [])]
         worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
-        quire = Installation(BIN, manager_flags, gateway_flags, worker_flags)
+        quire = Installation(BIN, manager_flags, gateway_flags, worker_flags, managers)
         self.addCleanup(quire.close)
         quire.wait_until_ready()
         return quire
 
     def test_answers_go_on_with_the_next_manager(self):
         quire = self.start()
+
+        def replace_manager():
+            quire.manager.end()
+            quire.start_manager()
+
+        self.expect_answers_go_on(quire, replace_manager)
+
+    def test_answers_go_on_with_the_manager_that_stood_by(self):
+        if shutil.which("etcd") is None:
+            self.skipTest("etcd is not installed (Debian: etcd-server)")
+        stack = self.enterContext(contextlib.ExitStack())
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        any_port = "http://127.0.0.1:0"
+        urls = ["--listen-client-urls", "--advertise-client-urls", "--listen-peer-urls", "--initial-advertise-peer-urls"]
+        etcd = Program(
+            stack,
+            ["etcd", f"--data-dir={folder}", "--unsafe-no-fsync", f"--initial-cluster=default={any_port}"]
+            + [f"{url}={any_port}" for url in urls],
+            r"(?=.*strongly discouraged).*?(127\.0\.0\.1:\d+)",
+        )
+        quire = self.start(
+            managers=["first", "second"],
+            manager_flags=["--standby=etcd", f"--etcd={etcd.found}", "--lease-duration=4s"],
+        )
+
+        def lose_leader():
+            leaders = [m for m in quire.managers if any("leads from now on" in line for line in m.printed)]
+            self.assertEqual(len(leaders), 1)
+            leaders[0].end()
+
+        self.expect_answers_go_on(quire, lose_leader)
+
+    def expect_answers_go_on(self, quire, lose_manager):
         sampled = {**LONG, "temperature": 0.8, "seed": 3, "max_tokens": 900}
         chat = {"messages": [{"role": "user", "content": "Tell me a story about a fox."}]}
         chat |= {name: value for name, value in sampled.items() if name != "prompt"}
@@ -129,8 +164,7 @@ class LostManagerTest(unittest.TestCase):
         threads = self.start_threads(len(calls), call, stream)
         # The third call has two requests. The gateway has got the first tokens of all.
         wait_for(lambda: self.num_begun(quire) == 2 * (len(calls) + 1))
-        quire.manager.end()
-        quire.start_manager()
+        lose_manager()
         self.join(threads)
         for i, answer in enumerate(expected):
             with self.subTest(call=i):
