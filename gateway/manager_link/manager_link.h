@@ -84,8 +84,8 @@ class ManagerLink {
   // The request ends, and its handler is not called any more.
   void Cancel(const Ticket& ticket);
 
-  // Describes the model. An answer is at most a second old. It is renewed until there was no call for a few seconds, so
-  // that only the first call waits for the manager.
+  // Describes the model. When the caller has sent requests before, an answer is kept for a second. It is renewed before
+  // that, until there was no call for a few seconds, so that calls need not wait for the manager.
   void GetModel(const std::string& authorization, Handler<v1::GetModelResponse> handler);
 
   // Shows the prompt that a conversation becomes.
