@@ -13,7 +13,10 @@
 namespace quire {
 namespace {
 
-constexpr std::chrono::seconds kModelLife(1);
+constexpr std::chrono::milliseconds kModelLife(1000);
+// An answer is renewed after this time, until nobody has asked for so long.
+constexpr std::chrono::milliseconds kModelRenewal(750);
+constexpr std::chrono::seconds kModelUse(5);
 // How long to wait when all managers were asked and none leads, or while the manager restores its requests.
 constexpr std::chrono::milliseconds kRetryDelay(100);
 
@@ -244,9 +247,15 @@ void ManagerLink::Infer(const std::string& authorization, const Request& request
 
 void ManagerLink::GetModel(const std::string& authorization, Handler<v1::GetModelResponse> handler) {
   const auto found = callers_.find(authorization);
-  if (found != callers_.end() && std::chrono::steady_clock::now() < found->second.model_until) {
-    return handler(google::rpc::Status(), found->second.model);
-  }
+  if (found == callers_.end()) return AskModel(authorization, std::move(handler));
+  Caller& caller = found->second;
+  const auto now = std::chrono::steady_clock::now();
+  caller.model_use = now;
+  if (now >= caller.model_until) return AskModel(authorization, std::move(handler));
+  handler(google::rpc::Status(), caller.model);
+}
+
+void ManagerLink::AskModel(const std::string& authorization, Handler<v1::GetModelResponse> handler) {
   Infer<v1::GetModelRequest, v1::GetModelResponse>(
       authorization, {},
       [this, authorization, handler = std::move(handler)](const google::rpc::Status& status,
@@ -256,10 +265,22 @@ void ManagerLink::GetModel(const std::string& authorization, Handler<v1::GetMode
         if (status.code() == 0 && caller != callers_.end()) {
           caller->second.model = model;
           caller->second.model_until = std::chrono::steady_clock::now() + kModelLife;
+          PlanModelRenewal(authorization, &caller->second);
         }
         handler(status, model);
       },
       [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->GetModel(std::move(arguments)...); });
+}
+
+void ManagerLink::PlanModelRenewal(const std::string& authorization, Caller* caller) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now >= caller->model_use + kModelUse) return;
+  caller->model_renewal = now + kModelRenewal;
+  delayed_executor_(kModelRenewal, [this, authorization, planned = caller->model_renewal] {
+    const auto found = callers_.find(authorization);
+    if (found == callers_.end() || found->second.model_renewal != planned) return;  // Another answer has come since.
+    AskModel(authorization, [](const google::rpc::Status&, const v1::GetModelResponse&) {});
+  });
 }
 
 void ManagerLink::RenderChat(const std::string& authorization, const v1::Chat& chat,

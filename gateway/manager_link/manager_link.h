@@ -84,7 +84,8 @@ class ManagerLink {
   // The request ends, and its handler is not called any more.
   void Cancel(const Ticket& ticket);
 
-  // Describes the model. An answer is kept for a second.
+  // Describes the model. When the caller has sent requests before, an answer is kept for a second. It is renewed before
+  // that, until there was no call for a few seconds, so that calls need not wait for the manager.
   void GetModel(const std::string& authorization, Handler<v1::GetModelResponse> handler);
 
   // Shows the prompt that a conversation becomes.
@@ -110,7 +111,9 @@ class ManagerLink {
   struct Caller {
     std::vector<OpenCall> calls;
     v1::GetModelResponse model;
-    std::chrono::steady_clock::time_point model_until;  // When `model` must be asked for again.
+    std::chrono::steady_clock::time_point model_until;    // When `model` must be asked for again.
+    std::chrono::steady_clock::time_point model_use;      // The last call of GetModel.
+    std::chrono::steady_clock::time_point model_renewal;  // When `model` is going to be renewed, if that is planned.
     bool is_idle() const;
   };
 
@@ -123,6 +126,10 @@ class ManagerLink {
   // Handles an entry of the request, which was sent to this manager.
   void OnEntry(size_t manager, const std::shared_ptr<Sending>& sending, const v1::GenerateBatchEntry& entry);
   BatchCall* CallFor(const std::string& authorization, Caller* caller);
+  // Asks the manager for the model, and keeps the answer.
+  void AskModel(const std::string& authorization, Handler<v1::GetModelResponse> handler);
+  // Asks for the model again after a time, unless nobody has wanted to know it for long.
+  void PlanModelRenewal(const std::string& authorization, Caller* caller);
   // Makes a call with one request and one response to a manager. `call` starts it.
   template <typename Request, typename Response, typename Call>
   void CallOnce(const std::string& authorization, const Request& request, std::chrono::steady_clock::time_point end,

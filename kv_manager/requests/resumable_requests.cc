@@ -19,6 +19,9 @@ constexpr int64_t kTokenLifetimeSec = 24 * 3600;
 // One part of so many of the memory is kept for tenants that have less than an equal share.
 constexpr int64_t kReservedPart = 8;
 constexpr int64_t kRestoringRetryMs = 100;
+// A record grows with every token. It gets memory in pieces of this size, as long as there is enough for all, so that
+// most tokens need neither the lock nor the entry of their request.
+constexpr int64_t kGrowthBytes = 2048;
 
 }  // namespace
 
@@ -36,7 +39,15 @@ class ResumableRequests::Keeper : public StreamKeeper {
       : requests_(requests), key_(std::move(key)), id_(id), nonce_(nonce) {}
 
   std::string MakeResumeToken() override { return requests_->MakeToken(key_, nonce_); }
-  bool Grow(int64_t num_bytes) override { return requests_->Grow(key_, id_, num_bytes); }
+  bool Grow(int64_t num_bytes) override {
+    if (num_bytes > room_) {
+      const int64_t more = requests_->Grow(key_, id_, num_bytes - room_);
+      if (more == 0) return false;
+      room_ += more;
+    }
+    room_ -= num_bytes;
+    return true;
+  }
   void OnForgotten() override { requests_->OnForgotten(key_, id_); }
   void OnAttached() override { requests_->OnAttached(key_, id_); }
   bool OnDetached() override { return requests_->OnDetached(key_, id_); }
@@ -48,6 +59,7 @@ class ResumableRequests::Keeper : public StreamKeeper {
   const Key key_;
   const RequestId id_;
   const uint64_t nonce_;
+  int64_t room_ = 0;  // The memory that the record has and does not use yet.
 };
 
 void ResumableRequests::Waiting::Add(const std::string& tenant, int64_t expires_us, const Key& key) {
@@ -306,19 +318,22 @@ bool ResumableRequests::MakeMemory(const std::string& tenant, int64_t num_bytes,
   return true;
 }
 
-bool ResumableRequests::Grow(const Key& key, RequestId id, int64_t num_bytes) {
-  if (num_bytes == 0) return true;  // Even when others have left less memory than the stream has already.
+int64_t ResumableRequests::Grow(const Key& key, RequestId id, int64_t num_bytes) {
   std::vector<Entry> removed;
-  bool has_memory = true;
+  int64_t growth = num_bytes;
   {
     const MutexLock lock(&mutex_);
     Entry* const entry = FindEntry(key, id);
-    if (entry == nullptr) return true;  // The stream is about to be dropped.
-    has_memory = MakeMemory(entry->tenant, num_bytes, &removed);
-    if (has_memory) AddBytes(entry, num_bytes);
+    if (entry == nullptr) return num_bytes;  // The stream is about to be dropped.
+    if (num_bytes < kGrowthBytes && HasMemory(entry->tenant, kGrowthBytes)) {
+      growth = kGrowthBytes;
+    } else if (!MakeMemory(entry->tenant, num_bytes, &removed)) {
+      growth = 0;
+    }
+    AddBytes(entry, growth);
   }
   for (const Entry& entry : removed) entry.stream->Drop(UnknownRequestError());
-  return has_memory;
+  return growth;
 }
 
 void ResumableRequests::OnForgotten(const Key& key, RequestId id) {

@@ -157,7 +157,8 @@ class ResumableRequests {
 
   // The keepers of the streams call these.
   std::string MakeToken(const Key& key, uint64_t nonce) const;
-  bool Grow(const Key& key, RequestId id, int64_t num_bytes);
+  // Returns by how many bytes the record of a stream may grow: at least by `num_bytes`, or 0 when there is no memory.
+  int64_t Grow(const Key& key, RequestId id, int64_t num_bytes);
   void OnAttached(const Key& key, RequestId id);
   bool OnDetached(const Key& key, RequestId id);
   void OnEnded(const Key& key, RequestId id, bool is_ok);

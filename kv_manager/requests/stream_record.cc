@@ -13,6 +13,11 @@ void MoveTo(std::vector<T>* all, std::vector<T> later) {
   all->insert(all->end(), std::make_move_iterator(later.begin()), std::make_move_iterator(later.end()));
 }
 
+template <typename T>
+void CopyTo(std::vector<T>* all, const std::vector<T>& later) {
+  all->insert(all->end(), later.begin(), later.end());
+}
+
 // Copies what follows `*next`, at most `max` entries, and moves `*next` behind it.
 template <typename T>
 std::vector<T> CopyNext(const std::vector<T>& all, size_t* next, size_t max) {
@@ -36,6 +41,15 @@ void StreamEvents::Append(StreamEvents later) {
   if (later.end.has_value()) end = std::move(later.end);
 }
 
+void StreamEvents::AppendCopyOf(const StreamEvents& later) {
+  if (later.num_cached_tokens.has_value()) num_cached_tokens = later.num_cached_tokens;
+  CopyTo(&prompt_logprobs, later.prompt_logprobs);
+  CopyTo(&numerics_changes, later.numerics_changes);
+  CopyTo(&tokens, later.tokens);
+  CopyTo(&finished, later.finished);
+  if (later.end.has_value()) end = later.end;
+}
+
 int64_t StreamEvents::num_bytes() const {
   int64_t num_bytes = static_cast<int64_t>(finished.size() * sizeof(Finished));
   num_bytes += static_cast<int64_t>(numerics_changes.size() * sizeof(NumericsChange));
@@ -44,6 +58,14 @@ int64_t StreamEvents::num_bytes() const {
   }
   for (const SampleToken& token : tokens) num_bytes += NumBytes(token.token) + static_cast<int64_t>(sizeof(int));
   return num_bytes;
+}
+
+bool StreamRecord::AppendRead(StreamEvents* events, size_t max_tokens) {
+  if (!is_read() || events_.end.has_value() || events->tokens.size() > max_tokens) return false;
+  events_.AppendCopyOf(*events);
+  events->num_cached_tokens = events_.num_cached_tokens;
+  next_ = End();
+  return true;
 }
 
 void StreamRecord::SetEnd(const absl::Status& status) {
@@ -63,10 +85,12 @@ StreamEvents StreamRecord::Read(size_t max_tokens) {
   return read;
 }
 
-bool StreamRecord::is_read() const {
-  return next_.prompt_logprobs == events_.prompt_logprobs.size() &&
-         next_.numerics_changes == events_.numerics_changes.size() && next_.tokens == events_.tokens.size() &&
-         next_.finished == events_.finished.size() && next_.end == events_.end.has_value();
+StreamRecord::Position StreamRecord::End() const {
+  return {.prompt_logprobs = events_.prompt_logprobs.size(),
+          .numerics_changes = events_.numerics_changes.size(),
+          .tokens = events_.tokens.size(),
+          .finished = events_.finished.size(),
+          .end = events_.end.has_value()};
 }
 
 }  // namespace quire

@@ -36,6 +36,7 @@ struct StreamEvents {
 
   // Adds events that came later.
   void Append(StreamEvents later);
+  void AppendCopyOf(const StreamEvents& later);
 
   // About how much memory the events use.
   int64_t num_bytes() const;
@@ -57,6 +58,9 @@ class StreamRecord {
   explicit StreamRecord(ResponseSet first) : first_(std::move(first)) {}
 
   void Append(StreamEvents events) { events_.Append(std::move(events)); }
+  // The same, and makes `events` what Read would return then. Returns false, and changes nothing, when this is not all
+  // of these events and nothing else.
+  bool AppendRead(StreamEvents* events, size_t max_tokens);
 
   // The request has ended, unless an event has said so already: a stop string has ended its last sample.
   void SetEnd(const absl::Status& status);
@@ -67,19 +71,24 @@ class StreamRecord {
   // The next events, with at most `max_tokens` tokens. What has no order among the samples comes with the last tokens.
   StreamEvents Read(size_t max_tokens);
   // Whether everything has been read.
-  bool is_read() const;
+  bool is_read() const { return next_ == End(); }
   // Reads from the beginning again.
   void Rewind() { next_ = {}; }
 
  private:
   // How much of each list has been read.
   struct Position {
+    bool operator==(const Position&) const = default;
+
     size_t prompt_logprobs = 0;
     size_t numerics_changes = 0;
     size_t tokens = 0;
     size_t finished = 0;
     bool end = false;
   };
+
+  // The position behind everything.
+  Position End() const;
 
   const ResponseSet first_;
   StreamEvents events_;

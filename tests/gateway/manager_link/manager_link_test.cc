@@ -57,6 +57,7 @@ class FakeManager : public v1::InferenceService::Service {
 
   grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*, v1::GetModelResponse* response) override {
     ++num_calls;
+    ++num_models;
     response->set_name(name_);
     response->set_max_message_bytes(kMaxMessageBytes);
     if (num_restoring-- > 0) return ToGrpc(Unavailable("RESTORING"));
@@ -112,6 +113,7 @@ class FakeManager : public v1::InferenceService::Service {
   // another text and its end.
   std::atomic<int> num_together = 0;
   std::atomic<int> num_calls = 0;
+  std::atomic<int> num_models = 0;    // Calls of GetModel.
   std::atomic<int> num_messages = 0;  // That came with calls of GenerateBatch.
 
  private:
@@ -276,6 +278,13 @@ TEST_F(ManagerLinkTest, RequestsFollowTheLeader) {
   Stop(0);
   EXPECT_EQ(Generate("2"), "b2");
   EXPECT_EQ(ModelName(), "b");
+}
+
+TEST_F(ManagerLinkTest, TheModelIsRenewedSoThatNoCallWaitsForIt) {
+  EXPECT_EQ(Generate("1"), "a1");
+  EXPECT_EQ(ModelName(), "a");
+  EXPECT_EQ(managers_[0].num_models, 1);
+  loop_.RunUntil([&] { return managers_[0].num_models == 3; });  // Nobody calls.
 }
 
 TEST_F(ManagerLinkTest, ARequestGoesToTheNextLeaderHoweverLongItHasWaited) {

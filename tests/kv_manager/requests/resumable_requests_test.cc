@@ -212,6 +212,24 @@ TEST_F(ResumableRequestsTest, MemoryIsCountedAndGivenBack) {
   EXPECT_EQ(requests_->counts().forgotten, 1);
 }
 
+TEST_F(ResumableRequestsTest, ARecordGetsMemoryForManyTokensAtOnceIfThereIsEnoughForAll) {
+  Make(10, /*max_replay_bytes=*/1'000'000);
+  const auto one = Add("r");
+  const int64_t num_first = requests_->counts().replay_bytes;
+  EXPECT_TRUE(one->keeper->Grow(1));
+  const int64_t num_bytes = requests_->counts().replay_bytes - num_first;
+  EXPECT_GE(num_bytes, 1000);
+  for (int64_t i = 1; i < num_bytes; ++i) EXPECT_TRUE(one->keeper->Grow(1));
+  EXPECT_EQ(requests_->counts().replay_bytes, num_first + num_bytes);
+
+  const int64_t num_left = 875'000 - num_first - num_bytes;  // One eighth is kept for others.
+  EXPECT_TRUE(one->keeper->Grow(num_left - 100));
+  EXPECT_TRUE(one->keeper->Grow(60)) << "this fits, more does not";
+  EXPECT_FALSE(one->keeper->Grow(60));
+  EXPECT_TRUE(one->keeper->Grow(30));
+  EXPECT_EQ(requests_->counts().replay_bytes, 875'000 - 10);
+}
+
 TEST_F(ResumableRequestsTest, ARequestThatIsForgottenKeepsItsNameUntilItIsOver) {
   Make(10, /*max_replay_bytes=*/1'000'000);
   const auto one = Add("r");
