@@ -92,7 +92,12 @@ class PendingRows {
   // Stores the next rows, at most `count`.
   QUIRE_INLINE void Store(int count) {
     const int until = Min(row_ + count, end_);
-    StoreRows(task_, row_, until, index_, sums_[current_] + (row_ - begin_) * kPanelColumns);
+    const float* const sums = sums_[current_] + (row_ - begin_) * kPanelColumns;
+    if (task_.y_is_tiled) {
+      StoreTiledRows(task_, row_, until, index_, columns_, sums);
+    } else {
+      StoreRows(task_, row_, until, index_, sums);
+    }
     row_ = until;
   }
   void StoreAll() { Store(end_ - row_); }
@@ -103,6 +108,7 @@ class PendingRows {
     begin_ = row_ = row;
     end_ = end;
     index_ = index;
+    if (task_.y_is_tiled) columns_ = TiledColumns(task_, index);
     current_ = 1 - current_;
     return sums_[current_];
   }
@@ -112,6 +118,7 @@ class PendingRows {
   int begin_ = 0, row_ = 0, end_ = 0;
   int index_ = 0;
   int current_ = 0;
+  TiledColumns columns_;  // If y is tiled.
   alignas(64) float sums_[2][kPairSums];
 };
 
@@ -191,7 +198,7 @@ void RunPass(const LinearTask& task, const Pass& pass, WeightFetcher* weights, P
   for (int i = 0; i < pass.num_steps; ++i, x += kTilePairElements, w += kProductElements) {
     weights->Fetch(pass.lines_per_step);
     pending->Store(rows_per_step);
-    if (pass.is_last) {
+    if (pass.is_last && !task.y_is_tiled) {  // In tiles, rows follow each other.
       const int row = pass.row + i * rows_per_step;
       FetchOutput(task, pass.index, row, Min(row + rows_per_step, pass.end));
     }
@@ -219,6 +226,7 @@ inline void MultiplyBlock(const LinearTask& task, Pass pass, WeightBlock next, P
 
 inline void MultiplyTiledRows(const LinearTask& task) {
   const WeightBlocks blocks(&task);
+  const BFloat16* const x = static_cast<const BFloat16*>(task.x);
   const int num_pairs = (task.num_rows + kTilePairRows - 1) / kTilePairRows;
   const LinearTiles tiles(kTileRows);
   PendingRows pending(&task);
@@ -226,7 +234,8 @@ inline void MultiplyTiledRows(const LinearTask& task) {
   WeightFetcher(blocks[0]).Fetch(blocks[0].num_lines);
   for (int i = 0; i < blocks.size(); ++i) {
     Pass pass{};
-    pass.x = static_cast<const BFloat16*>(task.x) + int64_t{num_pairs} * blocks.FirstStep(i) * kTilePairElements;
+    pass.x = x + int64_t{task.num_tile_pairs} * blocks.FirstStep(i) * kTilePairElements +
+             int64_t{task.first_row / kTilePairRows} * blocks.NumSteps(i) * kTilePairElements;
     pass.w = blocks.Weights(i);
     pass.sums = static_cast<float*>(task.scratch) + int64_t{blocks.Panel(i)} * num_pairs * kPairSums;
     pass.num_steps = blocks.NumSteps(i);
