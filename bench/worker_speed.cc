@@ -95,6 +95,7 @@ absl::Status RunSteps(const WorkerSpeedOptions& options, LocalWorker* worker, Ti
       for (int i = 0; i < kNumKernels; ++i) speed->decode_kernels[i] += kernels[i];
     } else if (speed->decode_us.size() == 0) {
       speed->prefill_seconds += run_seconds;
+      for (int i = 0; i < kNumKernels; ++i) speed->prefill_kernels[i] += kernels[i];
       for (const SequenceSlice& slice : plan.slices) {
         speed->prefill_tokens += std::max(0, std::min(slice.num_tokens, options.prompt_tokens - slice.first_position));
       }

@@ -30,15 +30,16 @@ struct WorkerSpeedOptions {
 };
 
 struct WorkerSpeed {
-  int64_t prefill_tokens = 0;      // Prompt tokens that were computed.
-  double prefill_seconds = 0;      // Time of the steps before all sequences decode.
-  int64_t total_tokens = 0;        // Tokens generated in all steps.
-  double total_seconds = 0;        // Time of the executor in all steps.
-  int decode_rows = 0;             // Sequences in a step in which all decode.
-  Samples decode_us;               // Time of the executor in such a step.
-  Samples overhead_us;             // Time of such a step outside the kernels: plan, messages, rows, commit.
-  KernelSeconds decode_kernels{};  // Time per kernel in these steps.
-  int64_t kv_bytes = 0;            // Most bytes of blocks that hold K and V of sequences.
+  int64_t prefill_tokens = 0;       // Prompt tokens that were computed.
+  double prefill_seconds = 0;       // Time of the steps before all sequences decode.
+  KernelSeconds prefill_kernels{};  // Time per kernel in these steps.
+  int64_t total_tokens = 0;         // Tokens generated in all steps.
+  double total_seconds = 0;         // Time of the executor in all steps.
+  int decode_rows = 0;              // Sequences in a step in which all decode.
+  Samples decode_us;                // Time of the executor in such a step.
+  Samples overhead_us;              // Time of such a step outside the kernels: plan, messages, rows, commit.
+  KernelSeconds decode_kernels{};   // Time per kernel in these steps.
+  int64_t kv_bytes = 0;             // Most bytes of blocks that hold K and V of sequences.
 
   double prefill_tokens_per_s() const { return static_cast<double>(prefill_tokens) / prefill_seconds; }
   double total_tokens_per_s() const { return static_cast<double>(total_tokens) / total_seconds; }

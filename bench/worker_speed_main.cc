@@ -57,6 +57,7 @@ std::string ToJson(const WorkerSpeed& speed) {
   for (int i = 0; i < kNumKernels; ++i) {
     json[absl::StrCat("mean_", Name(static_cast<Kernel>(i)), "_us")] =
         1e6 * speed.decode_kernels[i] / speed.decode_us.size();
+    json[absl::StrCat("prefill_", Name(static_cast<Kernel>(i)), "_us")] = 1e6 * speed.prefill_kernels[i];
   }
   return json.dump(2) + "\n";
 }
@@ -73,6 +74,10 @@ void Print(const WorkerSpeed& speed) {
   for (int i = 0; i < kNumKernels; ++i) {
     std::printf("  %-12s %9.0f\n", Name(static_cast<Kernel>(i)),
                 1e6 * speed.decode_kernels[i] / speed.decode_us.size());
+  }
+  std::printf("\nprefill, us: %.0f\n", 1e6 * speed.prefill_seconds);
+  for (int i = 0; i < kNumKernels; ++i) {
+    std::printf("  %-12s %9.0f\n", Name(static_cast<Kernel>(i)), 1e6 * speed.prefill_kernels[i]);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "kernels/batch.h"
 #include "kernels/kv_layout.h"
+#include "kernels/types.h"
 
 namespace quire {
 
@@ -23,6 +24,7 @@ struct AttentionArgs {
   const KvLayout* layout;
   const void* kv_pool;                     // The pool of this layer.
   DataType out_type = DataType::kFloat32;  // Either float32 or the input type of a matrix.
+  InputLayout out_layout = InputLayout::kRows;
   float softcap = 0;  // At least 0; 0 means none. REQUIRES: Has(OptionalPart::kSoftcap), unless it is 0.
 };
 

@@ -64,6 +64,9 @@ class ForwardingBackend : public Backend {
     return backend_->CheckQuantized(w, matrices, num_matrices);
   }
   DataType InputType(const PackedMatrix& w) const override { return backend_->InputType(w); }
+  InputLayout InputLayoutOf(const PackedMatrix& w, int num_tokens) const override {
+    return backend_->InputLayoutOf(w, num_tokens);
+  }
   void KeepDrawnTokens(int num_places) override { backend_->KeepDrawnTokens(num_places); }
   const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) override {
     return backend_->PrepareBatch(batch, max_tokens);

@@ -69,8 +69,9 @@ struct LinearArgs {
   const void* residual;   // [num_tokens, rows] activations, or null.
   void* y;                // [num_tokens, rows] in y_type.
   int num_tokens;
-  DataType y_type = DataType::kFloat32;  // Either float32 or the type of activations.
-  float scale = 1;                       // REQUIRES: Has(OptionalPart::kScaledProducts), unless it is 1.
+  InputLayout x_layout = InputLayout::kRows;  // Either kRows or what Backend::InputLayoutOf returns.
+  DataType y_type = DataType::kFloat32;       // Either float32 or the type of activations.
+  float scale = 1;                            // REQUIRES: Has(OptionalPart::kScaledProducts), unless it is 1.
   float softcap = 0;  // At least 0; 0 means none. REQUIRES: Has(OptionalPart::kSoftcap), unless it is 0.
 };
 
@@ -89,6 +90,8 @@ struct GatedLinearArgs {
   void* y;                // [num_tokens, dim]
   DataType y_type;        // Either float32 or the input type of a matrix.
   int num_tokens;
+  InputLayout x_layout = InputLayout::kRows;  // Either kRows or what Backend::InputLayoutOf returns.
+  InputLayout y_layout = InputLayout::kRows;  // REQUIRES: kRows if x_layout is kRows.
   Activation activation = Activation::kSilu;  // REQUIRES: Has(OptionalPart::kGeluTanh) for kGeluTanh.
 };
 

@@ -18,7 +18,8 @@ struct RmsNormArgs {
   int num_rows;
   int dim;
   float epsilon;
-  DataType y_type = DataType::kFloat32;  // Either float32 or the input type of a matrix.
+  DataType y_type = DataType::kFloat32;       // Either float32 or the input type of a matrix.
+  InputLayout y_layout = InputLayout::kRows;  // REQUIRES: kRows if there is a residual or a y_stride.
   // [num_rows, dim] activations, or null. With a residual, y has the type of activations. REQUIRES:
   // Has(OptionalPart::kNormedOutputs), unless it is null.
   const void* residual = nullptr;

@@ -62,6 +62,9 @@ class Operations {
   virtual bool MultipliesFp8() const { return false; }
   // The type that the input of a multiplication by `w` must have. Operations that produce it round to this type.
   virtual DataType InputType(const PackedMatrix& w) const = 0;
+  // The layout in which a multiplication of `num_tokens` rows by `w` reads its input fastest. Operations that produce
+  // it write this layout when they are told to. Every multiplication takes rows, too.
+  virtual InputLayout InputLayoutOf(const PackedMatrix& /*w*/, int /*num_tokens*/) const { return InputLayout::kRows; }
 
   // Copies the arrays of a step from host memory to where the operations below read them. Returns the batch to pass to
   // them, which is valid until the next call. The returned batch may have more tokens than `batch`, up to `max_tokens`.

@@ -19,6 +19,11 @@ constexpr const char* Name(DataType type) {
   return type == DataType::kFloat32 ? "float32" : type == DataType::kBFloat16 ? "bfloat16" : "float16";
 }
 
+// The order of the input of a multiplication by a matrix.
+//   kRows   Rows of [num_tokens, cols].
+//   kTiles  The order that the backend multiplies fastest. It takes at most as much memory as rows of activations.
+enum class InputLayout : uint8_t { kRows, kTiles };
+
 }  // namespace quire
 
 #endif  // QUIRE_KERNELS_TYPES_H_

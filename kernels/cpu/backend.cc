@@ -5,11 +5,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/input_tiles.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/rope_append.h"
+#include "kernels/cpu/rounding.h"
 
 namespace quire {
 namespace cpu {
+namespace {
+
+constexpr int kNormRowsPerItem = 8;
+
+}  // namespace
 
 CpuBackend::CpuBackend(int num_threads, Isa isa)
     : isa_(isa),
@@ -88,6 +95,10 @@ DataType CpuBackend::InputType(const PackedMatrix& w) const {
   return linear_.InputType(static_cast<const CpuPackedMatrix&>(w));
 }
 
+InputLayout CpuBackend::InputLayoutOf(const PackedMatrix& w, int num_tokens) const {
+  return linear_.InputLayoutOf(static_cast<const CpuPackedMatrix&>(w), num_tokens);
+}
+
 void CpuBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) {
   const auto& matrix = static_cast<const CpuPackedMatrix&>(table);
   pool_.ForEach(num_tokens, [&](int i, int) {
@@ -114,7 +125,23 @@ void CpuBackend::GatedLinear(const GatedLinearArgs& args) {
   linear_.Run(args);
 }
 
+void CpuBackend::NormToTiles(const RmsNormArgs& args) {
+  const TileOrder order(args.num_rows, args.dim);
+  normed_rows_.resize(pool_.num_threads());
+  for (std::vector<BFloat16>& row : normed_rows_) row.resize(args.dim);
+  pool_.ForEach(CeilDiv(args.num_rows, kNormRowsPerItem), [&](int item, int thread) {
+    BFloat16* const normed = normed_rows_[thread].data();
+    const int begin = item * kNormRowsPerItem, end = std::min(begin + kNormRowsPerItem, args.num_rows);
+    for (int row = begin; row < end; ++row) {
+      const float* const x = static_cast<const float*>(args.x) + row * (args.x_stride == 0 ? args.dim : args.x_stride);
+      kernels_.rms_norm[int(DataType::kBFloat16)](x, args.weight, /*residual=*/nullptr, normed, args.dim, args.epsilon);
+      StoreInTiles(normed, args.dim, row, 0, order, static_cast<BFloat16*>(args.y));
+    }
+  });
+}
+
 void CpuBackend::RmsNorm(const RmsNormArgs& args) {
+  if (args.y_layout == InputLayout::kTiles) return NormToTiles(args);
   pool_.ForEach(args.num_rows, [&](int row, int) {
     const int64_t x_at = row * (args.x_stride == 0 ? args.dim : args.x_stride);
     const int64_t y_at = row * (args.y_stride == 0 ? args.dim : args.y_stride);

@@ -18,6 +18,7 @@
 #include "kernels/cpu/rotary_table.h"
 #include "kernels/cpu/sampling.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/half_float.h"
 
 namespace quire::cpu {
 
@@ -58,6 +59,7 @@ class CpuBackend : public Backend {
   std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
                                                    const QuantizedMatrixView& up) override;
   DataType InputType(const PackedMatrix& w) const override;
+  InputLayout InputLayoutOf(const PackedMatrix& w, int num_tokens) const override;
   void KeepDrawnTokens(int) override {}
   const BatchView& PrepareBatch(const BatchView& batch, int) override { return batch_ = batch; }
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override;
@@ -74,6 +76,7 @@ class CpuBackend : public Backend {
 
  private:
   const RotaryTable& PrepareRotary(const RopeAppendArgs& args);
+  void NormToTiles(const RmsNormArgs& args);
 
   const Isa isa_;
   const KernelTable& kernels_;
@@ -83,6 +86,7 @@ class CpuBackend : public Backend {
   CpuSampler sampler_;
   BatchView batch_ = {};
   std::vector<AppendRun> append_runs_;
+  std::vector<std::vector<BFloat16>> normed_rows_;           // A row for each thread.
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   std::unordered_map<void*, Memory> allocations_;
 };

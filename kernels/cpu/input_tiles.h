@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/thread_pool.h"
@@ -12,40 +13,40 @@
 
 namespace quire::cpu {
 
-// Copies of the input of a product in tiles (kernel_table.h). The rows are divided into blocks, which follow each
-// other. Owned by the thread that owns the pool.
+// Copies the columns [first, first + count) of a row to their places in tiles.
+void StoreInTiles(const BFloat16* from, int count, int row, int first, const TileOrder& order, BFloat16* tiles);
+
+// Copies of the input of a product in tiles, for inputs that nobody has written in tiles. Owned by the thread that owns
+// the pool.
 class InputTiles {
  public:
   // The pool must outlive the object.
   explicit InputTiles(ThreadPool* pool) : pool_(pool) {}
 
-  // With so few rows the copy takes longer than it saves.
+  // Up to this number of rows, a copy takes longer than it saves.
   static constexpr int kMaxPlainRows = 32;
+  // Up to this number, each thread may make a copy for itself: multiplying what another core has just written takes as
+  // long as making a copy, or longer.
+  static constexpr int kMaxOwnRows = 128;
 
-  // Copies x [num_rows, w.cols()] with all threads together, or leaves this to Get. A few rows are copied by each
-  // thread for itself: reading what another core has just written takes as long as making a copy.
-  // Every block has `rows_per_block` rows, a multiple of 32, and the last one may have less.
-  void Prepare(const CpuPackedMatrix& w, const BFloat16* x, int num_rows, int rows_per_block);
+  // Copies x [num_rows, w.cols()] with all threads together, or leaves this to Get.
+  void Prepare(const CpuPackedMatrix& w, const BFloat16* x, int num_rows);
 
-  // Returns the tiles of the block of rows that begins at `row`. Called by thread `thread` of the pool, after Prepare,
-  // whose x must still be there.
-  const BFloat16* Get(int thread, int row);
+  // Returns the tiles. Called by thread `thread` of the pool, after Prepare, whose x must still be there.
+  const BFloat16* Get(int thread);
 
  private:
   // A part is a block of k of a pair of tiles.
-  int num_blocks() const { return (cols_ + block_cols_ - 1) / block_cols_; }
-  int num_parts() const { return num_pairs_ * num_blocks(); }
+  int num_blocks() const { return (cols_ + order_.block_cols - 1) / order_.block_cols; }
+  int num_parts() const { return order_.num_pairs * num_blocks(); }
   void CopyPart(int part, BFloat16* tiles) const;
 
   ThreadPool* const pool_;
   const BFloat16* x_ = nullptr;
   int num_rows_ = 0;
   int cols_ = 0;
-  int padded_cols_ = 0;
-  int block_cols_ = 0;
-  int num_pairs_ = 0;
-  int pairs_per_block_ = 0;  // Of rows.
-  bool is_shared_ = false;   // Whether all threads use the first copy.
+  TileOrder order_{0, 1};
+  bool is_shared_ = false;  // Whether all threads use the first copy.
   std::vector<Memory> copies_;
   std::vector<char> is_copied_;  // For each thread. Not a vector of bits, because threads write at the same time.
 };

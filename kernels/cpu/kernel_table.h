@@ -63,9 +63,10 @@ constexpr int64_t LinearScratchBytes(int num_groups, int group) {
   return panels > kLeast ? panels : kLeast;
 }
 
-// The input of LinearTask::is_tiled is stored in tiles of 16 rows by 32 k, each 1 KiB of consecutive memory:
+// InputLayout::kTiles consists of tiles of 16 rows by 32 k, each 1 KiB of consecutive memory:
 //   [block of k][pair of tiles][k / 32 in the block][2][16][32]
-// Columns and rows are padded with zeros to whole pairs of tiles.
+// Columns are padded with zeros to whole tiles. Rows are padded to whole pairs of tiles, and what is in these rows has
+// no meaning.
 constexpr int kTilePairRows = 32;
 constexpr int kTileStep = kBFloat16PanelStep;  // The k of a tile.
 constexpr int kTilePairElements = kTilePairRows * kTileStep;
@@ -77,6 +78,24 @@ constexpr int BlockSteps(int cols) {
   const int num_blocks = (steps + kMaxBlockSteps - 1) / kMaxBlockSteps;
   return (steps + num_blocks - 1) / num_blocks;
 }
+// Where the elements of a matrix in tiles are.
+struct TileOrder {
+  int num_pairs;
+  int block_cols;  // Columns of a block. The last block may have less.
+  int padded_cols;
+
+  constexpr TileOrder(int num_rows, int cols)
+      : num_pairs((num_rows + kTilePairRows - 1) / kTilePairRows),
+        block_cols(BlockSteps(cols) * kTileStep),
+        padded_cols((cols + kTileStep - 1) / kTileStep * kTileStep) {}
+
+  constexpr int64_t num_elements() const { return int64_t{num_pairs} * kTilePairRows * padded_cols; }
+  // Returns the number of elements before the part of a pair that is in a block.
+  constexpr int64_t PartStart(int pair, int block) const {
+    const int first = block * block_cols, rest = padded_cols - first;
+    return kTilePairRows * (int64_t{num_pairs} * first + int64_t{pair} * (rest < block_cols ? rest : block_cols));
+  }
+};
 
 // Inputs of products by int8 panels are rounded to whole numbers q in [-127, 127]. A row of them begins with this
 // header, and its numbers begin after kQuantizedHeaderBytes bytes in a form that depends on the instruction set.
@@ -110,9 +129,15 @@ constexpr int kGatedColumns = kPanelColumns / 2;
 // number of rows. The result is y = cap(scale * (sum + bias)) + residual, or activation(gate + bias) * (up + bias).
 struct LinearTask {
   // [num_rows, x_stride] in the type that KernelTable::linear_input gives. For kInt8 it is bytes of quantize_row, and
-  // for kInt4 bytes of quantize_groups. Or tiles.
+  // for kInt4 bytes of quantize_groups. Or, if is_tiled, the first tile of the whole product.
   const void* x;
-  bool is_tiled;            // Whether x is in tiles, which BlockSteps divides.
+  bool is_tiled;  // Whether x is in tiles.
+  // Whether y is the first tile of the whole product. REQUIRES: is_tiled, is_gated, and the columns fill the tiles.
+  bool y_is_tiled;
+  int y_block_cols;    // TileOrder::block_cols of y.
+  int num_tile_pairs;  // Of the whole product, if is_tiled.
+  int first_row;       // Where the task begins in the whole product. Used for what is in tiles.
+  int first_column;
   const void* panels;       // The first panel of the task.
   const void* next_panels;  // The first panel of this thread's probable next task, or null. It may be prefetched.
   bool is_gated;            // Whether the panels belong to a gated matrix.

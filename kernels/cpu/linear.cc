@@ -86,7 +86,7 @@ void CpuLinear::Run(const LinearArgs& args) {
   whole.num_rows = args.num_tokens;
   whole.scale = args.scale;
   whole.softcap = args.softcap;
-  Multiply(w, whole);
+  Multiply(w, args.x_layout, whole);
 }
 
 void CpuLinear::Run(const GatedLinearArgs& args) {
@@ -99,7 +99,18 @@ void CpuLinear::Run(const GatedLinearArgs& args) {
   whole.y_type = args.y_type;
   whole.num_rows = args.num_tokens;
   whole.activation = args.activation;
-  Multiply(w, whole);
+  whole.y_is_tiled = args.y_layout == InputLayout::kTiles;
+  Multiply(w, args.x_layout, whole);
+}
+
+bool CpuLinear::MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const {
+  return kernels_.takes_tiles && w.format() == WeightFormat::kBFloat16 && num_rows > InputTiles::kMaxPlainRows;
+}
+
+// Tiles of whole columns fit into the memory of rows of float32, because at most as many rows are added as there are.
+InputLayout CpuLinear::InputLayoutOf(const CpuPackedMatrix& w, int num_tokens) const {
+  const bool fills_tiles = num_tokens > InputTiles::kMaxOwnRows && w.cols() == w.padded_cols();
+  return fills_tiles && MultipliesTiles(w, num_tokens) ? InputLayout::kTiles : InputLayout::kRows;
 }
 
 int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
@@ -181,16 +192,17 @@ int64_t CpuLinear::QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* who
   });
 }
 
-void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
-  whole.is_tiled =
-      kernels_.takes_tiles && w.format() == WeightFormat::kBFloat16 && whole.num_rows > InputTiles::kMaxPlainRows;
+void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole) {
+  whole.is_tiled = MultipliesTiles(w, whole.num_rows);
+  const bool copies_tiles = whole.is_tiled && x_layout == InputLayout::kRows;
   int64_t x_row_bytes = 0;
   int rows_per_item, panels_per_item;
   if (whole.is_tiled) {
     const ItemSize item = TiledItemSize(w, whole.num_rows, pool_->num_threads());
     rows_per_item = item.rows;
     panels_per_item = item.panels;
-    tiles_.Prepare(w, static_cast<const BFloat16*>(whole.x), whole.num_rows, rows_per_item);
+    whole.num_tile_pairs = CeilDiv(whole.num_rows, kTilePairRows);
+    if (copies_tiles) tiles_.Prepare(w, static_cast<const BFloat16*>(whole.x), whole.num_rows);
   } else {
     x_row_bytes = PrepareInput(w, &whole);
     rows_per_item = RowsPerItem(whole.num_rows, x_row_bytes);
@@ -202,6 +214,7 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
   const int num_panel_blocks = CeilDiv(w.num_panels(), panels_per_item);
   whole.is_gated = w.is_gated();
   whole.y_stride = w.num_outputs();
+  whole.y_block_cols = TileOrder(whole.num_rows, w.num_outputs()).block_cols;
   whole.panel_elements = w.panel_elements();
   whole.cols = w.cols();
   whole.group = w.group();
@@ -217,8 +230,10 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
     const int column = panel * w.outputs_per_panel();
     const int64_t at = row * whole.y_stride + column;
     LinearTask task = whole;
-    task.x = whole.is_tiled ? static_cast<const void*>(tiles_.Get(thread, row))
-                            : static_cast<const char*>(whole.x) + row * x_row_bytes;
+    if (copies_tiles) task.x = tiles_.Get(thread);
+    if (!whole.is_tiled) task.x = static_cast<const char*>(whole.x) + row * x_row_bytes;
+    task.first_row = row;
+    task.first_column = column;
     task.panels = w.panel(panel);
     if (whole.is_tiled && next < num_items) task.next_panels = w.panel(next / num_row_blocks * panels_per_item);
     if (has_scratch) task.scratch = scratch_[thread].data();
@@ -226,7 +241,7 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, LinearTask whole) {
     if (task.bias != nullptr) task.bias += column;
     if (task.up_bias != nullptr) task.up_bias += column;
     if (task.residual != nullptr) task.residual += at;
-    task.y = static_cast<char*>(whole.y) + at * int64_t(SizeOf(whole.y_type));
+    if (!whole.y_is_tiled) task.y = static_cast<char*>(whole.y) + at * int64_t(SizeOf(whole.y_type));
     task.num_rows = std::min(rows_per_item, whole.num_rows - row);
     task.num_columns = std::min(task.num_panels * w.outputs_per_panel(), w.num_outputs() - column);
     kernels_.linear[int(w.format())](task);

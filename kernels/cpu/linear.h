@@ -24,11 +24,14 @@ class CpuLinear {
   void Run(const GatedLinearArgs& args);
 
   DataType InputType(const CpuPackedMatrix& w) const { return kernels_.linear_input[int(w.format())]; }
+  InputLayout InputLayoutOf(const CpuPackedMatrix& w, int num_tokens) const;
 
  private:
   // Multiplies all rows by all panels, in tasks. The caller leaves empty the fields of `whole` that follow from the
   // matrix.
-  void Multiply(const CpuPackedMatrix& w, LinearTask whole);
+  void Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole);
+  // Returns whether so many rows are multiplied in tiles.
+  bool MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const;
 
   // Points the task to its input in the form that kernels take, which is the input itself or a copy. Returns the bytes
   // of a row. Throws std::bad_alloc, as containers do, when there is no memory for the copy.

@@ -26,18 +26,32 @@ struct WeightBlock {
 constexpr int kLineBytes = 64;
 constexpr int kLinesPerStep = kProductElements * int(sizeof(BFloat16)) / kLineBytes;
 
-// Prefetches a block of weights into the second-level cache while another block is multiplied.
+// Prefetches a block of weights into the second-level cache while another block is multiplied. It fetches from 8 parts
+// of the block in turn, which are pages of 4 KiB if the block is as large as it can be. The hardware prefetcher works
+// within one page, so 8 of its streams run at the same time.
 class WeightFetcher {
  public:
-  explicit WeightFetcher(WeightBlock block) : at_(block.at), end_(block.at + block.num_lines * kLineBytes) {}
+  explicit WeightFetcher(WeightBlock block)
+      : at_(block.at),
+        part_bytes_((block.num_lines + kParts - 1) / kParts * kLineBytes),
+        end_(block.at + part_bytes_) {}
 
   QUIRE_INLINE void Fetch(int num_lines) {
-    for (; num_lines > 0 && at_ < end_; --num_lines, at_ += kLineBytes) __builtin_prefetch(at_, 0, 2);
+    for (; num_lines > 0 && at_ < end_; --num_lines) {
+      __builtin_prefetch(at_ + part_ * part_bytes_, 0, 2);
+      if (++part_ < kParts) continue;
+      part_ = 0;
+      at_ += kLineBytes;
+    }
   }
 
  private:
-  const char* at_;
-  const char* const end_;
+  static constexpr int kParts = 8;
+
+  const char* at_;  // In the first part.
+  const int64_t part_bytes_;
+  const char* const end_;  // Of the first part.
+  int part_ = 0;
 };
 
 // The blocks of weights of a task in the order of their use: a block of all panels, then the next block of all panels.
@@ -78,7 +92,12 @@ class PendingRows {
   // Stores the next rows, at most `count`.
   QUIRE_INLINE void Store(int count) {
     const int until = Min(row_ + count, end_);
-    StoreRows(task_, row_, until, index_, sums_[current_] + (row_ - begin_) * kPanelColumns);
+    const float* const sums = sums_[current_] + (row_ - begin_) * kPanelColumns;
+    if (task_.y_is_tiled) {
+      StoreTiledRows(task_, row_, until, index_, columns_, sums);
+    } else {
+      StoreRows(task_, row_, until, index_, sums);
+    }
     row_ = until;
   }
   void StoreAll() { Store(end_ - row_); }
@@ -89,6 +108,7 @@ class PendingRows {
     begin_ = row_ = row;
     end_ = end;
     index_ = index;
+    if (task_.y_is_tiled) columns_ = TiledColumns(task_, index);
     current_ = 1 - current_;
     return sums_[current_];
   }
@@ -98,6 +118,7 @@ class PendingRows {
   int begin_ = 0, row_ = 0, end_ = 0;
   int index_ = 0;
   int current_ = 0;
+  TiledColumns columns_;  // If y is tiled.
   alignas(64) float sums_[2][kPairSums];
 };
 
@@ -177,7 +198,7 @@ void RunPass(const LinearTask& task, const Pass& pass, WeightFetcher* weights, P
   for (int i = 0; i < pass.num_steps; ++i, x += kTilePairElements, w += kProductElements) {
     weights->Fetch(pass.lines_per_step);
     pending->Store(rows_per_step);
-    if (pass.is_last) {
+    if (pass.is_last && !task.y_is_tiled) {  // In tiles, rows follow each other.
       const int row = pass.row + i * rows_per_step;
       FetchOutput(task, pass.index, row, Min(row + rows_per_step, pass.end));
     }
@@ -205,6 +226,7 @@ inline void MultiplyBlock(const LinearTask& task, Pass pass, WeightBlock next, P
 
 inline void MultiplyTiledRows(const LinearTask& task) {
   const WeightBlocks blocks(&task);
+  const BFloat16* const x = static_cast<const BFloat16*>(task.x);
   const int num_pairs = (task.num_rows + kTilePairRows - 1) / kTilePairRows;
   const LinearTiles tiles(kTileRows);
   PendingRows pending(&task);
@@ -212,7 +234,8 @@ inline void MultiplyTiledRows(const LinearTask& task) {
   WeightFetcher(blocks[0]).Fetch(blocks[0].num_lines);
   for (int i = 0; i < blocks.size(); ++i) {
     Pass pass{};
-    pass.x = static_cast<const BFloat16*>(task.x) + int64_t{num_pairs} * blocks.FirstStep(i) * kTilePairElements;
+    pass.x = x + int64_t{task.num_tile_pairs} * blocks.FirstStep(i) * kTilePairElements +
+             int64_t{task.first_row / kTilePairRows} * blocks.NumSteps(i) * kTilePairElements;
     pass.w = blocks.Weights(i);
     pass.sums = static_cast<float*>(task.scratch) + int64_t{blocks.Panel(i)} * num_pairs * kPairSums;
     pass.num_steps = blocks.NumSteps(i);

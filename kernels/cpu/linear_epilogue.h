@@ -35,26 +35,59 @@ QUIRE_INLINE Vec GeluTanh(Vec a) {
   return Div(a, Add(Set(1.0f), Exp(Sub(Zero(), Mul(a, slope)))));
 }
 
+// `to` is the place of the first column.
 template <typename T>
-QUIRE_INLINE void StoreGated(const LinearTask& task, int64_t row, int64_t column, Vec gate, Vec up) {
+QUIRE_INLINE void StoreGated(const LinearTask& task, int64_t column, Vec gate, Vec up, T* to) {
   const int n = Min(kLanes, int(task.num_columns - column));
   const Vec biased = AddFirst(gate, task.bias, column, n);
   const Vec active = task.activation == Activation::kSilu ? Silu(biased) : GeluTanh(biased);
-  StoreFirst(static_cast<T*>(task.y) + row * task.y_stride + column, n,
-             Mul(active, AddFirst(up, task.up_bias, column, n)));
+  StoreFirst(to, n, Mul(active, AddFirst(up, task.up_bias, column, n)));
 }
 
-// Stores rows [row, end) of panel `index` of the task; sums is [end - row, 32].
+// Columns of y in tiles: those of a panel of a gated matrix, which are half a tile.
+class TiledColumns {
+ public:
+  TiledColumns() = default;
+  TiledColumns(const LinearTask& task, int index) : first_row_(task.first_row) {
+    const int column = task.first_column + index * kGatedColumns;
+    const int first = column / task.y_block_cols * task.y_block_cols;
+    part_elements_ = kTilePairRows * Min(task.y_block_cols, int(task.y_stride) - first);
+    start_ = static_cast<BFloat16*>(task.y) + int64_t{task.num_tile_pairs} * kTilePairRows * first +
+             (column - first) / kTileStep * kTilePairElements + column % kTileStep;
+  }
+
+  // Returns the place of a row of the task.
+  QUIRE_INLINE BFloat16* Row(int row) const {
+    row += first_row_;
+    return start_ + int64_t{row / kTilePairRows} * part_elements_ + row % kTilePairRows * kTileStep;
+  }
+
+ private:
+  int first_row_ = 0;
+  int part_elements_ = 0;  // Elements of a pair of tiles in the block.
+  BFloat16* start_ = nullptr;
+};
+
+// Stores rows [row, end) of panel `index` of the task in tiles; sums is [end - row, 32].
+inline void StoreTiledRows(const LinearTask& task, int row, int end, int index, const TiledColumns& columns,
+                           const float* sums) {
+  for (; row < end; ++row, sums += kPanelColumns) {
+    StoreGated(task, int64_t{index} * kGatedColumns, Load(sums), Load(sums + kLanes), columns.Row(row));
+  }
+}
+
+// Does the same for y in rows.
 inline void StoreRows(const LinearTask& task, int row, int end, int index, const float* sums) {
   for (; row < end; ++row, sums += kPanelColumns) {
     const Vec left = Load(sums), right = Load(sums + kLanes);
+    const int64_t column = int64_t{index} * kGatedColumns;
     if (!task.is_gated) {
       StoreColumns(task, row, int64_t{index} * kPanelColumns, left);
       StoreColumns(task, row, int64_t{index} * kPanelColumns + kLanes, right);
     } else if (task.y_type == DataType::kBFloat16) {
-      StoreGated<BFloat16>(task, row, int64_t{index} * kGatedColumns, left, right);
+      StoreGated(task, column, left, right, static_cast<BFloat16*>(task.y) + row * task.y_stride + column);
     } else {
-      StoreGated<float>(task, row, int64_t{index} * kGatedColumns, left, right);
+      StoreGated(task, column, left, right, static_cast<float*>(task.y) + row * task.y_stride + column);
     }
   }
 }

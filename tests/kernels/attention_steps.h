@@ -64,10 +64,10 @@ struct Slice {
   int begin, end;
 };
 
-// Stores K and V of the slices and attends their queries in one step. Returns the output rows in order, in the
-// precision of `out_type`.
-inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPool* pool,
-                                  const std::vector<Slice>& slices, DataType out_type = DataType::kFloat32) {
+// Stores K and V of the slices and attends their queries in one step. Writes the output rows in order to `out`, which
+// has room for as many elements of float32.
+inline void RunStep(Backend* backend, const Shape& shape, PagedPool* pool, const std::vector<Slice>& slices,
+                    DataType out_type, InputLayout out_layout, void* out) {
   PagedBatch batch;
   std::vector<float> qkv;
   const int q_size = shape.num_heads * shape.head_dim, kv_size = shape.num_kv_heads * shape.head_dim;
@@ -95,18 +95,32 @@ inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPoo
                        .attention_scaling = 1,
                        .layout = &pool->layout(),
                        .kv_pool = pool->data()});
-  std::vector<char> out(size_t(view.num_tokens) * q_size * SizeOf(out_type), char(0xff));
   backend->Attention({.batch = &view,
                       .q = qkv.data(),
                       .q_stride = q_size + 2 * kv_size,
-                      .out = out.data(),
+                      .out = out,
                       .num_heads = shape.num_heads,
                       .scale = 1 / std::sqrt(float(shape.head_dim)),
                       .window = shape.window,
                       .layout = &pool->layout(),
                       .kv_pool = pool->data(),
                       .out_type = out_type,
+                      .out_layout = out_layout,
                       .softcap = shape.softcap});
+}
+
+inline int NumRows(const std::vector<Slice>& slices) {
+  int num_rows = 0;
+  for (const Slice& slice : slices) num_rows += slice.end - slice.begin;
+  return num_rows;
+}
+
+// Does the same and returns the rows in the precision of `out_type`.
+inline std::vector<float> RunStep(Backend* backend, const Shape& shape, PagedPool* pool,
+                                  const std::vector<Slice>& slices, DataType out_type = DataType::kFloat32) {
+  const size_t num_elements = size_t(NumRows(slices)) * shape.num_heads * shape.head_dim;
+  std::vector<char> out(num_elements * SizeOf(out_type), char(0xff));
+  RunStep(backend, shape, pool, slices, out_type, InputLayout::kRows, out.data());
   return Decoded(out, out_type);
 }
 

@@ -151,6 +151,39 @@ TEST_P(AttentionTest, RoundsItsOutputToTheTypeThatIsAskedFor) {
   }
 }
 
+// The product by the matrix that selects every element shows what is in the tiles.
+TEST_P(AttentionTest, TilesHoldTheSameNumbersAsRows) {
+  Random random(31);
+  for (const int head_dim : {24, 64}) {
+    const Shape shape = {
+        .num_heads = 12, .num_kv_heads = 4, .head_dim = head_dim, .block_size = 16, .type = DataType::kBFloat16};
+    const int dim = shape.num_heads * head_dim;
+    std::vector<float> selection(size_t(dim) * dim);
+    for (int i = 0; i < dim; ++i) selection[size_t(i) * dim + i] = 1;
+    const std::vector<char> bytes = Encoded(selection, DataType::kBFloat16);
+    const MatrixView view = {.data = bytes.data(), .rows = dim, .cols = dim, .type = DataType::kBFloat16};
+    const auto backend = MakeBackend(2);
+    const auto w = backend->Pack(&view, 1);
+    for (const int num_tokens : {128, 129, 200}) {
+      const Sequence sequence = MakeSequence(shape, num_tokens, &random);
+      PagedPool pool(LayoutOf(shape), 20, &random);
+      const std::vector<Slice> slices = {{&sequence, pool.MakeTable(num_tokens), 0, num_tokens}};
+      const InputLayout layout = backend->InputLayoutOf(*w, num_tokens);
+      EXPECT_EQ(layout == InputLayout::kTiles, GetParam() == cpu::Isa::kAmx && num_tokens > 128);
+      std::vector<float> out(size_t(num_tokens) * dim, NAN), selected(out.size());
+      RunStep(backend.get(), shape, &pool, slices, backend->InputType(*w), layout, out.data());
+      backend->Linear({.x = out.data(),
+                       .w = w.get(),
+                       .bias = nullptr,
+                       .residual = nullptr,
+                       .y = selected.data(),
+                       .num_tokens = num_tokens,
+                       .x_layout = layout});
+      EXPECT_EQ(selected, RunStep(backend.get(), shape, &pool, slices, backend->InputType(*w))) << num_tokens;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
 
 }  // namespace

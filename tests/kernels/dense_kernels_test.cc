@@ -457,6 +457,72 @@ TEST_P(DenseKernelsTest, ALongRowDoesNotDependOnItsCompany) {
   }
 }
 
+// A norm and a gated MLP, as a layer has them. With `uses_layouts`, each operation writes its output as the next one
+// reads it fastest.
+std::vector<float> RunMlp(Backend* backend, const std::vector<float>& x, const std::vector<float>& norm,
+                          const PackedMatrix& gate_up, const PackedMatrix& down, int mlp_dim, bool uses_layouts) {
+  const int dim = int(norm.size()), num_tokens = int(x.size()) / dim;
+  const auto layout_of = [&](const PackedMatrix& w) {
+    return uses_layouts ? backend->InputLayoutOf(w, num_tokens) : InputLayout::kRows;
+  };
+  std::vector<float> normed(x.size(), NAN), gated(size_t(num_tokens) * mlp_dim, NAN), y(x.size());
+  backend->RmsNorm({.x = x.data(),
+                    .weight = norm.data(),
+                    .y = normed.data(),
+                    .num_rows = num_tokens,
+                    .dim = dim,
+                    .epsilon = 1e-5f,
+                    .y_type = backend->InputType(gate_up),
+                    .y_layout = layout_of(gate_up)});
+  backend->GatedLinear({.x = normed.data(),
+                        .w = &gate_up,
+                        .bias = nullptr,
+                        .y = gated.data(),
+                        .y_type = backend->InputType(down),
+                        .num_tokens = num_tokens,
+                        .x_layout = layout_of(gate_up),
+                        .y_layout = layout_of(down)});
+  backend->Linear({.x = gated.data(),
+                   .w = &down,
+                   .bias = nullptr,
+                   .residual = x.data(),
+                   .y = y.data(),
+                   .num_tokens = num_tokens,
+                   .x_layout = layout_of(down)});
+  return y;
+}
+
+// The columns of the second matrix make blocks of different sizes.
+TEST_P(DenseKernelsTest, TilesHoldTheSameNumbersAsRows) {
+  Random random(23);
+  const int dim = 1056, mlp_dim = 1120, max_tokens = 600;
+  const std::vector<float> x = random.Normals(size_t(max_tokens) * dim), norm = random.Normals(dim);
+  const std::vector<float> up = random.Normals(size_t(2 * mlp_dim) * dim, 0.03f);
+  const std::vector<float> back = random.Normals(size_t(dim) * mlp_dim, 0.03f);
+  for (const int num_threads : {1, 3}) {
+    const auto backend = MakeBackend(num_threads);
+    const auto gate_up = PackGated(backend.get(), up, dim, DataType::kBFloat16);
+    const auto down = Pack(backend.get(), back, mlp_dim, DataType::kBFloat16);
+    for (const int num_tokens : {128, 129, 200, max_tokens}) {
+      const bool is_tiled = GetParam() == cpu::Isa::kAmx && num_tokens > 128;
+      EXPECT_EQ(backend->InputLayoutOf(*gate_up, num_tokens) == InputLayout::kTiles, is_tiled);
+      EXPECT_EQ(backend->InputLayoutOf(*down, num_tokens) == InputLayout::kTiles, is_tiled);
+      if (!is_tiled && num_tokens > 129) continue;
+      const std::vector<float> first(x.begin(), x.begin() + size_t(num_tokens) * dim);
+      const auto run = [&](bool uses_layouts) {
+        return RunMlp(backend.get(), first, norm, *gate_up, *down, mlp_dim, uses_layouts);
+      };
+      EXPECT_EQ(run(true), run(false)) << num_tokens;
+    }
+  }
+}
+
+TEST_P(DenseKernelsTest, MatricesWhoseColumnsDoNotFillTilesTakeRows) {
+  const auto backend = MakeBackend();
+  const auto w = Pack(backend.get(), std::vector<float>(40), 40, DataType::kBFloat16);
+  EXPECT_EQ(backend->InputLayoutOf(*w, 200), InputLayout::kRows);
+}
+
 TEST_P(DenseKernelsTest, ExpIsWithinTwoUnitsInTheLastPlace) {
   const cpu::KernelTable& kernels = cpu::KernelsFor(GetParam());
   std::vector<float> x;

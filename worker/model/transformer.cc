@@ -103,6 +103,7 @@ const float* Transformer::Logits(const int32_t* rows, int num_rows) {
   Normalize(logit_rows_.get(), weights_.final_norm, num_rows, weights_.output(), normalized_logit_rows_.get());
   LinearArgs output{};
   output.x = normalized_logit_rows_.get();
+  output.x_layout = backend_->InputLayoutOf(weights_.output(), num_rows);
   output.w = &weights_.output();
   output.y = logits_.get();
   output.num_tokens = num_rows;
@@ -123,10 +124,16 @@ const void* Transformer::BlockInput(const BackendBuffer& norm, int num_tokens, c
   return normalized_.get();
 }
 
-void Transformer::AddBlockOutput(const void* x, const PackedMatrix& w, const BackendBuffer& bias,
+InputLayout Transformer::BlockInputLayout(const PackedMatrix& consumer, int num_tokens) const {
+  const bool is_normed = config_.norms != NormPlacement::kAfter;
+  return is_normed ? backend_->InputLayoutOf(consumer, num_tokens) : InputLayout::kRows;
+}
+
+void Transformer::AddBlockOutput(const void* x, InputLayout x_layout, const PackedMatrix& w, const BackendBuffer& bias,
                                  const BackendBuffer& norm, int num_tokens) {
   LinearArgs output{};
   output.x = x;
+  output.x_layout = x_layout;
   output.w = &w;
   output.bias = bias.floats();
   output.num_tokens = num_tokens;
@@ -198,6 +205,7 @@ void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer
                                const KvLayout& layout, void* kv_pool) {
   LinearArgs project{};
   project.x = BlockInput(layer.input_norm, batch.num_tokens, *layer.qkv);
+  project.x_layout = BlockInputLayout(*layer.qkv, batch.num_tokens);
   project.w = layer.qkv.get();
   project.bias = layer.qkv_bias.floats();
   project.y = qkv_.get();
@@ -213,6 +221,7 @@ void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer
   attend.q_stride = config_.qkv_rows();
   attend.out = attention_.get();
   attend.out_type = backend_->InputType(*layer.attention_output);
+  attend.out_layout = backend_->InputLayoutOf(*layer.attention_output, batch.num_tokens);
   attend.num_heads = config_.num_heads;
   attend.scale = config_.attention_scale;
   attend.window = shape.window;
@@ -220,13 +229,15 @@ void Transformer::RunAttention(const BatchView& batch, const LayerWeights& layer
   attend.kv_pool = kv_pool;
   attend.softcap = config_.attention_softcap;
   backend_->Attention(attend);
-  AddBlockOutput(attention_.get(), *layer.attention_output, layer.attention_output_bias, layer.attention_output_norm,
-                 batch.num_tokens);
+  AddBlockOutput(attention_.get(), attend.out_layout, *layer.attention_output, layer.attention_output_bias,
+                 layer.attention_output_norm, batch.num_tokens);
 }
 
 void Transformer::RunMlp(const LayerWeights& layer, int num_tokens) {
   GatedLinearArgs widen{};
   widen.x = BlockInput(layer.mlp_norm, num_tokens, *layer.gate_up);
+  widen.x_layout = BlockInputLayout(*layer.gate_up, num_tokens);
+  if (widen.x_layout == InputLayout::kTiles) widen.y_layout = backend_->InputLayoutOf(*layer.down, num_tokens);
   widen.w = layer.gate_up.get();
   widen.bias = layer.gate_up_bias.floats();
   widen.y = gated_.get();
@@ -234,7 +245,7 @@ void Transformer::RunMlp(const LayerWeights& layer, int num_tokens) {
   widen.num_tokens = num_tokens;
   widen.activation = config_.activation;
   backend_->GatedLinear(widen);
-  AddBlockOutput(gated_.get(), *layer.down, layer.down_bias, layer.mlp_output_norm, num_tokens);
+  AddBlockOutput(gated_.get(), widen.y_layout, *layer.down, layer.down_bias, layer.mlp_output_norm, num_tokens);
 }
 
 void Transformer::Normalize(const void* x, const BackendBuffer& weight, int num_rows, const PackedMatrix& consumer,
@@ -247,6 +258,7 @@ void Transformer::Normalize(const void* x, const BackendBuffer& weight, int num_
   args.dim = config_.hidden_size;
   args.epsilon = config_.rms_norm_eps;
   args.y_type = backend_->InputType(consumer);
+  args.y_layout = backend_->InputLayoutOf(consumer, num_rows);
   backend_->RmsNorm(args);
 }
 

@@ -63,10 +63,12 @@ class Transformer {
   // Returns the input of a block, attention or MLP, as `consumer` needs it: the normalized residual stream, or the
   // stream itself if the block has no norm of its input.
   const void* BlockInput(const BackendBuffer& norm, int num_tokens, const PackedMatrix& consumer);
+  // The layout of the input that BlockInput returns.
+  InputLayout BlockInputLayout(const PackedMatrix& consumer, int num_tokens) const;
   // Multiplies the rows `x` by the last matrix of a block and adds the product to the residual stream, after the norm
   // of the block's output if there is one.
-  void AddBlockOutput(const void* x, const PackedMatrix& w, const BackendBuffer& bias, const BackendBuffer& norm,
-                      int num_tokens);
+  void AddBlockOutput(const void* x, InputLayout x_layout, const PackedMatrix& w, const BackendBuffer& bias,
+                      const BackendBuffer& norm, int num_tokens);
   // Normalizes all heads of Q together, and all heads of K.
   void NormalizeProjections(const LayerWeights& layer, int num_tokens);
   void Rotate(const BatchView& batch, const LayerWeights& layer, LayerRope rope, const KvLayout& layout, void* kv_pool);
