@@ -97,6 +97,21 @@ struct TileOrder {
   }
 };
 
+// The same for panels of int4, whose blocks are groups: a block has at most so many columns, and becomes so many bytes.
+constexpr int kMaxInt4BlockColumns = 512;
+constexpr int kInt4BlockBytes = kMaxInt4BlockColumns * kPanelColumns;
+// Returns the number of groups in each block, except that the last block may have less.
+constexpr int Int4BlockGroups(int num_groups, int group) {
+  const int most = kMaxInt4BlockColumns / group;
+  const int num_blocks = (num_groups + most - 1) / most;
+  return (num_groups + num_blocks - 1) / num_blocks;
+}
+// A tile of x has this many k.
+constexpr int kMaxInt4TileStep = 64;
+constexpr int Int4TileStep(int group) {
+  return group < kMaxInt4TileStep ? group : kMaxInt4TileStep;
+}
+
 // Inputs of products by int8 panels are rounded to whole numbers q in [-127, 127]. A row of them begins with this
 // header, and its numbers begin after kQuantizedHeaderBytes bytes in a form that depends on the instruction set.
 struct QuantizedHeader {
@@ -107,7 +122,9 @@ constexpr int kQuantizedHeaderBytes = 64;
 
 // Inputs of products by kInt4 panels are rounded in the same way, with a scale for each group of columns. The row
 // begins with the headers of the groups. Then come the numbers of all groups, a byte each, with zeros up to the end of
-// the last group.
+// the last group. With LinearTask::is_tiled the numbers are in tiles of 16 rows by Int4TileStep k:
+//   [block of k][pair of tiles][k / step in the block][2][16][step]
+// and the scales are [pair of tiles][group][32]. Rows are padded to whole pairs of tiles.
 struct GroupHeader {
   float scale;  // As above.
   float sum;    // Of all q in the group.
@@ -129,9 +146,11 @@ constexpr int kGatedColumns = kPanelColumns / 2;
 // number of rows. The result is y = cap(scale * (sum + bias)) + residual, or activation(gate + bias) * (up + bias).
 struct LinearTask {
   // [num_rows, x_stride] in the type that KernelTable::linear_input gives. For kInt8 it is bytes of quantize_row, and
-  // for kInt4 bytes of quantize_groups. Or, if is_tiled, the first tile of the whole product.
+  // for kInt4 bytes of quantize_groups. If is_tiled, it is the first tile: of the whole product for kBFloat16, and of
+  // the task for kInt4.
   const void* x;
-  bool is_tiled;  // Whether x is in tiles.
+  bool is_tiled;          // Whether x is in tiles, which BlockSteps or Int4BlockGroups divides.
+  const float* x_scales;  // Of x in tiles, for kInt4.
   // Whether y is the first tile of the whole product. REQUIRES: is_tiled, is_gated, and the columns fill the tiles.
   bool y_is_tiled;
   int y_block_cols;    // TileOrder::block_cols of y.
@@ -145,7 +164,7 @@ struct LinearTask {
   const float* up_bias;     // Bias of up, when `bias` is the bias of a gate.
   const float* residual;    // Same shape as y, or null; may be y. Null for a gated matrix.
   // Memory of this thread, aligned to 64 bytes. For kInt4 and kFp8: LinearScratchBytes. For x in tiles: memory for the
-  // sums of all panels and pairs of tiles.
+  // sums of all panels and pairs of tiles, after two blocks of kInt4BlockBytes for kInt4.
   void* scratch;
   void* y;           // [num_rows, y_stride], starting at the task's first column.
   DataType y_type;   // float32, or bfloat16 for a gated matrix.
@@ -217,7 +236,7 @@ struct KernelTable {
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
-  // Tells whether linear[kBFloat16] also takes tiles.
+  // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles.
   bool takes_tiles;
   // Writes the header and the numbers of a row. `cols` is padded with zeros to a multiple of 64. All instruction sets
   // give the same header and the same numbers, in forms of quantized_bytes each.

@@ -6,6 +6,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_amx_kernel.h"
 #include "kernels/cpu/linear_amx_quantized_kernel.h"
+#include "kernels/cpu/quantize_groups_avx512.h"
 
 namespace quire::cpu {
 namespace amx {
@@ -17,6 +18,7 @@ KernelTable MakeTable() {
   table.takes_tiles = true;
   table.linear[int(WeightFormat::kInt8)] = LinearInt8;
   table.linear[int(WeightFormat::kInt4)] = LinearInt4;
+  table.quantize_groups = QuantizeGroupsInRegisters;
   table.attend[int(KvType::kBFloat16)] = AttendAmx;
   table.attend[int(KvType::kInt8)] = AttendInt8Amx;
   table.multiplies_pairs = true;

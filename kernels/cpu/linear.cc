@@ -39,6 +39,14 @@ int RowsPerItem(int num_rows, int64_t row_bytes) {
   return RoundUp(CeilDiv(num_rows, CeilDiv(num_rows, most)), kStep);
 }
 
+// Bytes of the headers of a row whose groups are rounded, and of the whole row.
+int GroupHeaderBytes(const CpuPackedMatrix& w) {
+  return RoundUp(w.num_groups() * int(sizeof(GroupHeader)), kLineBytes);
+}
+int GroupedRowBytes(const CpuPackedMatrix& w) {
+  return GroupHeaderBytes(w) + w.padded_cols();
+}
+
 // How many rows and panels an item has.
 struct ItemSize {
   int rows;
@@ -104,13 +112,15 @@ void CpuLinear::Run(const GatedLinearArgs& args) {
 }
 
 bool CpuLinear::MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const {
-  return kernels_.takes_tiles && w.format() == WeightFormat::kBFloat16 && num_rows > InputTiles::kMaxPlainRows;
+  const bool has_kernel = w.format() == WeightFormat::kBFloat16 || w.format() == WeightFormat::kInt4;
+  return kernels_.takes_tiles && has_kernel && num_rows > InputTiles::kMaxPlainRows;
 }
 
 // Tiles of whole columns fit into the memory of rows of float32, because at most as many rows are added as there are.
 InputLayout CpuLinear::InputLayoutOf(const CpuPackedMatrix& w, int num_tokens) const {
   const bool fills_tiles = num_tokens > InputTiles::kMaxOwnRows && w.cols() == w.padded_cols();
-  return fills_tiles && MultipliesTiles(w, num_tokens) ? InputLayout::kTiles : InputLayout::kRows;
+  const bool takes_tiles = w.format() == WeightFormat::kBFloat16 && MultipliesTiles(w, num_tokens);
+  return fills_tiles && takes_tiles ? InputLayout::kTiles : InputLayout::kRows;
 }
 
 int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
@@ -181,9 +191,8 @@ int64_t CpuLinear::QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole) {
 }
 
 int64_t CpuLinear::QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* whole) {
-  const int num_groups = w.padded_cols() / w.group();
-  whole->x_header_bytes = RoundUp(num_groups * int(sizeof(GroupHeader)), kLineBytes);
-  return QuantizeRows(w, whole->x_header_bytes + w.padded_cols(), whole, [&](const float* x, char* row) {
+  whole->x_header_bytes = GroupHeaderBytes(w);
+  return QuantizeRows(w, GroupedRowBytes(w), whole, [&](const float* x, char* row) {
     kernels_.quantize_groups({.x = x,
                               .cols = w.cols(),
                               .group = w.group(),
@@ -192,9 +201,51 @@ int64_t CpuLinear::QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* who
   });
 }
 
+void CpuLinear::QuantizeTileRow(const CpuPackedMatrix& w, const LinearTask& whole, int row, int rows_per_item,
+                                char* scratch) {
+  const int group = w.group(), num_groups = w.num_groups(), step = Int4TileStep(group);
+  const int block_steps = Int4BlockGroups(num_groups, group) * (group / step), num_steps = num_groups * (group / step);
+  auto* const headers = reinterpret_cast<GroupHeader*>(scratch);
+  auto* const values = reinterpret_cast<int8_t*>(scratch + GroupHeaderBytes(w));
+  if (row < whole.num_rows) {
+    const float* const x = static_cast<const float*>(whole.x) + int64_t{row} * w.cols();
+    kernels_.quantize_groups({.x = x, .cols = w.cols(), .group = group, .headers = headers, .values = values});
+  } else {
+    memset(scratch, 0, GroupedRowBytes(w));
+  }
+  float* const scales = static_cast<float*>(scales_.data()) + int64_t{row / kTilePairRows} * num_groups * kTilePairRows;
+  for (int i = 0; i < num_groups; ++i) scales[i * kTilePairRows + row % kTilePairRows] = headers[i].scale;
+
+  const int first = row / rows_per_item * rows_per_item, pair = (row - first) / kTilePairRows;
+  const int num_pairs = CeilDiv(std::min(rows_per_item, whole.num_rows - first), kTilePairRows);
+  char* const item = static_cast<char*>(copy_.data()) + int64_t{first} * w.padded_cols();
+  for (int i = 0; i < num_steps; ++i) {
+    const int block_begin = i / block_steps * block_steps;
+    const int steps_in_block = std::min(block_steps, num_steps - block_begin);
+    const int64_t at = int64_t{block_begin} * num_pairs + pair * steps_in_block + i - block_begin;
+    memcpy(item + (at * kTilePairRows + row % kTilePairRows) * step, values + i * step, step);
+  }
+}
+
+int64_t CpuLinear::QuantizeInputTiles(const CpuPackedMatrix& w, int rows_per_item, LinearTask* whole) {
+  if (!w.order().empty()) OrderInput(w, whole);
+  const int num_rows = RoundUp(whole->num_rows, kTilePairRows);
+  GrownTo(size_t(num_rows) * w.num_groups() * sizeof(float), &scales_);
+  char* const tiles = CopyMemory(size_t(num_rows) * w.padded_cols());
+  const int rows_per_part = std::max(1, kMinFloatsPerItem / w.cols());
+  pool_->ForEach(CeilDiv(num_rows, rows_per_part), [&](int part, int thread) {
+    const int begin = part * rows_per_part, end = std::min(begin + rows_per_part, num_rows);
+    auto* const scratch = static_cast<char*>(scratch_[thread].data());
+    for (int row = begin; row < end; ++row) QuantizeTileRow(w, *whole, row, rows_per_item, scratch);
+  });
+  whole->x = tiles;
+  return w.padded_cols();
+}
+
 void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole) {
+  const bool is_int4 = w.format() == WeightFormat::kInt4;
   whole.is_tiled = MultipliesTiles(w, whole.num_rows);
-  const bool copies_tiles = whole.is_tiled && x_layout == InputLayout::kRows;
+  const bool copies_tiles = whole.is_tiled && !is_int4 && x_layout == InputLayout::kRows;
   int64_t x_row_bytes = 0;
   int rows_per_item, panels_per_item;
   if (whole.is_tiled) {
@@ -202,7 +253,14 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearT
     rows_per_item = item.rows;
     panels_per_item = item.panels;
     whole.num_tile_pairs = CeilDiv(whole.num_rows, kTilePairRows);
-    if (copies_tiles) tiles_.Prepare(w, static_cast<const BFloat16*>(whole.x), whole.num_rows);
+    const size_t sums_bytes = size_t(rows_per_item) * panels_per_item * kPanelColumns * sizeof(float);
+    if (is_int4) {
+      TakeScratch(std::max(2 * kInt4BlockBytes + sums_bytes, size_t(GroupedRowBytes(w))));
+      x_row_bytes = QuantizeInputTiles(w, rows_per_item, &whole);
+    } else {
+      TakeScratch(sums_bytes);
+      if (copies_tiles) tiles_.Prepare(w, static_cast<const BFloat16*>(whole.x), whole.num_rows);
+    }
   } else {
     x_row_bytes = PrepareInput(w, &whole);
     rows_per_item = RowsPerItem(whole.num_rows, x_row_bytes);
@@ -220,8 +278,7 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearT
   whole.group = w.group();
   const bool has_panel_scratch = w.format() == WeightFormat::kFp8 || w.format() == WeightFormat::kInt4;
   const bool has_scratch = whole.is_tiled || has_panel_scratch;
-  if (whole.is_tiled) TakeScratch(size_t(rows_per_item) * panels_per_item * kPanelColumns * sizeof(float));
-  if (has_panel_scratch) TakeScratch(size_t(LinearScratchBytes(w.num_groups(), w.group())));
+  if (has_panel_scratch && !whole.is_tiled) TakeScratch(size_t(LinearScratchBytes(w.num_groups(), w.group())));
 
   const int num_items = num_row_blocks * num_panel_blocks;
   pool_->ForEach(num_items, [&](int item, int thread) {
@@ -231,7 +288,10 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearT
     const int64_t at = row * whole.y_stride + column;
     LinearTask task = whole;
     if (copies_tiles) task.x = tiles_.Get(thread);
-    if (!whole.is_tiled) task.x = static_cast<const char*>(whole.x) + row * x_row_bytes;
+    if (!whole.is_tiled || is_int4) task.x = static_cast<const char*>(whole.x) + row * x_row_bytes;
+    if (whole.is_tiled && is_int4) {
+      task.x_scales = static_cast<const float*>(scales_.data()) + int64_t{row} * w.num_groups();
+    }
     task.first_row = row;
     task.first_column = column;
     task.panels = w.panel(panel);

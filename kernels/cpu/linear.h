@@ -41,6 +41,10 @@ class CpuLinear {
   int64_t PadInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* whole);
+  // The same for rounded groups in tiles. The rows of an item begin at a multiple of rows_per_item.
+  int64_t QuantizeInputTiles(const CpuPackedMatrix& w, int rows_per_item, LinearTask* whole);
+  // Rounds row `row` of x, or makes a row of zeros after the last one, and stores it in the tiles.
+  void QuantizeTileRow(const CpuPackedMatrix& w, const LinearTask& whole, int row, int rows_per_item, char* scratch);
   // Makes a copy of `row_bytes` for each row, at multiples of 64 bytes, by quantize(x of the row, copy of the row).
   template <typename Quantize>
   int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
@@ -54,6 +58,7 @@ class CpuLinear {
   const KernelTable& kernels_;
   ThreadPool* const pool_;
   InputTiles tiles_;             // Of an input for LinearTask::is_tiled.
+  Memory scales_;                // Of an input in tiles.
   Memory copy_;                  // Of an input. Grows to the size of the largest call.
   Memory ordered_;               // The same of OrderInput.
   std::vector<Memory> scratch_;  // Of each thread. Grows in the same way.

@@ -19,6 +19,10 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 enum class GroupedRow : uint8_t {};
 enum class Int4Panel : uint8_t {};
 
+// Distance in columns at which weights are prefetched: at least kPrefetchBytes, and whole groups.
+constexpr int kColumnsAhead = 256;
+static_assert(kColumnsAhead / kMaxInt4Group * Int4GroupBytes(kMaxInt4Group) >= kPrefetchBytes);
+
 // The place of vector `vec` in a group of a panel: scales, zero points and words. `vec` counts as in WeightsAt.
 struct Int4Group {
   const uint8_t* begin;
@@ -37,10 +41,10 @@ QUIRE_INLINE Int4Group GroupAt(const LinearTask& task, const Int4Panel* panel, i
 }
 
 // Sums the products of the columns [begin, end) of a group. `values` are the inputs of the group, and `begin` and `end`
-// are multiples of kInt4LineColumns.
+// are multiples of kInt4LineColumns. Meanwhile what is `ahead` bytes after the columns is prefetched.
 template <int kRows, int kVecs>
-QUIRE_INLINE void SumSpan(const LinearTask& task, const int8_t* values, const Int4Group (&groups)[kVecs], int begin,
-                          int end, SpanSums (&sum)[kRows][kVecs]) {
+QUIRE_INLINE void SumSpan(const LinearTask& task, const int8_t* values, const Int4Group (&groups)[kVecs], int64_t ahead,
+                          int begin, int end, SpanSums (&sum)[kRows][kVecs]) {
   for (int k = begin; k < end; k += kInt4LineColumns) {
     const auto add = [&]<bool kHigh>() __attribute__((always_inline)) {
       NibbleQuads w[kVecs];
@@ -53,17 +57,17 @@ QUIRE_INLINE void SumSpan(const LinearTask& task, const int8_t* values, const In
       });
     };
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
-      __builtin_prefetch(groups[v].words(k / kInt4LineColumns) + kPrefetchBytes);
+      __builtin_prefetch(groups[v].words(k / kInt4LineColumns) + ahead);
     });
     add.template operator()<false>();
     add.template operator()<true>();
   }
 }
 
-// Adds the products of a group to the tile.
+// Adds the products of a group to the tile, and prefetches what is `ahead` bytes after its columns.
 template <int kRows, int kVecs>
 QUIRE_INLINE void AddGroup(const LinearTask& task, const GroupedRow* x, const Int4Panel* panel, int first, int group,
-                           Tile<kRows, kVecs>* tile) {
+                           int64_t ahead, Tile<kRows, kVecs>* tile) {
   Int4Group groups[kVecs];
   Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { groups[v] = GroupAt(task, panel, group, first + v); });
   const auto* values = reinterpret_cast<const int8_t*>(x + task.x_header_bytes) + int64_t{group} * task.group;
@@ -73,7 +77,7 @@ QUIRE_INLINE void AddGroup(const LinearTask& task, const GroupedRow* x, const In
   });
   for (int begin = 0; begin < task.group; begin += kSpanColumns) {
     SpanSums span[kRows][kVecs] = {};
-    SumSpan(task, values, groups, begin, Min(begin + kSpanColumns, task.group), span);
+    SumSpan(task, values, groups, ahead, begin, Min(begin + kSpanColumns, task.group), span);
     Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
       Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { sum[r][v] = AddSpan(sum[r][v], span[r][v]); });
     });
@@ -93,7 +97,14 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const GroupedRow* x, cons
                                Tile<kRows, kVecs>* tile) {
   SetZero(tile);
   const int num_groups = (task.cols + task.group - 1) / task.group;
-  for (int group = 0; group < num_groups; ++group) AddGroup(task, x, panel, first, group, tile);
+  // At the end of a panel, the panel that the next tile has in its place is prefetched. Between them are those that
+  // this tile multiplies at the same time.
+  const int groups_ahead = kColumnsAhead / task.group;
+  const int64_t ahead = groups_ahead * int64_t{Int4GroupBytes(task.group)};
+  const int64_t ahead_at_end = ahead + (Max(1, kVecs / kPanelVecs) - 1) * task.panel_elements;
+  for (int group = 0; group < num_groups; ++group) {
+    AddGroup(task, x, panel, first, group, group + groups_ahead < num_groups ? ahead : ahead_at_end, tile);
+  }
 }
 
 // Adds the products of the first n columns of a line of eight.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "kernels/reference/quantized.h"
@@ -185,6 +186,20 @@ TEST_P(Int4LinearTest, EveryNumberOfRowsGivesTheSameBits) {
       ASSERT_EQ(Bits(Multiply(backend.get(), first, *packed, cols, 2 * dim)), Bits(expected))
           << num_tokens << " tokens in groups of " << group;
       ExpectGatedProduct(backend.get(), first, *gated, dim, /*bias=*/{}, expected);
+    }
+  }
+}
+
+// So many rows and columns are divided into several items and several blocks of columns, whose last ones are smaller.
+TEST_P(Int4LinearTest, ManyRowsAndColumnsGiveTheSameBits) {
+  const auto backend = MakeBackend(/*num_threads=*/2);
+  Random random(9);
+  for (const int group : {32, 64, 128}) {
+    for (const auto& [num_tokens, cols, rows] : {std::tuple{541, 1100, 70}, std::tuple{35, 70000, 3}}) {
+      const Int4Matrix w = RandomMatrix(&random, rows, cols, group);
+      const std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
+      ASSERT_EQ(Bits(Multiply(backend.get(), x, *Pack(backend.get(), w), cols, rows)), Bits(Expected(x, w)))
+          << num_tokens << " x " << cols << " x " << rows << " in groups of " << group;
     }
   }
 }
