@@ -330,7 +330,7 @@ int64_t ResumableRequests::Grow(const Key& key, RequestId id, int64_t num_bytes)
     } else if (!MakeMemory(entry->tenant, num_bytes, &removed)) {
       growth = 0;
     }
-    AddBytes(entry, growth);
+    if (growth > 0) AddBytes(entry, growth);
   }
   for (const Entry& entry : removed) entry.stream->Drop(UnknownRequestError());
   return growth;
