@@ -18,7 +18,7 @@ TIMEOUT_S = 120
 
 
 class Installation:
-    """The programs on unix sockets in a folder of their own; the gateway listens on a free port. There is one manager for
+    """The programs on unix sockets in a folder of their own; the gateway listens on a free port. There is a manager for
     each of the names."""
 
     def __init__(self, folder_of_programs, manager_flags=(), gateway_flags=(), worker_flags=(), managers=("manager",)):

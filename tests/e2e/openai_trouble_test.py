@@ -119,7 +119,8 @@ class LostManagerTest(unittest.TestCase):
         stack = self.enterContext(contextlib.ExitStack())
         folder = self.enterContext(tempfile.TemporaryDirectory())
         any_port = "http://127.0.0.1:0"
-        urls = ["--listen-client-urls", "--advertise-client-urls", "--listen-peer-urls", "--initial-advertise-peer-urls"]
+        urls = ["--listen-client-urls", "--advertise-client-urls"]
+        urls += ["--listen-peer-urls", "--initial-advertise-peer-urls"]
         etcd = Program(
             stack,
             ["etcd", f"--data-dir={folder}", "--unsafe-no-fsync", f"--initial-cluster=default={any_port}"]
