@@ -289,7 +289,8 @@ class Resident(Engine):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-            self.process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # When an order was not taken any more.
+                self.process.stdin.close()
             self.process.stdout.close()
         self.process, self.model, self.warm = None, None, set()
 
@@ -316,8 +317,9 @@ class Resident(Engine):
         self.told_version = self._answer(START_SECONDS)["version"]
 
     def _call(self, load):
-        self.process.stdin.write(json.dumps(load) + "\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # Then there is no answer.
+            self.process.stdin.write(json.dumps(load) + "\n")
+            self.process.stdin.flush()
         return self._answer(RUN_SECONDS)
 
     def _answer(self, limit_s):
