@@ -253,7 +253,8 @@ void Connection<Stream>::ReadBody() {
 
 template <typename Stream>
 void Connection<Stream>::ReadChunks() {
-  parser_->eager(true);
+  // An eager parser would read on while a chunk is not complete, and the memory of those before would not be reserved.
+  parser_->eager(false);
   http::async_read_some(stream_, buffer_, *parser_,
                         [self = this->shared_from_this()](error_code error, size_t) { self->OnChunks(error); });
 }
