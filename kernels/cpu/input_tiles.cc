@@ -20,7 +20,7 @@ void CopyToTiles(const BFloat16* x, int64_t x_stride, int num_rows, int first, i
     BFloat16* to = tiles;
     for (int k = first; k < end; k += kTileStep, to += kTilePairElements) {
       const int n = row < num_rows ? std::min(kTileStep, end - k) : 0;
-      if (n == kTileStep) {
+      if (n == kTileStep) {  // Most copies have this size, and a constant size needs no call of a function.
         memcpy(to, x + k, kTileStep * sizeof(BFloat16));
         continue;
       }

@@ -151,7 +151,7 @@ struct LinearTask {
   const void* x;
   bool is_tiled;          // Whether x is in tiles, which BlockSteps or Int4BlockGroups divides.
   const float* x_scales;  // Of x in tiles, for kInt4.
-  // Whether y is the first tile of the whole product. REQUIRES: is_tiled, is_gated, and the columns fill the tiles.
+  // Tells whether y is the first tile of the whole product. REQUIRES: is_tiled and is_gated; the columns fill tiles.
   bool y_is_tiled;
   int y_block_cols;    // TileOrder::block_cols of y.
   int num_tile_pairs;  // Of the whole product, if is_tiled.

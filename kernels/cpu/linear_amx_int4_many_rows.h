@@ -46,7 +46,6 @@ class TiledInt4Product {
   }
 
  private:
-  static constexpr int kLineBytes = 64;
   static constexpr int kFetchDistance = 2;  // In blocks. The next block is being converted.
 
   // Blocks are in the order of their use: a block of all panels, then the next block of all panels.

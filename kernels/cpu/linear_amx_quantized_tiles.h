@@ -65,7 +65,7 @@ class Int4Tiles {
 
   explicit Int4Tiles(const LinearTask& task)
       : task_(task),
-        columns_(Min(64, task.group)),
+        columns_(Int4TileStep(task.group)),
         steps_per_group_(task.group / columns_),
         num_steps_((task.cols + columns_ - 1) / columns_),
         x_(static_cast<const char*>(task.x)) {}
