@@ -60,12 +60,16 @@ int64_t StreamEvents::num_bytes() const {
   return num_bytes;
 }
 
-bool StreamRecord::AppendRead(StreamEvents* events, size_t max_tokens) {
-  if (!is_read() || events_.end.has_value() || events->tokens.size() > max_tokens) return false;
-  events_.AppendCopyOf(*events);
-  events->num_cached_tokens = events_.num_cached_tokens;
+StreamEvents StreamRecord::AppendAndRead(StreamEvents events, size_t max_tokens) {
+  if (!is_read() || events_.end.has_value() || events.tokens.size() > max_tokens) {
+    events_.Append(std::move(events));
+    return Read(max_tokens);
+  }
+  // A reader that has read everything gets the new events themselves, and the record a copy.
+  events_.AppendCopyOf(events);
+  events.num_cached_tokens = events_.num_cached_tokens;
   next_ = End();
-  return true;
+  return events;
 }
 
 void StreamRecord::SetEnd(const absl::Status& status) {

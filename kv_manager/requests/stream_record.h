@@ -57,10 +57,9 @@ class StreamRecord {
   // `first` has no event yet.
   explicit StreamRecord(ResponseSet first) : first_(std::move(first)) {}
 
-  void Append(StreamEvents events) { events_.Append(std::move(events)); }
-  // The same, and makes `events` what Read would return then. Returns false, and changes nothing, when this is not all
-  // of these events and nothing else.
-  bool AppendRead(StreamEvents* events, size_t max_tokens);
+  // Adds events, and returns the next ones that have not been read, with at most `max_tokens` tokens. What has no order
+  // among the samples comes with the last tokens.
+  StreamEvents AppendAndRead(StreamEvents events, size_t max_tokens);
 
   // The request has ended, unless an event has said so already: a stop string has ended its last sample.
   void SetEnd(const absl::Status& status);
@@ -68,8 +67,6 @@ class StreamRecord {
   // The responses before the first event.
   const ResponseSet& first() const { return first_; }
 
-  // The next events, with at most `max_tokens` tokens. What has no order among the samples comes with the last tokens.
-  StreamEvents Read(size_t max_tokens);
   // Whether everything has been read.
   bool is_read() const { return next_ == End(); }
   // Reads from the beginning again.
@@ -87,6 +84,7 @@ class StreamRecord {
     bool end = false;
   };
 
+  StreamEvents Read(size_t max_tokens);
   // The position behind everything.
   Position End() const;
 

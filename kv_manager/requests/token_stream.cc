@@ -575,15 +575,7 @@ std::optional<absl::Status> TokenStream::ReadNext(StreamEvents batch, size_t* nu
     }
   }
   if (!record_.has_value()) return Read(batch);
-  const size_t max_tokens = std::min(max_outbox_tokens_, kMaxJobTokens);
-  // A reader that has read everything needs no copy from the record.
-  StreamEvents next;
-  if (record_->AppendRead(&batch, max_tokens)) {
-    next = std::move(batch);
-  } else {
-    record_->Append(std::move(batch));
-    next = record_->Read(max_tokens);
-  }
+  const StreamEvents next = record_->AppendAndRead(std::move(batch), std::min(max_outbox_tokens_, kMaxJobTokens));
   *num_tokens += next.tokens.size();
   const std::optional<absl::Status> status = Read(next);
   if (status.has_value()) record_->SetEnd(*status);
