@@ -17,14 +17,18 @@ struct Vec {
   float v[16];
 };
 
+// Also inlines what the function calls. Vecs are passed by reference. Both are for sanitizer builds, which optimise
+// little: there, each call of a function of lanes, and each copy of a Vec on the stack, would be checked.
+#define QUIRE_FLAT_INLINE __attribute__((flatten)) QUIRE_INLINE
+
 template <typename F>
-QUIRE_INLINE Vec EachLane(F&& f) {
+QUIRE_FLAT_INLINE Vec EachLane(F&& f) {
   Vec result;
   for (int i = 0; i < 16; ++i) result.v[i] = f(i);
   return result;
 }
 template <typename F>
-QUIRE_INLINE uint32_t LaneMask(F&& f) {
+QUIRE_FLAT_INLINE uint32_t LaneMask(F&& f) {
   uint32_t mask = 0;
   for (int i = 0; i < 16; ++i) mask |= uint32_t(f(i)) << i;
   return mask;
@@ -56,63 +60,63 @@ QUIRE_INLINE void LoadPairs(const BFloat16* p, Vec* even, Vec* odd) {
   *odd = EachLane([&](int i) { return ToFloat(p[2 * i + 1]); });
 }
 template <typename T>
-QUIRE_INLINE void Store(T* p, Vec a) {
+QUIRE_INLINE void Store(T* p, const Vec& a) {
   for (int i = 0; i < 16; ++i) FromFloat(a.v[i], &p[i]);
 }
-QUIRE_INLINE void StoreFirst(float* p, int n, Vec a) {
+QUIRE_INLINE void StoreFirst(float* p, int n, const Vec& a) {
   for (int i = 0; i < n; ++i) p[i] = a.v[i];
 }
 
-QUIRE_INLINE Vec Add(Vec a, Vec b) {
+QUIRE_INLINE Vec Add(const Vec& a, const Vec& b) {
   return EachLane([&](int i) { return a.v[i] + b.v[i]; });
 }
-QUIRE_INLINE Vec Sub(Vec a, Vec b) {
+QUIRE_INLINE Vec Sub(const Vec& a, const Vec& b) {
   return EachLane([&](int i) { return a.v[i] - b.v[i]; });
 }
-QUIRE_INLINE Vec Mul(Vec a, Vec b) {
+QUIRE_INLINE Vec Mul(const Vec& a, const Vec& b) {
   return EachLane([&](int i) { return a.v[i] * b.v[i]; });
 }
-QUIRE_INLINE Vec Div(Vec a, Vec b) {
+QUIRE_INLINE Vec Div(const Vec& a, const Vec& b) {
   return EachLane([&](int i) { return a.v[i] / b.v[i]; });
 }
-QUIRE_INLINE Vec Sqrt(Vec a) {
+QUIRE_INLINE Vec Sqrt(const Vec& a) {
   return EachLane([&](int i) { return __builtin_sqrtf(a.v[i]); });
 }
-QUIRE_INLINE Vec Fma(Vec a, Vec b, Vec c) {
+QUIRE_INLINE Vec Fma(const Vec& a, const Vec& b, const Vec& c) {
   return EachLane([&](int i) { return FusedMultiplyAdd(a.v[i], b.v[i], c.v[i]); });
 }
-QUIRE_INLINE Vec Max(Vec a, Vec b) {
+QUIRE_INLINE Vec Max(const Vec& a, const Vec& b) {
   return EachLane([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
 }
-QUIRE_INLINE Vec Min(Vec a, Vec b) {
+QUIRE_INLINE Vec Min(const Vec& a, const Vec& b) {
   return EachLane([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
 }
 
-QUIRE_INLINE uint32_t Greater(Vec a, Vec b) {
+QUIRE_INLINE uint32_t Greater(const Vec& a, const Vec& b) {
   return LaneMask([&](int i) { return a.v[i] > b.v[i]; });
 }
-QUIRE_INLINE uint32_t GreaterEqual(Vec a, Vec b) {
+QUIRE_INLINE uint32_t GreaterEqual(const Vec& a, const Vec& b) {
   return LaneMask([&](int i) { return a.v[i] >= b.v[i]; });
 }
-QUIRE_INLINE uint32_t Equal(Vec a, Vec b) {
+QUIRE_INLINE uint32_t Equal(const Vec& a, const Vec& b) {
   return LaneMask([&](int i) { return a.v[i] == b.v[i]; });
 }
-QUIRE_INLINE Vec Select(uint32_t mask, Vec a, Vec b) {
+QUIRE_INLINE Vec Select(uint32_t mask, const Vec& a, const Vec& b) {
   return EachLane([&](int i) { return mask >> i & 1 ? b.v[i] : a.v[i]; });
 }
 
 // Adding and subtracting 1.5 * 2^23 rounds |a| < 2^22 to a whole number, ties to even.
-QUIRE_INLINE Vec Round(Vec a) {
+QUIRE_INLINE Vec Round(const Vec& a) {
   return EachLane([&](int i) { return (a.v[i] + 12582912.0f) - 12582912.0f; });
 }
 // Where n is not a number, the result is a.
-QUIRE_INLINE Vec ScaleByPowerOfTwo(Vec a, Vec n) {
+QUIRE_INLINE Vec ScaleByPowerOfTwo(const Vec& a, const Vec& n) {
   return EachLane([&](int i) {
     const int power = n.v[i] == n.v[i] ? int(n.v[i]) : 0;
     return a.v[i] * BitsToFloat(uint32_t(power + 127) << 23);
   });
 }
-QUIRE_INLINE void SplitExponent(Vec a, Vec* mantissa, Vec* exponent) {
+QUIRE_INLINE void SplitExponent(const Vec& a, Vec* mantissa, Vec* exponent) {
   for (int i = 0; i < 16; ++i) {
     const int32_t bits = int32_t(FloatToBits(a.v[i]));
     const int32_t e = (bits - 0x3f3504f3) >> 23;
@@ -121,7 +125,7 @@ QUIRE_INLINE void SplitExponent(Vec a, Vec* mantissa, Vec* exponent) {
   }
 }
 
-QUIRE_INLINE float First(Vec a) {
+QUIRE_INLINE float First(const Vec& a) {
   return a.v[0];
 }
 QUIRE_INLINE float ReduceAdd(Vec a) {
@@ -144,7 +148,7 @@ struct UVec {
 };
 
 template <typename F>
-QUIRE_INLINE UVec EachULane(F&& f) {
+QUIRE_FLAT_INLINE UVec EachULane(F&& f) {
   UVec result;
   for (int i = 0; i < 16; ++i) result.v[i] = f(i);
   return result;
@@ -152,7 +156,7 @@ QUIRE_INLINE UVec EachULane(F&& f) {
 QUIRE_INLINE UVec LoadU(const uint32_t* p) {
   return EachULane([&](int i) { return p[i]; });
 }
-QUIRE_INLINE void StoreU(uint32_t* p, UVec a) {
+QUIRE_INLINE void StoreU(uint32_t* p, const UVec& a) {
   for (int i = 0; i < 16; ++i) p[i] = a.v[i];
 }
 QUIRE_INLINE UVec SetU(uint32_t x) {
@@ -161,14 +165,14 @@ QUIRE_INLINE UVec SetU(uint32_t x) {
 QUIRE_INLINE UVec CountFrom(uint32_t first) {
   return EachULane([&](int i) { return first + uint32_t(i); });
 }
-QUIRE_INLINE UVec Xor(UVec a, UVec b) {
+QUIRE_INLINE UVec Xor(const UVec& a, const UVec& b) {
   return EachULane([&](int i) { return a.v[i] ^ b.v[i]; });
 }
-QUIRE_INLINE void MultiplyWide(UVec a, uint32_t b, UVec* high, UVec* low) {
+QUIRE_INLINE void MultiplyWide(const UVec& a, uint32_t b, UVec* high, UVec* low) {
   *high = EachULane([&](int i) { return uint32_t(uint64_t{a.v[i]} * b >> 32); });
   *low = EachULane([&](int i) { return a.v[i] * b; });
 }
-QUIRE_INLINE Vec ToFloats(UVec a) {
+QUIRE_INLINE Vec ToFloats(const UVec& a) {
   return EachLane([&](int i) { return float(a.v[i]); });
 }
 
