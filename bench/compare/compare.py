@@ -124,7 +124,8 @@ def engines_of(options):
         engines += [OpenVino(options.openvino_python, options.models, options.threads, log, width)
                     for width in ("bf16", "int8", "int4")]
     if options.vllm_python:
-        engines.append(Vllm(options.vllm_python, options.models, options.threads, log))
+        engines += [Vllm(options.vllm_python, options.models, options.threads, log, width)
+                    for width in ("bf16", "int8", "int4")]
     if options.llama_bin:
         engines += [Llama(options.llama_bin, options.models, options.threads, options.port, weights)
                     for weights in Llama.WIDTHS]

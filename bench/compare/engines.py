@@ -247,8 +247,9 @@ class Resident(Engine):
 
     kind = ""  # The first argument of resident.py.
 
-    def __init__(self, python, models, threads, log):
+    def __init__(self, python, models, threads, log, width="bf16"):
         self.python, self.models, self.threads, self.log = python, models, threads, log
+        self.width = self.weights = width
         self.process, self.model, self.told_version, self.seed, self.warm = None, None, None, 0, set()
 
     def environment(self):
@@ -337,10 +338,6 @@ class Resident(Engine):
 class OpenVino(Resident):
     project, kind = "OpenVINO", "openvino"
 
-    def __init__(self, python, models, threads, log, width="bf16"):
-        super().__init__(python, models, threads, log)
-        self.width = self.weights = width
-
     def folder(self, model):
         return self.models / f"{model}-openvino-{self.width}"
 
@@ -349,11 +346,11 @@ class OpenVino(Resident):
 
 
 class Vllm(Resident):
-    project, kind, weights = "vLLM", "vllm", "bf16"
+    project, kind = "vLLM", "vllm"
     TCMALLOC = pathlib.Path("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4")
 
     def folder(self, model):
-        return self.models / model
+        return self.models / (model if self.width == "bf16" else f"{model}-compressed-{self.width}")
 
     def environment(self):
         """Returns what vLLM's manual recommends for CPUs: its OpenMP and tcmalloc, and a core for each thread."""
