@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/file_limit.h"
 #include "base/heap_trimmer.h"
+#include "base/lock_checks.h"
 #include "base/log_output.h"
 #include "base/stop_signal.h"
 #include "google/protobuf/stubs/logging.h"
@@ -84,6 +85,7 @@ void PrintSummary(const std::string& text) {
 }
 
 void PrepareProcess(const LogOptions& log) {
+  SkipLockChecks();
   SetLogLevel(log.level);
   SetLogFormat(log.format);
   gpr_set_log_function(LogFromGrpc);

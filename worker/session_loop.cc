@@ -2,6 +2,9 @@
 
 #include "worker/session_loop.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -53,7 +56,7 @@ SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats, bool binds_thre
   if (orphan_hold_.duration > absl::ZeroDuration()) executor_->KeepLabels();
   const MutexLock lock(&join_mutex_);
   thread_ = std::thread([this, binds_threads] {
-    if (binds_threads) executor_->BindThreads();
+    if (binds_threads) BindThreads();
     Run();
   });
 }
@@ -188,6 +191,19 @@ void SessionLoop::SetCurrent(std::shared_ptr<StepSession> session) {
   plans_.clear();
   in_flight_ = 0;
   is_closing_ = false;
+}
+
+void SessionLoop::BindThreads() {
+  cpu_set_t allowed;
+  cpu_set_t own;
+  const bool is_known = pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) == 0;
+  executor_->BindThreads();
+  if (!is_known || pthread_getaffinity_np(pthread_self(), sizeof own, &own) != 0) return;
+  cpu_set_t others;
+  CPU_XOR(&others, &allowed, &own);
+  if (CPU_COUNT(&others) == 0) return;
+  // This can fail only when cores are being taken away. The sender then keeps its old affinity.
+  sender_.Schedule([others] { pthread_setaffinity_np(pthread_self(), sizeof others, &others); });
 }
 
 void SessionLoop::Run() {

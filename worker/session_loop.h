@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "base/thread_pool.h"
 #include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/executor.h"
@@ -74,6 +75,9 @@ class SessionLoop {
   bool Drain(absl::Duration timeout);
   // Finishes the running step, ends the session with UNAVAILABLE and joins the thread. Later calls do nothing.
   void Stop();
+  // A thread on which sessions may write their answers. The thread that runs the plans would lose its core in a write,
+  // to whoever reads it. Thread-safe.
+  ThreadPool* sender() { return &sender_; }
 
  private:
   // The loop never returns to an earlier phase.
@@ -83,6 +87,8 @@ class SessionLoop {
     kStopping,  // Stop was called: the thread ends after the running step.
   };
 
+  // Binds the threads that compute. The sender gets all cores but that of the calling thread, if it is bound to one.
+  void BindThreads();
   void Run() QUIRE_EXCLUDES(mutex_);
   // Ends the session that was served, and greets the current session or holds what was served. Releases the mutex while
   // it makes an inventory.
@@ -137,6 +143,8 @@ class SessionLoop {
   bool has_failed_ = false;         // A step has failed, so the rows and labels of the executor are undefined.
   std::optional<std::chrono::steady_clock::time_point> hold_end_;  // Set during an orphan hold,
   std::optional<int64_t> held_since_us_;                           // and so is this time of the steady clock.
+
+  ThreadPool sender_{1};
 
   Mutex join_mutex_;
   std::thread thread_ QUIRE_GUARDED_BY(join_mutex_);

@@ -38,6 +38,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 }  // namespace
 
+StepStream::StepStream(SessionLoop* loop) : loop_(loop), sender_(loop->sender()) {}
+
 StepStream* StepStream::Serve(SessionLoop* loop, absl::Duration open_timeout) {
   std::shared_ptr<StepStream> stream(new StepStream(loop));
   stream->self_ = stream;
@@ -71,7 +73,14 @@ void StepStream::SendOpened(uint64_t epoch, std::vector<v1::InventoryChunk> inve
 void StepStream::SendResult(v1::StepResult result) {
   v1::StepsResponse response;
   *response.mutable_result() = std::move(result);
-  Send(std::move(response));
+  {
+    const MutexLock lock(&mutex_);
+    if (!Queue(std::move(response)) || output_ != Output::kNone) return;
+  }
+  sender_->Schedule([self = shared_from_this()] {
+    const MutexLock lock(&self->mutex_);
+    self->WriteNextOrFinish();
+  });
 }
 
 void StepStream::SendDraining() {
@@ -82,14 +91,16 @@ void StepStream::SendDraining() {
 
 void StepStream::Send(v1::StepsResponse response) {
   const MutexLock lock(&mutex_);
-  if (phase_ == Phase::kEnding) return;
+  if (Queue(std::move(response))) WriteNextOrFinish();
+}
+
+bool StepStream::Queue(v1::StepsResponse response) {
+  if (phase_ == Phase::kEnding) return false;
   outbox_.push_back(std::move(response));
-  if (outbox_.size() > kMaxUnread + num_inventory_chunks_) {
-    EndWith(absl::ResourceExhaustedError(
-        absl::StrCat(outbox_.size(), " answers are unread, and the limit is ", kMaxUnread + num_inventory_chunks_)));
-  } else {
-    WriteNextOrFinish();
-  }
+  if (outbox_.size() <= kMaxUnread + num_inventory_chunks_) return true;
+  EndWith(absl::ResourceExhaustedError(
+      absl::StrCat(outbox_.size(), " answers are unread, and the limit is ", kMaxUnread + num_inventory_chunks_)));
+  return false;
 }
 
 void StepStream::End(const absl::Status& status) {

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "base/thread_pool.h"
 #include "quire/v1/worker.grpc.pb.h"
 #include "worker/step_session.h"
 
@@ -23,19 +24,22 @@ class SessionLoop;
 
 // One Steps stream of gRPC as a session: it passes the plans that it reads to the loop and writes the loop's answers in
 // order. Serve creates it. It lives until the stream is done and the loop has released it. Thread-safe.
-class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse>, public StepSession {
+class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse>,
+                   public StepSession,
+                   public std::enable_shared_from_this<StepStream> {
  public:
   // Starts to serve a stream, which ends with DEADLINE_EXCEEDED when no `open` arrives within `open_timeout`. The
   // stream holds a reference to itself until it is done. `loop` must outlive it.
   static StepStream* Serve(SessionLoop* loop, absl::Duration open_timeout);
 
   void SendOpened(uint64_t epoch, std::vector<v1::InventoryChunk> inventory) override QUIRE_EXCLUDES(mutex_);
-  void SendResult(v1::StepResult result) override;
+  // Writes the result on the sender of the loop.
+  void SendResult(v1::StepResult result) override QUIRE_EXCLUDES(mutex_);
   void SendDraining() override;
   void End(const absl::Status& status) override QUIRE_EXCLUDES(mutex_);
 
  private:
-  explicit StepStream(SessionLoop* loop) : loop_(loop) {}
+  explicit StepStream(SessionLoop* loop);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override QUIRE_EXCLUDES(mutex_);
@@ -61,10 +65,13 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
   bool ExpectsOpen() QUIRE_EXCLUDES(mutex_);
   absl::Status HandleOpen(const v1::OpenSession& open) QUIRE_EXCLUDES(mutex_);
   void Send(v1::StepsResponse response) QUIRE_EXCLUDES(mutex_);
+  // Puts the answer into the outbox. False when it was dropped or there was no room, which ends the stream.
+  bool Queue(v1::StepsResponse response) QUIRE_REQUIRES(mutex_);
   void EndWith(const absl::Status& status) QUIRE_REQUIRES(mutex_);
   void WriteNextOrFinish() QUIRE_REQUIRES(mutex_);
 
   SessionLoop* const loop_;
+  ThreadPool* const sender_;
   std::shared_ptr<StepStream> self_;  // Keeps the stream alive until OnDone.
   v1::StepsRequest request_;          // The message that is being read. Used by read callbacks only.
   grpc::Alarm open_alarm_;            // Rings when `open` has not arrived in time.

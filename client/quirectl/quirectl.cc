@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "base/lock_checks.h"
 #include "base/version.h"
 #include "client/commands/command_list.h"
 #include "client/commands/commands.h"
@@ -105,6 +106,7 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A reader that went away ends quirectl without a message, whatever the caller has set for the signal.
   std::signal(SIGPIPE, SIG_DFL);
+  quire::SkipLockChecks();
   quire::ReserveStandardStreams();
   quire::SilenceLibraries();
   return quire::EndOutput(quire::Main(argc, argv));

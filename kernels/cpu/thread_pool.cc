@@ -72,21 +72,24 @@ void ThreadPool::Run(int num_items, Function function, void* context) {
   }
   function_ = function;
   context_ = context;
-  num_items_ = num_items;
-  next_item_.store(0, std::memory_order_relaxed);
-  num_working_.store(int(threads_.size()), std::memory_order_relaxed);
+  num_left_.store(num_items, std::memory_order_relaxed);
+  items_.store(uint64_t(num_items) << 32, std::memory_order_release);
   loop_.fetch_add(1, std::memory_order_release);
   loop_.notify_all();
   WorkOnItems(0);
-  for (int left; (left = num_working_.load(std::memory_order_acquire)) != 0;) AwaitChange(num_working_, left);
+  for (int left; (left = num_left_.load(std::memory_order_acquire)) != 0;) AwaitChange(num_left_, left);
 }
 
 void ThreadPool::WorkOnItems(int thread) {
+  int num_done = 0;
   for (;;) {
-    const int item = next_item_.fetch_add(1, std::memory_order_relaxed);
-    if (item >= num_items_) return;
-    function_(context_, item, thread);
+    const uint64_t items = items_.fetch_add(1, std::memory_order_acquire);
+    const uint32_t item = uint32_t(items);
+    if (item >= uint32_t(items >> 32)) break;
+    function_(context_, int(item), thread);
+    ++num_done;
   }
+  if (num_done > 0 && num_left_.fetch_sub(num_done, std::memory_order_release) == num_done) num_left_.notify_one();
 }
 
 uint32_t ThreadPool::AwaitLoop(uint32_t last_loop) {
@@ -94,14 +97,13 @@ uint32_t ThreadPool::AwaitLoop(uint32_t last_loop) {
   return loop_.load(std::memory_order_acquire);
 }
 
-// No thread can miss a loop, because Run() returns only after every thread has finished it.
+// A thread may miss loops: the others do not wait for one that has no core.
 void ThreadPool::ThreadMain(int thread) {
   uint32_t loop = 0;
   for (;;) {
     loop = AwaitLoop(loop);
     if (stopping_.load(std::memory_order_relaxed)) return;
     WorkOnItems(thread);
-    if (num_working_.fetch_sub(1, std::memory_order_release) == 1) num_working_.notify_one();
   }
 }
 

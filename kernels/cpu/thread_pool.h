@@ -40,19 +40,22 @@ class ThreadPool {
   using Function = void (*)(void* context, int item, int thread);
 
   void Run(int num_items, Function function, void* context);
+  // Runs items of the current loop until none is left to hand out.
   void WorkOnItems(int thread);
   void ThreadMain(int thread);
   uint32_t AwaitLoop(uint32_t last_loop);
 
-  // The current loop. The caller writes these before it raises loop_; threads read them after they have seen the new
-  // loop_.
+  // The current loop. The caller writes these before it stores the loop's items_. A thread reads them only while it has
+  // an item, because the loop cannot end before the item is done.
   Function function_ = nullptr;
   void* context_ = nullptr;
-  int num_items_ = 0;
 
-  alignas(64) std::atomic<uint32_t> loop_{0};    // Number of the current loop.
-  alignas(64) std::atomic<int> next_item_{0};    // The next item to hand out.
-  alignas(64) std::atomic<int> num_working_{0};  // Threads other than the caller that have not finished the loop.
+  alignas(64) std::atomic<uint32_t> loop_{0};  // Number of the current loop. Threads without an item wait for a change.
+  // The current loop's number of items in the upper half, and the number of times that a thread has asked for one in
+  // the lower half. One value, so that a thread that comes too late cannot take an item of a later loop for one of its
+  // own.
+  alignas(64) std::atomic<uint64_t> items_{0};
+  alignas(64) std::atomic<int> num_left_{0};  // Items of the current loop that are not done.
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> threads_;
 };

@@ -7,6 +7,8 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <set>
 #include <thread>
 #include <vector>
@@ -67,6 +69,51 @@ TEST(ThreadPoolTest, BindsEachThreadToACoreOfItsOwn) {
   });
   owner.join();
 }
+
+#if !defined(QUIRE_THREAD_SANITIZER)  // It keeps signals back until a thread calls the system, which these do not.
+
+std::atomic<bool> g_is_stopped = false;
+std::atomic<bool> g_may_go_on = false;
+
+void StopHere(int /*signal*/) {
+  g_is_stopped = true;
+  while (!g_may_go_on) continue;
+}
+
+// As if the operating system had given the core of the thread to another program.
+TEST(ThreadPoolTest, ALoopDoesNotWaitForAThreadThatHasNoItem) {
+  ThreadPool pool(2);
+  pthread_t other{};
+  std::atomic<int> num_waiting = 0;
+  pool.ForEach(2, [&](int, int thread) {
+    if (thread == 1) other = pthread_self();
+    ++num_waiting;
+    while (num_waiting < 2) std::this_thread::yield();
+  });
+  std::signal(SIGUSR1, StopHere);
+  ASSERT_EQ(pthread_kill(other, SIGUSR1), 0);
+  while (!g_is_stopped) std::this_thread::yield();
+  std::thread limit([] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!g_may_go_on && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    g_may_go_on = true;
+  });
+  std::set<int> items;
+  for (int round = 0; round < 3; ++round) {
+    pool.ForEach(10, [&](int item, int thread) {
+      EXPECT_EQ(thread, 0);
+      items.insert(10 * round + item);
+    });
+  }
+  EXPECT_EQ(items.size(), 30);
+  EXPECT_FALSE(g_may_go_on.exchange(true)) << "the loop has waited for a thread that had no item";
+  limit.join();
+  std::atomic<int> sum = 0;
+  pool.ForEach(100, [&](int item, int) { sum += item; });
+  EXPECT_EQ(sum, 4950);
+}
+
+#endif
 
 TEST(ThreadPoolTest, WakesUpAfterSleeping) {
   ThreadPool pool(3);
