@@ -42,15 +42,15 @@ std::string CpuBackend::Description() const {
 std::string CpuBackend::NumericsFingerprint() const {
   switch (isa_) {
     case Isa::kGeneric:
-      return "cpu generic 1";
+      return "cpu generic 2";
     case Isa::kAvx2:
     case Isa::kAvx512:
     case Isa::kAvx512Vnni:
-      return "cpu fma 1";
+      return "cpu fma 2";
     case Isa::kAvx512Bf16:
-      return "cpu avx512_bf16 2";
+      return "cpu avx512_bf16 3";
     case Isa::kAmx:
-      return "cpu amx 4";
+      return "cpu amx 5";
   }
   return "unknown";
 }
