@@ -113,17 +113,11 @@ class PendingRows {
   // Stores the next rows, at most `count`.
   QUIRE_INLINE void Store(int count) {
     const int until = Min(row_ + count, end_);
-    const int at = (row_ - begin_) * kPanelColumns;
-    float* const sums = sums_[current_] + at;
-    if (num_earlier_ > 0) {
-      float* const to = is_last_ ? sums : kept_ + at;
-      AddEarlierRows((until - row_) * kPanelColumns, sums, num_earlier_, earlier_ + at, earlier_stride_, to);
-    }
+    if (num_earlier_ > 0 && row_ < end_) AddEarlierTo(until);
+    const float* const sums = sums_[current_] + (row_ - begin_) * kPanelColumns;
     if (!is_last_) {
-      row_ = until;
-      return;
-    }
-    if (task_.y_is_tiled) {
+      // What is kept has been stored.
+    } else if (task_.y_is_tiled) {
       StoreTiledRows(task_, row_, until, index_, columns_, sums);
     } else {
       StoreRows(task_, row_, until, index_, sums);
@@ -143,12 +137,23 @@ class PendingRows {
     earlier_ = pass.earlier;
     earlier_stride_ = pass.earlier_stride;
     kept_ = pass.sums;
-    if (task_.y_is_tiled && is_last_) columns_ = TiledColumns(task_, index_);
+    if (task_.y_is_tiled && is_last_ && tiled_index_ != index_) {
+      tiled_index_ = index_;
+      columns_ = TiledColumns(task_, index_);
+    }
     current_ = 1 - current_;
     return sums_[current_];
   }
 
  private:
+  // Adds the earlier sums to those of the rows [row_, until). Not inline, because most matrices have one slice.
+  __attribute__((noinline)) void AddEarlierTo(int until) {
+    const int at = (row_ - begin_) * kPanelColumns;
+    float* const sums = sums_[current_] + at;
+    float* const to = is_last_ ? sums : kept_ + at;
+    AddEarlierRows((until - row_) * kPanelColumns, sums, num_earlier_, earlier_ + at, earlier_stride_, to);
+  }
+
   const LinearTask& task_;
   int begin_ = 0, row_ = 0, end_ = 0;
   int index_ = 0;
@@ -159,7 +164,8 @@ class PendingRows {
   const float* earlier_ = nullptr;
   int64_t earlier_stride_ = 0;
   float* kept_ = nullptr;
-  TiledColumns columns_;  // If y is tiled.
+  TiledColumns columns_;  // If y is tiled: of panel tiled_index_.
+  int tiled_index_ = -1;
   alignas(64) float sums_[2][kPairSums];
 };
 
