@@ -126,7 +126,7 @@ class Weights {
 using LinearSlicesTest = CpuBackendTest;
 
 // Numbers of rows for which the kernels differ.
-constexpr int kRowClasses[] = {1, 3, 7, 8, 16, 17, 33, 40, 65, 200};
+constexpr int kRowClasses[] = {1, 3, 8, 17, 40, 200};
 
 TEST_P(LinearSlicesTest, BitsAreThoseOfTheScalarTree) {
   const auto backend = MakeBackend();
@@ -171,10 +171,8 @@ std::vector<float> AddParts(Backend* backend, const Weights& w, const std::vecto
 // blocks of different sizes, also of groups.
 TEST_P(LinearSlicesTest, PartsOfTheSlicesAddUpToTheWhole) {
   Random random(2);
-  const int rows = 70;
-  const struct {
-    int num_slices, slice_cols, group;
-  } shapes[] = {{2, 544, 32}, {8, 128, 64}, {4, 640, 128}, {8, 576, 64}};
+  const int rows = 40;
+  const struct { int num_slices, slice_cols, group; } shapes[] = {{2, 544, 32}, {8, 128, 64}, {4, 640, 128}};
   for (const auto& [num_slices, slice_cols, group] : shapes) {
     for (int kind = 0; kind < Weights::kNumKinds; ++kind) {
       const int cols = num_slices * slice_cols;

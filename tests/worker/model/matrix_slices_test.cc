@@ -56,11 +56,9 @@ class NotingBackend : public ForwardingBackend {
 // those of a quantized matrix whole groups of 128 columns.
 TEST(MatrixSlicesTest, OnlyRowParallelMatricesHaveSlices) {
   make_model::ModelShape shape = *make_model::Preset("tiny");
-  shape.dim = 1024;
-  shape.heads = 4;
-  shape.kv_heads = 1;
-  shape.head_dim = 640;
-  shape.ffn = 2112;  // 2 x 33 tiles.
+  shape.heads = 14;
+  shape.head_dim = 192;  // 4 x 672 columns are no whole heads, and 2 x 1344 no whole groups.
+  shape.ffn = 3072;
   ASSERT_EQ(Complete(&shape), "");
   const TestDirectory directory;
   directory.Write("config.json", ConfigJson(shape, Name(DataType::kBFloat16)));
@@ -74,12 +72,12 @@ TEST(MatrixSlicesTest, OnlyRowParallelMatricesHaveSlices) {
     const auto model = LoadModel(directory.path(), &backend, /*progress=*/nullptr, rounding);
     ASSERT_TRUE(model.ok()) << model.status();
     const std::map<Shape, int> expected = {
-        {{512, 1024}, 1},                // Embedding and output.
-        {{2560, 1024}, 1},               // Q.
-        {{640, 1024}, 1},                // K and V.
-        {{1024, 2560}, 4},               // Output of attention: one head each.
-        {{2112, 1024}, 1},               // Gate and up.
-        {{1024, 2112}, is_int4 ? 1 : 2}  // Down.
+        {{512, 64}, 1},                 // Embedding and output.
+        {{2688, 64}, 1},                // Q.
+        {{384, 64}, 1},                 // K and V.
+        {{64, 2688}, is_int4 ? 1 : 2},  // Output of attention.
+        {{3072, 64}, 1},                // Gate and up.
+        {{64, 3072}, 4},                // Down.
     };
     EXPECT_EQ(backend.slices(), expected) << (is_int4 ? "int4" : "bfloat16");
   }
