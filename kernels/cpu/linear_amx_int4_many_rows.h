@@ -185,12 +185,16 @@ class TiledInt4Product {
   QUIRE_INLINE void CombineRows(int count) {
     const int end = Min(waiting_.row + count, waiting_.end);
     if (waiting_.row == end) return;
-    waiting_.is_first ? CombineUntil<true>(end) : CombineUntil<false>(end);
+    if (waiting_.num_earlier > 0) {
+      waiting_.is_first ? CombineUntil<true, true>(end) : CombineUntil<false, true>(end);
+    } else {
+      waiting_.is_first ? CombineUntil<true, false>(end) : CombineUntil<false, false>(end);
+    }
     if (end < waiting_.end || !waiting_.is_last) return;
     StoreRowsOfPass(kTilePairRows);
     to_store_ = {waiting_.products, waiting_.index, waiting_.first, 0, waiting_.end};
   }
-  template <bool kIsFirst>
+  template <bool kIsFirst, bool kHasEarlier>
   QUIRE_INLINE void CombineUntil(int end) {
     const Vec left_scales = format_.Scales(waiting_.panel, waiting_.group, 0);
     const Vec right_scales = format_.Scales(waiting_.panel, waiting_.group, 1);
@@ -198,7 +202,7 @@ class TiledInt4Product {
     float* products = waiting_.products + waiting_.row * kPanelColumns;
     const float* const x_scales = waiting_.x_scales;
     const float* earlier = waiting_.earlier + waiting_.row * kPanelColumns;
-    const int num_earlier = waiting_.num_earlier;
+    const int num_earlier = kHasEarlier ? waiting_.num_earlier : 0;
     for (int row = waiting_.row; row < end;
          ++row, sums += kPanelColumns, products += kPanelColumns, earlier += kPanelColumns) {
       const Vec scale = Set(x_scales[row]);
