@@ -15,12 +15,42 @@ class PackedMatrix {
   virtual ~PackedMatrix() = default;
 };
 
+// Sums over k in slices. When several devices share a product, each of them has all weights of some outputs, and then
+// nothing crosses devices; or it has some columns of all weights, as in the two products that end attention and the
+// MLP, and then the devices' sums are added. Such a product is summed in slices of k on one device, too: every slice
+// from zero, and then the slices as a balanced binary tree, ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). 2, 4 or 8
+// devices that have adjacent slices each add the lower part of the same tree, and its upper part gives the same bits as
+// one device. Bias, scale, softcap and residual come after the tree.
+//
+// CPUs sum in slices. GPUs do not: their sums have an order of their own. Products in kInt8 are not divided either,
+// because a row has one scale and its sum is an exact whole number, which has the same bits in any order.
+constexpr int kMaxSlices = 8;
+// Slices are multiples of this.
+constexpr int kSliceStep = 32;
+// The least columns of a slice. They are a block of k of the products with AMX tiles of many rows, which keep their
+// sums in memory between two blocks anyway. Thus slices of this size cost as much memory traffic as no slices.
+constexpr int kMinSliceColumns = 512;
+// Returns the number of slices of a matrix of so many columns: the most whose slices have enough columns and consist of
+// whole units of `unit` columns (the heads of attention, or 1) and of whole groups of `group` columns (0 if there are
+// no groups).
+constexpr int NumSlices(int cols, int unit, int group) {
+  for (int n = kMaxSlices; n > 1; n /= 2) {
+    const int slice = cols / n;
+    const bool is_whole = cols % n == 0 && slice % kSliceStep == 0 && slice % unit == 0;
+    if (is_whole && (group == 0 || slice % group == 0) && slice >= kMinSliceColumns) return n;
+  }
+  return 1;
+}
+
 // A source matrix for packing: row-major [rows, cols] in the precision of its file. Borrowed for the call.
 struct MatrixView {
   const void* data;
   int rows;
   int cols;
   DataType type;
+  // A power of two up to kMaxSlices, so that slices are multiples of kSliceStep. The same in all matrices of a stack;
+  // 1 for gated matrices.
+  int num_slices = 1;
 };
 
 // How the numbers of a quantized matrix are stored, and what happens to the input of a product by it. GPUs never round
@@ -52,6 +82,8 @@ struct QuantizedMatrixView {
   // With groups: [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A stack
   // of matrices has one order.
   const int32_t* order = nullptr;
+  // As in MatrixView. With groups, slices are whole groups. kInt8 is summed as if this were 1.
+  int num_slices = 1;
 };
 // The exact sum of so many products of two numbers of 8 bits fits into 32 bits.
 constexpr int kMaxQuantizedCols = 1 << 17;

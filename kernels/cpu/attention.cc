@@ -270,13 +270,13 @@ void CpuAttention::MergeRows(int num_rows, Rows into, Rows from) const {
 
 void CpuAttention::WriteOutput(int first_row, int num_rows, int kv_head, Rows rows) const {
   const int head_dim = args_->layout->head_dim;
-  const TileOrder tiles(args_->batch->num_tokens, args_->num_heads * head_dim);
+  const TileOrder tiles(args_->batch->num_tokens, args_->num_heads * head_dim, SlicesOf(args_->out_layout));
   for (int row = 0; row < num_rows * group_size_; ++row) {
     const int token = TokenOf(first_row + row / group_size_), head = kv_head * group_size_ + row % group_size_;
     const int64_t at = (int64_t{token} * args_->num_heads + head) * head_dim;
     float out[kMaxHeadDim];
     kernels_->finish_softmax(rows.states[row], rows.values + size_t(row) * padded_dim_, out, head_dim);
-    if (args_->out_layout == InputLayout::kTiles) {
+    if (args_->out_layout != InputLayout::kRows) {
       BFloat16 rounded[kMaxHeadDim];
       kernels_->convert[int(DataType::kBFloat16)](out, rounded, head_dim);
       StoreInTiles(rounded, head_dim, token, head * head_dim, tiles, static_cast<BFloat16*>(args_->out));

@@ -42,15 +42,15 @@ std::string CpuBackend::Description() const {
 std::string CpuBackend::NumericsFingerprint() const {
   switch (isa_) {
     case Isa::kGeneric:
-      return "cpu generic 1";
+      return "cpu generic 2";
     case Isa::kAvx2:
     case Isa::kAvx512:
     case Isa::kAvx512Vnni:
-      return "cpu fma 1";
+      return "cpu fma 2";
     case Isa::kAvx512Bf16:
-      return "cpu avx512_bf16 2";
+      return "cpu avx512_bf16 3";
     case Isa::kAmx:
-      return "cpu amx 4";
+      return "cpu amx 5";
   }
   return "unknown";
 }
@@ -126,7 +126,7 @@ void CpuBackend::GatedLinear(const GatedLinearArgs& args) {
 }
 
 void CpuBackend::NormToTiles(const RmsNormArgs& args) {
-  const TileOrder order(args.num_rows, args.dim);
+  const TileOrder order(args.num_rows, args.dim, SlicesOf(args.y_layout));
   normed_rows_.resize(pool_.num_threads());
   for (std::vector<BFloat16>& row : normed_rows_) row.resize(args.dim);
   pool_.ForEach(CeilDiv(args.num_rows, kNormRowsPerItem), [&](int item, int thread) {
@@ -141,7 +141,7 @@ void CpuBackend::NormToTiles(const RmsNormArgs& args) {
 }
 
 void CpuBackend::RmsNorm(const RmsNormArgs& args) {
-  if (args.y_layout == InputLayout::kTiles) return NormToTiles(args);
+  if (args.y_layout != InputLayout::kRows) return NormToTiles(args);
   pool_.ForEach(args.num_rows, [&](int row, int) {
     const int64_t x_at = row * (args.x_stride == 0 ? args.dim : args.x_stride);
     const int64_t y_at = row * (args.y_stride == 0 ? args.dim : args.y_stride);

@@ -34,8 +34,8 @@ void CopyToTiles(const BFloat16* x, int64_t x_stride, int num_rows, int first, i
 
 void StoreInTiles(const BFloat16* from, int count, int row, int first, const TileOrder& order, BFloat16* tiles) {
   for (int col = first; col < first + count;) {
-    const int block = col / order.block_cols, block_first = block * order.block_cols;
-    const int end = std::min(first + count, block_first + order.block_cols);
+    const int block = order.blocks.BlockOf(col / kTileStep), block_first = order.blocks.First(block) * kTileStep;
+    const int end = std::min(first + count, block_first + order.blocks.Count(block) * kTileStep);
     BFloat16* const to = tiles + order.PartStart(row / kTilePairRows, block) + int64_t{row % kTilePairRows} * kTileStep;
     while (col < end) {
       const int at = (col - block_first) % kTileStep, n = std::min(kTileStep - at, end - col);
@@ -55,7 +55,7 @@ void InputTiles::Prepare(const CpuPackedMatrix& w, const BFloat16* x, int num_ro
   x_ = x;
   num_rows_ = num_rows;
   cols_ = w.cols();
-  order_ = TileOrder(num_rows, cols_);
+  order_ = TileOrder(num_rows, cols_, w.num_slices());
   const int num_threads = pool_->num_threads();
   is_shared_ = num_rows > kMaxOwnRows ||
                int64_t{num_rows} * num_threads * kMinWeightsPerRow > int64_t{w.num_panels()} * kPanelColumns;
@@ -78,8 +78,9 @@ const BFloat16* InputTiles::Get(int thread) {
 }
 
 void InputTiles::CopyPart(int part, BFloat16* tiles) const {
-  const int pair = part / num_blocks(), block = part % num_blocks(), row = pair * kTilePairRows;
-  const int first = block * order_.block_cols, end = std::min(first + order_.block_cols, cols_);
+  const KBlocks& blocks = order_.blocks;
+  const int pair = part / blocks.size, block = part % blocks.size, row = pair * kTilePairRows;
+  const int first = blocks.First(block) * kTileStep, end = std::min(first + blocks.Count(block) * kTileStep, cols_);
   CopyToTiles(x_ + int64_t{row} * cols_, cols_, std::min(kTilePairRows, num_rows_ - row), first, end,
               tiles + order_.PartStart(pair, block));
 }

@@ -37,15 +37,14 @@ class InputTiles {
 
  private:
   // A part is a block of k of a pair of tiles.
-  int num_blocks() const { return (cols_ + order_.block_cols - 1) / order_.block_cols; }
-  int num_parts() const { return order_.num_pairs * num_blocks(); }
+  int num_parts() const { return order_.num_pairs * order_.blocks.size; }
   void CopyPart(int part, BFloat16* tiles) const;
 
   ThreadPool* const pool_;
   const BFloat16* x_ = nullptr;
   int num_rows_ = 0;
   int cols_ = 0;
-  TileOrder order_{0, 1};
+  TileOrder order_{0, 1, 1};
   bool is_shared_ = false;  // Whether all threads use the first copy.
   std::vector<Memory> copies_;
   std::vector<char> is_copied_;  // For each thread. Not a vector of bits, because threads write at the same time.

@@ -63,48 +63,105 @@ constexpr int64_t LinearScratchBytes(int num_groups, int group) {
   return panels > kLeast ? panels : kLeast;
 }
 
+// The division of k for products in tiles: into slices (MatrixView::num_slices), and these into blocks. All blocks have
+// `block` units, except that the last one of each slice may have less. A unit is some consecutive k.
+struct KBlocks {
+  int slice;  // Units of a slice.
+  int block;  // Units of a block.
+  int blocks_per_slice;
+  int size;  // Number of blocks.
+
+  // Makes blocks of up to `most` units.
+  [[gnu::always_inline]] constexpr KBlocks(int num_units, int num_slices, int most)
+      : slice(num_units / num_slices),
+        block(0),
+        blocks_per_slice((slice + most - 1) / most),
+        size(num_slices * blocks_per_slice) {
+    block = (slice + blocks_per_slice - 1) / blocks_per_slice;
+  }
+
+  [[gnu::always_inline]] constexpr int SliceOf(int i) const { return i / blocks_per_slice; }
+  // Units of the slice before block i, and of all slices.
+  [[gnu::always_inline]] constexpr int FirstInSlice(int i) const { return i % blocks_per_slice * block; }
+  [[gnu::always_inline]] constexpr int First(int i) const { return SliceOf(i) * slice + FirstInSlice(i); }
+  [[gnu::always_inline]] constexpr int Count(int i) const {
+    const int rest = slice - FirstInSlice(i);
+    return rest < block ? rest : block;
+  }
+  // Returns the block that has this unit.
+  [[gnu::always_inline]] constexpr int BlockOf(int unit) const {
+    return unit / slice * blocks_per_slice + unit % slice / block;
+  }
+  [[gnu::always_inline]] constexpr bool BeginsSlice(int i) const { return i % blocks_per_slice == 0; }
+  [[gnu::always_inline]] constexpr bool EndsSlice(int i) const { return (i + 1) % blocks_per_slice == 0; }
+};
+
 // InputLayout::kTiles consists of tiles of 16 rows by 32 k, each 1 KiB of consecutive memory:
 //   [block of k][pair of tiles][k / 32 in the block][2][16][32]
 // Columns are padded with zeros to whole tiles. Rows are padded to whole pairs of tiles, and what is in these rows has
-// no meaning.
+// no meaning. kTilesOf2 and so on are the same with other blocks.
 constexpr int kTilePairRows = 32;
 constexpr int kTileStep = kBFloat16PanelStep;  // The k of a tile.
 constexpr int kTilePairElements = kTilePairRows * kTileStep;
 // A block of a panel, which is multiplied by all rows, stays in the first-level cache.
 constexpr int kMaxBlockSteps = 16;
-// Returns the number of steps of 32 k in each block, except that the last block may have less.
-constexpr int BlockSteps(int cols) {
-  const int steps = (cols + kTileStep - 1) / kTileStep;
-  const int num_blocks = (steps + kMaxBlockSteps - 1) / kMaxBlockSteps;
-  return (steps + num_blocks - 1) / num_blocks;
+// Returns the blocks in steps of 32 k.
+[[gnu::always_inline]] constexpr KBlocks StepBlocks(int cols, int num_slices) {
+  return {(cols + kTileStep - 1) / kTileStep, num_slices, kMaxBlockSteps};
+}
+constexpr InputLayout TilesOf(int num_slices) {
+  return num_slices == 8   ? InputLayout::kTilesOf8
+         : num_slices == 4 ? InputLayout::kTilesOf4
+         : num_slices == 2 ? InputLayout::kTilesOf2
+                           : InputLayout::kTiles;
+}
+constexpr int SlicesOf(InputLayout layout) {
+  return layout == InputLayout::kTilesOf8   ? 8
+         : layout == InputLayout::kTilesOf4 ? 4
+         : layout == InputLayout::kTilesOf2 ? 2
+                                            : 1;
 }
 // Where the elements of a matrix in tiles are.
 struct TileOrder {
   int num_pairs;
-  int block_cols;  // Columns of a block. The last block may have less.
-  int padded_cols;
+  int num_steps;   // Of 32 columns.
+  KBlocks blocks;  // In these steps.
 
-  constexpr TileOrder(int num_rows, int cols)
+  constexpr TileOrder(int num_rows, int cols, int num_slices)
       : num_pairs((num_rows + kTilePairRows - 1) / kTilePairRows),
-        block_cols(BlockSteps(cols) * kTileStep),
-        padded_cols((cols + kTileStep - 1) / kTileStep * kTileStep) {}
+        num_steps((cols + kTileStep - 1) / kTileStep),
+        blocks(StepBlocks(cols, num_slices)) {}
 
-  constexpr int64_t num_elements() const { return int64_t{num_pairs} * kTilePairRows * padded_cols; }
+  constexpr int64_t num_elements() const { return int64_t{num_pairs} * num_steps * kTilePairElements; }
   // Returns the number of elements before the part of a pair that is in a block.
   constexpr int64_t PartStart(int pair, int block) const {
-    const int first = block * block_cols, rest = padded_cols - first;
-    return kTilePairRows * (int64_t{num_pairs} * first + int64_t{pair} * (rest < block_cols ? rest : block_cols));
+    return kTilePairElements * (int64_t{num_pairs} * blocks.First(block) + int64_t{pair} * blocks.Count(block));
   }
 };
 
 // The same for panels of int4, whose blocks are groups: a block has at most so many columns, and becomes so many bytes.
 constexpr int kMaxInt4BlockColumns = 512;
 constexpr int kInt4BlockBytes = kMaxInt4BlockColumns * kPanelColumns;
-// Returns the number of groups in each block, except that the last block may have less.
-constexpr int Int4BlockGroups(int num_groups, int group) {
-  const int most = kMaxInt4BlockColumns / group;
-  const int num_blocks = (num_groups + most - 1) / most;
-  return (num_groups + num_blocks - 1) / num_blocks;
+// Returns the blocks in groups.
+[[gnu::always_inline]] constexpr KBlocks GroupBlocks(int num_groups, int group, int num_slices) {
+  return {num_groups, num_slices, kMaxInt4BlockColumns / group};
+}
+
+// The slices that are finished are added in the order of a binary counter. If slice s has just been summed, there is
+// one earlier sum for each bit 1 of s, and bit i is the sum of 2^i slices. The sum of slice s is added to those of its
+// lowest bits, as many as there are 1 before the first 0, lowest bit first. The result is the sum of the bit that is
+// then 0, unless s is the last slice.
+[[gnu::always_inline]] constexpr int NumEarlierSums(int slice) {
+  int n = 0;
+  for (; (slice >> n & 1) != 0; ++n) {
+  }
+  return n;
+}
+constexpr int kMaxEarlierSums = 3;
+static_assert(NumEarlierSums(kMaxSlices - 1) == kMaxEarlierSums);
+// The sums that products in tiles keep for each slice that is being summed: the earlier ones and its own.
+constexpr int NumKeptSums(int num_slices) {
+  return NumEarlierSums(num_slices - 1) + 1;
 }
 // A tile of x has this many k.
 constexpr int kMaxInt4TileStep = 64;
@@ -142,18 +199,19 @@ struct QuantizeGroupsTask {
 // In a panel of a gated matrix the first 16 columns belong to the gate and the other 16 to the same columns of up.
 constexpr int kGatedColumns = kPanelColumns / 2;
 
-// Multiplies rows of x by some panels. Every sum adds its products in one fixed order of ascending k, whatever the
-// number of rows. The result is y = cap(scale * (sum + bias)) + residual, or activation(gate + bias) * (up + bias).
+// Multiplies rows of x by some panels. Every sum adds its products in one fixed order of ascending k in each slice, and
+// then the slices as linear.h says, whatever the number of rows. The result is y = cap(scale * (sum + bias)) +
+// residual, or activation(gate + bias) * (up + bias).
 struct LinearTask {
   // [num_rows, x_stride] in the type that KernelTable::linear_input gives. For kInt8 it is bytes of quantize_row, and
   // for kInt4 bytes of quantize_groups. If is_tiled, it is the first tile: of the whole product for kBFloat16, and of
   // the task for kInt4.
   const void* x;
-  bool is_tiled;          // Whether x is in tiles, which BlockSteps or Int4BlockGroups divides.
+  bool is_tiled;          // Whether x is in tiles, which StepBlocks or GroupBlocks divides.
   const float* x_scales;  // Of x in tiles, for kInt4.
   // Tells whether y is the first tile of the whole product. REQUIRES: is_tiled and is_gated; the columns fill tiles.
   bool y_is_tiled;
-  int y_block_cols;    // TileOrder::block_cols of y.
+  int y_slices;        // SlicesOf the layout of y, if y_is_tiled.
   int num_tile_pairs;  // Of the whole product, if is_tiled.
   int first_row;       // Where the task begins in the whole product. Used for what is in tiles.
   int first_column;
@@ -164,7 +222,7 @@ struct LinearTask {
   const float* up_bias;     // Bias of up, when `bias` is the bias of a gate.
   const float* residual;    // Same shape as y, or null; may be y. Null for a gated matrix.
   // Memory of this thread, aligned to 64 bytes. For kInt4 and kFp8: LinearScratchBytes. For x in tiles: memory for the
-  // sums of all panels and pairs of tiles, after two blocks of kInt4BlockBytes for kInt4.
+  // sums of all panels and pairs of tiles, NumKeptSums times, after two blocks of kInt4BlockBytes for kInt4.
   void* scratch;
   void* y;           // [num_rows, y_stride], starting at the task's first column.
   DataType y_type;   // float32, or bfloat16 for a gated matrix.
@@ -175,6 +233,7 @@ struct LinearTask {
   int x_header_bytes;      // Of a row of x, for kInt4.
   int num_rows;
   int cols;
+  int num_slices;  // Of k; see MatrixView.
   int num_panels;
   int num_columns;  // Columns of y in all panels of the task, without the padding at the end.
   float scale;      // As in LinearArgs.

@@ -107,7 +107,8 @@ void CpuLinear::Run(const GatedLinearArgs& args) {
   whole.y_type = args.y_type;
   whole.num_rows = args.num_tokens;
   whole.activation = args.activation;
-  whole.y_is_tiled = args.y_layout == InputLayout::kTiles;
+  whole.y_is_tiled = args.y_layout != InputLayout::kRows;
+  whole.y_slices = SlicesOf(args.y_layout);
   Multiply(w, args.x_layout, whole);
 }
 
@@ -120,7 +121,7 @@ bool CpuLinear::MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const {
 InputLayout CpuLinear::InputLayoutOf(const CpuPackedMatrix& w, int num_tokens) const {
   const bool fills_tiles = num_tokens > InputTiles::kMaxOwnRows && w.cols() == w.padded_cols();
   const bool takes_tiles = w.format() == WeightFormat::kBFloat16 && MultipliesTiles(w, num_tokens);
-  return fills_tiles && takes_tiles ? InputLayout::kTiles : InputLayout::kRows;
+  return fills_tiles && takes_tiles ? TilesOf(w.num_slices()) : InputLayout::kRows;
 }
 
 int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
@@ -204,7 +205,8 @@ int64_t CpuLinear::QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* who
 void CpuLinear::QuantizeTileRow(const CpuPackedMatrix& w, const LinearTask& whole, int row, int rows_per_item,
                                 char* scratch) {
   const int group = w.group(), num_groups = w.num_groups(), step = Int4TileStep(group);
-  const int block_steps = Int4BlockGroups(num_groups, group) * (group / step), num_steps = num_groups * (group / step);
+  const KBlocks blocks = GroupBlocks(num_groups, group, w.num_slices());
+  const int steps_per_group = group / step;
   auto* const headers = reinterpret_cast<GroupHeader*>(scratch);
   auto* const values = reinterpret_cast<int8_t*>(scratch + GroupHeaderBytes(w));
   if (row < whole.num_rows) {
@@ -219,11 +221,12 @@ void CpuLinear::QuantizeTileRow(const CpuPackedMatrix& w, const LinearTask& whol
   const int first = row / rows_per_item * rows_per_item, pair = (row - first) / kTilePairRows;
   const int num_pairs = CeilDiv(std::min(rows_per_item, whole.num_rows - first), kTilePairRows);
   char* const item = static_cast<char*>(copy_.data()) + int64_t{first} * w.padded_cols();
-  for (int i = 0; i < num_steps; ++i) {
-    const int block_begin = i / block_steps * block_steps;
-    const int steps_in_block = std::min(block_steps, num_steps - block_begin);
-    const int64_t at = int64_t{block_begin} * num_pairs + pair * steps_in_block + i - block_begin;
-    memcpy(item + (at * kTilePairRows + row % kTilePairRows) * step, values + i * step, step);
+  for (int block = 0; block < blocks.size; ++block) {
+    const int block_begin = blocks.First(block) * steps_per_group, num_steps = blocks.Count(block) * steps_per_group;
+    const int64_t at = int64_t{block_begin} * num_pairs + pair * num_steps;
+    for (int i = 0; i < num_steps; ++i) {
+      memcpy(item + ((at + i) * kTilePairRows + row % kTilePairRows) * step, values + (block_begin + i) * step, step);
+    }
   }
 }
 
@@ -253,7 +256,8 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearT
     rows_per_item = item.rows;
     panels_per_item = item.panels;
     whole.num_tile_pairs = CeilDiv(whole.num_rows, kTilePairRows);
-    const size_t sums_bytes = size_t(rows_per_item) * panels_per_item * kPanelColumns * sizeof(float);
+    const size_t kept_rows = size_t(rows_per_item) * NumKeptSums(w.num_slices());
+    const size_t sums_bytes = kept_rows * panels_per_item * kPanelColumns * sizeof(float);
     if (is_int4) {
       TakeScratch(std::max(2 * kInt4BlockBytes + sums_bytes, size_t(GroupedRowBytes(w))));
       x_row_bytes = QuantizeInputTiles(w, rows_per_item, &whole);
@@ -272,9 +276,9 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearT
   const int num_panel_blocks = CeilDiv(w.num_panels(), panels_per_item);
   whole.is_gated = w.is_gated();
   whole.y_stride = w.num_outputs();
-  whole.y_block_cols = TileOrder(whole.num_rows, w.num_outputs()).block_cols;
   whole.panel_elements = w.panel_elements();
   whole.cols = w.cols();
+  whole.num_slices = w.num_slices();
   whole.group = w.group();
   const bool has_panel_scratch = w.format() == WeightFormat::kFp8 || w.format() == WeightFormat::kInt4;
   const bool has_scratch = whole.is_tiled || has_panel_scratch;

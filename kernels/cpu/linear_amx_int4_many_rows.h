@@ -8,12 +8,13 @@
 #include "kernels/cpu/linear_amx_many_rows.h"
 #include "kernels/cpu/linear_amx_quantized_tiles.h"
 #include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/linear_slices.h"
 #include "kernels/cpu/simd.h"
 
 // Multiplication of many rounded rows, which are stored in tiles, by int4 weights. K is divided into blocks
-// (Int4BlockGroups), as in linear_amx_many_rows.h. A block of a panel is converted to bytes once. It stays in the
-// first-level cache while all rows are multiplied by it. Between two blocks the products are kept in the task's
-// scratch.
+// (GroupBlocks), as in linear_amx_many_rows.h. A block of a panel is converted to bytes once. It stays in the
+// first-level cache while all rows are multiplied by it. Between two blocks, and until they are added to those of other
+// slices, the products are kept in the task's scratch as the sums there are.
 //
 // Tiles and vectors work at the same time. So each step of a pass has a part of the vector work: it converts the next
 // block, combines the sums of the group before with its scales, and stores rows of an earlier pass.
@@ -25,12 +26,13 @@ class TiledInt4Product {
       : task_(task),
         format_(task),
         num_groups_((task.cols + task.group - 1) / task.group),
-        block_groups_(Int4BlockGroups(num_groups_, task.group)),
-        num_blocks_((num_groups_ + block_groups_ - 1) / block_groups_ * task.num_panels),
+        blocks_(GroupBlocks(num_groups_, task.group, task.num_slices)),
+        num_blocks_(blocks_.size * task.num_panels),
         num_pairs_((task.num_rows + kTilePairRows - 1) / kTilePairRows),
         tile_bytes_(kTileRows * format_.columns()),
         step_bytes_(kPanelColumns * format_.columns()),
-        products_(reinterpret_cast<float*>(static_cast<char*>(task.scratch) + 2 * kInt4BlockBytes)) {}
+        products_(reinterpret_cast<float*>(static_cast<char*>(task.scratch) + 2 * kInt4BlockBytes)),
+        kept_stride_(int64_t{task.num_panels} * num_pairs_ * kPairSums) {}
 
   void Run() {
     TileShapes shapes;
@@ -50,10 +52,10 @@ class TiledInt4Product {
 
   // Blocks are in the order of their use: a block of all panels, then the next block of all panels.
   int Panel(int i) const { return i % task_.num_panels; }
-  int FirstGroup(int i) const { return i / task_.num_panels * block_groups_; }
-  int NumGroups(int i) const { return Min(block_groups_, num_groups_ - FirstGroup(i)); }
+  int FirstGroup(int i) const { return blocks_.First(i / task_.num_panels); }
+  int NumGroups(int i) const { return blocks_.Count(i / task_.num_panels); }
   int NumSteps(int i) const { return NumGroups(i) * format_.steps_per_group(); }
-  bool IsLast(int i) const { return FirstGroup(i) + block_groups_ >= num_groups_; }
+  bool IsLast(int i) const { return i / task_.num_panels == blocks_.size - 1; }
   const char* PanelAt(int index) const { return static_cast<const char*>(task_.panels) + index * task_.panel_elements; }
   const char* WeightsOf(int i) const {
     return PanelAt(Panel(i)) + int64_t{FirstGroup(i)} * Int4GroupBytes(task_.group);
@@ -72,11 +74,14 @@ class TiledInt4Product {
     const float* x_scales;  // [32]
     const char* panel;
     int group;
-    float* products;  // [32, 32]
-    bool is_last;     // Whether the products are then complete.
-    int index;        // Of the panel.
-    int first;        // The row of y of the first of the 32.
-    int row, end;     // Of these 32.
+    float* products;       // [32, 32]
+    bool is_first;         // Whether the group is the first of its slice.
+    int num_earlier;       // If it is the last of its slice: how many earlier sums are added. Otherwise 0.
+    const float* earlier;  // The first of them.
+    bool is_last;          // Whether the products are then complete.
+    int index;             // Of the panel.
+    int first;             // The row of y of the first of the 32.
+    int row, end;          // Of these 32.
   };
   // The same of complete products, which wait to be stored.
   struct WaitingProducts {
@@ -127,7 +132,10 @@ class TiledInt4Product {
     const int steps_per_group = format_.steps_per_group();
     const int combined_per_step = kTilePairRows / steps_per_group;
     const int stored_per_step = (kTilePairRows + num_steps - 1) / num_steps;
-    float* const products = products_ + (int64_t{index} * num_pairs_ + pair) * kPairSums;
+    const int k_block = i / task_.num_panels, num_earlier = NumEarlierSums(blocks_.SliceOf(k_block));
+    const bool begins_slice = blocks_.BeginsSlice(k_block), ends_slice = blocks_.EndsSlice(k_block);
+    const float* const earlier = products_ + (int64_t{index} * num_pairs_ + pair) * kPairSums;
+    float* const products = products_ + (int64_t{index} * num_pairs_ + pair) * kPairSums + num_earlier * kept_stride_;
     for (int group = 0, step = 0; group < num_groups; ++group) {
       ZeroSums<kTiles>();
       for (const int group_end = step + steps_per_group; step < group_end; ++step) {
@@ -162,6 +170,9 @@ class TiledInt4Product {
                   .panel = PanelAt(index),
                   .group = first_group + group,
                   .products = products,
+                  .is_first = begins_slice && group == 0,
+                  .num_earlier = ends_slice && group + 1 == num_groups ? num_earlier : 0,
+                  .earlier = earlier,
                   .is_last = is_last && group + 1 == num_groups,
                   .index = index,
                   .first = row,
@@ -174,26 +185,35 @@ class TiledInt4Product {
   QUIRE_INLINE void CombineRows(int count) {
     const int end = Min(waiting_.row + count, waiting_.end);
     if (waiting_.row == end) return;
-    waiting_.group == 0 ? CombineUntil<true>(end) : CombineUntil<false>(end);
+    if (waiting_.num_earlier > 0) {
+      waiting_.is_first ? CombineUntil<true, true>(end) : CombineUntil<false, true>(end);
+    } else {
+      waiting_.is_first ? CombineUntil<true, false>(end) : CombineUntil<false, false>(end);
+    }
     if (end < waiting_.end || !waiting_.is_last) return;
     StoreRowsOfPass(kTilePairRows);
     to_store_ = {waiting_.products, waiting_.index, waiting_.first, 0, waiting_.end};
   }
-  template <bool kIsFirst>
+  template <bool kIsFirst, bool kHasEarlier>
   QUIRE_INLINE void CombineUntil(int end) {
     const Vec left_scales = format_.Scales(waiting_.panel, waiting_.group, 0);
     const Vec right_scales = format_.Scales(waiting_.panel, waiting_.group, 1);
     const int32_t* sums = waiting_.sums + waiting_.row * kPanelColumns;
     float* products = waiting_.products + waiting_.row * kPanelColumns;
     const float* const x_scales = waiting_.x_scales;
-    for (int row = waiting_.row; row < end; ++row, sums += kPanelColumns, products += kPanelColumns) {
+    const float* earlier = waiting_.earlier + waiting_.row * kPanelColumns;
+    const int num_earlier = kHasEarlier ? waiting_.num_earlier : 0;
+    for (int row = waiting_.row; row < end;
+         ++row, sums += kPanelColumns, products += kPanelColumns, earlier += kPanelColumns) {
       const Vec scale = Set(x_scales[row]);
       const Vec left = {_mm512_cvtepi32_ps(_mm512_load_si512(sums))};
       const Vec right = {_mm512_cvtepi32_ps(_mm512_load_si512(sums + kLanes))};
       const Vec left_before = kIsFirst ? Zero() : Load(products);
       const Vec right_before = kIsFirst ? Zero() : Load(products + kLanes);
-      Store(products, Add(left_before, Mul(left, Mul(scale, left_scales))));
-      Store(products + kLanes, Add(right_before, Mul(right, Mul(scale, right_scales))));
+      const Vec left_sum = Add(left_before, Mul(left, Mul(scale, left_scales)));
+      const Vec right_sum = Add(right_before, Mul(right, Mul(scale, right_scales)));
+      Store(products, AddEarlier(left_sum, num_earlier, earlier, kept_stride_));
+      Store(products + kLanes, AddEarlier(right_sum, num_earlier, earlier + kLanes, kept_stride_));
     }
     waiting_.row = end;
   }
@@ -218,12 +238,13 @@ class TiledInt4Product {
   const LinearTask& task_;
   const Int4Tiles format_;
   const int num_groups_;
-  const int block_groups_;
+  const KBlocks blocks_;
   const int num_blocks_;  // Of all panels.
   const int num_pairs_;
-  const int tile_bytes_;   // Of x.
-  const int step_bytes_;   // Of converted weights.
-  float* const products_;  // [panel][pair][32, 32]
+  const int tile_bytes_;       // Of x.
+  const int step_bytes_;       // Of converted weights.
+  float* const products_;      // [earlier sum][panel][pair][32, 32]
+  const int64_t kept_stride_;  // From one earlier sum to the next.
 
   WaitingSums waiting_ = {};
   WaitingProducts to_store_ = {};

@@ -7,6 +7,7 @@
 #include "kernels/cpu/linear_amx_many_rows.h"
 #include "kernels/cpu/linear_amx_tiles.h"
 #include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/linear_slices.h"
 #include "kernels/cpu/simd.h"
 
 // Multiplication of bfloat16 by AMX tiles.
@@ -61,22 +62,29 @@ QUIRE_INLINE void Fetch(Fetcher* fetcher, FetchRate rate, int product) {
   for (int i = 0; i < rate.times; ++i) fetcher->FetchLines();
 }
 
-// sums[16, 32] = rows of x by one panel.
+QUIRE_INLINE int StepsOfSlice(const LinearTask& task) {
+  return (task.cols + kProductSteps - 1) / kProductSteps / task.num_slices;
+}
+
+// sums[slice][16, 32] = rows of x by one panel.
 inline void MultiplyRows(const LinearTask& task, const BFloat16* x, const BFloat16* panel, FetchRate rate,
                          Fetcher* fetcher, float* sums) {
   const int64_t x_stride = task.x_stride * int64_t(sizeof(BFloat16));
-  ZeroTile<kSum00>();
-  ZeroTile<kSum01>();
-  for (int i = 0; i * kProductSteps < task.cols; ++i, x += kProductSteps, panel += kProductElements) {
-    Fetch(fetcher, rate, i);
-    LoadTile<kW0>(panel, kPairStride);
-    LoadTile<kX0>(x, x_stride);
-    LoadTile<kW1>(panel + kPanelColumns, kPairStride);
-    MultiplyTiles<kSum00, kX0, kW0>();
-    MultiplyTiles<kSum01, kX0, kW1>();
+  const int slice_steps = StepsOfSlice(task);
+  for (int slice = 0, i = 0; slice < task.num_slices; ++slice, sums += kTileSums) {
+    ZeroTile<kSum00>();
+    ZeroTile<kSum01>();
+    for (const int end = i + slice_steps; i < end; ++i, x += kProductSteps, panel += kProductElements) {
+      Fetch(fetcher, rate, i);
+      LoadTile<kW0>(panel, kPairStride);
+      LoadTile<kX0>(x, x_stride);
+      LoadTile<kW1>(panel + kPanelColumns, kPairStride);
+      MultiplyTiles<kSum00, kX0, kW0>();
+      MultiplyTiles<kSum01, kX0, kW1>();
+    }
+    StoreTile<kSum00>(sums, kSumsStride);
+    StoreTile<kSum01>(sums + kLanes, kSumsStride);
   }
-  StoreTile<kSum00>(sums, kSumsStride);
-  StoreTile<kSum01>(sums + kLanes, kSumsStride);
 }
 
 // Up to 32 rows that are multiplied by panel `index`: the rows of y from `row` on, and the two tiles of x.
@@ -88,40 +96,38 @@ struct PanelPass {
   int index;
 };
 
-// Like MultiplyRows for two tiles of 16 rows each; sums is [2][16, 32].
+// Like MultiplyRows for two tiles of 16 rows each; sums is [slice][2][16, 32].
 inline void MultiplyTwice(const LinearTask& task, const PanelPass& pass, FetchRate rate, Fetcher* fetcher,
                           float* sums) {
   const int64_t x_stride = task.x_stride * int64_t(sizeof(BFloat16));
-  ZeroTile<kSum00>();
-  ZeroTile<kSum01>();
-  ZeroTile<kSum10>();
-  ZeroTile<kSum11>();
   const BFloat16* panel = pass.panel;
-  for (int i = 0; i * kProductSteps < task.cols; ++i, panel += kProductElements) {
-    Fetch(fetcher, rate, i);
-    FetchOutput(task, pass.index, pass.row + i, Min(pass.row + Min(i + 1, 2 * kTileRows), task.num_rows));
-    LoadTile<kW0>(panel, kPairStride);
-    LoadTile<kX0>(pass.x0 + i * kProductSteps, x_stride);
-    LoadTile<kW1>(panel + kPanelColumns, kPairStride);
-    LoadTile<kX1>(pass.x1 + i * kProductSteps, x_stride);
-    MultiplyTiles<kSum00, kX0, kW0>();
-    MultiplyTiles<kSum01, kX0, kW1>();
-    MultiplyTiles<kSum10, kX1, kW0>();
-    MultiplyTiles<kSum11, kX1, kW1>();
+  const int slice_steps = StepsOfSlice(task);
+  for (int slice = 0, i = 0; slice < task.num_slices; ++slice, sums += kPairSums) {
+    ZeroSums<2>();
+    for (const int end = i + slice_steps; i < end; ++i, panel += kProductElements) {
+      Fetch(fetcher, rate, i);
+      FetchOutput(task, pass.index, pass.row + i, Min(pass.row + Min(i + 1, 2 * kTileRows), task.num_rows));
+      LoadTile<kW0>(panel, kPairStride);
+      LoadTile<kX0>(pass.x0 + i * kProductSteps, x_stride);
+      LoadTile<kW1>(panel + kPanelColumns, kPairStride);
+      LoadTile<kX1>(pass.x1 + i * kProductSteps, x_stride);
+      MultiplyTiles<kSum00, kX0, kW0>();
+      MultiplyTiles<kSum01, kX0, kW1>();
+      MultiplyTiles<kSum10, kX1, kW0>();
+      MultiplyTiles<kSum11, kX1, kW1>();
+    }
+    StoreSums<2>(sums);
   }
-  StoreTile<kSum00>(sums, kSumsStride);
-  StoreTile<kSum01>(sums + kLanes, kSumsStride);
-  StoreTile<kSum10>(sums + kTileSums, kSumsStride);
-  StoreTile<kSum11>(sums + kTileSums + kLanes, kSumsStride);
 }
 
 // Multiplies up to 16 rows. The panels are read once.
 inline void MultiplyFewRows(const LinearTask& task, Fetcher* fetcher) {
   const BFloat16* panel = static_cast<const BFloat16*>(task.panels);
   const LinearTiles tiles(task.num_rows);
-  alignas(64) float sums[kTileSums];
+  alignas(64) float sums[kMaxSlices * kTileSums];
   for (int index = 0; index < task.num_panels; ++index, panel += task.panel_elements) {
     MultiplyRows(task, static_cast<const BFloat16*>(task.x), panel, RateFor(1), fetcher, sums);
+    AddSlices(task.num_slices, task.num_rows * kPanelColumns, kTileSums, sums);
     StoreRows(task, 0, task.num_rows, index, sums);
   }
 }
@@ -135,7 +141,7 @@ inline void MultiplySomeRows(const LinearTask& task, Fetcher* fetcher) {
   const int last_tile = task.num_rows - kTileRows;
   const FetchRate even_rate = RateFor((task.num_rows + 2 * kTileRows - 1) / (2 * kTileRows));
   const LinearTiles tiles(kTileRows);
-  alignas(64) float sums[2 * kTileSums];
+  alignas(64) float sums[kMaxSlices * kPairSums];
   for (int index = 0; index < task.num_panels; ++index, panel += task.panel_elements) {
     for (int row = 0; row < task.num_rows; row += 2 * kTileRows) {
       const int middle = Min(row + kTileRows, task.num_rows), end = Min(middle + kTileRows, task.num_rows);
@@ -144,6 +150,7 @@ inline void MultiplySomeRows(const LinearTask& task, Fetcher* fetcher) {
       const FetchRate rate = index == 0 && row == 0 ? RateFor(1) : even_rate;
       const PanelPass pass = {x + first * task.x_stride, x + second * task.x_stride, panel, row, index};
       MultiplyTwice(task, pass, rate, fetcher, sums);
+      AddSlices(task.num_slices, kPairSums, kPairSums, sums);
       StoreRows(task, row, middle, index, sums + (row - first) * kPanelColumns);
       StoreRows(task, middle, end, index, sums + kTileSums + (middle - second) * kPanelColumns);
     }

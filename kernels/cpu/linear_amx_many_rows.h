@@ -6,13 +6,15 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_amx_tiles.h"
 #include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/linear_slices.h"
 #include "kernels/cpu/simd.h"
 
 // Multiplication of many rows of bfloat16, which are stored in tiles. K is divided into blocks
-// (BlockSteps). A block of a panel takes at most 32 KiB. It stays in the first-level cache while all rows are
+// (StepBlocks). A block of a panel takes at most 32 KiB. It stays in the first-level cache while all rows are
 // multiplied by it. The same block of the rows stays in the second-level cache while it is multiplied by all panels of
-// the task. Between two blocks the sums are kept in the task's scratch as they are, so the division does not change
-// them.
+// the task. Between two blocks of a slice the sums are kept in the task's scratch as they are, so the division does not
+// change them. The sums of finished slices are kept there, too, [earlier sum][panel][pair of tiles][32, 32]
+// (NumEarlierSums). A slice that will have bit i keeps its own sums in that place already.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 constexpr int kTileElements = kTileRows * kTileStep;
@@ -58,15 +60,17 @@ class WeightFetcher {
 // The blocks of the task that probably follows on this thread come after them.
 class WeightBlocks {
  public:
-  explicit WeightBlocks(const LinearTask* task)
-      : task_(*task), num_steps_((task->cols + kTileStep - 1) / kTileStep), block_steps_(BlockSteps(task->cols)) {}
+  explicit WeightBlocks(const LinearTask* task) : task_(*task), blocks_(StepBlocks(task->cols, task->num_slices)) {}
 
-  int size() const { return (num_steps_ + block_steps_ - 1) / block_steps_ * task_.num_panels; }
+  int size() const { return blocks_.size * task_.num_panels; }
   // REQUIRES: i < size().
   int Panel(int i) const { return i % task_.num_panels; }
-  int FirstStep(int i) const { return i / task_.num_panels * block_steps_; }
-  int NumSteps(int i) const { return Min(block_steps_, num_steps_ - FirstStep(i)); }
-  bool IsLast(int i) const { return FirstStep(i) + block_steps_ >= num_steps_; }
+  int FirstStep(int i) const { return blocks_.First(i / task_.num_panels); }
+  int NumSteps(int i) const { return blocks_.Count(i / task_.num_panels); }
+  int Slice(int i) const { return blocks_.SliceOf(i / task_.num_panels); }
+  bool BeginsSlice(int i) const { return blocks_.BeginsSlice(i / task_.num_panels); }
+  bool EndsSlice(int i) const { return blocks_.EndsSlice(i / task_.num_panels); }
+  bool IsLast(int i) const { return i / task_.num_panels == blocks_.size - 1; }
   const BFloat16* Weights(int i) const {
     return static_cast<const BFloat16*>(task_.panels) + Panel(i) * task_.panel_elements +
            FirstStep(i) * kProductElements;
@@ -79,12 +83,29 @@ class WeightBlocks {
 
  private:
   const LinearTask& task_;
-  const int num_steps_;
-  const int block_steps_;
+  const KBlocks blocks_;
 };
 
-// The sums of the last pass. They are processed and stored a few rows at a time between the products of the next pass,
-// which the tile unit computes at the same time.
+// Up to 32 rows that are multiplied by a block of panel `index`.
+struct Pass {
+  const BFloat16* x;
+  const BFloat16* w;
+  float* sums;  // Of the earlier blocks of the slice; where those of the slice are kept.
+  int num_steps;
+  bool is_first;    // Whether there are no earlier blocks in the slice.
+  bool is_last;     // Whether there are no later blocks.
+  int num_earlier;  // If this is the last block of the slice: how many earlier sums are added to its own. Otherwise 0.
+  const float* earlier;  // The first of them, with `earlier_stride` from one to the next.
+  int64_t earlier_stride;
+  int row;  // The rows of y.
+  int end;
+  int index;
+  int lines_per_step;  // Number of lines of weights to prefetch in each step.
+};
+
+// The sums of the last pass that ended a slice and has earlier sums, or that was the last one of its rows. They are
+// processed and stored a few rows at a time between the products of the next pass, which the tile unit computes at the
+// same time.
 class PendingRows {
  public:
   explicit PendingRows(const LinearTask* task) : task_(*task) {}
@@ -92,8 +113,11 @@ class PendingRows {
   // Stores the next rows, at most `count`.
   QUIRE_INLINE void Store(int count) {
     const int until = Min(row_ + count, end_);
+    if (num_earlier_ > 0 && row_ < end_) AddEarlierTo(until);
     const float* const sums = sums_[current_] + (row_ - begin_) * kPanelColumns;
-    if (task_.y_is_tiled) {
+    if (!is_last_) {
+      // What is kept has been stored.
+    } else if (task_.y_is_tiled) {
       StoreTiledRows(task_, row_, until, index_, columns_, sums);
     } else {
       StoreRows(task_, row_, until, index_, sums);
@@ -102,38 +126,47 @@ class PendingRows {
   }
   void StoreAll() { Store(end_ - row_); }
 
-  // Returns the place for the sums of rows [row, end) by panel `index`, which are the next to be stored. REQUIRES: all
-  // earlier rows are stored.
-  float* Replace(int row, int end, int index) {
-    begin_ = row_ = row;
-    end_ = end;
-    index_ = index;
-    if (task_.y_is_tiled) columns_ = TiledColumns(task_, index);
+  // Returns the place for the sums of this pass, which are the next to be stored. REQUIRES: all earlier rows are
+  // stored.
+  float* Replace(const Pass& pass) {
+    begin_ = row_ = pass.row;
+    end_ = pass.end;
+    index_ = pass.index;
+    is_last_ = pass.is_last;
+    num_earlier_ = pass.num_earlier;
+    earlier_ = pass.earlier;
+    earlier_stride_ = pass.earlier_stride;
+    kept_ = pass.sums;
+    if (task_.y_is_tiled && is_last_ && tiled_index_ != index_) {
+      tiled_index_ = index_;
+      columns_ = TiledColumns(task_, index_);
+    }
     current_ = 1 - current_;
     return sums_[current_];
   }
 
  private:
+  // Adds the earlier sums to those of the rows [row_, until). Not inline, because most matrices have one slice.
+  __attribute__((noinline)) void AddEarlierTo(int until) {
+    const int at = (row_ - begin_) * kPanelColumns;
+    float* const sums = sums_[current_] + at;
+    float* const to = is_last_ ? sums : kept_ + at;
+    AddEarlierRows((until - row_) * kPanelColumns, sums, num_earlier_, earlier_ + at, earlier_stride_, to);
+  }
+
   const LinearTask& task_;
   int begin_ = 0, row_ = 0, end_ = 0;
   int index_ = 0;
   int current_ = 0;
-  TiledColumns columns_;  // If y is tiled.
+  // As in Pass.
+  bool is_last_ = true;
+  int num_earlier_ = 0;
+  const float* earlier_ = nullptr;
+  int64_t earlier_stride_ = 0;
+  float* kept_ = nullptr;
+  TiledColumns columns_;  // If y is tiled: of panel tiled_index_.
+  int tiled_index_ = -1;
   alignas(64) float sums_[2][kPairSums];
-};
-
-// Up to 32 rows that are multiplied by a block of panel `index`.
-struct Pass {
-  const BFloat16* x;
-  const BFloat16* w;
-  float* sums;  // Of the earlier blocks.
-  int num_steps;
-  bool is_first;  // Whether there are no earlier blocks.
-  bool is_last;   // Whether there are no later blocks.
-  int row;        // The rows of y.
-  int end;
-  int index;
-  int lines_per_step;  // Number of lines of weights to prefetch in each step.
 };
 
 // Prefetches rows of y. Otherwise stores, and the products behind them, would wait for lines that are not in the cache.
@@ -204,9 +237,9 @@ void RunPass(const LinearTask& task, const Pass& pass, WeightFetcher* weights, P
     }
     MultiplyStep<kTiles>(x, w);
   }
-  if (!pass.is_last) return StoreSums<kTiles>(pass.sums);
   pending->StoreAll();
-  StoreSums<kTiles>(pending->Replace(pass.row, pass.end, pass.index));
+  const bool is_pending = pass.is_last || pass.num_earlier > 0;
+  StoreSums<kTiles>(is_pending ? pending->Replace(pass) : pass.sums);
 }
 
 // Multiplies all rows by the block that `pass` describes for the first of them.
@@ -221,6 +254,7 @@ inline void MultiplyBlock(const LinearTask& task, Pass pass, WeightBlock next, P
     }
     pass.x += pass.num_steps * kTilePairElements;
     pass.sums += kPairSums;
+    pass.earlier += kPairSums;
   }
 }
 
@@ -237,10 +271,15 @@ inline void MultiplyTiledRows(const LinearTask& task) {
     pass.x = x + int64_t{task.num_tile_pairs} * blocks.FirstStep(i) * kTilePairElements +
              int64_t{task.first_row / kTilePairRows} * blocks.NumSteps(i) * kTilePairElements;
     pass.w = blocks.Weights(i);
-    pass.sums = static_cast<float*>(task.scratch) + int64_t{blocks.Panel(i)} * num_pairs * kPairSums;
+    const int num_earlier = NumEarlierSums(blocks.Slice(i));
+    float* const kept = static_cast<float*>(task.scratch) + int64_t{blocks.Panel(i)} * num_pairs * kPairSums;
+    pass.earlier = kept;
+    pass.earlier_stride = int64_t{task.num_panels} * num_pairs * kPairSums;
+    pass.sums = kept + num_earlier * pass.earlier_stride;
     pass.num_steps = blocks.NumSteps(i);
-    pass.is_first = blocks.FirstStep(i) == 0;
+    pass.is_first = blocks.BeginsSlice(i);
     pass.is_last = blocks.IsLast(i);
+    pass.num_earlier = blocks.EndsSlice(i) ? num_earlier : 0;
     pass.index = blocks.Panel(i);
     pass.lines_per_step = (kLinesPerStep + num_pairs - 1) / num_pairs;
     MultiplyBlock(task, pass, blocks[i + 1], &pending);

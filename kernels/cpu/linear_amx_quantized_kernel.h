@@ -8,6 +8,7 @@
 #include "kernels/cpu/linear_amx_int4_many_rows.h"
 #include "kernels/cpu/linear_amx_quantized_tiles.h"
 #include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/linear_slices.h"
 #include "kernels/cpu/simd.h"
 
 // Multiplication of rounded inputs by int8 and int4 weights with AMX tiles.
@@ -26,6 +27,7 @@ class QuantizedProduct {
       : task_(task),
         format_(task),
         num_passes_((task.num_rows + kPassRows - 1) / kPassRows),
+        slice_steps_(format_.num_steps() / task.num_slices),
         groups_at_once_(Max(1, Min(Format::kMostGroups, kStepsAtOnce / format_.steps_per_group()))),
         stores_per_step_((kPassRows + format_.num_steps() - 1) / Max(1, format_.num_steps() - kStepsAtOnce)),
         ring_steps_(num_passes_ == 1 ? kRingSteps : 2 * format_.num_steps()),
@@ -75,6 +77,8 @@ class QuantizedProduct {
   // Combines the sums of the next groups when it is their turn.
   struct WaitingGroups {
     int begin, count;
+    int slice;
+    bool begins_slice, ends_slice;  // Whether they are the first or the last of the slice.
   };
 
   // Multiplies the rows [row, end) by a panel in kTiles tiles of rows.
@@ -87,10 +91,10 @@ class QuantizedProduct {
     const char* const panel = PanelAt(index);
     const int num_steps = format_.num_steps();
     int slot = panel_slot_;
-    for (int step = 0, group = 0; step < num_steps;) {
-      const int part_end = Min(step + groups_at_once_ * format_.steps_per_group(), num_steps);
+    for (int step = 0, group = 0, slice = 0, slice_end = slice_steps_; step < num_steps;) {
+      const int part_end = Min(step + groups_at_once_ * format_.steps_per_group(), slice_end);
       const int rows_per_step = (kPassRows + part_end - step - 1) / (part_end - step);
-      WaitingGroups groups = {group, 0};
+      WaitingGroups groups = {group, 0, slice, step + slice_steps_ == slice_end, part_end == slice_end};
       for (; step < part_end; ++group) {
         const int group_end = Min(step + format_.steps_per_group(), num_steps);
         ZeroTile<kSum00>();
@@ -137,6 +141,10 @@ class QuantizedProduct {
       groups_ = groups;
       pass_begin_ = row;
       sums_parity_ = 1 - sums_parity_;
+      if (groups.ends_slice) {
+        ++slice;
+        slice_end += slice_steps_;
+      }
     }
     if (end == task_.num_rows) panel_slot_ = slot;
   }
@@ -158,7 +166,8 @@ class QuantizedProduct {
       if (groups_.count < kGroups) return CombineGroups<kGroups - 1>(end);
     }
     const char* const panel = PanelAt(to_combine_.index);
-    const int begin = groups_.begin;
+    const int begin = groups_.begin, num_earlier = NumEarlierSums(groups_.slice);
+    const bool ends_slice = groups_.ends_slice, is_kept = ends_slice && groups_.slice + 1 < task_.num_slices;
     Vec left_scales[kGroups], right_scales[kGroups];
     Unroll<kGroups>([&]<int g>() __attribute__((always_inline)) {
       left_scales[g] = format_.Scales(panel, begin + g, 0);
@@ -167,14 +176,20 @@ class QuantizedProduct {
     for (; to_combine_.row < end; ++to_combine_.row) {
       const int row = to_combine_.row, at = (row - to_combine_.first) * kPanelColumns;
       float* const y = products_[products_parity_] + at;
-      Vec left = begin == 0 ? Zero() : Load(y), right = begin == 0 ? Zero() : Load(y + kLanes);
+      Vec left = groups_.begins_slice ? Zero() : Load(y);
+      Vec right = groups_.begins_slice ? Zero() : Load(y + kLanes);
       Unroll<kGroups>([&]<int g>() __attribute__((always_inline)) {
         const int32_t* const sums = sums_[to_combine_.parity][g] + at;
         left = format_.Combine(left, sums, row, begin + g, left_scales[g]);
         right = format_.Combine(right, sums + kLanes, row, begin + g, right_scales[g]);
       });
-      Store(y, left);
-      Store(y + kLanes, right);
+      if (ends_slice) {
+        left = AddEarlier(left, num_earlier, &earlier_[0][at], kPassRows * kPanelColumns);
+        right = AddEarlier(right, num_earlier, &earlier_[0][at + kLanes], kPassRows * kPanelColumns);
+      }
+      float* const to = is_kept ? &earlier_[num_earlier][at] : y;
+      Store(to, left);
+      Store(to + kLanes, right);
     }
   }
 
@@ -232,9 +247,12 @@ class QuantizedProduct {
 
   alignas(64) int32_t sums_[2][Format::kMostGroups][kPassRows * kPanelColumns];
   alignas(64) float products_[2][kPassRows * kPanelColumns];
+  // Of slices, until they are added.
+  alignas(64) float earlier_[Format::kIsConverted ? kMaxEarlierSums : 1][kPassRows * kPanelColumns];
   const LinearTask& task_;
   const Format format_;
   const int num_passes_;
+  const int slice_steps_;  // Of all groups of a slice.
   const int groups_at_once_;
   const int stores_per_step_;
   const int ring_steps_;  // Steps of weights that the scratch holds: a few, or two panels.

@@ -21,10 +21,10 @@ QUIRE_INLINE __m512bh SetPair(const BFloat16* x) {
 
 template <int kRows, int kVecs>
 QUIRE_INLINE void MultiplyTile(const LinearTask& task, const BFloat16* x, const BFloat16* panel, int first,
-                               Tile<kRows, kVecs>* tile) {
+                               Columns columns, Tile<kRows, kVecs>* tile) {
   SetZero(tile);
   __m512bh w[kVecs];
-  for (int k = 0; k < task.cols; k += 2) {
+  for (int k = columns.begin; k < columns.end; k += 2) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
       const BFloat16* p = WeightsAt<2>(task, panel, k / 2, first + v);
       __builtin_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes);

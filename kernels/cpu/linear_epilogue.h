@@ -50,10 +50,11 @@ class TiledColumns {
   TiledColumns() = default;
   TiledColumns(const LinearTask& task, int index) : first_row_(task.first_row) {
     const int column = task.first_column + index * kGatedColumns;
-    const int first = column / task.y_block_cols * task.y_block_cols;
-    part_elements_ = kTilePairRows * Min(task.y_block_cols, int(task.y_stride) - first);
-    start_ = static_cast<BFloat16*>(task.y) + int64_t{task.num_tile_pairs} * kTilePairRows * first +
-             (column - first) / kTileStep * kTilePairElements + column % kTileStep;
+    const KBlocks blocks = StepBlocks(int(task.y_stride), task.y_slices);
+    const int step = column / kTileStep, block = blocks.BlockOf(step), first = blocks.First(block);
+    part_elements_ = kTilePairElements * blocks.Count(block);
+    start_ = static_cast<BFloat16*>(task.y) + int64_t{task.num_tile_pairs} * kTilePairElements * first +
+             (step - first) * kTilePairElements + column % kTileStep;
   }
 
   // Returns the place of a row of the task.

@@ -122,16 +122,17 @@ requires kIsConverted<Panel> QUIRE_INLINE void AddColumns(const LinearTask& task
 
 template <int kRows, int kVecs, typename X, typename Panel>
 requires kIsFp8<Panel> QUIRE_INLINE void MultiplyTile(const LinearTask& task, const X* x, const Panel* panel, int first,
-                                                      Tile<kRows, kVecs>* tile) {
+                                                      Columns columns, Tile<kRows, kVecs>* tile) {
   SetZero(tile);
-  const int num_groups = (task.cols + task.group - 1) / task.group;
-  for (int group = 0; group < num_groups; ++group, x += task.group) {
+  x += columns.begin;
+  for (int begin = columns.begin; begin < columns.end; begin += task.group, x += task.group) {
+    const int group = begin / task.group;
     const uint8_t* groups[kVecs];
     Unroll<kVecs>([&]<int v>()
                       __attribute__((always_inline)) { groups[v] = Fp8GroupAt(task, panel, group, first + v); });
     Tile<kRows, kVecs> sum;
     SetZero(&sum);
-    AddColumns<Panel>(task, group, groups, first, x, Min(task.group, task.cols - group * task.group), &sum);
+    AddColumns<Panel>(task, group, groups, first, x, Min(task.group, columns.end - begin), &sum);
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
       const Vec scale = Load(reinterpret_cast<const float*>(groups[v]) + (first + v) % kPanelVecs * kLanes);
       Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {

@@ -94,7 +94,7 @@ QUIRE_INLINE void AddGroup(const LinearTask& task, const GroupedRow* x, const In
 
 template <int kRows, int kVecs>
 QUIRE_INLINE void MultiplyTile(const LinearTask& task, const GroupedRow* x, const Int4Panel* panel, int first,
-                               Tile<kRows, kVecs>* tile) {
+                               Columns columns, Tile<kRows, kVecs>* tile) {
   SetZero(tile);
   const int num_groups = (task.cols + task.group - 1) / task.group;
   // At the end of a panel, the panel that the next tile has in its place is prefetched. Between them are those that
@@ -102,7 +102,8 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const GroupedRow* x, cons
   const int groups_ahead = kColumnsAhead / task.group;
   const int64_t ahead = groups_ahead * int64_t{Int4GroupBytes(task.group)};
   const int64_t ahead_at_end = ahead + (Max(1, kVecs / kPanelVecs) - 1) * task.panel_elements;
-  for (int group = 0; group < num_groups; ++group) {
+  const int end = (columns.end + task.group - 1) / task.group;
+  for (int group = columns.begin / task.group; group < end; ++group) {
     AddGroup(task, x, panel, first, group, group + groups_ahead < num_groups ? ahead : ahead_at_end, tile);
   }
 }
@@ -122,10 +123,11 @@ QUIRE_INLINE void AddLine(const float* x, int64_t x_stride, const Int4Group (&gr
 
 template <int kRows, int kVecs>
 QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const Int4Panel* panel, int first,
-                               Tile<kRows, kVecs>* tile) {
+                               Columns columns, Tile<kRows, kVecs>* tile) {
   SetZero(tile);
-  const int num_groups = (task.cols + task.group - 1) / task.group;
-  for (int group = 0; group < num_groups; ++group, x += task.group) {
+  x += columns.begin;
+  for (int begin = columns.begin; begin < columns.end; begin += task.group, x += task.group) {
+    const int group = begin / task.group;
     Int4Group groups[kVecs];
     Vec zeros[kVecs];
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
@@ -134,7 +136,7 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const Int
     });
     Tile<kRows, kVecs> sum;
     SetZero(&sum);
-    const int n = Min(task.group, task.cols - group * task.group), num_lines = n / kInt4LineColumns;
+    const int n = Min(task.group, columns.end - begin), num_lines = n / kInt4LineColumns;
     for (int line = 0; line < num_lines; ++line) {
       Unroll<kVecs>([&]<int v>()
                         __attribute__((always_inline)) { __builtin_prefetch(groups[v].words(line) + kPrefetchBytes); });

@@ -34,16 +34,16 @@ QUIRE_INLINE Vec ScalesAt(const LinearTask& task, const Int8Panel* panel, int ve
   return Load(reinterpret_cast<const float*>(PanelOf(task, panel, vec)) + vec % kPanelVecs * kLanes);
 }
 
-// Weights are stored with an offset, so each sum begins with the offset's part, negated.
+// Weights are stored with an offset, so each sum begins with the offset's part, negated. There is one slice.
 template <int kRows, int kVecs>
 QUIRE_INLINE void MultiplyTile(const LinearTask& task, const QuantizedRow* x, const Int8Panel* panel, int first,
-                               Tile<kRows, kVecs>* tile) {
+                               Columns columns, Tile<kRows, kVecs>* tile) {
   IntVec sum[kRows][kVecs];
   Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
     const IntVec begin = SetInt(-HeaderOf(x + r * task.x_stride).offset_sum);
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { sum[r][v] = begin; });
   });
-  const int num_quads = (task.cols + kInt8QuadColumns - 1) / kInt8QuadColumns;
+  const int num_quads = (columns.end + kInt8QuadColumns - 1) / kInt8QuadColumns;
   WeightQuads w[kVecs];
   for (int quad = 0; quad < num_quads; ++quad) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_epilogue.h"
+#include "kernels/cpu/linear_slices.h"
 #include "kernels/cpu/simd.h"
 
 // Multiplication of rows of X by packed weights W. A tile of kRows x kVecs vectors of accumulators stays in registers
@@ -66,12 +67,18 @@ QUIRE_INLINE const W* WeightsAt(const LinearTask& task, const W* panel, int64_t 
          (vec % kPanelVecs) * (kLanes * kStepSize);
 }
 
+// Columns of k that a tile multiplies: a slice.
+struct Columns {
+  int begin;
+  int end;
+};
+
 template <int kRows, int kVecs, typename W>
 requires kIsFloat<W> QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const W* panel, int first,
-                                                    Tile<kRows, kVecs>* tile) {
+                                                    Columns columns, Tile<kRows, kVecs>* tile) {
   SetZero(tile);
   Vec w[kVecs];
-  for (int k = 0; k < task.cols; ++k) {
+  for (int k = columns.begin; k < columns.end; ++k) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
       const W* p = WeightsAt<1>(task, panel, k, first + v);
       __builtin_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes);
@@ -83,7 +90,7 @@ requires kIsFloat<W> QUIRE_INLINE void MultiplyTile(const LinearTask& task, cons
 
 template <int kRows, int kVecs>
 QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const BFloat16* panel, int first,
-                               Tile<kRows, kVecs>* tile) {
+                               Columns columns, Tile<kRows, kVecs>* tile) {
   SetZero(tile);
   Vec even[kVecs], odd[kVecs];
   const auto load = [&](int64_t pair) __attribute__((always_inline)) {
@@ -93,15 +100,43 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const BFl
       LoadPairs(p, &even[v], &odd[v]);
     });
   };
-  const int pairs = task.cols / 2;
-  for (int k = 0; k < pairs; ++k) {
+  const int pairs = columns.end / 2;
+  for (int k = columns.begin / 2; k < pairs; ++k) {
     load(k);
     Accumulate(tile, x + 2 * k, task.x_stride, even);
     Accumulate(tile, x + 2 * k + 1, task.x_stride, odd);
   }
-  if (task.cols % 2 != 0) {
+  if (columns.end % 2 != 0) {
     load(pairs);
     Accumulate(tile, x + 2 * pairs, task.x_stride, even);
+  }
+}
+
+// Calls f for each vector of a tile.
+template <int kRows, int kVecs, typename F>
+QUIRE_INLINE void ForSums(F&& f) {
+  Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { f.template operator()<r, v>(); });
+  });
+}
+
+// Sums all slices, and adds them as AddEarlier does.
+template <int kRows, int kVecs, typename X, typename W>
+QUIRE_INLINE void MultiplySlices(const LinearTask& task, const X* x, const W* panel, int first,
+                                 Tile<kRows, kVecs>* tile) {
+  alignas(64) float earlier[kMaxEarlierSums][kRows][kVecs][kLanes];
+  const int slice_columns = task.cols / task.num_slices;
+  for (int slice = 0;; ++slice) {
+    MultiplyTile(task, x, panel, first, {slice * slice_columns, (slice + 1) * slice_columns}, tile);
+    const int num_earlier = NumEarlierSums(slice);
+    for (int i = 0; i < num_earlier; ++i) {
+      ForSums<kRows, kVecs>([&]<int r, int v>() __attribute__((always_inline)) {
+        tile->sum[r][v] = Add(Load(earlier[i][r][v]), tile->sum[r][v]);
+      });
+    }
+    if (slice + 1 == task.num_slices) return;
+    ForSums<kRows, kVecs>([&]<int r, int v>()
+                              __attribute__((always_inline)) { Store(earlier[num_earlier][r][v], tile->sum[r][v]); });
   }
 }
 
@@ -114,7 +149,7 @@ void RunPanels(const LinearTask& task, int row, int index) {
   alignas(64) float sums[kPanels][kRows][kPanelColumns];
   Unroll<kPanels * kPanelVecs / kVecs>([&]<int i>() __attribute__((always_inline)) {
     Tile<kRows, kVecs> tile;
-    MultiplyTile(task, x, panel, i * kVecs, &tile);
+    MultiplySlices(task, x, panel, i * kVecs, &tile);
     Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
       Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
         constexpr int kVec = i * kVecs + v;

@@ -164,7 +164,7 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const MatrixView* matrice
     if (matrices[i].type != type) type = DataType::kFloat32;
   }
   std::unique_ptr<CpuPackedMatrix> packed(
-      new CpuPackedMatrix(rows, matrices[0].cols, WeightFormat(type), /*group=*/0, is_gated));
+      new CpuPackedMatrix(rows, matrices[0].cols, WeightFormat(type), /*group=*/0, matrices[0].num_slices, is_gated));
   const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
     const MatrixView& matrix = FindMatrix(matrices, &row);
     WithType(type, [&]<typename To>(To*) {
@@ -183,8 +183,9 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const QuantizedMatrixView
   for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
   const QuantizedFormat format = matrices[0].format;
   const int group = HasGroups(format) ? matrices[0].group : 0;
+  const int num_slices = HasGroups(format) ? matrices[0].num_slices : 1;
   std::unique_ptr<CpuPackedMatrix> packed(
-      new CpuPackedMatrix(rows, matrices[0].cols, FormatOf(format), group, is_gated));
+      new CpuPackedMatrix(rows, matrices[0].cols, FormatOf(format), group, num_slices, is_gated));
   if (HasGroups(format) && matrices[0].order != nullptr) {
     packed->order_.assign(matrices[0].order, matrices[0].order + matrices[0].cols);
   }

@@ -38,6 +38,8 @@ class CpuPackedMatrix : public PackedMatrix {
   WeightFormat format() const { return format_; }
   // Columns that share a scale, in panels of int4 and fp8; otherwise 0.
   int group() const { return group_; }
+  // Slices in which products are summed.
+  int num_slices() const { return num_slices_; }
   // REQUIRES: group() > 0.
   int num_groups() const { return (cols_ + group_ - 1) / group_; }
   // The elements of the input that the columns multiply, if that is not their own order; otherwise empty.
@@ -58,8 +60,8 @@ class CpuPackedMatrix : public PackedMatrix {
   void CopyRow(int row, float* y) const;
 
  private:
-  CpuPackedMatrix(int rows, int cols, WeightFormat format, int group, bool is_gated)
-      : rows_(rows), cols_(cols), format_(format), group_(group), is_gated_(is_gated) {}
+  CpuPackedMatrix(int rows, int cols, WeightFormat format, int group, int num_slices, bool is_gated)
+      : rows_(rows), cols_(cols), format_(format), group_(group), num_slices_(num_slices), is_gated_(is_gated) {}
 
   static std::unique_ptr<CpuPackedMatrix> Make(const MatrixView* matrices, int num_matrices, bool is_gated,
                                                ThreadPool* pool);
@@ -88,6 +90,7 @@ class CpuPackedMatrix : public PackedMatrix {
   int cols_;
   WeightFormat format_;
   int group_;
+  int num_slices_;
   bool is_gated_;
   std::vector<int32_t> order_;
   Memory memory_;

@@ -18,6 +18,26 @@ std::vector<double> Linear(const std::vector<double>& x, const std::vector<doubl
   return y;
 }
 
+float AddSlices(const float* sums, int count) {
+  return count == 1 ? *sums : AddSlices(sums, count / 2) + AddSlices(sums + count / 2, count / 2);
+}
+
+std::vector<float> SlicedLinear(const std::vector<float>& x, const std::vector<float>& w, int cols, int num_slices,
+                                bool is_fused) {
+  const size_t rows_x = x.size() / cols, rows_w = w.size() / cols;
+  std::vector<float> y;
+  for (size_t i = 0; i < rows_x * rows_w; ++i) {
+    const float *const a = &x[i / rows_w * cols], *const b = &w[i % rows_w * cols];
+    std::vector<float> sums(num_slices);
+    for (int k = 0; k < cols; ++k) {
+      float* const sum = &sums[k / (cols / num_slices)];
+      *sum = is_fused ? std::fma(a[k], b[k], *sum) : *sum + a[k] * b[k];
+    }
+    y.push_back(AddSlices(sums.data(), num_slices));
+  }
+  return y;
+}
+
 std::vector<double> RmsNorm(const std::vector<double>& x, const std::vector<double>& weight, double epsilon) {
   const size_t dim = weight.size();
   std::vector<double> y(x.size());

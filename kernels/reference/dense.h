@@ -12,6 +12,13 @@ namespace quire::reference {
 // y[rows_x, rows_w] = x[rows_x, cols] * w[rows_w, cols]^T.
 std::vector<double> Linear(const std::vector<double>& x, const std::vector<double>& w, int cols);
 
+// The same in float32 and in slices, as kernels/linear.h says: products are added in ascending order of k, with one
+// rounding (fused) or with two.
+std::vector<float> SlicedLinear(const std::vector<float>& x, const std::vector<float>& w, int cols, int num_slices,
+                                bool is_fused);
+// Returns the sum of `count` slices, a power of two, as a balanced binary tree.
+float AddSlices(const float* sums, int count);
+
 // Returns x / sqrt(mean(x^2) + epsilon) * weight for rows as long as the weight.
 std::vector<double> RmsNorm(const std::vector<double>& x, const std::vector<double>& weight, double epsilon);
 

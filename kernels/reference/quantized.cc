@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/reference/dense.h"
+
 namespace quire::reference {
 
 QuantizedRow Quantize(const float* x, int cols) {
@@ -41,16 +43,19 @@ std::vector<float> QuantizedLinear(const std::vector<float>& x, const std::vecto
 
 namespace {
 
-// Calls add(token, row of w, first column of the group, number of its columns, index of its scale, &y) for each group
-// of each product, in ascending order.
+// Calls add(token, row of w, first column of the group, number of its columns, index of its scale, &sum) for each group
+// of each product, in ascending order. Each slice has a sum of its own.
 template <typename Matrix, typename AddGroup>
 std::vector<float> SumGroups(const std::vector<float>& x, const Matrix& w, AddGroup&& add) {
   std::vector<float> y(x.size() / w.cols * w.rows);
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t token = i / w.rows, n = i % w.rows;
+    std::vector<float> sums(w.num_slices);
     for (int begin = 0; begin < w.cols; begin += w.group) {
-      add(token, n, begin, std::min(w.group, w.cols - begin), n * w.num_groups() + begin / w.group, &y[i]);
+      float* const sum = &sums[begin / (w.cols / w.num_slices)];
+      add(token, n, begin, std::min(w.group, w.cols - begin), n * w.num_groups() + begin / w.group, sum);
     }
+    y[i] = AddSlices(sums.data(), w.num_slices);
   }
   return y;
 }

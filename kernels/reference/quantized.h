@@ -29,6 +29,7 @@ struct Int4Matrix {
   int rows;
   int cols;
   int group;
+  int num_slices = 1;
 
   int num_groups() const { return (cols + group - 1) / group; }
 };
@@ -48,6 +49,7 @@ struct Fp8Matrix {
   int rows;
   int cols;
   int group;
+  int num_slices = 1;
 
   int num_groups() const { return (cols + group - 1) / group; }
 };

@@ -12,9 +12,11 @@ namespace {
 
 using DenseKernelsTest = CpuBackendTest;
 
-std::unique_ptr<PackedMatrix> Pack(Backend* backend, const std::vector<float>& w, int cols, DataType type) {
+std::unique_ptr<PackedMatrix> Pack(Backend* backend, const std::vector<float>& w, int cols, DataType type,
+                                   int num_slices = 1) {
   const std::vector<char> bytes = Encoded(w, type);
-  const MatrixView view = {.data = bytes.data(), .rows = int(w.size()) / cols, .cols = cols, .type = type};
+  const MatrixView view = {
+      .data = bytes.data(), .rows = int(w.size()) / cols, .cols = cols, .type = type, .num_slices = num_slices};
   return backend->Pack(&view, 1);
 }
 
@@ -492,27 +494,30 @@ std::vector<float> RunMlp(Backend* backend, const std::vector<float>& x, const s
   return y;
 }
 
-// The columns of the second matrix make blocks of different sizes.
+// The columns of the second matrix make blocks of different sizes, and other blocks in two slices.
 TEST_P(DenseKernelsTest, TilesHoldTheSameNumbersAsRows) {
   Random random(23);
-  const int dim = 1056, mlp_dim = 1120, max_tokens = 600;
+  const int dim = 1056, mlp_dim = 1088, max_tokens = 600;
   const std::vector<float> x = random.Normals(size_t(max_tokens) * dim), norm = random.Normals(dim);
   const std::vector<float> up = random.Normals(size_t(2 * mlp_dim) * dim, 0.03f);
   const std::vector<float> back = random.Normals(size_t(dim) * mlp_dim, 0.03f);
   for (const int num_threads : {1, 3}) {
     const auto backend = MakeBackend(num_threads);
     const auto gate_up = PackGated(backend.get(), up, dim, DataType::kBFloat16);
-    const auto down = Pack(backend.get(), back, mlp_dim, DataType::kBFloat16);
-    for (const int num_tokens : {128, 129, 200, max_tokens}) {
-      const bool is_tiled = GetParam() == cpu::Isa::kAmx && num_tokens > 128;
-      EXPECT_EQ(backend->InputLayoutOf(*gate_up, num_tokens) == InputLayout::kTiles, is_tiled);
-      EXPECT_EQ(backend->InputLayoutOf(*down, num_tokens) == InputLayout::kTiles, is_tiled);
-      if (!is_tiled && num_tokens > 129) continue;
-      const std::vector<float> first(x.begin(), x.begin() + size_t(num_tokens) * dim);
-      const auto run = [&](bool uses_layouts) {
-        return RunMlp(backend.get(), first, norm, *gate_up, *down, mlp_dim, uses_layouts);
-      };
-      EXPECT_EQ(run(true), run(false)) << num_tokens;
+    for (const int num_slices : {1, 2}) {
+      const auto down = Pack(backend.get(), back, mlp_dim, DataType::kBFloat16, num_slices);
+      const InputLayout tiles = num_slices == 1 ? InputLayout::kTiles : InputLayout::kTilesOf2;
+      for (const int num_tokens : {128, 129, 200, max_tokens}) {
+        const bool is_tiled = GetParam() == cpu::Isa::kAmx && num_tokens > 128;
+        EXPECT_EQ(backend->InputLayoutOf(*gate_up, num_tokens), is_tiled ? InputLayout::kTiles : InputLayout::kRows);
+        EXPECT_EQ(backend->InputLayoutOf(*down, num_tokens), is_tiled ? tiles : InputLayout::kRows);
+        if (!is_tiled && num_tokens > 129) continue;
+        const std::vector<float> first(x.begin(), x.begin() + size_t(num_tokens) * dim);
+        const auto run = [&](bool uses_layouts) {
+          return RunMlp(backend.get(), first, norm, *gate_up, *down, mlp_dim, uses_layouts);
+        };
+        EXPECT_EQ(run(true), run(false)) << num_tokens << " tokens, " << num_slices << " slices";
+      }
     }
   }
 }

@@ -237,7 +237,7 @@ void Transformer::RunMlp(const LayerWeights& layer, int num_tokens) {
   GatedLinearArgs widen{};
   widen.x = BlockInput(layer.mlp_norm, num_tokens, *layer.gate_up);
   widen.x_layout = BlockInputLayout(*layer.gate_up, num_tokens);
-  if (widen.x_layout == InputLayout::kTiles) widen.y_layout = backend_->InputLayoutOf(*layer.down, num_tokens);
+  if (widen.x_layout != InputLayout::kRows) widen.y_layout = backend_->InputLayoutOf(*layer.down, num_tokens);
   widen.w = layer.gate_up.get();
   widen.bias = layer.gate_up_bias.floats();
   widen.y = gated_.get();

@@ -25,6 +25,11 @@ struct MatrixPart {
   // If the tensor has more rows than the part: how many, and the first one of the part.
   int tensor_rows = 0;
   int first_row = 0;
+  // In the last matrix of attention or of the MLP: the columns that stay in one slice of the sum (NumSlices). Otherwise
+  // 0, and then there is one slice.
+  int slice_unit = 0;
+
+  int NumSlices(int cols, int group) const { return slice_unit == 0 ? 1 : quire::NumSlices(cols, slice_unit, group); }
 };
 
 absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const MatrixPart& part) {
@@ -113,7 +118,7 @@ absl::StatusOr<MatrixView> WeightReader::View(const MatrixPart& part, int cols, 
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {tensor_rows, cols}));
   const size_t row_bytes = tensor->bytes.size() / tensor_rows;
   bytes->emplace_back(tensor->bytes.substr(part.first_row * row_bytes, part.rows * row_bytes));
-  return MatrixView{bytes->back().data(), part.rows, cols, *WeightType(*tensor)};
+  return MatrixView{bytes->back().data(), part.rows, cols, *WeightType(*tensor), part.NumSlices(cols, /*group=*/0)};
 }
 
 absl::Status WeightReader::Matrix(const std::vector<MatrixPart>& parts, int cols,
@@ -204,7 +209,10 @@ absl::Status WeightReader::QuantizedMatrices(const std::vector<MatrixPart>& part
                                                    "together, so the groups must be the same"));
   }
   std::vector<QuantizedMatrixView> views;
-  for (const QuantizedMatrix& matrix : matrices) views.push_back(matrix.View(rounding_.int4_inputs));
+  for (const QuantizedMatrix& matrix : matrices) {
+    views.push_back(matrix.View(rounding_.int4_inputs));
+    views.back().num_slices = parts.front().NumSlices(cols, matrix.group);
+  }
   *result = is_gated ? backend_->PackGatedQuantized(views[0], views[1])
                      : backend_->PackQuantized(views.data(), static_cast<int>(views.size()));
   return CheckProducts(*result, views, parts.front(), backend_);
@@ -262,8 +270,9 @@ absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix,
   const int q_rows = config.num_heads * config.head_dim;
   const int kv_rows = config.num_kv_heads * config.head_dim;
   QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(ProjectionParts(config, prefix), config.hidden_size, &layer->qkv));
-  QUIRE_RETURN_IF_ERROR(
-      reader->LayerMatrix({{prefix + "o_proj.weight", config.hidden_size}}, q_rows, &layer->attention_output));
+  MatrixPart output = {prefix + "o_proj.weight", config.hidden_size};
+  output.slice_unit = config.head_dim;
+  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix({output}, q_rows, &layer->attention_output));
   if (config.qkv_bias) {
     QUIRE_RETURN_IF_ERROR(reader->Vector(
         {{prefix + "q_proj.bias", q_rows}, {prefix + "k_proj.bias", kv_rows}, {prefix + "v_proj.bias", kv_rows}},
@@ -289,7 +298,9 @@ absl::Status LoadMlp(const ModelConfig& config, const std::string& prefix, Weigh
     up = {prefix + "gate_up_proj.weight", width, /*tensor_rows=*/2 * width, /*first_row=*/width};
   }
   QUIRE_RETURN_IF_ERROR(reader->GatedMatrix(gate, up, config.hidden_size, &layer->gate_up));
-  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix({{prefix + "down_proj.weight", config.hidden_size}}, width, &layer->down));
+  MatrixPart down = {prefix + "down_proj.weight", config.hidden_size};
+  down.slice_unit = 1;
+  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix({down}, width, &layer->down));
   if (config.mlp_bias) {
     QUIRE_RETURN_IF_ERROR(
         reader->Vector({{prefix + "gate_proj.bias", width}, {prefix + "up_proj.bias", width}}, &layer->gate_up_bias));
