@@ -6,6 +6,7 @@
 #include "kernels/cpu/amx_tile.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_amx_int4_many_rows.h"
+#include "kernels/cpu/linear_amx_int8_many_rows.h"
 #include "kernels/cpu/linear_amx_quantized_tiles.h"
 #include "kernels/cpu/linear_epilogue.h"
 #include "kernels/cpu/linear_slices.h"
@@ -273,9 +274,15 @@ class QuantizedProduct {
 // VNNI is faster than tiles for fewer rows than these. It gives the same bits.
 constexpr int kLeastInt8Rows = 3;
 constexpr int kLeastInt4Rows = 8;
+// From this number of rows on, blocks of a panel that stay in the first-level cache are faster than whole panels.
+constexpr int kLeastBlockedInt8Rows = 33;
 
 inline void LinearInt8(const LinearTask& task) {
   if (task.num_rows < kLeastInt8Rows) return Avx512VnniKernels().linear[int(WeightFormat::kInt8)](task);
+  if (task.num_rows >= kLeastBlockedInt8Rows && task.num_rows <= BlockedInt8Product::kMaxRows) {
+    BlockedInt8Product(task).Run();
+    return;
+  }
   QuantizedProduct<Int8Tiles>(task).Run();
 }
 inline void LinearInt4(const LinearTask& task) {

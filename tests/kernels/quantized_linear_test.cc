@@ -158,6 +158,32 @@ TEST_P(QuantizedLinearTest, EveryNumberOfRowsGivesTheSameBits) {
   }
 }
 
+// With AMX and many rows, a panel is divided into blocks of at most 1024 columns. Here are two equal blocks, and three
+// of which the last one is shorter; one and two tiles in the last pass; and more rows than the kernel with blocks
+// takes.
+TEST_P(QuantizedLinearTest, BlocksOfColumnsGiveTheSameBits) {
+  const auto backend = MakeBackend();
+  Random random(9);
+  for (const int cols : {1100, 2200}) {
+    const int rows = 70, most_tokens = 100;
+    const Weights w = RandomWeights(&random, rows, cols);
+    const auto packed = Pack(backend.get(), w);
+    const std::vector<float> x = random.Normals(most_tokens * cols),
+                             all = reference::QuantizedLinear(x, w.values, w.scales, cols);
+    for (const int num_tokens : {33, 48, 49, 64, most_tokens}) {
+      const std::vector<float> first(x.begin(), x.begin() + num_tokens * cols);
+      const std::vector<float> expected(all.begin(), all.begin() + num_tokens * rows);
+      ASSERT_EQ(Bits(Multiply(backend.get(), first, *packed, cols, rows)), Bits(expected))
+          << num_tokens << " x " << cols;
+    }
+  }
+  const int cols = 20, rows = 33, num_tokens = 2100;
+  const Weights w = RandomWeights(&random, rows, cols);
+  const std::vector<float> x = random.Normals(num_tokens * cols);
+  ASSERT_EQ(Bits(Multiply(backend.get(), x, *Pack(backend.get(), w), cols, rows)),
+            Bits(reference::QuantizedLinear(x, w.values, w.scales, cols)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, QuantizedLinearTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
 
 }  // namespace
