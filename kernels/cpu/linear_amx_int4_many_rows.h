@@ -55,7 +55,6 @@ class TiledInt4Product {
   int FirstGroup(int i) const { return blocks_.First(i / task_.num_panels); }
   int NumGroups(int i) const { return blocks_.Count(i / task_.num_panels); }
   int NumSteps(int i) const { return NumGroups(i) * format_.steps_per_group(); }
-  bool IsLast(int i) const { return i / task_.num_panels == blocks_.size - 1; }
   const char* PanelAt(int index) const { return static_cast<const char*>(task_.panels) + index * task_.panel_elements; }
   const char* WeightsOf(int i) const {
     return PanelAt(Panel(i)) + int64_t{FirstGroup(i)} * Int4GroupBytes(task_.group);
@@ -100,7 +99,29 @@ class TiledInt4Product {
     }
   }
 
+  // What passes over a block have in common.
+  struct Block {
+    int index;  // Of the panel.
+    int first_group, num_groups, num_steps;
+    int next_steps;   // Steps of the next block.
+    int num_earlier;  // Earlier sums of its slice.
+    bool begins_slice, ends_slice, is_last;
+  };
+  Block BlockAt(int i) const {
+    const int k = i / task_.num_panels;
+    return {.index = Panel(i),
+            .first_group = FirstGroup(i),
+            .num_groups = NumGroups(i),
+            .num_steps = NumSteps(i),
+            .next_steps = i + 1 < num_blocks_ ? NumSteps(i + 1) : 0,
+            .num_earlier = NumEarlierSums(blocks_.SliceOf(k)),
+            .begins_slice = blocks_.BeginsSlice(k),
+            .ends_slice = blocks_.EndsSlice(k),
+            .is_last = k == blocks_.size - 1};
+  }
+
   void MultiplyBlock(int i) {
+    const Block block = BlockAt(i);
     converted_steps_ = 0;
     const int last_pass = num_pairs_ - 1;
     const int lines = (NumGroups(i) * Int4GroupBytes(task_.group) + kLineBytes - 1) / kLineBytes;
@@ -109,9 +130,9 @@ class TiledInt4Product {
     fetch_end_ = fetched_ == nullptr ? nullptr : fetched_ + int64_t{lines} * kLineBytes;
     for (int pair = 0; pair < num_pairs_; ++pair) {
       if (pair == last_pass && task_.num_rows - pair * kTilePairRows <= kTileRows) {
-        Pass<1>(i, pair);
+        Pass<1>(i, block, pair);
       } else {
-        Pass<2>(i, pair);
+        Pass<2>(i, block, pair);
       }
     }
     if (i + 1 < num_blocks_) Convert(i + 1, NumSteps(i + 1) - converted_steps_);
@@ -119,23 +140,21 @@ class TiledInt4Product {
 
   // Multiplies a pair of tiles of rows by block `i`.
   template <int kTiles>
-  void Pass(int i, int pair) {
-    const int num_groups = NumGroups(i), num_steps = NumSteps(i), first_group = FirstGroup(i);
-    const int columns = format_.columns(), index = Panel(i);
+  void Pass(int i, const Block& block, int pair) {
+    const int num_groups = block.num_groups, num_steps = block.num_steps, first_group = block.first_group;
+    const int columns = format_.columns(), index = block.index;
     const int row = pair * kTilePairRows, end = Min(row + kTilePairRows, task_.num_rows);
     const char* x = static_cast<const char*>(task_.x) +
                     int64_t{first_group} * task_.group * num_pairs_ * kTilePairRows +
                     int64_t{pair} * num_steps * 2 * tile_bytes_;
     const char* w = ConvertedBlock(i);
-    const bool is_last = IsLast(i);
-    const int next_steps = i + 1 < num_blocks_ ? NumSteps(i + 1) : 0;
+    const bool is_last = block.is_last;
+    const int next_steps = block.next_steps;
     const int steps_per_group = format_.steps_per_group();
     const int combined_per_step = kTilePairRows / steps_per_group;
     const int stored_per_step = (kTilePairRows + num_steps - 1) / num_steps;
-    const int k_block = i / task_.num_panels, num_earlier = NumEarlierSums(blocks_.SliceOf(k_block));
-    const bool begins_slice = blocks_.BeginsSlice(k_block), ends_slice = blocks_.EndsSlice(k_block);
-    const float* const earlier = products_ + (int64_t{index} * num_pairs_ + pair) * kPairSums;
-    float* const products = products_ + (int64_t{index} * num_pairs_ + pair) * kPairSums + num_earlier * kept_stride_;
+    float* const earlier = products_ + (int64_t{index} * num_pairs_ + pair) * kPairSums;
+    float* const products = earlier + block.num_earlier * kept_stride_;
     for (int group = 0, step = 0; group < num_groups; ++group) {
       ZeroSums<kTiles>();
       for (const int group_end = step + steps_per_group; step < group_end; ++step) {
@@ -170,8 +189,8 @@ class TiledInt4Product {
                   .panel = PanelAt(index),
                   .group = first_group + group,
                   .products = products,
-                  .is_first = begins_slice && group == 0,
-                  .num_earlier = ends_slice && group + 1 == num_groups ? num_earlier : 0,
+                  .is_first = block.begins_slice && group == 0,
+                  .num_earlier = block.ends_slice && group + 1 == num_groups ? block.num_earlier : 0,
                   .earlier = earlier,
                   .is_last = is_last && group + 1 == num_groups,
                   .index = index,
