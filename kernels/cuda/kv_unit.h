@@ -61,7 +61,9 @@ struct KvUnit {
   // Number of chunks of K; V has as many.
   QUIRE_HOST_DEVICE constexpr int matrix_chunks() const { return num_tokens * kRowChunks; }
   QUIRE_HOST_DEVICE constexpr int matrix_bytes() const { return matrix_chunks() * kChunkBytes; }
-  QUIRE_HOST_DEVICE constexpr int bytes() const { return 2 * (matrix_bytes() + scale_bytes()); }
+  QUIRE_HOST_DEVICE constexpr int bytes() const {
+    return kElementBytes == 1 ? 2 * (matrix_bytes() + scale_bytes()) : 2 * matrix_bytes();
+  }
   // Bytes of the scales of K, which follow V. The scales of V are the last ones and take as many.
   QUIRE_HOST_DEVICE constexpr int scale_bytes() const {
     return kElementBytes == 1 ? num_tokens * int(sizeof(float)) : 0;
@@ -96,7 +98,7 @@ struct KvUnit {
   // that many tokens the place changes. With 6 chunks, which only int8 has, four tokens use every other group of banks.
   // With an odd number, 8 tokens use all groups of banks as they are.
   QUIRE_HOST_DEVICE static constexpr int Mixed(int token, int chunk, int width) {
-    if (width % 2 == 1) return chunk;
+    if (kNarrowChunks % 2 == 1 && width == kNarrowChunks) return chunk;
     return chunk ^ (width == 8 ? token & 7 : width == 4 ? token >> 1 & 3 : token >> 2 & 1);
   }
 };
