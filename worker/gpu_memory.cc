@@ -3,12 +3,14 @@
 #include "worker/gpu_memory.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/num_blocks.h"
+#include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/quantized_products.h"
 #include "kernels/kv_layout.h"
 #include "worker/model/fp8.h"
@@ -98,16 +100,27 @@ std::string ExplainGpuMemory(const ModelConfig& config, const WeightRounding& ro
   const MemoryNeeds needs = MemoryNeedsOf(config);
   const int length = std::min(4096, config.max_position_embeddings);
   const int64_t blocks = NumBlocksFor(length, block_size);
-  const int64_t block_bytes = KvBytesPerToken(needs, KvType::kBFloat16) * block_size;
+  // K and V of int8 are left out where there are no kernels for them.
+  std::vector<KvType> kv_types = {KvType::kBFloat16};
+  if (config.head_dim <= cuda::kMostInt8HeadDim && block_size >= KvLayout::kUnitTokens) {
+    kv_types.push_back(KvType::kInt8);
+  }
+  const auto block_bytes = [&](KvType type) { return KvBytesPerToken(needs, type) * block_size; };
+  const auto name_of = [](KvType type) { return type == KvType::kInt8 ? "int8" : "16 bits"; };
   std::string text = absl::StrCat(
       ModelLine(config, needs), memory.device, " has ", FormatBytes(memory.total_bytes), " of memory, of which ",
       FormatBytes(memory.free_bytes), " are free\n\n",
       absl::StrFormat("%-12s %-12s %-14s %s\n", "K and V", "a token", absl::StrFormat("a block of %d", block_size),
-                      absl::StrFormat("a sequence of %d (%d blocks)", length, blocks)),
-      absl::StrFormat("%-12s %-12s %-14s %s\n", "16 bits", FormatBytes(block_bytes / block_size),
-                      FormatBytes(block_bytes), FormatBytes(block_bytes * blocks)),
-      absl::StrFormat("\n%-12s %-12s %-14s %s\n", "weights", "memory", "left",
-                      absl::StrCat("sequences of ", length, " in ", pool_fraction, " of what is left")));
+                      absl::StrFormat("a sequence of %d (%d blocks)", length, blocks)));
+  std::vector<std::string> kv_names;
+  for (const KvType type : kv_types) {
+    kv_names.push_back(name_of(type));
+    absl::StrAppendFormat(&text, "%-12s %-12s %-14s %s\n", name_of(type), FormatBytes(block_bytes(type) / block_size),
+                          FormatBytes(block_bytes(type)), FormatBytes(block_bytes(type) * blocks));
+  }
+  absl::StrAppendFormat(&text, "\n%-12s %-12s %-14s %s\n", "weights", "memory", "left",
+                        absl::StrCat("sequences of ", length, " in ", pool_fraction,
+                                     " of what is left, with K and V in ", absl::StrJoin(kv_names, ", ")));
   std::vector<Quantization> widths = {Quantization::kNone};
   if (!IsStoredQuantized(config)) widths.insert(widths.end(), {Quantization::kInt8, Quantization::kInt4});
   for (const Quantization layers : widths) {
@@ -115,9 +128,11 @@ std::string ExplainGpuMemory(const ModelConfig& config, const WeightRounding& ro
     rounded.layers = layers;
     const int64_t bytes = WeightBytesOnGpu(config, rounded), left = memory.free_bytes - bytes;
     const auto pool_bytes = static_cast<int64_t>(static_cast<double>(std::max<int64_t>(0, left)) * pool_fraction);
-    absl::StrAppendFormat(&text, "%-12s %-12s %-14s %d\n", NameOf(WidthOnGpu(config.quantization, layers)),
+    std::vector<int64_t> sequences;
+    for (const KvType type : kv_types) sequences.push_back(pool_bytes / (block_bytes(type) * blocks));
+    absl::StrAppendFormat(&text, "%-12s %-12s %-14s %s\n", NameOf(WidthOnGpu(config.quantization, layers)),
                           FormatBytes(bytes), left < 0 ? "does not fit" : FormatBytes(left),
-                          pool_bytes / (block_bytes * blocks));
+                          absl::StrJoin(sequences, ", "));
   }
   absl::StrAppendFormat(
       &text,

@@ -93,8 +93,8 @@ ABSL_FLAG(
     std::string, kv_type, "auto",
     "Precision of K and V: auto (the precision of the weights), float32, bfloat16, float16 or int8. A 16-bit type "
     "holds twice as many tokens as float32 in the same memory. int8 rounds K and V to 8 bits, with a scale for each "
-    "token and KV head: it holds nearly twice as many tokens as a 16-bit type. float32 and int8 are only for "
-    "--device=cpu.");
+    "token and KV head: it holds nearly twice as many tokens as a 16-bit type. float32 is only for --device=cpu, and "
+    "on a GPU int8 needs blocks of at least 16 tokens and heads of at most 128 dimensions.");
 ABSL_FLAG(bool, prefault, false,
           "Write to all memory of the KV pool at the start, so that missing memory is noticed at once. Otherwise the "
           "operating system commits memory when blocks are first used.");
@@ -281,9 +281,9 @@ absl::StatusOr<std::optional<KvType>> ReadKvType() {
   if (device == kSimulated) {
     return InvalidArgument("--kv-type is ", Name(*type), ", with --device=simulated it must be auto");
   }
-  if (*type == KvType::kBFloat16 || *type == KvType::kFloat16) return type;
+  if (*type != KvType::kFloat32) return type;
   return InvalidArgument("--kv-type is ", Name(*type), ", with --device=", device,
-                         " it must be auto, bfloat16 or float16");
+                         " it must be auto, bfloat16, float16 or int8");
 }
 
 absl::StatusOr<simulated::StepTimes> ReadStepTimes() {

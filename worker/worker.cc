@@ -56,7 +56,7 @@ void LogGpuLine(bool is_error, const char* line) {
 }
 
 // Makes the backend for a GPU, after it has checked what config.json tells of the model. GPUs compute in a 16-bit type:
-// the one of --kv-type if it is set, otherwise the one of the checkpoint.
+// the one of --kv-type if that is such a type, otherwise the one of the checkpoint.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, const ModelConfig& config,
                                                         DeviceOpener open_device) {
   constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
@@ -69,7 +69,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
         absl::StrCat(options.model, ": ", name, " is ", size, ", on a GPU it must be a multiple of ", kMultiple));
   }
   QUIRE_RETURN_IF_ERROR(CheckParts(config, &cuda::CudaBackend::Supports, absl::StrCat("--device=", options.device)));
-  const KvType type = options.kv_type.value_or(KvTypeOf(config));
+  const bool is_16_bits = options.kv_type && *options.kv_type != KvType::kInt8;
+  const KvType type = is_16_bits ? *options.kv_type : KvTypeOf(config);
   cuda::SetLineWriter(&LogGpuLine);
   std::string why_not;
   std::unique_ptr<cuda::Device> device = open_device(options.gpu_library,
@@ -103,11 +104,12 @@ absl::Status CheckGpuMemory(const WorkerOptions& options, const ModelConfig& con
 }
 
 KvLayout LayoutOf(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
+  const KvType otherwise = options.gpu ? KvTypeOf(backend.ActivationType()) : KvTypeOf(config);
   return {.num_layers = config.num_layers,
           .num_kv_heads = config.num_kv_heads,
           .head_dim = config.head_dim,
           .block_size = options.block_size,
-          .type = options.gpu ? KvTypeOf(backend.ActivationType()) : options.kv_type.value_or(KvTypeOf(config))};
+          .type = options.kv_type.value_or(otherwise)};
 }
 
 }  // namespace

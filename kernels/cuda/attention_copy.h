@@ -13,7 +13,7 @@ QUIRE_DEVICE const uint32_t* BlockTable(const ItemRows& rows) {
 }
 
 // Returns the address in the pool of unit `unit` of the context, for blocks of full units.
-template <int kHeadDim>
+template <typename Unit>
 QUIRE_DEVICE const char* FullUnit(const ItemRows& rows, const uint32_t* table, int unit) {
   const AttentionArgs& args = rows.args;
   const uint32_t units_per_block = uint32_t(args.block_size) / kUnitTokens;
@@ -24,12 +24,12 @@ QUIRE_DEVICE const char* FullUnit(const ItemRows& rows, const uint32_t* table, i
   }
   const uint32_t block = simt::LoadReadOnly(table + index);
   const uint32_t stored = (block * uint32_t(args.num_kv_heads) + uint32_t(rows.kv_head)) * units_per_block + offset;
-  return args.kv_pool + uint64_t{stored} * KvUnit<kHeadDim>{kUnitTokens}.bytes();
+  return args.kv_pool + uint64_t{stored} * Unit{kUnitTokens}.bytes();
 }
 
 // Copies units of an item's context to shared memory, asynchronously. kThreads consecutive threads, which are whole
 // warps, copy a unit together. Each of them has a copier. A unit in shared memory has 16 tokens.
-template <UnitSize kSize, int kHeadDim, int kThreads>
+template <UnitSize kSize, typename Unit, int kThreads>
 class UnitCopier {
  public:
   // `rows` must outlive the copier.
@@ -43,16 +43,20 @@ class UnitCopier {
     if (kSize == UnitSize::kSmall) {
       CopyTokens(unit, num_tokens, to);
     } else if (num_tokens >= kUnitTokens) {
-      CopyWholeUnit(FullUnit<kHeadDim>(rows_, table_, unit), to);
+      CopyWholeUnit(FullUnit<Unit>(rows_, table_, unit), to);
     } else {
-      CopyBeginOfUnit(num_tokens > 0 ? FullUnit<kHeadDim>(rows_, table_, unit) : rows_.args.kv_pool, num_tokens, to);
+      CopyBeginOfUnit(num_tokens > 0 ? FullUnit<Unit>(rows_, table_, unit) : rows_.args.kv_pool, num_tokens, to);
     }
   }
 
  private:
-  using Unit = KvUnit<kHeadDim>;
   static constexpr int kMatrixChunks = Unit{kUnitTokens}.matrix_chunks();
-  static_assert(kMatrixChunks % kThreads == 0);
+  static constexpr int kChunks = Unit{kUnitTokens}.bytes() / Unit::kChunkBytes;
+  // Chunks with the scales of K or V, each for kChunkTokens tokens.
+  static constexpr int kScaleChunks = Unit{kUnitTokens}.scale_bytes() / Unit::kChunkBytes;
+  static constexpr int kChunkTokens = Unit::kChunkBytes / sizeof(float);
+  static_assert(kMatrixChunks % kThreads == 0 || kSize == UnitSize::kFull);  // All lanes take part in CopyTokens.
+  static_assert(kScaleChunks == 0 || kSize == UnitSize::kFull, "the units of one token of int8 are not aligned");
 
   // Returns the first chunk of a unit that this thread copies. It is computed for every unit, like other values below,
   // because the kernels of the largest heads have no registers to spare.
@@ -60,7 +64,13 @@ class UnitCopier {
 
   static QUIRE_DEVICE void CopyWholeUnit(const char* from, char* to) {
     const int start = FirstChunk() * Unit::kChunkBytes;
-    simt::CopyAsync16Times<2 * kMatrixChunks / kThreads, kThreads * Unit::kChunkBytes>(to + start, from + start);
+    simt::CopyAsync16Times<kChunks / kThreads, kThreads * Unit::kChunkBytes>(to + start, from + start);
+    if constexpr (kChunks % kThreads != 0) {
+      constexpr int kCopied = kChunks / kThreads * kThreads * Unit::kChunkBytes;
+      if (start < kChunks % kThreads * Unit::kChunkBytes) {
+        simt::CopyAsync16(to + kCopied + start, from + kCopied + start, true);
+      }
+    }
   }
 
   static QUIRE_DEVICE void CopyBeginOfUnit(const char* from, int num_tokens, char* to) {
@@ -70,6 +80,13 @@ class UnitCopier {
       simt::CopyAsync16(to + place * Unit::kChunkBytes, source, exists);
       simt::CopyAsync16(to + (kMatrixChunks + place) * Unit::kChunkBytes, source + Unit{kUnitTokens}.matrix_bytes(),
                         exists);
+    }
+    // The scales of up to three tokens behind the end are copied, too. No row uses them.
+    if constexpr (kScaleChunks > 0) {
+      const int chunk = FirstChunk(), at = (2 * kMatrixChunks + chunk) * Unit::kChunkBytes;
+      if (chunk < 2 * kScaleChunks) {
+        simt::CopyAsync16(to + at, from + at, chunk % kScaleChunks * kChunkTokens < num_tokens);
+      }
     }
   }
 

@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention_copy.h"
 #include "kernels/cuda/attention_join.h"
 #include "kernels/cuda/attention_tile.h"
+#include "kernels/cuda/attention_tile_int8.h"
 
 namespace quire::cuda {
 
@@ -22,7 +23,7 @@ class AttentionDecode {
   using Args = AttentionArgs;
   static constexpr int kWarps = kHeadDim <= 128 ? 4 : 2;
   static constexpr int kThreads = kWarps * simt::kWarpSize;
-  static constexpr int kSharedBytes = kWarps * kStages * KvUnit<kHeadDim>{kUnitTokens}.bytes();
+  static constexpr int kSharedBytes = kWarps * kStages * KvUnitOf<Element, kHeadDim>{kUnitTokens}.bytes();
   static_assert(kSharedBytes <= 96 << 10);
 
   static QUIRE_DEVICE void Run(const AttentionArgs& args) {
@@ -30,7 +31,7 @@ class AttentionDecode {
   }
 
  private:
-  static constexpr int kUnitBytes = KvUnit<kHeadDim>{kUnitTokens}.bytes();
+  static constexpr int kUnitBytes = KvUnitOf<Element, kHeadDim>{kUnitTokens}.bytes();
 
   static QUIRE_DEVICE void RunItem(const ItemRows& rows) {
     const int warp = simt::WarpIndex();
@@ -42,7 +43,7 @@ class AttentionDecode {
     // This warp takes the units whose index in the context is `warp` modulo kWarps.
     const int first_unit = rows.item.begin / kUnitTokens, end_unit = (rows.item.end + kUnitTokens - 1) / kUnitTokens;
     int unit = first_unit + ((warp - first_unit) & (kWarps - 1));
-    const UnitCopier<kSize, kHeadDim, simt::kWarpSize> copier(rows);
+    const UnitCopier<kSize, KvUnitOf<Element, kHeadDim>, simt::kWarpSize> copier(rows);
     const auto copy = [&](int u, int stage) {
       if (u < end_unit) copier.Start(u, stages + stage * kUnitBytes);
       simt::CommitCopies();

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/attention_copy.h"
 #include "kernels/cuda/attention_tile.h"
+#include "kernels/cuda/attention_tile_int8.h"
 #include "kernels/cuda/attention_write.h"
 
 namespace quire::cuda {
@@ -19,14 +20,14 @@ class AttentionPrefill {
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * simt::kWarpSize;
   static constexpr int kTileUnits = kHeadDim > 128 ? 2 : 4;  // Larger tiles do not fit into the registers.
-  static constexpr int kSharedBytes = kStages * kTileUnits * KvUnit<kHeadDim>{kUnitTokens}.bytes();
+  static constexpr int kSharedBytes = kStages * kTileUnits * KvUnitOf<Element, kHeadDim>{kUnitTokens}.bytes();
 
   static QUIRE_DEVICE void Run(const AttentionArgs& args) {
     ForEachInRange(args, [&](int item, int kv_head) { RunItem(args, item, kv_head); });
   }
 
  private:
-  static constexpr int kUnitBytes = KvUnit<kHeadDim>{kUnitTokens}.bytes();
+  static constexpr int kUnitBytes = KvUnitOf<Element, kHeadDim>{kUnitTokens}.bytes();
   static constexpr int kTileTokens = kTileUnits * kUnitTokens;
   static constexpr int kTileBytes = kTileUnits * kUnitBytes;
   static constexpr int kUnitThreads = kThreads / kTileUnits;  // Threads that copy a unit of a tile.
@@ -41,7 +42,7 @@ class AttentionPrefill {
 
     const int first_tile = rows.item.begin / kTileTokens, end_tile = (rows.item.end + kTileTokens - 1) / kTileTokens;
     // The threads of a unit copy that unit of every tile.
-    const UnitCopier<kSize, kHeadDim, kUnitThreads> copier(rows);
+    const UnitCopier<kSize, KvUnitOf<Element, kHeadDim>, kUnitThreads> copier(rows);
     const int copied_unit = simt::ThreadIndex() / kUnitThreads;
     const auto copy = [&](int tile, int stage) {
       char* const to = simt::SharedMemory() + stage * kTileBytes + copied_unit * kUnitBytes;

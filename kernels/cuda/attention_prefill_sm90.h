@@ -156,7 +156,7 @@ class AttentionPrefillSm90 {
         // are hidden, and their V is cleared.
         int unit = tile * kTileUnits + tile_unit;
         if (unit > last_unit) unit = last_unit;
-        if (has_unit) source = FullUnit<kHeadDim>(rows, table, unit);
+        if (has_unit) source = FullUnit<KvUnit<kHeadDim>>(rows, table, unit);
         const RingPlace<kSlots> keys = ring.Take();
         BeginCopies(Full(keys.slot), keys);
         if (has_unit) {

@@ -249,6 +249,20 @@ class SoftmaxRows {
     QUIRE_UNROLL for (int i = 0; i < 4; ++i) a[i] = Element::Pack(weights[2 * i], weights[2 * i + 1]);
   }
 
+  // Makes the scores of invisible tokens -inf, or their weights 0.
+  template <int kUnits>
+  static QUIRE_DEVICE void Hide(const Visible& visible, int first_token, float (&scores)[kUnits][8],
+                                float hidden = kMinusInfinity) {
+    const int first = first_token + simt::LaneIndex() % 4 * 2;
+    QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
+      QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
+        QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
+          if (!visible.Sees(h, first + u * kUnitTokens + i / 2 * 8 + i % 2)) Score(scores[u], h, i) = hidden;
+        }
+      }
+    }
+  }
+
  private:
   // The sums shrink to a new max only when the scores have grown by this much, in powers of two, which is rare.
   // Until then the weights are larger than 1, but not too large for float16.
@@ -257,19 +271,6 @@ class SoftmaxRows {
 
   // Returns score i (0 to 3) of a unit for the lane's row h. It is that of token i / 2 * 8 + 2t + i % 2.
   static QUIRE_DEVICE float& Score(float (&unit)[8], int h, int i) { return unit[i / 2 * 4 + 2 * h + i % 2]; }
-
-  // Makes the scores of invisible tokens -inf.
-  template <int kUnits>
-  static QUIRE_DEVICE void Hide(const Visible& visible, int first_token, float (&scores)[kUnits][8]) {
-    const int first = first_token + simt::LaneIndex() % 4 * 2;
-    QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
-      QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
-        QUIRE_UNROLL for (int h = 0; h < 2; ++h) {
-          if (!visible.Sees(h, first + u * kUnitTokens + i / 2 * 8 + i % 2)) Score(scores[u], h, i) = kMinusInfinity;
-        }
-      }
-    }
-  }
 };
 
 // Attention with the instructions of one warp.

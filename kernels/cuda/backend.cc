@@ -75,14 +75,18 @@ BackendStatus CudaBackend::CheckLayout(const KvLayout& layout, int num_heads) co
                                 std::to_string(layout.num_kv_heads) + " KV heads, at most " +
                                 std::to_string(kPrefillRows) + " may share one");
   }
-  if (layout.type != KvTypeOf(element_)) {
+  if (layout.type != KvTypeOf(element_) && layout.type != KvType::kInt8) {
     return BackendStatus::Error("K and V are " + std::string(Name(layout.type)) + ", on this device they must be " +
-                                Name(element_));
+                                Name(element_) + " or " + Name(KvType::kInt8));
   }
-  if (device_->FindKernels(element_, layout.head_dim, layout.block_size) == nullptr) {
+  const KernelTable* const table = device_->FindKernels(element_, layout.head_dim, layout.block_size);
+  if (table == nullptr || (layout.type == KvType::kInt8 && table->int8_kv == nullptr)) {
+    const std::string why = layout.type == KvType::kInt8 && table != nullptr
+                                ? ", only for at most 128 dimensions in blocks of at least 16 tokens"
+                                : "";
     return BackendStatus::Error("there are no kernels for heads of " + std::to_string(layout.head_dim) +
                                 " dimensions in blocks of " + std::to_string(layout.block_size) + " tokens of " +
-                                Name(element_));
+                                Name(layout.type) + why);
   }
   return BackendStatus::Ok();
 }
@@ -109,7 +113,8 @@ BackendStatus CudaBackend::Reserve(const KvLayout& layout, int num_heads, const 
 }
 
 const KernelTable& CudaBackend::KernelsFor(const KvLayout& layout) const {
-  return *device_->FindKernels(element_, layout.head_dim, layout.block_size);
+  const KernelTable& table = *device_->FindKernels(element_, layout.head_dim, layout.block_size);
+  return layout.type == KvType::kInt8 ? *table.int8_kv : table;
 }
 
 void CudaBackend::Free(void* memory) {

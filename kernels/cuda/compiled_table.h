@@ -35,6 +35,18 @@ constexpr bool kIsForQuantized<SplitSumKernel<Element>> = true;
 template <typename K>
 const void* QuantizedEntry();
 
+// Kernels for K and V of int8. kernels_int8_kv_bf16.cu and kernels_int8_kv_f16.cu compile them.
+template <typename K>
+constexpr bool kIsForInt8Kv = false;
+template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
+constexpr bool kIsForInt8Kv<AttentionDecode<Int8Kv<Element>, kSize, kHeadDim, kStages>> = true;
+template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
+constexpr bool kIsForInt8Kv<AttentionPrefill<Int8Kv<Element>, kSize, kHeadDim, kStages>> = true;
+template <typename Element, UnitSize kSize, int kHeadDim>
+constexpr bool kIsForInt8Kv<RopeAppendKernel<Int8Kv<Element>, kSize, kHeadDim>> = true;
+template <typename K>
+const void* Int8KvEntry();
+
 struct CompiledEntry {
   template <typename K>
   static const void* Of() {
@@ -42,6 +54,8 @@ struct CompiledEntry {
       return Sm90Entry<K>();
     } else if constexpr (kIsForQuantized<K>) {
       return QuantizedEntry<K>();
+    } else if constexpr (kIsForInt8Kv<K>) {
+      return Int8KvEntry<K>();
     } else {
       return reinterpret_cast<const void*>(&RunKernel<K>);
     }

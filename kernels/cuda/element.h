@@ -7,12 +7,13 @@
 
 #include "kernels/simt/simt.h"
 
-// The 16-bit types that the kernels multiply, as template parameters. They define how two elements are packed into a
-// word, the product of tiles, and what the conversion of quantized weights needs (packed_weights.h).
+// The types that the kernels multiply, as template parameters. They have 16 bits. They define how two elements are
+// packed into a word, the product of tiles, and what the conversion of quantized weights needs (packed_weights.h).
 
 namespace quire::cuda {
 
 struct Bf16 {
+  static constexpr int kKvBytes = 2;  // Of a number of K and V.
   // A pair whose last bits can hold a whole number: kMagic | n is 128 + n for n below 128.
   static constexpr uint32_t kMagic = 0x43004300u;
   static constexpr uint32_t kMinusOne = 0xbf80bf80u;
@@ -26,6 +27,7 @@ struct Bf16 {
 };
 
 struct F16 {
+  static constexpr int kKvBytes = 2;
   static constexpr uint32_t kMagic = 0x64006400u;  // kMagic | n is 1024 + n for n below 1024.
   static constexpr uint32_t kMinusOne = 0xbc00bc00u;
   static QUIRE_DEVICE uint32_t Fma(uint32_t a, uint32_t b, uint32_t c) { return simt::FmaF16(a, b, c); }
@@ -35,6 +37,12 @@ struct F16 {
   static QUIRE_DEVICE void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     simt::MmaF16(c, a, b0, b1);
   }
+};
+
+// Queries, outputs and the rows of a step of type Element, with K and V of int8 in the pool (kv_unit.h).
+template <typename Element>
+struct Int8Kv : Element {
+  static constexpr int kKvBytes = 1;
 };
 
 }  // namespace quire::cuda

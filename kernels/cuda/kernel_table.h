@@ -38,6 +38,10 @@ struct QuantizedKernels {
   Kernel<DequantizeArgs> dequantize;
 };
 
+// The largest heads with K and V of int8. With larger ones, the registers do not suffice for queries, sums and the
+// conversion of K and V.
+constexpr int kMostInt8HeadDim = 128;
+
 // All kernels for one element type, head size and kind of KV block: of at least 16 tokens, or of fewer.
 struct KernelTable {
   Kernel<AttentionArgs> attention_decode;
@@ -54,6 +58,9 @@ struct KernelTable {
   QuantizedKernels int4, int8, fp8;
   Kernel<SplitSumArgs> split_sum;
   Kernel<GatherColumnsArgs> gather_columns;
+  // The table for K and V of int8 in the same blocks, of which only kernels of attention and rope_append are others.
+  // Null for small blocks and heads of more than 128 dimensions, and in such a table.
+  const KernelTable* int8_kv = nullptr;
 
   // Calls visit(kernel) for every kernel that the table has.
   template <typename F>

@@ -30,10 +30,10 @@ QUIRE_HOST_DEVICE constexpr int UnitsPerBlock(int block_size) {
   return kSize == UnitSize::kFull ? block_size / KvLayout::kUnitTokens : 1;
 }
 
-// The layout of K and V of 16-bit elements inside a unit of the pool (kv_layout.h), and in shared memory, which holds
-// an exact copy of the unit.
+// The layout of K and V inside a unit of the pool (kv_layout.h), and in shared memory, which holds an exact copy of the
+// unit. Elements have 16 bits, or they are int8 and the unit ends with their scales.
 //
-// K, and then V, is a matrix of tokens by head dimensions in chunks of 8 elements, 16 bytes. 8 chunks of a row form a
+// K, and then V, is a matrix of tokens by head dimensions in chunks of 16 bytes. 8 chunks of a row form a
 // panel row of 128 bytes. A panel holds these rows of all tokens, one after the other. The rest of a head (head_dim 80:
 // 2 chunks, 96: 4) forms a narrower last panel. Within its panel row, a chunk is moved to a place that depends on the
 // token (Mixed). Therefore the same chunk of 8 consecutive tokens is in 8 different groups of banks, and ldmatrix reads
@@ -43,12 +43,16 @@ QUIRE_HOST_DEVICE constexpr int UnitsPerBlock(int block_size) {
 // begins at 8 * 16 = 128. Row 3 begins at 3 * 8 = 24 in the panel, and the place in the row is 1 ^ 3 = 2. So the chunk
 // is at 128 + 24 + 2 = 154.
 //
+// A chunk of int8 has 16 elements, of which element d is in byte d % 8 * 2 + d / 8. So ldmatrix gives a lane the bytes
+// of elements 2t, 2t + 8, 2t + 1 and 2t + 9 of a token, or of elements g and g + 8 of two tokens, which are those that
+// the lane has of 16-bit elements after two loads (attention_tile_int8.h).
+//
 // kHeadDim is a multiple of 64, optionally plus 16 or 32.
-template <int kHeadDim>
+template <int kHeadDim, int kElementBytes = 2>
 struct KvUnit {
   static_assert(kHeadDim % 64 == 0 || kHeadDim % 64 == 16 || kHeadDim % 64 == 32);
-  static constexpr int kChunkElements = 8;
   static constexpr int kChunkBytes = 16;
+  static constexpr int kChunkElements = kChunkBytes / kElementBytes;
   static constexpr int kRowChunks = kHeadDim / kChunkElements;
   static constexpr int kPanelChunks = 8;
 
@@ -57,7 +61,13 @@ struct KvUnit {
   // Number of chunks of K; V has as many.
   QUIRE_HOST_DEVICE constexpr int matrix_chunks() const { return num_tokens * kRowChunks; }
   QUIRE_HOST_DEVICE constexpr int matrix_bytes() const { return matrix_chunks() * kChunkBytes; }
-  QUIRE_HOST_DEVICE constexpr int bytes() const { return 2 * matrix_bytes(); }
+  QUIRE_HOST_DEVICE constexpr int bytes() const {
+    return kElementBytes == 1 ? 2 * (matrix_bytes() + scale_bytes()) : 2 * matrix_bytes();
+  }
+  // Bytes of the scales of K, which follow V. The scales of V are the last ones and take as many.
+  QUIRE_HOST_DEVICE constexpr int scale_bytes() const {
+    return kElementBytes == 1 ? num_tokens * int(sizeof(float)) : 0;
+  }
 
   // Returns the place of a chunk, counted in chunks from the start of K or V.
   QUIRE_HOST_DEVICE constexpr int Place(int token, int chunk) const {
@@ -84,12 +94,18 @@ struct KvUnit {
     return kNarrowChunks != 0 && panel == kRowChunks / kPanelChunks;
   }
   QUIRE_HOST_DEVICE static constexpr int Width(int panel) { return IsNarrow(panel) ? kNarrowChunks : kPanelChunks; }
-  // A row has `width` chunks: 8, 4 or 2. All banks have been used once after 1, 2 or 4 tokens, and after that many
-  // tokens the place changes.
+  // A row has `width` chunks. If these are 8, 4 or 2, all banks have been used once after 1, 2 or 4 tokens, and after
+  // that many tokens the place changes. With 6 chunks, which only int8 has, four tokens use every other group of banks.
+  // With an odd number, 8 tokens use all groups of banks as they are.
   QUIRE_HOST_DEVICE static constexpr int Mixed(int token, int chunk, int width) {
+    if (kNarrowChunks % 2 == 1 && width == kNarrowChunks) return chunk;
     return chunk ^ (width == 8 ? token & 7 : width == 4 ? token >> 1 & 3 : token >> 2 & 1);
   }
 };
+
+// The units of kernels for this type of elements (element.h).
+template <typename Element, int kHeadDim>
+using KvUnitOf = KvUnit<kHeadDim, Element::kKvBytes>;
 
 }  // namespace quire::cuda
 

@@ -37,30 +37,47 @@ QuantizedKernels MakeQuantizedKernels() {
           .dequantize = MakeKernel<Entry, DequantizeKernel<Element, Values>>()};
 }
 
+// Changes the table to one for K and V of int8. On compute capability 9.0, too, attention_prefill takes long items.
+template <typename Entry, typename Element, int kHeadDim, int kDecodeStages, int kPrefillStages>
+KernelTable WithInt8Kv(KernelTable table) {
+  using Int8 = Int8Kv<Element>;
+  table.attention_decode = MakeKernel<Entry, AttentionDecode<Int8, UnitSize::kFull, kHeadDim, kDecodeStages>>();
+  table.attention_prefill = MakeKernel<Entry, AttentionPrefill<Int8, UnitSize::kFull, kHeadDim, kPrefillStages>>();
+  table.attention_prefill_sm90 = {};
+  table.rope_append = MakeKernel<Entry, RopeAppendKernel<Int8, UnitSize::kFull, kHeadDim>>();
+  return table;
+}
+
 // Returns the kernels with these parameters. The table is for compute capability 9.0 if kIsSm90.
 template <typename Entry, typename Element, UnitSize kSize, int kHeadDim, bool kIsSm90 = false>
 KernelTable MakeKernelTable() {
-  constexpr int kDecodeStages = 3;
+  constexpr int kDecodeStages = 3, kPrefillStages = 2;
   Kernel<AttentionArgs> prefill_sm90;
   if constexpr (kIsSm90 && kSize == UnitSize::kFull && (kHeadDim == 64 || kHeadDim == 128)) {
     prefill_sm90 = MakeKernel<Entry, AttentionPrefillSm90<Element, kHeadDim>>();
   }
-  return {.attention_decode = MakeKernel<Entry, AttentionDecode<Element, kSize, kHeadDim, kDecodeStages>>(),
-          .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kSize, kHeadDim, 2>>(),
-          .attention_prefill_sm90 = prefill_sm90,
-          .attention_merge = MakeKernel<Entry, AttentionMergeKernel<Element, kHeadDim>>(),
-          .rope_append = MakeKernel<Entry, RopeAppendKernel<Element, kSize, kHeadDim>>(),
-          .rms_norm = MakeKernel<Entry, RmsNormKernel<Element>>(),
-          .silu_mul = MakeKernel<Entry, SiluMulKernel<Element>>(),
-          .add_bias = MakeKernel<Entry, AddBiasKernel<Element>>(),
-          .gather_rows = MakeKernel<Entry, GatherRowsKernel>(),
-          .copy_blocks = MakeKernel<Entry, CopyBlocksKernel>(),
-          .sampling = MakeKernel<Entry, SamplingKernel<kSamplingThreads>>(),
-          .int4 = MakeQuantizedKernels<Entry, Element, Int4Values>(),
-          .int8 = MakeQuantizedKernels<Entry, Element, Int8Values>(),
-          .fp8 = MakeQuantizedKernels<Entry, Element, Fp8Values>(),
-          .split_sum = MakeKernel<Entry, SplitSumKernel<Element>>(),
-          .gather_columns = MakeKernel<Entry, GatherColumnsKernel>()};
+  KernelTable table = {
+      .attention_decode = MakeKernel<Entry, AttentionDecode<Element, kSize, kHeadDim, kDecodeStages>>(),
+      .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kSize, kHeadDim, kPrefillStages>>(),
+      .attention_prefill_sm90 = prefill_sm90,
+      .attention_merge = MakeKernel<Entry, AttentionMergeKernel<Element, kHeadDim>>(),
+      .rope_append = MakeKernel<Entry, RopeAppendKernel<Element, kSize, kHeadDim>>(),
+      .rms_norm = MakeKernel<Entry, RmsNormKernel<Element>>(),
+      .silu_mul = MakeKernel<Entry, SiluMulKernel<Element>>(),
+      .add_bias = MakeKernel<Entry, AddBiasKernel<Element>>(),
+      .gather_rows = MakeKernel<Entry, GatherRowsKernel>(),
+      .copy_blocks = MakeKernel<Entry, CopyBlocksKernel>(),
+      .sampling = MakeKernel<Entry, SamplingKernel<kSamplingThreads>>(),
+      .int4 = MakeQuantizedKernels<Entry, Element, Int4Values>(),
+      .int8 = MakeQuantizedKernels<Entry, Element, Int8Values>(),
+      .fp8 = MakeQuantizedKernels<Entry, Element, Fp8Values>(),
+      .split_sum = MakeKernel<Entry, SplitSumKernel<Element>>(),
+      .gather_columns = MakeKernel<Entry, GatherColumnsKernel>()};
+  if constexpr (kSize == UnitSize::kFull && kHeadDim <= kMostInt8HeadDim) {
+    static const KernelTable int8_kv = WithInt8Kv<Entry, Element, kHeadDim, kDecodeStages, kPrefillStages>(table);
+    table.int8_kv = &int8_kv;
+  }
+  return table;
 }
 
 }  // namespace quire::cuda

@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_CUDA_ROPE_APPEND_H_
 #define QUIRE_KERNELS_CUDA_ROPE_APPEND_H_
 
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/kv_unit.h"
@@ -70,6 +71,9 @@ class RopeAppendKernel {
       if (norm != nullptr) Normalize(norm, args.norm_epsilon, chunk, &low, &high);
       if (has_chunks) Rotate(args, simt::LoadReadOnly(args.positions + token), chunk, &low, &high);
     }
+    if constexpr (Element::kKvBytes == 1) {
+      if (!is_query) return AppendInt8(args, token, (head - args.num_heads) % args.num_kv_heads, is_value, low, high);
+    }
     if (!has_chunks) return;
     if (is_query) {
       low.Store(row + 8 * chunk);
@@ -122,6 +126,70 @@ class RopeAppendKernel {
     const int place = (is_value ? unit.matrix_chunks() : 0) + unit.Place(offset % unit.num_tokens, chunk);
     values.Store(reinterpret_cast<uint16_t*>(args.kv_pool + index * unit.bytes() + place * unit.kChunkBytes));
   }
+
+  // Rounds the K or V of a token and KV head by the formula of kv_layout.h, and stores it. All lanes take part; those
+  // without chunks have zeros.
+  static QUIRE_DEVICE void AppendInt8(const RopeAppendKernelArgs& args, int token, int kv_head, bool is_value,
+                                      const Vector8<Element>& low, const Vector8<Element>& high) {
+    constexpr float kSmallestMagnitude = 0x1p-100f;
+    const int64_t slot = simt::LoadReadOnly(args.slots + token);
+    if (slot < 0) return;
+    float largest = 0, mark = 0;
+    QUIRE_UNROLL for (int i = 0; i < 8; ++i) {
+      largest = fmaxf(largest, fmaxf(fabsf(low.x[i]), fabsf(high.x[i])));
+      mark += low.x[i] * 0 + high.x[i] * 0;  // Becomes NaN with an infinity or a NaN, and stays 0 otherwise.
+    }
+    largest = WarpMax(largest) + WarpSum(mark);
+    const bool is_zero = !(largest >= kSmallestMagnitude);  // Also when it is NaN.
+    const float scale = is_zero ? 0 * largest : largest / 127.0f, inverse = is_zero ? 0 : 127.0f / largest;
+    uint32_t low_words[2], high_words[2];
+    QUIRE_UNROLL for (int i = 0; i < 2; ++i) {
+      low_words[i] = is_zero ? 0 : RoundFour(low.x + 4 * i, inverse);
+      high_words[i] = is_zero ? 0 : RoundFour(high.x + 4 * i, inverse);
+    }
+    // Chunk c of the unit, which lane c stores, has the elements of the chunks 2c and 2c + 1 of the head in turns.
+    const int chunk = simt::LaneIndex();
+    simt::U32x4 words;
+    QUIRE_UNROLL for (int i = 0; i < 2; ++i) {
+      const uint32_t even = FromChunk(2 * chunk, low_words[i], high_words[i]);
+      const uint32_t odd = FromChunk(2 * chunk + 1, low_words[i], high_words[i]);
+      words.word[2 * i] = InTurns(even) | InTurns(odd) << 8;
+      words.word[2 * i + 1] = InTurns(even >> 16) | InTurns(odd >> 16) << 8;
+    }
+    constexpr KvUnit<kHeadDim, 1> unit = {KvLayout::kUnitTokens};
+    const int in_unit = int(slot % unit.num_tokens);
+    const int64_t in_block = slot % args.block_size, head_start = int64_t{kv_head} * args.block_size;
+    const int64_t index = ((slot - in_block) * args.num_kv_heads + head_start + in_block) / unit.num_tokens;
+    char* const to = args.kv_pool + index * unit.bytes();
+    if (chunk < unit.kRowChunks) {
+      const int place = (is_value ? unit.matrix_chunks() : 0) + unit.Place(in_unit, chunk);
+      simt::StoreGlobal(reinterpret_cast<simt::U32x4*>(to + place * unit.kChunkBytes), words);
+    }
+    if (chunk == 0) {
+      char* const scales = to + 2 * unit.matrix_bytes() + (is_value ? unit.scale_bytes() : 0);
+      simt::StoreGlobal(reinterpret_cast<float*>(scales) + in_unit, scale);
+    }
+  }
+
+  // Rounds four elements to bytes of a word.
+  static QUIRE_DEVICE uint32_t RoundFour(const float* x, float inverse) {
+    uint32_t word = 0;
+    QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
+      word |= (static_cast<uint32_t>(simt::RoundToInt(x[i] * inverse)) & 0xff) << (8 * i);
+    }
+    return word;
+  }
+
+  // Returns the word of a chunk of the head from the lane that has the chunk.
+  static QUIRE_DEVICE uint32_t FromChunk(int chunk, uint32_t low_word, uint32_t high_word) {
+    const bool is_low = chunk < kHalfChunks;
+    const int lane = (is_low ? chunk : chunk - kHalfChunks) % simt::kWarpSize;
+    const uint32_t from_low = simt::Shuffle(low_word, lane), from_high = simt::Shuffle(high_word, lane);
+    return is_low ? from_low : from_high;
+  }
+
+  // Moves the bytes 0 and 1 to the bytes 0 and 2.
+  static QUIRE_DEVICE uint32_t InTurns(uint32_t bytes) { return (bytes & 0xff) | (bytes & 0xff00) << 8; }
 };
 
 }  // namespace quire::cuda

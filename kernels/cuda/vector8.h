@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_CUDA_VECTOR8_H_
 #define QUIRE_KERNELS_CUDA_VECTOR8_H_
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -48,6 +49,12 @@ struct Floats4 {
 // Gives every lane the sum over the warp, always added in the same order.
 QUIRE_DEVICE float WarpSum(float x) {
   QUIRE_UNROLL for (int mask = simt::kWarpSize / 2; mask > 0; mask /= 2) x += simt::ShuffleXor(x, mask);
+  return x;
+}
+
+// Gives every lane the largest value of the warp, leaving out NaN.
+QUIRE_DEVICE float WarpMax(float x) {
+  QUIRE_UNROLL for (int mask = simt::kWarpSize / 2; mask > 0; mask /= 2) x = fmaxf(x, simt::ShuffleXor(x, mask));
   return x;
 }
 

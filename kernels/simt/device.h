@@ -298,6 +298,10 @@ QUIRE_DEVICE int CountBits(uint32_t x) {
   return __popc(x);
 }
 
+QUIRE_DEVICE int RoundToInt(float x) {
+  return __float2int_rn(x);
+}
+
 QUIRE_DEVICE int Opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;

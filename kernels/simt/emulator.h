@@ -265,6 +265,10 @@ inline int CountBits(uint32_t x) {
   return __builtin_popcount(x);
 }
 
+inline int RoundToInt(float x) {
+  return static_cast<int>(std::nearbyint(x));
+}
+
 inline int Opaque(int x) {
   return x;
 }

@@ -75,6 +75,7 @@
 //                             even, with subnormal numbers
 //   uint32_t AndOr(uint32_t a, b, c)   (a & b) | c, in one instruction even if b and c are constants
 //   int CountBits(uint32_t x)   popc: the number of ones
+//   int RoundToInt(float x)   the nearest whole number, ties to even; for |x| < 2^31
 //   void Repeat<N>(f)         calls f(i) for i = 0 to N - 1, where i can be a template argument (repeat.h)
 //   int Opaque(int x)         returns x, but the compiler does not know that: it keeps dependent code inside loops
 //

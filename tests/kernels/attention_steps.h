@@ -19,7 +19,7 @@ struct Shape {
   int block_size;
   DataType type;
   int window = 0;
-  bool int8_kv = false;  // Whether K and V are rounded to int8. Then `type` is not used.
+  bool int8_kv = false;  // Whether K and V are rounded to int8. Then `type` is that of queries and outputs on a GPU.
   float softcap = 0;
 };
 

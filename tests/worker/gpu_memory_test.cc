@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/emulated_device.h"
@@ -87,13 +88,23 @@ TEST(GpuMemoryTest, WhatFitsBesideTheWeightsIsExplained) {
             "LlamaForCausalLM: 70.554 billion weights; 80 layers, 64 heads, 8 KV heads of 128, context 8192\n"
             "a GPU has 80.0 GiB of memory, of which 80.0 GiB are free\n\n"
             "K and V      a token      a block of 16  a sequence of 4096 (256 blocks)\n"
-            "16 bits      320.0 KiB    5.0 MiB        1.2 GiB\n\n"
-            "weights      memory       left           sequences of 4096 in 0.9 of what is left\n"
-            "16 bits      131.4 GiB    does not fit   0\n"
-            "int8         67.7 GiB     12.3 GiB       8\n"
-            "int4         38.3 GiB     41.7 GiB       30\n\n"
+            "16 bits      320.0 KiB    5.0 MiB        1.2 GiB\n"
+            "int8         165.0 KiB    2.6 MiB        660.0 MiB\n\n"
+            "weights      memory       left           sequences of 4096 in 0.9 of what is left, with K and V in 16 "
+            "bits, int8\n"
+            "16 bits      131.4 GiB    does not fit   0, 0\n"
+            "int8         67.7 GiB     12.3 GiB       8, 17\n"
+            "int4         38.3 GiB     41.7 GiB       30, 58\n\n"
             "CUDA and the steps take a part of what is left, which the worker measures at its start; beside weights in "
             "int8, int4 or fp8, steps of more than 64 tokens take 32.0 MiB\n");
+}
+
+TEST(GpuMemoryTest, Int8KvIsLeftOutWhereAGpuHasNoKernelsForIt) {
+  const GpuMemory memory = {.device = "a GPU", .total_bytes = 80 * kGigabytes, .free_bytes = 80 * kGigabytes};
+  ModelConfig config = Llama3With70B();
+  EXPECT_THAT(ExplainGpuMemory(config, {}, 8, 0.9, memory), testing::HasSubstr("with K and V in 16 bits\n"));
+  config.head_dim = 256;
+  EXPECT_THAT(ExplainGpuMemory(config, {}, 16, 0.9, memory), testing::HasSubstr("with K and V in 16 bits\n"));
 }
 
 // Counts the bytes that were ever allocated.

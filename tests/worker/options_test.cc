@@ -99,6 +99,7 @@ TEST(WorkerOptionsTest, EveryKindOfPoolSizeIsRead) {
   EXPECT_EQ(OptionsOf({"--model=x", "--swap-bytes=3MiB"}).swap_bytes, 3 << 20);
   EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=bfloat16"}).kv_type, KvType::kBFloat16);
   EXPECT_EQ(OptionsOf({"--model=x", "--kv-type=int8"}).kv_type, KvType::kInt8);
+  EXPECT_EQ(OptionsOf({"--model=x", "--device=cuda", "--kv-type=int8"}).kv_type, KvType::kInt8);
 }
 
 TEST(WorkerOptionsTest, KernelsAreThoseThatTheMachineHas) {
@@ -198,8 +199,8 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
        "--simulated-output-tokens is -1, it must be 0 .. 1000000000"},
       {{"--model=x", "--device=simulated", "--kv-type=float32"},
        "--kv-type is float32, with --device=simulated it must be auto"},
-      {{"--model=x", "--device=cuda:1", "--kv-type=int8"},
-       "--kv-type is int8, with --device=cuda:1 it must be auto, bfloat16 or float16"},
+      {{"--model=x", "--device=cuda:1", "--kv-type=float32"},
+       "--kv-type is float32, with --device=cuda:1 it must be auto, bfloat16, float16 or int8"},
       {{"--model=x", "--exact-gpu"}, "--exact-gpu is set, but --device is cpu, not cuda"},
       {{"--model=x", "--gpu-graphs=false"}, "--gpu-graphs is set, but --device is cpu, not cuda"},
       {{"--model=x", "--check-config", "--gpu-library=/x"}, "--gpu-library is set, but --device is cpu, not cuda"},

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/attention_plan.h"
 #include "kernels/cuda/kv_unit.h"
+#include "kernels/reference/quantized.h"
 
 namespace quire::cuda {
 namespace {
@@ -15,23 +17,54 @@ uint16_t Bits(float value, DataType type) {
   return type == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
 }
 
+template <int kElementBytes>
 int Place(int head_dim, int unit_tokens, int token, int chunk) {
   switch (head_dim) {
     case 16:
-      return KvUnit<16>{unit_tokens}.Place(token, chunk);
+      return KvUnit<16, kElementBytes>{unit_tokens}.Place(token, chunk);
     case 32:
-      return KvUnit<32>{unit_tokens}.Place(token, chunk);
+      return KvUnit<32, kElementBytes>{unit_tokens}.Place(token, chunk);
     case 80:
-      return KvUnit<80>{unit_tokens}.Place(token, chunk);
+      return KvUnit<80, kElementBytes>{unit_tokens}.Place(token, chunk);
     case 96:
-      return KvUnit<96>{unit_tokens}.Place(token, chunk);
+      return KvUnit<96, kElementBytes>{unit_tokens}.Place(token, chunk);
     case 128:
-      return KvUnit<128>{unit_tokens}.Place(token, chunk);
+      return KvUnit<128, kElementBytes>{unit_tokens}.Place(token, chunk);
     case 256:
-      return KvUnit<256>{unit_tokens}.Place(token, chunk);
+      return KvUnit<256, kElementBytes>{unit_tokens}.Place(token, chunk);
     default:
-      return KvUnit<64>{unit_tokens}.Place(token, chunk);
+      return KvUnit<64, kElementBytes>{unit_tokens}.Place(token, chunk);
   }
+}
+
+// Stores one head of a token, which is K, or V, of token `token` of a unit.
+void StoreHead(const KvLayout& layout, const float* head, DataType type, bool is_value, int token, uint16_t* unit) {
+  uint16_t* const matrix = unit + (is_value ? layout.value_start() : 0);
+  for (int d = 0; d < layout.head_dim; ++d) {
+    matrix[Place<2>(layout.head_dim, layout.unit_tokens(), token, d / 8) * 8 + d % 8] = Bits(head[d], type);
+  }
+}
+
+void StoreInt8Head(const KvLayout& layout, const float* head, bool is_value, int token, int8_t* unit) {
+  const reference::QuantizedRow rounded = reference::Quantize(head, layout.head_dim);
+  int8_t* const matrix = unit + (is_value ? layout.value_start() : 0);
+  for (int d = 0; d < layout.head_dim; ++d) {
+    const int chunk = Place<1>(layout.head_dim, layout.unit_tokens(), token, d / 16);
+    matrix[chunk * 16 + d % 8 * 2 + d % 16 / 8] = int8_t(rounded.values[d]);
+  }
+  const size_t scales = is_value ? layout.value_scales_start() : layout.key_scales_start();
+  memcpy(unit + scales + token * sizeof(float), &rounded.scale, sizeof(float));
+}
+
+// Returns K or V [tokens, num_kv_heads, head_dim] as they are stored.
+std::vector<double> Stored(const Shape& shape, const std::vector<float>& values) {
+  if (!shape.int8_kv) return Doubles(Rounded(values, shape.type));
+  std::vector<double> stored;
+  for (size_t at = 0; at < values.size(); at += shape.head_dim) {
+    const reference::QuantizedRow rounded = reference::Quantize(&values[at], shape.head_dim);
+    for (const int value : rounded.values) stored.push_back(double{rounded.scale} * value);
+  }
+  return stored;
 }
 
 }  // namespace
@@ -59,6 +92,19 @@ std::vector<AttentionCase> AttentionCases() {
   };
 }
 
+std::vector<AttentionCase> Int8KvCases() {
+  const DataType bf16 = DataType::kBFloat16, f16 = DataType::kFloat16;
+  return {
+      {{8, 2, 128, 16, bf16, 0, true}, {{517, 1}, {33, 1}, {1, 1}}},  // Splits and merges.
+      {{8, 2, 128, 16, f16, 0, true}, {{300, 1}, {16, 1}, {90, 30}}},
+      {{16, 1, 64, 32, f16, 0, true}, {{70, 1}, {257, 1}}},           // One KV head, larger blocks.
+      {{5, 1, 80, 16, bf16, 0, true}, {{90, 1}, {17, 3}, {60, 30}}},  // An odd number of chunks.
+      {{6, 2, 96, 64, bf16, 0, true}, {{130, 1}, {64, 12}}},          // A narrow panel.
+      {{8, 2, 64, 16, bf16, 0, true}, {{150, 70}, {40, 40}}},         // Prompts.
+      {{8, 2, 64, 16, bf16, 50, true}, {{300, 1}, {300, 40}, {20, 20}}},
+  };
+}
+
 std::vector<Slice> MakeSlices(const Shape& shape, const std::vector<std::pair<int, int>>& tokens_and_queries,
                               std::vector<Sequence>* sequences, PagedPool* pool, Random* random) {
   sequences->clear();
@@ -77,17 +123,19 @@ std::vector<Slice> MakeSlices(const Shape& shape, const std::vector<std::pair<in
 
 void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool) {
   const KvLayout& layout = pool->layout();
-  uint16_t* const elements = static_cast<uint16_t*>(pool->data());
   for (const Slice& slice : slices) {
     for (int token = slice.begin; token < slice.end; ++token) {
-      const int offset = token % shape.block_size;
+      const int offset = token % shape.block_size, in_unit = offset % layout.unit_tokens();
       for (int head = 0; head < shape.num_kv_heads; ++head) {
         const size_t unit = layout.unit_start(slice.table[token / shape.block_size], head, offset);
-        for (int d = 0; d < shape.head_dim; ++d) {
-          const int place = Place(shape.head_dim, layout.unit_tokens(), offset % layout.unit_tokens(), d / 8);
-          const size_t from = (size_t(token) * shape.num_kv_heads + head) * shape.head_dim + d;
-          elements[unit + place * 8 + d % 8] = Bits(slice.sequence->k[from], shape.type);
-          elements[unit + layout.value_start() + place * 8 + d % 8] = Bits(slice.sequence->v[from], shape.type);
+        const size_t from = (size_t(token) * shape.num_kv_heads + head) * shape.head_dim;
+        for (const bool is_value : {false, true}) {
+          const float* const values = (is_value ? slice.sequence->v : slice.sequence->k).data() + from;
+          if (shape.int8_kv) {
+            StoreInt8Head(layout, values, is_value, in_unit, static_cast<int8_t*>(pool->data()) + unit);
+          } else {
+            StoreHead(layout, values, shape.type, is_value, in_unit, static_cast<uint16_t*>(pool->data()) + unit);
+          }
         }
       }
     }
@@ -118,12 +166,12 @@ std::vector<double> ReferenceAttention(const Shape& shape, const std::vector<Sli
   std::vector<double> out;
   const int group_size = shape.num_heads / shape.num_kv_heads;
   for (const Slice& slice : slices) {
-    const std::vector<float> q = Rounded(slice.sequence->q, shape.type), k = Rounded(slice.sequence->k, shape.type),
-                             v = Rounded(slice.sequence->v, shape.type);
+    const std::vector<float> q = Rounded(slice.sequence->q, shape.type);
+    const std::vector<double> k = Stored(shape, slice.sequence->k), v = Stored(shape, slice.sequence->v);
     for (int token = slice.begin; token < slice.end; ++token) {
       for (int head = 0; head < shape.num_heads; ++head) {
         const float* query = &q[(size_t(token) * shape.num_heads + head) * shape.head_dim];
-        const auto row = [&](const std::vector<float>& from, int position) {
+        const auto row = [&](const std::vector<double>& from, int position) {
           return &from[(size_t(position) * shape.num_kv_heads + head / group_size) * shape.head_dim];
         };
         std::vector<double> weights, values(shape.head_dim);

@@ -19,6 +19,8 @@ struct AttentionCase {
 
 // Cases with all kinds of heads, blocks and lengths.
 std::vector<AttentionCase> AttentionCases();
+// The same with K and V of int8.
+std::vector<AttentionCase> Int8KvCases();
 
 // Stores K and V of the slices' tokens [begin, end) in the pool, like RopeAppend. The rotation is not under test.
 void StoreTokens(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool);
@@ -40,7 +42,7 @@ struct Beams {
   std::vector<Slice> slices;
 };
 
-// Returns the softmax attention of the slices in double, with q, k and v rounded to the type.
+// Returns the softmax attention of the slices in double, with q rounded to the type, and k and v as they are stored.
 std::vector<double> ReferenceAttention(const Shape& shape, const std::vector<Slice>& slices);
 
 }  // namespace quire::cuda

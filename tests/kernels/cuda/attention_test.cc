@@ -31,6 +31,23 @@ TEST(CudaAttentionTest, EveryShapeAgreesWithFloat64) {
   }
 }
 
+// All of the pool that is not stored is NaN, also the scales behind the end of a sequence.
+TEST(CudaAttentionTest, Int8KvAgreesWithFloat64) {
+  for (const AttentionCase& c : Int8KvCases()) {
+    for (const bool is_sm90 : {false, true}) {
+      SCOPED_TRACE(ToString(c.shape));
+      Random random(7);
+      PagedPool pool(LayoutOf(c.shape), 60, &random);
+      std::vector<Sequence> sequences;
+      const std::vector<Slice> slices = MakeSlices(c.shape, c.sequences, &sequences, &pool, &random);
+      const EmulatedRun run = RunAttention(c.shape, slices, &pool, {.is_sm90 = is_sm90});
+      ExpectClean(run);
+      EXPECT_EQ(run.num_sm90_items, 0);
+      EXPECT_LT(RelativeError(run.out, ReferenceAttention(c.shape, slices)), kTolerance);
+    }
+  }
+}
+
 TEST(CudaAttentionTest, LongItemsAgreeWithFloat64OnComputeCapability90) {
   const DataType bf16 = DataType::kBFloat16, f16 = DataType::kFloat16;
   const AttentionCase cases[] = {
@@ -55,10 +72,9 @@ TEST(CudaAttentionTest, LongItemsAgreeWithFloat64OnComputeCapability90) {
 
 TEST(CudaAttentionTest, SchedulingLandingGridAndPlacementChangeNoBit) {
   const DataType type = DataType::kBFloat16;
-  const std::pair<Shape, bool> shapes_and_sm90[] = {{{8, 2, 64, 16, type}, false},
-                                                    {{8, 2, 64, 4, type}, false},
-                                                    {{8, 2, 64, 16, type}, true},
-                                                    {{8, 2, 128, 16, type}, true}};
+  const std::pair<Shape, bool> shapes_and_sm90[] = {
+      {{8, 2, 64, 16, type}, false},          {{8, 2, 64, 4, type}, false}, {{8, 2, 64, 16, type, 0, true}, false},
+      {{5, 1, 80, 16, type, 0, true}, false}, {{8, 2, 64, 16, type}, true}, {{8, 2, 128, 16, type}, true}};
   for (const auto& [shape, is_sm90] : shapes_and_sm90) {
     std::vector<float> expected;
     for (const uint64_t seed : {1, 2, 3, 4, 5, 6}) {

@@ -255,18 +255,23 @@ void ForEachOf(const std::string& kind, F check) {
 
 // A unit of 16 tokens needs head_dim / 16 products of 16 by 16 by 8 twice for its scores, and as many for its values.
 // One load from shared memory gets four operands, which serve two products. The copies to shared memory are of 16
-// bytes.
-void CheckAttention(const MachineCode& code, int head_dim, int units) {
+// bytes. With int8, a load gets eight operands, or four at the end of a head with an odd number of chunks.
+void CheckAttention(const MachineCode& code, int head_dim, int units, bool int8_kv) {
   EXPECT_EQ(code.Count(kHmma), units * head_dim / 4);
-  EXPECT_EQ(code.Count(kLdsm), units * head_dim / 8);
+  EXPECT_EQ(code.Count(kLdsm), int8_kv ? units * 2 * ((head_dim + 31) / 32) : units * head_dim / 8);
   EXPECT_GT(code.Count(kLdgsts), 0);
   EXPECT_EQ(code.Count(kLdgsts), code.Count(kLdgsts, 16));
 }
 
 TEST(CompiledKernelsTest, AttentionMultipliesTilesAndCopiesAsynchronously) {
-  ForEachOf("AttentionDecode<", [](const MachineCode& code, int head_dim) { CheckAttention(code, head_dim, 1); });
-  ForEachOf("AttentionPrefill<",
-            [](const MachineCode& code, int head_dim) { CheckAttention(code, head_dim, head_dim > 128 ? 2 : 4); });
+  for (const std::string element : {"Bf16", "F16", "Int8Kv<"}) {
+    const bool int8_kv = element == "Int8Kv<";
+    ForEachOf("AttentionDecode<" + element,
+              [&](const MachineCode& code, int head_dim) { CheckAttention(code, head_dim, 1, int8_kv); });
+    ForEachOf("AttentionPrefill<" + element, [&](const MachineCode& code, int head_dim) {
+      CheckAttention(code, head_dim, head_dim > 128 ? 2 : 4, int8_kv);
+    });
+  }
 }
 
 // A quarter of a block, 32 columns, needs two products for each tile of eight tokens and each tile of rows, of which a
@@ -326,13 +331,18 @@ TEST(CompiledKernelsTest, RowsAndTheirWeightsAreReadSixteenBytesAtATime) {
 
 TEST(CompiledKernelsTest, RowsAreReadAndWrittenSixteenBytesAtATime) {
   for (const char* kind : {"RmsNormKernel", "SiluMulKernel", "AddBiasKernel", "GatherRowsKernel", "CopyBlocksKernel",
-                           "RopeAppendKernel"}) {
+                           "RopeAppendKernel<Bf16", "RopeAppendKernel<F16"}) {
     ForEachOf(kind, [](const MachineCode& code, int) {
       EXPECT_GT(code.Count(kLdg, 16), 0);
       EXPECT_GT(code.Count(kStg), 0);
       EXPECT_EQ(code.Count(kStg), code.Count(kStg, 16));
     });
   }
+  // The scale of a head is one number.
+  ForEachOf("RopeAppendKernel<Int8Kv<", [](const MachineCode& code, int) {
+    EXPECT_GT(code.Count(kStg, 16), 0);
+    EXPECT_LE(code.Count(kStg) - code.Count(kStg, 16), 2);
+  });
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ DeviceAttention::DeviceAttention(Device* device, const Shape& shape, const Batch
     : device_(device) {
   const int group_size = shape.num_heads / shape.num_kv_heads;
   AttentionPlanner planner;
-  kernels_ = device->FindKernels(shape.type, shape.head_dim, shape.block_size);
+  kernels_ = FindKernelsFor(*device, shape);
   const AttentionPlan& plan = planner.Plan(batch, CuttingPlanOptions({.num_kv_heads = shape.num_kv_heads,
                                                                       .group_size = group_size,
                                                                       .window = shape.window,

@@ -12,6 +12,12 @@
 
 namespace quire::cuda {
 
+// Returns the kernels for the shape, or null if the device has none.
+inline const KernelTable* FindKernelsFor(const Device& device, const Shape& shape) {
+  const KernelTable* const table = device.FindKernels(shape.type, shape.head_dim, shape.block_size);
+  return table != nullptr && shape.int8_kv ? table->int8_kv : table;
+}
+
 // The attention of a step on a device. It is planned and uploaded once and can then be launched any number of times.
 class DeviceAttention {
  public:

@@ -43,12 +43,21 @@ TEST_F(DeviceAttentionTest, EveryShapeAgreesWithFloat64) {
   EXPECT_GE(num_cases, 10);
 }
 
+TEST_F(DeviceAttentionTest, Int8KvAgreesWithFloat64) {
+  for (const AttentionCase& c : Int8KvCases()) {
+    if (FindKernelsFor(*device(), c.shape) != nullptr) ExpectFloat64(device(), c);
+  }
+}
+
 // Each case has a decode over two splits, whose results are merged, and two prompts. The first prompt has too many
 // queries for the decode kernel, and the second one has so many that compute capability 9.0 has another kernel for
 // them.
 TEST_F(DeviceAttentionTest, EveryKernelTableAgreesWithFloat64) {
-  ForEachTable(*device(), [&](DataType element, int head_dim, int block_size, const KernelTable&) {
-    ExpectFloat64(device(), {{4, 2, head_dim, block_size, element}, {{270, 1}, {30, 20}, {50, 40}}});
+  ForEachTable(*device(), [&](DataType element, int head_dim, int block_size, const KernelTable& kernels) {
+    AttentionCase c = {{4, 2, head_dim, block_size, element}, {{270, 1}, {30, 20}, {50, 40}}};
+    ExpectFloat64(device(), c);
+    c.shape.int8_kv = true;
+    if (kernels.int8_kv != nullptr) ExpectFloat64(device(), c);
   });
 }
 
@@ -80,23 +89,73 @@ TEST_F(DeviceAttentionTest, ScoresThatShrinkFromSplitToSplitAgreeWithFloat64) {
 
 // A NaN in K must not turn into an ordinary number inside the kernels, because then nobody would notice it.
 TEST_F(DeviceAttentionTest, NanInKGivesNanInTheOutput) {
-  const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  const int row_size = shape.num_heads * shape.head_dim, kv_row_size = shape.num_kv_heads * shape.head_dim;
-  Random random(13);
-  PagedPool pool(LayoutOf(shape), 60, &random);
-  std::vector<Sequence> sequences;
-  const std::vector<Slice> slices = MakeSlices(shape, {{300, 1}, {90, 30}, {40, 1}}, &sequences, &pool, &random);
-  for (const int spoiled : {0, 1}) {  // Token 5, the first KV head.
-    sequences[spoiled].k[5 * kv_row_size] = std::numeric_limits<float>::quiet_NaN();
-    StoreTokens(shape, {{&sequences[spoiled], slices[spoiled].table, 0, sequences[spoiled].num_tokens}}, &pool);
+  for (const bool int8_kv : {false, true}) {
+    const Shape shape = {8, 2, 64, 16, DataType::kBFloat16, 0, int8_kv};
+    if (FindKernelsFor(*device(), shape) == nullptr) continue;
+    SCOPED_TRACE(ToString(shape));
+    const int row_size = shape.num_heads * shape.head_dim, kv_row_size = shape.num_kv_heads * shape.head_dim;
+    Random random(13);
+    PagedPool pool(LayoutOf(shape), 60, &random);
+    std::vector<Sequence> sequences;
+    const std::vector<Slice> slices = MakeSlices(shape, {{300, 1}, {90, 30}, {40, 1}}, &sequences, &pool, &random);
+    for (const int spoiled : {0, 1}) {  // Token 5, the first KV head.
+      sequences[spoiled].k[5 * kv_row_size] = std::numeric_limits<float>::quiet_NaN();
+      StoreTokens(shape, {{&sequences[spoiled], slices[spoiled].table, 0, sequences[spoiled].num_tokens}}, &pool);
+    }
+    const std::vector<float> out = AttendOnDevice(device(), shape, slices, &pool).out;
+    for (int row = 0; row < 32; ++row) {
+      SCOPED_TRACE(row);
+      const float* const first_group = &out[size_t(row) * row_size];
+      EXPECT_EQ(std::isnan(first_group[0]), row < 31) << "the last sequence contains no NaN";
+      EXPECT_FALSE(std::isnan(first_group[row_size / 2]))
+          << "query heads that read the other KV head must not get the NaN";
+    }
   }
-  const std::vector<float> out = AttendOnDevice(device(), shape, slices, &pool).out;
-  for (int row = 0; row < 32; ++row) {
-    SCOPED_TRACE(row);
-    const float* const first_group = &out[size_t(row) * row_size];
-    EXPECT_EQ(std::isnan(first_group[0]), row < 31) << "the last sequence contains no NaN";
-    EXPECT_FALSE(std::isnan(first_group[row_size / 2]))
-        << "query heads that read the other KV head must not get the NaN";
+}
+
+// With int8, the V of a token is NaN by its scale alone. Rows that see the token get it even where its weight is 0, and
+// rows before the token do not.
+TEST_F(DeviceAttentionTest, NanInVOfInt8IsSeenByTheRowsThatSeeTheToken) {
+  const Shape shape = {8, 2, 64, 16, DataType::kBFloat16, 0, /*int8_kv=*/true};
+  if (FindKernelsFor(*device(), shape) == nullptr) GTEST_SKIP();
+  constexpr int kTokens = 40, kSpoiled = 25;
+  const int row_size = shape.num_heads * shape.head_dim, kv_row_size = shape.num_kv_heads * shape.head_dim;
+  for (const float weight_of_others : {1.0f, 1000.0f}) {
+    Random random(19);
+    PagedPool pool(LayoutOf(shape), 20, &random);
+    std::vector<Sequence> sequences;
+    const std::vector<Slice> slices = MakeSlices(shape, {{kTokens, kTokens}}, &sequences, &pool, &random);
+    for (float& k : sequences[0].k) k *= weight_of_others;
+    std::fill_n(sequences[0].k.begin() + kSpoiled * kv_row_size, kv_row_size, 0.0f);
+    sequences[0].v[kSpoiled * kv_row_size + 3] = std::numeric_limits<float>::infinity();
+    StoreTokens(shape, {{&sequences[0], slices[0].table, 0, kTokens}}, &pool);
+    const std::vector<float> out = AttendOnDevice(device(), shape, slices, &pool).out;
+    for (int row = 0; row < kTokens; ++row) {
+      SCOPED_TRACE(row);
+      for (int d = 0; d < row_size / 2; ++d) ASSERT_EQ(std::isnan(out[row * row_size + d]), row >= kSpoiled);
+      for (int d = row_size / 2; d < row_size; ++d) ASSERT_FALSE(std::isnan(out[row * row_size + d]));
+    }
+  }
+}
+
+// Scales of V from 10^-4 to 10^4: the weights times the scales do not fit into float16.
+TEST_F(DeviceAttentionTest, Int8KvOfManyMagnitudesAgreesWithFloat64) {
+  for (const DataType type : {DataType::kBFloat16, DataType::kFloat16}) {
+    const Shape shape = {8, 2, 64, 16, type, 0, /*int8_kv=*/true};
+    if (FindKernelsFor(*device(), shape) == nullptr) continue;
+    SCOPED_TRACE(Name(type));
+    for (const float magnitude : {1e-4f, 1e4f}) {
+      Random random(23);
+      PagedPool pool(LayoutOf(shape), 60, &random);
+      std::vector<Sequence> sequences;
+      const std::vector<Slice> slices = MakeSlices(shape, {{300, 1}, {90, 30}}, &sequences, &pool, &random);
+      for (int i = 0; i < 2; ++i) {
+        for (float& v : sequences[i].v) v *= magnitude;
+        StoreTokens(shape, {{&sequences[i], slices[i].table, 0, sequences[i].num_tokens}}, &pool);
+      }
+      EXPECT_LT(RelativeError(AttendOnDevice(device(), shape, slices, &pool).out, ReferenceAttention(shape, slices)),
+                kTolerance);
+    }
   }
 }
 
@@ -117,11 +176,15 @@ TEST_F(DeviceAttentionTest, GridAndPlacementChangeNoBit) {
 }
 
 TEST_F(DeviceAttentionTest, SplitsThatBeamsShareAreReadOnce) {
-  const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  Beams beams(shape, 12);  // With 4 query heads for each KV head, these are 48 queries.
-  const DeviceAttentionResult together = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
-  EXPECT_EQ(together.num_prefill_items, 2) << "one item for each shared split, for all beams together";
-  EXPECT_LT(RelativeError(together.out, ReferenceAttention(shape, beams.slices)), kTolerance);
+  for (const bool int8_kv : {false, true}) {
+    const Shape shape = {8, 2, 64, 16, DataType::kBFloat16, 0, int8_kv};
+    if (FindKernelsFor(*device(), shape) == nullptr) continue;
+    SCOPED_TRACE(ToString(shape));
+    Beams beams(shape, 12);  // With 4 query heads for each KV head, these are 48 queries.
+    const DeviceAttentionResult together = AttendOnDevice(device(), shape, beams.slices, &beams.pool);
+    EXPECT_EQ(together.num_prefill_items, 2) << "one item for each shared split, for all beams together";
+    EXPECT_LT(RelativeError(together.out, ReferenceAttention(shape, beams.slices)), kTolerance);
+  }
 }
 
 // Each beam has 8 new tokens, which are 32 query rows with 4 query heads for each KV head. The shared splits are work

@@ -148,8 +148,9 @@ TEST_F(DeviceKernelsTest, CopiedBlocksAreTheSameInAllLayersAndNothingElseChanges
 }
 
 template <int kHeadDim>
-void CheckRopeAppend(Device* device, const KernelTable& kernels, DataType element, int block_size, bool has_norm) {
-  const RopeAppendCase<kHeadDim> inputs(block_size, has_norm, element);
+void CheckRopeAppend(Device* device, const KernelTable& kernels, DataType element, int block_size, bool has_norm,
+                     bool int8_kv = false) {
+  const RopeAppendCase<kHeadDim> inputs(block_size, has_norm, element, int8_kv);
   DeviceArray<uint16_t> qkv(device, inputs.qkv), pool(device, inputs.pool_elements());
   DeviceArray<int32_t> positions(device, inputs.positions);
   DeviceArray<int64_t> slots(device, inputs.slots);
@@ -178,6 +179,9 @@ TEST_F(DeviceKernelsTest, RopeAppendOfEveryTableRotatesAndStores) {
         SCOPED_TRACE(testing::Message() << Name(element) << ", blocks of " << block_size << ", heads of " << head_dim
                                         << ", norm " << has_norm);
         CheckRopeAppendAmong<16, 32, 64, 80, 96, 128, 256>(head_dim, device(), kernels, element, block_size, has_norm);
+        if (kernels.int8_kv == nullptr) continue;
+        CheckRopeAppendAmong<16, 32, 64, 80, 96, 128>(head_dim, device(), *kernels.int8_kv, element, block_size,
+                                                      has_norm, /*int8_kv=*/true);
       }
     }
   });

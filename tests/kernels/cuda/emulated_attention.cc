@@ -32,7 +32,7 @@ auto ForHeads(int head_dim, F f) {
   }
 }
 
-KernelTable KernelsFor(const Shape& shape, bool is_sm90) {
+KernelTable TableFor(const Shape& shape, bool is_sm90) {
   const bool is_small = shape.block_size < KvLayout::kUnitTokens;
   return ForHeads(shape.head_dim, [&]<int kHeadDim>() {
     if (is_sm90 && !is_small) {
@@ -46,6 +46,11 @@ KernelTable KernelsFor(const Shape& shape, bool is_sm90) {
     return is_small ? MakeKernelTable<EmulatedEntry, Bf16, UnitSize::kSmall, kHeadDim>()
                     : MakeKernelTable<EmulatedEntry, Bf16, UnitSize::kFull, kHeadDim>();
   });
+}
+
+KernelTable KernelsFor(const Shape& shape, bool is_sm90) {
+  const KernelTable table = TableFor(shape, is_sm90);
+  return shape.int8_kv ? *table.int8_kv : table;
 }
 
 }  // namespace

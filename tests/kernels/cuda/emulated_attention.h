@@ -28,7 +28,8 @@ struct EmulationOptions {
   bool is_sm90 = false;  // Whether there are the kernels for compute capability 9.0.
 };
 
-// Attends the queries of the slices. REQUIRES: the type is bfloat16 or float16, and head_dim is 64, 80, 96, 128 or 256.
+// Attends the queries of the slices. REQUIRES: the type is bfloat16 or float16, and head_dim is 64, 80, 96, 128 or 256,
+// which must not be with int8.
 EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, PagedPool* pool,
                          const EmulationOptions& options = {});
 

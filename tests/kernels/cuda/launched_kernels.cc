@@ -28,6 +28,12 @@ class LaunchedKernels : public testing::Environment {
       }
       note("attention_merge" + of_heads, kernels.attention_merge);
       note("rope_append" + of_blocks, kernels.rope_append);
+      if (kernels.int8_kv != nullptr) {
+        const std::string of_int8 = of_blocks + ", K and V of int8";
+        note("attention_decode" + of_int8, kernels.int8_kv->attention_decode);
+        note("attention_prefill" + of_int8, kernels.int8_kv->attention_prefill);
+        note("rope_append" + of_int8, kernels.int8_kv->rope_append);
+      }
       note("rms_norm" + of_element, kernels.rms_norm);
       note("silu_mul" + of_element, kernels.silu_mul);
       note("add_bias" + of_element, kernels.add_bias);

@@ -196,10 +196,10 @@ TEST(CudaKernelsTest, TokensAreSortedWithFewBankConflicts) {
   for (const int num_tokens : {2, 200, 2047}) CheckList<32>(num_tokens);
 }
 
-template <UnitSize kSize, int kHeadDim>
+template <UnitSize kSize, int kHeadDim, typename Element = Bf16>
 void CheckRopeAppend(int block_size, bool has_norm) {
   SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", heads of " << kHeadDim << ", norm " << has_norm);
-  const RopeAppendCase<kHeadDim> inputs(block_size, has_norm);
+  const RopeAppendCase<kHeadDim> inputs(block_size, has_norm, DataType::kBFloat16, Element::kKvBytes == 1);
   Bf16Array qkv = Bf16Array::OfBits(inputs.qkv);
   std::vector<simt::U32x4> pool(inputs.pool_elements() * sizeof(uint16_t) / sizeof(simt::U32x4));
   RopeAppendKernelArgs args = inputs.Args();
@@ -209,7 +209,7 @@ void CheckRopeAppend(int block_size, bool has_norm) {
   args.rotary_table = inputs.rotary_table.data();
   inputs.SetNorms(inputs.q_norm.data(), inputs.k_norm.data(), &args);
   args.kv_pool = reinterpret_cast<char*>(pool.data());
-  RunKernel<RopeAppendKernel<Bf16, kSize, kHeadDim>>(
+  RunKernel<RopeAppendKernel<Element, kSize, kHeadDim>>(
       args, {WritableBuffer("qkv", qkv.data(), qkv.size()), WritableBuffer("pool", pool.data(), pool.size()),
              ReadOnlyBuffer("positions", inputs.positions.data(), inputs.positions.size()),
              ReadOnlyBuffer("slots", inputs.slots.data(), inputs.slots.size()),
@@ -231,10 +231,19 @@ TEST(CudaKernelsTest, RopeAppendRotatesAndStores) {
   CheckRopeAppend<UnitSize::kSmall, 96>(8, true);
 }
 
+TEST(CudaKernelsTest, RopeAppendRoundsToInt8) {
+  CheckRopeAppend<UnitSize::kFull, 16, Int8Kv<Bf16>>(16, false);
+  CheckRopeAppend<UnitSize::kFull, 64, Int8Kv<Bf16>>(16, false);
+  CheckRopeAppend<UnitSize::kFull, 128, Int8Kv<Bf16>>(32, true);
+  CheckRopeAppend<UnitSize::kFull, 80, Int8Kv<Bf16>>(16, true);
+  CheckRopeAppend<UnitSize::kFull, 80, Int8Kv<Bf16>>(16, false);
+  CheckRopeAppend<UnitSize::kFull, 96, Int8Kv<Bf16>>(64, false);
+}
+
 // The map from chunks to places is one-to-one, and eight consecutive tokens have the same chunk in different banks.
-template <int kHeadDim>
+template <int kHeadDim, int kElementBytes = 2>
 void CheckPlaces(int num_tokens) {
-  const KvUnit<kHeadDim> unit = {num_tokens};
+  const KvUnit<kHeadDim, kElementBytes> unit = {num_tokens};
   std::vector<bool> is_taken(unit.matrix_chunks());
   for (int token = 0; token < num_tokens; ++token) {
     for (int chunk = 0; chunk < unit.kRowChunks; ++chunk) {
@@ -263,6 +272,13 @@ TEST(CudaKernelsTest, ChunksOfAUnitHavePlacesWithoutConflicts) {
     CheckPlaces<128>(num_tokens);
     CheckPlaces<256>(num_tokens);
   }
+  CheckPlaces<16, 1>(16);
+  CheckPlaces<32, 1>(16);
+  CheckPlaces<64, 1>(16);
+  CheckPlaces<80, 1>(16);
+  CheckPlaces<96, 1>(16);
+  CheckPlaces<128, 1>(16);
+  CheckPlaces<256, 1>(16);
 }
 
 }  // namespace

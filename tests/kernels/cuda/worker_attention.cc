@@ -5,13 +5,15 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/kernels/cuda/device_attention.h"
+
 namespace quire::cuda {
 
 WorkerAttention::WorkerAttention(Device* device, const Shape& shape, const BatchView& batch, bool exact,
                                  bool is_recorded)
     : shape_(shape),
       layout_(LayoutOf(shape)),
-      kernels_(*device->FindKernels(shape.type, shape.head_dim, shape.block_size)),
+      kernels_(*FindKernelsFor(*device, shape)),
       on_device_(batch),
       positions_(device, std::vector<int32_t>(batch.positions, batch.positions + batch.num_tokens)),
       table_starts_(device, std::vector<int32_t>(batch.table_starts, batch.table_starts + batch.num_sequences + 1)),

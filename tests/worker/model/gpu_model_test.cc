@@ -124,6 +124,61 @@ TEST(GpuModelTest, InExactModeChunksBlocksAndPlacementChangeNoBit) {
   }
 }
 
+// The CPU rounds the same numbers, up to the rounding of activations to 16 bits.
+TEST(GpuModelTest, Int8KvGivesTheLogitsOfTheCpuUpToRounding) {
+  constexpr float kTolerance = 0.03f;  // That of bfloat16 without int8.
+  for (const char* family : {"llama", "mistral", "qwen3"}) {
+    for (const DataType type : {DataType::kBFloat16, DataType::kFloat16}) {
+      SCOPED_TRACE(absl::StrCat(family, " ", Name(type)));
+      const TestDirectory directory;
+      WriteModel(family, type, directory);
+      const LoadedModel cpu = Load(directory, cpu::MakeCpuBackend(1, cpu::Isa::kGeneric));
+      PagedRunner expected(cpu.model.get(), cpu.backend.get(), {.kv_type = KvType::kInt8});
+      const std::vector<Logits> expected_logits = expected.Prefill(0, Prompt(), kPromptTokens);
+      const LoadedModel gpu = Load(directory, EmulatedGpu(type, /*exact=*/false));
+      PagedRunner actual(gpu.model.get(), gpu.backend.get(), {.kv_type = KvType::kInt8});
+      const std::vector<Logits> actual_logits = actual.Prefill(0, Prompt(), 40);
+      for (int i = 0; i < kPromptTokens; ++i) {
+        EXPECT_LT(RelativeError(actual_logits[i], expected_logits[i]), kTolerance) << "after token " << i;
+      }
+    }
+  }
+}
+
+TEST(GpuModelTest, InExactModeChunksBlocksAndPlacementChangeNoBitOfInt8Kv) {
+  const TestDirectory directory;
+  WriteModel("llama", DataType::kBFloat16, directory);
+  const LoadedModel gpu = Load(directory, EmulatedGpu(DataType::kBFloat16, /*exact=*/true));
+  PagedRunner whole(gpu.model.get(), gpu.backend.get(), {.kv_type = KvType::kInt8});
+  const std::vector<Logits> expected = whole.Prefill(0, Prompt(), kPromptTokens);
+  for (const auto& [chunk, block_size] : {std::pair(1, 16), std::pair(33, 32)}) {
+    SCOPED_TRACE(absl::StrCat("chunks of ", chunk, ", blocks of ", block_size));
+    PagedRunner runner(gpu.model.get(), gpu.backend.get(),
+                       {.block_size = block_size, .kv_type = KvType::kInt8, .placement_seed = 5});
+    EXPECT_EQ(runner.Prefill(0, Prompt(), chunk), expected);
+  }
+}
+
+// Blocks are complete with their scales, so that copied and swapped sequences go on as if nothing had happened.
+TEST(GpuModelTest, Int8KvIsCopiedAndSwappedWithItsScales) {
+  const TestDirectory directory;
+  WriteModel("llama", DataType::kBFloat16, directory);
+  const LoadedModel gpu = Load(directory, EmulatedGpu(DataType::kBFloat16, /*exact=*/true));
+  const Tokens begin(40, 17), end = {5, 6, 7};
+  PagedRunner whole(gpu.model.get(), gpu.backend.get(), {.kv_type = KvType::kInt8});
+  whole.Prefill(0, begin, 40);
+  const std::vector<Logits> expected = whole.Prefill(0, end, 3);
+  PagedRunner runner(gpu.model.get(), gpu.backend.get(), {.kv_type = KvType::kInt8, .placement_seed = 3});
+  runner.Prefill(0, begin, 40);
+  runner.Fork(0, 1);
+  runner.Prefill(0, {9, 10}, 2);  // The copy must not see these.
+  EXPECT_EQ(runner.Prefill(1, end, 3), expected);
+  runner.Fork(1, 2);
+  runner.Swap(2);
+  whole.Prefill(0, {8}, 1);
+  EXPECT_EQ(runner.Prefill(1, {8}, 1), runner.Prefill(2, {8}, 1));
+}
+
 // Where a CPU keeps the inputs of products in float32, it computes with the same weights as a GPU. It rounds the inputs
 // of products of int8 to 8 bits, so the tolerance is wider there.
 TEST(GpuModelTest, QuantizedWeightsGiveTheLogitsOfTheCpuUpToRounding) {
@@ -219,9 +274,28 @@ TEST(GpuModelTest, WhatHasNoKernelsIsSaid) {
   EXPECT_EQ(gpu->CheckLayout(layout, 8).message(),
             "there are no kernels for heads of 48 dimensions in blocks of 16 tokens of bfloat16");
   layout.type = KvType::kFloat32;
-  EXPECT_EQ(gpu->CheckLayout(layout, 8).message(), "K and V are float32, on this device they must be bfloat16");
-  layout.type = KvType::kInt8;
-  EXPECT_EQ(gpu->CheckLayout(layout, 8).message(), "K and V are int8, on this device they must be bfloat16");
+  EXPECT_EQ(gpu->CheckLayout(layout, 8).message(), "K and V are float32, on this device they must be bfloat16 or int8");
+  layout.type = KvType::kFloat16;
+  EXPECT_FALSE(gpu->CheckLayout(layout, 8).ok());
+}
+
+TEST(GpuModelTest, Int8KvNeedsWholeUnitsAndHeadsThatTheRegistersHold) {
+  const std::unique_ptr<Backend> gpu = EmulatedGpu(DataType::kBFloat16, /*exact=*/false);
+  KvLayout layout = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 64, .block_size = 16, .type = KvType::kInt8};
+  for (const int block_size : {16, 32, 128}) {
+    layout.block_size = block_size;
+    EXPECT_TRUE(gpu->CheckLayout(layout, 8).ok());
+  }
+  for (const int block_size : {1, 2, 4, 8}) {
+    layout.block_size = block_size;
+    EXPECT_EQ(gpu->CheckLayout(layout, 8).message(),
+              absl::StrCat("there are no kernels for heads of 64 dimensions in blocks of ", block_size,
+                           " tokens of int8, only for at most 128 dimensions in blocks of at least 16 tokens"));
+  }
+  layout.head_dim = 48;
+  layout.block_size = 16;
+  EXPECT_EQ(gpu->CheckLayout(layout, 8).message(),
+            "there are no kernels for heads of 48 dimensions in blocks of 16 tokens of int8");
 }
 
 }  // namespace

@@ -52,14 +52,51 @@ PagedRunner::PagedRunner(const Model* model, Backend* backend, const Options& op
   }
 }
 
+uint32_t PagedRunner::TakeBlock() {
+  QUIRE_CHECK(!free_blocks_.empty());
+  const uint32_t block = free_blocks_.back();
+  free_blocks_.pop_back();
+  return block;
+}
+
+void PagedRunner::Fork(int sequence, int copy) {
+  Sequence copied = sequences_[sequence];
+  const std::vector<uint32_t> sources = copied.blocks;
+  for (uint32_t& block : copied.blocks) block = TakeBlock();
+  backend_->CopyBlocks({.sources = sources.data(),
+                        .destinations = copied.blocks.data(),
+                        .num_copies = static_cast<int>(sources.size()),
+                        .layout = &layout_,
+                        .kv_pools = pool_pointers_.data()});
+  sequences_[copy] = copied;
+}
+
+void PagedRunner::Swap(int sequence) {
+  std::vector<uint32_t>& blocks = sequences_[sequence].blocks;
+  std::vector<uint32_t> host_blocks(blocks.size());
+  std::iota(host_blocks.begin(), host_blocks.end(), 0u);
+  void* const host_pool = backend_->AllocateHost(blocks.size() * layout_.block_bytes_all_layers());
+  for (const SwapDirection direction : {SwapDirection::kOut, SwapDirection::kIn}) {
+    if (direction == SwapDirection::kIn) {
+      for (uint32_t& block : blocks) block = TakeBlock();
+    }
+    backend_->SwapBlocks({.direction = direction,
+                          .blocks = blocks.data(),
+                          .host_blocks = host_blocks.data(),
+                          .num_swaps = static_cast<int>(blocks.size()),
+                          .layout = &layout_,
+                          .kv_pools = pool_pointers_.data(),
+                          .host_pool = host_pool});
+  }
+  backend_->FreeHost(host_pool);
+}
+
 void PagedRunner::Place(const Slice& slice, StepArrays* step) {
   Sequence& sequence = sequences_[slice.sequence];
   for (const int32_t token : slice.tokens) {
     const int position = sequence.length++;
     if (position % layout_.block_size == 0) {
-      QUIRE_CHECK(!free_blocks_.empty());
-      sequence.blocks.push_back(free_blocks_.back());
-      free_blocks_.pop_back();
+      sequence.blocks.push_back(TakeBlock());
     }
     step->token_ids.push_back(token);
     step->positions.push_back(position);

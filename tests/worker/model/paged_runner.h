@@ -46,6 +46,11 @@ class PagedRunner {
   // Continues a sequence whose last logits are `logits` by the most likely token, `count` times.
   Tokens Greedy(int sequence, Logits logits, int count);
 
+  // Makes `copy` a sequence with the tokens of `sequence`, in copies of its blocks.
+  void Fork(int sequence, int copy);
+  // Moves a sequence to other blocks by way of the host tier.
+  void Swap(int sequence);
+
  private:
   struct Sequence {
     int length = 0;
@@ -56,6 +61,7 @@ class PagedRunner {
   struct StepArrays;
 
   void Place(const Slice& slice, StepArrays* step);
+  uint32_t TakeBlock();
   std::vector<Logits> ReadLogits(int num_rows);
 
   const Model& model_;

@@ -20,10 +20,13 @@ using FewShapesTest = DeviceTest;
 
 TEST_F(FewShapesTest, AgreeWithFloat64) {
   int num_cases = 0;
-  for (const AttentionCase& c : AttentionCases()) {
+  std::vector<AttentionCase> cases = AttentionCases();
+  const std::vector<AttentionCase> int8_cases = Int8KvCases();
+  cases.insert(cases.end(), int8_cases.begin(), int8_cases.end());
+  for (const AttentionCase& c : cases) {
     SCOPED_TRACE(ToString(c.shape));
     if (c.shape.head_dim == 128 || c.shape.type != DataType::kBFloat16) continue;
-    if (device()->FindKernels(c.shape.type, c.shape.head_dim, c.shape.block_size) == nullptr) continue;
+    if (FindKernelsFor(*device(), c.shape) == nullptr) continue;
     ++num_cases;
     Random random(7);
     PagedPool pool(LayoutOf(c.shape), 700 / std::min(c.shape.block_size, 16) + 10, &random);

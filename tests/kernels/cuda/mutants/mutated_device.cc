@@ -23,6 +23,13 @@ KernelTable RowKernels() {
   return table;
 }
 
+// Only mutants of kernels for K and V of int8 compile these kernels.
+#if defined(QUIRE_MUTANT_INT8_KV)
+constexpr bool kHasInt8Kv = true;
+#else
+constexpr bool kHasInt8Kv = false;
+#endif
+
 template <UnitSize kSize, int kHeadDim>
 KernelTable Attention() {
   KernelTable table;
@@ -30,6 +37,10 @@ KernelTable Attention() {
   table.attention_prefill = MakeKernel<EmulatedEntry, AttentionPrefill<Bf16, kSize, kHeadDim, 2>>();
   table.attention_merge = MakeKernel<EmulatedEntry, AttentionMergeKernel<Bf16, kHeadDim>>();
   table.rope_append = MakeKernel<EmulatedEntry, RopeAppendKernel<Bf16, kSize, kHeadDim>>();
+  if constexpr (kHasInt8Kv && kSize == UnitSize::kFull) {
+    static const KernelTable int8_kv = WithInt8Kv<EmulatedEntry, Bf16, kHeadDim, 3, 2>(table);
+    table.int8_kv = &int8_kv;
+  }
   return table;
 }
 
