@@ -245,10 +245,10 @@ TEST(WorkerOptionsTest, TheMemoryOfAModelOnAGpuIsExplainedWithoutOne) {
   const std::string model = "--explain-memory=" + SourcePath("models/tales");
   const std::string text = Text({model.c_str(), "--device=cuda", "--gpu-memory=80GiB"});
   EXPECT_THAT(text, HasSubstr("\na GPU has 80.0 GiB of memory, of which 80.0 GiB are free\n"));
-  EXPECT_THAT(text, HasSubstr(" in 0.9 of what is left\n"));
+  EXPECT_THAT(text, HasSubstr(" in 0.9 of what is left, with K and V in 16 bits, int8\n"));
   EXPECT_THAT(text, Not(HasSubstr("float32")));
   EXPECT_THAT(Text({model.c_str(), "--device=cuda", "--gpu-memory=80GiB", "--memory-fraction=0.5"}),
-              HasSubstr(" in 0.5 of what is left\n"));
+              HasSubstr(" in 0.5 of what is left, with K and V in 16 bits, int8\n"));
   const auto message = [](const std::vector<const char*>& arguments) {
     return std::string(Parse(arguments).status().message());
   };
