@@ -135,13 +135,16 @@ function(quire_compile_as_test name)
   endif()
 endfunction()
 
-# The headers of GoogleTest take a large part of the time of compiling a test, so all tests share one compiled form.
-set(QUIRE_TEST_HEADERS_SOURCE ${PROJECT_BINARY_DIR}/test_headers.cc)
-file(CONFIGURE OUTPUT ${QUIRE_TEST_HEADERS_SOURCE} CONTENT "// Nothing but the compiled headers is needed.\n")
-add_library(quire_test_headers OBJECT ${QUIRE_TEST_HEADERS_SOURCE})
-target_link_libraries(quire_test_headers PRIVATE GTest::gmock quire_options)
-target_precompile_headers(quire_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
-quire_compile_as_test(quire_test_headers)
+# The headers of GoogleTest take a large part of the time of compiling a test, so all tests share one compiled form. GCC
+# would no longer treat them as headers of the system, and would find false positives of warnings in them.
+if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+  set(QUIRE_TEST_HEADERS_SOURCE ${PROJECT_BINARY_DIR}/test_headers.cc)
+  file(CONFIGURE OUTPUT ${QUIRE_TEST_HEADERS_SOURCE} CONTENT "// Nothing but the compiled headers is needed.\n")
+  add_library(quire_test_headers OBJECT ${QUIRE_TEST_HEADERS_SOURCE})
+  target_link_libraries(quire_test_headers PRIVATE GTest::gmock quire_options)
+  target_precompile_headers(quire_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+  quire_compile_as_test(quire_test_headers)
+endif()
 
 # TIMEOUT is in seconds (default 600), and four times as long under a sanitizer. With SHARDS, the tests of the program
 # are distributed to that many runs: NAME.0, NAME.1, ... FOLDERS are folders that it tests besides its own.
@@ -164,7 +167,9 @@ function(quire_test)
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
   quire_compile_as_test(${ARG_NAME})
-  target_precompile_headers(${ARG_NAME} REUSE_FROM quire_test_headers)
+  if(TARGET quire_test_headers)
+    target_precompile_headers(${ARG_NAME} REUSE_FROM quire_test_headers)
+  endif()
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_dependencies(quire_tests ${ARG_NAME})
   if(ARG_THREADED)
