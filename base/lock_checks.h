@@ -5,9 +5,9 @@
 
 namespace quire {
 
-// Makes absl::Mutex look for deadlocks no longer. Debian builds Abseil with this search, which takes a global lock
-// whenever a mutex is locked or unlocked, and gRPC locks dozens of them for one message. Call it at the start of a
-// program, before other threads are there.
+// Turns off Abseil's search for deadlocks, which is on in Debian's build of Abseil. It takes a global lock whenever a
+// mutex is locked or unlocked, and gRPC locks dozens of them for one message. Call this at the start of a program,
+// before there are other threads.
 void SkipLockChecks();
 
 }  // namespace quire

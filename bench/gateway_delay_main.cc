@@ -28,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/lock_checks.h"
 #include "base/program_main.h"
 #include "base/status.h"
 #include "bench/clocks.h"
@@ -285,5 +286,6 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
+  quire::SkipLockChecks();  // As in the programs that are measured.
   return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

@@ -24,9 +24,9 @@ int Fail(const char* program, const absl::Status& status, int code);
 // Prints `text`. With JSON logs, each of its lines becomes a line of the log, whatever the log level.
 void PrintSummary(const std::string& text);
 
-// Sets the log level and format, starts the threads of the log, redirects the logs of gRPC and protobuf, raises the
-// limit of open files, and handles SIGTERM and SIGINT. Until BeginServing is called, these signals end the process at
-// once, because there is nothing to finish. Call it before any thread starts.
+// Turns off Abseil's search for deadlocks, sets the log level and format, starts the threads of the log, redirects the
+// logs of gRPC and protobuf, raises the limit of open files, and handles SIGTERM and SIGINT. Until BeginServing is
+// called, these signals end the process at once, because there is nothing to finish. Call it before any thread starts.
 void PrepareProcess(const LogOptions& log);
 // From now on, the two signals end WaitForStop. Call it before anybody is told that the service listens.
 void BeginServing();

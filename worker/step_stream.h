@@ -23,7 +23,8 @@ namespace quire {
 class SessionLoop;
 
 // One Steps stream of gRPC as a session: it passes the plans that it reads to the loop and writes the loop's answers in
-// order. Serve creates it. It lives until the stream is done and the loop has released it. Thread-safe.
+// order. Serve creates it. It lives until the stream is done, and the loop and its sender have released it.
+// Thread-safe.
 class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse>,
                    public StepSession,
                    public std::enable_shared_from_this<StepStream> {

@@ -14,7 +14,7 @@
 // multiplied by it. The same block of the rows stays in the second-level cache while it is multiplied by all panels of
 // the task. Between two blocks of a slice the sums are kept in the task's scratch as they are, so the division does not
 // change them. The sums of finished slices are kept there, too, [earlier sum][panel][pair of tiles][32, 32]
-// (NumEarlierSums). A slice that will have bit i keeps its own sums in that place already.
+// (NumEarlierSums). While a slice is summed, its sums are already in the place where its result will wait.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 constexpr int kTileElements = kTileRows * kTileStep;

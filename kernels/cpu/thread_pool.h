@@ -52,8 +52,8 @@ class ThreadPool {
 
   alignas(64) std::atomic<uint32_t> loop_{0};  // Number of the current loop. Threads without an item wait for a change.
   // The current loop's number of items in the upper half, and the number of times that a thread has asked for one in
-  // the lower half. One value, so that a thread that comes too late cannot take an item of a later loop for one of its
-  // own.
+  // the lower half. Both are one value, so that a late thread never compares the number of an item in one loop with the
+  // number of items of another.
   alignas(64) std::atomic<uint64_t> items_{0};
   alignas(64) std::atomic<int> num_left_{0};  // Items of the current loop that are not done.
   std::atomic<bool> stopping_{false};

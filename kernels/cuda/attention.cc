@@ -166,7 +166,8 @@ const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs
                      .num_kv_heads = args.layout->num_kv_heads,
                      .group_size = args.num_heads / args.layout->num_kv_heads,
                      .window = args.window,
-                     .block_size = args.layout->block_size};
+                     .block_size = args.layout->block_size,
+                     .kv_type = args.layout->type};
   auto plan = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->kind == kind; });
   if (plan == plans_.end()) {
     plan = plans_.insert(plans_.end(), std::make_unique<StepPlan>(kind, MostItemRows(kernels), device_));

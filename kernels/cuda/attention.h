@@ -62,6 +62,7 @@ class CudaAttention {
     int group_size;
     int window;
     int block_size;
+    KvType kv_type;
     bool operator==(const Kind&) const = default;
   };
   struct StepPlan {
