@@ -82,7 +82,8 @@ struct QuantizedMatrixView {
   // With groups: [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A stack
   // of matrices has one order.
   const int32_t* order = nullptr;
-  // As in MatrixView. With groups, slices are whole groups. kInt8 is summed as if this were 1.
+  // This is the same as in MatrixView. With groups, slices are whole groups; with an order, they are those of the
+  // ordered columns. Products in kInt8 are summed as if this were 1.
   int num_slices = 1;
 };
 // The exact sum of so many products of two numbers of 8 bits fits into 32 bits.

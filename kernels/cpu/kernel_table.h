@@ -150,8 +150,8 @@ constexpr int kInt4BlockBytes = kMaxInt4BlockColumns * kPanelColumns;
 // The slices that are finished are added in the order of a binary counter. If slice s has just been summed, there is
 // one earlier sum for each bit 1 of s, and bit i is the sum of 2^i slices. The sum of slice s is added to those of its
 // lowest bits, as many as there are 1 before the first 0, lowest bit first. If these are n bits, the result is the sum
-// of bit n, or the whole sum after the last slice. For example, slice 3 is added to slice 2, and this to slices 0 and
-// 1.
+// of bit n, or the whole sum after the last slice. Slice 3, for example, is added to slice 2, and that sum to
+// the one of the slices 0 and 1.
 [[gnu::always_inline]] constexpr int NumEarlierSums(int slice) {
   int n = 0;
   for (; (slice >> n & 1) != 0; ++n) {

@@ -99,7 +99,7 @@ class TiledInt4Product {
     }
   }
 
-  // What passes over a block have in common.
+  // All passes over a block have these values in common.
   struct Block {
     int index;  // Of the panel.
     int first_group, num_groups, num_steps;

@@ -30,9 +30,8 @@ class BlockedInt8Product {
         format_(task),
         num_blocks_((format_.num_steps() + kMaxInt8BlockSteps - 1) / kMaxInt8BlockSteps),
         block_steps_((format_.num_steps() + num_blocks_ - 1) / num_blocks_),
-        num_passes_((task.num_rows + kPassRows - 1) / kPassRows),
         panels_(static_cast<const char*>(task.panels)),
-        lines_per_panel_(task.panel_elements / kLineBytes) {}
+        fetcher_(task, (task.num_rows + kPassRows - 1) / kPassRows * format_.num_steps()) {}
 
   void Run() {
     TileShapes shapes;
@@ -58,7 +57,6 @@ class BlockedInt8Product {
 
  private:
   static constexpr int kMaxInt8BlockSteps = 16;  // 32 KiB.
-  static constexpr int kPageLines = 64, kPages = 8;
 
   // The rows [row, end) of a pass over panel `index`, whose sums are complete and wait to be stored. sums_[parity]
   // holds them, from row `first` on.
@@ -92,7 +90,7 @@ class BlockedInt8Product {
         MultiplySignedByUnsigned<kSum10, kX1, kW0>();
         MultiplySignedByUnsigned<kSum11, kX1, kW1>();
       }
-      FetchWeights();
+      fetcher_.Fetch();  // The next panel is fetched when all rows have passed over this one.
       if (is_last) {
         const int at = row + (step - begin) * rows_per_step;
         FetchOutput(task_, index, at, Min(at + rows_per_step, row_end));
@@ -129,21 +127,6 @@ class BlockedInt8Product {
     to_store_.row = end;
   }
 
-  // Prefetches weights into the second-level cache, from 8 pages in turn, at such a rate that the next panel is fetched
-  // when all rows have passed over this one.
-  QUIRE_INLINE void FetchWeights() {
-    const int64_t steps = int64_t{num_passes_} * format_.num_steps() * kPages;
-    for (lines_due_ += lines_per_panel_; lines_due_ >= steps; lines_due_ -= steps) {
-      if (line_ >= task_.num_panels * lines_per_panel_) continue;
-      const int64_t block = line_ / (kPages * kPageLines) * (kPages * kPageLines);
-      const char* const from = panels_ + (block + line_ % (kPages * kPageLines) / kPages) * kLineBytes;
-      Unroll<kPages>([&]<int page>() __attribute__((always_inline)) {
-        __builtin_prefetch(from + page * kPageLines * kLineBytes, 0, 2);
-      });
-      line_ += kPages;
-    }
-  }
-
   alignas(64) int32_t sums_[2][kPairSums];
   alignas(64) float products_[kPairSums];
   alignas(64) int32_t kept_[kMaxRows / kPassRows][kPairSums];
@@ -151,14 +134,11 @@ class BlockedInt8Product {
   const Int8Tiles format_;
   const int num_blocks_;
   const int block_steps_;
-  const int num_passes_;
   const char* const panels_;
-  const int64_t lines_per_panel_;
 
+  PanelFetcher fetcher_;
   WaitingRows to_store_ = {};
-  int parity_ = 0;                      // Of the sums that were stored last.
-  int64_t line_ = kPages * kPageLines;  // Fetched so far. The first block counts as fetched, as it is needed at once.
-  int64_t lines_due_ = 0;               // Times the steps of all passes over a panel.
+  int parity_ = 0;  // Of the sums that were stored last.
 };
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

@@ -116,7 +116,7 @@ class PendingRows {
     if (num_earlier_ > 0 && row_ < end_) AddEarlierTo(until);
     const float* const sums = sums_[current_] + (row_ - begin_) * kPanelColumns;
     if (!is_last_) {
-      // What is kept has been stored.
+      // AddEarlierTo has stored the sums where they are kept.
     } else if (task_.y_is_tiled) {
       StoreTiledRows(task_, row_, until, index_, columns_, sums);
     } else {
@@ -158,7 +158,7 @@ class PendingRows {
   int begin_ = 0, row_ = 0, end_ = 0;
   int index_ = 0;
   int current_ = 0;
-  // As in Pass.
+  // These have the same meaning as in Pass.
   bool is_last_ = true;
   int num_earlier_ = 0;
   const float* earlier_ = nullptr;

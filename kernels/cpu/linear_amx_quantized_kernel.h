@@ -33,7 +33,7 @@ class QuantizedProduct {
         stores_per_step_((kPassRows + format_.num_steps() - 1) / Max(1, format_.num_steps() - kStepsAtOnce)),
         ring_steps_(num_passes_ == 1 ? kRingSteps : 2 * format_.num_steps()),
         panels_(static_cast<const char*>(task.panels)),
-        lines_per_panel_(task.panel_elements / kLineBytes) {}
+        fetcher_(task, num_passes_ * format_.num_steps()) {}
 
   void Run() {
     TileShapes shapes;
@@ -45,7 +45,7 @@ class QuantizedProduct {
     if constexpr (Format::kIsConverted) {
       const int steps_ahead = num_passes_ == 1 ? kRingSteps / 2 : format_.num_steps();
       for (int i = 0; i < steps_ahead; ++i) {
-        for (int pass = 0; pass < num_passes_; ++pass) FetchWeights();
+        for (int pass = 0; pass < num_passes_; ++pass) fetcher_.Fetch();
         ConvertStep();
       }
     }
@@ -67,7 +67,6 @@ class QuantizedProduct {
  private:
   static constexpr int kRingSteps = 8;    // Of converted weights. With one pass, they stay in the first-level cache.
   static constexpr int kStepsAtOnce = 4;  // Steps whose sums are combined at once. More would not stay in that cache.
-  static constexpr int kLineBytes = 64, kPageLines = 64, kPages = 8;
 
   // The rows [row, end) of a pass over panel `index`, whose sums wait to be combined or stored. The buffer with this
   // parity holds them, from row `first` on.
@@ -122,8 +121,8 @@ class QuantizedProduct {
             Format::template Multiply<kSum10, kX1, kW0>();
             Format::template Multiply<kSum11, kX1, kW1>();
           }
-          FetchWeights();
-          FetchOutput(index, row + step, end);
+          fetcher_.Fetch();  // The next panel is fetched when all rows have passed over this one.
+          FetchOutput(task_, index, row + step, Min(row + step + 1, end));
           if constexpr (Format::kIsConverted) ConvertInTurn();
           StoreRowsOfPass(stores_per_step_);
           CombineRows(rows_per_step);
@@ -220,35 +219,11 @@ class QuantizedProduct {
     ++converted_panels_;
   }
 
-  // Prefetches weights into the second-level cache, as Fetcher does, at such a rate that the next panel is fetched when
-  // all rows have passed over this one.
-  QUIRE_INLINE void FetchWeights() {
-    const int64_t steps = int64_t{num_passes_} * format_.num_steps() * kPages;
-    for (lines_due_ += lines_per_panel_; lines_due_ >= steps; lines_due_ -= steps) {
-      if (line_ >= task_.num_panels * lines_per_panel_) continue;
-      const int64_t block = line_ / (kPages * kPageLines) * (kPages * kPageLines);
-      const char* const from = panels_ + (block + line_ % (kPages * kPageLines) / kPages) * kLineBytes;
-      Unroll<kPages>([&]<int page>() __attribute__((always_inline)) {
-        __builtin_prefetch(from + page * kPageLines * kLineBytes, 0, 2);
-      });
-      line_ += kPages;
-    }
-  }
-  // Prefetches a row of y, which is stored later.
-  QUIRE_INLINE void FetchOutput(int index, int row, int end) const {
-    if (row >= end) return;
-    const int bytes = task_.y_type == DataType::kFloat32 ? 4 : 2;
-    const int row_bytes = (task_.is_gated ? kGatedColumns : kPanelColumns) * bytes;
-    const char* y = static_cast<const char*>(task_.y) + row * task_.y_stride * bytes + int64_t{index} * row_bytes;
-    __builtin_prefetch(y, 1, 2);
-    __builtin_prefetch(y + row_bytes - 1, 1, 2);
-  }
-
   const char* PanelAt(int index) const { return panels_ + index * task_.panel_elements; }
 
   alignas(64) int32_t sums_[2][Format::kMostGroups][kPassRows * kPanelColumns];
   alignas(64) float products_[2][kPassRows * kPanelColumns];
-  // Of slices, until they are added.
+  // The sums of slices are kept here until they are added.
   alignas(64) float earlier_[Format::kIsConverted ? kMaxEarlierSums : 1][kPassRows * kPanelColumns];
   const LinearTask& task_;
   const Format format_;
@@ -258,8 +233,8 @@ class QuantizedProduct {
   const int stores_per_step_;
   const int ring_steps_;  // Steps of weights that the scratch holds: a few, or two panels.
   const char* const panels_;
-  const int64_t lines_per_panel_;
 
+  PanelFetcher fetcher_;
   WaitingRows to_combine_ = {}, to_store_ = {};
   WaitingGroups groups_ = {};  // Of to_combine_.
   int pass_begin_ = 0;         // The first row of the pass of to_combine_.
@@ -267,8 +242,6 @@ class QuantizedProduct {
   int panel_slot_ = 0;                                                   // Where the panel begins in the ring.
   int converted_panels_ = 0, converted_steps_ = 0, converted_slot_ = 0;  // What is converted next, and where.
   int steps_to_conversion_ = 0;
-  int64_t line_ = kPages * kPageLines;  // Fetched so far. The first block counts as fetched, as it is needed at once.
-  int64_t lines_due_ = 0;               // Times the steps of all passes over a panel.
 };
 
 // VNNI is faster than tiles for fewer rows than these. It gives the same bits.

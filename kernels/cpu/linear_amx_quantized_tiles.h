@@ -17,6 +17,41 @@ constexpr int kWeightStride = 2 * kTileRowBytes;       // From one row of a tile
 constexpr int kStepBytes = kTileRows * kWeightStride;  // Of the weights of a step.
 constexpr int kPassRows = 2 * kTileRows;
 
+// Prefetches the panels of a task into the second-level cache while they are multiplied. It fetches one cache line of
+// each of 8 pages of 4 KiB in turn, because the hardware prefetcher works within a page. So 8 of its streams run at the
+// same time.
+class PanelFetcher {
+ public:
+  // A panel is fetched in `steps_per_panel` calls of Fetch.
+  PanelFetcher(const LinearTask& task, int steps_per_panel)
+      : panels_(static_cast<const char*>(task.panels)),
+        lines_per_panel_(task.panel_elements / kLineBytes),
+        num_lines_(task.num_panels * lines_per_panel_),
+        lines_per_turn_(int64_t{steps_per_panel} * kPages) {}
+
+  QUIRE_INLINE void Fetch() {
+    for (lines_due_ += lines_per_panel_; lines_due_ >= lines_per_turn_; lines_due_ -= lines_per_turn_) {
+      if (line_ >= num_lines_) continue;
+      const int64_t block = line_ / (kPages * kPageLines) * (kPages * kPageLines);
+      const char* const from = panels_ + (block + line_ % (kPages * kPageLines) / kPages) * kLineBytes;
+      Unroll<kPages>([&]<int page>() __attribute__((always_inline)) {
+        __builtin_prefetch(from + page * kPageLines * kLineBytes, 0, 2);
+      });
+      line_ += kPages;
+    }
+  }
+
+ private:
+  static constexpr int kLineBytes = 64, kPageLines = 64, kPages = 8;
+
+  const char* const panels_;
+  const int64_t lines_per_panel_;
+  const int64_t num_lines_;             // Of all panels.
+  const int64_t lines_per_turn_;        // A turn fetches kPages lines. This is their number times steps_per_panel.
+  int64_t line_ = kPages * kPageLines;  // Fetched so far. The first block counts as fetched, as it is needed at once.
+  int64_t lines_due_ = 0;               // Times steps_per_panel.
+};
+
 // The formats. A format says how many columns a step has (a number that fills a row of a tile of x), how many steps a
 // group and a panel have, where the numbers of x begin, and where the weights of a step are or how they are converted.
 // Combine adds a vector of sums of a group to the product of the groups before.

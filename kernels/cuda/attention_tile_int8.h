@@ -43,7 +43,8 @@ class Int8LaneRows {
  private:
   using Unit = KvUnit<kHeadDim, 1>;
   static_assert(Unit::kRowChunks <= Unit::kPanelChunks || Unit::kRowChunks % Unit::kPanelChunks == 0);
-  // Whether the places of chunks in a panel row differ by an exclusive or. Otherwise pairs of chunks keep their order.
+  // This tells whether the places of chunks in a panel row differ by an exclusive or. Otherwise pairs of chunks keep
+  // their order.
   static constexpr bool kIsPermuted = Unit::kRowChunks % 4 == 0;
 
   int first_;  // The lane's row for the first pair of a panel, in bytes from its start.
@@ -52,7 +53,7 @@ class Int8LaneRows {
 template <typename Element, int kHeadDim>
 class Accumulator<Int8Kv<Element>, kHeadDim> : public SoftmaxRows<kHeadDim> {
  public:
-  // As in Accumulator of 16-bit elements.
+  // Does the same as Attend of the accumulator for 16-bit elements.
   template <int kUnits>
   QUIRE_DEVICE void Attend(const Queries<kHeadDim>& queries, const Visible& visible, const char* units, int first_token,
                            float scale_log2) {

@@ -14,48 +14,36 @@ __global__ void __launch_bounds__(K::kThreads, K::kThreads <= 256 ? 2 : 1)
   K::Run(args);
 }
 
-// Kernels that only compute capability 9.0 can run. kernels_sm90.cu compiles them.
+// Kernels that are compiled apart from the tables:
+//   - those that only compute capability 9.0 can run, in kernels_sm90.cu,
+//   - those for quantized weights, which are the same in all tables of an element, in kernels_quantized_bf16.cu and
+//     kernels_quantized_f16.cu,
+//   - those for K and V of int8, in kernels_int8_kv_bf16.cu and kernels_int8_kv_f16.cu.
 template <typename K>
-constexpr bool kIsForSm90 = false;
+constexpr bool kIsApart = false;
 template <typename Element, int kHeadDim>
-constexpr bool kIsForSm90<AttentionPrefillSm90<Element, kHeadDim>> = true;
-template <typename K>
-const void* Sm90Entry();
-
-// Kernels for quantized weights are the same in all tables of an element. kernels_quantized_bf16.cu and
-// kernels_quantized_f16.cu compile them once.
-template <typename K>
-constexpr bool kIsForQuantized = false;
+constexpr bool kIsApart<AttentionPrefillSm90<Element, kHeadDim>> = true;
 template <typename Element, typename Values, int kTokenTiles>
-constexpr bool kIsForQuantized<QuantizedProductKernel<Element, Values, kTokenTiles>> = true;
+constexpr bool kIsApart<QuantizedProductKernel<Element, Values, kTokenTiles>> = true;
 template <typename Element, typename Values>
-constexpr bool kIsForQuantized<DequantizeKernel<Element, Values>> = true;
+constexpr bool kIsApart<DequantizeKernel<Element, Values>> = true;
 template <typename Element>
-constexpr bool kIsForQuantized<SplitSumKernel<Element>> = true;
-template <typename K>
-const void* QuantizedEntry();
-
-// Kernels for K and V of int8. kernels_int8_kv_bf16.cu and kernels_int8_kv_f16.cu compile them.
-template <typename K>
-constexpr bool kIsForInt8Kv = false;
+constexpr bool kIsApart<SplitSumKernel<Element>> = true;
 template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
-constexpr bool kIsForInt8Kv<AttentionDecode<Int8Kv<Element>, kSize, kHeadDim, kStages>> = true;
+constexpr bool kIsApart<AttentionDecode<Int8Kv<Element>, kSize, kHeadDim, kStages>> = true;
 template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
-constexpr bool kIsForInt8Kv<AttentionPrefill<Int8Kv<Element>, kSize, kHeadDim, kStages>> = true;
+constexpr bool kIsApart<AttentionPrefill<Int8Kv<Element>, kSize, kHeadDim, kStages>> = true;
 template <typename Element, UnitSize kSize, int kHeadDim>
-constexpr bool kIsForInt8Kv<RopeAppendKernel<Int8Kv<Element>, kSize, kHeadDim>> = true;
+constexpr bool kIsApart<RopeAppendKernel<Int8Kv<Element>, kSize, kHeadDim>> = true;
+// Returns the entry of such a kernel. entry_apart.h defines it.
 template <typename K>
-const void* Int8KvEntry();
+const void* EntryApart();
 
 struct CompiledEntry {
   template <typename K>
   static const void* Of() {
-    if constexpr (kIsForSm90<K>) {
-      return Sm90Entry<K>();
-    } else if constexpr (kIsForQuantized<K>) {
-      return QuantizedEntry<K>();
-    } else if constexpr (kIsForInt8Kv<K>) {
-      return Int8KvEntry<K>();
+    if constexpr (kIsApart<K>) {
+      return EntryApart<K>();
     } else {
       return reinterpret_cast<const void*>(&RunKernel<K>);
     }

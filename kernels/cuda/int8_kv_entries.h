@@ -3,23 +3,14 @@
 #ifndef QUIRE_KERNELS_CUDA_INT8_KV_ENTRIES_H_
 #define QUIRE_KERNELS_CUDA_INT8_KV_ENTRIES_H_
 
-#include "kernels/cuda/compiled_table.h"
+#include "kernels/cuda/entry_apart.h"
 
 // Compiles the kernels for K and V of int8 with queries of one element type.
 
-namespace quire::cuda {
-
-template <typename K>
-const void* Int8KvEntry() {
-  return reinterpret_cast<const void*>(&RunKernel<K>);
-}
-
-}  // namespace quire::cuda
-
-#define QUIRE_INT8_KV_ENTRIES_OF(Element, kHeadDim)                                                    \
-  template const void* Int8KvEntry<AttentionDecode<Int8Kv<Element>, UnitSize::kFull, kHeadDim, 3>>();  \
-  template const void* Int8KvEntry<AttentionPrefill<Int8Kv<Element>, UnitSize::kFull, kHeadDim, 2>>(); \
-  template const void* Int8KvEntry<RopeAppendKernel<Int8Kv<Element>, UnitSize::kFull, kHeadDim>>();
+#define QUIRE_INT8_KV_ENTRIES_OF(Element, kHeadDim)                                                   \
+  template const void* EntryApart<AttentionDecode<Int8Kv<Element>, UnitSize::kFull, kHeadDim, 3>>();  \
+  template const void* EntryApart<AttentionPrefill<Int8Kv<Element>, UnitSize::kFull, kHeadDim, 2>>(); \
+  template const void* EntryApart<RopeAppendKernel<Int8Kv<Element>, UnitSize::kFull, kHeadDim>>();
 
 #define QUIRE_INT8_KV_ENTRIES(Element)  \
   QUIRE_INT8_KV_ENTRIES_OF(Element, 32) \

@@ -80,7 +80,7 @@ void StopHere(int /*signal*/) {
   while (!g_may_go_on) continue;
 }
 
-// As if the operating system had given the core of the thread to another program.
+// The thread is stopped as if the operating system had given its core to another program.
 TEST(ThreadPoolTest, ALoopDoesNotWaitForAThreadThatHasNoItem) {
   ThreadPool pool(2);
   pthread_t other{};

@@ -18,33 +18,27 @@ void ExpectClean(const EmulatedRun& run) {
   }
 }
 
+// Runs a case, and returns how many items the kernel for compute capability 9.0 has taken.
+int ExpectAgreesWithFloat64(const AttentionCase& c, bool is_sm90) {
+  SCOPED_TRACE(ToString(c.shape));
+  Random random(7);
+  PagedPool pool(LayoutOf(c.shape), 700 / std::min(c.shape.block_size, 16) + 10, &random);
+  std::vector<Sequence> sequences;
+  const std::vector<Slice> slices = MakeSlices(c.shape, c.sequences, &sequences, &pool, &random);
+  const EmulatedRun run = RunAttention(c.shape, slices, &pool, {.is_sm90 = is_sm90});
+  ExpectClean(run);
+  EXPECT_LT(RelativeError(run.out, ReferenceAttention(c.shape, slices)), kTolerance);
+  return run.num_sm90_items;
+}
+
 TEST(CudaAttentionTest, EveryShapeAgreesWithFloat64) {
-  for (const AttentionCase& c : AttentionCases()) {
-    SCOPED_TRACE(ToString(c.shape));
-    Random random(7);
-    PagedPool pool(LayoutOf(c.shape), 700 / std::min(c.shape.block_size, 16) + 10, &random);
-    std::vector<Sequence> sequences;
-    const std::vector<Slice> slices = MakeSlices(c.shape, c.sequences, &sequences, &pool, &random);
-    const EmulatedRun run = RunAttention(c.shape, slices, &pool);
-    ExpectClean(run);
-    EXPECT_LT(RelativeError(run.out, ReferenceAttention(c.shape, slices)), kTolerance);
-  }
+  for (const AttentionCase& c : AttentionCases()) ExpectAgreesWithFloat64(c, /*is_sm90=*/false);
 }
 
 // All of the pool that is not stored is NaN, also the scales behind the end of a sequence.
 TEST(CudaAttentionTest, Int8KvAgreesWithFloat64) {
   for (const AttentionCase& c : Int8KvCases()) {
-    for (const bool is_sm90 : {false, true}) {
-      SCOPED_TRACE(ToString(c.shape));
-      Random random(7);
-      PagedPool pool(LayoutOf(c.shape), 60, &random);
-      std::vector<Sequence> sequences;
-      const std::vector<Slice> slices = MakeSlices(c.shape, c.sequences, &sequences, &pool, &random);
-      const EmulatedRun run = RunAttention(c.shape, slices, &pool, {.is_sm90 = is_sm90});
-      ExpectClean(run);
-      EXPECT_EQ(run.num_sm90_items, 0);
-      EXPECT_LT(RelativeError(run.out, ReferenceAttention(c.shape, slices)), kTolerance);
-    }
+    for (const bool is_sm90 : {false, true}) EXPECT_EQ(ExpectAgreesWithFloat64(c, is_sm90), 0);
   }
 }
 
@@ -57,17 +51,7 @@ TEST(CudaAttentionTest, LongItemsAgreeWithFloat64OnComputeCapability90) {
       {{4, 4, 64, 32, f16}, {{257, 100}}},               // No groups.
       {{8, 2, 64, 16, bf16, 50}, {{300, 40}, {20, 20}}}  // Sliding windows.
   };
-  for (const AttentionCase& c : cases) {
-    SCOPED_TRACE(ToString(c.shape));
-    Random random(7);
-    PagedPool pool(LayoutOf(c.shape), 700 / std::min(c.shape.block_size, 16) + 10, &random);
-    std::vector<Sequence> sequences;
-    const std::vector<Slice> slices = MakeSlices(c.shape, c.sequences, &sequences, &pool, &random);
-    const EmulatedRun run = RunAttention(c.shape, slices, &pool, {.is_sm90 = true});
-    ExpectClean(run);
-    EXPECT_GT(run.num_sm90_items, 0);
-    EXPECT_LT(RelativeError(run.out, ReferenceAttention(c.shape, slices)), kTolerance);
-  }
+  for (const AttentionCase& c : cases) EXPECT_GT(ExpectAgreesWithFloat64(c, /*is_sm90=*/true), 0);
 }
 
 TEST(CudaAttentionTest, SchedulingLandingGridAndPlacementChangeNoBit) {
