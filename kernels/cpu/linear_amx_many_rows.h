@@ -20,7 +20,7 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 constexpr int kTileElements = kTileRows * kTileStep;
 constexpr int kPairSums = kTilePairRows * kPanelColumns;  // Sums of a pair of tiles by one panel.
 
-// A block of a panel: consecutive cache lines. Empty after the last one.
+// A block of a panel: consecutive cache lines.
 struct WeightBlock {
   const char* at;
   int num_lines;
@@ -34,30 +34,31 @@ constexpr int kLinesPerStep = kProductElements * int(sizeof(BFloat16)) / kLineBy
 class WeightFetcher {
  public:
   explicit WeightFetcher(WeightBlock block)
-      : at_(block.at),
-        part_bytes_((block.num_lines + kParts - 1) / kParts * kLineBytes),
-        end_(block.at + part_bytes_) {}
+      : at_(block.at), part_bytes_((block.num_lines + kParts - 1) / kParts * kLineBytes), num_lines_(block.num_lines) {}
 
-  QUIRE_INLINE void Fetch(int num_lines) {
-    for (; num_lines > 0 && at_ < end_; --num_lines) {
-      __builtin_prefetch(at_ + part_ * part_bytes_, 0, 2);
-      if (++part_ < kParts) continue;
-      part_ = 0;
-      at_ += kLineBytes;
-    }
+  // Fetches the next line, or the last one again. Has no branch, because it stands between the loads and products of
+  // tiles.
+  QUIRE_INLINE void FetchLine() {
+    const int64_t line = line_ < num_lines_ ? line_ : num_lines_ - 1;
+    __builtin_prefetch(at_ + (line & (kParts - 1)) * part_bytes_ + (line >> 3) * kLineBytes, 0, 2);
+    ++line_;
+  }
+  // Fetches the lines that have not been fetched.
+  void FetchRest() {
+    while (line_ < num_lines_) FetchLine();
   }
 
  private:
   static constexpr int kParts = 8;
 
-  const char* at_;  // In the first part.
+  const char* const at_;
   const int64_t part_bytes_;
-  const char* const end_;  // Of the first part.
-  int part_ = 0;
+  const int64_t num_lines_;
+  int64_t line_ = 0;
 };
 
 // The blocks of weights of a task in the order of their use: a block of all panels, then the next block of all panels.
-// The blocks of the task that probably follows on this thread come after them.
+// After them comes the first block of the task that probably follows on this thread, or the last block again.
 class WeightBlocks {
  public:
   explicit WeightBlocks(const LinearTask* task) : task_(*task), blocks_(StepBlocks(task->cols, task->num_slices)) {}
@@ -77,7 +78,7 @@ class WeightBlocks {
   }
   WeightBlock operator[](int i) const {
     if (i < size()) return {reinterpret_cast<const char*>(Weights(i)), NumSteps(i) * kLinesPerStep};
-    if (task_.next_panels == nullptr) return {nullptr, 0};
+    if (task_.next_panels == nullptr) return (*this)[size() - 1];
     return {static_cast<const char*>(task_.next_panels), NumSteps(0) * kLinesPerStep};
   }
 
@@ -100,7 +101,6 @@ struct Pass {
   int row;  // The rows of y.
   int end;
   int index;
-  int lines_per_step;  // Number of lines of weights to prefetch in each step.
 };
 
 // The sums of the last pass that ended a slice and has earlier sums, or that was the last one of its rows. They are
@@ -207,36 +207,43 @@ QUIRE_INLINE void StoreSums(float* sums) {
   StoreTile<kSum11>(sums + kTileSums + kLanes, kSumsStride);
 }
 
-// Adds 32 k to the sums, and prefetches `num_lines` lines of weights. They are spread evenly among the loads and
-// products of tiles: while many fetches wait for memory, loads from the second-level cache wait behind them.
-template <int kTiles>
-QUIRE_INLINE void MultiplyStep(const BFloat16* x, const BFloat16* w, int num_lines, WeightFetcher* weights) {
-  constexpr int kParts = 4 * kTiles;
-  const int few = num_lines / kParts, parts_with_more = num_lines % kParts;
-  const auto fetch = [&](int part) __attribute__((always_inline)) {
-    weights->Fetch(few + (part < parts_with_more));
-  };
+// Stands behind load or product number kPart of the kParts of a step. Fetches its share of the kLines lines of weights
+// of the step. While many fetches wait for memory, loads from the second-level cache wait behind them. So the lines are
+// spread evenly.
+template <int kPart, int kParts, int kLines>
+QUIRE_INLINE void FetchPart(WeightFetcher* weights) {
+  Unroll<kLines*(kPart + 1) / kParts - kLines * kPart / kParts>([&]<int>() __attribute__((always_inline)) {
+    weights->FetchLine();
+  });
+}
+
+// Adds 32 k to the sums, and prefetches kLines lines of weights.
+template <int kTiles, int kLines>
+QUIRE_INLINE void MultiplyStep(const BFloat16* x, const BFloat16* w, WeightFetcher* weights) {
+  constexpr int kLoads = 2 + kTiles, kParts = kLoads + 2 * kTiles;
   LoadTile<kW0>(w, kPairStride);
-  fetch(0);
+  FetchPart<0, kParts, kLines>(weights);
   StreamTile<kX0>(x, kTileRowBytes);
-  fetch(1);
-  MultiplyTiles<kSum00, kX0, kW0>();
+  FetchPart<1, kParts, kLines>(weights);
   LoadTile<kW1>(w + kPanelColumns, kPairStride);
-  fetch(2);
+  FetchPart<2, kParts, kLines>(weights);
+  if constexpr (kTiles == 2) {
+    StreamTile<kX1>(x + kTileElements, kTileRowBytes);
+    FetchPart<3, kParts, kLines>(weights);
+  }
+  MultiplyTiles<kSum00, kX0, kW0>();
+  FetchPart<kLoads, kParts, kLines>(weights);
   MultiplyTiles<kSum01, kX0, kW1>();
-  fetch(3);
+  FetchPart<kLoads + 1, kParts, kLines>(weights);
   if constexpr (kTiles == 1) return;
-  fetch(4);
-  StreamTile<kX1>(x + kTileElements, kTileRowBytes);
-  fetch(5);
   MultiplyTiles<kSum10, kX1, kW0>();
-  fetch(6);
+  FetchPart<kLoads + 2, kParts, kLines>(weights);
   MultiplyTiles<kSum11, kX1, kW1>();
-  fetch(7);
+  FetchPart<kLoads + 3, kParts, kLines>(weights);
 }
 
 // Multiplies kTiles tiles of rows.
-template <int kTiles>
+template <int kTiles, int kLines>
 void RunPass(const LinearTask& task, const Pass& pass, WeightFetcher* weights, PendingRows* pending) {
   const int rows_per_step = (kTilePairRows + pass.num_steps - 1) / pass.num_steps;
   const BFloat16* x = pass.x;
@@ -248,22 +255,24 @@ void RunPass(const LinearTask& task, const Pass& pass, WeightFetcher* weights, P
       const int row = pass.row + i * rows_per_step;
       FetchOutput(task, pass.index, row, Min(row + rows_per_step, pass.end));
     }
-    MultiplyStep<kTiles>(x, w, pass.lines_per_step, weights);
+    MultiplyStep<kTiles, kLines>(x, w, weights);
   }
   pending->StoreAll();
   const bool is_pending = pass.is_last || pass.num_earlier > 0;
   StoreSums<kTiles>(is_pending ? pending->Replace(pass) : pass.sums);
 }
 
-// Multiplies all rows by the block that `pass` describes for the first of them.
-inline void MultiplyBlock(const LinearTask& task, Pass pass, WeightBlock next, PendingRows* pending) {
+// Multiplies all rows by the block that `pass` describes for the first of them, and prefetches kLines lines of the next
+// block in each step.
+template <int kLines>
+void MultiplyBlock(const LinearTask& task, Pass pass, WeightBlock next, PendingRows* pending) {
   WeightFetcher weights(next);
   for (; pass.row < task.num_rows; pass.row += kTilePairRows) {
     pass.end = Min(pass.row + kTilePairRows, task.num_rows);
     if (pass.end - pass.row > kTileRows) {
-      RunPass<2>(task, pass, &weights, pending);
+      RunPass<2, kLines>(task, pass, &weights, pending);
     } else {
-      RunPass<1>(task, pass, &weights, pending);
+      RunPass<1, kLines>(task, pass, &weights, pending);
     }
     pass.x += pass.num_steps * kTilePairElements;
     pass.sums += kPairSums;
@@ -278,7 +287,13 @@ inline void MultiplyTiledRows(const LinearTask& task) {
   const LinearTiles tiles(kTileRows);
   PendingRows pending(&task);
   // The task before this one has probably fetched the first block. Then this is soon done.
-  WeightFetcher(blocks[0]).Fetch(blocks[0].num_lines);
+  WeightFetcher(blocks[0]).FetchRest();
+  // A block is fetched when all rows have been multiplied by the one before it.
+  const auto multiply = num_pairs >= 16  ? MultiplyBlock<2>
+                        : num_pairs >= 8 ? MultiplyBlock<4>
+                        : num_pairs >= 4 ? MultiplyBlock<8>
+                        : num_pairs >= 2 ? MultiplyBlock<16>
+                                         : MultiplyBlock<32>;
   for (int i = 0; i < blocks.size(); ++i) {
     Pass pass{};
     pass.x = x + int64_t{task.num_tile_pairs} * blocks.FirstStep(i) * kTilePairElements +
@@ -294,8 +309,7 @@ inline void MultiplyTiledRows(const LinearTask& task) {
     pass.is_last = blocks.IsLast(i);
     pass.num_earlier = blocks.EndsSlice(i) ? num_earlier : 0;
     pass.index = blocks.Panel(i);
-    pass.lines_per_step = (kLinesPerStep + num_pairs - 1) / num_pairs;
-    MultiplyBlock(task, pass, blocks[i + 1], &pending);
+    multiply(task, pass, blocks[i + 1], &pending);
   }
   pending.StoreAll();
 }

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kernels/cpu/memory.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gtest/gtest.h"
+
+namespace quire::cpu {
+namespace {
+
+// A part of the memory before the first huge page, or behind the last one, would be in small pages.
+TEST(CpuMemoryTest, LargeMemoryBeginsWithAHugePage) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const Memory others[] = {Memory(5000), Memory(kHugePage + 5000)};  // They move what is mapped next.
+  for (const size_t bytes : {kHugePage, kHugePage + 1, 3 * kHugePage - 1, 7 * kHugePage + 4096}) {
+    const Memory memory(bytes);
+    ASSERT_NE(memory.data(), nullptr);
+    EXPECT_EQ(memory.bytes(), bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % kHugePage, 0) << bytes;
+    char* const data = static_cast<char*>(memory.data());
+    EXPECT_TRUE(std::all_of(data, data + bytes, [](char c) { return c == 0; })) << bytes;
+    std::fill(data, data + bytes, 1);
+  }
+  EXPECT_NE(others[0].data(), others[1].data());
+}
+
+TEST(CpuMemoryTest, SmallMemoryIsZeroed) {
+  const Memory memory(100);
+  ASSERT_NE(memory.data(), nullptr);
+  const char* const data = static_cast<const char*>(memory.data());
+  EXPECT_TRUE(std::all_of(data, data + 100, [](char c) { return c == 0; }));
+}
+
+}  // namespace
+}  // namespace quire::cpu
