@@ -56,8 +56,13 @@ void CpuAttention::Run(const AttentionArgs& args) {
 
   int begin = 0;
   for (const int end : plan_->phase_ends) {
-    pool_->ForEach((end - begin) * num_kv_heads, [&](int i, int thread) {
-      RunItem(plan_->items[begin + i / num_kv_heads], i % num_kv_heads, &scratch_[thread]);
+    const int num_items = (end - begin) * num_kv_heads;
+    pool_->ForEach(num_items, [&](int i, int thread) {
+      const int next = i + pool_->num_threads();  // Probably the next one on this thread.
+      Scratch* const scratch = &scratch_[thread];
+      scratch->next_item = next < num_items ? &plan_->items[begin + next / num_kv_heads] : nullptr;
+      scratch->next_kv_head = next % num_kv_heads;
+      RunItem(plan_->items[begin + i / num_kv_heads], i % num_kv_heads, scratch);
     });
     begin = end;
   }
@@ -121,15 +126,27 @@ void CpuAttention::ListQueries(const AttentionItem& item, int kv_head, Scratch* 
   }
 }
 
-// Lists all units of the item, so that the kernel can prefetch beyond the current split.
+// Lists all units of the item, so that the kernel can prefetch beyond the current split. The first units of the next
+// item follow. While a tile is used, the kernel fetches the four units behind it in the list. The last tile may have a
+// single unit, so seven more units let it fetch what is left of the next item's first tile.
 void CpuAttention::ListUnits(const AttentionItem& item, int kv_head, Scratch* scratch) {
-  const KvLayout& layout = *args_->layout;
-  const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
   scratch->first_listed = item.begin;
   scratch->units.clear();
-  for (int token = item.begin; token < item.end; token += kUnitTokens) {
-    scratch->units.push_back(static_cast<const char*>(args_->kv_pool) +
-                             UnitStart(layout, table, kv_head, token) * SizeOf(layout.type));
+  AppendUnits(item, kv_head, item.end, &scratch->units);
+  if (scratch->next_item == nullptr) return;
+  constexpr int kAhead = 2 * kAttentionTileUnits - 1;
+  const AttentionItem& next = *scratch->next_item;
+  const size_t size = scratch->units.size() + kAhead;
+  AppendUnits(next, scratch->next_kv_head, std::min(next.end, next.begin + kAhead * kUnitTokens), &scratch->units);
+  scratch->units.resize(size, scratch->units.back());  // A short item's last unit is fetched again.
+}
+
+void CpuAttention::AppendUnits(const AttentionItem& item, int kv_head, int end, std::vector<const void*>* units) const {
+  const KvLayout& layout = *args_->layout;
+  const uint32_t* table = args_->batch->block_tables + args_->batch->table_starts[item.sequence];
+  for (int token = item.begin; token < end; token += kUnitTokens) {
+    units->push_back(static_cast<const char*>(args_->kv_pool) +
+                     UnitStart(layout, table, kv_head, token) * SizeOf(layout.type));
   }
 }
 

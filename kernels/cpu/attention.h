@@ -41,14 +41,18 @@ class CpuAttention {
     std::vector<int32_t> visible_begin, visible_end;
     std::vector<SoftmaxState> states;  // [2 * rows]: first of the item, then of one split.
     std::vector<float> values;         // [2 * rows, padded_dim]
-    std::vector<const void*> units;    // Units of the item or of one gathered tile.
+    std::vector<const void*> units;    // Units of the item and the first ones of the next, or of one gathered tile.
     int first_listed = 0;              // Position of the first token of units[0].
     std::vector<char> tile;            // Gathered K and V of one tile.
+    const AttentionItem* next_item = nullptr;  // What the thread will probably do after this item. Null: nothing.
+    int next_kv_head = 0;
   };
 
   void RunItem(const AttentionItem& item, int kv_head, Scratch* scratch);
   void ListQueries(const AttentionItem& item, int kv_head, Scratch* scratch);
   void ListUnits(const AttentionItem& item, int kv_head, Scratch* scratch);
+  // Appends the units of the item's tokens before `end`.
+  void AppendUnits(const AttentionItem& item, int kv_head, int end, std::vector<const void*>* units) const;
   // Joins the splits that other items have computed and the splits of this item.
   void RunSplits(const AttentionItem& item, int kv_head, Rows all, Rows one, Scratch* scratch);
   // Attends all rows of the item to its tokens of one split, starting from the states in `rows`.

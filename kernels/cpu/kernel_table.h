@@ -259,7 +259,7 @@ struct AttentionTask {
   SoftmaxState* states;          // [num_rows], state of the tokens seen before; updated. May be empty states.
   float* values;                 // [num_rows, padded_dim], sum of exp(score - max) * v of the same tokens; updated.
   int num_units;
-  int num_following;  // Number of further units that may be read later. They may be prefetched near the end.
+  int num_following;  // Number of further units that later tasks will probably read. They may be prefetched.
   int first_token;    // Position of the first token of units[0], a multiple of 64.
   int num_rows;
   int head_dim;
