@@ -54,7 +54,8 @@ bool IsStandbyError(const absl::Status& status);
 // call, and the request waits for --detach-grace; Client::Abort ends it at once. A manager that is too old to know
 // on_disconnect gets the request without it, and then the stream does not resume.
 //
-// Not thread-safe, except that Cancel may be called from any thread.
+// Not thread-safe, except that Cancel may be called from any thread. The connection is read by the threads that wait in
+// Next, so each response of each stream wakes a thread. For many calls at a time, see GenerateStreams.
 class GenerateStream {
  public:
   // Borrows `links`.
@@ -77,13 +78,23 @@ class GenerateStream {
   void Cancel();
 
  private:
+  friend class GenerateStreams;
+
+  // Makes a stream whose calls GenerateStreams starts and reads. The events of its calls come to `queue`, with `tag`.
+  GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout,
+                 grpc::CompletionQueue* queue, void* tag);
+
   // Starts a call that goes on where the stream is.
   void Call();
+  // Notes a response that was read. Returns false, and sets finished_, when the manager may not send it.
+  bool Take(const v1::GenerateResponse& response);
   // Returns an error when a response has tokens that were received before.
   absl::Status CheckOrder(const v1::GenerateResponse& response) const;
   void Note(const v1::GenerateResponse& response);
   // A call has ended. Returns true when another call may go on, and sets finished_ otherwise.
   bool GoesOnAfter(const grpc::Status& status);
+  // Returns whether GoesOnAfter or the next Call may wait.
+  bool MayWaitAfter(const grpc::Status& status) const;
   // Returns the same, and waits before that call if that makes sense. Sets finished_ only if another status says more.
   bool MayCallAgain(const grpc::Status& status);
   // Calls on_loss_ if it is time.
@@ -103,6 +114,8 @@ class GenerateStream {
   bool is_cancelled() const;
 
   ManagerLinks* const links_;
+  grpc::CompletionQueue* const queue_;        // Null: the calls are read by Next.
+  void* const tag_;                           // Of the events in the queue.
   const ManagerLinks::Link* link_ = nullptr;  // Of the last call.
   LeaderSearch search_;                       // Since the last response.
   v1::GenerateRequest request_;
@@ -126,8 +139,11 @@ class GenerateStream {
   CondVar cancelled_;
   std::unique_ptr<grpc::ClientContext> context_ QUIRE_GUARDED_BY(mutex_);  // Of the call of reader_, which it outlives.
   bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;              // Without a queue.
+  std::unique_ptr<grpc::ClientAsyncReader<v1::GenerateResponse>> queued_reader_;  // With a queue.
 };
+
+class GenerateStreams;
 
 // A running WatchBlocks call. Destruction ends it. Not thread-safe.
 class WatchBlocksStream {
@@ -177,6 +193,9 @@ class Client {
 
   // `timeout` limits the whole call, from the first to the last token.
   std::unique_ptr<GenerateStream> Generate(const v1::GenerateRequest& request, absl::Duration timeout);
+
+  // For many Generate calls that one thread reads. It borrows the client.
+  std::unique_ptr<GenerateStreams> GenerateMany();
 
   // Starts a call for many requests. The call has no deadline of its own.
   std::unique_ptr<GenerateBatchStream> GenerateBatch();
