@@ -41,6 +41,8 @@ bool IsConnectionError(const absl::Status& status);
 // Returns true when a manager has refused the call because it stands by: another manager leads, or none does yet.
 bool IsStandbyError(const absl::Status& status);
 
+class GenerateStreams;
+
 // A running Generate call. Destruction ends the call, and the server frees its blocks in the next step.
 //
 // When the client has several managers, a call that none has begun goes to the next one if its manager stands by, stops
@@ -93,10 +95,10 @@ class GenerateStream {
   void Note(const v1::GenerateResponse& response);
   // A call has ended. Returns true when another call may go on, and sets finished_ otherwise.
   bool GoesOnAfter(const grpc::Status& status);
-  // Returns whether GoesOnAfter or the next Call may wait.
-  bool MayWaitAfter(const grpc::Status& status) const;
   // Returns the same, and waits before that call if that makes sense. Sets finished_ only if another status says more.
   bool MayCallAgain(const grpc::Status& status);
+  // Returns whether GoesOnAfter, or the call that may go on, can wait.
+  bool MayWaitAfter(const grpc::Status& status) const;
   // Calls on_loss_ if it is time.
   void TellLoss();
   // Whether another call may go on after the connection was lost.
@@ -137,13 +139,12 @@ class GenerateStream {
 
   mutable Mutex mutex_;
   CondVar cancelled_;
-  std::unique_ptr<grpc::ClientContext> context_ QUIRE_GUARDED_BY(mutex_);  // Of the call of reader_, which it outlives.
+  std::unique_ptr<grpc::ClientContext> context_
+      QUIRE_GUARDED_BY(mutex_);  // Of the call that is read, and outlives its reader.
   bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;              // Without a queue.
   std::unique_ptr<grpc::ClientAsyncReader<v1::GenerateResponse>> queued_reader_;  // With a queue.
 };
-
-class GenerateStreams;
 
 // A running WatchBlocks call. Destruction ends it. Not thread-safe.
 class WatchBlocksStream {

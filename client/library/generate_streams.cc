@@ -12,14 +12,15 @@
 namespace quire {
 
 // A stream and what is under way for it. It is used by one thread at a time, apart from Cancel: first by Start, then by
-// Next, and by the thread that waits for the next attempt while no event can come.
+// Next, and by the waiter while no event can come.
 struct GenerateStreams::Call {
   // The operation whose end is the next event.
   enum class Phase {
+    kStart,  // Nothing is under way. An alarm tells Next to start the first call.
     kCall,
     kRead,
     kFinish,
-    kEnd,  // Nothing is under way. The alarm has told so.
+    kEnd,  // Nothing is under way. An alarm tells Next of the end.
   };
 
   Call(GenerateStreams* streams, uint64_t tag, const v1::GenerateRequest& request, absl::Duration timeout)
@@ -35,8 +36,9 @@ struct GenerateStreams::Call {
   Phase phase = Phase::kCall;
   v1::GenerateResponse response;  // The one that is being read.
   grpc::Status status;            // The one with which the call of the stream has ended.
-  grpc::Alarm alarm;
-  std::thread waiter;
+  grpc::Alarm start_alarm;
+  grpc::Alarm end_alarm;
+  std::thread waiter;  // Starts a call that may have to wait. Only Next starts and joins it.
 };
 
 GenerateStreams::GenerateStreams(ManagerLinks* links) : links_(links) {}
@@ -59,8 +61,9 @@ void GenerateStreams::Start(uint64_t tag, const v1::GenerateRequest& request, ab
   // A search for the manager that leads may take seconds.
   const bool may_wait =
       links_->size() > 1 && links_->current().channel->GetState(/*try_to_connect=*/true) != GRPC_CHANNEL_READY;
-  if (may_wait && !call->stream.finished_.has_value()) {
-    call->waiter = std::thread([this, call] { Begin(call); });
+  if (may_wait) {
+    call->phase = Call::Phase::kStart;
+    call->start_alarm.Set(&queue_, std::chrono::system_clock::now(), call);
   } else {
     Begin(call);
   }
@@ -94,6 +97,9 @@ bool GenerateStreams::Next(Event* event) {
 bool GenerateStreams::Handle(Call* call, bool ok, Event* event) {
   GenerateStream& stream = call->stream;
   switch (call->phase) {
+    case Call::Phase::kStart:
+      call->waiter = std::thread([this, call] { Begin(call); });
+      return false;
     case Call::Phase::kCall:
       call->Join();
       if (!ok) {
@@ -143,7 +149,7 @@ void GenerateStreams::GoOn(Call* call) {
 
 void GenerateStreams::TellEnd(Call* call) {
   call->phase = Call::Phase::kEnd;
-  call->alarm.Set(&queue_, std::chrono::system_clock::now(), call);
+  call->end_alarm.Set(&queue_, std::chrono::system_clock::now(), call);
 }
 
 void GenerateStreams::End(Call* call, Event* event) {
