@@ -57,7 +57,7 @@ target_link_libraries(quire_client_archive INTERFACE
 set(headers ${PROJECT_BINARY_DIR}/public_headers)
 quire_public_headers(TARGET quire_client_headers FOLDER ${headers} HEADERS
   base/mutex.h client/library/client.h client/library/endpoint.h client/library/generate_batch_stream.h
-  client/library/leader_search.h client/library/manager_links.h security/tls_files.h)
+  client/library/generate_streams.h client/library/leader_search.h client/library/manager_links.h security/tls_files.h)
 install(DIRECTORY ${headers}/ COMPONENT client-dev DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 get_target_property(generated quire_messages INTERFACE_INCLUDE_DIRECTORIES)
 install(DIRECTORY ${generated}/quire/v1 COMPONENT client-dev DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quire

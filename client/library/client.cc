@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "client/library/bearer_token.h"
 #include "client/library/call_status.h"
+#include "client/library/generate_streams.h"
 #include "client/library/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "grpcpp/support/client_interceptor.h"
@@ -159,6 +160,10 @@ Client::Client(const ClientOptions& options) : options_(options), links_(options
 
 std::unique_ptr<GenerateStream> Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout) {
   return std::make_unique<GenerateStream>(&links_, request, timeout);
+}
+
+std::unique_ptr<GenerateStreams> Client::GenerateMany() {
+  return std::make_unique<GenerateStreams>(&links_);
 }
 
 std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {

@@ -41,6 +41,8 @@ bool IsConnectionError(const absl::Status& status);
 // Returns true when a manager has refused the call because it stands by: another manager leads, or none does yet.
 bool IsStandbyError(const absl::Status& status);
 
+class GenerateStreams;
+
 // A running Generate call. Destruction ends the call, and the server frees its blocks in the next step.
 //
 // When the client has several managers, a call that none has begun goes to the next one if its manager stands by, stops
@@ -54,7 +56,8 @@ bool IsStandbyError(const absl::Status& status);
 // call, and the request waits for --detach-grace; Client::Abort ends it at once. A manager that is too old to know
 // on_disconnect gets the request without it, and then the stream does not resume.
 //
-// Not thread-safe, except that Cancel may be called from any thread.
+// Not thread-safe, except that Cancel may be called from any thread. The connection is read by the threads that wait in
+// Next, so each response of each stream wakes a thread. For many calls at a time, see GenerateStreams.
 class GenerateStream {
  public:
   // Borrows `links`.
@@ -77,8 +80,16 @@ class GenerateStream {
   void Cancel();
 
  private:
+  friend class GenerateStreams;
+
+  // Makes a stream whose calls GenerateStreams starts and reads. The events of its calls come to `queue`, with `tag`.
+  GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout,
+                 grpc::CompletionQueue* queue, void* tag);
+
   // Starts a call that goes on where the stream is.
   void Call();
+  // Notes a response that was read. Returns false, and sets finished_, when the manager may not send it.
+  bool Take(const v1::GenerateResponse& response);
   // Returns an error when a response has tokens that were received before.
   absl::Status CheckOrder(const v1::GenerateResponse& response) const;
   void Note(const v1::GenerateResponse& response);
@@ -86,6 +97,8 @@ class GenerateStream {
   bool GoesOnAfter(const grpc::Status& status);
   // Returns the same, and waits before that call if that makes sense. Sets finished_ only if another status says more.
   bool MayCallAgain(const grpc::Status& status);
+  // Returns whether GoesOnAfter, or the call that may go on, can wait.
+  bool MayWaitAfter(const grpc::Status& status) const;
   // Calls on_loss_ if it is time.
   void TellLoss();
   // Whether another call may go on after the connection was lost.
@@ -103,6 +116,8 @@ class GenerateStream {
   bool is_cancelled() const;
 
   ManagerLinks* const links_;
+  grpc::CompletionQueue* const queue_;        // Null: the calls are read by Next.
+  void* const tag_;                           // Of the events in the queue.
   const ManagerLinks::Link* link_ = nullptr;  // Of the last call.
   LeaderSearch search_;                       // Since the last response.
   v1::GenerateRequest request_;
@@ -124,9 +139,11 @@ class GenerateStream {
 
   mutable Mutex mutex_;
   CondVar cancelled_;
-  std::unique_ptr<grpc::ClientContext> context_ QUIRE_GUARDED_BY(mutex_);  // Of the call of reader_, which it outlives.
+  std::unique_ptr<grpc::ClientContext> context_
+      QUIRE_GUARDED_BY(mutex_);  // Of the call that is read, and outlives its reader.
   bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;              // Without a queue.
+  std::unique_ptr<grpc::ClientAsyncReader<v1::GenerateResponse>> queued_reader_;  // With a queue.
 };
 
 // A running WatchBlocks call. Destruction ends it. Not thread-safe.
@@ -177,6 +194,9 @@ class Client {
 
   // `timeout` limits the whole call, from the first to the last token.
   std::unique_ptr<GenerateStream> Generate(const v1::GenerateRequest& request, absl::Duration timeout);
+
+  // For many Generate calls that one thread reads. It borrows the client.
+  std::unique_ptr<GenerateStreams> GenerateMany();
 
   // Starts a call for many requests. The call has no deadline of its own.
   std::unique_ptr<GenerateBatchStream> GenerateBatch();

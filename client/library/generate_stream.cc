@@ -29,13 +29,20 @@ constexpr absl::Duration kConnectTime = absl::Milliseconds(100);
 }  // namespace
 
 GenerateStream::GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout)
-    : links_(links), search_(links->size()), request_(request), deadline_(absl::Now() + timeout) {
-  if (const absl::Status valid = CheckUtf8Fields(request); !valid.ok()) {
-    finished_ = valid;
-    return;
-  }
+    : GenerateStream(links, request, timeout, /*queue=*/nullptr, /*tag=*/nullptr) {
+  if (!finished_.has_value()) Call();
+}
+
+GenerateStream::GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout,
+                               grpc::CompletionQueue* queue, void* tag)
+    : links_(links),
+      queue_(queue),
+      tag_(tag),
+      search_(links->size()),
+      request_(request),
+      deadline_(absl::Now() + timeout) {
+  if (const absl::Status valid = CheckUtf8Fields(request); !valid.ok()) finished_ = valid;
   for (const v1::ContinuedSample& sample : request.continue_from()) continued_[sample.index()] = sample;
-  Call();
 }
 
 GenerateStream::~GenerateStream() {
@@ -50,17 +57,30 @@ void GenerateStream::Call() {
   auto context = std::make_unique<grpc::ClientContext>();
   context->set_deadline(absl::ToChronoTime(deadline_));
   const MutexLock lock(&mutex_);
+  // The readers of the call before end before its context.
+  reader_ = nullptr;
+  queued_reader_ = nullptr;
   context_ = std::move(context);
   if (is_cancelled_) context_->TryCancel();
+  v1::InferenceService::Stub* const stub = link_->inference.get();
   if (resume_token_.empty()) {
     if (request_.continue_from_size() > 0) SetContinued();
-    reader_ = link_->inference->Generate(context_.get(), request_);
-    return;
+    if (queue_ == nullptr) {
+      reader_ = stub->Generate(context_.get(), request_);
+    } else {
+      queued_reader_ = stub->PrepareAsyncGenerate(context_.get(), request_, queue_);
+    }
+  } else {
+    v1::ResumeRequest resume;
+    resume.set_resume_token(resume_token_);
+    for (const auto& [index, sample] : received_) *resume.add_received() = sample;
+    if (queue_ == nullptr) {
+      reader_ = stub->Resume(context_.get(), resume);
+    } else {
+      queued_reader_ = stub->PrepareAsyncResume(context_.get(), resume, queue_);
+    }
   }
-  v1::ResumeRequest resume;
-  resume.set_resume_token(resume_token_);
-  for (const auto& [index, sample] : received_) *resume.add_received() = sample;
-  reader_ = link_->inference->Resume(context_.get(), resume);
+  if (queue_ != nullptr) queued_reader_->StartCall(tag_);
 }
 
 absl::Status GenerateStream::CheckOrder(const v1::GenerateResponse& response) const {
@@ -111,21 +131,29 @@ void GenerateStream::SetContinued() {
 bool GenerateStream::Next(v1::GenerateResponse* response) {
   while (!finished_.has_value()) {
     if (reader_->Read(response)) {
-      const absl::Status order = CheckOrder(*response);
-      if (order.ok()) {
-        Note(*response);
-        return true;
-      }
+      if (Take(*response)) return true;
       Cancel();
       reader_->Finish();
-      finished_ = order;
       return false;
     }
     if (!GoesOnAfter(reader_->Finish())) break;
-    reader_ = nullptr;  // Before its context.
     Call();
   }
   return false;
+}
+
+bool GenerateStream::Take(const v1::GenerateResponse& response) {
+  if (const absl::Status order = CheckOrder(response); !order.ok()) {
+    finished_ = order;
+    return false;
+  }
+  Note(response);
+  return true;
+}
+
+bool GenerateStream::MayWaitAfter(const grpc::Status& status) const {
+  if (status.ok() || finished_.has_value() || is_cancelled()) return false;
+  return links_->size() > 1 || IsCut(status) || IsNotLeading(status) || HasReason(status, "NO_WORKER");
 }
 
 bool GenerateStream::GoesOnAfter(const grpc::Status& status) {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <optional>
-#include <set>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/mutex.h"
+#include "client/library/generate_streams.h"
 #include "client/load/free_places.h"
 
 namespace quire {
@@ -122,8 +123,8 @@ struct Job {
 
 }  // namespace
 
-// The calling thread plans the requests and waits for their arrival times. A pool of threads makes the calls, one call
-// per thread. With multiplex one thread reads the responses of all requests instead.
+// The calling thread plans the requests, waits for their arrival times and starts the calls. One thread for each client
+// reads the responses. With multiplex there is one stream for all requests, and one thread that reads it.
 class LoadGenerator::Impl {
  public:
   Impl(std::vector<Client*> clients, const LoadOptions& options) : clients_(std::move(clients)), options_(options) {
@@ -151,7 +152,10 @@ class LoadGenerator::Impl {
     WaitForEnds();
     if (reader.joinable()) reader.join();
     if (watcher.joinable()) watcher.join();
-    for (std::thread& caller : callers_) caller.join();
+    for (Lane& lane : lanes_) {
+      lane.streams->HalfClose();
+      lane.reader.join();
+    }
     const MutexLock lock(&mutex_);
     report_.has_service_level = options_.service_level.is_set();
     return std::move(report_);
@@ -160,13 +164,20 @@ class LoadGenerator::Impl {
   void Stop() QUIRE_EXCLUDES(mutex_) {
     const MutexLock lock(&mutex_);
     is_stopped_ = true;
-    for (GenerateStream* const stream : streams_) stream->Cancel();
+    for (const Lane& lane : lanes_) lane.streams->CancelAll();
     if (batch_ != nullptr) batch_->Cancel();
     changed_.NotifyAll();
     place_.NotifyAll();
   }
 
  private:
+  // The calls of one client.
+  struct Lane {
+    std::unique_ptr<GenerateStreams> streams;
+    std::thread reader;
+    int num_calls = 0;  // Guarded by mutex_.
+  };
+
   bool is_closed_loop() const { return options_.concurrency > 0; }
 
   void SendAll(LoadPlan* plan) {
@@ -179,10 +190,11 @@ class LoadGenerator::Impl {
       if (!is_closed_loop() && arrival > end) break;
       Job job{.request = plan->MakeRequest(planned), .scheduled = arrival, .due = arrival};
       if (!WaitForTurn(end, &job)) return CountUnsent(plan, options_.max_requests - i, end);
+      const uint64_t tag = static_cast<uint64_t>(i) + 1;
       if (options_.multiplex) {
-        StartBatched(static_cast<uint64_t>(i) + 1, job);
+        StartBatched(tag, job);
       } else {
-        Enqueue(std::move(job));
+        StartCall(tag, job);
       }
     }
   }
@@ -238,53 +250,43 @@ class LoadGenerator::Impl {
     report_.sending_s = MillisBetween(start_, now) / 1000;
   }
 
-  void Enqueue(Job job) QUIRE_EXCLUDES(mutex_) {
-    const MutexLock lock(&mutex_);
-    jobs_.push_back(std::move(job));
-    // There are never more threads than requests that may be in flight.
-    if (static_cast<int>(jobs_.size()) > num_idle_) {
-      const size_t index = callers_.size() / static_cast<size_t>(options_.max_calls_per_client);
-      Client* const client = clients_[std::min(index, clients_.size() - 1)];
-      callers_.emplace_back([this, client] { MakeCalls(client); });
-    }
-    job_ready_.NotifyOne();
-  }
-
-  void MakeCalls(Client* client) QUIRE_EXCLUDES(mutex_) {
-    while (const std::optional<Job> job = TakeJob()) {
-      Reception reception(job->request, job->scheduled);
-      const std::unique_ptr<GenerateStream> stream = client->Generate(job->request, options_.timeout);
-      SetOpen(stream.get(), true);
-      v1::GenerateResponse response;
-      while (stream->Next(&response)) AddTokens(reception.Add(response, options_.now()));
-      const absl::Status status = stream->Finish();
-      SetOpen(stream.get(), false);
+  void StartCall(uint64_t tag, const Job& job) QUIRE_EXCLUDES(mutex_) {
+    GenerateStreams* streams;
+    {
       const MutexLock lock(&mutex_);
-      End(reception, status);
+      CountSent(job);
+      receptions_.emplace(tag, Reception(job.request, job.scheduled));
+      Lane* const lane = LaneWithRoom();
+      ++lane->num_calls;
+      streams = lane->streams.get();
     }
+    streams->Start(tag, job.request, options_.timeout);
+    const MutexLock lock(&mutex_);
+    if (is_stopped_) streams->Cancel(tag);
   }
 
-  // Waits for a request to send, and counts it as sent. Empty when no more come.
-  std::optional<Job> TakeJob() QUIRE_EXCLUDES(mutex_) {
-    const MutexLock lock(&mutex_);
-    ++num_idle_;
-    while (jobs_.empty() && !is_over_) job_ready_.Wait(&mutex_);
-    --num_idle_;
-    if (jobs_.empty()) return std::nullopt;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    CountSent(job);
-    return job;
+  // Returns the first one that may have another call. There are enough clients for all requests that may be in flight.
+  Lane* LaneWithRoom() QUIRE_REQUIRES(mutex_) {
+    for (Lane& lane : lanes_) {
+      if (lane.num_calls < options_.max_calls_per_client) return &lane;
+    }
+    Lane* const lane = &lanes_.emplace_back();
+    lane->streams = clients_.at(lanes_.size() - 1)->GenerateMany();
+    lane->reader = std::thread([this, lane] { ReadCalls(lane, lane->streams.get()); });
+    return lane;
   }
 
-  // Tells Stop which streams to cancel.
-  void SetOpen(GenerateStream* stream, bool is_open) QUIRE_EXCLUDES(mutex_) {
-    const MutexLock lock(&mutex_);
-    if (!is_open) {
-      streams_.erase(stream);
-    } else {
-      streams_.insert(stream);
-      if (is_stopped_) stream->Cancel();
+  void ReadCalls(Lane* lane, GenerateStreams* streams) QUIRE_EXCLUDES(mutex_) {
+    GenerateStreams::Event event;
+    while (streams->Next(&event)) {
+      const MutexLock lock(&mutex_);
+      const auto it = receptions_.find(event.tag);
+      if (event.end.has_value()) {
+        --lane->num_calls;
+        EndReception(it, *event.end);
+      } else {
+        num_tokens_ += it->second.Add(event.response, options_.now());
+      }
     }
   }
 
@@ -297,7 +299,7 @@ class LoadGenerator::Impl {
     const absl::Status status = batch_->Start(tag, job.request, options_.timeout);
     if (status.ok()) return;
     const MutexLock lock(&mutex_);
-    if (const auto it = receptions_.find(tag); it != receptions_.end()) EndBatched(it, status);
+    if (const auto it = receptions_.find(tag); it != receptions_.end()) EndReception(it, status);
   }
 
   void ReadBatch() {
@@ -308,25 +310,19 @@ class LoadGenerator::Impl {
         const auto it = receptions_.find(entry.tag());
         if (it == receptions_.end()) continue;
         num_tokens_ += it->second.Add(entry.response(), options_.now());
-        if (entry.has_end()) EndBatched(it, FromRpcStatus(entry.end()));
+        if (entry.has_end()) EndReception(it, FromRpcStatus(entry.end()));
       }
     }
     absl::Status status = batch_->Finish();
     if (status.ok()) status = absl::InternalError("the stream has ended without the request's end");
     const MutexLock lock(&mutex_);
-    while (!receptions_.empty()) EndBatched(receptions_.begin(), status);
+    while (!receptions_.empty()) EndReception(receptions_.begin(), status);
   }
 
-  void EndBatched(std::unordered_map<uint64_t, Reception>::iterator it, const absl::Status& status)
+  void EndReception(std::unordered_map<uint64_t, Reception>::iterator it, const absl::Status& status)
       QUIRE_REQUIRES(mutex_) {
     End(it->second, status);
     receptions_.erase(it);
-  }
-
-  void AddTokens(int num_tokens) {
-    if (num_tokens == 0) return;
-    const MutexLock lock(&mutex_);
-    num_tokens_ += num_tokens;
   }
 
   void End(const Reception& reception, absl::Status status) QUIRE_REQUIRES(mutex_) {
@@ -351,7 +347,6 @@ class LoadGenerator::Impl {
     report_.duration_s = MillisBetween(start_, options_.now()) / 1000;
     is_over_ = true;
     changed_.NotifyAll();
-    job_ready_.NotifyAll();
   }
 
   void ReportProgress() QUIRE_EXCLUDES(mutex_) {
@@ -379,22 +374,19 @@ class LoadGenerator::Impl {
   const std::vector<Client*> clients_;
   const LoadOptions options_;
   TimePoint start_;
-  std::vector<std::thread> callers_;
+  // Without multiplex: one for each client that has had a call. The calling thread adds to them, under the mutex.
+  std::deque<Lane> lanes_;
   // Set once, under the mutex, before the threads that use it start. Only with multiplex.
   std::unique_ptr<GenerateBatchStream> batch_;
 
   Mutex mutex_;
-  CondVar job_ready_;  // There is a job, or the load is over.
-  CondVar changed_;    // The generator was stopped, or the load is over.
-  CondVar place_;      // A request has ended, or the generator was stopped.
-  std::deque<Job> jobs_ QUIRE_GUARDED_BY(mutex_);
-  std::set<GenerateStream*> streams_ QUIRE_GUARDED_BY(mutex_);                   // The running calls.
-  std::unordered_map<uint64_t, Reception> receptions_ QUIRE_GUARDED_BY(mutex_);  // The batch's requests by tag.
+  CondVar changed_;  // The generator was stopped, or the load is over.
+  CondVar place_;    // A request has ended, or the generator was stopped.
+  std::unordered_map<uint64_t, Reception> receptions_ QUIRE_GUARDED_BY(mutex_);  // Of the requests in flight, by tag.
   LoadReport report_ QUIRE_GUARDED_BY(mutex_);
   FreePlaces free_places_ QUIRE_GUARDED_BY(mutex_);
   int64_t num_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;
   int num_in_flight_ QUIRE_GUARDED_BY(mutex_) = 0;
-  int num_idle_ QUIRE_GUARDED_BY(mutex_) = 0;
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_over_ QUIRE_GUARDED_BY(mutex_) = false;
 };

@@ -36,7 +36,7 @@ struct LoadOptions {
   // In an open loop, requests that arrive while this many run are held back.
   int max_in_flight = 1024;
   absl::Duration timeout = absl::Minutes(10);  // Time limit of each request.
-  // Sends all requests over one GenerateBatch call. Otherwise each has its own Generate call and thread.
+  // Sends all requests over one GenerateBatch call. Otherwise each has its own Generate call.
   bool multiplex = false;
   // The calls that may run at a time on a client, without multiplex. A manager admits 1024 on a connection. More would
   // wait inside gRPC, where the generator cannot measure the wait.

@@ -18,10 +18,12 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "client/library/client.h"
+#include "client/library/generate_streams.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
-// Tests how a GenerateStream goes on after its call has ended, with a service that follows a script.
+// Tests how a GenerateStream goes on after its call has ended, with a service that follows a script. Each test runs
+// with a stream of its own and with one of GenerateStreams.
 
 namespace quire {
 namespace {
@@ -76,7 +78,7 @@ class ScriptedService : public v1::InferenceService::Service {
   std::vector<v1::ResumeRequest> resumes;
 };
 
-class GenerateStreamTest : public testing::Test {
+class GenerateStreamTest : public testing::TestWithParam<bool> {
  protected:
   GenerateStreamTest() {
     char directory[] = "/tmp/quire-resume.XXXXXX";
@@ -104,10 +106,23 @@ class GenerateStreamTest : public testing::Test {
 
   // Reads to the end. The texts of the responses are in texts_.
   absl::Status ReadAll(absl::Duration timeout = absl::Seconds(60)) {
+    if (GetParam()) return ReadAllOfMany(timeout);
     const auto stream = client_->Generate(request_, timeout);
     v1::GenerateResponse response;
     while (stream->Next(&response)) texts_.push_back(response.text_delta());
     return stream->Finish();
+  }
+
+  absl::Status ReadAllOfMany(absl::Duration timeout) {
+    const auto streams = client_->GenerateMany();
+    streams->Start(/*tag=*/3, request_, timeout);
+    streams->HalfClose();
+    GenerateStreams::Event event;
+    while (streams->Next(&event) && !event.end.has_value()) texts_.push_back(event.response.text_delta());
+    EXPECT_EQ(event.tag, 3u);
+    const absl::Status status = event.end.value_or(absl::UnknownError("no end"));
+    EXPECT_FALSE(streams->Next(&event));
+    return status;
   }
 
   std::string directory_;
@@ -118,7 +133,9 @@ class GenerateStreamTest : public testing::Test {
   std::vector<std::string> texts_;
 };
 
-TEST_F(GenerateStreamTest, ACallThatWasCutGoesOnWithWhatIsMissing) {
+INSTANTIATE_TEST_SUITE_P(AloneAndAmongMany, GenerateStreamTest, testing::Bool());
+
+TEST_P(GenerateStreamTest, ACallThatWasCutGoesOnWithWhatIsMissing) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));
     return Cut();
@@ -141,7 +158,7 @@ TEST_F(GenerateStreamTest, ACallThatWasCutGoesOnWithWhatIsMissing) {
   EXPECT_EQ(service_.resumes[2].received(0).next_position(), 7u);
 }
 
-TEST_F(GenerateStreamTest, ResumeTellsWhereTheNumericsHaveChanged) {
+TEST_P(GenerateStreamTest, ResumeTellsWhereTheNumericsHaveChanged) {
   service_.generate = {[](const auto&, Writer* writer) {
     v1::GenerateResponse response = Response(5, "a", "token-1");
     response.set_numerics_changed_at(5);
@@ -170,7 +187,7 @@ grpc::Status Unknown() {
   return Error(grpc::StatusCode::NOT_FOUND, "REQUEST_UNKNOWN");
 }
 
-TEST_F(GenerateStreamTest, ARequestThatTheManagerDoesNotKnowIsContinued) {
+TEST_P(GenerateStreamTest, ARequestThatTheManagerDoesNotKnowIsContinued) {
   request_.clear_request_id();
   request_.set_n(2);
   service_.generate = {[](const auto&, Writer* writer) {
@@ -218,7 +235,7 @@ TEST_F(GenerateStreamTest, ARequestThatTheManagerDoesNotKnowIsContinued) {
 }
 
 // The manager that continues it may have no memory for streams that can be resumed.
-TEST_F(GenerateStreamTest, ARequestThatWasContinuedIsContinuedAgainWithAllThatWasReceived) {
+TEST_P(GenerateStreamTest, ARequestThatWasContinuedIsContinuedAgainWithAllThatWasReceived) {
   service_.generate = {[](const auto&, Writer* writer) {
                          writer->Write(Response(5, "a", "token-1"));
                          return Cut();
@@ -238,7 +255,7 @@ TEST_F(GenerateStreamTest, ARequestThatWasContinuedIsContinuedAgainWithAllThatWa
   EXPECT_THAT(service_.generates[2].continue_from(0).token_ids(), ElementsAre(5, 6));
 }
 
-TEST_F(GenerateStreamTest, TokensThatWereReceivedBeforeAreAnError) {
+TEST_P(GenerateStreamTest, TokensThatWereReceivedBeforeAreAnError) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));
     writer->Write(Response(5, "a", "token-1"));
@@ -248,7 +265,7 @@ TEST_F(GenerateStreamTest, TokensThatWereReceivedBeforeAreAnError) {
   EXPECT_THAT(texts_, ElementsAre("a"));
 }
 
-TEST_F(GenerateStreamTest, WhatCannotBeContinuedFailsWithTheFirstError) {
+TEST_P(GenerateStreamTest, WhatCannotBeContinuedFailsWithTheFirstError) {
   const std::vector<std::function<void(v1::GenerateRequest*)>> changes = {
       [](auto* request) { request->mutable_beam()->set_width(2); },
       [](auto* request) { request->set_best_of(3); },
@@ -269,7 +286,7 @@ TEST_F(GenerateStreamTest, WhatCannotBeContinuedFailsWithTheFirstError) {
   }
 }
 
-TEST_F(GenerateStreamTest, AnOlderManagerThatCannotContinueFailsWithTheFirstError) {
+TEST_P(GenerateStreamTest, AnOlderManagerThatCannotContinueFailsWithTheFirstError) {
   service_.generate = {[](const auto&, Writer* writer) {
                          writer->Write(Response(5, "a", "token-1"));
                          return Cut();
@@ -283,7 +300,7 @@ TEST_F(GenerateStreamTest, AnOlderManagerThatCannotContinueFailsWithTheFirstErro
   EXPECT_EQ(ReadAll().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(GenerateStreamTest, ARequestThatCannotBeResumedIsNotSentAgainAfterItsFirstResponse) {
+TEST_P(GenerateStreamTest, ARequestThatCannotBeResumedIsNotSentAgainAfterItsFirstResponse) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a"));  // Without a token: the manager lets no request outlive its call.
     return Cut();
@@ -293,7 +310,7 @@ TEST_F(GenerateStreamTest, ARequestThatCannotBeResumedIsNotSentAgainAfterItsFirs
   EXPECT_THAT(service_.generates, SizeIs(1));
 }
 
-TEST_F(GenerateStreamTest, AManagerThatDoesNotKnowOnDisconnectGetsTheRequestWithoutIt) {
+TEST_P(GenerateStreamTest, AManagerThatDoesNotKnowOnDisconnectGetsTheRequestWithoutIt) {
   service_.generate = {[](const v1::GenerateRequest& request, Writer* writer) {
     if (request.on_disconnect() != v1::ON_DISCONNECT_UNSPECIFIED) {
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
@@ -307,7 +324,7 @@ TEST_F(GenerateStreamTest, AManagerThatDoesNotKnowOnDisconnectGetsTheRequestWith
   EXPECT_THAT(service_.generates, SizeIs(2));
 }
 
-TEST_F(GenerateStreamTest, OtherUnknownFieldsAreAnError) {
+TEST_P(GenerateStreamTest, OtherUnknownFieldsAreAnError) {
   service_.generate = {[](const auto&, Writer*) {
     return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                         "18: field number 18 of quire.v1.GenerateRequest is not known to this server", "details");
@@ -316,7 +333,7 @@ TEST_F(GenerateStreamTest, OtherUnknownFieldsAreAnError) {
   EXPECT_THAT(service_.generates, SizeIs(1));
 }
 
-TEST_F(GenerateStreamTest, WhenNoAttemptSucceedsTheFirstErrorIsReturned) {
+TEST_P(GenerateStreamTest, WhenNoAttemptSucceedsTheFirstErrorIsReturned) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));
     return Cut("first");
@@ -328,7 +345,7 @@ TEST_F(GenerateStreamTest, WhenNoAttemptSucceedsTheFirstErrorIsReturned) {
 }
 
 // A search that is lost twice, with more time between than a stream tries to resume, has sent nothing yet.
-TEST_F(GenerateStreamTest, ACallThatWasTakenIsProgressWithoutAResponse) {
+TEST_P(GenerateStreamTest, ACallThatWasTakenIsProgressWithoutAResponse) {
   service_.generate = {[](const auto&, Writer*) { return Cut("the first loss"); },
                        [](const auto&, Writer*) {
                          absl::SleepFor(absl::Milliseconds(2100));
@@ -338,7 +355,7 @@ TEST_F(GenerateStreamTest, ACallThatWasTakenIsProgressWithoutAResponse) {
   EXPECT_EQ(ReadAll(absl::Seconds(4)).message(), "the second loss");
 }
 
-TEST_F(GenerateStreamTest, ALossThatLastsIsToldOnce) {
+TEST_P(GenerateStreamTest, ALossThatLastsIsToldOnce) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));
     return Cut();
@@ -358,7 +375,7 @@ TEST_F(GenerateStreamTest, ALossThatLastsIsToldOnce) {
   EXPECT_EQ(num_told, 1);
 }
 
-TEST_F(GenerateStreamTest, AnErrorOfTheManagerEndsTheAttempts) {
+TEST_P(GenerateStreamTest, AnErrorOfTheManagerEndsTheAttempts) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));
     return Cut("first");
@@ -369,7 +386,7 @@ TEST_F(GenerateStreamTest, AnErrorOfTheManagerEndsTheAttempts) {
   EXPECT_THAT(service_.resumes, SizeIs(1));
 }
 
-TEST_F(GenerateStreamTest, TheStreamGoesOnWithAServerThatWasStartedAgain) {
+TEST_P(GenerateStreamTest, TheStreamGoesOnWithAServerThatWasStartedAgain) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));
     return Cut();

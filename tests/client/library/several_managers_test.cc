@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/check.h"
 #include "client/library/client.h"
+#include "client/library/generate_streams.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -97,7 +98,8 @@ class Admin : public v1::AdminService::Service {
   std::atomic<int> num_calls = 0;
 };
 
-class SeveralManagersTest : public testing::Test {
+// Each test runs with a stream of its own for each request and with one of GenerateStreams.
+class SeveralManagersTest : public testing::TestWithParam<bool> {
  protected:
   SeveralManagersTest() {
     char directory[] = "/tmp/quire-managers.XXXXXX";
@@ -135,12 +137,21 @@ class SeveralManagersTest : public testing::Test {
   }
   // The texts of all responses.
   std::string Generate(absl::Duration timeout = absl::Seconds(60)) {
+    if (GetParam()) return GenerateAmongMany(timeout);
     const auto stream = client_->Generate(request_, timeout);
     std::string text;
     v1::GenerateResponse response;
     while (stream->Next(&response)) text += response.text_delta();
     const absl::Status status = stream->Finish();
     return status.ok() ? text : status.ToString();
+  }
+  std::string GenerateAmongMany(absl::Duration timeout) {
+    const auto streams = client_->GenerateMany();
+    streams->Start(/*tag=*/0, request_, timeout);
+    std::string text;
+    GenerateStreams::Event event;
+    while (streams->Next(&event) && !event.end.has_value()) text += event.response.text_delta();
+    return event.end->ok() ? text : event.end->ToString();
   }
 
   std::string directory_;
@@ -151,7 +162,9 @@ class SeveralManagersTest : public testing::Test {
   v1::GenerateRequest request_;
 };
 
-TEST_F(SeveralManagersTest, CallsGoPastTheOneThatStandsByAndStayWithTheLeader) {
+INSTANTIATE_TEST_SUITE_P(AloneAndAmongMany, SeveralManagersTest, testing::Bool());
+
+TEST_P(SeveralManagersTest, CallsGoPastTheOneThatStandsByAndStayWithTheLeader) {
   inference_[0].leads = false;
   EXPECT_EQ(ModelName(), "b");
   EXPECT_EQ(Generate(), "b");
@@ -163,7 +176,7 @@ TEST_F(SeveralManagersTest, CallsGoPastTheOneThatStandsByAndStayWithTheLeader) {
   EXPECT_EQ(ModelName(), "a");
 }
 
-TEST_F(SeveralManagersTest, CallsGoPastTheOneThatIsGone) {
+TEST_P(SeveralManagersTest, CallsGoPastTheOneThatIsGone) {
   Stop(0);
   EXPECT_EQ(ModelName(), "b");
   EXPECT_EQ(Generate(), "b");
@@ -175,14 +188,14 @@ TEST_F(SeveralManagersTest, CallsGoPastTheOneThatIsGone) {
   EXPECT_EQ(Generate(), "a");
 }
 
-TEST_F(SeveralManagersTest, CallsThatEveryManagerAnswersGoToTheLeader) {
+TEST_P(SeveralManagersTest, CallsThatEveryManagerAnswersGoToTheLeader) {
   inference_[0].leads = false;
   EXPECT_EQ(client_->GetStatus().status(), absl::OkStatus());
   EXPECT_EQ(admin_[0].num_calls, 0);
   EXPECT_EQ(admin_[1].num_calls, 1);
 }
 
-TEST_F(SeveralManagersTest, HealthIsThatOfTheOneThatServes) {
+TEST_P(SeveralManagersTest, HealthIsThatOfTheOneThatServes) {
   servers_[0]->GetHealthCheckService()->SetServingStatus("readiness", false);
   servers_[1]->GetHealthCheckService()->SetServingStatus("readiness", true);
   EXPECT_TRUE(client_->IsServing("readiness").value());
@@ -194,7 +207,7 @@ TEST_F(SeveralManagersTest, HealthIsThatOfTheOneThatServes) {
   EXPECT_TRUE(IsConnectionError(client_->IsServing("readiness").status()));
 }
 
-TEST_F(SeveralManagersTest, AManagerThatDoesNotAnswerKeepsOneCallAndNotTheNext) {
+TEST_P(SeveralManagersTest, AManagerThatDoesNotAnswerKeepsOneCallAndNotTheNext) {
   client_ = std::make_unique<Client>(
       ClientOptions{.endpoint = absl::StrCat(Endpoint(0), ",", Endpoint(1)), .timeout = absl::Seconds(1)});
   inference_[0].hangs = true;
@@ -203,7 +216,7 @@ TEST_F(SeveralManagersTest, AManagerThatDoesNotAnswerKeepsOneCallAndNotTheNext) 
   inference_[0].hangs = false;
 }
 
-TEST_F(SeveralManagersTest, ALeaderIsFoundBesideAManagerThatHangs) {
+TEST_P(SeveralManagersTest, ALeaderIsFoundBesideAManagerThatHangs) {
   client_ = std::make_unique<Client>(
       ClientOptions{.endpoint = absl::StrCat(Endpoint(0), ",", Endpoint(1)), .timeout = absl::Minutes(1)});
   inference_[0].hangs = true;
@@ -212,21 +225,21 @@ TEST_F(SeveralManagersTest, ALeaderIsFoundBesideAManagerThatHangs) {
   inference_[0].hangs = false;
 }
 
-TEST_F(SeveralManagersTest, AStandbyErrorIsToldFromOthers) {
+TEST_P(SeveralManagersTest, AStandbyErrorIsToldFromOthers) {
   inference_[0].leads = false;
   EXPECT_TRUE(IsStandbyError(Client(ClientOptions{.endpoint = Endpoint(0)}).GetModel().status()));
   Stop(0);
   EXPECT_FALSE(IsStandbyError(Client(ClientOptions{.endpoint = Endpoint(0)}).GetModel().status()));
 }
 
-TEST_F(SeveralManagersTest, AStreamResumesWhereTheNextLeaderIs) {
+TEST_P(SeveralManagersTest, AStreamResumesWhereTheNextLeaderIs) {
   request_.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
   inference_[0].is_cut = true;
   EXPECT_EQ(Generate(), "ab");
   EXPECT_EQ(inference_[1].num_calls, 1);
 }
 
-TEST_F(SeveralManagersTest, ARequestGoesPastTheManagerThatStops) {
+TEST_P(SeveralManagersTest, ARequestGoesPastTheManagerThatStops) {
   inference_[0].stops = true;
   EXPECT_EQ(Generate(), "b");
   EXPECT_EQ(inference_[0].num_calls, 1);
@@ -234,7 +247,7 @@ TEST_F(SeveralManagersTest, ARequestGoesPastTheManagerThatStops) {
   EXPECT_EQ(inference_[0].num_calls, 1);
 }
 
-TEST_F(SeveralManagersTest, ARequestWaitsUntilTheNextManagerLeadsAfterTheOneThatStops) {
+TEST_P(SeveralManagersTest, ARequestWaitsUntilTheNextManagerLeadsAfterTheOneThatStops) {
   inference_[0].stops = true;
   inference_[1].leads = false;
   EXPECT_THAT(Generate(absl::Milliseconds(300)), testing::AnyOf(testing::HasSubstr("stops"), testing::HasSubstr("by")));
@@ -248,14 +261,14 @@ TEST_F(SeveralManagersTest, ARequestWaitsUntilTheNextManagerLeadsAfterTheOneThat
   election.join();
 }
 
-TEST_F(SeveralManagersTest, AClientOfOneManagerHearsAtOnceThatItStops) {
+TEST_P(SeveralManagersTest, AClientOfOneManagerHearsAtOnceThatItStops) {
   client_ = std::make_unique<Client>(ClientOptions{.endpoint = Endpoint(0)});
   inference_[0].stops = true;
   EXPECT_THAT(Generate(), testing::HasSubstr("this manager stops"));
   EXPECT_EQ(inference_[0].num_calls, 1);
 }
 
-TEST_F(SeveralManagersTest, AStreamThatAStoppingManagerEndsGoesOnWithTheNextOne) {
+TEST_P(SeveralManagersTest, AStreamThatAStoppingManagerEndsGoesOnWithTheNextOne) {
   request_.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
   inference_[0].is_drained = true;
   EXPECT_EQ(Generate(), "ab");
@@ -264,7 +277,7 @@ TEST_F(SeveralManagersTest, AStreamThatAStoppingManagerEndsGoesOnWithTheNextOne)
   EXPECT_THAT(Generate(), testing::HasSubstr("this manager stops"));
 }
 
-TEST_F(SeveralManagersTest, ACancelledStreamLeavesTheClientWithTheLeader) {
+TEST_P(SeveralManagersTest, ACancelledStreamLeavesTheClientWithTheLeader) {
   inference_[0].is_endless = true;
   const auto stream = client_->Generate(request_, absl::Seconds(60));
   v1::GenerateResponse response;
@@ -276,7 +289,7 @@ TEST_F(SeveralManagersTest, ACancelledStreamLeavesTheClientWithTheLeader) {
   EXPECT_EQ(inference_[1].num_calls, 0);
 }
 
-TEST_F(SeveralManagersTest, ACallWaitsWhileTheManagerRestoresItsRequests) {
+TEST_P(SeveralManagersTest, ACallWaitsWhileTheManagerRestoresItsRequests) {
   for (const std::string& endpoint : {Endpoint(0), absl::StrCat(Endpoint(0), ",", Endpoint(1))}) {
     inference_[0].num_calls = 0;
     inference_[0].num_restoring = 2;
@@ -289,7 +302,7 @@ TEST_F(SeveralManagersTest, ACallWaitsWhileTheManagerRestoresItsRequests) {
   EXPECT_EQ(inference_[1].num_calls, 0);
 }
 
-TEST_F(SeveralManagersTest, ACallWaitsForALeaderUntilItsDeadline) {
+TEST_P(SeveralManagersTest, ACallWaitsForALeaderUntilItsDeadline) {
   for (Inference& inference : inference_) inference.leads = false;
   EXPECT_THAT(Generate(absl::Milliseconds(300)), testing::HasSubstr("stands by"));
   Client hasty(ClientOptions{.endpoint = absl::StrCat(Endpoint(0), ",", Endpoint(1)), .timeout = absl::Seconds(1)});
@@ -302,7 +315,7 @@ TEST_F(SeveralManagersTest, ACallWaitsForALeaderUntilItsDeadline) {
   election.join();
 }
 
-TEST_F(SeveralManagersTest, ACallFailsAtOnceWhenNobodyIsThere) {
+TEST_P(SeveralManagersTest, ACallFailsAtOnceWhenNobodyIsThere) {
   Stop(0);
   Stop(1);
   const absl::Time start = absl::Now();
