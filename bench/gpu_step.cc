@@ -11,6 +11,7 @@
 #include "bench/clocks.h"
 #include "client/load/random.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/int8_matrix.h"
 #include "kernels/cuda/quantized_matrix.h"
 #include "kernels/forwarding_backend.h"
 #include "kernels/half_float.h"
@@ -71,7 +72,7 @@ class MadeUpWeights {
   int64_t step_bytes() const { return step_bytes_; }
 
  private:
-  using QuantizedPointer = std::unique_ptr<cuda::QuantizedCudaMatrix>;
+  using QuantizedPointer = std::unique_ptr<cuda::DeviceMatrix>;
 
   static absl::Status NoMemory() { return absl::ResourceExhaustedError("no memory for the weights"); }
 
@@ -111,11 +112,17 @@ class MadeUpWeights {
       });
       std::unique_ptr<PackedMatrix> packed = backend_->PackQuantized(stack.data(), static_cast<int>(stack.size()));
       if (packed == nullptr) return NoMemory();
-      first->reset(static_cast<cuda::QuantizedCudaMatrix*>(packed.release()));
+      first->reset(static_cast<cuda::DeviceMatrix*>(packed.release()));
     }
-    std::unique_ptr<PackedMatrix> copy = (*first)->Copy();
+    std::unique_ptr<PackedMatrix> copy;
+    if (const cuda::Int8CudaMatrix* const int8 = (*first)->int8()) {
+      copy = int8->Copy();
+      step_bytes_ += int8->num_bytes();
+    } else {
+      copy = (*first)->quantized()->Copy();
+      step_bytes_ += (*first)->quantized()->num_bytes();
+    }
     if (copy == nullptr) return NoMemory();
-    step_bytes_ += (*first)->num_bytes();
     return copy;
   }
 

@@ -23,9 +23,11 @@ std::string RandomProcessId() {
 std::string QuantizationNumerics(const ModelWeights& weights, const Backend& backend) {
   const auto& [layers, output, int4_inputs] = weights.rounding;
   const bool keeps_inputs = layers == Quantization::kInt4 && int4_inputs == Int4Inputs::kFloat32;
-  const char* const inputs = !backend.RoundsQuantizedInputs() ? "-a16" : keeps_inputs ? "-float32" : "";
+  const bool rounds_inputs = backend.RoundsQuantizedInputs(FormatOf(layers, int4_inputs));
+  const char* const inputs = !rounds_inputs ? "-a16" : keeps_inputs ? "-float32" : "";
+  const char* const output_inputs = backend.RoundsQuantizedInputs(QuantizedFormat::kInt8) ? "" : "-a16";
   return absl::StrCat(layers == Quantization::kNone ? "" : absl::StrCat("/", Name(layers), inputs, " 1"),
-                      output ? absl::StrCat("/output-int8", backend.RoundsQuantizedInputs() ? "" : "-a16", " 1") : "");
+                      output ? absl::StrCat("/output-int8", output_inputs, " 1") : "");
 }
 
 // Raise the number when a change of the rounding, or of attention over rounded K and V, changes the results.
