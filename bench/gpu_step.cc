@@ -203,17 +203,18 @@ class GpuStepBench::RecordingSwitch : public ForwardingBackend {
   bool is_on = true;
 };
 
-GpuStepBench::GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device)
-    : backend_(std::make_unique<RecordingSwitch>(
-          std::make_unique<cuda::CudaBackend>(std::move(device), cuda::CudaBackendOptions{}))),
+GpuStepBench::GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device, bool rounds_int8_inputs)
+    : backend_(std::make_unique<RecordingSwitch>(std::make_unique<cuda::CudaBackend>(
+          std::move(device), cuda::CudaBackendOptions{.rounds_int8_inputs = rounds_int8_inputs}))),
       model_{.config = config, .weights = {}, .tokenizer_files = {}} {}
 
 GpuStepBench::~GpuStepBench() = default;
 
 absl::StatusOr<std::unique_ptr<GpuStepBench>> GpuStepBench::Create(const ModelConfig& config,
                                                                    std::optional<QuantizedFormat> layer_format,
-                                                                   std::unique_ptr<cuda::Device> device) {
-  std::unique_ptr<GpuStepBench> bench(new GpuStepBench(config, std::move(device)));
+                                                                   std::unique_ptr<cuda::Device> device,
+                                                                   bool rounds_int8_inputs) {
+  std::unique_ptr<GpuStepBench> bench(new GpuStepBench(config, std::move(device), rounds_int8_inputs));
   MadeUpWeights weights(bench->model_.config, layer_format, bench->backend_.get());
   QUIRE_ASSIGN_OR_RETURN(bench->model_.weights, weights.Make());
   bench->weight_bytes_ = weights.step_bytes();

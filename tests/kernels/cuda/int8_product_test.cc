@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/int8_products.h"
+#include "kernels/cuda/round_rows.h"
 #include "kernels/reference/quantized.h"
 #include "tests/kernels/cuda/device_array.h"
 #include "tests/kernels/cuda/device_under_test.h"
@@ -51,6 +52,33 @@ std::vector<float> RandomRows(int num_tokens, int cols, DataType element, uint64
 
 std::vector<float> Formula(const std::vector<float>& x, const QuantizedCase& w) {
   return reference::QuantizedLinear(x, w.values, w.scales, w.cols);
+}
+
+TEST_F(Int8ProductTest, RowsAreRoundedLikeThoseOfACpu) {
+  constexpr int kRows = 5, kCols = 2200, kPaddedCols = 2304;
+  for (const DataType element : kElements) {
+    const std::vector<float> x = RandomRows(kRows, kCols, element, 3);
+    DeviceArray<char> device_x(device(), Encoded(x, element));
+    DeviceArray<int8_t> y(device(), std::vector<int8_t>(kRows * kPaddedCols, 55));
+    DeviceArray<float> scales(device(), kRows);
+    device()->Launch(device()->FindKernels(element, 128, 16)->rounded_int8.round_rows,
+                     RoundRowsArgs{.x = reinterpret_cast<const uint16_t*>(device_x.data()),
+                                   .y = y.data(),
+                                   .scales = scales.data(),
+                                   .num_rows = kRows,
+                                   .dim = kCols,
+                                   .padded_dim = kPaddedCols},
+                     /*num_blocks=*/2);
+    const std::vector<int8_t> numbers = y.Download();
+    const std::vector<float> row_scales = scales.Download();
+    for (int row = 0; row < kRows; ++row) {
+      reference::QuantizedRow expected = reference::Quantize(&x[row * kCols], kCols);
+      expected.values.resize(kPaddedCols);
+      EXPECT_EQ(row_scales[row], expected.scale);
+      const auto begin = numbers.begin() + row * kPaddedCols;
+      EXPECT_EQ(std::vector<int>(begin, begin + kPaddedCols), expected.values) << "row " << row;
+    }
+  }
 }
 
 TEST_F(Int8ProductTest, BitsAreThoseOfTheScalarFormula) {
