@@ -69,7 +69,8 @@ __global__ void UseMatrices(const U32x4* from, float* to) {
   TriggerNextGrid();
   const uint32_t bf16 = PackBf16(Exp2(c[0]), Log2(c[1]));
   const uint32_t f16 = PackF16(Reciprocal(c[2]), ReciprocalSqrt(c[3]));
-  StoreGlobal(to, LowBf16(bf16) + HighBf16(bf16) + LowF16(f16) + HighF16(f16) + RoundedProduct(float(whole[0]), float(whole[1])));
+  const float product = RoundedProduct(float(whole[0]), float(whole[1]));
+  StoreGlobal(to, LowBf16(bf16) + HighBf16(bf16) + LowF16(f16) + HighF16(f16) + product);
 }
 
 __global__ void __launch_bounds__(kProductThreads) MatrixProductKernel(const __grid_constant__ MatrixProductArgs args) {
