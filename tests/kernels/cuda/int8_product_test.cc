@@ -9,6 +9,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cuda/int8_product.h"
 #include "kernels/cuda/int8_products.h"
 #include "kernels/cuda/round_rows.h"
 #include "kernels/reference/quantized.h"
@@ -78,6 +79,50 @@ TEST_F(Int8ProductTest, RowsAreRoundedLikeThoseOfACpu) {
       const auto begin = numbers.begin() + row * kPaddedCols;
       EXPECT_EQ(std::vector<int>(begin, begin + kPaddedCols), expected.values) << "row " << row;
     }
+  }
+}
+
+// The kernels take any number of tokens, in blocks. The last block of tokens is not full.
+TEST_F(Int8ProductTest, TokensInSeveralBlocksHaveTheSameBits) {
+  constexpr int kRows = 24, kCols = 128, kTokens = 131;
+  constexpr DataType kElement = DataType::kBFloat16;
+  const QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, 4);
+  const QuantizedMatrixView view = w.View();
+  const auto packed = Int8CudaMatrix::Pack(device(), &view, 1);
+  const std::vector<float> x = RandomRows(kTokens, kCols, kElement, 4);
+  std::vector<int8_t> numbers;
+  std::vector<float> scales;
+  for (int token = 0; token < kTokens; ++token) {
+    const reference::QuantizedRow row = reference::Quantize(&x[token * kCols], kCols);
+    numbers.insert(numbers.end(), row.values.begin(), row.values.end());
+    scales.push_back(row.scale);
+  }
+  DeviceArray<int8_t> device_x(device(), numbers);
+  DeviceArray<float> x_scales(device(), scales);
+  const RoundedProductKernels& kernels = device()->FindKernels(kElement, 128, 16)->rounded_int8;
+  for (int i = 0; i < 4; ++i) {
+    DeviceArray<float> y(device(), kTokens * kRows);
+    device()->Launch(kernels.products[i],
+                     Int8ProductArgs{.x = device_x.data(),
+                                     .x_scales = x_scales.data(),
+                                     .w = packed->values(),
+                                     .w_scales = packed->scales(),
+                                     .y = y.data(),
+                                     .y_stride = kRows,
+                                     .partial = nullptr,
+                                     .split_stride = 0,
+                                     .rows = kRows,
+                                     .padded_rows = packed->padded_rows(),
+                                     .depth = packed->depth(),
+                                     .num_tokens = kTokens,
+                                     .num_row_blocks = 1,
+                                     .num_splits = 1,
+                                     .blocks_per_split = 1,
+                                     .tickets = nullptr,
+                                     .y_is_float = true,
+                                     .adds_to_y = false},
+                     int(CeilDivide(kTokens, QuantizedKernels::kTokens[i])));
+    EXPECT_EQ(y.Download(), Formula(x, w)) << "blocks of " << QuantizedKernels::kTokens[i] << " tokens";
   }
 }
 

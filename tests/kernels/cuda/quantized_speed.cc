@@ -33,7 +33,7 @@ std::vector<std::unique_ptr<Matrix>> Copies(CudaDevice* device, QuantizedFormat 
 }
 
 // Where and how products are measured.
-struct Measurement {
+struct ProductMeasurement {
   CudaDevice* device;
   const std::function<bool(const std::string&, const std::string&)>& wants;
   GpuTimer* timer;
@@ -42,7 +42,8 @@ struct Measurement {
 
 // Measures the products by matrices of one format.
 template <typename Matrix, typename Products>
-void Measure(const Measurement& to, const std::string& group, QuantizedFormat format, Products* products) {
+void MeasureProducts(const ProductMeasurement& to, const std::string& group, QuantizedFormat format,
+                     Products* products) {
   for (const ModelMatrix& m : kModelMatrices) {
     const auto is_wanted = [&](int num_rows) { return to.wants(group, m.ProductName(num_rows)); };
     if (std::none_of(std::begin(kProductRows), std::end(kProductRows), is_wanted)) continue;
@@ -73,15 +74,15 @@ void Measure(const Measurement& to, const std::string& group, QuantizedFormat fo
 void MeasureQuantizedProducts(CudaDevice* device, bool exact,
                               const std::function<bool(const std::string&, const std::string&)>& wants, GpuTimer* timer,
                               GpuReport* report) {
-  const Measurement to = {device, wants, timer, report};
+  const ProductMeasurement to = {device, wants, timer, report};
   const KernelTable* const kernels = device->FindKernels(kElement, 128, 16);
   for (const QuantizedFormat format : {QuantizedFormat::kInt4, QuantizedFormat::kInt8, QuantizedFormat::kFp8}) {
     QuantizedProducts products(device, kernels, kElement, exact, QuantizedProducts::kSliceBytes,
                                QuantizedProducts::kMostPackedTokens);
-    Measure<QuantizedCudaMatrix>(to, std::string("multiplication by ") + Name(format), format, &products);
+    MeasureProducts<QuantizedCudaMatrix>(to, std::string("multiplication by ") + Name(format), format, &products);
   }
   Int8Products products(device, kernels, kElement);
-  Measure<Int8CudaMatrix>(to, "multiplication of rounded rows by int8", QuantizedFormat::kInt8, &products);
+  MeasureProducts<Int8CudaMatrix>(to, "multiplication of rounded rows by int8", QuantizedFormat::kInt8, &products);
 }
 
 }  // namespace quire::cuda
