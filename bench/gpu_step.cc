@@ -11,6 +11,7 @@
 #include "bench/clocks.h"
 #include "client/load/random.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/int8_matrix.h"
 #include "kernels/cuda/quantized_matrix.h"
 #include "kernels/forwarding_backend.h"
 #include "kernels/half_float.h"
@@ -71,7 +72,7 @@ class MadeUpWeights {
   int64_t step_bytes() const { return step_bytes_; }
 
  private:
-  using QuantizedPointer = std::unique_ptr<cuda::QuantizedCudaMatrix>;
+  using QuantizedPointer = std::unique_ptr<cuda::DeviceMatrix>;
 
   static absl::Status NoMemory() { return absl::ResourceExhaustedError("no memory for the weights"); }
 
@@ -111,11 +112,17 @@ class MadeUpWeights {
       });
       std::unique_ptr<PackedMatrix> packed = backend_->PackQuantized(stack.data(), static_cast<int>(stack.size()));
       if (packed == nullptr) return NoMemory();
-      first->reset(static_cast<cuda::QuantizedCudaMatrix*>(packed.release()));
+      first->reset(static_cast<cuda::DeviceMatrix*>(packed.release()));
     }
-    std::unique_ptr<PackedMatrix> copy = (*first)->Copy();
+    std::unique_ptr<PackedMatrix> copy;
+    if (const cuda::Int8CudaMatrix* const int8 = (*first)->int8()) {
+      copy = int8->Copy();
+      step_bytes_ += int8->num_bytes();
+    } else {
+      copy = (*first)->quantized()->Copy();
+      step_bytes_ += (*first)->quantized()->num_bytes();
+    }
     if (copy == nullptr) return NoMemory();
-    step_bytes_ += (*first)->num_bytes();
     return copy;
   }
 
@@ -196,17 +203,18 @@ class GpuStepBench::RecordingSwitch : public ForwardingBackend {
   bool is_on = true;
 };
 
-GpuStepBench::GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device)
-    : backend_(std::make_unique<RecordingSwitch>(
-          std::make_unique<cuda::CudaBackend>(std::move(device), cuda::CudaBackendOptions{}))),
+GpuStepBench::GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device, bool rounds_int8_inputs)
+    : backend_(std::make_unique<RecordingSwitch>(std::make_unique<cuda::CudaBackend>(
+          std::move(device), cuda::CudaBackendOptions{.rounds_int8_inputs = rounds_int8_inputs}))),
       model_{.config = config, .weights = {}, .tokenizer_files = {}} {}
 
 GpuStepBench::~GpuStepBench() = default;
 
 absl::StatusOr<std::unique_ptr<GpuStepBench>> GpuStepBench::Create(const ModelConfig& config,
                                                                    std::optional<QuantizedFormat> layer_format,
-                                                                   std::unique_ptr<cuda::Device> device) {
-  std::unique_ptr<GpuStepBench> bench(new GpuStepBench(config, std::move(device)));
+                                                                   std::unique_ptr<cuda::Device> device,
+                                                                   bool rounds_int8_inputs) {
+  std::unique_ptr<GpuStepBench> bench(new GpuStepBench(config, std::move(device), rounds_int8_inputs));
   MadeUpWeights weights(bench->model_.config, layer_format, bench->backend_.get());
   QUIRE_ASSIGN_OR_RETURN(bench->model_.weights, weights.Make());
   bench->weight_bytes_ = weights.step_bytes();

@@ -59,7 +59,7 @@ class ForwardingBackend : public Backend {
                                                    const QuantizedMatrixView& up) override {
     return backend_->PackGatedQuantized(gate, up);
   }
-  bool RoundsQuantizedInputs() const override { return backend_->RoundsQuantizedInputs(); }
+  bool RoundsQuantizedInputs(QuantizedFormat format) const override { return backend_->RoundsQuantizedInputs(format); }
   BackendStatus CheckQuantized(const PackedMatrix& w, const QuantizedMatrixView* matrices, int num_matrices) override {
     return backend_->CheckQuantized(w, matrices, num_matrices);
   }

@@ -48,9 +48,9 @@ class Operations {
                                                            const QuantizedMatrixView& /*up*/) {
     return nullptr;
   }
-  // Returns whether such products round their input as QuantizedFormat says. Otherwise the input of each of them is the
-  // same as in products by matrices that are not quantized.
-  virtual bool RoundsQuantizedInputs() const { return true; }
+  // Returns whether products by matrices of this format round their input as QuantizedFormat says. Otherwise the input
+  // of each of them is the same as in products by matrices that are not quantized.
+  virtual bool RoundsQuantizedInputs(QuantizedFormat /*format*/) const { return true; }
   // Compares products by `w`, which was packed from these matrices, with their formula. A backend may do that for the
   // first matrix of each format alone. The error says what is wrong. REQUIRES: MultipliesQuantized().
   virtual BackendStatus CheckQuantized(const PackedMatrix& /*w*/, const QuantizedMatrixView* /*matrices*/,

@@ -23,9 +23,16 @@ std::string RandomProcessId() {
 std::string QuantizationNumerics(const ModelWeights& weights, const Backend& backend) {
   const auto& [layers, output, int4_inputs] = weights.rounding;
   const bool keeps_inputs = layers == Quantization::kInt4 && int4_inputs == Int4Inputs::kFloat32;
-  const char* const inputs = !backend.RoundsQuantizedInputs() ? "-a16" : keeps_inputs ? "-float32" : "";
-  return absl::StrCat(layers == Quantization::kNone ? "" : absl::StrCat("/", Name(layers), inputs, " 1"),
-                      output ? absl::StrCat("/output-int8", backend.RoundsQuantizedInputs() ? "" : "-a16", " 1") : "");
+  std::string text;
+  if (layers != Quantization::kNone) {
+    const bool rounds_inputs = backend.RoundsQuantizedInputs(FormatOf(layers, int4_inputs));
+    absl::StrAppend(&text, "/", Name(layers), !rounds_inputs ? "-a16" : keeps_inputs ? "-float32" : "", " 1");
+  }
+  if (output) {
+    const bool rounds_inputs = backend.RoundsQuantizedInputs(QuantizedFormat::kInt8);
+    absl::StrAppend(&text, "/output-int8", rounds_inputs ? "" : "-a16", " 1");
+  }
+  return text;
 }
 
 // Raise the number when a change of the rounding, or of attention over rounded K and V, changes the results.

@@ -154,6 +154,11 @@ ABSL_FLAG(
     "groups of warps (wgmma) and its bulk copies. Without them, the kernels for sm_80 compute everything, and prompts "
     "take longer.");
 ABSL_FLAG(
+    bool, gpu_int8_inputs, true,
+    "On a GPU, round the inputs of products by weights of int8 to 8 bits, with a scale for each token, as a CPU does. "
+    "The products are then the same bits for every number of tokens in a step, with and without --exact-gpu. If false, "
+    "the inputs keep 16 bits, which is more exact.");
+ABSL_FLAG(
     absl::Duration, gpu_timeout, absl::Milliseconds(quire::cuda::DeviceOptions().longest_wait.count()),
     "The worker ends when its GPU has not finished a step in this time. Set it higher, together with the manager's "
     "--step-timeout, for a GPU under a debugger or a sanitizer.");
@@ -405,6 +410,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   options.gpu_graphs = absl::GetFlag(FLAGS_gpu_graphs);
   options.gpu_overlap = absl::GetFlag(FLAGS_gpu_overlap);
   options.gpu_warp_groups = absl::GetFlag(FLAGS_gpu_warp_groups);
+  options.gpu_int8_inputs = absl::GetFlag(FLAGS_gpu_int8_inputs);
   QUIRE_ASSIGN_OR_RETURN(options.gpu_timeout, DurationFlag(FLAGS_gpu_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.gpu_record_time, DurationFlag(FLAGS_gpu_record_time));
   QUIRE_ASSIGN_OR_RETURN(options.orphan_hold, ReadOrphanHold());
@@ -434,7 +440,8 @@ const ProgramFlags& WorkerFlags() {
        {"Simulation:", {"simulated_step_times", "simulated_output_tokens"}},
        {"GPU. On the command line, these flags and those for its times need --device=cuda. In the\n"
         "environment and in a file, where several workers may find them, they do nothing on another device:",
-        {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap", "gpu_warp_groups"}},
+        {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap", "gpu_warp_groups",
+         "gpu_int8_inputs"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Sessions:", {"orphan_hold"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",

@@ -90,7 +90,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
       std::move(device),
       cuda::CudaBackendOptions{.element = type == KvType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
                                .exact = options.exact_gpu,
-                               .graphs = options.gpu_graphs});
+                               .graphs = options.gpu_graphs,
+                               .rounds_int8_inputs = options.gpu_int8_inputs});
 }
 
 // Checks that a GPU has enough memory for the weights, before minutes of loading show that it has not.
@@ -308,17 +309,20 @@ void Worker::Serve() {
 
 std::string Worker::Summary() const {
   const KvLayout& layout = storage_->layout();
-  const Quantization layers = model_->weights.rounding.layers;
-  const bool is_quantized = layers != Quantization::kNone || model_->weights.rounding.output;
-  std::string text =
-      absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
-                   model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
-                   layers == Quantization::kNone ? "" : absl::StrCat(", weights ", quire::Name(layers)),
-                   model_->weights.rounding.output ? ", output matrix int8" : "",
-                   is_quantized && !backend_->RoundsQuantizedInputs() ? ", inputs of 16 bits" : "", ")\n  device  ",
-                   backend_->Description(), "\n  pool    ",
-                   PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings), ", ",
-                   FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
+  const WeightRounding& rounding = model_->weights.rounding;
+  const auto inputs_of = [&](QuantizedFormat format) {
+    return backend_->RoundsQuantizedInputs(format) ? "" : " with inputs of 16 bits";
+  };
+  std::string text = absl::StrCat(
+      "quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
+      model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
+      rounding.layers == Quantization::kNone ? ""
+                                             : absl::StrCat(", weights ", quire::Name(rounding.layers),
+                                                            inputs_of(FormatOf(rounding.layers, rounding.int4_inputs))),
+      rounding.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "", ")\n  device  ",
+      backend_->Description(), "\n  pool    ",
+      PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings), ", ",
+      FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
   if (storage_->num_host_blocks() > 0) {
     absl::StrAppend(&text, "  swap    ", storage_->num_host_blocks(), " blocks, ",
                     FormatBytes(static_cast<int64_t>(storage_->host_bytes())), "\n");

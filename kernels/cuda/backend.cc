@@ -50,11 +50,13 @@ CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOption
       element_(options.element),
       exact_(options.exact),
       has_graphs_(options.graphs),
+      rounds_int8_inputs_(options.rounds_int8_inputs),
       kernels_(*device_->FindKernels(element_, /*head_dim=*/64, /*block_size=*/16)),
       attention_(device_.get(), exact_),
       sampler_(device_.get(), &kernels_),
       quantized_(device_.get(), &kernels_, element_, exact_, QuantizedProducts::kSliceBytes,
                  QuantizedProducts::kMostPackedTokens),
+      int8_products_(device_.get(), &kernels_, element_),
       batch_arena_(device_.get()),
       rows_arena_(device_.get(), Recorded::kNever),
       copies_arena_(device_.get(), Recorded::kNever),
@@ -148,6 +150,7 @@ std::unique_ptr<PackedMatrix> CudaBackend::PackGated(const MatrixView& gate, con
 }
 
 std::unique_ptr<PackedMatrix> CudaBackend::PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) {
+  if (RoundsQuantizedInputs(matrices[0].format)) return Int8CudaMatrix::Pack(device_.get(), matrices, num_matrices);
   return QuantizedCudaMatrix::Pack(device_.get(), matrices, num_matrices);
 }
 
@@ -159,6 +162,7 @@ std::unique_ptr<PackedMatrix> CudaBackend::PackGatedQuantized(const QuantizedMat
 
 BackendStatus CudaBackend::CheckQuantized(const PackedMatrix& w, const QuantizedMatrixView* matrices,
                                           int num_matrices) {
+  if (const Int8CudaMatrix* const int8 = Matrix(w).int8()) return int8_products_.Check(*int8, matrices, num_matrices);
   return quantized_.Check(*Matrix(w).quantized(), matrices, num_matrices);
 }
 
@@ -268,11 +272,14 @@ void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int
 void CudaBackend::Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type,
                            bool adds_to_y) {
   const DeviceMatrix& matrix = Matrix(w);
-  if (matrix.quantized() != nullptr) {
-    quantized_.Multiply(static_cast<const uint16_t*>(x), *matrix.quantized(), num_tokens, y, y_type, adds_to_y);
-    return;
+  const auto* const elements = static_cast<const uint16_t*>(x);
+  if (matrix.int8() != nullptr) {
+    return int8_products_.Multiply(elements, *matrix.int8(), num_tokens, y, y_type, adds_to_y);
   }
-  device_->Multiply({.x = static_cast<const uint16_t*>(x),
+  if (matrix.quantized() != nullptr) {
+    return quantized_.Multiply(elements, *matrix.quantized(), num_tokens, y, y_type, adds_to_y);
+  }
+  device_->Multiply({.x = elements,
                      .w = ElementsOf(matrix),
                      .y = y,
                      .num_rows = num_tokens,

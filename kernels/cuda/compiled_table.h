@@ -29,6 +29,12 @@ template <typename Element, typename Values>
 constexpr bool kIsApart<DequantizeKernel<Element, Values>> = true;
 template <typename Element>
 constexpr bool kIsApart<SplitSumKernel<Element>> = true;
+template <typename Element>
+constexpr bool kIsApart<RoundRowsKernel<Element>> = true;
+template <typename Element, int kTokenTiles>
+constexpr bool kIsApart<Int8ProductKernel<Element, kTokenTiles>> = true;
+template <typename Element>
+constexpr bool kIsApart<ScaleSumsKernel<Element>> = true;
 template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
 constexpr bool kIsApart<AttentionDecode<Int8Kv<Element>, kSize, kHeadDim, kStages>> = true;
 template <typename Element, UnitSize kSize, int kHeadDim, int kStages>

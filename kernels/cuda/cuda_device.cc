@@ -365,6 +365,11 @@ void CudaDevice::Multiply(const MatmulArgs& args) {
   matmul_->Multiply(args, is_recording_);
 }
 
+bool CudaDevice::MultiplyInt8(const Int8MatmulArgs& args) {
+  MakeCurrent();
+  return matmul_->MultiplyInt8(args, is_recording_);
+}
+
 void CudaDevice::BeginRecording() {
   MakeCurrent();
   CheckCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");

@@ -50,6 +50,7 @@ class CudaDevice : public Device {
     return found != loaded_.end() && found->second.is_launched;
   }
   void Multiply(const MatmulArgs& args) override;
+  bool MultiplyInt8(const Int8MatmulArgs& args) override;
 
   void BeginRecording() override;
   std::unique_ptr<Graph> EndRecording() override;

@@ -29,6 +29,17 @@ struct MatmulArgs {
   int y_stride = 0;  // Elements from a row of y to the next; 0 means num_columns.
 };
 
+// y[num_rows, num_columns] = x[num_rows, depth] * w[num_columns, depth]^T of whole numbers. The sums, which must be
+// below 2^31 in magnitude, are exact. All three are aligned to 16 bytes.
+struct Int8MatmulArgs {
+  const int8_t* x;
+  const int8_t* w;
+  int32_t* y;
+  int num_rows;
+  int num_columns;  // A multiple of 16.
+  int depth;        // A multiple of 16.
+};
+
 // One piece of memory to copy.
 struct CopyPiece {
   void* to;
@@ -101,6 +112,9 @@ class Device {
   virtual bool HasLaunched(const void* entry) const = 0;
   // Queues a multiplication.
   virtual void Multiply(const MatmulArgs& args) = 0;
+  // Queues a multiplication of whole numbers. Returns false, and queues nothing, if the device's library has none of
+  // that shape.
+  virtual bool MultiplyInt8(const Int8MatmulArgs& args) = 0;
 
   // Launches and multiplications between these two calls are recorded and not executed. EndRecording returns null, and
   // forgets them, when there is not enough memory for the graph.

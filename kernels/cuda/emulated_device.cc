@@ -162,6 +162,21 @@ void EmulatedDevice::MultiplyNow(const MatmulArgs& args) {
   }
 }
 
+bool EmulatedDevice::MultiplyInt8(const Int8MatmulArgs& args) {
+  Queue([args] {
+    for (int row = 0; row < args.num_rows; ++row) {
+      for (int column = 0; column < args.num_columns; ++column) {
+        int32_t sum = 0;
+        for (int k = 0; k < args.depth; ++k) {
+          sum += args.x[int64_t{row} * args.depth + k] * args.w[int64_t{column} * args.depth + k];
+        }
+        args.y[int64_t{row} * args.num_columns + column] = sum;
+      }
+    }
+  });
+  return true;
+}
+
 void EmulatedDevice::BeginRecording() {
   ++num_recordings_;
   recording_ = std::make_unique<Recording>();

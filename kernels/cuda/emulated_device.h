@@ -56,6 +56,7 @@ class EmulatedDevice : public Device {
   void Prepare(const KernelTable& kernels) override;
   bool HasLaunched(const void* entry) const override { return launched_.contains(entry); }
   void Multiply(const MatmulArgs& args) override;
+  bool MultiplyInt8(const Int8MatmulArgs& args) override;
 
   void BeginRecording() override;
   std::unique_ptr<Graph> EndRecording() override;

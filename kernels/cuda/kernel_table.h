@@ -13,10 +13,13 @@ struct CopyBlocksArgs;
 struct DequantizeArgs;
 struct GatherColumnsArgs;
 struct GatherRowsArgs;
+struct Int8ProductArgs;
 struct QuantizedProductArgs;
 struct RmsNormKernelArgs;
 struct RopeAppendKernelArgs;
+struct RoundRowsArgs;
 struct SamplingKernelArgs;
+struct ScaleSumsArgs;
 struct SiluMulArgs;
 struct SplitSumArgs;
 
@@ -29,13 +32,21 @@ struct Kernel {
   size_t shared_bytes = 0;
 };
 
-// The kernels for quantized weights of one format.
+// The kernels for quantized weights of one format, by which rows of 16 bits are multiplied.
 struct QuantizedKernels {
   static constexpr int kTokens[] = {8, 16, 32, 64};  // The most tokens that each product takes.
   static constexpr int kMostJoinedTokens = 16;       // Products of at most so many tokens add their splits themselves.
 
   Kernel<QuantizedProductArgs> products[4];
   Kernel<DequantizeArgs> dequantize;
+};
+
+// The kernels for products of rounded rows by weights of int8. There are as many products as above, and those of as
+// many tokens add their splits.
+struct RoundedProductKernels {
+  Kernel<RoundRowsArgs> round_rows;
+  Kernel<Int8ProductArgs> products[4];
+  Kernel<ScaleSumsArgs> scale_sums;
 };
 
 // The largest heads with K and V of int8. With larger ones, the registers do not suffice for queries, sums and the
@@ -56,6 +67,7 @@ struct KernelTable {
   Kernel<CopyBlocksArgs> copy_blocks;
   Kernel<SamplingKernelArgs> sampling;
   QuantizedKernels int4, int8, fp8;
+  RoundedProductKernels rounded_int8;
   Kernel<SplitSumArgs> split_sum;
   Kernel<GatherColumnsArgs> gather_columns;
   // The table for K and V of int8 in the same blocks, of which only kernels of attention and rope_append are others.
@@ -80,6 +92,9 @@ struct KernelTable {
       for (const auto& product : kernels->products) visit(product);
       visit(kernels->dequantize);
     }
+    visit(rounded_int8.round_rows);
+    for (const auto& product : rounded_int8.products) visit(product);
+    visit(rounded_int8.scale_sums);
     visit(split_sum);
     visit(gather_columns);
   }

@@ -9,12 +9,15 @@
 #include "kernels/cuda/attention_prefill_sm90.h"
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/dequantize.h"
+#include "kernels/cuda/int8_product.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/quantized_product.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
+#include "kernels/cuda/round_rows.h"
 #include "kernels/cuda/row_kernels.h"
 #include "kernels/cuda/sampling_kernel.h"
+#include "kernels/cuda/scale_sums.h"
 #include "kernels/cuda/split_sum.h"
 
 namespace quire::cuda {
@@ -35,6 +38,16 @@ QuantizedKernels MakeQuantizedKernels() {
                        MakeKernel<Entry, QuantizedProductKernel<Element, Values, 4>>(),
                        MakeKernel<Entry, QuantizedProductKernel<Element, Values, 8>>()},
           .dequantize = MakeKernel<Entry, DequantizeKernel<Element, Values>>()};
+}
+
+template <typename Entry, typename Element>
+RoundedProductKernels MakeRoundedProductKernels() {
+  return {.round_rows = MakeKernel<Entry, RoundRowsKernel<Element>>(),
+          .products = {MakeKernel<Entry, Int8ProductKernel<Element, 1>>(),
+                       MakeKernel<Entry, Int8ProductKernel<Element, 2>>(),
+                       MakeKernel<Entry, Int8ProductKernel<Element, 4>>(),
+                       MakeKernel<Entry, Int8ProductKernel<Element, 8>>()},
+          .scale_sums = MakeKernel<Entry, ScaleSumsKernel<Element>>()};
 }
 
 // Changes the table to one for K and V of int8. On compute capability 9.0, too, attention_prefill takes long items.
@@ -71,6 +84,7 @@ KernelTable MakeKernelTable() {
       .int4 = MakeQuantizedKernels<Entry, Element, Int4Values>(),
       .int8 = MakeQuantizedKernels<Entry, Element, Int8Values>(),
       .fp8 = MakeQuantizedKernels<Entry, Element, Fp8Values>(),
+      .rounded_int8 = MakeRoundedProductKernels<Entry, Element>(),
       .split_sum = MakeKernel<Entry, SplitSumKernel<Element>>(),
       .gather_columns = MakeKernel<Entry, GatherColumnsKernel>()};
   if constexpr (kSize == UnitSize::kFull && kHeadDim <= kMostInt8HeadDim) {

@@ -3,6 +3,7 @@
 #include "kernels/cuda/matmul.h"
 
 #include <bit>
+#include <initializer_list>
 
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/fatal.h"
@@ -14,11 +15,14 @@ static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(MatmulAlgorithm));
 
 [[noreturn]] void Die(const MatmulShape& shape, const char* problem) {
   Fatal("multiplication of %d rows by %d columns, depth %d, %s to %s%s: %s", shape.num_rows, shape.num_columns,
-        shape.depth, Name(shape.element), Name(shape.y_type), shape.adds_to_y ? ", added" : "", problem);
+        shape.depth, shape.is_int8 ? "int8" : Name(shape.element), shape.is_int8 ? "int32" : Name(shape.y_type),
+        shape.adds_to_y ? ", added" : "", problem);
 }
 
-bool IsAligned(const void* data) {
-  return reinterpret_cast<uintptr_t>(data) % kMatmulAlignment == 0;
+void CheckAlignment(const MatmulShape& shape, std::initializer_list<const void*> matrices) {
+  for (const void* const data : matrices) {
+    if (reinterpret_cast<uintptr_t>(data) % kMatmulAlignment != 0) Die(shape, "x, w and y must be aligned to 16");
+  }
 }
 
 }  // namespace
@@ -45,14 +49,41 @@ std::string Matmul::Fingerprint() const {
 void Matmul::Multiply(const MatmulArgs& args, bool is_recording) {
   if (args.num_rows == 0 || args.num_columns == 0) return;
   const MatmulShape shape = {args.num_rows, args.num_columns, args.depth, args.element, args.y_type, args.adds_to_y};
-  if (!IsAligned(args.x) || !IsAligned(args.w) || !IsAligned(args.y)) Die(shape, "x, w and y must be aligned to 16");
   const int y_stride = args.y_stride == 0 ? args.num_columns : args.y_stride;
-  const cublasLtMatmulAlgo_t algorithm = AlgorithmFor(shape, y_stride, args.w, is_recording);
-  CheckCublas(MatmulProblem(shape, y_stride).Run(handle_, algorithm, args.x, args.w, args.y, workspace_, stream_),
+  CheckAlignment(shape, {args.x, args.w, args.y});
+  const auto algorithm = AlgorithmFor(shape, y_stride, args.w, is_recording);
+  if (!algorithm) Die(shape, "cuBLASLt has no algorithm for it");
+  Run(shape, y_stride, *algorithm, args.x, args.w, args.y);
+}
+
+bool Matmul::MultiplyInt8(const Int8MatmulArgs& args, bool is_recording) {
+  if (args.num_rows == 0 || args.num_columns == 0) return true;
+  const MatmulShape shape = {.num_rows = args.num_rows,
+                             .num_columns = args.num_columns,
+                             .depth = args.depth,
+                             .element = DataType::kFloat32,
+                             .y_type = DataType::kFloat32,
+                             .adds_to_y = false,
+                             .is_int8 = true};
+  CheckAlignment(shape, {args.x, args.w, args.y});
+  if (missing_.contains(shape)) return false;
+  const auto algorithm = AlgorithmFor(shape, args.num_columns, args.w, is_recording);
+  if (!algorithm) {
+    missing_.insert(shape);
+    return false;
+  }
+  Run(shape, args.num_columns, *algorithm, args.x, args.w, args.y);
+  return true;
+}
+
+void Matmul::Run(const MatmulShape& shape, int y_stride, const cublasLtMatmulAlgo_t& algorithm, const void* x,
+                 const void* w, void* y) {
+  CheckCublas(MatmulProblem(shape, y_stride).Run(handle_, algorithm, x, w, y, workspace_, stream_),
               "cublasLtMatmul of %d rows by %d columns, depth %d,", shape.num_rows, shape.num_columns, shape.depth);
 }
 
-cublasLtMatmulAlgo_t Matmul::AlgorithmFor(const MatmulShape& shape, int y_stride, const void* w, bool is_recording) {
+std::optional<cublasLtMatmulAlgo_t> Matmul::AlgorithmFor(const MatmulShape& shape, int y_stride, const void* w,
+                                                         bool is_recording) {
   const std::pair key(shape, y_stride);
   const auto found = algorithms_.find(key);
   if (found != algorithms_.end()) return found->second;
@@ -60,24 +91,26 @@ cublasLtMatmulAlgo_t Matmul::AlgorithmFor(const MatmulShape& shape, int y_stride
   MatmulProblem problem(shape, y_stride);
   const bool has_choice = Choose(shape, w, is_recording, &algorithm);
   if (has_choice && problem.Fits(handle_, algorithm)) return algorithms_[key] = algorithm;
-  if (options_.exact) Die(shape, has_choice ? "the exact algorithm does not fit" : "there is no exact algorithm");
+  if (NeedsOneAlgorithm(shape)) {
+    Die(shape, has_choice ? "the exact algorithm does not fit" : "there is no exact algorithm");
+  }
   // There is no common choice, or it does not fit. Use the algorithm that the library considers best for this shape.
   const auto candidates = problem.Candidates(handle_, 1, true);
-  if (candidates.empty()) Die(shape, "cuBLASLt has no algorithm for it");
+  if (candidates.empty()) return std::nullopt;
   if (has_choice || !is_recording) algorithms_[key] = candidates[0];
   return candidates[0];
 }
 
 bool Matmul::Choose(const MatmulShape& shape, const void* w, bool is_recording, cublasLtMatmulAlgo_t* algorithm) {
   MatmulShape common = shape;
-  common.num_rows = options_.exact ? 1 : RowBucket(shape.num_rows);
+  common.num_rows = NeedsOneAlgorithm(shape) ? 1 : RowBucket(shape.num_rows);
   if (const MatmulAlgorithm* const choice = choices_->Find(common)) {
     *algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*choice);
     return true;
   }
   if (is_recording) return false;
   const MatmulTuner tuner(handle_, stream_, workspace_, options_.l2_bytes);
-  const auto chosen = options_.exact ? tuner.IndependentOfRows(common, w) : tuner.Fastest(common, w);
+  const auto chosen = NeedsOneAlgorithm(shape) ? tuner.IndependentOfRows(common, w) : tuner.Fastest(common, w);
   if (!chosen.has_value()) return false;
   choices_->Insert(common, std::bit_cast<MatmulAlgorithm>(*chosen));
   *algorithm = *chosen;

@@ -23,6 +23,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr char kTitle[] = "quire matmul algorithms 1";
+constexpr char kInt8Name[] = "int8", kInt32Name[] = "int32";
 constexpr int kMaxValue = 1 << 30;
 
 uint64_t Fnv1a(const std::string& text) {
@@ -55,7 +56,12 @@ bool ParseLine(const std::string& line, MatmulShape* shape, MatmulAlgorithm* alg
   for (const int value : {shape->num_rows, shape->num_columns, shape->depth}) {
     if (value < 1 || value > kMaxValue) return false;
   }
-  if (!ParseType(element, &shape->element) || !ParseType(y_type, &shape->y_type)) return false;
+  shape->is_int8 = element == kInt8Name && y_type == kInt32Name;
+  if (shape->is_int8) {
+    shape->element = shape->y_type = DataType::kFloat32;
+  } else if (!ParseType(element, &shape->element) || !ParseType(y_type, &shape->y_type)) {
+    return false;
+  }
   for (uint64_t& word : *algorithm) {
     if (!(in >> std::hex >> word)) return false;
   }
@@ -153,8 +159,9 @@ std::string MatmulCache::Format() const {
   std::ostringstream out;
   out << kTitle << "\n" << machine_ << "\n";
   for (const auto& [shape, algorithm] : algorithms_) {
-    out << std::dec << shape.num_rows << " " << shape.num_columns << " " << shape.depth << " " << Name(shape.element)
-        << " " << Name(shape.y_type) << " " << shape.adds_to_y << std::hex;
+    out << std::dec << shape.num_rows << " " << shape.num_columns << " " << shape.depth << " "
+        << (shape.is_int8 ? kInt8Name : Name(shape.element)) << " " << (shape.is_int8 ? kInt32Name : Name(shape.y_type))
+        << " " << shape.adds_to_y << std::hex;
     for (const uint64_t word : algorithm) out << " " << word;
     out << "\n";
   }

@@ -21,6 +21,8 @@ struct MatmulShape {
   DataType element;
   DataType y_type;
   bool adds_to_y;
+  // Whether x and w are whole numbers of 8 bits and y of 32. Then both types are float32, and say nothing.
+  bool is_int8 = false;
 
   auto operator<=>(const MatmulShape&) const = default;
 };
@@ -37,6 +39,7 @@ using MatmulAlgorithm = std::array<uint64_t, 8>;
 //   quire matmul algorithms 1
 //   NVIDIA H200, sm_90, cuBLASLt 130000, driver 13000
 //   rows columns depth element y_type adds_to_y  eight words of the algorithm in hexadecimal
+//   rows columns depth int8 int32 0  eight words
 //   ...
 //   end  number of lines between  FNV-1a of all bytes above
 //

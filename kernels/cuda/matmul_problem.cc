@@ -33,17 +33,20 @@ bool IsSplit(const cublasLtMatmulAlgo_t& algorithm) {
 
 }  // namespace
 
-MatmulProblem::MatmulProblem(const MatmulShape& shape, int y_stride) : adds_to_y_(shape.adds_to_y) {
-  const cudaDataType_t element = CudaType(shape.element);
+MatmulProblem::MatmulProblem(const MatmulShape& shape, int y_stride)
+    : adds_to_y_(shape.adds_to_y), is_int8_(shape.is_int8) {
+  const cudaDataType_t element = is_int8_ ? CUDA_R_8I : CudaType(shape.element);
+  const cudaDataType_t y_type = is_int8_ ? CUDA_R_32I : CudaType(shape.y_type);
+  const cublasComputeType_t compute_type = is_int8_ ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F;
   const int n = shape.num_columns, k = shape.depth, m = shape.num_rows;
-  CheckCublas(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
+  CheckCublas(cublasLtMatmulDescInit(&operation_, compute_type, is_int8_ ? CUDA_R_32I : CUDA_R_32F),
+              "cublasLtMatmulDescInit");
   const cublasOperation_t transposed = CUBLAS_OP_T;  // The second factor is not transposed by default.
   CheckCublas(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
               "cublasLtMatmulDescSetAttribute(TRANSA)");
   CheckCublas(cublasLtMatrixLayoutInit(&w_, element, k, n, k), "cublasLtMatrixLayoutInit(w %d x %d)", k, n);
   CheckCublas(cublasLtMatrixLayoutInit(&x_, element, k, m, k), "cublasLtMatrixLayoutInit(x %d x %d)", k, m);
-  CheckCublas(cublasLtMatrixLayoutInit(&y_, CudaType(shape.y_type), n, m, y_stride),
-              "cublasLtMatrixLayoutInit(y %d x %d)", n, m);
+  CheckCublas(cublasLtMatrixLayoutInit(&y_, y_type, n, m, y_stride), "cublasLtMatrixLayoutInit(y %d x %d)", n, m);
 }
 
 std::vector<cublasLtMatmulAlgo_t> MatmulProblem::Candidates(cublasLtHandle_t handle, int count, bool allows_split) {
@@ -82,8 +85,13 @@ bool MatmulProblem::Fits(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& al
 
 cublasStatus_t MatmulProblem::Run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, const void* x,
                                   const void* w, void* y, void* workspace, cudaStream_t stream) {
-  const float alpha = 1, beta = adds_to_y_ ? 1 : 0;
-  return cublasLtMatmul(handle, &operation_, &alpha, w, &w_, x, &x_, &beta, y, &y_, y, &y_, &algorithm, workspace,
+  // The factors have the type in which the sums are scaled.
+  const float one = 1, zero = 0;
+  const int32_t whole_one = 1, whole_zero = 0;
+  const void* const alpha = is_int8_ ? static_cast<const void*>(&whole_one) : &one;
+  const void* const none = is_int8_ ? static_cast<const void*>(&whole_zero) : &zero;
+  const void* const beta = adds_to_y_ ? alpha : none;
+  return cublasLtMatmul(handle, &operation_, alpha, w, &w_, x, &x_, beta, y, &y_, y, &y_, &algorithm, workspace,
                         kWorkspaceBytes, stream);
 }
 

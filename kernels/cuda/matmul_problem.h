@@ -23,8 +23,8 @@ class MatmulProblem {
   MatmulProblem(const MatmulShape& shape, int y_stride);
   explicit MatmulProblem(const MatmulShape& shape) : MatmulProblem(shape, shape.num_columns) {}
 
-  // Returns the library's suggestions, the best first, at most `count`. All of them add in float32, including those
-  // that cut the depth and join the parts (allows_split).
+  // Returns the library's suggestions, the best first, at most `count`. All of them add in float32, or in 32 bits if
+  // the numbers are whole, including those that cut the depth and join the parts (allows_split).
   std::vector<cublasLtMatmulAlgo_t> Candidates(cublasLtHandle_t handle, int count, bool allows_split);
   // Whether the algorithm can compute this problem.
   bool Fits(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm);
@@ -34,6 +34,7 @@ class MatmulProblem {
 
  private:
   const bool adds_to_y_;
+  const bool is_int8_;
   cublasLtMatmulDescOpaque_t operation_;
   cublasLtMatrixLayoutOpaque_t w_, x_, y_;
 };

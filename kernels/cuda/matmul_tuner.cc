@@ -53,21 +53,24 @@ class Event {
 };
 
 size_t XBytes(const MatmulShape& shape) {
-  return size_t(shape.num_rows) * shape.depth * SizeOf(shape.element);
+  return size_t(shape.num_rows) * shape.depth * (shape.is_int8 ? sizeof(int8_t) : SizeOf(shape.element));
 }
 size_t YBytes(const MatmulShape& shape) {
-  return size_t(shape.num_rows) * shape.num_columns * SizeOf(shape.y_type);
+  return size_t(shape.num_rows) * shape.num_columns * (shape.is_int8 ? sizeof(int32_t) : SizeOf(shape.y_type));
 }
 
 // The pattern is fixed, because the power draw of a GPU, and so its clock rate, depends on the bits it multiplies.
-void FillRandomly(char* x, size_t bytes, DataType element, cudaStream_t stream) {
+void FillRandomly(char* x, const MatmulShape& shape, cudaStream_t stream) {
   std::vector<uint16_t> pattern(kPatternElements);
   std::mt19937 random(1);
   for (uint16_t& value : pattern) {
-    const float uniform = float(random()) * 0x1p-31f - 1;
-    value = element == DataType::kBFloat16 ? ToBFloat16(uniform).bits : ToFloat16(uniform).bits;
+    const uint32_t number = uint32_t(random());
+    const float uniform = float(number) * 0x1p-31f - 1;
+    value = shape.is_int8                          ? uint16_t(number)  // Two numbers of 8 bits.
+            : shape.element == DataType::kBFloat16 ? ToBFloat16(uniform).bits
+                                                   : ToFloat16(uniform).bits;
   }
-  const size_t pattern_bytes = pattern.size() * sizeof(uint16_t);
+  const size_t pattern_bytes = pattern.size() * sizeof(uint16_t), bytes = XBytes(shape);
   for (size_t at = 0; at < bytes; at += pattern_bytes) {
     CheckCuda(cudaMemcpyAsync(x + at, pattern.data(), std::min(pattern_bytes, bytes - at), cudaMemcpyDefault, stream),
               "cudaMemcpyAsync, of values to multiply,");
@@ -94,7 +97,7 @@ std::optional<cublasLtMatmulAlgo_t> MatmulTuner::Fastest(const MatmulShape& shap
   if (candidates.empty()) return std::nullopt;
   const Trial trial(shape, std::max<size_t>(2 * l2_bytes_, 1));
   if (!trial.has_memory()) return std::nullopt;
-  FillRandomly(trial.x.data(), XBytes(shape), shape.element, stream_);
+  FillRandomly(trial.x.data(), shape, stream_);
   // The products may be added to y.
   CheckCuda(cudaMemsetAsync(trial.y.data(), 0, YBytes(shape), stream_), "cudaMemsetAsync");
   const cublasLtMatmulAlgo_t* best = nullptr;
@@ -139,7 +142,7 @@ std::optional<cublasLtMatmulAlgo_t> MatmulTuner::IndependentOfRows(MatmulShape s
   shape.num_rows = in_float32.num_rows = int(std::clamp<size_t>(kTrialBytes / row_bytes, 2 * kGuessedRows, 1024));
   const Trial trial(in_float32, 1);
   if (!trial.has_memory()) return std::nullopt;
-  FillRandomly(trial.x.data(), XBytes(shape), shape.element, stream_);
+  FillRandomly(trial.x.data(), shape, stream_);
   for (const cublasLtMatmulAlgo_t& candidate : candidates) {
     const bool has_float32 = MatmulProblem(in_float32).Fits(handle_, candidate);
     if (IsIndependentOfRows(has_float32 ? in_float32 : shape, candidate, w, trial)) return candidate;

@@ -11,6 +11,7 @@
 
 namespace quire::cuda {
 
+class Int8CudaMatrix;
 class QuantizedCudaMatrix;
 
 // A matrix on the device. Used by one thread.
@@ -18,8 +19,10 @@ class DeviceMatrix : public PackedMatrix {
  public:
   int rows() const { return rows_; }  // Of all stacked matrices.
   int cols() const { return cols_; }
-  // Returns the matrix if it is quantized, and null otherwise.
+  // Returns the matrix if its numbers are quantized and multiply rows of 16 bits, and null otherwise.
   virtual const QuantizedCudaMatrix* quantized() const { return nullptr; }
+  // Returns the matrix if its numbers have 8 bits and multiply rounded rows, and null otherwise.
+  virtual const Int8CudaMatrix* int8() const { return nullptr; }
 
  protected:
   DeviceMatrix(int rows, int cols) : rows_(rows), cols_(cols) {}

@@ -45,6 +45,18 @@ std::vector<float> Inputs(size_t count) {
   return x;
 }
 
+// Returns float(sum of q * values) * (scale of x * w_scale), where the q are x, rounded to 8 bits. REQUIRES: x is
+// finite, and not all of it is near 0.
+float RoundedProductOf(const float* x, const int8_t* values, int cols, float w_scale) {
+  float largest = 0;
+  for (int k = 0; k < cols; ++k) largest = std::max(largest, std::fabs(x[k]));
+  const float inverse = 127.0f / largest;
+  int64_t sum = 0;
+  for (int k = 0; k < cols; ++k) sum += int64_t(std::nearbyint(x[k] * inverse)) * values[k];
+  const float scale = largest / 127.0f * w_scale;
+  return float(sum) * scale;
+}
+
 }  // namespace
 
 ProductCheck::ProductCheck(Device* device, DataType element, const QuantizedMatrixView* matrices, int num_matrices)
@@ -52,29 +64,58 @@ ProductCheck::ProductCheck(Device* device, DataType element, const QuantizedMatr
   for (const QuantizedMatrixView& matrix : matrices_) rows_ += matrix.rows;
 }
 
-std::vector<double> ProductCheck::WeightsOfRow(int n, WeightsOfProduct weights) const {
-  auto matrix = matrices_.begin();
+ProductCheck::Row ProductCheck::FindRow(int n) const {
+  const QuantizedMatrixView* matrix = matrices_.data();
   for (; n >= matrix->rows; ++matrix) n -= matrix->rows;
-  const bool has_groups = HasGroups(matrix->format);
-  const int group = has_groups ? matrix->group : matrix->cols;
-  const int64_t num_groups = (matrix->cols + group - 1) / group;
-  std::vector<double> row(matrix->cols);
-  for (int k = 0; k < matrix->cols; ++k) {
-    const int8_t bits = matrix->values[int64_t{n} * matrix->cols + k];
-    const int64_t at = n * num_groups + k / group;
-    float value = matrix->format == QuantizedFormat::kFp8 ? Fp8Value(uint8_t(bits)) : float(bits);
-    if (matrix->zeros != nullptr && matrix->format != QuantizedFormat::kInt8 &&
-        matrix->format != QuantizedFormat::kFp8) {
-      value -= float(matrix->zeros[at]);
-    }
-    const float scale = matrix->scales[at];
-    row[matrix->order == nullptr ? k : matrix->order[k]] =
-        weights == WeightsOfProduct::kExact ? double{value} * double{scale} : double{RoundTo(element_, value * scale)};
-  }
-  return row;
+  return {matrix, n};
 }
 
-BackendStatus ProductCheck::Run(int num_tokens, WeightsOfProduct weights,
+std::vector<double> ProductCheck::WeightsOf(const Row& row, ProductFormula formula) const {
+  const QuantizedMatrixView& matrix = *row.matrix;
+  const bool has_groups = HasGroups(matrix.format);
+  const int group = has_groups ? matrix.group : matrix.cols;
+  const int64_t num_groups = (matrix.cols + group - 1) / group;
+  std::vector<double> weights(matrix.cols);
+  for (int k = 0; k < matrix.cols; ++k) {
+    const int8_t bits = matrix.values[int64_t{row.index} * matrix.cols + k];
+    const int64_t at = row.index * num_groups + k / group;
+    float value = matrix.format == QuantizedFormat::kFp8 ? Fp8Value(uint8_t(bits)) : float(bits);
+    if (matrix.zeros != nullptr && matrix.format != QuantizedFormat::kInt8 && matrix.format != QuantizedFormat::kFp8) {
+      value -= float(matrix.zeros[at]);
+    }
+    const float scale = matrix.scales[at];
+    weights[matrix.order == nullptr ? k : matrix.order[k]] = formula == ProductFormula::kExactWeights
+                                                                 ? double{value} * double{scale}
+                                                                 : double{RoundTo(element_, value * scale)};
+  }
+  return weights;
+}
+
+std::vector<ProductCheck::Expected> ProductCheck::Products(const std::vector<float>& x, const Row& row,
+                                                           ProductFormula formula) const {
+  const int cols = row.matrix->cols;
+  std::vector<Expected> products(x.size() / cols);
+  if (formula == ProductFormula::kRoundedInputs) {
+    const int8_t* const values = row.matrix->values + int64_t{row.index} * cols;
+    for (size_t token = 0; token < products.size(); ++token) {
+      products[token] = {RoundedProductOf(&x[token * cols], values, cols, row.matrix->scales[row.index]), 0};
+    }
+    return products;
+  }
+  const std::vector<double> w = WeightsOf(row, formula);
+  for (size_t token = 0; token < products.size(); ++token) {
+    double sum = 0, magnitudes = 0;
+    for (int k = 0; k < cols; ++k) {
+      const double product = double{x[token * cols + k]} * w[k];
+      sum += product;
+      magnitudes += std::fabs(product);
+    }
+    products[token] = {sum, kTolerance * magnitudes};
+  }
+  return products;
+}
+
+BackendStatus ProductCheck::Run(int num_tokens, ProductFormula formula,
                                 const std::function<void(const uint16_t* x, float* y)>& multiply) const {
   const int cols = matrices_[0].cols;
   const std::vector<float> x = Inputs(size_t(num_tokens) * cols);
@@ -91,22 +132,16 @@ BackendStatus ProductCheck::Run(int num_tokens, WeightsOfProduct weights,
   const int num_checked = std::min(kMostRows, rows_);
   for (int i = 0; i < num_checked; ++i) {
     const int n = num_checked == 1 ? 0 : int(int64_t{i} * (rows_ - 1) / (num_checked - 1));
-    const std::vector<double> w = WeightsOfRow(n, weights);
+    const std::vector<Expected> expected = Products(x, FindRow(n), formula);
     for (int token = 0; token < num_tokens; ++token) {
-      double sum = 0, magnitudes = 0;
-      for (int k = 0; k < cols; ++k) {
-        const double product = double{x[int64_t{token} * cols + k]} * w[k];
-        sum += product;
-        magnitudes += std::fabs(product);
-      }
-      const float result = y[int64_t{token} * rows_ + n];
+      const double result = y[int64_t{token} * rows_ + n], right = expected[token].result;
       // The comparison is false for a NaN.
-      if (std::fabs(double{result} - sum) <= kTolerance * magnitudes) continue;
+      if (std::fabs(result - right) <= expected[token].tolerance) continue;
       char message[200];
       std::snprintf(message, sizeof(message),
                     "its product of %d tokens by a quantized matrix of %d rows and %d columns is %g instead of %g at "
                     "token %d, row %d",
-                    num_tokens, rows_, cols, double{result}, sum, token, n);
+                    num_tokens, rows_, cols, result, right, token, n);
       return BackendStatus::Error(message);
     }
   }

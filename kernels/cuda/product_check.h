@@ -13,8 +13,13 @@
 
 namespace quire::cuda {
 
-// The weights of a product: (value - zero) * scale as it is, or that product in float32, rounded to the element type.
-enum class WeightsOfProduct { kExact, kRounded };
+// What a product should be.
+//   kExactWeights    The sum of x * w, where a weight w is (value - zero) * scale.
+//   kRoundedWeights  The same, where a weight is that product in float32, rounded to the element type.
+//   kRoundedInputs   For int8: the sum of the whole numbers of x, rounded as on the CPU, and of w, times both scales.
+//   Sums
+//                    and roundings are those of int8_rounding.h, so that every bit counts.
+enum class ProductFormula { kExactWeights, kRoundedWeights, kRoundedInputs };
 
 // Compares products of a device by quantized matrices with the same products computed one element at a time on the
 // host, from what the matrices were packed from. It looks at up to 64 rows of weights, the first and the last among
@@ -25,12 +30,26 @@ class ProductCheck {
 
   // multiply(x, y) queues y[num_tokens, rows] = x[num_tokens, cols] * w^T; both are on the device. If an element of y
   // is farther from the host's result than rounding in float32 explains, the error names it.
-  BackendStatus Run(int num_tokens, WeightsOfProduct weights,
+  BackendStatus Run(int num_tokens, ProductFormula formula,
                     const std::function<void(const uint16_t* x, float* y)>& multiply) const;
 
  private:
-  // Returns row n of the stacked matrices. Its columns are in the order of x.
-  std::vector<double> WeightsOfRow(int n, WeightsOfProduct weights) const;
+  // A row of the stacked matrices.
+  struct Row {
+    const QuantizedMatrixView* matrix;
+    int index;  // In that matrix.
+  };
+  // The right result, and how far a device may be from it.
+  struct Expected {
+    double result;
+    double tolerance;
+  };
+
+  Row FindRow(int n) const;
+  // Returns the weights of a row. Its columns are in the order of x.
+  std::vector<double> WeightsOf(const Row& row, ProductFormula formula) const;
+  // Returns the product of x[num_tokens, cols] and a row for each token.
+  std::vector<Expected> Products(const std::vector<float>& x, const Row& row, ProductFormula formula) const;
 
   Device* const device_;
   const DataType element_;

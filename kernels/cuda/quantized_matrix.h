@@ -9,13 +9,10 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/matrix.h"
 #include "kernels/cuda/packed_weights.h"
+#include "kernels/cuda/product_splits.h"
 #include "kernels/linear.h"
 
 namespace quire::cuda {
-
-constexpr int64_t CeilDivide(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // The numbers of all stacked quantized matrices on the device, in the form of packed_weights.h. The device must outlive
 // them.

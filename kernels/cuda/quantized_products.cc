@@ -12,16 +12,6 @@
 #include "kernels/cuda/split_sum.h"
 
 namespace quire::cuda {
-namespace {
-
-// How many thread blocks to launch for `count` pieces of work when each block does `per_block` of them.
-int NumBlocks(int64_t count, int per_block) {
-  constexpr int64_t kMost = 1 << 16;  // With more work, each block of the kernel loops.
-  return int(std::clamp<int64_t>(CeilDivide(count, per_block), 1, kMost));
-}
-
-}  // namespace
-
 QuantizedProducts::QuantizedProducts(Device* device, const KernelTable* kernels, DataType element, bool exact,
                                      size_t slice_bytes, int most_packed)
     : device_(device),
@@ -48,17 +38,10 @@ const QuantizedKernels& QuantizedProducts::KernelsFor(QuantizedFormat format) co
   return kernels_.int4;
 }
 
-// There are about two thread blocks for each multiprocessor, if the columns suffice. The number of tokens does not
-// count in exact products, which have one block of tokens.
-QuantizedProducts::Splits QuantizedProducts::SplitsOf(const QuantizedCudaMatrix& w, int num_token_blocks) const {
-  constexpr int kWantedPerMultiprocessor = 2, kLeastBlocks = 2;
-  const int num_blocks = w.weights().num_blocks;
+// The number of tokens does not count in exact products, which have one block of tokens.
+ProductSplits QuantizedProducts::SplitsOf(const QuantizedCudaMatrix& w, int num_token_blocks) const {
   const int64_t num_row_blocks = CeilDivide(w.rows(), kRowsOfProductBlock);
-  const int wanted =
-      int(kWantedPerMultiprocessor * device_->num_multiprocessors() / (num_row_blocks * num_token_blocks));
-  const int count = std::clamp(wanted, 1, std::max(1, num_blocks / kLeastBlocks));
-  const int blocks = int(CeilDivide(num_blocks, count));
-  return {int(CeilDivide(num_blocks, blocks)), blocks};
+  return ProductSplits::Of(w.weights().num_blocks, num_row_blocks * num_token_blocks, device_->num_multiprocessors());
 }
 
 const uint16_t* QuantizedProducts::InOrderOf(const QuantizedCudaMatrix& w, const uint16_t* x, int num_tokens) {
@@ -69,7 +52,7 @@ const uint16_t* QuantizedProducts::InOrderOf(const QuantizedCudaMatrix& w, const
   device_->Launch(
       kernels_.gather_columns,
       GatherColumnsArgs{.x = x, .columns = w.order(), .y = ordered, .num_rows = num_tokens, .dim = w.cols()},
-      NumBlocks(count / kElements, kernels_.gather_columns.num_threads));
+      NumProductBlocks(count / kElements, kernels_.gather_columns.num_threads));
   return ordered;
 }
 
@@ -93,7 +76,7 @@ void QuantizedProducts::MultiplyPacked(const uint16_t* x, const QuantizedCudaMat
     ++kernel;
   }
   const int num_token_blocks = int(CeilDivide(num_tokens, QuantizedKernels::kTokens[kernel]));
-  const Splits splits = SplitsOf(w, num_token_blocks);
+  const ProductSplits splits = SplitsOf(w, num_token_blocks);
   const bool joins_splits = QuantizedKernels::kTokens[kernel] <= QuantizedKernels::kMostJoinedTokens;
   const Kernel<QuantizedProductArgs>& product = KernelsFor(w.format()).products[kernel];
   const int num_row_blocks = int(CeilDivide(w.rows(), kRowsOfProductBlock));
@@ -124,7 +107,7 @@ void QuantizedProducts::MultiplyPacked(const uint16_t* x, const QuantizedCudaMat
                                .num_splits = splits.count,
                                .y_is_float = y_type == DataType::kFloat32,
                                .adds_to_y = adds_to_y},
-                  NumBlocks(stride / kElements, kernels_.split_sum.num_threads));
+                  NumProductBlocks(stride / kElements, kernels_.split_sum.num_threads));
 }
 
 void QuantizedProducts::MultiplyDequantized(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y,
@@ -138,7 +121,7 @@ void QuantizedProducts::MultiplyDequantized(const uint16_t* x, const QuantizedCu
   for (int first = 0; first < num_tiles; first += tiles_of_slice) {
     const int tiles = std::min(tiles_of_slice, num_tiles - first), first_row = first * kWeightTileRows;
     device_->Launch(kernel, DequantizeArgs{.w = w.weights(), .y = slice, .first_tile = first, .num_tiles = tiles},
-                    NumBlocks(int64_t{tiles} * w.weights().num_blocks, kernel.num_threads / simt::kWarpSize));
+                    NumProductBlocks(int64_t{tiles} * w.weights().num_blocks, kernel.num_threads / simt::kWarpSize));
     device_->Multiply({.x = x,
                        .w = slice,
                        .y = static_cast<char*>(y) + int64_t{first_row} * int64_t(SizeOf(y_type)),
@@ -159,15 +142,16 @@ BackendStatus QuantizedProducts::Check(const QuantizedCudaMatrix& w, const Quant
   const ProductCheck check(device_, element_, matrices, num_matrices);
   for (const int num_tokens : QuantizedKernels::kTokens) {
     // One token less than the most has a token that is missing.
-    const BackendStatus status = check.Run(num_tokens - 1, WeightsOfProduct::kExact, [&](const uint16_t* x, float* y) {
-      MultiplyPacked(InOrderOf(w, x, num_tokens - 1), w, num_tokens - 1, y, DataType::kFloat32, false);
-    });
+    const BackendStatus status =
+        check.Run(num_tokens - 1, ProductFormula::kExactWeights, [&](const uint16_t* x, float* y) {
+          MultiplyPacked(InOrderOf(w, x, num_tokens - 1), w, num_tokens - 1, y, DataType::kFloat32, false);
+        });
     if (!status.ok()) return status;
   }
   // The exact mode has no use for the other kernel.
   if (exact_) return BackendStatus::Ok();
   constexpr int kFewTokens = 5;
-  return check.Run(kFewTokens, WeightsOfProduct::kRounded, [&](const uint16_t* x, float* y) {
+  return check.Run(kFewTokens, ProductFormula::kRoundedWeights, [&](const uint16_t* x, float* y) {
     MultiplyDequantized(InOrderOf(w, x, kFewTokens), w, kFewTokens, y, DataType::kFloat32, false);
   });
 }

@@ -14,8 +14,8 @@
 
 namespace quire::cuda {
 
-// Products by quantized matrices. Inputs are never rounded. A few tokens are multiplied by quantized_product.h, which
-// reads the quantized numbers and does not round weights. For more tokens, the rows of the matrix are made 16-bit
+// Products by quantized matrices whose inputs are not rounded. A few tokens are multiplied by quantized_product.h,
+// which reads the quantized numbers and does not round weights. For more tokens, the rows of the matrix are made 16-bit
 // floats in slices (dequantize.h), and the device multiplies each slice. So the bits of a row depend on the number of
 // tokens. When exact, all tokens go to the first kernels, kMostTokens at a time; then a row of the result depends on
 // its row of x, the matrix and the number of multiprocessors alone. Used by one thread.
@@ -43,13 +43,8 @@ class QuantizedProducts {
   BackendStatus Check(const QuantizedCudaMatrix& w, const QuantizedMatrixView* matrices, int num_matrices);
 
  private:
-  struct Splits {
-    int count;
-    int blocks;  // Of 128 columns, in each split.
-  };
-
   const QuantizedKernels& KernelsFor(QuantizedFormat format) const;
-  Splits SplitsOf(const QuantizedCudaMatrix& w, int num_token_blocks) const;
+  ProductSplits SplitsOf(const QuantizedCudaMatrix& w, int num_token_blocks) const;
   void MultiplyPacked(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y, DataType y_type,
                       bool adds_to_y);
   void MultiplyDequantized(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y, DataType y_type,

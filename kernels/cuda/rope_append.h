@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/int8_rounding.h"
 #include "kernels/cuda/kv_unit.h"
 #include "kernels/cuda/vector8.h"
 
@@ -131,7 +132,6 @@ class RopeAppendKernel {
   // without chunks have zeros.
   static QUIRE_DEVICE void AppendInt8(const RopeAppendKernelArgs& args, int token, int kv_head, bool is_value,
                                       const Vector8<Element>& low, const Vector8<Element>& high) {
-    constexpr float kSmallestMagnitude = 0x1p-100f;
     const int64_t slot = simt::LoadReadOnly(args.slots + token);
     if (slot < 0) return;
     float largest = 0, mark = 0;
@@ -140,12 +140,11 @@ class RopeAppendKernel {
       mark += low.x[i] * 0 + high.x[i] * 0;  // Becomes NaN with an infinity or a NaN, and stays 0 otherwise.
     }
     largest = WarpMax(largest) + WarpSum(mark);
-    const bool is_zero = !(largest >= kSmallestMagnitude);  // Also when it is NaN.
-    const float scale = is_zero ? 0 * largest : largest / 127.0f, inverse = is_zero ? 0 : 127.0f / largest;
+    const Int8Rounding rounding = Int8Rounding::Of(largest);
     uint32_t low_words[2], high_words[2];
     QUIRE_UNROLL for (int i = 0; i < 2; ++i) {
-      low_words[i] = is_zero ? 0 : RoundFour(low.x + 4 * i, inverse);
-      high_words[i] = is_zero ? 0 : RoundFour(high.x + 4 * i, inverse);
+      low_words[i] = rounding.RoundFour(low.x + 4 * i);
+      high_words[i] = rounding.RoundFour(high.x + 4 * i);
     }
     // Chunk c of the unit, which lane c stores, has the elements of the chunks 2c and 2c + 1 of the head in turns.
     const int chunk = simt::LaneIndex();
@@ -167,17 +166,8 @@ class RopeAppendKernel {
     }
     if (chunk == 0) {
       char* const scales = to + 2 * unit.matrix_bytes() + (is_value ? unit.scale_bytes() : 0);
-      simt::StoreGlobal(reinterpret_cast<float*>(scales) + in_unit, scale);
+      simt::StoreGlobal(reinterpret_cast<float*>(scales) + in_unit, rounding.scale);
     }
-  }
-
-  // Rounds four elements to bytes of a word.
-  static QUIRE_DEVICE uint32_t RoundFour(const float* x, float inverse) {
-    uint32_t word = 0;
-    QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
-      word |= (static_cast<uint32_t>(simt::RoundToInt(x[i] * inverse)) & 0xff) << (8 * i);
-    }
-    return word;
   }
 
   // Returns the word of a chunk of the head from the lane that has the chunk.

@@ -226,6 +226,13 @@ QUIRE_DEVICE void MmaF16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uin
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+QUIRE_DEVICE void MmaS8(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 
 // --- Arithmetic
 
@@ -300,6 +307,9 @@ QUIRE_DEVICE int CountBits(uint32_t x) {
 
 QUIRE_DEVICE int RoundToInt(float x) {
   return __float2int_rn(x);
+}
+QUIRE_DEVICE float RoundedProduct(float a, float b) {
+  return __fmul_rn(a, b);
 }
 
 QUIRE_DEVICE int Opaque(int x) {

@@ -201,6 +201,10 @@ inline void MmaF16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t 
   const MmaInput in = {a, b0, b1};
   GridEmulator::Current().Collective(Operation::kMmaF16, &in, c, place);
 }
+inline void MmaS8(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Place place = Place::current()) {
+  const MmaInput in = {a, b0, b1};
+  GridEmulator::Current().Collective(Operation::kMmaS8, &in, c, place);
+}
 
 // --- Arithmetic. The device's instructions treat subnormal inputs and results as zero (.ftz).
 
@@ -267,6 +271,9 @@ inline int CountBits(uint32_t x) {
 
 inline int RoundToInt(float x) {
   return static_cast<int>(std::nearbyint(x));
+}
+inline float RoundedProduct(float a, float b) {
+  return a * b;  // The project is compiled with -ffp-contract=off.
 }
 
 inline int Opaque(int x) {

@@ -22,7 +22,7 @@ bool IsSamePlace(const Place& a, const Place& b) {
 // ldmatrix and mma are "aligned": all lanes must be at the same instruction, not only in the same operation.
 bool IsAligned(Operation operation) {
   return operation == Operation::kLoadMatrix4 || operation == Operation::kLoadMatrix4Transposed ||
-         operation == Operation::kMmaBf16 || operation == Operation::kMmaF16;
+         operation == Operation::kMmaBf16 || operation == Operation::kMmaF16 || operation == Operation::kMmaS8;
 }
 
 template <typename To, typename From>
@@ -243,6 +243,9 @@ void GridEmulator::RunCollective(int warp, Operation operation) {
       return ExecuteMma(CastAll<const MmaInput*>(meeting.in),
                         operation == Operation::kMmaBf16 ? MmaType::kBf16 : MmaType::kF16,
                         CastAll<float*>(meeting.out));
+    case Operation::kMmaS8:
+      ++counters_.mma;
+      return ExecuteMmaS8(CastAll<const MmaInput*>(meeting.in), CastAll<int32_t*>(meeting.out));
     default:
       std::abort();  // This operation is not a collective.
   }

@@ -38,6 +38,8 @@ const char* Name(Operation operation) {
       return "MmaBf16";
     case Operation::kMmaF16:
       return "MmaF16";
+    case Operation::kMmaS8:
+      return "MmaS8";
     case Operation::kLoadShared:
       return "LoadShared";
     case Operation::kStoreShared:

@@ -60,6 +60,7 @@ enum class Operation : uint8_t {
   kLoadMatrix4Transposed,
   kMmaBf16,
   kMmaF16,
+  kMmaS8,
   kLoadShared,
   kStoreShared,
   kLoadGlobal,

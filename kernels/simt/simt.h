@@ -65,6 +65,12 @@
 //                             b: pairs (2t, g), (2t+8, g), each with its neighbour below
 //                             c: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
 //   void MmaF16(...)          the same with float16
+//   void MmaS8(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+//                             mma.m16n8k32: c[16][8] += a[16][32] b[32][8], signed bytes and exact sums of 32 bits
+//                             a: four bytes (g, 4t), (g+8, 4t), (g, 4t+16), (g+8, 4t+16), each with its three right
+//                             neighbours
+//                             b: four bytes (4t, g), (4t+16, g), each with its three neighbours below
+//                             c: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
 //
 // Arithmetic                  approximate (about 2^-22), results below 2^-126 become zero
 //   float Exp2(x), Log2(x), Reciprocal(x), ReciprocalSqrt(x)
@@ -76,6 +82,7 @@
 //   uint32_t AndOr(uint32_t a, b, c)   (a & b) | c, in one instruction even if b and c are constants
 //   int CountBits(uint32_t x)   popc: the number of ones
 //   int RoundToInt(float x)   the nearest whole number, ties to even; for |x| < 2^31
+//   float RoundedProduct(float a, float b)   mul.rn: a * b, which the compiler never joins with an addition
 //   void Repeat<N>(f)         calls f(i) for i = 0 to N - 1, where i can be a template argument (repeat.h)
 //   int Opaque(int x)         returns x, but the compiler does not know that: it keeps dependent code inside loops
 //

@@ -15,6 +15,7 @@ constexpr int kMatrices = 4;
 constexpr int kMmaRows = 16;
 constexpr int kMmaColumns = 8;
 constexpr int kMmaDepth = 16;
+constexpr int kMmaS8Depth = 32;
 
 float Widen(uint32_t pair, int half, MmaType type) {
   const auto bits = static_cast<uint16_t>(pair >> (16 * half));
@@ -84,6 +85,27 @@ void ExecuteMma(const PerLane<const MmaInput*>& in, MmaType type, const PerLane<
   }
   for (int lane = 0; lane < kWarpSize; ++lane) {
     for (int i = 0; i < 4; ++i) c[lane][i] += product[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
+  }
+}
+
+void ExecuteMmaS8(const PerLane<const MmaInput*>& in, const PerLane<int32_t*>& c) {
+  int8_t a[kMmaRows][kMmaS8Depth];
+  int8_t b[kMmaColumns][kMmaS8Depth];
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    const int group = lane / 4;
+    const int four = 4 * (lane % 4);
+    for (int i = 0; i < 4; ++i) std::memcpy(&a[group + i % 2 * 8][four + i / 2 * 16], &in[lane]->a[i], 4);
+    std::memcpy(&b[group][four], &in[lane]->b0, 4);
+    std::memcpy(&b[group][four + 16], &in[lane]->b1, 4);
+  }
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + i / 2 * 8;
+      const int column = 2 * (lane % 4) + i % 2;
+      auto sum = static_cast<uint32_t>(c[lane][i]);
+      for (int k = 0; k < kMmaS8Depth; ++k) sum += static_cast<uint32_t>(a[row][k] * b[column][k]);
+      c[lane][i] = static_cast<int32_t>(sum);
+    }
   }
 }
 

@@ -31,15 +31,19 @@ TEST(DescriptionTest, TheNumericsFingerprintSaysHowMatricesAreMultiplied) {
   EXPECT_THAT(fingerprint(), HasSubstr(backend->NumericsFingerprint() + "/fp8 1/kv-"));
 }
 
-// A GPU keeps the inputs of products by quantized matrices, so these are other numerics.
-TEST(DescriptionTest, TheNumericsFingerprintSaysThatInputsKeepTheir16Bits) {
+// A GPU keeps the inputs of products by matrices of 4 bits, and those by int8 if it is told to, so these are other
+// numerics.
+TEST(DescriptionTest, TheNumericsFingerprintSaysWhichInputsKeepTheir16Bits) {
   const cuda::CudaBackend backend(std::make_unique<cuda::EmulatedDevice>(), {});
+  const cuda::CudaBackend keeping(std::make_unique<cuda::EmulatedDevice>(), {.rounds_int8_inputs = false});
   const KvLayout layout = {
       .num_layers = 1, .num_kv_heads = 1, .head_dim = 16, .block_size = 16, .type = KvType::kBFloat16};
   Model model;
   for (const Int4Inputs inputs : {Int4Inputs::kInt8, Int4Inputs::kFloat32}) {
     model.weights.rounding = {.layers = Quantization::kInt4, .output = true, .int4_inputs = inputs};
     EXPECT_THAT(MakeDescription("name", model, backend, layout, WorkerLimits{}).numerics_fingerprint(),
+                HasSubstr("/int4-a16 1/output-int8 1/kv-"));
+    EXPECT_THAT(MakeDescription("name", model, keeping, layout, WorkerLimits{}).numerics_fingerprint(),
                 HasSubstr("/int4-a16 1/output-int8-a16 1/kv-"));
   }
 }

@@ -84,11 +84,22 @@ const char* Name(Int4Inputs inputs) {
   return inputs == Int4Inputs::kInt8 ? "int8" : "float32";
 }
 
+QuantizedFormat FormatOf(Quantization width, Int4Inputs inputs) {
+  switch (width) {
+    case Quantization::kFp8:
+      return QuantizedFormat::kFp8;
+    case Quantization::kInt4:
+      return inputs == Int4Inputs::kFloat32 ? QuantizedFormat::kInt4Float32 : QuantizedFormat::kInt4;
+    case Quantization::kInt8:
+    case Quantization::kNone:
+      break;
+  }
+  return QuantizedFormat::kInt8;
+}
+
 QuantizedMatrixView QuantizedMatrix::View(Int4Inputs inputs) const {
-  const QuantizedFormat format = is_fp8                           ? QuantizedFormat::kFp8
-                                 : group == 0                     ? QuantizedFormat::kInt8
-                                 : inputs == Int4Inputs::kFloat32 ? QuantizedFormat::kInt4Float32
-                                                                  : QuantizedFormat::kInt4;
+  const Quantization width = is_fp8 ? Quantization::kFp8 : group == 0 ? Quantization::kInt8 : Quantization::kInt4;
+  const QuantizedFormat format = FormatOf(width, inputs);
   return {values.data(), scales.data(), rows,         cols,
           format,        group,         zeros.data(), order.empty() ? nullptr : order.data()};
 }

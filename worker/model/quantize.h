@@ -13,7 +13,7 @@ namespace quire {
 // How the matrices of the decoder layers are multiplied. Embedding, norms and biases keep the precision of their file.
 enum class Quantization {
   kNone,  // In the precision of the file.
-  kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token, or as they are on GPUs.
+  kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token. A GPU can keep the inputs.
   kInt4,  // Weights of 4 bits with a scale and a zero point per group of columns; see Int4Inputs.
   kFp8,   // Weights of FP8 as in the file, with a scale per row or per group of columns. Inputs are not rounded to 8
           // bits.
@@ -30,6 +30,9 @@ enum class Int4Inputs {
 
 // Returns "int8" or "float32".
 const char* Name(Int4Inputs inputs);
+
+// Returns the format of matrices of this width. REQUIRES: it is not kNone.
+QuantizedFormat FormatOf(Quantization width, Int4Inputs inputs);
 
 // How weights are rounded while a model is loaded, and how products by weights of 4 bits are computed.
 struct WeightRounding {

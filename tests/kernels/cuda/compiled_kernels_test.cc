@@ -293,6 +293,24 @@ TEST(CompiledKernelsTest, QuantizedProductsMultiplyTilesAndCopyAsynchronously) {
   EXPECT_EQ(count, 2 * 3 * 4 * 2);  // Elements, formats, numbers of tokens, architectures.
 }
 
+// A block of 128 columns needs four products for each tile of eight tokens and each tile of rows. For two of them, a
+// tile of rows takes two loads, and a tile of tokens one.
+TEST(CompiledKernelsTest, ProductsOfRoundedRowsMultiplyBytesAndCopyAsynchronously) {
+  int count = 0;
+  for (const auto& [key, code] : Compiled()) {
+    if (key.first.rfind("Int8ProductKernel<", 0) != 0) continue;
+    SCOPED_TRACE(key.first + " on sm_" + std::to_string(key.second));
+    const int token_tiles = key.first[key.first.size() - 2] - '0', row_tiles = token_tiles < 4 ? 1 : 2;
+    EXPECT_EQ(code.Count(kImma), 4 * token_tiles * row_tiles);
+    EXPECT_EQ(code.Count(kLdsm), 2 * (2 * row_tiles + token_tiles));
+    EXPECT_EQ(code.Count(kHmma), 0);
+    EXPECT_GT(code.Count(kLdgsts), 0);
+    EXPECT_EQ(code.Count(kLdgsts), code.Count(kLdgsts, 16));
+    ++count;
+  }
+  EXPECT_EQ(count, 2 * 4 * 2);  // Elements, numbers of tokens, architectures.
+}
+
 // A tile of 128 tokens needs head_dim / 16 products for its scores and 8 for its values. The scores of the first tile
 // and the values of the last one are outside of the loop. K and V are copied in bulk.
 TEST(CompiledKernelsTest, PrefillForComputeCapability90MultipliesTilesByWarpGroups) {

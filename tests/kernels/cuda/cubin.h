@@ -15,6 +15,7 @@ namespace quire::cuda {
 enum Opcode {
   kAcqbulk = 0x82e,    // griddepcontrol.wait
   kHmma = 0x23c,       // mma
+  kImma = 0x237,       // mma of whole numbers
   kLdsm = 0x83b,       // ldmatrix
   kLdgsts = 0xfae,     // cp.async
   kHgmma = 0x9f0,      // wgmma, both matrices in shared memory

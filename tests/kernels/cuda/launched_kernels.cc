@@ -48,6 +48,12 @@ class LaunchedKernels : public testing::Environment {
         }
         note("dequantize" + of_format, quantized->dequantize);
       }
+      note("round_rows" + of_element, kernels.rounded_int8.round_rows);
+      for (int i = 0; i < 4; ++i) {
+        note("rounded product of " + std::to_string(QuantizedKernels::kTokens[i]) + of_element,
+             kernels.rounded_int8.products[i]);
+      }
+      note("scale_sums" + of_element, kernels.rounded_int8.scale_sums);
       note("split_sum" + of_element, kernels.split_sum);
       note("gather_columns", kernels.gather_columns);
     });

@@ -74,6 +74,25 @@ TEST_F(MatmulCacheTest, WhatWasInsertedIsThereAfterARestart) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "no temporary file is left";
 }
 
+TEST_F(MatmulCacheTest, ProductsOfWholeNumbersHaveAlgorithmsOfTheirOwn) {
+  MatmulShape int8 = kShape;
+  int8.element = int8.y_type = DataType::kFloat32;
+  MatmulShape floats = int8;
+  int8.is_int8 = true;
+  {
+    MatmulCache cache(path_, kMachine);
+    cache.Insert(int8, kAlgorithm);
+    EXPECT_EQ(cache.Find(floats), nullptr);
+    cache.Insert(floats, {});
+  }
+  EXPECT_NE(Read().find("\n16 4096 1024 int8 int32 0 "), std::string::npos) << Read();
+  const MatmulCache cache(path_, kMachine);
+  ASSERT_NE(cache.Find(int8), nullptr);
+  EXPECT_EQ(*cache.Find(int8), kAlgorithm);
+  ASSERT_NE(cache.Find(floats), nullptr);
+  EXPECT_EQ(*cache.Find(floats), MatmulAlgorithm{});
+}
+
 TEST_F(MatmulCacheTest, ProcessesThatShareAFileKeepEachOthersAlgorithms) {
   MatmulShape other = kShape;
   other.depth = 8;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/cuda/int8_products.h"
 #include "kernels/cuda/quantized_products.h"
 #include "tests/kernels/cuda/quantized_cases.h"
 #include "tests/kernels/cuda/random_array.h"
@@ -18,16 +19,54 @@ constexpr int kGroup = 128;  // Columns that share a scale.
 constexpr int kPatternRows = 256;
 
 // Returns a matrix whose rows repeat after kPatternRows, and copies of it; null pointers if there is no memory.
-std::vector<std::unique_ptr<QuantizedCudaMatrix>> Copies(CudaDevice* device, QuantizedFormat format,
-                                                         const ModelMatrix& m, const GpuTimer& timer) {
+template <typename Matrix>
+std::vector<std::unique_ptr<Matrix>> Copies(CudaDevice* device, QuantizedFormat format, const ModelMatrix& m,
+                                            const GpuTimer& timer) {
   const QuantizedCase pattern(format, kPatternRows, m.depth, kGroup, /*seed=*/3);
   const std::vector<QuantizedMatrixView> stack(m.num_columns / kPatternRows, pattern.View());
-  std::vector<std::unique_ptr<QuantizedCudaMatrix>> copies;
-  copies.push_back(QuantizedCudaMatrix::Pack(device, stack.data(), int(stack.size())));
+  std::vector<std::unique_ptr<Matrix>> copies;
+  copies.push_back(Matrix::Pack(device, stack.data(), int(stack.size())));
   if (copies[0] == nullptr) return copies;
   const int count = timer.CopiesToFillCaches(size_t(copies[0]->num_bytes()));
   while (int(copies.size()) < count && copies.back() != nullptr) copies.push_back(copies[0]->Copy());
   return copies;
+}
+
+// Where and how products are measured.
+struct ProductMeasurement {
+  CudaDevice* device;
+  const std::function<bool(const std::string&, const std::string&)>& wants;
+  GpuTimer* timer;
+  GpuReport* report;
+};
+
+// Measures the products by matrices of one format.
+template <typename Matrix, typename Products>
+void MeasureProducts(const ProductMeasurement& to, const std::string& group, QuantizedFormat format,
+                     Products* products) {
+  for (const ModelMatrix& m : kModelMatrices) {
+    const auto is_wanted = [&](int num_rows) { return to.wants(group, m.ProductName(num_rows)); };
+    if (std::none_of(std::begin(kProductRows), std::end(kProductRows), is_wanted)) continue;
+    const std::vector<std::unique_ptr<Matrix>> w = Copies<Matrix>(to.device, format, m, *to.timer);
+    if (w.back() == nullptr) {
+      to.report->Skip(group, m.name, "no memory for the matrices");
+      continue;
+    }
+    for (const int num_rows : kProductRows) {
+      if (!is_wanted(num_rows)) continue;
+      const RandomArray x(to.device, size_t(num_rows) * m.depth);
+      DeviceArray<uint16_t> y(to.device, size_t(num_rows) * m.num_columns);
+      const GpuTime time = to.timer->Time([&](int i) {
+        products->Multiply(x.data(), *w[i % w.size()], num_rows, y.data(), kElement, /*adds_to_y=*/false);
+      });
+      to.report->Add({.group = group,
+                      .name = m.ProductName(num_rows),
+                      .time = time,
+                      .bytes = double(w[0]->num_bytes()) + 2.0 * num_rows * (double(m.depth) + m.num_columns),
+                      .flops = 2.0 * num_rows * m.num_columns * double(m.depth),
+                      .compared = to.report->SecondsOf(kProductGroup, m.ProductName(num_rows))});
+    }
+  }
 }
 
 }  // namespace
@@ -35,34 +74,15 @@ std::vector<std::unique_ptr<QuantizedCudaMatrix>> Copies(CudaDevice* device, Qua
 void MeasureQuantizedProducts(CudaDevice* device, bool exact,
                               const std::function<bool(const std::string&, const std::string&)>& wants, GpuTimer* timer,
                               GpuReport* report) {
+  const ProductMeasurement to = {device, wants, timer, report};
+  const KernelTable* const kernels = device->FindKernels(kElement, 128, 16);
   for (const QuantizedFormat format : {QuantizedFormat::kInt4, QuantizedFormat::kInt8, QuantizedFormat::kFp8}) {
-    const std::string group = std::string("multiplication by ") + Name(format);
-    for (const ModelMatrix& m : kModelMatrices) {
-      const auto is_wanted = [&](int num_rows) { return wants(group, m.ProductName(num_rows)); };
-      if (std::none_of(std::begin(kProductRows), std::end(kProductRows), is_wanted)) continue;
-      const std::vector<std::unique_ptr<QuantizedCudaMatrix>> w = Copies(device, format, m, *timer);
-      if (w.back() == nullptr) {
-        report->Skip(group, m.name, "no memory for the matrices");
-        continue;
-      }
-      QuantizedProducts products(device, device->FindKernels(kElement, 128, 16), kElement, exact,
-                                 QuantizedProducts::kSliceBytes, QuantizedProducts::kMostPackedTokens);
-      for (const int num_rows : kProductRows) {
-        if (!is_wanted(num_rows)) continue;
-        const RandomArray x(device, size_t(num_rows) * m.depth);
-        DeviceArray<uint16_t> y(device, size_t(num_rows) * m.num_columns);
-        const GpuTime time = timer->Time([&](int i) {
-          products.Multiply(x.data(), *w[i % w.size()], num_rows, y.data(), kElement, /*adds_to_y=*/false);
-        });
-        report->Add({.group = group,
-                     .name = m.ProductName(num_rows),
-                     .time = time,
-                     .bytes = double(w[0]->num_bytes()) + 2.0 * num_rows * (double(m.depth) + m.num_columns),
-                     .flops = 2.0 * num_rows * m.num_columns * double(m.depth),
-                     .compared = report->SecondsOf(kProductGroup, m.ProductName(num_rows))});
-      }
-    }
+    QuantizedProducts products(device, kernels, kElement, exact, QuantizedProducts::kSliceBytes,
+                               QuantizedProducts::kMostPackedTokens);
+    MeasureProducts<QuantizedCudaMatrix>(to, std::string("multiplication by ") + Name(format), format, &products);
   }
+  Int8Products products(device, kernels, kElement);
+  MeasureProducts<Int8CudaMatrix>(to, "multiplication of rounded rows by int8", QuantizedFormat::kInt8, &products);
 }
 
 }  // namespace quire::cuda

@@ -64,10 +64,13 @@ __global__ void UseMatrices(const U32x4* from, float* to) {
   float c[4] = {0, 0, 0, 0};
   MmaBf16(c, a, b[0], b[1]);
   MmaF16(c, a, b[2], b[3]);
+  int32_t whole[4] = {0, 0, 0, 0};
+  MmaS8(whole, a, b[0], b[3]);
   TriggerNextGrid();
   const uint32_t bf16 = PackBf16(Exp2(c[0]), Log2(c[1]));
   const uint32_t f16 = PackF16(Reciprocal(c[2]), ReciprocalSqrt(c[3]));
-  StoreGlobal(to, LowBf16(bf16) + HighBf16(bf16) + LowF16(f16) + HighF16(f16));
+  const float product = RoundedProduct(float(whole[0]), float(whole[1]));
+  StoreGlobal(to, LowBf16(bf16) + HighBf16(bf16) + LowF16(f16) + HighF16(f16) + product);
 }
 
 __global__ void __launch_bounds__(kProductThreads) MatrixProductKernel(const __grid_constant__ MatrixProductArgs args) {

@@ -272,6 +272,47 @@ TEST(SimtFunctionsTest, MmaMultipliesMatrices) {
   ExpectMmaAgreesWithLoops(/*is_bf16=*/false);
 }
 
+// Tests mma with matrices of bytes, which are distributed as in the PTX manual, "Matrix Fragments for mma.m16n8k32".
+// The sums wrap around at 32 bits.
+TEST(SimtFunctionsTest, MmaMultipliesMatricesOfBytes) {
+  std::mt19937 random(4);
+  int8_t a[16][32], b[32][8];
+  int32_t c[16][8];
+  for (auto& row : a)
+    for (int8_t& x : row) x = static_cast<int8_t>(random());
+  for (auto& row : b)
+    for (int8_t& x : row) x = static_cast<int8_t>(random());
+  for (auto& row : c)
+    for (int32_t& x : row) x = static_cast<int32_t>(random());
+  const auto got = PerLane<U32x4>([&] {
+    const int group = LaneIndex() >> 2;
+    const int in_group = LaneIndex() % 4;
+    uint32_t ra[4] = {}, rb[2] = {};
+    for (int i = 0; i < 16; ++i) {
+      const int row = i / 4 % 2 == 0 ? group : group + 8;
+      const int column = in_group * 4 + i % 4 + (i < 8 ? 0 : 16);
+      ra[i / 4] |= uint32_t{static_cast<uint8_t>(a[row][column])} << (8 * (i % 4));
+    }
+    for (int i = 0; i < 8; ++i) {
+      const int row = in_group * 4 + i % 4 + (i < 4 ? 0 : 16);
+      rb[i / 4] |= uint32_t{static_cast<uint8_t>(b[row][group])} << (8 * (i % 4));
+    }
+    int32_t rc[4];
+    for (int i = 0; i < 4; ++i) rc[i] = c[i < 2 ? group : group + 8][in_group * 2 + i % 2];
+    MmaS8(rc, ra, rb[0], rb[1]);
+    return U32x4{{uint32_t(rc[0]), uint32_t(rc[1]), uint32_t(rc[2]), uint32_t(rc[3])}};
+  });
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + (i < 2 ? 0 : 8);
+      const int column = lane % 4 * 2 + i % 2;
+      int64_t sum = c[row][column];
+      for (int k = 0; k < 32; ++k) sum += a[row][k] * b[k][column];
+      EXPECT_EQ(got[lane].word[i], static_cast<uint32_t>(sum)) << row << ", " << column;
+    }
+  }
+}
+
 TEST(SimtFunctionsTest, ArithmeticFlushesSubnormalNumbers) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_FLOAT_EQ(Exp2(3.5f), 11.313708f);

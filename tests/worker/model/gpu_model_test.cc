@@ -50,9 +50,10 @@ LoadedModel Load(const TestDirectory& directory, std::unique_ptr<Backend> backen
   return {std::move(backend), *std::move(model)};
 }
 
-std::unique_ptr<Backend> EmulatedGpu(DataType element, bool exact) {
-  return std::make_unique<cuda::CudaBackend>(std::make_unique<cuda::EmulatedDevice>(),
-                                             cuda::CudaBackendOptions{.element = element, .exact = exact});
+std::unique_ptr<Backend> EmulatedGpu(DataType element, bool exact, bool rounds_int8_inputs = true) {
+  return std::make_unique<cuda::CudaBackend>(
+      std::make_unique<cuda::EmulatedDevice>(),
+      cuda::CudaBackendOptions{.element = element, .exact = exact, .rounds_int8_inputs = rounds_int8_inputs});
 }
 
 Tokens Prompt() {
@@ -178,15 +179,18 @@ TEST(GpuModelTest, Int8KvIsCopiedAndSwappedWithItsScales) {
   EXPECT_EQ(runner.Prefill(1, {8}, 1), runner.Prefill(2, {8}, 1));
 }
 
-// Where a CPU keeps the inputs of products in float32, it computes with the same weights as a GPU. It rounds the inputs
-// of products of int8 to 8 bits, so the tolerance is wider there.
+// Where a CPU keeps the inputs of products in float32, it computes with the same weights as a GPU. The tolerance is
+// wider for int8: a CPU rounds the inputs of these products to 8 bits, and a GPU either keeps them or rounds others,
+// because its activations have 16 bits.
 TEST(GpuModelTest, QuantizedWeightsGiveTheLogitsOfTheCpuUpToRounding) {
   const struct {
     WeightRounding rounding;
     float tolerance;
-  } kinds[] = {{{.layers = Quantization::kInt4, .int4_inputs = Int4Inputs::kFloat32}, 0.03f},
-               {{.layers = Quantization::kInt8, .output = true}, 0.06f}};
-  for (const auto& [rounding, tolerance] : kinds) {
+    bool rounds_int8_inputs;
+  } kinds[] = {{{.layers = Quantization::kInt4, .int4_inputs = Int4Inputs::kFloat32}, 0.03f, true},
+               {{.layers = Quantization::kInt8, .output = true}, 0.06f, true},
+               {{.layers = Quantization::kInt8, .output = true}, 0.06f, false}};
+  for (const auto& [rounding, tolerance, rounds_int8_inputs] : kinds) {
     for (const char* family : {"llama", "qwen2"}) {
       SCOPED_TRACE(absl::StrCat(family, " ", Name(rounding.layers)));
       const TestDirectory directory;
@@ -199,7 +203,8 @@ TEST(GpuModelTest, QuantizedWeightsGiveTheLogitsOfTheCpuUpToRounding) {
       const std::vector<Logits> unrounded_logits = unrounded.Prefill(0, Prompt(), kPromptTokens);
       // One chunk has more tokens than the product kernels take, the others have fewer.
       for (const int chunk : {kPromptTokens, 40}) {
-        const LoadedModel gpu = Load(directory, EmulatedGpu(DataType::kBFloat16, /*exact=*/false), rounding);
+        const LoadedModel gpu =
+            Load(directory, EmulatedGpu(DataType::kBFloat16, /*exact=*/false, rounds_int8_inputs), rounding);
         PagedRunner actual(gpu.model.get(), gpu.backend.get(), {.kv_type = KvType::kBFloat16});
         const std::vector<Logits> actual_logits = actual.Prefill(0, Prompt(), chunk);
         for (int i = 0; i < kPromptTokens; ++i) {
@@ -262,6 +267,34 @@ TEST_F(GpuCheckpointTest, AGpuThatMultipliesQuantizedWeightsWronglyIsRefused) {
       load(std::make_unique<WrongDevice>()),
       testing::HasSubstr("emulated GPU multiplies by tensor model.layers.0.self_attn.q_proj.weight wrongly: its "
                          "product of 7 tokens by a quantized matrix of"));
+}
+
+// A device whose library adds one to the sums of products of whole numbers.
+class WrongLibrary : public cuda::EmulatedDevice {
+ public:
+  bool MultiplyInt8(const cuda::Int8MatmulArgs& args) override {
+    EmulatedDevice::MultiplyInt8(args);
+    Synchronize();
+    ++args.y[0];
+    return true;
+  }
+};
+
+TEST(GpuModelTest, AGpuWhoseLibraryMultipliesWholeNumbersWronglyIsRefused) {
+  const TestDirectory directory;
+  WriteModel("llama", DataType::kBFloat16, directory);
+  for (const bool rounds_int8_inputs : {true, false}) {
+    cuda::CudaBackend backend(std::make_unique<WrongLibrary>(), {.rounds_int8_inputs = rounds_int8_inputs});
+    const auto model = LoadModel(directory.path(), &backend, /*progress=*/nullptr, {.layers = Quantization::kInt8});
+    if (!rounds_int8_inputs) {  // Then the library does not multiply whole numbers.
+      EXPECT_TRUE(model.ok()) << model.status();
+      continue;
+    }
+    EXPECT_THAT(std::string(model.status().message()),
+                testing::AllOf(testing::HasSubstr("emulated GPU multiplies by tensor model.layers.0.self_attn.q_proj."
+                                                  "weight wrongly: its product of 65 tokens by a quantized matrix of"),
+                               testing::HasSubstr(" at token 0, row 0")));
+  }
 }
 
 TEST(GpuModelTest, WhatHasNoKernelsIsSaid) {

@@ -16,6 +16,7 @@ KernelTable QuantizedTable() {
   table.int4 = MakeQuantizedKernels<EmulatedEntry, Element, Int4Values>();
   table.int8 = MakeQuantizedKernels<EmulatedEntry, Element, Int8Values>();
   table.fp8 = MakeQuantizedKernels<EmulatedEntry, Element, Fp8Values>();
+  table.rounded_int8 = MakeRoundedProductKernels<EmulatedEntry, Element>();
   table.split_sum = MakeKernel<EmulatedEntry, SplitSumKernel<Element>>();
   table.gather_columns = MakeKernel<EmulatedEntry, GatherColumnsKernel>();
   return table;

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_KERNELS_CUDA_INT8_PRODUCT_H_
+#define QUIRE_KERNELS_CUDA_INT8_PRODUCT_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/int8_rounding.h"
+#include "kernels/cuda/split_sum.h"
+
+namespace quire::cuda {
+
+// Products of rounded rows (round_rows.h) by weights of int8, which are read once for a few tokens:
+//   y[m][n] = float(sum over k of x[m][k] * w[n][k]) * (x_scales[m] * w_scales[n]) (+ y[m][n]).
+// The sum is a whole number below 2^31, so the order of the additions changes no bit of the result. The columns k are
+// divided into splits of whole blocks of 128, so that all multiprocessors have work.
+//
+// If there is only one split, or if the kernel takes at most 16 tokens (kJoinsSplits), it also writes y. A sum of more
+// splits is left to the thread block that is the last one to finish its rows. Otherwise ScaleSumsKernel adds the
+// splits.
+constexpr int kInt8BlockColumns = 128;
+constexpr int kInt8BlockRows = 128;
+constexpr int kInt8TileRows = 16;
+
+struct Int8ProductArgs {
+  const int8_t* x;        // [num_tokens, depth], aligned to 16 bytes.
+  const float* x_scales;  // [num_tokens]
+  const int8_t* w;        // [padded_rows, depth], aligned to 16 bytes.
+  const float* w_scales;  // [padded_rows]
+  void* y;                // [num_tokens, rows] float32 or elements; a row begins y_stride after the one before.
+  int64_t y_stride;
+  int32_t* partial;  // [num_splits][split_stride], in each [num_tokens, padded_rows]. Not used for one split.
+  int64_t split_stride;
+  int32_t rows;
+  int32_t padded_rows;     // `rows`, rounded up to whole tiles of 16.
+  int32_t depth;           // A multiple of 128; x and w have zeros in columns that the matrix does not have.
+  int32_t num_tokens;      // At least 1.
+  int32_t num_row_blocks;  // Of kInt8BlockRows rows.
+  int32_t num_splits;
+  int32_t blocks_per_split;  // Of 128 columns.
+  uint32_t* tickets;         // [num_row_blocks], if the kernel adds the splits: zeros, and zeros again when it ends.
+  bool y_is_float;
+  bool adds_to_y;
+};
+
+// A thread block multiplies kRows rows of weights and the columns of a split by kTokens rows of x, 128 columns at a
+// time. The grid has a thread block for each block of rows, split and block of tokens. Each warp has kRowTiles tiles of
+// 16 rows, which it copies itself; all warps share the copies of x. Copies are kStages - 1 blocks ahead.
+//
+// In shared memory a row has 128 bytes, eight chunks of 16. Chunk c of row r is in place c ^ (r % 8), so that the eight
+// rows which ldmatrix reads at a time use different banks.
+template <typename Element, int kTokenTiles>
+class Int8ProductKernel {
+ public:
+  using Args = Int8ProductArgs;
+  // With many tokens, what a warp reads of x is used for two tiles, because shared memory would limit the speed.
+  static constexpr int kRowTiles = kTokenTiles < 4 ? 1 : 2;
+  static constexpr int kRows = kInt8BlockRows;
+  static constexpr int kWarps = kRows / (kRowTiles * kInt8TileRows);
+  static constexpr int kThreads = kWarps * simt::kWarpSize;
+  static constexpr int kTokens = 8 * kTokenTiles;
+  static constexpr bool kJoinsSplits = kTokenTiles <= 2;
+  static constexpr int kStages = kTokenTiles < 4 ? 4 : 3;
+  static constexpr int kRowBytes = kInt8BlockColumns;
+  static constexpr int kTileBytes = kInt8TileRows * kRowBytes;
+  static constexpr int kXBytes = kTokens * kRowBytes;
+  static constexpr int kStageBytes = kXBytes + kWarps * kRowTiles * kTileBytes;
+  static constexpr int kSharedBytes = kStages * kStageBytes;
+
+  static QUIRE_DEVICE void Run(const Int8ProductArgs& args) {
+    simt::WaitForPriorGrid();
+    Int8ProductKernel kernel(args);
+    kernel.MultiplySplit();
+    if (args.num_splits == 1) {
+      kernel.StoreResult();
+    } else {
+      kernel.StorePartial();
+      if constexpr (kJoinsSplits) kernel.JoinSplits();
+    }
+    simt::TriggerNextGrid();
+  }
+
+ private:
+  static constexpr int kChunks = kRowBytes / 16;
+  static constexpr int kBlockSteps = kInt8BlockColumns / 32;  // Products of 32 columns.
+
+  explicit QUIRE_DEVICE Int8ProductKernel(const Int8ProductArgs& args)
+      : args_(args),
+        row_block_(simt::BlockIndex() % args.num_row_blocks),
+        split_(simt::BlockIndex() / args.num_row_blocks % args.num_splits),
+        first_token_(simt::BlockIndex() / args.num_row_blocks / args.num_splits * kTokens),
+        num_tokens_(args.num_tokens - first_token_),
+        tile_((row_block_ * kWarps + simt::WarpIndex()) * kRowTiles),
+        last_tile_(args.padded_rows / kInt8TileRows - 1) {}
+
+  // Missing tiles multiply the last one again, so that all warps have the same way.
+  QUIRE_DEVICE int ReadTile(int r) const { return tile_ + r < last_tile_ ? tile_ + r : last_tile_; }
+
+  // Returns the place of a chunk among the rows of a stage that begin at a multiple of eight rows.
+  static QUIRE_DEVICE int PlaceOf(int row, int chunk) { return row * kRowBytes + 16 * (chunk ^ row % 8); }
+
+  static QUIRE_DEVICE int TileOfStage(int r) { return kXBytes + (simt::WarpIndex() * kRowTiles + r) * kTileBytes; }
+
+  QUIRE_DEVICE void CopyBlock(int block, char* stage) const {
+    constexpr int kStep = kThreads / kChunks;             // Tokens that all threads copy at a time.
+    constexpr int kWarpStep = simt::kWarpSize / kChunks;  // Rows that a warp copies at a time.
+    const int chunk = simt::ThreadIndex() % kChunks, first = simt::ThreadIndex() / kChunks;
+    const int64_t column = int64_t{block} * kRowBytes + 16 * chunk, depth = args_.depth;
+    if (kStep <= kTokens || first < kTokens) {
+      char* const to = stage + PlaceOf(first, chunk);
+      const int8_t* from = args_.x + (first_token_ + first) * depth + column;
+      QUIRE_UNROLL for (int i = 0; i < kTokens; i += kStep) {
+        simt::CopyAsync16(to + i * kRowBytes, from, first + i < num_tokens_);
+        from += kStep * depth;
+      }
+    }
+    const int first_row = simt::LaneIndex() / kChunks;
+    QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
+      const int8_t* from = args_.w + (int64_t{ReadTile(r)} * kInt8TileRows + first_row) * depth + column;
+      QUIRE_UNROLL for (int i = 0; i < kInt8TileRows; i += kWarpStep) {
+        simt::CopyAsync16(stage + TileOfStage(r) + PlaceOf(first_row + i, chunk), from, true);
+        from += kWarpStep * depth;
+      }
+    }
+  }
+
+  QUIRE_DEVICE void MultiplySplit() {
+    QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
+      QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
+        QUIRE_UNROLL for (int j = 0; j < 4; ++j) sums_[r][i][j] = 0;
+      }
+    }
+    const int first = split_ * args_.blocks_per_split, num_blocks = args_.depth / kInt8BlockColumns;
+    const int last = first + args_.blocks_per_split, end = last < num_blocks ? last : num_blocks;
+    const auto copy = [&](int block, int stage) {
+      if (block < end) CopyBlock(block, simt::SharedMemory() + stage * kStageBytes);
+      simt::CommitCopies();
+    };
+    QUIRE_NO_UNROLL for (int s = 0; s < kStages - 1; ++s) copy(first + s, s);
+    int stage = 0;
+    QUIRE_NO_UNROLL for (int block = first; block < end; ++block) {
+      simt::WaitCopies<kStages - 2>();
+      simt::SyncBlock();  // Everybody's copies of this block have landed, and the buffer of the block before is free.
+      copy(block + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
+      MultiplyBlock(simt::SharedMemory() + stage * kStageBytes);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
+    simt::WaitCopies<0>();
+  }
+
+  // A tile of rows needs two chunks of 16 rows for a product of 32 columns, and a tile of tokens two chunks of 8 rows.
+  // One load gives the latter for two products.
+  QUIRE_DEVICE void MultiplyBlock(const char* stage) {
+    const int lane = simt::LaneIndex();
+    QUIRE_UNROLL for (int step = 0; step < kBlockSteps; step += 2) {
+      uint32_t w[2][kRowTiles][4];
+      QUIRE_UNROLL for (int s = 0; s < 2; ++s) {
+        QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
+          simt::LoadMatrix4(w[s][r], stage + TileOfStage(r) + PlaceOf(lane % 16, 2 * (step + s) + lane / 16));
+        }
+      }
+      QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
+        uint32_t x[4];
+        simt::LoadMatrix4(x, stage + PlaceOf(8 * i + lane % 8, 2 * step + lane / 8));
+        QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
+          simt::MmaS8(sums_[r][i], w[0][r], x[0], x[1]);
+          simt::MmaS8(sums_[r][i], w[1][r], x[2], x[3]);
+        }
+      }
+    }
+  }
+
+  // Calls f(token, row, sum) for the sums of my lane that are elements of a matrix of num_rows rows.
+  template <typename F>
+  QUIRE_DEVICE void ForEachSum(int num_rows, F f) const {
+    const int lane = simt::LaneIndex();
+    QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
+      if (tile_ + r > last_tile_) return;
+      QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
+        QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
+          const int token = 8 * i + 2 * (lane % 4) + j % 2;
+          const int row = kInt8TileRows * (tile_ + r) + lane / 4 + 8 * (j / 2);
+          if (token < num_tokens_ && row < num_rows) f(first_token_ + token, row, sums_[r][i][j]);
+        }
+      }
+    }
+  }
+
+  QUIRE_DEVICE void StoreToY(int token, int row, int32_t sum) const {
+    const float x_scale = simt::LoadGlobal(args_.x_scales + token);
+    const float product = ScaledSum(sum, x_scale, simt::LoadReadOnly(args_.w_scales + row));
+    StoreProduct<Element>(args_.y, args_.y_is_float, args_.adds_to_y, token * args_.y_stride + row, product);
+  }
+
+  QUIRE_DEVICE void StoreResult() const {
+    ForEachSum(args_.rows, [&](int token, int row, int32_t sum) { StoreToY(token, row, sum); });
+  }
+
+  QUIRE_DEVICE void StorePartial() const {
+    int32_t* const partial = args_.partial + split_ * args_.split_stride;
+    ForEachSum(args_.padded_rows, [&](int token, int row, int32_t sum) {
+      simt::StoreGlobal(partial + int64_t{token} * args_.padded_rows + row, sum);
+    });
+  }
+
+  // The last thread block that has stored its partial sums of these rows adds all splits.
+  QUIRE_DEVICE void JoinSplits() const {
+    uint32_t* const ticket = reinterpret_cast<uint32_t*>(simt::SharedMemory());
+    simt::MemoryFence();
+    simt::SyncBlock();
+    if (simt::ThreadIndex() == 0) {
+      simt::StoreShared(ticket, simt::TakeTicket(args_.tickets + row_block_, uint32_t(args_.num_splits)));
+    }
+    simt::SyncBlock();
+    if (simt::LoadShared(ticket) != uint32_t(args_.num_splits - 1)) return;
+    simt::MemoryFence();
+    constexpr int kRowsOfThread = 4, kThreadsOfToken = kRows / kRowsOfThread;
+    for (int i = simt::ThreadIndex(); i < args_.num_tokens * kThreadsOfToken; i += kThreads) {
+      const int row = row_block_ * kRows + i % kThreadsOfToken * kRowsOfThread;
+      // All rows of the last tile have sums, also those that the matrix does not have.
+      if (row < args_.rows) AddSplits(i / kThreadsOfToken, row);
+    }
+  }
+
+  // Adds the splits of four rows.
+  QUIRE_DEVICE void AddSplits(int token, int row) const {
+    constexpr int kRowsOfThread = 4, kLoadedAtOnce = 8;
+    const int32_t* const partial = args_.partial + int64_t{token} * args_.padded_rows + row;
+    uint32_t sums[kRowsOfThread] = {};
+    QUIRE_NO_UNROLL for (int split = 0; split < args_.num_splits; split += kLoadedAtOnce) {
+      simt::U32x4 words[kLoadedAtOnce] = {};
+      QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
+        const int32_t* const from = partial + (split + i) * args_.split_stride;
+        if (split + i < args_.num_splits) words[i] = simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from));
+      }
+      QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
+        QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) sums[j] += words[i].word[j];
+      }
+    }
+    QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
+      if (row + j < args_.rows) StoreToY(token, row + j, static_cast<int32_t>(sums[j]));
+    }
+  }
+
+  const Int8ProductArgs& args_;
+  const int row_block_, split_, first_token_, num_tokens_, tile_, last_tile_;
+  // The sums of rows g and g + 8 of a tile and tokens 8 i + 2 t and 8 i + 2 t + 1, where g = lane / 4 and t = lane % 4.
+  int32_t sums_[kRowTiles][kTokenTiles][4];
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_INT8_PRODUCT_H_

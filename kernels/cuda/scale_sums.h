@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_KERNELS_CUDA_SCALE_SUMS_H_
+#define QUIRE_KERNELS_CUDA_SCALE_SUMS_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/int8_rounding.h"
+#include "kernels/cuda/split_sum.h"
+#include "kernels/cuda/vector8.h"
+
+namespace quire::cuda {
+
+// y[m][n] = float(sum over the splits of sums[split][m][n]) * (x_scales[m] * w_scales[n]) (+ y[m][n]). The sum of whole
+// numbers is exact, and each of the products in float32 is rounded by itself, as on the CPU.
+struct ScaleSumsArgs {
+  const int32_t* sums;    // [num_splits][split_stride], in each [num_tokens, sum_columns].
+  const float* x_scales;  // [num_tokens]
+  const float* w_scales;  // [sum_columns]
+  void* y;                // [num_tokens, num_columns] float32 or elements; a row begins y_stride after the one before.
+  int64_t split_stride;
+  int64_t y_stride;
+  int32_t num_splits;
+  int32_t sum_columns;  // A multiple of 8, at least num_columns.
+  int32_t num_tokens;
+  int32_t num_columns;
+  bool y_is_float;
+  bool adds_to_y;
+};
+
+// A thread handles eight columns of a token at a time. All arrays are aligned to 16 bytes.
+template <typename Element>
+class ScaleSumsKernel {
+ public:
+  using Args = ScaleSumsArgs;
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 0;
+  static constexpr int kColumns = 8;
+
+  static QUIRE_DEVICE void Run(const ScaleSumsArgs& args) {
+    simt::WaitForPriorGrid();
+    const int chunks_per_row = (args.num_columns + kColumns - 1) / kColumns;
+    const int64_t num_chunks = int64_t{args.num_tokens} * chunks_per_row;
+    for (int64_t i = int64_t{simt::BlockIndex()} * kThreads + simt::ThreadIndex(); i < num_chunks;
+         i += int64_t{simt::GridSize()} * kThreads) {
+      RunChunk(args, int(i / chunks_per_row), int(i % chunks_per_row) * kColumns);
+    }
+    simt::TriggerNextGrid();
+  }
+
+ private:
+  static QUIRE_DEVICE void RunChunk(const ScaleSumsArgs& args, int token, int column) {
+    uint32_t sums[kColumns] = {};
+    const int32_t* from = args.sums + int64_t{token} * args.sum_columns + column;
+    QUIRE_NO_UNROLL for (int split = 0; split < args.num_splits; ++split, from += args.split_stride) {
+      QUIRE_UNROLL for (int j = 0; j < kColumns; j += 4) {
+        const simt::U32x4 four = simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from + j));
+        QUIRE_UNROLL for (int k = 0; k < 4; ++k) sums[j + k] += four.word[k];
+      }
+    }
+    const float x_scale = simt::LoadGlobal(args.x_scales + token);
+    float products[kColumns];
+    QUIRE_UNROLL for (int j = 0; j < kColumns; j += 4) {
+      const Floats4 w_scales = Floats4::LoadReadOnly(args.w_scales + column + j);
+      QUIRE_UNROLL for (int k = 0; k < 4; ++k) {
+        products[j + k] = ScaledSum(static_cast<int32_t>(sums[j + k]), x_scale, w_scales.x[k]);
+      }
+    }
+    const int64_t at = int64_t{token} * args.y_stride + column;
+    if (column + kColumns <= args.num_columns && args.y_stride % kColumns == 0) {
+      StoreEight(args, at, products);
+    } else {
+      QUIRE_UNROLL for (int j = 0; j < kColumns; ++j) {
+        if (column + j >= args.num_columns) break;
+        StoreProduct<Element>(args.y, args.y_is_float, args.adds_to_y, at + j, products[j]);
+      }
+    }
+  }
+
+  static QUIRE_DEVICE void StoreEight(const ScaleSumsArgs& args, int64_t at, const float (&products)[kColumns]) {
+    if (args.y_is_float) {
+      QUIRE_UNROLL for (int j = 0; j < kColumns; j += 4) {
+        auto* const to = reinterpret_cast<simt::U32x4*>(static_cast<float*>(args.y) + at + j);
+        float four[4] = {};
+        if (args.adds_to_y) {
+          const simt::U32x4 words = simt::LoadGlobal(to);
+          memcpy(four, words.word, sizeof(four));
+        }
+        QUIRE_UNROLL for (int k = 0; k < 4; ++k) four[k] += products[j + k];
+        simt::U32x4 words;
+        memcpy(words.word, four, sizeof(four));
+        simt::StoreGlobal(to, words);
+      }
+    } else {
+      uint16_t* const to = static_cast<uint16_t*>(args.y) + at;
+      Vector8<Element> y = {};
+      if (args.adds_to_y) y = Vector8<Element>::Load(to);
+      QUIRE_UNROLL for (int j = 0; j < kColumns; ++j) y.x[j] += products[j];
+      y.Store(to);
+    }
+  }
+};
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_SCALE_SUMS_H_

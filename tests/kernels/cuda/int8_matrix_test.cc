@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kernels/cuda/int8_matrix.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/emulated_device.h"
+#include "kernels/cuda/int8_products.h"
+#include "kernels/reference/quantized.h"
+#include "tests/kernels/cuda/device_array.h"
+#include "tests/kernels/cuda/quantized_cases.h"
+
+namespace quire::cuda {
+namespace {
+
+TEST(Int8MatrixTest, RowsAndColumnsArePaddedWithZeros) {
+  constexpr int kRows = 20, kCols = 136, kPaddedRows = 32, kDepth = 256;
+  EmulatedDevice device;
+  const QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, /*seed=*/1);
+  const QuantizedMatrixView views[] = {w.View(0, 7), w.View(7, 13)};
+  auto packed = Int8CudaMatrix::Pack(&device, views, 2);
+  const std::unique_ptr<Int8CudaMatrix> copy = packed->Copy();
+  EXPECT_EQ(copy->num_bytes(), kPaddedRows * (kDepth + 4));
+  packed.reset();  // The copy does not need it.
+  ASSERT_EQ(copy->padded_rows(), kPaddedRows);
+  ASSERT_EQ(copy->depth(), kDepth);
+  for (int row = 0; row < kPaddedRows; ++row) {
+    EXPECT_EQ(copy->scales()[row], row < kRows ? w.scales[row] : 0);
+    for (int k = 0; k < kDepth; ++k) {
+      const int expected = row < kRows && k < kCols ? w.values[row * kCols + k] : 0;
+      ASSERT_EQ(copy->values()[row * kDepth + k], expected) << row << ", " << k;
+    }
+  }
+}
+
+class DeviceWithoutInt8 : public EmulatedDevice {
+ public:
+  bool MultiplyInt8(const Int8MatmulArgs&) override { return false; }
+};
+
+TEST(Int8MatrixTest, WithoutProductsOfTheLibraryTheKernelGivesTheSameBitsAndOneLineSaysSo) {
+  constexpr int kRows = 24, kCols = 200, kTokens = 70;
+  constexpr DataType kElement = DataType::kBFloat16;
+  DeviceWithoutInt8 device;
+  const QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, /*seed=*/2);
+  const QuantizedMatrixView view = w.View();
+  const auto packed = Int8CudaMatrix::Pack(&device, &view, 1);
+  Int8Products products(&device, device.FindKernels(kElement, 64, 16), kElement);
+  Random random(2);
+  const std::vector<float> x = Rounded(random.Normals(kTokens * kCols), kElement);
+  DeviceArray<char> device_x(&device, Encoded(x, kElement));
+  DeviceArray<float> y(&device, kTokens * kRows);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) {
+    products.Multiply(reinterpret_cast<const uint16_t*>(device_x.data()), *packed, kTokens, y.data(),
+                      DataType::kFloat32, /*adds_to_y=*/false);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "GPU: cuBLASLt has no products of int8 of 70 tokens by 32 columns of 256; a slower kernel gives the same "
+            "bits\n");
+  EXPECT_EQ(y.Download(), reference::QuantizedLinear(x, w.values, w.scales, kCols));
+  EXPECT_EQ(products.Check(*packed, &view, 1).message(), "");
+}
+
+}  // namespace
+}  // namespace quire::cuda
