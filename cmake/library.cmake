@@ -76,6 +76,20 @@ endif()
 include(CheckPIESupported)
 check_pie_supported(LANGUAGES CXX)
 
+# Under AddressSanitizer and UndefinedBehaviorSanitizer, clang may need twice as long for optimised code. So a
+# sanitizer build optimises only the libraries in whose code its tests spend their time. A fuzz target runs as fast as
+# it can.
+set(QUIRE_FAST_UNDER_SANITIZERS
+  quire_base quire_cuda_backend quire_cuda_kernels quire_device_test_util quire_emulated_device quire_engine
+  quire_grammar quire_grammar_trials quire_jinja quire_kernels quire_kernels_reference quire_kv_blocks
+  quire_memory_waste quire_model quire_model_test_runner quire_prefix_reuse quire_sampling_cases quire_scheduler
+  quire_serving_sim quire_shadow_worker quire_sim quire_simt quire_tokenizer quire_worker_link)
+function(quire_choose_optimisation name)
+  if(QUIRE_SANITIZE AND NOT QUIRE_SANITIZE MATCHES fuzzer AND NOT name IN_LIST QUIRE_FAST_UNDER_SANITIZERS)
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
+endfunction()
+
 function(quire_library)
   cmake_parse_arguments(ARG "" "NAME" "HDRS;SRCS;DEPS" ${ARGN})
   if(ARG_SRCS)
@@ -86,6 +100,7 @@ function(quire_library)
     # Code for programs. The code of shared libraries has -fPIC instead.
     target_compile_options(${ARG_NAME} PRIVATE
       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:POSITION_INDEPENDENT_CODE>>>>:-fPIE>)
+    quire_choose_optimisation(${ARG_NAME})
   else()
     add_library(${ARG_NAME} INTERFACE)
     target_sources(${ARG_NAME} INTERFACE)
