@@ -56,8 +56,8 @@ class GenerateStreams;
 // call, and the request waits for --detach-grace; Client::Abort ends it at once. A manager that is too old to know
 // on_disconnect gets the request without it, and then the stream does not resume.
 //
-// Not thread-safe, except that Cancel may be called from any thread. The connection is read by the threads that wait in
-// Next, so each response of each stream wakes a thread. For many calls at a time, see GenerateStreams.
+// It is not thread-safe, except that Cancel may be called from any thread. The connection is read by the threads that
+// wait in Next, so each response of each stream wakes a thread. For many calls at a time, see GenerateStreams.
 class GenerateStream {
  public:
   // Borrows `links`.

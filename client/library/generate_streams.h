@@ -25,7 +25,7 @@ namespace quire {
 // from any thread at any time.
 class GenerateStreams {
  public:
-  // What has happened to one of the calls.
+  // Tells what has happened to one of the calls.
   struct Event {
     uint64_t tag = 0;
     v1::GenerateResponse response;    // The next one, unless `end` is set.

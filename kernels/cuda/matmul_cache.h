@@ -21,7 +21,8 @@ struct MatmulShape {
   DataType element;
   DataType y_type;
   bool adds_to_y;
-  // Whether x and w are whole numbers of 8 bits and y of 32. Then both types are float32, and say nothing.
+  // Says whether x and w are whole numbers of 8 bits, and y is one of 32. Then the two types are float32 and have no
+  // meaning.
   bool is_int8 = false;
 
   auto operator<=>(const MatmulShape&) const = default;

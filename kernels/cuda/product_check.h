@@ -13,7 +13,7 @@
 
 namespace quire::cuda {
 
-// What a product should be.
+// Says what a product should be.
 //   kExactWeights    The sum of x * w, where a weight w is (value - zero) * scale.
 //   kRoundedWeights  The same, where a weight is that product in float32, rounded to the element type.
 //   kRoundedInputs   For int8: the sum of the whole numbers of x, rounded as on the CPU, and of w, times both scales.

@@ -33,5 +33,9 @@ TEST(CpuMemoryTest, SmallMemoryIsZeroed) {
   EXPECT_TRUE(std::all_of(data, data + 100, [](char c) { return c == 0; }));
 }
 
+TEST(CpuMemoryTest, MemoryThatCannotExistIsEmpty) {
+  for (const size_t bytes : {SIZE_MAX, SIZE_MAX / 2}) EXPECT_EQ(Memory(bytes).data(), nullptr) << bytes;
+}
+
 }  // namespace
 }  // namespace quire::cpu
