@@ -6,7 +6,6 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cuda/fatal.h"
 #include "kernels/cuda/int8_product.h"
 #include "kernels/cuda/product_splits.h"
 
@@ -32,12 +31,8 @@ bool Int8CudaMatrix::Allocate() {
 
 std::unique_ptr<Int8CudaMatrix> Int8CudaMatrix::Pack(Device* device, const QuantizedMatrixView* matrices,
                                                      int num_matrices) {
-  constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
-  const int cols = matrices[0].cols;
-  if (cols % kMultiple != 0) Fatal("a matrix of %d columns: they must be a multiple of %d", cols, kMultiple);
-  int rows = 0;
-  for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
-  std::unique_ptr<Int8CudaMatrix> result(new Int8CudaMatrix(device, rows, cols));
+  const int rows = StackedRows(matrices, num_matrices);
+  std::unique_ptr<Int8CudaMatrix> result(new Int8CudaMatrix(device, rows, matrices[0].cols));
   if (!result->Allocate()) return nullptr;
   result->Upload(matrices, num_matrices);
   return result;

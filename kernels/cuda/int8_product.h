@@ -205,15 +205,7 @@ class Int8ProductKernel {
 
   // The last thread block that has stored its partial sums of these rows adds all splits.
   QUIRE_DEVICE void JoinSplits() const {
-    uint32_t* const ticket = reinterpret_cast<uint32_t*>(simt::SharedMemory());
-    simt::MemoryFence();
-    simt::SyncBlock();
-    if (simt::ThreadIndex() == 0) {
-      simt::StoreShared(ticket, simt::TakeTicket(args_.tickets + row_block_, uint32_t(args_.num_splits)));
-    }
-    simt::SyncBlock();
-    if (simt::LoadShared(ticket) != uint32_t(args_.num_splits - 1)) return;
-    simt::MemoryFence();
+    if (!IsLastSplit(args_.tickets + row_block_, args_.num_splits)) return;
     constexpr int kRowsOfThread = 4, kThreadsOfToken = kRows / kRowsOfThread;
     for (int i = simt::ThreadIndex(); i < args_.num_tokens * kThreadsOfToken; i += kThreads) {
       const int row = row_block_ * kRows + i % kThreadsOfToken * kRowsOfThread;

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cuda/fatal.h"
 #include "kernels/half_float.h"
 
 namespace quire::cuda {
@@ -40,12 +39,8 @@ void Convert(const MatrixView& matrix, DataType element, size_t begin, size_t en
 
 std::unique_ptr<CudaMatrix> CudaMatrix::Pack(Device* device, DataType element, const MatrixView* matrices,
                                              int num_matrices) {
-  constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
   constexpr size_t kPieceElements = size_t{1} << 20;
-  const int cols = matrices[0].cols;
-  if (cols % kMultiple != 0) Fatal("a matrix of %d columns: they must be a multiple of %d", cols, kMultiple);
-  int rows = 0;
-  for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
+  const int rows = StackedRows(matrices, num_matrices), cols = matrices[0].cols;
   auto* const data = static_cast<uint16_t*>(device->Allocate(size_t(rows) * cols * sizeof(uint16_t)));
   if (data == nullptr) return nullptr;
   std::unique_ptr<CudaMatrix> result(new CudaMatrix(device, data, rows, cols));

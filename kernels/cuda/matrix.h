@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/fatal.h"
 #include "kernels/linear.h"
 
 namespace quire::cuda {
@@ -31,6 +32,18 @@ class DeviceMatrix : public PackedMatrix {
   const int rows_;
   const int cols_;
 };
+
+// Returns the number of rows of some matrices (MatrixView or QuantizedMatrixView) in a stack. Ends the program unless
+// their number of columns is a multiple of the number of elements that kernels load at once.
+template <typename View>
+int StackedRows(const View* matrices, int num_matrices) {
+  constexpr int kMultiple = 8;
+  const int cols = matrices[0].cols;
+  if (cols % kMultiple != 0) Fatal("a matrix of %d columns: they must be a multiple of %d", cols, kMultiple);
+  int rows = 0;
+  for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
+  return rows;
+}
 
 // The rows of all stacked matrices, row-major on the device, which must outlive them.
 class CudaMatrix : public DeviceMatrix {

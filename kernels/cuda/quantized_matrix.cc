@@ -6,8 +6,6 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cuda/fatal.h"
-
 namespace quire::cuda {
 namespace {
 
@@ -113,11 +111,7 @@ QuantizedCudaMatrix::~QuantizedCudaMatrix() {
 
 std::unique_ptr<QuantizedCudaMatrix> QuantizedCudaMatrix::Pack(Device* device, const QuantizedMatrixView* matrices,
                                                                int num_matrices) {
-  constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
-  const int cols = matrices[0].cols;
-  if (cols % kMultiple != 0) Fatal("a matrix of %d columns: they must be a multiple of %d", cols, kMultiple);
-  int rows = 0;
-  for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
+  const int rows = StackedRows(matrices, num_matrices);
   std::unique_ptr<QuantizedCudaMatrix> result(new QuantizedCudaMatrix(device, rows, matrices[0]));
   if (!result->Allocate()) return nullptr;
   result->Upload(matrices);

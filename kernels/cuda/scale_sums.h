@@ -4,7 +4,6 @@
 #define QUIRE_KERNELS_CUDA_SCALE_SUMS_H_
 
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/cuda/int8_rounding.h"
 #include "kernels/cuda/split_sum.h"
@@ -69,35 +68,12 @@ class ScaleSumsKernel {
     }
     const int64_t at = int64_t{token} * args.y_stride + column;
     if (column + kColumns <= args.num_columns && args.y_stride % kColumns == 0) {
-      StoreEight(args, at, products);
+      StoreEightProducts<Element>(args.y, args.y_is_float, args.adds_to_y, at, products);
     } else {
       QUIRE_UNROLL for (int j = 0; j < kColumns; ++j) {
         if (column + j >= args.num_columns) break;
         StoreProduct<Element>(args.y, args.y_is_float, args.adds_to_y, at + j, products[j]);
       }
-    }
-  }
-
-  static QUIRE_DEVICE void StoreEight(const ScaleSumsArgs& args, int64_t at, const float (&products)[kColumns]) {
-    if (args.y_is_float) {
-      QUIRE_UNROLL for (int j = 0; j < kColumns; j += 4) {
-        auto* const to = reinterpret_cast<simt::U32x4*>(static_cast<float*>(args.y) + at + j);
-        float four[4] = {};
-        if (args.adds_to_y) {
-          const simt::U32x4 words = simt::LoadGlobal(to);
-          memcpy(four, words.word, sizeof(four));
-        }
-        QUIRE_UNROLL for (int k = 0; k < 4; ++k) four[k] += products[j + k];
-        simt::U32x4 words;
-        memcpy(words.word, four, sizeof(four));
-        simt::StoreGlobal(to, words);
-      }
-    } else {
-      uint16_t* const to = static_cast<uint16_t*>(args.y) + at;
-      Vector8<Element> y = {};
-      if (args.adds_to_y) y = Vector8<Element>::Load(to);
-      QUIRE_UNROLL for (int j = 0; j < kColumns; ++j) y.x[j] += products[j];
-      y.Store(to);
     }
   }
 };

@@ -23,6 +23,45 @@ QUIRE_DEVICE void StoreProduct(void* y, bool y_is_float, bool adds_to_y, int64_t
   }
 }
 
+// Stores the elements [i, i + 8) of a product in the same way. They are aligned to 16 bytes.
+template <typename Element>
+QUIRE_DEVICE void StoreEightProducts(void* y, bool y_is_float, bool adds_to_y, int64_t i, const float (&sums)[8]) {
+  if (y_is_float) {
+    QUIRE_UNROLL for (int j = 0; j < 8; j += 4) {
+      auto* const to = reinterpret_cast<simt::U32x4*>(static_cast<float*>(y) + i + j);
+      float four[4] = {};
+      if (adds_to_y) {
+        const simt::U32x4 words = simt::LoadGlobal(to);
+        memcpy(four, words.word, sizeof(four));
+      }
+      QUIRE_UNROLL for (int k = 0; k < 4; ++k) four[k] += sums[j + k];
+      simt::U32x4 words;
+      memcpy(words.word, four, sizeof(four));
+      simt::StoreGlobal(to, words);
+    }
+  } else {
+    uint16_t* const to = static_cast<uint16_t*>(y) + i;
+    Vector8<Element> elements = {};
+    if (adds_to_y) elements = Vector8<Element>::Load(to);
+    QUIRE_UNROLL for (int j = 0; j < 8; ++j) elements.x[j] += sums[j];
+    elements.Store(to);
+  }
+}
+
+// Returns true in the thread block that is the last one of num_splits to call this with the ticket. It then sees what
+// all of them have stored before. The ticket is 0 again. All threads of a block call it; it uses 4 bytes of shared
+// memory.
+QUIRE_DEVICE inline bool IsLastSplit(uint32_t* ticket, int num_splits) {
+  uint32_t* const taken = reinterpret_cast<uint32_t*>(simt::SharedMemory());
+  simt::MemoryFence();
+  simt::SyncBlock();
+  if (simt::ThreadIndex() == 0) simt::StoreShared(taken, simt::TakeTicket(ticket, uint32_t(num_splits)));
+  simt::SyncBlock();
+  if (simt::LoadShared(taken) != uint32_t(num_splits - 1)) return false;
+  simt::MemoryFence();
+  return true;
+}
+
 // y[i] = sum over the splits, ascending, of partial[split][i] (+ y[i]).
 struct SplitSumArgs {
   const float* partial;  // [num_splits][split_stride]
@@ -67,27 +106,7 @@ class SplitSumKernel {
         QUIRE_UNROLL for (int k = 0; k < 4; ++k) sum[j + k] += four[k];
       }
     }
-    if (args.y_is_float) {
-      float* const y = static_cast<float*>(args.y) + i;
-      QUIRE_UNROLL for (int j = 0; j < 8; j += 4) {
-        auto* const to = reinterpret_cast<simt::U32x4*>(y + j);
-        float four[4] = {};
-        if (args.adds_to_y) {
-          const simt::U32x4 words = simt::LoadGlobal(to);
-          memcpy(four, words.word, sizeof(four));
-        }
-        QUIRE_UNROLL for (int k = 0; k < 4; ++k) four[k] += sum[j + k];
-        simt::U32x4 words;
-        memcpy(words.word, four, sizeof(four));
-        simt::StoreGlobal(to, words);
-      }
-    } else {
-      uint16_t* const to = static_cast<uint16_t*>(args.y) + i;
-      Vector8<Element> y = {};
-      if (args.adds_to_y) y = Vector8<Element>::Load(to);
-      QUIRE_UNROLL for (int j = 0; j < 8; ++j) y.x[j] += sum[j];
-      y.Store(to);
-    }
+    StoreEightProducts<Element>(args.y, args.y_is_float, args.adds_to_y, i, sum);
   }
 
   static QUIRE_DEVICE void AddOne(const SplitSumArgs& args, int64_t i) {
