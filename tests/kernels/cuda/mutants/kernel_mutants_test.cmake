@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Runs PROGRAMS. Those whose names begin with no_bug must pass, and each of the others must fail. A program ends with its
-# first test that fails. The test of all shapes is left out, because these programs have few shapes. Tests that use no
-# kernel are left out, too.
+# Runs PROGRAMS. Those whose names begin with no_bug must pass, and each of the others must fail. A program ends with
+# its first test that fails. The test of all shapes is left out, because these programs have few shapes. Tests that use
+# no kernel are left out, too.
 function(run name)
   if(NOT EXISTS ${FOLDER}/${name})
     message(FATAL_ERROR "${FOLDER}/${name} was not built")
