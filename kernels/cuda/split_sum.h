@@ -51,7 +51,7 @@ QUIRE_DEVICE void StoreEightProducts(void* y, bool y_is_float, bool adds_to_y, i
 // Returns true in the thread block that is the last one of num_splits to call this with the ticket. It then sees what
 // all of them have stored before. The ticket is 0 again. All threads of a block call it; it uses 4 bytes of shared
 // memory.
-QUIRE_DEVICE inline bool IsLastSplit(uint32_t* ticket, int num_splits) {
+QUIRE_DEVICE bool IsLastSplit(uint32_t* ticket, int num_splits) {
   uint32_t* const taken = reinterpret_cast<uint32_t*>(simt::SharedMemory());
   simt::MemoryFence();
   simt::SyncBlock();
