@@ -120,9 +120,8 @@ serve_gpu() {
 }
 
 # Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu, and then
-# with weights of 8 and of 4 bits. A GPU does not round the inputs of their products. On the CPU,
-# --int4-inputs=float32 keeps those of products by weights of 4 bits; products by weights of 8 bits round theirs.
-# Logprobs of these models differ more.
+# with weights of 8 and of 4 bits and with K and V of 8 bits. With --int4-inputs=float32, the CPU does not round the
+# inputs of products by weights of 4 bits, as a GPU does not. Logprobs of these models differ more.
 serve_pair() {
   local bits
   [ -x "$bin/quire-worker" ] || return
@@ -133,11 +132,18 @@ serve_pair() {
     leave_out "the model in the box on the GPU" "$COMPARED" "the same with --exact-gpu" "$COMPARED"
   fi
   for bits in int8 int4; do
-    if step "weights of $bits on the CPU" "serve_cpu_$bits" answers "cpu_$bits" --quantize=$bits \
-      --int4-inputs=float32; then
-      serve_gpu "weights of $bits on the GPU" "gpu_$bits" "cpu_$bits" 0.3 --quantize=$bits
-    else
-      leave_out "weights of $bits on the GPU" "$COMPARED"
-    fi
+    serve_both "weights of $bits" "$bits" --quantize=$bits --int4-inputs=float32
   done
+  serve_both "K and V of int8" int8_kv --kv-type=int8
+}
+
+# Serves the model with the flags from $3 on, and compares the GPU with the CPU. $1 says what it is, and $2 is its name.
+serve_both() {
+  local title=$1 name=$2
+  shift 2
+  if step "$title on the CPU" "serve_cpu_$name" answers "cpu_$name" "$@"; then
+    serve_gpu "$title on the GPU" "gpu_$name" "cpu_$name" 0.3 "$@"
+  else
+    leave_out "$title on the GPU" "$COMPARED"
+  fi
 }

@@ -15,12 +15,13 @@
 namespace quire::cuda {
 
 Int8Products::Int8Products(Device* device, const KernelTable* kernels, DataType element, size_t sum_bytes,
-                           int most_tokens_at_once)
+                           int most_tokens_at_once, int most_few_tokens)
     : device_(device),
       kernels_(*kernels),
       element_(element),
       sum_bytes_(sum_bytes),
       most_tokens_at_once_(most_tokens_at_once),
+      most_few_tokens_(most_few_tokens),
       rounded_(device, "rounded inputs of products"),
       scales_(device, "scales of rounded inputs"),
       sums_(device, "sums of products by int8"),
@@ -30,7 +31,7 @@ void Int8Products::Multiply(const uint16_t* x, const Int8CudaMatrix& w, int num_
                             bool adds_to_y) {
   if (num_tokens == 0 || w.rows() == 0) return;
   const Part part = Rounded(x, w, num_tokens, y, y_type, adds_to_y);
-  num_tokens <= kMostTokens ? MultiplyFew(part) : MultiplyMany(part);
+  num_tokens <= most_few_tokens_ ? MultiplyFew(part) : MultiplyMany(part);
 }
 
 Int8Products::Part Int8Products::Rounded(const uint16_t* x, const Int8CudaMatrix& w, int num_tokens, void* y,

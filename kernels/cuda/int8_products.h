@@ -27,9 +27,9 @@ class Int8Products {
   static constexpr int kMostTokensAtOnce = 2048;  // Of a product of the library.
 
   // The kernels must outlive it, and so must the device. `sum_bytes` and `most_tokens_at_once` limit the products of
-  // the library.
+  // the library, which gets those of more than `most_few_tokens` tokens.
   Int8Products(Device* device, const KernelTable* kernels, DataType element, size_t sum_bytes = kSumBytes,
-               int most_tokens_at_once = kMostTokensAtOnce);
+               int most_tokens_at_once = kMostTokensAtOnce, int most_few_tokens = kMostTokens);
 
   // Queues y[num_tokens, rows] = x * w^T, or y += that product. x has elements, and y has elements or float32.
   void Multiply(const uint16_t* x, const Int8CudaMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y);
@@ -72,6 +72,7 @@ class Int8Products {
   const DataType element_;
   const size_t sum_bytes_;
   const int most_tokens_at_once_;
+  const int most_few_tokens_;
   DeviceBuffer rounded_;  // [tokens, depth]
   DeviceBuffer scales_;   // [tokens]
   DeviceBuffer sums_;     // [splits, tokens, rows] whole numbers of 32 bits

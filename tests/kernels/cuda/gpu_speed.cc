@@ -19,6 +19,7 @@
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/row_kernels.h"
+#include "tests/kernels/cuda/device_attention.h"
 #include "tests/kernels/cuda/gpu_report.h"
 #include "tests/kernels/cuda/quantized_speed.h"
 #include "tests/kernels/cuda/random_array.h"
@@ -117,7 +118,8 @@ void Measurement::Copies() {
 
 std::string HeadsOf(const Shape& shape) {
   return std::to_string(shape.num_heads) + "/" + std::to_string(shape.num_kv_heads) + " heads of " +
-         std::to_string(shape.head_dim) + ", blocks of " + std::to_string(shape.block_size);
+         std::to_string(shape.head_dim) + ", blocks of " + std::to_string(shape.block_size) +
+         (shape.int8_kv ? ", K and V in int8" : "");
 }
 
 void Measurement::Attention(const Shape& shape, const std::string& group, const std::string& name, int num_sequences,
@@ -126,12 +128,12 @@ void Measurement::Attention(const Shape& shape, const std::string& group, const 
   const int context_len = num_cached + num_queries;
   const int blocks_per_sequence = (context_len + shape.block_size - 1) / shape.block_size;
   const int num_blocks = num_sequences * blocks_per_sequence;
-  const size_t pool_elements = LayoutOf(shape).block_elements() * num_blocks;
-  const int num_pools = timer_.CopiesToFillCaches(pool_elements * kElementBytes);
+  const size_t pool_bytes = LayoutOf(shape).block_bytes() * num_blocks;
+  const int num_pools = timer_.CopiesToFillCaches(pool_bytes);
   const int row_size = shape.num_heads * shape.head_dim;
   const size_t q_elements = size_t(num_sequences) * num_queries * row_size;
-  const double bytes_needed = double(kElementBytes) * (double(num_pools) * pool_elements + 2.0 * q_elements);
-  if (device_->FindKernels(kType, shape.head_dim, shape.block_size) == nullptr) {
+  const double bytes_needed = double(num_pools) * pool_bytes + 2.0 * kElementBytes * q_elements;
+  if (FindKernelsFor(*device_, shape) == nullptr) {
     return report_.Skip(group, name, "no kernels for it on this device");
   }
   if (!HasRoom(group, name, bytes_needed)) return;
@@ -145,14 +147,16 @@ void Measurement::Attention(const Shape& shape, const std::string& group, const 
     const auto first = blocks.begin() + int64_t{i} * blocks_per_sequence;
     batch.Add({first, first + blocks_per_sequence}, num_cached, context_len, shape.block_size);
   }
-  const RandomArrays pools(device_, num_pools, pool_elements);
+  // As numbers of 8 bits and scales, these bits are random, too, and none of them is a NaN.
+  const RandomArrays pools(device_, num_pools, pool_bytes / kElementBytes);
   const RandomArray q(device_, q_elements);
   DeviceArray<uint16_t> out(device_, q_elements);
   WorkerAttention attention(device_, shape, batch.View(), exact_, /*is_recorded=*/num_queries == 1);
   const GpuTime time = timer_.Time([&](int i) { attention.Launch(q.data(), row_size, pools[i], out.data()); });
   double visible = 0;  // Number of pairs of a query and a token that it sees.
   for (int i = 0; i < num_queries; ++i) visible += num_cached + i + 1;
-  const double kv_bytes = 2.0 * kElementBytes * shape.num_kv_heads * shape.head_dim * context_len * num_sequences;
+  const double token_bytes = double(LayoutOf(shape).block_bytes()) / shape.block_size;
+  const double kv_bytes = token_bytes * context_len * num_sequences;
   report_.Add(
       {group, name, time, kv_bytes + 2.0 * kElementBytes * double(q_elements), 4 * visible * row_size * num_sequences});
 }
@@ -325,6 +329,12 @@ int Main(int argc, char** argv) {
     measurement.Prefill(llama, num_cached, num_queries);
   }
   measurement.Prefill({32, 8, 64, 16, kType}, 0, 8192);
+  Shape int8_kv = llama;
+  int8_kv.int8_kv = true;
+  for (const auto& [num_sequences, context_len] : std::vector<std::pair<int, int>>{{64, 4096}, {64, 1024}, {1, 131072}}) {
+    measurement.Decode(int8_kv, num_sequences, context_len);
+  }
+  measurement.Prefill(int8_kv, 0, 8192);
   for (const int num_rows : {1, 64, 8192}) measurement.Rows(num_rows);
   measurement.Multiplications();
   if (!measurement.is_written()) {

@@ -3,7 +3,10 @@
 #include "tests/kernels/cuda/quantized_speed.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/int8_products.h"
@@ -81,8 +84,15 @@ void MeasureQuantizedProducts(CudaDevice* device, bool exact,
                                QuantizedProducts::kMostPackedTokens);
     MeasureProducts<QuantizedCudaMatrix>(to, std::string("multiplication by ") + Name(format), format, &products);
   }
-  Int8Products products(device, kernels, kElement);
-  MeasureProducts<Int8CudaMatrix>(to, "multiplication of rounded rows by int8", QuantizedFormat::kInt8, &products);
+  // Both ways with all numbers of rows show whether kMostTokens is right.
+  for (const auto& [way, most_few_tokens] : {std::pair("by int8", Int8Products::kMostTokens),
+                                             std::pair("by int8, all by our kernel", std::numeric_limits<int>::max()),
+                                             std::pair("by int8, all by cuBLASLt", 0)}) {
+    Int8Products products(device, kernels, kElement, Int8Products::kSumBytes, Int8Products::kMostTokensAtOnce,
+                          most_few_tokens);
+    MeasureProducts<Int8CudaMatrix>(to, std::string("multiplication of rounded rows ") + way, QuantizedFormat::kInt8,
+                                    &products);
+  }
 }
 
 }  // namespace quire::cuda

@@ -13,7 +13,7 @@ namespace quire::cuda {
 
 constexpr char kProductGroup[] = "multiplication";
 // The numbers of rows of the products that are measured.
-constexpr int kProductRows[] = {1, 8, 16, 32, 64, 128, 256, 2048};
+constexpr int kProductRows[] = {1, 8, 16, 32, 64, 128, 256, 512, 2048};
 
 // A matrix of a model of 8 B parameters.
 struct ModelMatrix {
