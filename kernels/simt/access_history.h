@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels/simt/problem.h"
@@ -36,14 +37,6 @@ class BarrierClock {
 
   // All accesses of warp `other` with a smaller stamp are ordered before the next access of `warp`.
   uint32_t seen(int warp, int other) const { return known_[warp][other]; }
-  // The same for all other warps of the block.
-  uint32_t seen_all(int warp) const {
-    uint32_t least = ~uint32_t{0};
-    for (int other = 0; other < num_warps_; ++other) {
-      if (other != warp) least = std::min(least, known_[warp][other]);
-    }
-    return least;
-  }
   // All products for which warp `other` waited before this count are done before the next access of `warp`.
   uint32_t products_seen(int warp, int other) const { return warp == other ? now_ + 1 : known_[warp][Products(other)]; }
 
@@ -103,28 +96,37 @@ struct Accessor {
 };
 
 // Summary of the accesses of one kind by one block's threads to a granule of memory, since the last barrier of the
-// block. It keeps exactly what is needed to decide whether a later access collides with them. If several warps took
-// part, every later access collides until there has been a barrier with all other warps. If one warp did, the accesses
-// of other warps collide. An access of the same warp collides if another lane has accessed the granule since the warp's
-// last barrier.
+// block. It keeps exactly what is needed to decide whether a later access collides with them. The accesses of other
+// warps collide until a barrier has ordered them before the warp's next access. An access of the same warp collides if
+// another lane has accessed the granule since the warp's last barrier.
 struct AccessSummary {
   static constexpr uint16_t kSeveralThreads = 0xffff;
-  static constexpr uint8_t kSeveralWarps = 0xff;
+
+  // The last access of a warp. Asynchronous copies count as one more warp.
+  struct OfWarp {
+    int warp;
+    uint32_t stamp;
+  };
 
   Place place;         // The place of the last access.
   uint32_t stamp = 0;  // The stamp of the last access; 0 means never.
   uint16_t thread = 0;
   uint8_t warp = 0;
+  std::vector<OfWarp> others;  // Earlier accesses that nothing has ordered before the last one.
 
   bool Collides(const Accessor& by, const BarrierClock& clock) const {
-    if (warp == kSeveralWarps) return stamp >= clock.seen_all(by.warp());
-    if (warp != by.warp()) return stamp >= clock.seen(by.warp(), warp);
+    if (warp != by.warp() && stamp >= clock.seen(by.warp(), warp)) return true;
+    for (const OfWarp& other : others) {
+      if (other.warp != by.warp() && other.stamp >= clock.seen(by.warp(), other.warp)) return true;
+    }
+    if (warp != by.warp() || !others.empty()) return false;
     return stamp >= clock.seen(warp, warp) && (thread != by.thread || by.whole_warp);
   }
 
   // Forgets the earlier accesses. It is used for an access that has been checked against them: either it is ordered
   // after them, or the race has been reported.
   void Set(const Accessor& by, const BarrierClock& clock) {
+    others.clear();
     thread = by.whole_warp ? kSeveralThreads : static_cast<uint16_t>(by.thread);
     warp = static_cast<uint8_t>(by.warp());
     stamp = clock.now();
@@ -132,12 +134,15 @@ struct AccessSummary {
   }
 
   void Add(const Accessor& by, const BarrierClock& clock) {
-    const uint8_t earlier_warp = warp;
-    const bool joins = Collides(by, clock);
+    if (!Collides(by, clock)) return Set(by, clock);
+    std::vector<OfWarp> all = std::move(others);
+    if (warp != by.warp()) {
+      std::erase_if(all, [&](const OfWarp& other) { return other.warp == by.warp(); });
+      all.push_back({warp, stamp});
+    }
     Set(by, clock);
-    if (!joins) return;
+    others = std::move(all);
     thread = kSeveralThreads;
-    if (earlier_warp != warp) warp = kSeveralWarps;
   }
 };
 

@@ -71,6 +71,29 @@ TEST(SharedBarrierTest, AnArrivalPublishesWhatCameBeforeIt) {
   EXPECT_TRUE(is_found);
 }
 
+// Two warps read a word, and a third one may write it when both have told it so, whatever the fourth one does.
+TEST(SharedBarrierTest, WriteAfterSeveralReadersNeedsTheArrivalsOfAllOfThem) {
+  const auto kernel = [](uint32_t arrivals) {
+    return [=] {
+      if (ThreadIndex() == 0) StoreShared(Words(), 1);
+      InitBarriers({arrivals});
+      if (WarpIndex() < 2) {
+        LoadShared(Words());
+        SyncWarp();
+        if (WarpIndex() < int(arrivals) && LaneIndex() == 0) ArriveAtBarrier(BarrierAt(0));
+      } else if (WarpIndex() == 2) {
+        WaitForBarrier(BarrierAt(0), 0);
+        if (LaneIndex() == 0) StoreShared(Words(), 2);
+      }
+    };
+  };
+  LaunchConfig config = OneGroup();
+  for (config.seed = 1; config.seed <= 10; ++config.seed) {
+    EXPECT_THAT(Kinds(Launch(config, kernel(2))), IsEmpty());
+    EXPECT_THAT(Kinds(Launch(config, kernel(1))), ElementsAre(ProblemKind::kSharedRace)) << "seed " << config.seed;
+  }
+}
+
 // Two warps hand a word to each other ten times.
 TEST(SharedBarrierTest, PhasesAlternate) {
   EXPECT_THAT(KindsOf(OneGroup(),
