@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_PREFILL_SM90_H_
 #define QUIRE_KERNELS_CUDA_ATTENTION_PREFILL_SM90_H_
 
+#include "kernels/cuda/attention_convert_int8.h"
 #include "kernels/cuda/attention_copy.h"
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/attention_write.h"
@@ -34,6 +35,20 @@ struct WarpGroupProducts<F16> {
   }
 };
 
+// The types of K and V in products. Weights are rounded to that of V.
+template <typename Element>
+struct KvOperands {
+  using Key = Element;
+  using Value = Element;
+  static constexpr bool kAreConverted = false;
+};
+template <typename Element>
+struct KvOperands<Int8Kv<Element>> {
+  using Key = Element;
+  using Value = Bf16;  // A weight times a scale may be too large or too small for float16.
+  static constexpr bool kAreConverted = true;
+};
+
 // A place in a ring of kSlots buffers, and the parity of the round.
 template <int kSlots>
 struct RingPlace {
@@ -51,20 +66,31 @@ struct RingPlace {
   }
 };
 
-// Attention of up to 128 rows of queries with the products of warp groups (192 rows with heads of 64), for compute
-// capability 9.0, blocks of at least 16 tokens, and heads of 64 and 128.
+// Attention of up to 128 rows of queries with the products of warp groups (192 rows with heads of 64 and K and V of
+// 16 bits), for compute capability 9.0, blocks of at least 16 tokens, and heads of 64 and 128.
 //
 // Two or three warp groups, the consumers, have 64 rows each. The warps of another one, the producers, copy tiles of
 // 128 tokens. K of the first tile, then K of each further tile and V of the tile before it, and at last V of the last
 // tile pass through a ring of kSlots buffers in shared memory. A slot has two barriers: `full` ends a phase when the
 // slot's copies have landed, and `empty` when all warps of the consumers have read it. The producers continue with the
 // next item while the consumers still compute.
+//
+// K and V of int8 pass through the same slots as 16-bit floats. Each warp of the producers copies the numbers and
+// scales of its two units two steps ahead to buffers of its own (cp.async), and converts them into a slot, which is
+// exact. The scales of K and V of a tile are stored with its K, in a ring of their own, and the consumers multiply by
+// them. The formula is that of attention_tile_int8.h:
+//   - The score of a token is (sum of q * k) * scale of k, in float32.
+//   - The weight exp(score - max) of a token is multiplied by the scale of its V in float32 and then rounded to
+//     bfloat16, also with queries of float16. The sum of the weights is that of the weights without the scales.
+// So nothing is rounded that attention over 16-bit K and V does not round: a rounded weight differs by at most 2^-9 of
+// itself, and all sums are float32. The numbers of tokens behind the end are zeros in the slots.
 template <typename Element, int kHeadDim>
 class AttentionPrefillSm90 {
  public:
   using Args = AttentionArgs;
   static constexpr int kGroupRows = 64;
-  static constexpr int kConsumers = kHeadDim == 64 ? 3 : 2;
+  // With K and V of int8, the registers for three consumers would not suffice for the scales.
+  static constexpr int kConsumers = kHeadDim == 64 && !KvOperands<Element>::kAreConverted ? 3 : 2;
   static constexpr int kThreads = (1 + kConsumers) * simt::kWarpGroupThreads;
 
  private:
@@ -83,9 +109,24 @@ class AttentionPrefillSm90 {
   static constexpr int kQueryPanelBytes = kGroupRows * kRowBytes;
   static constexpr int kQueryBytes = kPanels * kQueryPanelBytes;  // Of a consumer.
   static constexpr int kConsumerWarps = kConsumers * 4;
-  // Shared memory: slots, queries of the consumers, barriers.
+  using Key = typename KvOperands<Element>::Key;
+  using Value = typename KvOperands<Element>::Value;
+  // Whether K and V are int8.
+  static constexpr bool kConverts = KvOperands<Element>::kAreConverted;
+  // What a producer has copied and not yet converted. While it converts one stage, it copies to the others.
+  using Pair = Int8Pair<kHeadDim>;
+  static_assert(Pair::kUnits == kProducerUnits);
+  static constexpr int kStages = 3;
+  // Scales of K and V of a tile. When the slot for K of a tile is empty, all consumers have left K of the tile two
+  // before it, or V of the tile three before it. So they no longer need the scales of the tile four before it.
+  static constexpr int kScaleSlots = 4;
+  static_assert(kSlots % kScaleSlots == 0);  // For the place of a tile.
+  static constexpr int kScaleFloats = 2 * kTileTokens;
+  // Shared memory: slots, queries of the consumers, stages of the producers, scales, barriers.
   static constexpr int kQueryStart = kSlots * kSlotBytes;
-  static constexpr int kBarrierStart = kQueryStart + kConsumers * kQueryBytes;
+  static constexpr int kStageStart = kQueryStart + kConsumers * kQueryBytes;
+  static constexpr int kScaleStart = kStageStart + (kConverts ? kProducers * kStages * Pair::kBytes : 0);
+  static constexpr int kBarrierStart = kScaleStart + (kConverts ? kScaleSlots * kScaleFloats * int(sizeof(float)) : 0);
   // The threads of the producers' warp group give registers to the consumers.
   static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 160;
@@ -109,7 +150,11 @@ class AttentionPrefillSm90 {
     simt::SyncBlock();
     if (simt::WarpIndex() < kProducers) {
       simt::LowerRegisters<kProducerRegisters>();
-      Produce(args);
+      if constexpr (kConverts) {
+        ConvertAndProduce(args);
+      } else {
+        Produce(args);
+      }
     } else {
       simt::RaiseRegisters<kConsumerRegisters>();
       Consume(args);
@@ -118,6 +163,12 @@ class AttentionPrefillSm90 {
 
  private:
   static QUIRE_DEVICE char* Slot(int slot) { return simt::SharedMemory() + slot * kSlotBytes; }
+  // Returns the scales of the tile whose K is at this place: K of tile n of a block is item 2n - 1 of the ring, or 2n
+  // if the tile is the first one of an item of the plan.
+  static QUIRE_DEVICE float* Scales(const RingPlace<kSlots>& keys) {
+    const int tile = (int(keys.parity) * kSlots + keys.slot + 1) / 2 % kScaleSlots;
+    return reinterpret_cast<float*>(simt::SharedMemory() + kScaleStart) + tile * kScaleFloats;
+  }
   static QUIRE_DEVICE uint64_t* Barrier(int i) {
     return reinterpret_cast<uint64_t*>(simt::SharedMemory() + kBarrierStart) + i;
   }
@@ -213,6 +264,51 @@ class AttentionPrefillSm90 {
     simt::SyncWarp();
   }
 
+  // --- The producers of int8
+
+  static QUIRE_DEVICE void ConvertAndProduce(const AttentionArgs& args) {
+    const int tile_unit = simt::WarpIndex() * kProducerUnits;
+    char* const stages = simt::SharedMemory() + kStageStart + simt::WarpIndex() * (kStages * Pair::kBytes);
+    RingPlace<kSlots> ring;
+    ForEachInRange<true>(args, [&](int item, int kv_head) {
+      const ItemRows rows = {args, LoadWords(args.items + item), kv_head};
+      const uint32_t* const table = BlockTable(rows);
+      const Tiles tiles(rows.item);
+      // The steps: K of the first tile, then K of each further tile and V of the tile before it, and V of the last one.
+      const int last_step = 2 * (tiles.end - tiles.first) - 1;
+      const auto is_keys = [&](int step) { return step == 0 || (step % 2 == 1 && step < last_step); };
+      const auto start = [&](int step, int stage) {
+        if (step <= last_step) {
+          const int tile = tiles.first + (is_keys(step) ? step + 1 : step == last_step ? step : step - 2) / 2;
+          Pair::Start(rows, table, tile * kTileUnits + tile_unit, is_keys(step), stages + stage * Pair::kBytes);
+        }
+        simt::CommitCopies();
+      };
+      QUIRE_NO_UNROLL for (int s = 0; s < kStages - 1; ++s) start(s, s);
+      int stage = 0;
+      QUIRE_NO_UNROLL for (int step = 0; step <= last_step; ++step) {
+        start(step + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
+        simt::WaitCopies<kStages - 1>();
+        simt::SyncWarp();  // The scales were copied by other lanes.
+        const RingPlace<kSlots> place = ring.Take();
+        simt::WaitForBarrier(Empty(place.slot), place.parity ^ 1);
+        const char* const from = stages + stage * Pair::kBytes;
+        if (is_keys(step)) {
+          Pair::template StoreScales<kTileTokens>(from, Scales(place) + tile_unit * kUnitTokens);
+          Pair::template Convert<Key, kPanelBytes, kUnitPanelBytes>(from,
+                                                                    Slot(place.slot) + tile_unit * kUnitPanelBytes);
+        } else {
+          Pair::template Convert<Value, kUnitPanelBytes, kUnitMatrixBytes>(
+              from, Slot(place.slot) + tile_unit * kUnitMatrixBytes);
+        }
+        simt::FenceAsyncProxy();
+        simt::SyncWarp();
+        if (simt::LaneIndex() == 0) simt::ArriveAtBarrier(Full(place.slot));
+        if (++stage == kStages) stage = 0;
+      }
+    });
+  }
+
   // --- The consumers
 
   // 64 rows of queries. The weights of a tile are computed while the tensor cores multiply those of the tile before
@@ -232,7 +328,7 @@ class AttentionPrefillSm90 {
       simt::WaitForProducts(scores);
       Leave(keys);
       float factors[2];
-      Weigh(first_token, scores, factors);  // The values are 0 yet, so they need not shrink.
+      Weigh(first_token, keys, scores, factors);  // The values are 0 yet, so they need not shrink.
       WaitForNextSlot();
       RoundWeights(scores);
     }
@@ -247,7 +343,7 @@ class AttentionPrefillSm90 {
       simt::WaitForProducts<1>(scores);
       Leave(keys);
       float factors[2] = {1, 1};
-      const bool have_grown = Weigh(first_token, scores, factors);
+      const bool have_grown = Weigh(first_token, keys, scores, factors);
       WaitForNextSlot();
       simt::WaitForProducts(this->values);
       Leave(values);
@@ -272,9 +368,8 @@ class AttentionPrefillSm90 {
       simt::BeginProducts(scores);
       simt::Repeat<kHeadDim / 16>([&](auto i) {
         constexpr int kPanel = i / 4, kColumn = i % 4 * 16;
-        WarpGroupProducts<Element>::Multiply(scores,
-                                             simt::AtColumn(simt::AtRow(queries_, kPanel * kGroupRows), kColumn),
-                                             simt::AtColumn(simt::AtRow(k, kPanel * kTileTokens), kColumn), i > 0);
+        WarpGroupProducts<Key>::Multiply(scores, simt::AtColumn(simt::AtRow(queries_, kPanel * kGroupRows), kColumn),
+                                         simt::AtColumn(simt::AtRow(k, kPanel * kTileTokens), kColumn), i > 0);
       });
       simt::CommitProducts();
     }
@@ -284,21 +379,28 @@ class AttentionPrefillSm90 {
       const uint64_t v = simt::MatrixDescriptor(Slot(values.slot), kUnitPanelBytes);
       simt::BeginProducts(this->values);
       simt::Repeat<kTileUnits>([&](auto u) {
-        WarpGroupProducts<Element>::MultiplyRows(this->values, weights_[u], simt::AtRow(v, u * kPanels * kUnitTokens));
+        WarpGroupProducts<Value>::MultiplyRows(this->values, weights_[u], simt::AtRow(v, u * kPanels * kUnitTokens));
       });
       simt::CommitProducts();
     }
 
-    // Turns the scores of a tile into weights. Returns whether the earlier values of the two rows must be multiplied by
-    // `factors`.
-    QUIRE_DEVICE bool Weigh(int first_token, float (&scores)[kTileUnits][8], float (&factors)[2]) {
-      this->HideInvisible(visible_, first_token, scores);
+    // Turns the scores of a tile into weights, with int8 into weights times scales of V. Returns whether the earlier
+    // values of the two rows must be multiplied by `factors`.
+    QUIRE_DEVICE bool Weigh(int first_token, const RingPlace<kSlots>& keys, float (&scores)[kTileUnits][8],
+                            float (&factors)[2]) {
+      if constexpr (kConverts) MultiplyByScales(Scales(keys), scores);
+      const bool see_all = simt::All(visible_.SeesAll(first_token, kTileTokens));
+      if (!see_all) this->Hide(visible_, first_token, scores);
       float largest[2];
       const bool have_grown = this->HaveGrown(scale_log2_, scores, largest);
       if (have_grown) {
         QUIRE_UNROLL for (int h = 0; h < 2; ++h) factors[h] = this->RaiseMax(h, largest[h]);
       }
       this->AddWeights(scale_log2_, scores);
+      if constexpr (kConverts) {
+        MultiplyByScales(Scales(keys) + kTileTokens, scores);
+        if (!see_all) this->Hide(visible_, first_token, scores, 0);  // The scales of hidden tokens may be NaN.
+      }
       return have_grown;
     }
 
@@ -310,12 +412,13 @@ class AttentionPrefillSm90 {
 
     QUIRE_DEVICE void RoundWeights(const float (&weights)[kTileUnits][8]) {
       QUIRE_UNROLL for (int u = 0; u < kTileUnits; ++u) {
-        SoftmaxRows<kHeadDim>::template RoundWeights<Element>(weights[u], weights_[u]);
+        SoftmaxRows<kHeadDim>::template RoundWeights<Value>(weights[u], weights_[u]);
       }
     }
 
-    // Tells the producers that this warp has read the slot.
+    // Tells the producers that this warp has read the slot, and all scales that it has used.
     static QUIRE_DEVICE void Leave(const RingPlace<kSlots>& place) {
+      if constexpr (kConverts) simt::SyncWarp();
       if (simt::LaneIndex() == 0) simt::ArriveAtBarrier(Empty(place.slot));
     }
 
@@ -345,7 +448,12 @@ class AttentionPrefillSm90 {
       for (int tile = tiles.first + 1; tile < tiles.end; ++tile) sums.Continue(tile * kTileTokens);
       sums.End();
       sums.JoinLanes();
-      WriteRows<Element>(rows, first_row, sums);
+      if constexpr (kConverts) {
+        // The item is loaded again, because the loop has no registers to spare.
+        WriteRows<Element>({args, LoadWords(args.items + simt::Opaque(item)), kv_head}, first_row, sums);
+      } else {
+        WriteRows<Element>(rows, first_row, sums);
+      }
     });
   }
 

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(K::kThreads, K::kThreads <= 256 ? 2 : 1)
 }
 
 // Kernels that are compiled apart from the tables:
-//   - those that only compute capability 9.0 can run, in kernels_sm90.cu,
+//   - those that only compute capability 9.0 can run, also for K and V of int8, in kernels_sm90.cu,
 //   - those for quantized weights, which are the same in all tables of an element, in kernels_quantized_bf16.cu and
 //     kernels_quantized_f16.cu,
 //   - those for K and V of int8, in kernels_int8_kv_bf16.cu and kernels_int8_kv_f16.cu.

@@ -10,5 +10,9 @@ template const void* EntryApart<AttentionPrefillSm90<Bf16, 64>>();
 template const void* EntryApart<AttentionPrefillSm90<Bf16, 128>>();
 template const void* EntryApart<AttentionPrefillSm90<F16, 64>>();
 template const void* EntryApart<AttentionPrefillSm90<F16, 128>>();
+template const void* EntryApart<AttentionPrefillSm90<Int8Kv<Bf16>, 64>>();
+template const void* EntryApart<AttentionPrefillSm90<Int8Kv<Bf16>, 128>>();
+template const void* EntryApart<AttentionPrefillSm90<Int8Kv<F16>, 64>>();
+template const void* EntryApart<AttentionPrefillSm90<Int8Kv<F16>, 128>>();
 
 }  // namespace quire::cuda

@@ -50,13 +50,24 @@ RoundedProductKernels MakeRoundedProductKernels() {
           .scale_sums = MakeKernel<Entry, ScaleSumsKernel<Element>>()};
 }
 
-// Changes the table to one for K and V of int8. On compute capability 9.0, too, attention_prefill takes long items.
-template <typename Entry, typename Element, int kHeadDim, int kDecodeStages, int kPrefillStages>
+// Returns the kernel for long items that only compute capability 9.0 has, for blocks of at least 16 tokens; `entry` is
+// null for heads that have none.
+template <typename Entry, typename Element, int kHeadDim>
+Kernel<AttentionArgs> MakePrefillSm90() {
+  if constexpr (kHeadDim == 64 || kHeadDim == 128) {
+    return MakeKernel<Entry, AttentionPrefillSm90<Element, kHeadDim>>();
+  } else {
+    return {};
+  }
+}
+
+// Changes the table to one for K and V of int8.
+template <typename Entry, typename Element, int kHeadDim, int kDecodeStages, int kPrefillStages, bool kIsSm90>
 KernelTable WithInt8Kv(KernelTable table) {
   using Int8 = Int8Kv<Element>;
   table.attention_decode = MakeKernel<Entry, AttentionDecode<Int8, UnitSize::kFull, kHeadDim, kDecodeStages>>();
   table.attention_prefill = MakeKernel<Entry, AttentionPrefill<Int8, UnitSize::kFull, kHeadDim, kPrefillStages>>();
-  table.attention_prefill_sm90 = {};
+  if constexpr (kIsSm90) table.attention_prefill_sm90 = MakePrefillSm90<Entry, Int8, kHeadDim>();
   table.rope_append = MakeKernel<Entry, RopeAppendKernel<Int8, UnitSize::kFull, kHeadDim>>();
   return table;
 }
@@ -66,9 +77,7 @@ template <typename Entry, typename Element, UnitSize kSize, int kHeadDim, bool k
 KernelTable MakeKernelTable() {
   constexpr int kDecodeStages = 3, kPrefillStages = 2;
   Kernel<AttentionArgs> prefill_sm90;
-  if constexpr (kIsSm90 && kSize == UnitSize::kFull && (kHeadDim == 64 || kHeadDim == 128)) {
-    prefill_sm90 = MakeKernel<Entry, AttentionPrefillSm90<Element, kHeadDim>>();
-  }
+  if constexpr (kIsSm90 && kSize == UnitSize::kFull) prefill_sm90 = MakePrefillSm90<Entry, Element, kHeadDim>();
   KernelTable table = {
       .attention_decode = MakeKernel<Entry, AttentionDecode<Element, kSize, kHeadDim, kDecodeStages>>(),
       .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kSize, kHeadDim, kPrefillStages>>(),
@@ -88,7 +97,8 @@ KernelTable MakeKernelTable() {
       .split_sum = MakeKernel<Entry, SplitSumKernel<Element>>(),
       .gather_columns = MakeKernel<Entry, GatherColumnsKernel>()};
   if constexpr (kSize == UnitSize::kFull && kHeadDim <= kMostInt8HeadDim) {
-    static const KernelTable int8_kv = WithInt8Kv<Entry, Element, kHeadDim, kDecodeStages, kPrefillStages>(table);
+    static const KernelTable int8_kv =
+        WithInt8Kv<Entry, Element, kHeadDim, kDecodeStages, kPrefillStages, kIsSm90>(table);
     table.int8_kv = &int8_kv;
   }
   return table;

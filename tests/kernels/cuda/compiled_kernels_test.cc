@@ -173,10 +173,14 @@ TEST(CompiledKernelsTest, KernelsForComputeCapability90AreOnlyInItsTables) {
       for (const int block_size : {8, 16, 32}) {
         for (const bool is_sm90 : {false, true}) {
           const KernelTable& table = *FindCompiledKernels(element, head_dim, block_size, is_sm90);
-          EXPECT_EQ(table.attention_prefill_sm90.entry != nullptr,
-                    is_sm90 && block_size >= 16 && (head_dim == 64 || head_dim == 128))
+          const bool is_wanted = is_sm90 && block_size >= 16 && (head_dim == 64 || head_dim == 128);
+          EXPECT_EQ(table.attention_prefill_sm90.entry != nullptr, is_wanted)
               << "heads of " << head_dim << ", blocks of " << block_size;
           EXPECT_NE(table.attention_prefill.entry, nullptr);
+          if (table.int8_kv == nullptr) continue;
+          EXPECT_EQ(table.int8_kv->attention_prefill_sm90.entry != nullptr, is_wanted)
+              << "heads of " << head_dim << ", blocks of " << block_size << ", K and V of int8";
+          EXPECT_TRUE(!is_wanted || table.int8_kv->attention_prefill_sm90.entry != table.attention_prefill_sm90.entry);
         }
       }
     }
@@ -312,13 +316,16 @@ TEST(CompiledKernelsTest, ProductsOfRoundedRowsMultiplyBytesAndCopyAsynchronousl
 }
 
 // A tile of 128 tokens needs head_dim / 16 products for its scores and 8 for its values. The scores of the first tile
-// and the values of the last one are outside of the loop. K and V are copied in bulk.
+// and the values of the last one are outside of the loop. K and V are copied in bulk, with int8 16 bytes at a time.
 TEST(CompiledKernelsTest, PrefillForComputeCapability90MultipliesTilesByWarpGroups) {
   ForEachOf("AttentionPrefillSm90<", [](const MachineCode& code, int head_dim) {
     EXPECT_EQ(code.Count(kHgmma), 2 * head_dim / 16);
     EXPECT_EQ(code.Count(kHgmmaRows), 2 * 8);
-    EXPECT_EQ(code.Count(kHmma) + code.Count(kLdsm) + code.Count(kLdgsts), 0);
-    EXPECT_GT(code.Count(kUblkcp), 0);
+    EXPECT_EQ(code.Count(kHmma) + code.Count(kLdsm), 0);
+    const bool int8_kv = code.symbol.find("Int8Kv") != std::string::npos;
+    EXPECT_EQ(code.Count(kUblkcp) > 0, !int8_kv);
+    EXPECT_EQ(code.Count(kLdgsts) > 0, int8_kv);
+    EXPECT_EQ(code.Count(kLdgsts), code.Count(kLdgsts, 16));
   });
 }
 

@@ -19,16 +19,18 @@ std::unique_ptr<DeviceArray<T>> Upload(Device* device, const std::vector<T>& val
 }  // namespace
 
 DeviceAttention::DeviceAttention(Device* device, const Shape& shape, const BatchView& batch, const uint16_t* q,
-                                 int q_stride, const char* kv_pool, uint16_t* out)
+                                 int q_stride, const char* kv_pool, uint16_t* out, bool cuts_items)
     : device_(device) {
   const int group_size = shape.num_heads / shape.num_kv_heads;
   AttentionPlanner planner;
   kernels_ = FindKernelsFor(*device, shape);
-  const AttentionPlan& plan = planner.Plan(batch, CuttingPlanOptions({.num_kv_heads = shape.num_kv_heads,
-                                                                      .group_size = group_size,
-                                                                      .window = shape.window,
-                                                                      .block_size = shape.block_size},
-                                                                     MostItemRows(*kernels_)));
+  AttentionPlanOptions options = CuttingPlanOptions({.num_kv_heads = shape.num_kv_heads,
+                                                     .group_size = group_size,
+                                                     .window = shape.window,
+                                                     .block_size = shape.block_size},
+                                                    MostItemRows(*kernels_));
+  if (!cuts_items) options.min_items = 1;
+  const AttentionPlan& plan = planner.Plan(batch, options);
   std::vector<AttentionItem> items;
   ListLaunches(plan, group_size, &items, &launches_);
   std::vector<int32_t> ranges;
@@ -81,7 +83,7 @@ void DeviceAttention::Launch(int num_blocks) const {
 }
 
 DeviceAttentionResult AttendOnDevice(Device* device, const Shape& shape, const std::vector<Slice>& slices,
-                                     PagedPool* pool, int num_blocks) {
+                                     PagedPool* pool, int num_blocks, bool cuts_items) {
   PagedBatch batch;
   std::vector<float> q;
   const int row_size = shape.num_heads * shape.head_dim;
@@ -95,7 +97,7 @@ DeviceAttentionResult AttendOnDevice(Device* device, const Shape& shape, const s
   DeviceArray<char> q_bits(device, Encoded(q, shape.type));
   DeviceArray<char> out(device, std::vector<char>(q_bits.size(), char(0xff)));
   const DeviceAttention attention(device, shape, batch.View(), reinterpret_cast<const uint16_t*>(q_bits.data()),
-                                  row_size, kv_pool.data(), reinterpret_cast<uint16_t*>(out.data()));
+                                  row_size, kv_pool.data(), reinterpret_cast<uint16_t*>(out.data()), cuts_items);
   attention.Launch(num_blocks);
   return {Decoded(out.Download(), shape.type), attention.num_prefill_items()};
 }

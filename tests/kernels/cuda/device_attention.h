@@ -23,9 +23,10 @@ class DeviceAttention {
  public:
   // q and out are as in AttentionArgs, and kv_pool is the pool of one layer. All are on the device; the batch is on the
   // host.
+  // Without `cuts_items` an item has all tokens that its rows see; otherwise it ends at the next split.
   // REQUIRES: the device has kernels for the shape.
   DeviceAttention(Device* device, const Shape& shape, const BatchView& batch, const uint16_t* q, int q_stride,
-                  const char* kv_pool, uint16_t* out);
+                  const char* kv_pool, uint16_t* out, bool cuts_items = true);
 
   // Queues the kernels. The grids have `num_blocks` thread blocks; 0 means one for each piece of work.
   void Launch(int num_blocks = 0) const;
@@ -55,7 +56,7 @@ struct DeviceAttentionResult {
 
 // Runs attention once, with inputs and result in host memory.
 DeviceAttentionResult AttendOnDevice(Device* device, const Shape& shape, const std::vector<Slice>& slices,
-                                     PagedPool* pool, int num_blocks = 0);
+                                     PagedPool* pool, int num_blocks = 0, bool cuts_items = true);
 
 }  // namespace quire::cuda
 

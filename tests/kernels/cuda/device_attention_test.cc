@@ -61,6 +61,23 @@ TEST_F(DeviceAttentionTest, EveryKernelTableAgreesWithFloat64) {
   });
 }
 
+// An item of eleven tiles of attention_prefill_sm90, and then a short one in the same block: the rings of buffers are
+// used several times without a barrier of the block.
+TEST_F(DeviceAttentionTest, ItemsOfManyTilesAgreeWithFloat64) {
+  for (const bool int8_kv : {false, true}) {
+    const Shape shape = {4, 1, 64, 16, DataType::kBFloat16, 0, int8_kv};
+    if (FindKernelsFor(*device(), shape) == nullptr) continue;
+    SCOPED_TRACE(ToString(shape));
+    Random random(29);
+    PagedPool pool(LayoutOf(shape), 100, &random);
+    std::vector<Sequence> sequences;
+    const std::vector<Slice> slices = MakeSlices(shape, {{1350, 32}, {120, 30}}, &sequences, &pool, &random);
+    const DeviceAttentionResult result = AttendOnDevice(device(), shape, slices, &pool, /*num_blocks=*/1,
+                                                        /*cuts_items=*/false);
+    EXPECT_LT(RelativeError(result.out, ReferenceAttention(shape, slices)), kTolerance);
+  }
+}
+
 // More partial results than the merge loads at once, also with heads whose rows do not fill the threads of a block
 // evenly.
 TEST_F(DeviceAttentionTest, ManyPartialResultsAgreeWithFloat64) {
@@ -161,17 +178,21 @@ TEST_F(DeviceAttentionTest, Int8KvOfManyMagnitudesAgreesWithFloat64) {
 
 // The last sequence has items of two tiles of attention_prefill_sm90. Several of them in one block reuse its buffers.
 TEST_F(DeviceAttentionTest, GridAndPlacementChangeNoBit) {
-  const Shape shape = {8, 2, 64, 16, DataType::kBFloat16};
-  std::vector<float> expected;
-  for (const int num_blocks : {0, 1, 3}) {
-    Random random(11), placement(num_blocks);
-    PagedPool pool(LayoutOf(shape), 200, &placement);
-    std::vector<Sequence> sequences;
-    const std::vector<Slice> slices =
-        MakeSlices(shape, {{290, 1}, {90, 30}, {40, 1}, {50, 20}, {300, 40}}, &sequences, &pool, &random);
-    const DeviceAttentionResult result = AttendOnDevice(device(), shape, slices, &pool, num_blocks);
-    if (expected.empty()) expected = result.out;
-    EXPECT_EQ(result.out, expected);
+  for (const bool int8_kv : {false, true}) {
+    const Shape shape = {8, 2, 64, 16, DataType::kBFloat16, 0, int8_kv};
+    if (FindKernelsFor(*device(), shape) == nullptr) continue;
+    SCOPED_TRACE(ToString(shape));
+    std::vector<float> expected;
+    for (const int num_blocks : {0, 1, 3}) {
+      Random random(11), placement(num_blocks);
+      PagedPool pool(LayoutOf(shape), 200, &placement);
+      std::vector<Sequence> sequences;
+      const std::vector<Slice> slices =
+          MakeSlices(shape, {{290, 1}, {90, 30}, {40, 1}, {50, 20}, {300, 40}}, &sequences, &pool, &random);
+      const DeviceAttentionResult result = AttendOnDevice(device(), shape, slices, &pool, num_blocks);
+      if (expected.empty()) expected = result.out;
+      EXPECT_EQ(result.out, expected);
+    }
   }
 }
 

@@ -32,6 +32,9 @@ class LaunchedKernels : public testing::Environment {
         const std::string of_int8 = of_blocks + ", K and V of int8";
         note("attention_decode" + of_int8, kernels.int8_kv->attention_decode);
         note("attention_prefill" + of_int8, kernels.int8_kv->attention_prefill);
+        if (kernels.int8_kv->attention_prefill_sm90.entry != nullptr) {
+          note("attention_prefill_sm90" + of_int8, kernels.int8_kv->attention_prefill_sm90);
+        }
         note("rope_append" + of_int8, kernels.int8_kv->rope_append);
       }
       note("rms_norm" + of_element, kernels.rms_norm);

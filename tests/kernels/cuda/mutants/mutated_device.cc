@@ -38,7 +38,7 @@ KernelTable Attention() {
   table.attention_merge = MakeKernel<EmulatedEntry, AttentionMergeKernel<Bf16, kHeadDim>>();
   table.rope_append = MakeKernel<EmulatedEntry, RopeAppendKernel<Bf16, kSize, kHeadDim>>();
   if constexpr (kHasInt8Kv && kSize == UnitSize::kFull) {
-    static const KernelTable int8_kv = WithInt8Kv<EmulatedEntry, Bf16, kHeadDim, 3, 2>(table);
+    static const KernelTable int8_kv = WithInt8Kv<EmulatedEntry, Bf16, kHeadDim, 3, 2, /*kIsSm90=*/false>(table);
     table.int8_kv = &int8_kv;
   }
   return table;

@@ -18,6 +18,11 @@ KernelTable MakeAttention() {
   table.attention_prefill = MakeKernel<EmulatedEntry, AttentionPrefill<Bf16, UnitSize::kFull, 64, 2>>();
   table.attention_prefill_sm90 = MakeKernel<EmulatedEntry, AttentionPrefillSm90<Bf16, 64>>();
   table.attention_merge = MakeKernel<EmulatedEntry, AttentionMergeKernel<Bf16, 64>>();
+// Only mutants of kernels for K and V of int8 compile these kernels.
+#if defined(QUIRE_MUTANT_INT8_KV)
+  static const KernelTable int8_kv = WithInt8Kv<EmulatedEntry, Bf16, 64, 3, 2, /*kIsSm90=*/true>(table);
+  table.int8_kv = &int8_kv;
+#endif
   return table;
 }
 
