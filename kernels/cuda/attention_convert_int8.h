@@ -9,6 +9,23 @@
 
 namespace quire::cuda {
 
+// Makes 16-bit floats of the numbers in bytes 0 and 2, or 1 and 3, of a word. They are divided by kDivisor, a power of
+// two, by which their scales are multiplied. Both are exact: the scales of 16-bit numbers are at most 2^128 / 127.
+template <typename Element>
+struct Int8Operand : Int8Values {
+  static constexpr float kDivisor = 1;
+};
+// The bits of a whole number from 0 to 255, read as bfloat16, are the number times 2^-133. So it takes one logical
+// operation and one fused multiply-add to make x / 64 of x + 128.
+template <>
+struct Int8Operand<Bf16> {
+  static constexpr float kDivisor = 64;
+  static QUIRE_DEVICE uint32_t LowBytes(uint32_t word, Bf16) {
+    return Bf16::Fma(simt::AndXor(word, 0x00ff00ffu, 0x00800080u), /*2^127=*/0x7f007f00u, /*-2=*/0xc000c000u);
+  }
+  static QUIRE_DEVICE uint32_t HighBytes(uint32_t word, Bf16 element) { return LowBytes(word >> 8, element); }
+};
+
 // Two consecutive units of int8 on their way into the buffers of AttentionPrefillSm90, which hold 16-bit units. One
 // warp copies their numbers to shared memory asynchronously, and later converts them, which is exact, and stores them
 // where copies of 16-bit units would have stored them.
@@ -85,8 +102,8 @@ class Int8Pair {
               reinterpret_cast<const simt::U32x4*>(from + Copy(u, part, p) + lane * Unit::kChunkBytes));
           simt::U32x4 low, high;
           QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
-            low.word[i] = Int8Values::LowBytes(numbers.word[i], Element());
-            high.word[i] = Int8Values::HighBytes(numbers.word[i], Element());
+            low.word[i] = Int8Operand<Element>::LowBytes(numbers.word[i], Element());
+            high.word[i] = Int8Operand<Element>::HighBytes(numbers.word[i], Element());
           }
           char* const rows = to + u * kUnitDistance + p * kPanelDistance + part * kTokensAtOnce * kRowBytes;
           simt::StoreShared(reinterpret_cast<simt::U32x4*>(rows + first), low);
@@ -97,14 +114,14 @@ class Int8Pair {
   }
 
   // Stores the scales that have been copied to `from`, behind a SyncWarp: those of K to `to`, and those of V
-  // kMatrixDistance floats behind them. Multiply has their order.
-  template <int kMatrixDistance>
+  // kMatrixDistance floats behind them. K and V are converted to Key and Value. MultiplyByScales has their order.
+  template <typename Key, typename Value, int kMatrixDistance>
   static QUIRE_DEVICE void StoreScales(const char* from, float* to) {
     const int u = simt::LaneIndex() / kUnitTokens, token = simt::LaneIndex() % kUnitTokens;
     const float* const scales = reinterpret_cast<const float*>(from + kNumberBytes + u * kScaleBytes) + token;
     float* const place = to + u * kUnitTokens + token % 8 / 2 * 4 + token / 8 * 2 + token % 2;
-    simt::StoreShared(place, simt::LoadShared(scales));
-    simt::StoreShared(place + kMatrixDistance, simt::LoadShared(scales + kUnitTokens));
+    simt::StoreShared(place, simt::LoadShared(scales) * Int8Operand<Key>::kDivisor);
+    simt::StoreShared(place + kMatrixDistance, simt::LoadShared(scales + kUnitTokens) * Int8Operand<Value>::kDivisor);
   }
 
  private:

@@ -77,8 +77,9 @@ struct RingPlace {
 //
 // K and V of int8 pass through the same slots as 16-bit floats. Each warp of the producers copies the numbers and
 // scales of its two units two steps ahead to buffers of its own (cp.async), and converts them into a slot, which is
-// exact. The scales of K and V of a tile are stored with its K, in a ring of their own, and the consumers multiply by
-// them. The formula is that of attention_tile_int8.h:
+// exact: numbers of bfloat16 are divided by 64, and their scales multiplied by it. The scales of K and V of a tile are
+// stored with its K, in a ring of their own, and the consumers multiply by them. The formula is that of
+// attention_tile_int8.h:
 //   - The score of a token is (sum of q * k) * scale of k, in float32.
 //   - The weight exp(score - max) of a token is multiplied by the scale of its V in float32 and then rounded to
 //     bfloat16, also with queries of float16. The sum of the weights is that of the weights without the scales.
@@ -128,8 +129,8 @@ class AttentionPrefillSm90 {
   static constexpr int kScaleStart = kStageStart + (kConverts ? kProducers * kStages * Pair::kBytes : 0);
   static constexpr int kBarrierStart = kScaleStart + (kConverts ? kScaleSlots * kScaleFloats * int(sizeof(float)) : 0);
   // The threads of the producers' warp group give registers to the consumers.
-  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
-  static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 160;
+  static constexpr int kProducerRegisters = kConverts ? 56 : kConsumers == 2 ? 40 : 32;
+  static constexpr int kConsumerRegisters = kConverts ? 224 : kConsumers == 2 ? 232 : 160;
   // A block has the registers with which its threads start. If all groups wanted more in all, the last one would wait
   // for ever.
   static constexpr int kStartRegisters = 65536 / kThreads / 8 * 8;
@@ -294,7 +295,7 @@ class AttentionPrefillSm90 {
         simt::WaitForBarrier(Empty(place.slot), place.parity ^ 1);
         const char* const from = stages + stage * Pair::kBytes;
         if (is_keys(step)) {
-          Pair::template StoreScales<kTileTokens>(from, Scales(place) + tile_unit * kUnitTokens);
+          Pair::template StoreScales<Key, Value, kTileTokens>(from, Scales(place) + tile_unit * kUnitTokens);
           Pair::template Convert<Key, kPanelBytes, kUnitPanelBytes>(from,
                                                                     Slot(place.slot) + tile_unit * kUnitPanelBytes);
         } else {

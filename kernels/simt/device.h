@@ -301,6 +301,11 @@ QUIRE_DEVICE uint32_t AndOr(uint32_t a, uint32_t b, uint32_t c) {
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(bits) : "r"(a), "r"(b), "r"(c));
   return bits;
 }
+QUIRE_DEVICE uint32_t AndXor(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t bits;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(bits) : "r"(a), "r"(b), "r"(c));
+  return bits;
+}
 QUIRE_DEVICE int CountBits(uint32_t x) {
   return __popc(x);
 }

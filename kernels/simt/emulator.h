@@ -265,6 +265,9 @@ inline uint32_t FmaF16(uint32_t a, uint32_t b, uint32_t c) {
 inline uint32_t AndOr(uint32_t a, uint32_t b, uint32_t c) {
   return (a & b) | c;
 }
+inline uint32_t AndXor(uint32_t a, uint32_t b, uint32_t c) {
+  return (a & b) ^ c;
+}
 inline int CountBits(uint32_t x) {
   return __builtin_popcount(x);
 }

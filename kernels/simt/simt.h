@@ -80,6 +80,7 @@
 //   nearest
 //                             even, with subnormal numbers
 //   uint32_t AndOr(uint32_t a, b, c)   (a & b) | c, in one instruction even if b and c are constants
+//   uint32_t AndXor(uint32_t a, b, c)  (a & b) ^ c, in the same way
 //   int CountBits(uint32_t x)   popc: the number of ones
 //   int RoundToInt(float x)   the nearest whole number, ties to even; for |x| < 2^31
 //   float RoundedProduct(float a, float b)   mul.rn: a * b, which the compiler never joins with an addition
