@@ -449,12 +449,7 @@ class AttentionPrefillSm90 {
       for (int tile = tiles.first + 1; tile < tiles.end; ++tile) sums.Continue(tile * kTileTokens);
       sums.End();
       sums.JoinLanes();
-      if constexpr (kConverts) {
-        // The item is loaded again, because the loop has no registers to spare.
-        WriteRows<Element>({args, LoadWords(args.items + simt::Opaque(item)), kv_head}, first_row, sums);
-      } else {
-        WriteRows<Element>(rows, first_row, sums);
-      }
+      WriteRows<Element>(rows, first_row, sums);
     });
   }
 
