@@ -9,12 +9,12 @@
 #include "kernels/cuda/attention_prefill_sm90.h"
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/dequantize.h"
-#include "kernels/cuda/int8_product.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/quantized_product.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/round_rows.h"
+#include "kernels/cuda/rounded_product.h"
 #include "kernels/cuda/row_kernels.h"
 #include "kernels/cuda/sampling_kernel.h"
 #include "kernels/cuda/scale_sums.h"
@@ -40,14 +40,14 @@ QuantizedKernels MakeQuantizedKernels() {
           .dequantize = MakeKernel<Entry, DequantizeKernel<Element, Values>>()};
 }
 
-template <typename Entry, typename Element>
+template <typename Entry, typename Element, typename Numbers>
 RoundedProductKernels MakeRoundedProductKernels() {
-  return {.round_rows = MakeKernel<Entry, RoundRowsKernel<Element>>(),
-          .products = {MakeKernel<Entry, Int8ProductKernel<Element, 1>>(),
-                       MakeKernel<Entry, Int8ProductKernel<Element, 2>>(),
-                       MakeKernel<Entry, Int8ProductKernel<Element, 4>>(),
-                       MakeKernel<Entry, Int8ProductKernel<Element, 8>>()},
-          .scale_sums = MakeKernel<Entry, ScaleSumsKernel<Element>>()};
+  return {.round_rows = MakeKernel<Entry, RoundRowsKernel<Element, Numbers>>(),
+          .products = {MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 1>>(),
+                       MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 2>>(),
+                       MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 4>>(),
+                       MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 8>>()},
+          .scale_sums = MakeKernel<Entry, ScaleSumsKernel<Element, Numbers>>()};
 }
 
 // Changes the table to one for K and V of int8. On compute capability 9.0, too, attention_prefill takes long items.
@@ -69,6 +69,8 @@ KernelTable MakeKernelTable() {
   if constexpr (kIsSm90 && kSize == UnitSize::kFull && (kHeadDim == 64 || kHeadDim == 128)) {
     prefill_sm90 = MakeKernel<Entry, AttentionPrefillSm90<Element, kHeadDim>>();
   }
+  RoundedProductKernels rounded_fp8;
+  if constexpr (kIsSm90) rounded_fp8 = MakeRoundedProductKernels<Entry, Element, Fp8Numbers>();
   KernelTable table = {
       .attention_decode = MakeKernel<Entry, AttentionDecode<Element, kSize, kHeadDim, kDecodeStages>>(),
       .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kSize, kHeadDim, kPrefillStages>>(),
@@ -84,7 +86,8 @@ KernelTable MakeKernelTable() {
       .int4 = MakeQuantizedKernels<Entry, Element, Int4Values>(),
       .int8 = MakeQuantizedKernels<Entry, Element, Int8Values>(),
       .fp8 = MakeQuantizedKernels<Entry, Element, Fp8Values>(),
-      .rounded_int8 = MakeRoundedProductKernels<Entry, Element>(),
+      .rounded_int8 = MakeRoundedProductKernels<Entry, Element, Int8Numbers>(),
+      .rounded_fp8 = rounded_fp8,
       .split_sum = MakeKernel<Entry, SplitSumKernel<Element>>(),
       .gather_columns = MakeKernel<Entry, GatherColumnsKernel>()};
   if constexpr (kSize == UnitSize::kFull && kHeadDim <= kMostInt8HeadDim) {

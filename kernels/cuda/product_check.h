@@ -16,9 +16,8 @@ namespace quire::cuda {
 // Says what a product should be.
 //   kExactWeights    The sum of x * w, where a weight w is (value - zero) * scale.
 //   kRoundedWeights  The same, where a weight is that product in float32, rounded to the element type.
-//   kRoundedInputs   For int8: the sum of the whole numbers of x, rounded as on the CPU, and of w, times both scales.
-//   Sums
-//                    and roundings are those of int8_rounding.h, so that every bit counts.
+//   kRoundedInputs   For int8 and FP8: the sum of the products of the numbers of x, rounded to 8 bits, and of w, times
+//                    both scales (byte_numbers.h). In int8 every bit counts.
 enum class ProductFormula { kExactWeights, kRoundedWeights, kRoundedInputs };
 
 // Compares products of a device by quantized matrices with the same products computed one element at a time on the
