@@ -51,7 +51,7 @@ void Matmul::Multiply(const MatmulArgs& args, bool is_recording) {
   const MatmulShape shape = {args.num_rows, args.num_columns, args.depth, args.element, args.y_type, args.adds_to_y};
   const int y_stride = args.y_stride == 0 ? args.num_columns : args.y_stride;
   CheckAlignment(shape, {args.x, args.w, args.y});
-  const auto algorithm = AlgorithmFor(shape, y_stride, args.w, is_recording);
+  const auto algorithm = AlgorithmFor(shape, y_stride, {}, args.w, is_recording);
   if (!algorithm) Die(shape, "cuBLASLt has no algorithm for it");
   Run(shape, y_stride, {}, *algorithm, args.x, args.w, args.y);
 }
@@ -84,7 +84,7 @@ bool Matmul::TryMultiply(const MatmulShape& shape, const MatmulScales& scales, c
   if (shape.num_rows == 0 || shape.num_columns == 0) return true;
   CheckAlignment(shape, {x, w, y});
   if (missing_.contains(shape)) return false;
-  const auto algorithm = AlgorithmFor(shape, shape.num_columns, w, is_recording);
+  const auto algorithm = AlgorithmFor(shape, shape.num_columns, scales, w, is_recording);
   if (!algorithm) {
     missing_.insert(shape);
     return false;
@@ -99,14 +99,14 @@ void Matmul::Run(const MatmulShape& shape, int y_stride, const MatmulScales& sca
               "cublasLtMatmul of %d rows by %d columns, depth %d,", shape.num_rows, shape.num_columns, shape.depth);
 }
 
-std::optional<cublasLtMatmulAlgo_t> Matmul::AlgorithmFor(const MatmulShape& shape, int y_stride, const void* w,
-                                                         bool is_recording) {
+std::optional<cublasLtMatmulAlgo_t> Matmul::AlgorithmFor(const MatmulShape& shape, int y_stride,
+                                                         const MatmulScales& scales, const void* w, bool is_recording) {
   const std::pair key(shape, y_stride);
   const auto found = algorithms_.find(key);
   if (found != algorithms_.end()) return found->second;
   cublasLtMatmulAlgo_t algorithm;
-  MatmulProblem problem(shape, y_stride);
-  const bool has_choice = Choose(shape, w, is_recording, &algorithm);
+  MatmulProblem problem(shape, y_stride, scales);
+  const bool has_choice = Choose(shape, scales, w, is_recording, &algorithm);
   if (has_choice && problem.Fits(handle_, algorithm)) return algorithms_[key] = algorithm;
   if (NeedsOneAlgorithm(shape)) {
     Die(shape, has_choice ? "the exact algorithm does not fit" : "there is no exact algorithm");
@@ -118,7 +118,8 @@ std::optional<cublasLtMatmulAlgo_t> Matmul::AlgorithmFor(const MatmulShape& shap
   return candidates[0];
 }
 
-bool Matmul::Choose(const MatmulShape& shape, const void* w, bool is_recording, cublasLtMatmulAlgo_t* algorithm) {
+bool Matmul::Choose(const MatmulShape& shape, const MatmulScales& scales, const void* w, bool is_recording,
+                    cublasLtMatmulAlgo_t* algorithm) {
   MatmulShape common = shape;
   common.num_rows = NeedsOneAlgorithm(shape) ? 1 : RowBucket(shape.num_rows);
   if (const MatmulAlgorithm* const choice = choices_->Find(common)) {
@@ -127,7 +128,7 @@ bool Matmul::Choose(const MatmulShape& shape, const void* w, bool is_recording, 
   }
   if (is_recording) return false;
   const MatmulTuner tuner(handle_, stream_, workspace_, options_.l2_bytes);
-  const auto chosen = NeedsOneAlgorithm(shape) ? tuner.IndependentOfRows(common, w) : tuner.Fastest(common, w);
+  const auto chosen = NeedsOneAlgorithm(shape) ? tuner.IndependentOfRows(common, w) : tuner.Fastest(common, scales, w);
   if (!chosen.has_value()) return false;
   choices_->Insert(common, std::bit_cast<MatmulAlgorithm>(*chosen));
   *algorithm = *chosen;

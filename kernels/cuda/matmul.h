@@ -62,8 +62,8 @@ class Matmul {
 
  private:
   // Returns nothing if the library has no algorithm.
-  std::optional<cublasLtMatmulAlgo_t> AlgorithmFor(const MatmulShape& shape, int y_stride, const void* w,
-                                                   bool is_recording);
+  std::optional<cublasLtMatmulAlgo_t> AlgorithmFor(const MatmulShape& shape, int y_stride, const MatmulScales& scales,
+                                                   const void* w, bool is_recording);
   // Queues the multiplication if the library has an algorithm for it, and returns whether it has.
   bool TryMultiply(const MatmulShape& shape, const MatmulScales& scales, const void* x, const void* w, void* y,
                    bool is_recording);
@@ -76,7 +76,8 @@ class Matmul {
   }
   // Finds the algorithm that several numbers of rows share. Returns false when none was chosen and none can be chosen
   // now.
-  bool Choose(const MatmulShape& shape, const void* w, bool is_recording, cublasLtMatmulAlgo_t* algorithm);
+  bool Choose(const MatmulShape& shape, const MatmulScales& scales, const void* w, bool is_recording,
+              cublasLtMatmulAlgo_t* algorithm);
 
   const MatmulOptions options_;
   const cudaStream_t stream_;

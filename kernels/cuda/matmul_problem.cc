@@ -96,7 +96,9 @@ std::vector<cublasLtMatmulAlgo_t> MatmulProblem::Candidates(cublasLtHandle_t han
   const cublasStatus_t answer = cublasLtMatmulAlgoGetHeuristic(handle, &operation_, &w_, &x_, &y_, &y_, &preference,
                                                                count, results.data(), &num_results);
   std::vector<cublasLtMatmulAlgo_t> algorithms;
-  if (answer == CUBLAS_STATUS_NOT_SUPPORTED) return algorithms;
+  // The library says of some shapes of FP8 that they are invalid.
+  const bool is_refused = answer == CUBLAS_STATUS_INVALID_VALUE && numbers_ == MatmulNumbers::kFp8;
+  if (answer == CUBLAS_STATUS_NOT_SUPPORTED || is_refused) return algorithms;
   CheckCublas(answer, "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < num_results; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS || (!allows_split && IsSplit(results[i].algo))) continue;

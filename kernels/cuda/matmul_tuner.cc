@@ -111,8 +111,10 @@ struct MatmulTuner::Trial {
   Scratch flush;
 };
 
-std::optional<cublasLtMatmulAlgo_t> MatmulTuner::Fastest(const MatmulShape& shape, const void* w) const {
-  const std::vector<cublasLtMatmulAlgo_t> candidates = MatmulProblem(shape).Candidates(handle_, kCandidates, true);
+std::optional<cublasLtMatmulAlgo_t> MatmulTuner::Fastest(const MatmulShape& shape, const MatmulScales& scales,
+                                                         const void* w) const {
+  const std::vector<cublasLtMatmulAlgo_t> candidates =
+      MatmulProblem(shape, shape.num_columns, scales).Candidates(handle_, kCandidates, true);
   if (candidates.empty()) return std::nullopt;
   const Trial trial(shape, std::max<size_t>(2 * l2_bytes_, 1));
   if (!trial.has_memory()) return std::nullopt;

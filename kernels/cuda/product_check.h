@@ -20,6 +20,11 @@ namespace quire::cuda {
 //                    both scales (byte_numbers.h). In int8 every bit counts.
 enum class ProductFormula { kExactWeights, kRoundedWeights, kRoundedInputs };
 
+// Returns how far the sum of products of FP8 by tensor cores may be from the exact one. In a step of 32 columns they
+// cut off what is 2^-13 or less of the largest product and of the sum so far; after at most 128 columns, the sum is
+// added to others in float32.
+double Fp8SumTolerance(const std::vector<double>& products);
+
 // Compares products of a device by quantized matrices with the same products computed one element at a time on the
 // host, from what the matrices were packed from. It looks at up to 64 rows of weights, the first and the last among
 // them. Matrices and device must outlive it.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/cuda/product_check.h"
 #include "kernels/cuda/round_rows.h"
 #include "kernels/cuda/rounded_products.h"
 #include "kernels/fp8.h"
@@ -21,9 +22,6 @@ namespace quire::cuda {
 namespace {
 
 constexpr DataType kElements[] = {DataType::kBFloat16, DataType::kFloat16};
-
-// Of the sum of the magnitudes of all products. The tensor cores add them with about 14 bits.
-constexpr double kTolerance = 1e-4;
 
 struct Fp8Row {
   std::vector<uint8_t> numbers;
@@ -59,14 +57,15 @@ Reference Formula(const std::vector<float>& x, const QuantizedCase& w) {
   for (int token = 0; token < num_tokens; ++token) {
     const Fp8Row row = RoundedRow(&x[size_t(token) * w.cols], w.cols);
     for (int n = 0; n < w.rows; ++n) {
+      std::vector<double> products(w.cols);
       double sum = 0, magnitudes = 0;
       for (int k = 0; k < w.cols; ++k) {
-        const double product = double{Fp8ToFloat(row.numbers[k])} * row.scale * weights[size_t(n) * w.cols + k];
-        sum += product;
-        magnitudes += std::fabs(product);
+        products[k] = double{Fp8ToFloat(row.numbers[k])} * row.scale * weights[size_t(n) * w.cols + k];
+        sum += products[k];
+        magnitudes += std::fabs(products[k]);
       }
       reference.products.push_back(sum);
-      reference.tolerances.push_back(kTolerance * magnitudes);
+      reference.tolerances.push_back(Fp8SumTolerance(products) + 1e-6 * magnitudes);
     }
   }
   return reference;
