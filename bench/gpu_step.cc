@@ -11,7 +11,7 @@
 #include "bench/clocks.h"
 #include "client/load/random.h"
 #include "kernels/cuda/backend.h"
-#include "kernels/cuda/int8_matrix.h"
+#include "kernels/cuda/byte_matrix.h"
 #include "kernels/cuda/quantized_matrix.h"
 #include "kernels/forwarding_backend.h"
 #include "kernels/half_float.h"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kBlockSize = 16;
 constexpr int kPatternSize = 1 << 22;  // Random numbers of a type.
-constexpr int kGroup = 128;            // Columns of a quantized matrix that share a scale.
+constexpr int kGroup = 128;            // Columns of a row of int4 that share a scale.
 constexpr int kWarmUpSteps = 4;        // The second step of a shape is recorded.
 
 // Makes the weights of a model. All matrices repeat the same random numbers.
@@ -72,6 +72,10 @@ class MadeUpWeights {
   int64_t step_bytes() const { return step_bytes_; }
 
  private:
+  static int GroupOf(QuantizedFormat format, int cols) {
+    return format == QuantizedFormat::kInt8 ? 0 : format == QuantizedFormat::kFp8 ? cols : kGroup;
+  }
+
   using QuantizedPointer = std::unique_ptr<cuda::DeviceMatrix>;
 
   static absl::Status NoMemory() { return absl::ResourceExhaustedError("no memory for the weights"); }
@@ -103,7 +107,7 @@ class MadeUpWeights {
                                         .rows = rows,
                                         .cols = cols,
                                         .format = *layer_format_,
-                                        .group = HasGroups(*layer_format_) ? kGroup : 0,
+                                        .group = GroupOf(*layer_format_, cols),
                                         .zeros = zeros_.data()};
       const auto stack = Stack(rows, static_cast<int>(numbers_.size() / cols), [&](int count) {
         QuantizedMatrixView part = view;
@@ -115,9 +119,9 @@ class MadeUpWeights {
       first->reset(static_cast<cuda::DeviceMatrix*>(packed.release()));
     }
     std::unique_ptr<PackedMatrix> copy;
-    if (const cuda::Int8CudaMatrix* const int8 = (*first)->int8()) {
-      copy = int8->Copy();
-      step_bytes_ += int8->num_bytes();
+    if (const cuda::ByteCudaMatrix* const bytes = (*first)->bytes()) {
+      copy = bytes->Copy();
+      step_bytes_ += bytes->num_bytes();
     } else {
       copy = (*first)->quantized()->Copy();
       step_bytes_ += (*first)->quantized()->num_bytes();
@@ -203,9 +207,10 @@ class GpuStepBench::RecordingSwitch : public ForwardingBackend {
   bool is_on = true;
 };
 
-GpuStepBench::GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device, bool rounds_int8_inputs)
+GpuStepBench::GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device, bool rounds_inputs)
     : backend_(std::make_unique<RecordingSwitch>(std::make_unique<cuda::CudaBackend>(
-          std::move(device), cuda::CudaBackendOptions{.rounds_int8_inputs = rounds_int8_inputs}))),
+          std::move(device),
+          cuda::CudaBackendOptions{.rounds_int8_inputs = rounds_inputs, .rounds_fp8_inputs = rounds_inputs}))),
       model_{.config = config, .weights = {}, .tokenizer_files = {}} {}
 
 GpuStepBench::~GpuStepBench() = default;
@@ -213,8 +218,8 @@ GpuStepBench::~GpuStepBench() = default;
 absl::StatusOr<std::unique_ptr<GpuStepBench>> GpuStepBench::Create(const ModelConfig& config,
                                                                    std::optional<QuantizedFormat> layer_format,
                                                                    std::unique_ptr<cuda::Device> device,
-                                                                   bool rounds_int8_inputs) {
-  std::unique_ptr<GpuStepBench> bench(new GpuStepBench(config, std::move(device), rounds_int8_inputs));
+                                                                   bool rounds_inputs) {
+  std::unique_ptr<GpuStepBench> bench(new GpuStepBench(config, std::move(device), rounds_inputs));
   MadeUpWeights weights(bench->model_.config, layer_format, bench->backend_.get());
   QUIRE_ASSIGN_OR_RETURN(bench->model_.weights, weights.Make());
   bench->weight_bytes_ = weights.step_bytes();

@@ -37,19 +37,19 @@ ModelConfig Llama8B();
 class GpuStepBench {
  public:
   // With a format, the matrices of the layers are quantized, with a scale for every 128 columns if the format has
-  // groups. Embedding and output matrix are not, as in the worker. `rounds_int8_inputs` is the worker's
+  // groups. Embedding and output matrix are not, as in the worker. `rounds_inputs` is the worker's
   // --gpu-int8-inputs.
   static absl::StatusOr<std::unique_ptr<GpuStepBench>> Create(const ModelConfig& config,
                                                               std::optional<QuantizedFormat> layer_format,
                                                               std::unique_ptr<cuda::Device> device,
-                                                              bool rounds_int8_inputs = true);
+                                                              bool rounds_inputs = true);
   ~GpuStepBench();
 
   absl::StatusOr<GpuStepTime> Measure(const GpuStepOptions& options);
 
  private:
   class RecordingSwitch;
-  GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device, bool rounds_int8_inputs);
+  GpuStepBench(const ModelConfig& config, std::unique_ptr<cuda::Device> device, bool rounds_inputs);
 
   const std::unique_ptr<RecordingSwitch> backend_;
   Model model_;

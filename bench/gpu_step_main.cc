@@ -23,8 +23,9 @@
 
 ABSL_FLAG(int32_t, gpu, 0, "Index of the GPU.");
 ABSL_FLAG(std::string, quantize, "none", "Format of the matrices of the layers: none (bfloat16), int8, int4 or fp8.");
-ABSL_FLAG(bool, int8_inputs, true,
-          "Round the inputs of products by int8 to 8 bits, as the worker's --gpu-int8-inputs does.");
+ABSL_FLAG(bool, rounded_inputs, true,
+          "Round the inputs of products by int8 and FP8 to 8 bits, as the worker's --gpu-int8-inputs and "
+          "--gpu-fp8-inputs do.");
 ABSL_FLAG(int32_t, context, 1024, "Tokens of every sequence before the measured steps.");
 ABSL_FLAG(int32_t, steps, 64, "Steps that are measured.");
 ABSL_FLAG(bool, overlap, false, "Set up each kernel while the one before it ends, as the worker's --gpu-overlap does.");
@@ -43,7 +44,7 @@ const ProgramFlags& Flags() {
                                                     "times decode steps of a model of 8 B parameters on a GPU.",
                                                     "[flags]",
                                                     {{"GPU:", {"gpu", "overlap", "tuning_cache"}},
-                                                     {"Load:", {"quantize", "int8_inputs", "context", "steps"}},
+                                                     {"Load:", {"quantize", "rounded_inputs", "context", "steps"}},
                                                      {"Report:", {"json"}}}};
   return *flags;
 }
@@ -86,7 +87,8 @@ absl::Status Run() {
                                                              {"int4", QuantizedFormat::kInt4},
                                                              {"fp8", QuantizedFormat::kFp8}}));
   std::string layer_type = layer_format ? absl::GetFlag(FLAGS_quantize) : "bfloat16";
-  if (layer_format == QuantizedFormat::kInt8 && !absl::GetFlag(FLAGS_int8_inputs)) {
+  const bool can_round = layer_format == QuantizedFormat::kInt8 || layer_format == QuantizedFormat::kFp8;
+  if (can_round && !absl::GetFlag(FLAGS_rounded_inputs)) {
     layer_type += " with inputs of 16 bits";
   }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, Open());
@@ -100,7 +102,7 @@ absl::Status Run() {
               "x floor");
   QUIRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<GpuStepBench> bench,
-      GpuStepBench::Create(config, layer_format, std::move(device), absl::GetFlag(FLAGS_int8_inputs)));
+      GpuStepBench::Create(config, layer_format, std::move(device), absl::GetFlag(FLAGS_rounded_inputs)));
   nlohmann::ordered_json json = {
       {"device", description}, {"copy_bytes_per_s", bandwidth}, {"layers", layer_type}, {"steps", {}}};
   for (const int num_sequences : {1, 16, 64}) {

@@ -59,7 +59,9 @@ class ForwardingBackend : public Backend {
                                                    const QuantizedMatrixView& up) override {
     return backend_->PackGatedQuantized(gate, up);
   }
-  bool RoundsQuantizedInputs(QuantizedFormat format) const override { return backend_->RoundsQuantizedInputs(format); }
+  bool RoundsQuantizedInputs(QuantizedFormat format, bool has_groups) const override {
+    return backend_->RoundsQuantizedInputs(format, has_groups);
+  }
   BackendStatus CheckQuantized(const PackedMatrix& w, const QuantizedMatrixView* matrices, int num_matrices) override {
     return backend_->CheckQuantized(w, matrices, num_matrices);
   }

@@ -20,12 +20,13 @@ std::string RandomProcessId() {
 
 // Raise the number when a change of the formula changes the results. The products of rounded inputs are the same bits
 // on every CPU, but the rest of the model is not, so the fingerprint still contains that of the backend.
-std::string QuantizationNumerics(const ModelWeights& weights, const Backend& backend) {
-  const auto& [layers, output, int4_inputs] = weights.rounding;
+std::string QuantizationNumerics(const Model& model, const Backend& backend) {
+  const auto& [layers, output, int4_inputs] = model.weights.rounding;
   const bool keeps_inputs = layers == Quantization::kInt4 && int4_inputs == Int4Inputs::kFloat32;
   std::string text;
   if (layers != Quantization::kNone) {
-    const bool rounds_inputs = backend.RoundsQuantizedInputs(FormatOf(layers, int4_inputs));
+    const bool rounds_inputs =
+        backend.RoundsQuantizedInputs(FormatOf(layers, int4_inputs), model.config.quantization.has_fp8_blocks());
     absl::StrAppend(&text, "/", Name(layers), !rounds_inputs ? "-a16" : keeps_inputs ? "-float32" : "", " 1");
   }
   if (output) {
@@ -64,8 +65,7 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   description.set_max_sequences(limits.max_sequences);
   description.set_max_tokens_per_step(limits.max_tokens_per_step);
   description.set_numerics_fingerprint(absl::StrCat(model.weights.fingerprint, "/", backend.NumericsFingerprint(),
-                                                    QuantizationNumerics(model.weights, backend),
-                                                    KvNumerics(layout.type)));
+                                                    QuantizationNumerics(model, backend), KvNumerics(layout.type)));
   description.set_device(backend.Description());
   description.set_process_id(RandomProcessId());
   return description;

@@ -159,6 +159,11 @@ ABSL_FLAG(
     "The products are then the same bits for every number of tokens in a step, with and without --exact-gpu. If false, "
     "the inputs keep 16 bits, which is more exact.");
 ABSL_FLAG(
+    bool, gpu_fp8_inputs, true,
+    "On a GPU of compute capability 9.0, round the inputs of products by weights of FP8 to FP8, with a scale for each "
+    "token, if each row of the weights has one scale. Prompts are then faster than in 16 bits. If false, and with "
+    "--exact-gpu or --gpu-warp-groups=false, the inputs keep 16 bits, which is more exact.");
+ABSL_FLAG(
     absl::Duration, gpu_timeout, absl::Milliseconds(quire::cuda::DeviceOptions().longest_wait.count()),
     "The worker ends when its GPU has not finished a step in this time. Set it higher, together with the manager's "
     "--step-timeout, for a GPU under a debugger or a sanitizer.");
@@ -411,6 +416,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   options.gpu_overlap = absl::GetFlag(FLAGS_gpu_overlap);
   options.gpu_warp_groups = absl::GetFlag(FLAGS_gpu_warp_groups);
   options.gpu_int8_inputs = absl::GetFlag(FLAGS_gpu_int8_inputs);
+  options.gpu_fp8_inputs = absl::GetFlag(FLAGS_gpu_fp8_inputs);
   QUIRE_ASSIGN_OR_RETURN(options.gpu_timeout, DurationFlag(FLAGS_gpu_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.gpu_record_time, DurationFlag(FLAGS_gpu_record_time));
   QUIRE_ASSIGN_OR_RETURN(options.orphan_hold, ReadOrphanHold());
@@ -441,7 +447,7 @@ const ProgramFlags& WorkerFlags() {
        {"GPU. On the command line, these flags and those for its times need --device=cuda. In the\n"
         "environment and in a file, where several workers may find them, they do nothing on another device:",
         {"exact_gpu", "gpu_tuning_cache", "gpu_library", "gpu_graphs", "gpu_overlap", "gpu_warp_groups",
-         "gpu_int8_inputs"}},
+         "gpu_int8_inputs", "gpu_fp8_inputs"}},
        {"Steps:", {"max_sequences", "max_tokens_per_step"}},
        {"Sessions:", {"orphan_hold"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",

@@ -91,7 +91,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
       cuda::CudaBackendOptions{.element = type == KvType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
                                .exact = options.exact_gpu,
                                .graphs = options.gpu_graphs,
-                               .rounds_int8_inputs = options.gpu_int8_inputs});
+                               .rounds_int8_inputs = options.gpu_int8_inputs,
+                               .rounds_fp8_inputs = options.gpu_fp8_inputs});
 }
 
 // Checks that a GPU has enough memory for the weights, before minutes of loading show that it has not.
@@ -311,7 +312,8 @@ std::string Worker::Summary() const {
   const KvLayout& layout = storage_->layout();
   const WeightRounding& rounding = model_->weights.rounding;
   const auto inputs_of = [&](QuantizedFormat format) {
-    return backend_->RoundsQuantizedInputs(format) ? "" : " with inputs of 16 bits";
+    const bool rounds_inputs = backend_->RoundsQuantizedInputs(format, model_->config.quantization.has_fp8_blocks());
+    return rounds_inputs ? "" : " with inputs of 16 bits";
   };
   std::string text = absl::StrCat(
       "quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",

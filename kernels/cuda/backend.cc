@@ -51,12 +51,13 @@ CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOption
       exact_(options.exact),
       has_graphs_(options.graphs),
       rounds_int8_inputs_(options.rounds_int8_inputs),
+      rounds_fp8_inputs_(options.rounds_fp8_inputs && !options.exact),
       kernels_(*device_->FindKernels(element_, /*head_dim=*/64, /*block_size=*/16)),
       attention_(device_.get(), exact_),
       sampler_(device_.get(), &kernels_),
       quantized_(device_.get(), &kernels_, element_, exact_, QuantizedProducts::kSliceBytes,
                  QuantizedProducts::kMostPackedTokens),
-      int8_products_(device_.get(), &kernels_, element_),
+      rounded_products_(device_.get(), &kernels_, element_),
       batch_arena_(device_.get()),
       rows_arena_(device_.get(), Recorded::kNever),
       copies_arena_(device_.get(), Recorded::kNever),
@@ -149,8 +150,23 @@ std::unique_ptr<PackedMatrix> CudaBackend::PackGated(const MatrixView& gate, con
   return Pack(both, 2);
 }
 
+bool CudaBackend::RoundsQuantizedInputs(QuantizedFormat format, bool has_groups) const {
+  switch (format) {
+    case QuantizedFormat::kInt8:
+      return rounds_int8_inputs_;
+    case QuantizedFormat::kFp8:
+      return rounds_fp8_inputs_ && !has_groups && kernels_.rounded_fp8.round_rows.entry != nullptr;
+    case QuantizedFormat::kInt4:
+    case QuantizedFormat::kInt4Float32:
+      break;
+  }
+  return false;
+}
+
 std::unique_ptr<PackedMatrix> CudaBackend::PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) {
-  if (RoundsQuantizedInputs(matrices[0].format)) return Int8CudaMatrix::Pack(device_.get(), matrices, num_matrices);
+  if (RoundsQuantizedInputs(matrices[0].format) && ByteCudaMatrix::CanPack(matrices, num_matrices)) {
+    return ByteCudaMatrix::Pack(device_.get(), matrices, num_matrices);
+  }
   return QuantizedCudaMatrix::Pack(device_.get(), matrices, num_matrices);
 }
 
@@ -162,7 +178,9 @@ std::unique_ptr<PackedMatrix> CudaBackend::PackGatedQuantized(const QuantizedMat
 
 BackendStatus CudaBackend::CheckQuantized(const PackedMatrix& w, const QuantizedMatrixView* matrices,
                                           int num_matrices) {
-  if (const Int8CudaMatrix* const int8 = Matrix(w).int8()) return int8_products_.Check(*int8, matrices, num_matrices);
+  if (const ByteCudaMatrix* const bytes = Matrix(w).bytes()) {
+    return rounded_products_.Check(*bytes, matrices, num_matrices);
+  }
   return quantized_.Check(*Matrix(w).quantized(), matrices, num_matrices);
 }
 
@@ -273,8 +291,8 @@ void CudaBackend::Multiply(const void* x, const PackedMatrix& w, int num_tokens,
                            bool adds_to_y) {
   const DeviceMatrix& matrix = Matrix(w);
   const auto* const elements = static_cast<const uint16_t*>(x);
-  if (matrix.int8() != nullptr) {
-    return int8_products_.Multiply(elements, *matrix.int8(), num_tokens, y, y_type, adds_to_y);
+  if (matrix.bytes() != nullptr) {
+    return rounded_products_.Multiply(elements, *matrix.bytes(), num_tokens, y, y_type, adds_to_y);
   }
   if (matrix.quantized() != nullptr) {
     return quantized_.Multiply(elements, *matrix.quantized(), num_tokens, y, y_type, adds_to_y);

@@ -12,10 +12,10 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_buffer.h"
-#include "kernels/cuda/int8_products.h"
 #include "kernels/cuda/layer_graphs.h"
 #include "kernels/cuda/quantized_products.h"
 #include "kernels/cuda/rotary_table.h"
+#include "kernels/cuda/rounded_products.h"
 #include "kernels/cuda/sampler.h"
 #include "kernels/cuda/upload_arena.h"
 
@@ -30,6 +30,9 @@ struct CudaBackendOptions {
   bool graphs = true;
   // Rounds the inputs of products by weights of int8 to 8 bits, as the CPU does. Otherwise these inputs keep 16 bits.
   bool rounds_int8_inputs = true;
+  // Does the same with the inputs of products by weights of FP8 that have one scale for each row, unless `exact`, and
+  // if the device has the kernels for it.
+  bool rounds_fp8_inputs = true;
 };
 
 // The backend for GPUs. It queues operations in the order of the calls. CopyToDevice, CopyToHost, Free and FreeHost
@@ -67,9 +70,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
   bool MultipliesQuantized() const override { return true; }
   bool MultipliesFp8() const override { return true; }
-  bool RoundsQuantizedInputs(QuantizedFormat format) const override {
-    return format == QuantizedFormat::kInt8 && rounds_int8_inputs_;
-  }
+  bool RoundsQuantizedInputs(QuantizedFormat format, bool has_groups = false) const override;
   std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
                                                    const QuantizedMatrixView& up) override;
@@ -124,11 +125,12 @@ class CudaBackend : public Backend, private LayerRecorder {
   const bool exact_;
   const bool has_graphs_;
   const bool rounds_int8_inputs_;
+  const bool rounds_fp8_inputs_;
   const KernelTable& kernels_;  // The kernels that do not depend on the size of heads and blocks.
   CudaAttention attention_;
   Sampler sampler_;
   QuantizedProducts quantized_;
-  Int8Products int8_products_;
+  RoundedProducts rounded_products_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   int num_positions_ = 0;                                    // The positions that the rotary tables must have.
   size_t most_batch_bytes_ = 0;                              // Of a batch without its plans; 0 before Reserve.

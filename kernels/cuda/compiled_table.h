@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(K::kThreads, K::kThreads <= 256 ? 2 : 1)
 }
 
 // Kernels that are compiled apart from the tables:
-//   - those that only compute capability 9.0 can run, also for K and V of int8, in kernels_sm90.cu,
+//   - those that only compute capability 9.0 can run, in kernels_sm90.cu and kernels_fp8_sm90.cu,
 //   - those for quantized weights, which are the same in all tables of an element, in kernels_quantized_bf16.cu and
 //     kernels_quantized_f16.cu,
 //   - those for K and V of int8, in kernels_int8_kv_bf16.cu and kernels_int8_kv_f16.cu.
@@ -29,12 +29,12 @@ template <typename Element, typename Values>
 constexpr bool kIsApart<DequantizeKernel<Element, Values>> = true;
 template <typename Element>
 constexpr bool kIsApart<SplitSumKernel<Element>> = true;
-template <typename Element>
-constexpr bool kIsApart<RoundRowsKernel<Element>> = true;
-template <typename Element, int kTokenTiles>
-constexpr bool kIsApart<Int8ProductKernel<Element, kTokenTiles>> = true;
-template <typename Element>
-constexpr bool kIsApart<ScaleSumsKernel<Element>> = true;
+template <typename Element, typename Numbers>
+constexpr bool kIsApart<RoundRowsKernel<Element, Numbers>> = true;
+template <typename Element, typename Numbers, int kTokenTiles>
+constexpr bool kIsApart<RoundedProductKernel<Element, Numbers, kTokenTiles>> = true;
+template <typename Element, typename Numbers>
+constexpr bool kIsApart<ScaleSumsKernel<Element, Numbers>> = true;
 template <typename Element, UnitSize kSize, int kHeadDim, int kStages>
 constexpr bool kIsApart<AttentionDecode<Int8Kv<Element>, kSize, kHeadDim, kStages>> = true;
 template <typename Element, UnitSize kSize, int kHeadDim, int kStages>

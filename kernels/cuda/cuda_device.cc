@@ -370,6 +370,11 @@ bool CudaDevice::MultiplyInt8(const Int8MatmulArgs& args) {
   return matmul_->MultiplyInt8(args, is_recording_);
 }
 
+bool CudaDevice::MultiplyFp8(const Fp8MatmulArgs& args) {
+  MakeCurrent();
+  return matmul_->MultiplyFp8(args, is_recording_);
+}
+
 void CudaDevice::BeginRecording() {
   MakeCurrent();
   CheckCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");

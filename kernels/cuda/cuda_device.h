@@ -51,6 +51,7 @@ class CudaDevice : public Device {
   }
   void Multiply(const MatmulArgs& args) override;
   bool MultiplyInt8(const Int8MatmulArgs& args) override;
+  bool MultiplyFp8(const Fp8MatmulArgs& args) override;
 
   void BeginRecording() override;
   std::unique_ptr<Graph> EndRecording() override;

@@ -40,6 +40,22 @@ struct Int8MatmulArgs {
   int depth;        // A multiple of 16.
 };
 
+// y[num_rows, num_columns] (+)= x[num_rows, depth] * w[num_columns, depth]^T of numbers of FP8 (E4M3), where each row
+// of x and of w has a scale. The products are added and scaled in float32, or with a few bits less. All are aligned to
+// 16 bytes.
+struct Fp8MatmulArgs {
+  const uint8_t* x;
+  const uint8_t* w;
+  const float* x_scales;  // [num_rows]
+  const float* w_scales;  // [num_columns]
+  void* y;
+  int num_rows;
+  int num_columns;
+  int depth;        // A multiple of 16.
+  DataType y_type;  // A type of 16 bits or float32.
+  bool adds_to_y;
+};
+
 // One piece of memory to copy.
 struct CopyPiece {
   void* to;
@@ -115,6 +131,8 @@ class Device {
   // Queues a multiplication of whole numbers. Returns false, and queues nothing, if the device's library has none of
   // that shape.
   virtual bool MultiplyInt8(const Int8MatmulArgs& args) = 0;
+  // Queues a multiplication of numbers of FP8. Returns false in the same case.
+  virtual bool MultiplyFp8(const Fp8MatmulArgs& args) = 0;
 
   // Launches and multiplications between these two calls are recorded and not executed. EndRecording returns null, and
   // forgets them, when there is not enough memory for the graph.

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/emulated_entry.h"
 #include "kernels/cuda/make_kernel_table.h"
+#include "kernels/fp8.h"
 #include "kernels/half_float.h"
 #include "kernels/simt/launch.h"
 
@@ -48,6 +49,17 @@ float Widen(uint16_t bits, DataType type) {
 
 uint16_t Narrow(float value, DataType type) {
   return type == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
+}
+
+// y[i] = sum (+ y[i]).
+void StoreSum(float sum, void* y, int64_t i, DataType type, bool adds_to_y) {
+  if (type == DataType::kFloat32) {
+    float* const to = static_cast<float*>(y) + i;
+    *to = sum + (adds_to_y ? *to : 0);
+  } else {
+    uint16_t* const to = static_cast<uint16_t*>(y) + i;
+    *to = Narrow(sum + (adds_to_y ? Widen(*to, type) : 0), type);
+  }
 }
 
 std::vector<float> Widened(const uint16_t* from, size_t count, DataType type) {
@@ -151,15 +163,26 @@ void EmulatedDevice::MultiplyNow(const MatmulArgs& args) {
       const int64_t at = row * stride + column;
       float sum = 0;
       for (int k = 0; k < args.depth; ++k) sum += x[int64_t{row} * args.depth + k] * w[k];
-      if (args.y_type == DataType::kFloat32) {
-        float* const y = static_cast<float*>(args.y) + at;
-        *y = sum + (args.adds_to_y ? *y : 0);
-      } else {
-        uint16_t* const y = static_cast<uint16_t*>(args.y) + at;
-        *y = Narrow(sum + (args.adds_to_y ? Widen(*y, args.element) : 0), args.element);
-      }
+      StoreSum(sum, args.y, at, args.y_type, args.adds_to_y);
     }
   }
+}
+
+bool EmulatedDevice::MultiplyFp8(const Fp8MatmulArgs& args) {
+  Queue([args] {
+    for (int row = 0; row < args.num_rows; ++row) {
+      for (int column = 0; column < args.num_columns; ++column) {
+        float sum = 0;
+        for (int k = 0; k < args.depth; ++k) {
+          sum +=
+              Fp8ToFloat(args.x[int64_t{row} * args.depth + k]) * Fp8ToFloat(args.w[int64_t{column} * args.depth + k]);
+        }
+        StoreSum(sum * args.x_scales[row] * args.w_scales[column], args.y, int64_t{row} * args.num_columns + column,
+                 args.y_type, args.adds_to_y);
+      }
+    }
+  });
+  return true;
 }
 
 bool EmulatedDevice::MultiplyInt8(const Int8MatmulArgs& args) {

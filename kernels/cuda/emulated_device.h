@@ -57,6 +57,7 @@ class EmulatedDevice : public Device {
   bool HasLaunched(const void* entry) const override { return launched_.contains(entry); }
   void Multiply(const MatmulArgs& args) override;
   bool MultiplyInt8(const Int8MatmulArgs& args) override;
+  bool MultiplyFp8(const Fp8MatmulArgs& args) override;
 
   void BeginRecording() override;
   std::unique_ptr<Graph> EndRecording() override;

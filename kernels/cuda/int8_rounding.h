@@ -35,11 +35,6 @@ struct Int8Rounding {
   }
 };
 
-// Returns the product of a rounded row and a row of weights from the sum of the products of their whole numbers.
-QUIRE_DEVICE float ScaledSum(int32_t sum, float x_scale, float w_scale) {
-  return simt::RoundedProduct(static_cast<float>(sum), simt::RoundedProduct(x_scale, w_scale));
-}
-
 }  // namespace quire::cuda
 
 #endif  // QUIRE_KERNELS_CUDA_INT8_ROUNDING_H_

@@ -13,7 +13,7 @@ struct CopyBlocksArgs;
 struct DequantizeArgs;
 struct GatherColumnsArgs;
 struct GatherRowsArgs;
-struct Int8ProductArgs;
+struct RoundedProductArgs;
 struct QuantizedProductArgs;
 struct RmsNormKernelArgs;
 struct RopeAppendKernelArgs;
@@ -41,11 +41,11 @@ struct QuantizedKernels {
   Kernel<DequantizeArgs> dequantize;
 };
 
-// The kernels for products of rounded rows by weights of int8. There are as many products as above, and those of as
-// many tokens add their splits.
+// The kernels for products of rounded rows by weights of int8 or FP8. There are as many products as above, and those of
+// as many tokens add their splits.
 struct RoundedProductKernels {
   Kernel<RoundRowsArgs> round_rows;
-  Kernel<Int8ProductArgs> products[4];
+  Kernel<RoundedProductArgs> products[4];
   Kernel<ScaleSumsArgs> scale_sums;
 };
 
@@ -68,6 +68,7 @@ struct KernelTable {
   Kernel<SamplingKernelArgs> sampling;
   QuantizedKernels int4, int8, fp8;
   RoundedProductKernels rounded_int8;
+  RoundedProductKernels rounded_fp8;  // Only for devices that have it; otherwise the entries are null.
   Kernel<SplitSumArgs> split_sum;
   Kernel<GatherColumnsArgs> gather_columns;
   // The table for K and V of int8 in the same blocks, of which only kernels of attention and rope_append are others.
@@ -92,9 +93,12 @@ struct KernelTable {
       for (const auto& product : kernels->products) visit(product);
       visit(kernels->dequantize);
     }
-    visit(rounded_int8.round_rows);
-    for (const auto& product : rounded_int8.products) visit(product);
-    visit(rounded_int8.scale_sums);
+    for (const RoundedProductKernels* kernels : {&rounded_int8, &rounded_fp8}) {
+      if (kernels->round_rows.entry == nullptr) continue;
+      visit(kernels->round_rows);
+      for (const auto& product : kernels->products) visit(product);
+      visit(kernels->scale_sums);
+    }
     visit(split_sum);
     visit(gather_columns);
   }

@@ -9,12 +9,12 @@
 #include "kernels/cuda/attention_prefill_sm90.h"
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/dequantize.h"
-#include "kernels/cuda/int8_product.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/quantized_product.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/round_rows.h"
+#include "kernels/cuda/rounded_product.h"
 #include "kernels/cuda/row_kernels.h"
 #include "kernels/cuda/sampling_kernel.h"
 #include "kernels/cuda/scale_sums.h"
@@ -40,14 +40,14 @@ QuantizedKernels MakeQuantizedKernels() {
           .dequantize = MakeKernel<Entry, DequantizeKernel<Element, Values>>()};
 }
 
-template <typename Entry, typename Element>
+template <typename Entry, typename Element, typename Numbers>
 RoundedProductKernels MakeRoundedProductKernels() {
-  return {.round_rows = MakeKernel<Entry, RoundRowsKernel<Element>>(),
-          .products = {MakeKernel<Entry, Int8ProductKernel<Element, 1>>(),
-                       MakeKernel<Entry, Int8ProductKernel<Element, 2>>(),
-                       MakeKernel<Entry, Int8ProductKernel<Element, 4>>(),
-                       MakeKernel<Entry, Int8ProductKernel<Element, 8>>()},
-          .scale_sums = MakeKernel<Entry, ScaleSumsKernel<Element>>()};
+  return {.round_rows = MakeKernel<Entry, RoundRowsKernel<Element, Numbers>>(),
+          .products = {MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 1>>(),
+                       MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 2>>(),
+                       MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 4>>(),
+                       MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 8>>()},
+          .scale_sums = MakeKernel<Entry, ScaleSumsKernel<Element, Numbers>>()};
 }
 
 // Returns the kernel for long items that only compute capability 9.0 has, for blocks of at least 16 tokens; `entry` is
@@ -78,6 +78,8 @@ KernelTable MakeKernelTable() {
   constexpr int kDecodeStages = 3, kPrefillStages = 2;
   Kernel<AttentionArgs> prefill_sm90;
   if constexpr (kIsSm90 && kSize == UnitSize::kFull) prefill_sm90 = MakePrefillSm90<Entry, Element, kHeadDim>();
+  RoundedProductKernels rounded_fp8;
+  if constexpr (kIsSm90) rounded_fp8 = MakeRoundedProductKernels<Entry, Element, Fp8Numbers>();
   KernelTable table = {
       .attention_decode = MakeKernel<Entry, AttentionDecode<Element, kSize, kHeadDim, kDecodeStages>>(),
       .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kSize, kHeadDim, kPrefillStages>>(),
@@ -93,7 +95,8 @@ KernelTable MakeKernelTable() {
       .int4 = MakeQuantizedKernels<Entry, Element, Int4Values>(),
       .int8 = MakeQuantizedKernels<Entry, Element, Int8Values>(),
       .fp8 = MakeQuantizedKernels<Entry, Element, Fp8Values>(),
-      .rounded_int8 = MakeRoundedProductKernels<Entry, Element>(),
+      .rounded_int8 = MakeRoundedProductKernels<Entry, Element, Int8Numbers>(),
+      .rounded_fp8 = rounded_fp8,
       .split_sum = MakeKernel<Entry, SplitSumKernel<Element>>(),
       .gather_columns = MakeKernel<Entry, GatherColumnsKernel>()};
   if constexpr (kSize == UnitSize::kFull && kHeadDim <= kMostInt8HeadDim) {

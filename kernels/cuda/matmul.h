@@ -57,19 +57,27 @@ class Matmul {
   // Does the same with whole numbers. Their sums are exact in every order, so the fastest algorithms are used when
   // exact, too. Returns false, and queues nothing, if the library has no algorithm for the shape.
   bool MultiplyInt8(const Int8MatmulArgs& args, bool is_recording);
+  // Does the same with numbers of FP8. REQUIRES: not exact, because the results depend on the number of rows.
+  bool MultiplyFp8(const Fp8MatmulArgs& args, bool is_recording);
 
  private:
   // Returns nothing if the library has no algorithm.
-  std::optional<cublasLtMatmulAlgo_t> AlgorithmFor(const MatmulShape& shape, int y_stride, const void* w,
-                                                   bool is_recording);
+  std::optional<cublasLtMatmulAlgo_t> AlgorithmFor(const MatmulShape& shape, int y_stride, const MatmulScales& scales,
+                                                   const void* w, bool is_recording);
+  // Queues the multiplication if the library has an algorithm for it, and returns whether it has.
+  bool TryMultiply(const MatmulShape& shape, const MatmulScales& scales, const void* x, const void* w, void* y,
+                   bool is_recording);
   // Queues the multiplication.
-  void Run(const MatmulShape& shape, int y_stride, const cublasLtMatmulAlgo_t& algorithm, const void* x, const void* w,
-           void* y);
+  void Run(const MatmulShape& shape, int y_stride, const MatmulScales& scales, const cublasLtMatmulAlgo_t& algorithm,
+           const void* x, const void* w, void* y);
   // Returns whether the results of an algorithm must not depend on the number of rows.
-  bool NeedsOneAlgorithm(const MatmulShape& shape) const { return options_.exact && !shape.is_int8; }
+  bool NeedsOneAlgorithm(const MatmulShape& shape) const {
+    return options_.exact && shape.numbers == MatmulNumbers::kElements;
+  }
   // Finds the algorithm that several numbers of rows share. Returns false when none was chosen and none can be chosen
   // now.
-  bool Choose(const MatmulShape& shape, const void* w, bool is_recording, cublasLtMatmulAlgo_t* algorithm);
+  bool Choose(const MatmulShape& shape, const MatmulScales& scales, const void* w, bool is_recording,
+              cublasLtMatmulAlgo_t* algorithm);
 
   const MatmulOptions options_;
   const cudaStream_t stream_;
@@ -79,7 +87,7 @@ class Matmul {
   // By exact number of rows, and the stride of y; known to fit.
   std::map<std::pair<MatmulShape, int>, cublasLtMatmulAlgo_t> algorithms_;
   std::unique_ptr<MatmulCache> choices_;  // By RowBucket(), or 1 row for all when exact.
-  std::set<MatmulShape> missing_;         // Of whole numbers, by exact number of rows: those without an algorithm.
+  std::set<MatmulShape> missing_;         // Of 8 bits, by exact number of rows: those without an algorithm.
 };
 
 }  // namespace quire::cuda

@@ -23,7 +23,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr char kTitle[] = "quire matmul algorithms 1";
-constexpr char kInt8Name[] = "int8", kInt32Name[] = "int32";
+constexpr char kInt8Name[] = "int8", kInt32Name[] = "int32", kFp8Name[] = "fp8";
 constexpr int kMaxValue = 1 << 30;
 
 uint64_t Fnv1a(const std::string& text) {
@@ -56,9 +56,11 @@ bool ParseLine(const std::string& line, MatmulShape* shape, MatmulAlgorithm* alg
   for (const int value : {shape->num_rows, shape->num_columns, shape->depth}) {
     if (value < 1 || value > kMaxValue) return false;
   }
-  shape->is_int8 = element == kInt8Name && y_type == kInt32Name;
-  if (shape->is_int8) {
-    shape->element = shape->y_type = DataType::kFloat32;
+  shape->element = shape->y_type = DataType::kFloat32;
+  if (element == kInt8Name && y_type == kInt32Name) {
+    shape->numbers = MatmulNumbers::kInt8;
+  } else if (element == kFp8Name && ParseType(y_type, &shape->y_type)) {
+    shape->numbers = MatmulNumbers::kFp8;
   } else if (!ParseType(element, &shape->element) || !ParseType(y_type, &shape->y_type)) {
     return false;
   }
@@ -93,6 +95,15 @@ class FolderLock {
 };
 
 }  // namespace
+
+const char* NameOfNumbers(const MatmulShape& shape) {
+  return shape.numbers == MatmulNumbers::kInt8  ? kInt8Name
+         : shape.numbers == MatmulNumbers::kFp8 ? kFp8Name
+                                                : Name(shape.element);
+}
+const char* NameOfResults(const MatmulShape& shape) {
+  return shape.numbers == MatmulNumbers::kInt8 ? kInt32Name : Name(shape.y_type);
+}
 
 int RowBucket(int num_rows) {
   return int(std::bit_ceil(unsigned(num_rows)));
@@ -159,9 +170,8 @@ std::string MatmulCache::Format() const {
   std::ostringstream out;
   out << kTitle << "\n" << machine_ << "\n";
   for (const auto& [shape, algorithm] : algorithms_) {
-    out << std::dec << shape.num_rows << " " << shape.num_columns << " " << shape.depth << " "
-        << (shape.is_int8 ? kInt8Name : Name(shape.element)) << " " << (shape.is_int8 ? kInt32Name : Name(shape.y_type))
-        << " " << shape.adds_to_y << std::hex;
+    out << std::dec << shape.num_rows << " " << shape.num_columns << " " << shape.depth << " " << NameOfNumbers(shape)
+        << " " << NameOfResults(shape) << " " << shape.adds_to_y << std::hex;
     for (const uint64_t word : algorithm) out << " " << word;
     out << "\n";
   }

@@ -13,20 +13,28 @@
 
 namespace quire::cuda {
 
-// The properties of a multiplication (device.h) on which the choice of its algorithm depends.
+// What is multiplied (device.h).
+//   kElements  16-bit floats.
+//   kInt8      Whole numbers of 8 bits; y is one of 32.
+//   kFp8       Numbers of FP8 with a scale for each row.
+enum class MatmulNumbers : uint8_t { kElements, kInt8, kFp8 };
+
+// The properties of a multiplication on which the choice of its algorithm depends.
 struct MatmulShape {
   int num_rows;
   int num_columns;
   int depth;
-  DataType element;
-  DataType y_type;
+  DataType element;  // Of kElements; otherwise it is float32 and has no meaning.
+  DataType y_type;   // Likewise of kElements and kFp8.
   bool adds_to_y;
-  // Says whether x and w are whole numbers of 8 bits, and y is one of 32. Then the two types are float32 and have no
-  // meaning.
-  bool is_int8 = false;
+  MatmulNumbers numbers = MatmulNumbers::kElements;
 
   auto operator<=>(const MatmulShape&) const = default;
 };
+
+// The names of what is multiplied and of what results, in files and messages.
+const char* NameOfNumbers(const MatmulShape& shape);
+const char* NameOfResults(const MatmulShape& shape);
 
 // Numbers of rows between two powers of two share an algorithm. Returns the smallest power of two that is at least
 // num_rows: 1, 2, 4, 8, ... REQUIRES: 1 <= num_rows <= 2^30.
@@ -41,6 +49,7 @@ using MatmulAlgorithm = std::array<uint64_t, 8>;
 //   NVIDIA H200, sm_90, cuBLASLt 130000, driver 13000
 //   rows columns depth element y_type adds_to_y  eight words of the algorithm in hexadecimal
 //   rows columns depth int8 int32 0  eight words
+//   rows columns depth fp8 y_type adds_to_y  eight words
 //   ...
 //   end  number of lines between  FNV-1a of all bytes above
 //

@@ -11,6 +11,18 @@ cudaDataType_t CudaType(DataType type) {
   return type == DataType::kFloat32 ? CUDA_R_32F : type == DataType::kBFloat16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
+cudaDataType_t NumberType(const MatmulShape& shape) {
+  switch (shape.numbers) {
+    case MatmulNumbers::kInt8:
+      return CUDA_R_8I;
+    case MatmulNumbers::kFp8:
+      return CUDA_R_8F_E4M3;
+    case MatmulNumbers::kElements:
+      break;
+  }
+  return CudaType(shape.element);
+}
+
 template <typename Value>
 void Prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
   CheckCublas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
@@ -33,23 +45,40 @@ bool IsSplit(const cublasLtMatmulAlgo_t& algorithm) {
 
 }  // namespace
 
-MatmulProblem::MatmulProblem(const MatmulShape& shape, int y_stride)
-    : adds_to_y_(shape.adds_to_y), is_int8_(shape.is_int8) {
-  const cudaDataType_t element = is_int8_ ? CUDA_R_8I : CudaType(shape.element);
-  const cudaDataType_t y_type = is_int8_ ? CUDA_R_32I : CudaType(shape.y_type);
-  const cublasComputeType_t compute_type = is_int8_ ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F;
+MatmulProblem::MatmulProblem(const MatmulShape& shape, int y_stride, const MatmulScales& scales)
+    : adds_to_y_(shape.adds_to_y), numbers_(shape.numbers) {
+  const bool is_int8 = numbers_ == MatmulNumbers::kInt8;
+  const cudaDataType_t element = NumberType(shape);
+  const cudaDataType_t y_type = is_int8 ? CUDA_R_32I : CudaType(shape.y_type);
+  const cublasComputeType_t compute_type = is_int8 ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F;
   const int n = shape.num_columns, k = shape.depth, m = shape.num_rows;
-  CheckCublas(cublasLtMatmulDescInit(&operation_, compute_type, is_int8_ ? CUDA_R_32I : CUDA_R_32F),
+  CheckCublas(cublasLtMatmulDescInit(&operation_, compute_type, is_int8 ? CUDA_R_32I : CUDA_R_32F),
               "cublasLtMatmulDescInit");
   const cublasOperation_t transposed = CUBLAS_OP_T;  // The second factor is not transposed by default.
   CheckCublas(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
               "cublasLtMatmulDescSetAttribute(TRANSA)");
+  if (numbers_ == MatmulNumbers::kFp8) SetScales(scales);
   CheckCublas(cublasLtMatrixLayoutInit(&w_, element, k, n, k), "cublasLtMatrixLayoutInit(w %d x %d)", k, n);
   CheckCublas(cublasLtMatrixLayoutInit(&x_, element, k, m, k), "cublasLtMatrixLayoutInit(x %d x %d)", k, m);
   CheckCublas(cublasLtMatrixLayoutInit(&y_, y_type, n, m, y_stride), "cublasLtMatrixLayoutInit(y %d x %d)", n, m);
 }
 
+void MatmulProblem::SetScales(const MatmulScales& scales) {
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
+    is_known_ = is_known_ &&
+                cublasLtMatmulDescSetAttribute(&operation_, attribute, &value, sizeof(value)) == CUBLAS_STATUS_SUCCESS;
+  };
+  constexpr int32_t kScaleOfEachRow = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, kScaleOfEachRow);
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, kScaleOfEachRow);
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(scales.w));
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(scales.x));
+  // Otherwise the sums of all products of a row have the few bits of the tensor cores.
+  set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{0});
+}
+
 std::vector<cublasLtMatmulAlgo_t> MatmulProblem::Candidates(cublasLtHandle_t handle, int count, bool allows_split) {
+  if (!is_known_) return {};
   cublasLtMatmulPreferenceOpaque_t preference;
   CheckCublas(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
   Prefer(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
@@ -67,7 +96,9 @@ std::vector<cublasLtMatmulAlgo_t> MatmulProblem::Candidates(cublasLtHandle_t han
   const cublasStatus_t answer = cublasLtMatmulAlgoGetHeuristic(handle, &operation_, &w_, &x_, &y_, &y_, &preference,
                                                                count, results.data(), &num_results);
   std::vector<cublasLtMatmulAlgo_t> algorithms;
-  if (answer == CUBLAS_STATUS_NOT_SUPPORTED) return algorithms;
+  // The library says of some shapes of FP8 that they are invalid.
+  const bool is_refused = answer == CUBLAS_STATUS_INVALID_VALUE && numbers_ == MatmulNumbers::kFp8;
+  if (answer == CUBLAS_STATUS_NOT_SUPPORTED || is_refused) return algorithms;
   CheckCublas(answer, "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < num_results; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS || (!allows_split && IsSplit(results[i].algo))) continue;
@@ -88,8 +119,9 @@ cublasStatus_t MatmulProblem::Run(cublasLtHandle_t handle, const cublasLtMatmulA
   // The factors have the type in which the sums are scaled.
   const float one = 1, zero = 0;
   const int32_t whole_one = 1, whole_zero = 0;
-  const void* const alpha = is_int8_ ? static_cast<const void*>(&whole_one) : &one;
-  const void* const none = is_int8_ ? static_cast<const void*>(&whole_zero) : &zero;
+  const bool is_int8 = numbers_ == MatmulNumbers::kInt8;
+  const void* const alpha = is_int8 ? static_cast<const void*>(&whole_one) : &one;
+  const void* const none = is_int8 ? static_cast<const void*>(&whole_zero) : &zero;
   const void* const beta = adds_to_y_ ? alpha : none;
   return cublasLtMatmul(handle, &operation_, alpha, w, &w_, x, &x_, beta, y, &y_, y, &y_, &algorithm, workspace,
                         kWorkspaceBytes, stream);

@@ -15,16 +15,23 @@ namespace quire::cuda {
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 constexpr uint32_t kMatmulAlignment = 16;  // Alignment of x, w and y, in bytes.
 
+// The scales of the rows of x and w in products of FP8. Both are on the device.
+struct MatmulScales {
+  const float* x = nullptr;
+  const float* w = nullptr;
+};
+
 // A multiplication in the terms of cuBLASLt, whose matrices are stored by columns. Our y, stored by rows, is its y^T.
 // Therefore it computes y^T [num_columns, num_rows] = w x^T. In its order, our w is the transpose of its first factor.
 class MatmulProblem {
  public:
-  // A row of y begins y_stride elements after the row before.
-  MatmulProblem(const MatmulShape& shape, int y_stride);
+  // A row of y begins y_stride elements after the row before. Only Run needs the scales.
+  MatmulProblem(const MatmulShape& shape, int y_stride, const MatmulScales& scales = {});
   explicit MatmulProblem(const MatmulShape& shape) : MatmulProblem(shape, shape.num_columns) {}
 
-  // Returns the library's suggestions, the best first, at most `count`. All of them add in float32, or in 32 bits if
-  // the numbers are whole, including those that cut the depth and join the parts (allows_split).
+  // Returns the library's suggestions, the best first, at most `count`. There are none for numbers of FP8 if the
+  // library does not know scales of rows. All of them add in float32, or in 32 bits if the numbers are whole, including
+  // those that cut the depth and join the parts (allows_split).
   std::vector<cublasLtMatmulAlgo_t> Candidates(cublasLtHandle_t handle, int count, bool allows_split);
   // Whether the algorithm can compute this problem.
   bool Fits(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm);
@@ -33,8 +40,11 @@ class MatmulProblem {
                      void* y, void* workspace, cudaStream_t stream);
 
  private:
+  void SetScales(const MatmulScales& scales);
+
   const bool adds_to_y_;
-  const bool is_int8_;
+  const MatmulNumbers numbers_;
+  bool is_known_ = true;  // Whether the library knows all attributes.
   cublasLtMatmulDescOpaque_t operation_;
   cublasLtMatrixLayoutOpaque_t w_, x_, y_;
 };

@@ -22,7 +22,7 @@ constexpr size_t kPatternElements = 1 << 20;
 // Its memory is null when there is not enough.
 class Scratch {
  public:
-  explicit Scratch(size_t bytes) {
+  explicit Scratch(size_t bytes) : bytes_(bytes) {
     const cudaError_t error = cudaMalloc(&data_, bytes);
     if (error == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // Clears the error.
@@ -35,8 +35,10 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   char* data() const { return static_cast<char*>(data_); }
+  size_t bytes() const { return bytes_; }
 
  private:
+  const size_t bytes_;
   void* data_ = nullptr;
 };
 
@@ -53,10 +55,10 @@ class Event {
 };
 
 size_t XBytes(const MatmulShape& shape) {
-  return size_t(shape.num_rows) * shape.depth * (shape.is_int8 ? sizeof(int8_t) : SizeOf(shape.element));
+  return size_t(shape.num_rows) * shape.depth * (shape.numbers == MatmulNumbers::kElements ? SizeOf(shape.element) : 1);
 }
 size_t YBytes(const MatmulShape& shape) {
-  return size_t(shape.num_rows) * shape.num_columns * (shape.is_int8 ? sizeof(int32_t) : SizeOf(shape.y_type));
+  return size_t(shape.num_rows) * shape.num_columns * SizeOf(shape.y_type);
 }
 
 // The pattern is fixed, because the power draw of a GPU, and so its clock rate, depends on the bits it multiplies.
@@ -66,9 +68,17 @@ void FillRandomly(char* x, const MatmulShape& shape, cudaStream_t stream) {
   for (uint16_t& value : pattern) {
     const uint32_t number = uint32_t(random());
     const float uniform = float(number) * 0x1p-31f - 1;
-    value = shape.is_int8                          ? uint16_t(number)  // Two numbers of 8 bits.
-            : shape.element == DataType::kBFloat16 ? ToBFloat16(uniform).bits
-                                                   : ToFloat16(uniform).bits;
+    switch (shape.numbers) {
+      case MatmulNumbers::kInt8:
+        value = uint16_t(number);  // Two numbers.
+        break;
+      case MatmulNumbers::kFp8:
+        value = uint16_t(number) & 0xbfbf;  // Two numbers below 2, and so no NaN.
+        break;
+      case MatmulNumbers::kElements:
+        value = shape.element == DataType::kBFloat16 ? ToBFloat16(uniform).bits : ToFloat16(uniform).bits;
+        break;
+    }
   }
   const size_t pattern_bytes = pattern.size() * sizeof(uint16_t), bytes = XBytes(shape);
   for (size_t at = 0; at < bytes; at += pattern_bytes) {
@@ -80,26 +90,39 @@ void FillRandomly(char* x, const MatmulShape& shape, cudaStream_t stream) {
 
 }  // namespace
 
-// The memory of a trial.
+// The memory of a trial. Numbers of FP8 need scales, and the timing does not depend on their values.
 struct MatmulTuner::Trial {
   Trial(const MatmulShape& shape, size_t flush_size)
-      : x(XBytes(shape)), y(YBytes(shape)), flush_bytes(flush_size), flush(flush_size) {}
-  bool has_memory() const { return x.data() != nullptr && y.data() != nullptr && flush.data() != nullptr; }
+      : x(XBytes(shape)),
+        y(YBytes(shape)),
+        scales(size_t(std::max(shape.num_rows, shape.num_columns)) * sizeof(float)),
+        flush_bytes(flush_size),
+        flush(flush_size) {}
+  bool has_memory() const {
+    return x.data() != nullptr && y.data() != nullptr && scales.data() != nullptr && flush.data() != nullptr;
+  }
+  MatmulScales Scales() const {
+    const auto* const floats = reinterpret_cast<const float*>(scales.data());
+    return {.x = floats, .w = floats};
+  }
 
-  Scratch x, y;
+  Scratch x, y, scales;
   size_t flush_bytes;
   Scratch flush;
 };
 
-std::optional<cublasLtMatmulAlgo_t> MatmulTuner::Fastest(const MatmulShape& shape, const void* w) const {
-  MatmulProblem problem(shape);
-  const std::vector<cublasLtMatmulAlgo_t> candidates = problem.Candidates(handle_, kCandidates, true);
+std::optional<cublasLtMatmulAlgo_t> MatmulTuner::Fastest(const MatmulShape& shape, const MatmulScales& scales,
+                                                         const void* w) const {
+  const std::vector<cublasLtMatmulAlgo_t> candidates =
+      MatmulProblem(shape, shape.num_columns, scales).Candidates(handle_, kCandidates, true);
   if (candidates.empty()) return std::nullopt;
   const Trial trial(shape, std::max<size_t>(2 * l2_bytes_, 1));
   if (!trial.has_memory()) return std::nullopt;
+  MatmulProblem problem(shape, shape.num_columns, trial.Scales());
   FillRandomly(trial.x.data(), shape, stream_);
   // The products may be added to y.
   CheckCuda(cudaMemsetAsync(trial.y.data(), 0, YBytes(shape), stream_), "cudaMemsetAsync");
+  CheckCuda(cudaMemsetAsync(trial.scales.data(), 0, trial.scales.bytes(), stream_), "cudaMemsetAsync");
   const cublasLtMatmulAlgo_t* best = nullptr;
   double best_seconds = std::numeric_limits<double>::infinity();
   for (const cublasLtMatmulAlgo_t& candidate : candidates) {

@@ -21,7 +21,8 @@ class MatmulTuner {
       : handle_(handle), stream_(stream), workspace_(workspace), l2_bytes_(l2_bytes) {}
 
   // Returns the fastest of the library's first suggestions, or nothing when there are none or no memory to try them.
-  std::optional<cublasLtMatmulAlgo_t> Fastest(const MatmulShape& shape, const void* w) const;
+  std::optional<cublasLtMatmulAlgo_t> Fastest(const MatmulShape& shape, const MatmulScales& scales,
+                                              const void* w) const;
 
   // Returns the first of the library's suggestions for few rows whose results, in a trial with this w, depend neither
   // on the number of rows nor on the place of a row among them. The trial is in float32, or in the type of y for an

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/fp8.h"
 #include "kernels/half_float.h"
 
 namespace quire::cuda {
@@ -26,38 +27,59 @@ uint16_t BitsOf(DataType element, float value) {
   return element == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
 }
 
-// The number that a byte of E4M3 stands for.
-float Fp8Value(uint8_t bits) {
-  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
-  const float magnitude =
-      exponent == 0 ? std::ldexp(float(mantissa), -9) : std::ldexp(float(8 + mantissa), exponent - 10);
-  return bits & 0x80 ? -magnitude : magnitude;
-}
-
-// Returns numbers of both signs, from 1/8 to 1 in magnitude, which 16 bits hold exactly.
-std::vector<float> Inputs(size_t count) {
-  std::vector<float> x(count);
+// Returns numbers of both signs, which 16 bits hold exactly. Those of the first token are from 1/8 to 1 in magnitude,
+// and those of others up to four times as large, so that tokens have different scales.
+std::vector<float> Inputs(int num_tokens, int cols) {
+  std::vector<float> x(size_t(num_tokens) * cols);
   uint32_t state = 1;
-  for (float& value : x) {
+  for (size_t i = 0; i < x.size(); ++i) {
     state = state * 1664525 + 1013904223;  // Knuth's and Lewis's generator; the upper bits are used.
-    value = (state >> 31 ? -1.0f : 1.0f) * float(8 + (state >> 24) % 57) / 64;
+    const float magnitude = float(8 + (state >> 24) % 57) / 64 * float(1 << i / size_t(cols) % 3);
+    x[i] = state >> 31 ? -magnitude : magnitude;
   }
   return x;
 }
 
-// Returns float(sum of q * values) * (scale of x * w_scale), where the q are x, rounded to 8 bits. REQUIRES: x is
-// finite, and not all of it is near 0.
-float RoundedProductOf(const float* x, const int8_t* values, int cols, float w_scale) {
+float LargestMagnitude(const float* x, int count) {
   float largest = 0;
-  for (int k = 0; k < cols; ++k) largest = std::max(largest, std::fabs(x[k]));
-  const float inverse = 127.0f / largest;
+  for (int k = 0; k < count; ++k) largest = std::max(largest, std::fabs(x[k]));
+  return largest;
+}
+
+// Returns float(sum of q * values) * (scale of x * w_scale), where the q are x, rounded to whole numbers of 8 bits.
+// REQUIRES: x is finite, and not all of it is near 0.
+float Int8ProductOf(const float* x, const int8_t* values, int cols, float w_scale) {
+  const float largest = LargestMagnitude(x, cols), inverse = 127.0f / largest;
   int64_t sum = 0;
   for (int k = 0; k < cols; ++k) sum += int64_t(std::nearbyint(x[k] * inverse)) * values[k];
   const float scale = largest / 127.0f * w_scale;
   return float(sum) * scale;
 }
 
+// Rounds numbers to FP8 with one scale. REQUIRES: they are finite, and not all of them are near 0.
+void RoundToFp8(std::vector<float>* x) {
+  const float largest = LargestMagnitude(x->data(), int(x->size()));
+  const float scale = largest / kLargestFp8, inverse = kLargestFp8 / largest;
+  for (float& value : *x) value = Fp8ToFloat(FloatToFp8(value * inverse)) * scale;
+}
+
 }  // namespace
+
+double Fp8SumTolerance(const std::vector<double>& products) {
+  constexpr size_t kStep = 32, kBlock = 128;
+  double tolerance = 0, sum = 0;
+  for (size_t first = 0; first < products.size(); first += kStep) {
+    if (first % kBlock == 0) sum = 0;
+    double largest = std::fabs(sum);
+    const size_t end = std::min(first + kStep, products.size());
+    for (size_t k = first; k < end; ++k) {
+      largest = std::max(largest, std::fabs(products[k]));
+      sum += products[k];
+    }
+    tolerance += 0x1p-13 * double(end - first + 1) * largest;
+  }
+  return tolerance;
+}
 
 ProductCheck::ProductCheck(Device* device, DataType element, const QuantizedMatrixView* matrices, int num_matrices)
     : device_(device), element_(element), matrices_(matrices, matrices + num_matrices) {
@@ -79,14 +101,14 @@ std::vector<double> ProductCheck::WeightsOf(const Row& row, ProductFormula formu
   for (int k = 0; k < matrix.cols; ++k) {
     const int8_t bits = matrix.values[int64_t{row.index} * matrix.cols + k];
     const int64_t at = row.index * num_groups + k / group;
-    float value = matrix.format == QuantizedFormat::kFp8 ? Fp8Value(uint8_t(bits)) : float(bits);
+    float value = matrix.format == QuantizedFormat::kFp8 ? Fp8ToFloat(uint8_t(bits)) : float(bits);
     if (matrix.zeros != nullptr && matrix.format != QuantizedFormat::kInt8 && matrix.format != QuantizedFormat::kFp8) {
       value -= float(matrix.zeros[at]);
     }
     const float scale = matrix.scales[at];
-    weights[matrix.order == nullptr ? k : matrix.order[k]] = formula == ProductFormula::kExactWeights
-                                                                 ? double{value} * double{scale}
-                                                                 : double{RoundTo(element_, value * scale)};
+    weights[matrix.order == nullptr ? k : matrix.order[k]] = formula == ProductFormula::kRoundedWeights
+                                                                 ? double{RoundTo(element_, value * scale)}
+                                                                 : double{value} * double{scale};
   }
   return weights;
 }
@@ -95,22 +117,26 @@ std::vector<ProductCheck::Expected> ProductCheck::Products(const std::vector<flo
                                                            ProductFormula formula) const {
   const int cols = row.matrix->cols;
   std::vector<Expected> products(x.size() / cols);
-  if (formula == ProductFormula::kRoundedInputs) {
+  const bool rounds_inputs = formula == ProductFormula::kRoundedInputs;
+  if (rounds_inputs && row.matrix->format == QuantizedFormat::kInt8) {
     const int8_t* const values = row.matrix->values + int64_t{row.index} * cols;
     for (size_t token = 0; token < products.size(); ++token) {
-      products[token] = {RoundedProductOf(&x[token * cols], values, cols, row.matrix->scales[row.index]), 0};
+      products[token] = {Int8ProductOf(&x[token * cols], values, cols, row.matrix->scales[row.index]), 0};
     }
     return products;
   }
   const std::vector<double> w = WeightsOf(row, formula);
   for (size_t token = 0; token < products.size(); ++token) {
+    std::vector<float> inputs(x.begin() + int64_t(token) * cols, x.begin() + int64_t(token + 1) * cols);
+    if (rounds_inputs) RoundToFp8(&inputs);
+    std::vector<double> terms(cols);
     double sum = 0, magnitudes = 0;
     for (int k = 0; k < cols; ++k) {
-      const double product = double{x[token * cols + k]} * w[k];
-      sum += product;
-      magnitudes += std::fabs(product);
+      terms[k] = double{inputs[k]} * w[k];
+      sum += terms[k];
+      magnitudes += std::fabs(terms[k]);
     }
-    products[token] = {sum, kTolerance * magnitudes};
+    products[token] = {sum, kTolerance * magnitudes + (rounds_inputs ? Fp8SumTolerance(terms) : 0)};
   }
   return products;
 }
@@ -118,7 +144,7 @@ std::vector<ProductCheck::Expected> ProductCheck::Products(const std::vector<flo
 BackendStatus ProductCheck::Run(int num_tokens, ProductFormula formula,
                                 const std::function<void(const uint16_t* x, float* y)>& multiply) const {
   const int cols = matrices_[0].cols;
-  const std::vector<float> x = Inputs(size_t(num_tokens) * cols);
+  const std::vector<float> x = Inputs(num_tokens, cols);
   std::vector<uint16_t> bits(x.size());
   std::transform(x.begin(), x.end(), bits.begin(), [&](float value) { return BitsOf(element_, value); });
   std::vector<float> y(size_t(num_tokens) * rows_);

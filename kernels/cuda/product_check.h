@@ -16,10 +16,14 @@ namespace quire::cuda {
 // Says what a product should be.
 //   kExactWeights    The sum of x * w, where a weight w is (value - zero) * scale.
 //   kRoundedWeights  The same, where a weight is that product in float32, rounded to the element type.
-//   kRoundedInputs   For int8: the sum of the whole numbers of x, rounded as on the CPU, and of w, times both scales.
-//   Sums
-//                    and roundings are those of int8_rounding.h, so that every bit counts.
+//   kRoundedInputs   For int8 and FP8: the sum of the products of the numbers of x, rounded to 8 bits, and of w, times
+//                    both scales (byte_numbers.h). In int8 every bit counts.
 enum class ProductFormula { kExactWeights, kRoundedWeights, kRoundedInputs };
+
+// Returns how far the sum of products of FP8 by tensor cores may be from the exact one. In a step of 32 columns they
+// cut off what is 2^-13 or less of the largest product and of the sum so far; after at most 128 columns, the sum is
+// added to others in float32.
+double Fp8SumTolerance(const std::vector<double>& products);
 
 // Compares products of a device by quantized matrices with the same products computed one element at a time on the
 // host, from what the matrices were packed from. It looks at up to 64 rows of weights, the first and the last among

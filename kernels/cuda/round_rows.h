@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/cuda/int8_rounding.h"
+#include "kernels/cuda/byte_numbers.h"
 #include "kernels/cuda/vector8.h"
 
 namespace quire::cuda {
 
-// Rounds rows to whole numbers of 8 bits, each with a scale of its own (int8_rounding.h), for products by weights of
-// int8.
+// Rounds rows to numbers of 8 bits, each row with a scale of its own (byte_numbers.h), for products by weights of the
+// same kind.
 struct RoundRowsArgs {
   const uint16_t* x;  // [num_rows, dim]
   int8_t* y;          // [num_rows, padded_dim]; the numbers behind dim become 0.
@@ -23,7 +23,7 @@ struct RoundRowsArgs {
 };
 
 // A block handles one row at a time.
-template <typename Element>
+template <typename Element, typename Numbers>
 class RoundRowsKernel {
  public:
   using Args = RoundRowsArgs;
@@ -48,7 +48,8 @@ class RoundRowsKernel {
         mark += v.x[i] * 0;  // Becomes NaN with an infinity or a NaN, and stays 0 otherwise.
       }
     }
-    const Int8Rounding rounding = Int8Rounding::Of(LargestOfBlock(WarpMax(largest) + WarpSum(mark)));
+    using Rounding = typename Numbers::Rounding;
+    const Rounding rounding = Rounding::Of(LargestOfBlock(WarpMax(largest) + WarpSum(mark)));
     for (int d = 8 * simt::ThreadIndex(); d < args.padded_dim; d += 8 * kThreads) {
       simt::U32x2 words = {};
       if (d < args.dim) {

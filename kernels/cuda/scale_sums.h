@@ -5,16 +5,17 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/int8_rounding.h"
+#include "kernels/cuda/byte_numbers.h"
 #include "kernels/cuda/split_sum.h"
 #include "kernels/cuda/vector8.h"
 
 namespace quire::cuda {
 
-// y[m][n] = float(sum over the splits of sums[split][m][n]) * (x_scales[m] * w_scales[n]) (+ y[m][n]). The sum of whole
-// numbers is exact, and each of the products in float32 is rounded by itself, as on the CPU.
+// y[m][n] = float(sum over the splits of sums[split][m][n]) * (x_scales[m] * w_scales[n]) (+ y[m][n]). A sum of whole
+// numbers is exact, and each of the products in float32 is rounded by itself, as on the CPU. Other splits are added in
+// ascending order.
 struct ScaleSumsArgs {
-  const int32_t* sums;    // [num_splits][split_stride], in each [num_tokens, sum_columns].
+  const void* sums;       // [num_splits][split_stride] of Numbers::Sum, in each [num_tokens, sum_columns].
   const float* x_scales;  // [num_tokens]
   const float* w_scales;  // [sum_columns]
   void* y;                // [num_tokens, num_columns] float32 or elements; a row begins y_stride after the one before.
@@ -29,8 +30,10 @@ struct ScaleSumsArgs {
 };
 
 // A thread handles eight columns of a token at a time. All arrays are aligned to 16 bytes.
-template <typename Element>
+template <typename Element, typename Numbers>
 class ScaleSumsKernel {
+  using Sum = typename Numbers::Sum;
+
  public:
   using Args = ScaleSumsArgs;
   static constexpr int kThreads = 256;
@@ -50,12 +53,12 @@ class ScaleSumsKernel {
 
  private:
   static QUIRE_DEVICE void RunChunk(const ScaleSumsArgs& args, int token, int column) {
-    uint32_t sums[kColumns] = {};
-    const int32_t* from = args.sums + int64_t{token} * args.sum_columns + column;
+    Sum sums[kColumns] = {};
+    const Sum* from = static_cast<const Sum*>(args.sums) + int64_t{token} * args.sum_columns + column;
     QUIRE_NO_UNROLL for (int split = 0; split < args.num_splits; ++split, from += args.split_stride) {
       QUIRE_UNROLL for (int j = 0; j < kColumns; j += 4) {
-        const simt::U32x4 four = simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from + j));
-        QUIRE_UNROLL for (int k = 0; k < 4; ++k) sums[j + k] += four.word[k];
+        const Sums4<Sum> four = Sums4<Sum>::Load(from + j);
+        QUIRE_UNROLL for (int k = 0; k < 4; ++k) sums[j + k] = Numbers::Add(sums[j + k], four.sum[k]);
       }
     }
     const float x_scale = simt::LoadGlobal(args.x_scales + token);
@@ -63,7 +66,7 @@ class ScaleSumsKernel {
     QUIRE_UNROLL for (int j = 0; j < kColumns; j += 4) {
       const Floats4 w_scales = Floats4::LoadReadOnly(args.w_scales + column + j);
       QUIRE_UNROLL for (int k = 0; k < 4; ++k) {
-        products[j + k] = ScaledSum(static_cast<int32_t>(sums[j + k]), x_scale, w_scales.x[k]);
+        products[j + k] = ScaledSum(sums[j + k], x_scale, w_scales.x[k]);
       }
     }
     const int64_t at = int64_t{token} * args.y_stride + column;

@@ -64,6 +64,12 @@ QUIRE_DEVICE void FenceAsyncProxy() {
 
 // --- Products
 
+QUIRE_DEVICE uint32_t PackFp8(float low, float high) {
+  uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
 // The distance of 1024 bytes between groups of 8 rows, and the code of this permutation.
 QUIRE_DEVICE uint64_t MatrixDescriptor(const void* shared, int panel_bytes) {
   constexpr uint64_t kRowGroups = uint64_t{1024 / 16} << 32, kPermuted = uint64_t{1} << 62;
@@ -97,12 +103,12 @@ QUIRE_DEVICE void WaitForProducts(float (&d)[kRows][kColumns]) {
   KeepInOrder(d);
 }
 
-// The operands of inline assembly: 32 or 64 floats of an array of rows of kColumns.
+// The operands of inline assembly: 4 to 64 floats of an array of rows of kColumns.
 #define QUIRE_FLOAT(i) "+f"(d[(i) / kColumns][(i) % kColumns])
-#define QUIRE_FLOATS_8(i)                                                                                             \
-  QUIRE_FLOAT(i), QUIRE_FLOAT(i + 1), QUIRE_FLOAT(i + 2), QUIRE_FLOAT(i + 3), QUIRE_FLOAT(i + 4), QUIRE_FLOAT(i + 5), \
-      QUIRE_FLOAT(i + 6), QUIRE_FLOAT(i + 7)
-#define QUIRE_FLOATS_32 QUIRE_FLOATS_8(0), QUIRE_FLOATS_8(8), QUIRE_FLOATS_8(16), QUIRE_FLOATS_8(24)
+#define QUIRE_FLOATS_4(i) QUIRE_FLOAT(i), QUIRE_FLOAT(i + 1), QUIRE_FLOAT(i + 2), QUIRE_FLOAT(i + 3)
+#define QUIRE_FLOATS_8(i) QUIRE_FLOATS_4(i), QUIRE_FLOATS_4(i + 4)
+#define QUIRE_FLOATS_16 QUIRE_FLOATS_8(0), QUIRE_FLOATS_8(8)
+#define QUIRE_FLOATS_32 QUIRE_FLOATS_16, QUIRE_FLOATS_8(16), QUIRE_FLOATS_8(24)
 #define QUIRE_FLOATS_64 QUIRE_FLOATS_32, QUIRE_FLOATS_8(32), QUIRE_FLOATS_8(40), QUIRE_FLOATS_8(48), QUIRE_FLOATS_8(56)
 #define QUIRE_NAMES_32                                                                              \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
@@ -141,11 +147,36 @@ QUIRE_DEVICE void WaitForProducts(float (&d)[kRows][kColumns]) {
 QUIRE_DEFINE_PRODUCTS(MultiplyBf16, MultiplyRowsBf16, "bf16")
 QUIRE_DEFINE_PRODUCTS(MultiplyF16, MultiplyRowsF16, "f16")
 #undef QUIRE_DEFINE_PRODUCTS
+
+#define QUIRE_MULTIPLY_FP8(columns, names, floats, a_name, b_name, adds_name)                                   \
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_name                                              \
+               ", 0;\n"                                                                                         \
+               "wgmma.mma_async.sync.aligned.m64n" columns "k32.f32.e4m3.e4m3 {" names "}, " a_name ", " b_name \
+               ", adds, 1, 1;\n}"                                                                               \
+               : floats                                                                                         \
+               : "l"(a), "l"(b), "r"(int(adds)))
+template <int kRows, int kColumns>
+QUIRE_DEVICE void MultiplyFp8(float (&d)[kRows][kColumns], uint64_t a, uint64_t b, bool adds) {
+  static_assert(kColumns == 4 && (kRows == 1 || kRows == 2 || kRows == 4 || kRows == 8));
+  if constexpr (kRows == 1) {
+    QUIRE_MULTIPLY_FP8("8", "%0, %1, %2, %3", QUIRE_FLOATS_4(0), "%4", "%5", "%6");
+  } else if constexpr (kRows == 2) {
+    QUIRE_MULTIPLY_FP8("16", "%0, %1, %2, %3, %4, %5, %6, %7", QUIRE_FLOATS_8(0), "%8", "%9", "%10");
+  } else if constexpr (kRows == 4) {
+    QUIRE_MULTIPLY_FP8("32", "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15", QUIRE_FLOATS_16,
+                       "%16", "%17", "%18");
+  } else {
+    QUIRE_MULTIPLY_FP8("64", QUIRE_NAMES_32, QUIRE_FLOATS_32, "%32", "%33", "%34");
+  }
+}
+#undef QUIRE_MULTIPLY_FP8
 #undef QUIRE_NAMES_64
 #undef QUIRE_NAMES_32
 #undef QUIRE_FLOATS_64
 #undef QUIRE_FLOATS_32
+#undef QUIRE_FLOATS_16
 #undef QUIRE_FLOATS_8
+#undef QUIRE_FLOATS_4
 #undef QUIRE_FLOAT
 
 }  // namespace quire::simt

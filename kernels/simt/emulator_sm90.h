@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/fp8.h"
 #include "kernels/simt/emulator.h"
 #include "kernels/simt/warp_group_operations.h"
 
@@ -51,6 +52,10 @@ inline void FenceAsyncProxy(Place place = Place::current()) {
 }
 
 // --- Products
+
+inline uint32_t PackFp8(float low, float high) {
+  return uint32_t{FloatToFp8(low)} | uint32_t{FloatToFp8(high)} << 8;
+}
 
 inline uint64_t MatrixDescriptor(const void* shared, int panel_bytes) {
   return MatrixInShared::Descriptor(static_cast<const char*>(shared) - SharedMemory(), panel_bytes);
@@ -117,6 +122,19 @@ void MultiplyRowsBf16(float (&d)[kRows][kColumns], const uint32_t (&a)[4], uint6
 template <int kRows, int kColumns>
 void MultiplyRowsF16(float (&d)[kRows][kColumns], const uint32_t (&a)[4], uint64_t b, Place place = Place::current()) {
   MultiplyRows(d, a, b, MmaType::kF16, place);
+}
+
+template <int kRows>
+void MultiplyFp8(float (&d)[kRows][4], uint64_t a, uint64_t b, bool adds, Place place = Place::current()) {
+  const ProductInput in = {.a_rows = nullptr,
+                           .a = a,
+                           .b = b,
+                           .type = MmaType::kFp8,
+                           .num_columns = 8 * kRows,
+                           .is_b_by_rows = false,
+                           .adds = adds,
+                           .d = &d[0][0]};
+  GridEmulator::Current().GroupOperation(Operation::kMultiply, &in, place);
 }
 
 }  // namespace quire::simt

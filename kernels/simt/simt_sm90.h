@@ -45,6 +45,11 @@
 //   void MultiplyRowsBf16(d, const uint32_t (&a)[4], uint64_t b)
 //                             wgmma.m64nNk16, N = 64 or 128: d[64][N] += a[64][16] b[16][N], with a in registers
 //   void MultiplyF16, MultiplyRowsF16   the same with float16
+//   void MultiplyFp8(d, uint64_t a, uint64_t b, bool adds)
+//                             wgmma.m64nNk32, N = 8, 16, 32 or 64: d[64][N] = a[64][32] b[N][32]^T, or d += that, of
+//                             numbers of FP8 (E4M3); rows in shared memory, of which 128 numbers are a panel row. The
+//                             sums have fewer bits than float32.
+//   uint32_t PackFp8(float low, float high)   two bytes of E4M3, rounded to nearest even; too large numbers become 448
 //   void CommitProducts()     wgmma.commit_group: the products since the last commit become a group
 //   void WaitForProducts<N = 0>(d)   wgmma.wait_group N: all groups but the latest N are done. d, which belongs to a
 //                             group that is done, is valid, and the a and b of these groups may be overwritten. Before

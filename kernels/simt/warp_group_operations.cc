@@ -4,15 +4,17 @@
 
 #include <cstring>
 
+#include "kernels/fp8.h"
 #include "kernels/half_float.h"
 
 namespace quire::simt {
 namespace {
 
 constexpr int kRows = 64;
-constexpr int kDepth = 16;
+constexpr int kDepthChunks = 2;  // Of rows in shared memory, whose columns are multiplied.
+constexpr int kMaxDepth = 32;
 constexpr int kMaxColumns = 128;
-constexpr int kChunkElements = 8;
+constexpr int kMaxChunkElements = 16;
 constexpr int kPanelChunks = 8;
 constexpr size_t kRowBytes = 128;
 constexpr size_t kGroupRows = 8;
@@ -23,20 +25,28 @@ float Widen(uint16_t bits, MmaType type) {
   return type == MmaType::kBf16 ? ToFloat(BFloat16{bits}) : ToFloat(Float16{bits});
 }
 
-// Reads eight elements.
-void ReadChunk(const char* from, MmaType type, float* to) {
-  uint16_t bits[kChunkElements];
-  std::memcpy(bits, from, sizeof(bits));
-  for (int i = 0; i < kChunkElements; ++i) to[i] = Widen(bits[i], type);
+int ChunkElements(MmaType type) {
+  return type == MmaType::kFp8 ? 16 : 8;
 }
 
-void ReadA(const PerGroupThread<const ProductInput*>& in, const char* shared, float (&a)[kRows][kDepth]) {
+// Reads the elements of a chunk.
+void ReadChunk(const char* from, MmaType type, float* to) {
+  if (type == MmaType::kFp8) {
+    for (int i = 0; i < ChunkElements(type); ++i) to[i] = Fp8ToFloat(static_cast<uint8_t>(from[i]));
+    return;
+  }
+  uint16_t bits[kMaxChunkElements / 2];
+  std::memcpy(bits, from, sizeof(bits));
+  for (int i = 0; i < ChunkElements(type); ++i) to[i] = Widen(bits[i], type);
+}
+
+void ReadA(const PerGroupThread<const ProductInput*>& in, const char* shared, float (&a)[kRows][kMaxDepth]) {
   const MmaType type = in[0]->type;
   if (in[0]->a_rows == nullptr) {
     const MatrixInShared matrix(in[0]->a);
     for (int row = 0; row < kRows; ++row) {
-      for (int chunk = 0; chunk < kDepth / kChunkElements; ++chunk) {
-        ReadChunk(shared + matrix.ChunkOffset(row, chunk), type, &a[row][chunk * kChunkElements]);
+      for (int chunk = 0; chunk < kDepthChunks; ++chunk) {
+        ReadChunk(shared + matrix.ChunkOffset(row, chunk), type, &a[row][chunk * ChunkElements(type)]);
       }
     }
     return;
@@ -52,21 +62,22 @@ void ReadA(const PerGroupThread<const ProductInput*>& in, const char* shared, fl
   }
 }
 
-void ReadB(const ProductInput& in, const char* shared, float (&b)[kDepth][kMaxColumns]) {
+void ReadB(const ProductInput& in, const char* shared, float (&b)[kMaxDepth][kMaxColumns]) {
   const MatrixInShared matrix(in.b);
-  float elements[kChunkElements];
+  const int chunk_elements = ChunkElements(in.type);
+  float elements[kMaxChunkElements];
   if (in.is_b_by_rows) {
-    for (int k = 0; k < kDepth; ++k) {
-      for (int chunk = 0; chunk < in.num_columns / kChunkElements; ++chunk) {
-        ReadChunk(shared + matrix.ChunkOffset(k, chunk), in.type, &b[k][chunk * kChunkElements]);
+    for (int k = 0; k < kDepthChunks * chunk_elements; ++k) {
+      for (int chunk = 0; chunk < in.num_columns / chunk_elements; ++chunk) {
+        ReadChunk(shared + matrix.ChunkOffset(k, chunk), in.type, &b[k][chunk * chunk_elements]);
       }
     }
     return;
   }
   for (int column = 0; column < in.num_columns; ++column) {
-    for (int chunk = 0; chunk < kDepth / kChunkElements; ++chunk) {
+    for (int chunk = 0; chunk < kDepthChunks; ++chunk) {
       ReadChunk(shared + matrix.ChunkOffset(column, chunk), in.type, elements);
-      for (int i = 0; i < kChunkElements; ++i) b[chunk * kChunkElements + i][column] = elements[i];
+      for (int i = 0; i < chunk_elements; ++i) b[chunk * chunk_elements + i][column] = elements[i];
     }
   }
 }
@@ -91,13 +102,13 @@ size_t MatrixInShared::ChunkOffset(int row, int chunk) const {
 }
 
 void ExecuteProduct(const PerGroupThread<const ProductInput*>& in, const char* shared, std::vector<float>* d) {
-  static thread_local float a[kRows][kDepth], b[kDepth][kMaxColumns], product[kRows][kMaxColumns];
-  const int num_columns = in[0]->num_columns;
+  static thread_local float a[kRows][kMaxDepth], b[kMaxDepth][kMaxColumns], product[kRows][kMaxColumns];
+  const int num_columns = in[0]->num_columns, depth = kDepthChunks * ChunkElements(in[0]->type);
   ReadA(in, shared, a);
   ReadB(*in[0], shared, b);
   for (int row = 0; row < kRows; ++row) {
     for (int column = 0; column < num_columns; ++column) product[row][column] = 0;
-    for (int k = 0; k < kDepth; ++k) {
+    for (int k = 0; k < depth; ++k) {
       for (int column = 0; column < num_columns; ++column) product[row][column] += a[row][k] * b[k][column];
     }
   }

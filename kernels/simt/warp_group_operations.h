@@ -32,8 +32,8 @@ struct ProductInput {
   const uint32_t* a_rows;  // [4]; null if a is in shared memory.
   uint64_t a, b;           // Descriptors.
   MmaType type;
-  int num_columns;    // 64 or 128.
-  bool is_b_by_rows;  // Whether row k of b has the columns of d. Otherwise row n has the 16 elements of k.
+  int num_columns;    // 64 or 128; 8 to 64 with kFp8.
+  bool is_b_by_rows;  // Whether row k of b has the columns of d. Otherwise row n has the 32 bytes of k.
   bool adds;
   float* d;  // [num_columns / 2]
 };

@@ -33,7 +33,7 @@ struct MmaInput {
   uint32_t b0;
   uint32_t b1;
 };
-enum class MmaType : uint8_t { kBf16, kF16 };
+enum class MmaType : uint8_t { kBf16, kF16, kFp8 };  // ExecuteMma has no kFp8.
 // Sums are float32 in ascending k and are added to c at the end. The hardware uses its own order and rounding.
 void ExecuteMma(const PerLane<const MmaInput*>& in, MmaType type, const PerLane<float*>& c);
 // Does the same with 32 signed bytes. Sums are exact; like those of the hardware, they have 32 bits.

@@ -48,5 +48,24 @@ TEST(DescriptionTest, TheNumericsFingerprintSaysWhichInputsKeepTheir16Bits) {
   }
 }
 
+// Only kernels for compute capability 9.0 round inputs to FP8, and only where each row of the weights has one scale.
+TEST(DescriptionTest, TheNumericsFingerprintSaysWhetherInputsBecomeFp8) {
+  const KvLayout layout = {
+      .num_layers = 1, .num_kv_heads = 1, .head_dim = 16, .block_size = 16, .type = KvType::kBFloat16};
+  const auto fingerprint = [&](bool is_sm90, const cuda::CudaBackendOptions& options, const Fp8Block& block) {
+    const cuda::CudaBackend backend(std::make_unique<cuda::EmulatedDevice>(is_sm90), options);
+    Model model;
+    model.weights.rounding.layers = Quantization::kFp8;
+    model.config.quantization.fp8_block = block;
+    return MakeDescription("name", model, backend, layout, WorkerLimits{}).numerics_fingerprint();
+  };
+  const Fp8Block rows = {}, blocks = {.rows = 128, .cols = 128};
+  EXPECT_THAT(fingerprint(true, {}, rows), HasSubstr("/fp8 1/kv-"));
+  EXPECT_THAT(fingerprint(true, {}, blocks), HasSubstr("/fp8-a16 1/kv-"));
+  EXPECT_THAT(fingerprint(false, {}, rows), HasSubstr("/fp8-a16 1/kv-"));
+  EXPECT_THAT(fingerprint(true, {.exact = true}, rows), HasSubstr("/fp8-a16 1/kv-"));
+  EXPECT_THAT(fingerprint(true, {.rounds_fp8_inputs = false}, rows), HasSubstr("/fp8-a16 1/kv-"));
+}
+
 }  // namespace
 }  // namespace quire

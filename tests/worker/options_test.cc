@@ -126,14 +126,16 @@ TEST(WorkerOptionsTest, PartsOfTheGpuCodeCanBeTurnedOnAndOff) {
   EXPECT_FALSE(options.gpu_overlap);
   EXPECT_TRUE(options.gpu_warp_groups);
   EXPECT_TRUE(options.gpu_int8_inputs);
+  EXPECT_TRUE(options.gpu_fp8_inputs);
   EXPECT_EQ(options.gpu_record_time, absl::Seconds(5));
   const WorkerOptions changed =
       OptionsOf({"--model=x", "--device=cuda", "--gpu-graphs=false", "--gpu-overlap", "--gpu-warp-groups=false",
-                 "--gpu-int8-inputs=false", "--gpu-record-time=1m"});
+                 "--gpu-int8-inputs=false", "--gpu-fp8-inputs=false", "--gpu-record-time=1m"});
   EXPECT_FALSE(changed.gpu_graphs);
   EXPECT_TRUE(changed.gpu_overlap);
   EXPECT_FALSE(changed.gpu_warp_groups);
   EXPECT_FALSE(changed.gpu_int8_inputs);
+  EXPECT_FALSE(changed.gpu_fp8_inputs);
   EXPECT_EQ(changed.gpu_record_time, absl::Minutes(1));
 }
 

@@ -302,7 +302,7 @@ TEST(CompiledKernelsTest, QuantizedProductsMultiplyTilesAndCopyAsynchronously) {
 TEST(CompiledKernelsTest, ProductsOfRoundedRowsMultiplyBytesAndCopyAsynchronously) {
   int count = 0;
   for (const auto& [key, code] : Compiled()) {
-    if (key.first.rfind("Int8ProductKernel<", 0) != 0) continue;
+    if (key.first.rfind("RoundedProductKernel<", 0) != 0) continue;
     SCOPED_TRACE(key.first + " on sm_" + std::to_string(key.second));
     const int token_tiles = key.first[key.first.size() - 2] - '0', row_tiles = token_tiles < 4 ? 1 : 2;
     EXPECT_EQ(code.Count(kImma), 4 * token_tiles * row_tiles);

@@ -331,7 +331,8 @@ int Main(int argc, char** argv) {
   measurement.Prefill({32, 8, 64, 16, kType}, 0, 8192);
   Shape int8_kv = llama;
   int8_kv.int8_kv = true;
-  for (const auto& [num_sequences, context_len] : std::vector<std::pair<int, int>>{{64, 4096}, {64, 1024}, {1, 131072}}) {
+  for (const auto& [num_sequences, context_len] :
+       std::vector<std::pair<int, int>>{{64, 4096}, {64, 1024}, {1, 131072}}) {
     measurement.Decode(int8_kv, num_sequences, context_len);
   }
   measurement.Prefill(int8_kv, 0, 8192);

@@ -78,7 +78,7 @@ TEST_F(MatmulCacheTest, ProductsOfWholeNumbersHaveAlgorithmsOfTheirOwn) {
   MatmulShape int8 = kShape;
   int8.element = int8.y_type = DataType::kFloat32;
   MatmulShape floats = int8;
-  int8.is_int8 = true;
+  int8.numbers = MatmulNumbers::kInt8;
   {
     MatmulCache cache(path_, kMachine);
     cache.Insert(int8, kAlgorithm);
@@ -91,6 +91,26 @@ TEST_F(MatmulCacheTest, ProductsOfWholeNumbersHaveAlgorithmsOfTheirOwn) {
   EXPECT_EQ(*cache.Find(int8), kAlgorithm);
   ASSERT_NE(cache.Find(floats), nullptr);
   EXPECT_EQ(*cache.Find(floats), MatmulAlgorithm{});
+}
+
+TEST_F(MatmulCacheTest, ProductsOfFp8HaveAlgorithmsForEachTypeOfResults) {
+  MatmulShape fp8 = kShape;
+  fp8.element = DataType::kFloat32;
+  fp8.numbers = MatmulNumbers::kFp8;
+  MatmulShape other = fp8;
+  other.y_type = DataType::kFloat32;
+  {
+    MatmulCache cache(path_, kMachine);
+    cache.Insert(fp8, kAlgorithm);
+    EXPECT_EQ(cache.Find(other), nullptr);
+    cache.Insert(other, {});
+  }
+  EXPECT_NE(Read().find("\n16 4096 1024 fp8 bfloat16 0 "), std::string::npos) << Read();
+  const MatmulCache cache(path_, kMachine);
+  ASSERT_NE(cache.Find(fp8), nullptr);
+  EXPECT_EQ(*cache.Find(fp8), kAlgorithm);
+  ASSERT_NE(cache.Find(other), nullptr);
+  EXPECT_EQ(*cache.Find(other), MatmulAlgorithm{});
 }
 
 TEST_F(MatmulCacheTest, ProcessesThatShareAFileKeepEachOthersAlgorithms) {

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/int8_products.h"
 #include "kernels/cuda/quantized_products.h"
+#include "kernels/cuda/rounded_products.h"
 #include "tests/kernels/cuda/quantized_cases.h"
 #include "tests/kernels/cuda/random_array.h"
 
@@ -25,7 +27,8 @@ constexpr int kPatternRows = 256;
 template <typename Matrix>
 std::vector<std::unique_ptr<Matrix>> Copies(CudaDevice* device, QuantizedFormat format, const ModelMatrix& m,
                                             const GpuTimer& timer) {
-  const QuantizedCase pattern(format, kPatternRows, m.depth, kGroup, /*seed=*/3);
+  const int group = std::is_same_v<Matrix, ByteCudaMatrix> ? m.depth : kGroup;
+  const QuantizedCase pattern(format, kPatternRows, m.depth, group, /*seed=*/3);
   const std::vector<QuantizedMatrixView> stack(m.num_columns / kPatternRows, pattern.View());
   std::vector<std::unique_ptr<Matrix>> copies;
   copies.push_back(Matrix::Pack(device, stack.data(), int(stack.size())));
@@ -84,14 +87,18 @@ void MeasureQuantizedProducts(CudaDevice* device, bool exact,
                                QuantizedProducts::kMostPackedTokens);
     MeasureProducts<QuantizedCudaMatrix>(to, std::string("multiplication by ") + Name(format), format, &products);
   }
-  // Both ways with all numbers of rows show whether kMostTokens is right.
-  for (const auto& [way, most_few_tokens] : {std::pair("by int8", Int8Products::kMostTokens),
-                                             std::pair("by int8, all by our kernel", std::numeric_limits<int>::max()),
-                                             std::pair("by int8, all by cuBLASLt", 0)}) {
-    Int8Products products(device, kernels, kElement, Int8Products::kSumBytes, Int8Products::kMostTokensAtOnce,
-                          most_few_tokens);
-    MeasureProducts<Int8CudaMatrix>(to, std::string("multiplication of rounded rows ") + way, QuantizedFormat::kInt8,
-                                    &products);
+  // Both ways with all numbers of rows show whether kMostInt8Tokens and kMostFp8Tokens are right.
+  using Limit = std::optional<int>;
+  for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kFp8}) {
+    if (format == QuantizedFormat::kFp8 && kernels->rounded_fp8.round_rows.entry == nullptr) continue;
+    for (const auto& [way, most_few_tokens] :
+         {std::pair("", Limit()), std::pair(", all by our kernel", Limit(std::numeric_limits<int>::max())),
+          std::pair(", all by cuBLASLt", Limit(0))}) {
+      RoundedProducts products(device, kernels, kElement, RoundedProducts::kSumBytes,
+                               RoundedProducts::kMostTokensAtOnce, most_few_tokens);
+      MeasureProducts<ByteCudaMatrix>(to, std::string("multiplication of rounded rows by ") + Name(format) + way,
+                                      format, &products);
+    }
   }
 }
 

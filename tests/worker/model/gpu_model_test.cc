@@ -246,16 +246,21 @@ class WrongDevice : public cuda::EmulatedDevice {
   }
 };
 
-class GpuCheckpointTest : public CheckpointTest {};
+class GpuCheckpointTest : public CheckpointTest {
+ protected:
+  // Makes every weight of the layers 1.5 times its scale, as FP8.
+  void StoreFp8() {
+    for (const std::string& name : matrices_) {
+      StoredTensor& tensor = tensors_.at(name);
+      tensor = {"F8_E4M3", tensor.shape, std::string(static_cast<size_t>(tensor.shape[0] * tensor.shape[1]), '\x3c')};
+      tensors_[name + "_scale"] = {"F32", {1}, BytesOf(std::vector<float>{0.01f})};
+    }
+    config_["quantization_config"] = {{"quant_method", "fp8"}};
+  }
+};
 
 TEST_F(GpuCheckpointTest, AGpuThatMultipliesQuantizedWeightsWronglyIsRefused) {
-  // Every weight of the layers is 1.5 times its scale, as FP8.
-  for (const std::string& name : matrices_) {
-    StoredTensor& tensor = tensors_.at(name);
-    tensor = {"F8_E4M3", tensor.shape, std::string(static_cast<size_t>(tensor.shape[0] * tensor.shape[1]), '\x3c')};
-    tensors_[name + "_scale"] = {"F32", {1}, BytesOf(std::vector<float>{0.01f})};
-  }
-  config_["quantization_config"] = {{"quant_method", "fp8"}};
+  StoreFp8();
   ASSERT_TRUE(Load().ok()) << Load().status();  // On a CPU.
   const auto load = [&](std::unique_ptr<cuda::Device> device) {
     cuda::CudaBackend backend(std::move(device), {.element = DataType::kBFloat16});
@@ -269,9 +274,17 @@ TEST_F(GpuCheckpointTest, AGpuThatMultipliesQuantizedWeightsWronglyIsRefused) {
                          "product of 7 tokens by a quantized matrix of"));
 }
 
-// A device whose library adds one to the sums of products of whole numbers.
+// A device for kernels of compute capability 9.0 whose library doubles products of FP8, and adds one to the sums of
+// products of whole numbers.
 class WrongLibrary : public cuda::EmulatedDevice {
  public:
+  WrongLibrary() : EmulatedDevice(/*is_sm90=*/true) {}
+  bool MultiplyFp8(const cuda::Fp8MatmulArgs& args) override {
+    EmulatedDevice::MultiplyFp8(args);
+    cuda::Fp8MatmulArgs again = args;
+    again.adds_to_y = true;
+    return EmulatedDevice::MultiplyFp8(again);
+  }
   bool MultiplyInt8(const cuda::Int8MatmulArgs& args) override {
     EmulatedDevice::MultiplyInt8(args);
     Synchronize();
@@ -279,6 +292,24 @@ class WrongLibrary : public cuda::EmulatedDevice {
     return true;
   }
 };
+
+TEST_F(GpuCheckpointTest, AGpuWhoseLibraryMultipliesFp8WronglyIsRefused) {
+  StoreFp8();
+  ASSERT_TRUE(Load().ok()) << Load().status();  // On a CPU.
+  for (const bool rounds_fp8_inputs : {true, false}) {
+    cuda::CudaBackend right(std::make_unique<cuda::EmulatedDevice>(/*is_sm90=*/true),
+                            {.rounds_fp8_inputs = rounds_fp8_inputs});
+    EXPECT_TRUE(LoadModel(directory_.path(), &right).ok());
+    cuda::CudaBackend wrong(std::make_unique<WrongLibrary>(), {.rounds_fp8_inputs = rounds_fp8_inputs});
+    const auto model = LoadModel(directory_.path(), &wrong);
+    if (!rounds_fp8_inputs) {  // Then the library does not multiply FP8.
+      EXPECT_TRUE(model.ok()) << model.status();
+      continue;
+    }
+    EXPECT_THAT(std::string(model.status().message()),
+                testing::HasSubstr("wrongly: its product of 65 tokens by a quantized matrix of"));
+  }
+}
 
 TEST(GpuModelTest, AGpuWhoseLibraryMultipliesWholeNumbersWronglyIsRefused) {
   const TestDirectory directory;

@@ -16,7 +16,8 @@ KernelTable QuantizedTable() {
   table.int4 = MakeQuantizedKernels<EmulatedEntry, Element, Int4Values>();
   table.int8 = MakeQuantizedKernels<EmulatedEntry, Element, Int8Values>();
   table.fp8 = MakeQuantizedKernels<EmulatedEntry, Element, Fp8Values>();
-  table.rounded_int8 = MakeRoundedProductKernels<EmulatedEntry, Element>();
+  table.rounded_int8 = MakeRoundedProductKernels<EmulatedEntry, Element, Int8Numbers>();
+  table.rounded_fp8 = MakeRoundedProductKernels<EmulatedEntry, Element, Fp8Numbers>();
   table.split_sum = MakeKernel<EmulatedEntry, SplitSumKernel<Element>>();
   table.gather_columns = MakeKernel<EmulatedEntry, GatherColumnsKernel>();
   return table;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kernels/cuda/int8_products.h"
+#include "kernels/cuda/rounded_products.h"
 
 #include <algorithm>
 #include <bit>
 #include <iterator>
 
-#include "kernels/cuda/int8_product.h"
 #include "kernels/cuda/line_writer.h"
 #include "kernels/cuda/product_check.h"
 #include "kernels/cuda/round_rows.h"
+#include "kernels/cuda/rounded_product.h"
 #include "kernels/cuda/scale_sums.h"
 
 namespace quire::cuda {
 
-Int8Products::Int8Products(Device* device, const KernelTable* kernels, DataType element, size_t sum_bytes,
-                           int most_tokens_at_once, int most_few_tokens)
+RoundedProducts::RoundedProducts(Device* device, const KernelTable* kernels, DataType element, size_t sum_bytes,
+                                 int most_tokens_at_once, std::optional<int> most_few_tokens)
     : device_(device),
       kernels_(*kernels),
       element_(element),
@@ -24,26 +24,27 @@ Int8Products::Int8Products(Device* device, const KernelTable* kernels, DataType 
       most_few_tokens_(most_few_tokens),
       rounded_(device, "rounded inputs of products"),
       scales_(device, "scales of rounded inputs"),
-      sums_(device, "sums of products by int8"),
-      tickets_(device, "tickets of products by int8") {}
+      sums_(device, "sums of rounded products"),
+      tickets_(device, "tickets of rounded products") {}
 
-void Int8Products::Multiply(const uint16_t* x, const Int8CudaMatrix& w, int num_tokens, void* y, DataType y_type,
-                            bool adds_to_y) {
+void RoundedProducts::Multiply(const uint16_t* x, const ByteCudaMatrix& w, int num_tokens, void* y, DataType y_type,
+                               bool adds_to_y) {
   if (num_tokens == 0 || w.rows() == 0) return;
   const Part part = Rounded(x, w, num_tokens, y, y_type, adds_to_y);
-  num_tokens <= most_few_tokens_ ? MultiplyFew(part) : MultiplyMany(part);
+  num_tokens <= MostFewTokens(w.format()) ? MultiplyFew(part) : MultiplyMany(part);
 }
 
-Int8Products::Part Int8Products::Rounded(const uint16_t* x, const Int8CudaMatrix& w, int num_tokens, void* y,
-                                         DataType y_type, bool adds_to_y) {
+RoundedProducts::Part RoundedProducts::Rounded(const uint16_t* x, const ByteCudaMatrix& w, int num_tokens, void* y,
+                                               DataType y_type, bool adds_to_y) {
   int8_t* const rounded = rounded_.Reserve<int8_t>(size_t(num_tokens) * w.depth());
   float* const scales = scales_.Reserve<float>(num_tokens);
   device_->Launch(
-      kernels_.rounded_int8.round_rows,
+      KernelsFor(w.format()).round_rows,
       RoundRowsArgs{
           .x = x, .y = rounded, .scales = scales, .num_rows = num_tokens, .dim = w.cols(), .padded_dim = w.depth()},
       NumProductBlocks(num_tokens, 1));
-  return {.x = rounded,
+  return {.format = w.format(),
+          .x = rounded,
           .x_scales = scales,
           .w = w.values(),
           .w_scales = w.scales(),
@@ -57,7 +58,8 @@ Int8Products::Part Int8Products::Rounded(const uint16_t* x, const Int8CudaMatrix
           .adds_to_y = adds_to_y};
 }
 
-Int8Products::Part Int8Products::PartOf(const Part& whole, int first_token, int num_tokens, int first_row, int rows) {
+RoundedProducts::Part RoundedProducts::PartOf(const Part& whole, int first_token, int num_tokens, int first_row,
+                                              int rows) {
   Part part = whole;
   part.x += int64_t{first_token} * whole.depth;
   part.x_scales += first_token;
@@ -71,59 +73,68 @@ Int8Products::Part Int8Products::PartOf(const Part& whole, int first_token, int 
   return part;
 }
 
-void Int8Products::MultiplyFew(const Part& part) {
+void RoundedProducts::MultiplyFew(const Part& part) {
   int kernel = 0;  // The last one takes any number of tokens, in blocks.
   while (kernel + 1 < int(std::size(QuantizedKernels::kTokens)) &&
          QuantizedKernels::kTokens[kernel] < part.num_tokens) {
     ++kernel;
   }
   const int num_token_blocks = int(CeilDivide(part.num_tokens, QuantizedKernels::kTokens[kernel]));
-  const int num_row_blocks = int(CeilDivide(part.rows, kInt8BlockRows));
+  const int num_row_blocks = int(CeilDivide(part.rows, kByteBlockRows));
   const ProductSplits splits = ProductSplits::Of(
-      part.depth / kInt8BlockColumns, int64_t{num_row_blocks} * num_token_blocks, device_->num_multiprocessors());
+      part.depth / kByteBlockColumns, int64_t{num_row_blocks} * num_token_blocks, device_->num_multiprocessors());
   const int64_t stride = int64_t{part.num_tokens} * part.padded_rows;
-  int32_t* const sums = splits.count == 1 ? nullptr : sums_.Reserve<int32_t>(splits.count * stride);
-  device_->Launch(kernels_.rounded_int8.products[kernel],
-                  Int8ProductArgs{.x = part.x,
-                                  .x_scales = part.x_scales,
-                                  .w = part.w,
-                                  .w_scales = part.w_scales,
-                                  .y = part.y,
-                                  .y_stride = part.y_stride,
-                                  .partial = sums,
-                                  .split_stride = stride,
-                                  .rows = part.rows,
-                                  .padded_rows = part.padded_rows,
-                                  .depth = part.depth,
-                                  .num_tokens = part.num_tokens,
-                                  .num_row_blocks = num_row_blocks,
-                                  .num_splits = splits.count,
-                                  .blocks_per_split = splits.blocks,
-                                  .tickets = tickets_.Reserve<uint32_t>(num_row_blocks),
-                                  .y_is_float = part.y_is_float,
-                                  .adds_to_y = part.adds_to_y},
+  void* const sums = splits.count == 1 ? nullptr : sums_.Reserve<int32_t>(splits.count * stride);
+  device_->Launch(KernelsFor(part.format).products[kernel],
+                  RoundedProductArgs{.x = part.x,
+                                     .x_scales = part.x_scales,
+                                     .w = part.w,
+                                     .w_scales = part.w_scales,
+                                     .y = part.y,
+                                     .y_stride = part.y_stride,
+                                     .partial = sums,
+                                     .split_stride = stride,
+                                     .rows = part.rows,
+                                     .padded_rows = part.padded_rows,
+                                     .depth = part.depth,
+                                     .num_tokens = part.num_tokens,
+                                     .num_row_blocks = num_row_blocks,
+                                     .num_splits = splits.count,
+                                     .blocks_per_split = splits.blocks,
+                                     .tickets = tickets_.Reserve<uint32_t>(num_row_blocks),
+                                     .y_is_float = part.y_is_float,
+                                     .adds_to_y = part.adds_to_y},
                   num_row_blocks * splits.count * num_token_blocks);
   const bool joins_splits = QuantizedKernels::kTokens[kernel] <= QuantizedKernels::kMostJoinedTokens;
   if (splits.count > 1 && !joins_splits) ScaleSums(part, sums, stride, splits.count);
 }
 
-void Int8Products::MultiplyMany(const Part& whole) {
+void RoundedProducts::MultiplyMany(const Part& whole) {
+  if (whole.format == QuantizedFormat::kInt8) return MultiplyManyInt8(whole);
+  if (MultiplyFp8ByLibrary(whole)) return;
+  Complain(whole);
+  MultiplyFew(whole);
+}
+
+void RoundedProducts::MultiplyManyInt8(const Part& whole) {
   const int tokens_at_once = std::min(whole.num_tokens, most_tokens_at_once_);
   // The parts have the same rows for all numbers of tokens between two powers of two, so that the device chooses an
   // algorithm for few shapes.
   const int64_t room = int64_t(sum_bytes_ / sizeof(int32_t)) / int64_t(std::bit_ceil(unsigned(tokens_at_once)));
-  const int num_tiles = whole.padded_rows / kInt8TileRows;
-  const int64_t num_parts = CeilDivide(num_tiles, std::max<int64_t>(1, room / kInt8TileRows));
-  const int rows_at_once = int(CeilDivide(num_tiles, num_parts)) * kInt8TileRows;
+  const int num_tiles = whole.padded_rows / kByteTileRows;
+  const int64_t num_parts = CeilDivide(num_tiles, std::max<int64_t>(1, room / kByteTileRows));
+  const int rows_at_once = int(CeilDivide(num_tiles, num_parts)) * kByteTileRows;
   for (int token = 0; token < whole.num_tokens; token += tokens_at_once) {
     for (int row = 0; row < whole.rows; row += rows_at_once) {
       const Part part = PartOf(whole, token, tokens_at_once, row, rows_at_once);
-      if (!MultiplyByLibrary(part)) MultiplyFew(part);
+      if (MultiplyInt8ByLibrary(part)) continue;
+      Complain(part);
+      MultiplyFew(part);
     }
   }
 }
 
-bool Int8Products::MultiplyByLibrary(const Part& part) {
+bool RoundedProducts::MultiplyInt8ByLibrary(const Part& part) {
   const int64_t count = int64_t{part.num_tokens} * part.padded_rows;
   int32_t* const sums = sums_.Reserve<int32_t>(count);
   const bool is_multiplied = device_->MultiplyInt8({.x = part.x,
@@ -132,20 +143,37 @@ bool Int8Products::MultiplyByLibrary(const Part& part) {
                                                     .num_rows = part.num_tokens,
                                                     .num_columns = part.padded_rows,
                                                     .depth = part.depth});
-  if (is_multiplied) {
-    ScaleSums(part, sums, count, /*num_splits=*/1);
-  } else if (!has_complained_) {
-    has_complained_ = true;
-    WriteLine(/*is_error=*/false, FormatLine("cuBLASLt has no products of int8 of %d tokens by %d columns of %d; a "
-                                             "slower kernel gives the same bits",
-                                             part.num_tokens, part.padded_rows, part.depth));
-  }
+  if (is_multiplied) ScaleSums(part, sums, count, /*num_splits=*/1);
   return is_multiplied;
 }
 
-void Int8Products::ScaleSums(const Part& part, const int32_t* sums, int64_t split_stride, int num_splits) {
+bool RoundedProducts::MultiplyFp8ByLibrary(const Part& part) {
+  return device_->MultiplyFp8({.x = reinterpret_cast<const uint8_t*>(part.x),
+                               .w = reinterpret_cast<const uint8_t*>(part.w),
+                               .x_scales = part.x_scales,
+                               .w_scales = part.w_scales,
+                               .y = part.y,
+                               .num_rows = part.num_tokens,
+                               .num_columns = part.rows,
+                               .depth = part.depth,
+                               .y_type = part.y_is_float ? DataType::kFloat32 : element_,
+                               .adds_to_y = part.adds_to_y});
+}
+
+void RoundedProducts::Complain(const Part& part) {
+  if (has_complained_) return;
+  has_complained_ = true;
+  const bool is_fp8 = part.format == QuantizedFormat::kFp8;
+  WriteLine(/*is_error=*/false,
+            FormatLine("cuBLASLt has no products of %s of %d tokens by %d columns of %d; a slower kernel %s",
+                       is_fp8 ? "FP8" : "int8", part.num_tokens, is_fp8 ? part.rows : part.padded_rows, part.depth,
+                       is_fp8 ? "multiplies them" : "gives the same bits"));
+}
+
+void RoundedProducts::ScaleSums(const Part& part, const void* sums, int64_t split_stride, int num_splits) {
   constexpr int kColumns = 8;  // Of a thread.
-  device_->Launch(kernels_.rounded_int8.scale_sums,
+  const Kernel<ScaleSumsArgs>& kernel = KernelsFor(part.format).scale_sums;
+  device_->Launch(kernel,
                   ScaleSumsArgs{.sums = sums,
                                 .x_scales = part.x_scales,
                                 .w_scales = part.w_scales,
@@ -158,13 +186,11 @@ void Int8Products::ScaleSums(const Part& part, const int32_t* sums, int64_t spli
                                 .num_columns = part.rows,
                                 .y_is_float = part.y_is_float,
                                 .adds_to_y = part.adds_to_y},
-                  NumProductBlocks(part.num_tokens * CeilDivide(part.rows, kColumns),
-                                   kernels_.rounded_int8.scale_sums.num_threads));
+                  NumProductBlocks(part.num_tokens * CeilDivide(part.rows, kColumns), kernel.num_threads));
 }
 
-BackendStatus Int8Products::Check(const Int8CudaMatrix& w, const QuantizedMatrixView* matrices, int num_matrices) {
-  if (is_checked_) return BackendStatus::Ok();
-  is_checked_ = true;
+BackendStatus RoundedProducts::Check(const ByteCudaMatrix& w, const QuantizedMatrixView* matrices, int num_matrices) {
+  if (!checked_.insert(w.format()).second) return BackendStatus::Ok();
   const ProductCheck check(device_, element_, matrices, num_matrices);
   for (const int num_tokens : QuantizedKernels::kTokens) {
     // One token less than the most has a token that is missing.
@@ -174,7 +200,7 @@ BackendStatus Int8Products::Check(const Int8CudaMatrix& w, const QuantizedMatrix
         });
     if (!status.ok()) return status;
   }
-  constexpr int kManyTokens = kMostTokens + 1;
+  constexpr int kManyTokens = std::max(kMostInt8Tokens, kMostFp8Tokens) + 1;
   return check.Run(kManyTokens, ProductFormula::kRoundedInputs, [&](const uint16_t* x, float* y) {
     MultiplyMany(Rounded(x, w, kManyTokens, y, DataType::kFloat32, /*adds_to_y=*/false));
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kernels/cuda/int8_matrix.h"
+#include "kernels/cuda/byte_matrix.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/emulated_device.h"
-#include "kernels/cuda/int8_products.h"
+#include "kernels/cuda/rounded_products.h"
 #include "kernels/reference/quantized.h"
 #include "tests/kernels/cuda/device_array.h"
 #include "tests/kernels/cuda/quantized_cases.h"
@@ -16,13 +16,13 @@
 namespace quire::cuda {
 namespace {
 
-TEST(Int8MatrixTest, RowsAndColumnsArePaddedWithZeros) {
+TEST(ByteMatrixTest, RowsAndColumnsArePaddedWithZeros) {
   constexpr int kRows = 20, kCols = 136, kPaddedRows = 32, kDepth = 256;
   EmulatedDevice device;
   const QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, /*seed=*/1);
   const QuantizedMatrixView views[] = {w.View(0, 7), w.View(7, 13)};
-  auto packed = Int8CudaMatrix::Pack(&device, views, 2);
-  const std::unique_ptr<Int8CudaMatrix> copy = packed->Copy();
+  auto packed = ByteCudaMatrix::Pack(&device, views, 2);
+  const std::unique_ptr<ByteCudaMatrix> copy = packed->Copy();
   EXPECT_EQ(copy->num_bytes(), kPaddedRows * (kDepth + 4));
   packed.reset();  // The copy does not need it.
   ASSERT_EQ(copy->padded_rows(), kPaddedRows);
@@ -36,19 +36,27 @@ TEST(Int8MatrixTest, RowsAndColumnsArePaddedWithZeros) {
   }
 }
 
+// Matrices with several scales in a row are packed for inputs of 16 bits.
+TEST(ByteMatrixTest, TakesFp8WithOneScaleForEachRow) {
+  const QuantizedCase rows(QuantizedFormat::kFp8, 8, 136, 160, 1), groups(QuantizedFormat::kFp8, 8, 136, 128, 1);
+  const QuantizedMatrixView views[] = {rows.View(), groups.View()};
+  EXPECT_TRUE(ByteCudaMatrix::CanPack(views, 1));
+  EXPECT_FALSE(ByteCudaMatrix::CanPack(views, 2));
+}
+
 class DeviceWithoutInt8 : public EmulatedDevice {
  public:
   bool MultiplyInt8(const Int8MatmulArgs&) override { return false; }
 };
 
-TEST(Int8MatrixTest, WithoutProductsOfTheLibraryTheKernelGivesTheSameBitsAndOneLineSaysSo) {
+TEST(ByteMatrixTest, WithoutProductsOfTheLibraryTheKernelGivesTheSameBitsAndOneLineSaysSo) {
   constexpr int kRows = 24, kCols = 200, kTokens = 70;
   constexpr DataType kElement = DataType::kBFloat16;
   DeviceWithoutInt8 device;
   const QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, /*seed=*/2);
   const QuantizedMatrixView view = w.View();
-  const auto packed = Int8CudaMatrix::Pack(&device, &view, 1);
-  Int8Products products(&device, device.FindKernels(kElement, 64, 16), kElement);
+  const auto packed = ByteCudaMatrix::Pack(&device, &view, 1);
+  RoundedProducts products(&device, device.FindKernels(kElement, 64, 16), kElement);
   Random random(2);
   const std::vector<float> x = Rounded(random.Normals(kTokens * kCols), kElement);
   DeviceArray<char> device_x(&device, Encoded(x, kElement));

@@ -1,52 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kernels/cuda/int8_matrix.h"
+#include "kernels/cuda/byte_matrix.h"
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "kernels/cuda/int8_product.h"
 #include "kernels/cuda/product_splits.h"
+#include "kernels/cuda/rounded_product.h"
 
 namespace quire::cuda {
 
-Int8CudaMatrix::Int8CudaMatrix(Device* device, int rows, int cols)
+bool ByteCudaMatrix::CanPack(const QuantizedMatrixView* matrices, int num_matrices) {
+  return std::all_of(matrices, matrices + num_matrices, [](const QuantizedMatrixView& matrix) {
+    return matrix.format == QuantizedFormat::kInt8 ||
+           (matrix.format == QuantizedFormat::kFp8 && matrix.group >= matrix.cols && matrix.order == nullptr);
+  });
+}
+
+ByteCudaMatrix::ByteCudaMatrix(Device* device, QuantizedFormat format, int rows, int cols)
     : DeviceMatrix(rows, cols),
       device_(device),
-      depth_(int(CeilDivide(cols, kInt8BlockColumns)) * kInt8BlockColumns),
-      padded_rows_(int(CeilDivide(rows, kInt8TileRows)) * kInt8TileRows) {}
+      format_(format),
+      depth_(int(CeilDivide(cols, kByteBlockColumns)) * kByteBlockColumns),
+      padded_rows_(int(CeilDivide(rows, kByteTileRows)) * kByteTileRows) {}
 
-Int8CudaMatrix::~Int8CudaMatrix() {
+ByteCudaMatrix::~ByteCudaMatrix() {
   for (void* const memory : {static_cast<void*>(values_), static_cast<void*>(scales_)}) {
     if (memory != nullptr) device_->Free(memory);
   }
 }
 
-bool Int8CudaMatrix::Allocate() {
+bool ByteCudaMatrix::Allocate() {
   values_ = static_cast<int8_t*>(device_->Allocate(value_bytes()));
   scales_ = static_cast<float*>(device_->Allocate(scale_bytes()));
   return values_ != nullptr && scales_ != nullptr;
 }
 
-std::unique_ptr<Int8CudaMatrix> Int8CudaMatrix::Pack(Device* device, const QuantizedMatrixView* matrices,
+std::unique_ptr<ByteCudaMatrix> ByteCudaMatrix::Pack(Device* device, const QuantizedMatrixView* matrices,
                                                      int num_matrices) {
   const int rows = StackedRows(matrices, num_matrices);
-  std::unique_ptr<Int8CudaMatrix> result(new Int8CudaMatrix(device, rows, matrices[0].cols));
+  std::unique_ptr<ByteCudaMatrix> result(new ByteCudaMatrix(device, matrices[0].format, rows, matrices[0].cols));
   if (!result->Allocate()) return nullptr;
   result->Upload(matrices, num_matrices);
   return result;
 }
 
-std::unique_ptr<Int8CudaMatrix> Int8CudaMatrix::Copy() const {
-  std::unique_ptr<Int8CudaMatrix> copy(new Int8CudaMatrix(device_, rows(), cols()));
+std::unique_ptr<ByteCudaMatrix> ByteCudaMatrix::Copy() const {
+  std::unique_ptr<ByteCudaMatrix> copy(new ByteCudaMatrix(device_, format_, rows(), cols()));
   if (!copy->Allocate()) return nullptr;
   device_->Copy(copy->values_, values_, value_bytes());
   device_->Copy(copy->scales_, scales_, scale_bytes());
   return copy;
 }
 
-void Int8CudaMatrix::Upload(const QuantizedMatrixView* matrices, int num_matrices) {
+void ByteCudaMatrix::Upload(const QuantizedMatrixView* matrices, int num_matrices) {
   constexpr size_t kPieceBytes = size_t{4} << 20;
   const int rows_at_once = std::max(1, int(kPieceBytes / size_t(depth_)));
   std::vector<int8_t> piece(size_t(rows_at_once) * depth_);  // Its columns behind `cols` stay 0.

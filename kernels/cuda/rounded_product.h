@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_KERNELS_CUDA_INT8_PRODUCT_H_
-#define QUIRE_KERNELS_CUDA_INT8_PRODUCT_H_
+#ifndef QUIRE_KERNELS_CUDA_ROUNDED_PRODUCT_H_
+#define QUIRE_KERNELS_CUDA_ROUNDED_PRODUCT_H_
 
 #include <cstdint>
 
-#include "kernels/cuda/int8_rounding.h"
+#include "kernels/cuda/byte_numbers.h"
 #include "kernels/cuda/split_sum.h"
 
 namespace quire::cuda {
 
-// Products of rounded rows (round_rows.h) by weights of int8, which are read once for a few tokens:
+// Products of rounded rows (round_rows.h) by weights of int8 or FP8, which are read once for a few tokens:
 //   y[m][n] = float(sum over k of x[m][k] * w[n][k]) * (x_scales[m] * w_scales[n]) (+ y[m][n]).
-// The sum is a whole number below 2^31, so the order of the additions changes no bit of the result. The columns k are
-// divided into splits of whole blocks of 128, so that all multiprocessors have work.
+// In int8 the sum is a whole number below 2^31, so the order of the additions changes no bit of the result. In FP8 the
+// tensor cores add the products of 128 columns, and these sums are added in float32 in ascending order. The columns k
+// are divided into splits of whole blocks of 128, so that all multiprocessors have work.
 //
 // If there is only one split, or if the kernel takes at most 16 tokens (kJoinsSplits), it also writes y. A sum of more
 // splits is left to the thread block that is the last one to finish its rows. Otherwise ScaleSumsKernel adds the
 // splits.
-constexpr int kInt8BlockColumns = 128;
-constexpr int kInt8BlockRows = 128;
-constexpr int kInt8TileRows = 16;
+constexpr int kByteBlockColumns = 128;
+constexpr int kByteBlockRows = 128;
+constexpr int kByteTileRows = 16;
 
-struct Int8ProductArgs {
-  const int8_t* x;        // [num_tokens, depth], aligned to 16 bytes.
+struct RoundedProductArgs {
+  const int8_t* x;        // [num_tokens, depth] numbers of 8 bits, aligned to 16 bytes.
   const float* x_scales;  // [num_tokens]
   const int8_t* w;        // [padded_rows, depth], aligned to 16 bytes.
   const float* w_scales;  // [padded_rows]
   void* y;                // [num_tokens, rows] float32 or elements; a row begins y_stride after the one before.
   int64_t y_stride;
-  int32_t* partial;  // [num_splits][split_stride], in each [num_tokens, padded_rows]. Not used for one split.
+  void* partial;  // [num_splits][split_stride] sums, in each [num_tokens, padded_rows]. Not used for one split.
   int64_t split_stride;
   int32_t rows;
   int32_t padded_rows;     // `rows`, rounded up to whole tiles of 16.
   int32_t depth;           // A multiple of 128; x and w have zeros in columns that the matrix does not have.
   int32_t num_tokens;      // At least 1.
-  int32_t num_row_blocks;  // Of kInt8BlockRows rows.
+  int32_t num_row_blocks;  // Of kByteBlockRows rows.
   int32_t num_splits;
   int32_t blocks_per_split;  // Of 128 columns.
   uint32_t* tickets;         // [num_row_blocks], if the kernel adds the splits: zeros, and zeros again when it ends.
@@ -49,27 +50,28 @@ struct Int8ProductArgs {
 //
 // In shared memory a row has 128 bytes, eight chunks of 16. Chunk c of row r is in place c ^ (r % 8), so that the eight
 // rows which ldmatrix reads at a time use different banks.
-template <typename Element, int kTokenTiles>
-class Int8ProductKernel {
+template <typename Element, typename Numbers, int kTokenTiles>
+class RoundedProductKernel {
  public:
-  using Args = Int8ProductArgs;
-  // With many tokens, what a warp reads of x is used for two tiles, because shared memory would limit the speed.
-  static constexpr int kRowTiles = kTokenTiles < 4 ? 1 : 2;
-  static constexpr int kRows = kInt8BlockRows;
-  static constexpr int kWarps = kRows / (kRowTiles * kInt8TileRows);
+  using Args = RoundedProductArgs;
+  // With many tokens, what a warp reads of x is used for two tiles, because shared memory would limit the speed. Warp
+  // groups read less.
+  static constexpr int kRowTiles = Numbers::kHasWarpGroups || kTokenTiles < 4 ? 1 : 2;
+  static constexpr int kRows = kByteBlockRows;
+  static constexpr int kWarps = kRows / (kRowTiles * kByteTileRows);
   static constexpr int kThreads = kWarps * simt::kWarpSize;
   static constexpr int kTokens = 8 * kTokenTiles;
   static constexpr bool kJoinsSplits = kTokenTiles <= 2;
   static constexpr int kStages = kTokenTiles < 4 ? 4 : 3;
-  static constexpr int kRowBytes = kInt8BlockColumns;
-  static constexpr int kTileBytes = kInt8TileRows * kRowBytes;
+  static constexpr int kRowBytes = kByteBlockColumns;
+  static constexpr int kTileBytes = kByteTileRows * kRowBytes;
   static constexpr int kXBytes = kTokens * kRowBytes;
   static constexpr int kStageBytes = kXBytes + kWarps * kRowTiles * kTileBytes;
   static constexpr int kSharedBytes = kStages * kStageBytes;
 
-  static QUIRE_DEVICE void Run(const Int8ProductArgs& args) {
+  static QUIRE_DEVICE void Run(const RoundedProductArgs& args) {
     simt::WaitForPriorGrid();
-    Int8ProductKernel kernel(args);
+    RoundedProductKernel kernel(args);
     kernel.MultiplySplit();
     if (args.num_splits == 1) {
       kernel.StoreResult();
@@ -81,17 +83,19 @@ class Int8ProductKernel {
   }
 
  private:
+  using Sum = typename Numbers::Sum;
   static constexpr int kChunks = kRowBytes / 16;
-  static constexpr int kBlockSteps = kInt8BlockColumns / 32;  // Products of 32 columns.
+  static constexpr int kRowGroupBytes = 8 * kRowBytes;        // A matrix for warp groups begins at a multiple.
+  static constexpr int kBlockSteps = kByteBlockColumns / 32;  // Products of 32 columns.
 
-  explicit QUIRE_DEVICE Int8ProductKernel(const Int8ProductArgs& args)
+  explicit QUIRE_DEVICE RoundedProductKernel(const RoundedProductArgs& args)
       : args_(args),
         row_block_(simt::BlockIndex() % args.num_row_blocks),
         split_(simt::BlockIndex() / args.num_row_blocks % args.num_splits),
         first_token_(simt::BlockIndex() / args.num_row_blocks / args.num_splits * kTokens),
         num_tokens_(args.num_tokens - first_token_),
         tile_((row_block_ * kWarps + simt::WarpIndex()) * kRowTiles),
-        last_tile_(args.padded_rows / kInt8TileRows - 1) {}
+        last_tile_(args.padded_rows / kByteTileRows - 1) {}
 
   // Missing tiles multiply the last one again, so that all warps have the same way.
   QUIRE_DEVICE int ReadTile(int r) const { return tile_ + r < last_tile_ ? tile_ + r : last_tile_; }
@@ -116,8 +120,8 @@ class Int8ProductKernel {
     }
     const int first_row = simt::LaneIndex() / kChunks;
     QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
-      const int8_t* from = args_.w + (int64_t{ReadTile(r)} * kInt8TileRows + first_row) * depth + column;
-      QUIRE_UNROLL for (int i = 0; i < kInt8TileRows; i += kWarpStep) {
+      const int8_t* from = args_.w + (int64_t{ReadTile(r)} * kByteTileRows + first_row) * depth + column;
+      QUIRE_UNROLL for (int i = 0; i < kByteTileRows; i += kWarpStep) {
         simt::CopyAsync16(stage + TileOfStage(r) + PlaceOf(first_row + i, chunk), from, true);
         from += kWarpStep * depth;
       }
@@ -130,7 +134,7 @@ class Int8ProductKernel {
         QUIRE_UNROLL for (int j = 0; j < 4; ++j) sums_[r][i][j] = 0;
       }
     }
-    const int first = split_ * args_.blocks_per_split, num_blocks = args_.depth / kInt8BlockColumns;
+    const int first = split_ * args_.blocks_per_split, num_blocks = args_.depth / kByteBlockColumns;
     const int last = first + args_.blocks_per_split, end = last < num_blocks ? last : num_blocks;
     const auto copy = [&](int block, int stage) {
       if (block < end) CopyBlock(block, simt::SharedMemory() + stage * kStageBytes);
@@ -140,9 +144,14 @@ class Int8ProductKernel {
     int stage = 0;
     QUIRE_NO_UNROLL for (int block = first; block < end; ++block) {
       simt::WaitCopies<kStages - 2>();
+      if constexpr (Numbers::kHasWarpGroups) simt::FenceAsyncProxy();
       simt::SyncBlock();  // Everybody's copies of this block have landed, and the buffer of the block before is free.
       copy(block + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
-      MultiplyBlock(simt::SharedMemory() + stage * kStageBytes);
+      if constexpr (Numbers::kHasWarpGroups) {
+        MultiplyByWarpGroups(simt::SharedMemory() + stage * kStageBytes);
+      } else {
+        MultiplyByWarps(simt::SharedMemory() + stage * kStageBytes);
+      }
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     simt::WaitCopies<0>();
@@ -150,7 +159,7 @@ class Int8ProductKernel {
 
   // A tile of rows needs two chunks of 16 rows for a product of 32 columns, and a tile of tokens two chunks of 8 rows.
   // One load gives the latter for two products.
-  QUIRE_DEVICE void MultiplyBlock(const char* stage) {
+  QUIRE_DEVICE void MultiplyByWarps(const char* stage) {
     const int lane = simt::LaneIndex();
     QUIRE_UNROLL for (int step = 0; step < kBlockSteps; step += 2) {
       uint32_t w[2][kRowTiles][4];
@@ -170,6 +179,26 @@ class Int8ProductKernel {
     }
   }
 
+  // The four tiles of a warp group lie one behind the other, and chunks are where the products want them.
+  QUIRE_DEVICE void MultiplyByWarpGroups(const char* stage) {
+    static_assert(kRowTiles == 1 && kXBytes % kRowGroupBytes == 0 && kStageBytes % kRowGroupBytes == 0);
+    const int first_warp = simt::WarpIndex() / 4 * 4;
+    // All columns are in one panel. A step has 32 bytes, the columns of 16 elements.
+    const uint64_t w =
+        simt::MatrixDescriptor(stage + kXBytes + first_warp * kTileBytes, /*panel_bytes=*/kRowGroupBytes);
+    const uint64_t x = simt::MatrixDescriptor(stage, /*panel_bytes=*/kRowGroupBytes);
+    float sums[kTokenTiles][4];
+    simt::BeginProducts(sums);
+    simt::Repeat<kBlockSteps>([&](auto step) {
+      simt::MultiplyFp8(sums, simt::AtColumn(w, 16 * step), simt::AtColumn(x, 16 * step), step > 0);
+    });
+    simt::CommitProducts();
+    simt::WaitForProducts(sums);
+    QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
+      QUIRE_UNROLL for (int j = 0; j < 4; ++j) sums_[0][i][j] = Numbers::Add(sums_[0][i][j], sums[i][j]);
+    }
+  }
+
   // Calls f(token, row, sum) for the sums of my lane that are elements of a matrix of num_rows rows.
   template <typename F>
   QUIRE_DEVICE void ForEachSum(int num_rows, F f) const {
@@ -179,26 +208,26 @@ class Int8ProductKernel {
       QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
         QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
           const int token = 8 * i + 2 * (lane % 4) + j % 2;
-          const int row = kInt8TileRows * (tile_ + r) + lane / 4 + 8 * (j / 2);
+          const int row = kByteTileRows * (tile_ + r) + lane / 4 + 8 * (j / 2);
           if (token < num_tokens_ && row < num_rows) f(first_token_ + token, row, sums_[r][i][j]);
         }
       }
     }
   }
 
-  QUIRE_DEVICE void StoreToY(int token, int row, int32_t sum) const {
+  QUIRE_DEVICE void StoreToY(int token, int row, Sum sum) const {
     const float x_scale = simt::LoadGlobal(args_.x_scales + token);
     const float product = ScaledSum(sum, x_scale, simt::LoadReadOnly(args_.w_scales + row));
     StoreProduct<Element>(args_.y, args_.y_is_float, args_.adds_to_y, token * args_.y_stride + row, product);
   }
 
   QUIRE_DEVICE void StoreResult() const {
-    ForEachSum(args_.rows, [&](int token, int row, int32_t sum) { StoreToY(token, row, sum); });
+    ForEachSum(args_.rows, [&](int token, int row, Sum sum) { StoreToY(token, row, sum); });
   }
 
   QUIRE_DEVICE void StorePartial() const {
-    int32_t* const partial = args_.partial + split_ * args_.split_stride;
-    ForEachSum(args_.padded_rows, [&](int token, int row, int32_t sum) {
+    Sum* const partial = static_cast<Sum*>(args_.partial) + split_ * args_.split_stride;
+    ForEachSum(args_.padded_rows, [&](int token, int row, Sum sum) {
       simt::StoreGlobal(partial + int64_t{token} * args_.padded_rows + row, sum);
     });
   }
@@ -217,29 +246,28 @@ class Int8ProductKernel {
   // Adds the splits of four rows.
   QUIRE_DEVICE void AddSplits(int token, int row) const {
     constexpr int kRowsOfThread = 4, kLoadedAtOnce = 8;
-    const int32_t* const partial = args_.partial + int64_t{token} * args_.padded_rows + row;
-    uint32_t sums[kRowsOfThread] = {};
+    const Sum* const partial = static_cast<const Sum*>(args_.partial) + int64_t{token} * args_.padded_rows + row;
+    Sum sums[kRowsOfThread] = {};
     QUIRE_NO_UNROLL for (int split = 0; split < args_.num_splits; split += kLoadedAtOnce) {
-      simt::U32x4 words[kLoadedAtOnce] = {};
+      Sums4<Sum> loaded[kLoadedAtOnce] = {};
       QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-        const int32_t* const from = partial + (split + i) * args_.split_stride;
-        if (split + i < args_.num_splits) words[i] = simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from));
+        if (split + i < args_.num_splits) loaded[i] = Sums4<Sum>::Load(partial + (split + i) * args_.split_stride);
       }
       QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-        QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) sums[j] += words[i].word[j];
+        QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) sums[j] = Numbers::Add(sums[j], loaded[i].sum[j]);
       }
     }
     QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
-      if (row + j < args_.rows) StoreToY(token, row + j, static_cast<int32_t>(sums[j]));
+      if (row + j < args_.rows) StoreToY(token, row + j, sums[j]);
     }
   }
 
-  const Int8ProductArgs& args_;
+  const RoundedProductArgs& args_;
   const int row_block_, split_, first_token_, num_tokens_, tile_, last_tile_;
   // The sums of rows g and g + 8 of a tile and tokens 8 i + 2 t and 8 i + 2 t + 1, where g = lane / 4 and t = lane % 4.
-  int32_t sums_[kRowTiles][kTokenTiles][4];
+  Sum sums_[kRowTiles][kTokenTiles][4];
 };
 
 }  // namespace quire::cuda
 
-#endif  // QUIRE_KERNELS_CUDA_INT8_PRODUCT_H_
+#endif  // QUIRE_KERNELS_CUDA_ROUNDED_PRODUCT_H_

@@ -9,9 +9,9 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cuda/int8_product.h"
-#include "kernels/cuda/int8_products.h"
 #include "kernels/cuda/round_rows.h"
+#include "kernels/cuda/rounded_product.h"
+#include "kernels/cuda/rounded_products.h"
 #include "kernels/reference/quantized.h"
 #include "tests/kernels/cuda/device_array.h"
 #include "tests/kernels/cuda/device_under_test.h"
@@ -22,20 +22,21 @@ namespace {
 
 constexpr DataType kElements[] = {DataType::kBFloat16, DataType::kFloat16};
 
-class Int8ProductTest : public DeviceTest {
+class RoundedProductTest : public DeviceTest {
  protected:
-  // With few bytes for sums and few tokens at once, the library multiplies parts of 16 rows.
-  Int8Products Products(DataType element) {
-    return Int8Products(device(), device()->FindKernels(element, 128, 16), element, /*sum_bytes=*/1,
-                        /*most_tokens_at_once=*/70);
+  // With few bytes for sums and few tokens at once, the library multiplies parts of 16 rows. Our kernel takes more
+  // tokens than by default, so that the one for the most tokens is tested.
+  RoundedProducts Products(DataType element) {
+    return RoundedProducts(device(), device()->FindKernels(element, 128, 16), element, /*sum_bytes=*/1,
+                           /*most_tokens_at_once=*/70, /*most_few_tokens=*/64);
   }
 
   // Returns y[num_tokens, rows], which began with `initial`, or with other numbers to be overwritten.
   std::vector<float> Multiply(const std::vector<float>& x, const QuantizedCase& w, DataType element, DataType y_type,
                               const std::vector<float>* initial = nullptr) {
     const QuantizedMatrixView view = w.View();
-    const auto packed = Int8CudaMatrix::Pack(device(), &view, 1);
-    Int8Products products = Products(element);
+    const auto packed = ByteCudaMatrix::Pack(device(), &view, 1);
+    RoundedProducts products = Products(element);
     const int num_tokens = int(x.size()) / w.cols;
     const std::vector<float> before =
         initial == nullptr ? std::vector<float>(size_t(num_tokens) * w.rows, 7) : *initial;
@@ -55,7 +56,7 @@ std::vector<float> Formula(const std::vector<float>& x, const QuantizedCase& w) 
   return reference::QuantizedLinear(x, w.values, w.scales, w.cols);
 }
 
-TEST_F(Int8ProductTest, RowsAreRoundedLikeThoseOfACpu) {
+TEST_F(RoundedProductTest, RowsAreRoundedLikeThoseOfACpu) {
   constexpr int kRows = 5, kCols = 2200, kPaddedCols = 2304;
   for (const DataType element : kElements) {
     const std::vector<float> x = RandomRows(kRows, kCols, element, 3);
@@ -83,12 +84,12 @@ TEST_F(Int8ProductTest, RowsAreRoundedLikeThoseOfACpu) {
 }
 
 // The kernels take any number of tokens, in blocks. The last block of tokens is not full.
-TEST_F(Int8ProductTest, TokensInSeveralBlocksHaveTheSameBits) {
+TEST_F(RoundedProductTest, TokensInSeveralBlocksHaveTheSameBits) {
   constexpr int kRows = 24, kCols = 128, kTokens = 131;
   constexpr DataType kElement = DataType::kBFloat16;
   const QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, 4);
   const QuantizedMatrixView view = w.View();
-  const auto packed = Int8CudaMatrix::Pack(device(), &view, 1);
+  const auto packed = ByteCudaMatrix::Pack(device(), &view, 1);
   const std::vector<float> x = RandomRows(kTokens, kCols, kElement, 4);
   std::vector<int8_t> numbers;
   std::vector<float> scales;
@@ -103,30 +104,30 @@ TEST_F(Int8ProductTest, TokensInSeveralBlocksHaveTheSameBits) {
   for (int i = 0; i < 4; ++i) {
     DeviceArray<float> y(device(), kTokens * kRows);
     device()->Launch(kernels.products[i],
-                     Int8ProductArgs{.x = device_x.data(),
-                                     .x_scales = x_scales.data(),
-                                     .w = packed->values(),
-                                     .w_scales = packed->scales(),
-                                     .y = y.data(),
-                                     .y_stride = kRows,
-                                     .partial = nullptr,
-                                     .split_stride = 0,
-                                     .rows = kRows,
-                                     .padded_rows = packed->padded_rows(),
-                                     .depth = packed->depth(),
-                                     .num_tokens = kTokens,
-                                     .num_row_blocks = 1,
-                                     .num_splits = 1,
-                                     .blocks_per_split = 1,
-                                     .tickets = nullptr,
-                                     .y_is_float = true,
-                                     .adds_to_y = false},
+                     RoundedProductArgs{.x = device_x.data(),
+                                        .x_scales = x_scales.data(),
+                                        .w = packed->values(),
+                                        .w_scales = packed->scales(),
+                                        .y = y.data(),
+                                        .y_stride = kRows,
+                                        .partial = nullptr,
+                                        .split_stride = 0,
+                                        .rows = kRows,
+                                        .padded_rows = packed->padded_rows(),
+                                        .depth = packed->depth(),
+                                        .num_tokens = kTokens,
+                                        .num_row_blocks = 1,
+                                        .num_splits = 1,
+                                        .blocks_per_split = 1,
+                                        .tickets = nullptr,
+                                        .y_is_float = true,
+                                        .adds_to_y = false},
                      int(CeilDivide(kTokens, QuantizedKernels::kTokens[i])));
     EXPECT_EQ(y.Download(), Formula(x, w)) << "blocks of " << QuantizedKernels::kTokens[i] << " tokens";
   }
 }
 
-TEST_F(Int8ProductTest, BitsAreThoseOfTheScalarFormula) {
+TEST_F(RoundedProductTest, BitsAreThoseOfTheScalarFormula) {
   // The last tile of rows and the last block of columns are not full. Some rows have several splits, of which the last
   // one is shorter, and some matrices two blocks of rows, of which the second one has missing tiles.
   constexpr struct { int rows, cols; } kShapes[] = {{8, 8}, {40, 160}, {17, 200}, {136, 320}, {24, 1096}, {150, 600}};
@@ -146,7 +147,7 @@ TEST_F(Int8ProductTest, BitsAreThoseOfTheScalarFormula) {
 }
 
 // The library multiplies them in parts. The last part of the rows has one, and there are two parts of tokens.
-TEST_F(Int8ProductTest, ManyTokensHaveTheSameBits) {
+TEST_F(RoundedProductTest, ManyTokensHaveTheSameBits) {
   constexpr int kRows = 33, kCols = 136, kTokens = 75;
   for (const DataType element : kElements) {
     const QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, 1);
@@ -159,7 +160,7 @@ TEST_F(Int8ProductTest, ManyTokensHaveTheSameBits) {
 }
 
 // Rows of 40 elements begin at multiples of 16 bytes, those of 19 do not. The products are rounded before the addition.
-TEST_F(Int8ProductTest, ResultsAreAddedInFloat32AndRoundedOnce) {
+TEST_F(RoundedProductTest, ResultsAreAddedInFloat32AndRoundedOnce) {
   for (const DataType element : kElements) {
     for (const int num_tokens : {3, 20, 66}) {
       for (const int rows : {40, 19}) {
@@ -179,7 +180,7 @@ TEST_F(Int8ProductTest, ResultsAreAddedInFloat32AndRoundedOnce) {
 }
 
 // Sums above 2^24 are rounded once, when they become float32.
-TEST_F(Int8ProductTest, LargeSumsAreExact) {
+TEST_F(RoundedProductTest, LargeSumsAreExact) {
   constexpr int kRows = 3, kCols = 16384;
   QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, 8);
   std::fill_n(w.values.begin(), kCols, int8_t{-128});
@@ -191,7 +192,7 @@ TEST_F(Int8ProductTest, LargeSumsAreExact) {
   }
 }
 
-TEST_F(Int8ProductTest, InfinitiesAndNansStayInTheirRowAndSmallRowsBecomeZeros) {
+TEST_F(RoundedProductTest, InfinitiesAndNansStayInTheirRowAndSmallRowsBecomeZeros) {
   constexpr int kRows = 24, kCols = 328;
   constexpr DataType kElement = DataType::kBFloat16;
   const QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, 9);
@@ -216,12 +217,12 @@ TEST_F(Int8ProductTest, InfinitiesAndNansStayInTheirRowAndSmallRowsBecomeZeros) 
   }
 }
 
-TEST_F(Int8ProductTest, AStackOfMatricesHasTheRowsOfAllInTheirOrder) {
+TEST_F(RoundedProductTest, AStackOfMatricesHasTheRowsOfAllInTheirOrder) {
   constexpr int kRows = 50, kCols = 72, kTokens = 4;
   const QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, 10);
   const QuantizedMatrixView parts[] = {w.View(0, 1), w.View(1, 30), w.View(31, kRows - 31)};
-  const auto packed = Int8CudaMatrix::Pack(device(), parts, 3);
-  Int8Products products = Products(DataType::kFloat16);
+  const auto packed = ByteCudaMatrix::Pack(device(), parts, 3);
+  RoundedProducts products = Products(DataType::kFloat16);
   const std::vector<float> x = RandomRows(kTokens, kCols, DataType::kFloat16, 10);
   DeviceArray<char> device_x(device(), Encoded(x, DataType::kFloat16));
   DeviceArray<float> y(device(), kTokens * kRows);
@@ -231,13 +232,13 @@ TEST_F(Int8ProductTest, AStackOfMatricesHasTheRowsOfAllInTheirOrder) {
   EXPECT_EQ(products.Check(*packed, parts, 3).message(), "");
 }
 
-TEST_F(Int8ProductTest, TheCheckRefusesAProductThatIsWrongByOne) {
+TEST_F(RoundedProductTest, TheCheckRefusesAProductThatIsWrongByOne) {
   constexpr int kRows = 40, kCols = 160;
   for (const DataType element : kElements) {
     QuantizedCase w(QuantizedFormat::kInt8, kRows, kCols, 0, 11);
     const QuantizedMatrixView view = w.View();
-    const auto packed = Int8CudaMatrix::Pack(device(), &view, 1);
-    Int8Products right = Products(element), wrong = Products(element);
+    const auto packed = ByteCudaMatrix::Pack(device(), &view, 1);
+    RoundedProducts right = Products(element), wrong = Products(element);
     EXPECT_EQ(right.Check(*packed, &view, 1).message(), "");
     // The kernels multiply what was packed, and the check expects one other number in the last row.
     w.values.back() = int8_t(w.values.back() ^ 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_KERNELS_CUDA_INT8_MATRIX_H_
-#define QUIRE_KERNELS_CUDA_INT8_MATRIX_H_
+#ifndef QUIRE_KERNELS_CUDA_BYTE_MATRIX_H_
+#define QUIRE_KERNELS_CUDA_BYTE_MATRIX_H_
 
 #include <cstdint>
 #include <memory>
@@ -12,19 +12,22 @@
 
 namespace quire::cuda {
 
-// All stacked matrices of int8 on the device, for products of rounded rows. The numbers are row-major, because the
-// kernel of int8_product.h and the device's library both read them so. The device must outlive them.
-class Int8CudaMatrix : public DeviceMatrix {
+// All stacked matrices of int8 or FP8 on the device, for products of rounded rows. The numbers are row-major, because
+// the kernel of rounded_product.h and the device's library both read them so. The device must outlive them.
+class ByteCudaMatrix : public DeviceMatrix {
  public:
-  // Copies the matrices to the device. Returns null when there is not enough memory. REQUIRES: the format is kInt8, and
-  // the number of columns is a multiple of 8. The worker refuses models with other matrices.
-  static std::unique_ptr<Int8CudaMatrix> Pack(Device* device, const QuantizedMatrixView* matrices, int num_matrices);
-  ~Int8CudaMatrix() override;
+  // Returns whether the matrices are int8, or FP8 with one scale for each row.
+  static bool CanPack(const QuantizedMatrixView* matrices, int num_matrices);
+  // Copies the matrices to the device. Returns null when there is not enough memory. REQUIRES: CanPack, and the number
+  // of columns is a multiple of 8. The worker refuses models with other matrices.
+  static std::unique_ptr<ByteCudaMatrix> Pack(Device* device, const QuantizedMatrixView* matrices, int num_matrices);
+  ~ByteCudaMatrix() override;
 
   // Returns a copy in other memory of the device, or null when there is not enough. Benchmarks use many copies.
-  std::unique_ptr<Int8CudaMatrix> Copy() const;
+  std::unique_ptr<ByteCudaMatrix> Copy() const;
 
-  const Int8CudaMatrix* int8() const override { return this; }
+  const ByteCudaMatrix* bytes() const override { return this; }
+  QuantizedFormat format() const { return format_; }
   int depth() const { return depth_; }              // The columns, rounded up to whole blocks of 128.
   int padded_rows() const { return padded_rows_; }  // The rows, rounded up to whole tiles of 16.
   const int8_t* values() const { return values_; }  // [padded_rows, depth]; what the matrix does not have is 0.
@@ -33,13 +36,14 @@ class Int8CudaMatrix : public DeviceMatrix {
   int64_t num_bytes() const { return int64_t(value_bytes() + scale_bytes()); }
 
  private:
-  Int8CudaMatrix(Device* device, int rows, int cols);
+  ByteCudaMatrix(Device* device, QuantizedFormat format, int rows, int cols);
   size_t value_bytes() const { return size_t(padded_rows_) * depth_; }
   size_t scale_bytes() const { return size_t(padded_rows_) * sizeof(float); }
   bool Allocate();
   void Upload(const QuantizedMatrixView* matrices, int num_matrices);
 
   Device* const device_;
+  const QuantizedFormat format_;
   const int depth_;
   const int padded_rows_;
   int8_t* values_ = nullptr;
@@ -48,4 +52,4 @@ class Int8CudaMatrix : public DeviceMatrix {
 
 }  // namespace quire::cuda
 
-#endif  // QUIRE_KERNELS_CUDA_INT8_MATRIX_H_
+#endif  // QUIRE_KERNELS_CUDA_BYTE_MATRIX_H_

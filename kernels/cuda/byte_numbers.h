@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_KERNELS_CUDA_BYTE_NUMBERS_H_
+#define QUIRE_KERNELS_CUDA_BYTE_NUMBERS_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/int8_rounding.h"
+#include "kernels/fp8.h"
+#include "kernels/simt/simt_sm90.h"
+
+namespace quire::cuda {
+
+// How numbers that share a scale become FP8 (E4M3): q = round(x * (448 / m)), where m is their largest magnitude and
+// ties round to even. The fields are those of Int8Rounding.
+struct Fp8Rounding {
+  float scale;    // m / 448. It is NaN if m is.
+  float inverse;  // 448 / m.
+  bool is_zero;
+
+  static QUIRE_DEVICE Fp8Rounding Of(float largest) {
+    constexpr float kSmallestMagnitude = 0x1p-100f;
+    const bool is_zero = !(largest >= kSmallestMagnitude);  // Also when it is NaN.
+    return {is_zero ? 0 * largest : largest / kLargestFp8, is_zero ? 0 : kLargestFp8 / largest, is_zero};
+  }
+
+  // Rounds four numbers to bytes of a word.
+  QUIRE_DEVICE uint32_t RoundFour(const float* x) const {
+    if (is_zero) return 0;
+    return simt::PackFp8(x[0] * inverse, x[1] * inverse) | simt::PackFp8(x[2] * inverse, x[3] * inverse) << 16;
+  }
+};
+
+// The two kinds of numbers of 8 bits whose products the tensor cores add. A sum has 32 bits. kHasWarpGroups says
+// whether warp groups multiply them, and not warps.
+struct Int8Numbers {
+  using Rounding = Int8Rounding;
+  using Sum = int32_t;
+  static constexpr bool kHasWarpGroups = false;
+
+  // Unsigned numbers, because a sum of other numbers must not be undefined when it is too large.
+  static QUIRE_DEVICE Sum Add(Sum a, Sum b) { return static_cast<Sum>(uint32_t(a) + uint32_t(b)); }
+};
+
+// Only warp groups multiply them (simt_sm90.h). The tensor cores add products with fewer bits than float32 has, so a
+// kernel must add the sums of few products itself.
+struct Fp8Numbers {
+  using Rounding = Fp8Rounding;
+  using Sum = float;
+  static constexpr bool kHasWarpGroups = true;
+
+  static QUIRE_DEVICE Sum Add(Sum a, Sum b) { return a + b; }
+};
+
+// Four sums, loaded at once from an address that is a multiple of 16.
+template <typename Sum>
+struct Sums4 {
+  Sum sum[4];
+
+  static QUIRE_DEVICE Sums4 Load(const Sum* from) {
+    const simt::U32x4 words = simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from));
+    Sums4 result;
+    memcpy(result.sum, words.word, sizeof(result.sum));
+    return result;
+  }
+};
+
+// Returns the product of a rounded row and a row of weights from the sum of the products of their numbers.
+template <typename Sum>
+QUIRE_DEVICE float ScaledSum(Sum sum, float x_scale, float w_scale) {
+  return simt::RoundedProduct(static_cast<float>(sum), simt::RoundedProduct(x_scale, w_scale));
+}
+
+}  // namespace quire::cuda
+
+#endif  // QUIRE_KERNELS_CUDA_BYTE_NUMBERS_H_
