@@ -20,6 +20,7 @@ enum Opcode {
   kLdgsts = 0xfae,     // cp.async
   kHgmma = 0x9f0,      // wgmma, both matrices in shared memory
   kHgmmaRows = 0xdf0,  // wgmma, the first matrix in registers
+  kQgmma = 0x9f3,      // wgmma of FP8, both matrices in shared memory
   kWarpgroup = 0x9c5,  // wgmma.fence, and wgmma.wait_group
   kUblkcp = 0x3ba,     // cp.async.bulk
   kMufu = 0x308,       // ex2 and the like
