@@ -119,7 +119,7 @@ class MadeUpWeights {
       first->reset(static_cast<cuda::DeviceMatrix*>(packed.release()));
     }
     std::unique_ptr<PackedMatrix> copy;
-    if (const cuda::ByteCudaMatrix* const bytes = (*first)->bytes()) {
+    if (const cuda::ByteCudaMatrix* const bytes = (*first)->byte_matrix()) {
       copy = bytes->Copy();
       step_bytes_ += bytes->num_bytes();
     } else {

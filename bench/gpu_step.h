@@ -36,9 +36,9 @@ ModelConfig Llama8B();
 // model is made once for all measurements.
 class GpuStepBench {
  public:
-  // With a format, the matrices of the layers are quantized, with a scale for every 128 columns if the format has
-  // groups. Embedding and output matrix are not, as in the worker. `rounds_inputs` is the worker's
-  // --gpu-int8-inputs.
+  // With a format, the matrices of the layers are quantized, with a scale for each row, in int4 for every 128 columns.
+  // Embedding and output matrix are not, as in the worker. `rounds_inputs` is the worker's --gpu-int8-inputs and
+  // --gpu-fp8-inputs.
   static absl::StatusOr<std::unique_ptr<GpuStepBench>> Create(const ModelConfig& config,
                                                               std::optional<QuantizedFormat> layer_format,
                                                               std::unique_ptr<cuda::Device> device,

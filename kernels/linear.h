@@ -58,7 +58,7 @@ struct MatrixView {
 //   kInt8         Numbers of 8 bits. The input is rounded to 8 bits, with a scale for each row.
 //   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
 //   kInt4Float32  Numbers of 4 bits. The input stays in float32.
-//   kFp8          Numbers of FP8 (E4M3). On a CPU the input is the same as in products by bfloat16. A GPU rounds it to
+//   kFp8          Numbers of FP8 (E4M3). The input is the same as in products by bfloat16, but some GPUs round it to
 //                 FP8, with a scale for each row.
 enum class QuantizedFormat : uint8_t { kInt8, kInt4, kInt4Float32, kFp8 };
 

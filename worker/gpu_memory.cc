@@ -137,8 +137,8 @@ std::string ExplainGpuMemory(const ModelConfig& config, const WeightRounding& ro
   absl::StrAppendFormat(
       &text,
       "\nCUDA and the steps take a part of what is left, which the worker measures at its start; beside "
-      "weights in int8, int4 or fp8, steps of more than %d tokens take %s\n",
-      cuda::QuantizedProducts::kMostTokens, FormatBytes(int64_t{cuda::QuantizedProducts::kSliceBytes}));
+      "weights in int8, int4 or fp8, prompts take up to %s\n",
+      FormatBytes(int64_t{cuda::QuantizedProducts::kSliceBytes}));
   return text;
 }
 

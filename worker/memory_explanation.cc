@@ -112,10 +112,8 @@ std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t ava
     }
   }
   absl::StrAppendFormat(
-      &text,
-      "\n\non a GPU, weights in int4 take %s, and steps of more than %d tokens %s beside weights in int8, "
-      "int4 or fp8\n",
-      FormatBytes(GpuWeightBytes(needs, WeightWidth::kInt4)), cuda::QuantizedProducts::kMostTokens,
+      &text, "\n\non a GPU, weights in int4 take %s, and prompts up to %s beside weights in int8, int4 or fp8\n",
+      FormatBytes(GpuWeightBytes(needs, WeightWidth::kInt4)),
       FormatBytes(int64_t{cuda::QuantizedProducts::kSliceBytes}));
   return text;
 }

@@ -150,9 +150,9 @@ ABSL_FLAG(bool, gpu_overlap, false,
           "launch). It makes decode steps on an H100 less than 1 % shorter.");
 ABSL_FLAG(
     bool, gpu_warp_groups, true,
-    "On a GPU of compute capability 9.0 (H100, H200), compute the attention of prompts with its instructions for "
-    "groups of warps (wgmma) and its bulk copies. Without them, the kernels for sm_80 compute everything, and prompts "
-    "take longer.");
+    "On a GPU of compute capability 9.0 (H100, H200), use its instructions for groups of warps (wgmma) and its bulk "
+    "copies, for the attention of prompts and for inputs of FP8. Without them, the kernels for sm_80 compute "
+    "everything, and prompts take longer.");
 ABSL_FLAG(
     bool, gpu_int8_inputs, true,
     "On a GPU, round the inputs of products by weights of int8 to 8 bits, with a scale for each token, as a CPU does. "

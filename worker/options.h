@@ -55,7 +55,7 @@ struct WorkerOptions {
   std::string gpu_library;        // The path of libquire_cuda.so. If empty, it is beside the program.
   bool gpu_graphs = true;         // Whether to record the layers of decode steps and repeat them.
   bool gpu_overlap = false;       // Whether to set up each kernel while the one before it ends.
-  bool gpu_warp_groups = true;    // Whether prompts may use the kernels that only compute capability 9.0 has.
+  bool gpu_warp_groups = true;    // Whether to use the kernels that only compute capability 9.0 has.
   bool gpu_int8_inputs = true;    // Whether products by int8 round their inputs to 8 bits, as on a CPU.
   bool gpu_fp8_inputs = true;     // Whether products by FP8 round their inputs to FP8, where that is possible.
   absl::Duration gpu_timeout;     // Work on the GPU that takes longer ends the worker.

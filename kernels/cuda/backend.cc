@@ -69,7 +69,7 @@ CudaBackend::~CudaBackend() {
 }
 
 std::string CudaBackend::NumericsFingerprint() const {
-  return "cuda 2 " + std::string(Name(element_)) + (exact_ ? " exact, " : ", ") + device_->NumericsFingerprint();
+  return "cuda 3 " + std::string(Name(element_)) + (exact_ ? " exact, " : ", ") + device_->NumericsFingerprint();
 }
 
 BackendStatus CudaBackend::CheckLayout(const KvLayout& layout, int num_heads) const {
@@ -178,7 +178,7 @@ std::unique_ptr<PackedMatrix> CudaBackend::PackGatedQuantized(const QuantizedMat
 
 BackendStatus CudaBackend::CheckQuantized(const PackedMatrix& w, const QuantizedMatrixView* matrices,
                                           int num_matrices) {
-  if (const ByteCudaMatrix* const bytes = Matrix(w).bytes()) {
+  if (const ByteCudaMatrix* const bytes = Matrix(w).byte_matrix()) {
     return rounded_products_.Check(*bytes, matrices, num_matrices);
   }
   return quantized_.Check(*Matrix(w).quantized(), matrices, num_matrices);
@@ -291,8 +291,8 @@ void CudaBackend::Multiply(const void* x, const PackedMatrix& w, int num_tokens,
                            bool adds_to_y) {
   const DeviceMatrix& matrix = Matrix(w);
   const auto* const elements = static_cast<const uint16_t*>(x);
-  if (matrix.bytes() != nullptr) {
-    return rounded_products_.Multiply(elements, *matrix.bytes(), num_tokens, y, y_type, adds_to_y);
+  if (matrix.byte_matrix() != nullptr) {
+    return rounded_products_.Multiply(elements, *matrix.byte_matrix(), num_tokens, y, y_type, adds_to_y);
   }
   if (matrix.quantized() != nullptr) {
     return quantized_.Multiply(elements, *matrix.quantized(), num_tokens, y, y_type, adds_to_y);

@@ -16,7 +16,7 @@ namespace quire::cuda {
 // the kernel of rounded_product.h and the device's library both read them so. The device must outlive them.
 class ByteCudaMatrix : public DeviceMatrix {
  public:
-  // Returns whether the matrices are int8, or FP8 with one scale for each row.
+  // Returns whether the matrices are all int8, or all FP8 with one scale for each row.
   static bool CanPack(const QuantizedMatrixView* matrices, int num_matrices);
   // Copies the matrices to the device. Returns null when there is not enough memory. REQUIRES: CanPack, and the number
   // of columns is a multiple of 8. The worker refuses models with other matrices.
@@ -26,7 +26,7 @@ class ByteCudaMatrix : public DeviceMatrix {
   // Returns a copy in other memory of the device, or null when there is not enough. Benchmarks use many copies.
   std::unique_ptr<ByteCudaMatrix> Copy() const;
 
-  const ByteCudaMatrix* bytes() const override { return this; }
+  const ByteCudaMatrix* byte_matrix() const override { return this; }
   QuantizedFormat format() const { return format_; }
   int depth() const { return depth_; }              // The columns, rounded up to whole blocks of 128.
   int padded_rows() const { return padded_rows_; }  // The rows, rounded up to whole tiles of 16.

@@ -41,8 +41,8 @@ struct Int8MatmulArgs {
 };
 
 // y[num_rows, num_columns] (+)= x[num_rows, depth] * w[num_columns, depth]^T of numbers of FP8 (E4M3), where each row
-// of x and of w has a scale. The products are added and scaled in float32, or with a few bits less. All are aligned to
-// 16 bytes.
+// of x and of w has a scale. The products are added and scaled in float32, or with a few bits less. If y has 16 bits
+// and is added to, the product may be rounded before. All are aligned to 16 bytes.
 struct Fp8MatmulArgs {
   const uint8_t* x;
   const uint8_t* w;

@@ -23,7 +23,7 @@ class DeviceMatrix : public PackedMatrix {
   // Returns the matrix if its numbers are quantized and multiply rows of 16 bits, and null otherwise.
   virtual const QuantizedCudaMatrix* quantized() const { return nullptr; }
   // Returns the matrix if its numbers have 8 bits and multiply rounded rows, and null otherwise.
-  virtual const ByteCudaMatrix* bytes() const { return nullptr; }
+  virtual const ByteCudaMatrix* byte_matrix() const { return nullptr; }
 
  protected:
   DeviceMatrix(int rows, int cols) : rows_(rows), cols_(cols) {}

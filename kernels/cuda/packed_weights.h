@@ -11,8 +11,8 @@
 // Quantized weights as they are stored on a GPU, and how their numbers become 16-bit floats in registers.
 //
 // The weight of row n and column k is (value[n][k] - zero[n][k / group]) * scale[n][k / group], where zero is 0 in int8
-// and FP8. The kernels for these weights never round the inputs of products (W4A16, W8A16). Matrices of int8 whose
-// products round their input are stored in another way (byte_matrix.h).
+// and FP8. The kernels for these weights never round the inputs of products (W4A16, W8A16). Matrices of int8 and
+// FP8 whose products round their input are stored in another way (byte_matrix.h).
 //
 // The values are cut into tiles of 16 rows, and a tile into blocks of 128 columns. Rows and columns that are missing at
 // the end have values and scales of 0. A lane of a warp holds the values of a block that it multiplies: those of rows g

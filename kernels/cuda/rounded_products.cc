@@ -161,8 +161,7 @@ bool RoundedProducts::MultiplyFp8ByLibrary(const Part& part) {
 }
 
 void RoundedProducts::Complain(const Part& part) {
-  if (has_complained_) return;
-  has_complained_ = true;
+  if (!complained_.insert(part.format).second) return;
   const bool is_fp8 = part.format == QuantizedFormat::kFp8;
   WriteLine(/*is_error=*/false,
             FormatLine("cuBLASLt has no products of %s of %d tokens by %d columns of %d; a slower kernel %s",

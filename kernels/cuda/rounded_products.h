@@ -77,7 +77,7 @@ class RoundedProducts {
   // These return false, and queue nothing, if the library has no such product.
   bool MultiplyInt8ByLibrary(const Part& part);
   bool MultiplyFp8ByLibrary(const Part& part);
-  // Says once in the log that the library has no such product.
+  // Says once for each format in the log that the library has no such product.
   void Complain(const Part& part);
   void ScaleSums(const Part& part, const void* sums, int64_t split_stride, int num_splits);
   const RoundedProductKernels& KernelsFor(QuantizedFormat format) const {
@@ -98,7 +98,7 @@ class RoundedProducts {
   DeviceBuffer sums_;     // [splits, tokens, rows] sums of 32 bits
   DeviceBuffer tickets_;  // [blocks of rows], which are zeros between kernels
   std::set<QuantizedFormat> checked_;
-  bool has_complained_ = false;
+  std::set<QuantizedFormat> complained_;
 };
 
 }  // namespace quire::cuda

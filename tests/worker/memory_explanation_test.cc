@@ -53,7 +53,7 @@ TEST(MemoryExplanationTest, WhatAGpuTakesIsTold) {
   EXPECT_EQ(GpuWeightBytes(needs, WeightWidth::kInt8), WeightBytes(needs, WeightWidth::kInt8));
   EXPECT_EQ(GpuWeightBytes(needs, WeightWidth::k32), WeightBytes(needs, WeightWidth::k16));
   EXPECT_THAT(ExplainMemory(Llama2With70B(), 16, 200 * kGiB),
-              HasSubstr("\n\non a GPU, weights in int4 take 35.3 GiB, and steps of more than 64 tokens 32.0 MiB beside "
+              HasSubstr("\n\non a GPU, weights in int4 take 35.3 GiB, and prompts up to 32.0 MiB beside "
                         "weights in int8, int4 or fp8\n"));
 }
 

@@ -31,10 +31,10 @@ struct CheckpointQuantization {
   bool is_symmetric = true;  // All zero points are in the middle: 8, or 128 with 8 bits.
   int zeros_stored_less = 0;  // What GPTQ has subtracted from zero points of weights that are not symmetric.
   Fp8Block fp8_block = {};    // Of kFp8.
-  // Whether numbers of a row have different scales.
-  bool has_fp8_blocks() const { return fp8_block.cols != 0; }
-  bool keeps_fp8 = false;  // Of kFp8: matrices of layers stay FP8 and do not become bfloat16 when they are read.
+  bool keeps_fp8 = false;     // Of kFp8: matrices of layers stay FP8 and do not become bfloat16 when they are read.
 
+  // Whether numbers of a row can have different scales.
+  bool has_fp8_blocks() const { return fp8_block.cols != 0; }
   // How such matrices are multiplied.
   Quantization width() const;
 };

@@ -42,6 +42,10 @@ TEST(ByteMatrixTest, TakesFp8WithOneScaleForEachRow) {
   const QuantizedMatrixView views[] = {rows.View(), groups.View()};
   EXPECT_TRUE(ByteCudaMatrix::CanPack(views, 1));
   EXPECT_FALSE(ByteCudaMatrix::CanPack(views, 2));
+  const QuantizedCase int8(QuantizedFormat::kInt8, 8, 136, 0, 1);
+  const QuantizedMatrixView mixed[] = {int8.View(), rows.View()};
+  EXPECT_TRUE(ByteCudaMatrix::CanPack(mixed, 1));
+  EXPECT_FALSE(ByteCudaMatrix::CanPack(mixed, 2));
 }
 
 class DeviceWithoutInt8 : public EmulatedDevice {
@@ -71,6 +75,27 @@ TEST(ByteMatrixTest, WithoutProductsOfTheLibraryTheKernelGivesTheSameBitsAndOneL
             "bits\n");
   EXPECT_EQ(y.Download(), reference::QuantizedLinear(x, w.values, w.scales, kCols));
   EXPECT_EQ(products.Check(*packed, &view, 1).message(), "");
+}
+
+class DeviceWithoutFp8 : public EmulatedDevice {
+ public:
+  DeviceWithoutFp8() : EmulatedDevice(/*is_sm90=*/true) {}
+  bool MultiplyFp8(const Fp8MatmulArgs&) override { return false; }
+};
+
+TEST(ByteMatrixTest, WithoutProductsOfFp8TheKernelMultipliesStacksAndOneLineSaysSo) {
+  constexpr int kRows = 40, kCols = 136;
+  constexpr DataType kElement = DataType::kBFloat16;
+  DeviceWithoutFp8 device;
+  const QuantizedCase w(QuantizedFormat::kFp8, kRows, kCols, kCols, /*seed=*/3);
+  const QuantizedMatrixView gate_and_up[] = {w.View(0, 24), w.View(24, 16)};
+  const auto packed = ByteCudaMatrix::Pack(&device, gate_and_up, 2);
+  RoundedProducts products(&device, device.FindKernels(kElement, 64, 16), kElement);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(products.Check(*packed, gate_and_up, 2).message(), "");
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "GPU: cuBLASLt has no products of FP8 of 65 tokens by 40 columns of 256; a slower kernel multiplies them\n");
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ TEST_F(MatmulCacheTest, ProductsOfWholeNumbersHaveAlgorithmsOfTheirOwn) {
 TEST_F(MatmulCacheTest, ProductsOfFp8HaveAlgorithmsForEachTypeOfResults) {
   MatmulShape fp8 = kShape;
   fp8.element = DataType::kFloat32;
+  fp8.y_type = DataType::kBFloat16;
   fp8.numbers = MatmulNumbers::kFp8;
   MatmulShape other = fp8;
   other.y_type = DataType::kFloat32;
