@@ -162,11 +162,14 @@ bool RoundedProducts::MultiplyFp8ByLibrary(const Part& part) {
 
 void RoundedProducts::Complain(const Part& part) {
   if (!complained_.insert(part.format).second) return;
-  const bool is_fp8 = part.format == QuantizedFormat::kFp8;
   WriteLine(/*is_error=*/false,
-            FormatLine("cuBLASLt has no products of %s of %d tokens by %d columns of %d; a slower kernel %s",
-                       is_fp8 ? "FP8" : "int8", part.num_tokens, is_fp8 ? part.rows : part.padded_rows, part.depth,
-                       is_fp8 ? "multiplies them" : "gives the same bits"));
+            part.format == QuantizedFormat::kFp8
+                ? FormatLine("cuBLASLt has no products of FP8 of %d tokens by %d columns of %d; a slower kernel "
+                             "multiplies them",
+                             part.num_tokens, part.rows, part.depth)
+                : FormatLine("cuBLASLt has no products of int8 of %d tokens by %d columns of %d; a slower kernel gives "
+                             "the same bits",
+                             part.num_tokens, part.padded_rows, part.depth));
 }
 
 void RoundedProducts::ScaleSums(const Part& part, const void* sums, int64_t split_stride, int num_splits) {

@@ -175,8 +175,9 @@ class GpuCheckTest(unittest.TestCase):
         self.assertIn("a row of figures", said)
         self.assertIn("left out, for time: steps of a model", said)
         self.assertNotIn("left out, for time: a profile of decode", said)  # The next part has its own time.
-        self.assertIn("not finished: speed\nnot finished: steps of a model of 8 B parameters\n", self.report())
-        self.assertIn("nothing that finished was wrong, but 4 steps were not finished", self.report())
+        self.assertIn("not finished: speed\nnot finished: steps of a model of 8 B parameters\n"
+                      "not finished: steps with layers of int8\n", self.report())
+        self.assertIn("nothing that finished was wrong, but 7 steps were not finished", self.report())
         self.assertNotIn("all that was run is right", said)
 
     def test_tests_that_hang_are_named_and_are_not_a_success(self):
@@ -206,10 +207,12 @@ class GpuCheckTest(unittest.TestCase):
         self.assertIn(f"\n\nwrong: the same with --exact-gpu\n{compared}", said)
         said = self.check("--prebuilt", "results", "served", code=1, BROKEN="models/tales")
         self.assertIn("\n\nwrong: the model in the box on the CPU\nwrong: weights of int8 on the CPU\n"
-                      "wrong: weights of int4 on the CPU\nnot finished: the model in the box on the GPU\n"
+                      "wrong: weights of int4 on the CPU\nwrong: K and V of int8 on the CPU\n"
+                      "not finished: the model in the box on the GPU\n"
                       f"{compared}not finished: the same with --exact-gpu\n{compared}"
                       f"not finished: weights of int8 on the GPU\n{compared}"
-                      f"not finished: weights of int4 on the GPU\n{compared}", said)
+                      f"not finished: weights of int4 on the GPU\n{compared}"
+                      f"not finished: K and V of int8 on the GPU\n{compared}", said)
 
     def test_what_a_sanitizer_has_found_is_told_when_the_time_is_up(self):
         said = self.check("--part-seconds=15", "--prebuilt", "results", "sanitizers", code=1,
