@@ -83,6 +83,8 @@ struct QuantizedMatrixView {
   // With groups: [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A stack
   // of matrices has one order.
   const int32_t* order = nullptr;
+  // In kFp8: whether the checkpoint has blocks, of which one can be as wide as a row.
+  bool has_blocks = false;
   // This is the same as in MatrixView. With groups, slices are whole groups; with an order, they are those of the
   // ordered columns. Products in kInt8 are summed as if this were 1.
   int num_slices = 1;

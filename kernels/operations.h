@@ -51,7 +51,7 @@ class Operations {
   // Returns whether products by matrices of this format round their input as QuantizedFormat says. Otherwise the input
   // of each of them is the same as in products by matrices that are not quantized. `has_groups` says whether a matrix
   // of kFp8 has more than one scale in a row.
-  virtual bool RoundsQuantizedInputs(QuantizedFormat /*format*/, bool /*has_groups*/ = false) const { return true; }
+  virtual bool RoundsQuantizedInputs(QuantizedFormat /*format*/, bool /*has_groups*/) const { return true; }
   // Compares products by `w`, which was packed from these matrices, with their formula. A backend may do that for the
   // first matrix of each format alone. The error says what is wrong. REQUIRES: MultipliesQuantized().
   virtual BackendStatus CheckQuantized(const PackedMatrix& /*w*/, const QuantizedMatrixView* /*matrices*/,

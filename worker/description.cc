@@ -30,7 +30,7 @@ std::string QuantizationNumerics(const Model& model, const Backend& backend) {
     absl::StrAppend(&text, "/", Name(layers), !rounds_inputs ? "-a16" : keeps_inputs ? "-float32" : "", " 1");
   }
   if (output) {
-    const bool rounds_inputs = backend.RoundsQuantizedInputs(QuantizedFormat::kInt8);
+    const bool rounds_inputs = backend.RoundsQuantizedInputs(QuantizedFormat::kInt8, /*has_groups=*/false);
     absl::StrAppend(&text, "/output-int8", rounds_inputs ? "" : "-a16", " 1");
   }
   return text;

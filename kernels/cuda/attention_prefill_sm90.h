@@ -112,9 +112,9 @@ class AttentionPrefillSm90 {
   static constexpr int kConsumerWarps = kConsumers * 4;
   using Key = typename KvOperands<Element>::Key;
   using Value = typename KvOperands<Element>::Value;
-  // Whether K and V are int8.
+  // It is true if K and V are int8.
   static constexpr bool kConverts = KvOperands<Element>::kAreConverted;
-  // What a producer has copied and not yet converted. While it converts one stage, it copies to the others.
+  // A stage holds what a producer has copied and not yet converted. While it converts one, it copies to the others.
   using Pair = Int8Pair<kHeadDim>;
   static_assert(Pair::kUnits == kProducerUnits);
   static constexpr int kStages = 3;

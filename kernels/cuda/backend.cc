@@ -164,7 +164,8 @@ bool CudaBackend::RoundsQuantizedInputs(QuantizedFormat format, bool has_groups)
 }
 
 std::unique_ptr<PackedMatrix> CudaBackend::PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) {
-  if (RoundsQuantizedInputs(matrices[0].format) && ByteCudaMatrix::CanPack(matrices, num_matrices)) {
+  if (RoundsQuantizedInputs(matrices[0].format, matrices[0].has_blocks) &&
+      ByteCudaMatrix::CanPack(matrices, num_matrices)) {
     return ByteCudaMatrix::Pack(device_.get(), matrices, num_matrices);
   }
   return QuantizedCudaMatrix::Pack(device_.get(), matrices, num_matrices);

@@ -70,7 +70,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
   bool MultipliesQuantized() const override { return true; }
   bool MultipliesFp8() const override { return true; }
-  bool RoundsQuantizedInputs(QuantizedFormat format, bool has_groups = false) const override;
+  bool RoundsQuantizedInputs(QuantizedFormat format, bool has_groups) const override;
   std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
                                                    const QuantizedMatrixView& up) override;

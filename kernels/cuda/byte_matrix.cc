@@ -14,8 +14,8 @@ namespace quire::cuda {
 bool ByteCudaMatrix::CanPack(const QuantizedMatrixView* matrices, int num_matrices) {
   return std::all_of(matrices, matrices + num_matrices, [&](const QuantizedMatrixView& matrix) {
     if (matrix.format != matrices[0].format) return false;
-    return matrix.format == QuantizedFormat::kInt8 ||
-           (matrix.format == QuantizedFormat::kFp8 && matrix.group >= matrix.cols && matrix.order == nullptr);
+    return matrix.format == QuantizedFormat::kInt8 || (matrix.format == QuantizedFormat::kFp8 && !matrix.has_blocks &&
+                                                       matrix.group >= matrix.cols && matrix.order == nullptr);
   });
 }
 

@@ -16,7 +16,7 @@ namespace quire::cuda {
 // the kernel of rounded_product.h and the device's library both read them so. The device must outlive them.
 class ByteCudaMatrix : public DeviceMatrix {
  public:
-  // Returns whether the matrices are all int8, or all FP8 with one scale for each row.
+  // Returns whether the matrices are all int8, or all FP8 of a checkpoint with one scale for each row.
   static bool CanPack(const QuantizedMatrixView* matrices, int num_matrices);
   // Copies the matrices to the device. Returns null when there is not enough memory. REQUIRES: CanPack, and the number
   // of columns is a multiple of 8. The worker refuses models with other matrices.

@@ -4,7 +4,6 @@
 #define QUIRE_KERNELS_CUDA_BYTE_NUMBERS_H_
 
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/cuda/int8_rounding.h"
 #include "kernels/fp8.h"
@@ -12,18 +11,9 @@
 
 namespace quire::cuda {
 
-// How numbers that share a scale become FP8 (E4M3): q = round(x * (448 / m)), where m is their largest magnitude and
-// ties round to even. The fields are those of Int8Rounding.
-struct Fp8Rounding {
-  float scale;    // m / 448. It is NaN if m is.
-  float inverse;  // 448 / m.
-  bool is_zero;
-
-  static QUIRE_DEVICE Fp8Rounding Of(float largest) {
-    constexpr float kSmallestMagnitude = 0x1p-100f;
-    const bool is_zero = !(largest >= kSmallestMagnitude);  // Also when it is NaN.
-    return {is_zero ? 0 * largest : largest / kLargestFp8, is_zero ? 0 : kLargestFp8 / largest, is_zero};
-  }
+// Rounding to FP8 (E4M3), as int8_rounding.h rounds to whole numbers.
+struct Fp8Rounding : ByteScale {
+  static QUIRE_DEVICE Fp8Rounding Of(float largest) { return {ByteScale::Of(largest, kLargestFp8)}; }
 
   // Rounds four numbers to bytes of a word.
   QUIRE_DEVICE uint32_t RoundFour(const float* x) const {
@@ -51,19 +41,6 @@ struct Fp8Numbers {
   static constexpr bool kHasWarpGroups = true;
 
   static QUIRE_DEVICE Sum Add(Sum a, Sum b) { return a + b; }
-};
-
-// Four sums, loaded at once from an address that is a multiple of 16.
-template <typename Sum>
-struct Sums4 {
-  Sum sum[4];
-
-  static QUIRE_DEVICE Sums4 Load(const Sum* from) {
-    const simt::U32x4 words = simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from));
-    Sums4 result;
-    memcpy(result.sum, words.word, sizeof(result.sum));
-    return result;
-  }
 };
 
 // Returns the product of a rounded row and a row of weights from the sum of the products of their numbers.

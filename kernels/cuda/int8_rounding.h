@@ -9,20 +9,24 @@
 
 namespace quire::cuda {
 
-// How numbers that share a scale become whole numbers of 8 bits: q = round(x * (127 / m)), where m is their largest
-// magnitude and ties round to even. The CPU has the same formula (kernels/cpu/quantize_kernel.h), so the bits are
-// equal.
-struct Int8Rounding {
-  float scale;    // m / 127. It is NaN if m is.
-  float inverse;  // 127 / m.
-  bool is_zero;   // All numbers become 0, because m is NaN, or so small that 127 / m could be infinite.
+// How numbers that share a scale become numbers of 8 bits: q = round(x * (most / m)), where m is their largest
+// magnitude, `most` that of the numbers of 8 bits, and ties round to even.
+struct ByteScale {
+  float scale;    // m / most. It is NaN if m is.
+  float inverse;  // most / m.
+  bool is_zero;   // All numbers become 0, because m is NaN, or so small that most / m could be infinite.
 
   // `largest` is m, or NaN if there is an infinity or a NaN among the numbers.
-  static QUIRE_DEVICE Int8Rounding Of(float largest) {
+  static QUIRE_DEVICE ByteScale Of(float largest, float most) {
     constexpr float kSmallestMagnitude = 0x1p-100f;
     const bool is_zero = !(largest >= kSmallestMagnitude);  // Also when it is NaN.
-    return {is_zero ? 0 * largest : largest / 127.0f, is_zero ? 0 : 127.0f / largest, is_zero};
+    return {is_zero ? 0 * largest : largest / most, is_zero ? 0 : most / largest, is_zero};
   }
+};
+
+// Rounding to whole numbers. The CPU has the same formula (kernels/cpu/quantize_kernel.h), so the bits are equal.
+struct Int8Rounding : ByteScale {
+  static QUIRE_DEVICE Int8Rounding Of(float largest) { return {ByteScale::Of(largest, 127)}; }
 
   // Rounds four numbers to bytes of a word.
   QUIRE_DEVICE uint32_t RoundFour(const float* x) const {

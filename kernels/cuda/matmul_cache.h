@@ -13,7 +13,7 @@
 
 namespace quire::cuda {
 
-// What is multiplied (device.h).
+// This says what is multiplied (device.h).
 //   kElements  16-bit floats.
 //   kInt8      Whole numbers of 8 bits; y is one of 32.
 //   kFp8       Numbers of FP8 with a scale for each row.

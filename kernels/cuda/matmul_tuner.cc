@@ -61,6 +61,11 @@ size_t YBytes(const MatmulShape& shape) {
   return size_t(shape.num_rows) * shape.num_columns * SizeOf(shape.y_type);
 }
 
+// Only products of FP8 read them, but memory of 0 bytes would have no address.
+size_t ScaleBytes(const MatmulShape& shape) {
+  return sizeof(float) * (shape.numbers == MatmulNumbers::kFp8 ? std::max(shape.num_rows, shape.num_columns) : 1);
+}
+
 // The pattern is fixed, because the power draw of a GPU, and so its clock rate, depends on the bits it multiplies.
 void FillRandomly(char* x, const MatmulShape& shape, cudaStream_t stream) {
   std::vector<uint16_t> pattern(kPatternElements);
@@ -93,11 +98,7 @@ void FillRandomly(char* x, const MatmulShape& shape, cudaStream_t stream) {
 // The memory of a trial. Numbers of FP8 need scales, and the timing does not depend on their values.
 struct MatmulTuner::Trial {
   Trial(const MatmulShape& shape, size_t flush_size)
-      : x(XBytes(shape)),
-        y(YBytes(shape)),
-        scales(size_t(std::max(shape.num_rows, shape.num_columns)) * sizeof(float)),
-        flush_bytes(flush_size),
-        flush(flush_size) {}
+      : x(XBytes(shape)), y(YBytes(shape)), scales(ScaleBytes(shape)), flush_bytes(flush_size), flush(flush_size) {}
   bool has_memory() const {
     return x.data() != nullptr && y.data() != nullptr && scales.data() != nullptr && flush.data() != nullptr;
   }

@@ -249,12 +249,12 @@ class RoundedProductKernel {
     const Sum* const partial = static_cast<const Sum*>(args_.partial) + int64_t{token} * args_.padded_rows + row;
     Sum sums[kRowsOfThread] = {};
     QUIRE_NO_UNROLL for (int split = 0; split < args_.num_splits; split += kLoadedAtOnce) {
-      Sums4<Sum> loaded[kLoadedAtOnce] = {};
+      Four<Sum> loaded[kLoadedAtOnce] = {};
       QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-        if (split + i < args_.num_splits) loaded[i] = Sums4<Sum>::Load(partial + (split + i) * args_.split_stride);
+        if (split + i < args_.num_splits) loaded[i] = Four<Sum>::Load(partial + (split + i) * args_.split_stride);
       }
       QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-        QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) sums[j] = Numbers::Add(sums[j], loaded[i].sum[j]);
+        QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) sums[j] = Numbers::Add(sums[j], loaded[i].x[j]);
       }
     }
     QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {

@@ -74,7 +74,7 @@ class RoundedProducts {
   void MultiplyMany(const Part& whole);
   // Multiplies in parts whose sums have room.
   void MultiplyManyInt8(const Part& whole);
-  // These return false, and queue nothing, if the library has no such product.
+  // The next two functions return false, and queue nothing, if the library has no such product.
   bool MultiplyInt8ByLibrary(const Part& part);
   bool MultiplyFp8ByLibrary(const Part& part);
   // Says once for each format in the log that the library has no such product.

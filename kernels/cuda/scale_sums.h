@@ -57,8 +57,8 @@ class ScaleSumsKernel {
     const Sum* from = static_cast<const Sum*>(args.sums) + int64_t{token} * args.sum_columns + column;
     QUIRE_NO_UNROLL for (int split = 0; split < args.num_splits; ++split, from += args.split_stride) {
       QUIRE_UNROLL for (int j = 0; j < kColumns; j += 4) {
-        const Sums4<Sum> four = Sums4<Sum>::Load(from + j);
-        QUIRE_UNROLL for (int k = 0; k < 4; ++k) sums[j + k] = Numbers::Add(sums[j + k], four.sum[k]);
+        const Four<Sum> four = Four<Sum>::Load(from + j);
+        QUIRE_UNROLL for (int k = 0; k < 4; ++k) sums[j + k] = Numbers::Add(sums[j + k], four.x[k]);
       }
     }
     const float x_scale = simt::LoadGlobal(args.x_scales + token);

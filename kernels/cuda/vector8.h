@@ -33,18 +33,28 @@ struct Vector8 {
   }
 };
 
-// Four consecutive floats of a weight or a table that no kernel writes (16 bytes, aligned). A warp whose lanes load
-// eight floats each in two such pieces reads every sector of memory twice; with single floats it would be eight times.
-struct Floats4 {
-  float x[4];
+// Four consecutive values of 32 bits (16 bytes, aligned).
+template <typename T>
+struct Four {
+  T x[4];
 
-  static QUIRE_DEVICE Floats4 LoadReadOnly(const float* from) {
-    const simt::U32x4 words = simt::LoadReadOnly(reinterpret_cast<const simt::U32x4*>(from));
-    Floats4 result;
+  static QUIRE_DEVICE Four Load(const T* from) {
+    return Of(simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from)));
+  }
+  // Loads a part of a weight or a table that no kernel writes. A warp whose lanes load eight floats each in two such
+  // pieces reads every sector of memory twice; with single floats it would be eight times.
+  static QUIRE_DEVICE Four LoadReadOnly(const T* from) {
+    return Of(simt::LoadReadOnly(reinterpret_cast<const simt::U32x4*>(from)));
+  }
+
+ private:
+  static QUIRE_DEVICE Four Of(const simt::U32x4& words) {
+    Four result;
     memcpy(result.x, words.word, sizeof(result.x));
     return result;
   }
 };
+using Floats4 = Four<float>;
 
 // Gives every lane the sum over the warp, always added in the same order.
 QUIRE_DEVICE float WarpSum(float x) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/fp8.h"
 #include "tests/worker/model/model_files.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/load_progress.h"

@@ -6,11 +6,11 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "kernels/fp8.h"
 #include "kernels/half_float.h"
 #include "kernels/linear.h"
 #include "worker/model/tensor_values.h"
@@ -22,21 +22,12 @@ int64_t CeilDiv(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-std::array<float, 256> MakeTable() {
-  std::array<float, 256> table;
-  for (int i = 0; i < 256; ++i) {
-    const int exponent = (i >> 3) & 15, mantissa = i & 7;
-    const bool is_nan = exponent == 15 && mantissa == 7;
-    // Without exponent bits the number is subnormal: its mantissa has no leading 1.
-    const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                     : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-    table[i] = is_nan ? std::numeric_limits<float>::quiet_NaN() : (i & 128) != 0 ? -size : size;
-  }
-  return table;
-}
-
 const std::array<float, 256>& Table() {
-  static const std::array<float, 256> table = MakeTable();
+  static const std::array<float, 256> table = [] {
+    std::array<float, 256> values;
+    for (int i = 0; i < 256; ++i) values[i] = Fp8ToFloat(static_cast<uint8_t>(i));
+    return values;
+  }();
   return table;
 }
 
@@ -56,10 +47,6 @@ absl::StatusOr<std::vector<float>> Fp8Scales(const Tensor& scales) {
 }
 
 }  // namespace
-
-float Fp8ToFloat(uint8_t bits) {
-  return Table()[bits];
-}
 
 bool IsFp8ScaleShape(const std::vector<int64_t>& shape, int64_t rows, int64_t cols, Fp8Block block) {
   if (block.rows > 0) return shape == std::vector<int64_t>{CeilDiv(rows, block.rows), CeilDiv(cols, block.cols)};
@@ -94,7 +81,8 @@ absl::StatusOr<QuantizedMatrix> KeepFp8(const Tensor& matrix, const Tensor& scal
                          .group = block.cols > 0 ? std::min(block.cols, whole) : whole,
                          .zeros = {},
                          .order = {},
-                         .is_fp8 = true};
+                         .is_fp8 = true,
+                         .has_blocks = block.cols > 0};
   for (int row = 0; row < rows; ++row) {
     const auto from = factors.begin() + int64_t{row / row_period} * result.num_groups();
     result.scales.insert(result.scales.end(), from, from + result.num_groups());

@@ -14,11 +14,8 @@
 
 namespace quire {
 
-// The type of matrices of FP8 in checkpoints. A number is a sign, 4 bits of exponent with a bias of 7, and 3 bits of
-// mantissa. The largest is 448. There are no infinities; 0x7f and 0xff are NaNs.
+// The type of matrices of FP8 in checkpoints. kernels/fp8.h describes the numbers.
 inline constexpr char kFp8Type[] = "F8_E4M3";
-
-float Fp8ToFloat(uint8_t bits);
 
 // Which numbers of a matrix share a scale.
 struct Fp8Block {

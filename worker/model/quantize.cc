@@ -100,8 +100,15 @@ QuantizedFormat FormatOf(Quantization width, Int4Inputs inputs) {
 QuantizedMatrixView QuantizedMatrix::View(Int4Inputs inputs) const {
   const Quantization width = is_fp8 ? Quantization::kFp8 : group == 0 ? Quantization::kInt8 : Quantization::kInt4;
   const QuantizedFormat format = FormatOf(width, inputs);
-  return {values.data(), scales.data(), rows,         cols,
-          format,        group,         zeros.data(), order.empty() ? nullptr : order.data()};
+  return {.values = values.data(),
+          .scales = scales.data(),
+          .rows = rows,
+          .cols = cols,
+          .format = format,
+          .group = group,
+          .zeros = zeros.data(),
+          .order = order.empty() ? nullptr : order.data(),
+          .has_blocks = has_blocks};
 }
 
 QuantizedMatrix QuantizeToInt8(const MatrixView& matrix) {

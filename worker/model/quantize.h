@@ -52,6 +52,7 @@ struct QuantizedMatrix {
   std::vector<int32_t> order;  // Of a matrix of 4 bits whose columns are not in the order of the input; or empty.
 
   bool is_fp8 = false;
+  bool has_blocks = false;  // Of a matrix of FP8.
 
   int num_groups() const { return (cols + group - 1) / group; }
   // Valid until the matrix changes.

@@ -42,6 +42,9 @@ TEST(ByteMatrixTest, TakesFp8WithOneScaleForEachRow) {
   const QuantizedMatrixView views[] = {rows.View(), groups.View()};
   EXPECT_TRUE(ByteCudaMatrix::CanPack(views, 1));
   EXPECT_FALSE(ByteCudaMatrix::CanPack(views, 2));
+  QuantizedMatrixView narrow_blocks = rows.View();
+  narrow_blocks.has_blocks = true;
+  EXPECT_FALSE(ByteCudaMatrix::CanPack(&narrow_blocks, 1));
   const QuantizedCase int8(QuantizedFormat::kInt8, 8, 136, 0, 1);
   const QuantizedMatrixView mixed[] = {int8.View(), rows.View()};
   EXPECT_TRUE(ByteCudaMatrix::CanPack(mixed, 1));

@@ -147,7 +147,7 @@ void Measurement::Attention(const Shape& shape, const std::string& group, const 
     const auto first = blocks.begin() + int64_t{i} * blocks_per_sequence;
     batch.Add({first, first + blocks_per_sequence}, num_cached, context_len, shape.block_size);
   }
-  // As numbers of 8 bits and scales, these bits are random, too, and none of them is a NaN.
+  // The bits are also random as numbers of 8 bits and scales, and none of them is a NaN.
   const RandomArrays pools(device_, num_pools, pool_bytes / kElementBytes);
   const RandomArray q(device_, q_elements);
   DeviceArray<uint16_t> out(device_, q_elements);

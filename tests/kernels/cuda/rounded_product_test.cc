@@ -16,6 +16,7 @@
 #include "tests/kernels/cuda/device_array.h"
 #include "tests/kernels/cuda/device_under_test.h"
 #include "tests/kernels/cuda/quantized_cases.h"
+#include "tests/kernels/cuda/rounded_multiply.h"
 
 namespace quire::cuda {
 namespace {
@@ -31,19 +32,9 @@ class RoundedProductTest : public DeviceTest {
                            /*most_tokens_at_once=*/70, /*most_few_tokens=*/64);
   }
 
-  // Returns y[num_tokens, rows], which began with `initial`, or with other numbers to be overwritten.
   std::vector<float> Multiply(const std::vector<float>& x, const QuantizedCase& w, DataType element, DataType y_type,
                               const std::vector<float>* initial = nullptr) {
-    const QuantizedMatrixView view = w.View();
-    const auto packed = ByteCudaMatrix::Pack(device(), &view, 1);
-    RoundedProducts products = Products(element);
-    const int num_tokens = int(x.size()) / w.cols;
-    const std::vector<float> before =
-        initial == nullptr ? std::vector<float>(size_t(num_tokens) * w.rows, 7) : *initial;
-    DeviceArray<char> device_x(device(), Encoded(x, element)), y(device(), Encoded(before, y_type));
-    products.Multiply(reinterpret_cast<const uint16_t*>(device_x.data()), *packed, num_tokens, y.data(), y_type,
-                      initial != nullptr);
-    return Decoded(y.Download(), y_type);
+    return MultiplyRounded(device(), Products(element), x, w, element, y_type, initial);
   }
 };
 

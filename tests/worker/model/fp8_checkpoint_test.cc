@@ -19,6 +19,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/forwarding_backend.h"
+#include "kernels/fp8.h"
 #include "kernels/half_float.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/model_files.h"
@@ -38,22 +39,6 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 constexpr char kProjection[] = "model.layers.1.self_attn.q_proj.weight";
-
-TEST(Fp8Test, NumbersAreThoseOfTheDefinition) {
-  EXPECT_EQ(Fp8ToFloat(0x00), 0);
-  EXPECT_EQ(Fp8ToFloat(0x01), std::ldexp(1.0f, -9)) << "the least positive number";
-  EXPECT_EQ(Fp8ToFloat(0x07), std::ldexp(7.0f, -9)) << "the largest subnormal number";
-  EXPECT_EQ(Fp8ToFloat(0x08), std::ldexp(1.0f, -6)) << "the least normal number";
-  EXPECT_EQ(Fp8ToFloat(0x38), 1);
-  EXPECT_EQ(Fp8ToFloat(0x3c), 1.5);
-  EXPECT_EQ(Fp8ToFloat(0x7e), 448) << "the largest number";
-  EXPECT_TRUE(std::isnan(Fp8ToFloat(0x7f)));
-  EXPECT_TRUE(std::isnan(Fp8ToFloat(0xff)));
-  for (int i = 1; i < 127; ++i) {
-    EXPECT_EQ(Fp8ToFloat(i | 128), -Fp8ToFloat(i)) << i;
-    EXPECT_LT(Fp8ToFloat(i - 1), Fp8ToFloat(i)) << i;
-  }
-}
 
 // The number of FP8 that is nearest to the value.
 uint8_t Nearest(float value) {
