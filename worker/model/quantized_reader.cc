@@ -3,6 +3,7 @@
 #include "worker/model/quantized_reader.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -61,9 +62,14 @@ std::vector<T> Repeated(const std::vector<T>& from, int rows, int times, int gro
   return to;
 }
 
-// Divides groups that are longer than the kernels' into groups of 128.
-void DivideGroups(QuantizedMatrix* matrix) {
-  if (matrix->group <= kMaxInt4Group) return;
+// Gives a matrix groups of 32, 64 or 128 columns, which the kernels know. Longer groups are divided. A shorter one of
+// another length takes a whole row, because other groups are refused, so it can be extended.
+void FitGroups(QuantizedMatrix* matrix) {
+  if (matrix->group <= kMaxInt4Group) {
+    const auto group = static_cast<unsigned>(std::max(matrix->group, kMinInt4Group));
+    matrix->group = static_cast<int>(std::bit_ceil(group));
+    return;
+  }
   const int times = CeilDiv(matrix->group, kMaxInt4Group);
   matrix->group = kMaxInt4Group;
   matrix->scales = Repeated(matrix->scales, matrix->rows, times, matrix->num_groups());
@@ -145,7 +151,7 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::Read(const std::string& weight,
   }
   DataType type;
   QUIRE_ASSIGN_OR_RETURN(QuantizedMatrix matrix, ReadGroups(weight, rows, cols, &type));
-  DivideGroups(&matrix);
+  FitGroups(&matrix);
   return matrix;
 }
 

@@ -169,7 +169,9 @@ QuantizedMatrix RowsOf(const QuantizedMatrix& matrix, int first_row, int rows) {
           .cols = matrix.cols,
           .group = matrix.group,
           .zeros = Part(matrix.zeros, groups, first_row, rows),
-          .order = matrix.order};
+          .order = matrix.order,
+          .is_fp8 = matrix.is_fp8,
+          .has_blocks = matrix.has_blocks};
 }
 
 absl::StatusOr<QuantizedMatrix> WeightReader::Quantized(const MatrixPart& part, int cols) {

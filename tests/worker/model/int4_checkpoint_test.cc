@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
@@ -41,6 +42,26 @@ std::vector<uint32_t> Words(int num_words, Number&& number) {
 class Int4CheckpointTest : public CheckpointTest {
  protected:
   using Store = std::function<void(const std::string& base, const QuantizedMatrix& matrix)>;
+
+  // Takes away all dimensions of the MLP but the first `size`.
+  void CutMlp(int size) {
+    config_["intermediate_size"] = size;
+    for (const std::string& name : matrices_) {
+      StoredTensor& tensor = tensors_.at(name);
+      const bool is_down = absl::StrContains(name, "down_proj");
+      if (!is_down && !absl::StrContains(name, "gate_proj") && !absl::StrContains(name, "up_proj")) continue;
+      const size_t row_bytes = tensor.bytes.size() / tensor.shape[0];
+      if (is_down) {
+        const size_t cut_bytes = row_bytes / tensor.shape[1] * size;
+        std::string cut;
+        for (int64_t row = 0; row < tensor.shape[0]; ++row) cut += tensor.bytes.substr(row * row_bytes, cut_bytes);
+        tensor.bytes = cut;
+      } else {
+        tensor.bytes.resize(size * row_bytes);
+      }
+      tensor.shape[is_down ? 1 : 0] = size;
+    }
+  }
 
   // Replaces all matrices of the layers by what `store` makes of them.
   void StoreAll(const Store& store) {
@@ -150,6 +171,24 @@ TEST_F(Int4CheckpointTest, LongGroupsAreTheSameAsTheirParts) {
   for (const int group : {-1, 128, 4096}) {
     config_["quantization_config"]["group_size"] = group;
     ExpectTheBitsOfNumbersRoundedAtLoad();
+  }
+}
+
+// A group as long as a row may have a length that is no group of the kernels.
+TEST_F(Int4CheckpointTest, AGroupAsLongAsAnyRowIsTheSameAsOneOf128Columns) {
+  const Tensors whole = tensors_;
+  for (const int mlp_size : {40, 48}) {
+    tensors_ = whole;
+    CutMlp(mlp_size);
+    const auto rounded = Load(Quantization::kInt4);
+    ASSERT_TRUE(rounded.ok()) << rounded.status();
+    StorePackQuantized();
+    config_["quantization_config"]["config_groups"]["group_0"]["weights"]["strategy"] = "channel";
+    config_["quantization_config"]["config_groups"]["group_0"]["weights"].erase("group_size");
+    const auto model = Load();
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(LogitsOf(**model), LogitsOf(**rounded)) << mlp_size;
+    config_.erase("quantization_config");
   }
 }
 
