@@ -3,6 +3,7 @@
 // Compares whole models on the GPU backend, on the emulated device, with the CPU.
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/emulated_device.h"
+#include "kernels/fp8.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/model/paged_runner.h"
@@ -257,7 +259,87 @@ class GpuCheckpointTest : public CheckpointTest {
     }
     config_["quantization_config"] = {{"quant_method", "fp8"}};
   }
+
+  // Takes a model whose heads have kernels on a GPU, with the weights of its layers rounded to FP8. Each matrix has one
+  // scale.
+  void TakeFp8Model() {
+    const TestDirectory directory;
+    WriteModel("llama", DataType::kBFloat16, directory);
+    const std::string file = ReadWholeFile(directory.path() + "/model.safetensors");
+    const auto tensors = ParseSafetensors(file, "model.safetensors");
+    ASSERT_TRUE(tensors.ok()) << tensors.status();
+    tensors_.clear();
+    matrices_.clear();
+    constexpr float kScale = 0x1p-8f;
+    for (const Tensor& tensor : *tensors) {
+      tensors_[tensor.name] = {tensor.dtype, tensor.shape, std::string(tensor.bytes)};
+      if (!absl::StrContains(tensor.name, "_proj.weight")) continue;
+      matrices_.push_back(tensor.name);
+      std::string numbers(tensor.bytes.size() / sizeof(BFloat16), '\0');
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        BFloat16 weight;
+        memcpy(&weight, tensor.bytes.data() + i * sizeof(weight), sizeof(weight));
+        numbers[i] = static_cast<char>(FloatToFp8(ToFloat(weight) / kScale));
+      }
+      tensors_[tensor.name] = {"F8_E4M3", tensor.shape, numbers};
+      tensors_[tensor.name + "_scale"] = {"F32", {1}, BytesOf(std::vector<float>{kScale})};
+    }
+    config_ = nlohmann::json::parse(ReadWholeFile(directory.path() + "/config.json"));
+    config_["quantization_config"] = {{"quant_method", "fp8"}};
+  }
+
+  // Stores the scale of each matrix as those of blocks of 32 by 32.
+  void UseBlocks() {
+    for (const std::string& name : matrices_) {
+      const std::vector<int64_t>& shape = tensors_.at(name).shape;
+      const int64_t rows = (shape[0] + 31) / 32, cols = (shape[1] + 31) / 32;
+      const std::string scale = tensors_.at(name + "_scale").bytes;
+      StoredTensor& scales = tensors_[name + "_scale_inv"];
+      scales = {"F32", {rows, cols}, ""};
+      for (int64_t i = 0; i < rows * cols; ++i) scales.bytes += scale;
+      tensors_.erase(name + "_scale");
+    }
+    config_["quantization_config"]["weight_block_size"] = {32, 32};
+  }
 };
+
+// On compute capability 9.0, inputs of products by weights with one scale for each row are rounded to FP8, too.
+TEST_F(GpuCheckpointTest, Fp8GivesTheLogitsOfTheCpuUpToRounding) {
+  TakeFp8Model();
+  for (const bool has_blocks : {false, true}) {
+    if (has_blocks) UseBlocks();
+    directory_.Write("model.safetensors", File());
+    directory_.Write("config.json", config_.dump());
+    const auto logits_of = [&](std::unique_ptr<Backend> backend, KvType kv_type, int chunk) {
+      const LoadedModel loaded = ::quire::Load(directory_, std::move(backend));
+      EXPECT_EQ(loaded.model->weights.rounding.layers, Quantization::kFp8);
+      return PagedRunner(loaded.model.get(), loaded.backend.get(), {.kv_type = kv_type}).Prefill(0, Prompt(), chunk);
+    };
+    const std::vector<Logits> expected =
+        logits_of(cpu::MakeCpuBackend(1, cpu::Isa::kAvx2), KvType::kFloat32, kPromptTokens);
+    const auto error_on_gpu = [&](bool is_sm90, int chunk) {
+      const std::vector<Logits> actual =
+          logits_of(std::make_unique<cuda::CudaBackend>(std::make_unique<cuda::EmulatedDevice>(is_sm90),
+                                                        cuda::CudaBackendOptions{.element = DataType::kBFloat16}),
+                    KvType::kBFloat16, chunk);
+      float largest = 0;
+      for (int i = 0; i < kPromptTokens; ++i) largest = std::max(largest, RelativeError(actual[i], expected[i]));
+      return largest;
+    };
+    const float error_of_kept_inputs = error_on_gpu(/*is_sm90=*/false, 40);
+    EXPECT_LT(error_of_kept_inputs, 0.03f) << has_blocks;
+    if (has_blocks) {
+      EXPECT_LT(error_on_gpu(/*is_sm90=*/true, 40), 0.03f);
+      continue;
+    }
+    // A chunk of 40 tokens goes to our kernel, one of 70 to the library.
+    for (const int chunk : {40, kPromptTokens}) {
+      const float error = error_on_gpu(/*is_sm90=*/true, chunk);
+      EXPECT_LT(error, 0.15f) << chunk;
+      EXPECT_GT(error, 2 * error_of_kept_inputs) << chunk << ": nothing was rounded";
+    }
+  }
+}
 
 TEST_F(GpuCheckpointTest, AGpuThatMultipliesQuantizedWeightsWronglyIsRefused) {
   StoreFp8();
