@@ -39,8 +39,8 @@ class Operations {
   virtual std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) = 0;
   // Whether the next two functions work.
   virtual bool MultipliesQuantized() const { return false; }
-  // They do the same for matrices of whole numbers, which have the same format and groups. QuantizedFormat says whether
-  // a product rounds its input; the sums of products of whole numbers are exact. REQUIRES: MultipliesQuantized().
+  // They do the same for quantized matrices, which have the same format and groups. QuantizedFormat says whether a
+  // product rounds its input; the sums of products of whole numbers are exact. REQUIRES: MultipliesQuantized().
   virtual std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* /*matrices*/, int /*num_matrices*/) {
     return nullptr;
   }

@@ -12,6 +12,7 @@
 #include "base/num_blocks.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/quantized_products.h"
+#include "kernels/cuda/rounded_products.h"
 #include "kernels/kv_layout.h"
 #include "worker/model/fp8.h"
 #include "worker/pool_size.h"
@@ -137,8 +138,9 @@ std::string ExplainGpuMemory(const ModelConfig& config, const WeightRounding& ro
   absl::StrAppendFormat(
       &text,
       "\nCUDA and the steps take a part of what is left, which the worker measures at its start; beside "
-      "weights in int8, int4 or fp8, prompts take up to %s\n",
-      FormatBytes(int64_t{cuda::QuantizedProducts::kSliceBytes}));
+      "weights in int8, int4 or fp8, prompts take up to %s for parts of products, and rounded inputs a byte for each "
+      "number\n",
+      FormatBytes(int64_t{std::max(cuda::QuantizedProducts::kSliceBytes, cuda::RoundedProducts::kSumBytes)}));
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "base/num_blocks.h"
 #include "kernels/cuda/quantized_products.h"
+#include "kernels/cuda/rounded_products.h"
 #include "kernels/kv_layout.h"
 #include "kernels/linear.h"
 #include "worker/pool_size.h"
@@ -112,9 +113,11 @@ std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t ava
     }
   }
   absl::StrAppendFormat(
-      &text, "\n\non a GPU, weights in int4 take %s, and prompts up to %s beside weights in int8, int4 or fp8\n",
+      &text,
+      "\n\non a GPU, weights in int4 take %s; beside weights in int8, int4 or fp8, prompts take up to %s for parts of "
+      "products, and rounded inputs a byte for each number\n",
       FormatBytes(GpuWeightBytes(needs, WeightWidth::kInt4)),
-      FormatBytes(int64_t{cuda::QuantizedProducts::kSliceBytes}));
+      FormatBytes(int64_t{std::max(cuda::QuantizedProducts::kSliceBytes, cuda::RoundedProducts::kSumBytes)}));
   return text;
 }
 

@@ -36,10 +36,11 @@ ABSL_FLAG(std::string, model_name, "",
 ABSL_FLAG(
     std::string, quantize, "none",
     "With int8, round the weights of the decoder layers to 8 bits while they are loaded, with a scale per row, and "
-    "on a CPU the inputs of their products to 8 bits with a scale per token. That halves the memory of these weights, "
-    "and a CPU decodes nearly twice as fast. int4 rounds the weights to 4 bits, with a scale for every 128 columns of "
-    "a row: they are smaller and faster still, and lose more. Embedding and norms keep their precision, and so does "
-    "the output matrix without --quantize-output. none, int8 or int4; not for --device=simulated.");
+    "the inputs of their products to 8 bits with a scale per token (on a GPU, --gpu-int8-inputs=false keeps them). "
+    "That halves the memory of these weights, and a CPU decodes nearly twice as fast. int4 rounds the weights to 4 "
+    "bits, with a scale for every 128 columns of a row: they are smaller and faster still, and lose more. Embedding "
+    "and norms keep their precision, and so does the output matrix without --quantize-output. none, int8 or int4; not "
+    "for --device=simulated.");
 ABSL_FLAG(
     bool, quantize_output, false,
     "Round the output matrix to 8 bits, too, as --quantize=int8 rounds others. It is read for every token, and in "

@@ -24,7 +24,7 @@ class CpuPackedMatrix : public PackedMatrix {
   static std::unique_ptr<CpuPackedMatrix> Make(const MatrixView* matrices, int num_matrices, ThreadPool* pool);
   // Makes a gated matrix in the same way. REQUIRES: both have the same shape.
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const MatrixView& gate, const MatrixView& up, ThreadPool* pool);
-  // Do the same for matrices of whole numbers. REQUIRES: all have the same format and groups.
+  // Do the same for quantized matrices. REQUIRES: all have the same format and groups.
   static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices, ThreadPool* pool);
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const QuantizedMatrixView& gate, const QuantizedMatrixView& up,
                                                     ThreadPool* pool);
@@ -48,7 +48,7 @@ class CpuPackedMatrix : public PackedMatrix {
   int num_outputs() const { return is_gated_ ? rows_ / 2 : rows_; }
   int outputs_per_panel() const { return is_gated_ ? kGatedColumns : kPanelColumns; }
   int num_panels() const { return (num_outputs() + outputs_per_panel() - 1) / outputs_per_panel(); }
-  // Number of elements of one panel; of bytes if it has whole numbers.
+  // Number of elements of one panel; of bytes if the matrix is quantized.
   int64_t panel_elements() const {
     if (format_ == WeightFormat::kFp8) return int64_t{num_groups()} * Fp8GroupBytes(group_);
     if (group_ > 0) return int64_t{padded_cols() / group_} * Int4GroupBytes(group_);
@@ -56,7 +56,7 @@ class CpuPackedMatrix : public PackedMatrix {
   }
   const void* panel(int index) const;
 
-  // Writes the row as float32 to y[0, cols). REQUIRES: not gated, and not of whole numbers.
+  // Writes the row as float32 to y[0, cols). REQUIRES: neither gated nor quantized.
   void CopyRow(int row, float* y) const;
 
  private:

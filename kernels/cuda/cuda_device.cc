@@ -336,8 +336,7 @@ CudaDevice::LoadedKernel& CudaDevice::Load(const void* entry, size_t shared_byte
 //  - Code for sm_80 contains no wait, not even when the driver translates it for a newer device. Such kernels are
 //    launched without the attribute.
 //  - The compiler could move LoadReadOnly() before the wait. kernels_cuda_compiled_test checks that the machine code
-//  has
-//    no access to global memory there.
+//    has no access to global memory there.
 void CudaDevice::LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                               size_t /*args_bytes*/, int num_blocks) {
   MakeCurrent();

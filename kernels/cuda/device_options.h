@@ -22,7 +22,8 @@ struct DeviceOptions {
   bool overlaps_launches = false;
   // The size of the heads that will be computed; OpenDevice refuses another one than those of kHeadDims.
   int head_dim = 64;
-  // On compute capability 9.0, compute prompts with the kernels that only it can run (attention_prefill_sm90.h).
+  // On compute capability 9.0, use the kernels that only it can run: for the attention of prompts
+  // (attention_prefill_sm90.h) and for inputs of FP8 (kernels_fp8_sm90.cu).
   bool warp_groups = true;
   LineWriter write_line = nullptr;  // Writes the lines of the library; see line_writer.h.
   // A device that has finished nothing for this time, while it has work, ends the process (progress_watch.h). The

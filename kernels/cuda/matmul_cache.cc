@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -135,8 +137,9 @@ void MatmulCache::Insert(const MatmulShape& shape, const MatmulAlgorithm& algori
   Algorithms of_others;
   Read(&of_others);  // A file that cannot be used is replaced.
   algorithms_.merge(of_others);
-  if (Write()) return;
-  if (!has_complained_) WriteLine(/*is_error=*/false, "cannot write " + path_);
+  const std::string error = Write();
+  if (error.empty()) return;
+  if (!has_complained_) WriteLine(/*is_error=*/false, "cannot write " + path_ + ": " + error);
   has_complained_ = true;
 }
 
@@ -181,15 +184,23 @@ std::string MatmulCache::Format() const {
 
 // The file is replaced atomically: a reader sees the old file or the new one, never a part.
 // Processes in other containers may have the same process id, so the system chooses the name of the new file.
-bool MatmulCache::Write() const {
+std::string MatmulCache::Write() const {
   std::string temporary = path_ + ".XXXXXX";
   const int file = mkostemp(temporary.data(), O_CLOEXEC);
-  if (file < 0) return false;
+  if (file < 0) return std::strerror(errno);
   const std::string text = Format();
-  const bool is_written = fchmod(file, 0644) == 0 && write(file, text.data(), text.size()) == ssize_t(text.size());
-  if (close(file) == 0 && is_written && std::rename(temporary.c_str(), path_.c_str()) == 0) return true;
+  int error = 0;  // The first one.
+  const auto check = [&error](bool worked) {
+    if (!worked && error == 0) error = errno != 0 ? errno : EIO;
+  };
+  errno = 0;  // A write that stores only a part does not set it.
+  check(fchmod(file, 0644) == 0);
+  check(write(file, text.data(), text.size()) == ssize_t(text.size()));
+  check(close(file) == 0);
+  if (error == 0) check(std::rename(temporary.c_str(), path_.c_str()) == 0);
+  if (error == 0) return "";
   std::remove(temporary.c_str());
-  return false;
+  return std::strerror(error);
 }
 
 }  // namespace quire::cuda

@@ -74,8 +74,8 @@ class MatmulCache {
   std::string Read(Algorithms* algorithms) const;
   std::string Parse(const std::string& text, Algorithms* algorithms) const;
   std::string Format() const;
-  // Writes the file, and returns whether that worked.
-  bool Write() const;
+  // Writes the file. Returns why that is not possible, or an empty text.
+  std::string Write() const;
 
   const std::string path_;
   const std::string machine_;

@@ -25,8 +25,8 @@ struct MatmulScales {
 // Therefore it computes y^T [num_columns, num_rows] = w x^T. In its order, our w is the transpose of its first factor.
 class MatmulProblem {
  public:
-  // A row of y begins y_stride elements after the row before. Products of FP8 need scales: all
-  // functions want their addresses, and Run reads them.
+  // A row of y begins y_stride elements after the row before. Products of FP8 need scales: all functions want their
+  // addresses, and Run reads them.
   MatmulProblem(const MatmulShape& shape, int y_stride, const MatmulScales& scales = {});
   explicit MatmulProblem(const MatmulShape& shape) : MatmulProblem(shape, shape.num_columns) {}
 

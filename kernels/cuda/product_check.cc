@@ -165,8 +165,8 @@ BackendStatus ProductCheck::Run(int num_tokens, ProductFormula formula,
       if (std::fabs(result - right) <= expected[token].tolerance) continue;
       char message[200];
       std::snprintf(message, sizeof(message),
-                    "its product of %d tokens by a quantized matrix of %d rows and %d columns is %g instead of %g at "
-                    "token %d, row %d",
+                    "its product of %d tokens by a quantized matrix of %d rows and %d columns is %.9g instead of %.9g "
+                    "at token %d, row %d",
                     num_tokens, rows_, cols, result, right, token, n);
       return BackendStatus::Error(message);
     }

@@ -12,7 +12,7 @@
 namespace quire::cuda {
 
 // y[m][n] = float(sum over the splits of sums[split][m][n]) * (x_scales[m] * w_scales[n]) (+ y[m][n]). A sum of whole
-// numbers is exact, and each of the products in float32 is rounded by itself, as on the CPU. Other splits are added in
+// numbers is exact, and each of the products in float32 is rounded by itself, as on the CPU. Sums of FP8 are added in
 // ascending order.
 struct ScaleSumsArgs {
   const void* sums;       // [num_splits][split_stride] of Numbers::Sum, in each [num_tokens, sum_columns].

@@ -2,7 +2,10 @@
 
 // Checkpoints that quire-quantize writes from the small Llama model.
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -206,6 +209,19 @@ TEST_F(QuantizeTest, WrongModelsAndFoldersAreRefused) {
   tensors_.at(name) = {"F32", {16, 40}, good.bytes.substr(0, 2560)};
   EXPECT_THAT(error(Quantization::kInt4, Source()),
               HasSubstr(absl::StrCat("tensor ", name, " has 40 columns, with int4 they must be a multiple of 32")));
+}
+
+TEST_F(QuantizeTest, WhyAFileCannotBeWrittenIsSaid) {
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit low = {.rlim_cur = 10'000, .rlim_max = limit.rlim_max};
+  const auto previous = signal(SIGXFSZ, SIG_IGN);  // Otherwise the process ends at the limit.
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  const absl::Status status = Write(Quantization::kInt8).status();
+  setrlimit(RLIMIT_FSIZE, &limit);
+  signal(SIGXFSZ, previous);
+  EXPECT_EQ(std::string(status.message()),
+            absl::StrCat("cannot write ", Output(), "/model.safetensors: File too large"));
 }
 
 }  // namespace

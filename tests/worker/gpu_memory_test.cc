@@ -96,7 +96,8 @@ TEST(GpuMemoryTest, WhatFitsBesideTheWeightsIsExplained) {
             "int8         67.7 GiB     12.3 GiB       8, 17\n"
             "int4         38.3 GiB     41.7 GiB       30, 58\n\n"
             "CUDA and the steps take a part of what is left, which the worker measures at its start; beside weights in "
-            "int8, int4 or fp8, prompts take up to 32.0 MiB\n");
+            "int8, int4 or fp8, prompts take up to 32.0 MiB for parts of products, and rounded inputs a byte for each "
+            "number\n");
 }
 
 TEST(GpuMemoryTest, Int8KvIsLeftOutWhereAGpuHasNoKernelsForIt) {

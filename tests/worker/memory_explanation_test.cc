@@ -45,16 +45,17 @@ TEST(MemoryExplanationTest, WeightsOf4BitsAreCountedWithTheirScales) {
   EXPECT_EQ(WeightBytes(needs, WeightWidth::kInt4), needs.num_layer_weights / 2 + 2 * 525'606'912 + 6 * groups);
 }
 
-// A zero point has no padding there, and matrices are dequantized in slices.
+// A zero point has no padding there. Matrices are dequantized in slices, or sums are scaled in parts.
 TEST(MemoryExplanationTest, WhatAGpuTakesIsTold) {
   const MemoryNeeds needs = MemoryNeedsOf(Llama2With70B());
   EXPECT_EQ(GpuWeightBytes(needs, WeightWidth::kInt4),
             needs.num_layer_weights / 2 + 2 * 525'606'912 + 5 * needs.num_layer_groups);
   EXPECT_EQ(GpuWeightBytes(needs, WeightWidth::kInt8), WeightBytes(needs, WeightWidth::kInt8));
   EXPECT_EQ(GpuWeightBytes(needs, WeightWidth::k32), WeightBytes(needs, WeightWidth::k16));
-  EXPECT_THAT(ExplainMemory(Llama2With70B(), 16, 200 * kGiB),
-              HasSubstr("\n\non a GPU, weights in int4 take 35.3 GiB, and prompts up to 32.0 MiB beside "
-                        "weights in int8, int4 or fp8\n"));
+  EXPECT_THAT(
+      ExplainMemory(Llama2With70B(), 16, 200 * kGiB),
+      HasSubstr("\n\non a GPU, weights in int4 take 35.3 GiB; beside weights in int8, int4 or fp8, prompts take "
+                "up to 32.0 MiB for parts of products, and rounded inputs a byte for each number\n"));
 }
 
 TEST(MemoryExplanationTest, WeightsOfFp8AreCountedWithTheScalesOfRowsOrBlocks) {

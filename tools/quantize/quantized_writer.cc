@@ -3,7 +3,9 @@
 #include "tools/quantize/quantized_writer.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -114,11 +116,17 @@ absl::StatusOr<std::vector<std::string>> Rounded(const Tensor& tensor, const Lay
   return BytesOf(layout.width == Quantization::kInt8 ? QuantizeToInt8(view) : QuantizeToInt4(view), layout);
 }
 
+// Returns the error of a stream whose last operation has failed, with the reason that the system has left in errno.
+absl::Status CannotWrite(const std::string& path) {
+  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+}
+
 absl::Status WriteFile(const std::string& path, const std::vector<Planned>& plan, const Layout& layout) {
   std::vector<TensorEntry> entries;
   for (const Planned& one : plan) entries.insert(entries.end(), one.entries.begin(), one.entries.end());
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << make_model::SafetensorsHeader(entries);
+  if (!out.good()) return CannotWrite(path);
   for (const Planned& one : plan) {
     if (one.is_matrix) {
       QUIRE_ASSIGN_OR_RETURN(const std::vector<std::string> parts, Rounded(*one.tensor, layout));
@@ -126,18 +134,18 @@ absl::Status WriteFile(const std::string& path, const std::vector<Planned>& plan
     } else {
       out << one.tensor->bytes;
     }
+    if (!out.good()) return CannotWrite(path);
     ReleasePages(one.tensor->bytes);
-    if (!out.good()) break;
   }
   out.close();
-  return out.good() ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
+  return out.good() ? absl::OkStatus() : CannotWrite(path);
 }
 
 absl::Status WriteText(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();
-  return out.good() ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
+  return out.good() ? absl::OkStatus() : CannotWrite(path);
 }
 
 absl::Status WriteConfig(const WriteOptions& options, const Layout& layout) {

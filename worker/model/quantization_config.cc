@@ -195,7 +195,8 @@ absl::StatusOr<CheckpointQuantization> ReadAwq(const JsonFields& fields) {
   return result;
 }
 
-// DeepSeek, Qwen and AutoFP8. How inputs are rounded does not matter, because they are not.
+// DeepSeek, Qwen and AutoFP8. What the file says about inputs does not matter: a product that rounds them computes
+// their scales.
 absl::StatusOr<CheckpointQuantization> ReadFp8(const JsonFields& fields) {
   CheckpointQuantization result{.format = CheckpointFormat::kFp8};
   QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("fmt", "e4m3"));

@@ -15,8 +15,8 @@ enum class Quantization {
   kNone,  // In the precision of the file.
   kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token. A GPU can keep the inputs.
   kInt4,  // Weights of 4 bits with a scale and a zero point per group of columns; see Int4Inputs.
-  kFp8,   // Weights of FP8 as in the file, with a scale per row or per group of columns. Inputs are not rounded to 8
-          // bits.
+  kFp8,   // Weights of FP8 as in the file, with a scale per row or per group of columns. Some GPUs round inputs to FP8
+          // (Backend::RoundsQuantizedInputs).
 };
 
 // Returns "none", "int8", "int4" or "fp8".

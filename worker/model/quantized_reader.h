@@ -38,7 +38,7 @@ class QuantizedReader {
   absl::Status Dequantize(const std::string& weight, int rows, int cols);
 
  private:
-  // Returns whether the matrix is stored as whole numbers.
+  // Returns whether the matrix is stored quantized, and not as FP8 that TensorReader converts.
   bool IsStored(const std::string& weight) const;
   absl::StatusOr<QuantizedMatrix> ReadInt8(const std::string& weight, int rows, int cols);
   // Reads a matrix with groups of any length. Sets the type of the scales in the file.

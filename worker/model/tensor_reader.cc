@@ -121,7 +121,7 @@ void TensorReader::ReportUnused() const {
   for (const std::string& name : checkpoint_.Names()) {
     // Old checkpoints contain the rotary table. A checkpoint with a tied output matrix may contain that matrix as well.
     if (used_.contains(name) || absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight") continue;
-    // Inputs of products by FP8, K and V are not rounded to FP8, so their scales have no use.
+    // A product that rounds its input to FP8 computes the scales, and K and V are never FP8. So these have no use.
     const bool is_fp8_scale =
         absl::EndsWith(name, ".input_scale") || absl::EndsWith(name, ".k_scale") || absl::EndsWith(name, ".v_scale");
     if (fp8_.has_value() && is_fp8_scale) continue;

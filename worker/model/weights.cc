@@ -57,7 +57,7 @@ absl::Status CheckQuantizedCols(const MatrixPart& part, int cols) {
 // the reader releases the file's pages, so that at most one tensor is in memory twice.
 class WeightReader {
  public:
-  // `stored` says how matrices of whole numbers are read.
+  // `stored` says how quantized matrices are stored.
   WeightReader(const ModelConfig& config, const CheckpointQuantization& stored, const Checkpoint& checkpoint,
                Backend* backend, LoadProgress* progress, const WeightRounding& rounding)
       : adds_one_(config.norms_add_one),
@@ -96,13 +96,13 @@ class WeightReader {
  private:
   // Appends copies of data that is not aligned to `bytes`, which keeps them until they are packed.
   absl::StatusOr<MatrixView> View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes);
-  // Reads a matrix that is stored as whole numbers, or rounds another one.
+  // Reads a matrix that is stored quantized, or rounds another one.
   absl::StatusOr<QuantizedMatrix> Quantized(const MatrixPart& part, int cols);
   // Reads a matrix of floating-point numbers and rounds it.
   absl::StatusOr<QuantizedMatrix> Rounded(const MatrixPart& part, int cols, Quantization width);
   absl::Status QuantizedMatrices(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
                                  std::unique_ptr<PackedMatrix>* result);
-  // Whether a stack is multiplied as whole numbers. All its parts must be stored in the same way.
+  // Returns whether a stack is multiplied as quantized numbers. All its parts must be stored in the same way.
   absl::StatusOr<bool> IsQuantized(const std::vector<MatrixPart>& parts) const;
 
   const bool adds_one_;  // To the weights of norms.

@@ -192,7 +192,7 @@ TEST_F(MatmulCacheTest, AFileThatCannotBeWrittenIsSaidOnce) {
   cache.Insert(kShape, kAlgorithm);
   cache.Insert(kShape, kAlgorithm);
   const std::string complaint = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(complaint, "GPU: cannot write " + folder_ + "/missing/cache\n");
+  EXPECT_EQ(complaint, "GPU: cannot write " + folder_ + "/missing/cache: No such file or directory\n");
   EXPECT_NE(cache.Find(kShape), nullptr);
 }
 

@@ -6,11 +6,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <regex>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
@@ -407,6 +409,11 @@ TEST(GpuModelTest, AGpuWhoseLibraryMultipliesWholeNumbersWronglyIsRefused) {
                 testing::AllOf(testing::HasSubstr("emulated GPU multiplies by tensor model.layers.0.self_attn.q_proj."
                                                   "weight wrongly: its product of 65 tokens by a quantized matrix of"),
                                testing::HasSubstr(" at token 0, row 0")));
+    // The numbers have all digits of a float, because they may differ in the last bit alone.
+    const std::string message(model.status().message());
+    std::smatch numbers;
+    ASSERT_TRUE(std::regex_search(message, numbers, std::regex(" is (\\S+) instead of (\\S+) at "))) << message;
+    for (const int i : {1, 2}) EXPECT_EQ(absl::StrFormat("%.9g", std::stof(numbers[i])), numbers[i]);
   }
 }
 
