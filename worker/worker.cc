@@ -312,7 +312,8 @@ std::string Worker::Summary() const {
   const KvLayout& layout = storage_->layout();
   const WeightRounding& rounding = model_->weights.rounding;
   const auto inputs_of = [&](QuantizedFormat format) {
-    const bool rounds_inputs = backend_->RoundsQuantizedInputs(format, model_->config.quantization.has_fp8_blocks());
+    const bool rounds_inputs =
+        backend_->RoundsQuantizedInputs(format, ScaleShapeOf(model_->config.quantization.fp8_block));
     return rounds_inputs ? "" : " with inputs of 16 bits";
   };
   std::string text = absl::StrCat(

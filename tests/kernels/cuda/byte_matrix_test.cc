@@ -51,6 +51,34 @@ TEST(ByteMatrixTest, TakesFp8WithOneScaleForEachRow) {
   EXPECT_FALSE(ByteCudaMatrix::CanPack(mixed, 2));
 }
 
+TEST(ByteMatrixTest, TakesFp8InWholeBlocksOf128) {
+  const QuantizedCase whole = QuantizedCase::InBlocks(256, 256, 1), narrow = QuantizedCase::InBlocks(256, 200, 1);
+  const QuantizedCase of_rows(QuantizedFormat::kFp8, 128, 256, 256, 1);
+  const auto can_pack = [](const std::vector<QuantizedMatrixView>& views) {
+    return ByteCudaMatrix::CanPack(views.data(), int(views.size()));
+  };
+  EXPECT_TRUE(can_pack({whole.View(), whole.View(128, 128), whole.View(128, 60)}));
+  EXPECT_FALSE(can_pack({whole.View(0, 60), whole.View()}));  // The second matrix would begin in a block.
+  EXPECT_FALSE(can_pack({narrow.View()}));
+  EXPECT_FALSE(can_pack({whole.View(), of_rows.View()}));
+}
+
+TEST(ByteMatrixTest, ScalesOfBlocksLieBehindEachOtherInFours) {
+  constexpr int kCols = 640, kBlocks = 5, kStride = 8;
+  EmulatedDevice device;
+  const QuantizedCase first = QuantizedCase::InBlocks(256, kCols, 1), second = QuantizedCase::InBlocks(20, kCols, 2);
+  const QuantizedMatrixView views[] = {first.View(), second.View()};
+  const auto packed = ByteCudaMatrix::Pack(&device, views, 2)->Copy();
+  EXPECT_EQ(packed->num_bytes(), (256 + 32) * kCols + 3 * kStride * 4);
+  ASSERT_EQ(packed->scale_stride(), kStride);
+  for (int block = 0; block < kStride; ++block) {
+    const bool exists = block < kBlocks;
+    EXPECT_EQ(packed->scales()[block], exists ? first.scales[block] : 0);
+    EXPECT_EQ(packed->scales()[kStride + block], exists ? first.scales[128 * kBlocks + block] : 0);
+    EXPECT_EQ(packed->scales()[2 * kStride + block], exists ? second.scales[block] : 0);
+  }
+}
+
 class DeviceWithoutInt8 : public EmulatedDevice {
  public:
   bool MultiplyInt8(const Int8MatmulArgs&) override { return false; }
@@ -99,6 +127,23 @@ TEST(ByteMatrixTest, WithoutProductsOfFp8TheKernelMultipliesStacksAndOneLineSays
   EXPECT_EQ(
       testing::internal::GetCapturedStderr(),
       "GPU: cuBLASLt has no products of FP8 of 65 tokens by 40 columns of 256; a slower kernel multiplies them\n");
+}
+
+TEST(ByteMatrixTest, WithoutProductsOfFp8InBlocksTheKernelMultipliesAndAnotherLineSaysSo) {
+  constexpr DataType kElement = DataType::kBFloat16;
+  DeviceWithoutFp8 device;
+  RoundedProducts products(&device, device.FindKernels(kElement, 64, 16), kElement);
+  const QuantizedCase of_rows(QuantizedFormat::kFp8, 40, 256, 256, /*seed=*/3);
+  const QuantizedCase in_blocks = QuantizedCase::InBlocks(40, 256, 4);
+  testing::internal::CaptureStderr();
+  for (const QuantizedCase* const w : {&of_rows, &in_blocks}) {
+    const QuantizedMatrixView view = w->View();
+    EXPECT_EQ(products.Check(*ByteCudaMatrix::Pack(&device, &view, 1), &view, 1).message(), "");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "GPU: cuBLASLt has no products of FP8 of 65 tokens by 40 columns of 256; a slower kernel multiplies them\n"
+            "GPU: cuBLASLt has no products of FP8 in blocks of 68 tokens by 40 columns of 256; a slower kernel "
+            "multiplies them\n");
 }
 
 }  // namespace

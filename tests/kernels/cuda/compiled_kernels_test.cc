@@ -80,9 +80,13 @@ const std::map<std::string, BlockShape>& Shapes() {
   return NotingEntry::Kernels();
 }
 
+bool IsRoundedFp8(const std::string& name) {
+  return name.find("Fp8Numbers") != std::string::npos || name.find("Fp8BlockNumbers") != std::string::npos;
+}
+
 // Returns the architectures for which the kernel is compiled.
 std::vector<int> Architectures(const std::string& name) {
-  if (name.rfind("AttentionPrefillSm90<", 0) == 0 || name.find("Fp8Numbers") != std::string::npos) return {90};
+  if (name.rfind("AttentionPrefillSm90<", 0) == 0 || IsRoundedFp8(name)) return {90};
   return {80, 90};
 }
 
@@ -305,7 +309,7 @@ TEST(CompiledKernelsTest, ProductsOfRoundedRowsMultiplyBytesAndCopyAsynchronousl
   for (const auto& [key, code] : Compiled()) {
     if (key.first.rfind("RoundedProductKernel<", 0) != 0) continue;
     SCOPED_TRACE(key.first + " on sm_" + std::to_string(key.second));
-    const bool is_fp8 = key.first.find("Fp8Numbers") != std::string::npos;
+    const bool is_fp8 = IsRoundedFp8(key.first);
     const int token_tiles = key.first[key.first.size() - 2] - '0', row_tiles = token_tiles < 4 ? 1 : 2;
     EXPECT_EQ(code.Count(kImma), is_fp8 ? 0 : 4 * token_tiles * row_tiles);
     EXPECT_EQ(code.Count(kLdsm), is_fp8 ? 0 : 2 * (2 * row_tiles + token_tiles));
