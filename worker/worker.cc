@@ -23,6 +23,7 @@
 #include "worker/gpu_memory.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
+#include "worker/model/fp8.h"
 #include "worker/model/hub_cache.h"
 #include "worker/model/simulated_model.h"
 #include "worker/warm_up.h"
