@@ -319,7 +319,8 @@ TEST(CompiledKernelsTest, ProductsOfRoundedRowsMultiplyBytesAndCopyAsynchronousl
     EXPECT_EQ(code.Count(kLdgsts), code.Count(kLdgsts, 16));
     ++count;
   }
-  EXPECT_EQ(count, 2 * 4 * 3);  // Elements, numbers of tokens, int8 on two architectures and FP8 on one.
+  // Elements, numbers of tokens, int8 on two architectures, and FP8 of rows and of blocks on one.
+  EXPECT_EQ(count, 2 * 4 * 4);
 }
 
 // A tile of 128 tokens needs head_dim / 16 products for its scores and 8 for its values. The scores of the first tile
