@@ -142,7 +142,7 @@ TEST(ByteMatrixTest, WithoutProductsOfFp8InBlocksTheKernelMultipliesAndAnotherLi
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "GPU: cuBLASLt has no products of FP8 of 65 tokens by 40 columns of 256; a slower kernel multiplies them\n"
-            "GPU: cuBLASLt has no products of FP8 in blocks of 68 tokens by 40 columns of 256; a slower kernel "
+            "GPU: cuBLASLt has no products of FP8 in blocks of 65 tokens by 40 columns of 256; a slower kernel "
             "multiplies them\n");
 }
 
