@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "kernels/cuda/backend.h"
 #include "kernels/cuda/emulated_device.h"
 #include "kernels/cuda/rounded_products.h"
 #include "kernels/reference/quantized.h"
@@ -77,6 +79,33 @@ TEST(ByteMatrixTest, ScalesOfBlocksLieBehindEachOtherInFours) {
     EXPECT_EQ(packed->scales()[kStride + block], exists ? first.scales[128 * kBlocks + block] : 0);
     EXPECT_EQ(packed->scales()[2 * kStride + block], exists ? second.scales[block] : 0);
   }
+}
+
+// The library multiplies 68 tokens in both cases. It writes them to the memory of gate and up, which has room for them.
+TEST(ByteMatrixTest, GateAndUpInBlocksHaveRoomForAMultipleOfFourTokens) {
+  constexpr int kRows = 128, kCols = 128, kTokens = 66, kMoreTokens = 68;
+  constexpr DataType kElement = DataType::kBFloat16;
+  auto owned_device = std::make_unique<EmulatedDevice>(/*is_sm90=*/true);
+  Device* const device = owned_device.get();
+  CudaBackend backend(std::move(owned_device), {.element = kElement});
+  const QuantizedCase gate = QuantizedCase::InBlocks(kRows, kCols, 1), up = QuantizedCase::InBlocks(kRows, kCols, 2);
+  const auto packed = backend.PackGatedQuantized(gate.View(), up.View());
+  Random random(3);
+  const DeviceArray<char> x(device, Encoded(random.Normals(kMoreTokens * kCols), kElement));
+  const auto multiply = [&](int num_tokens) {
+    const DeviceArray<uint16_t> y(device, num_tokens * kRows);
+    backend.GatedLinear({.x = x.data(),
+                         .w = packed.get(),
+                         .bias = nullptr,
+                         .y = y.data(),
+                         .y_type = kElement,
+                         .num_tokens = num_tokens});
+    return y.Download();
+  };
+  const std::vector<uint16_t> few = multiply(kTokens);
+  std::vector<uint16_t> many = multiply(kMoreTokens);
+  many.resize(few.size());
+  EXPECT_EQ(few, many);
 }
 
 class DeviceWithoutInt8 : public EmulatedDevice {
