@@ -23,14 +23,15 @@ namespace {
 
 constexpr int kBlockSize = 16;
 constexpr int kPatternSize = 1 << 22;  // Random numbers of a type.
-constexpr int kGroup = 128;            // Columns of a row of int4 that share a scale.
+constexpr int kGroup = 128;            // Columns of a row of int4 that share a scale, and both sides of blocks of FP8.
 constexpr int kWarmUpSteps = 4;        // The second step of a shape is recorded.
 
 // Makes the weights of a model. All matrices repeat the same random numbers.
 class MadeUpWeights {
  public:
-  MadeUpWeights(const ModelConfig& config, std::optional<QuantizedFormat> layer_format, Backend* backend)
-      : config_(config), layer_format_(layer_format), backend_(backend) {
+  MadeUpWeights(const ModelConfig& config, std::optional<QuantizedFormat> layer_format, bool in_blocks,
+                Backend* backend)
+      : config_(config), layer_format_(layer_format), in_blocks_(in_blocks), backend_(backend) {
     BenchRandom random(1);
     for (BFloat16& value : values_) value = ToBFloat16(static_cast<float>(random.Next() % 2048) / 65536 - 1.0f / 64);
     if (!layer_format) return;
@@ -72,8 +73,8 @@ class MadeUpWeights {
   int64_t step_bytes() const { return step_bytes_; }
 
  private:
-  static int GroupOf(QuantizedFormat format, int cols) {
-    return format == QuantizedFormat::kInt8 ? 0 : format == QuantizedFormat::kFp8 ? cols : kGroup;
+  int GroupOf(QuantizedFormat format, int cols) const {
+    return format == QuantizedFormat::kInt8 ? 0 : format == QuantizedFormat::kFp8 && !in_blocks_ ? cols : kGroup;
   }
 
   using QuantizedPointer = std::unique_ptr<cuda::DeviceMatrix>;
@@ -108,8 +109,10 @@ class MadeUpWeights {
                                         .cols = cols,
                                         .format = *layer_format_,
                                         .group = GroupOf(*layer_format_, cols),
-                                        .zeros = zeros_.data()};
-      const auto stack = Stack(rows, static_cast<int>(numbers_.size() / cols), [&](int count) {
+                                        .zeros = zeros_.data(),
+                                        .has_blocks = in_blocks_};
+      const int most = static_cast<int>(numbers_.size() / cols);
+      const auto stack = Stack(rows, in_blocks_ ? most / kGroup * kGroup : most, [&](int count) {
         QuantizedMatrixView part = view;
         part.rows = count;
         return part;
@@ -140,6 +143,7 @@ class MadeUpWeights {
 
   const ModelConfig& config_;
   const std::optional<QuantizedFormat> layer_format_;
+  const bool in_blocks_;
   Backend* const backend_;
   // Matrices are stacks of as many whole rows as these arrays have.
   std::vector<BFloat16> values_ = std::vector<BFloat16>(kPatternSize);
@@ -218,9 +222,9 @@ GpuStepBench::~GpuStepBench() = default;
 absl::StatusOr<std::unique_ptr<GpuStepBench>> GpuStepBench::Create(const ModelConfig& config,
                                                                    std::optional<QuantizedFormat> layer_format,
                                                                    std::unique_ptr<cuda::Device> device,
-                                                                   bool rounds_inputs) {
+                                                                   bool rounds_inputs, bool in_blocks) {
   std::unique_ptr<GpuStepBench> bench(new GpuStepBench(config, std::move(device), rounds_inputs));
-  MadeUpWeights weights(bench->model_.config, layer_format, bench->backend_.get());
+  MadeUpWeights weights(bench->model_.config, layer_format, in_blocks, bench->backend_.get());
   QUIRE_ASSIGN_OR_RETURN(bench->model_.weights, weights.Make());
   bench->weight_bytes_ = weights.step_bytes();
   return bench;

@@ -36,13 +36,13 @@ ModelConfig Llama8B();
 // model is made once for all measurements.
 class GpuStepBench {
  public:
-  // With a format, the matrices of the layers are quantized, with a scale for each row, in int4 for every 128 columns.
-  // Embedding and output matrix are not, as in the worker. `rounds_inputs` is the worker's --gpu-int8-inputs and
-  // --gpu-fp8-inputs.
+  // With a format, the matrices of the layers are quantized, with a scale for each row, in int4 for every 128 columns,
+  // and in FP8 for blocks of 128 x 128 if in_blocks. Embedding and output matrix are not, as in the worker.
+  // `rounds_inputs` is the worker's --gpu-int8-inputs and --gpu-fp8-inputs.
   static absl::StatusOr<std::unique_ptr<GpuStepBench>> Create(const ModelConfig& config,
                                                               std::optional<QuantizedFormat> layer_format,
                                                               std::unique_ptr<cuda::Device> device,
-                                                              bool rounds_inputs = true);
+                                                              bool rounds_inputs = true, bool in_blocks = false);
   ~GpuStepBench();
 
   absl::StatusOr<GpuStepTime> Measure(const GpuStepOptions& options);

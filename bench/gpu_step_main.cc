@@ -22,7 +22,8 @@
 #include "kernels/cuda/open_device.h"
 
 ABSL_FLAG(int32_t, gpu, 0, "Index of the GPU.");
-ABSL_FLAG(std::string, quantize, "none", "Format of the matrices of the layers: none (bfloat16), int8, int4 or fp8.");
+ABSL_FLAG(std::string, quantize, "none",
+          "Format of the matrices of the layers: none (bfloat16), int8, int4, fp8 or fp8-blocks.");
 ABSL_FLAG(bool, rounded_inputs, true,
           "Round the inputs of products by int8 and FP8 to 8 bits, as the worker's --gpu-int8-inputs and "
           "--gpu-fp8-inputs do.");
@@ -38,6 +39,7 @@ namespace {
 // The variants: whether layers are repeated and whether steps overlap.
 constexpr std::pair<bool, bool> kModes[] = {{false, false}, {true, false}, {true, true}};
 constexpr size_t kCopyBytes = size_t{1} << 30;
+constexpr char kFp8Blocks[] = "fp8-blocks";
 
 const ProgramFlags& Flags() {
   static const auto* const flags = new ProgramFlags{"gpu_step",
@@ -85,7 +87,8 @@ absl::Status Run() {
                          FlagChoice<Format>(FLAGS_quantize, {{"none", std::nullopt},
                                                              {"int8", QuantizedFormat::kInt8},
                                                              {"int4", QuantizedFormat::kInt4},
-                                                             {"fp8", QuantizedFormat::kFp8}}));
+                                                             {"fp8", QuantizedFormat::kFp8},
+                                                             {kFp8Blocks, QuantizedFormat::kFp8}}));
   std::string layer_type = layer_format ? absl::GetFlag(FLAGS_quantize) : "bfloat16";
   const bool can_round = layer_format == QuantizedFormat::kInt8 || layer_format == QuantizedFormat::kFp8;
   if (can_round && !absl::GetFlag(FLAGS_rounded_inputs)) {
@@ -102,7 +105,8 @@ absl::Status Run() {
               "x floor");
   QUIRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<GpuStepBench> bench,
-      GpuStepBench::Create(config, layer_format, std::move(device), absl::GetFlag(FLAGS_rounded_inputs)));
+      GpuStepBench::Create(config, layer_format, std::move(device), absl::GetFlag(FLAGS_rounded_inputs),
+                           /*in_blocks=*/absl::GetFlag(FLAGS_quantize) == kFp8Blocks));
   nlohmann::ordered_json json = {
       {"device", description}, {"copy_bytes_per_s", bandwidth}, {"layers", layer_type}, {"steps", {}}};
   for (const int num_sequences : {1, 16, 64}) {

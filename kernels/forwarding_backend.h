@@ -59,8 +59,8 @@ class ForwardingBackend : public Backend {
                                                    const QuantizedMatrixView& up) override {
     return backend_->PackGatedQuantized(gate, up);
   }
-  bool RoundsQuantizedInputs(QuantizedFormat format, bool has_groups) const override {
-    return backend_->RoundsQuantizedInputs(format, has_groups);
+  bool RoundsQuantizedInputs(QuantizedFormat format, Fp8ScaleShape scales) const override {
+    return backend_->RoundsQuantizedInputs(format, scales);
   }
   BackendStatus CheckQuantized(const PackedMatrix& w, const QuantizedMatrixView* matrices, int num_matrices) override {
     return backend_->CheckQuantized(w, matrices, num_matrices);

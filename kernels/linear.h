@@ -59,7 +59,7 @@ struct MatrixView {
 //   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
 //   kInt4Float32  Numbers of 4 bits. The input stays in float32.
 //   kFp8          Numbers of FP8 (E4M3). The input is the same as in products by bfloat16, but some GPUs round it to
-//                 FP8, with a scale for each row.
+//                 FP8, with a scale for each row, or for 128 columns of a row if blocks of 128 x 128 weights share one.
 enum class QuantizedFormat : uint8_t { kInt8, kInt4, kInt4Float32, kFp8 };
 
 constexpr bool HasGroups(QuantizedFormat format) {

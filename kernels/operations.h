@@ -19,6 +19,10 @@
 
 namespace quire {
 
+// Which numbers of a checkpoint of kFp8 share a scale: those of a row at least, of a block of 128 rows (or a multiple)
+// and 128 columns, or of another block.
+enum class Fp8ScaleShape : uint8_t { kRows, kBlocks128, kOtherBlocks };
+
 // The operations that a dense decoder needs. They take effect in the order of the calls. On an asynchronous backend an
 // operation may still be running when its call returns (see Backend::Mark). Pointers are to memory of the device unless
 // a comment says otherwise. Used by one thread.
@@ -49,9 +53,9 @@ class Operations {
     return nullptr;
   }
   // Returns whether products by matrices of this format round their input as QuantizedFormat says. Otherwise the input
-  // of each of them is the same as in products by matrices that are not quantized. `has_groups` says whether a matrix
-  // of kFp8 has more than one scale in a row.
-  virtual bool RoundsQuantizedInputs(QuantizedFormat /*format*/, bool /*has_groups*/) const { return true; }
+  // of each of them is the same as in products by matrices that are not quantized, and so it is in products by stacks
+  // of kBlocks128 in which blocks are not whole. `scales` has a meaning for kFp8.
+  virtual bool RoundsQuantizedInputs(QuantizedFormat /*format*/, Fp8ScaleShape /*scales*/) const { return true; }
   // Compares products by `w`, which was packed from these matrices, with their formula. A backend may do that for the
   // first matrix of each format alone. The error says what is wrong. REQUIRES: MultipliesQuantized().
   virtual BackendStatus CheckQuantized(const PackedMatrix& /*w*/, const QuantizedMatrixView* /*matrices*/,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/worker_protocol.h"
+#include "worker/model/fp8.h"
 
 namespace quire {
 namespace {
@@ -26,11 +27,11 @@ std::string QuantizationNumerics(const Model& model, const Backend& backend) {
   std::string text;
   if (layers != Quantization::kNone) {
     const bool rounds_inputs =
-        backend.RoundsQuantizedInputs(FormatOf(layers, int4_inputs), model.config.quantization.has_fp8_blocks());
+        backend.RoundsQuantizedInputs(FormatOf(layers, int4_inputs), ScaleShapeOf(model.config.quantization.fp8_block));
     absl::StrAppend(&text, "/", Name(layers), !rounds_inputs ? "-a16" : keeps_inputs ? "-float32" : "", " 1");
   }
   if (output) {
-    const bool rounds_inputs = backend.RoundsQuantizedInputs(QuantizedFormat::kInt8, /*has_groups=*/false);
+    const bool rounds_inputs = backend.RoundsQuantizedInputs(QuantizedFormat::kInt8, Fp8ScaleShape::kRows);
     absl::StrAppend(&text, "/output-int8", rounds_inputs ? "" : "-a16", " 1");
   }
   return text;

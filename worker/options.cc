@@ -162,8 +162,9 @@ ABSL_FLAG(
 ABSL_FLAG(
     bool, gpu_fp8_inputs, true,
     "On a GPU of compute capability 9.0, round the inputs of products by weights of FP8 to FP8, with a scale for each "
-    "token, if each row of the weights has one scale. Prompts are then faster than in 16 bits. If false, and with "
-    "--exact-gpu or --gpu-warp-groups=false, the inputs keep 16 bits, which is more exact.");
+    "token, or for each 128 columns of a token if the weights have blocks of 128 x 128. Prompts are then faster than "
+    "in 16 bits. If false, and with --exact-gpu or --gpu-warp-groups=false, the inputs keep 16 bits, which is more "
+    "exact.");
 ABSL_FLAG(
     absl::Duration, gpu_timeout, absl::Milliseconds(quire::cuda::DeviceOptions().longest_wait.count()),
     "The worker ends when its GPU has not finished a step in this time. Set it higher, together with the manager's "

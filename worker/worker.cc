@@ -23,6 +23,7 @@
 #include "worker/gpu_memory.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
+#include "worker/model/fp8.h"
 #include "worker/model/hub_cache.h"
 #include "worker/model/simulated_model.h"
 #include "worker/warm_up.h"
@@ -312,7 +313,8 @@ std::string Worker::Summary() const {
   const KvLayout& layout = storage_->layout();
   const WeightRounding& rounding = model_->weights.rounding;
   const auto inputs_of = [&](QuantizedFormat format) {
-    const bool rounds_inputs = backend_->RoundsQuantizedInputs(format, model_->config.quantization.has_fp8_blocks());
+    const bool rounds_inputs =
+        backend_->RoundsQuantizedInputs(format, ScaleShapeOf(model_->config.quantization.fp8_block));
     return rounds_inputs ? "" : " with inputs of 16 bits";
   };
   std::string text = absl::StrCat(

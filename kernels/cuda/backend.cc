@@ -150,12 +150,12 @@ std::unique_ptr<PackedMatrix> CudaBackend::PackGated(const MatrixView& gate, con
   return Pack(both, 2);
 }
 
-bool CudaBackend::RoundsQuantizedInputs(QuantizedFormat format, bool has_groups) const {
+bool CudaBackend::RoundsQuantizedInputs(QuantizedFormat format, Fp8ScaleShape scales) const {
   switch (format) {
     case QuantizedFormat::kInt8:
       return rounds_int8_inputs_;
     case QuantizedFormat::kFp8:
-      return rounds_fp8_inputs_ && !has_groups && kernels_.rounded_fp8.round_rows.entry != nullptr;
+      return rounds_fp8_inputs_ && scales != Fp8ScaleShape::kOtherBlocks && kernels_.rounded_fp8.exist();
     case QuantizedFormat::kInt4:
     case QuantizedFormat::kInt4Float32:
       break;
@@ -164,8 +164,8 @@ bool CudaBackend::RoundsQuantizedInputs(QuantizedFormat format, bool has_groups)
 }
 
 std::unique_ptr<PackedMatrix> CudaBackend::PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) {
-  if (RoundsQuantizedInputs(matrices[0].format, matrices[0].has_blocks) &&
-      ByteCudaMatrix::CanPack(matrices, num_matrices)) {
+  const Fp8ScaleShape scales = matrices[0].has_blocks ? Fp8ScaleShape::kBlocks128 : Fp8ScaleShape::kRows;
+  if (RoundsQuantizedInputs(matrices[0].format, scales) && ByteCudaMatrix::CanPack(matrices, num_matrices)) {
     return ByteCudaMatrix::Pack(device_.get(), matrices, num_matrices);
   }
   return QuantizedCudaMatrix::Pack(device_.get(), matrices, num_matrices);
@@ -289,11 +289,11 @@ void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int
 }
 
 void CudaBackend::Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type,
-                           bool adds_to_y) {
+                           bool adds_to_y, bool has_room) {
   const DeviceMatrix& matrix = Matrix(w);
   const auto* const elements = static_cast<const uint16_t*>(x);
   if (matrix.byte_matrix() != nullptr) {
-    return rounded_products_.Multiply(elements, *matrix.byte_matrix(), num_tokens, y, y_type, adds_to_y);
+    return rounded_products_.Multiply(elements, *matrix.byte_matrix(), num_tokens, y, y_type, adds_to_y, has_room);
   }
   if (matrix.quantized() != nullptr) {
     return quantized_.Multiply(elements, *matrix.quantized(), num_tokens, y, y_type, adds_to_y);
@@ -336,8 +336,9 @@ void CudaBackend::GatedLinear(const GatedLinearArgs& args) {
   CheckPart(OptionalPart::kGeluTanh, args.activation != Activation::kSilu);
   CheckOutput(args.y_type);
   const int dim = Matrix(*args.w).rows() / 2;
-  uint16_t* const gate_up = gate_up_.Reserve<uint16_t>(size_t(args.num_tokens) * 2 * dim);
-  Multiply(args.x, *args.w, args.num_tokens, gate_up, element_, /*adds_to_y=*/false);
+  uint16_t* const gate_up =
+      gate_up_.Reserve<uint16_t>(size_t(RoundedProducts::RowsWithRoom(args.num_tokens)) * 2 * dim);
+  Multiply(args.x, *args.w, args.num_tokens, gate_up, element_, /*adds_to_y=*/false, /*has_room=*/true);
   if (args.bias != nullptr) AddBias(args.bias, args.num_tokens, 2 * dim, gate_up);
   device_->Launch(
       kernels_.silu_mul,

@@ -30,8 +30,8 @@ struct CudaBackendOptions {
   bool graphs = true;
   // Rounds the inputs of products by weights of int8 to 8 bits, as the CPU does. Otherwise these inputs keep 16 bits.
   bool rounds_int8_inputs = true;
-  // Does the same with the inputs of products by weights of FP8 that have one scale for each row, unless `exact`, and
-  // if the device has the kernels for it.
+  // Does the same with the inputs of products by weights of FP8 that have one scale for each row or for each block of
+  // 128 x 128, unless `exact`, and if the device has the kernels for it.
   bool rounds_fp8_inputs = true;
 };
 
@@ -70,7 +70,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) override;
   bool MultipliesQuantized() const override { return true; }
   bool MultipliesFp8() const override { return true; }
-  bool RoundsQuantizedInputs(QuantizedFormat format, bool has_groups) const override;
+  bool RoundsQuantizedInputs(QuantizedFormat format, Fp8ScaleShape scales) const override;
   std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
                                                    const QuantizedMatrixView& up) override;
@@ -111,7 +111,9 @@ class CudaBackend : public Backend, private LayerRecorder {
   void PrepareOutputs(int padded_tokens);
   // Returns the kernels for a layout of K and V. REQUIRES: CheckLayout is OK.
   const KernelTable& KernelsFor(const KvLayout& layout) const;
-  void Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y);
+  // `has_room` is that of RoundedProducts::Multiply.
+  void Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y,
+                bool has_room = false);
   void CheckOutput(DataType type) const;  // Ends the process when the kernels do not write `type`.
   // Ends the process if an optional part is wanted and missing. Models that need it were refused before.
   void CheckPart(OptionalPart part, bool is_wanted) const;
@@ -143,7 +145,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   UploadArena batch_arena_;
   UploadArena rows_arena_;
   UploadArena copies_arena_;
-  DeviceBuffer gate_up_;  // [tokens, 2 * intermediate_size]
+  DeviceBuffer gate_up_;  // [RowsWithRoom(tokens), 2 * intermediate_size]
   LayerGraphs graphs_;
   std::vector<CopyPiece> pieces_;
 };

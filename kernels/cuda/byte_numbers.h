@@ -22,12 +22,13 @@ struct Fp8Rounding : ByteScale {
   }
 };
 
-// The two kinds of numbers of 8 bits whose products the tensor cores add. A sum has 32 bits. kHasWarpGroups says
-// whether warp groups multiply them, and not warps.
+// The numbers of 8 bits whose products the tensor cores add. A sum has 32 bits. kHasWarpGroups says whether warp groups
+// multiply them, and not warps. kHasBlockScales says whether a row has a scale for each 128 columns, and not one scale.
 struct Int8Numbers {
   using Rounding = Int8Rounding;
   using Sum = int32_t;
   static constexpr bool kHasWarpGroups = false;
+  static constexpr bool kHasBlockScales = false;
 
   // Unsigned numbers, because a sum of other numbers must not be undefined when it is too large.
   static QUIRE_DEVICE Sum Add(Sum a, Sum b) { return static_cast<Sum>(uint32_t(a) + uint32_t(b)); }
@@ -39,11 +40,22 @@ struct Fp8Numbers {
   using Rounding = Fp8Rounding;
   using Sum = float;
   static constexpr bool kHasWarpGroups = true;
+  static constexpr bool kHasBlockScales = false;
 
   static QUIRE_DEVICE Sum Add(Sum a, Sum b) { return a + b; }
 };
 
-// Returns the product of a rounded row and a row of weights from the sum of the products of their numbers.
+// The same numbers, of which 128 columns of a token share a scale, and a block of 128 rows and 128 columns of weights.
+// Products are scaled before the sums of different columns are added, so these are sums of results.
+struct Fp8BlockNumbers : Fp8Numbers {
+  static constexpr bool kHasBlockScales = true;
+};
+constexpr int kScaledRows = 128;     // Of weights, that share a scale.
+constexpr int kScaledColumns = 128;  // Of a token or of weights, that share a scale.
+constexpr int kScaleMultiple = 4;    // Arrays of scales have a multiple of so many values, 16 bytes.
+
+// Returns the product of a rounded row and a row of weights with one scale each from the sum of the products of their
+// numbers.
 template <typename Sum>
 QUIRE_DEVICE float ScaledSum(Sum sum, float x_scale, float w_scale) {
   return simt::RoundedProduct(static_cast<float>(sum), simt::RoundedProduct(x_scale, w_scale));

@@ -31,6 +31,8 @@ template <typename Element>
 constexpr bool kIsApart<SplitSumKernel<Element>> = true;
 template <typename Element, typename Numbers>
 constexpr bool kIsApart<RoundRowsKernel<Element, Numbers>> = true;
+template <typename Element, typename Numbers>
+constexpr bool kIsApart<RoundGroupsKernel<Element, Numbers>> = true;
 template <typename Element, typename Numbers, int kTokenTiles>
 constexpr bool kIsApart<RoundedProductKernel<Element, Numbers, kTokenTiles>> = true;
 template <typename Element, typename Numbers>

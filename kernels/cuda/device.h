@@ -41,19 +41,21 @@ struct Int8MatmulArgs {
 };
 
 // y[num_rows, num_columns] (+)= x[num_rows, depth] * w[num_columns, depth]^T of numbers of FP8 (E4M3), where each row
-// of x and of w has a scale. The products are added and scaled in float32, or with a few bits less. If y has 16 bits
-// and is added to, the product may be rounded before. All are aligned to 16 bytes.
+// of x and of w has a scale; or with has_blocks, 128 columns of a row of x share one, and 128 rows and 128 columns of
+// w. The products are added and scaled in float32, or with a few bits less. If y has 16 bits and is added to, the
+// product may be rounded before. All are aligned to 16 bytes.
 struct Fp8MatmulArgs {
   const uint8_t* x;
   const uint8_t* w;
-  const float* x_scales;  // [num_rows]
-  const float* w_scales;  // [num_columns]
+  const float* x_scales;  // [num_rows], or in blocks [depth / 128][num_rows]
+  const float* w_scales;  // [num_columns], or [ceil(num_columns / 128)][depth / 128, rounded up to a multiple of 4]
   void* y;
-  int num_rows;
-  int num_columns;
-  int depth;        // A multiple of 16.
+  int num_rows;     // In blocks a multiple of 4.
+  int num_columns;  // In blocks a multiple of 8.
+  int depth;        // A multiple of 16, in blocks of 128.
   DataType y_type;  // A type of 16 bits or float32.
   bool adds_to_y;
+  bool has_blocks = false;
 };
 
 // One piece of memory to copy.

@@ -51,6 +51,14 @@ uint16_t Narrow(float value, DataType type) {
   return type == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
 }
 
+// Returns the product of the scales of a row of x and of w in a block of columns.
+float Fp8Scale(const Fp8MatmulArgs& args, int row, int column, int block) {
+  if (!args.has_blocks) return args.x_scales[row] * args.w_scales[column];
+  const int64_t num_blocks = args.depth / kScaledColumns;
+  const int64_t stride = (num_blocks + kScaleMultiple - 1) / kScaleMultiple * kScaleMultiple;
+  return args.x_scales[block * int64_t{args.num_rows} + row] * args.w_scales[column / kScaledRows * stride + block];
+}
+
 // y[i] = sum (+ y[i]).
 void StoreSum(float sum, void* y, int64_t i, DataType type, bool adds_to_y) {
   if (type == DataType::kFloat32) {
@@ -172,13 +180,17 @@ bool EmulatedDevice::MultiplyFp8(const Fp8MatmulArgs& args) {
   Queue([args] {
     for (int row = 0; row < args.num_rows; ++row) {
       for (int column = 0; column < args.num_columns; ++column) {
-        float sum = 0;
-        for (int k = 0; k < args.depth; ++k) {
-          sum +=
-              Fp8ToFloat(args.x[int64_t{row} * args.depth + k]) * Fp8ToFloat(args.w[int64_t{column} * args.depth + k]);
+        const int block = args.has_blocks ? kScaledColumns : args.depth;
+        float result = 0;
+        for (int first = 0; first < args.depth; first += block) {
+          float sum = 0;
+          for (int k = first; k < first + block; ++k) {
+            sum += Fp8ToFloat(args.x[int64_t{row} * args.depth + k]) *
+                   Fp8ToFloat(args.w[int64_t{column} * args.depth + k]);
+          }
+          result += sum * Fp8Scale(args, row, column, first / block);
         }
-        StoreSum(sum * args.x_scales[row] * args.w_scales[column], args.y, int64_t{row} * args.num_columns + column,
-                 args.y_type, args.adds_to_y);
+        StoreSum(result, args.y, int64_t{row} * args.num_columns + column, args.y_type, args.adds_to_y);
       }
     }
   });

@@ -17,6 +17,7 @@ struct RoundedProductArgs;
 struct QuantizedProductArgs;
 struct RmsNormKernelArgs;
 struct RopeAppendKernelArgs;
+struct RoundGroupsArgs;
 struct RoundRowsArgs;
 struct SamplingKernelArgs;
 struct ScaleSumsArgs;
@@ -42,11 +43,14 @@ struct QuantizedKernels {
 };
 
 // The kernels for products of rounded rows by weights of int8 or FP8. There are as many products as above, and those of
-// as many tokens add their splits.
+// as many tokens add their splits. Rows have one scale, or one for each 128 columns.
 struct RoundedProductKernels {
-  Kernel<RoundRowsArgs> round_rows;
+  Kernel<RoundRowsArgs> round_rows;      // `entry` is null with scales of columns.
+  Kernel<RoundGroupsArgs> round_groups;  // Null without.
   Kernel<RoundedProductArgs> products[4];
   Kernel<ScaleSumsArgs> scale_sums;
+
+  bool exist() const { return scale_sums.entry != nullptr; }
 };
 
 // The largest heads with K and V of int8. With larger ones, the registers do not suffice for queries, sums and the
@@ -68,7 +72,8 @@ struct KernelTable {
   Kernel<SamplingKernelArgs> sampling;
   QuantizedKernels int4, int8, fp8;
   RoundedProductKernels rounded_int8;
-  RoundedProductKernels rounded_fp8;  // Only for devices that have it; otherwise the entries are null.
+  RoundedProductKernels rounded_fp8;         // Only for devices that have it; otherwise the entries are null.
+  RoundedProductKernels rounded_fp8_blocks;  // For weights in blocks of 128 x 128; likewise.
   Kernel<SplitSumArgs> split_sum;
   Kernel<GatherColumnsArgs> gather_columns;
   // The table for K and V of int8 in the same blocks, of which only kernels of attention and rope_append are others.
@@ -93,9 +98,10 @@ struct KernelTable {
       for (const auto& product : kernels->products) visit(product);
       visit(kernels->dequantize);
     }
-    for (const RoundedProductKernels* kernels : {&rounded_int8, &rounded_fp8}) {
-      if (kernels->round_rows.entry == nullptr) continue;
-      visit(kernels->round_rows);
+    for (const RoundedProductKernels* kernels : {&rounded_int8, &rounded_fp8, &rounded_fp8_blocks}) {
+      if (!kernels->exist()) continue;
+      if (kernels->round_rows.entry != nullptr) visit(kernels->round_rows);
+      if (kernels->round_groups.entry != nullptr) visit(kernels->round_groups);
       for (const auto& product : kernels->products) visit(product);
       visit(kernels->scale_sums);
     }

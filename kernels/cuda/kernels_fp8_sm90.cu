@@ -6,7 +6,9 @@
 
 namespace quire::cuda {
 
-QUIRE_ROUNDED_PRODUCT_ENTRIES_OF(Bf16, Fp8Numbers)
-QUIRE_ROUNDED_PRODUCT_ENTRIES_OF(F16, Fp8Numbers)
+QUIRE_ROUNDED_PRODUCT_ENTRIES_OF(RoundRowsKernel, Bf16, Fp8Numbers)
+QUIRE_ROUNDED_PRODUCT_ENTRIES_OF(RoundRowsKernel, F16, Fp8Numbers)
+QUIRE_ROUNDED_PRODUCT_ENTRIES_OF(RoundGroupsKernel, Bf16, Fp8BlockNumbers)
+QUIRE_ROUNDED_PRODUCT_ENTRIES_OF(RoundGroupsKernel, F16, Fp8BlockNumbers)
 
 }  // namespace quire::cuda

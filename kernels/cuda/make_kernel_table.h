@@ -42,7 +42,15 @@ QuantizedKernels MakeQuantizedKernels() {
 
 template <typename Entry, typename Element, typename Numbers>
 RoundedProductKernels MakeRoundedProductKernels() {
-  return {.round_rows = MakeKernel<Entry, RoundRowsKernel<Element, Numbers>>(),
+  Kernel<RoundRowsArgs> round_rows;
+  Kernel<RoundGroupsArgs> round_groups;
+  if constexpr (Numbers::kHasBlockScales) {
+    round_groups = MakeKernel<Entry, RoundGroupsKernel<Element, Numbers>>();
+  } else {
+    round_rows = MakeKernel<Entry, RoundRowsKernel<Element, Numbers>>();
+  }
+  return {.round_rows = round_rows,
+          .round_groups = round_groups,
           .products = {MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 1>>(),
                        MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 2>>(),
                        MakeKernel<Entry, RoundedProductKernel<Element, Numbers, 4>>(),
@@ -78,8 +86,11 @@ KernelTable MakeKernelTable() {
   constexpr int kDecodeStages = 3, kPrefillStages = 2;
   Kernel<AttentionArgs> prefill_sm90;
   if constexpr (kIsSm90 && kSize == UnitSize::kFull) prefill_sm90 = MakePrefillSm90<Entry, Element, kHeadDim>();
-  RoundedProductKernels rounded_fp8;
-  if constexpr (kIsSm90) rounded_fp8 = MakeRoundedProductKernels<Entry, Element, Fp8Numbers>();
+  RoundedProductKernels rounded_fp8, rounded_fp8_blocks;
+  if constexpr (kIsSm90) {
+    rounded_fp8 = MakeRoundedProductKernels<Entry, Element, Fp8Numbers>();
+    rounded_fp8_blocks = MakeRoundedProductKernels<Entry, Element, Fp8BlockNumbers>();
+  }
   KernelTable table = {
       .attention_decode = MakeKernel<Entry, AttentionDecode<Element, kSize, kHeadDim, kDecodeStages>>(),
       .attention_prefill = MakeKernel<Entry, AttentionPrefill<Element, kSize, kHeadDim, kPrefillStages>>(),
@@ -97,6 +108,7 @@ KernelTable MakeKernelTable() {
       .fp8 = MakeQuantizedKernels<Entry, Element, Fp8Values>(),
       .rounded_int8 = MakeRoundedProductKernels<Entry, Element, Int8Numbers>(),
       .rounded_fp8 = rounded_fp8,
+      .rounded_fp8_blocks = rounded_fp8_blocks,
       .split_sum = MakeKernel<Entry, SplitSumKernel<Element>>(),
       .gather_columns = MakeKernel<Entry, GatherColumnsKernel>()};
   if constexpr (kSize == UnitSize::kFull && kHeadDim <= kMostInt8HeadDim) {

@@ -74,7 +74,7 @@ bool Matmul::MultiplyFp8(const Fp8MatmulArgs& args, bool is_recording) {
                              .element = DataType::kFloat32,
                              .y_type = args.y_type,
                              .adds_to_y = args.adds_to_y,
-                             .numbers = MatmulNumbers::kFp8};
+                             .numbers = args.has_blocks ? MatmulNumbers::kFp8Blocks : MatmulNumbers::kFp8};
   CheckAlignment(shape, {args.x_scales, args.w_scales});
   return TryMultiply(shape, {.x = args.x_scales, .w = args.w_scales}, args.x, args.w, args.y, is_recording);
 }

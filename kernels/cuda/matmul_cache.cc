@@ -25,7 +25,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr char kTitle[] = "quire matmul algorithms 1";
-constexpr char kInt8Name[] = "int8", kInt32Name[] = "int32", kFp8Name[] = "fp8";
+constexpr char kInt8Name[] = "int8", kInt32Name[] = "int32", kFp8Name[] = "fp8", kFp8BlocksName[] = "fp8-blocks";
 constexpr int kMaxValue = 1 << 30;
 
 uint64_t Fnv1a(const std::string& text) {
@@ -63,6 +63,8 @@ bool ParseLine(const std::string& line, MatmulShape* shape, MatmulAlgorithm* alg
     shape->numbers = MatmulNumbers::kInt8;
   } else if (element == kFp8Name && ParseType(y_type, &shape->y_type)) {
     shape->numbers = MatmulNumbers::kFp8;
+  } else if (element == kFp8BlocksName && ParseType(y_type, &shape->y_type)) {
+    shape->numbers = MatmulNumbers::kFp8Blocks;
   } else if (!ParseType(element, &shape->element) || !ParseType(y_type, &shape->y_type)) {
     return false;
   }
@@ -99,9 +101,17 @@ class FolderLock {
 }  // namespace
 
 const char* NameOfNumbers(const MatmulShape& shape) {
-  return shape.numbers == MatmulNumbers::kInt8  ? kInt8Name
-         : shape.numbers == MatmulNumbers::kFp8 ? kFp8Name
-                                                : Name(shape.element);
+  switch (shape.numbers) {
+    case MatmulNumbers::kInt8:
+      return kInt8Name;
+    case MatmulNumbers::kFp8:
+      return kFp8Name;
+    case MatmulNumbers::kFp8Blocks:
+      return kFp8BlocksName;
+    case MatmulNumbers::kElements:
+      break;
+  }
+  return Name(shape.element);
 }
 const char* NameOfResults(const MatmulShape& shape) {
   return shape.numbers == MatmulNumbers::kInt8 ? kInt32Name : Name(shape.y_type);

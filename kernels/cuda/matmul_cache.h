@@ -14,10 +14,15 @@
 namespace quire::cuda {
 
 // This says what is multiplied (device.h).
-//   kElements  16-bit floats.
-//   kInt8      Whole numbers of 8 bits; y is one of 32.
-//   kFp8       Numbers of FP8 with a scale for each row.
-enum class MatmulNumbers : uint8_t { kElements, kInt8, kFp8 };
+//   kElements   16-bit floats.
+//   kInt8       Whole numbers of 8 bits; y is one of 32.
+//   kFp8        Numbers of FP8 with a scale for each row.
+//   kFp8Blocks  Numbers of FP8, with scales for 128 columns of a row of x and for 128 x 128 weights.
+enum class MatmulNumbers : uint8_t { kElements, kInt8, kFp8, kFp8Blocks };
+
+constexpr bool IsFp8(MatmulNumbers numbers) {
+  return numbers == MatmulNumbers::kFp8 || numbers == MatmulNumbers::kFp8Blocks;
+}
 
 // The properties of a multiplication on which the choice of its algorithm depends.
 struct MatmulShape {
@@ -25,7 +30,7 @@ struct MatmulShape {
   int num_columns;
   int depth;
   DataType element;  // Of kElements; otherwise it is float32 and has no meaning.
-  DataType y_type;   // Likewise of kElements and kFp8.
+  DataType y_type;   // Likewise, but not of kInt8.
   bool adds_to_y;
   MatmulNumbers numbers = MatmulNumbers::kElements;
 
@@ -50,6 +55,7 @@ using MatmulAlgorithm = std::array<uint64_t, 8>;
 //   rows columns depth element y_type adds_to_y  eight words of the algorithm in hexadecimal
 //   rows columns depth int8 int32 0  eight words
 //   rows columns depth fp8 y_type adds_to_y  eight words
+//   rows columns depth fp8-blocks y_type adds_to_y  eight words
 //   ...
 //   end  number of lines between  FNV-1a of all bytes above
 //

@@ -16,6 +16,7 @@ cudaDataType_t NumberType(const MatmulShape& shape) {
     case MatmulNumbers::kInt8:
       return CUDA_R_8I;
     case MatmulNumbers::kFp8:
+    case MatmulNumbers::kFp8Blocks:
       return CUDA_R_8F_E4M3;
     case MatmulNumbers::kElements:
       break;
@@ -57,7 +58,7 @@ MatmulProblem::MatmulProblem(const MatmulShape& shape, int y_stride, const Matmu
   const cublasOperation_t transposed = CUBLAS_OP_T;  // The second factor is not transposed by default.
   CheckCublas(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
               "cublasLtMatmulDescSetAttribute(TRANSA)");
-  if (numbers_ == MatmulNumbers::kFp8) SetScales(scales);
+  if (IsFp8(numbers_)) SetScales(scales);
   CheckCublas(cublasLtMatrixLayoutInit(&w_, element, k, n, k), "cublasLtMatrixLayoutInit(w %d x %d)", k, n);
   CheckCublas(cublasLtMatrixLayoutInit(&x_, element, k, m, k), "cublasLtMatrixLayoutInit(x %d x %d)", k, m);
   CheckCublas(cublasLtMatrixLayoutInit(&y_, y_type, n, m, y_stride), "cublasLtMatrixLayoutInit(y %d x %d)", n, m);
@@ -68,9 +69,12 @@ void MatmulProblem::SetScales(const MatmulScales& scales) {
     is_known_ = is_known_ &&
                 cublasLtMatmulDescSetAttribute(&operation_, attribute, &value, sizeof(value)) == CUBLAS_STATUS_SUCCESS;
   };
+  const bool has_blocks = numbers_ == MatmulNumbers::kFp8Blocks;
   constexpr int32_t kScaleOfEachRow = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-  set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, kScaleOfEachRow);
-  set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, kScaleOfEachRow);
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
+      has_blocks ? int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F} : kScaleOfEachRow);
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE,
+      has_blocks ? int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F} : kScaleOfEachRow);
   set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(scales.w));
   set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(scales.x));
   // Otherwise the sums of all products of a row have the few bits of the tensor cores.
@@ -97,7 +101,7 @@ std::vector<cublasLtMatmulAlgo_t> MatmulProblem::Candidates(cublasLtHandle_t han
                                                                count, results.data(), &num_results);
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   // The library says of some shapes of FP8 that they are invalid.
-  const bool is_refused = answer == CUBLAS_STATUS_INVALID_VALUE && numbers_ == MatmulNumbers::kFp8;
+  const bool is_refused = answer == CUBLAS_STATUS_INVALID_VALUE && IsFp8(numbers_);
   if (answer == CUBLAS_STATUS_NOT_SUPPORTED || is_refused) return algorithms;
   CheckCublas(answer, "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < num_results; ++i) {

@@ -15,7 +15,7 @@ namespace quire::cuda {
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 constexpr uint32_t kMatmulAlignment = 16;  // Alignment of x, w and y, in bytes.
 
-// The scales of the rows of x and w in products of FP8. Both are on the device.
+// The scales of x and w in products of FP8 (Fp8MatmulArgs). Both are on the device.
 struct MatmulScales {
   const float* x = nullptr;
   const float* w = nullptr;
@@ -31,7 +31,7 @@ class MatmulProblem {
   explicit MatmulProblem(const MatmulShape& shape) : MatmulProblem(shape, shape.num_columns) {}
 
   // Returns the library's suggestions, the best first, at most `count`. There are none for numbers of FP8 if the
-  // library does not know scales of rows. All of them add in float32, or in 32 bits if the numbers are whole, including
+  // library does not know their scales. All of them add in float32, or in 32 bits if the numbers are whole, including
   // those that cut the depth and join the parts (allows_split).
   std::vector<cublasLtMatmulAlgo_t> Candidates(cublasLtHandle_t handle, int count, bool allows_split);
   // Whether the algorithm can compute this problem.

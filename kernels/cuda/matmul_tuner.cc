@@ -63,7 +63,11 @@ size_t YBytes(const MatmulShape& shape) {
 
 // Only products of FP8 read them, but memory of 0 bytes would have no address.
 size_t ScaleBytes(const MatmulShape& shape) {
-  return sizeof(float) * (shape.numbers == MatmulNumbers::kFp8 ? std::max(shape.num_rows, shape.num_columns) : 1);
+  if (!IsFp8(shape.numbers)) return sizeof(float);
+  // In blocks there are fewer scales than one for each row or column in each block of the depth, rounded up.
+  constexpr int kBlock = 128, kMultiple = 4;
+  const int num_blocks = shape.numbers == MatmulNumbers::kFp8Blocks ? shape.depth / kBlock + kMultiple : 1;
+  return sizeof(float) * size_t(num_blocks) * std::max(shape.num_rows, shape.num_columns);
 }
 
 // The pattern is fixed, because the power draw of a GPU, and so its clock rate, depends on the bits it multiplies.
@@ -78,6 +82,7 @@ void FillRandomly(char* x, const MatmulShape& shape, cudaStream_t stream) {
         value = uint16_t(number);  // Two numbers.
         break;
       case MatmulNumbers::kFp8:
+      case MatmulNumbers::kFp8Blocks:
         value = uint16_t(number) & 0xbfbf;  // Two numbers below 2, and so no NaN.
         break;
       case MatmulNumbers::kElements:

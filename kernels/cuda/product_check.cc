@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 
+#include "kernels/cuda/byte_numbers.h"
 #include "kernels/cuda/device_buffer.h"
 #include "kernels/fp8.h"
 #include "kernels/half_float.h"
@@ -56,11 +57,15 @@ float Int8ProductOf(const float* x, const int8_t* values, int cols, float w_scal
   return float(sum) * scale;
 }
 
-// Rounds numbers to FP8 with one scale. REQUIRES: they are finite, and not all of them are near 0.
-void RoundToFp8(std::vector<float>* x) {
-  const float largest = LargestMagnitude(x->data(), int(x->size()));
-  const float scale = largest / kLargestFp8, inverse = kLargestFp8 / largest;
-  for (float& value : *x) value = Fp8ToFloat(FloatToFp8(value * inverse)) * scale;
+// Rounds numbers to FP8, with one scale for each `group` of them. REQUIRES: they are finite, and not all of a group are
+// near 0.
+void RoundToFp8(std::vector<float>* x, size_t group) {
+  for (size_t first = 0; first < x->size(); first += group) {
+    const size_t count = std::min(group, x->size() - first);
+    const float largest = LargestMagnitude(&(*x)[first], int(count));
+    const float scale = largest / kLargestFp8, inverse = kLargestFp8 / largest;
+    for (size_t i = first; i < first + count; ++i) (*x)[i] = Fp8ToFloat(FloatToFp8((*x)[i] * inverse)) * scale;
+  }
 }
 
 }  // namespace
@@ -128,7 +133,7 @@ std::vector<ProductCheck::Expected> ProductCheck::Products(const std::vector<flo
   const std::vector<double> w = WeightsOf(row, formula);
   for (size_t token = 0; token < products.size(); ++token) {
     std::vector<float> inputs(x.begin() + int64_t(token) * cols, x.begin() + int64_t(token + 1) * cols);
-    if (rounds_inputs) RoundToFp8(&inputs);
+    if (rounds_inputs) RoundToFp8(&inputs, size_t(row.matrix->has_blocks ? kScaledColumns : cols));
     std::vector<double> terms(cols);
     double sum = 0, magnitudes = 0;
     for (int k = 0; k < cols; ++k) {

@@ -17,10 +17,11 @@ namespace quire::cuda {
 //   kExactWeights    The sum of x * w, where a weight w is (value - zero) * scale.
 //   kRoundedWeights  The same, where a weight is that product in float32, rounded to the element type.
 //   kRoundedInputs   For int8 and FP8: the sum of the products of the numbers of x, rounded to 8 bits, and of w, times
-//                    both scales (byte_numbers.h). In int8 every bit counts.
+//                    both scales (byte_numbers.h), with blocks for each 128 columns. In int8 every bit counts.
 enum class ProductFormula { kExactWeights, kRoundedWeights, kRoundedInputs };
 
-// Returns how far the sum of products of FP8 by tensor cores may be from the exact one. In a step of 32 columns they
+// Returns how far the sum of products of FP8 by tensor cores may be from the exact one, with or without scales of 128
+// columns, because 128 products have the same factor. In a step of 32 columns they
 // cut off what is 2^-13 or less of the largest product and of the sum so far; after at most 128 columns, the sum is
 // added to others in float32.
 double Fp8SumTolerance(const std::vector<double>& products);

@@ -22,6 +22,16 @@ struct RoundRowsArgs {
   int32_t padded_dim;  // A multiple of 8.
 };
 
+// Rounds rows in groups of 128 columns, each with a scale of its own.
+struct RoundGroupsArgs {
+  const uint16_t* x;  // [num_rows, dim]
+  int8_t* y;          // [padded_rows, dim]
+  float* scales;      // [dim / 128][padded_rows]
+  int32_t num_rows;
+  int32_t padded_rows;  // At least num_rows. The rows that x does not have become zeros with a scale of 0.
+  int32_t dim;          // A multiple of 128.
+};
+
 // A block handles one row at a time.
 template <typename Element, typename Numbers>
 class RoundRowsKernel {
@@ -74,6 +84,56 @@ class RoundRowsKernel {
     }
     simt::SyncBlock();  // The next row overwrites the values.
     return largest + mark;
+  }
+};
+
+constexpr int kRoundedGroupsPerBlock = 16;
+
+// Half a warp handles one group at a time.
+template <typename Element, typename Numbers>
+class RoundGroupsKernel {
+ public:
+  using Args = RoundGroupsArgs;
+  static constexpr int kThreads = 256;
+  static constexpr int kSharedBytes = 0;
+  static constexpr int kGroupThreads = kScaledColumns / 8;
+  static constexpr int kGroupsPerBlock = kThreads / kGroupThreads;
+  static_assert(kGroupsPerBlock == kRoundedGroupsPerBlock);
+
+  static QUIRE_DEVICE void Run(const RoundGroupsArgs& args) {
+    simt::WaitForPriorGrid();
+    // All lanes of a warp take the same number of turns.
+    const int num_groups = args.padded_rows * (args.dim / kScaledColumns);
+    for (int first = simt::BlockIndex() * kGroupsPerBlock; first < num_groups;
+         first += simt::GridSize() * kGroupsPerBlock) {
+      RunGroup(args, first + simt::ThreadIndex() / kGroupThreads, num_groups);
+    }
+    simt::TriggerNextGrid();
+  }
+
+ private:
+  static QUIRE_DEVICE void RunGroup(const RoundGroupsArgs& args, int group, int num_groups) {
+    const int groups_per_row = args.dim / kScaledColumns, row = group / groups_per_row;
+    const int64_t at = int64_t{group} * kScaledColumns + 8 * (simt::ThreadIndex() % kGroupThreads);
+    Vector8<Element> v = {};
+    if (row < args.num_rows) v = Vector8<Element>::Load(args.x + at);
+    float largest = 0, mark = 0;
+    QUIRE_UNROLL for (int i = 0; i < 8; ++i) {
+      largest = fmaxf(largest, fabsf(v.x[i]));
+      mark += v.x[i] * 0;  // Becomes NaN with an infinity or a NaN, and stays 0 otherwise.
+    }
+    QUIRE_UNROLL for (int mask = kGroupThreads / 2; mask > 0; mask /= 2) {
+      largest = fmaxf(largest, simt::ShuffleXor(largest, mask));
+      mark += simt::ShuffleXor(mark, mask);
+    }
+    if (group >= num_groups) return;
+    const auto rounding = Numbers::Rounding::Of(largest + mark);
+    const simt::U32x2 words = {rounding.RoundFour(v.x), rounding.RoundFour(v.x + 4)};
+    simt::StoreGlobal(reinterpret_cast<simt::U32x2*>(args.y + at), words);
+    if (simt::ThreadIndex() % kGroupThreads == 0) {
+      const int64_t column_block = group % groups_per_row;
+      simt::StoreGlobal(args.scales + column_block * args.padded_rows + row, rounding.scale);
+    }
   }
 };
 

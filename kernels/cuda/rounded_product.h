@@ -4,6 +4,7 @@
 #define QUIRE_KERNELS_CUDA_ROUNDED_PRODUCT_H_
 
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/cuda/byte_numbers.h"
 #include "kernels/cuda/split_sum.h"
@@ -16,6 +17,11 @@ namespace quire::cuda {
 // tensor cores add the products of 128 columns, and these sums are added in float32 in ascending order. The columns k
 // are divided into splits of whole blocks of 128, so that all multiprocessors have work.
 //
+// Weights of FP8 in blocks of 128 x 128 have a scale for each, and a token one for each 128 columns:
+//   y[m][n] = sum over the blocks b of columns, ascending, of
+//             (sum over k of block b of x[m][k] * w[n][k]) * (x_scales[b][m] * w_scales[n / 128][b]) (+ y[m][n]).
+// The sums over b are in float32.
+//
 // If there is only one split, or if the kernel takes at most 16 tokens (kJoinsSplits), it also writes y. A sum of more
 // splits is left to the thread block that is the last one to finish its rows. Otherwise ScaleSumsKernel adds the
 // splits.
@@ -25,9 +31,9 @@ constexpr int kByteTileRows = 16;
 
 struct RoundedProductArgs {
   const int8_t* x;        // [num_tokens, depth] numbers of 8 bits, aligned to 16 bytes.
-  const float* x_scales;  // [num_tokens]
+  const float* x_scales;  // [num_tokens], or with scales of blocks [depth / 128][x_scale_stride], aligned to 16 bytes.
   const int8_t* w;        // [padded_rows, depth], aligned to 16 bytes.
-  const float* w_scales;  // [padded_rows]
+  const float* w_scales;  // [padded_rows], or [num_row_blocks][w_scale_stride], aligned to 16 bytes.
   void* y;                // [num_tokens, rows] float32 or elements; a row begins y_stride after the one before.
   int64_t y_stride;
   void* partial;  // [num_splits][split_stride] sums, in each [num_tokens, padded_rows]. Not used for one split.
@@ -42,6 +48,9 @@ struct RoundedProductArgs {
   uint32_t* tickets;         // [num_row_blocks], if the kernel adds the splits: zeros, and zeros again when it ends.
   bool y_is_float;
   bool adds_to_y;
+  // With scales of blocks: multiples of 4, at least num_tokens and depth / 128.
+  int32_t x_scale_stride = 0;
+  int32_t w_scale_stride = 0;
 };
 
 // A thread block multiplies kRows rows of weights and the columns of a split by kTokens rows of x, 128 columns at a
@@ -67,7 +76,9 @@ class RoundedProductKernel {
   static constexpr int kTileBytes = kByteTileRows * kRowBytes;
   static constexpr int kXBytes = kTokens * kRowBytes;
   static constexpr int kStageBytes = kXBytes + kWarps * kRowTiles * kTileBytes;
-  static constexpr int kSharedBytes = kStages * kStageBytes;
+  // The scales of a block of columns: those of the tokens, and those of four blocks of weights, among them the block.
+  static constexpr int kScaleBytes = Numbers::kHasBlockScales ? (kTokens + kScaleMultiple) * int(sizeof(float)) : 0;
+  static constexpr int kSharedBytes = kStages * (kStageBytes + kScaleBytes);
 
   static QUIRE_DEVICE void Run(const RoundedProductArgs& args) {
     simt::WaitForPriorGrid();
@@ -128,6 +139,25 @@ class RoundedProductKernel {
     }
   }
 
+  // Returns the scales of a stage, which lie behind all stages.
+  static QUIRE_DEVICE float* ScalesOf(int stage) {
+    return reinterpret_cast<float*>(simt::SharedMemory() + kStages * kStageBytes + stage * kScaleBytes);
+  }
+
+  // The last thread that copies has the scales of weights.
+  QUIRE_DEVICE void CopyScales(int block, float* to) const {
+    static_assert(kRows == kScaledRows && kByteBlockColumns == kScaledColumns);
+    constexpr int kTokenChunks = kTokens / kScaleMultiple;
+    const int first = kScaleMultiple * simt::ThreadIndex();
+    if (simt::ThreadIndex() < kTokenChunks) {
+      const float* const from = args_.x_scales + int64_t{block} * args_.x_scale_stride + first_token_ + first;
+      simt::CopyAsync16(to + first, from, first < num_tokens_);
+    } else if (simt::ThreadIndex() == kTokenChunks) {
+      const int64_t row = int64_t{row_block_} * args_.w_scale_stride;
+      simt::CopyAsync16(to + first, args_.w_scales + row + block / kScaleMultiple * kScaleMultiple, true);
+    }
+  }
+
   QUIRE_DEVICE void MultiplySplit() {
     QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
       QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
@@ -137,7 +167,10 @@ class RoundedProductKernel {
     const int first = split_ * args_.blocks_per_split, num_blocks = args_.depth / kByteBlockColumns;
     const int last = first + args_.blocks_per_split, end = last < num_blocks ? last : num_blocks;
     const auto copy = [&](int block, int stage) {
-      if (block < end) CopyBlock(block, simt::SharedMemory() + stage * kStageBytes);
+      if (block < end) {
+        CopyBlock(block, simt::SharedMemory() + stage * kStageBytes);
+        if constexpr (Numbers::kHasBlockScales) CopyScales(block, ScalesOf(stage));
+      }
       simt::CommitCopies();
     };
     QUIRE_NO_UNROLL for (int s = 0; s < kStages - 1; ++s) copy(first + s, s);
@@ -148,7 +181,7 @@ class RoundedProductKernel {
       simt::SyncBlock();  // Everybody's copies of this block have landed, and the buffer of the block before is free.
       copy(block + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
       if constexpr (Numbers::kHasWarpGroups) {
-        MultiplyByWarpGroups(simt::SharedMemory() + stage * kStageBytes);
+        MultiplyByWarpGroups(simt::SharedMemory() + stage * kStageBytes, ScalesOf(stage), block % kScaleMultiple);
       } else {
         MultiplyByWarps(simt::SharedMemory() + stage * kStageBytes);
       }
@@ -179,8 +212,9 @@ class RoundedProductKernel {
     }
   }
 
-  // The four tiles of a warp group lie one behind the other, and chunks are where the products want them.
-  QUIRE_DEVICE void MultiplyByWarpGroups(const char* stage) {
+  // The four tiles of a warp group lie one behind the other, and chunks are where the products want them. The scale of
+  // the weights is the one of this index.
+  QUIRE_DEVICE void MultiplyByWarpGroups(const char* stage, const float* scales, int w_scale_index) {
     static_assert(kRowTiles == 1 && kXBytes % kRowGroupBytes == 0 && kStageBytes % kRowGroupBytes == 0);
     const int first_warp = simt::WarpIndex() / 4 * 4;
     // All columns are in one panel. A step has 32 bytes, the columns of 16 elements.
@@ -193,9 +227,29 @@ class RoundedProductKernel {
       simt::MultiplyFp8(sums, simt::AtColumn(w, 16 * step), simt::AtColumn(x, 16 * step), step > 0);
     });
     simt::CommitProducts();
+    [[maybe_unused]] float factors[kTokenTiles][2];
+    if constexpr (Numbers::kHasBlockScales) LoadFactors(scales, w_scale_index, factors);
     simt::WaitForProducts(sums);
     QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
-      QUIRE_UNROLL for (int j = 0; j < 4; ++j) sums_[0][i][j] = Numbers::Add(sums_[0][i][j], sums[i][j]);
+      QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
+        const float sum = sums[i][j];
+        if constexpr (Numbers::kHasBlockScales) {
+          sums_[0][i][j] += sum * factors[i][j % 2];
+        } else {
+          sums_[0][i][j] = Numbers::Add(sums_[0][i][j], sum);
+        }
+      }
+    }
+  }
+
+  // Loads the product of both scales for each token of my lane's sums.
+  static QUIRE_DEVICE void LoadFactors(const float* scales, int w_scale_index, float (&factors)[kTokenTiles][2]) {
+    const float w_scale = simt::LoadShared(scales + kTokens + w_scale_index);
+    QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
+      const float* const pair = scales + 8 * i + 2 * (simt::LaneIndex() % 4);
+      const simt::U32x2 words = simt::LoadShared(reinterpret_cast<const simt::U32x2*>(pair));
+      memcpy(factors[i], words.word, sizeof(factors[i]));
+      QUIRE_UNROLL for (int j = 0; j < 2; ++j) factors[i][j] *= w_scale;
     }
   }
 
@@ -216,8 +270,13 @@ class RoundedProductKernel {
   }
 
   QUIRE_DEVICE void StoreToY(int token, int row, Sum sum) const {
-    const float x_scale = simt::LoadGlobal(args_.x_scales + token);
-    const float product = ScaledSum(sum, x_scale, simt::LoadReadOnly(args_.w_scales + row));
+    float product;
+    if constexpr (Numbers::kHasBlockScales) {
+      product = sum;
+    } else {
+      const float x_scale = simt::LoadGlobal(args_.x_scales + token);
+      product = ScaledSum(sum, x_scale, simt::LoadReadOnly(args_.w_scales + row));
+    }
     StoreProduct<Element>(args_.y, args_.y_is_float, args_.adds_to_y, token * args_.y_stride + row, product);
   }
 

@@ -27,27 +27,58 @@ RoundedProducts::RoundedProducts(Device* device, const KernelTable* kernels, Dat
       sums_(device, "sums of rounded products"),
       tickets_(device, "tickets of rounded products") {}
 
+int RoundedProducts::RowsWithRoom(int num_tokens) {
+  return int(CeilDivide(num_tokens, kScaleMultiple)) * kScaleMultiple;
+}
+
 void RoundedProducts::Multiply(const uint16_t* x, const ByteCudaMatrix& w, int num_tokens, void* y, DataType y_type,
-                               bool adds_to_y) {
+                               bool adds_to_y, bool has_room) {
   if (num_tokens == 0 || w.rows() == 0) return;
-  const Part part = Rounded(x, w, num_tokens, y, y_type, adds_to_y);
-  num_tokens <= MostFewTokens(w.format()) ? MultiplyFew(part) : MultiplyMany(part);
+  const bool are_few = num_tokens <= MostFewTokens(w.format());
+  const int rest = num_tokens % kScaleMultiple, whole = num_tokens - rest;
+  if (w.has_blocks() && !are_few && rest != 0 && whole != 0 && !has_room && !HaveRoom(num_tokens, w)) {
+    Multiply(x, w, whole, y, y_type, adds_to_y);
+    x += int64_t{whole} * w.cols();
+    y = static_cast<char*>(y) + int64_t{whole} * w.rows() * int64_t(SizeOf(y_type));
+    return MultiplyFew(Rounded(x, w, rest, y, y_type, adds_to_y));
+  }
+  Part part = Rounded(x, w, num_tokens, y, y_type, adds_to_y);
+  part.has_room = has_room;
+  are_few ? MultiplyFew(part) : MultiplyMany(part);
+}
+
+bool RoundedProducts::HaveRoom(int num_tokens, const ByteCudaMatrix& w) const {
+  return size_t(RowsWithRoom(num_tokens)) * size_t(w.rows()) * sizeof(float) <= sum_bytes_;
 }
 
 RoundedProducts::Part RoundedProducts::Rounded(const uint16_t* x, const ByteCudaMatrix& w, int num_tokens, void* y,
                                                DataType y_type, bool adds_to_y) {
-  int8_t* const rounded = rounded_.Reserve<int8_t>(size_t(num_tokens) * w.depth());
-  float* const scales = scales_.Reserve<float>(num_tokens);
-  device_->Launch(
-      KernelsFor(w.format()).round_rows,
-      RoundRowsArgs{
-          .x = x, .y = rounded, .scales = scales, .num_rows = num_tokens, .dim = w.cols(), .padded_dim = w.depth()},
-      NumProductBlocks(num_tokens, 1));
+  const int num_rows = w.has_blocks() ? RowsWithRoom(num_tokens) : num_tokens;
+  const int scales_per_row = w.has_blocks() ? w.depth() / kScaledColumns : 1;
+  int8_t* const rounded = rounded_.Reserve<int8_t>(size_t(num_rows) * w.depth());
+  float* const scales = scales_.Reserve<float>(size_t(num_rows) * scales_per_row);
+  const RoundedProductKernels& kernels = KernelsFor(w.format(), w.has_blocks());
+  if (w.has_blocks()) {
+    device_->Launch(
+        kernels.round_groups,
+        RoundGroupsArgs{
+            .x = x, .y = rounded, .scales = scales, .num_rows = num_tokens, .padded_rows = num_rows, .dim = w.depth()},
+        NumProductBlocks(int64_t{num_rows} * scales_per_row, kRoundedGroupsPerBlock));
+  } else {
+    device_->Launch(
+        kernels.round_rows,
+        RoundRowsArgs{
+            .x = x, .y = rounded, .scales = scales, .num_rows = num_tokens, .dim = w.cols(), .padded_dim = w.depth()},
+        NumProductBlocks(num_tokens, 1));
+  }
   return {.format = w.format(),
+          .has_blocks = w.has_blocks(),
           .x = rounded,
           .x_scales = scales,
           .w = w.values(),
           .w_scales = w.scales(),
+          .x_scale_stride = num_rows,
+          .w_scale_stride = w.scale_stride(),
           .y = y,
           .num_tokens = num_tokens,
           .rows = w.rows(),
@@ -85,7 +116,7 @@ void RoundedProducts::MultiplyFew(const Part& part) {
       part.depth / kByteBlockColumns, int64_t{num_row_blocks} * num_token_blocks, device_->num_multiprocessors());
   const int64_t stride = int64_t{part.num_tokens} * part.padded_rows;
   void* const sums = splits.count == 1 ? nullptr : sums_.Reserve<int32_t>(splits.count * stride);
-  device_->Launch(KernelsFor(part.format).products[kernel],
+  device_->Launch(KernelsFor(part.format, part.has_blocks).products[kernel],
                   RoundedProductArgs{.x = part.x,
                                      .x_scales = part.x_scales,
                                      .w = part.w,
@@ -103,7 +134,9 @@ void RoundedProducts::MultiplyFew(const Part& part) {
                                      .blocks_per_split = splits.blocks,
                                      .tickets = tickets_.Reserve<uint32_t>(num_row_blocks),
                                      .y_is_float = part.y_is_float,
-                                     .adds_to_y = part.adds_to_y},
+                                     .adds_to_y = part.adds_to_y,
+                                     .x_scale_stride = part.x_scale_stride,
+                                     .w_scale_stride = part.w_scale_stride},
                   num_row_blocks * splits.count * num_token_blocks);
   const bool joins_splits = QuantizedKernels::kTokens[kernel] <= QuantizedKernels::kMostJoinedTokens;
   if (splits.count > 1 && !joins_splits) ScaleSums(part, sums, stride, splits.count);
@@ -111,7 +144,7 @@ void RoundedProducts::MultiplyFew(const Part& part) {
 
 void RoundedProducts::MultiplyMany(const Part& whole) {
   if (whole.format == QuantizedFormat::kInt8) return MultiplyManyInt8(whole);
-  if (MultiplyFp8ByLibrary(whole)) return;
+  if (whole.has_blocks ? MultiplyBlocksByLibrary(whole) : MultiplyFp8ByLibrary(whole)) return;
   Complain(whole);
   MultiplyFew(whole);
 }
@@ -147,6 +180,23 @@ bool RoundedProducts::MultiplyInt8ByLibrary(const Part& part) {
   return is_multiplied;
 }
 
+bool RoundedProducts::MultiplyBlocksByLibrary(const Part& part) {
+  constexpr int kColumnMultiple = 8;  // Of the library, which wants rows of y that are aligned to 16 bytes.
+  if (part.rows % kColumnMultiple != 0) return false;
+  Part padded = part;
+  padded.num_tokens = part.x_scale_stride;
+  if (padded.num_tokens == part.num_tokens || part.has_room) return MultiplyFp8ByLibrary(padded);
+  const int64_t count = int64_t{padded.num_tokens} * part.rows;
+  padded.y = sums_.Reserve<float>(count);
+  padded.y_is_float = true;
+  padded.adds_to_y = false;
+  if (!MultiplyFp8ByLibrary(padded)) return false;
+  Part copy = part;
+  copy.padded_rows = part.rows;
+  ScaleSums(copy, padded.y, count, /*num_splits=*/1);
+  return true;
+}
+
 bool RoundedProducts::MultiplyFp8ByLibrary(const Part& part) {
   return device_->MultiplyFp8({.x = reinterpret_cast<const uint8_t*>(part.x),
                                .w = reinterpret_cast<const uint8_t*>(part.w),
@@ -157,16 +207,17 @@ bool RoundedProducts::MultiplyFp8ByLibrary(const Part& part) {
                                .num_columns = part.rows,
                                .depth = part.depth,
                                .y_type = part.y_is_float ? DataType::kFloat32 : element_,
-                               .adds_to_y = part.adds_to_y});
+                               .adds_to_y = part.adds_to_y,
+                               .has_blocks = part.has_blocks});
 }
 
 void RoundedProducts::Complain(const Part& part) {
-  if (!complained_.insert(part.format).second) return;
+  if (!complained_.insert({part.format, part.has_blocks}).second) return;
   WriteLine(/*is_error=*/false,
             part.format == QuantizedFormat::kFp8
-                ? FormatLine("cuBLASLt has no products of FP8 of %d tokens by %d columns of %d; a slower kernel "
+                ? FormatLine("cuBLASLt has no products of FP8%s of %d tokens by %d columns of %d; a slower kernel "
                              "multiplies them",
-                             part.num_tokens, part.rows, part.depth)
+                             part.has_blocks ? " in blocks" : "", part.num_tokens, part.rows, part.depth)
                 : FormatLine("cuBLASLt has no products of int8 of %d tokens by %d columns of %d; a slower kernel gives "
                              "the same bits",
                              part.num_tokens, part.padded_rows, part.depth));
@@ -174,7 +225,7 @@ void RoundedProducts::Complain(const Part& part) {
 
 void RoundedProducts::ScaleSums(const Part& part, const void* sums, int64_t split_stride, int num_splits) {
   constexpr int kColumns = 8;  // Of a thread.
-  const Kernel<ScaleSumsArgs>& kernel = KernelsFor(part.format).scale_sums;
+  const Kernel<ScaleSumsArgs>& kernel = KernelsFor(part.format, part.has_blocks).scale_sums;
   device_->Launch(kernel,
                   ScaleSumsArgs{.sums = sums,
                                 .x_scales = part.x_scales,
@@ -192,7 +243,7 @@ void RoundedProducts::ScaleSums(const Part& part, const void* sums, int64_t spli
 }
 
 BackendStatus RoundedProducts::Check(const ByteCudaMatrix& w, const QuantizedMatrixView* matrices, int num_matrices) {
-  if (!checked_.insert(w.format()).second) return BackendStatus::Ok();
+  if (!checked_.insert({w.format(), w.has_blocks()}).second) return BackendStatus::Ok();
   const ProductCheck check(device_, element_, matrices, num_matrices);
   for (const int num_tokens : QuantizedKernels::kTokens) {
     // One token less than the most has a token that is missing.
@@ -203,9 +254,14 @@ BackendStatus RoundedProducts::Check(const ByteCudaMatrix& w, const QuantizedMat
     if (!status.ok()) return status;
   }
   constexpr int kManyTokens = std::max(kMostInt8Tokens, kMostFp8Tokens) + 1;
-  return check.Run(kManyTokens, ProductFormula::kRoundedInputs, [&](const uint16_t* x, float* y) {
-    MultiplyMany(Rounded(x, w, kManyTokens, y, DataType::kFloat32, /*adds_to_y=*/false));
-  });
+  const auto check_many = [&](int num_tokens) {
+    return check.Run(num_tokens, ProductFormula::kRoundedInputs, [&](const uint16_t* x, float* y) {
+      MultiplyMany(Rounded(x, w, num_tokens, y, DataType::kFloat32, /*adds_to_y=*/false));
+    });
+  };
+  const BackendStatus status = check_many(kManyTokens);
+  // In blocks, the library writes multiples of four tokens directly.
+  return status.ok() && w.has_blocks() ? check_many(RowsWithRoom(kManyTokens)) : status;
 }
 
 }  // namespace quire::cuda

@@ -13,11 +13,11 @@ namespace quire::cuda {
 
 // y[m][n] = float(sum over the splits of sums[split][m][n]) * (x_scales[m] * w_scales[n]) (+ y[m][n]). A sum of whole
 // numbers is exact, and each of the products in float32 is rounded by itself, as on the CPU. Sums of FP8 are added in
-// ascending order.
+// ascending order. With scales of blocks, they have been scaled already: y[m][n] is their sum (+ y[m][n]).
 struct ScaleSumsArgs {
   const void* sums;       // [num_splits][split_stride] of Numbers::Sum, in each [num_tokens, sum_columns].
-  const float* x_scales;  // [num_tokens]
-  const float* w_scales;  // [sum_columns]
+  const float* x_scales;  // [num_tokens]; not used with scales of blocks.
+  const float* w_scales;  // [sum_columns]; likewise.
   void* y;                // [num_tokens, num_columns] float32 or elements; a row begins y_stride after the one before.
   int64_t split_stride;
   int64_t y_stride;
@@ -61,12 +61,16 @@ class ScaleSumsKernel {
         QUIRE_UNROLL for (int k = 0; k < 4; ++k) sums[j + k] = Numbers::Add(sums[j + k], four.x[k]);
       }
     }
-    const float x_scale = simt::LoadGlobal(args.x_scales + token);
     float products[kColumns];
-    QUIRE_UNROLL for (int j = 0; j < kColumns; j += 4) {
-      const Floats4 w_scales = Floats4::LoadReadOnly(args.w_scales + column + j);
-      QUIRE_UNROLL for (int k = 0; k < 4; ++k) {
-        products[j + k] = ScaledSum(sums[j + k], x_scale, w_scales.x[k]);
+    if constexpr (Numbers::kHasBlockScales) {
+      QUIRE_UNROLL for (int j = 0; j < kColumns; ++j) products[j] = sums[j];
+    } else {
+      const float x_scale = simt::LoadGlobal(args.x_scales + token);
+      QUIRE_UNROLL for (int j = 0; j < kColumns; j += 4) {
+        const Floats4 w_scales = Floats4::LoadReadOnly(args.w_scales + column + j);
+        QUIRE_UNROLL for (int k = 0; k < 4; ++k) {
+          products[j + k] = ScaledSum(sums[j + k], x_scale, w_scales.x[k]);
+        }
       }
     }
     const int64_t at = int64_t{token} * args.y_stride + column;

@@ -59,9 +59,11 @@ TEST(DescriptionTest, TheNumericsFingerprintSaysWhetherInputsBecomeFp8) {
     model.config.quantization.fp8_block = block;
     return MakeDescription("name", model, backend, layout, WorkerLimits{}).numerics_fingerprint();
   };
-  const Fp8Block rows = {}, blocks = {.rows = 128, .cols = 128};
+  const Fp8Block rows = {}, blocks = {.rows = 128, .cols = 128}, small_blocks = {.rows = 64, .cols = 128};
   EXPECT_THAT(fingerprint(true, {}, rows), HasSubstr("/fp8 1/kv-"));
-  EXPECT_THAT(fingerprint(true, {}, blocks), HasSubstr("/fp8-a16 1/kv-"));
+  EXPECT_THAT(fingerprint(true, {}, blocks), HasSubstr("/fp8 1/kv-"));
+  EXPECT_THAT(fingerprint(true, {}, small_blocks), HasSubstr("/fp8-a16 1/kv-"));
+  EXPECT_THAT(fingerprint(true, {.rounds_fp8_inputs = false}, blocks), HasSubstr("/fp8-a16 1/kv-"));
   EXPECT_THAT(fingerprint(false, {}, rows), HasSubstr("/fp8-a16 1/kv-"));
   EXPECT_THAT(fingerprint(true, {.exact = true}, rows), HasSubstr("/fp8-a16 1/kv-"));
   EXPECT_THAT(fingerprint(true, {.rounds_fp8_inputs = false}, rows), HasSubstr("/fp8-a16 1/kv-"));

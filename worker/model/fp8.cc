@@ -61,6 +61,13 @@ std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block) {
   return absl::StrCat(shape, " of F32, BF16 or F16");
 }
 
+Fp8ScaleShape ScaleShapeOf(Fp8Block block) {
+  if (block.cols == 0) return Fp8ScaleShape::kRows;
+  constexpr int kBlock = 128;
+  const bool has_common_blocks = block.cols == kBlock && block.rows % kBlock == 0;
+  return has_common_blocks ? Fp8ScaleShape::kBlocks128 : Fp8ScaleShape::kOtherBlocks;
+}
+
 bool CanKeepFp8(Fp8Block block) {
   return block.cols % kFp8GroupStep == 0;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/operations.h"
 #include "worker/model/owned_tensor.h"
 #include "worker/model/quantize.h"
 #include "worker/model/safetensors.h"
@@ -30,6 +31,8 @@ struct Fp8Block {
 bool IsFp8ScaleShape(const std::vector<int64_t>& shape, int64_t rows, int64_t cols, Fp8Block block);
 // The same in words, for errors.
 std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block);
+
+Fp8ScaleShape ScaleShapeOf(Fp8Block block);
 
 // Returns whether a matrix with such blocks can be multiplied without conversion: KeepFp8 needs whole groups of
 // columns.

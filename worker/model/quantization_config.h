@@ -33,8 +33,6 @@ struct CheckpointQuantization {
   Fp8Block fp8_block = {};    // Of kFp8.
   bool keeps_fp8 = false;     // Of kFp8: matrices of layers stay FP8 and do not become bfloat16 when they are read.
 
-  // Returns whether numbers of a row can have different scales.
-  bool has_fp8_blocks() const { return fp8_block.cols != 0; }
   // How such matrices are multiplied.
   Quantization width() const;
 };

@@ -80,9 +80,13 @@ const std::map<std::string, BlockShape>& Shapes() {
   return NotingEntry::Kernels();
 }
 
+bool IsRoundedFp8(const std::string& name) {
+  return name.find("Fp8Numbers") != std::string::npos || name.find("Fp8BlockNumbers") != std::string::npos;
+}
+
 // Returns the architectures for which the kernel is compiled.
 std::vector<int> Architectures(const std::string& name) {
-  if (name.rfind("AttentionPrefillSm90<", 0) == 0 || name.find("Fp8Numbers") != std::string::npos) return {90};
+  if (name.rfind("AttentionPrefillSm90<", 0) == 0 || IsRoundedFp8(name)) return {90};
   return {80, 90};
 }
 
@@ -305,7 +309,7 @@ TEST(CompiledKernelsTest, ProductsOfRoundedRowsMultiplyBytesAndCopyAsynchronousl
   for (const auto& [key, code] : Compiled()) {
     if (key.first.rfind("RoundedProductKernel<", 0) != 0) continue;
     SCOPED_TRACE(key.first + " on sm_" + std::to_string(key.second));
-    const bool is_fp8 = key.first.find("Fp8Numbers") != std::string::npos;
+    const bool is_fp8 = IsRoundedFp8(key.first);
     const int token_tiles = key.first[key.first.size() - 2] - '0', row_tiles = token_tiles < 4 ? 1 : 2;
     EXPECT_EQ(code.Count(kImma), is_fp8 ? 0 : 4 * token_tiles * row_tiles);
     EXPECT_EQ(code.Count(kLdsm), is_fp8 ? 0 : 2 * (2 * row_tiles + token_tiles));
@@ -315,7 +319,8 @@ TEST(CompiledKernelsTest, ProductsOfRoundedRowsMultiplyBytesAndCopyAsynchronousl
     EXPECT_EQ(code.Count(kLdgsts), code.Count(kLdgsts, 16));
     ++count;
   }
-  EXPECT_EQ(count, 2 * 4 * 3);  // Elements, numbers of tokens, int8 on two architectures and FP8 on one.
+  // Elements, numbers of tokens, int8 on two architectures, and FP8 of rows and of blocks on one.
+  EXPECT_EQ(count, 2 * 4 * 4);
 }
 
 // A tile of 128 tokens needs head_dim / 16 products for its scores and 8 for its values. The scores of the first tile

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/product_check.h"
@@ -53,15 +54,19 @@ struct Reference {
 
 Reference Formula(const std::vector<float>& x, const QuantizedCase& w) {
   const std::vector<double> weights = w.Weights();
-  const int num_tokens = int(x.size()) / w.cols;
+  const int num_tokens = int(x.size()) / w.cols, group = w.has_blocks ? 128 : w.cols;
   Reference reference;
   for (int token = 0; token < num_tokens; ++token) {
-    const Fp8Row row = RoundedRow(&x[size_t(token) * w.cols], w.cols);
+    std::vector<double> rounded;
+    for (int first = 0; first < w.cols; first += group) {
+      const Fp8Row row = RoundedRow(&x[size_t(token) * w.cols + first], std::min(group, w.cols - first));
+      for (const uint8_t number : row.numbers) rounded.push_back(double{Fp8ToFloat(number)} * row.scale);
+    }
     for (int n = 0; n < w.rows; ++n) {
       std::vector<double> products(w.cols);
       double sum = 0, magnitudes = 0;
       for (int k = 0; k < w.cols; ++k) {
-        products[k] = double{Fp8ToFloat(row.numbers[k])} * row.scale * weights[size_t(n) * w.cols + k];
+        products[k] = rounded[k] * weights[size_t(n) * w.cols + k];
         sum += products[k];
         magnitudes += std::fabs(products[k]);
       }
@@ -72,11 +77,14 @@ Reference Formula(const std::vector<float>& x, const QuantizedCase& w) {
   return reference;
 }
 
+// Where products of the library in blocks have room, if the number of tokens is no multiple of four.
+enum class Room { kElsewhere, kInY, kNowhere };
+
 class Fp8ProductTest : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
-    if (!IsSkipped() && Kernels(DataType::kBFloat16).rounded_fp8.round_rows.entry == nullptr) {
+    if (!IsSkipped() && !Kernels(DataType::kBFloat16).rounded_fp8.exist()) {
       GTEST_SKIP() << "the device has no kernels for it";
     }
   }
@@ -86,11 +94,31 @@ class Fp8ProductTest : public DeviceTest {
   // See rounded_multiply.h. More tokens than most_few_tokens are multiplied by the library.
   std::vector<float> Multiply(const std::vector<float>& x, const QuantizedCase& w, DataType element, DataType y_type,
                               std::optional<int> most_few_tokens = std::nullopt,
-                              const std::vector<float>* initial = nullptr) {
+                              const std::vector<float>* initial = nullptr, Room room = Room::kElsewhere) {
+    const size_t sum_bytes = room == Room::kElsewhere ? RoundedProducts::kSumBytes : 1;
     return MultiplyRounded(device(),
-                           RoundedProducts(device(), &Kernels(element), element, RoundedProducts::kSumBytes,
+                           RoundedProducts(device(), &Kernels(element), element, sum_bytes,
                                            RoundedProducts::kMostTokensAtOnce, most_few_tokens),
-                           x, w, element, y_type, initial);
+                           x, w, element, y_type, initial, room == Room::kInY);
+  }
+
+  // Expects that products are added to y, in float32 and in 16 bits.
+  void ExpectAddsAndRounds(const QuantizedCase& w, int num_tokens, DataType element, Room room = Room::kElsewhere) {
+    const std::vector<float> x = RandomRows(num_tokens, w.cols, element, 6);
+    const std::vector<float> initial = RandomRows(num_tokens, w.rows, element, 7);
+    const Reference products = Formula(x, w);
+    Reference sums = products;
+    for (size_t i = 0; i < sums.products.size(); ++i) sums.products[i] += double{initial[i]};
+    ExpectNear(Multiply(x, w, element, DataType::kFloat32, std::nullopt, &initial, room), sums);
+    // Rounding to 16 bits adds half of a unit in the last place, of 8 or 11 bits. cuBLASLt 13.1 also rounds the
+    // product before it adds it.
+    const double half_unit = element == DataType::kBFloat16 ? 0x1p-8 : 0x1p-11;
+    const bool rounds_twice = num_tokens > RoundedProducts::kMostFp8Tokens;
+    for (size_t i = 0; i < sums.products.size(); ++i) {
+      sums.tolerances[i] += half_unit * std::fabs(sums.products[i]);
+      if (rounds_twice) sums.tolerances[i] += half_unit * std::fabs(products.products[i]);
+    }
+    ExpectNear(Multiply(x, w, element, element, std::nullopt, &initial, room), sums);
   }
 
   static void ExpectNear(const std::vector<float>& actual, const Reference& expected) {
@@ -130,6 +158,36 @@ TEST_F(Fp8ProductTest, RowsAreRoundedToTheNearestNumbers) {
   }
 }
 
+TEST_F(Fp8ProductTest, GroupsOfColumnsAreRoundedToTheNearestNumbers) {
+  constexpr int kRows = 5, kPaddedRows = 8, kCols = 640, kGroup = 128, kNumGroups = kCols / kGroup;
+  for (const DataType element : kElements) {
+    std::vector<float> x = RandomRows(kRows, kCols, element, 3);
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= float(1 << i / kGroup % 7);  // Each group has another scale.
+    DeviceArray<char> device_x(device(), Encoded(x, element));
+    DeviceArray<int8_t> y(device(), std::vector<int8_t>(kPaddedRows * kCols, 55));
+    DeviceArray<float> scales(device(), std::vector<float>(kNumGroups * kPaddedRows, 55));
+    device()->Launch(Kernels(element).rounded_fp8_blocks.round_groups,
+                     RoundGroupsArgs{.x = reinterpret_cast<const uint16_t*>(device_x.data()),
+                                     .y = y.data(),
+                                     .scales = scales.data(),
+                                     .num_rows = kRows,
+                                     .padded_rows = kPaddedRows,
+                                     .dim = kCols},
+                     /*num_blocks=*/2);
+    const std::vector<int8_t> numbers = y.Download();
+    const std::vector<float> group_scales = scales.Download();
+    for (int group = 0; group < kPaddedRows * kNumGroups; ++group) {
+      const int row = group / kNumGroups;
+      Fp8Row expected = {.numbers = std::vector<uint8_t>(kGroup), .scale = 0};
+      if (row < kRows) expected = RoundedRow(&x[group * kGroup], kGroup);
+      EXPECT_EQ(group_scales[group % kNumGroups * kPaddedRows + row], expected.scale) << group;
+      for (int k = 0; k < kGroup; ++k) {
+        ASSERT_EQ(uint8_t(numbers[group * kGroup + k]), expected.numbers[k]) << "group " << group << ", column " << k;
+      }
+    }
+  }
+}
+
 TEST_F(Fp8ProductTest, FewTokensAgreeWithFloat64) {
   // The last tile of rows and the last block of columns are not full. Some rows have several splits, of which the last
   // one is shorter, and some matrices two blocks of rows, of which the second one has missing tiles.
@@ -144,6 +202,46 @@ TEST_F(Fp8ProductTest, FewTokensAgreeWithFloat64) {
         ExpectNear(Multiply(x, w, element, DataType::kFloat32), Formula(x, w));
         if (HasFatalFailure()) return;
         num_tokens = num_tokens >= 64 ? num_tokens % 5 + 1 : std::min(64, num_tokens + (num_tokens < 17 ? 5 : 23));
+      }
+    }
+  }
+}
+
+TEST_F(Fp8ProductTest, FewTokensByBlocksAgreeWithFloat64) {
+  // The last block of rows and its last tile are not full. Some rows have several splits, of which the last one is
+  // shorter.
+  constexpr struct { int rows, cols; } kShapes[] = {{17, 128}, {128, 256}, {200, 640}, {300, 1152}};
+  int num_tokens = 1;
+  for (const DataType element : kElements) {
+    for (const auto& [rows, cols] : kShapes) {
+      for (int i = 0; i < 3; ++i) {
+        SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << rows << " x " << cols << ", " << Name(element));
+        const QuantizedCase w = QuantizedCase::InBlocks(rows, cols, rows + cols);
+        const std::vector<float> x = RandomRows(num_tokens, cols, element, num_tokens);
+        ExpectNear(Multiply(x, w, element, DataType::kFloat32), Formula(x, w));
+        if (HasFatalFailure()) return;
+        num_tokens = num_tokens >= 64 ? num_tokens % 5 + 1 : std::min(64, num_tokens + (num_tokens < 17 ? 5 : 23));
+      }
+    }
+  }
+}
+
+// The library multiplies them, and the last ones of 75 tokens in each of the ways. Our kernel takes 70 tokens in two
+// blocks, and also the products by 19 columns, which the library does not have.
+TEST_F(Fp8ProductTest, ManyTokensByBlocksAgreeWithFloat64) {
+  constexpr int kCols = 384;
+  constexpr DataType kFloat = DataType::kFloat32;
+  for (const DataType element : kElements) {
+    for (const int rows : {136, 19}) {
+      const QuantizedCase w = QuantizedCase::InBlocks(rows, kCols, 1);
+      for (const int num_tokens : {75, 76}) {
+        SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << rows << " rows, " << Name(element));
+        const std::vector<float> x = RandomRows(num_tokens, kCols, element, 1);
+        const Reference expected = Formula(x, w);
+        for (const Room room : {Room::kElsewhere, Room::kInY, Room::kNowhere}) {
+          ExpectNear(Multiply(x, w, element, kFloat, std::nullopt, nullptr, room), expected);
+        }
+        ExpectNear(Multiply(x, w, element, kFloat, /*most_few_tokens=*/1000), expected);
       }
     }
   }
@@ -168,31 +266,33 @@ TEST_F(Fp8ProductTest, ResultsAreAddedAndRounded) {
         SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << rows << " rows, " << Name(element));
         const int cols = num_tokens == 20 ? 528 : 64;
         const QuantizedCase w(QuantizedFormat::kFp8, rows, cols, cols, 6);
-        const std::vector<float> x = RandomRows(num_tokens, cols, element, 6);
-        const std::vector<float> initial = RandomRows(num_tokens, rows, element, 7);
-        const Reference products = Formula(x, w);
-        Reference sums = products;
-        for (size_t i = 0; i < sums.products.size(); ++i) sums.products[i] += double{initial[i]};
-        ExpectNear(Multiply(x, w, element, DataType::kFloat32, std::nullopt, &initial), sums);
-        // Rounding to 16 bits adds half of a unit in the last place, of 8 or 11 bits. cuBLASLt 13.1 also rounds the
-        // product before it adds it.
-        const double half_unit = element == DataType::kBFloat16 ? 0x1p-8 : 0x1p-11;
-        const bool rounds_twice = num_tokens > RoundedProducts::kMostFp8Tokens;
-        for (size_t i = 0; i < sums.products.size(); ++i) {
-          sums.tolerances[i] += half_unit * std::fabs(sums.products[i]);
-          if (rounds_twice) sums.tolerances[i] += half_unit * std::fabs(products.products[i]);
+        ExpectAddsAndRounds(w, num_tokens, element);
+      }
+    }
+  }
+}
+
+TEST_F(Fp8ProductTest, ResultsByBlocksAreAddedAndRounded) {
+  for (const DataType element : kElements) {
+    for (const int num_tokens : {3, 20, 66}) {
+      for (const int rows : {136, 19}) {
+        SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << rows << " rows, " << Name(element));
+        const QuantizedCase w = QuantizedCase::InBlocks(rows, num_tokens == 20 ? 640 : 128, 6);
+        for (const Room room : {Room::kElsewhere, Room::kInY, Room::kNowhere}) {
+          ExpectAddsAndRounds(w, num_tokens, element, room);
         }
-        ExpectNear(Multiply(x, w, element, element, std::nullopt, &initial), sums);
       }
     }
   }
 }
 
 TEST_F(Fp8ProductTest, InfinitiesAndNansStayInTheirRowAndSmallRowsBecomeZeros) {
-  constexpr int kRows = 32, kCols = 336;
+  constexpr int kRows = 32, kCols = 384;
   constexpr DataType kElement = DataType::kBFloat16;
-  const QuantizedCase w(QuantizedFormat::kFp8, kRows, kCols, kCols, 9);
-  for (const int num_tokens : {12, 65}) {
+  const QuantizedCase of_rows(QuantizedFormat::kFp8, kRows, kCols, kCols, 9);
+  const QuantizedCase in_blocks = QuantizedCase::InBlocks(kRows, kCols, 9);
+  for (const auto& [num_tokens, w] :
+       {std::pair(12, of_rows), std::pair(65, of_rows), std::pair(12, in_blocks), std::pair(65, in_blocks)}) {
     std::vector<float> x = RandomRows(num_tokens, kCols, kElement, 9);
     const Reference expected = Formula(x, w);
     x[2 * kCols + 44] = NAN;
@@ -214,19 +314,36 @@ TEST_F(Fp8ProductTest, InfinitiesAndNansStayInTheirRowAndSmallRowsBecomeZeros) {
 }
 
 TEST_F(Fp8ProductTest, TheCheckAcceptsRightProductsAndRefusesWrongOnes) {
-  constexpr int kRows = 40, kCols = 160;
+  constexpr int kRows = 40, kCols = 256;
   for (const DataType element : kElements) {
-    QuantizedCase w(QuantizedFormat::kFp8, kRows, kCols, kCols, 11);
-    const QuantizedMatrixView view = w.View();
-    const auto packed = ByteCudaMatrix::Pack(device(), &view, 1);
     RoundedProducts right(device(), &Kernels(element), element), wrong(device(), &Kernels(element), element);
-    EXPECT_EQ(right.Check(*packed, &view, 1).message(), "");
-    // The kernels multiply what was packed, and the check expects another sign in the last row.
-    w.values.back() = int8_t(w.values.back() ^ 0x80);
-    const BackendStatus status = wrong.Check(*packed, &view, 1);
-    EXPECT_FALSE(status.ok());
-    EXPECT_NE(status.message().find("row 39"), std::string::npos) << status.message();
+    for (const bool has_blocks : {false, true}) {
+      QuantizedCase w = has_blocks ? QuantizedCase::InBlocks(kRows, kCols, 11)
+                                   : QuantizedCase(QuantizedFormat::kFp8, kRows, kCols, kCols, 11);
+      w.values.back() = 0x7e;
+      const QuantizedMatrixView view = w.View();
+      const auto packed = ByteCudaMatrix::Pack(device(), &view, 1);
+      EXPECT_EQ(right.Check(*packed, &view, 1).message(), "");
+      // The kernels multiply what was packed, and the check expects another sign of a large number in the last row.
+      w.values.back() = int8_t(w.values.back() ^ 0x80);
+      const BackendStatus status = wrong.Check(*packed, &view, 1);
+      EXPECT_FALSE(status.ok());
+      EXPECT_NE(status.message().find("row 39"), std::string::npos) << status.message();
+    }
   }
+}
+
+// The scales of Q, K and V lie one behind the other. The check compares rows of all of them.
+TEST_F(Fp8ProductTest, StacksOfMatricesInBlocksHaveTheScalesOfAll) {
+  constexpr int kCols = 640;
+  constexpr DataType kElement = DataType::kBFloat16;
+  const QuantizedCase q = QuantizedCase::InBlocks(256, kCols, 21), k = QuantizedCase::InBlocks(128, kCols, 22),
+                      v = QuantizedCase::InBlocks(72, kCols, 23);
+  const QuantizedMatrixView stack[] = {q.View(), k.View(), v.View()};
+  ASSERT_TRUE(ByteCudaMatrix::CanPack(stack, 3));
+  const auto packed = ByteCudaMatrix::Pack(device(), stack, 3);
+  RoundedProducts products(device(), &Kernels(kElement), kElement);
+  EXPECT_EQ(products.Check(*packed, stack, 3).message(), "");
 }
 
 }  // namespace

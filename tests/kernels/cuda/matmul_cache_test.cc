@@ -83,7 +83,9 @@ TEST_F(MatmulCacheTest, ProductsOfBytesHaveAlgorithmsOfTheirOwn) {
   fp8.numbers = MatmulNumbers::kFp8;
   MatmulShape to_bfloat16 = fp8;
   to_bfloat16.y_type = DataType::kBFloat16;
-  const std::vector<MatmulShape> shapes = {int8, fp8, to_bfloat16, floats};
+  MatmulShape blocks_to_bfloat16 = to_bfloat16;
+  blocks_to_bfloat16.numbers = MatmulNumbers::kFp8Blocks;
+  const std::vector<MatmulShape> shapes = {int8, fp8, to_bfloat16, blocks_to_bfloat16, floats};
   {
     MatmulCache cache(path_, kMachine);
     for (size_t i = 0; i < shapes.size(); ++i) {
@@ -91,7 +93,8 @@ TEST_F(MatmulCacheTest, ProductsOfBytesHaveAlgorithmsOfTheirOwn) {
       cache.Insert(shapes[i], {i});
     }
   }
-  for (const char* const line : {"\n16 4096 1024 int8 int32 0 ", "\n16 4096 1024 fp8 bfloat16 0 "}) {
+  for (const char* const line :
+       {"\n16 4096 1024 int8 int32 0 ", "\n16 4096 1024 fp8 bfloat16 0 ", "\n16 4096 1024 fp8-blocks bfloat16 0 "}) {
     EXPECT_NE(Read().find(line), std::string::npos) << Read();
   }
   const MatmulCache cache(path_, kMachine);

@@ -2,6 +2,8 @@
 
 #include "tests/kernels/cuda/quantized_cases.h"
 
+#include <algorithm>
+
 #include "kernels/reference/quantized.h"
 
 namespace quire::cuda {
@@ -28,6 +30,18 @@ QuantizedCase::QuantizedCase(QuantizedFormat matrix_format, int num_rows, int nu
   for (uint8_t& zero : zeros) zero = uint8_t(random.Int(0, 16));
 }
 
+QuantizedCase QuantizedCase::InBlocks(int num_rows, int num_cols, uint64_t seed) {
+  constexpr int kBlock = 128;
+  QuantizedCase result(QuantizedFormat::kFp8, num_rows, num_cols, kBlock, seed);
+  result.has_blocks = true;
+  const int num_groups = result.NumGroups();
+  for (int row = 0; row < num_rows; ++row) {
+    const auto first = result.scales.begin() + int64_t{row / kBlock * kBlock} * num_groups;
+    std::copy_n(first, num_groups, result.scales.begin() + int64_t{row} * num_groups);
+  }
+  return result;
+}
+
 QuantizedMatrixView QuantizedCase::View(int first_row, int num_rows) const {
   const size_t first_group = size_t(first_row) * NumGroups();
   return {.values = values.data() + size_t(first_row) * cols,
@@ -36,7 +50,8 @@ QuantizedMatrixView QuantizedCase::View(int first_row, int num_rows) const {
           .cols = cols,
           .format = format,
           .group = HasGroups(format) ? group : 0,
-          .zeros = zeros.empty() ? nullptr : zeros.data() + first_group};
+          .zeros = zeros.empty() ? nullptr : zeros.data() + first_group,
+          .has_blocks = has_blocks};
 }
 
 float QuantizedCase::Number(int row, int col) const {

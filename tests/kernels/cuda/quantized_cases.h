@@ -16,6 +16,9 @@ struct QuantizedCase {
   // The values go through all that the format has.
   QuantizedCase(QuantizedFormat matrix_format, int num_rows, int num_cols, int group_cols, uint64_t seed);
 
+  // Returns a matrix of FP8 whose blocks of 128 x 128 share a scale. The last blocks may be cut off.
+  static QuantizedCase InBlocks(int num_rows, int num_cols, uint64_t seed);
+
   // Returns the view of some rows.
   QuantizedMatrixView View(int first_row, int num_rows) const;
   QuantizedMatrixView View() const { return View(0, rows); }
@@ -30,6 +33,7 @@ struct QuantizedCase {
 
   QuantizedFormat format;
   int rows, cols, group;
+  bool has_blocks = false;
   std::vector<int8_t> values;
   std::vector<float> scales;
   std::vector<uint8_t> zeros;

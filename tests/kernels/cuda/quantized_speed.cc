@@ -25,10 +25,12 @@ constexpr int kPatternRows = 256;
 
 // Returns a matrix whose rows repeat after kPatternRows, and copies of it; null pointers if there is no memory.
 template <typename Matrix>
-std::vector<std::unique_ptr<Matrix>> Copies(CudaDevice* device, QuantizedFormat format, const ModelMatrix& m,
-                                            const GpuTimer& timer) {
+std::vector<std::unique_ptr<Matrix>> Copies(CudaDevice* device, QuantizedFormat format, bool has_blocks,
+                                            const ModelMatrix& m, const GpuTimer& timer) {
+  constexpr int kSeed = 3;
   const int group = std::is_same_v<Matrix, ByteCudaMatrix> ? m.depth : kGroup;
-  const QuantizedCase pattern(format, kPatternRows, m.depth, group, /*seed=*/3);
+  const QuantizedCase pattern = has_blocks ? QuantizedCase::InBlocks(kPatternRows, m.depth, kSeed)
+                                           : QuantizedCase(format, kPatternRows, m.depth, group, kSeed);
   const std::vector<QuantizedMatrixView> stack(m.num_columns / kPatternRows, pattern.View());
   std::vector<std::unique_ptr<Matrix>> copies;
   copies.push_back(Matrix::Pack(device, stack.data(), int(stack.size())));
@@ -48,12 +50,12 @@ struct ProductMeasurement {
 
 // Measures the products by matrices of one format.
 template <typename Matrix, typename Products>
-void MeasureProducts(const ProductMeasurement& to, const std::string& group, QuantizedFormat format,
+void MeasureProducts(const ProductMeasurement& to, const std::string& group, QuantizedFormat format, bool has_blocks,
                      Products* products) {
   for (const ModelMatrix& m : kModelMatrices) {
     const auto is_wanted = [&](int num_rows) { return to.wants(group, m.ProductName(num_rows)); };
     if (std::none_of(std::begin(kProductRows), std::end(kProductRows), is_wanted)) continue;
-    const std::vector<std::unique_ptr<Matrix>> w = Copies<Matrix>(to.device, format, m, *to.timer);
+    const std::vector<std::unique_ptr<Matrix>> w = Copies<Matrix>(to.device, format, has_blocks, m, *to.timer);
     if (w.back() == nullptr) {
       to.report->Skip(group, m.name, "no memory for the matrices");
       continue;
@@ -85,19 +87,23 @@ void MeasureQuantizedProducts(CudaDevice* device, bool exact,
   for (const QuantizedFormat format : {QuantizedFormat::kInt4, QuantizedFormat::kInt8, QuantizedFormat::kFp8}) {
     QuantizedProducts products(device, kernels, kElement, exact, QuantizedProducts::kSliceBytes,
                                QuantizedProducts::kMostPackedTokens);
-    MeasureProducts<QuantizedCudaMatrix>(to, std::string("multiplication by ") + Name(format), format, &products);
+    MeasureProducts<QuantizedCudaMatrix>(to, std::string("multiplication by ") + Name(format), format, false,
+                                         &products);
   }
   // Both ways with all numbers of rows show whether kMostInt8Tokens and kMostFp8Tokens are right.
   using Limit = std::optional<int>;
-  for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kFp8}) {
-    if (format == QuantizedFormat::kFp8 && kernels->rounded_fp8.round_rows.entry == nullptr) continue;
+  for (const auto& [format, has_blocks] :
+       {std::pair(QuantizedFormat::kInt8, false), std::pair(QuantizedFormat::kFp8, false),
+        std::pair(QuantizedFormat::kFp8, true)}) {
+    if (format == QuantizedFormat::kFp8 && !kernels->rounded_fp8.exist()) continue;
+    const std::string kind = std::string(Name(format)) + (has_blocks ? " in blocks" : "");
     for (const auto& [way, most_few_tokens] :
          {std::pair("", Limit()), std::pair(", all by our kernel", Limit(std::numeric_limits<int>::max())),
           std::pair(", all by cuBLASLt", Limit(0))}) {
       RoundedProducts products(device, kernels, kElement, RoundedProducts::kSumBytes,
                                RoundedProducts::kMostTokensAtOnce, most_few_tokens);
-      MeasureProducts<ByteCudaMatrix>(to, std::string("multiplication of rounded rows by ") + Name(format) + way,
-                                      format, &products);
+      MeasureProducts<ByteCudaMatrix>(to, "multiplication of rounded rows by " + kind + way, format, has_blocks,
+                                      &products);
     }
   }
 }

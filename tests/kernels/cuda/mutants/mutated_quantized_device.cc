@@ -18,6 +18,7 @@ KernelTable QuantizedTable() {
   table.fp8 = MakeQuantizedKernels<EmulatedEntry, Element, Fp8Values>();
   table.rounded_int8 = MakeRoundedProductKernels<EmulatedEntry, Element, Int8Numbers>();
   table.rounded_fp8 = MakeRoundedProductKernels<EmulatedEntry, Element, Fp8Numbers>();
+  table.rounded_fp8_blocks = MakeRoundedProductKernels<EmulatedEntry, Element, Fp8BlockNumbers>();
   table.split_sum = MakeKernel<EmulatedEntry, SplitSumKernel<Element>>();
   table.gather_columns = MakeKernel<EmulatedEntry, GatherColumnsKernel>();
   return table;
