@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The emulated device of a mutant of the kernels for quantized weights. It has no other kernels.
+// The emulated device of a mutant of the kernels for quantized weights and inputs of 16 bits. It has no other kernels.
 
 #include "kernels/cuda/emulated_device.h"
 #include "kernels/cuda/emulated_entry.h"
@@ -16,9 +16,6 @@ KernelTable QuantizedTable() {
   table.int4 = MakeQuantizedKernels<EmulatedEntry, Element, Int4Values>();
   table.int8 = MakeQuantizedKernels<EmulatedEntry, Element, Int8Values>();
   table.fp8 = MakeQuantizedKernels<EmulatedEntry, Element, Fp8Values>();
-  table.rounded_int8 = MakeRoundedProductKernels<EmulatedEntry, Element, Int8Numbers>();
-  table.rounded_fp8 = MakeRoundedProductKernels<EmulatedEntry, Element, Fp8Numbers>();
-  table.rounded_fp8_blocks = MakeRoundedProductKernels<EmulatedEntry, Element, Fp8BlockNumbers>();
   table.split_sum = MakeKernel<EmulatedEntry, SplitSumKernel<Element>>();
   table.gather_columns = MakeKernel<EmulatedEntry, GatherColumnsKernel>();
   return table;
