@@ -158,6 +158,7 @@ bool CudaBackend::RoundsQuantizedInputs(QuantizedFormat format, bool has_groups)
       return rounds_fp8_inputs_ && !has_groups && kernels_.rounded_fp8.round_rows.entry != nullptr;
     case QuantizedFormat::kInt4:
     case QuantizedFormat::kInt4Float32:
+    case QuantizedFormat::kInt4BFloat16:
       break;
   }
   return false;
