@@ -81,7 +81,7 @@ class SourceMatrix {
   // Returns the bytes of the packed weights without their scales.
   double num_bytes() const {
     const auto bytes = static_cast<double>(bytes_.size());
-    return format_ == cpu::WeightFormat::kInt4 || format_ == cpu::WeightFormat::kInt4Float32 ? bytes / 2 : bytes;
+    return IsQuantized() && IsInt4(SourceFormat()) ? bytes / 2 : bytes;
   }
 
   // Null when there is not enough memory.
@@ -110,10 +110,11 @@ class SourceMatrix {
  private:
   bool IsQuantized() const { return format_ >= cpu::WeightFormat::kInt8; }
   QuantizedFormat SourceFormat() const {
-    return format_ == cpu::WeightFormat::kInt8   ? QuantizedFormat::kInt8
-           : format_ == cpu::WeightFormat::kInt4 ? QuantizedFormat::kInt4
-           : format_ == cpu::WeightFormat::kFp8  ? QuantizedFormat::kFp8
-                                                 : QuantizedFormat::kInt4Float32;
+    return format_ == cpu::WeightFormat::kInt8           ? QuantizedFormat::kInt8
+           : format_ == cpu::WeightFormat::kInt4         ? QuantizedFormat::kInt4
+           : format_ == cpu::WeightFormat::kFp8          ? QuantizedFormat::kFp8
+           : format_ == cpu::WeightFormat::kInt4BFloat16 ? QuantizedFormat::kInt4BFloat16
+                                                         : QuantizedFormat::kInt4Float32;
   }
   int PartRows() const { return shape_.is_gated ? shape_.rows / 2 : shape_.rows; }
 
@@ -194,6 +195,7 @@ absl::Status MeasureGemm(const GemmOptions& options, const std::vector<cpu::Isa>
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<MemoryReader> reader,
                          MemoryReader::Create(all.num_threads, 2 * static_cast<size_t>(all.matrix_bytes)));
   for (const cpu::Isa isa : isas) {
+    if (cpu::KernelsFor(isa).linear[static_cast<int>(options.format)] == nullptr) continue;
     for (const GemmShape& shape : shapes) {
       const double before = ReadBandwidth(reader.get());
       std::vector<GemmSpeed> speeds = MeasureShape(all, isa, shape);

@@ -51,7 +51,7 @@ struct GemmSpeed {
   double limit_us;
 };
 
-// Measures all cells and calls `report` for each.
+// Measures all cells and calls `report` for each. Leaves out instruction sets that have no products of the format.
 absl::Status MeasureGemm(const GemmOptions& options, const std::vector<cpu::Isa>& isas,
                          const std::vector<GemmShape>& shapes, absl::FunctionRef<void(const GemmSpeed&)> report);
 

@@ -23,10 +23,9 @@
 ABSL_FLAG(std::string, model, "m500", "Model whose matrices are multiplied: m500 (0.5 B parameters) or s15m (15 M).");
 ABSL_FLAG(std::string, cpu_kernels, "all",
           "Instruction sets: all (all that the machine has), or one of generic, avx2, avx512 and so on.");
-ABSL_FLAG(
-    std::string, type, "bfloat16",
-    "Precision of the weights: float32, bfloat16, float16, int8, int4, int4-float32 (int4 with inputs in float32) or "
-    "fp8.");
+ABSL_FLAG(std::string, type, "bfloat16",
+          "Precision of the weights: float32, bfloat16, float16, int8, int4, int4-bfloat16 (int4 with products of "
+          "bfloat16), int4-float32 (int4 with inputs in float32) or fp8.");
 ABSL_FLAG(std::string, tokens, "1,2,4,8,16,32,64,128,256,512", "Rows that are multiplied together.");
 ABSL_FLAG(int32_t, threads, 0, "Threads that multiply; 0: one per core.");
 ABSL_FLAG(int32_t, mebibytes, 512,
@@ -70,6 +69,7 @@ absl::StatusOr<GemmOptions> OptionsOfFlags() {
                                                                     {"float16", cpu::WeightFormat::kFloat16},
                                                                     {"int8", cpu::WeightFormat::kInt8},
                                                                     {"int4", cpu::WeightFormat::kInt4},
+                                                                    {"int4-bfloat16", cpu::WeightFormat::kInt4BFloat16},
                                                                     {"int4-float32", cpu::WeightFormat::kInt4Float32},
                                                                     {"fp8", cpu::WeightFormat::kFp8}}));
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_tokens), ',')) {

@@ -21,7 +21,8 @@ ABSL_FLAG(int32_t, threads, 0, "Threads that compute; 0: one per core. With one 
 ABSL_FLAG(std::string, kv_type, "bfloat16", "Precision of K and V: float32, bfloat16, float16 or int8.");
 ABSL_FLAG(std::string, quantize, "none", "Quantization of the weights, as of quire-worker: none, int8 or int4.");
 ABSL_FLAG(bool, quantize_output, false, "Round the output matrix to 8 bits, as of quire-worker.");
-ABSL_FLAG(std::string, int4_inputs, "int8", "Inputs of products by int4, as of quire-worker: int8 or float32.");
+ABSL_FLAG(std::string, int4_inputs, "int8",
+          "Inputs of products by int4, as of quire-worker: int8, bfloat16 or float32.");
 ABSL_FLAG(int32_t, sequences, 16, "Sequences that run together.");
 ABSL_FLAG(int32_t, beams, 0, "Beams of one sequence; 0: no beam search.");
 ABSL_FLAG(int32_t, prompt, 128, "Tokens of a prompt.");
@@ -102,6 +103,7 @@ absl::StatusOr<WorkerSpeedOptions> OptionsOfFlags() {
   QUIRE_ASSIGN_OR_RETURN(
       options.rounding.int4_inputs,
       FlagChoice<Int4Inputs>(FLAGS_int4_inputs, {{Name(Int4Inputs::kInt8), Int4Inputs::kInt8},
+                                                 {Name(Int4Inputs::kBFloat16), Int4Inputs::kBFloat16},
                                                  {Name(Int4Inputs::kFloat32), Int4Inputs::kFloat32}}));
   options.rounding.output = absl::GetFlag(FLAGS_quantize_output);
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("threads", options.threads, 0, 1024));

@@ -220,7 +220,7 @@ endfunction()
 # Runs the same test program once more for each width to which weights can be rounded.
 function(quire_quantized_test)
   cmake_parse_arguments(ARG "" "NAME;FILTER" "" ${ARGN})
-  foreach(width int8 int4 int8-kv)
+  foreach(width int8 int4 int4-bfloat16 int8-kv)
     add_test(NAME ${ARG_NAME}.${width} COMMAND ${ARG_NAME} --gtest_filter=${ARG_FILTER})
     set_tests_properties(${ARG_NAME}.${width} PROPERTIES
       TIMEOUT 600 ENVIRONMENT "QUIRE_TEST_DEVICE=${width}" FAIL_REGULAR_EXPRESSION "Running 0 tests")

@@ -58,12 +58,17 @@ struct MatrixView {
 //   kInt8         Numbers of 8 bits. The input is rounded to 8 bits, with a scale for each row.
 //   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
 //   kInt4Float32  Numbers of 4 bits. The input stays in float32.
+//   kInt4BFloat16 Numbers of 4 bits. CPUs with AMX round each weight to bfloat16. The product is that of a
+//                 matrix of bfloat16 with these weights, bit for bit. Other CPUs treat it as kInt4Float32.
 //   kFp8          Numbers of FP8 (E4M3). The input is the same as in products by bfloat16, but some GPUs round it to
 //                 FP8, with a scale for each row, or for 128 columns of a row if blocks of 128 x 128 weights share one.
-enum class QuantizedFormat : uint8_t { kInt8, kInt4, kInt4Float32, kFp8 };
+enum class QuantizedFormat : uint8_t { kInt8, kInt4, kInt4Float32, kInt4BFloat16, kFp8 };
 
 constexpr bool HasGroups(QuantizedFormat format) {
   return format != QuantizedFormat::kInt8;
+}
+constexpr bool IsInt4(QuantizedFormat format) {
+  return HasGroups(format) && format != QuantizedFormat::kFp8;
 }
 
 // A source matrix of numbers with scales. Borrowed for the call. The weight of row n and column k is

@@ -23,12 +23,13 @@ std::string RandomProcessId() {
 // on every CPU, but the rest of the model is not, so the fingerprint still contains that of the backend.
 std::string QuantizationNumerics(const Model& model, const Backend& backend) {
   const auto& [layers, output, int4_inputs] = model.weights.rounding;
-  const bool keeps_inputs = layers == Quantization::kInt4 && int4_inputs == Int4Inputs::kFloat32;
+  const bool has_inputs = layers == Quantization::kInt4 && int4_inputs != Int4Inputs::kInt8;
   std::string text;
   if (layers != Quantization::kNone) {
     const bool rounds_inputs =
         backend.RoundsQuantizedInputs(FormatOf(layers, int4_inputs), ScaleShapeOf(model.config.quantization.fp8_block));
-    absl::StrAppend(&text, "/", Name(layers), !rounds_inputs ? "-a16" : keeps_inputs ? "-float32" : "", " 1");
+    const std::string inputs = !rounds_inputs ? "-a16" : has_inputs ? absl::StrCat("-", Name(int4_inputs)) : "";
+    absl::StrAppend(&text, "/", Name(layers), inputs, " 1");
   }
   if (output) {
     const bool rounds_inputs = backend.RoundsQuantizedInputs(QuantizedFormat::kInt8, Fp8ScaleShape::kRows);

@@ -49,8 +49,10 @@ ABSL_FLAG(
 ABSL_FLAG(
     std::string, int4_inputs, "int8",
     "What products by weights of 4 bits, rounded by --quantize or read from a checkpoint, do to their inputs on a CPU. "
-    "int8 rounds them to 8 bits with a scale for each group of columns. float32 keeps them, which is more exact and "
-    "slower. A GPU never rounds them to 8 bits.");
+    "int8 rounds them to 8 bits with a scale for each group of columns. bfloat16 rounds inputs and weights to "
+    "bfloat16, "
+    "as a model in bfloat16 has them, which is more exact and slower; a CPU without AMX keeps both, as with float32. "
+    "float32 keeps them, which is the slowest with several tokens. A GPU never rounds them to 8 bits.");
 ABSL_FLAG(
     bool, long_context, false,
     "Serve the whole context of a model whose rotary embedding has two sets of factors (longrope, such as Phi-3 with a "
@@ -255,6 +257,7 @@ absl::StatusOr<WeightRounding> ReadRounding() {
   QUIRE_ASSIGN_OR_RETURN(
       rounding.int4_inputs,
       FlagChoice<Int4Inputs>(FLAGS_int4_inputs, {{Name(Int4Inputs::kInt8), Int4Inputs::kInt8},
+                                                 {Name(Int4Inputs::kBFloat16), Int4Inputs::kBFloat16},
                                                  {Name(Int4Inputs::kFloat32), Int4Inputs::kFloat32}}));
   const std::string device = absl::GetFlag(FLAGS_device);
   if (rounding.layers != Quantization::kNone && device == kSimulated) {

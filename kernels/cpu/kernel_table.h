@@ -16,8 +16,8 @@ namespace quire::cpu {
 
 // How weights are stored. The first three formats are those of DataType, in the same order.
 // kInt4 and kInt4Float32 have the same panels, and differ in the input.
-enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8, kInt4, kInt4Float32, kFp8 };
-constexpr int kNumWeightFormats = 7;
+enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8, kInt4, kInt4Float32, kInt4BFloat16, kFp8 };
+constexpr int kNumWeightFormats = 8;
 
 // Weights are packed in panels of 32 output columns (rows of the source matrix). The last panel is filled with zeros.
 //   float32, float16: [panel][k][32]
@@ -30,6 +30,10 @@ constexpr int kNumWeightFormats = 7;
 //                     unused bytes, and then [group / 8][32] words of 32 bits. A word holds eight consecutive k of a
 //                     column: the first four in the low halves of its bytes, the others in the high halves. One load
 //                     reads eight k of 16 columns. k is padded to a multiple of the group.
+//   int4 (bfloat16):  The same, except for the words. A unit is 32 consecutive k of a column, and the units of a group
+//                     are in the order [32 columns][group / 32]. Four units are a line of 32 words of 16 bits: word i
+//                     has the weight i of each of them, the first unit in its lowest four bits. So a table of 16
+//                     numbers of bfloat16 makes a unit in one look-up, as a row of the left-hand tile of a product.
 //   fp8:              [panel][k / group], each group with 32 scales in float32 and then [group / 4][2][4][2][4][2]
 //                     bytes of E4M3: of four consecutive k, two halves of 16 columns, and in each four times the
 //                     first two k of four columns and then their last two k. One load reads four k of 16 columns. k is
@@ -42,6 +46,9 @@ constexpr int kInt8ScaleBytes = kPanelColumns * int(sizeof(float));
 constexpr int kInt8Offset = 128;  // What a byte of a panel has more than the weight.
 constexpr int kInt4HeaderBytes = kPanelColumns * int(sizeof(float)) + 64;  // Of a group: scales and zero points.
 constexpr int kInt4LineColumns = 8;                                        // The k of a word.
+constexpr int kInt4UnitColumns = 32;                                       // The k of a unit.
+constexpr int kInt4LineUnits = 4;
+constexpr int kInt4LineBytes = 64;
 constexpr int Int4GroupBytes(int group) {
   return kInt4HeaderBytes + group / 2 * kPanelColumns;
 }
@@ -147,6 +154,54 @@ constexpr int kInt4BlockBytes = kMaxInt4BlockColumns * kPanelColumns;
   return {num_groups, num_slices, kMaxInt4BlockColumns / group};
 }
 
+// The input of products by panels of int4 (bfloat16) with tiles is in pairs of k, as the right-hand tiles are. Up to
+// kTilePairRows rows are [cols / 2][num_rows][2]. More rows are in tiles of 16 pairs of k by 16 rows:
+//   [block of k][pair of tiles][k / 32 in the block][2][16][16][2]
+// Columns are padded with zeros to a multiple of 32, and rows to whole pairs of tiles with what has no meaning. A block
+// is whole groups, of at most kMaxPairBlockColumns columns.
+constexpr int kMaxPairBlockColumns = 512;
+// Elements of LinearTask::scratch for a block of a panel as bfloat16, and for a part of the next one.
+constexpr int kPairScratchElements = 3 * kMaxPairBlockColumns / 2 * kPanelColumns;
+// Where the tiles of more rows are.
+struct PairOrder {
+  int num_pairs;        // Of tiles.
+  int num_steps;        // Of 32 columns.
+  int steps_per_group;  // The same of a group.
+  KBlocks blocks;       // In groups.
+
+  [[gnu::always_inline]] constexpr PairOrder(int num_rows, int cols, int group, int num_slices)
+      : num_pairs((num_rows + kTilePairRows - 1) / kTilePairRows),
+        num_steps((cols + kTileStep - 1) / kTileStep),
+        steps_per_group(group / kTileStep),
+        blocks((cols + group - 1) / group, num_slices, kMaxPairBlockColumns / group) {}
+
+  [[gnu::always_inline]] constexpr int64_t num_elements() const {
+    return int64_t{num_pairs} * num_steps * kTilePairElements;
+  }
+  [[gnu::always_inline]] constexpr int FirstStep(int block) const { return blocks.First(block) * steps_per_group; }
+  // Returns the steps of a block. They do not include those of the last group that have no columns.
+  [[gnu::always_inline]] constexpr int NumSteps(int block) const {
+    const int whole = blocks.Count(block) * steps_per_group, rest = num_steps - FirstStep(block);
+    return whole < rest ? whole : rest;
+  }
+  // Returns the number of elements before the part of a pair of tiles that is in a block.
+  [[gnu::always_inline]] constexpr int64_t PartStart(int pair, int block) const {
+    return kTilePairElements * (int64_t{num_pairs} * FirstStep(block) + int64_t{pair} * NumSteps(block));
+  }
+};
+
+// Rows of x to store in pairs of k: element k of row r is element k % 2 of pair k / 2, which is 2 r elements after the
+// place of the pair.
+struct PairRowsTask {
+  const BFloat16* x;  // [num_rows, x_stride]
+  int64_t x_stride;
+  int num_rows;         // At most 16.
+  int cols;             // Zeros follow, up to a multiple of 32.
+  BFloat16* y;          // The place of the first pair.
+  int64_t y_stride;     // From a pair to the next one of the same 32 columns.
+  int64_t step_stride;  // From the first pair of 32 columns to that of the next 32.
+};
+
 // The slices that are finished are added in the order of a binary counter. If slice s has just been summed, there is
 // one earlier sum for each bit 1 of s, and bit i is the sum of 2^i slices. The sum of slice s is added to those of its
 // lowest bits, as many as there are 1 before the first 0, lowest bit first. If these are n bits, the result is the sum
@@ -205,10 +260,10 @@ constexpr int kGatedColumns = kPanelColumns / 2;
 // residual, or activation(gate + bias) * (up + bias).
 struct LinearTask {
   // [num_rows, x_stride] in the type that KernelTable::linear_input gives. For kInt8 it is bytes of quantize_row, and
-  // for kInt4 bytes of quantize_groups. If is_tiled, it is the first tile: of the whole product for kBFloat16, and of
-  // the task for kInt4.
+  // for kInt4 bytes of quantize_groups. If is_tiled, it is the first tile: of the whole product for kBFloat16 and
+  // kInt4BFloat16, and of the task for kInt4.
   const void* x;
-  bool is_tiled;          // Whether x is in tiles, which StepBlocks or GroupBlocks divides.
+  bool is_tiled;          // Whether x is in tiles, which StepBlocks, GroupBlocks or PairOrder divides.
   const float* x_scales;  // Of x in tiles, for kInt4.
   // Tells whether y is the first tile of the whole product. REQUIRES: is_tiled and is_gated; the columns fill tiles.
   bool y_is_tiled;
@@ -222,12 +277,15 @@ struct LinearTask {
   const float* bias;        // [num_columns], starting at the task's first panel; or null.
   const float* up_bias;     // Bias of up, when `bias` is the bias of a gate.
   const float* residual;    // Same shape as y, or null; may be y. Null for a gated matrix.
-  // Memory of this thread, aligned to 64 bytes. For kInt4 and kFp8: LinearScratchBytes. For x in tiles: memory for the
-  // sums of all panels and pairs of tiles, NumKeptSums times, after two blocks of kInt4BlockBytes for kInt4.
+  // Memory of this thread, aligned to 64 bytes. For int4 and fp8: LinearScratchBytes. For x in tiles: memory for the
+  // sums of all panels and pairs of tiles, NumKeptSums times, after two blocks of kInt4BlockBytes for kInt4 or
+  // after kPairScratchElements for kInt4BFloat16.
   void* scratch;
-  void* y;           // [num_rows, y_stride], starting at the task's first column.
-  DataType y_type;   // float32, or bfloat16 for a gated matrix.
-  int64_t x_stride;  // All strides are in elements, which are bytes in panels of int8, int4 and fp8 and in rounded x.
+  void* y;          // [num_rows, y_stride], starting at the task's first column.
+  DataType y_type;  // float32, or bfloat16 for a gated matrix.
+  // All strides are in elements, which are bytes in panels of int8, int4 and fp8 and in rounded x. That of x in pairs
+  // is from one pair to the next.
+  int64_t x_stride;
   int64_t y_stride;
   int64_t panel_elements;  // Distance from one panel to the next.
   int group;               // Columns that share a scale, in panels of int4 and fp8.
@@ -292,12 +350,15 @@ struct RowExtremes {
 
 // The operations that are compiled once per instruction set.
 struct KernelTable {
+  // Null for kInt4BFloat16 on sets that do not multiply bfloat16.
   void (*linear[kNumWeightFormats])(const LinearTask& task);
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
-  // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles.
+  // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles, and linear[kInt4BFloat16] takes pairs of k.
   bool takes_tiles;
+  // Stores rows in pairs of k. Null without takes_tiles.
+  void (*pair_rows)(const PairRowsTask& task);
   // Writes the header and the numbers of a row. `cols` is padded with zeros to a multiple of 64. All instruction sets
   // give the same header and the same numbers, in forms of quantized_bytes each.
   void (*quantize_row)(const float* x, int cols, void* row);

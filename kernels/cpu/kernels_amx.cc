@@ -4,6 +4,7 @@
 #include "kernels/cpu/attention_amx.h"
 #include "kernels/cpu/attention_int8_amx.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_amx_int4_bf16_kernel.h"
 #include "kernels/cpu/linear_amx_kernel.h"
 #include "kernels/cpu/linear_amx_quantized_kernel.h"
 #include "kernels/cpu/quantize_groups_avx512.h"
@@ -18,6 +19,9 @@ KernelTable MakeTable() {
   table.takes_tiles = true;
   table.linear[int(WeightFormat::kInt8)] = LinearInt8;
   table.linear[int(WeightFormat::kInt4)] = LinearInt4;
+  table.linear[int(WeightFormat::kInt4BFloat16)] = LinearInt4BFloat16;
+  table.linear_input[int(WeightFormat::kInt4BFloat16)] = DataType::kBFloat16;
+  table.pair_rows = PairRows;
   table.quantize_groups = QuantizeGroupsInRegisters;
   table.attend[int(KvType::kBFloat16)] = AttendAmx;
   table.attend[int(KvType::kInt8)] = AttendInt8Amx;

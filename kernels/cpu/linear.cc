@@ -113,7 +113,9 @@ void CpuLinear::Run(const GatedLinearArgs& args) {
 }
 
 bool CpuLinear::MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const {
-  const bool has_kernel = w.format() == WeightFormat::kBFloat16 || w.format() == WeightFormat::kInt4;
+  const WeightFormat format = w.format();
+  const bool has_kernel =
+      format == WeightFormat::kBFloat16 || format == WeightFormat::kInt4 || format == WeightFormat::kInt4BFloat16;
   return kernels_.takes_tiles && has_kernel && num_rows > InputTiles::kMaxPlainRows;
 }
 
@@ -128,6 +130,7 @@ int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
   if (!w.order().empty()) OrderInput(w, whole);
   if (w.format() == WeightFormat::kInt8) return QuantizeInput(w, whole);
   if (w.format() == WeightFormat::kInt4) return QuantizeInputGroups(w, whole);
+  if (w.format() == WeightFormat::kInt4BFloat16 && kernels_.takes_tiles) return PairInput(w, whole);
   if (InputType(w) == DataType::kBFloat16 && w.cols() != w.padded_cols()) return PadInput(w, whole);
   whole->x_stride = w.cols();
   return whole->x_stride * int64_t(SizeOf(InputType(w)));
@@ -138,8 +141,13 @@ char* CpuLinear::CopyMemory(size_t bytes) {
 }
 
 void CpuLinear::OrderInput(const CpuPackedMatrix& w, LinearTask* whole) {
-  const auto* const from = static_cast<const float*>(whole->x);
-  auto* const to = static_cast<float*>(GrownTo(whole->num_rows * w.cols() * sizeof(float), &ordered_));
+  InputType(w) == DataType::kBFloat16 ? OrderInputOf<BFloat16>(w, whole) : OrderInputOf<float>(w, whole);
+}
+
+template <typename T>
+void CpuLinear::OrderInputOf(const CpuPackedMatrix& w, LinearTask* whole) {
+  const auto* const from = static_cast<const T*>(whole->x);
+  auto* const to = static_cast<T*>(GrownTo(whole->num_rows * w.cols() * sizeof(T), &ordered_));
   const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
   pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
     const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
@@ -169,6 +177,56 @@ int64_t CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
   whole->x = to;
   whole->x_stride = w.padded_cols();
   return int64_t(stride);
+}
+
+// One row of whole steps is in pairs as it is.
+int64_t CpuLinear::PairInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  const int num_rows = whole->num_rows, cols = w.cols(), num_steps = CeilDiv(cols, kTileStep);
+  whole->x_stride = 2 * num_rows;
+  const int64_t row_bytes = int64_t{num_steps} * kTileStep * int64_t(sizeof(BFloat16));
+  if (num_rows == 1 && cols % kTileStep == 0) return row_bytes;
+  const auto* const from = static_cast<const BFloat16*>(whole->x);
+  auto* const to = reinterpret_cast<BFloat16*>(CopyMemory(num_rows * row_bytes));
+  const int steps_per_item = std::max(1, kMinFloatsPerItem / (num_rows * kTileStep));
+  const int64_t step_stride = kTileStep / 2 * whole->x_stride;
+  pool_->ForEach(CeilDiv(num_steps, steps_per_item), [&](int item, int) {
+    const int step = item * steps_per_item, first = step * kTileStep;
+    for (int row = 0; row < num_rows; row += kTilePairRows / 2) {
+      kernels_.pair_rows({.x = from + int64_t{row} * cols + first,
+                          .x_stride = cols,
+                          .num_rows = std::min(kTilePairRows / 2, num_rows - row),
+                          .cols = std::min(steps_per_item * kTileStep, cols - first),
+                          .y = to + step * step_stride + 2 * row,
+                          .y_stride = whole->x_stride,
+                          .step_stride = step_stride});
+    }
+  });
+  whole->x = to;
+  return row_bytes;
+}
+
+void CpuLinear::PairInputTiles(const CpuPackedMatrix& w, LinearTask* whole) {
+  if (!w.order().empty()) OrderInput(w, whole);
+  const PairOrder order(whole->num_rows, w.cols(), w.group(), w.num_slices());
+  const auto* const from = static_cast<const BFloat16*>(whole->x);
+  auto* const to = reinterpret_cast<BFloat16*>(CopyMemory(order.num_elements() * sizeof(BFloat16)));
+  const int num_blocks = order.blocks.size;
+  pool_->ForEach(order.num_pairs * num_blocks, [&](int part, int) {
+    const int pair = part / num_blocks, block = part % num_blocks, first = order.FirstStep(block) * kTileStep;
+    for (int tile = 0; tile < 2; ++tile) {
+      const int row = pair * kTilePairRows + tile * (kTilePairRows / 2);
+      const int num_rows = std::min(kTilePairRows / 2, whole->num_rows - row);
+      if (num_rows <= 0) continue;
+      kernels_.pair_rows({.x = from + int64_t{row} * w.cols() + first,
+                          .x_stride = w.cols(),
+                          .num_rows = num_rows,
+                          .cols = std::min(order.NumSteps(block) * kTileStep, w.cols() - first),
+                          .y = to + order.PartStart(pair, block) + tile * (kTilePairElements / 2),
+                          .y_stride = kTilePairRows,
+                          .step_stride = kTilePairElements});
+    }
+  });
+  whole->x = to;
 }
 
 template <typename Quantize>
@@ -246,9 +304,9 @@ int64_t CpuLinear::QuantizeInputTiles(const CpuPackedMatrix& w, int rows_per_ite
 }
 
 void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole) {
-  const bool is_int4 = w.format() == WeightFormat::kInt4;
+  const bool is_int4 = w.format() == WeightFormat::kInt4, has_pairs = w.format() == WeightFormat::kInt4BFloat16;
   whole.is_tiled = MultipliesTiles(w, whole.num_rows);
-  const bool copies_tiles = whole.is_tiled && !is_int4 && x_layout == InputLayout::kRows;
+  const bool copies_tiles = whole.is_tiled && !is_int4 && !has_pairs && x_layout == InputLayout::kRows;
   int64_t x_row_bytes = 0;
   int rows_per_item, panels_per_item;
   if (whole.is_tiled) {
@@ -261,6 +319,9 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearT
     if (is_int4) {
       TakeScratch(std::max(2 * kInt4BlockBytes + sums_bytes, size_t(GroupedRowBytes(w))));
       x_row_bytes = QuantizeInputTiles(w, rows_per_item, &whole);
+    } else if (has_pairs) {
+      TakeScratch(kPairScratchElements * sizeof(BFloat16) + sums_bytes);
+      PairInputTiles(w, &whole);
     } else {
       TakeScratch(sums_bytes);
       if (copies_tiles) tiles_.Prepare(w, static_cast<const BFloat16*>(whole.x), whole.num_rows);
@@ -280,7 +341,7 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearT
   whole.cols = w.cols();
   whole.num_slices = w.num_slices();
   whole.group = w.group();
-  const bool has_panel_scratch = w.format() == WeightFormat::kFp8 || w.format() == WeightFormat::kInt4;
+  const bool has_panel_scratch = w.format() == WeightFormat::kFp8 || is_int4 || has_pairs;
   const bool has_scratch = whole.is_tiled || has_panel_scratch;
   if (has_panel_scratch && !whole.is_tiled) TakeScratch(size_t(LinearScratchBytes(w.num_groups(), w.group())));
 

@@ -36,20 +36,25 @@ class CpuLinear {
   // Points the task to its input in the form that kernels take, which is the input itself or a copy. Returns the bytes
   // of a row. Throws std::bad_alloc, as containers do, when there is no memory for the copy.
   int64_t PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
-  // The copies: rows that are padded with zeros to the next multiple of 32, and rows that are rounded to 8 bits with a
-  // scale for each row or for each group.
+  // The copies: rows that are padded with zeros to the next multiple of 32, rows in pairs of k, and rows that are
+  // rounded to 8 bits with a scale for each row or for each group.
   int64_t PadInput(const CpuPackedMatrix& w, LinearTask* whole);
+  int64_t PairInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* whole);
   // The same for rounded groups in tiles. The rows of an item begin at a multiple of rows_per_item.
   int64_t QuantizeInputTiles(const CpuPackedMatrix& w, int rows_per_item, LinearTask* whole);
+  // The same for pairs of k in tiles, which all items share.
+  void PairInputTiles(const CpuPackedMatrix& w, LinearTask* whole);
   // Rounds row `row` of x, or makes a row of zeros after the last one, and stores it in the tiles.
   void QuantizeTileRow(const CpuPackedMatrix& w, const LinearTask& whole, int row, int rows_per_item, char* scratch);
   // Makes a copy of `row_bytes` for each row, at multiples of 64 bytes, by quantize(x of the row, copy of the row).
   template <typename Quantize>
   int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
-  // Points the task to a copy of its float32 input in the order of the columns of w.
+  // Points the task to a copy of its input in the order of the columns of w.
   void OrderInput(const CpuPackedMatrix& w, LinearTask* whole);
+  template <typename T>
+  void OrderInputOf(const CpuPackedMatrix& w, LinearTask* whole);
   // Takes memory for LinearTask::scratch, which is `num_bytes` for each thread.
   void TakeScratch(size_t num_bytes);
   // Returns memory for the copy.

@@ -54,6 +54,8 @@ WeightFormat FormatOf(QuantizedFormat format) {
       return WeightFormat::kInt4;
     case QuantizedFormat::kInt4Float32:
       return WeightFormat::kInt4Float32;
+    case QuantizedFormat::kInt4BFloat16:
+      return WeightFormat::kInt4BFloat16;
     case QuantizedFormat::kFp8:
       return WeightFormat::kFp8;
   }
@@ -85,6 +87,30 @@ void PackInt4(const QuantizedMatrixView& matrix, int from_row, int row, char* pa
       uint32_t word = 0;
       const int n = std::min(kInt4LineColumns, end - k);
       for (int i = 0; i < n; ++i) word |= uint32_t(from[k + i] & 15) << (i % 4 * 8 + i / 4 * 4);
+      memcpy(to, &word, sizeof(word));
+    }
+  }
+}
+
+// The same for products of bfloat16. After the last column come weights of 0, as far as a zero point can say that,
+// because inputs of 0 multiply them.
+void PackInt4Units(const QuantizedMatrixView& matrix, int from_row, int row, char* panel) {
+  const int num_groups = (matrix.cols + matrix.group - 1) / matrix.group;
+  const int units_per_column = matrix.group / kInt4UnitColumns;
+  const int8_t* from = matrix.values + int64_t{from_row} * matrix.cols;
+  for (int group = 0; group < num_groups; ++group, panel += Int4GroupBytes(matrix.group), from += matrix.group) {
+    const int64_t at = int64_t{from_row} * num_groups + group;
+    const uint8_t zero = matrix.zeros[at];
+    memcpy(panel + row * sizeof(float), &matrix.scales[at], sizeof(float));
+    memcpy(panel + kPanelColumns * sizeof(float) + row, &zero, 1);
+    const int num_columns = std::min(matrix.group, matrix.cols - group * matrix.group);
+    for (int k = 0; k < matrix.group; ++k) {
+      const int unit = row * units_per_column + k / kInt4UnitColumns, lane = k % kInt4UnitColumns;
+      const int value = k < num_columns ? from[k] & 15 : std::min<int>(zero, 15);
+      char* const to = panel + kInt4HeaderBytes + unit / kInt4LineUnits * kInt4LineBytes + lane * sizeof(uint16_t);
+      uint16_t word;
+      memcpy(&word, to, sizeof(word));
+      word = uint16_t(word | value << unit % kInt4LineUnits * 4);
       memcpy(to, &word, sizeof(word));
     }
   }
@@ -189,7 +215,10 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const QuantizedMatrixView
   if (HasGroups(format) && matrices[0].order != nullptr) {
     packed->order_.assign(matrices[0].order, matrices[0].order + matrices[0].cols);
   }
-  const auto pack = format == QuantizedFormat::kFp8 ? PackFp8 : HasGroups(format) ? PackInt4 : PackInt8;
+  const auto pack = format == QuantizedFormat::kFp8            ? PackFp8
+                    : format == QuantizedFormat::kInt4BFloat16 ? PackInt4Units
+                    : HasGroups(format)                        ? PackInt4
+                                                               : PackInt8;
   const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
     const QuantizedMatrixView& matrix = FindMatrix(matrices, &row);
     pack(matrix, row, lane, static_cast<char*>(panel));

@@ -24,7 +24,8 @@ class CpuPackedMatrix : public PackedMatrix {
   static std::unique_ptr<CpuPackedMatrix> Make(const MatrixView* matrices, int num_matrices, ThreadPool* pool);
   // Makes a gated matrix in the same way. REQUIRES: both have the same shape.
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const MatrixView& gate, const MatrixView& up, ThreadPool* pool);
-  // Do the same for quantized matrices. REQUIRES: all have the same format and groups.
+  // Do the same for quantized matrices. REQUIRES: all have the same format and groups, and the kernels have products of
+  // the format.
   static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices, ThreadPool* pool);
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const QuantizedMatrixView& gate, const QuantizedMatrixView& up,
                                                     ThreadPool* pool);

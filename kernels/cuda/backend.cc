@@ -158,6 +158,7 @@ bool CudaBackend::RoundsQuantizedInputs(QuantizedFormat format, Fp8ScaleShape sc
       return rounds_fp8_inputs_ && scales != Fp8ScaleShape::kOtherBlocks && kernels_.rounded_fp8.exist();
     case QuantizedFormat::kInt4:
     case QuantizedFormat::kInt4Float32:
+    case QuantizedFormat::kInt4BFloat16:
       break;
   }
   return false;

@@ -39,7 +39,7 @@ class QuantizedCudaMatrix : public DeviceMatrix {
  private:
   QuantizedCudaMatrix(Device* device, int rows, const QuantizedMatrixView& first);
   QuantizedCudaMatrix(const QuantizedCudaMatrix& other);  // Allocates nothing.
-  bool is_int4() const { return format_ == QuantizedFormat::kInt4 || format_ == QuantizedFormat::kInt4Float32; }
+  bool is_int4() const { return IsInt4(format_); }
   size_t num_tiles() const { return size_t(CeilDivide(rows(), kWeightTileRows)); }
   size_t num_scales() const { return num_tiles() * weights_.num_groups * kWeightTileRows; }
   size_t value_bytes() const;

@@ -33,6 +33,7 @@ const QuantizedKernels& QuantizedProducts::KernelsFor(QuantizedFormat format) co
       return kernels_.fp8;
     case QuantizedFormat::kInt4:
     case QuantizedFormat::kInt4Float32:
+    case QuantizedFormat::kInt4BFloat16:
       break;
   }
   return kernels_.int4;

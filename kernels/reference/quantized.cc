@@ -86,6 +86,17 @@ std::vector<float> Int4FloatLinear(const std::vector<float>& x, const Int4Matrix
   });
 }
 
+std::vector<BFloat16> Int4AsBFloat16(const Int4Matrix& w) {
+  std::vector<BFloat16> weights;
+  for (int n = 0; n < w.rows; ++n) {
+    for (int k = 0; k < w.cols; ++k) {
+      const size_t at = size_t(n) * w.num_groups() + k / w.group;
+      weights.push_back(ToBFloat16(static_cast<float>(w.values[weights.size()] - w.zeros[at]) * w.scales[at]));
+    }
+  }
+  return weights;
+}
+
 float Fp8Value(uint8_t bits) {
   const int exponent = bits >> 3 & 15, mantissa = bits & 7;
   const double size = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);

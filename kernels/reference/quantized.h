@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/half_float.h"
+
 // The formula of products by whole numbers, one element at a time. Tests compare bits with it.
 namespace quire::reference {
 
@@ -38,6 +40,9 @@ struct Int4Matrix {
 std::vector<float> Int4Linear(const std::vector<float>& x, const Int4Matrix& w);
 // The same with x as it is. Products are added with one rounding (fused) or with two.
 std::vector<float> Int4FloatLinear(const std::vector<float>& x, const Int4Matrix& w, bool is_fused);
+
+// The weights as numbers of bfloat16, each rounded from (value - zero) * scale in float32.
+std::vector<BFloat16> Int4AsBFloat16(const Int4Matrix& w);
 
 // The number that a byte of FP8 (E4M3) stands for. The bytes 0x7f and 0xff are no numbers.
 float Fp8Value(uint8_t bits);

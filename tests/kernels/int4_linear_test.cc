@@ -18,6 +18,9 @@ struct Int4Param {
   QuantizedFormat format;
 
   bool RoundsInputs() const { return format == QuantizedFormat::kInt4; }
+  const char* Name() const {
+    return RoundsInputs() ? "rounded" : format == QuantizedFormat::kInt4BFloat16 ? "bfloat16" : "float32";
+  }
 };
 
 class Int4LinearTest : public testing::TestWithParam<Int4Param> {
@@ -39,8 +42,18 @@ class Int4LinearTest : public testing::TestWithParam<Int4Param> {
     const QuantizedMatrixView view = View(w, 0, w.rows);
     return backend->PackQuantized(&view, 1);
   }
+  // Returns the matrix of bfloat16 that has the same weights.
+  static std::unique_ptr<PackedMatrix> PackAsBFloat16(Backend* backend, const Int4Matrix& w) {
+    const std::vector<BFloat16> weights = reference::Int4AsBFloat16(w);
+    const MatrixView view = {weights.data(), w.rows, w.cols, DataType::kBFloat16, w.num_slices};
+    return backend->Pack(&view, 1);
+  }
   static std::vector<float> Expected(const std::vector<float>& x, const Int4Matrix& w) {
     if (GetParam().RoundsInputs()) return reference::Int4Linear(x, w);
+    const auto backend = MakeBackend();
+    if (backend->InputType(*Pack(backend.get(), w)) == DataType::kBFloat16) {
+      return Multiply(backend.get(), x, *PackAsBFloat16(backend.get(), w), w.cols, w.rows);
+    }
     return reference::Int4FloatLinear(x, w, /*is_fused=*/GetParam().isa != cpu::Isa::kGeneric);
   }
 };
@@ -65,6 +78,48 @@ TEST_P(Int4LinearTest, BitsAreThoseOfTheScalarFormula) {
     const auto packed = Pack(backend.get(), w);
     ASSERT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)), Bits(Expected(x, w)))
         << num_tokens << " x " << cols << " x " << rows << " in groups of " << w.group;
+  }
+}
+
+// With weights and inputs that are small whole numbers of powers of two, the sums are exact in every order. So this is
+// a scalar formula for products of bfloat16.
+TEST_P(Int4LinearTest, ExactSumsAreThoseOfTheFormula) {
+  if (GetParam().RoundsInputs()) GTEST_SKIP() << "Rounds inputs.";
+  const auto backend = MakeBackend();
+  Random random(10);
+  for (const int num_tokens : {1, 2, 16, 17, 32, 33, 50}) {
+    for (const int group : {32, 64, 128}) {
+      const int cols = 2 * group + 33, rows = 40;
+      Int4Matrix w = RandomMatrix(&random, rows, cols, group);
+      for (float& scale : w.scales) scale = std::ldexp(random.Int(0, 1) == 0 ? 1.0f : -1.0f, random.Int(-2, 2));
+      std::vector<float> x, expected;
+      for (int i = 0; i < num_tokens * cols; ++i) x.push_back(float(random.Int(-9, 9)));
+      for (int token = 0; token < num_tokens; ++token) {
+        for (int n = 0; n < rows; ++n) {
+          double sum = 0;
+          for (int k = 0; k < cols; ++k) {
+            const size_t at = size_t(n) * w.num_groups() + k / group;
+            sum += double{x[token * cols + k]} * (w.values[n * cols + k] - w.zeros[at]) * w.scales[at];
+          }
+          expected.push_back(float(sum));
+        }
+      }
+      EXPECT_EQ(Multiply(backend.get(), x, *Pack(backend.get(), w), cols, rows), expected)
+          << num_tokens << " tokens in groups of " << group;
+    }
+  }
+}
+
+// Inputs of zero follow the last column. A weight there may be infinite after its scale, and must not matter.
+TEST_P(Int4LinearTest, PaddingDoesNotMatter) {
+  if (GetParam().RoundsInputs()) GTEST_SKIP() << "Rounds inputs.";
+  const auto backend = MakeBackend();
+  for (const int cols : {33, 65, 100}) {
+    for (const int num_tokens : {1, 3, 40}) {
+      const Int4Matrix w = {std::vector<int8_t>(cols, 15), {3e37f}, {15}, 1, cols, 128};
+      const std::vector<float> x(size_t(num_tokens) * cols, 1);
+      EXPECT_EQ(Multiply(backend.get(), x, *Pack(backend.get(), w), cols, 1), std::vector<float>(num_tokens, 0));
+    }
   }
 }
 
@@ -209,12 +264,13 @@ std::vector<Int4Param> Params() {
   for (const cpu::Isa isa : cpu::SupportedIsas()) {
     params.push_back({isa, QuantizedFormat::kInt4});
     params.push_back({isa, QuantizedFormat::kInt4Float32});
+    params.push_back({isa, QuantizedFormat::kInt4BFloat16});
   }
   return params;
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, Int4LinearTest, testing::ValuesIn(Params()), [](const auto& info) {
-  return std::string(cpu::Name(info.param.isa)) + (info.param.RoundsInputs() ? "_rounded" : "_float32");
+  return std::string(cpu::Name(info.param.isa)) + "_" + info.param.Name();
 });
 
 }  // namespace

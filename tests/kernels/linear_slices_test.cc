@@ -46,7 +46,7 @@ TEST(NumSlicesTest, SlicesAreWholeTilesHeadsAndGroupsAndLongEnough) {
 // A matrix in one of the forms that backends multiply.
 class Weights {
  public:
-  static constexpr int kNumKinds = 6;
+  static constexpr int kNumKinds = 7;
 
   // The kinds are those of DataType and then the quantized formats with groups.
   Weights(int kind, int rows, int cols, int group, Random* random)
@@ -65,7 +65,8 @@ class Weights {
   }
 
   std::string name() const {
-    const std::string names[] = {"float32", "bfloat16", "float16", "int4", "int4 by float32", "fp8"};
+    const std::string names[] = {"float32",         "bfloat16", "float16",         "int4",
+                                 "int4 by float32", "fp8",      "int4 by bfloat16"};
     return names[kind_];
   }
   bool is_plain() const { return kind_ < 3; }
@@ -97,8 +98,12 @@ class Weights {
   std::vector<float> Product(const std::vector<float>& x, int num_slices, bool is_fused) const {
     if (is_plain()) return reference::SlicedLinear(x, plain_, cols_, num_slices, is_fused);
     if (is_fp8()) return reference::Fp8Linear(x, {numbers_, scales_, rows_, cols_, group_, num_slices}, is_fused);
-    const reference::Int4Matrix w = {numbers_, scales_, zeros_, rows_, cols_, group_, num_slices};
+    const reference::Int4Matrix w = Int4(num_slices);
     return kind_ == 3 ? reference::Int4Linear(x, w) : reference::Int4FloatLinear(x, w, is_fused);
+  }
+  // REQUIRES: a kind of int4.
+  reference::Int4Matrix Int4(int num_slices) const {
+    return {numbers_, scales_, zeros_, rows_, cols_, group_, num_slices};
   }
 
   // Some columns of a matrix.
@@ -113,7 +118,10 @@ class Weights {
 
  private:
   QuantizedFormat format() const {
-    return is_fp8() ? QuantizedFormat::kFp8 : kind_ == 3 ? QuantizedFormat::kInt4 : QuantizedFormat::kInt4Float32;
+    return is_fp8()     ? QuantizedFormat::kFp8
+           : kind_ == 3 ? QuantizedFormat::kInt4
+           : kind_ == 4 ? QuantizedFormat::kInt4Float32
+                        : QuantizedFormat::kInt4BFloat16;
   }
 
   int kind_, rows_, cols_, group_, num_groups_;
@@ -145,6 +153,29 @@ TEST_P(LinearSlicesTest, BitsAreThoseOfTheScalarTree) {
                   Bits(w.Product(x, num_slices, GetParam() != cpu::Isa::kGeneric)))
             << w.name() << ", " << num_slices << " slices, " << num_tokens << " tokens";
       }
+    }
+  }
+}
+
+// On sets that multiply bfloat16, a matrix of int4 has the product of a matrix of bfloat16 with the same weights.
+TEST_P(LinearSlicesTest, Int4ByBFloat16HasTheBitsOfBFloat16) {
+  const auto backend = MakeBackend();
+  Random random(6);
+  const int rows = 35;
+  const struct { int num_slices, slice_cols, group; } shapes[] = {{2, 1152, 64}, {4, 128, 128}, {8, 544, 32}};
+  for (const auto& [num_slices, slice_cols, group] : shapes) {
+    const int cols = num_slices * slice_cols;
+    const Weights w(/*kind=*/6, rows, cols, group, &random);
+    const auto packed = w.Pack(backend.get(), 0, cols, num_slices);
+    if (backend->InputType(*packed) != DataType::kBFloat16) GTEST_SKIP() << "Does not multiply bfloat16.";
+    const std::vector<BFloat16> weights = reference::Int4AsBFloat16(w.Int4(num_slices));
+    const MatrixView view = {weights.data(), rows, cols, DataType::kBFloat16, num_slices};
+    const auto plain = backend->Pack(&view, 1);
+    for (const int num_tokens : kRowClasses) {
+      const std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
+      ASSERT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)),
+                Bits(Multiply(backend.get(), x, *plain, cols, rows)))
+          << num_slices << " slices of " << slice_cols << " in groups of " << group << ", " << num_tokens << " tokens";
     }
   }
 }

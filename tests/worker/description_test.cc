@@ -39,7 +39,7 @@ TEST(DescriptionTest, TheNumericsFingerprintSaysWhichInputsKeepTheir16Bits) {
   const KvLayout layout = {
       .num_layers = 1, .num_kv_heads = 1, .head_dim = 16, .block_size = 16, .type = KvType::kBFloat16};
   Model model;
-  for (const Int4Inputs inputs : {Int4Inputs::kInt8, Int4Inputs::kFloat32}) {
+  for (const Int4Inputs inputs : {Int4Inputs::kInt8, Int4Inputs::kBFloat16, Int4Inputs::kFloat32}) {
     model.weights.rounding = {.layers = Quantization::kInt4, .output = true, .int4_inputs = inputs};
     EXPECT_THAT(MakeDescription("name", model, backend, layout, WorkerLimits{}).numerics_fingerprint(),
                 HasSubstr("/int4-a16 1/output-int8 1/kv-"));

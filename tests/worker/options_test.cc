@@ -189,7 +189,7 @@ TEST(WorkerOptionsTest, WhatIsWrongIsOneLineThatNamesTheFlag) {
       {{"--model=x", "--kv-type=int4"},
        "--kv-type is 'int4', it must be one of auto, float32, bfloat16, float16, int8"},
       {{"--model=x", "--quantize=fp8"}, "--quantize is 'fp8', it must be one of none, int8, int4"},
-      {{"--model=x", "--int4-inputs=bf16"}, "--int4-inputs is 'bf16', it must be one of int8, float32"},
+      {{"--model=x", "--int4-inputs=bf16"}, "--int4-inputs is 'bf16', it must be one of int8, bfloat16, float32"},
       {{"--model=x", "--quantize=int8", "--device=simulated"},
        "--quantize is int8, with --device=simulated it must be none"},
       {{"--model=x", "--quantize-output", "--device=simulated"},

@@ -81,7 +81,15 @@ const char* Name(Quantization quantization) {
 }
 
 const char* Name(Int4Inputs inputs) {
-  return inputs == Int4Inputs::kInt8 ? "int8" : "float32";
+  switch (inputs) {
+    case Int4Inputs::kInt8:
+      break;
+    case Int4Inputs::kBFloat16:
+      return "bfloat16";
+    case Int4Inputs::kFloat32:
+      return "float32";
+  }
+  return "int8";
 }
 
 QuantizedFormat FormatOf(Quantization width, Int4Inputs inputs) {
@@ -89,7 +97,9 @@ QuantizedFormat FormatOf(Quantization width, Int4Inputs inputs) {
     case Quantization::kFp8:
       return QuantizedFormat::kFp8;
     case Quantization::kInt4:
-      return inputs == Int4Inputs::kFloat32 ? QuantizedFormat::kInt4Float32 : QuantizedFormat::kInt4;
+      return inputs == Int4Inputs::kInt8       ? QuantizedFormat::kInt4
+             : inputs == Int4Inputs::kBFloat16 ? QuantizedFormat::kInt4BFloat16
+                                               : QuantizedFormat::kInt4Float32;
     case Quantization::kInt8:
     case Quantization::kNone:
       break;

@@ -24,11 +24,12 @@ const char* Name(Quantization quantization);
 
 // What a product by weights of 4 bits does to its input on a CPU. On a GPU it never rounds it.
 enum class Int4Inputs {
-  kInt8,     // Rounds it to 8 bits, with a scale per token and group of columns (W4A8).
-  kFloat32,  // Keeps it (W4A16). It is slower with many rows.
+  kInt8,      // Rounds it to 8 bits, with a scale per token and group of columns (W4A8).
+  kBFloat16,  // Rounds it and the weights to bfloat16 (W4A16). CPUs without AMX keep it.
+  kFloat32,   // Keeps it (W4A16). It is slower with many rows.
 };
 
-// Returns "int8" or "float32".
+// Returns "int8", "bfloat16" or "float32".
 const char* Name(Int4Inputs inputs);
 
 // Returns the format of matrices of this width. REQUIRES: it is not kNone.

@@ -7,13 +7,6 @@
 #include "kernels/reference/quantized.h"
 
 namespace quire::cuda {
-namespace {
-
-bool IsInt4(QuantizedFormat format) {
-  return format == QuantizedFormat::kInt4 || format == QuantizedFormat::kInt4Float32;
-}
-
-}  // namespace
 
 QuantizedCase::QuantizedCase(QuantizedFormat matrix_format, int num_rows, int num_cols, int group_cols, uint64_t seed)
     : format(matrix_format), rows(num_rows), cols(num_cols), group(group_cols) {
@@ -89,6 +82,7 @@ const char* Name(QuantizedFormat format) {
       return "fp8";
     case QuantizedFormat::kInt4:
     case QuantizedFormat::kInt4Float32:
+    case QuantizedFormat::kInt4BFloat16:
       break;
   }
   return "int4";

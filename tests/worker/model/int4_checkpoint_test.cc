@@ -255,7 +255,7 @@ TEST_F(ActivationOrderTest, GroupsInTheOrderOfActivationsAreTheirDequantizedMode
   directory_.Write("model.safetensors", File());
   directory_.Write("config.json", config_.dump());
   std::map<Int4Inputs, std::vector<Logits>> actual;
-  for (const Int4Inputs inputs : {Int4Inputs::kInt8, Int4Inputs::kFloat32}) {
+  for (const Int4Inputs inputs : {Int4Inputs::kInt8, Int4Inputs::kBFloat16, Int4Inputs::kFloat32}) {
     const auto model = LoadModel(directory_.path(), backend_.get(), /*progress=*/nullptr, {.int4_inputs = inputs});
     ASSERT_TRUE(model.ok()) << model.status();
     actual[inputs] = LogitsOf(**model);
@@ -267,6 +267,7 @@ TEST_F(ActivationOrderTest, GroupsInTheOrderOfActivationsAreTheirDequantizedMode
   const std::vector<Logits> expected = LogitsOf(**plain);
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_LT(RelativeError(actual[Int4Inputs::kFloat32][i], expected[i]), 1e-4f) << "token " << i;
+    EXPECT_LT(RelativeError(actual[Int4Inputs::kBFloat16][i], expected[i]), 0.02f) << "token " << i;
     EXPECT_LT(RelativeError(actual[Int4Inputs::kInt8][i], expected[i]), 0.1f) << "token " << i;
   }
 }
