@@ -29,6 +29,8 @@ TEST(DescriptionTest, TheNumericsFingerprintSaysHowMatricesAreMultiplied) {
   EXPECT_THAT(plain, HasSubstr(backend->NumericsFingerprint() + "/kv-"));
   model.weights.rounding.layers = Quantization::kFp8;
   EXPECT_THAT(fingerprint(), HasSubstr(backend->NumericsFingerprint() + "/fp8 1/kv-"));
+  model.weights.rounding = {.layers = Quantization::kInt4, .int4_inputs = Int4Inputs::kBFloat16};
+  EXPECT_THAT(fingerprint(), HasSubstr(backend->NumericsFingerprint() + "/int4-bfloat16 1/kv-"));
 }
 
 // A GPU keeps the inputs of products by matrices of 4 bits, and those by int8 if it is told to, so these are other
