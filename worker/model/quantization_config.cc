@@ -71,10 +71,22 @@ absl::Status CheckInt8Inputs(const json& inputs, const std::string& path) {
   return fields.Bad("dynamic", "true");
 }
 
-absl::Status ReadPackedWeights(const JsonFields& fields, CheckpointQuantization* result) {
+// Returns whether groups have columns in an order that g_idx tells. "weight" only says how the numbers were found.
+absl::StatusOr<bool> ReadActivationOrder(const JsonFields& fields, const json& weights) {
+  constexpr const char* kName = "actorder";
+  if (!fields.Has(kName)) return false;
+  const json& order = weights[kName];
+  if (order.is_boolean()) return order.get<bool>();
+  if (order == "group" || order == "dynamic") return true;
+  if (order == "weight" || order == "static") return false;
+  return fields.Bad(kName, "\"group\" or \"weight\"");
+}
+
+absl::Status ReadPackedWeights(const JsonFields& fields, const json& weights, CheckpointQuantization* result) {
   QUIRE_ASSIGN_OR_RETURN(result->bits, ReadBits(fields, "num_bits"));
   QUIRE_RETURN_IF_ERROR(CheckWholeNumbers(fields));
   QUIRE_ASSIGN_OR_RETURN(result->is_symmetric, fields.Bool("symmetric", true));
+  QUIRE_ASSIGN_OR_RETURN(result->needs_order, ReadActivationOrder(fields, weights));
   QUIRE_ASSIGN_OR_RETURN(const std::string strategy, fields.String("strategy"));
   if (strategy == "channel") return absl::OkStatus();
   if (strategy != "group") return fields.Bad("strategy", "\"group\" or \"channel\"");
@@ -134,7 +146,7 @@ absl::StatusOr<CheckpointQuantization> ReadGroup(const json& group, const std::s
   if (result.format == CheckpointFormat::kFp8) {
     QUIRE_RETURN_IF_ERROR(ReadFp8Weights(weight_fields, &result));
   } else if (result.format == CheckpointFormat::kPackQuantized) {
-    QUIRE_RETURN_IF_ERROR(ReadPackedWeights(weight_fields, &result));
+    QUIRE_RETURN_IF_ERROR(ReadPackedWeights(weight_fields, *weights, &result));
     QUIRE_RETURN_IF_ERROR(Expect(inputs == nullptr, fields, "input_activations", "absent with this format"));
   } else {
     QUIRE_RETURN_IF_ERROR(CheckInt8Weights(weight_fields));
@@ -159,9 +171,10 @@ absl::StatusOr<CheckpointQuantization> ReadCompressedTensors(const JsonFields& f
   if (groups == nullptr || groups->empty()) return fields.Bad("config_groups", "an object with a group");
   std::optional<CheckpointQuantization> all;
   for (const auto& [name, group] : groups->items()) {
-    QUIRE_ASSIGN_OR_RETURN(const CheckpointQuantization one,
+    QUIRE_ASSIGN_OR_RETURN(CheckpointQuantization one,
                            ReadGroup(group, absl::StrCat(path, "config_groups.", name), outer));
     if (all && Summary(*all) != Summary(one)) return fields.Bad("config_groups", "groups of one kind");
+    one.needs_order = one.needs_order || (all && all->needs_order);
     all = one;
   }
   return *all;
@@ -172,6 +185,7 @@ absl::StatusOr<CheckpointQuantization> ReadGptq(const JsonFields& fields) {
   QUIRE_ASSIGN_OR_RETURN(result.bits, ReadBits(fields, "bits"));
   QUIRE_ASSIGN_OR_RETURN(result.group, ReadGroupSize(fields, "group_size"));
   QUIRE_ASSIGN_OR_RETURN(result.is_symmetric, fields.Bool("sym", true));
+  QUIRE_ASSIGN_OR_RETURN(result.needs_order, fields.Bool("desc_act", false));
   QUIRE_ASSIGN_OR_RETURN(const bool has_head, fields.Bool("lm_head", false));
   QUIRE_RETURN_IF_ERROR(Expect(!has_head, fields, "lm_head", "false"));
   QUIRE_ASSIGN_OR_RETURN(const json* dynamic, fields.Object("dynamic"));

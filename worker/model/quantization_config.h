@@ -29,6 +29,7 @@ struct CheckpointQuantization {
   int bits = 4;              // 4, or 8 with kPackQuantized and kGptq: such matrices are dequantized when they are read.
   int group = 0;             // Columns that share a scale: 32, 64 or a multiple of 128; 0: all of a row.
   bool is_symmetric = true;  // All zero points are in the middle: 8, or 128 with 8 bits.
+  bool needs_order = false;  // Groups have columns in an order that the file must tell (desc_act, actorder).
   int zeros_stored_less = 0;  // What GPTQ has subtracted from zero points of weights that are not symmetric.
   Fp8Block fp8_block = {};    // Of kFp8.
   bool keeps_fp8 = false;     // Of kFp8: matrices of layers stay FP8 and do not become bfloat16 when they are read.

@@ -180,6 +180,7 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadInt8(const std::string& wei
                          .order = {}};
   tensors_.Release(weight);
   QUIRE_ASSIGN_OR_RETURN(matrix.scales, Int8Scales(weight, rows));
+  QUIRE_RETURN_IF_ERROR(CheckSymmetricZeros(weight, rows, /*groups=*/1));
   return matrix;
 }
 
@@ -219,6 +220,30 @@ absl::StatusOr<std::vector<float>> QuantizedReader::Int8Scales(const std::string
   return scales;
 }
 
+// Some versions of compressed-tensors store the zero points of symmetric weights: as numbers, which are 0, or packed
+// like the weights, and then they are in the middle.
+absl::Status QuantizedReader::CheckSymmetricZeros(const std::string& weight, int rows, int groups) {
+  const std::string name = weight + "_zero_point";
+  if (!tensors_.Has(name)) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Find(name, "", [](const Tensor&) { return true; }));
+  QUIRE_ASSIGN_OR_RETURN(tensor, tensors_.TakeIntegers(name, tensor->dtype, tensor->shape));
+  const bool can_be_packed = quantization_.format == CheckpointFormat::kPackQuantized;
+  const int middle = can_be_packed ? MiddleNumber(quantization_.bits) : 0;
+  const std::vector<int64_t> packed = {CeilDiv(rows, NumbersPerWord(quantization_.bits)), groups};
+  if (can_be_packed && tensor->dtype == "I32" && tensor->shape == packed) {
+    std::vector<uint8_t> zeros(static_cast<size_t>(rows) * groups);
+    UnpackZeroPoints(tensor->bytes, quantization_.bits, rows, groups, zeros.data());
+    if (std::ranges::all_of(zeros, [&](uint8_t zero) { return zero == middle; })) return absl::OkStatus();
+  } else if (IsAllZero(tensor->bytes)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor ", name, " is ", Describe(*tensor), " with other zero points than ", middle,
+                   ", but weights.symmetric in quantization_config of config.json is true; ",
+                   can_be_packed ? "it must be false if these zero points are meant"
+                                 : "with format int-quantized, only symmetric weights are supported"));
+}
+
 absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadPackQuantized(const std::string& weight, int rows, int cols,
                                                                    DataType* scale_type) {
   const int bits = quantization_.bits, per_word = NumbersPerWord(bits);
@@ -232,7 +257,9 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadPackQuantized(const std::st
   matrix.scales = Floats(*scales);
   *scale_type = *WeightType(*scales);
   matrix.zeros.assign(matrix.scales.size(), MiddleNumber(bits));
-  if (!quantization_.is_symmetric) {
+  if (quantization_.is_symmetric) {
+    QUIRE_RETURN_IF_ERROR(CheckSymmetricZeros(weight, rows, groups));
+  } else {
     QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros,
                            tensors_.TakeIntegers(weight + "_zero_point", "I32", {CeilDiv(rows, per_word), groups}));
     UnpackZeroPoints(zeros->bytes, bits, rows, groups, matrix.zeros.data());
@@ -312,8 +339,15 @@ absl::Status QuantizedReader::ReadGptqZeros(const Tensor& tensor, int rows, int 
 }
 
 absl::Status QuantizedReader::OrderColumns(const std::string& name, QuantizedMatrix* matrix) {
-  if (!tensors_.Has(name)) return absl::OkStatus();
   const int cols = matrix->cols, group = matrix->group, groups = matrix->num_groups();
+  if (!tensors_.Has(name)) {
+    if (!quantization_.needs_order || groups == 1) return absl::OkStatus();
+    const bool is_gptq = quantization_.format == CheckpointFormat::kGptq;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", name, " is missing, expected [", cols, "] of I32, because ",
+                     is_gptq ? "quantization_config.desc_act" : "weights.actorder in quantization_config",
+                     " of config.json says that groups have columns in another order"));
+  }
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(name, "I32", {cols}));
   std::vector<std::vector<int32_t>> columns(groups);
   for (int k = 0; k < cols; ++k) {

@@ -52,8 +52,11 @@ class QuantizedReader {
 
   // Reads one scale per row, or one for the whole matrix, into a scale per row.
   absl::StatusOr<std::vector<float>> Int8Scales(const std::string& weight, int rows);
+  // If the file has zero points of a matrix that has none or the middle ones by its format, checks that they are those.
+  // `groups` is the count of scales of a row.
+  absl::Status CheckSymmetricZeros(const std::string& weight, int rows, int groups);
   // Sorts the columns by their group, which the tensor says for each column (desc_act, actorder). Without the tensor,
-  // column k belongs to group k / group.
+  // column k belongs to group k / group, and it is an error if config.json says otherwise.
   absl::Status OrderColumns(const std::string& name, QuantizedMatrix* matrix);
   // Makes the zero points of GPTQ from the words that it stores. If the words and the numbers of the matrix do not tell
   // the version of the format, it is that of the last matrix that told it, or that of config.json.

@@ -115,7 +115,27 @@ void TensorReader::Release(const std::string& name) {
   if (const Tensor* tensor = checkpoint_.Find(name); tensor != nullptr) ReleasePages(tensor->bytes);
 }
 
-void TensorReader::ReportUnused() const {
+absl::Status TensorReader::CheckNoEffect(const Tensor& tensor) const {
+  const size_t dot = tensor.name.rfind('.');
+  if (dot == std::string::npos) return absl::OkStatus();
+  const std::string base = tensor.name.substr(0, dot + 1), part = tensor.name.substr(dot + 1);
+  const bool is_of_used_matrix =
+      used_.contains(base + "weight") || used_.contains(base + "weight_packed") || used_.contains(base + "qweight");
+  // The parts named here are scales for K and V of FP8.
+  if (!is_of_used_matrix || part == "k_scale" || part == "v_scale" || part == "output_scale") return absl::OkStatus();
+  const bool is_zero_point = absl::StrContains(part, "zero"), is_scale = absl::StrContains(part, "scale");
+  if (!is_zero_point && !is_scale && !absl::StrContains(part, "g_idx")) return absl::OkStatus();
+  if (is_zero_point && IsAllZero(tensor.bytes)) return absl::OkStatus();
+  if (is_scale && WeightType(tensor) && IsAllOne(tensor.bytes, *WeightType(tensor))) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor ", tensor.name, " is ", Describe(tensor),
+      ", and with quantization_config of config.json nothing uses it; beside a matrix of this kind it must be absent",
+      is_zero_point ? " or all 0"
+      : is_scale    ? " or all 1"
+                    : ""));
+}
+
+absl::Status TensorReader::CheckUnused() const {
   int num_unused = 0;
   std::string first;
   for (const std::string& name : checkpoint_.Names()) {
@@ -125,10 +145,12 @@ void TensorReader::ReportUnused() const {
     const bool is_fp8_scale =
         absl::EndsWith(name, ".input_scale") || absl::EndsWith(name, ".k_scale") || absl::EndsWith(name, ".v_scale");
     if (fp8_.has_value() && is_fp8_scale) continue;
+    QUIRE_RETURN_IF_ERROR(CheckNoEffect(*checkpoint_.Find(name)));
     if (num_unused++ == 0) first = name;
   }
-  if (num_unused == 0) return;
+  if (num_unused == 0) return absl::OkStatus();
   QUIRE_LOG(kWarning) << "ignored " << num_unused << " unknown tensors, the first is " << first;
+  return absl::OkStatus();
 }
 
 }  // namespace quire

@@ -57,8 +57,9 @@ class TensorReader {
   // needed.
   void Release(const std::string& name);
 
-  // Logs the tensors that were not used.
-  void ReportUnused() const;
+  // Logs the tensors that were not used. Returns an error if one of them would change the numbers of a matrix that was
+  // used: zero points, scales or an order of columns, but not zero points of 0 or scales of 1.
+  absl::Status CheckUnused() const;
 
   // Adds text to the fingerprint.
   void AddToFingerprint(const std::string& text) { fingerprint_.Add(text); }
@@ -70,6 +71,8 @@ class TensorReader {
   absl::StatusOr<const Tensor*> TakeFp8Scales(const Tensor& matrix);
   // One weight that is not finite would make every step fail, and look like a bad request.
   static absl::Status CheckFinite(const Tensor& tensor);
+  // Returns an error if the tensor, which was not used, would change the numbers of a matrix that was.
+  absl::Status CheckNoEffect(const Tensor& tensor) const;
 
   const Checkpoint& checkpoint_;
   LoadProgress* const progress_;

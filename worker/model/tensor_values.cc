@@ -67,6 +67,16 @@ void AppendAsFloat(std::string_view bytes, DataType type, std::vector<float>* va
   }
 }
 
+bool IsAllZero(std::string_view bytes) {
+  return std::ranges::all_of(bytes, [](char byte) { return byte == 0; });
+}
+
+bool IsAllOne(std::string_view bytes, DataType type) {
+  std::vector<float> values;
+  AppendAsFloat(bytes, type, &values);
+  return std::ranges::all_of(values, [](float value) { return value == 1; });
+}
+
 AlignedBytes::AlignedBytes(std::string_view bytes) : data_(bytes.data()) {
   constexpr uintptr_t kAlignment = alignof(float);
   if (reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment == 0) return;

@@ -21,6 +21,10 @@ void AppendAsFloat(std::string_view bytes, DataType type, std::vector<float>* va
 // REQUIRES: as for AppendAsFloat.
 std::optional<size_t> FirstNotFinite(std::string_view bytes, DataType type);
 
+// Return whether all numbers are 0, in any type, or exactly 1.
+bool IsAllZero(std::string_view bytes);
+bool IsAllOne(std::string_view bytes, DataType type);
+
 // Bytes of a file at an address that is aligned for every element type. If the original bytes are aligned to 4 bytes,
 // which is usual, they are used in place; otherwise they are copied. The original bytes must outlive the object.
 class AlignedBytes {

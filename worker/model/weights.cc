@@ -88,8 +88,8 @@ class WeightReader {
   // Copies numbers that are not in the checkpoint.
   absl::Status Copy(const std::vector<float>& values, const char* what, BackendBuffer* result);
 
-  // Logs the tensors that were not read.
-  void ReportUnused() const { tensors_.ReportUnused(); }
+  // Logs the tensors that were not read, and returns an error if one would change the others.
+  absl::Status CheckUnused() const { return tensors_.CheckUnused(); }
 
   std::string fingerprint() const { return tensors_.fingerprint(); }
 
@@ -380,7 +380,7 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
     QUIRE_RETURN_IF_ERROR(reader.Matrix({output}, config.hidden_size, &weights.lm_head));
   }
   QUIRE_RETURN_IF_ERROR(LoadRotations(config, &reader, &weights));
-  reader.ReportUnused();
+  QUIRE_RETURN_IF_ERROR(reader.CheckUnused());
   weights.fingerprint = reader.fingerprint();
   return weights;
 }

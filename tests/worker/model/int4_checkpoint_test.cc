@@ -280,6 +280,90 @@ TEST_F(ActivationOrderTest, GroupsOfAnotherSizeAreRefused) {
                 "down_proj.g_idx has -1 for column 0, it must be below 2");
 }
 
+// Without the tensor, columns would be multiplied by the scales of other groups.
+TEST_F(ActivationOrderTest, TheOrderThatTheConfigNamesMustBeInTheFile) {
+  ExpectRefused([](Tensors* t) { t->erase("model.layers.1.mlp.down_proj.g_idx"); },
+                "tensor model.layers.1.mlp.down_proj.g_idx is missing, expected [64] of I32, because "
+                "quantization_config.desc_act of config.json says that groups have columns in another order");
+  // One group has all columns in any order.
+  const std::string query = "model.layers.0.self_attn.q_proj.g_idx";
+  const auto with = Load();
+  ASSERT_TRUE(with.ok()) << with.status();
+  tensors_.erase(query);
+  const auto without = Load();
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(LogitsOf(**without), LogitsOf(**with));
+}
+
+TEST_F(Int4CheckpointTest, TheOrderOfPackQuantizedMustBeInTheFile) {
+  StorePackQuantized();
+  json& weights = config_["quantization_config"]["config_groups"]["group_0"]["weights"];
+  weights["symmetric"] = true;
+  weights["group_size"] = 32;
+  for (auto it = tensors_.begin(); it != tensors_.end();) {
+    it = absl::EndsWith(it->first, "weight_zero_point") ? tensors_.erase(it) : std::next(it);
+  }
+  for (auto& [name, tensor] : tensors_) {
+    if (!absl::EndsWith(name, "down_proj.weight_scale")) continue;
+    tensor.shape[1] = 2;
+    tensor.bytes += tensor.bytes;
+  }
+  for (const json& order : {json("weight"), json("static"), json(false), json(nullptr)}) {
+    weights["actorder"] = order;
+    const auto model = Load();
+    EXPECT_TRUE(model.ok()) << order << ": " << model.status();
+  }
+  for (const json& order : {json("group"), json("dynamic"), json(true)}) {
+    weights["actorder"] = order;
+    EXPECT_THAT(ErrorOfLoad(), HasSubstr("tensor model.layers.0.mlp.down_proj.weight_g_idx is missing, expected [64] "
+                                         "of I32, because weights.actorder in quantization_config of config.json says"))
+        << order;
+  }
+  weights["actorder"] = "columns";
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("weights.actorder is \"columns\", must be \"group\" or \"weight\""));
+}
+
+// Versions of compressed-tensors store the zero points of symmetric weights as well.
+TEST_F(Int4CheckpointTest, ZeroPointsOfSymmetricWeightsMustBeInTheMiddle) {
+  StorePackQuantized();
+  config_["quantization_config"]["config_groups"]["group_0"]["weights"]["symmetric"] = true;
+  EXPECT_THAT(ErrorOfLoad(),
+              HasSubstr("q_proj.weight_zero_point is I32 [4, 1] with other zero points than 8, but "
+                        "weights.symmetric in quantization_config of config.json is true; it must be false"));
+  const auto store = [&](const char* dtype, int rows_per_zero, const std::vector<uint32_t>& words) {
+    for (auto& [name, tensor] : tensors_) {
+      if (!absl::EndsWith(name, "weight_zero_point")) continue;
+      const int64_t rows = tensors_.at(std::string(absl::StripSuffix(name, "zero_point")) + "packed").shape[0];
+      tensor = {dtype, {rows / rows_per_zero, 1}, ""};
+      const auto num_bytes = static_cast<size_t>(rows_per_zero == 8 ? rows / 2 : rows);
+      while (tensor.bytes.size() < num_bytes) tensor.bytes += BytesOf(words);
+    }
+  };
+  store("I32", 8, {0x88888888});
+  const auto packed = Load();
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  const std::vector<Logits> expected = LogitsOf(**packed);
+  store("I8", 1, {0});
+  const auto plain = Load();
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(LogitsOf(**plain), expected);
+  for (auto it = tensors_.begin(); it != tensors_.end();) {
+    it = absl::EndsWith(it->first, "weight_zero_point") ? tensors_.erase(it) : std::next(it);
+  }
+  const auto without = Load();
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(LogitsOf(**without), expected);
+}
+
+TEST_F(Int4CheckpointTest, PackedZeroPointsOf0AreNotInTheMiddle) {
+  StorePackQuantized();
+  config_["quantization_config"]["config_groups"]["group_0"]["weights"]["symmetric"] = true;
+  for (auto& [name, tensor] : tensors_) {
+    if (absl::EndsWith(name, "weight_zero_point")) tensor.bytes.assign(tensor.bytes.size(), '\0');
+  }
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("q_proj.weight_zero_point is I32 [4, 1] with other zero points than 8"));
+}
+
 TEST_F(Int4CheckpointTest, InputsInFloat32ChangeTheLogitsLittle) {
   StorePackQuantized();
   const auto rounded = Load();

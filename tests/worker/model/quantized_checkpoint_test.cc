@@ -133,6 +133,69 @@ TEST_F(QuantizedCheckpointTest, AWrongTensorIsNamed) {
   }
 }
 
+TEST_F(QuantizedCheckpointTest, ZeroPointsMustBe0) {
+  const auto without = Load();
+  ASSERT_TRUE(without.ok()) << without.status();
+  StoredTensor& zeros = tensors_[std::string(kQuery) + "_zero_point"];
+  zeros = {"I8", {32, 1}, std::string(32, '\0')};
+  const auto with = Load();
+  ASSERT_TRUE(with.ok()) << with.status();
+  EXPECT_EQ(LogitsOf(**with), LogitsOf(**without));
+  zeros.bytes[31] = 1;
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("tensor " + std::string(kQuery) +
+                                       "_zero_point is I8 [32, 1] with other zero points than 0, but "
+                                       "weights.symmetric in quantization_config of config.json is true; "
+                                       "with format int-quantized, only symmetric weights are supported"));
+}
+
+// A tensor beside a matrix whose name says that it changes the numbers is used, or has no effect, or is refused.
+TEST_F(QuantizedCheckpointTest, NoTensorThatChangesAMatrixIsIgnored) {
+  const std::string base = "model.layers.1.self_attn.q_proj.";
+  const StoredTensor two = {"F32", {1}, BytesOf(std::vector<float>{2.0f})};
+  const StoredTensor one = {"F32", {1}, BytesOf(std::vector<float>{1.0f})};
+  const StoredTensor index = {"I32", {32}, BytesOf(std::vector<int32_t>(32, 0))};
+  const Tensors good = tensors_;
+  for (const char* name :
+       {"weight_global_scale", "weight_scale_2", "weight_scale_inv", "input_scale", "pre_quant_scale", "scales"}) {
+    tensors_ = good;
+    tensors_[base + name] = two;
+    EXPECT_THAT(ErrorOfLoad(), HasSubstr("tensor " + base + name +
+                                         " is F32 [1], and with quantization_config of config.json nothing "
+                                         "uses it; beside a matrix of this kind it must be absent or all 1"));
+    tensors_[base + name] = one;
+    EXPECT_TRUE(Load().ok()) << name;
+  }
+  for (const char* name : {"qzeros", "input_zero_point"}) {
+    tensors_ = good;
+    tensors_[base + name] = two;
+    EXPECT_THAT(ErrorOfLoad(), HasSubstr("nothing uses it; beside a matrix of this kind it must be absent or all 0"));
+    tensors_[base + name].bytes.assign(4, '\0');
+    EXPECT_TRUE(Load().ok()) << name;
+  }
+  for (const char* name : {"g_idx", "weight_g_idx"}) {
+    tensors_ = good;
+    tensors_[base + name] = index;
+    EXPECT_THAT(ErrorOfLoad(), HasSubstr("nothing uses it; beside a matrix of this kind it must be absent"));
+  }
+  // These belong to K and V, to no matrix, and to a matrix that the model does not have.
+  for (const char* name : {"model.layers.1.self_attn.k_proj.k_scale", "model.layers.1.self_attn.v_proj.output_scale",
+                           "model.layers.1.self_attn.q_scale", "model.layers.9.self_attn.q_proj.weight_scale"}) {
+    tensors_ = good;
+    tensors_[name] = two;
+    EXPECT_TRUE(Load().ok()) << name;
+  }
+}
+
+TEST_F(QuantizedCheckpointTest, ScalesOfAPlainMatrixAreNotIgnored) {
+  const std::string file = ReadWholeFile(GoldenModel("llama2") + "/model.safetensors");
+  const auto original = ParseSafetensors(file, "");
+  ASSERT_TRUE(original.ok());
+  for (const Tensor& tensor : *original) {
+    if (tensor.name == kOutput) tensors_[kOutput] = {tensor.dtype, tensor.shape, std::string(tensor.bytes)};
+  }
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr(std::string(kOutput) + "_scale is F32 [32, 1], and with quantization_config"));
+}
+
 TEST_F(QuantizedCheckpointTest, ItIsNotQuantizedTwice) {
   EXPECT_THAT(ErrorOfLoad(Quantization::kInt8),
               HasSubstr("the checkpoint is quantized already, so --quantize must be none, not int8"));
