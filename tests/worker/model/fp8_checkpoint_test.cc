@@ -256,6 +256,7 @@ TEST_F(Fp8CheckpointTest, AScalePerTensor) {
         json{{"quant_method", "modelopt"}, {"quant_algo", "FP8"}, {"kv_cache_quant_algo", "FP8"}}}) {
     Store(0, 0, "_scale", PerTensor);
     tensors_["model.layers.1.self_attn.q_proj.input_scale"] = {"F32", {}, BytesOf(std::vector<float>{0.5})};
+    tensors_["model.layers.1.mlp.up_proj.activation_scale"] = {"BF16", {}, std::string(2, '?')};
     tensors_["model.layers.1.self_attn.k_proj.k_scale"] = {"F32", {}, BytesOf(std::vector<float>{0.5})};
     config_["quantization_config"] = config;
     testing::internal::CaptureStderr();
