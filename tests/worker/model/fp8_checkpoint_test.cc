@@ -358,7 +358,11 @@ TEST_F(Fp8CheckpointTest, WrongFieldsAreRefusedByName) {
   };
   EXPECT_THAT(error_of({{"quant_method", "fp8"}, {"fmt", "e5m2"}}), HasSubstr("fmt is \"e5m2\", must be \"e4m3\""));
   EXPECT_THAT(error_of({{"quant_method", "fp8"}, {"weight_block_size", {128}}}),
-              HasSubstr("weight_block_size is [128], must be two numbers"));
+              HasSubstr("weight_block_size is [128], must be two numbers in 1 .. "));
+  for (const json& bad : {json(128), json{0, 128}, json{128, "x"}}) {
+    config_["quantization_config"]["weight_block_size"] = bad;
+    EXPECT_THAT(ErrorOfLoad(), HasSubstr(", must be two numbers in 1 .. "));
+  }
   EXPECT_THAT(error_of({{"quant_method", "fp8"}, {"weight_block_size", {0, 128}}}), HasSubstr("weight_block_size"));
   EXPECT_THAT(error_of({{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}}),
               HasSubstr("quant_algo is \"NVFP4\", must be \"FP8\""));
