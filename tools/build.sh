@@ -85,5 +85,5 @@ build_programs() {
     echo "The first build takes about 3 minutes on two idle cores."
   fi
   configure release
-  build release quire_manager quire_worker quirectl quire_openai
+  build release quire_manager quire_worker quirectl quire_openai quire_quantize
 }

@@ -32,9 +32,14 @@ absl::StatusOr<int> ReadGroupSize(const JsonFields& fields, const char* name, st
 }
 
 absl::StatusOr<int> ReadBits(const JsonFields& fields, const char* name) {
-  QUIRE_ASSIGN_OR_RETURN(const int64_t bits, fields.Int(name, 4, 8));
-  if (bits != 4 && bits != 8) return fields.Bad(name, "4 or 8");
-  return static_cast<int>(bits);
+  const absl::StatusOr<int64_t> bits = fields.Int(name, 4, 8);
+  if (!bits.ok() || (*bits != 4 && *bits != 8)) return fields.Bad(name, "4 or 8");
+  return static_cast<int>(*bits);
+}
+
+// Returns an error unless the field is this number.
+absl::Status ExpectBits(const JsonFields& fields, const char* name, int bits) {
+  return fields.Int(name, bits, bits).ok() ? absl::OkStatus() : fields.Bad(name, absl::StrCat(bits));
 }
 
 absl::Status CheckWholeNumbers(const JsonFields& fields) {
@@ -44,7 +49,7 @@ absl::Status CheckWholeNumbers(const JsonFields& fields) {
 
 // Checks that whole numbers of 8 bits are stored, or computed from inputs.
 absl::Status CheckInt8(const JsonFields& fields) {
-  QUIRE_RETURN_IF_ERROR(fields.Int("num_bits", 8, 8).status());
+  QUIRE_RETURN_IF_ERROR(ExpectBits(fields, "num_bits", 8));
   return CheckWholeNumbers(fields);
 }
 
@@ -95,13 +100,16 @@ absl::Status ReadPackedWeights(const JsonFields& fields, const json& weights, Ch
 }
 
 absl::StatusOr<Fp8Block> ReadBlock(const JsonFields& fields, const char* name) {
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<int64_t> sides, fields.Ints(name, 1, kMaxQuantizedCols));
-  if (sides.size() != 2) return fields.Bad(name, "two numbers: the rows and the columns of a block");
-  return Fp8Block{static_cast<int>(sides[0]), static_cast<int>(sides[1])};
+  const absl::StatusOr<std::vector<int64_t>> sides = fields.Ints(name, 1, kMaxQuantizedCols);
+  if (!sides.ok() || sides->size() != 2) {
+    return fields.Bad(name,
+                      absl::StrCat("two numbers in 1 .. ", kMaxQuantizedCols, ": the rows and the columns of a block"));
+  }
+  return Fp8Block{static_cast<int>((*sides)[0]), static_cast<int>((*sides)[1])};
 }
 
 absl::Status ReadFp8Weights(const JsonFields& fields, CheckpointQuantization* result) {
-  QUIRE_RETURN_IF_ERROR(fields.Int("num_bits", 8, 8).status());
+  QUIRE_RETURN_IF_ERROR(ExpectBits(fields, "num_bits", 8));
   QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
   QUIRE_RETURN_IF_ERROR(Expect(type == "float", fields, "type", "\"float\" with this format"));
   QUIRE_RETURN_IF_ERROR(CheckSymmetric(fields));
@@ -199,7 +207,7 @@ absl::StatusOr<CheckpointQuantization> ReadGptq(const JsonFields& fields) {
 
 absl::StatusOr<CheckpointQuantization> ReadAwq(const JsonFields& fields) {
   CheckpointQuantization result{.format = CheckpointFormat::kAwq, .is_symmetric = false};
-  QUIRE_RETURN_IF_ERROR(fields.Int(fields.Has("w_bit") ? "w_bit" : "bits", 4, 4).status());
+  QUIRE_RETURN_IF_ERROR(ExpectBits(fields, fields.Has("w_bit") ? "w_bit" : "bits", 4));
   QUIRE_ASSIGN_OR_RETURN(result.group,
                          ReadGroupSize(fields, fields.Has("q_group_size") ? "q_group_size" : "group_size", 128));
   QUIRE_ASSIGN_OR_RETURN(const bool has_zeros, fields.Bool("zero_point", true));

@@ -355,7 +355,7 @@ absl::Status QuantizedReader::OrderColumns(const std::string& name, QuantizedMat
     memcpy(&index, tensor->bytes.data() + sizeof(index) * k, sizeof(index));
     if (index < 0 || index >= groups) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", name, " has ", index, " for column ", k, ", it must be below ", groups));
+          absl::StrCat("tensor ", name, " has ", index, " for column ", k, ", it must be in 0 .. ", groups - 1));
     }
     columns[index].push_back(k);
   }

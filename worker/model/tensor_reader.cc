@@ -2,6 +2,7 @@
 
 #include "worker/model/tensor_reader.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,17 @@
 #include "worker/model/tensor_values.h"
 
 namespace quire {
+namespace {
+
+// `stored` describes the tensor in the file, which may have another type than its converted copy.
+absl::Status CheckConverted(const Tensor& tensor, const std::string& stored) {
+  const std::optional<size_t> index = FirstNotFinite(tensor.bytes, *WeightType(tensor));
+  if (!index.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", stored, ", and its element ", *index,
+                                                 " is infinite or not a number"));
+}
+
+}  // namespace
 
 bool TensorReader::Has(const std::string& name, const std::string& dtype) const {
   const Tensor* tensor = checkpoint_.Find(name);
@@ -27,15 +39,17 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
   const auto is_fp8 = [&](const Tensor& tensor) {
     return fp8_.has_value() && tensor.dtype == kFp8Type && tensor.shape.size() == 2;
   };
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor,
-                         Find(name,
-                              absl::StrCat("[", absl::StrJoin(shape, ", "), "] of F32, BF16 or F16",
-                                           fp8_.has_value() && shape.size() == 2 ? absl::StrCat(" or ", kFp8Type) : ""),
-                              [&](const Tensor& found) {
-                                return found.shape == shape &&
-                                       (WeightType(found) || IsGgufQuantized(found) || is_fp8(found));
-                              }));
+  std::string expected = absl::StrCat("[", absl::StrJoin(shape, ", "), "] of F32, BF16 or F16");
+  if (fp8_.has_value() && shape.size() == 2) absl::StrAppend(&expected, " or ", kFp8Type);
+  if (!fp8_.has_value() && Has(name, kFp8Type)) {
+    absl::StrAppend(&expected, "; to read ", kFp8Type, ", config.json needs a quantization_config that names FP8");
+  }
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, Find(name, expected, [&](const Tensor& found) {
+                           return found.shape == shape &&
+                                  (WeightType(found) || IsGgufQuantized(found) || is_fp8(found));
+                         }));
   Count(*tensor);
+  const std::string in_file = Describe(*tensor);
   if (NeedsConversion(*tensor) || is_fp8(*tensor)) {
     const std::string_view stored = tensor->bytes;
     OwnedTensor converted;
@@ -48,7 +62,7 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
     tensor = &converted_.emplace(name, std::move(converted)).first->second.tensor;
     ReleasePages(stored);
   }
-  QUIRE_RETURN_IF_ERROR(CheckFinite(*tensor));
+  QUIRE_RETURN_IF_ERROR(CheckConverted(*tensor, in_file));
   return tensor;
 }
 
@@ -60,19 +74,21 @@ absl::Status TensorReader::Keep(OwnedTensor made) {
 }
 
 absl::Status TensorReader::CheckFinite(const Tensor& tensor) {
-  const std::optional<size_t> index = FirstNotFinite(tensor.bytes, *WeightType(tensor));
-  if (!index.has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", Describe(tensor), ", and its element ",
-                                                 *index, " is infinite or not a number"));
+  return CheckConverted(tensor, Describe(tensor));
 }
 
 // Both names of the scales are in use, and both are factors.
 absl::StatusOr<const Tensor*> TensorReader::TakeFp8Scales(const Tensor& matrix) {
   const int64_t rows = matrix.shape[0], cols = matrix.shape[1];
-  const std::string inverse = matrix.name + "_scale_inv";
+  const std::string plain = matrix.name + "_scale", inverse = plain + "_inv";
+  bool is_inverse = Has(inverse);
+  if (!is_inverse && !Has(plain)) {  // The other matrices tell which one is missing.
+    const std::vector<std::string> names = checkpoint_.Names();
+    is_inverse = std::ranges::any_of(names, [](const auto& name) { return absl::EndsWith(name, ".weight_scale_inv"); });
+  }
   QUIRE_ASSIGN_OR_RETURN(
       const Tensor* scales,
-      Find(Has(inverse) ? inverse : matrix.name + "_scale", ExpectedFp8Scales(rows, cols, *fp8_),
+      Find(is_inverse ? inverse : plain, ExpectedFp8Scales(rows, cols, *fp8_),
            [&](const Tensor& found) { return WeightType(found) && IsFp8ScaleShape(found.shape, rows, cols, *fp8_); }));
   Count(*scales);
   return scales;

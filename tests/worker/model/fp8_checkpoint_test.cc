@@ -289,6 +289,13 @@ TEST_F(Fp8CheckpointTest, ATensorThatIsTakenTwiceIsConvertedOnce) {
   EXPECT_EQ((*second)->bytes.data(), bytes.data());
 }
 
+TEST_F(Fp8CheckpointTest, WithoutTheFieldInTheConfigItIsNamed) {
+  Store(1, 0, "_scale", PerRow);
+  config_.erase("quantization_config");
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("is F8_E4M3 [32, 32], expected [32, 32] of F32, BF16 or F16; to read F8_E4M3, "
+                                       "config.json needs a quantization_config that names FP8"));
+}
+
 TEST_F(Fp8CheckpointTest, WrongTensorsAreRefusedByName) {
   Store(24, 20, "_scale_inv", PerBlock);
   config_["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {24, 20}}};
@@ -297,14 +304,14 @@ TEST_F(Fp8CheckpointTest, WrongTensorsAreRefusedByName) {
 
   tensors_.at(kProjection).bytes[5] = 0x7f;
   EXPECT_THAT(ErrorOfLoad(),
-              HasSubstr(absl::StrCat("tensor ", kProjection, " is BF16 [32, 32], and its element 5 is")));
+              HasSubstr(absl::StrCat("tensor ", kProjection, " is F8_E4M3 [32, 32], and its element 5 is")));
   tensors_ = good;
   tensors_.at(kProjection).dtype = "F8_E5M2";
   EXPECT_THAT(ErrorOfLoad(), HasSubstr("F8_E5M2 [32, 32], expected [32, 32] of F32, BF16 or F16 or F8_E4M3"));
   tensors_ = good;
   tensors_.erase(scale);
   EXPECT_THAT(ErrorOfLoad(),
-              HasSubstr(absl::StrCat("tensor ", kProjection, "_scale is missing, expected [2, 2] of F32")));
+              HasSubstr(absl::StrCat("tensor ", kProjection, "_scale_inv is missing, expected [2, 2] of F32")));
   tensors_ = good;
   tensors_.at(scale).shape = {4, 1};
   EXPECT_THAT(ErrorOfLoad(), HasSubstr(absl::StrCat("tensor ", scale, " is F32 [4, 1], expected [2, 2] of F32")));
@@ -359,7 +366,11 @@ TEST_F(Fp8CheckpointTest, WrongFieldsAreRefusedByName) {
   };
   EXPECT_THAT(error_of({{"quant_method", "fp8"}, {"fmt", "e5m2"}}), HasSubstr("fmt is \"e5m2\", must be \"e4m3\""));
   EXPECT_THAT(error_of({{"quant_method", "fp8"}, {"weight_block_size", {128}}}),
-              HasSubstr("weight_block_size is [128], must be two numbers"));
+              HasSubstr("weight_block_size is [128], must be two numbers in 1 .. "));
+  for (const json& bad : {json(128), json{0, 128}, json{128, "x"}}) {
+    config_["quantization_config"]["weight_block_size"] = bad;
+    EXPECT_THAT(ErrorOfLoad(), HasSubstr(", must be two numbers in 1 .. "));
+  }
   EXPECT_THAT(error_of({{"quant_method", "fp8"}, {"weight_block_size", {0, 128}}}), HasSubstr("weight_block_size"));
   EXPECT_THAT(error_of({{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}}),
               HasSubstr("quant_algo is \"NVFP4\", must be \"FP8\""));

@@ -277,7 +277,7 @@ TEST_F(ActivationOrderTest, GroupsOfAnotherSizeAreRefused) {
   ExpectRefused([&](Tensors* t) { (*t)[down].bytes = BytesOf(std::vector<int32_t>(64, 1)); },
                 "down_proj.g_idx has 0 columns in group 0, expected 32");
   ExpectRefused([&](Tensors* t) { (*t)[down].bytes = BytesOf(std::vector<int32_t>(64, -1)); },
-                "down_proj.g_idx has -1 for column 0, it must be below 2");
+                "down_proj.g_idx has -1 for column 0, it must be in 0 .. 1");
 }
 
 // Without the tensor, columns would be multiplied by the scales of other groups.
@@ -402,7 +402,7 @@ TEST_F(Int4CheckpointTest, AWrongTensorIsNamed) {
   ExpectRefused(erase("scales"), "q_proj.scales is missing, expected [1, 32] of F32, BF16 or F16");
   ExpectRefused(retype("qzeros", "F32"), "q_proj.qzeros is F32 [1, 4], expected [1, 4] of I32");
   ExpectRefused([&](Tensors* t) { (*t)[name("g_idx")].bytes[12] = 1; },
-                "q_proj.g_idx has 1 for column 3, it must be below 1");
+                "q_proj.g_idx has 1 for column 3, it must be in 0 .. 0");
   tensors_ = plain;
   StoreAwq();
   ExpectRefused(
@@ -416,7 +416,7 @@ TEST_F(Int4CheckpointTest, OtherKindsAreRefusedByName) {
   const Tensors plain = tensors_;
   StorePackQuantized();
   const std::string group = "/config_groups/group_0";
-  ExpectRefused(group + "/weights/num_bits", 3, "weights.num_bits is 3, must be an integer in 4 .. 8");
+  ExpectRefused(group + "/weights/num_bits", 3, "weights.num_bits is 3, must be 4 or 8");
   ExpectRefused(group + "/weights/num_bits", 6, "weights.num_bits is 6, must be 4 or 8");
   ExpectRefused(group + "/weights/strategy", "tensor",
                 "weights.strategy is \"tensor\", must be \"group\" or \"channel\"");
@@ -427,7 +427,7 @@ TEST_F(Int4CheckpointTest, OtherKindsAreRefusedByName) {
   ExpectRefused("/format", "nvfp4-pack-quantized", "format is \"nvfp4-pack-quantized\", must be");
   tensors_ = plain;
   StoreGptq(1);
-  ExpectRefused("/bits", 3, "quantization_config.bits is 3, must be an integer in 4 .. 8");
+  ExpectRefused("/bits", 3, "quantization_config.bits is 3, must be 4 or 8");
   ExpectRefused("/bits", 5, "quantization_config.bits is 5, must be 4 or 8");
   ExpectRefused("/group_size", 0, "quantization_config.group_size is 0, must be 32, 64, a multiple of 128, or -1");
   ExpectRefused("/lm_head", true, "quantization_config.lm_head is true, must be false");
@@ -435,7 +435,7 @@ TEST_F(Int4CheckpointTest, OtherKindsAreRefusedByName) {
   ExpectRefused("/checkpoint_format", "marlin", "checkpoint_format is \"marlin\", must be \"gptq\" or \"gptq_v2\"");
   tensors_ = plain;
   StoreAwq();
-  ExpectRefused("/bits", 8, "quantization_config.bits is 8, must be an integer in 4 .. 4");
+  ExpectRefused("/bits", 8, "quantization_config.bits is 8, must be 4");
   ExpectRefused("/zero_point", false, "quantization_config.zero_point is false, must be true");
   ExpectRefused("/version", "gemv", "quantization_config.version is \"gemv\", must be \"gemm\"");
 }

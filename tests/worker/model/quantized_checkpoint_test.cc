@@ -237,7 +237,7 @@ TEST_F(QuantizedCheckpointTest, EveryOtherKindIsRefusedByName) {
       {group, 5, "config_groups.group_0 is 5, must be an object"},
       {group + "/format", "nvfp4-pack-quantized", "group_0.format is \"nvfp4-pack-quantized\""},
       {group + "/weights", nullptr, "group_0.weights is missing"},
-      {group + "/weights/num_bits", 4, "group_0.weights.num_bits is 4, must be an integer in 8 .. 8"},
+      {group + "/weights/num_bits", 4, "group_0.weights.num_bits is 4, must be 8"},
       {group + "/weights/type", "float", "group_0.weights.type is \"float\", must be \"int\""},
       {group + "/weights/symmetric", false, "group_0.weights.symmetric is false, must be true"},
       {group + "/weights/strategy", "group",
