@@ -350,7 +350,7 @@ struct RowExtremes {
 
 // The operations that are compiled once per instruction set.
 struct KernelTable {
-  // Null for kInt4BFloat16 on sets that do not multiply bfloat16.
+  // The function for kInt4BFloat16 is null without takes_tiles.
   void (*linear[kNumWeightFormats])(const LinearTask& task);
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.

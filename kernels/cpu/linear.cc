@@ -130,7 +130,7 @@ int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
   if (!w.order().empty()) OrderInput(w, whole);
   if (w.format() == WeightFormat::kInt8) return QuantizeInput(w, whole);
   if (w.format() == WeightFormat::kInt4) return QuantizeInputGroups(w, whole);
-  if (w.format() == WeightFormat::kInt4BFloat16 && kernels_.takes_tiles) return PairInput(w, whole);
+  if (w.format() == WeightFormat::kInt4BFloat16) return PairInput(w, whole);
   if (InputType(w) == DataType::kBFloat16 && w.cols() != w.padded_cols()) return PadInput(w, whole);
   whole->x_stride = w.cols();
   return whole->x_stride * int64_t(SizeOf(InputType(w)));

@@ -78,7 +78,7 @@ class FewRowsInt4BFloat16 {
   static constexpr int kRingGroups = 2 * kGroupsAhead;  // A power of two.
   static constexpr int kLines = Int4LinesOfGroup(kUnits);
   static constexpr int kLinesPerStep = kLines / kUnits;
-  // Of the sums: [32][kTiles * 16], or [32] if there is one row.
+  // The sums of a slice are [32][kStride], or [32] if there is one row.
   static constexpr int kStride = kTiles * kTileRows;
 
   // The first half of the ring is one buffer, and the second half is the other.

@@ -64,7 +64,8 @@ size_t YBytes(const MatmulShape& shape) {
 // Only products of FP8 read them, but memory of 0 bytes would have no address.
 size_t ScaleBytes(const MatmulShape& shape) {
   if (!IsFp8(shape.numbers)) return sizeof(float);
-  // In blocks there are fewer scales than one for each row or column in each block of the depth, rounded up.
+  // In blocks there are fewer scales than one for each row or column in each block of the depth, rounded up. The
+  // constants are those of byte_numbers.h, which is for kernels.
   constexpr int kBlock = 128, kMultiple = 4;
   const int num_blocks = shape.numbers == MatmulNumbers::kFp8Blocks ? shape.depth / kBlock + kMultiple : 1;
   return sizeof(float) * size_t(num_blocks) * std::max(shape.num_rows, shape.num_columns);

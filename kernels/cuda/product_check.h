@@ -20,10 +20,9 @@ namespace quire::cuda {
 //                    both scales (byte_numbers.h), with blocks for each 128 columns. In int8 every bit counts.
 enum class ProductFormula { kExactWeights, kRoundedWeights, kRoundedInputs };
 
-// Returns how far the sum of products of FP8 by tensor cores may be from the exact one, with or without scales of 128
-// columns, because 128 products have the same factor. In a step of 32 columns they
-// cut off what is 2^-13 or less of the largest product and of the sum so far; after at most 128 columns, the sum is
-// added to others in float32.
+// Returns how far the sum of products of FP8 by tensor cores may be from the exact one. In a step of 32 columns they
+// cut off what is 2^-13 or less of the largest product and of the sum so far. After at most 128 columns, the sum is
+// added to others in float32. This also holds with scales of 128 columns, because their products have the same factor.
 double Fp8SumTolerance(const std::vector<double>& products);
 
 // Compares products of a device by quantized matrices with the same products computed one element at a time on the

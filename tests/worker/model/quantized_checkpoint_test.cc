@@ -177,7 +177,7 @@ TEST_F(QuantizedCheckpointTest, NoTensorThatChangesAMatrixIsIgnored) {
     tensors_[base + name] = index;
     EXPECT_THAT(ErrorOfLoad(), HasSubstr("nothing uses it; beside a matrix of this kind it must be absent"));
   }
-  // These belong to K and V, to no matrix, and to a matrix that the model does not have.
+  // Scales of K and V, of no matrix, and of a matrix that the model does not have change nothing that is served.
   for (const char* name : {"model.layers.1.self_attn.k_proj.k_scale", "model.layers.1.self_attn.v_proj.output_scale",
                            "model.layers.1.self_attn.q_scale", "model.layers.9.self_attn.q_proj.weight_scale"}) {
     tensors_ = good;
