@@ -2,6 +2,8 @@
 
 #include "kernels/simt/warp_group_operations.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/fp8.h"
@@ -82,6 +84,22 @@ void ReadB(const ProductInput& in, const char* shared, float (&b)[kMaxDepth][kMa
   }
 }
 
+// Adds products of FP8 to a sum as the tensor cores do. They align all these numbers with the largest one, and cut off
+// what is below 2^-13 of the power of two in it.
+float AddFp8Products(const float (&a)[kMaxDepth], const float (&b)[kMaxDepth][kMaxColumns], int column, float sum) {
+  float products[kMaxDepth], exact = sum, largest = std::fabs(sum);
+  for (int k = 0; k < kMaxDepth; ++k) {
+    products[k] = a[k] * b[k][column];
+    exact += products[k];
+    largest = std::max(largest, std::fabs(products[k]));
+  }
+  if (!std::isfinite(exact) || largest == 0) return exact;
+  const float unit = std::ldexp(1.0f, std::ilogb(largest) - 13), units_of_one = 1 / unit;
+  float units = std::trunc(sum * units_of_one);
+  for (const float product : products) units += std::trunc(product * units_of_one);
+  return units * unit;
+}
+
 }  // namespace
 
 MatrixInShared::MatrixInShared(uint64_t descriptor)
@@ -104,9 +122,10 @@ size_t MatrixInShared::ChunkOffset(int row, int chunk) const {
 void ExecuteProduct(const PerGroupThread<const ProductInput*>& in, const char* shared, std::vector<float>* d) {
   static thread_local float a[kRows][kMaxDepth], b[kMaxDepth][kMaxColumns], product[kRows][kMaxColumns];
   const int num_columns = in[0]->num_columns, depth = kDepthChunks * ChunkElements(in[0]->type);
+  const bool is_fp8 = in[0]->type == MmaType::kFp8;
   ReadA(in, shared, a);
   ReadB(*in[0], shared, b);
-  for (int row = 0; row < kRows; ++row) {
+  for (int row = 0; row < kRows && !is_fp8; ++row) {
     for (int column = 0; column < num_columns; ++column) product[row][column] = 0;
     for (int k = 0; k < depth; ++k) {
       for (int column = 0; column < num_columns; ++column) product[row][column] += a[row][k] * b[k][column];
@@ -116,8 +135,9 @@ void ExecuteProduct(const PerGroupThread<const ProductInput*>& in, const char* s
     const int lane = thread % kWarpSize, first_row = thread / kWarpSize * 16 + lane / 4;
     float* const own = d->data() + thread * (num_columns / 2);
     for (int i = 0; i < num_columns / 2; ++i) {
-      const float sum = product[first_row + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
-      own[i] = in[thread]->adds ? own[i] + sum : sum;
+      const int row = first_row + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      const float earlier = in[thread]->adds ? own[i] : 0;
+      own[i] = is_fp8 ? AddFp8Products(a[row], b, column, earlier) : earlier + product[row][column];
     }
   }
 }

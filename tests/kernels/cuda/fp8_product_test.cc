@@ -259,6 +259,25 @@ TEST_F(Fp8ProductTest, ManyTokensAgreeWithFloat64) {
   }
 }
 
+// Tensor cores lose small products beside a large sum. The kernel adds their sums of 128 columns in float32, so only
+// those beside the large number of the first column are lost. If all columns of a thread block were added by the tensor
+// cores, more products would be lost than the bound allows.
+TEST_F(Fp8ProductTest, SmallProductsAreLostBesideLargeOnesOf128ColumnsOnly) {
+  constexpr int kRows = 8, kCols = 4096;
+  constexpr uint8_t kOne = 0x38;
+  for (const DataType element : kElements) {
+    QuantizedCase w(QuantizedFormat::kFp8, kRows, kCols, kCols, 1);
+    std::fill(w.values.begin(), w.values.end(), kOne);
+    std::fill(w.scales.begin(), w.scales.end(), 1.0f);
+    for (const int num_tokens : {1, 12, 20, 64}) {
+      SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << Name(element));
+      std::vector<float> x(size_t(num_tokens) * kCols, 1.75f / 64);
+      for (int token = 0; token < num_tokens; ++token) x[size_t(token) * kCols] = 448;
+      ExpectNear(Multiply(x, w, element, DataType::kFloat32), Formula(x, w));
+    }
+  }
+}
+
 TEST_F(Fp8ProductTest, ResultsAreAddedAndRounded) {
   for (const DataType element : kElements) {
     for (const int num_tokens : {3, 20, 66}) {
