@@ -27,6 +27,12 @@ if(QUIRE_SANITIZE)
   endif()
   add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${QUIRE_SANITIZE})
+  # If a check of pointer arithmetic ends the program at once, each of them is an exit of its loop, and clang needs about
+  # twice as long for the kernels. So the run-time library ends the program (base/sanitizer_options.cc).
+  if(QUIRE_SANITIZE MATCHES undefined AND NOT QUIRE_SANITIZE MATCHES fuzzer)
+    add_compile_options(-fsanitize-recover=pointer-overflow)
+    add_library(quire_sanitizer_options OBJECT ${PROJECT_SOURCE_DIR}/base/sanitizer_options.cc)
+  endif()
   if(QUIRE_SANITIZE MATCHES address)
     add_compile_definitions(QUIRE_ADDRESS_SANITIZER)
     # The hash tables of newer Abseil are partly in its library, which distributions build without sanitizers. Headers
@@ -87,6 +93,9 @@ set(QUIRE_FAST_UNDER_SANITIZERS
 function(quire_choose_optimisation name)
   if(QUIRE_SANITIZE AND NOT QUIRE_SANITIZE MATCHES fuzzer AND NOT name IN_LIST QUIRE_FAST_UNDER_SANITIZERS)
     target_compile_options(${name} PRIVATE -O0)
+    set(QUIRE_KIND_OF_HEADERS unoptimised PARENT_SCOPE)
+  else()
+    set(QUIRE_KIND_OF_HEADERS library PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -101,6 +110,7 @@ function(quire_library)
     target_compile_options(${ARG_NAME} PRIVATE
       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:POSITION_INDEPENDENT_CODE>>>>:-fPIE>)
     quire_choose_optimisation(${ARG_NAME})
+    quire_note_headers(${ARG_NAME} ${QUIRE_KIND_OF_HEADERS})
   else()
     add_library(${ARG_NAME} INTERFACE)
     target_sources(${ARG_NAME} INTERFACE)
@@ -118,12 +128,16 @@ function(quire_separate_objects name)
   endif()
 endfunction()
 
+# The options of sanitizers, as sources of a program.
+set(QUIRE_SANITIZER_OPTIONS $<$<TARGET_EXISTS:quire_sanitizer_options>:$<TARGET_OBJECTS:quire_sanitizer_options>>)
+
 function(quire_binary)
   cmake_parse_arguments(ARG "" "NAME;OUTPUT" "SRCS;DEPS" ${ARGN})
-  add_executable(${ARG_NAME} ${ARG_SRCS})
+  add_executable(${ARG_NAME} ${ARG_SRCS} ${QUIRE_SANITIZER_OPTIONS})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} quire_options)
   set_target_properties(${ARG_NAME} PROPERTIES
     POSITION_INDEPENDENT_CODE ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  quire_note_headers(${ARG_NAME} library)
   if(ARG_OUTPUT)
     set_target_properties(${ARG_NAME} PROPERTIES OUTPUT_NAME ${ARG_OUTPUT})
   endif()
@@ -131,9 +145,14 @@ endfunction()
 
 # Labels a test with its folder below tests/, and with FOLDERS, which are further folders that it tests. ./check --quick
 # runs the tests whose labels are folders that have changed, and those with the label "documents", which check generated
-# documents.
+# documents. A test whose program is not in the sample is disabled.
 function(quire_label_test name)
   cmake_parse_arguments(ARG "" "" "FOLDERS" ${ARGN})
+  get_property(left_out GLOBAL PROPERTY QUIRE_TESTS_OUTSIDE_SAMPLE)
+  string(REGEX REPLACE "[.].*" "" program ${name})
+  if(program IN_LIST left_out)
+    set_tests_properties(${name} PROPERTIES DISABLED TRUE)
+  endif()
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REGEX REPLACE "^tests/" "" folder "${folder}")
   set_property(TEST ${name} APPEND PROPERTY LABELS ${folder} ${ARG_FOLDERS})
@@ -148,18 +167,11 @@ function(quire_compile_as_test name)
   else()
     target_compile_options(${name} PRIVATE -O1)
   endif()
+  # Targets that share compiled headers must agree on -pthread, which some get from a library. With compiled headers, GCC
+  # finds false positives of these two warnings.
+  target_compile_options(${name} PRIVATE
+    -pthread $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow>)
 endfunction()
-
-# The headers of GoogleTest take a large part of the time of compiling a test, so all tests share one compiled form. GCC
-# would no longer treat them as headers of the system, and would find false positives of warnings in them.
-if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
-  set(QUIRE_TEST_HEADERS_SOURCE ${PROJECT_BINARY_DIR}/test_headers.cc)
-  file(CONFIGURE OUTPUT ${QUIRE_TEST_HEADERS_SOURCE} CONTENT "// Nothing but the compiled headers is needed.\n")
-  add_library(quire_test_headers OBJECT ${QUIRE_TEST_HEADERS_SOURCE})
-  target_link_libraries(quire_test_headers PRIVATE GTest::gmock quire_options)
-  target_precompile_headers(quire_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
-  quire_compile_as_test(quire_test_headers)
-endif()
 
 # TIMEOUT is in seconds (default 600), and four times as long under a sanitizer. With SHARDS, the tests of the program
 # are distributed to that many runs: NAME.0, NAME.1, ... FOLDERS are folders that it tests besides its own.
@@ -178,18 +190,29 @@ function(quire_test)
   if(QUIRE_SANITIZE)
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
   endif()
-  add_executable(${ARG_NAME} ${ARG_SRCS} ${ARG_ALONE})
+  add_executable(${ARG_NAME} ${ARG_SRCS} ${ARG_ALONE} ${QUIRE_SANITIZER_OPTIONS})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main quire_options)
   quire_compile_as_test(${ARG_NAME})
-  if(TARGET quire_test_headers)
-    target_precompile_headers(${ARG_NAME} REUSE_FROM quire_test_headers)
-  endif()
+  quire_note_headers(${ARG_NAME} test)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  add_dependencies(quire_tests ${ARG_NAME})
+  set(kind TESTS)
+  set(targets quire_tests)
   if(ARG_THREADED)
+    set(kind THREADED_TESTS)
+    list(APPEND targets quire_threaded_tests)
     list(APPEND ARG_FOLDERS threaded)
-    add_dependencies(quire_threaded_tests ${ARG_NAME})
+  endif()
+  set(is_in_sample TRUE)
+  if(QUIRE_SANITIZE)
+    quire_draw(${kind} is_in_sample)
+  endif()
+  if(is_in_sample)
+    foreach(target IN LISTS targets)
+      add_dependencies(${target} ${ARG_NAME})
+    endforeach()
+  else()
+    set_property(GLOBAL APPEND PROPERTY QUIRE_TESTS_OUTSIDE_SAMPLE ${ARG_NAME})
   endif()
   if(NOT ARG_SHARDS)
     add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
