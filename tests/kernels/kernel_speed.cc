@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Times attention, sampling and norms of the CPU at the shapes of a 0.5 B parameter model and prints a table. This is
-// not a test. The numbers of kernels/README.md come from this program and from bench/gemm.
+// not a test. The figures of CPUs in docs/kernel_measurements.md come from this program, bench/gemm and
+// bench/attention.
 //
 //   kernel_speed [threads, 0: all] [generic | avx2 | avx512]
 //
