@@ -31,7 +31,6 @@ if(QUIRE_SANITIZE)
   # twice as long for the kernels. So the run-time library ends the program (base/sanitizer_options.cc).
   if(QUIRE_SANITIZE MATCHES undefined AND NOT QUIRE_SANITIZE MATCHES fuzzer)
     add_compile_options(-fsanitize-recover=pointer-overflow)
-    add_library(quire_sanitizer_options OBJECT ${PROJECT_SOURCE_DIR}/base/sanitizer_options.cc)
   endif()
   if(QUIRE_SANITIZE MATCHES address)
     add_compile_definitions(QUIRE_ADDRESS_SANITIZER)

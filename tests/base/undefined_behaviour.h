@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Code whose behaviour is undefined for some arguments. UndefinedBehaviorSanitizer must find it.
-
-#pragma once
+#ifndef QUIRE_TESTS_BASE_UNDEFINED_BEHAVIOUR_H_
+#define QUIRE_TESTS_BASE_UNDEFINED_BEHAVIOUR_H_
 
 #include <cstddef>
 
+// Code whose behaviour is undefined for some arguments. UndefinedBehaviorSanitizer must find it.
 namespace quire {
 
 // Undefined if the sum is not an int.
@@ -15,3 +15,5 @@ int Add(int a, int b);
 const char* AddressBehind(const char* start, size_t distance);
 
 }  // namespace quire
+
+#endif  // QUIRE_TESTS_BASE_UNDEFINED_BEHAVIOUR_H_
