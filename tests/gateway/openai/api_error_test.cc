@@ -66,12 +66,11 @@ TEST(ApiErrorTest, AnErrorOfTheParametersOfAToolNamesTheTool) {
     return ToApiError(status, {.guide = guide});
   };
   const std::string description =
-      "at byte 150: in %json of the rule \"tools_12_function_parameters\", at #/properties/u: the keyword \"format\" "
-      "is "
-      "\"uri\"";
+      "at byte 150 in line 3, \"%\": in %json of the rule \"tools_12_function_parameters\", at #/properties/u/format: "
+      "the keyword \"format\" is \"uri\"";
   const ApiError error = error_of(description, "tools");
   EXPECT_EQ(error.param, "tools[12].function.parameters");
-  EXPECT_EQ(error.message, "tools[12].function.parameters at #/properties/u: the keyword \"format\" is \"uri\"");
+  EXPECT_EQ(error.message, "tools[12].function.parameters at #/properties/u/format: the keyword \"format\" is \"uri\"");
   EXPECT_EQ(error_of("is too large", "tools").message, "tools is too large");
   EXPECT_EQ(error_of(description, "guided_grammar").message, "guided_grammar " + description)
       << "the client has named this rule";
