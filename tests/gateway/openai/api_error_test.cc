@@ -96,6 +96,43 @@ TEST(ApiErrorTest, AWrongFieldIsInParamAndBeginsTheMessage) {
       "1024");
 }
 
+TEST(ApiErrorTest, SentencesOfTheManagerNameTheFieldsOfTheClient) {
+  const ApiNames names{.max_tokens = "max_completion_tokens", .prompt = "messages", .guide = "guided_regex"};
+  const auto message_of = [&](const std::string& field, const std::string& description) {
+    google::rpc::Status status = StatusOf(kInvalidArgument, field + ": " + description);
+    google::rpc::BadRequest bad_request;
+    auto* violation = bad_request.add_field_violations();
+    violation->set_field(field);
+    violation->set_description(description);
+    status.add_details()->PackFrom(bad_request);
+    return ToApiError(status, names).message;
+  };
+  EXPECT_EQ(message_of("start.stopping.min_tokens", "is 5, stopping.max_tokens is 4, the default"),
+            "min_tokens is 5, max_completion_tokens is 4, the default");
+  EXPECT_EQ(message_of("stopping.ignore_eos", "is true, it cannot be combined with guided.regex"),
+            "ignore_eos is true, it cannot be combined with guided_regex");
+  EXPECT_EQ(message_of("sampling.temperature", "is 2 in a beam search (beam.width is 4), which draws nothing"),
+            "temperature is 2 in a beam search (n is 4), which draws nothing");
+  EXPECT_EQ(message_of("sampling.bad_words[1]", "has \"stopping.max_tokens\" of tokenizer.json in logprobs."),
+            "bad_words[1] has \"stopping.max_tokens\" of tokenizer.json in logprobs.")
+      << "neither text of the client nor other words change";
+}
+
+TEST(ApiErrorTest, AFieldAtTheBeginningOfAMessageBecomesTheParam) {
+  const int failed_precondition = 9;
+  const auto error_of = [&](const std::string& message) {
+    return ToApiError(StatusOf(failed_precondition, message), {.prompt = "prompt[1]"});
+  };
+  EXPECT_EQ(error_of("text: needs a tokenizer").message, "prompt[1]: needs a tokenizer");
+  EXPECT_EQ(error_of("text: needs a tokenizer").param, "prompt[1]");
+  EXPECT_EQ(error_of("chat: needs a chat template").message, "messages: needs a chat template");
+  EXPECT_EQ(error_of("beam.width: is 300, the worker runs at most 256 sequences").param, "n");
+  EXPECT_EQ(error_of("prompt has 5 tokens and stopping.max_tokens is 9: this takes up to 4 KV blocks").message,
+            "prompt has 5 tokens and max_tokens is 9: this takes up to 4 KV blocks");
+  EXPECT_EQ(error_of("request_id: a request \"a\" is running").param, std::nullopt);
+  EXPECT_EQ(error_of("request_id: a request \"a\" is running").message, "request_id: a request \"a\" is running");
+}
+
 TEST(ApiErrorTest, AStreamThatCannotBeResumedIsToldByItsHeader) {
   google::rpc::Status status = StatusOf(/*NOT_FOUND*/ 5, "resume_token: the request is not known, or not any more");
   google::rpc::ErrorInfo info;
