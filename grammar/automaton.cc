@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -153,7 +154,7 @@ class AutomatonBuilder {
   absl::StatusOr<std::shared_ptr<const Automaton>> Run() {
     QUIRE_RETURN_IF_ERROR(BuildRules());
     FindLiveStates();
-    if (!IsLive(0, 0)) return absl::InvalidArgumentError("no text matches");
+    if (!IsLive(0, 0)) return NoTextError();
     RemoveDeadStates();
     FindNullableRules();
     QUIRE_RETURN_IF_ERROR(RefuseLeftRecursion());
@@ -230,6 +231,28 @@ class AutomatonBuilder {
       if (is_live) Of(rule).is_live[static_cast<size_t>(index)] = true;
       return is_live;
     });
+  }
+
+  // Names a rule without a text that needs no other such rule, as far as there is one.
+  absl::Status NoTextError() {
+    std::vector<bool> is_seen(dfas_.size());
+    RuleId rule = 0;
+    for (std::optional<RuleId> next = rule; next.has_value(); next = DeadRuleCalledBy(rule, is_seen)) {
+      rule = *next;
+      is_seen[static_cast<size_t>(rule)] = true;
+    }
+    if (rule == 0) return absl::InvalidArgumentError("no text matches");
+    return absl::InvalidArgumentError(
+        absl::StrCat("no text matches, because rule \"", tree_.rule(rule).name, "\" has none"));
+  }
+
+  std::optional<RuleId> DeadRuleCalledBy(RuleId rule, const std::vector<bool>& is_seen) {
+    for (const RuleDfa::State& state : Of(rule).dfa.states) {
+      for (const auto& [called, next] : state.calls) {
+        if (!IsLive(called, 0) && !is_seen[static_cast<size_t>(called)]) return called;
+      }
+    }
+    return std::nullopt;
   }
 
   void RemoveDeadStates() {

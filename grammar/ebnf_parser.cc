@@ -42,7 +42,7 @@ class EbnfReader {
         return absl::InvalidArgumentError(
             absl::StrCat("the rule \"", root, "\", with which the text begins, is missing"));
       }
-      return ErrorAtByte(use.at, "the rule \"", name, "\" is not defined");
+      return ErrorAt(use.at, "the rule \"", name, "\" is not defined");
     }
     return std::move(tree_);
   }
@@ -54,7 +54,19 @@ class EbnfReader {
     bool is_defined = false;
   };
 
+  // The error of the place that is `at` bytes behind the beginning.
+  template <typename... Parts>
+  absl::Status ErrorAt(size_t at, const Parts&... parts) const {
+    return ErrorAtByte(text_, at, parts...);
+  }
+
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  // What was read since a place, without the space behind it.
+  std::string_view TextFrom(size_t begin) const {
+    std::string_view text = text_.substr(begin, at_ - begin);
+    while (!text.empty() && absl::ascii_isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
+    return text;
+  }
   bool StartsWith(std::string_view prefix) const { return text_.substr(at_).substr(0, prefix.size()) == prefix; }
   bool Take(std::string_view expected) {
     if (!StartsWith(expected)) return false;
@@ -102,17 +114,17 @@ class EbnfReader {
 
   absl::Status ReadRule() {
     const size_t begin = at_;
-    if (Peek() == '%') return ErrorAtByte(begin, "directives of Lark (%...) are not supported");
+    if (Peek() == '%') return ErrorAt(begin, "directives of Lark (%...) are not supported");
     if (!IsAtRule()) {
-      return ErrorAtByte(begin, "expected a rule: a name and ", is_lark_ ? "\":\"" : "\"::=\"");
+      return ErrorAt(begin, "expected a rule: a name and ", is_lark_ ? "\":\"" : "\"::=\"");
     }
     while (Peek() == '?' || Peek() == '!') ++at_;
     const std::string_view name = Name();
-    if (!Take(is_lark_ ? ":" : "::=")) return ErrorAtByte(at_, "expected the sign of a definition");
+    if (!Take(is_lark_ ? ":" : "::=")) return ErrorAt(at_, "expected the sign of a definition");
     const RuleId rule = RuleNamed(name, begin);
-    if (tree_.num_rules() > kMaxRules) return ErrorAtByte(begin, "there are more than ", kMaxRules, " rules");
+    if (tree_.num_rules() > kMaxRules) return ErrorAt(begin, "there are more than ", kMaxRules, " rules");
     Use& use = uses_.find(std::string(name))->second;
-    if (use.is_defined) return ErrorAtByte(begin, "the rule \"", name, "\" is defined twice");
+    if (use.is_defined) return ErrorAt(begin, "the rule \"", name, "\" is defined twice");
     use.is_defined = true;
     rule_name_ = name;
     Take("|");  // The first alternative may have a bar as well.
@@ -122,7 +134,7 @@ class EbnfReader {
   }
 
   absl::StatusOr<ExprId> Alternatives(int depth) {
-    if (depth > kMaxBodyDepth) return ErrorAtByte(at_, "bodies are nested in more than ", kMaxBodyDepth, " levels");
+    if (depth > kMaxBodyDepth) return ErrorAt(at_, "bodies are nested in more than ", kMaxBodyDepth, " levels");
     std::vector<ExprId> parts;
     do {
       QUIRE_ASSIGN_OR_RETURN(const ExprId part, Row(depth));
@@ -158,24 +170,24 @@ class EbnfReader {
     }
     if (Take("(")) {
       QUIRE_ASSIGN_OR_RETURN(const ExprId inner, Alternatives(depth + 1));
-      if (!Take(")")) return ErrorAtByte(begin, "the \"(\" has no \")\"");
+      if (!Take(")")) return ErrorAt(begin, "the \"(\" has no \")\"");
       return inner;
     }
     if (Take("[")) {
       QUIRE_ASSIGN_OR_RETURN(const ExprId inner, Alternatives(depth + 1));
-      if (!Take("]")) return ErrorAtByte(begin, "the \"[\" has no \"]\"");
+      if (!Take("]")) return ErrorAt(begin, "the \"[\" has no \"]\"");
       return tree_.Optional(inner);
     }
-    if (Peek() == '-') return ErrorAtByte(begin, "aliases (->) are not supported");
+    if (Peek() == '-') return ErrorAt(begin, "aliases (->) are not supported");
     const std::string_view name = Name();
-    if (name.empty()) return ErrorAtByte(begin, "expected a literal, a class, a rule or \"(\"");
+    if (name.empty()) return ErrorAt(begin, "expected a literal, a class, a rule or \"(\"");
     if (Peek() == '{') return ErrorIfTemplate(name, begin);
     return tree_.Use(RuleNamed(name, begin));
   }
 
   // In GBNF, {m,n} behind a name repeats it. Lark writes templates like this.
   absl::StatusOr<ExprId> ErrorIfTemplate(std::string_view name, size_t begin) {
-    if (is_lark_) return ErrorAtByte(at_, "templates ({...}) are not supported");
+    if (is_lark_) return ErrorAt(at_, "templates ({...}) are not supported");
     return tree_.Use(RuleNamed(name, begin));
   }
 
@@ -189,7 +201,7 @@ class EbnfReader {
       const uint32_t low = first.empty() ? 1 : DecodeUtf8(first, &first_end);
       const uint32_t high = last.empty() ? 0 : DecodeUtf8(last, &last_end);
       if (first_end != first.size() || last_end != last.size() || low > high) {
-        return ErrorAtByte(begin, "a range must be between two characters that ascend");
+        return ErrorAt(begin, "the range ", TextFrom(begin), " must be between two characters that ascend");
       }
       return tree_.Set(CodePointSet({{low, high}}));
     }
@@ -199,7 +211,7 @@ class EbnfReader {
   absl::StatusOr<std::string> Literal() {
     const size_t begin = at_;
     const char quote = Peek();
-    if (quote != '"' && quote != '\'') return ErrorAtByte(at_, "expected a literal");
+    if (quote != '"' && quote != '\'') return ErrorAt(at_, "expected a literal");
     ++at_;
     std::string bytes;
     while (at_ < text_.size() && Peek() != quote && Peek() != '\n') {
@@ -209,10 +221,10 @@ class EbnfReader {
         bytes += text_[at_++];
       }
     }
-    if (Peek() != quote) return ErrorAtByte(begin, "the literal does not end in its line");
+    if (Peek() != quote) return ErrorAt(begin, "the literal does not end in its line");
     ++at_;
     if (Peek() == 'i' && !IsNameCharacter(at_ + 1 < text_.size() ? text_[at_ + 1] : ' ')) {
-      return ErrorAtByte(at_, "flags of literals are not supported");
+      return ErrorAt(at_, "flags of literals are not supported");
     }
     SkipSpace();
     return bytes;
@@ -247,7 +259,7 @@ class EbnfReader {
       case 'U':
         return HexEscape(begin, 8, bytes);
       default:
-        return ErrorAtByte(begin, "the escape is not known");
+        return ErrorAt(begin, "the escape \\", text_.substr(begin + 1, Utf8Length(c)), " is not known");
     }
   }
 
@@ -256,12 +268,12 @@ class EbnfReader {
     for (int i = 0; i < num_digits; ++i, ++at_) {
       const char c = absl::ascii_tolower(static_cast<unsigned char>(Peek()));
       if (!absl::ascii_isxdigit(static_cast<unsigned char>(c)) || value > kMaxCodePoint) {
-        return ErrorAtByte(begin, "the escape needs ", num_digits, " hexadecimal digits of a character");
+        return ErrorAt(begin, "the escape needs ", num_digits, " hexadecimal digits of a character");
       }
       value = value * 16 +
               static_cast<uint32_t>(absl::ascii_isdigit(static_cast<unsigned char>(c)) ? c - '0' : c - 'a' + 10);
     }
-    if (!CodePointSet::All().Contains(value)) return ErrorAtByte(begin, "the escape is not a character");
+    if (!CodePointSet::All().Contains(value)) return ErrorAt(begin, "the escape is not a character");
     AppendUtf8(value, bytes);
     return absl::OkStatus();
   }
@@ -269,15 +281,15 @@ class EbnfReader {
   absl::StatusOr<ExprId> SlashedRegex() {
     const size_t begin = at_++;
     while (at_ < text_.size() && Peek() != '/' && Peek() != '\n') at_ += Peek() == '\\' ? 2 : 1;
-    if (Peek() != '/') return ErrorAtByte(begin, "the regular expression does not end in its line");
+    if (Peek() != '/') return ErrorAt(begin, "the regular expression does not end in its line");
     const std::string_view pattern = text_.substr(begin + 1, at_ - begin - 1);
     ++at_;
     if (absl::ascii_isalpha(static_cast<unsigned char>(Peek()))) {
-      return ErrorAtByte(at_, "flags of regular expressions are not supported");
+      return ErrorAt(at_, "flags of regular expressions are not supported");
     }
     SkipSpace();
     absl::StatusOr<ExprId> expr = ParseRegex(pattern, RegexText::kPlain, &tree_);
-    if (!expr.ok()) return ErrorAtByte(begin, "in the regular expression, ", expr.status().message());
+    if (!expr.ok()) return ErrorAt(begin, "in the regular expression, ", expr.status().message());
     return expr;
   }
 
@@ -303,14 +315,14 @@ class EbnfReader {
       if (depth <= 0) break;
     }
     if (depth > 0 || at_ >= text_.size() || Peek() != '}') {
-      return ErrorAtByte(begin, "%json needs a JSON schema in braces");
+      return ErrorAt(begin, "%json needs a JSON schema in braces");
     }
     ++at_;
     const std::string_view text = text_.substr(schema, at_ - schema);
     SkipSpace();
     absl::StatusOr<ExprId> expr = AddJsonSchema(text, &tree_, &json_);
     if (!expr.ok()) {
-      return ErrorAtByte(begin, "in %json of the rule \"", rule_name_, "\", ", expr.status().message());
+      return ErrorAt(begin, "in %json of the rule \"", rule_name_, "\", ", expr.status().message());
     }
     return expr;
   }
@@ -325,21 +337,24 @@ class EbnfReader {
     } else if (!IsAtRule() && Take("?")) {
       max = 1;
     } else if (!is_lark_ && Take("{")) {
-      if (!Count(&min)) return ErrorAtByte(begin, "a repetition must be {m}, {m,} or {m,n}");
+      if (!Count(&min)) return ErrorAt(begin, "a repetition must be {m}, {m,} or {m,n}");
       max = min;
       if (Take(",") && !Count(&max)) max = kUnbounded;
-      if (!Take("}")) return ErrorAtByte(begin, "a repetition must be {m}, {m,} or {m,n}");
+      if (!Take("}")) return ErrorAt(begin, "a repetition must be {m}, {m,} or {m,n}");
     } else if (is_lark_ && Take("~")) {
-      if (!Count(&min)) return ErrorAtByte(begin, "a repetition must be ~ m or ~ m..n");
+      if (!Count(&min)) return ErrorAt(begin, "a repetition must be ~ m or ~ m..n");
       max = min;
-      if (Take("..") && !Count(&max)) return ErrorAtByte(begin, "a repetition must be ~ m or ~ m..n");
+      if (Take("..") && !Count(&max)) return ErrorAt(begin, "a repetition must be ~ m or ~ m..n");
     } else {
       return item;
     }
     if (min > kMaxBodyRepetitions || max > kMaxBodyRepetitions) {
-      return ErrorAtByte(begin, "at most ", kMaxBodyRepetitions, " repetitions are allowed");
+      return ErrorAt(begin, "the repetition ", TextFrom(begin), " has too many, at most ", kMaxBodyRepetitions,
+                     " are allowed");
     }
-    if (max != kUnbounded && max < min) return ErrorAtByte(begin, "the largest number is less than the smallest one");
+    if (max != kUnbounded && max < min) {
+      return ErrorAt(begin, "in the repetition ", TextFrom(begin), " the largest number is less than the smallest one");
+    }
     return tree_.Repeat(item, min, max);
   }
 
@@ -366,7 +381,7 @@ class EbnfReader {
 }  // namespace
 
 absl::StatusOr<SyntaxTree> ParseEbnf(std::string_view text) {
-  if (!IsValidUtf8(text)) return absl::InvalidArgumentError("the grammar is not valid UTF-8");
+  QUIRE_RETURN_IF_ERROR(CheckUtf8(text, "the grammar"));
   return EbnfReader(text).Run();
 }
 

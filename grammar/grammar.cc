@@ -36,7 +36,7 @@ absl::StatusOr<SyntaxTree> TreeOfChoices(const std::vector<std::string>& choices
   const RuleId root = tree.AddRule("choice", /*may_be_inlined=*/false);
   std::vector<ExprId> parts;
   for (size_t i = 0; i < choices.size(); ++i) {
-    if (!IsValidUtf8(choices[i])) return absl::InvalidArgumentError(absl::StrCat("choice ", i, " is not valid UTF-8"));
+    QUIRE_RETURN_IF_ERROR(CheckUtf8(choices[i], absl::StrCat("choice ", i)));
     parts.push_back(tree.Bytes(choices[i]));
   }
   tree.SetBody(root, tree.Choice(std::move(parts)));

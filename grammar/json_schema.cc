@@ -37,18 +37,17 @@ struct Bounds {
 };
 
 absl::StatusOr<std::optional<double>> NumberOf(const SchemaJson& schema, const char* keyword,
-                                               const std::string& place) {
+                                               const SchemaPlace& place) {
   if (!schema.contains(keyword)) return std::optional<double>();
-  if (!schema[keyword].is_number()) return SchemaError(place, "the keyword \"", keyword, "\" must be a number");
+  if (!schema[keyword].is_number()) return KeywordError(place, schema, keyword, ", it must be a number");
   const double number = schema[keyword].get<double>();
   if (std::abs(number) >= kLargestBound) {
-    return SchemaError(place, "the keyword \"", keyword, "\" is ", schema[keyword].dump(),
-                       ", supported are numbers between -2^53 and 2^53");
+    return KeywordError(place, schema, keyword, ", supported are numbers between -2^53 and 2^53");
   }
   return std::optional<double>(number);
 }
 
-absl::StatusOr<Bounds> BoundsOf(const SchemaJson& schema, const std::string& place) {
+absl::StatusOr<Bounds> BoundsOf(const SchemaJson& schema, const SchemaPlace& place) {
   Bounds bounds;
   QUIRE_ASSIGN_OR_RETURN(bounds.low, NumberOf(schema, "minimum", place));
   QUIRE_ASSIGN_OR_RETURN(bounds.high, NumberOf(schema, "maximum", place));
@@ -65,20 +64,31 @@ absl::StatusOr<Bounds> BoundsOf(const SchemaJson& schema, const std::string& pla
   return bounds;
 }
 
+// Parses a document. INVALID_ARGUMENT, with the place, when it is not JSON in UTF-8, or nested too deeply.
+absl::StatusOr<SchemaJson> ParseDocument(std::string_view text) {
+  QUIRE_RETURN_IF_ERROR(CheckUtf8(text, "the schema"));
+  if (const int depth = JsonDepth(text); depth > 2 * kMaxSchemaDepth) {
+    return absl::InvalidArgumentError(absl::StrCat("the schema is nested in ", depth, " levels of JSON, at most ",
+                                                   2 * kMaxSchemaDepth, " are supported"));
+  }
+  try {
+    return SchemaJson::parse(text);
+  } catch (const SchemaJson::parse_error& error) {
+    const size_t at = std::clamp<size_t>(error.byte, 1, text.size() + 1) - 1;
+    return ErrorAtByte(text, at, "the schema is not valid JSON");
+  } catch (const SchemaJson::out_of_range&) {
+    return absl::InvalidArgumentError("the schema has a number that is too large for a double");
+  }
+}
+
 // Writes each schema as a rule. Schemas wait in a queue, so that references may form circles.
 class SchemaCompiler {
  public:
   SchemaCompiler(SyntaxTree* tree, JsonText* json) : tree_(*tree), json_(*json) {}
 
   absl::StatusOr<ExprId> Run(std::string_view text) {
-    if (!IsValidUtf8(text)) return absl::InvalidArgumentError("the schema is not valid UTF-8");
-    if (JsonDepth(text) > 2 * kMaxSchemaDepth) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the schema is nested in more than ", 2 * kMaxSchemaDepth, " levels of JSON"));
-    }
-    root_ = SchemaJson::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (root_.is_discarded()) return absl::InvalidArgumentError("the schema is not valid JSON");
-    const ExprId root = Use(root_, "");
+    QUIRE_ASSIGN_OR_RETURN(root_, ParseDocument(text));
+    const ExprId root = Use(root_, SchemaPlace(root_, ""));
     while (!queue_.empty()) {
       const Pending next = std::move(queue_.front());
       queue_.pop_front();
@@ -94,26 +104,26 @@ class SchemaCompiler {
  private:
   struct Pending {
     const SchemaJson* schema;
-    std::string place;
+    SchemaPlace place;
     RuleId rule;
   };
 
-  RuleId RuleOf(const SchemaJson& schema, const std::string& place) {
+  RuleId RuleOf(const SchemaJson& schema, const SchemaPlace& place) {
     const auto [entry, is_new] = rules_.try_emplace(&schema, -1);
     if (is_new) {
-      entry->second = tree_.AddRule(absl::StrCat("#", place), /*may_be_inlined=*/false);
+      entry->second = tree_.AddRule(absl::StrCat("#", place.pointer()), /*may_be_inlined=*/false);
       queue_.push_back({&schema, place, entry->second});
     }
     return entry->second;
   }
-  ExprId Use(const SchemaJson& schema, const std::string& place) { return tree_.Use(RuleOf(schema, place)); }
+  ExprId Use(const SchemaJson& schema, const SchemaPlace& place) { return tree_.Use(RuleOf(schema, place)); }
   // Keeps a schema that is not in the document.
   const SchemaJson& Keep(SchemaJson schema) {
     return *made_.emplace_back(std::make_unique<SchemaJson>(std::move(schema)));
   }
 
-  absl::StatusOr<ExprId> Body(const SchemaJson& schema, const std::string& place) {
-    QUIRE_RETURN_IF_ERROR(CheckKeywords(schema, place, /*is_root=*/place.empty()));
+  absl::StatusOr<ExprId> Body(const SchemaJson& schema, const SchemaPlace& place) {
+    QUIRE_RETURN_IF_ERROR(CheckKeywords(schema, place, /*is_root=*/place.pointer().empty()));
     if (schema == true) return json_.AnyValue();
     if (schema == false) return tree_.Nothing();
     for (const char* keyword : {"$ref", "allOf", "anyOf", "oneOf"}) {
@@ -131,47 +141,53 @@ class SchemaCompiler {
   }
 
   // A schema with a keyword that refers to other schemas.
-  absl::StatusOr<ExprId> Joined(const SchemaJson& schema, const std::string& keyword, const std::string& place) {
+  absl::StatusOr<ExprId> Joined(const SchemaJson& schema, const std::string& keyword, const SchemaPlace& place) {
     SchemaJson rest = SchemaJson::object();
     for (const auto& [name, value] : schema.items()) {
       if (name != keyword && !IsAnnotation(name)) rest[name] = value;
     }
     if (keyword == "$ref") {
       if (!rest.empty()) {
-        return SchemaError(place, "the keyword \"$ref\" beside \"", rest.begin().key(), "\" is not supported");
+        return KeywordError(place, schema, "$ref", ", and \"$ref\" beside \"", rest.begin().key(),
+                            "\" is not supported");
       }
-      QUIRE_ASSIGN_OR_RETURN(const Referenced referenced, Resolve(root_, schema["$ref"], place));
+      QUIRE_ASSIGN_OR_RETURN(const Referenced referenced, Resolve(root_, schema, place));
       return Use(*referenced.schema, referenced.place);
     }
     const SchemaJson& members = schema[keyword];
     if (!members.is_array() || members.empty()) {
-      return SchemaError(place, "the keyword \"", keyword, "\" must be an array of schemas");
+      return KeywordError(place, schema, keyword, ", it must be an array of schemas");
     }
+    const SchemaPlace members_place = place.Child(keyword);
     if (keyword == "allOf") return AllOf(std::move(rest), members, place);
-    if (keyword == "oneOf") QUIRE_RETURN_IF_ERROR(CheckDisjoint(members, place));
+    if (keyword == "oneOf") QUIRE_RETURN_IF_ERROR(CheckDisjoint(members, members_place));
     std::vector<ExprId> parts;
     for (size_t i = 0; i < members.size(); ++i) {
-      const std::string at = absl::StrCat(place, "/", keyword, "/", i);
+      const SchemaPlace at = members_place.Child(i);
       if (rest.empty()) {
         parts.push_back(Use(members[i], at));
         continue;
       }
       QUIRE_RETURN_IF_ERROR(CheckKeywords(members[i], at, /*is_root=*/false));
-      QUIRE_ASSIGN_OR_RETURN(SchemaJson merged, Merge(rest, members[i], keyword, place));
-      parts.push_back(Use(Keep(std::move(merged)), at));
+      QUIRE_ASSIGN_OR_RETURN(SchemaJson merged, Merge(rest, members[i], keyword, at));
+      parts.push_back(Use(Keep(std::move(merged)), SchemaPlace::Join(at, place)));
     }
     return tree_.Choice(std::move(parts));
   }
 
-  absl::StatusOr<ExprId> AllOf(SchemaJson merged, const SchemaJson& members, const std::string& place) {
+  absl::StatusOr<ExprId> AllOf(SchemaJson merged, const SchemaJson& members, const SchemaPlace& place) {
+    const SchemaPlace members_place = place.Child("allOf");
+    SchemaPlace joined = members_place.Child(0);
     for (size_t i = 0; i < members.size(); ++i) {
-      QUIRE_RETURN_IF_ERROR(CheckKeywords(members[i], absl::StrCat(place, "/allOf/", i), /*is_root=*/false));
-      QUIRE_ASSIGN_OR_RETURN(merged, Merge(merged, members[i], "allOf", place));
+      const SchemaPlace at = members_place.Child(i);
+      QUIRE_RETURN_IF_ERROR(CheckKeywords(members[i], at, /*is_root=*/false));
+      QUIRE_ASSIGN_OR_RETURN(merged, Merge(merged, members[i], "allOf", at));
+      if (i > 0) joined = SchemaPlace::Join(std::move(joined), at);
     }
-    return Use(Keep(std::move(merged)), absl::StrCat(place, "/allOf"));
+    return Use(Keep(std::move(merged)), SchemaPlace::Join(std::move(joined), place));
   }
 
-  absl::Status CheckDisjoint(const SchemaJson& members, const std::string& place) {
+  absl::Status CheckDisjoint(const SchemaJson& members, const SchemaPlace& place) {
     for (size_t i = 0; i < members.size(); ++i) {
       for (size_t k = 0; k < i; ++k) {
         if (AreDisjoint(root_, members[k], members[i])) continue;
@@ -183,17 +199,17 @@ class SchemaCompiler {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<ExprId> Constant(const SchemaJson& schema, const std::string& place) {
+  absl::StatusOr<ExprId> Constant(const SchemaJson& schema, const SchemaPlace& place) {
     const char* keyword = schema.contains("enum") ? "enum" : "const";
     if (schema.contains("enum") && schema.contains("const")) {
-      return SchemaError(place, "the keyword \"enum\" beside \"const\" is not supported");
+      return KeywordError(place, schema, "enum", ", and \"enum\" beside \"const\" is not supported");
     }
     if (!TypedKeywords(schema).empty()) {
-      return SchemaError(place, "the keyword \"", *TypedKeywords(schema).begin(), "\" beside \"", keyword,
-                         "\" is not supported");
+      const std::string typed = *TypedKeywords(schema).begin();
+      return KeywordError(place, schema, typed, ", and \"", typed, "\" beside \"", keyword, "\" is not supported");
     }
     const SchemaJson values = schema.contains("enum") ? schema["enum"] : SchemaJson::array({schema["const"]});
-    if (!values.is_array()) return SchemaError(place, "the keyword \"enum\" must be an array");
+    if (!values.is_array()) return KeywordError(place, schema, "enum", ", it must be an array");
     QUIRE_ASSIGN_OR_RETURN(std::set<std::string> types, TypesOf(schema, place));
     if (types.contains("number")) types.insert("integer");
     std::vector<ExprId> parts;
@@ -203,7 +219,7 @@ class SchemaCompiler {
     return tree_.Choice(std::move(parts));
   }
 
-  absl::StatusOr<ExprId> OfType(const std::string& type, const SchemaJson& schema, const std::string& place) {
+  absl::StatusOr<ExprId> OfType(const std::string& type, const SchemaJson& schema, const SchemaPlace& place) {
     if (type == "null") return tree_.Bytes("null");
     if (type == "boolean") return tree_.Choice({tree_.Bytes("true"), tree_.Bytes("false")});
     if (type == "string") return StringBody(schema, place);
@@ -212,7 +228,7 @@ class SchemaCompiler {
     return NumberBody(schema, type == "integer", place);
   }
 
-  absl::StatusOr<ExprId> NumberBody(const SchemaJson& schema, bool is_integer, const std::string& place) {
+  absl::StatusOr<ExprId> NumberBody(const SchemaJson& schema, bool is_integer, const SchemaPlace& place) {
     QUIRE_ASSIGN_OR_RETURN(const Bounds bounds, BoundsOf(schema, place));
     if (!bounds.low.has_value() && !bounds.high.has_value()) return is_integer ? json_.Integer() : json_.Number();
     std::optional<int64_t> low, high, first, last;
@@ -227,22 +243,22 @@ class SchemaCompiler {
     return is_integer ? json_.IntegerBetween(low, high) : json_.NumberBetween(low, high, first, last);
   }
 
-  absl::StatusOr<ExprId> StringBody(const SchemaJson& schema, const std::string& place) {
+  absl::StatusOr<ExprId> StringBody(const SchemaJson& schema, const SchemaPlace& place) {
     const bool has_length = schema.contains("minLength") || schema.contains("maxLength");
     if (schema.contains("pattern") && (has_length || schema.contains("format"))) {
-      return SchemaError(place, "the keyword \"pattern\" beside \"", has_length ? "minLength or maxLength" : "format",
-                         "\" is not supported");
+      return KeywordError(place, schema, "pattern", ", and \"pattern\" beside \"",
+                          has_length ? "minLength or maxLength" : "format", "\" is not supported");
     }
     if (schema.contains("pattern")) {
-      if (!schema["pattern"].is_string()) return SchemaError(place, "the keyword \"pattern\" must be a string");
+      if (!schema["pattern"].is_string()) return KeywordError(place, schema, "pattern", ", it must be a string");
       absl::StatusOr<ExprId> body =
           ParseRegexSearch(schema["pattern"].get<std::string>(), RegexText::kJsonString, &tree_);
-      if (!body.ok()) return SchemaError(place, "the keyword \"pattern\", ", body.status().message());
+      if (!body.ok()) return KeywordError(place, schema, "pattern", ", ", body.status().message());
       return Quoted(*body);
     }
     QUIRE_ASSIGN_OR_RETURN(const std::optional<int> min, CountOf(schema, "minLength", place));
     QUIRE_ASSIGN_OR_RETURN(const std::optional<int> max, CountOf(schema, "maxLength", place));
-    if (schema.contains("format")) return Format(schema["format"], min, max, place);
+    if (schema.contains("format")) return Format(schema, min, max, place);
     if (!has_length) return json_.String();
     if (max.has_value() && *max < min.value_or(0)) return tree_.Nothing();
     return json_.StringOfLength(min.value_or(0), max.value_or(kUnbounded));
@@ -250,47 +266,46 @@ class SchemaCompiler {
 
   ExprId Quoted(ExprId body) { return tree_.Sequence({tree_.Bytes("\""), body, tree_.Bytes("\"")}); }
 
-  absl::StatusOr<ExprId> Format(const SchemaJson& format, std::optional<int> min, std::optional<int> max,
-                                const std::string& place) {
-    if (!format.is_string()) return SchemaError(place, "the keyword \"format\" must be a string");
+  absl::StatusOr<ExprId> Format(const SchemaJson& schema, std::optional<int> min, std::optional<int> max,
+                                const SchemaPlace& place) {
+    const SchemaJson& format = schema["format"];
+    if (!format.is_string()) return KeywordError(place, schema, "format", ", it must be a string");
     const SchemaFormat* const known = FindSchemaFormat(format.get<std::string>());
-    if (known == nullptr) {
-      return SchemaError(place, "the keyword \"format\" is ", format.dump(), ", which is not supported");
-    }
+    if (known == nullptr) return KeywordError(place, schema, "format", ", which is not supported");
     if (min.value_or(0) > known->min_length || max.value_or(known->max_length) < known->max_length) {
-      return SchemaError(place,
-                         "the keyword \"format\" beside \"minLength or maxLength\" is supported only where they ",
-                         "allow all texts of the format, and ", format.dump(), " has texts of ", known->min_length,
-                         " to ", known->max_length, " characters");
+      return KeywordError(place, schema, "format",
+                          ", and \"format\" beside \"minLength or maxLength\" is supported only where they allow all ",
+                          "texts of the format, which have ", known->min_length, " to ", known->max_length,
+                          " characters");
     }
     QUIRE_ASSIGN_OR_RETURN(const ExprId body, ParseRegex(known->regex, RegexText::kJsonString, &tree_));
     return Quoted(body);
   }
 
   // Node i of the graph stands behind i items. Behind the last node the number of items does not matter.
-  absl::StatusOr<ExprId> ArrayBody(const SchemaJson& schema, const std::string& place) {
+  absl::StatusOr<ExprId> ArrayBody(const SchemaJson& schema, const SchemaPlace& place) {
     QUIRE_ASSIGN_OR_RETURN(const std::optional<int> min_items, CountOf(schema, "minItems", place));
     QUIRE_ASSIGN_OR_RETURN(const std::optional<int> max_items, CountOf(schema, "maxItems", place));
     const SchemaJson none = SchemaJson::array();
     const SchemaJson& prefix = schema.contains("prefixItems") ? schema["prefixItems"] : none;
-    if (!prefix.is_array()) return SchemaError(place, "the keyword \"prefixItems\" must be an array of schemas");
+    if (!prefix.is_array()) return KeywordError(place, schema, "prefixItems", ", it must be an array of schemas");
     if (schema.contains("items") && schema["items"].is_array()) {
-      return SchemaError(place, "the keyword \"items\" with an array is not supported: use prefixItems");
+      return KeywordError(place, schema, "items", ", and an array is not supported: use prefixItems");
     }
+    const SchemaPlace prefix_place = place.Child("prefixItems");
     const int num_prefix = static_cast<int>(prefix.size());
     const int min = min_items.value_or(0);
     const int last = max_items.value_or(std::max({num_prefix, min, 1}));
     if (last < min) return tree_.Nothing();
-    const ExprId item = schema.contains("items") ? Use(schema["items"], place + "/items") : json_.AnyValue();
+    const ExprId item = schema.contains("items") ? Use(schema["items"], place.Child("items")) : json_.AnyValue();
     const int end = last + 1;
     std::vector<Expr::Edge> edges;
     const auto add = [&](int from, int to, ExprId value) {
       edges.push_back({from, to, tree_.Sequence({Separator(from == 0), value})});
     };
     for (int i = 0; i <= last; ++i) {
-      if (i < last)
-        add(i, i + 1,
-            i < num_prefix ? Use(prefix[static_cast<size_t>(i)], absl::StrCat(place, "/prefixItems/", i)) : item);
+      const auto index = static_cast<size_t>(i);
+      if (i < last) add(i, i + 1, i < num_prefix ? Use(prefix[index], prefix_place.Child(index)) : item);
       if (i >= min) edges.push_back({i, end, Close("]")});
     }
     if (!max_items.has_value()) add(last, last, item);
@@ -310,19 +325,22 @@ class SchemaCompiler {
   };
 
   // The properties in the order in which they come.
-  absl::StatusOr<std::vector<Property>> PropertiesOf(const SchemaJson& schema, const std::string& place) {
+  absl::StatusOr<std::vector<Property>> PropertiesOf(const SchemaJson& schema, const SchemaPlace& place) {
     const SchemaJson none = SchemaJson::object();
     const SchemaJson no_names = SchemaJson::array();
     const SchemaJson& described = schema.contains("properties") ? schema["properties"] : none;
     const SchemaJson& required = schema.contains("required") ? schema["required"] : no_names;
-    if (!described.is_object()) return SchemaError(place, "the keyword \"properties\" must be an object of schemas");
+    if (!described.is_object()) {
+      return KeywordError(place, schema, "properties", ", it must be an object of schemas");
+    }
     const bool are_names = required.is_array() && std::all_of(required.begin(), required.end(),
                                                               [](const SchemaJson& name) { return name.is_string(); });
-    if (!are_names) return SchemaError(place, "the keyword \"required\" must be an array of strings");
+    if (!are_names) return KeywordError(place, schema, "required", ", it must be an array of strings");
+    const SchemaPlace described_place = place.Child("properties");
     std::vector<Property> properties;
     for (const auto& [name, value] : described.items()) {
       const bool is_required = std::find(required.begin(), required.end(), name) != required.end();
-      properties.push_back({name, is_required, Use(value, absl::StrCat(place, "/properties", PointerPart(name)))});
+      properties.push_back({name, is_required, Use(value, described_place.Child(name))});
     }
     for (const SchemaJson& entry : required) {
       const std::string& name = entry.get_ref<const std::string&>();
@@ -330,7 +348,7 @@ class SchemaCompiler {
                                         [&](const Property& property) { return property.name == name; });
       if (is_known) continue;
       const ExprId value = schema.contains("additionalProperties")
-                               ? Use(schema["additionalProperties"], place + "/additionalProperties")
+                               ? Use(schema["additionalProperties"], place.Child("additionalProperties"))
                                : json_.AnyValue();
       properties.push_back({name, /*is_required=*/true, value});
     }
@@ -338,7 +356,7 @@ class SchemaCompiler {
   }
 
   // Node (i, c) of the graph stands behind property i, when there are c properties, or at least c if c is the last one.
-  absl::StatusOr<ExprId> ObjectBody(const SchemaJson& schema, const std::string& place) {
+  absl::StatusOr<ExprId> ObjectBody(const SchemaJson& schema, const SchemaPlace& place) {
     QUIRE_ASSIGN_OR_RETURN(const std::optional<int> min_properties, CountOf(schema, "minProperties", place));
     QUIRE_ASSIGN_OR_RETURN(const std::optional<int> max_properties, CountOf(schema, "maxProperties", place));
     QUIRE_ASSIGN_OR_RETURN(const std::vector<Property> properties, PropertiesOf(schema, place));
@@ -350,13 +368,15 @@ class SchemaCompiler {
     const int num_required = static_cast<int>(
         std::count_if(properties.begin(), properties.end(), [](const Property& p) { return p.is_required; }));
     if (is_open && min > std::max(1, num_required)) {
-      return SchemaError(place, "the keyword \"minProperties\" is ", min,
-                         ", which is not supported where other properties may come: two could have the same name");
+      return KeywordError(place, schema, "minProperties",
+                          ", which is not supported where other properties may come: two could have the same name");
     }
     const int last = std::max({1, std::min(min, kMaxCount), max_properties.value_or(0)});
     if (max_properties.has_value() && *max_properties < min) return tree_.Nothing();
     if (int64_t{num_properties + 1} * (last + 1) > kMaxGraphNodes) {
-      return SchemaError(place, "properties and their numbers need more than ", kMaxGraphNodes, " nodes");
+      return SchemaError(place, num_properties, " properties and numbers of them up to ", last, " need ",
+                         int64_t{num_properties + 1} * (last + 1), " nodes, at most ", kMaxGraphNodes,
+                         " are supported");
     }
     const auto node = [&](int property, int count) { return property * (last + 1) + count; };
     const auto may_add = [&](int count) { return !max_properties.has_value() || count < *max_properties; };
@@ -383,13 +403,13 @@ class SchemaCompiler {
     return tree_.Sequence({tree_.Bytes("{"), tree_.Graph(end + 1, std::move(edges))});
   }
 
-  ExprId OtherProperty(const SchemaJson& schema, const std::vector<Property>& properties, const std::string& place) {
+  ExprId OtherProperty(const SchemaJson& schema, const std::vector<Property>& properties, const SchemaPlace& place) {
     const ExprId value = schema.contains("additionalProperties")
-                             ? Use(schema["additionalProperties"], place + "/additionalProperties")
+                             ? Use(schema["additionalProperties"], place.Child("additionalProperties"))
                              : json_.AnyValue();
     std::vector<std::string> names;
     for (const Property& property : properties) names.push_back(property.name);
-    const RuleId key = tree_.AddRule(absl::StrCat("keys of #", place), /*may_be_inlined=*/false);
+    const RuleId key = tree_.AddRule(absl::StrCat("keys of #", place.pointer()), /*may_be_inlined=*/false);
     tree_.SetBody(key, json_.KeyExcept(names));
     return tree_.Sequence({tree_.Use(key), tree_.Bytes(":"), json_.Space(), value});
   }

@@ -4,6 +4,7 @@
 #define QUIRE_GRAMMAR_PARSE_ERROR_H_
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -21,16 +22,14 @@ inline absl::string_view MessagePart(std::string_view part) {
   return absl::string_view(part.data(), part.size());
 }
 
-// The error of a text that is written wrongly or uses what is not supported, with the place as a number of bytes.
-template <typename... Parts>
-absl::Status ErrorAtByte(size_t at, const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat("at byte ", at, ": ", MessagePart(parts)...));
-}
+// Describes a place in a text: the number of bytes before it, its line if the text has several, and its character. An
+// example is: byte 12 in line 2, "x". REQUIRES: the text is valid UTF-8.
+std::string DescribePlace(std::string_view text, size_t at);
 
-// The error of a schema. `place` is its JSON pointer.
+// The error of a text that is written wrongly or uses what is not supported, with the place.
 template <typename... Parts>
-absl::Status SchemaError(std::string_view place, const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat("at #", MessagePart(place), ": ", MessagePart(parts)...));
+absl::Status ErrorAtByte(std::string_view text, size_t at, const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat("at ", DescribePlace(text, at), ": ", MessagePart(parts)...));
 }
 
 }  // namespace quire::grammar

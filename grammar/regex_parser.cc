@@ -53,7 +53,7 @@ class RegexReader {
   absl::StatusOr<ExprId> Whole(bool is_search) {
     is_search_ = is_search;
     QUIRE_ASSIGN_OR_RETURN(const ExprId expr, Alternatives(/*depth=*/0));
-    if (at_ < pattern_.size()) return ErrorAtByte(at_, "a \")\" has no \"(\"");
+    if (at_ < pattern_.size()) return ErrorAt(at_, "a \")\" has no \"(\"");
     return expr;
   }
 
@@ -62,8 +62,9 @@ class RegexReader {
     const bool is_negated = Take('^');
     std::vector<CodePointRange> ranges;
     while (!Take(']')) {
-      if (at_ >= pattern_.size()) return ErrorAtByte(begin, "the class has no \"]\"");
+      if (at_ >= pattern_.size()) return ErrorAt(begin, "the class has no \"]\"");
       CodePointSet first;
+      const size_t first_at = at_;
       QUIRE_RETURN_IF_ERROR(ClassMember(&first));
       const bool is_range = Peek() == '-' && at_ + 1 < pattern_.size() && pattern_[at_ + 1] != ']';
       if (is_range) {
@@ -71,10 +72,12 @@ class RegexReader {
         CodePointSet last;
         QUIRE_RETURN_IF_ERROR(ClassMember(&last));
         if (!IsOneCharacter(first) || !IsOneCharacter(last)) {
-          return ErrorAtByte(dash, "a range must be between two characters");
+          return ErrorAt(dash, "the range ", TextFrom(first_at), " must be between two characters");
         }
         const CodePointRange range{first.ranges()[0].first, last.ranges()[0].first};
-        if (range.first > range.last) return ErrorAtByte(dash, "the range ends before it begins");
+        if (range.first > range.last) {
+          return ErrorAt(dash, "the range ", TextFrom(first_at), " ends before it begins");
+        }
         ranges.push_back(range);
         continue;
       }
@@ -87,7 +90,14 @@ class RegexReader {
   size_t at() const { return at_; }
 
  private:
+  // The error of the place that is `at` bytes behind the beginning.
+  template <typename... Parts>
+  absl::Status ErrorAt(size_t at, const Parts&... parts) const {
+    return ErrorAtByte(pattern_, at, parts...);
+  }
+
   char Peek() const { return at_ < pattern_.size() ? pattern_[at_] : '\0'; }
+  std::string_view TextFrom(size_t begin) const { return pattern_.substr(begin, at_ - begin); }
   bool Take(char c) {
     if (at_ >= pattern_.size() || pattern_[at_] != c) return false;
     ++at_;
@@ -98,7 +108,7 @@ class RegexReader {
   }
 
   absl::StatusOr<ExprId> Alternatives(int depth) {
-    if (depth > kMaxRegexDepth) return ErrorAtByte(at_, "groups are nested in more than ", kMaxRegexDepth, " levels");
+    if (depth > kMaxRegexDepth) return ErrorAt(at_, "groups are nested in more than ", kMaxRegexDepth, " levels");
     std::vector<ExprId> parts;
     do {
       QUIRE_ASSIGN_OR_RETURN(const ExprId part, Terms(depth));
@@ -114,14 +124,14 @@ class RegexReader {
     bool ends_anchored = false;
     while (at_ < pattern_.size() && Peek() != '|' && Peek() != ')') {
       const size_t begin = at_;
-      if (ends_anchored) return ErrorAtByte(at_, "nothing can follow \"$\"");
+      if (ends_anchored) return ErrorAt(at_, "nothing can follow \"$\"");
       if (Take('^')) {
-        if (depth > 0 || !terms.empty()) return ErrorAtByte(begin, "\"^\" is supported at the beginning only");
+        if (depth > 0 || !terms.empty()) return ErrorAt(begin, "\"^\" is supported at the beginning only");
         is_anchored = true;
         continue;
       }
       if (Take('$')) {
-        if (depth > 0) return ErrorAtByte(begin, "\"$\" is supported at the end only");
+        if (depth > 0) return ErrorAt(begin, "\"$\" is supported at the end only");
         ends_anchored = true;
         continue;
       }
@@ -158,7 +168,7 @@ class RegexReader {
       case '+':
       case '?':
       case '{':
-        return ErrorAtByte(begin, "\"", std::string(1, Peek()), "\" repeats nothing");
+        return ErrorAt(begin, "\"", std::string(1, Peek()), "\" repeats nothing");
       default: {
         const uint32_t c = DecodeUtf8(pattern_, &at_);
         return Characters(CodePointSet({{c, c}}), text_, tree_);
@@ -171,13 +181,13 @@ class RegexReader {
     if (Take('?')) {
       if (Take('<') && Peek() != '=' && Peek() != '!') {
         while (at_ < pattern_.size() && Peek() != '>') ++at_;
-        if (!Take('>')) return ErrorAtByte(begin, "the name of the group has no \">\"");
+        if (!Take('>')) return ErrorAt(begin, "the name of the group has no \">\"");
       } else if (!Take(':')) {
-        return ErrorAtByte(begin, WhatIsNotSupported());
+        return ErrorAt(begin, WhatIsNotSupported());
       }
     }
     QUIRE_ASSIGN_OR_RETURN(const ExprId inner, Alternatives(depth + 1));
-    if (!Take(')')) return ErrorAtByte(begin, "the group has no \")\"");
+    if (!Take(')')) return ErrorAt(begin, "the group has no \")\"");
     return inner;
   }
 
@@ -203,23 +213,27 @@ class RegexReader {
     } else if (Take('?')) {
       max = 1;
     } else if (Take('{')) {
-      if (!Number(&min)) return ErrorAtByte(begin, "a repetition must be {m}, {m,} or {m,n}");
+      if (!Number(&min)) return ErrorAt(begin, "a repetition must be {m}, {m,} or {m,n}");
       max = min;
       if (Take(',')) {
         max = kUnbounded;
-        if (Peek() != '}' && !Number(&max)) return ErrorAtByte(begin, "a repetition must be {m}, {m,} or {m,n}");
+        if (Peek() != '}' && !Number(&max)) return ErrorAt(begin, "a repetition must be {m}, {m,} or {m,n}");
       }
-      if (!Take('}')) return ErrorAtByte(begin, "a repetition must be {m}, {m,} or {m,n}");
+      if (!Take('}')) return ErrorAt(begin, "a repetition must be {m}, {m,} or {m,n}");
       if (min > kMaxRepetitions || max > kMaxRepetitions) {
-        return ErrorAtByte(begin, "at most ", kMaxRepetitions, " repetitions are allowed");
+        return ErrorAt(begin, "the repetition ", TextFrom(begin), " has too many, at most ", kMaxRepetitions,
+                       " are allowed");
       }
-      if (max != kUnbounded && max < min) return ErrorAtByte(begin, "the largest number is less than the smallest one");
+      if (max != kUnbounded && max < min) {
+        return ErrorAt(begin, "in the repetition ", TextFrom(begin),
+                       " the largest number is less than the smallest one");
+      }
     } else {
       return atom;
     }
     Take('?');  // A lazy repetition matches the same texts.
     if (Peek() == '*' || Peek() == '+' || Peek() == '?' || Peek() == '{') {
-      return ErrorAtByte(at_, "a repetition cannot be repeated");
+      return ErrorAt(at_, "a repetition cannot be repeated");
     }
     return tree_->Repeat(atom, min, max);
   }
@@ -243,10 +257,10 @@ class RegexReader {
 
   absl::Status Escape(bool is_in_class, CodePointSet* out) {
     const size_t begin = at_++;
-    if (at_ >= pattern_.size()) return ErrorAtByte(begin, "nothing follows the \"\\\"");
+    if (at_ >= pattern_.size()) return ErrorAt(begin, "nothing follows the \"\\\"");
     const char c = pattern_[at_];
     if (static_cast<unsigned char>(c) >= 0x80) {
-      return ErrorAtByte(begin, "\"\\\" before a character that needs no escape");
+      return ErrorAt(begin, "\"\\\" before a character that needs no escape");
     }
     ++at_;
     const auto one = [out](uint32_t code_point) {
@@ -287,27 +301,27 @@ class RegexReader {
       case 'u':
         return Unicode(begin, out);
       case 'c':
-        if (!absl::ascii_isalpha(static_cast<unsigned char>(Peek()))) return ErrorAtByte(begin, "\\c needs a letter");
+        if (!absl::ascii_isalpha(static_cast<unsigned char>(Peek()))) return ErrorAt(begin, "\\c needs a letter");
         return one(static_cast<uint32_t>(pattern_[at_++]) & 31);
       case 'b':
         if (is_in_class) return one('\b');
-        return ErrorAtByte(begin, "the assertion \\b is not supported");
+        return ErrorAt(begin, "the assertion \\b is not supported");
       case 'B':
-        return ErrorAtByte(begin, "the assertion \\B is not supported");
+        return ErrorAt(begin, "the assertion \\B is not supported");
       case 'p':
       case 'P':
-        return ErrorAtByte(begin, "properties of characters (\\", std::string(1, c), ") are not supported");
+        return ErrorAt(begin, "properties of characters (\\", std::string(1, c), ") are not supported");
       case 'k':
-        return ErrorAtByte(begin, "references to groups are not supported");
+        return ErrorAt(begin, "references to groups are not supported");
       default:
         break;
     }
     if (c == '0' && !absl::ascii_isdigit(static_cast<unsigned char>(Peek()))) return one(0);
     if (absl::ascii_isdigit(static_cast<unsigned char>(c))) {
-      return ErrorAtByte(begin, "references to groups are not supported");
+      return ErrorAt(begin, "references to groups are not supported");
     }
     if (absl::ascii_isalpha(static_cast<unsigned char>(c))) {
-      return ErrorAtByte(begin, "\\", std::string(1, c), " is not supported");
+      return ErrorAt(begin, "\\", std::string(1, c), " is not supported");
     }
     return one(static_cast<uint32_t>(c));
   }
@@ -322,21 +336,21 @@ class RegexReader {
     for (; absl::ascii_isxdigit(static_cast<unsigned char>(Peek())) && value <= kMaxCodePoint; ++at_) {
       value = value * 16 + HexValue(Peek());
     }
-    if (at_ == first || value > kMaxCodePoint || !Take('}')) return ErrorAtByte(begin, "\\u{ needs a code point and }");
+    if (at_ == first || value > kMaxCodePoint || !Take('}')) return ErrorAt(begin, "\\u{ needs a code point and }");
     *out = CodePointSet({{static_cast<uint32_t>(value), static_cast<uint32_t>(value)}});
-    return out->empty() ? ErrorAtByte(begin, "a surrogate is not a character") : absl::OkStatus();
+    return out->empty() ? ErrorAt(begin, "a surrogate is not a character") : absl::OkStatus();
   }
 
   absl::Status Hex(size_t begin, int num_digits, CodePointSet* out) {
     uint32_t value = 0;
     for (int i = 0; i < num_digits; ++i, ++at_) {
       if (!absl::ascii_isxdigit(static_cast<unsigned char>(Peek()))) {
-        return ErrorAtByte(begin, "\\x needs two and \\u needs four hexadecimal digits");
+        return ErrorAt(begin, "\\x needs two and \\u needs four hexadecimal digits");
       }
       value = value * 16 + HexValue(Peek());
     }
     *out = CodePointSet({{value, value}});
-    return out->empty() ? ErrorAtByte(begin, "a surrogate is not a character") : absl::OkStatus();
+    return out->empty() ? ErrorAt(begin, "a surrogate is not a character") : absl::OkStatus();
   }
 
   static uint32_t HexValue(char c) {
@@ -353,7 +367,7 @@ class RegexReader {
 };
 
 absl::StatusOr<ExprId> ReadWhole(std::string_view pattern, RegexText text, bool is_search, SyntaxTree* tree) {
-  if (!IsValidUtf8(pattern)) return absl::InvalidArgumentError("the regular expression is not valid UTF-8");
+  QUIRE_RETURN_IF_ERROR(CheckUtf8(pattern, "the regular expression"));
   return RegexReader(pattern, text, 0, tree).Whole(is_search);
 }
 

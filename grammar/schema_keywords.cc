@@ -44,6 +44,7 @@ const std::map<std::string, std::string, std::less<>>& Typed() {
 
 constexpr std::array<std::string_view, 7> kTypes = {"null",   "boolean", "object", "array",
                                                     "number", "string",  "integer"};
+constexpr char kTypeNames[] = "null, boolean, object, array, number, string or integer";
 
 bool IsSupported(std::string_view keyword) {
   return keyword == "type" || keyword == "enum" || keyword == "const" || keyword == "anyOf" || keyword == "oneOf" ||
@@ -88,7 +89,7 @@ std::string Decoded(std::string_view part) {
 // Follows references to a schema that is none.
 const SchemaJson* Target(const SchemaJson& root, const SchemaJson* schema) {
   for (int i = 0; i < kMaxReferences && schema->is_object() && schema->contains("$ref"); ++i) {
-    const absl::StatusOr<Referenced> referenced = Resolve(root, (*schema)["$ref"], "");
+    const absl::StatusOr<Referenced> referenced = Resolve(root, *schema, SchemaPlace(*schema, ""));
     if (!referenced.ok()) return schema;
     schema = referenced->schema;
   }
@@ -169,23 +170,32 @@ bool IsAnnotation(std::string_view keyword) {
   return Annotations().contains(keyword) || keyword.starts_with("x-");
 }
 
-absl::Status CheckKeywords(const SchemaJson& schema, const std::string& place, bool is_root) {
+absl::Status NoSchemaError(const SchemaPlace& place, const SchemaJson& value) {
+  return SchemaError(place, "a schema must be an object or a boolean, and this is ", Shown(value));
+}
+
+absl::Status CheckKeywords(const SchemaJson& schema, const SchemaPlace& place, bool is_root) {
   if (schema.is_boolean()) return absl::OkStatus();
-  if (!schema.is_object()) return SchemaError(place, "a schema must be an object or a boolean");
+  if (!schema.is_object()) return NoSchemaError(place, schema);
   for (const auto& [keyword, value] : schema.items()) {
-    if (!IsSupported(keyword)) return SchemaError(place, "the keyword \"", keyword, "\" is not supported");
-    if (keyword == "$id" && !is_root) return SchemaError(place, "the keyword \"$id\" is supported at the root only");
+    if (!IsSupported(keyword)) {
+      return SchemaError(place.Child(keyword), "the keyword \"", keyword, "\" is not supported; its value is ",
+                         Shown(value));
+    }
+    if (keyword == "$id" && !is_root) {
+      return KeywordError(place, schema, keyword, ", and this keyword is supported at the root only");
+    }
     if (keyword == "$schema" && !IsKnownDialect(value)) {
-      return SchemaError(place, "the keyword \"$schema\" names a dialect that is not supported");
+      return KeywordError(place, schema, keyword, ", which names a dialect that is not supported");
     }
     if (keyword == "uniqueItems" && value != false) {
-      return SchemaError(place, "the keyword \"uniqueItems\" is not supported");
+      return KeywordError(place, schema, keyword, ", only false is supported");
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::set<std::string>> TypesOf(const SchemaJson& schema, const std::string& place) {
+absl::StatusOr<std::set<std::string>> TypesOf(const SchemaJson& schema, const SchemaPlace& place) {
   std::set<std::string> types;
   if (!schema.contains("type")) {
     for (const std::string& keyword : TypedKeywords(schema)) types.insert(Typed().find(keyword)->second);
@@ -196,7 +206,7 @@ absl::StatusOr<std::set<std::string>> TypesOf(const SchemaJson& schema, const st
   const SchemaJson list = type.is_array() ? type : SchemaJson::array({type});
   for (const SchemaJson& entry : list) {
     if (!entry.is_string() || std::find(kTypes.begin(), kTypes.end(), entry.get<std::string>()) == kTypes.end()) {
-      return SchemaError(place, "the keyword \"type\" must name types of JSON");
+      return KeywordError(place, schema, "type", ", it must name types of JSON: ", kTypeNames);
     }
     types.insert(entry.get<std::string>());
   }
@@ -221,56 +231,41 @@ std::set<std::string> TypedKeywords(const SchemaJson& schema) {
   return keywords;
 }
 
-absl::StatusOr<std::optional<int>> CountOf(const SchemaJson& schema, const char* keyword, const std::string& place) {
+absl::StatusOr<std::optional<int>> CountOf(const SchemaJson& schema, const char* keyword, const SchemaPlace& place) {
   if (!schema.contains(keyword)) return std::optional<int>();
   const SchemaJson& value = schema[keyword];
   const bool is_count = value.is_number() && TypeOfValue(value) == "integer" && value.get<double>() >= 0;
-  if (!is_count) return SchemaError(place, "the keyword \"", keyword, "\" must be a number of at least 0");
+  if (!is_count) return KeywordError(place, schema, keyword, ", it must be a whole number of at least 0");
   if (value.get<double>() > kMaxCount) {
-    return SchemaError(place, "the keyword \"", keyword, "\" is ", value.dump(), ", at most ", kMaxCount,
-                       " is supported");
+    return KeywordError(place, schema, keyword, ", at most ", kMaxCount, " is supported");
   }
   return std::optional<int>(static_cast<int>(value.get<double>()));
 }
 
-std::string PointerPart(std::string_view key) {
-  std::string part = "/";
-  for (const char c : key) {
-    if (c == '~') {
-      part += "~0";
-    } else if (c == '/') {
-      part += "~1";
-    } else {
-      part += c;
-    }
-  }
-  return part;
-}
-
-absl::StatusOr<Referenced> Resolve(const SchemaJson& root, const SchemaJson& reference, const std::string& place) {
-  if (!reference.is_string()) return SchemaError(place, "the keyword \"$ref\" must be a string");
+absl::StatusOr<Referenced> Resolve(const SchemaJson& root, const SchemaJson& schema, const SchemaPlace& place) {
+  const SchemaJson& reference = schema["$ref"];
+  const auto refuse = [&](std::string_view why) { return KeywordError(place, schema, "$ref", ", ", MessagePart(why)); };
+  if (!reference.is_string()) return refuse("it must be a string");
   const std::string& text = reference.get_ref<const std::string&>();
-  const auto refuse = [&](std::string_view why) {
-    return SchemaError(place, "the keyword \"$ref\" is \"", text, "\", ", why);
-  };
   if (text != "#" && !absl::StartsWith(text, "#/")) return refuse("only # and #/... are supported");
-  Referenced at{&root, ""};
-  if (text == "#") return at;
+  const SchemaJson* value = &root;
+  std::string pointer;
+  if (text == "#") return Referenced{value, SchemaPlace(*value, pointer)};
   const std::vector<std::string> parts = absl::StrSplit(text.substr(2), '/');
   for (const std::string& part : parts) {
     const std::string key = Decoded(part);
     size_t index = 0;
-    if (at.schema->is_object() && at.schema->contains(key)) {
-      at.schema = &(*at.schema)[key];
-    } else if (at.schema->is_array() && absl::SimpleAtoi(key, &index) && index < at.schema->size()) {
-      at.schema = &(*at.schema)[index];
+    if (value->is_object() && value->contains(key)) {
+      value = &(*value)[key];
+    } else if (value->is_array() && absl::SimpleAtoi(key, &index) && index < value->size()) {
+      value = &(*value)[index];
     } else {
       return refuse("which the document does not have");
     }
-    at.place += PointerPart(key);
-    if (at.schema->is_object() && at.schema->contains("$id")) return refuse("which is in a schema with an $id");
+    pointer += PointerPart(key);
+    if (value->is_object() && value->contains("$id")) return refuse("which is in a schema with an $id");
   }
-  return at;
+  return Referenced{value, SchemaPlace(*value, pointer)};
 }
 
 bool AreDisjoint(const SchemaJson& root, const SchemaJson& a, const SchemaJson& b) {

@@ -11,13 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "grammar/parse_error.h"
-#include "nlohmann/json.hpp"
+#include "grammar/schema_place.h"
 
 namespace quire::grammar {
-
-// Keeps the order of properties.
-using SchemaJson = nlohmann::ordered_json;
 
 // Returns whether two values are equal as JSON schemas understand it: the order of members does not matter, nor how a
 // number is written (1 and 1.0).
@@ -26,11 +22,14 @@ bool AreEqual(const SchemaJson& a, const SchemaJson& b);
 // Whether a keyword has no effect on what is accepted.
 bool IsAnnotation(std::string_view keyword);
 
+// The error of a value that is neither an object nor a boolean.
+absl::Status NoSchemaError(const SchemaPlace& place, const SchemaJson& value);
+
 // Checks that a schema is an object or a boolean with supported keywords only.
-absl::Status CheckKeywords(const SchemaJson& schema, const std::string& place, bool is_root);
+absl::Status CheckKeywords(const SchemaJson& schema, const SchemaPlace& place, bool is_root);
 
 // The types that a schema describes: those of `type`, or the one type that its other keywords are for, or all.
-absl::StatusOr<std::set<std::string>> TypesOf(const SchemaJson& schema, const std::string& place);
+absl::StatusOr<std::set<std::string>> TypesOf(const SchemaJson& schema, const SchemaPlace& place);
 // The type of a value. An integer has the type "integer".
 std::string TypeOfValue(const SchemaJson& value);
 
@@ -38,18 +37,15 @@ std::string TypeOfValue(const SchemaJson& value);
 std::set<std::string> TypedKeywords(const SchemaJson& schema);
 
 // Reads a count, or nothing if the schema does not have the keyword.
-absl::StatusOr<std::optional<int>> CountOf(const SchemaJson& schema, const char* keyword, const std::string& place);
+absl::StatusOr<std::optional<int>> CountOf(const SchemaJson& schema, const char* keyword, const SchemaPlace& place);
 
-// Returns a key of a JSON object as a part of a JSON pointer.
-std::string PointerPart(std::string_view key);
-
-// The part of the document that a reference names, with the place. References to other documents, and into schemas
-// with an identity of their own, are errors.
+// The part of the document that the keyword $ref of a schema names, with the place. References to other documents, and
+// into schemas with an identity of their own, are errors.
 struct Referenced {
   const SchemaJson* schema;
-  std::string place;
+  SchemaPlace place;
 };
-absl::StatusOr<Referenced> Resolve(const SchemaJson& root, const SchemaJson& reference, const std::string& place);
+absl::StatusOr<Referenced> Resolve(const SchemaJson& root, const SchemaJson& schema, const SchemaPlace& place);
 
 // Whether no value is accepted by both schemas, as far as types, constants and properties with constants tell.
 bool AreDisjoint(const SchemaJson& root, const SchemaJson& a, const SchemaJson& b);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 
 namespace quire::grammar {
@@ -56,7 +57,7 @@ bool MergeKeyword(const std::string& keyword, const SchemaJson& from, SchemaJson
 
 // Narrows the properties of `from` by the additionalProperties of `other`, where `other` does not name them.
 absl::Status NarrowProperties(const SchemaJson& from, const SchemaJson& other, std::string_view keyword,
-                              const std::string& place, SchemaJson* merged) {
+                              const SchemaPlace& place, SchemaJson* merged) {
   if (!other.contains("additionalProperties") || !from.contains("properties")) return absl::OkStatus();
   const SchemaJson& rule = other["additionalProperties"];
   for (const auto& [name, schema] : from["properties"].items()) {
@@ -76,13 +77,13 @@ absl::Status NarrowProperties(const SchemaJson& from, const SchemaJson& other, s
 }  // namespace
 
 absl::StatusOr<SchemaJson> Merge(const SchemaJson& a, const SchemaJson& b, std::string_view keyword,
-                                 const std::string& place) {
+                                 const SchemaPlace& place) {
   if (a == true || b == false) return b;
   if (b == true || a == false) return a;
-  if (!a.is_object() || !b.is_object()) return SchemaError(place, "a schema must be an object or a boolean");
   for (const SchemaJson* schema : {&a, &b}) {
+    if (!schema->is_object()) return NoSchemaError(place, *schema);
     if (schema->contains("properties") && !(*schema)["properties"].is_object()) {
-      return SchemaError(place, "the keyword \"properties\" must be an object of schemas");
+      return KeywordError(place, *schema, "properties", ", it must be an object of schemas");
     }
   }
   const auto has_items_for_rest_of = [](const SchemaJson& one, const SchemaJson& other) {
@@ -99,8 +100,9 @@ absl::StatusOr<SchemaJson> Merge(const SchemaJson& a, const SchemaJson& b, std::
     if (IsAnnotation(name)) continue;
     const bool is_reference = (name == "$ref" && has_own) || a.contains("$ref");
     if (is_reference || !MergeKeyword(name, value, &merged)) {
-      return SchemaError(place, "the keyword \"", keyword, "\" joins schemas that both have \"", name,
-                         "\", or one with a $ref");
+      return SchemaError(place.Child(name), "the keyword \"", keyword, "\" joins schemas that both have \"", name,
+                         "\", or one with a $ref; its value is ", Shown(value), " here",
+                         a.contains(name) ? absl::StrCat(" and ", Shown(a[name]), " elsewhere") : "");
     }
   }
   QUIRE_RETURN_IF_ERROR(NarrowProperties(a, b, keyword, place, &merged));

@@ -12,12 +12,13 @@
 namespace quire::grammar {
 
 // Returns a schema that accepts the values that both accept, and no others. INVALID_ARGUMENT when the keywords of both
-// cannot be written as one schema; `keyword` is the one that joins them. The properties of `a` come first.
+// cannot be written as one schema; `keyword` is the one that joins them, and `place` that of `b`. The properties of `a`
+// come first.
 //
 // A property that one schema does not name is subject to its additionalProperties: where these are false, the property
 // is forbidden.
 absl::StatusOr<SchemaJson> Merge(const SchemaJson& a, const SchemaJson& b, std::string_view keyword,
-                                 const std::string& place);
+                                 const SchemaPlace& place);
 
 }  // namespace quire::grammar
 

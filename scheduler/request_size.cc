@@ -13,12 +13,12 @@ namespace quire {
 namespace {
 
 absl::Status CheckRows(const Request& request, const SchedulerOptions& options) {
-  const char* field = request.beam.has_value() ? "beam.width" : "n (or best_of)";
+  const char* field = request.beam.has_value() ? "beam.width" : "n or best_of";
   if (NumRows(request) < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(field, " is ", NumRows(request), ", it must be at least 1"));
+    return absl::InvalidArgumentError(absl::StrCat(field, ": is ", NumRows(request), ", it must be at least 1"));
   }
   if (NumRows(request) > options.max_sequences) {
-    return absl::FailedPreconditionError(absl::StrCat(field, " is ", NumRows(request), ", the worker runs at most ",
+    return absl::FailedPreconditionError(absl::StrCat(field, ": is ", NumRows(request), ", the worker runs at most ",
                                                       options.max_sequences, " sequences"));
   }
   return absl::OkStatus();
@@ -28,7 +28,7 @@ absl::Status CheckRows(const Request& request, const SchedulerOptions& options) 
 std::string SizeOf(const Request& request, int64_t num_blocks, const BlockManager& blocks) {
   const int num_rows = NumRows(request);
   return absl::StrCat(
-      "prompt has ", request.prompt.size(), " tokens and max_tokens is ", request.max_tokens,
+      "prompt has ", request.prompt.size(), " tokens and stopping.max_tokens is ", request.max_tokens,
       num_rows == 1 ? "" : absl::StrCat(", for ", num_rows, request.beam.has_value() ? " beams" : " samples"),
       ": this takes up to ", num_blocks, " KV blocks of ", blocks.block_size(), " tokens");
 }
@@ -38,13 +38,14 @@ std::string SizeOf(const Request& request, int64_t num_blocks, const BlockManage
 absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& options, const BlockManager& blocks) {
   if (request.prompt.empty()) return absl::InvalidArgumentError("prompt has 0 tokens, it must have at least 1");
   if (request.max_tokens < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("max_tokens is ", request.max_tokens, ", it must be at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("stopping.max_tokens: is ", request.max_tokens, ", it must be at least 1"));
   }
   const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
   if (num_tokens > options.max_context_tokens) {
-    return absl::InvalidArgumentError(absl::StrCat("prompt has ", request.prompt.size(), " tokens and max_tokens is ",
-                                                   request.max_tokens, ", together ", num_tokens,
-                                                   "; the context has at most ", options.max_context_tokens));
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt has ", request.prompt.size(), " tokens and stopping.max_tokens is ", request.max_tokens,
+                     ", together ", num_tokens, "; the context has at most ", options.max_context_tokens));
   }
   QUIRE_RETURN_IF_ERROR(CheckRows(request, options));
   // After a preemption every sample or beam starts again with all of its tokens, in one message to the worker.

@@ -2,6 +2,7 @@
 
 #include "client/commands/option_names.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,11 +11,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/field_names.h"
 
 namespace quire {
 namespace {
 
 constexpr std::pair<absl::string_view, absl::string_view> kOptions[] = {
+    {"add_special_tokens", "--no-special-tokens"},
     {"beam.diversity_penalty", "--diversity-penalty"},
     {"beam.early_stopping", "--early-stopping"},
     {"beam.length_penalty", "--length-penalty"},
@@ -22,14 +25,23 @@ constexpr std::pair<absl::string_view, absl::string_view> kOptions[] = {
     {"beam.num_return_sequences", "--return"},
     {"beam.width", "--beam"},
     {"best_of", "--best-of"},
+    {"bypass_prefix_cache", "--no-prefix-cache"},
     {"cache_salt", "--cache-salt"},
+    {"chat", "the conversation"},
+    {"chat.messages", "message"},
     {"chat.template_kwargs", "--template-kwargs"},
+    {"echo", "--echo"},
     {"guided.choice", "--choice"},
+    {"guided.choice.texts", "--choice"},
     {"guided.grammar", "--grammar"},
+    {"guided.json_object", "--json-object"},
     {"guided.json_schema", "--json-schema"},
     {"guided.regex", "--regex"},
     {"logprobs", "--logprobs"},
     {"n", "--samples"},
+    {"n or best_of", "--samples or --best-of"},
+    {"on_disconnect", "--no-resume"},
+    {"parse_special_tokens", "--no-parse-special"},
     {"priority", "--priority"},
     {"prompt_logprobs", "--prompt-logprobs"},
     {"request_id", "--request-id"},
@@ -44,6 +56,9 @@ constexpr std::pair<absl::string_view, absl::string_view> kOptions[] = {
     {"sampling.temperature", "--temperature"},
     {"sampling.top_k", "--top-k"},
     {"sampling.top_p", "--top-p"},
+    {"skip_special_tokens", "--keep-special-tokens"},
+    {"stopping.ignore_eos", "--ignore-eos"},
+    {"stopping.include_stop", "--include-stop"},
     {"stopping.max_tokens", "--max-tokens"},
     {"stopping.min_tokens", "--min-tokens"},
     {"stopping.stop", "--stop"},
@@ -53,16 +68,22 @@ constexpr std::pair<absl::string_view, absl::string_view> kOptions[] = {
     {"token_ids.ids", "--prompt-ids"},
 };
 
-// `line` is "field: description" or "field[index]: description", or something else, which stays as it is.
-std::string WithOptionName(absl::string_view line) {
-  const size_t colon = line.find(": ");
-  if (colon == line.npos) return std::string(line);
-  const absl::string_view path = line.substr(0, colon);
+// Returns the option for a path such as "stopping.stop[2]", or nothing.
+std::optional<std::string> OptionOf(absl::string_view path) {
   const absl::string_view field = path.substr(0, path.find('['));
   for (const auto& [name, option] : kOptions) {
-    if (field == name) return absl::StrCat(option, path.substr(field.size()), line.substr(colon + 1));
+    if (field == name) return absl::StrCat(option, path.substr(field.size()));
   }
-  return std::string(line);
+  return std::nullopt;
+}
+
+// `line` is "field: description" or "field[index]: description", or something else, of which only the names of fields
+// within change.
+std::string WithOptionName(absl::string_view line) {
+  const size_t colon = line.find(": ");
+  const std::optional<std::string> option = colon == line.npos ? std::nullopt : OptionOf(line.substr(0, colon));
+  if (!option.has_value()) return RenameFields(line, OptionOf);
+  return absl::StrCat(*option, RenameFields(line.substr(colon + 1), OptionOf));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace quire {
 
 // Returns the error with which the manager has refused a GenerateRequest, with the options of `quirectl generate` in
-// place of the fields: "--return is 5, ..." for "beam.num_return_sequences: is 5, ...".
+// place of the fields, also within sentences: "--return is 5, ..." for "beam.num_return_sequences: is 5, ...".
 absl::Status WithOptionNames(const absl::Status& status);
 
 }  // namespace quire

@@ -30,6 +30,7 @@ constexpr absl::Duration kLongestReconnectDelay = absl::Milliseconds(500);
 
 constexpr char kConnectionErrorPayload[] = "quire.client/connection_error";
 constexpr char kStandbyErrorPayload[] = "quire.client/standby_error";
+constexpr char kNoWorkerErrorPayload[] = "quire.client/no_worker_error";
 
 void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
   context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
@@ -81,7 +82,9 @@ absl::Status FromRpcStatus(const google::rpc::Status& status) {
       absl::StrAppend(&message, "\n  try again after ", absl::FormatDuration(delay));
     }
   }
-  return absl::Status(static_cast<absl::StatusCode>(status.code()), message);
+  absl::Status result(static_cast<absl::StatusCode>(status.code()), message);
+  if (HasReason(status, "NO_WORKER")) result.SetPayload(kNoWorkerErrorPayload, absl::Cord());
+  return result;
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
@@ -101,6 +104,10 @@ bool IsConnectionError(const absl::Status& status) {
 
 bool IsStandbyError(const absl::Status& status) {
   return status.GetPayload(kStandbyErrorPayload).has_value();
+}
+
+bool IsNoWorkerError(const absl::Status& status) {
+  return status.GetPayload(kNoWorkerErrorPayload).has_value();
 }
 
 WatchBlocksStream::WatchBlocksStream(v1::AdminService::Stub* stub, const v1::WatchBlocksRequest& request,

@@ -41,6 +41,9 @@ bool IsConnectionError(const absl::Status& status);
 // Returns true when a manager has refused the call because it stands by: another manager leads, or none does yet.
 bool IsStandbyError(const absl::Status& status);
 
+// Returns true when a manager has no worker for the call: none has joined yet, or it was lost.
+bool IsNoWorkerError(const absl::Status& status);
+
 class GenerateStreams;
 
 // A running Generate call. Destruction ends the call, and the server frees its blocks in the next step.

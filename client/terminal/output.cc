@@ -112,9 +112,13 @@ std::string Explain(const absl::Status& status, const std::string& endpoint) {
   }
   const std::string kind =
       absl::StrReplaceAll(absl::AsciiStrToLower(absl::StatusCodeToString(status.code())), {{"_", " "}});
-  const bool needs_token = status.code() == absl::StatusCode::kUnauthenticated;
-  return absl::StrCat(kind, ": ", status.message(),
-                      needs_token ? "\n  give a token (--token, $QUIRE_TOKEN) that the manager's --tokens has" : "");
+  const char* hint = "";
+  if (status.code() == absl::StatusCode::kUnauthenticated) {
+    hint = "\n  give a token (--token, $QUIRE_TOKEN) that the manager's --tokens has";
+  } else if (IsNoWorkerError(status)) {
+    hint = "\n  `quirectl status` shows the workers, and why the manager cannot use one";
+  }
+  return absl::StrCat(kind, ": ", status.message(), hint);
 }
 
 std::string TokenText(const v1::TokenLogprob& token) {

@@ -10,10 +10,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/field_names.h"
 #include "gateway/openai/forced_calls.h"
 #include "gateway/web/error_body.h"
+#include "google/protobuf/descriptor.h"
 #include "google/rpc/error_details.pb.h"
+#include "quire/v1/inference.pb.h"
 
 namespace quire {
 namespace {
@@ -73,6 +77,39 @@ std::optional<ApiError> ConnectionError(const google::rpc::Status& status) {
   return error;
 }
 
+// Whether the path names a field of GenerateRequest, of which the other requests have some. Clients do not know the one
+// with the name that the gateway gives to the request.
+bool IsField(absl::string_view path) {
+  if (path == "request_id") return false;
+  absl::ConsumePrefix(&path, "start.");
+  const google::protobuf::Descriptor* message = v1::GenerateRequest::descriptor();
+  for (const absl::string_view part : absl::StrSplit(path, '.')) {
+    const google::protobuf::FieldDescriptor* const field =
+        message == nullptr ? nullptr : message->FindFieldByName(std::string(part.substr(0, part.find('['))));
+    if (field == nullptr) return false;
+    message = field->message_type();
+  }
+  return true;
+}
+
+// The text of an error with the client's names in place of the manager's.
+std::string WithApiNames(absl::string_view text, const ApiNames& names) {
+  return RenameFields(text, [&](absl::string_view word) {
+    return IsField(word) ? std::optional(ApiFieldName(word, names)) : std::nullopt;
+  });
+}
+
+// Sets the error of a status without details about fields. Its message may begin with a field, as in "text: needs ...".
+void SetMessage(absl::string_view text, const ApiNames& names, ApiError* error) {
+  const size_t colon = text.find(": ");
+  if (colon != text.npos && IsField(text.substr(0, colon))) {
+    error->param = ApiFieldName(text.substr(0, colon), names);
+    error->message = *error->param;
+    text.remove_prefix(colon);
+  }
+  error->message += WithApiNames(text, names);
+}
+
 }  // namespace
 
 std::string ApiError::Body() const {
@@ -110,7 +147,8 @@ std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
 
 ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
   if (std::optional<ApiError> connection = ConnectionError(status)) return *std::move(connection);
-  ApiError error{.http_code = 500, .message = status.message(), .type = kServer};
+  ApiError error{.http_code = 500, .message = "", .type = kServer};
+  SetMessage(status.message(), names, &error);
   for (const CodeMapping& mapping : kMappings) {
     if (static_cast<int>(mapping.status) == status.code()) {
       error.http_code = mapping.http_code;
@@ -123,10 +161,12 @@ ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
     google::rpc::ErrorInfo info;
     if (any.UnpackTo(&bad_request) && bad_request.field_violations_size() > 0) {
       error.message.clear();
+      error.param.reset();
       for (const auto& violation : bad_request.field_violations()) {
         std::string field = ApiFieldName(violation.field(), names);
         std::string description = violation.description();
         if (field == "tools") field = TakeParametersField(&description).value_or(field);
+        description = WithApiNames(description, names);
         if (!error.param.has_value()) error.param = field;
         absl::StrAppend(&error.message, error.message.empty() ? "" : "; ", field, " ", description);
         if (absl::StrContains(violation.description(), "the model's context")) error.code = "context_length_exceeded";

@@ -40,7 +40,7 @@ inline constexpr char kNoManager[] = "no_manager";
 inline constexpr char kManagerLost[] = "manager_lost";
 
 // Converts the status with which the manager has ended a request, or with which the connection to it has failed. Field
-// paths of the manager become the names that the OpenAI interface and vLLM have.
+// paths of the manager become the names that the OpenAI interface and vLLM have, also within its sentences.
 ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names = {});
 
 // Returns the OpenAI or vLLM name of a field path of GenerateRequest, such as "max_tokens" for "stopping.max_tokens",

@@ -67,7 +67,7 @@ std::string ForcedCallGrammar(ToolCallFormat format, const std::vector<CallableT
   return grammar;
 }
 
-// An example is: at byte 9: in %json of the rule "tools_2_function_parameters", at #/type: ...
+// An example is: at byte 9 in line 3, "%": in %json of the rule "tools_2_function_parameters", at #/type: ...
 std::optional<std::string> TakeParametersField(std::string* description) {
   const std::string begin = "in %json of the rule \"tools_";
   const std::string end = absl::StrCat(kRuleEnd, "\", ");

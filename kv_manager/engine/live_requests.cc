@@ -225,6 +225,10 @@ void LiveRequests::EndWith(Entries::iterator it, const absl::Status& status) {
   Remove(it);
 }
 
+void LiveRequests::NoteLoss(absl::FunctionRef<bool(RequestId)> is_running) {
+  for (auto& [request, entry] : entries_) entry.was_running = entry.was_running || is_running(request);
+}
+
 std::vector<RequestId> LiveRequests::FailAll(absl::FunctionRef<absl::Status(const Entry&)> status_of) {
   std::vector<RequestId> failed;
   failed.reserve(entries_.size());

@@ -45,6 +45,7 @@ class LiveRequests {
     int64_t first_token_us = 0;
     std::vector<int64_t> last_token_us = {};  // By sample.
     bool has_started = false;
+    bool was_running = false;                        // When a worker was lost, which may have begun it.
     bool is_restorable = false;                      // See IsRestorable.
     std::optional<int64_t> moved_us = std::nullopt;  // When it has come from another loop.
     // For its tokens and the next one. They count as wanted until the request starts, or runs after it has moved here.
@@ -78,6 +79,8 @@ class LiveRequests {
   void Fail(RequestId request, const absl::Status& status);
   // The same for a waiting request that gives its place in the queue to another one.
   void Displace(RequestId request, const absl::Status& status);
+  // The worker is lost while it runs the requests for which `is_running` holds.
+  void NoteLoss(absl::FunctionRef<bool(RequestId)> is_running);
   // Ends every request with the error that `status_of` returns. Returns their ids.
   std::vector<RequestId> FailAll(absl::FunctionRef<absl::Status(const Entry&)> status_of);
   // Ends every restorable request with this error. They do not count as failed, because the next manager goes on with

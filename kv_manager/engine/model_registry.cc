@@ -11,10 +11,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "kv_manager/engine/generation_config.h"
+#include "kv_manager/tokenizer/json_value.h"
+#include "nlohmann/json.hpp"
 
 namespace quire {
 namespace {
@@ -35,11 +38,39 @@ bool IsSameModel(const WorkerDescription& a, const WorkerDescription& b) {
   return a.numerics_fingerprint == b.numerics_fingerprint && IsSameFamily(a, b);
 }
 
-absl::Status BadTokenizer(absl::string_view file, absl::string_view reason) {
+// Whether a worker has made the files from the metadata of a GGUF file (GgufTokenizerFiles).
+bool AreOfGguf(const std::vector<ModelFile>& files) {
+  for (const ModelFile& file : files) {
+    if (file.name != "tokenizer_config.json") continue;
+    const absl::StatusOr<nlohmann::json> config = ParseJson(file.content, file.name);
+    return config.ok() && config->is_object() && config->contains("made_from") && (*config)["made_from"] == "gguf";
+  }
+  return false;
+}
+
+// Returns an error that begins with the name of one of the files. For a GGUF file it begins with the key from whose
+// value the file was made.
+std::string NamedForUser(absl::string_view error, const std::vector<ModelFile>& files) {
+  constexpr std::pair<absl::string_view, absl::string_view> kKeys[] = {
+      {"chat_template.jinja", "tokenizer.chat_template"},
+      {"tokenizer_config.json: chat_template", "tokenizer.chat_template"},
+      {"tokenizer.json", "tokenizer.ggml.*"},
+      {"tokenizer.model", "tokenizer.ggml.*"},
+      {"tokenizer_config.json", "tokenizer.ggml.*"},
+  };
+  if (!AreOfGguf(files)) return std::string(error);
+  for (const auto& [file, key] : kKeys) {
+    if (absl::ConsumePrefix(&error, file)) return absl::StrCat("the GGUF file: ", key, error);
+  }
+  return std::string(error);
+}
+
+absl::Status BadTokenizer(absl::string_view file, absl::string_view reason, const std::vector<ModelFile>& files) {
   const bool names_file = absl::StartsWith(reason, "tokenizer");
+  const std::string error = names_file ? std::string(reason) : absl::StrCat(file, ": ", reason);
   return absl::FailedPreconditionError(
-      absl::StrCat("worker has a tokenizer that cannot be used: ", names_file ? "" : file, names_file ? "" : ": ",
-                   reason, "; without its tokenizer files the model is served for token ids alone"));
+      absl::StrCat("worker has a tokenizer that cannot be used: ", NamedForUser(error, files),
+                   "; without a tokenizer the model is served for token ids alone"));
 }
 
 // Null for a checkpoint without a tokenizer.
@@ -47,7 +78,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector
   TokenizerFiles files;
   for (const ModelFile& file : model_files) {
     if (!absl::StartsWith(file.name, "tokenizer")) continue;
-    if (file.content.empty()) return BadTokenizer(file.name, "the file is empty");
+    if (file.content.empty()) return BadTokenizer(file.name, "the file is empty", model_files);
     if (file.name == "tokenizer.json") files.tokenizer_json = file.content;
     if (file.name == "tokenizer.model") files.tokenizer_model = file.content;
     if (file.name == "tokenizer_config.json") files.tokenizer_config_json = file.content;
@@ -55,8 +86,8 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector
   if (files.tokenizer_json.empty() && files.tokenizer_model.empty()) return nullptr;
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Load(files);
   if (tokenizer.ok()) return *std::move(tokenizer);
-  return BadTokenizer(files.tokenizer_json.empty() ? "tokenizer.model" : "tokenizer.json",
-                      tokenizer.status().message());
+  return BadTokenizer(files.tokenizer_json.empty() ? "tokenizer.model" : "tokenizer.json", tokenizer.status().message(),
+                      model_files);
 }
 
 absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadChatTemplate(const WorkerDescription& worker) {
@@ -67,11 +98,11 @@ absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadChatTemplate(const Worke
     if (file.name == "tokenizer_config.json") files.tokenizer_config_json = file.content;
   }
   auto chat_template = ChatTemplate::Load(files);
-  if (!chat_template.ok()) {
-    QUIRE_LOG(kWarning) << "model " << worker.model_name << " has a chat template that cannot be used, so messages are "
-                        << "refused: " << chat_template.status().message();
-  }
-  return chat_template;
+  if (chat_template.ok()) return chat_template;
+  const std::string error = NamedForUser(chat_template.status().message(), worker.tokenizer_files);
+  QUIRE_LOG(kWarning) << "model " << worker.model_name << " has a chat template that cannot be used, so messages are "
+                      << "refused: " << error;
+  return absl::Status(chat_template.status().code(), error);
 }
 
 }  // namespace

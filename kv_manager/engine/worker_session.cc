@@ -325,24 +325,27 @@ void WorkerSession::Poll(int64_t now_us) {
   const bool may_differ = family_ != FamilyId{0} && !options_->changes_numerics;
   const std::string others = may_differ ? hooks_->other_numerics(family_, generation_) : "";
   FailAll([&](const LiveRequests::Entry& entry) {
-    const std::string cause = CauseOfGrace(entry.has_started);
+    const std::string cause = CauseOfGrace(entry.has_started || entry.was_running);
     return others.empty() ? absl::UnavailableError(cause)
                           : NumericsDifferError(cause, description_->numerics_fingerprint, others);
   });
 }
 
 // A request may have come when the worker was lost already. So it has never had a worker, and has waited for less time.
-std::string WorkerSession::CauseOfGrace(bool has_started) const {
-  const std::string worker = has_started ? "the worker of the request" : "the worker for which it waited";
+std::string WorkerSession::CauseOfGrace(bool has_begun) const {
+  const std::string worker = has_begun ? "the worker of the request" : "the worker for which it waited";
   const std::optional<StatusReason> refusal = ReasonOf(link_.last_error());
   std::string loss = absl::StrCat(worker, " was lost and");
+  const char* manner = "";
   if (refusal.has_value() && refusal->word == kStaleTerm) {
     loss = absl::StrCat(worker, " serves a newer leader and");
   } else if (is_taken_over_) {
     loss = absl::StrCat("another manager has taken ", worker, ", which");
+  } else if (absl::IsFailedPrecondition(link_.last_error())) {
+    manner = " as one that the manager can use";  // The log says why. The reason may have the address of the worker.
   }
-  return absl::StrCat(has_started ? "" : "no worker has begun the request: ", loss, " did not come back within ",
-                      options_->worker_grace_us / 1'000'000, " s");
+  return absl::StrCat(has_begun ? "" : "no worker has begun the request: ", loss, " did not come back within ",
+                      options_->worker_grace_us / 1'000'000, " s", manner);
 }
 
 // A request that was placed here before load() told of the drain is in the inbox by the time the next round takes it:
@@ -396,6 +399,10 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
     ++report_->stats()->worker_losses;
     report_->stats()->interruptions += pool_->scheduler()->counts().running;
     NoteEnd(now_us);
+    live_->NoteLoss([this](RequestId request) {
+      const SequenceGroup* const group = pool_->scheduler()->FindGroup(request);
+      return group != nullptr && group->is_running();
+    });
     // A worker that was told to stop is lost when its time is up, and a session ends when another manager opens one.
     if (blame == Blame::kNobody || drain_ != Drain::kNone || IsTakenOver(reason)) {
       pool_->scheduler()->AbandonAll();
@@ -449,12 +456,16 @@ void WorkerSession::AbandonLost(const absl::Status& reason) {
 }
 
 void WorkerSession::FailAll(absl::FunctionRef<absl::Status(const LiveRequests::Entry&)> status_of) {
-  absl::Status last;
-  const auto failed = live_->FailAll([&](const LiveRequests::Entry& entry) { return last = status_of(entry); });
+  std::map<std::string, int> num_failed;  // By reason, because requests that have begun may have another one.
+  const auto failed = live_->FailAll([&](const LiveRequests::Entry& entry) {
+    absl::Status status = status_of(entry);
+    ++num_failed[std::string(status.message())];
+    return status;
+  });
   for (const RequestId request : failed) pool_->scheduler()->Cancel(request);
-  if (!failed.empty()) {
-    QUIRE_LOG(kWarning) << Counted(failed.size(), "request") << " of worker " << Named("worker", options_->address)
-                        << " failed: " << last.message();
+  for (const auto& [reason, count] : num_failed) {
+    QUIRE_LOG(kWarning) << Counted(count, "request") << " of worker " << Named("worker", options_->address)
+                        << " failed: " << reason;
   }
 }
 

@@ -160,7 +160,7 @@ class WorkerSession {
   void LogFailedAttempt(const absl::Status& reason, int64_t now_us);
   int64_t overdue_at_us() const;  // kNever while no plan is in flight.
   // Why a request fails when the grace has passed.
-  std::string CauseOfGrace(bool has_started) const;
+  std::string CauseOfGrace(bool has_begun) const;
   void FailAll(const absl::Status& status) {
     FailAll([&](const LiveRequests::Entry& /*entry*/) { return status; });
   }

@@ -240,15 +240,15 @@ void CheckUnusualRoles(const v1::Chat& chat, const ChatTemplate& chat_template, 
 absl::Status CheckModel(const ServedModel& model, const std::string& field) {
   if (!model.chat_template.ok()) {
     return WithReason(absl::FailedPreconditionError(
-                          absl::StrCat(field, " needs the chat template of the model, which cannot be used: ",
+                          absl::StrCat(field, ": needs the chat template of the model, which cannot be used: ",
                                        std::string(model.chat_template.status().message()))),
                       "BAD_CHAT_TEMPLATE");
   }
   if (*model.chat_template != nullptr) return absl::OkStatus();
   return WithReason(absl::FailedPreconditionError(absl::StrCat(
                         field,
-                        " needs a chat template, and the model's checkpoint came without one: send text, or put "
-                        "chat_template.jinja beside the weights")),
+                        ": needs a chat template, and the model's checkpoint came without one: send text, or put "
+                        "chat_template.jinja beside the weights; a GGUF file has it in tokenizer.chat_template")),
                     "NO_CHAT_TEMPLATE");
 }
 

@@ -20,8 +20,8 @@ bool ReadTokens(const v1::ContinuedSample& in, const ServedModel& model, const V
                 const std::string& path, ValidRequest::Continued* out, bool* is_ended, FieldErrors* errors) {
   const std::string field = path + "token_ids";
   if (in.token_ids_size() > request.request.max_tokens) {
-    errors->Add(field,
-                absl::StrCat("has ", in.token_ids_size(), " tokens, max_tokens is ", request.request.max_tokens));
+    errors->Add(field, absl::StrCat("has ", in.token_ids_size(), " tokens, stopping.max_tokens is ",
+                                    request.request.max_tokens));
     return false;
   }
   OutputText text(model.tokenizer.get(), request.request.prompt, request.output, /*prompt_text=*/nullptr);
@@ -58,7 +58,7 @@ bool CheckOtherFields(const v1::GenerateRequest& in, const ValidRequest& request
   if (in.has_beam()) {
     errors->Add("continue_from",
                 absl::StrCat("has ", num_entries,
-                             " entries, must have none with beam: the tokens of the hypotheses are not "
+                             " entries, must have none in a beam search: the tokens of the hypotheses are not "
                              "all that a beam search needs"));
     return false;
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/status_reason.h"
 #include "grammar/grammar.h"
 #include "grammar/guide_source.h"
@@ -50,14 +51,14 @@ Guide::Kind KindOf(const grammar::Source& source) {
 
 // The tokens of samples that are continued must be the beginning of a text that the guide allows.
 void CheckContinued(const std::shared_ptr<const grammar::Automaton>& automaton, const ServedModel& model,
-                    const ValidRequest& valid, FieldErrors* errors) {
+                    const ValidRequest& valid, absl::string_view guide, FieldErrors* errors) {
   for (size_t i = 0; i < valid.continued.size(); ++i) {
     grammar::Matcher matcher(automaton);
     for (const TokenId token : valid.continued[i].tokens) {
       if (!model.tokenizer->IsSpecial(token)) matcher.Accept(model.tokenizer->TokenBytes(token));
     }
     if (matcher.is_dead()) {
-      errors->Add("continue_from", absl::StrCat("has tokens of sample ", i, " that do not follow guided"));
+      errors->Add("continue_from", absl::StrCat("has tokens of sample ", i, " that do not follow ", guide));
     }
   }
 }
@@ -72,20 +73,28 @@ absl::Status ReadGuide(const v1::GenerateRequest& in, const ServedModel& model, 
     return absl::OkStatus();
   }
   if (guide.has_json_object() && !guide.json_object()) errors->Add("guided.json_object", "is false, it must be true");
-  if (in.stopping().ignore_eos()) errors->Add("stopping.ignore_eos", "cannot be combined with guided");
-  if (in.stopping().min_tokens() > 0) errors->Add("stopping.min_tokens", "cannot be combined with guided");
   grammar::Source source = grammar::SourceOf(guide);
+  const char* const field = FieldOf(source);
+  if (in.stopping().ignore_eos()) {
+    errors->Add("stopping.ignore_eos", absl::StrCat("is true, it cannot be combined with ", field));
+  }
+  if (in.stopping().min_tokens() > 0) {
+    errors->Add("stopping.min_tokens",
+                absl::StrCat("is ", in.stopping().min_tokens(), ", it cannot be combined with ", field));
+  }
   const absl::StatusOr<std::shared_ptr<const grammar::Automaton>> automaton = grammar::Compile(source);
   if (!automaton.ok()) {
-    errors->Add(FieldOf(source), std::string(automaton.status().message()));
+    errors->Add(field, std::string(automaton.status().message()));
     return absl::OkStatus();
   }
   if (model.guide_vocabulary == nullptr) {
-    return WithReason(absl::FailedPreconditionError("guided needs a model with a tokenizer and an end token, and the "
-                                                    "model's checkpoint came without one of them"),
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          field,
+                          ": needs a model with a tokenizer and an end token, and the model's checkpoint came "
+                          "without one of them")),
                       "NO_TOKENIZER");
   }
-  CheckContinued(*automaton, model, *out, errors);
+  CheckContinued(*automaton, model, *out, field, errors);
   auto kept = std::make_shared<Guide>();
   kept->kind = KindOf(source);
   if (kept->kind == Guide::Kind::kChoice) {

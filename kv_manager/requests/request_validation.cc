@@ -33,8 +33,9 @@ constexpr float kLeastTemperature = 1e-5f;
 absl::Status NoTokenizer(absl::string_view field) {
   return WithReason(absl::FailedPreconditionError(absl::StrCat(
                         field,
-                        " needs a tokenizer, and the model's checkpoint came without one: send token ids, or "
-                        "put tokenizer.json or tokenizer.model beside the weights")),
+                        ": needs a tokenizer, and the model's checkpoint came without one: send token ids, or "
+                        "put tokenizer.json or tokenizer.model beside the weights; a GGUF file has its tokenizer in "
+                        "tokenizer.ggml.*")),
                     "NO_TOKENIZER");
 }
 
@@ -189,7 +190,8 @@ class GenerateValidator {
       const char* const origin = stopping.has_max_tokens()          ? ""
                                  : defaults_.max_tokens.has_value() ? ", the model's default"
                                                                     : ", the default";
-      errors_.Add("stopping.min_tokens", absl::StrCat("is ", min_tokens, ", max_tokens is ", max_tokens, origin));
+      errors_.Add("stopping.min_tokens",
+                  absl::StrCat("is ", min_tokens, ", stopping.max_tokens is ", max_tokens, origin));
     }
     out_.request.max_tokens = static_cast<int>(std::min<int64_t>(max_tokens, std::numeric_limits<int>::max()));
     out_.request.sampling.min_tokens = static_cast<int>(std::min<int64_t>(min_tokens, std::numeric_limits<int>::max()));
@@ -337,8 +339,9 @@ class GenerateValidator {
                                    [&](TokenId token) { return masked.count(token) == 0; });
     }
     if (num_pickable > 0) return;
-    errors_.Add(sampling.allowed_token_ids.empty() ? "sampling.bad_words" : "sampling.allowed_token_ids",
-                "leaves no token to pick: bad words and the end tokens before min_tokens mask the rest");
+    errors_.Add(
+        sampling.allowed_token_ids.empty() ? "sampling.bad_words" : "sampling.allowed_token_ids",
+        "leaves no token to pick: sampling.bad_words and the end tokens before stopping.min_tokens mask the rest");
   }
 
   void ReadLogprobs() {

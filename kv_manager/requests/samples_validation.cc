@@ -41,24 +41,26 @@ void ReadDrawnSamples(const v1::GenerateRequest& in, ValidRequest* out, FieldErr
   sampling.num_logprobs = std::max(sampling.num_logprobs, 0);
   const int64_t num_logprobs = int64_t{out->request.max_tokens} * (1 + sampling.num_logprobs);
   if (out->shows_logprobs && num_logprobs > kMaxPromptLogprobs) {
-    errors->Add("logprobs", absl::StrCat("is ", sampling.num_logprobs, ", with max_tokens ", out->request.max_tokens,
-                                         " ", num_logprobs, " logprobs, which best_of sends in one response; at most ",
-                                         kMaxPromptLogprobs, " are allowed"));
+    errors->Add("logprobs",
+                absl::StrCat("is ", sampling.num_logprobs, ", with stopping.max_tokens ", out->request.max_tokens, " ",
+                             num_logprobs, " logprobs, which best_of sends in one response; at most ",
+                             kMaxPromptLogprobs, " are allowed"));
   }
 }
 
 // A beam search draws no tokens, so fields about drawing are mistakes.
 void CheckNothingIsDrawn(const v1::GenerateRequest& in, FieldErrors* errors) {
   const v1::SamplingParams& sampling = in.sampling();
-  const auto refuse = [errors](const char* field, auto value, const char* neutral) {
-    errors->Add(field, absl::StrCat("is ", value, " with beam, which draws nothing: must be ", neutral, " or unset"));
+  const std::string search = absl::StrCat(" in a beam search (beam.width is ", in.beam().width(), ")");
+  const auto refuse = [&](const char* field, auto value, const char* neutral) {
+    errors->Add(field, absl::StrCat("is ", value, search, ", which draws nothing: must be ", neutral, " or unset"));
   };
   if (in.has_n()) {
-    errors->Add("n", absl::StrCat("is ", in.n(), " with beam, must be unset: beam.num_return_sequences tells how many ",
+    errors->Add("n", absl::StrCat("is ", in.n(), search, ", must be unset: beam.num_return_sequences tells how many ",
                                   "hypotheses return"));
   }
   if (in.has_best_of()) {
-    errors->Add("best_of", absl::StrCat("is ", in.best_of(), " with beam, which draws nothing: must be unset"));
+    errors->Add("best_of", absl::StrCat("is ", in.best_of(), search, ", which draws nothing: must be unset"));
   }
   // 1 changes nothing, and is the default of other servers.
   if (sampling.temperature() > 0 && sampling.temperature() != 1)
@@ -67,8 +69,8 @@ void CheckNothingIsDrawn(const v1::GenerateRequest& in, FieldErrors* errors) {
   if (sampling.has_top_p() && sampling.top_p() < 1) refuse("sampling.top_p", sampling.top_p(), "1");
   if (sampling.min_p() > 0) refuse("sampling.min_p", sampling.min_p(), "0");
   if (in.logprobs() > 0) {
-    errors->Add("logprobs", absl::StrCat("is ", in.logprobs(),
-                                         " with beam, must be 0: there are no alternatives to a hypothesis' tokens"));
+    errors->Add("logprobs", absl::StrCat("is ", in.logprobs(), search,
+                                         ", must be 0: there are no alternatives to a hypothesis' tokens"));
   }
 }
 
@@ -91,12 +93,13 @@ EarlyStopping ReadEarlyStopping(const v1::BeamParams& in, FieldErrors* errors) {
 void ReadGroups(const v1::BeamParams& in, BeamParams* out, FieldErrors* errors) {
   if (in.has_num_groups()) out->num_groups = CountInRange(in.num_groups(), 1, out->width, "beam.num_groups", errors);
   if (out->width % out->num_groups != 0) {
-    errors->Add("beam.num_groups", absl::StrCat("is ", out->num_groups, ", must divide the width ", out->width));
+    errors->Add("beam.num_groups",
+                absl::StrCat("is ", out->num_groups, ", must divide beam.width, which is ", out->width));
   }
   out->diversity_penalty = in.diversity_penalty();
   if (out->num_groups == 1 && out->diversity_penalty != 0) {
-    errors->Add("beam.diversity_penalty", absl::StrCat("is ", out->diversity_penalty,
-                                                       ", must be 0 or unset unless there are several num_groups"));
+    errors->Add("beam.diversity_penalty",
+                absl::StrCat("is ", out->diversity_penalty, ", must be 0 or unset unless beam.num_groups is above 1"));
   } else if (out->num_groups > 1 && !(out->diversity_penalty > 0 && out->diversity_penalty <= kMaxDiversityPenalty)) {
     errors->Add("beam.diversity_penalty",
                 absl::StrCat("is ", out->diversity_penalty, ", must be in (0, ", kMaxDiversityPenalty, "] with ",

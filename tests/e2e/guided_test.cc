@@ -85,7 +85,7 @@ TEST(GuidedTest, WrongGuidesAreRefusedWithFieldAndPlace) {
   v1::GenerateRequest request = GreedyRequest("a", 4);
   request.mutable_guided()->set_json_schema(R"({"properties": {"a": {"not": {}}}})");
   EXPECT_THAT(std::string(Generate(SharedCluster().client(), request).status.message()),
-              HasSubstr("guided.json_schema: at #/properties/a: the keyword \"not\" is not supported"));
+              HasSubstr("guided.json_schema: at #/properties/a/not: the keyword \"not\" is not supported"));
 }
 
 class GuidedQuirectlTest : public QuirectlTest {};

@@ -458,9 +458,10 @@ class ForcedCallsTest(unittest.TestCase):
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required") | {"tools": tools})
         self.assertEqual((code, answer["error"]["param"]), (400, "tools[0].function.parameters"))
         self.assertEqual(answer["error"]["message"],
-                         'tools[0].function.parameters at #: the keyword "not" is not supported')
+                         'tools[0].function.parameters at #/not: the keyword "not" is not supported; its value is {}')
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required", ignore_eos=True))
         self.assertEqual((code, answer["error"]["param"]), (400, "ignore_eos"))
+        self.assertEqual(answer["error"]["message"], "ignore_eos is true, it cannot be combined with tools")
         plain = self.start(["--tool-call-format=none"])
         code, answer, _ = plain.call("/v1/chat/completions", self.body("required"))
         self.assertEqual((code, answer["error"]["param"]), (400, "tool_choice"))

@@ -41,6 +41,10 @@ TEST_F(QuirectlTroubleTest, ARefusalNamesTheOptionsOfTheUser) {
   EXPECT_THAT(Quirectl({"generate", "--prompt-ids", "1,99999"}).output, HasSubstr("--prompt-ids[1] is 99999, "));
   EXPECT_THAT(Quirectl({"generate", "hello", "--top-p=2", "--bad-word", ""}).output,
               ContainsRegex("--top-p is 2, .*\n  --bad-word\\[0\\] has "));
+  EXPECT_THAT(Quirectl({"generate", "hello", "--min-tokens=5", "-n", "3"}).output,
+              HasSubstr("--min-tokens is 5, --max-tokens is 3"));
+  EXPECT_THAT(Quirectl({"generate", "hello", "--regex", "a", "--ignore-eos"}).output,
+              HasSubstr("--ignore-eos is true, it cannot be combined with --regex"));
   EXPECT_THAT(Shell("echo hello | quirectl chat -t -1").output, HasSubstr("--temperature is -1, "));
 }
 

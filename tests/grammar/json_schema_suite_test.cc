@@ -30,9 +30,18 @@ void CollectKeywords(const SuiteJson& schema, std::set<std::string>* keywords) {
   }
 }
 
-// A refusal names a keyword of the schema, or says that there is nothing to write.
+// Whether a message with a place in a schema, between these texts, names one that the schema has.
+bool NamesAPlace(const SuiteJson& schema, std::string_view message, std::string_view begin, std::string_view end) {
+  if (!message.starts_with(begin)) return false;
+  message.remove_prefix(begin.size());
+  return schema.contains(SuiteJson::json_pointer(std::string(message.substr(0, message.find(end)))));
+}
+
+// A refusal names a place and a keyword of the schema, or says that there is nothing to write.
 bool NamesAReason(const SuiteJson& schema, std::string_view message) {
   if (message == "no text matches") return true;
+  if (NamesAPlace(schema, message, "no text matches, because rule \"#", "\"")) return true;
+  if (!NamesAPlace(schema, message, "at #", ": ")) return false;
   std::set<std::string> keywords;
   if (schema.is_object()) CollectKeywords(schema, &keywords);
   return std::any_of(keywords.begin(), keywords.end(), [&](const std::string& keyword) {

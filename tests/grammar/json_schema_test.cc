@@ -115,55 +115,100 @@ TEST(JsonSchemaTest, FormatsAndPatternsHoldWithinStrings) {
 
 TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"({"not": {}})", R"(at #: the keyword "not" is not supported)"},
-      {R"({"properties": {"a/b": {"type": "array", "contains": {}}}})",
-       R"(at #/properties/a~1b: the keyword "contains" is not supported)"},
-      {R"({"items": {"multipleOf": 3}})", R"(at #/items: the keyword "multipleOf")"},
-      {R"({"uniqueItems": true})", R"(the keyword "uniqueItems")"},
+      {R"({"not": {}})", R"(at #/not: the keyword "not" is not supported; its value is {})"},
+      {R"({"properties": {"a/b": {"type": "array", "contains": {"const": 7}}}})",
+       R"(at #/properties/a~1b/contains: the keyword "contains" is not supported; its value is {"const":7})"},
+      {R"({"items": {"multipleOf": 3}})", R"(at #/items/multipleOf: the keyword "multipleOf")"},
+      {R"({"uniqueItems": true})", R"(at #/uniqueItems: the keyword "uniqueItems" is true, only false is supported)"},
       {R"({"anyOf": [{"type": "null"}, {"patternProperties": {}}]})",
-       R"(at #/anyOf/1: the keyword "patternProperties")"},
-      {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", R"(the keyword "oneOf" is supported only where)"},
+       R"(at #/anyOf/1/patternProperties: the keyword "patternProperties")"},
+      {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})",
+       R"(at #/oneOf: the keyword "oneOf" is supported only where)"},
+      {R"({"anyOf": {}})", R"(at #/anyOf: the keyword "anyOf" is {}, it must be an array of schemas)"},
       {R"({"type": "integer", "minimum": 9007199254740993})",
-       R"(the keyword "minimum" is 9007199254740993, supported are numbers between -2^53 and 2^53)"},
+       R"(at #/minimum: the keyword "minimum" is 9007199254740993, supported are numbers between -2^53 and 2^53)"},
+      {R"({"items": {"maximum": "9"}})", R"(at #/items/maximum: the keyword "maximum" is "9", it must be a number)"},
       {R"({"allOf": [{"minimum": 1}, {"minimum": 2}]})",
-       R"(the keyword "allOf" joins schemas that both have "minimum")"},
+       R"(at #/allOf/1/minimum: the keyword "allOf" joins schemas that both have "minimum", or one with a $ref; its )"
+       R"(value is 2 here and 1 elsewhere)"},
       {R"({"allOf": [{"properties": {"a": {"minimum": 1}}}, {"additionalProperties": {"type": "integer"}}]})",
        R"(the keyword "allOf" joins the property "a" with the "additionalProperties" of a schema that does not)"},
       {R"({"allOf": [{"properties": {"a": 1}}, {"properties": [2], "additionalProperties": false}]})",
-       R"(the keyword "properties" must be an object of schemas)"},
+       R"(at #/allOf/1/properties: the keyword "properties" is [2], it must be an object of schemas)"},
       {R"({"allOf": [{"properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": false},
                      {"properties": {"y": {"type": "integer"}}, "required": ["y"]}]})",
-       "no text matches"},
+       R"(no text matches, because rule "#/allOf/1/properties/y" has none)"},
       {R"({"allOf": [{"const": 9007199254740993}, {"const": 9007199254740992.0}]})",
        R"(the keyword "allOf" joins schemas that both have "const")"},
       {R"({"oneOf": [{"const": {"a": 1, "b": [2]}}, {"const": {"b": [2.0], "a": 1}}]})",
        R"(the keyword "oneOf" is supported only where)"},
-      {R"({"$ref": "other.json"})", R"(the keyword "$ref" is "other.json", only # and #/... are supported)"},
-      {R"({"$ref": "#/$defs/x"})", "which the document does not have"},
-      {R"({"$ref": "#", "type": "null"})", R"(the keyword "$ref" beside "type")"},
-      {R"({"format": "iri"})", R"(the keyword "format" is "iri", which is not supported)"},
+      {R"({"$ref": "other.json"})", R"(at #/$ref: the keyword "$ref" is "other.json", only # and #/... are supported)"},
+      {R"({"$ref": "#/$defs/x"})", R"(at #/$ref: the keyword "$ref" is "#/$defs/x", which the document does not have)"},
+      {R"({"$ref": 1})", R"(at #/$ref: the keyword "$ref" is 1, it must be a string)"},
+      {R"({"$ref": "#", "type": "null"})", R"(at #/$ref: the keyword "$ref" is "#", and "$ref" beside "type")"},
+      {R"({"format": "iri"})", R"(at #/format: the keyword "format" is "iri", which is not supported)"},
       {R"({"format": "uri", "maxLength": 2000})",
-       R"(the keyword "format" beside "minLength or maxLength" is supported only where they allow all texts of the )"
-       R"(format, and "uri" has texts of 9 to 2076 characters)"},
-      {R"({"format": "uri", "minLength": 10})", R"(the keyword "format" beside "minLength or maxLength")"},
-      {R"~({"pattern": "(?=a)"})~", R"(the keyword "pattern", at byte 0: lookahead)"},
-      {R"({"pattern": "a", "maxLength": 3})", R"(the keyword "pattern" beside)"},
-      {R"({"enum": ["a"], "maxLength": 3})", R"(the keyword "maxLength" beside "enum")"},
-      {R"({"type": "float"})", R"(the keyword "type" must name types)"},
-      {R"({"minItems": -1})", R"(the keyword "minItems" must be a number of at least 0)"},
-      {R"({"maxLength": 100000})", R"(the keyword "maxLength" is 100000, at most 10000)"},
-      {R"({"minProperties": 2, "additionalProperties": true})", R"(the keyword "minProperties" is 2)"},
-      {R"({"$schema": "http://example.org/mine"})", R"(the keyword "$schema" names a dialect)"},
-      {R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})", "no text matches"},
+       R"(at #/format: the keyword "format" is "uri", and "format" beside "minLength or maxLength" is supported only )"
+       R"(where they allow all texts of the format, which have 9 to 2076 characters)"},
+      {R"({"format": "uri", "minLength": 10})", R"("format" beside "minLength or maxLength")"},
+      {R"~({"pattern": "(?=a)"})~", R"~(at #/pattern: the keyword "pattern" is "(?=a)", at byte 0, "(": lookahead)~"},
+      {R"({"pattern": "a", "maxLength": 3})", R"(at #/pattern: the keyword "pattern" is "a", and "pattern" beside)"},
+      {R"({"enum": ["a"], "maxLength": 3})",
+       R"(at #/maxLength: the keyword "maxLength" is 3, and "maxLength" beside "enum")"},
+      {R"({"enum": 5})", R"(at #/enum: the keyword "enum" is 5, it must be an array)"},
+      {R"({"type": "float"})",
+       R"(at #/type: the keyword "type" is "float", it must name types of JSON: null, boolean)"},
+      {R"({"minItems": -1})",
+       R"(at #/minItems: the keyword "minItems" is -1, it must be a whole number of at least 0)"},
+      {R"({"maxLength": 100000})", R"(at #/maxLength: the keyword "maxLength" is 100000, at most 10000 is supported)"},
+      {R"({"required": "a"})", R"(at #/required: the keyword "required" is "a", it must be an array of strings)"},
+      {R"({"minProperties": 2, "additionalProperties": true})",
+       R"(at #/minProperties: the keyword "minProperties" is 2)"},
+      {R"({"$schema": "http://example.org/mine"})",
+       R"(at #/$schema: the keyword "$schema" is "http://example.org/mine", which names a dialect)"},
+      {R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})",
+       R"(no text matches, because rule "#/properties/a" has none)"},
       {R"({"type": "string", "maxLength": 9999})", "needs more than"},
-      {R"({"type": )", "the schema is not valid JSON"},
-      {R"([])", "a schema must be an object or a boolean"},
+      {R"({"maxProperties": 9999, "properties": {"a": true, "b": true}})",
+       "at #: 2 properties and numbers of them up to 9999 need 30000 nodes, at most 20000 are supported"},
+      {R"({"type": )", "at byte 9, the end: the schema is not valid JSON"},
+      {R"({"type" "string"})", R"(at byte 15, "\"": the schema is not valid JSON)"},
+      {R"({"minimum": 1e999})", "the schema has a number that is too large"},
+      {"{\"type\": \"\xFF\"}", "the schema is not valid UTF-8: byte 10 of 13 is 0xff"},
+      {R"([])", "at #: a schema must be an object or a boolean, and this is []"},
+      {R"({"properties": {"a": 1}})", "at #/properties/a: a schema must be an object or a boolean, and this is 1"},
       {"false", "no text matches"},
-      {std::string(1000, '['), "nested"},
+      {std::string(1000, '['), "the schema is nested in 1000 levels of JSON, at most 128 are supported"},
   };
   for (const auto& [schema, message] : cases) {
     EXPECT_THAT(std::string(CompileSchema(schema).status().message()), HasSubstr(message)) << schema;
   }
+}
+
+TEST(JsonSchemaTest, AnErrorOfAJoinedSchemaNamesThePlaceFromWhichItsPartComes) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {"minimum": true}}}]})",
+       R"(at #/allOf/1/properties/b/minimum: the keyword "minimum" is true)"},
+      {R"({"allOf": [{"minItems": 1}, {"allOf": [{"type": "array"}, {"items": {"prefixItems": 2}}]}]})",
+       R"(at #/allOf/1/allOf/1/items/prefixItems: the keyword "prefixItems" is 2)"},
+      {R"({"maxLength": [], "anyOf": [{"minLength": 1}, {"minLength": 2}]})",
+       R"(at #/maxLength: the keyword "maxLength" is [])"},
+      {R"({"type": "object", "anyOf": [{"properties": {"a": {"not": {}}}}, {"required": ["a"]}]})",
+       R"(at #/anyOf/0/properties/a/not: the keyword "not")"},
+      {R"({"$ref": "#/$defs/a", "$defs": {"a": {"items": {"maximum": "1"}}}})",
+       R"(at #/$defs/a/items/maximum: the keyword "maximum" is "1")"},
+  };
+  for (const auto& [schema, message] : cases) {
+    EXPECT_THAT(std::string(CompileSchema(schema).status().message()), HasSubstr(message)) << schema;
+  }
+}
+
+TEST(JsonSchemaTest, AnErrorShowsTheBeginningOfALongValue) {
+  std::string type;
+  for (int i = 0; i < 40; ++i) type += "\xC3\xA4";
+  const std::string message(CompileSchema("{\"type\": \"" + type + "\"}").status().message());
+  // 64 bytes would end within a character.
+  EXPECT_THAT(message, HasSubstr("the keyword \"type\" is \"" + type.substr(0, 62) + "..., it must name"));
 }
 
 // Random tokens that the masks allow make values that fit, and texts that a strict parser reads.

@@ -80,35 +80,40 @@ TEST(RegexTest, EveryCharacterOfARangeMatchesAndNoOther) {
 
 TEST(RegexTest, RefusesWhatItDoesNotSupportWithThePlace) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"ab(?=c)", "at byte 2: lookahead"},
-      {"a(?<!b)", "at byte 1: lookahead and lookbehind"},
-      {"(?!b)", "at byte 0: lookahead and lookbehind"},
-      {"(?<=b)", "at byte 0: lookahead and lookbehind"},
-      {"a(?i)yes", "at byte 1: flags such as (?i) are not supported; write [Yy] to match both cases"},
-      {"(?-s:a)", "at byte 0: flags such as (?-) are not supported"},
-      {"(?P<year>[0-9]{4})", "at byte 0: (?P is not supported; the name of a group is written (?<name>...)"},
-      {"(?>a)", "at byte 0: atomic groups are not supported; write (?:...)"},
-      {"(?#a)", "at byte 0: a group that begins with (? must be (?:...) or (?<name>...)"},
-      {R"((a)\1)", "at byte 3: references to groups"},
-      {R"(\bword)", R"(at byte 0: the assertion \b)"},
-      {R"(\p{L})", "at byte 0: properties of characters"},
-      {"a^b", "at byte 1: \"^\""},
-      {"a$b", "at byte 2: nothing can follow"},
-      {"(ab", "at byte 0: the group has no"},
-      {"ab)", "at byte 2"},
-      {"[ab", "at byte 0: the class has no"},
-      {"[b-a]", "at byte 2: the range ends before it begins"},
-      {"*a", "at byte 0"},
-      {"a{3,2}", "at byte 1: the largest number"},
-      {"a{20000}", "at byte 1: at most 10000"},
-      {"a**", "at byte 2: a repetition cannot be repeated"},
-      {"\xFF", "not valid UTF-8"},
+      {"ab(?=c)", R"~(at byte 2, "(": lookahead)~"},
+      {"a(?<!b)", R"~(at byte 1, "(": lookahead and lookbehind)~"},
+      {"(?!b)", R"~(at byte 0, "(": lookahead and lookbehind)~"},
+      {"(?<=b)", R"~(at byte 0, "(": lookahead and lookbehind)~"},
+      {"a(?i)yes", R"~(at byte 1, "(": flags such as (?i) are not supported; write [Yy] to match both cases)~"},
+      {"(?-s:a)", R"~(at byte 0, "(": flags such as (?-) are not supported)~"},
+      {"(?P<year>[0-9]{4})", R"~(at byte 0, "(": (?P is not supported; the name of a group is written (?<name>...))~"},
+      {"(?>a)", R"~(at byte 0, "(": atomic groups are not supported; write (?:...))~"},
+      {"(?#a)", R"~(at byte 0, "(": a group that begins with (? must be (?:...) or (?<name>...))~"},
+      {R"~((a)\1)~", R"~(at byte 3, "\\": references to groups)~"},
+      {R"~(\bword)~", R"~(at byte 0, "\\": the assertion \b)~"},
+      {R"~(\p{L})~", R"~(at byte 0, "\\": properties of characters)~"},
+      {"a^b", R"~(at byte 1, "^": "^")~"},
+      {"a$b", R"~(at byte 2, "b": nothing can follow)~"},
+      {"a$é", R"~(at byte 2, "é": nothing can follow)~"},
+      {"(ab", R"~(at byte 0, "(": the group has no)~"},
+      {"ab)", R"~(at byte 2, ")": a ")" has no "(")~"},
+      {"[ab", R"~(at byte 0, "[": the class has no)~"},
+      {"[b-a]", R"~(at byte 2, "-": the range b-a ends before it begins)~"},
+      {R"~([\d-z])~", R"~(at byte 3, "-": the range \d-z must be between two characters)~"},
+      {"*a", R"~(at byte 0, "*")~"},
+      {"a{3,2}", R"~(at byte 1, "{": in the repetition {3,2} the largest number)~"},
+      {"a{20000}", R"~(at byte 1, "{": the repetition {20000} has too many, at most 10000 are allowed)~"},
+      {"a**", R"~(at byte 2, "*": a repetition cannot be repeated)~"},
+      {R"~(a\)~", R"~(at byte 1, "\\": nothing follows)~"},
+      {std::string("a$\n"), R"(at byte 2 in line 1, "\n": nothing can follow)"},
+      {"a\xFF", "the regular expression is not valid UTF-8: byte 1 of 2 is 0xff"},
       {"[]", "no text matches"},
   };
   for (const auto& [pattern, message] : cases) {
     EXPECT_THAT(std::string(CompileRegex(pattern).status().message()), HasSubstr(message)) << pattern;
   }
-  EXPECT_THAT(std::string(CompileRegex(std::string(200, '(')).status().message()), HasSubstr("nested"));
+  EXPECT_THAT(std::string(CompileRegex(std::string(200, '(')).status().message()),
+              HasSubstr("at byte 101, \"(\": groups are nested in more than 100 levels"));
   EXPECT_THAT(std::string(CompileRegex("((a{100}){100}){100}").status().message()), HasSubstr("needs more than"));
   // The states of this one double with each character.
   EXPECT_THAT(std::string(CompileRegex("(a|b)*a(a|b){40}").status().message()), HasSubstr("too large"));
@@ -122,6 +127,8 @@ TEST(ChoiceTest, OnlyTheTextsOfTheListMatch) {
   EXPECT_TRUE(Matches(*automaton, "no"));
   EXPECT_TRUE(Matches(*automaton, "not sure"));
   EXPECT_FALSE(Matches(*automaton, "not"));
+  EXPECT_EQ(Compile({.kind = Source::Kind::kChoice, .choices = {"a", "b\xC3"}}).status().message(),
+            "choice 1 is not valid UTF-8: byte 1 of 2 is 0xc3");
   EXPECT_FALSE(Compile({.kind = Source::Kind::kChoice}).ok());
   EXPECT_FALSE(Compile({.kind = Source::Kind::kChoice, .choices = std::vector<std::string>(1025, "a")}).ok());
 }

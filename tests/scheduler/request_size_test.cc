@@ -30,7 +30,7 @@ TEST(RequestSizeTest, EmptyPromptIsInvalid) {
 
 TEST(RequestSizeTest, AtLeastOneTokenMustBeAskedFor) {
   EXPECT_EQ(Check(1, 0).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Check(1, -3).message(), HasSubstr("max_tokens is -3"));
+  EXPECT_THAT(Check(1, -3).message(), HasSubstr("stopping.max_tokens: is -3"));
 }
 
 TEST(RequestSizeTest, LastTokenNeedsNoSlot) {

@@ -62,9 +62,10 @@ TEST_F(SchedulerTenantsTest, ARequestBeyondItsShareIsRefusedWithTheNumbers) {
   Make(8, WithShare("hog", 0.5));
   const absl::Status refused = scheduler_->Submit(RequestOf("hog", 1, 10, 8));  // 5 blocks.
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
-  EXPECT_EQ(refused.message(),
-            "prompt has 10 tokens and max_tokens is 8: this takes up to 5 KV blocks of 4 tokens, tenant \"hog\" may "
-            "hold 4 of 8 (max_blocks_share is 0.5)");
+  EXPECT_EQ(
+      refused.message(),
+      "prompt has 10 tokens and stopping.max_tokens is 8: this takes up to 5 KV blocks of 4 tokens, tenant \"hog\" may "
+      "hold 4 of 8 (max_blocks_share is 0.5)");
   EXPECT_EQ(ReasonOf(refused)->word, "NEVER_FITS");
   EXPECT_EQ(ReasonOf(refused)->metadata.at("field"), "max_blocks_share");
   EXPECT_EQ(ReasonOf(refused)->metadata.at("tenant"), "hog");

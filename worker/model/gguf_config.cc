@@ -299,6 +299,13 @@ absl::StatusOr<std::string> ConfigWriter::Write() {
 
 }  // namespace
 
+std::string GgufArchitecture(const std::string& hugging_face) {
+  for (const Architecture& architecture : kArchitectures) {
+    if (architecture.hugging_face == hugging_face) return std::string(architecture.gguf);
+  }
+  return "";
+}
+
 absl::StatusOr<GgufShape> ReadGgufShape(const GgufContents& contents) {
   const GgufFields fields(contents);
   GgufShape shape;

@@ -21,6 +21,9 @@ struct GgufShape {
   int num_kv_heads;
 };
 
+// Returns the architecture that a GGUF file names for one of Hugging Face, or "".
+std::string GgufArchitecture(const std::string& hugging_face);
+
 // Reads general.architecture and three numbers. An architecture that is not supported is refused by its name.
 absl::StatusOr<GgufShape> ReadGgufShape(const GgufContents& contents);
 

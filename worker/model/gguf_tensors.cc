@@ -130,6 +130,24 @@ absl::StatusOr<std::vector<Tensor>> GgufTensors(const GgufContents& contents) {
   return tensors;
 }
 
+std::optional<std::string> GgufTensorName(std::string_view hugging_face) {
+  for (const NamePair& pair : kTopNames) {
+    if (pair.hugging_face == hugging_face) return std::string(pair.gguf);
+  }
+  constexpr std::string_view kPrefix = "model.layers.";
+  if (!hugging_face.starts_with(kPrefix)) return std::nullopt;
+  hugging_face.remove_prefix(kPrefix.size());
+  const size_t dot = hugging_face.find('.');
+  if (dot == hugging_face.npos) return std::nullopt;
+  const std::string layer(hugging_face.substr(0, dot));
+  for (const NamePair& pair : kLayerNames) {
+    if (pair.hugging_face == hugging_face.substr(dot + 1)) {
+      return absl::StrCat("blk.", layer, ".", std::string(pair.gguf));
+    }
+  }
+  return std::nullopt;
+}
+
 bool IsGgufQuantized(const Tensor& tensor) {
   const GgufTensorType* type = FindGgufTensorType(tensor.dtype);
   return type != nullptr && type->dequantize != nullptr;

@@ -4,7 +4,9 @@
 #define QUIRE_WORKER_MODEL_GGUF_TENSORS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +27,9 @@ constexpr DataType kDequantizedType = DataType::kBFloat16;
 // The frequencies of the rotary embedding are left out, because GgufConfigJson reads them. A tensor that Quire does not
 // use would change the computation, so it is refused with its name.
 absl::StatusOr<std::vector<Tensor>> GgufTensors(const GgufContents& contents);
+
+// Returns the name in a GGUF file of the tensor with a name of Hugging Face, or nothing for a name that none has.
+std::optional<std::string> GgufTensorName(std::string_view hugging_face);
 
 // Whether the tensor of a GGUF file has to be converted before it is used: its numbers are quantized, or its rows stand
 // in another order than those of Hugging Face.

@@ -140,7 +140,8 @@ absl::StatusOr<std::vector<TokenizerFile>> GgufTokenizerFiles(const GgufContents
     QUIRE_ASSIGN_OR_RETURN(std::string bytes, SentencePieceModel(fields, vocabulary));
     files.push_back({"tokenizer.model", std::move(bytes)});
   }
-  json config = {{"add_bos_token", adds_bos}, {"add_eos_token", adds_eos}};
+  // The manager's errors name keys of a GGUF file in place of the files that are made here.
+  json config = {{"made_from", "gguf"}, {"add_bos_token", adds_bos}, {"add_eos_token", adds_eos}};
   for (const auto& [name, id] :
        {std::pair("bos_token", vocabulary.bos), std::pair("eos_token", vocabulary.eos),
         std::pair("unk_token", vocabulary.unknown), std::pair("pad_token", vocabulary.padding)})

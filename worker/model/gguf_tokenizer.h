@@ -15,7 +15,7 @@ namespace quire {
 //   - tokenizer.json for the tokenizer "gpt2": byte pair encoding of bytes, with the regular expression that
 //     tokenizer.ggml.pre names,
 //   - tokenizer.model for the tokenizer "llama": a model of SentencePiece with pieces, scores and types,
-//   - tokenizer_config.json with the special tokens,
+//   - tokenizer_config.json with the special tokens, and with "made_from": "gguf",
 //   - chat_template.jinja, if the file has a template. Templates with names are in tokenizer_config.json.
 // The result is empty when the file has no tokenizer. Another tokenizer, and another regular expression, is refused
 // with its name.

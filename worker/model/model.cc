@@ -17,6 +17,7 @@
 #include "worker/model/directory_hint.h"
 #include "worker/model/gguf.h"
 #include "worker/model/gguf_config.h"
+#include "worker/model/gguf_names.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gguf_tokenizer.h"
 #include "worker/model/mapped_file.h"
@@ -106,23 +107,33 @@ absl::StatusOr<GgufFile> OpenGguf(const std::string& path) {
   return GgufFile::Open(path);
 }
 
-// Makes the configuration from the metadata of a GGUF file, and checks its tensors.
-absl::StatusOr<ModelConfig> GgufModelConfig(const GgufContents& contents) {
+absl::StatusOr<ModelConfig> ParseGgufConfig(const GgufContents& contents) {
   QUIRE_ASSIGN_OR_RETURN(const std::string text, GgufConfigJson(contents));
-  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(text, ""));
+  return ParseModelConfig(text, "");
+}
+
+// Makes the configuration from the metadata of a GGUF file, and checks its tensors.
+absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file) {
+  const GgufContents& contents = file.contents();
+  absl::StatusOr<ModelConfig> parsed = ParseGgufConfig(contents);
+  if (!parsed.ok()) {
+    const absl::StatusOr<GgufShape> shape = ReadGgufShape(contents);
+    return InGguf(file.path(), shape.ok() ? shape->architecture : "", parsed.status());
+  }
+  ModelConfig config = *std::move(parsed);
   if (HasQ4LayerMatrices(contents)) {
     config.quantization = {.format = CheckpointFormat::kGgufQ4_0, .group = kQ4BlockColumns};
   }
-  QUIRE_RETURN_IF_ERROR(GgufTensors(contents).status());
+  if (const absl::Status tensors = GgufTensors(contents).status(); !tensors.ok()) {
+    return In(file.path(), ": ", tensors);
+  }
   return config;
 }
 
 // Makes the configuration and the tokenizer files from the metadata of a GGUF file.
 absl::Status ReadGgufModel(const std::string& path, Model* model) {
   QUIRE_ASSIGN_OR_RETURN(const GgufFile file, OpenGguf(path));
-  absl::StatusOr<ModelConfig> config = GgufModelConfig(file.contents());
-  if (!config.ok()) return In(path, ": ", config.status());
-  model->config = *std::move(config);
+  QUIRE_ASSIGN_OR_RETURN(model->config, GgufModelConfig(file));
   absl::StatusOr<std::vector<TokenizerFile>> files = GgufTokenizerFiles(file.contents());
   if (!files.ok()) return In(path, ": ", files.status());
   model->tokenizer_files = *std::move(files);
@@ -145,8 +156,7 @@ absl::Status CheckParts(const ModelConfig& config, absl::FunctionRef<bool(Option
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool is_long) {
   if (IsGgufPath(directory)) {
     QUIRE_ASSIGN_OR_RETURN(const GgufFile file, OpenGguf(directory));
-    absl::StatusOr<ModelConfig> config = GgufModelConfig(file.contents());
-    return config.ok() ? std::move(config) : In(directory, ": ", config.status());
+    return GgufModelConfig(file);
   }
   QUIRE_RETURN_IF_ERROR(CheckDirectory(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadConfigFile(directory));
@@ -165,8 +175,11 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directo
     QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
   }
   if (!HasTokenizer(model->tokenizer_files)) {
-    QUIRE_LOG(kWarning) << "the model has no tokenizer.json or tokenizer.model, so clients can send and receive token "
-                           "ids only"
+    const std::string missing =
+        IsGgufPath(directory)
+            ? "tokenizer, because tokenizer.ggml.model is missing in its file or says that it has none"
+            : "tokenizer.json or tokenizer.model";
+    QUIRE_LOG(kWarning) << "the model has no " << missing << ", so clients can send and receive token ids only"
                         << TokenizerHint(directory);
   }
   return model;
@@ -182,7 +195,10 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, B
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
   absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend, progress, rounding);
-  if (!weights.ok()) return In(directory, ": ", weights.status());
+  if (!weights.ok()) {
+    return IsGgufPath(directory) ? InGguf(directory, GgufArchitecture(model->config.architecture), weights.status())
+                                 : In(directory, ": ", weights.status());
+  }
   model->weights = *std::move(weights);
   progress->End();
   QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint

@@ -199,8 +199,9 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadGgufQ4(const std::string& w
   tensors_.Release(weight);
   for (size_t i = 0; i < matrix.scales.size(); ++i) {
     if (std::isfinite(matrix.scales[i])) continue;
+    const int64_t in_file = RowInFile(static_cast<int64_t>(i) / groups, rows, tensor->interleaved_heads);
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", weight, " has a scale of row ", i / groups, " that is infinite or not a number"));
+        absl::StrCat("tensor ", weight, " has a scale of row ", in_file, " that is infinite or not a number"));
   }
   return matrix;
 }

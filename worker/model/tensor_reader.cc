@@ -17,11 +17,21 @@
 namespace quire {
 namespace {
 
-// `stored` describes the tensor in the file, which may have another type than its converted copy.
-absl::Status CheckConverted(const Tensor& tensor, const std::string& stored) {
+// Returns the place in the file of an element of a converted copy, whose rows were interleaved.
+int64_t ElementInFile(int64_t element, const Tensor& copy, int interleaved_heads) {
+  if (interleaved_heads == 0) return element;
+  const int64_t rows = copy.shape[0];
+  int64_t cols = 1;
+  for (size_t i = 1; i < copy.shape.size(); ++i) cols *= copy.shape[i];
+  return RowInFile(element / cols, rows, interleaved_heads) * cols + element % cols;
+}
+
+// `stored` describes the tensor in the file, which may have another type and another order than its converted copy.
+absl::Status CheckConverted(const Tensor& tensor, const std::string& stored, int interleaved_heads) {
   const std::optional<size_t> index = FirstNotFinite(tensor.bytes, *WeightType(tensor));
   if (!index.has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", stored, ", and its element ", *index,
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", stored, ", and its element ",
+                                                 ElementInFile(static_cast<int64_t>(*index), tensor, interleaved_heads),
                                                  " is infinite or not a number"));
 }
 
@@ -50,6 +60,7 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
                          }));
   Count(*tensor);
   const std::string in_file = Describe(*tensor);
+  const int interleaved_heads = tensor->interleaved_heads;
   if (NeedsConversion(*tensor) || is_fp8(*tensor)) {
     const std::string_view stored = tensor->bytes;
     OwnedTensor converted;
@@ -62,7 +73,7 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
     tensor = &converted_.emplace(name, std::move(converted)).first->second.tensor;
     ReleasePages(stored);
   }
-  QUIRE_RETURN_IF_ERROR(CheckConverted(*tensor, in_file));
+  QUIRE_RETURN_IF_ERROR(CheckConverted(*tensor, in_file, interleaved_heads));
   return tensor;
 }
 
@@ -74,7 +85,7 @@ absl::Status TensorReader::Keep(OwnedTensor made) {
 }
 
 absl::Status TensorReader::CheckFinite(const Tensor& tensor) {
-  return CheckConverted(tensor, Describe(tensor));
+  return CheckConverted(tensor, Describe(tensor), /*interleaved_heads=*/0);
 }
 
 // Both names of the scales are in use, and both are factors.

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "client/library/client.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 
 namespace quire {
 namespace {
@@ -59,6 +61,19 @@ TEST(ReportErrorTest, AMissingTokenIsAskedFor) {
   EXPECT_EQ(ReportError(absl::UnauthenticatedError("the call has no bearer token"), "host:1"), kExitRejected);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("no bearer token\n  give a token (--token, $QUIRE_TOKEN)"));
+}
+
+TEST(ReportErrorTest, WhereNoWorkerIsThereStatusSaysWhy) {
+  google::rpc::ErrorInfo info;
+  info.set_reason("NO_WORKER");
+  google::rpc::Status details;
+  details.add_details()->PackFrom(info);
+  const grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no worker has joined yet", details.SerializeAsString());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ReportError(FromGrpcStatus(status), "host:1"), kExitUnavailable);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "quirectl: unavailable: no worker has joined yet\n"
+            "  `quirectl status` shows the workers, and why the manager cannot use one\n");
 }
 
 TEST(ReportErrorTest, ADeadlineMayMeanThatNoWorkerIsThere) {

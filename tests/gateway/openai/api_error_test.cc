@@ -66,12 +66,11 @@ TEST(ApiErrorTest, AnErrorOfTheParametersOfAToolNamesTheTool) {
     return ToApiError(status, {.guide = guide});
   };
   const std::string description =
-      "at byte 150: in %json of the rule \"tools_12_function_parameters\", at #/properties/u: the keyword \"format\" "
-      "is "
-      "\"uri\"";
+      "at byte 150 in line 3, \"%\": in %json of the rule \"tools_12_function_parameters\", at #/properties/u/format: "
+      "the keyword \"format\" is \"uri\"";
   const ApiError error = error_of(description, "tools");
   EXPECT_EQ(error.param, "tools[12].function.parameters");
-  EXPECT_EQ(error.message, "tools[12].function.parameters at #/properties/u: the keyword \"format\" is \"uri\"");
+  EXPECT_EQ(error.message, "tools[12].function.parameters at #/properties/u/format: the keyword \"format\" is \"uri\"");
   EXPECT_EQ(error_of("is too large", "tools").message, "tools is too large");
   EXPECT_EQ(error_of(description, "guided_grammar").message, "guided_grammar " + description)
       << "the client has named this rule";
@@ -95,6 +94,43 @@ TEST(ApiErrorTest, AWrongFieldIsInParamAndBeginsTheMessage) {
       error.message,
       "top_p is 2, must be at most 1; max_tokens is 9000, with the prompt's 5 tokens 9005; the model's context is "
       "1024");
+}
+
+TEST(ApiErrorTest, SentencesOfTheManagerNameTheFieldsOfTheClient) {
+  const ApiNames names{.max_tokens = "max_completion_tokens", .prompt = "messages", .guide = "guided_regex"};
+  const auto message_of = [&](const std::string& field, const std::string& description) {
+    google::rpc::Status status = StatusOf(kInvalidArgument, field + ": " + description);
+    google::rpc::BadRequest bad_request;
+    auto* violation = bad_request.add_field_violations();
+    violation->set_field(field);
+    violation->set_description(description);
+    status.add_details()->PackFrom(bad_request);
+    return ToApiError(status, names).message;
+  };
+  EXPECT_EQ(message_of("start.stopping.min_tokens", "is 5, stopping.max_tokens is 4, the default"),
+            "min_tokens is 5, max_completion_tokens is 4, the default");
+  EXPECT_EQ(message_of("stopping.ignore_eos", "is true, it cannot be combined with guided.regex"),
+            "ignore_eos is true, it cannot be combined with guided_regex");
+  EXPECT_EQ(message_of("sampling.temperature", "is 2 in a beam search (beam.width is 4), which draws nothing"),
+            "temperature is 2 in a beam search (n is 4), which draws nothing");
+  EXPECT_EQ(message_of("sampling.bad_words[1]", "has \"stopping.max_tokens\" of tokenizer.json in logprobs."),
+            "bad_words[1] has \"stopping.max_tokens\" of tokenizer.json in logprobs.")
+      << "neither text of the client nor other words change";
+}
+
+TEST(ApiErrorTest, AFieldAtTheBeginningOfAMessageBecomesTheParam) {
+  const int failed_precondition = 9;
+  const auto error_of = [&](const std::string& message) {
+    return ToApiError(StatusOf(failed_precondition, message), {.prompt = "prompt[1]"});
+  };
+  EXPECT_EQ(error_of("text: needs a tokenizer").message, "prompt[1]: needs a tokenizer");
+  EXPECT_EQ(error_of("text: needs a tokenizer").param, "prompt[1]");
+  EXPECT_EQ(error_of("chat: needs a chat template").message, "messages: needs a chat template");
+  EXPECT_EQ(error_of("beam.width: is 300, the worker runs at most 256 sequences").param, "n");
+  EXPECT_EQ(error_of("prompt has 5 tokens and stopping.max_tokens is 9: this takes up to 4 KV blocks").message,
+            "prompt has 5 tokens and max_tokens is 9: this takes up to 4 KV blocks");
+  EXPECT_EQ(error_of("request_id: a request \"a\" is running").param, std::nullopt);
+  EXPECT_EQ(error_of("request_id: a request \"a\" is running").message, "request_id: a request \"a\" is running");
 }
 
 TEST(ApiErrorTest, AStreamThatCannotBeResumedIsToldByItsHeader) {

@@ -121,7 +121,7 @@ TEST(ForcedCallsTest, AnErrorNamesTheToolAndTheKeyword) {
       Thoughts::kNone);
   const auto automaton = grammar::Compile({.kind = grammar::Source::Kind::kEbnf, .text = text});
   EXPECT_THAT(std::string(automaton.status().message()),
-              HasSubstr("\"tools_1_function_parameters\", at #: the keyword \"not\" is not supported"));
+              HasSubstr("\"tools_1_function_parameters\", at #/not: the keyword \"not\" is not supported"));
 }
 
 }  // namespace

@@ -203,6 +203,23 @@ TEST(ModelRegistryTest, ABrokenTokenizerIsRefusedWithItsFileAndItsFault) {
               HasSubstr("cannot be used: tokenizer_config.json: not valid JSON"));
 }
 
+// The user of a GGUF file does not have the files that the worker makes of it.
+TEST(ModelRegistryTest, ErrorsOfAGgufFileNameItsKeys) {
+  const ModelFile config{"tokenizer_config.json", R"({"made_from":"gguf"})"};
+  ModelRegistry registry(kNoCap);
+  WorkerDescription worker = SmallWorker();
+  worker.tokenizer_files = {{"tokenizer.json", "{"}, config};
+  EXPECT_THAT(std::string(registry.Admit("a", worker).status().message()),
+              HasSubstr("cannot be used: the GGUF file: tokenizer.ggml.*: not valid JSON"));
+  worker.tokenizer_files = {{"chat_template.jinja", "\n{% include 'x' %}"}, config};
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(registry.Admit("a", worker).ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("refused: the GGUF file: tokenizer.chat_template: line 2: "));
+  EXPECT_THAT(std::string(registry.models()[0]->chat_template.status().message()),
+              HasSubstr("the GGUF file: tokenizer.chat_template: line 2: "));
+}
+
 TEST(ModelRegistryTest, AModelHasTheChatTemplateOfItsFiles) {
   ModelRegistry registry(kNoCap);
   WorkerDescription worker = SmallWorker();

@@ -101,8 +101,44 @@ TEST_F(StepLoopRecoveryTest, ARequestIsToldWhenAnotherManagerHasItsWorker) {
   worker_.Kill();
   Advance(10 * kSecond);
   EXPECT_EQ(sink->failure().message(),
-            "no worker has begun the request: another manager has taken the worker for which it waited, which did not "
-            "come back within 10 s");
+            "another manager has taken the worker of the request, which did not come back within 10 s");
+}
+
+TEST_F(StepLoopRecoveryTest, TheLogHasTheReasonOfEveryRequestThatFails) {
+  StepLoopOptions options = Options();
+  options.worker_grace_us = 10 * kSecond;
+  Join(options);
+  worker_.HoldBack();
+  const auto sent = Submit(MakeRequest(5, 20));  // The worker has it, and has answered nothing.
+  Run();
+  worker_.Kill();
+  Run();
+  std::vector<std::shared_ptr<RecordingSink>> late;
+  for (int i = 0; i < 2; ++i) late.push_back(Submit(MakeRequest(5, 20)));
+  Run();
+  ::testing::internal::CaptureStderr();
+  Advance(10 * kSecond);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(sent->failure().message(), "the worker of the request was lost and did not come back within 10 s");
+  EXPECT_THAT(log, HasSubstr("1 request of worker worker:1 failed: the worker of the request was lost"));
+  EXPECT_THAT(log, HasSubstr("2 requests of worker worker:1 failed: no worker has begun the request"));
+}
+
+TEST_F(StepLoopRecoveryTest, ARequestIsToldWhenItsWorkerCameBackAndCannotBeUsed) {
+  StepLoopOptions options = Options();
+  options.worker_grace_us = 10 * kSecond;
+  Join(options);
+  worker_.Kill();
+  Run();
+  const auto sink = Submit(MakeRequest(5, 20));
+  Run();
+  admission_ = absl::FailedPreconditionError("another model");
+  worker_.Start(SmallWorker());
+  for (int i = 0; i < 2; ++i) Advance(5 * kSecond);
+  EXPECT_EQ(
+      sink->failure().message(),
+      "no worker has begun the request: the worker for which it waited was lost and did not come back within 10 s "
+      "as one that the manager can use");
 }
 
 TEST_F(StepLoopRecoveryTest, ALostWorkerMayReturnUntilTheGraceEnds) {

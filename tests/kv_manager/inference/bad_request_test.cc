@@ -139,7 +139,7 @@ const BadRequestCase kBadRequests[] = {
        r->mutable_stopping()->set_max_tokens(4);
        r->mutable_stopping()->set_min_tokens(5);
      },
-     "stopping.min_tokens", "is 5, max_tokens is 4"},
+     "stopping.min_tokens", "is 5, stopping.max_tokens is 4"},
     {"TooManyStops",
      [](auto* r) {
        for (int i = 0; i < 17; ++i) r->mutable_stopping()->add_stop("x");
@@ -216,55 +216,58 @@ const BadRequestCase kBadRequests[] = {
        Beam(r, 4)->set_num_groups(3);
        r->mutable_beam()->set_diversity_penalty(1);
      },
-     "beam.num_groups", "is 3, must divide the width 4"},
+     "beam.num_groups", "is 3, must divide beam.width, which is 4"},
     {"EqualGroups", [](auto* r) { Beam(r, 4)->set_num_groups(2); }, "beam.diversity_penalty",
      "is 0, must be in (0, 100] with 2 groups, which would find the same"},
     {"DiversityOfOneGroup", [](auto* r) { Beam(r, 4)->set_diversity_penalty(1); }, "beam.diversity_penalty",
-     "is 1, must be 0 or unset unless there are several num_groups"},
+     "is 1, must be 0 or unset unless beam.num_groups is above 1"},
     {"NanDiversityOfOneGroup", [](auto* r) { Beam(r, 4)->set_diversity_penalty(NAN); }, "beam.diversity_penalty",
-     "is nan, must be 0 or unset unless there are several num_groups"},
+     "is nan, must be 0 or unset unless beam.num_groups is above 1"},
     {"BeamAndN",
      [](auto* r) {
        Beam(r, 4);
        r->set_n(4);
      },
-     "n", "is 4 with beam, must be unset: beam.num_return_sequences tells how many hypotheses return"},
+     "n",
+     "is 4 in a beam search (beam.width is 4), must be unset: beam.num_return_sequences tells how many hypotheses "
+     "return"},
     {"BeamAndBestOf",
      [](auto* r) {
        Beam(r, 4);
        r->set_best_of(4);
      },
-     "best_of", "is 4 with beam, which draws nothing: must be unset"},
+     "best_of", "is 4 in a beam search (beam.width is 4), which draws nothing: must be unset"},
     {"BeamAndTemperature",
      [](auto* r) {
        Beam(r, 4);
        r->mutable_sampling()->set_temperature(0.5f);
      },
-     "sampling.temperature", "is 0.5 with beam, which draws nothing: must be 0, 1 or unset"},
+     "sampling.temperature", "is 0.5 in a beam search (beam.width is 4), which draws nothing: must be 0, 1 or unset"},
     {"BeamAndTopK",
      [](auto* r) {
        Beam(r, 4);
        r->mutable_sampling()->set_top_k(5);
      },
-     "sampling.top_k", "is 5 with beam, which draws nothing: must be 0 or unset"},
+     "sampling.top_k", "is 5 in a beam search (beam.width is 4), which draws nothing: must be 0 or unset"},
     {"BeamAndTopP",
      [](auto* r) {
        Beam(r, 4);
        r->mutable_sampling()->set_top_p(0.5f);
      },
-     "sampling.top_p", "is 0.5 with beam, which draws nothing: must be 1 or unset"},
+     "sampling.top_p", "is 0.5 in a beam search (beam.width is 4), which draws nothing: must be 1 or unset"},
     {"BeamAndMinP",
      [](auto* r) {
        Beam(r, 4);
        r->mutable_sampling()->set_min_p(0.5f);
      },
-     "sampling.min_p", "is 0.5 with beam, which draws nothing: must be 0 or unset"},
+     "sampling.min_p", "is 0.5 in a beam search (beam.width is 4), which draws nothing: must be 0 or unset"},
     {"BeamAndTopLogprobs",
      [](auto* r) {
        Beam(r, 4);
        r->set_logprobs(1);
      },
-     "logprobs", "is 1 with beam, must be 0: there are no alternatives to a hypothesis' tokens"},
+     "logprobs",
+     "is 1 in a beam search (beam.width is 4), must be 0: there are no alternatives to a hypothesis' tokens"},
     {"LongCacheSalt", [](auto* r) { r->set_cache_salt(std::string(257, 'a')); }, "cache_salt",
      "has 257 bytes, at most 256 are allowed"},
     {"LongTenant", [](auto* r) { r->set_tenant(std::string(129, 'a')); }, "tenant",

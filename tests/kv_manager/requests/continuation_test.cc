@@ -203,7 +203,7 @@ TEST_F(ContinuationTest, ErrorsNameFieldValueAndLimit) {
          Add(0, "a");
        },
        "continue_from[1].index: is 0, as in another entry"},
-      {[this] { Add(0, "aaaaaaaaaaaaa"); }, "continue_from[0].token_ids: has 13 tokens, max_tokens is 12"},
+      {[this] { Add(0, "aaaaaaaaaaaaa"); }, "continue_from[0].token_ids: has 13 tokens, stopping.max_tokens is 12"},
       {[this] { Add(0, "a")->add_token_ids(100'000); },
        "continue_from[0].token_ids[1]: is 100000, the vocabulary has "},
       {[this] {
@@ -223,7 +223,7 @@ TEST_F(ContinuationTest, ErrorsNameFieldValueAndLimit) {
          request_.mutable_beam()->set_width(2);
          Add(0, "ab");
        },
-       "continue_from: has 1 entries, must have none with beam"},
+       "continue_from: has 1 entries, must have none in a beam search"},
       {[this] {
          request_.set_best_of(3);
          Add(0, "ab");

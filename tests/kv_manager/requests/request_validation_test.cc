@@ -199,7 +199,8 @@ TEST_F(RequestValidationTest, LogprobsOfOneOfTheBestFitIntoOneResponse) {
   request_.mutable_stopping()->set_max_tokens(7281);
   EXPECT_TRUE(Validate().ok());
   request_.mutable_stopping()->set_max_tokens(7282);
-  EXPECT_THAT(Validate().status().message(), HasSubstr("logprobs: is 17, with max_tokens 7282 131076 logprobs"));
+  EXPECT_THAT(Validate().status().message(),
+              HasSubstr("logprobs: is 17, with stopping.max_tokens 7282 131076 logprobs"));
   request_.set_n(2);
   EXPECT_TRUE(Validate().ok());
 }
@@ -372,17 +373,17 @@ TEST_F(RequestValidationTest, TextThatIsNotUtf8IsRefused) {
 TEST_F(RequestValidationTest, WithoutTokenizerOnlyTokensAreServed) {
   model_.tokenizer = nullptr;
   EXPECT_EQ(Validate().status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Validate().status().message(), HasSubstr("text needs a tokenizer"));
+  EXPECT_THAT(Validate().status().message(), HasSubstr("text: needs a tokenizer"));
   request_.mutable_token_ids()->add_ids(3);
   EXPECT_THAT(Valid().request.prompt, ElementsAre(3));
   request_.mutable_stopping()->add_stop("x");
-  EXPECT_THAT(Validate().status().message(), HasSubstr("stopping.stop needs a tokenizer"));
+  EXPECT_THAT(Validate().status().message(), HasSubstr("stopping.stop: needs a tokenizer"));
   request_.mutable_stopping()->clear_stop();
   request_.mutable_sampling()->add_bad_words("x");
-  EXPECT_THAT(Validate().status().message(), HasSubstr("sampling.bad_words needs a tokenizer"));
+  EXPECT_THAT(Validate().status().message(), HasSubstr("sampling.bad_words: needs a tokenizer"));
   request_.mutable_sampling()->clear_bad_words();
   request_.set_echo(true);
-  EXPECT_THAT(Validate().status().message(), HasSubstr("echo needs a tokenizer"));
+  EXPECT_THAT(Validate().status().message(), HasSubstr("echo: needs a tokenizer"));
 }
 
 TEST_F(RequestValidationTest, WrongFieldsComeBeforeTheMissingTokenizer) {
@@ -432,25 +433,26 @@ TEST_F(RequestValidationTest, WrongGuidesAreRefusedWithFieldAndPlace) {
   guide->set_json_object(false);
   EXPECT_THAT(message(), HasSubstr("guided.json_object: is false, it must be true"));
   guide->set_json_schema(R"({"items": {"uniqueItems": true}})");
-  EXPECT_THAT(message(), HasSubstr("guided.json_schema: at #/items: the keyword \"uniqueItems\" is not supported"));
+  EXPECT_THAT(message(), HasSubstr("guided.json_schema: at #/items/uniqueItems: the keyword \"uniqueItems\" is true"));
   guide->set_regex("a(?=b)");
-  EXPECT_THAT(message(), HasSubstr("guided.regex: at byte 1: lookahead"));
+  EXPECT_THAT(message(), HasSubstr("guided.regex: at byte 1, \"(\": lookahead"));
   guide->set_grammar("root ::= x");
-  EXPECT_THAT(message(), HasSubstr("guided.grammar: at byte 9: the rule \"x\" is not defined"));
+  EXPECT_THAT(message(), HasSubstr("guided.grammar: at byte 9, \"x\": the rule \"x\" is not defined"));
   guide->mutable_choice();
   EXPECT_THAT(message(), HasSubstr("guided.choice: has no choice"));
   guide->mutable_choice()->add_texts("a");
   request_.mutable_stopping()->set_ignore_eos(true);
-  EXPECT_THAT(message(), HasSubstr("stopping.ignore_eos: cannot be combined with guided"));
+  EXPECT_THAT(message(), HasSubstr("stopping.ignore_eos: is true, it cannot be combined with guided.choice"));
   request_.mutable_stopping()->Clear();
   request_.mutable_stopping()->set_min_tokens(1);
-  EXPECT_THAT(message(), HasSubstr("stopping.min_tokens: cannot be combined with guided"));
+  EXPECT_THAT(message(), HasSubstr("stopping.min_tokens: is 1, it cannot be combined with guided.choice"));
 }
 
 TEST_F(RequestValidationTest, GuidesNeedATokenizerAndAnEndToken) {
   request_.mutable_guided()->set_regex("a");
   EXPECT_EQ(Validate().status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Validate().status().message(), HasSubstr("guided needs a model with a tokenizer and an end token"));
+  EXPECT_THAT(Validate().status().message(),
+              HasSubstr("guided.regex: needs a model with a tokenizer and an end token"));
 }
 
 TEST_F(RequestValidationTest, ContinuedTokensFollowTheGuide) {

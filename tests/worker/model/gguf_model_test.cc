@@ -303,8 +303,8 @@ TEST_F(SmallGgufTest, AScaleOfQ4ThatIsNotFiniteIsNamed) {
     blocks[18 * 9 + 1] = 0x7c;
     return blocks;
   });
-  EXPECT_EQ(ErrorOfLoad(file),
-            "tensor model.layers.0.self_attn.q_proj.weight has a scale of row 16 that is infinite or not a number");
+  EXPECT_EQ(ErrorOfLoad(file), "tensor blk.0.attn_q.weight has a scale of row 1 that is infinite or not a number")
+      << "the rows of a pair are neighbours in the file";
 }
 
 TEST_F(SmallGgufTest, AnotherArchitectureIsRefusedByItsName) {
@@ -334,6 +334,26 @@ TEST_F(SmallGgufTest, WhatWouldChangeTheComputationIsRefused) {
               HasSubstr("tensor \"blk.1.attn_q.weight\""))
       << "a layer that does not exist";
   EXPECT_TRUE(Load(PlainFile([](GgufWriter* writer) { writer->AddUint32("llama.expert_count", 0); })).ok());
+}
+
+TEST_F(SmallGgufTest, ErrorsNameKeysAndTensorsOfTheFile) {
+  std::string file = PlainFile();
+  const std::string key = "llama.attention.head_count_kv";
+  const std::string value = GgufWriter::Bytes(uint32_t{3});
+  file.replace(file.find(key) + key.size() + sizeof(GgufType), value.size(), value);
+  EXPECT_EQ(ErrorOfLoad(file),
+            "llama.attention.head_count_kv is 3, must be a divisor of llama.attention.head_count, 8");
+  EXPECT_THAT(ErrorOfLoad(PlainFile(nullptr, "qwen3")), HasSubstr("tensor blk.0.attn_q_norm.weight is missing"));
+  EXPECT_THAT(ErrorOfLoad(PlainFile(nullptr, "qwen2")), HasSubstr("tensor blk.0.attn_q.bias is missing"));
+}
+
+TEST_F(SmallGgufTest, TheLogSaysWhichKeyOfTheTokenizerIsMissing) {
+  SetLogLevel(LogLevel::kWarning);
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(Load(PlainFile()).ok());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("the model has no tokenizer, because tokenizer.ggml.model is missing in its file"));
+  EXPECT_THAT(log, testing::Not(HasSubstr("tokenizer.json")));
 }
 
 TEST_F(SmallGgufTest, AQuantizedTypeThatIsNotReadIsRefused) {
@@ -420,8 +440,14 @@ TEST_F(SmallGgufTest, ANumberThatIsNotFiniteIsNamed) {
   const float bad = std::nanf("");
   std::memcpy(&file[file.size() - 4], &bad, sizeof(bad));
   EXPECT_EQ(ErrorOfLoad(file),
-            "tensor model.layers.0.mlp.down_proj.weight is F32 [256, 256], and its element 65535 is infinite or not a "
-            "number");
+            "tensor blk.0.ffn_down.weight is F32 [256, 256], and its element 65535 is infinite or not a number");
+  const std::string interleaved = FileWith(0, [&](int rows, int cols) {
+    std::string bytes = RandomFloats(rows * cols, 0.1f);
+    std::memcpy(&bytes[259 * sizeof(bad)], &bad, sizeof(bad));
+    return bytes;
+  });
+  EXPECT_EQ(ErrorOfLoad(interleaved),
+            "tensor blk.0.attn_q.weight is F32 [256, 256], and its element 259 is infinite or not a number");
 }
 
 TEST_F(SmallGgufTest, AMissingFileIsNamed) {

@@ -126,6 +126,7 @@ TEST(GgufTokenizerTest, ChatTemplatesComeAlong) {
   const Files llama = FilesOfGolden("llama3_bpe.gguf");
   EXPECT_EQ(llama.at("chat_template.jinja"), "{{ bos_token }}{{ messages[0]['content'] }}");
   const json config = json::parse(llama.at("tokenizer_config.json"));
+  EXPECT_EQ(config["made_from"], "gguf") << "the manager tells errors of such files by it";
   EXPECT_EQ(config["bos_token"], "<|begin_of_text|>");
   EXPECT_EQ(config["add_bos_token"], true) << "as llama.cpp does for llama-bpe";
   const Files qwen = FilesOfGolden("qwen2_bpe.gguf");
