@@ -9,13 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/byte_size.h"
 #include "base/num_blocks.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/quantized_products.h"
 #include "kernels/cuda/rounded_products.h"
 #include "kernels/kv_layout.h"
 #include "worker/model/fp8.h"
-#include "worker/pool_size.h"
 
 namespace quire {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/byte_size.h"
 #include "base/num_blocks.h"
 #include "kernels/cuda/quantized_products.h"
 #include "kernels/cuda/rounded_products.h"

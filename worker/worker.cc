@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/byte_size.h"
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/pool_summary.h"

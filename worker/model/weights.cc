@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status.h"
+#include "worker/model/layer_check.h"
 #include "worker/model/quantized_reader.h"
 #include "worker/model/tensor_reader.h"
 #include "worker/model/tensor_values.h"
@@ -357,6 +359,9 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
   if (rounding.layers != Quantization::kNone && stored != Quantization::kNone) {
     return absl::InvalidArgumentError(
         absl::StrCat("the checkpoint is quantized already, so --quantize must be none, not ", Name(rounding.layers)));
+  }
+  if (const std::string extra = ExtraLayers(config, checkpoint); !extra.empty()) {
+    QUIRE_LOG(kWarning) << extra;
   }
   WeightReader reader(config, format, checkpoint, backend, progress, rounding);
   ModelWeights weights;
