@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <regex>
@@ -23,6 +24,7 @@
 #include "kernels/cuda/emulated_device.h"
 #include "tests/flag_reference.h"
 #include "tests/test_paths.h"
+#include "tests/worker/model/model_files.h"
 
 namespace quire {
 namespace {
@@ -261,6 +263,23 @@ TEST(WorkerOptionsTest, TheMemoryOfAModelOnAGpuIsExplainedWithoutOne) {
               HasSubstr("--gpu-memory is set, but --explain-memory is not"));
   EXPECT_THAT(message({model.c_str(), "--gpu-memory=80GiB"}), HasSubstr("--gpu-memory is set, but --device is cpu"));
   EXPECT_THAT(message({model.c_str(), "--device=cuda", "--gpu-memory=big"}), HasSubstr("--gpu-memory: 'big' is not"));
+}
+
+TEST(WorkerOptionsTest, AModelHasTheNameOfItsFolder) {
+  const TestDirectory directory;
+  std::filesystem::create_directories(directory.path() + "/models/tiny/inner");
+  std::filesystem::create_directory_symlink("tiny", directory.path() + "/models/alias");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory.path() + "/models/tiny");
+  for (const char* model : {".", "./", "./.", "inner/..", "../tiny", "../tiny/", "../tiny/."}) {
+    EXPECT_EQ(OptionsOf({"--model", model}).model_name, "tiny") << model;
+  }
+  EXPECT_EQ(OptionsOf({"--model=.."}).model_name, "models");
+  EXPECT_EQ(OptionsOf({"--model=../alias/"}).model_name, "alias");
+  EXPECT_EQ(OptionsOf({"--model=.", "--model-name=mine"}).model_name, "mine");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(std::string(Parse({"--model=/"}).status().message()),
+            "--model is /, which has no name; give the model one with --model-name");
 }
 
 TEST(WorkerOptionsTest, TheMemoryOfTheGpuIsReadToExplainThatOfAModel) {
