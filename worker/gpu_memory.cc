@@ -20,13 +20,6 @@
 namespace quire {
 namespace {
 
-// Returns the bytes that rounding the output matrix adds. They may be negative.
-int64_t AddedByRoundedOutput(const ModelConfig& config) {
-  const int64_t rounded = int64_t{config.vocab_size} * (config.hidden_size + sizeof(float));  // With scales of rows.
-  const int64_t plain = 2 * int64_t{config.vocab_size} * config.hidden_size;
-  return config.tie_word_embeddings ? rounded : rounded - plain;  // The embedding stays.
-}
-
 const char* NameOf(WeightWidth width) {
   switch (width) {
     case WeightWidth::kInt8:
@@ -62,22 +55,12 @@ std::string OtherWidths(const ModelConfig& config, WeightRounding rounding) {
 WeightWidth WidthOnGpu(const CheckpointQuantization& stored, Quantization rounding) {
   CheckpointQuantization kept = stored;
   kept.keeps_fp8 = CanKeepFp8(stored.fp8_block);
-  switch (rounding != Quantization::kNone ? rounding : kept.width()) {
-    case Quantization::kNone:
-      return WeightWidth::k16;
-    case Quantization::kInt8:
-      return WeightWidth::kInt8;
-    case Quantization::kInt4:
-      return WeightWidth::kInt4;
-    case Quantization::kFp8:
-      return WeightWidth::kFp8;
-  }
-  return WeightWidth::k16;
+  return WidthOf(rounding != Quantization::kNone ? rounding : kept.width(), WeightWidth::k16);
 }
 
 int64_t WeightBytesOnGpu(const ModelConfig& config, const WeightRounding& rounding) {
   return GpuWeightBytes(MemoryNeedsOf(config), WidthOnGpu(config.quantization, rounding.layers)) +
-         (rounding.output ? AddedByRoundedOutput(config) : 0);
+         (rounding.output ? AddedByRoundedOutput(config, /*plain_bytes=*/2) : 0);
 }
 
 absl::Status CheckWeightsFit(const ModelConfig& config, const WeightRounding& rounding, const GpuMemory& memory) {

@@ -13,7 +13,6 @@
 #include "base/status.h"
 #include "base/version.h"
 #include "base/worker_protocol.h"
-#include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/line_writer.h"
 #include "security/credentials.h"
@@ -21,6 +20,7 @@
 #include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
 #include "worker/description.h"
+#include "worker/device_check.h"
 #include "worker/gpu_memory.h"
 #include "worker/host_memory.h"
 #include "worker/metrics.h"
@@ -41,13 +41,6 @@ constexpr GrpcServerLimits kServerLimits{
 // an idle connection open may use all of it.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 
-// Returns the precision of the weights.
-KvType KvTypeOf(const ModelConfig& config) {
-  if (config.torch_dtype == "bfloat16") return KvType::kBFloat16;
-  if (config.torch_dtype == "float16") return KvType::kFloat16;
-  return KvType::kFloat32;
-}
-
 // Logs a line of the backend for GPUs or of its library.
 void LogGpuLine(bool is_error, const char* line) {
   if (is_error) {
@@ -57,22 +50,10 @@ void LogGpuLine(bool is_error, const char* line) {
   }
 }
 
-// Makes the backend for a GPU, after it has checked what config.json tells of the model. GPUs compute in a 16-bit type:
-// the one of --kv-type if that is such a type, otherwise the one of the checkpoint.
+// Makes the backend for a GPU, after it has checked what config.json tells of the model.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, const ModelConfig& config,
                                                         DeviceOpener open_device) {
-  constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
-  const std::pair<const char*, int> sizes[] = {{"hidden_size", config.hidden_size},
-                                               {"intermediate_size", config.intermediate_size},
-                                               {"num_attention_heads * head_dim", config.num_heads * config.head_dim}};
-  for (const auto& [name, size] : sizes) {
-    if (size % kMultiple == 0) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(options.model, ": ", name, " is ", size, ", on a GPU it must be a multiple of ", kMultiple));
-  }
-  QUIRE_RETURN_IF_ERROR(CheckParts(config, &cuda::CudaBackend::Supports, absl::StrCat("--device=", options.device)));
-  const bool is_16_bits = options.kv_type && *options.kv_type != KvType::kInt8;
-  const KvType type = is_16_bits ? *options.kv_type : KvTypeOf(config);
+  QUIRE_RETURN_IF_ERROR(CheckShapesForGpu(options.model, config, &cuda::CudaBackend::Supports, options.device));
   cuda::SetLineWriter(&LogGpuLine);
   std::string why_not;
   std::unique_ptr<cuda::Device> device = open_device(options.gpu_library,
@@ -88,13 +69,12 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
   if (device == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("--device=", options.device, ": ", why_not));
   }
-  return std::make_unique<cuda::CudaBackend>(
-      std::move(device),
-      cuda::CudaBackendOptions{.element = type == KvType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
-                               .exact = options.exact_gpu,
-                               .graphs = options.gpu_graphs,
-                               .rounds_int8_inputs = options.gpu_int8_inputs,
-                               .rounds_fp8_inputs = options.gpu_fp8_inputs});
+  return std::make_unique<cuda::CudaBackend>(std::move(device),
+                                             cuda::CudaBackendOptions{.element = GpuElementFor(config, options.kv_type),
+                                                                      .exact = options.exact_gpu,
+                                                                      .graphs = options.gpu_graphs,
+                                                                      .rounds_int8_inputs = options.gpu_int8_inputs,
+                                                                      .rounds_fp8_inputs = options.gpu_fp8_inputs});
 }
 
 // Checks that a GPU has enough memory for the weights, before minutes of loading show that it has not.
@@ -107,13 +87,9 @@ absl::Status CheckGpuMemory(const WorkerOptions& options, const ModelConfig& con
                           .free_bytes = static_cast<int64_t>(*free)});
 }
 
-KvLayout LayoutOf(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
+KvLayout LayoutFor(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
   const KvType otherwise = options.gpu ? KvTypeOf(backend.ActivationType()) : KvTypeOf(config);
-  return {.num_layers = config.num_layers,
-          .num_kv_heads = config.num_kv_heads,
-          .head_dim = config.head_dim,
-          .block_size = options.block_size,
-          .type = options.kv_type.value_or(otherwise)};
+  return LayoutOf(config, options.block_size, options.kv_type.value_or(otherwise));
 }
 
 }  // namespace
@@ -190,11 +166,7 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
   orphan_hold_ = options.orphan_hold;
   binds_threads_ = options.bind_threads;
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model, options.long_context));
-  if (options.long_context && config.rope.type != RopeType::kLongRope) {
-    return InvalidArgument(
-        "--long-context is set, but the rotary embedding of the model has no two sets of factors "
-        "(longrope)");
-  }
+  QUIRE_RETURN_IF_ERROR(CheckLongContext(config, options.long_context));
   if (config.rope.type == RopeType::kLongRope && !options.long_context) {
     QUIRE_LOG(kInfo) << "the model is served with its original context of " << config.max_position_embeddings
                      << " tokens; with --long-context it has its whole context";
@@ -203,14 +175,10 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
   if (options.gpu) {
     QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, config, open_device));
   } else {
-    backend_ = options.cpu_kernels ? cpu::MakeCpuBackend(options.threads, *options.cpu_kernels)
-                                   : MakeCpuBackend(options.threads);
+    backend_ = MakeHostBackend(options.threads, options.cpu_kernels);
   }
-  const BackendStatus runs_model = backend_->CheckLayout(LayoutOf(options, config, *backend_), config.num_heads);
-  if (!runs_model.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
-  }
+  const KvLayout layout = LayoutFor(options, config, *backend_);
+  QUIRE_RETURN_IF_ERROR(CanRun(backend_->Description(), backend_->CheckLayout(layout, config.num_heads)));
   QUIRE_RETURN_IF_ERROR(CheckGpuMemory(options, config, *backend_));
   QUIRE_ASSIGN_OR_RETURN(model_,
                          LoadModel(options.model, backend_.get(), &loading_, options.rounding, options.long_context));
@@ -257,7 +225,7 @@ absl::StatusOr<WorkerLimits> Worker::PlanLimits(const WorkerOptions& options, co
 }
 
 absl::Status Worker::TakeMemory(const WorkerOptions& options) {
-  const KvLayout layout = LayoutOf(options, model_->config, *backend_);
+  const KvLayout layout = LayoutFor(options, model_->config, *backend_);
   QUIRE_ASSIGN_OR_RETURN(const WorkerLimits limits, PlanLimits(options, layout));
   QUIRE_ASSIGN_OR_RETURN(storage_, BlockStorage::Create(backend_.get(), layout, limits.num_blocks,
                                                         limits.num_host_blocks, options.prefault));

@@ -295,6 +295,17 @@ std::string Description(const CheckpointQuantization& quantization) {
   return "not quantized";
 }
 
+absl::StatusOr<CheckpointQuantization> ReadAs(const CheckpointQuantization& stored, Quantization rounding,
+                                              bool multiplies_quantized, bool multiplies_fp8) {
+  const bool is_rounded = rounding != Quantization::kNone;
+  const bool is_dequantizable = stored.format == CheckpointFormat::kGgufQ4_0;
+  CheckpointQuantization result = stored;
+  if (is_dequantizable && (is_rounded || !multiplies_quantized)) result = {};
+  result.keeps_fp8 = !is_rounded && multiplies_fp8 && CanKeepFp8(result.fp8_block);
+  if (!is_rounded || result.width() == Quantization::kNone) return result;
+  return InvalidArgument("the checkpoint is quantized already, so --quantize must be none, not ", Name(rounding));
+}
+
 absl::StatusOr<CheckpointQuantization> ReadQuantizationConfig(const JsonFields& root) {
   QUIRE_ASSIGN_OR_RETURN(const json* config, root.Object(kField));
   if (config == nullptr) return CheckpointQuantization();

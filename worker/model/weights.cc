@@ -351,15 +351,10 @@ absl::Status LoadRotations(const ModelConfig& config, WeightReader* reader, Mode
 
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
                                          LoadProgress* progress, const WeightRounding& rounding) {
-  CheckpointQuantization format = config.quantization;
-  const bool is_dequantizable = format.format == CheckpointFormat::kGgufQ4_0;
-  if (is_dequantizable && (rounding.layers != Quantization::kNone || !backend->MultipliesQuantized())) format = {};
-  format.keeps_fp8 = rounding.layers == Quantization::kNone && backend->MultipliesFp8() && CanKeepFp8(format.fp8_block);
+  QUIRE_ASSIGN_OR_RETURN(
+      const CheckpointQuantization format,
+      ReadAs(config.quantization, rounding.layers, backend->MultipliesQuantized(), backend->MultipliesFp8()));
   const Quantization stored = format.width();
-  if (rounding.layers != Quantization::kNone && stored != Quantization::kNone) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the checkpoint is quantized already, so --quantize must be none, not ", Name(rounding.layers)));
-  }
   if (const std::string extra = ExtraLayers(config, checkpoint); !extra.empty()) {
     QUIRE_LOG(kWarning) << extra;
   }
