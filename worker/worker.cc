@@ -23,6 +23,7 @@
 #include "worker/device_check.h"
 #include "worker/gpu_memory.h"
 #include "worker/host_memory.h"
+#include "worker/memory_explanation.h"
 #include "worker/metrics.h"
 #include "worker/model/fp8.h"
 #include "worker/model/hub_cache.h"
@@ -278,24 +279,30 @@ void Worker::Serve() {
   service_.Begin(std::move(description), loop_.get());
 }
 
-std::string Worker::Summary() const {
-  const KvLayout& layout = storage_->layout();
-  const WeightRounding& rounding = model_->weights.rounding;
+std::string Worker::WeightSummary() const {
+  const ModelConfig& config = model_->config;
+  const WeightRounding& held = model_->weights.rounding;
+  const bool is_on_gpu = backend_->TotalBytes().has_value();
+  const int64_t bytes = is_on_gpu ? WeightBytesOnGpu(config, held) : WeightBytesOnCpu(config, held);
+  const DataType plain = is_on_gpu ? backend_->ActivationType() : HostWeightType(config);
   const auto inputs_of = [&](QuantizedFormat format) {
-    const bool rounds_inputs =
-        backend_->RoundsQuantizedInputs(format, ScaleShapeOf(model_->config.quantization.fp8_block));
+    const bool rounds_inputs = backend_->RoundsQuantizedInputs(format, ScaleShapeOf(config.quantization.fp8_block));
     return rounds_inputs ? "" : " with inputs of 16 bits";
   };
-  std::string text = absl::StrCat(
-      "quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
-      model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
-      rounding.layers == Quantization::kNone ? ""
-                                             : absl::StrCat(", weights ", quire::Name(rounding.layers),
-                                                            inputs_of(FormatOf(rounding.layers, rounding.int4_inputs))),
-      rounding.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "", ")\n  device  ",
-      backend_->Description(), "\n  pool    ",
-      PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings), ", ",
-      FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
+  return absl::StrCat(FormatBytes(bytes), " in ", HeldWeights(config.quantization, held.layers, plain),
+                      held.layers == Quantization::kNone ? "" : inputs_of(FormatOf(held.layers, held.int4_inputs)),
+                      held.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "");
+}
+
+std::string Worker::Summary() const {
+  const KvLayout& layout = storage_->layout();
+  const ModelConfig& config = model_->config;
+  std::string text = absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", config.architecture,
+                                  ", ", config.num_layers, " layers, context ", config.max_position_embeddings, ")\n");
+  if (simulated_ == nullptr) absl::StrAppend(&text, "  weights ", WeightSummary(), "\n");
+  absl::StrAppend(&text, "  device  ", backend_->Description(), "\n  pool    ",
+                  PoolSummary(storage_->num_blocks(), layout.block_size, config.max_position_embeddings), ", ",
+                  FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
   if (storage_->num_host_blocks() > 0) {
     absl::StrAppend(&text, "  swap    ", storage_->num_host_blocks(), " blocks, ",
                     FormatBytes(static_cast<int64_t>(storage_->host_bytes())), "\n");
