@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "worker/pool_size.h"
+#include "base/byte_size.h"
 
 namespace quire {
 namespace {

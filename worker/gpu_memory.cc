@@ -9,23 +9,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/byte_size.h"
 #include "base/num_blocks.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/quantized_products.h"
 #include "kernels/cuda/rounded_products.h"
 #include "kernels/kv_layout.h"
 #include "worker/model/fp8.h"
-#include "worker/pool_size.h"
 
 namespace quire {
 namespace {
-
-// Returns the bytes that rounding the output matrix adds. They may be negative.
-int64_t AddedByRoundedOutput(const ModelConfig& config) {
-  const int64_t rounded = int64_t{config.vocab_size} * (config.hidden_size + sizeof(float));  // With scales of rows.
-  const int64_t plain = 2 * int64_t{config.vocab_size} * config.hidden_size;
-  return config.tie_word_embeddings ? rounded : rounded - plain;  // The embedding stays.
-}
 
 const char* NameOf(WeightWidth width) {
   switch (width) {
@@ -62,22 +55,12 @@ std::string OtherWidths(const ModelConfig& config, WeightRounding rounding) {
 WeightWidth WidthOnGpu(const CheckpointQuantization& stored, Quantization rounding) {
   CheckpointQuantization kept = stored;
   kept.keeps_fp8 = CanKeepFp8(stored.fp8_block);
-  switch (rounding != Quantization::kNone ? rounding : kept.width()) {
-    case Quantization::kNone:
-      return WeightWidth::k16;
-    case Quantization::kInt8:
-      return WeightWidth::kInt8;
-    case Quantization::kInt4:
-      return WeightWidth::kInt4;
-    case Quantization::kFp8:
-      return WeightWidth::kFp8;
-  }
-  return WeightWidth::k16;
+  return WidthOf(rounding != Quantization::kNone ? rounding : kept.width(), WeightWidth::k16);
 }
 
 int64_t WeightBytesOnGpu(const ModelConfig& config, const WeightRounding& rounding) {
   return GpuWeightBytes(MemoryNeedsOf(config), WidthOnGpu(config.quantization, rounding.layers)) +
-         (rounding.output ? AddedByRoundedOutput(config) : 0);
+         (rounding.output ? AddedByRoundedOutput(config, /*plain_bytes=*/2) : 0);
 }
 
 absl::Status CheckWeightsFit(const ModelConfig& config, const WeightRounding& rounding, const GpuMemory& memory) {

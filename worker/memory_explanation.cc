@@ -7,12 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/byte_size.h"
 #include "base/num_blocks.h"
+#include "base/pool_summary.h"
+#include "base/status.h"
 #include "kernels/cuda/quantized_products.h"
 #include "kernels/cuda/rounded_products.h"
 #include "kernels/kv_layout.h"
 #include "kernels/linear.h"
-#include "worker/pool_size.h"
+#include "worker/device_check.h"
+#include "worker/model/fp8.h"
 
 namespace quire {
 namespace {
@@ -28,6 +32,23 @@ constexpr std::pair<KvType, const char*> kKvTypes[] = {
 constexpr int64_t kScaleBytes = sizeof(float);
 constexpr int64_t kZeroPointBytes = 2;  // A byte and its padding.
 constexpr int64_t kGpuZeroPointBytes = 1;
+
+// Returns the bytes of the matrices of the layers.
+int64_t LayerBytes(const MemoryNeeds& needs, WeightWidth width) {
+  switch (width) {
+    case WeightWidth::k32:
+      return 4 * needs.num_layer_weights;
+    case WeightWidth::k16:
+      return 2 * needs.num_layer_weights;
+    case WeightWidth::kInt8:
+      return needs.num_layer_weights + kScaleBytes * needs.num_layer_rows;
+    case WeightWidth::kFp8:
+      return needs.num_layer_weights + kScaleBytes * needs.num_layer_blocks;
+    case WeightWidth::kInt4:
+      return needs.num_layer_groups * (needs.int4_group / 2 + kScaleBytes + kZeroPointBytes);
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -60,13 +81,23 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   return needs;
 }
 
+WeightWidth WidthOf(Quantization layers, WeightWidth plain) {
+  switch (layers) {
+    case Quantization::kNone:
+      return plain;
+    case Quantization::kInt8:
+      return WeightWidth::kInt8;
+    case Quantization::kInt4:
+      return WeightWidth::kInt4;
+    case Quantization::kFp8:
+      return WeightWidth::kFp8;
+  }
+  return plain;
+}
+
 int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width) {
-  if (width == WeightWidth::k32) return 4 * needs.num_weights;
-  if (width == WeightWidth::k16) return 2 * needs.num_weights;
-  const int64_t others = 2 * (needs.num_weights - needs.num_layer_weights);
-  if (width == WeightWidth::kInt8) return others + needs.num_layer_weights + kScaleBytes * needs.num_layer_rows;
-  if (width == WeightWidth::kFp8) return others + needs.num_layer_weights + kScaleBytes * needs.num_layer_blocks;
-  return others + needs.num_layer_groups * (needs.int4_group / 2 + kScaleBytes + kZeroPointBytes);
+  const int plain_bytes = width == WeightWidth::k32 ? 4 : 2;
+  return LayerBytes(needs, width) + plain_bytes * (needs.num_weights - needs.num_layer_weights);
 }
 
 int64_t GpuWeightBytes(const MemoryNeeds& needs, WeightWidth width) {
@@ -78,6 +109,29 @@ int64_t GpuWeightBytes(const MemoryNeeds& needs, WeightWidth width) {
 int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type) {
   return needs.kv_numbers * static_cast<int64_t>(SizeOf(type)) +
          (type == KvType::kInt8 ? kScaleBytes * needs.kv_heads : 0);
+}
+
+int64_t AddedByRoundedOutput(const ModelConfig& config, int plain_bytes) {
+  const int64_t rounded = int64_t{config.vocab_size} * (config.hidden_size + kScaleBytes);
+  const int64_t plain = int64_t{plain_bytes} * config.vocab_size * config.hidden_size;
+  return config.tie_word_embeddings ? rounded : rounded - plain;  // The embedding stays.
+}
+
+int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held) {
+  const MemoryNeeds needs = MemoryNeedsOf(config);
+  const auto plain_bytes = static_cast<int>(SizeOf(KvTypeOf(config)));  // Of the embedding and the output matrix.
+  const WeightWidth plain = HostWeightType(config) == DataType::kFloat32 ? WeightWidth::k32 : WeightWidth::k16;
+  return LayerBytes(needs, WidthOf(held.layers, plain)) + plain_bytes * (needs.num_weights - needs.num_layer_weights) +
+         (held.output ? AddedByRoundedOutput(config, plain_bytes) : 0);
+}
+
+std::string HeldWeights(const CheckpointQuantization& stored, Quantization held, DataType plain) {
+  if (held != Quantization::kNone) return Name(held);
+  if (stored.format != CheckpointFormat::kFp8) return Name(plain);
+  const std::string why = CanKeepFp8(stored.fp8_block) ? ", which this device does not multiply"
+                                                       : absl::StrCat(", whose columns would have to be a multiple of ",
+                                                                      kFp8GroupStep, " for products by FP8");
+  return absl::StrCat(Name(plain), ", converted from ", Description(stored), why);
 }
 
 std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs) {
@@ -119,6 +173,21 @@ std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t ava
       FormatBytes(GpuWeightBytes(needs, WeightWidth::kInt4)),
       FormatBytes(int64_t{std::max(cuda::QuantizedProducts::kSliceBytes, cuda::RoundedProducts::kSumBytes)}));
   return text;
+}
+
+absl::StatusOr<std::string> ExplainChoice(const MemoryChoice& choice) {
+  const KvLayout& layout = choice.layout;
+  QUIRE_ASSIGN_OR_RETURN(const uint32_t num_blocks, PlanPool(choice.pool, layout, choice.limits, choice.left_bytes));
+  const auto block_bytes = static_cast<int64_t>(layout.block_bytes_all_layers());
+  const int length = std::min(4096, choice.limits.max_context_tokens);
+  return absl::StrCat(
+      "\nwith this command line\n",
+      absl::StrFormat("%-12s %s in %s\n", "weights", FormatBytes(choice.weight_bytes), choice.weights),
+      absl::StrFormat("%-12s %s for a sequence of %d, in %s\n", "K and V",
+                      FormatBytes(block_bytes * choice.limits.NumBlocksFor(length)), length, Name(layout.type)),
+      absl::StrFormat("%-12s %s, %s\n", "pool",
+                      PoolSummary(num_blocks, layout.block_size, choice.limits.max_context_tokens),
+                      FormatBytes(block_bytes * num_blocks)));
 }
 
 }  // namespace quire

@@ -6,8 +6,12 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "kernels/kv_layout.h"
 #include "worker/model/config.h"
+#include "worker/model/quantize.h"
+#include "worker/pool_size.h"
+#include "worker/worker_limits.h"
 
 namespace quire {
 
@@ -29,10 +33,21 @@ struct MemoryNeeds {
 };
 
 MemoryNeeds MemoryNeedsOf(const ModelConfig& config);
+// Returns the width of matrices that are multiplied in this way. Those that are not quantized have the width `plain`.
+WeightWidth WidthOf(Quantization layers, WeightWidth plain);
 int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width);
 // The same on a GPU, where no weight has 32 bits and a zero point has one byte.
 int64_t GpuWeightBytes(const MemoryNeeds& needs, WeightWidth width);
 int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type);
+
+// Returns the bytes that rounding the output matrix to 8 bits adds to weights whose numbers have `plain_bytes`. They
+// may be negative.
+int64_t AddedByRoundedOutput(const ModelConfig& config, int plain_bytes);
+// Returns the bytes of all weights on a CPU, without padding. `held` says how they are in memory.
+int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held);
+// Returns how the matrices of the layers are in memory, in words: "int8", or "bfloat16, converted from FP8, which this
+// device does not multiply". Those that are not quantized have the type `plain`.
+std::string HeldWeights(const CheckpointQuantization& stored, Quantization held, DataType plain);
 
 // Returns a line about the shape of the model.
 std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs);
@@ -41,6 +56,20 @@ std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs);
 // and a sequence of 4096 tokens (or of the context, if that is shorter) for each type, and how many such sequences fit
 // into `available_bytes` beside the weights. The last line says what is different on a GPU (gpu_memory.h tells more).
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes);
+
+// What a command line makes of a model: its weights, and the pool beside them.
+struct MemoryChoice {
+  std::string weights;  // As HeldWeights describes them.
+  int64_t weight_bytes;
+  KvLayout layout;
+  PoolRequest pool;
+  WorkerLimits limits;  // The number of blocks is not read.
+  int64_t left_bytes;   // Beside the weights.
+};
+
+// Returns some lines about what a worker with this command line would use. When it would not get a pool, the error is
+// that of PlanPool. REQUIRES: left_bytes is not negative.
+absl::StatusOr<std::string> ExplainChoice(const MemoryChoice& choice);
 
 }  // namespace quire
 

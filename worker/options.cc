@@ -3,7 +3,9 @@
 #include "worker/options.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -13,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/byte_size.h"
 #include "base/configuration.h"
 #include "base/connection_flags.h"
 #include "base/read_file.h"
@@ -31,8 +34,8 @@ ABSL_FLAG(
     "tokenizer.model, or that of the GGUF file) is optional; without one, clients can send and receive token ids "
     "only.");
 ABSL_FLAG(std::string, model_name, "",
-          "Name under which clients see the model. The default is owner/name of a model of the hub, otherwise the last "
-          "part of the path.");
+          "Name under which clients see the model. The default is owner/name of a model of the hub, otherwise the name "
+          "of the folder or of the GGUF file.");
 ABSL_FLAG(
     std::string, quantize, "none",
     "With int8, round the weights of the decoder layers to 8 bits while they are loaded, with a scale per row, and "
@@ -61,8 +64,10 @@ ABSL_FLAG(
 ABSL_FLAG(
     std::string, explain_memory, "",
     "Do not start, but read config.json of this model or the metadata of this GGUF file (a value as for --model), and "
-    "print the memory of weights, of K and V, and of sequences of 4096 tokens for each precision. With --device=cuda, "
-    "they are those of the GPU.");
+    "print the memory of weights, of K and V, and of sequences of 4096 tokens for each precision, and at the end what "
+    "a worker with the other flags of this command line would use. With --device=cuda, they are those of the GPU, and "
+    "a "
+    "model that a GPU cannot run is refused as it is at a start. Not for --device=simulated.");
 ABSL_FLAG(
     std::string, gpu_memory, "",
     "With --explain-memory and --device=cuda, the memory of a GPU that need not be here, such as 80GiB. If empty, "
@@ -370,12 +375,29 @@ std::string LastPart(absl::string_view path) {
   return std::string(slash == absl::string_view::npos ? path : path.substr(slash + 1));
 }
 
-// Returns the name under which clients see the model if the operator gives none. Checks a name of the hub, which is the
-// value of `flag`.
+// Returns the name of the folder or of the file at `path`, also if the path is that of a folder and ends with "." or
+// "..". Other symbolic links keep their names. Returns an error if there is no name.
+absl::StatusOr<std::string> NameOfPath(absl::string_view flag, const std::string& path) {
+  std::string name = LastPart(path);
+  if (name == "." || name == "..") {
+    std::error_code error;
+    name = LastPart(std::filesystem::weakly_canonical(path, error).string());
+  }
+  if (!name.empty()) return name;
+  return InvalidArgument(flag, " is ", path, ", which has no name; give the model one with --model-name");
+}
+
+// Returns the name under which clients see the model: --model-name, or that of the model. Checks a name of the hub,
+// which is the value of `flag`.
 absl::StatusOr<std::string> NameOfModel(absl::string_view flag, const std::string& model) {
-  if (!IsHubName(model)) return LastPart(model);
+  const std::string given = absl::GetFlag(FLAGS_model_name);
+  if (!IsHubName(model)) {
+    if (!given.empty()) return given;
+    return NameOfPath(flag, model);
+  }
   const absl::StatusOr<HubModel> parsed = ParseHubName(model);
   if (!parsed.ok()) return InvalidArgument(flag, " is ", parsed.status().message());
+  if (!given.empty()) return given;
   return parsed->file.empty() ? parsed->repository : LastPart(parsed->file);
 }
 
@@ -387,7 +409,6 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
     return InvalidArgument("--model is missing; it is the directory of a model, a GGUF file, or hf:owner/name");
   QUIRE_ASSIGN_OR_RETURN(options.model_name,
                          NameOfModel(options.explain_memory.empty() ? "--model" : "--explain-memory", options.model));
-  if (const std::string name = absl::GetFlag(FLAGS_model_name); !name.empty()) options.model_name = name;
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
   QUIRE_ASSIGN_OR_RETURN(options.transport, ReadTransportFlags(options.listen, /*has_other_proof=*/false));
   options.manager_names = absl::StrSplit(absl::GetFlag(FLAGS_manager_names), ',', absl::SkipEmpty());

@@ -5,20 +5,12 @@
 #include <algorithm>
 #include <string>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
+#include "base/byte_size.h"
 #include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
-
-struct Unit {
-  const char* suffix;
-  double bytes;
-};
-constexpr Unit kUnits[] = {{"TiB", 1099511627776.0}, {"GiB", 1073741824.0}, {"MiB", 1048576.0}, {"KiB", 1024.0}};
 
 // Returns the number of blocks that the rows can fill when every sequence has the model's full context.
 int64_t UsefulBlocks(const WorkerLimits& limits) {
@@ -84,30 +76,6 @@ absl::StatusOr<uint32_t> PlanHostTier(int64_t bytes, const KvLayout& layout, int
   if (bytes == 0) return 0;
   const int64_t block_bytes = static_cast<int64_t>(layout.block_bytes_all_layers());
   return Grant({bytes / block_bytes, absl::StrCat("--swap-bytes is ", Exact(bytes)), true}, layout, available_bytes);
-}
-
-absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
-  absl::string_view number = text;
-  double factor = 1;
-  for (const Unit& unit : kUnits) {
-    if (absl::ConsumeSuffix(&number, unit.suffix)) {
-      factor = unit.bytes;
-      break;
-    }
-  }
-  double value;
-  if (!absl::SimpleAtod(number, &value) || !(value * factor >= 1 && value * factor < 9e18)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is not a number of bytes; examples: 1073741824, 512MiB, 1.5GiB"));
-  }
-  return static_cast<int64_t>(value * factor);
-}
-
-std::string FormatBytes(int64_t bytes) {
-  for (const Unit& unit : kUnits) {
-    if (bytes >= unit.bytes) return absl::StrFormat("%.1f %s", bytes / unit.bytes, unit.suffix);
-  }
-  return absl::StrCat(bytes, " bytes");
 }
 
 }  // namespace quire

@@ -35,13 +35,6 @@ absl::StatusOr<uint32_t> PlanPool(const PoolRequest& request, const KvLayout& la
 // is more than kMaxWorkerBlocks. Errors name the flag, its value and the limit.
 absl::StatusOr<uint32_t> PlanHostTier(int64_t bytes, const KvLayout& layout, int64_t available_bytes);
 
-// Parses a number of bytes such as "1073741824", "512MiB" or "1.5GiB". The suffixes are KiB, MiB, GiB and TiB. The
-// result is at least 1.
-absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
-
-// Formats a number of bytes as in "1.5 GiB".
-std::string FormatBytes(int64_t bytes);
-
 }  // namespace quire
 
 #endif  // QUIRE_WORKER_POOL_SIZE_H_

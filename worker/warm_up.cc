@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "quire/v1/worker.pb.h"
 #include "worker/block_storage.h"
-#include "worker/pool_size.h"
 
 namespace quire {
 namespace {

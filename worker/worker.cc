@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/byte_size.h"
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/pool_summary.h"
 #include "base/status.h"
 #include "base/version.h"
 #include "base/worker_protocol.h"
-#include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/line_writer.h"
 #include "security/credentials.h"
@@ -20,8 +20,10 @@
 #include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
 #include "worker/description.h"
+#include "worker/device_check.h"
 #include "worker/gpu_memory.h"
 #include "worker/host_memory.h"
+#include "worker/memory_explanation.h"
 #include "worker/metrics.h"
 #include "worker/model/fp8.h"
 #include "worker/model/hub_cache.h"
@@ -40,13 +42,6 @@ constexpr GrpcServerLimits kServerLimits{
 // an idle connection open may use all of it.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(300);
 
-// Returns the precision of the weights.
-KvType KvTypeOf(const ModelConfig& config) {
-  if (config.torch_dtype == "bfloat16") return KvType::kBFloat16;
-  if (config.torch_dtype == "float16") return KvType::kFloat16;
-  return KvType::kFloat32;
-}
-
 // Logs a line of the backend for GPUs or of its library.
 void LogGpuLine(bool is_error, const char* line) {
   if (is_error) {
@@ -56,22 +51,10 @@ void LogGpuLine(bool is_error, const char* line) {
   }
 }
 
-// Makes the backend for a GPU, after it has checked what config.json tells of the model. GPUs compute in a 16-bit type:
-// the one of --kv-type if that is such a type, otherwise the one of the checkpoint.
+// Makes the backend for a GPU, after it has checked what config.json tells of the model.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, const ModelConfig& config,
                                                         DeviceOpener open_device) {
-  constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
-  const std::pair<const char*, int> sizes[] = {{"hidden_size", config.hidden_size},
-                                               {"intermediate_size", config.intermediate_size},
-                                               {"num_attention_heads * head_dim", config.num_heads * config.head_dim}};
-  for (const auto& [name, size] : sizes) {
-    if (size % kMultiple == 0) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(options.model, ": ", name, " is ", size, ", on a GPU it must be a multiple of ", kMultiple));
-  }
-  QUIRE_RETURN_IF_ERROR(CheckParts(config, &cuda::CudaBackend::Supports, absl::StrCat("--device=", options.device)));
-  const bool is_16_bits = options.kv_type && *options.kv_type != KvType::kInt8;
-  const KvType type = is_16_bits ? *options.kv_type : KvTypeOf(config);
+  QUIRE_RETURN_IF_ERROR(CheckShapesForGpu(options.model, config, &cuda::CudaBackend::Supports, options.device));
   cuda::SetLineWriter(&LogGpuLine);
   std::string why_not;
   std::unique_ptr<cuda::Device> device = open_device(options.gpu_library,
@@ -87,13 +70,12 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& opt
   if (device == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("--device=", options.device, ": ", why_not));
   }
-  return std::make_unique<cuda::CudaBackend>(
-      std::move(device),
-      cuda::CudaBackendOptions{.element = type == KvType::kFloat16 ? DataType::kFloat16 : DataType::kBFloat16,
-                               .exact = options.exact_gpu,
-                               .graphs = options.gpu_graphs,
-                               .rounds_int8_inputs = options.gpu_int8_inputs,
-                               .rounds_fp8_inputs = options.gpu_fp8_inputs});
+  return std::make_unique<cuda::CudaBackend>(std::move(device),
+                                             cuda::CudaBackendOptions{.element = GpuElementFor(config, options.kv_type),
+                                                                      .exact = options.exact_gpu,
+                                                                      .graphs = options.gpu_graphs,
+                                                                      .rounds_int8_inputs = options.gpu_int8_inputs,
+                                                                      .rounds_fp8_inputs = options.gpu_fp8_inputs});
 }
 
 // Checks that a GPU has enough memory for the weights, before minutes of loading show that it has not.
@@ -106,13 +88,9 @@ absl::Status CheckGpuMemory(const WorkerOptions& options, const ModelConfig& con
                           .free_bytes = static_cast<int64_t>(*free)});
 }
 
-KvLayout LayoutOf(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
+KvLayout LayoutFor(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
   const KvType otherwise = options.gpu ? KvTypeOf(backend.ActivationType()) : KvTypeOf(config);
-  return {.num_layers = config.num_layers,
-          .num_kv_heads = config.num_kv_heads,
-          .head_dim = config.head_dim,
-          .block_size = options.block_size,
-          .type = options.kv_type.value_or(otherwise)};
+  return LayoutOf(config, options.block_size, options.kv_type.value_or(otherwise));
 }
 
 }  // namespace
@@ -189,11 +167,7 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
   orphan_hold_ = options.orphan_hold;
   binds_threads_ = options.bind_threads;
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model, options.long_context));
-  if (options.long_context && config.rope.type != RopeType::kLongRope) {
-    return InvalidArgument(
-        "--long-context is set, but the rotary embedding of the model has no two sets of factors "
-        "(longrope)");
-  }
+  QUIRE_RETURN_IF_ERROR(CheckLongContext(config, options.long_context));
   if (config.rope.type == RopeType::kLongRope && !options.long_context) {
     QUIRE_LOG(kInfo) << "the model is served with its original context of " << config.max_position_embeddings
                      << " tokens; with --long-context it has its whole context";
@@ -202,14 +176,10 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
   if (options.gpu) {
     QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, config, open_device));
   } else {
-    backend_ = options.cpu_kernels ? cpu::MakeCpuBackend(options.threads, *options.cpu_kernels)
-                                   : MakeCpuBackend(options.threads);
+    backend_ = MakeHostBackend(options.threads, options.cpu_kernels);
   }
-  const BackendStatus runs_model = backend_->CheckLayout(LayoutOf(options, config, *backend_), config.num_heads);
-  if (!runs_model.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(backend_->Description(), " cannot run the model: ", runs_model.message()));
-  }
+  const KvLayout layout = LayoutFor(options, config, *backend_);
+  QUIRE_RETURN_IF_ERROR(CanRun(backend_->Description(), backend_->CheckLayout(layout, config.num_heads)));
   QUIRE_RETURN_IF_ERROR(CheckGpuMemory(options, config, *backend_));
   QUIRE_ASSIGN_OR_RETURN(model_,
                          LoadModel(options.model, backend_.get(), &loading_, options.rounding, options.long_context));
@@ -256,7 +226,7 @@ absl::StatusOr<WorkerLimits> Worker::PlanLimits(const WorkerOptions& options, co
 }
 
 absl::Status Worker::TakeMemory(const WorkerOptions& options) {
-  const KvLayout layout = LayoutOf(options, model_->config, *backend_);
+  const KvLayout layout = LayoutFor(options, model_->config, *backend_);
   QUIRE_ASSIGN_OR_RETURN(const WorkerLimits limits, PlanLimits(options, layout));
   QUIRE_ASSIGN_OR_RETURN(storage_, BlockStorage::Create(backend_.get(), layout, limits.num_blocks,
                                                         limits.num_host_blocks, options.prefault));
@@ -309,24 +279,30 @@ void Worker::Serve() {
   service_.Begin(std::move(description), loop_.get());
 }
 
-std::string Worker::Summary() const {
-  const KvLayout& layout = storage_->layout();
-  const WeightRounding& rounding = model_->weights.rounding;
+std::string Worker::WeightSummary() const {
+  const ModelConfig& config = model_->config;
+  const WeightRounding& held = model_->weights.rounding;
+  const bool is_on_gpu = backend_->TotalBytes().has_value();
+  const int64_t bytes = is_on_gpu ? WeightBytesOnGpu(config, held) : WeightBytesOnCpu(config, held);
+  const DataType plain = is_on_gpu ? backend_->ActivationType() : HostWeightType(config);
   const auto inputs_of = [&](QuantizedFormat format) {
-    const bool rounds_inputs =
-        backend_->RoundsQuantizedInputs(format, ScaleShapeOf(model_->config.quantization.fp8_block));
+    const bool rounds_inputs = backend_->RoundsQuantizedInputs(format, ScaleShapeOf(config.quantization.fp8_block));
     return rounds_inputs ? "" : " with inputs of 16 bits";
   };
-  std::string text = absl::StrCat(
-      "quire-worker ", kVersion, "\n  model   ", model_name_, " (", model_->config.architecture, ", ",
-      model_->config.num_layers, " layers, context ", model_->config.max_position_embeddings,
-      rounding.layers == Quantization::kNone ? ""
-                                             : absl::StrCat(", weights ", quire::Name(rounding.layers),
-                                                            inputs_of(FormatOf(rounding.layers, rounding.int4_inputs))),
-      rounding.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "", ")\n  device  ",
-      backend_->Description(), "\n  pool    ",
-      PoolSummary(storage_->num_blocks(), layout.block_size, model_->config.max_position_embeddings), ", ",
-      FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
+  return absl::StrCat(FormatBytes(bytes), " in ", HeldWeights(config.quantization, held.layers, plain),
+                      held.layers == Quantization::kNone ? "" : inputs_of(FormatOf(held.layers, held.int4_inputs)),
+                      held.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "");
+}
+
+std::string Worker::Summary() const {
+  const KvLayout& layout = storage_->layout();
+  const ModelConfig& config = model_->config;
+  std::string text = absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", config.architecture,
+                                  ", ", config.num_layers, " layers, context ", config.max_position_embeddings, ")\n");
+  if (simulated_ == nullptr) absl::StrAppend(&text, "  weights ", WeightSummary(), "\n");
+  absl::StrAppend(&text, "  device  ", backend_->Description(), "\n  pool    ",
+                  PoolSummary(storage_->num_blocks(), layout.block_size, config.max_position_embeddings), ", ",
+                  FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");
   if (storage_->num_host_blocks() > 0) {
     absl::StrAppend(&text, "  swap    ", storage_->num_host_blocks(), " blocks, ",
                     FormatBytes(static_cast<int64_t>(storage_->host_bytes())), "\n");

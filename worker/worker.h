@@ -60,6 +60,8 @@ class Worker {
   // Sets the answer of health checks. After Stop has begun it stays "not serving".
   void SetReady(bool is_ready) QUIRE_EXCLUDES(ready_mutex_);
   void StopServing();
+  // Describes the weights as they are in memory. REQUIRES: the device is not simulated.
+  std::string WeightSummary() const;
 
   absl::Duration drain_timeout_;
   absl::Duration orphan_hold_;

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/fatal.h"
+#include "kernels/cuda/layout_check.h"
 #include "kernels/cuda/matrix.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
@@ -73,25 +74,10 @@ std::string CudaBackend::NumericsFingerprint() const {
 }
 
 BackendStatus CudaBackend::CheckLayout(const KvLayout& layout, int num_heads) const {
-  if (num_heads > kPrefillRows * layout.num_kv_heads) {
-    return BackendStatus::Error(std::to_string(num_heads) + " query heads share " +
-                                std::to_string(layout.num_kv_heads) + " KV heads, at most " +
-                                std::to_string(kPrefillRows) + " may share one");
-  }
-  if (layout.type != KvTypeOf(element_) && layout.type != KvType::kInt8) {
-    return BackendStatus::Error("K and V are " + std::string(Name(layout.type)) + ", on this device they must be " +
-                                Name(element_) + " or " + Name(KvType::kInt8));
-  }
   const KernelTable* const table = device_->FindKernels(element_, layout.head_dim, layout.block_size);
-  if (table == nullptr || (layout.type == KvType::kInt8 && table->int8_kv == nullptr)) {
-    const std::string why = layout.type == KvType::kInt8 && table != nullptr
-                                ? ", only for at most 128 dimensions in blocks of at least 16 tokens"
-                                : "";
-    return BackendStatus::Error("there are no kernels for heads of " + std::to_string(layout.head_dim) +
-                                " dimensions in blocks of " + std::to_string(layout.block_size) + " tokens of " +
-                                Name(layout.type) + why);
-  }
-  return BackendStatus::Ok();
+  return cuda::CheckLayout(
+      element_, layout, num_heads,
+      {.has_16_bits = table != nullptr, .has_int8 = table != nullptr && table->int8_kv != nullptr});
 }
 
 BackendStatus CudaBackend::Reserve(const KvLayout& layout, int num_heads, const StepSizes& sizes) {

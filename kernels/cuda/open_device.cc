@@ -21,12 +21,6 @@ std::string ProgramFolder() {
   return program.substr(0, program.rfind('/') + 1);
 }
 
-std::string WhyNoHeads(int head_dim) {
-  std::string text = "there are no kernels for heads of " + std::to_string(head_dim) + " dimensions, but for ";
-  for (const int known : kHeadDims) text += std::to_string(known) + (known == std::end(kHeadDims)[-1] ? "" : ", ");
-  return text;
-}
-
 // Returns a sentence about an error of the loader. Its text begins with the name of the file that it could not load.
 std::string WhyNotLoaded(const std::string& path, const std::string& error) {
   std::string text = "the library of --gpu-library, " + path + ", cannot be loaded: " + error;
@@ -43,11 +37,16 @@ std::string WhyNotLoaded(const std::string& path, const std::string& error) {
 
 }  // namespace
 
+std::string WhyNoHeads(int head_dim) {
+  if (std::find(std::begin(kHeadDims), std::end(kHeadDims), head_dim) != std::end(kHeadDims)) return "";
+  std::string text = "there are no kernels for heads of " + std::to_string(head_dim) + " dimensions, but for ";
+  for (const int known : kHeadDims) text += std::to_string(known) + (known == std::end(kHeadDims)[-1] ? "" : ", ");
+  return text;
+}
+
 std::unique_ptr<Device> OpenDevice(const std::string& library, const DeviceOptions& options, std::string* why_not) {
-  if (std::find(std::begin(kHeadDims), std::end(kHeadDims), options.head_dim) == std::end(kHeadDims)) {
-    *why_not = WhyNoHeads(options.head_dim);
-    return nullptr;
-  }
+  *why_not = WhyNoHeads(options.head_dim);
+  if (!why_not->empty()) return nullptr;
   const std::string path = library.empty() ? ProgramFolder() + kLibrary : library;
   if (access(path.c_str(), F_OK) != 0) {
     *why_not = library.empty() ? "there is no " + path +

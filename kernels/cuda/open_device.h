@@ -11,6 +11,9 @@
 
 namespace quire::cuda {
 
+// Returns why the library has no kernels for heads of that size. Returns an empty string if it has.
+std::string WhyNoHeads(int head_dim);
+
 // Returns null, and the reason in one line, when there are no kernels for heads of options.head_dim, `library` cannot
 // be loaded, there is no such GPU, or it is older than sm_80. They are checked in this order, so the first is told on a
 // machine without a GPU, too.

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/limit_text.h"
 #include "base/status.h"
 
 namespace quire {
@@ -29,7 +30,7 @@ absl::StatusOr<std::optional<double>> Number(const json& root, const char* field
   const auto it = root.find(field);
   if (it == root.end() || it->is_null()) return std::nullopt;
   if (it->is_number() && it->get<double>() >= low && it->get<double>() <= high) return it->get<double>();
-  return BadValue(field, *it, absl::StrCat(low, " .. ", high));
+  return BadValue(field, *it, absl::StrCat(LimitText(low), " .. ", LimitText(high)));
 }
 
 absl::Status ReadInt(const json& root, const char* field, int low, std::optional<int>* out) {

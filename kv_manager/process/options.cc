@@ -13,6 +13,7 @@
 #include "base/configuration.h"
 #include "base/connection_flags.h"
 #include "base/flags.h"
+#include "base/limit_text.h"
 #include "base/local_address.h"
 #include "base/read_file.h"
 #include "base/status.h"
@@ -284,7 +285,8 @@ absl::StatusOr<TenantShares> TenantWeights() {
     }
     if (!(weight >= kMinTenantWeight && weight <= kMaxTenantWeight)) {
       return absl::InvalidArgumentError(absl::StrCat("--tenant-weights gives '", sides[0], "' the weight ", sides[1],
-                                                     ", it must be ", kMinTenantWeight, " .. ", kMaxTenantWeight));
+                                                     ", it must be ", LimitText(kMinTenantWeight), " .. ",
+                                                     LimitText(kMaxTenantWeight)));
     }
     if (!shares.by_tenant.emplace(sides[0], TenantShare{.weight = weight}).second) {
       return absl::InvalidArgumentError(absl::StrCat("--tenant-weights names '", sides[0], "' twice"));
@@ -309,7 +311,7 @@ absl::Status ReadPolicy(SchedulerOptions* options) {
   options->waiting_served_ratio = absl::GetFlag(FLAGS_waiting_served_ratio);
   if (!(options->waiting_served_ratio >= 0 && options->waiting_served_ratio <= kMaxWaitingServedRatio)) {
     return absl::InvalidArgumentError(absl::StrCat("--waiting-served-ratio is ", options->waiting_served_ratio,
-                                                   ", it must be 0 .. ", kMaxWaitingServedRatio));
+                                                   ", it must be 0 .. ", LimitText(kMaxWaitingServedRatio)));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/config_file.h"
+#include "base/limit_text.h"
 #include "base/status.h"
 #include "security/caller.h"
 
@@ -21,8 +22,8 @@ constexpr char kKeys[] = "weight, max_waiting_requests, max_requests or max_bloc
 template <typename Number>
 absl::Status CheckRange(const ConfigEntry& entry, bool is_number, Number value, Number min, Number max) {
   if (is_number && value >= min && value <= max) return absl::OkStatus();
-  return InvalidArgument(entry.value_at, ": ", entry.key, " is ", entry.values[0], ", it must be a number from ", min,
-                         " to ", max);
+  return InvalidArgument(entry.value_at, ": ", entry.key, " is ", entry.values[0], ", it must be a number from ",
+                         LimitText(min), " to ", LimitText(max));
 }
 
 absl::Status ReadNumber(const ConfigEntry& entry, double min, double max, double* out) {

@@ -14,11 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
 #include "nlohmann/json.hpp"
+#include "tests/e2e/process.h"
 #include "tests/test_paths.h"
 #include "tests/worker/model/quantized_checkpoint.h"
 #include "tools/quantize/quantized_writer.h"
@@ -33,6 +35,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class QuantizeTest : public CheckpointTest {
  protected:
@@ -222,6 +225,85 @@ TEST_F(QuantizeTest, WhyAFileCannotBeWrittenIsSaid) {
   signal(SIGXFSZ, previous);
   EXPECT_EQ(std::string(status.message()),
             absl::StrCat("cannot write ", Output(), "/model.safetensors: File too large"));
+  EXPECT_TRUE(std::filesystem::is_empty(Output()));
+}
+
+TEST_F(QuantizeTest, AnErrorLeavesNoFile) {
+  memset(tensors_.at("model.layers.1.mlp.down_proj.weight").bytes.data() + 12, 0xff, 4);
+  EXPECT_THAT(std::string(Write(Quantization::kInt8, Source(), /*max_file_bytes=*/10000).status().message()),
+              HasSubstr("its element 3 is infinite"));
+  EXPECT_TRUE(std::filesystem::is_empty(Output()));
+}
+
+TEST_F(QuantizeTest, NoFileIsCalledUnfinishedAtTheEnd) {
+  ASSERT_TRUE(Write(Quantization::kInt8).ok());
+  for (const auto& entry : std::filesystem::directory_iterator(Output())) {
+    EXPECT_NE(entry.path().extension(), ".unfinished") << entry.path();
+  }
+}
+
+TEST_F(QuantizeTest, AModelThatLacksTensorsIsRefusedWithTheNameOfOne) {
+  const auto error = [&] { return std::string(Write(Quantization::kInt8, Source()).status().message()); };
+  config_["num_hidden_layers"] = 4;
+  EXPECT_THAT(error(), HasSubstr("/source: tensor model.layers.2.input_layernorm.weight is missing; config.json has 4 "
+                                 "layers (num_hidden_layers), and the weights have 2"));
+  EXPECT_FALSE(std::filesystem::exists(Output()));
+  config_["num_hidden_layers"] = 2;
+  const Tensors all = tensors_;
+  for (const char* name : {"model.layers.1.mlp.up_proj.weight", "lm_head.weight", "model.embed_tokens.weight"}) {
+    tensors_ = all;
+    tensors_.erase(name);
+    EXPECT_THAT(error(), HasSubstr(absl::StrCat("tensor ", name, " is missing")));
+  }
+  std::erase_if(tensors_, [](const auto& entry) { return absl::StrContains(entry.first, ".layers."); });
+  tensors_["model.embed_tokens.weight"] = all.at("model.embed_tokens.weight");
+  EXPECT_THAT(error(), HasSubstr("no tensor has a name that begins with model.layers.0"));
+}
+
+TEST_F(QuantizeTest, AConfigWithFewerLayersThanTheWeightsIsAWarningWithBothNumbers) {
+  config_["num_hidden_layers"] = 1;
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Write(Quantization::kInt8, Source()).ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("config.json has 1 layer (num_hidden_layers), and the weights have 2; those from "
+                        "model.layers.1 on are not used"));
+}
+
+TEST_F(QuantizeTest, TheFormatOfAQuantizedModelIsSaidInWords) {
+  const auto error = [&](const json& quantization) {
+    config_["quantization_config"] = quantization;
+    return std::string(Write(Quantization::kInt8, Source()).status().message());
+  };
+  EXPECT_THAT(error({{"quant_method", "fp8"}}), HasSubstr("is quantized already (FP8), must have 16 or 32 bits"));
+  EXPECT_THAT(error({{"quant_method", "fp8"}, {"weight_block_size", {128, 64}}}),
+              HasSubstr("(FP8 in blocks of 128 x 64)"));
+  EXPECT_THAT(error({{"quant_method", "awq"}, {"bits", 4}, {"group_size", 64}}),
+              HasSubstr("(AWQ of 4 bits in groups of 64 columns)"));
+  EXPECT_THAT(error({{"quant_method", "gptq"}, {"bits", 8}, {"group_size", -1}}),
+              HasSubstr("(GPTQ of 8 bits with a scale for each row)"));
+}
+
+// Returns the output of the program.
+std::string OutputOf(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), BinaryPath("bin/quire-quantize"));
+  Process process(arguments);
+  process.Wait();
+  return process.Output();
+}
+
+TEST_F(QuantizeTest, TheProgramSaysInItsFirstLinesWhatItDoesAndHowToCallIt) {
+  EXPECT_THAT(
+      OutputOf({"--help"}),
+      StartsWith(
+          "quire-quantize reads a model directory, rounds its weights to 8 or 4 bits as quire-worker --quantize\n"
+          "does, and writes them with its other files to a new folder, as a checkpoint of "
+          "compressed-tensors.\n\n"
+          "Usage: quire-quantize --model=DIR --output=NEW_DIR [--width=int8|int4]\n"));
+}
+
+TEST_F(QuantizeTest, TheProgramPrintsSizesInAFittingUnit) {
+  EXPECT_EQ(OutputOf({"--model=" + GoldenModel("llama2"), "--output=" + Output()}),
+            Output() + ": 14 matrices in int8, 46.9 KiB instead of 104.6 KiB\n");
 }
 
 }  // namespace

@@ -113,6 +113,37 @@ TEST(MemoryExplanationTest, SequencesAreThoseThatFitBesideTheWeights) {
   EXPECT_THAT(text, HasSubstr(row("int8", 29, 58, 114)));
 }
 
+// What is not quantized has the width that config.json names.
+TEST(MemoryExplanationTest, WeightsOnACpuAreCountedAsTheyAreHeld) {
+  ModelConfig config = Llama2With70B();
+  const MemoryNeeds needs = MemoryNeedsOf(config);
+  const int64_t others = needs.num_weights - needs.num_layer_weights;
+  EXPECT_EQ(WeightBytesOnCpu(config, {}), 2 * needs.num_weights);
+  EXPECT_EQ(WeightBytesOnCpu(config, {.layers = Quantization::kInt8}), WeightBytes(needs, WeightWidth::kInt8));
+  EXPECT_EQ(WeightBytesOnCpu(config, {.layers = Quantization::kFp8}), WeightBytes(needs, WeightWidth::kFp8));
+  const int64_t output = int64_t{32000} * (8192 + 4);
+  EXPECT_EQ(WeightBytesOnCpu(config, {.output = true}), 2 * needs.num_weights - int64_t{2} * 32000 * 8192 + output);
+  config.torch_dtype = "float32";
+  EXPECT_EQ(WeightBytesOnCpu(config, {}), 4 * needs.num_weights);
+  EXPECT_EQ(WeightBytesOnCpu(config, {.layers = Quantization::kInt4}),
+            WeightBytes(needs, WeightWidth::kInt4) + 2 * others);
+  EXPECT_EQ(WeightBytesOnCpu(config, {.output = true}), 4 * needs.num_weights - int64_t{4} * 32000 * 8192 + output);
+}
+
+TEST(MemoryExplanationTest, TheFormOfTheWeightsIsSaidAndWhyFp8IsConverted) {
+  CheckpointQuantization stored;
+  EXPECT_EQ(HeldWeights(stored, Quantization::kNone, DataType::kFloat16), "float16");
+  EXPECT_EQ(HeldWeights(stored, Quantization::kInt8, DataType::kFloat16), "int8");
+  stored.format = CheckpointFormat::kFp8;
+  EXPECT_EQ(HeldWeights(stored, Quantization::kFp8, DataType::kBFloat16), "fp8");
+  EXPECT_EQ(HeldWeights(stored, Quantization::kNone, DataType::kBFloat16),
+            "bfloat16, converted from FP8, which this device does not multiply");
+  stored.fp8_block = {.rows = 24, .cols = 20};
+  EXPECT_EQ(HeldWeights(stored, Quantization::kNone, DataType::kBFloat16),
+            "bfloat16, converted from FP8 in blocks of 24 x 20, whose columns would have to be a multiple of 32 for "
+            "products by FP8");
+}
+
 TEST(MemoryExplanationTest, AShortContextShortensTheSequencesAndBlocksAreRoundedUp) {
   ModelConfig config = Llama2With70B();
   config.max_position_embeddings = 100;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <regex>
@@ -23,10 +24,12 @@
 #include "kernels/cuda/emulated_device.h"
 #include "tests/flag_reference.h"
 #include "tests/test_paths.h"
+#include "tests/worker/model/model_files.h"
 
 namespace quire {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -261,6 +264,108 @@ TEST(WorkerOptionsTest, TheMemoryOfAModelOnAGpuIsExplainedWithoutOne) {
               HasSubstr("--gpu-memory is set, but --explain-memory is not"));
   EXPECT_THAT(message({model.c_str(), "--gpu-memory=80GiB"}), HasSubstr("--gpu-memory is set, but --device is cpu"));
   EXPECT_THAT(message({model.c_str(), "--device=cuda", "--gpu-memory=big"}), HasSubstr("--gpu-memory: 'big' is not"));
+}
+
+TEST(WorkerOptionsTest, TheMemoryThatTheFlagsOfTheCommandLineWouldUseIsExplained) {
+  const std::string model = "--explain-memory=" + SourcePath("models/tales");
+  const auto text = [&](const std::vector<const char*>& flags) {
+    std::vector<const char*> arguments = {model.c_str(), "--num-blocks=64"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return Text(arguments);
+  };
+  EXPECT_THAT(text({}), HasSubstr("\nwith this command line\nweights      2.3 MiB in bfloat16\nK and V      "));
+  EXPECT_THAT(text({}), HasSubstr(", in bfloat16\npool         64 blocks of 16 tokens ("));
+  EXPECT_THAT(text({"--quantize=int8"}), HasSubstr("\nweights      1.4 MiB in int8\n"));
+  EXPECT_THAT(text({"--quantize=int8", "--quantize-output"}),
+              HasSubstr("\nweights      1.7 MiB in int8, output matrix int8\n"));
+  EXPECT_THAT(text({"--kv-type=int8"}), HasSubstr(", in int8\npool         64 blocks of 16 tokens ("));
+  EXPECT_THAT(text({"--kv-type=float32"}), HasSubstr(", in float32\npool  "));
+  EXPECT_THAT(text({"--device=cuda", "--gpu-memory=1GiB", "--kv-type=int8", "--quantize=int4"}),
+              AllOf(HasSubstr("\nwith this command line\nweights      "), HasSubstr(" in int4\nK and V      "),
+                    HasSubstr(", in int8\npool         64 blocks of 16 tokens (")));
+}
+
+TEST(WorkerOptionsTest, WhatDoesNotFitIsToldWithTheWordsOfAStart) {
+  const std::string model = "--explain-memory=" + SourcePath("models/tales");
+  EXPECT_THAT(
+      Text({model.c_str(), "--kv-bytes=64"}),
+      HasSubstr("\nA worker with this command line ends with this error: --kv-bytes is 64 bytes, the minimum is "));
+  EXPECT_THAT(Text({model.c_str(), "--device=cuda", "--gpu-memory=1MiB"}),
+              HasSubstr("\nA worker with this command line ends with this error: a GPU has 1.0 MiB of memory, of which "
+                        "1.0 MiB are free; the weights need "));
+}
+
+TEST(WorkerOptionsTest, WhatAStartRefusesIsNotExplained) {
+  const auto error = [](const std::string& model, std::vector<const char*> flags) {
+    const std::string flag = "--explain-memory=" + model;
+    flags.push_back(flag.c_str());
+    return std::string(Parse(flags).status().message());
+  };
+  const char *const cuda = "--device=cuda", *const memory = "--gpu-memory=80GiB";
+  const TestDirectory directory;
+  const auto write = [&](const std::string& fields) {
+    directory.Write("config.json", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 512, "hidden_size": 256,
+        "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "rms_norm_eps": 1e-05,
+        "max_position_embeddings": 256, "torch_dtype": "bfloat16")" +
+                                       fields + "}");
+  };
+  write(R"(, "head_dim": 48)");
+  EXPECT_EQ(error(directory.path(), {cuda, memory}),
+            "--device=cuda: there are no kernels for heads of 48 dimensions, but for 32, 64, 80, 96, 128, 256");
+  EXPECT_EQ(error(directory.path(), {"--device=cuda:1"}),
+            "--device=cuda:1: there are no kernels for heads of 48 dimensions, but for 32, 64, 80, 96, 128, 256");
+  EXPECT_EQ(
+      error(GoldenModel("gemma"), {cuda, memory}),
+      "GemmaForCausalLM needs scaled embeddings, the activation gelu_pytorch_tanh, and --device=cuda has no kernels "
+      "for that; a CPU has them");
+  write(R"(, "head_dim": 256)");
+  EXPECT_EQ(
+      error(directory.path(), {cuda, memory, "--kv-type=int8"}),
+      "a GPU cannot run the model: there are no kernels for heads of 256 dimensions in blocks of 16 tokens of int8, "
+      "only for at most 128 dimensions in blocks of at least 16 tokens");
+  write(R"(, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128})");
+  for (const char* device : {cuda, "--device=cpu"}) {
+    std::vector<const char*> flags = {device, "--quantize=int8"};
+    if (device == cuda) flags.push_back(memory);
+    EXPECT_EQ(error(directory.path(), flags),
+              directory.path() + ": the checkpoint is quantized already, so --quantize must be none, not int8");
+  }
+  write("");
+  EXPECT_THAT(error(directory.path(), {"--long-context"}),
+              HasSubstr("--long-context is set, but the rotary embedding"));
+  EXPECT_THAT(error(directory.path(), {"--device=simulated"}),
+              HasSubstr("--device is simulated, with --explain-memory it must be cpu or cuda"));
+}
+
+TEST(WorkerOptionsTest, ADeviceThatIsOpenRefusesALayoutAsItDoesAtAStart) {
+  const absl::FlagSaver saver;
+  const std::string model = "--explain-memory=" + SourcePath("models/tales");
+  const auto line = ParseWorkerCommandLine(
+      {model.c_str(), "--device=cuda", "--kv-type=int8", "--block-size=8"}, {},
+      [](const std::string&, const cuda::DeviceOptions&, std::string*) -> std::unique_ptr<cuda::Device> {
+        return std::make_unique<cuda::EmulatedDevice>();
+      });
+  EXPECT_EQ(
+      std::string(line.status().message()),
+      "emulated GPU cannot run the model: there are no kernels for heads of 32 dimensions in blocks of 8 tokens of "
+      "int8, only for at most 128 dimensions in blocks of at least 16 tokens");
+}
+
+TEST(WorkerOptionsTest, AModelHasTheNameOfItsFolder) {
+  const TestDirectory directory;
+  std::filesystem::create_directories(directory.path() + "/models/tiny/inner");
+  std::filesystem::create_directory_symlink("tiny", directory.path() + "/models/alias");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(directory.path() + "/models/tiny");
+  for (const char* model : {".", "./", "./.", "inner/..", "../tiny", "../tiny/", "../tiny/."}) {
+    EXPECT_EQ(OptionsOf({"--model", model}).model_name, "tiny") << model;
+  }
+  EXPECT_EQ(OptionsOf({"--model=.."}).model_name, "models");
+  EXPECT_EQ(OptionsOf({"--model=../alias/"}).model_name, "alias");
+  EXPECT_EQ(OptionsOf({"--model=.", "--model-name=mine"}).model_name, "mine");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(std::string(Parse({"--model=/"}).status().message()),
+            "--model is /, which has no name; give the model one with --model-name");
 }
 
 TEST(WorkerOptionsTest, TheMemoryOfTheGpuIsReadToExplainThatOfAModel) {

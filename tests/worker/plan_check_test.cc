@@ -79,12 +79,15 @@ const std::vector<BadPlan>& BadPlans() {
       {"starts[0].prompt_length is 0", [](auto* p) { p->mutable_starts(0)->set_prompt_length(0); }},
       {"starts[0].prompt_length is 7", [](auto* p) { p->mutable_starts(0)->set_prompt_length(7); }},
 
-      {"sampling.temperature is -1", [](auto* p) { Sampling(p)->set_temperature(-1); }},
+      {"sampling.temperature is -1, it must be 0 to the largest float32 number (about 3.4e38)",
+       [](auto* p) { Sampling(p)->set_temperature(-1); }},
       {"sampling.temperature is nan", [](auto* p) { Sampling(p)->set_temperature(kNan); }},
       {"sampling.top_p is 0, it must be above 0", [](auto* p) { Sampling(p)->set_top_p(0); }},
       {"sampling.top_p is 1.5", [](auto* p) { Sampling(p)->set_top_p(1.5); }},
       {"sampling.min_p is nan", [](auto* p) { Sampling(p)->set_min_p(kNan); }},
-      {"sampling.presence_penalty is nan", [](auto* p) { Sampling(p)->set_presence_penalty(kNan); }},
+      {"sampling.presence_penalty is nan, it must be the lowest float32 number (about -3.4e38) to the largest float32 "
+       "number (about 3.4e38)",
+       [](auto* p) { Sampling(p)->set_presence_penalty(kNan); }},
       {"sampling.frequency_penalty is inf",
        [](auto* p) { Sampling(p)->set_frequency_penalty(std::numeric_limits<float>::infinity()); }},
       {"sampling.repetition_penalty is 0", [](auto* p) { Sampling(p)->set_repetition_penalty(0); }},

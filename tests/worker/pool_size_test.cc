@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/byte_size.h"
 #include "base/worker_protocol.h"
 
 namespace quire {

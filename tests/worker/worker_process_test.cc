@@ -61,6 +61,37 @@ TEST(WorkerProcessTest, ItSaysWhereItListensServesAndStopsOnSigterm) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
+// The embedding, the norms and the output matrix have 32 bits. With int8, the matrices of the layers have a byte for
+// each number and a scale for each row.
+TEST(WorkerProcessTest, ItSaysHowItHoldsTheWeights) {
+  Process plain(Command({})), rounded(Command({"--quantize=int8", "--quantize-output"}));
+  EXPECT_EQ(After(&plain, "  weights "), "104.6 KiB in float32");
+  EXPECT_EQ(After(&rounded, "  weights "), "38.2 KiB in int8, output matrix int8");
+}
+
+// Writes a model with matrices of FP8.
+void WriteFp8Model(const TestDirectory& directory) {
+  const std::string golden = SourcePath("tests/golden/quantized");
+  for (const char* name : {"plain.safetensors", "fp8_channel.safetensors"}) directory.CopyFrom(golden, name);
+  directory.Write("model.safetensors.index.json", R"({"weight_map": {"model.norm.weight": "plain.safetensors",
+                                                  "model.layers.0.mlp.up_proj.weight": "fp8_channel.safetensors"}})");
+  std::string config = ReadWholeFile(golden + "/config.json");
+  config.replace(config.rfind('}'), 1,
+                 R"(, "quantization_config": {"quant_method": "compressed-tensors", "format": "float-quantized",
+                    "config_groups": {"group_0": {"weights": {
+                      "num_bits": 8, "type": "float", "strategy": "channel"}}}}})");
+  directory.Write("config.json", config);
+}
+
+// The generic kernels do not multiply FP8.
+TEST(WorkerProcessTest, ItSaysThatFp8IsConverted) {
+  const TestDirectory directory;
+  WriteFp8Model(directory);
+  Process process(Command({"--model=" + directory.path(), "--cpu-kernels=generic"}));
+  EXPECT_THAT(After(&process, "  weights "),
+              HasSubstr(" in bfloat16, converted from FP8, which this device does not multiply"));
+}
+
 TEST(WorkerProcessTest, AnOpenSessionIsToldOnSigintAndEndsWithUnavailableAtTheDrainTimeout) {
   Process process(Command({"--prefault", "--drain-timeout=100ms"}));
   const std::string address = After(&process, "listening on ");

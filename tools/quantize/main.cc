@@ -9,16 +9,18 @@
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/byte_size.h"
 #include "base/flags.h"
 #include "base/program_main.h"
 #include "base/status.h"
 #include "tools/quantize/quantized_writer.h"
 
-ABSL_FLAG(std::string, model, "", "Model directory of Hugging Face with weights of 16 or 32 bits");
-ABSL_FLAG(std::string, output, "", "Directory to write; it must be empty, and is created if it does not exist");
+ABSL_FLAG(std::string, model, "", "Required. A Hugging Face model directory with weights of 16 or 32 bits.");
+ABSL_FLAG(std::string, output, "",
+          "Required. The directory to write. It must be empty, and is created if it does not exist.");
 ABSL_FLAG(std::string, width, "int8",
           "int8: a scale per row, for products with inputs of 8 bits (W8A8). int4: a scale and a zero point for every "
-          "128 columns");
+          "128 columns.");
 
 namespace quire::quantize {
 namespace {
@@ -26,10 +28,10 @@ namespace {
 ProgramFlags Flags() {
   return {.program = "quire-quantize",
           .purpose =
-              "Writes a checkpoint of compressed-tensors with the weights that the worker computes with "
-              "--quantize.",
-          .usage = "--model=DIR --output=DIR --width=int8",
-          .groups = {{"Flags", {"model", "output", "width"}}}};
+              "reads a model directory, rounds its weights to 8 or 4 bits as quire-worker --quantize does, and writes "
+              "them with its other files to a new folder, as a checkpoint of compressed-tensors.",
+          .usage = "--model=DIR --output=NEW_DIR [--width=int8|int4]",
+          .groups = {{"Flags:", {"model", "output", "width"}}}};
 }
 
 absl::Status Run() {
@@ -43,9 +45,10 @@ absl::Status Run() {
   if (options.model.empty()) return absl::InvalidArgumentError("--model is empty, must name a directory");
   if (options.output.empty()) return absl::InvalidArgumentError("--output is empty, must name a directory");
   QUIRE_ASSIGN_OR_RETURN(const WrittenCheckpoint written, WriteQuantizedCheckpoint(options));
-  std::printf("%s: %d matrices in %s%s, %.3f GB instead of %.3f GB\n", options.output.c_str(), written.num_matrices,
-              Name(options.width), written.group > 0 ? absl::StrCat(" with groups of ", written.group).c_str() : "",
-              1e-9 * static_cast<double>(written.output_bytes), 1e-9 * static_cast<double>(written.input_bytes));
+  const std::string groups = written.group > 0 ? absl::StrCat(" with groups of ", written.group) : "";
+  std::printf("%s: %d matrices in %s%s, %s instead of %s\n", options.output.c_str(), written.num_matrices,
+              Name(options.width), groups.c_str(), FormatBytes(written.output_bytes).c_str(),
+              FormatBytes(written.input_bytes).c_str());
   return absl::OkStatus();
 }
 

@@ -3,24 +3,24 @@
 #include "tools/quantize/quantized_writer.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
+#include <ostream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "tools/make_model/safetensors_header.h"
 #include "tools/quantize/compressed_tensors.h"
+#include "tools/quantize/output_folder.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/gguf.h"
+#include "worker/model/layer_check.h"
 #include "worker/model/mapped_file.h"
 #include "worker/model/model.h"
 #include "worker/model/tensor_values.h"
@@ -116,17 +116,10 @@ absl::StatusOr<std::vector<std::string>> Rounded(const Tensor& tensor, const Lay
   return BytesOf(layout.width == Quantization::kInt8 ? QuantizeToInt8(view) : QuantizeToInt4(view), layout);
 }
 
-// Returns the error of a stream whose last operation has failed, with the reason that the system has left in errno.
-absl::Status CannotWrite(const std::string& path) {
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-}
-
-absl::Status WriteFile(const std::string& path, const std::vector<Planned>& plan, const Layout& layout) {
+absl::Status WriteTensors(const std::vector<Planned>& plan, const Layout& layout, std::ostream& out) {
   std::vector<TensorEntry> entries;
   for (const Planned& one : plan) entries.insert(entries.end(), one.entries.begin(), one.entries.end());
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << make_model::SafetensorsHeader(entries);
-  if (!out.good()) return CannotWrite(path);
   for (const Planned& one : plan) {
     if (one.is_matrix) {
       QUIRE_ASSIGN_OR_RETURN(const std::vector<std::string> parts, Rounded(*one.tensor, layout));
@@ -134,27 +127,19 @@ absl::Status WriteFile(const std::string& path, const std::vector<Planned>& plan
     } else {
       out << one.tensor->bytes;
     }
-    if (!out.good()) return CannotWrite(path);
+    if (!out.good()) break;  // OutputFolder makes the error.
     ReleasePages(one.tensor->bytes);
   }
-  out.close();
-  return out.good() ? absl::OkStatus() : CannotWrite(path);
+  return absl::OkStatus();
 }
 
-absl::Status WriteText(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  return out.good() ? absl::OkStatus() : CannotWrite(path);
-}
-
-absl::Status WriteConfig(const WriteOptions& options, const Layout& layout) {
+absl::Status WriteConfig(const WriteOptions& options, const Layout& layout, OutputFolder* folder) {
   QUIRE_ASSIGN_OR_RETURN(const std::string text,
                          ReadSmallFile(absl::StrCat(options.model, "/config.json"), kMaxConfigBytes));
   ordered_json config = ordered_json::parse(text, /*callback=*/nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return absl::InvalidArgumentError("config.json is not an object");
   config["quantization_config"] = QuantizationConfig(layout);
-  return WriteText(absl::StrCat(options.output, "/config.json"), config.dump(2) + "\n");
+  return folder->WriteText("config.json", config.dump(2) + "\n");
 }
 
 // Weights in any format, and what is written anew.
@@ -166,53 +151,47 @@ bool IsReplaced(const std::string& name) {
   return false;
 }
 
-absl::Status CopyOtherFiles(const WriteOptions& options) {
+absl::Status CopyOtherFiles(const WriteOptions& options, OutputFolder* folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(options.model, error)) {
     const std::string name = entry.path().filename().string();
     std::error_code failure;
     if (!entry.is_regular_file(failure) || IsReplaced(name)) continue;
-    std::filesystem::copy_file(entry.path(), absl::StrCat(options.output, "/", name), failure);
-    if (failure) return absl::UnavailableError(absl::StrCat("cannot copy ", name, ": ", failure.message()));
+    QUIRE_RETURN_IF_ERROR(folder->Copy(entry.path(), name));
   }
   return error ? absl::UnavailableError(absl::StrCat("cannot list ", options.model, ": ", error.message()))
                : absl::OkStatus();
 }
 
-absl::Status MakeEmptyFolder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot make ", path, ": ", error.message()));
-  const bool is_empty = std::filesystem::is_empty(path, error);
-  if (!error && is_empty) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the folder ", path, " is not empty"));
-}
-
-absl::Status CheckSource(const std::string& model) {
+absl::StatusOr<ModelConfig> ReadSourceConfig(const std::string& model) {
   if (IsGgufPath(model)) {
     return absl::InvalidArgumentError(absl::StrCat(model, " is a GGUF file, must be a model directory"));
   }
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(model));
-  if (config.quantization.format == CheckpointFormat::kPlain) return absl::OkStatus();
+  if (config.quantization.format == CheckpointFormat::kPlain) return config;
   return absl::InvalidArgumentError(
-      absl::StrCat(model, " is quantized already (", Summary(config.quantization), "), must have 16 or 32 bits"));
+      absl::StrCat(model, " is quantized already (", Description(config.quantization), "), must have 16 or 32 bits"));
 }
 
-}  // namespace
+absl::StatusOr<Checkpoint> OpenSource(const std::string& model) {
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadSourceConfig(model));
+  QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(model));
+  const absl::Status complete = CheckNothingIsMissing(config, checkpoint);
+  if (!complete.ok()) return absl::Status(complete.code(), absl::StrCat(model, ": ", complete.message()));
+  if (const std::string extra = ExtraLayers(config, checkpoint); !extra.empty()) {
+    QUIRE_LOG(kWarning) << model << ": " << extra;
+  }
+  return checkpoint;
+}
 
-absl::StatusOr<WrittenCheckpoint> WriteQuantizedCheckpoint(const WriteOptions& options) {
-  QUIRE_RETURN_IF_ERROR(CheckSource(options.model));
-  QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(options.model));
-  QUIRE_ASSIGN_OR_RETURN(const Layout layout, LayoutFor(checkpoint, options.width));
-  QUIRE_RETURN_IF_ERROR(MakeEmptyFolder(options.output));
-  const std::vector<std::vector<Planned>> files = Files(Plan(checkpoint, layout), options.max_file_bytes);
-
+absl::StatusOr<WrittenCheckpoint> WriteFiles(const WriteOptions& options, const Layout& layout,
+                                             const std::vector<std::vector<Planned>>& files, OutputFolder* folder) {
   WrittenCheckpoint written{.num_files = static_cast<int>(files.size()), .group = layout.group};
   ordered_json shard_of = ordered_json::object();
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string name = files.size() == 1 ? "model.safetensors"
                                                : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, files.size());
-    QUIRE_RETURN_IF_ERROR(WriteFile(absl::StrCat(options.output, "/", name), files[i], layout));
+    QUIRE_RETURN_IF_ERROR(folder->Write(name, [&](std::ostream& out) { return WriteTensors(files[i], layout, out); }));
     for (const Planned& one : files[i]) {
       written.num_matrices += one.is_matrix ? 1 : 0;
       written.input_bytes += static_cast<int64_t>(one.tensor->bytes.size());
@@ -222,12 +201,24 @@ absl::StatusOr<WrittenCheckpoint> WriteQuantizedCheckpoint(const WriteOptions& o
   }
   if (files.size() > 1) {
     const ordered_json index = {{"metadata", {{"total_size", written.output_bytes}}}, {"weight_map", shard_of}};
-    QUIRE_RETURN_IF_ERROR(
-        WriteText(absl::StrCat(options.output, "/model.safetensors.index.json"), index.dump(2) + "\n"));
+    QUIRE_RETURN_IF_ERROR(folder->WriteText("model.safetensors.index.json", index.dump(2) + "\n"));
   }
-  QUIRE_RETURN_IF_ERROR(CopyOtherFiles(options));
+  QUIRE_RETURN_IF_ERROR(CopyOtherFiles(options, folder));
   // Without config.json the folder is no model, so it comes last.
-  QUIRE_RETURN_IF_ERROR(WriteConfig(options, layout));
+  QUIRE_RETURN_IF_ERROR(WriteConfig(options, layout, folder));
+  return written;
+}
+
+}  // namespace
+
+absl::StatusOr<WrittenCheckpoint> WriteQuantizedCheckpoint(const WriteOptions& options) {
+  QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenSource(options.model));
+  QUIRE_ASSIGN_OR_RETURN(const Layout layout, LayoutFor(checkpoint, options.width));
+  OutputFolder folder(options.output);
+  QUIRE_RETURN_IF_ERROR(folder.Make());
+  absl::StatusOr<WrittenCheckpoint> written =
+      WriteFiles(options, layout, Files(Plan(checkpoint, layout), options.max_file_bytes), &folder);
+  if (!written.ok()) folder.RemoveFiles();
   return written;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/limit_text.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "worker/model/json_reader.h"
@@ -122,7 +123,7 @@ absl::StatusOr<double> GgufFields::Number(const std::string& key, double min, do
     const std::optional<double> number = NumberAt(*value, 0);
     if (number && *number >= min && *number <= max) return *number;
   }
-  return Bad(key, absl::StrCat("a number in ", min, " .. ", max));
+  return Bad(key, absl::StrCat("a number in ", LimitText(min), " .. ", LimitText(max)));
 }
 
 absl::StatusOr<bool> GgufFields::Bool(const std::string& key, std::optional<bool> fallback) const {

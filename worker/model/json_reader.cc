@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/limit_text.h"
 
 namespace quire {
 namespace {
@@ -127,7 +128,7 @@ absl::StatusOr<double> JsonFields::Number(const char* name, double min, double m
     const double number = value->get<double>();
     if (number >= min && number <= max) return number;
   }
-  return Bad(name, absl::StrCat("a number in ", min, " .. ", max));
+  return Bad(name, absl::StrCat("a number in ", LimitText(min), " .. ", LimitText(max)));
 }
 
 absl::StatusOr<bool> JsonFields::Bool(const char* name, std::optional<bool> fallback) const {
@@ -164,7 +165,8 @@ absl::StatusOr<std::vector<int64_t>> JsonFields::Ints(const char* name, int64_t 
 
 absl::StatusOr<std::vector<double>> JsonFields::Numbers(const char* name, double min, double max, int count) const {
   const json* value = Find(name);
-  const std::string allowed = absl::StrCat("an array of ", count, " numbers in ", min, " .. ", max);
+  const std::string allowed =
+      absl::StrCat("an array of ", count, " numbers in ", LimitText(min), " .. ", LimitText(max));
   if (value == nullptr || !value->is_array() || value->size() != static_cast<size_t>(count)) return Bad(name, allowed);
   std::vector<double> result;
   for (const json& element : *value) {

@@ -51,7 +51,7 @@ void LoadProgress::End() {
   const MutexLock lock(&mutex_);
   snapshot_ = Current(clock_->NowMicros());
   snapshot_.is_done = true;
-  QUIRE_LOG(kInfo) << "loaded " << directory_ << ": " << Gigabytes(snapshot_.read_bytes) << " in "
+  QUIRE_LOG(kInfo) << "loaded " << directory_ << ": read " << Gigabytes(snapshot_.read_bytes) << " in "
                    << absl::StrFormat("%.1f s", snapshot_.seconds);
 }
 

@@ -268,6 +268,44 @@ std::string Summary(const CheckpointQuantization& quantization) {
   return "none";
 }
 
+std::string Description(const CheckpointQuantization& quantization) {
+  const auto with_groups = [&](const char* name) {
+    const std::string scales = quantization.group > 0 ? absl::StrCat("in groups of ", quantization.group, " columns")
+                                                      : "with a scale for each row";
+    return absl::StrCat(name, " of ", quantization.bits, " bits ", scales);
+  };
+  switch (quantization.format) {
+    case CheckpointFormat::kPlain:
+      break;
+    case CheckpointFormat::kInt8:
+      return "int8";
+    case CheckpointFormat::kPackQuantized:
+      return with_groups("pack-quantized");
+    case CheckpointFormat::kGptq:
+      return with_groups("GPTQ");
+    case CheckpointFormat::kAwq:
+      return with_groups("AWQ");
+    case CheckpointFormat::kFp8: {
+      const auto [rows, cols] = quantization.fp8_block;
+      return rows == 0 ? "FP8" : absl::StrCat("FP8 in blocks of ", rows, " x ", cols);
+    }
+    case CheckpointFormat::kGgufQ4_0:
+      return with_groups("GGUF Q4_0");
+  }
+  return "not quantized";
+}
+
+absl::StatusOr<CheckpointQuantization> ReadAs(const CheckpointQuantization& stored, Quantization rounding,
+                                              bool multiplies_quantized, bool multiplies_fp8) {
+  const bool is_rounded = rounding != Quantization::kNone;
+  const bool is_dequantizable = stored.format == CheckpointFormat::kGgufQ4_0;
+  CheckpointQuantization result = stored;
+  if (is_dequantizable && (is_rounded || !multiplies_quantized)) result = {};
+  result.keeps_fp8 = !is_rounded && multiplies_fp8 && CanKeepFp8(result.fp8_block);
+  if (!is_rounded || result.width() == Quantization::kNone) return result;
+  return InvalidArgument("the checkpoint is quantized already, so --quantize must be none, not ", Name(rounding));
+}
+
 absl::StatusOr<CheckpointQuantization> ReadQuantizationConfig(const JsonFields& root) {
   QUIRE_ASSIGN_OR_RETURN(const json* config, root.Object(kField));
   if (config == nullptr) return CheckpointQuantization();

@@ -38,8 +38,17 @@ struct CheckpointQuantization {
   Quantization width() const;
 };
 
-// Returns a description, such as "gptq 128".
+// Returns a description for fingerprints, such as "gptq 128".
 std::string Summary(const CheckpointQuantization& quantization);
+
+// Returns a description for a person, such as "GPTQ of 4 bits in groups of 128 columns".
+std::string Description(const CheckpointQuantization& quantization);
+
+// Returns how a device reads such a checkpoint when --quantize rounds it to `rounding`: matrices that the device cannot
+// multiply, and those that are rounded, become floating-point numbers where that is possible. Returns INVALID_ARGUMENT
+// when weights would be rounded that are quantized and stay so.
+absl::StatusOr<CheckpointQuantization> ReadAs(const CheckpointQuantization& stored, Quantization rounding,
+                                              bool multiplies_quantized, bool multiplies_fp8);
 
 // Reads the field quantization_config of config.json. `root` reads the whole file. Without the field, the result is
 // kPlain. The error for a kind that is not supported names the field, its value and what is supported.

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status.h"
+#include "worker/model/layer_check.h"
 #include "worker/model/quantized_reader.h"
 #include "worker/model/tensor_reader.h"
 #include "worker/model/tensor_values.h"
@@ -349,14 +351,12 @@ absl::Status LoadRotations(const ModelConfig& config, WeightReader* reader, Mode
 
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkpoint& checkpoint, Backend* backend,
                                          LoadProgress* progress, const WeightRounding& rounding) {
-  CheckpointQuantization format = config.quantization;
-  const bool is_dequantizable = format.format == CheckpointFormat::kGgufQ4_0;
-  if (is_dequantizable && (rounding.layers != Quantization::kNone || !backend->MultipliesQuantized())) format = {};
-  format.keeps_fp8 = rounding.layers == Quantization::kNone && backend->MultipliesFp8() && CanKeepFp8(format.fp8_block);
+  QUIRE_ASSIGN_OR_RETURN(
+      const CheckpointQuantization format,
+      ReadAs(config.quantization, rounding.layers, backend->MultipliesQuantized(), backend->MultipliesFp8()));
   const Quantization stored = format.width();
-  if (rounding.layers != Quantization::kNone && stored != Quantization::kNone) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the checkpoint is quantized already, so --quantize must be none, not ", Name(rounding.layers)));
+  if (const std::string extra = ExtraLayers(config, checkpoint); !extra.empty()) {
+    QUIRE_LOG(kWarning) << extra;
   }
   WeightReader reader(config, format, checkpoint, backend, progress, rounding);
   ModelWeights weights;

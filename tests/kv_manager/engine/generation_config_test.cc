@@ -47,14 +47,16 @@ TEST(GenerationConfigTest, ATopKBeyondTheVocabularyKeepsAll) {
 }
 
 TEST(GenerationConfigTest, AValueThatNoRequestCouldHaveIsAnError) {
-  EXPECT_THAT(Error(R"({"temperature": -1})"), HasSubstr("generation_config.json: temperature is -1, must be 0 .. "));
+  EXPECT_THAT(
+      Error(R"({"temperature": -1})"),
+      HasSubstr("generation_config.json: temperature is -1, must be 0 .. the largest float32 number (about 3.4e38); "));
   EXPECT_THAT(Error(R"({"temperature": "hot"})"), HasSubstr("temperature is \"hot\""));
   EXPECT_THAT(Error(R"({"top_p": 0})"), HasSubstr("top_p is 0, must be above 0 and at most 1"));
   EXPECT_THAT(Error(R"({"top_k": 0.5})"), HasSubstr("top_k is 0.5, must be an integer"));
   EXPECT_THAT(Error(R"({"max_new_tokens": 1.9})"), HasSubstr("max_new_tokens is 1.9, must be an integer"));
   EXPECT_THAT(Error(R"({"min_p": 1.5})"), HasSubstr("min_p is 1.5, must be 0 .. 1"));
   EXPECT_THAT(Error(R"({"repetition_penalty": 0})"), HasSubstr("repetition_penalty is 0, must be 0.01 .. 10"));
-  EXPECT_THAT(Error(R"({"max_new_tokens": 0})"), HasSubstr("max_new_tokens is 0, must be 1 .. "));
+  EXPECT_THAT(Error(R"({"max_new_tokens": 0})"), HasSubstr("max_new_tokens is 0, must be 1 .. 2147483647; "));
   EXPECT_THAT(Error("3"), HasSubstr("must be a JSON object"));
   EXPECT_THAT(Error("{"), HasSubstr("must be a JSON object"));
 }

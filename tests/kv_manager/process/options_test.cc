@@ -155,8 +155,8 @@ TEST(OptionsTest, TenantWeightsAreChecked) {
   EXPECT_EQ(error("--tenant-weights=a=2,b"), absl::StrCat("--tenant-weights has 'b'", form));
   EXPECT_EQ(error("--tenant-weights=a=2,=1"), absl::StrCat("--tenant-weights has '=1'", form));
   EXPECT_EQ(error("--tenant-weights=a=much"), absl::StrCat("--tenant-weights has 'a=much'", form));
-  EXPECT_EQ(error("--tenant-weights=a=0"), "--tenant-weights gives 'a' the weight 0, it must be 0.001 .. 1e+06");
-  EXPECT_EQ(error("--tenant-weights=a=nan"), "--tenant-weights gives 'a' the weight nan, it must be 0.001 .. 1e+06");
+  EXPECT_EQ(error("--tenant-weights=a=0"), "--tenant-weights gives 'a' the weight 0, it must be 0.001 .. 1000000");
+  EXPECT_EQ(error("--tenant-weights=a=nan"), "--tenant-weights gives 'a' the weight nan, it must be 0.001 .. 1000000");
   EXPECT_EQ(error("--tenant-weights=a=1,a=2"), "--tenant-weights names 'a' twice");
   EXPECT_EQ(Error({"--policy=fcfs", "--tenant-weights=a=2"}), "--tenant-weights is set, it needs --policy=fair-share");
 }
@@ -205,7 +205,7 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--status-page=true"}), "--status-page is 'true', it must be one of off, sums, names");
   EXPECT_EQ(Error({"--batching=some"}), "--batching is 'some', it must be one of continuous, static");
   EXPECT_EQ(Error({"--max-pinned-share=1.5"}), "--max-pinned-share is 1.5, it must be in [0, 1]");
-  EXPECT_EQ(Error({"--waiting-served-ratio=-1"}), "--waiting-served-ratio is -1, it must be 0 .. 1e+06");
+  EXPECT_EQ(Error({"--waiting-served-ratio=-1"}), "--waiting-served-ratio is -1, it must be 0 .. 1000000");
   EXPECT_EQ(Error({"--workers=a:1,,b:1"}), "--workers is 'a:1,,b:1', it has an empty address");
   EXPECT_EQ(Error({"--workers=a:0"}), "--workers: 'a:0' has port '0', it must be 1 .. 65535");
   EXPECT_EQ(Error({"--workers=a:1,b"}),

@@ -42,14 +42,16 @@ TEST(ParseTenantTableTest, ATenantHasItsOwnKeysAndThoseOfTheOthers) {
 }
 
 TEST(ParseTenantTableTest, AnErrorNamesTheLineTheTenantTheKeyTheValueAndTheLimit) {
-  EXPECT_EQ(Error("a:\n  weight: 0\n"), "FILE:2: weight is 0, it must be a number from 0.001 to 1e+06 (tenant \"a\")");
-  EXPECT_EQ(Error("a: {weight: nan}"), "FILE:1: weight is nan, it must be a number from 0.001 to 1e+06 (tenant \"a\")");
+  EXPECT_EQ(Error("a:\n  weight: 0\n"),
+            "FILE:2: weight is 0, it must be a number from 0.001 to 1000000 (tenant \"a\")");
+  EXPECT_EQ(Error("a: {weight: nan}"),
+            "FILE:1: weight is nan, it must be a number from 0.001 to 1000000 (tenant \"a\")");
   EXPECT_EQ(Error("a: {max_requests: -1}"),
             "FILE:1: max_requests is -1, it must be a number from 0 to 2147483647 (tenant \"a\")");
   EXPECT_EQ(Error("a: {max_waiting_requests: 0}"),
             "FILE:1: max_waiting_requests is 0, it must be a number from 1 to 2147483647 (tenant \"a\")");
   EXPECT_EQ(Error("a: {max_blocks_share: 1.1}"),
-            "FILE:1: max_blocks_share is 1.1, it must be a number from 1e-06 to 1 (tenant \"a\")");
+            "FILE:1: max_blocks_share is 1.1, it must be a number from 0.000001 to 1 (tenant \"a\")");
   EXPECT_THAT(Error("a: {max_block_share: 1}"), HasSubstr("unknown key max_block_share, it must be weight, "));
   EXPECT_THAT(Error("a: {weight: [1]}"), HasSubstr("weight is a list"));
   EXPECT_THAT(Error("a: {weight: 1, weight: 2}"), HasSubstr("weight is given twice"));

@@ -321,7 +321,7 @@ TEST(ModelConfigTest, Gemma2CapsScoresAndLogitsAndEverySecondLayerSlides) {
   EXPECT_EQ(Parse(config)->attention_scale, 0.125f);
   EXPECT_THAT(Windows(config), ElementsAre(0, 0, 4096));
   config["final_logit_softcapping"] = 0;
-  EXPECT_THAT(ErrorOf(config), HasSubstr("final_logit_softcapping is 0, must be a number in 1e-06 .. 1e+06"));
+  EXPECT_THAT(ErrorOf(config), HasSubstr("final_logit_softcapping is 0, must be a number in 0.000001 .. 1000000"));
 }
 
 TEST(ModelConfigTest, Gemma3HasARotaryEmbeddingForLayersWithAWindow) {
@@ -431,7 +431,7 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
       {"vocab_size", 1ll << 40, "vocab_size is 1099511627776, must be"},
       {"max_position_embeddings", true, "max_position_embeddings is true, must be"},
       {"rms_norm_eps", 0, "rms_norm_eps is 0, must be a number in 1e-12 .. 0.1"},
-      {"rope_theta", -1.0, "rope_theta is -1.0, must be a number in 1.5 .. 1e+12"},
+      {"rope_theta", -1.0, "rope_theta is -1.0, must be a number in 1.5 .. 1e12"},
       {"rope_scaling", "yarn", "rope_scaling is \"yarn\", must be an object"},
       {"rope_scaling",
        {{"type", "mrope"}, {"factor", 2.0}},

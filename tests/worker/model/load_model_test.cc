@@ -18,6 +18,7 @@ namespace quire {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 // The tests break a copy of the small Llama checkpoint.
@@ -104,6 +105,19 @@ TEST_F(LoadModelTest, AModelThatTheDeviceCannotRunIsRefusedByName) {
   for (const char* name : {"llama3", "qwen3", "smollm3", "seed_oss", "ministral"}) {
     EXPECT_TRUE(LoadModel(GoldenModel(name), &plain).ok()) << name;
   }
+}
+
+TEST_F(LoadModelTest, LayersThatTheConfigLeavesOutAreAWarningWithBothNumbers) {
+  EditConfig("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Load().ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              ContainsRegex("W[^\n]*config.json has 1 layer .num_hidden_layers., and the weights have 2; those from "
+                            "model.layers.1 on are not used\n"));
+  EditConfig("\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2");
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Load().ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("num_hidden_layers")));
 }
 
 TEST_F(LoadModelTest, TokenizerFilesComeAlong) {

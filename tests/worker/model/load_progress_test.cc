@@ -37,7 +37,7 @@ TEST(LoadProgressTest, EveryTenthAndEveryTenSecondsHaveALine) {
   clock.Advance(kSecond / 2);
   testing::internal::CaptureStderr();
   progress.End();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("loaded /models/tales: 1 GB in 14.5 s\n"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("loaded /models/tales: read 1 GB in 14.5 s\n"));
 }
 
 TEST(LoadProgressTest, TheTimeStopsAtTheEnd) {

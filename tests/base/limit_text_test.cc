@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/limit_text.h"
+
+#include <limits>
+
+#include "gtest/gtest.h"
+
+namespace quire {
+namespace {
+
+TEST(LimitTextTest, TheLimitsOfFloat32HaveWords) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  EXPECT_EQ(LimitText(kLargest), "the largest float32 number (about 3.4e38)");
+  EXPECT_EQ(LimitText(-kLargest), "the lowest float32 number (about -3.4e38)");
+}
+
+TEST(LimitTextTest, WholeNumbersThatAreNotVeryLargeHaveAllDigits) {
+  EXPECT_EQ(LimitText(1e6), "1000000");
+  EXPECT_EQ(LimitText(std::numeric_limits<int>::max()), "2147483647");
+  EXPECT_EQ(LimitText(-1), "-1");
+  EXPECT_EQ(LimitText(0), "0");
+  EXPECT_EQ(LimitText(1e12), "1e12");
+}
+
+TEST(LimitTextTest, FractionsThatAreNotVerySmallHaveNoExponent) {
+  EXPECT_EQ(LimitText(1e-12), "1e-12");
+  EXPECT_EQ(LimitText(0.01f), "0.01");
+  EXPECT_EQ(LimitText(-1e-6), "-0.000001");
+  EXPECT_EQ(LimitText(1.5), "1.5");
+}
+
+}  // namespace
+}  // namespace quire

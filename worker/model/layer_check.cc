@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "worker/model/layer_check.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "base/counted.h"
+#include "base/status.h"
+
+namespace quire {
+namespace {
+
+constexpr char kPrefix[] = "model.layers.";
+
+// Divides "model.layers.3.mlp.up_proj.weight" into 3 and "mlp.up_proj.weight". Returns nothing for other names.
+std::optional<std::pair<int, std::string>> LayerAndPart(absl::string_view name) {
+  if (!absl::ConsumePrefix(&name, kPrefix)) return std::nullopt;
+  const size_t dot = name.find('.');
+  int layer;
+  if (dot == absl::string_view::npos || !absl::SimpleAtoi(name.substr(0, dot), &layer) || layer < 0) {
+    return std::nullopt;
+  }
+  return std::pair(layer, std::string(name.substr(dot + 1)));
+}
+
+// Returns 1 plus the highest number of a layer.
+int NumLayersOf(const Checkpoint& checkpoint) {
+  int count = 0;
+  for (const std::string& name : checkpoint.Names()) {
+    if (const auto found = LayerAndPart(name)) count = std::max(count, found->first + 1);
+  }
+  return count;
+}
+
+std::string BothNumbers(const ModelConfig& config, int num_stored) {
+  return absl::StrCat("config.json has ", Counted(static_cast<uint64_t>(config.num_layers), "layer"),
+                      " (num_hidden_layers), and the weights have ", num_stored);
+}
+
+// Returns the names without their layer of all weights and biases in layers.
+std::set<std::string> PartsOf(const Checkpoint& checkpoint) {
+  std::set<std::string> parts;
+  for (const std::string& name : checkpoint.Names()) {
+    const auto found = LayerAndPart(name);
+    if (!found) continue;
+    if (absl::EndsWith(found->second, ".weight") || absl::EndsWith(found->second, ".bias")) parts.insert(found->second);
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::string ExtraLayers(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const int num_stored = NumLayersOf(checkpoint);
+  if (num_stored <= config.num_layers) return "";
+  return absl::StrCat(BothNumbers(config, num_stored), "; those from ", kPrefix, config.num_layers, " on are not used");
+}
+
+absl::Status CheckNothingIsMissing(const ModelConfig& config, const Checkpoint& checkpoint) {
+  std::vector<std::string> others = {"model.embed_tokens.weight", "model.norm.weight"};
+  if (!config.tie_word_embeddings) others.emplace_back("lm_head.weight");
+  for (const std::string& name : others) {
+    if (checkpoint.Find(name) == nullptr) return InvalidArgument("tensor ", name, " is missing");
+  }
+  const int num_stored = NumLayersOf(checkpoint);
+  if (num_stored == 0) return InvalidArgument("no tensor has a name that begins with ", kPrefix, "0");
+  const std::set<std::string> parts = PartsOf(checkpoint);
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    for (const std::string& part : parts) {
+      const std::string name = absl::StrCat(kPrefix, layer, ".", part);
+      if (checkpoint.Find(name) != nullptr) continue;
+      return InvalidArgument("tensor ", name, " is missing; ",
+                             layer < num_stored ? "other layers have one" : BothNumbers(config, num_stored));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quire

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_WORKER_MODEL_LAYER_CHECK_H_
+#define QUIRE_WORKER_MODEL_LAYER_CHECK_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "worker/model/checkpoint.h"
+#include "worker/model/config.h"
+
+namespace quire {
+
+// Returns a sentence with both numbers when the checkpoint has tensors of more layers than config.json. Otherwise
+// returns an empty string.
+std::string ExtraLayers(const ModelConfig& config, const Checkpoint& checkpoint);
+
+// Returns INVALID_ARGUMENT with the name of a tensor when the checkpoint lacks the embedding, the last norm, the output
+// matrix, a whole layer, or a weight or bias of a layer that other layers have. Shapes and types are not checked.
+absl::Status CheckNothingIsMissing(const ModelConfig& config, const Checkpoint& checkpoint);
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_MODEL_LAYER_CHECK_H_
