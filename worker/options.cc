@@ -66,8 +66,7 @@ ABSL_FLAG(
     "Do not start, but read config.json of this model or the metadata of this GGUF file (a value as for --model), and "
     "print the memory of weights, of K and V, and of sequences of 4096 tokens for each precision, and at the end what "
     "a worker with the other flags of this command line would use. With --device=cuda, they are those of the GPU, and "
-    "a "
-    "model that a GPU cannot run is refused as it is at a start. Not for --device=simulated.");
+    "a model that a GPU cannot run is refused as it is at a start. Not for --device=simulated.");
 ABSL_FLAG(
     std::string, gpu_memory, "",
     "With --explain-memory and --device=cuda, the memory of a GPU that need not be here, such as 80GiB. If empty, "
