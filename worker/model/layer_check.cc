@@ -19,11 +19,11 @@
 namespace quire {
 namespace {
 
-constexpr char kPrefix[] = "model.layers.";
+constexpr char kLayersPrefix[] = "model.layers.";
 
 // Divides "model.layers.3.mlp.up_proj.weight" into 3 and "mlp.up_proj.weight". Returns nothing for other names.
 std::optional<std::pair<int, std::string>> LayerAndPart(absl::string_view name) {
-  if (!absl::ConsumePrefix(&name, kPrefix)) return std::nullopt;
+  if (!absl::ConsumePrefix(&name, kLayersPrefix)) return std::nullopt;
   const size_t dot = name.find('.');
   int layer;
   if (dot == absl::string_view::npos || !absl::SimpleAtoi(name.substr(0, dot), &layer) || layer < 0) {
@@ -62,7 +62,8 @@ std::set<std::string> PartsOf(const Checkpoint& checkpoint) {
 std::string ExtraLayers(const ModelConfig& config, const Checkpoint& checkpoint) {
   const int num_stored = NumLayersOf(checkpoint);
   if (num_stored <= config.num_layers) return "";
-  return absl::StrCat(BothNumbers(config, num_stored), "; those from ", kPrefix, config.num_layers, " on are not used");
+  return absl::StrCat(BothNumbers(config, num_stored), "; those from ", kLayersPrefix, config.num_layers,
+                      " on are not used");
 }
 
 absl::Status CheckNothingIsMissing(const ModelConfig& config, const Checkpoint& checkpoint) {
@@ -72,11 +73,11 @@ absl::Status CheckNothingIsMissing(const ModelConfig& config, const Checkpoint& 
     if (checkpoint.Find(name) == nullptr) return InvalidArgument("tensor ", name, " is missing");
   }
   const int num_stored = NumLayersOf(checkpoint);
-  if (num_stored == 0) return InvalidArgument("no tensor has a name that begins with ", kPrefix, "0");
+  if (num_stored == 0) return InvalidArgument("no tensor has a name that begins with ", kLayersPrefix, "0");
   const std::set<std::string> parts = PartsOf(checkpoint);
   for (int layer = 0; layer < config.num_layers; ++layer) {
     for (const std::string& part : parts) {
-      const std::string name = absl::StrCat(kPrefix, layer, ".", part);
+      const std::string name = absl::StrCat(kLayersPrefix, layer, ".", part);
       if (checkpoint.Find(name) != nullptr) continue;
       return InvalidArgument("tensor ", name, " is missing; ",
                              layer < num_stored ? "other layers have one" : BothNumbers(config, num_stored));
