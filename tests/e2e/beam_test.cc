@@ -209,7 +209,7 @@ TEST_F(BeamStreamTest, MoreBeamsThanRowsAreRefused) {
   Cluster small({.model = BundledModel(), .worker_flags = {"--max-sequences=3"}});
   const absl::Status status = GenerateAll(small.client(), request_).status;
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("beam.width is 4, the worker runs at most 3 sequences"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("beam.width: is 4, the worker runs at most 3 sequences"));
 }
 
 }  // namespace
