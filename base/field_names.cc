@@ -15,7 +15,7 @@ bool IsInPath(char c) {
          c == '_' || c == '.';
 }
 
-// Where the text in quotes ends that begins at `at`.
+// Returns the end of the text in quotes that begins at `at`.
 size_t EndOfQuote(absl::string_view text, size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     if (text[at] == '\\') ++at;
@@ -23,7 +23,7 @@ size_t EndOfQuote(absl::string_view text, size_t at) {
   return at < text.size() ? at + 1 : text.size();
 }
 
-// Where the word ends that begins at `at`. The point at the end of a sentence does not belong to it.
+// Returns the end of the word that begins at `at`. The point at the end of a sentence does not belong to it.
 size_t EndOfWord(absl::string_view text, size_t at) {
   size_t end = at;
   while (end < text.size() && IsInPath(text[end])) ++end;

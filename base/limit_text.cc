@@ -19,8 +19,9 @@ std::string LimitText(double limit) {
   if (limit == kLargest) return "the largest float32 number (about 3.4e38)";
   if (limit == -kLargest) return "the lowest float32 number (about -3.4e38)";
   if (std::fabs(limit) < kMostDigits && std::floor(limit) == limit) return absl::StrCat(static_cast<int64_t>(limit));
-  if (std::fabs(limit) >= 1 || std::fabs(limit) < kLeastFraction)
+  if (std::fabs(limit) >= 1 || std::fabs(limit) < kLeastFraction) {
     return absl::StrReplaceAll(absl::StrCat(limit), {{"e+", "e"}});
+  }
   std::string text = absl::StrFormat("%.9f", limit);
   return text.substr(0, text.find_last_not_of('0') + 1);
 }

@@ -26,8 +26,7 @@ function(quire_note_headers name kind)
   set_property(GLOBAL APPEND PROPERTY QUIRE_TARGETS_WITH_${kind}_HEADERS ${name})
 endfunction()
 
-# Called when all targets have their properties. Code of shared libraries has an option of its own, and is left out. So
-# are targets with sources that have options of their own.
+# Called when all targets have their properties. Code of shared libraries has an option of its own, and is left out.
 function(quire_use_compiled_headers)
   if(CMAKE_BUILD_TYPE STREQUAL Debug)
     return()

@@ -61,7 +61,7 @@ class EbnfReader {
   }
 
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  // What was read since a place, without the space behind it.
+  // Returns what was read since a place, without the space behind it.
   std::string_view TextFrom(size_t begin) const {
     std::string_view text = text_.substr(begin, at_ - begin);
     while (!text.empty() && absl::ascii_isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);

@@ -22,7 +22,7 @@ using SchemaJson = nlohmann::ordered_json;
 // Returns a key of a JSON object as a part of a JSON pointer.
 std::string PointerPart(std::string_view key);
 
-// Where a schema, or a part of one, is in its document. A schema that joins others, as allOf does, is not in the
+// Says where a schema, or a part of one, is in its document. A schema that joins others, as allOf does, is not in the
 // document itself. Its place knows those of the others, so that each part of it has the place from which it comes.
 // The document must outlive the place.
 class SchemaPlace {

@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// What a start decides and checks about the device before it reads weights. --explain-memory does the same, so that it
+// A start decides and checks this about the device before it reads weights. --explain-memory does the same, so that it
 // refuses the same models with the same words. Errors are FAILED_PRECONDITION, unless another code is named.
 
 // Returns the precision that config.json names for the weights.

@@ -57,7 +57,7 @@ std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs);
 // into `available_bytes` beside the weights. The last line says what is different on a GPU (gpu_memory.h tells more).
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes);
 
-// What a command line makes of a model: its weights, and the pool beside them.
+// Describes what a worker with some command line holds of a model: its weights, and the pool beside them.
 struct MemoryChoice {
   std::string weights;  // As HeldWeights describes them.
   int64_t weight_bytes;

@@ -77,8 +77,8 @@ std::optional<ApiError> ConnectionError(const google::rpc::Status& status) {
   return error;
 }
 
-// Whether the path names a field of GenerateRequest, of which the other requests have some. Clients do not know the one
-// with the name that the gateway gives to the request.
+// Returns true if the path names a field of GenerateRequest. The other requests have some of these fields. Clients do
+// not know request_id, because the gateway sets it.
 bool IsField(absl::string_view path) {
   if (path == "request_id") return false;
   absl::ConsumePrefix(&path, "start.");
@@ -92,7 +92,7 @@ bool IsField(absl::string_view path) {
   return true;
 }
 
-// The text of an error with the client's names in place of the manager's.
+// Returns the text of an error with the client's names in place of the manager's.
 std::string WithApiNames(absl::string_view text, const ApiNames& names) {
   return RenameFields(text, [&](absl::string_view word) {
     return IsField(word) ? std::optional(ApiFieldName(word, names)) : std::nullopt;

@@ -100,6 +100,16 @@ float AddFp8Products(const float (&a)[kMaxDepth], const float (&b)[kMaxDepth][kM
   return units * unit;
 }
 
+void MultiplyMatrices(const float (&a)[kRows][kMaxDepth], const float (&b)[kMaxDepth][kMaxColumns], int depth,
+                      int num_columns, float (&product)[kRows][kMaxColumns]) {
+  for (int row = 0; row < kRows; ++row) {
+    for (int column = 0; column < num_columns; ++column) product[row][column] = 0;
+    for (int k = 0; k < depth; ++k) {
+      for (int column = 0; column < num_columns; ++column) product[row][column] += a[row][k] * b[k][column];
+    }
+  }
+}
+
 }  // namespace
 
 MatrixInShared::MatrixInShared(uint64_t descriptor)
@@ -125,12 +135,7 @@ void ExecuteProduct(const PerGroupThread<const ProductInput*>& in, const char* s
   const bool is_fp8 = in[0]->type == MmaType::kFp8;
   ReadA(in, shared, a);
   ReadB(*in[0], shared, b);
-  for (int row = 0; row < kRows && !is_fp8; ++row) {
-    for (int column = 0; column < num_columns; ++column) product[row][column] = 0;
-    for (int k = 0; k < depth; ++k) {
-      for (int column = 0; column < num_columns; ++column) product[row][column] += a[row][k] * b[k][column];
-    }
-  }
+  if (!is_fp8) MultiplyMatrices(a, b, depth, num_columns, product);
   for (int thread = 0; thread < kWarpGroupThreads; ++thread) {
     const int lane = thread % kWarpSize, first_row = thread / kWarpSize * 16 + lane / 4;
     float* const own = d->data() + thread * (num_columns / 2);

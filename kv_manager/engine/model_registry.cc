@@ -38,7 +38,7 @@ bool IsSameModel(const WorkerDescription& a, const WorkerDescription& b) {
   return a.numerics_fingerprint == b.numerics_fingerprint && IsSameFamily(a, b);
 }
 
-// Whether a worker has made the files from the metadata of a GGUF file (GgufTokenizerFiles).
+// Returns true if a worker has made the files from the metadata of a GGUF file (GgufTokenizerFiles).
 bool AreOfGguf(const std::vector<ModelFile>& files) {
   for (const ModelFile& file : files) {
     if (file.name != "tokenizer_config.json") continue;

@@ -30,7 +30,7 @@ void CollectKeywords(const SuiteJson& schema, std::set<std::string>* keywords) {
   }
 }
 
-// Whether a message with a place in a schema, between these texts, names one that the schema has.
+// Returns true if a message has a place of the schema between these texts.
 bool NamesAPlace(const SuiteJson& schema, std::string_view message, std::string_view begin, std::string_view end) {
   if (!message.starts_with(begin)) return false;
   message.remove_prefix(begin.size());

@@ -113,7 +113,7 @@ TEST(MemoryExplanationTest, SequencesAreThoseThatFitBesideTheWeights) {
   EXPECT_THAT(text, HasSubstr(row("int8", 29, 58, 114)));
 }
 
-// What is not quantized has the width that config.json names.
+// Matrices that are not quantized have the width that config.json names.
 TEST(MemoryExplanationTest, WeightsOnACpuAreCountedAsTheyAreHeld) {
   ModelConfig config = Llama2With70B();
   const MemoryNeeds needs = MemoryNeedsOf(config);
