@@ -15,14 +15,14 @@
 #include <utility>
 #include <vector>
 
+#include "bench/gpu_report.h"
+#include "bench/quantized_speed.h"
+#include "bench/random_array.h"
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/row_kernels.h"
 #include "tests/kernels/cuda/device_attention.h"
-#include "tests/kernels/cuda/gpu_report.h"
-#include "tests/kernels/cuda/quantized_speed.h"
-#include "tests/kernels/cuda/random_array.h"
 #include "tests/kernels/cuda/worker_attention.h"
 
 namespace quire::cuda {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_TESTS_KERNELS_CUDA_GPU_TIMER_H_
-#define QUIRE_TESTS_KERNELS_CUDA_GPU_TIMER_H_
+#ifndef QUIRE_BENCH_GPU_TIMER_H_
+#define QUIRE_BENCH_GPU_TIMER_H_
 
 #include <functional>
 #include <memory>
@@ -52,4 +52,4 @@ class GpuTimer {
 
 }  // namespace quire::cuda
 
-#endif  // QUIRE_TESTS_KERNELS_CUDA_GPU_TIMER_H_
+#endif  // QUIRE_BENCH_GPU_TIMER_H_

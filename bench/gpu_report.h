@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_TESTS_KERNELS_CUDA_GPU_REPORT_H_
-#define QUIRE_TESTS_KERNELS_CUDA_GPU_REPORT_H_
+#ifndef QUIRE_BENCH_GPU_REPORT_H_
+#define QUIRE_BENCH_GPU_REPORT_H_
 
 #include <string>
 #include <vector>
 
-#include "tests/kernels/cuda/gpu_timer.h"
+#include "bench/gpu_timer.h"
 
 namespace quire::cuda {
 
@@ -52,4 +52,4 @@ class GpuReport {
 
 }  // namespace quire::cuda
 
-#endif  // QUIRE_TESTS_KERNELS_CUDA_GPU_REPORT_H_
+#endif  // QUIRE_BENCH_GPU_REPORT_H_

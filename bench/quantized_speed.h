@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_TESTS_KERNELS_CUDA_QUANTIZED_SPEED_H_
-#define QUIRE_TESTS_KERNELS_CUDA_QUANTIZED_SPEED_H_
+#ifndef QUIRE_BENCH_QUANTIZED_SPEED_H_
+#define QUIRE_BENCH_QUANTIZED_SPEED_H_
 
 #include <functional>
 #include <string>
 
-#include "tests/kernels/cuda/gpu_report.h"
-#include "tests/kernels/cuda/gpu_timer.h"
+#include "bench/gpu_report.h"
+#include "bench/gpu_timer.h"
 
 namespace quire::cuda {
 
@@ -38,4 +38,4 @@ void MeasureQuantizedProducts(CudaDevice* device, bool exact,
 
 }  // namespace quire::cuda
 
-#endif  // QUIRE_TESTS_KERNELS_CUDA_QUANTIZED_SPEED_H_
+#endif  // QUIRE_BENCH_QUANTIZED_SPEED_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tests/kernels/cuda/gpu_report.h"
+#include "bench/gpu_report.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tests/kernels/cuda/gpu_timer.h"
+#include "bench/gpu_timer.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tests/kernels/cuda/quantized_speed.h"
+#include "bench/quantized_speed.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "bench/random_array.h"
 #include "kernels/cuda/quantized_products.h"
 #include "kernels/cuda/rounded_products.h"
 #include "tests/kernels/cuda/quantized_cases.h"
-#include "tests/kernels/cuda/random_array.h"
 
 namespace quire::cuda {
 namespace {

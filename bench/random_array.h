@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_TESTS_KERNELS_CUDA_RANDOM_ARRAY_H_
-#define QUIRE_TESTS_KERNELS_CUDA_RANDOM_ARRAY_H_
+#ifndef QUIRE_BENCH_RANDOM_ARRAY_H_
+#define QUIRE_BENCH_RANDOM_ARRAY_H_
 
 #include <cstdint>
 #include <vector>
@@ -44,4 +44,4 @@ class RandomArrays {
 
 }  // namespace quire::cuda
 
-#endif  // QUIRE_TESTS_KERNELS_CUDA_RANDOM_ARRAY_H_
+#endif  // QUIRE_BENCH_RANDOM_ARRAY_H_
