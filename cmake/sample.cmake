@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Continuous integration has no time for everything. So it takes a sample of the planted bugs in GPU kernels and of the
-# tests under sanitizers, which take long. With QUIRE_SAMPLE=K/N, a build has every Nth of them, beginning with number K.
-# With 0/1, it has all.
+# Continuous integration has no time for everything, so ./check --third takes samples of the planted bugs in GPU kernels
+# and of the tests under sanitizers. With QUIRE_SAMPLE=K/N, a build has every Nth of them, beginning with number K. With
+# 0/1, it has all.
 set(QUIRE_SAMPLE "0/1" CACHE STRING "K/N: every Nth planted bug in GPU kernels and test under sanitizers, from number K")
 if(NOT QUIRE_SAMPLE MATCHES "^([0-9]+)/([1-9][0-9]*)$")
   message(FATAL_ERROR "QUIRE_SAMPLE is '${QUIRE_SAMPLE}'. It must be K/N, for example 0/3.")
