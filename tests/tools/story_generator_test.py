@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the story generator; needs only Python. Run: python3 stories_test.py"""
+"""Tests the story generator of tools/story_model; needs only Python."""
 
 import random
 import re
