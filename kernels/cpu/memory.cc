@@ -3,7 +3,6 @@
 #include "kernels/cpu/memory.h"
 
 #include <cstdint>
-#include <new>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -50,10 +49,13 @@ Memory::~Memory() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
+OutOfMemory::OutOfMemory(size_t bytes)
+    : text_("the system does not give the " + std::to_string(bytes) + " bytes that a kernel needs for its inputs") {}
+
 void* GrownTo(size_t bytes, Memory* memory) {
   if (memory->bytes() < bytes) {
     *memory = Memory(bytes);
-    if (memory->data() == nullptr) throw std::bad_alloc();
+    if (memory->data() == nullptr) throw OutOfMemory(bytes);
   }
   return memory->data();
 }

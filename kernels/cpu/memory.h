@@ -4,6 +4,8 @@
 #define QUIRE_KERNELS_CPU_MEMORY_H_
 
 #include <cstddef>
+#include <new>
+#include <string>
 #include <utility>
 
 namespace quire::cpu {
@@ -32,8 +34,18 @@ class Memory {
   size_t bytes_ = 0;
 };
 
-// Replaces the memory if it has less than so many bytes, and returns it. Throws std::bad_alloc, as containers do, when
-// there is no memory.
+// What GrownTo throws. The text has the size, so that a process which ends by it says how much was missing.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(size_t bytes);
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  const std::string text_;
+};
+
+// Replaces the memory if it has less than so many bytes, and returns it. Throws OutOfMemory when the system does not
+// give as much, as containers throw std::bad_alloc.
 void* GrownTo(size_t bytes, Memory* memory);
 
 }  // namespace quire::cpu

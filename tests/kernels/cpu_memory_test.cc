@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
+#include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace quire::cpu {
@@ -35,6 +38,25 @@ TEST(CpuMemoryTest, SmallMemoryIsZeroed) {
 
 TEST(CpuMemoryTest, MemoryThatCannotExistIsEmpty) {
   for (const size_t bytes : {SIZE_MAX, SIZE_MAX / 2}) EXPECT_EQ(Memory(bytes).data(), nullptr) << bytes;
+}
+
+TEST(CpuMemoryTest, GrowingKeepsWhatIsLargeEnough) {
+  Memory memory(100);
+  void* const data = memory.data();
+  EXPECT_EQ(GrownTo(100, &memory), data);
+  EXPECT_NE(GrownTo(10'000'000, &memory), nullptr);
+  EXPECT_EQ(memory.bytes(), 10'000'000);
+}
+
+TEST(CpuMemoryTest, GrowingBeyondTheSystemsMemorySaysHowMuchWasNeeded) {
+  Memory memory;
+  const size_t bytes = SIZE_MAX / 2;
+  try {
+    GrownTo(bytes, &memory);
+    FAIL() << "so much memory cannot exist";
+  } catch (const std::bad_alloc& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr(std::to_string(bytes) + " bytes"));
+  }
 }
 
 }  // namespace
