@@ -62,7 +62,8 @@ QUIRE_INLINE Vec LoadAhead(const UnitData<T>& data, int element) {
 }
 QUIRE_INLINE void LoadPairsAhead(const UnitData<BFloat16>& data, int element, Vec* even, Vec* odd) {
   __builtin_prefetch(data.next + element);
-  LoadPairs(data.here + element, even, odd);
+  *even = LoadEven(data.here + element);
+  *odd = LoadOdd(data.here + element);
 }
 
 // --- Scores ---

@@ -34,9 +34,6 @@ struct WeightPairs {
   __m512i v;
 };
 
-QUIRE_INLINE WeightPairs LoadWeightPairs(const BFloat16* p) {
-  return {_mm512_loadu_si512(p)};
-}
 QUIRE_INLINE void StorePairs(BFloat16* p, WeightPairs a) {
   _mm512_storeu_si512(p, a.v);
 }
@@ -66,10 +63,6 @@ struct WeightPairs {
   __m256i lo, hi;
 };
 
-QUIRE_INLINE WeightPairs LoadWeightPairs(const BFloat16* p) {
-  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
-          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16))};
-}
 QUIRE_INLINE void StorePairs(BFloat16* p, WeightPairs a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 16), a.hi);
@@ -107,16 +100,12 @@ struct WeightPairs {
   BFloat16 v[2 * kLanes];
 };
 
-QUIRE_INLINE WeightPairs LoadWeightPairs(const BFloat16* p) {
-  WeightPairs pairs;
-  memcpy(&pairs, p, sizeof(pairs));
-  return pairs;
-}
 QUIRE_INLINE void StorePairs(BFloat16* p, const WeightPairs& a) {
   memcpy(p, &a, sizeof(a));
 }
 QUIRE_INLINE void SplitPairs(const WeightPairs& pairs, Vec* even, Vec* odd) {
-  LoadPairs(pairs.v, even, odd);
+  *even = LoadEven(pairs.v);
+  *odd = LoadOdd(pairs.v);
 }
 // The product moves the bias of the exponent from 127 to 7, and is exact for normal and subnormal numbers alike.
 QUIRE_INLINE BFloat16 Fp8ToBFloat16(uint8_t number) {

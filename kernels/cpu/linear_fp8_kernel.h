@@ -104,20 +104,10 @@ template <typename Panel, int kRows, int kVecs, typename X>
 requires kIsConverted<Panel> QUIRE_INLINE void AddColumns(const LinearTask& task, int /*group*/,
                                                           const uint8_t* const (&groups)[kVecs], int first, const X* x,
                                                           int n, Tile<kRows, kVecs>* tile) {
-  WeightPairs w[kVecs];
-  const auto load = [&](int k) __attribute__((always_inline)) {
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
-      w[v] = LoadWeightPairs(reinterpret_cast<const BFloat16*>(groups[v] + PairBytes(k, first + v)));
-    });
+  const auto at = [&]<int v>(int k) __attribute__((always_inline)) {
+    return reinterpret_cast<const BFloat16*>(groups[v] + PairBytes(k, first + v));
   };
-  int k = 0;
-  for (; k + 2 <= n; k += 2) {
-    load(k);
-    AddPair<true, 0>(x + k, task.x_stride, w, tile);
-  }
-  if (k == n) return;
-  load(k);
-  AddPair<false, 0>(x + k, task.x_stride, w, tile);
+  AccumulatePairs(x, task.x_stride, {0, n}, at, tile);
 }
 
 template <int kRows, int kVecs, typename X, typename Panel>

@@ -14,6 +14,8 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 // Distance in bytes at which weights are prefetched. They are read from memory exactly once.
 constexpr int kPrefetchBytes = 4096;
+// A tile of half a panel needs little time for as many bytes, so pairs are prefetched at a greater distance.
+constexpr int kPairPrefetchBytes = kRegisters >= 32 ? kPrefetchBytes : 3 * kPrefetchBytes;
 constexpr int kPanelVecs = kPanelColumns / kLanes;
 
 // The largest number of rows of a tile, and the number of its vectors of columns for a given number of rows. A tile
@@ -55,7 +57,7 @@ template <int kRows, int kVecs>
 QUIRE_INLINE void Accumulate(Tile<kRows, kVecs>* tile, const float* x, int64_t x_stride, const Vec (&w)[kVecs]) {
   Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
     const Vec value = Set(x[r * x_stride]);
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { tile->sum[r][v] = Fma(value, w[v], tile->sum[r][v]); });
+    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { FmaInPlace(value, w[v], &tile->sum[r][v]); });
   });
 }
 
@@ -88,28 +90,44 @@ requires kIsFloat<W> QUIRE_INLINE void MultiplyTile(const LinearTask& task, cons
   }
 }
 
+// Adds the products of the columns that `columns` names. `at` returns the place of the pair of columns k, which is
+// even, of vector v of the tile.
+template <int kRows, int kVecs, typename At>
+QUIRE_INLINE void AccumulatePairs(const float* x, int64_t x_stride, Columns columns, const At& at,
+                                  Tile<kRows, kVecs>* tile) {
+  Vec w[kVecs];
+  const auto load_even = [&](int k) __attribute__((always_inline)) {
+    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+      const BFloat16* p = at.template operator()<v>(k);
+      __builtin_prefetch(reinterpret_cast<const char*>(p) + kPairPrefetchBytes);
+      w[v] = LoadEven(p);
+    });
+  };
+  int k = columns.begin;
+  for (; k + 2 <= columns.end; k += 2) {
+    load_even(k);
+    Accumulate(tile, x + k, x_stride, w);
+    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+      const BFloat16* p = at.template operator()<v>(k);
+      // With few registers the weights are read again. If the compiler kept them, it would put sums into memory.
+      if (kRegisters < 32 && kRows > 4) asm("" : "+r"(p));
+      w[v] = LoadOdd(p);
+    });
+    Accumulate(tile, x + k + 1, x_stride, w);
+  }
+  if (k == columns.end) return;
+  load_even(k);
+  Accumulate(tile, x + k, x_stride, w);
+}
+
 template <int kRows, int kVecs>
 QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const BFloat16* panel, int first,
                                Columns columns, Tile<kRows, kVecs>* tile) {
   SetZero(tile);
-  Vec even[kVecs], odd[kVecs];
-  const auto load = [&](int64_t pair) __attribute__((always_inline)) {
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
-      const BFloat16* p = WeightsAt<2>(task, panel, pair, first + v);
-      __builtin_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes);
-      LoadPairs(p, &even[v], &odd[v]);
-    });
+  const auto at = [&]<int v>(int k) __attribute__((always_inline)) {
+    return WeightsAt<2>(task, panel, k / 2, first + v);
   };
-  const int pairs = columns.end / 2;
-  for (int k = columns.begin / 2; k < pairs; ++k) {
-    load(k);
-    Accumulate(tile, x + 2 * k, task.x_stride, even);
-    Accumulate(tile, x + 2 * k + 1, task.x_stride, odd);
-  }
-  if (columns.end % 2 != 0) {
-    load(pairs);
-    Accumulate(tile, x + 2 * pairs, task.x_stride, even);
-  }
+  AccumulatePairs(x, task.x_stride, columns, at, tile);
 }
 
 // Calls f for each vector of a tile.

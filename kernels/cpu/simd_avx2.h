@@ -49,12 +49,19 @@ QUIRE_INLINE Vec Load(const Float16* p) {
 QUIRE_INLINE Vec LoadFirst(const float* p, int n) {
   return {_mm256_maskload_ps(p, FirstLanes(n)), _mm256_maskload_ps(p + 8, FirstLanes(n - 8))};
 }
-QUIRE_INLINE void LoadPairs(const BFloat16* p, Vec* even, Vec* odd) {
-  const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));
-  const __m256i high_half = _mm256_set1_epi32(int(0xffff0000));
-  *even = {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
-  *odd = {_mm256_castsi256_ps(_mm256_and_si256(lo, high_half)), _mm256_castsi256_ps(_mm256_and_si256(hi, high_half))};
+QUIRE_INLINE __m256 EvenBFloat16(const BFloat16* p) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+}
+QUIRE_INLINE __m256 OddBFloat16(const BFloat16* p) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(int(0xffff0000))));
+}
+QUIRE_INLINE Vec LoadEven(const BFloat16* p) {
+  return {EvenBFloat16(p), EvenBFloat16(p + 16)};
+}
+QUIRE_INLINE Vec LoadOdd(const BFloat16* p) {
+  return {OddBFloat16(p), OddBFloat16(p + 16)};
 }
 
 QUIRE_INLINE void Store(float* p, Vec a) {
@@ -101,6 +108,11 @@ QUIRE_INLINE Vec Sqrt(Vec a) {
 }
 QUIRE_INLINE Vec Fma(Vec a, Vec b, Vec c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+// GCC would give sums other registers in every step, and would put some of them into memory.
+QUIRE_INLINE void FmaInPlace(Vec a, Vec b, Vec* sum) {
+  asm("vfmadd231ps %1, %2, %0" : "+x"(sum->lo) : "x"(a.lo), "x"(b.lo));
+  asm("vfmadd231ps %1, %2, %0" : "+x"(sum->hi) : "x"(a.hi), "x"(b.hi));
 }
 QUIRE_INLINE Vec Max(Vec a, Vec b) {
   return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};

@@ -43,11 +43,14 @@ QUIRE_INLINE Vec Load(const Float16* p) {
 QUIRE_INLINE Vec LoadFirst(const float* p, int n) {
   return {_mm512_maskz_loadu_ps(FirstLanes(n), p)};
 }
-// Lane i of `even` is p[2 i], and lane i of `odd` is p[2 i + 1].
-QUIRE_INLINE void LoadPairs(const BFloat16* p, Vec* even, Vec* odd) {
-  const __m512i pairs = _mm512_loadu_si512(p);
-  even->v = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
-  odd->v = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(int(0xffff0000))));
+// Lane i is p[2 i].
+QUIRE_INLINE Vec LoadEven(const BFloat16* p) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
+}
+// Lane i is p[2 i + 1].
+QUIRE_INLINE Vec LoadOdd(const BFloat16* p) {
+  const __m512i high_half = _mm512_set1_epi32(int(0xffff0000));
+  return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), high_half))};
 }
 
 QUIRE_INLINE void Store(float* p, Vec a) {
@@ -89,6 +92,10 @@ QUIRE_INLINE Vec Fma(Vec a, Vec b, Vec c) {
   return {_mm512_fmadd_ps(a.v, b.v, c.v)};
 }
 // Returns the larger value, or b when either is NaN.
+// Adds a * b to the sum.
+QUIRE_INLINE void FmaInPlace(Vec a, Vec b, Vec* sum) {
+  *sum = Fma(a, b, *sum);
+}
 QUIRE_INLINE Vec Max(Vec a, Vec b) {
   return {_mm512_max_ps(a.v, b.v)};
 }

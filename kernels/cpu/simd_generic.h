@@ -55,9 +55,11 @@ QUIRE_INLINE Vec Load(const T* p) {
 QUIRE_INLINE Vec LoadFirst(const float* p, int n) {
   return EachLane([&](int i) { return i < n ? p[i] : 0; });
 }
-QUIRE_INLINE void LoadPairs(const BFloat16* p, Vec* even, Vec* odd) {
-  *even = EachLane([&](int i) { return ToFloat(p[2 * i]); });
-  *odd = EachLane([&](int i) { return ToFloat(p[2 * i + 1]); });
+QUIRE_INLINE Vec LoadEven(const BFloat16* p) {
+  return EachLane([&](int i) { return ToFloat(p[2 * i]); });
+}
+QUIRE_INLINE Vec LoadOdd(const BFloat16* p) {
+  return EachLane([&](int i) { return ToFloat(p[2 * i + 1]); });
 }
 template <typename T>
 QUIRE_INLINE void Store(T* p, const Vec& a) {
@@ -84,6 +86,9 @@ QUIRE_INLINE Vec Sqrt(const Vec& a) {
 }
 QUIRE_INLINE Vec Fma(const Vec& a, const Vec& b, const Vec& c) {
   return EachLane([&](int i) { return FusedMultiplyAdd(a.v[i], b.v[i], c.v[i]); });
+}
+QUIRE_INLINE void FmaInPlace(const Vec& a, const Vec& b, Vec* sum) {
+  *sum = Fma(a, b, *sum);
 }
 QUIRE_INLINE Vec Max(const Vec& a, const Vec& b) {
   return EachLane([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
