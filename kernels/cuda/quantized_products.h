@@ -44,7 +44,6 @@ class QuantizedProducts {
 
  private:
   const QuantizedKernels& KernelsFor(QuantizedFormat format) const;
-  ProductSplits SplitsOf(const QuantizedCudaMatrix& w, int num_token_blocks) const;
   void MultiplyPacked(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y, DataType y_type,
                       bool adds_to_y);
   void MultiplyDequantized(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y, DataType y_type,
