@@ -58,7 +58,7 @@ absl::StatusOr<SyntaxTree> TreeOf(const Source& source) {
   }
   SyntaxTree tree;
   const RuleId root = tree.AddRule("regex", /*may_be_inlined=*/false);
-  QUIRE_ASSIGN_OR_RETURN(const ExprId body, ParseRegex(source.text, RegexText::kPlain, &tree));
+  QUIRE_ASSIGN_OR_RETURN(const ExprId body, ParseMatchableRegex(source.text, RegexText::kPlain, &tree));
   tree.SetBody(root, body);
   return tree;
 }

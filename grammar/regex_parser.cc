@@ -3,6 +3,7 @@
 #include "grammar/regex_parser.h"
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -44,17 +45,24 @@ CodePointSet AnyInLine() {
   return CodePointSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).Complement();
 }
 
+// An expression or a part of it.
+struct RegexPart {
+  ExprId expr;
+  // If no text matches: the place of a class in brackets without a character, which is the reason.
+  std::optional<size_t> empty_class = std::nullopt;
+};
+
 // Reads one expression. Every method moves `at_` behind what it reads.
 class RegexReader {
  public:
   RegexReader(std::string_view pattern, RegexText text, size_t at, SyntaxTree* tree)
       : pattern_(pattern), text_(text), tree_(tree), at_(at) {}
 
-  absl::StatusOr<ExprId> Whole(bool is_search) {
+  absl::StatusOr<RegexPart> Whole(bool is_search) {
     is_search_ = is_search;
-    QUIRE_ASSIGN_OR_RETURN(const ExprId expr, Alternatives(/*depth=*/0));
+    QUIRE_ASSIGN_OR_RETURN(const RegexPart whole, Alternatives(/*depth=*/0));
     if (at_ < pattern_.size()) return ErrorAt(at_, "a \")\" has no \"(\"");
-    return expr;
+    return whole;
   }
 
   absl::StatusOr<CodePointSet> Class() {
@@ -107,19 +115,25 @@ class RegexReader {
     return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last;
   }
 
-  absl::StatusOr<ExprId> Alternatives(int depth) {
+  // No text matches if none matches any of the alternatives.
+  absl::StatusOr<RegexPart> Alternatives(int depth) {
     if (depth > kMaxRegexDepth) return ErrorAt(at_, "groups are nested in more than ", kMaxRegexDepth, " levels");
-    std::vector<ExprId> parts;
+    std::vector<ExprId> exprs;
+    std::optional<size_t> empty_class;
+    bool is_empty = true;
     do {
-      QUIRE_ASSIGN_OR_RETURN(const ExprId part, Terms(depth));
-      parts.push_back(part);
+      QUIRE_ASSIGN_OR_RETURN(const RegexPart part, Terms(depth));
+      exprs.push_back(part.expr);
+      is_empty = is_empty && part.empty_class.has_value();
+      if (!empty_class.has_value()) empty_class = part.empty_class;
     } while (Take('|'));
-    return tree_->Choice(std::move(parts));
+    return RegexPart{tree_->Choice(std::move(exprs)), is_empty ? empty_class : std::nullopt};
   }
 
   // With is_search_, an alternative of the whole expression has other characters where it has no anchor.
-  absl::StatusOr<ExprId> Terms(int depth) {
+  absl::StatusOr<RegexPart> Terms(int depth) {
     std::vector<ExprId> terms;
+    std::optional<size_t> empty_class;
     bool is_anchored = false;
     bool ends_anchored = false;
     while (at_ < pattern_.size() && Peek() != '|' && Peek() != ')') {
@@ -135,34 +149,35 @@ class RegexReader {
         ends_anchored = true;
         continue;
       }
-      QUIRE_ASSIGN_OR_RETURN(const ExprId atom, Atom(depth));
-      QUIRE_ASSIGN_OR_RETURN(const ExprId term, Repetition(atom));
-      terms.push_back(term);
+      QUIRE_ASSIGN_OR_RETURN(const RegexPart atom, Atom(depth));
+      QUIRE_ASSIGN_OR_RETURN(const RegexPart term, Repetition(atom));
+      terms.push_back(term.expr);
+      if (!empty_class.has_value()) empty_class = term.empty_class;
     }
     if (is_search_ && depth == 0) {
       const ExprId anything = tree_->Repeat(Characters(CodePointSet::All(), text_, tree_), 0, kUnbounded);
       if (!is_anchored) terms.insert(terms.begin(), anything);
       if (!ends_anchored) terms.push_back(anything);
     }
-    return tree_->Sequence(std::move(terms));
+    return RegexPart{tree_->Sequence(std::move(terms)), empty_class};
   }
 
-  absl::StatusOr<ExprId> Atom(int depth) {
+  absl::StatusOr<RegexPart> Atom(int depth) {
     const size_t begin = at_;
     switch (Peek()) {
       case '(':
         return Group(depth);
       case '[': {
         QUIRE_ASSIGN_OR_RETURN(const CodePointSet set, Class());
-        return Characters(set, text_, tree_);
+        return RegexPart{Characters(set, text_, tree_), set.empty() ? std::optional(begin) : std::nullopt};
       }
       case '.':
         ++at_;
-        return Characters(AnyInLine(), text_, tree_);
+        return RegexPart{Characters(AnyInLine(), text_, tree_)};
       case '\\': {
         CodePointSet set;
         QUIRE_RETURN_IF_ERROR(Escape(/*is_in_class=*/false, &set));
-        return Characters(set, text_, tree_);
+        return RegexPart{Characters(set, text_, tree_)};
       }
       case '*':
       case '+':
@@ -171,12 +186,12 @@ class RegexReader {
         return ErrorAt(begin, "\"", std::string(1, Peek()), "\" repeats nothing");
       default: {
         const uint32_t c = DecodeUtf8(pattern_, &at_);
-        return Characters(CodePointSet({{c, c}}), text_, tree_);
+        return RegexPart{Characters(CodePointSet({{c, c}}), text_, tree_)};
       }
     }
   }
 
-  absl::StatusOr<ExprId> Group(int depth) {
+  absl::StatusOr<RegexPart> Group(int depth) {
     const size_t begin = at_++;
     if (Take('?')) {
       if (Take('<') && Peek() != '=' && Peek() != '!') {
@@ -186,7 +201,7 @@ class RegexReader {
         return ErrorAt(begin, WhatIsNotSupported());
       }
     }
-    QUIRE_ASSIGN_OR_RETURN(const ExprId inner, Alternatives(depth + 1));
+    QUIRE_ASSIGN_OR_RETURN(const RegexPart inner, Alternatives(depth + 1));
     if (!Take(')')) return ErrorAt(begin, "the group has no \")\"");
     return inner;
   }
@@ -203,7 +218,7 @@ class RegexReader {
     return "a group that begins with (? must be (?:...) or (?<name>...)";
   }
 
-  absl::StatusOr<ExprId> Repetition(ExprId atom) {
+  absl::StatusOr<RegexPart> Repetition(const RegexPart& atom) {
     const size_t begin = at_;
     int min = 0;
     int max = kUnbounded;
@@ -235,7 +250,7 @@ class RegexReader {
     if (Peek() == '*' || Peek() == '+' || Peek() == '?' || Peek() == '{') {
       return ErrorAt(at_, "a repetition cannot be repeated");
     }
-    return tree_->Repeat(atom, min, max);
+    return RegexPart{tree_->Repeat(atom.expr, min, max), min > 0 ? atom.empty_class : std::nullopt};
   }
 
   bool Number(int* out) {
@@ -366,7 +381,7 @@ class RegexReader {
   bool is_search_ = false;
 };
 
-absl::StatusOr<ExprId> ReadWhole(std::string_view pattern, RegexText text, bool is_search, SyntaxTree* tree) {
+absl::StatusOr<RegexPart> ReadWhole(std::string_view pattern, RegexText text, bool is_search, SyntaxTree* tree) {
   QUIRE_RETURN_IF_ERROR(CheckUtf8(pattern, "the regular expression"));
   return RegexReader(pattern, text, 0, tree).Whole(is_search);
 }
@@ -396,11 +411,19 @@ std::string JsonEscape(uint32_t c) {
 }  // namespace
 
 absl::StatusOr<ExprId> ParseRegex(std::string_view pattern, RegexText text, SyntaxTree* tree) {
-  return ReadWhole(pattern, text, /*is_search=*/false, tree);
+  QUIRE_ASSIGN_OR_RETURN(const RegexPart whole, ReadWhole(pattern, text, /*is_search=*/false, tree));
+  return whole.expr;
+}
+
+absl::StatusOr<ExprId> ParseMatchableRegex(std::string_view pattern, RegexText text, SyntaxTree* tree) {
+  QUIRE_ASSIGN_OR_RETURN(const RegexPart whole, ReadWhole(pattern, text, /*is_search=*/false, tree));
+  if (!whole.empty_class.has_value()) return whole.expr;
+  return ErrorAtByte(pattern, *whole.empty_class, "no text matches, because no character is in this class");
 }
 
 absl::StatusOr<ExprId> ParseRegexSearch(std::string_view pattern, RegexText text, SyntaxTree* tree) {
-  return ReadWhole(pattern, text, /*is_search=*/true, tree);
+  QUIRE_ASSIGN_OR_RETURN(const RegexPart whole, ReadWhole(pattern, text, /*is_search=*/true, tree));
+  return whole.expr;
 }
 
 ExprId Characters(const CodePointSet& set, RegexText text, SyntaxTree* tree) {

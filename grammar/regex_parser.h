@@ -25,8 +25,11 @@ enum class RegexText {
 // these, references to groups, and properties of characters (\p).
 absl::StatusOr<ExprId> ParseRegex(std::string_view pattern, RegexText text, SyntaxTree* tree);
 
-// The same for a pattern that may match any part of a text, as in JSON schemas: where it does not begin with ^ or end
-// with $, other characters may stand.
+// The same, and INVALID_ARGUMENT when no text matches, with the place of a class without a character.
+absl::StatusOr<ExprId> ParseMatchableRegex(std::string_view pattern, RegexText text, SyntaxTree* tree);
+
+// The same as ParseRegex for a pattern that may match any part of a text, as in JSON schemas: where it does not begin
+// with ^ or end with $, other characters may stand.
 absl::StatusOr<ExprId> ParseRegexSearch(std::string_view pattern, RegexText text, SyntaxTree* tree);
 
 // Adds the characters of the set as RegexText writes them.

@@ -126,6 +126,11 @@ int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held) 
 }
 
 std::string HeldWeights(const CheckpointQuantization& stored, Quantization held, DataType plain) {
+  if (held == Quantization::kFp8) {
+    const auto [rows, cols] = stored.fp8_block;
+    return absl::StrCat(Name(held),
+                        rows == 0 ? " with a scale for each row" : absl::StrCat(" in blocks of ", rows, " x ", cols));
+  }
   if (held != Quantization::kNone) return Name(held);
   if (stored.format != CheckpointFormat::kFp8) return Name(plain);
   const std::string why = CanKeepFp8(stored.fp8_block) ? ", which this device does not multiply"

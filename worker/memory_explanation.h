@@ -45,8 +45,9 @@ int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type);
 int64_t AddedByRoundedOutput(const ModelConfig& config, int plain_bytes);
 // Returns the bytes of all weights on a CPU, without padding. `held` says how they are in memory.
 int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held);
-// Returns how the matrices of the layers are in memory, in words: "int8", or "bfloat16, converted from FP8, which this
-// device does not multiply". Those that are not quantized have the type `plain`.
+// Returns how the matrices of the layers are in memory, in words: "int8", "fp8 with a scale for each row", or
+// "bfloat16, converted from FP8, which this device does not multiply". Those that are not quantized have the type
+// `plain`.
 std::string HeldWeights(const CheckpointQuantization& stored, Quantization held, DataType plain);
 
 // Returns a line about the shape of the model.

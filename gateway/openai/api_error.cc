@@ -24,6 +24,8 @@ namespace {
 
 constexpr char kInvalid[] = "invalid_request_error";
 constexpr char kServer[] = "server_error";
+// What errors say in place of max_tokens if the client has not set it.
+constexpr char kUnsetMaxTokens[] = "the limit of the answer (max_tokens is not set)";
 // The reason REQUEST_UNKNOWN of the manager.
 constexpr char kRequestUnknown[] = "request_unknown";
 
@@ -92,6 +94,12 @@ bool IsField(absl::string_view path) {
   return true;
 }
 
+// Returns the field that the client must correct after an error about this one. Without max_tokens it is the prompt
+// that leaves too little room for an answer.
+std::string ParamOf(const std::string& field, const ApiNames& names) {
+  return field == kUnsetMaxTokens ? names.prompt : field;
+}
+
 // Returns the text of an error with the client's names in place of the manager's.
 std::string WithApiNames(absl::string_view text, const ApiNames& names) {
   return RenameFields(text, [&](absl::string_view word) {
@@ -103,8 +111,8 @@ std::string WithApiNames(absl::string_view text, const ApiNames& names) {
 void SetMessage(absl::string_view text, const ApiNames& names, ApiError* error) {
   const size_t colon = text.find(": ");
   if (colon != text.npos && IsField(text.substr(0, colon))) {
-    error->param = ApiFieldName(text.substr(0, colon), names);
-    error->message = *error->param;
+    error->message = ApiFieldName(text.substr(0, colon), names);
+    error->param = ParamOf(error->message, names);
     text.remove_prefix(colon);
   }
   error->message += WithApiNames(text, names);
@@ -126,7 +134,7 @@ std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
     if (path == name || absl::EndsWith(path, absl::StrCat(".", name))) return api_name;
   }
   for (const char* prefix : {"sampling.", "stopping.", "beam.", "chat."}) absl::ConsumePrefix(&path, prefix);
-  if (path == "max_tokens") return names.max_tokens;
+  if (path == "max_tokens") return names.max_tokens.value_or(kUnsetMaxTokens);
   if (path == "logprobs") return names.logprobs;
   if (path == "text") return names.prompt;
   if (absl::ConsumePrefix(&path, "token_ids")) {
@@ -167,7 +175,7 @@ ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
         std::string description = violation.description();
         if (field == "tools") field = TakeParametersField(&description).value_or(field);
         description = WithApiNames(description, names);
-        if (!error.param.has_value()) error.param = field;
+        if (!error.param.has_value()) error.param = ParamOf(field, names);
         absl::StrAppend(&error.message, error.message.empty() ? "" : "; ", field, " ", description);
         if (absl::StrContains(violation.description(), "the model's context")) error.code = "context_length_exceeded";
       }

@@ -115,6 +115,8 @@ void ReadMaxTokens(FieldReader* fields, v1::StoppingParams* stopping, GenerateCa
   call->has_max_tokens = max_tokens.has_value() || max_completion_tokens.has_value();
   if (call->has_max_tokens) {
     stopping->set_max_tokens(max_completion_tokens.has_value() ? *max_completion_tokens : *max_tokens);
+  } else {
+    call->names.max_tokens.reset();
   }
 }
 
@@ -131,7 +133,7 @@ void ReadLogprobs(FieldReader* fields, v1::GenerateRequest* request, GenerateCal
 
 std::variant<GenerateCall, ApiError> ReadChatCall(const Json& body) {
   FieldReader fields(body);
-  GenerateCall call{.is_chat = true, .names = {.logprobs = "top_logprobs"}};
+  GenerateCall call{.is_chat = true, .names = {.logprobs = "top_logprobs", .prompt = "messages"}};
   v1::GenerateRequest request;
   ReadGenerateFields(&fields, &request, &call);
   ReadMaxTokens(&fields, request.mutable_stopping(), &call);

@@ -74,6 +74,8 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
   if (const auto value = fields.Count("max_tokens", request.echo() ? 0 : 1)) {
     call.echoes_only = *value == 0;
     request.mutable_stopping()->set_max_tokens(std::max(*value, 1u));
+  } else {
+    call.names.max_tokens.reset();
   }
   if (const auto value = fields.Bool("add_special_tokens")) request.set_add_special_tokens(*value);
   if (const auto value = fields.Count("logprobs", 0, kMaxAlternatives)) {

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/byte_numbers.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/sum_tolerance.h"
 #include "kernels/fp8.h"
 #include "kernels/half_float.h"
 
@@ -16,10 +17,6 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kMostRows = 64;
-
-// Sums of exact products in float32 are far closer. An element that is left out or taken twice is farther, with up to
-// some ten thousand columns. In FP8, whose sums are less exact, that is so for a step of 32 columns.
-constexpr double kTolerance = 5e-5;
 
 float RoundTo(DataType element, float value) {
   return element == DataType::kBFloat16 ? ToFloat(ToBFloat16(value)) : ToFloat(ToFloat16(value));
@@ -70,22 +67,6 @@ void RoundToFp8(std::vector<float>* x, size_t group) {
 
 }  // namespace
 
-double Fp8SumTolerance(const std::vector<double>& products) {
-  constexpr size_t kStep = 32, kBlock = 128;
-  double tolerance = 0, sum = 0;
-  for (size_t first = 0; first < products.size(); first += kStep) {
-    if (first % kBlock == 0) sum = 0;
-    double largest = std::fabs(sum);
-    const size_t end = std::min(first + kStep, products.size());
-    for (size_t k = first; k < end; ++k) {
-      largest = std::max(largest, std::fabs(products[k]));
-      sum += products[k];
-    }
-    tolerance += 0x1p-13 * double(end - first + 1) * largest;
-  }
-  return tolerance;
-}
-
 ProductCheck::ProductCheck(Device* device, DataType element, const QuantizedMatrixView* matrices, int num_matrices)
     : device_(device), element_(element), matrices_(matrices, matrices + num_matrices) {
   for (const QuantizedMatrixView& matrix : matrices_) rows_ += matrix.rows;
@@ -111,9 +92,8 @@ std::vector<double> ProductCheck::WeightsOf(const Row& row, ProductFormula formu
       value -= float(matrix.zeros[at]);
     }
     const float scale = matrix.scales[at];
-    weights[matrix.order == nullptr ? k : matrix.order[k]] = formula == ProductFormula::kRoundedWeights
-                                                                 ? double{RoundTo(element_, value * scale)}
-                                                                 : double{value} * double{scale};
+    weights[k] = formula == ProductFormula::kRoundedWeights ? double{RoundTo(element_, value * scale)}
+                                                            : double{value} * double{scale};
   }
   return weights;
 }
@@ -121,6 +101,7 @@ std::vector<double> ProductCheck::WeightsOf(const Row& row, ProductFormula formu
 std::vector<ProductCheck::Expected> ProductCheck::Products(const std::vector<float>& x, const Row& row,
                                                            ProductFormula formula) const {
   const int cols = row.matrix->cols;
+  const int32_t* const order = row.matrix->order;
   std::vector<Expected> products(x.size() / cols);
   const bool rounds_inputs = formula == ProductFormula::kRoundedInputs;
   if (rounds_inputs && row.matrix->format == QuantizedFormat::kInt8) {
@@ -131,17 +112,19 @@ std::vector<ProductCheck::Expected> ProductCheck::Products(const std::vector<flo
     return products;
   }
   const std::vector<double> w = WeightsOf(row, formula);
+  // Only sums of exact weights have groups: dequantized weights are those of a matrix of 16 bits.
+  const bool has_groups = formula == ProductFormula::kExactWeights && HasGroups(row.matrix->format);
   for (size_t token = 0; token < products.size(); ++token) {
     std::vector<float> inputs(x.begin() + int64_t(token) * cols, x.begin() + int64_t(token + 1) * cols);
     if (rounds_inputs) RoundToFp8(&inputs, size_t(row.matrix->has_blocks ? kScaledColumns : cols));
     std::vector<double> terms(cols);
-    double sum = 0, magnitudes = 0;
+    double sum = 0;
     for (int k = 0; k < cols; ++k) {
-      terms[k] = double{inputs[k]} * w[k];
+      terms[k] = double{inputs[order == nullptr ? k : order[k]]} * w[k];
       sum += terms[k];
-      magnitudes += std::fabs(terms[k]);
     }
-    products[token] = {sum, kTolerance * magnitudes + (rounds_inputs ? Fp8SumTolerance(terms) : 0)};
+    const int group = has_groups ? row.matrix->group : cols;
+    products[token] = {sum, rounds_inputs ? Fp8SumTolerance(terms) : Float32SumTolerance(terms, group)};
   }
   return products;
 }

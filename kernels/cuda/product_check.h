@@ -20,11 +20,6 @@ namespace quire::cuda {
 //                    both scales (byte_numbers.h), with blocks for each 128 columns. In int8 every bit counts.
 enum class ProductFormula { kExactWeights, kRoundedWeights, kRoundedInputs };
 
-// Returns how far the sum of products of FP8 by tensor cores may be from the exact one. In a step of 32 columns they
-// cut off what is 2^-13 or less of the largest product and of the sum so far. After at most 128 columns, the sum is
-// added to others in float32. This also holds with scales of 128 columns, because their products have the same factor.
-double Fp8SumTolerance(const std::vector<double>& products);
-
 // Compares products of a device by quantized matrices with the same products computed one element at a time on the
 // host, from what the matrices were packed from. It looks at up to 64 rows of weights, the first and the last among
 // them. Matrices and device must outlive it.
@@ -33,7 +28,7 @@ class ProductCheck {
   ProductCheck(Device* device, DataType element, const QuantizedMatrixView* matrices, int num_matrices);
 
   // multiply(x, y) queues y[num_tokens, rows] = x[num_tokens, cols] * w^T; both are on the device. If an element of y
-  // is farther from the host's result than rounding in float32 explains, the error names it.
+  // is farther from the host's result than the bounds of sum_tolerance.h allow, the error names it.
   BackendStatus Run(int num_tokens, ProductFormula formula,
                     const std::function<void(const uint16_t* x, float* y)>& multiply) const;
 
@@ -50,7 +45,7 @@ class ProductCheck {
   };
 
   Row FindRow(int n) const;
-  // Returns the weights of a row. Its columns are in the order of x.
+  // Returns the weights of a row in the order of its own columns, which matrix->order compares with those of x.
   std::vector<double> WeightsOf(const Row& row, ProductFormula formula) const;
   // Returns the product of x[num_tokens, cols] and a row for each token.
   std::vector<Expected> Products(const std::vector<float>& x, const Row& row, ProductFormula formula) const;

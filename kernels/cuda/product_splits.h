@@ -28,6 +28,34 @@ struct ProductSplits {
   }
 };
 
+// The thread blocks of a product by a matrix, and the sums of its splits.
+struct ProductGrid {
+  int num_column_blocks;
+  int num_row_blocks;
+  int block_tokens;  // The most tokens of a thread block.
+  int num_multiprocessors;
+
+  int NumTokenBlocks(int num_tokens) const { return int(CeilDivide(num_tokens, block_tokens)); }
+  ProductSplits SplitsOf(int num_tokens) const {
+    return ProductSplits::Of(num_column_blocks, int64_t{num_row_blocks} * NumTokenBlocks(num_tokens),
+                             num_multiprocessors);
+  }
+  // Returns how far the sums of a split are from those of the next one: room for [num_tokens, rows], which begins at a
+  // multiple of eight sums.
+  static int64_t SplitStride(int num_tokens, int rows) { return CeilDivide(int64_t{num_tokens} * rows, 8) * 8; }
+  // Returns the most sums that the splits of 1 to `num_tokens` tokens have, if there are several splits. Fewer tokens
+  // can have more sums, because they have more splits. A worker runs steps of a few sizes at its start and then gives
+  // the rest of the memory to the pool, so a product takes the memory for all smaller ones.
+  int64_t MostSums(int num_tokens, int rows) const {
+    int64_t most = 0;
+    for (int tokens = std::min(block_tokens, num_tokens);; tokens = std::min(tokens + block_tokens, num_tokens)) {
+      const int count = SplitsOf(tokens).count;
+      if (count > 1) most = std::max(most, count * SplitStride(tokens, rows));
+      if (tokens == num_tokens) return most;
+    }
+  }
+};
+
 // Returns how many thread blocks to launch for `count` pieces of work when each block does `per_block` of them.
 inline int NumProductBlocks(int64_t count, int per_block) {
   constexpr int64_t kMost = 1 << 16;  // With more work, each block of the kernel loops.

@@ -39,12 +39,6 @@ const QuantizedKernels& QuantizedProducts::KernelsFor(QuantizedFormat format) co
   return kernels_.int4;
 }
 
-// The number of tokens does not count in exact products, which have one block of tokens.
-ProductSplits QuantizedProducts::SplitsOf(const QuantizedCudaMatrix& w, int num_token_blocks) const {
-  const int64_t num_row_blocks = CeilDivide(w.rows(), kRowsOfProductBlock);
-  return ProductSplits::Of(w.weights().num_blocks, num_row_blocks * num_token_blocks, device_->num_multiprocessors());
-}
-
 const uint16_t* QuantizedProducts::InOrderOf(const QuantizedCudaMatrix& w, const uint16_t* x, int num_tokens) {
   if (w.order() == nullptr) return x;
   constexpr int kElements = 8;  // Of a thread.
@@ -76,15 +70,17 @@ void QuantizedProducts::MultiplyPacked(const uint16_t* x, const QuantizedCudaMat
   while (kernel + 1 < int(std::size(QuantizedKernels::kTokens)) && QuantizedKernels::kTokens[kernel] < num_tokens) {
     ++kernel;
   }
-  const int num_token_blocks = int(CeilDivide(num_tokens, QuantizedKernels::kTokens[kernel]));
-  const ProductSplits splits = SplitsOf(w, num_token_blocks);
-  const bool joins_splits = QuantizedKernels::kTokens[kernel] <= QuantizedKernels::kMostJoinedTokens;
-  const Kernel<QuantizedProductArgs>& product = KernelsFor(w.format()).products[kernel];
-  const int num_row_blocks = int(CeilDivide(w.rows(), kRowsOfProductBlock));
-  const int partial_rows = joins_splits ? num_row_blocks * kRowsOfProductBlock : w.rows();
-  const int64_t count = int64_t{num_tokens} * partial_rows, stride = CeilDivide(count, kElements) * kElements;
-  float* const partial = splits.count == 1 ? nullptr : partial_.Reserve<float>(splits.count * stride);
-  device_->Launch(product,
+  // The number of tokens does not count in exact products, which have one block of tokens.
+  const ProductGrid grid = {.num_column_blocks = w.weights().num_blocks,
+                            .num_row_blocks = int(CeilDivide(w.rows(), kRowsOfProductBlock)),
+                            .block_tokens = QuantizedKernels::kTokens[kernel],
+                            .num_multiprocessors = device_->num_multiprocessors()};
+  const ProductSplits splits = grid.SplitsOf(num_tokens);
+  const bool joins_splits = grid.block_tokens <= QuantizedKernels::kMostJoinedTokens;
+  const int partial_rows = joins_splits ? grid.num_row_blocks * kRowsOfProductBlock : w.rows();
+  const int64_t stride = grid.SplitStride(num_tokens, partial_rows);
+  float* const partial = partial_.Reserve<float>(grid.MostSums(num_tokens, partial_rows));
+  device_->Launch(KernelsFor(w.format()).products[kernel],
                   QuantizedProductArgs{.x = x,
                                        .w = w.weights(),
                                        .y = y,
@@ -92,19 +88,19 @@ void QuantizedProducts::MultiplyPacked(const uint16_t* x, const QuantizedCudaMat
                                        .split_stride = stride,
                                        .partial_rows = partial_rows,
                                        .num_tokens = num_tokens,
-                                       .num_row_blocks = num_row_blocks,
+                                       .num_row_blocks = grid.num_row_blocks,
                                        .num_splits = splits.count,
                                        .blocks_per_split = splits.blocks,
-                                       .tickets = tickets_.Reserve<uint32_t>(num_row_blocks),
+                                       .tickets = tickets_.Reserve<uint32_t>(grid.num_row_blocks),
                                        .y_is_float = y_type == DataType::kFloat32,
                                        .adds_to_y = adds_to_y},
-                  num_row_blocks * splits.count * num_token_blocks);
+                  grid.num_row_blocks * splits.count * grid.NumTokenBlocks(num_tokens));
   if (splits.count == 1 || joins_splits) return;
   device_->Launch(kernels_.split_sum,
                   SplitSumArgs{.partial = partial,
                                .y = y,
                                .split_stride = stride,
-                               .count = count,
+                               .count = int64_t{num_tokens} * partial_rows,
                                .num_splits = splits.count,
                                .y_is_float = y_type == DataType::kFloat32,
                                .adds_to_y = adds_to_y},

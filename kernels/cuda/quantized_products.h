@@ -30,8 +30,8 @@ class QuantizedProducts {
 
   // The kernels must outlive it, and so must the device. Unless exact, more tokens than `most_packed` are multiplied by
   // dequantized slices of at most `slice_bytes` bytes.
-  QuantizedProducts(Device* device, const KernelTable* kernels, DataType element, bool exact,
-                    size_t slice_bytes = kSliceBytes, int most_packed = kMostTokens);
+  QuantizedProducts(Device* device, const KernelTable* kernels, DataType element, bool exact, size_t slice_bytes,
+                    int most_packed);
 
   // Queues y[num_tokens, rows] = x * w^T, or y += that product. x has elements, and y has elements or float32.
   void Multiply(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y, DataType y_type,
@@ -44,7 +44,6 @@ class QuantizedProducts {
 
  private:
   const QuantizedKernels& KernelsFor(QuantizedFormat format) const;
-  ProductSplits SplitsOf(const QuantizedCudaMatrix& w, int num_token_blocks) const;
   void MultiplyPacked(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y, DataType y_type,
                       bool adds_to_y);
   void MultiplyDequantized(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y, DataType y_type,

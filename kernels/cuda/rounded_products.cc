@@ -36,7 +36,7 @@ void RoundedProducts::Multiply(const uint16_t* x, const ByteCudaMatrix& w, int n
   if (num_tokens == 0 || w.rows() == 0) return;
   const bool are_few = num_tokens <= MostFewTokens(w.format());
   const int rest = num_tokens % kScaleMultiple, whole = num_tokens - rest;
-  if (w.has_blocks() && !are_few && rest != 0 && whole != 0 && !has_room && !HaveRoom(num_tokens, w)) {
+  if (w.has_blocks() && !are_few && rest != 0 && whole != 0 && !has_room && num_tokens > MostCopiedTokens(w.rows())) {
     Multiply(x, w, whole, y, y_type, adds_to_y);
     x += int64_t{whole} * w.cols();
     y = static_cast<char*>(y) + int64_t{whole} * w.rows() * int64_t(SizeOf(y_type));
@@ -47,8 +47,9 @@ void RoundedProducts::Multiply(const uint16_t* x, const ByteCudaMatrix& w, int n
   are_few ? MultiplyFew(part) : MultiplyMany(part);
 }
 
-bool RoundedProducts::HaveRoom(int num_tokens, const ByteCudaMatrix& w) const {
-  return size_t(RowsWithRoom(num_tokens)) * size_t(w.rows()) * sizeof(float) <= sum_bytes_;
+int RoundedProducts::MostCopiedTokens(int rows) const {
+  const size_t most = sum_bytes_ / (size_t(rows) * sizeof(float));
+  return int(std::min<size_t>(most, INT32_MAX)) / kScaleMultiple * kScaleMultiple;
 }
 
 RoundedProducts::Part RoundedProducts::Rounded(const uint16_t* x, const ByteCudaMatrix& w, int num_tokens, void* y,
@@ -110,12 +111,13 @@ void RoundedProducts::MultiplyFew(const Part& part) {
          QuantizedKernels::kTokens[kernel] < part.num_tokens) {
     ++kernel;
   }
-  const int num_token_blocks = int(CeilDivide(part.num_tokens, QuantizedKernels::kTokens[kernel]));
-  const int num_row_blocks = int(CeilDivide(part.rows, kByteBlockRows));
-  const ProductSplits splits = ProductSplits::Of(
-      part.depth / kByteBlockColumns, int64_t{num_row_blocks} * num_token_blocks, device_->num_multiprocessors());
-  const int64_t stride = int64_t{part.num_tokens} * part.padded_rows;
-  void* const sums = splits.count == 1 ? nullptr : sums_.Reserve<int32_t>(splits.count * stride);
+  const ProductGrid grid = {.num_column_blocks = part.depth / kByteBlockColumns,
+                            .num_row_blocks = int(CeilDivide(part.rows, kByteBlockRows)),
+                            .block_tokens = QuantizedKernels::kTokens[kernel],
+                            .num_multiprocessors = device_->num_multiprocessors()};
+  const ProductSplits splits = grid.SplitsOf(part.num_tokens);
+  const int64_t stride = grid.SplitStride(part.num_tokens, part.padded_rows);
+  void* const sums = sums_.Reserve<int32_t>(grid.MostSums(part.num_tokens, part.padded_rows));
   device_->Launch(KernelsFor(part.format, part.has_blocks).products[kernel],
                   RoundedProductArgs{.x = part.x,
                                      .x_scales = part.x_scales,
@@ -129,16 +131,16 @@ void RoundedProducts::MultiplyFew(const Part& part) {
                                      .padded_rows = part.padded_rows,
                                      .depth = part.depth,
                                      .num_tokens = part.num_tokens,
-                                     .num_row_blocks = num_row_blocks,
+                                     .num_row_blocks = grid.num_row_blocks,
                                      .num_splits = splits.count,
                                      .blocks_per_split = splits.blocks,
-                                     .tickets = tickets_.Reserve<uint32_t>(num_row_blocks),
+                                     .tickets = tickets_.Reserve<uint32_t>(grid.num_row_blocks),
                                      .y_is_float = part.y_is_float,
                                      .adds_to_y = part.adds_to_y,
                                      .x_scale_stride = part.x_scale_stride,
                                      .w_scale_stride = part.w_scale_stride},
-                  num_row_blocks * splits.count * num_token_blocks);
-  const bool joins_splits = QuantizedKernels::kTokens[kernel] <= QuantizedKernels::kMostJoinedTokens;
+                  grid.num_row_blocks * splits.count * grid.NumTokenBlocks(part.num_tokens));
+  const bool joins_splits = grid.block_tokens <= QuantizedKernels::kMostJoinedTokens;
   if (splits.count > 1 && !joins_splits) ScaleSums(part, sums, stride, splits.count);
 }
 
@@ -185,6 +187,11 @@ bool RoundedProducts::MultiplyBlocksByLibrary(const Part& part) {
   if (part.rows % kColumnMultiple != 0) return false;
   Part padded = part;
   padded.num_tokens = part.x_scale_stride;
+  // Products of fewer tokens may have to be copied even if these have not. A worker runs steps of a few sizes at its
+  // start and then gives the rest of the memory to the pool, so the memory for the copies is taken now.
+  if (!part.has_room) {
+    sums_.Reserve<float>(int64_t{std::min(padded.num_tokens, MostCopiedTokens(part.rows))} * part.rows);
+  }
   if (padded.num_tokens == part.num_tokens || part.has_room) return MultiplyFp8ByLibrary(padded);
   const int64_t count = int64_t{padded.num_tokens} * part.rows;
   padded.y = sums_.Reserve<float>(count);

@@ -87,8 +87,8 @@ class RoundedProducts {
   void MultiplyMany(const Part& whole);
   // Multiplies in parts whose sums have room.
   void MultiplyManyInt8(const Part& whole);
-  // Returns whether the products of so many tokens by a matrix in blocks have room in `sums_`.
-  bool HaveRoom(int num_tokens, const ByteCudaMatrix& w) const;
+  // Returns how many tokens, a multiple of four, have room in `sums_` for their products by a matrix in blocks.
+  int MostCopiedTokens(int rows) const;
   // Multiplies a multiple of four tokens and copies the products to y, unless that has room for them.
   bool MultiplyBlocksByLibrary(const Part& part);
   // The next two functions return false, and queue nothing, if the library has no such product, as does the one above.

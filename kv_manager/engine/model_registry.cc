@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,11 +28,32 @@ absl::string_view WeightsOf(const WorkerDescription& worker) {
   return absl::string_view(worker.numerics_fingerprint).substr(0, worker.numerics_fingerprint.find('/'));
 }
 
+// The member of tokenizer_config.json in which a worker notes from what it has made the file.
+constexpr char kMadeFrom[] = "made_from";
+
+// Returns the file tokenizer_config.json without that note. Returns nothing if it is no JSON object.
+std::optional<nlohmann::json> WithoutNote(const ModelFile& file) {
+  absl::StatusOr<nlohmann::json> config = ParseJson(file.content, file.name);
+  if (!config.ok() || !config->is_object()) return std::nullopt;
+  config->erase(kMadeFrom);
+  return *std::move(config);
+}
+
+// Returns true if both files mean the same for tokens and templates. Workers of different versions of Quire may make
+// notes that differ, and then still have the same model.
+bool HaveSameMeaning(const ModelFile& a, const ModelFile& b) {
+  if (a == b) return true;
+  if (a.name != b.name || a.name != "tokenizer_config.json") return false;
+  const std::optional<nlohmann::json> config = WithoutNote(a);
+  return config.has_value() && config == WithoutNote(b);
+}
+
 bool IsSameFamily(const WorkerDescription& a, const WorkerDescription& b) {
   return WeightsOf(a) == WeightsOf(b) && a.model_name == b.model_name && a.architecture == b.architecture &&
          a.vocab_size == b.vocab_size && a.max_context_tokens == b.max_context_tokens &&
          a.eos_token_ids == b.eos_token_ids && a.bos_token_id == b.bos_token_id &&
-         a.tokenizer_files == b.tokenizer_files;
+         std::equal(a.tokenizer_files.begin(), a.tokenizer_files.end(), b.tokenizer_files.begin(),
+                    b.tokenizer_files.end(), HaveSameMeaning);
 }
 
 bool IsSameModel(const WorkerDescription& a, const WorkerDescription& b) {
@@ -43,7 +65,7 @@ bool AreOfGguf(const std::vector<ModelFile>& files) {
   for (const ModelFile& file : files) {
     if (file.name != "tokenizer_config.json") continue;
     const absl::StatusOr<nlohmann::json> config = ParseJson(file.content, file.name);
-    return config.ok() && config->is_object() && config->contains("made_from") && (*config)["made_from"] == "gguf";
+    return config.ok() && config->is_object() && config->contains(kMadeFrom) && (*config)[kMadeFrom] == "gguf";
   }
   return false;
 }

@@ -21,10 +21,10 @@
 namespace quire {
 
 // Sorts the workers into generations. The workers of a generation have the same model name, configuration, tokenizer
-// files and numerics fingerprint, so each of them gives the same tokens for the same request. An address belongs to one
-// generation at most. A generation without addresses is forgotten, so there are never more generations than addresses.
-// Generations that differ only in the numerics fingerprint, and have the same weights, belong to one family.
-// Thread-safe.
+// files and numerics fingerprint, so each of them gives the same tokens for the same request. What a worker notes in a
+// tokenizer file about its origin may differ. An address belongs to one generation at most. A generation without
+// addresses is forgotten, so there are never more generations than addresses. Generations that differ only in the
+// numerics fingerprint, and have the same weights, belong to one family. Thread-safe.
 class ModelRegistry {
  public:
   // `max_context_tokens` is an upper bound for the context of every model. Without `reads_defaults` no file

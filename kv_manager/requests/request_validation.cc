@@ -170,6 +170,13 @@ class GenerateValidator {
     return Encode(chat_text_, {.add_special_tokens = false, .user_ranges = text->user}, "chat", prompt);
   }
 
+  // The error of a number of tokens for which the context has no room behind the prompt.
+  std::string OverContext(int64_t num_tokens) const {
+    const auto prompt_tokens = static_cast<int64_t>(out_.request.prompt.size());
+    return absl::StrCat("is ", num_tokens, ", with the prompt's ", prompt_tokens, " tokens ",
+                        prompt_tokens + num_tokens, "; the model's context is ", model_.max_context_tokens);
+  }
+
   void ReadLimits() {
     const v1::StoppingParams& stopping = in_.stopping();
     const int64_t prompt_tokens = static_cast<int64_t>(out_.request.prompt.size());
@@ -180,13 +187,13 @@ class GenerateValidator {
       if (max_tokens == 0) {
         errors_.Add("stopping.max_tokens", "is 0, must be at least 1");
       } else if (max_tokens > room) {
-        errors_.Add("stopping.max_tokens",
-                    absl::StrCat("is ", max_tokens, ", with the prompt's ", prompt_tokens, " tokens ",
-                                 prompt_tokens + max_tokens, "; the model's context is ", model_.max_context_tokens));
+        errors_.Add("stopping.max_tokens", OverContext(max_tokens));
       }
     }
     const int64_t min_tokens = stopping.min_tokens();
-    if (min_tokens > max_tokens) {
+    if (min_tokens > room) {
+      errors_.Add("stopping.min_tokens", OverContext(min_tokens));
+    } else if (min_tokens > max_tokens) {
       const char* const origin = stopping.has_max_tokens()          ? ""
                                  : defaults_.max_tokens.has_value() ? ", the model's default"
                                                                     : ", the default";

@@ -107,7 +107,9 @@ TEST(RegexTest, RefusesWhatItDoesNotSupportWithThePlace) {
       {R"~(a\)~", R"~(at byte 1, "\\": nothing follows)~"},
       {std::string("a$\n"), R"(at byte 2 in line 1, "\n": nothing can follow)"},
       {"a\xFF", "the regular expression is not valid UTF-8: byte 1 of 2 is 0xff"},
-      {"[]", "no text matches"},
+      {"a[]", "at byte 1, \"[\": no text matches, because no character is in this class"},
+      {R"~((a|[]b)[^\s\S]{2,})~", "at byte 7, \"[\": no text matches, because no character is in this class"},
+      {"[]|[^\\d\\D]?[]", "at byte 0, \"[\": no text matches"},
   };
   for (const auto& [pattern, message] : cases) {
     EXPECT_THAT(std::string(CompileRegex(pattern).status().message()), HasSubstr(message)) << pattern;
@@ -119,6 +121,15 @@ TEST(RegexTest, RefusesWhatItDoesNotSupportWithThePlace) {
   EXPECT_THAT(std::string(CompileRegex("(a|b)*a(a|b){40}").status().message()), HasSubstr("too large"));
   EXPECT_THAT(std::string(CompileRegex(std::string(40'000, 'a')).status().message()),
               HasSubstr("has 40000 bytes, at most 32768"));
+}
+
+TEST(RegexTest, AClassWithoutACharacterLeavesTheOtherTexts) {
+  for (const char* pattern : {"[]|a", "[]*a", "(b[]|a)[]?", "a[]{0}", "a(?:[]|)"}) {
+    const auto automaton = CompileRegex(pattern);
+    ASSERT_TRUE(automaton.ok()) << pattern << ": " << automaton.status();
+    EXPECT_TRUE(Matches(*automaton, "a")) << pattern;
+    EXPECT_FALSE(Matches(*automaton, "b")) << pattern;
+  }
 }
 
 TEST(ChoiceTest, OnlyTheTextsOfTheListMatch) {

@@ -135,13 +135,15 @@ TEST(MemoryExplanationTest, TheFormOfTheWeightsIsSaidAndWhyFp8IsConverted) {
   EXPECT_EQ(HeldWeights(stored, Quantization::kNone, DataType::kFloat16), "float16");
   EXPECT_EQ(HeldWeights(stored, Quantization::kInt8, DataType::kFloat16), "int8");
   stored.format = CheckpointFormat::kFp8;
-  EXPECT_EQ(HeldWeights(stored, Quantization::kFp8, DataType::kBFloat16), "fp8");
+  EXPECT_EQ(HeldWeights(stored, Quantization::kFp8, DataType::kBFloat16), "fp8 with a scale for each row");
   EXPECT_EQ(HeldWeights(stored, Quantization::kNone, DataType::kBFloat16),
             "bfloat16, converted from FP8, which this device does not multiply");
   stored.fp8_block = {.rows = 24, .cols = 20};
   EXPECT_EQ(HeldWeights(stored, Quantization::kNone, DataType::kBFloat16),
             "bfloat16, converted from FP8 in blocks of 24 x 20, whose columns would have to be a multiple of 32 for "
             "products by FP8");
+  stored.fp8_block = {.rows = 128, .cols = 64};
+  EXPECT_EQ(HeldWeights(stored, Quantization::kFp8, DataType::kBFloat16), "fp8 in blocks of 128 x 64");
 }
 
 TEST(MemoryExplanationTest, AShortContextShortensTheSequencesAndBlocksAreRoundedUp) {

@@ -228,6 +228,22 @@ std::string Differences(const ModelConfig& config) {
   return text;
 }
 
+// Returns one line with every field. `quantization` describes the quantization, if there is one.
+std::string Fields(const ModelConfig& config, const std::string& quantization) {
+  // Without quantization, nothing is added, so that fingerprints stay what they were.
+  const bool is_plain = config.quantization.format == CheckpointFormat::kPlain;
+  const std::string windows = Runs(config.layers, [](const LayerConfig& layer) { return layer.window; });
+  return absl::StrCat(config.architecture, " hidden ", config.hidden_size, " ffn ", config.intermediate_size,
+                      " layers ", config.num_layers, " heads ", config.num_heads, "/", config.num_kv_heads,
+                      " head_dim ", config.head_dim, " vocab ", config.vocab_size, " context ",
+                      config.max_position_embeddings, " eps ", config.rms_norm_eps, " rope ", Summary(config.rope),
+                      " windows ", windows, " qkv_bias ", config.qkv_bias, " o_bias ", config.attention_output_bias,
+                      " mlp_bias ", config.mlp_bias, " qk_norm ", static_cast<int>(config.qk_norm), " tied ",
+                      config.tie_word_embeddings, " bos ", config.bos_token_id, " eos ",
+                      absl::StrJoin(config.eos_token_ids, ","), is_plain ? "" : " quantization ",
+                      is_plain ? "" : quantization, Differences(config));
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::string_view generation_config_json,
@@ -271,19 +287,11 @@ std::vector<OptionalPart> OptionalPartsOf(const ModelConfig& config) {
 }
 
 std::string Summary(const ModelConfig& config) {
-  // Without quantization, nothing is added, so that fingerprints stay what they were.
-  const std::string quantization = config.quantization.format == CheckpointFormat::kPlain
-                                       ? ""
-                                       : absl::StrCat(" quantization ", Summary(config.quantization));
-  const std::string windows = Runs(config.layers, [](const LayerConfig& layer) { return layer.window; });
-  return absl::StrCat(config.architecture, " hidden ", config.hidden_size, " ffn ", config.intermediate_size,
-                      " layers ", config.num_layers, " heads ", config.num_heads, "/", config.num_kv_heads,
-                      " head_dim ", config.head_dim, " vocab ", config.vocab_size, " context ",
-                      config.max_position_embeddings, " eps ", config.rms_norm_eps, " rope ", Summary(config.rope),
-                      " windows ", windows, " qkv_bias ", config.qkv_bias, " o_bias ", config.attention_output_bias,
-                      " mlp_bias ", config.mlp_bias, " qk_norm ", static_cast<int>(config.qk_norm), " tied ",
-                      config.tie_word_embeddings, " bos ", config.bos_token_id, " eos ",
-                      absl::StrJoin(config.eos_token_ids, ","), quantization, Differences(config));
+  return Fields(config, Summary(config.quantization));
+}
+
+std::string Description(const ModelConfig& config) {
+  return Fields(config, Description(config.quantization));
 }
 
 }  // namespace quire

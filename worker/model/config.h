@@ -76,8 +76,11 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
 // Returns what the model needs of the operations that not every backend has.
 std::vector<OptionalPart> OptionalPartsOf(const ModelConfig& config);
 
-// Returns one line with every field. It is logged, and it is part of the fingerprint of the weights.
+// Returns one line with every field. It is part of the fingerprint of the weights.
 std::string Summary(const ModelConfig& config);
+
+// Returns the same for a person: the words for the quantization may change without a change of the fingerprint.
+std::string Description(const ModelConfig& config);
 
 }  // namespace quire
 

@@ -66,6 +66,11 @@ std::string ExtraLayers(const ModelConfig& config, const Checkpoint& checkpoint)
                       " on are not used");
 }
 
+bool IsOfExtraLayer(const ModelConfig& config, const std::string& name) {
+  const auto found = LayerAndPart(name);
+  return found && found->first >= config.num_layers;
+}
+
 absl::Status CheckNothingIsMissing(const ModelConfig& config, const Checkpoint& checkpoint) {
   std::vector<std::string> others = {"model.embed_tokens.weight", "model.norm.weight"};
   if (!config.tie_word_embeddings) others.emplace_back("lm_head.weight");

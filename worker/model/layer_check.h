@@ -15,6 +15,9 @@ namespace quire {
 // returns an empty string.
 std::string ExtraLayers(const ModelConfig& config, const Checkpoint& checkpoint);
 
+// Returns whether the name of a tensor says that it is of a layer beyond those of config.json.
+bool IsOfExtraLayer(const ModelConfig& config, const std::string& name);
+
 // Returns INVALID_ARGUMENT with the name of a tensor when the checkpoint lacks the embedding, the last norm, the output
 // matrix, a whole layer, or a weight or bias of a layer that other layers have. Shapes and types are not checked.
 absl::Status CheckNothingIsMissing(const ModelConfig& config, const Checkpoint& checkpoint);

@@ -201,7 +201,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, B
   }
   model->weights = *std::move(weights);
   progress->End();
-  QUIRE_LOG(kDebug) << "model: " << Summary(model->config) << ", weights " << model->weights.fingerprint
+  QUIRE_LOG(kDebug) << "model: " << Description(model->config) << ", weights " << model->weights.fingerprint
                     << ", quantization " << Name(model->weights.rounding.layers);
   return model;
 }

@@ -38,7 +38,8 @@ struct CheckpointQuantization {
   Quantization width() const;
 };
 
-// Returns a description for fingerprints, such as "gptq 128".
+// Returns a description for fingerprints, such as "gptq 128", or "fp8 0 x 0" for FP8 without blocks. It stays what it
+// is, because workers of different versions that have the same model must have the same fingerprint.
 std::string Summary(const CheckpointQuantization& quantization);
 
 // Returns a description for a person, such as "GPTQ of 4 bits in groups of 128 columns".

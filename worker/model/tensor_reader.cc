@@ -9,8 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "worker/model/layer_check.h"
 #include "worker/model/mapped_file.h"
 #include "worker/model/tensor_values.h"
 
@@ -162,12 +164,13 @@ absl::Status TensorReader::CheckNoEffect(const Tensor& tensor) const {
                     : ""));
 }
 
-absl::Status TensorReader::CheckUnused() const {
-  int num_unused = 0;
+absl::Status TensorReader::CheckUnused(const ModelConfig& config) const {
+  uint64_t num_unused = 0;
   std::string first;
   for (const std::string& name : checkpoint_.Names()) {
     // Old checkpoints contain the rotary table. A checkpoint with a tied output matrix may contain that matrix as well.
     if (used_.contains(name) || absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight") continue;
+    if (IsOfExtraLayer(config, name)) continue;
     // A product that rounds its input to FP8 computes the scales, and K and V are never FP8. So these have no use.
     const bool is_fp8_scale = absl::EndsWith(name, ".input_scale") || absl::EndsWith(name, ".activation_scale") ||
                               absl::EndsWith(name, ".k_scale") || absl::EndsWith(name, ".v_scale");
@@ -176,7 +179,7 @@ absl::Status TensorReader::CheckUnused() const {
     if (num_unused++ == 0) first = name;
   }
   if (num_unused == 0) return absl::OkStatus();
-  QUIRE_LOG(kWarning) << "ignored " << num_unused << " unknown tensors, the first is " << first;
+  QUIRE_LOG(kWarning) << "ignored " << Counted(num_unused, "unknown tensor") << ", the first is " << first;
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "worker/model/checkpoint.h"
+#include "worker/model/config.h"
 #include "worker/model/fingerprint.h"
 #include "worker/model/fp8.h"
 #include "worker/model/gguf_tensors.h"
@@ -57,9 +58,10 @@ class TensorReader {
   // needed.
   void Release(const std::string& name);
 
-  // Logs the tensors that were not used. Returns an error if one of them would change the numbers of a matrix that was
-  // used: zero points, scales or an order of columns, but not zero points of 0 or scales of 1.
-  absl::Status CheckUnused() const;
+  // Logs the number of tensors that were not used and are not of layers beyond those of the config, which ExtraLayers
+  // (layer_check.h) reports. Returns an error if one of them would change the numbers of a matrix that was used: zero
+  // points, scales or an order of columns, but not zero points of 0 or scales of 1.
+  absl::Status CheckUnused(const ModelConfig& config) const;
 
   // Adds text to the fingerprint.
   void AddToFingerprint(const std::string& text) { fingerprint_.Add(text); }

@@ -91,7 +91,7 @@ class WeightReader {
   absl::Status Copy(const std::vector<float>& values, const char* what, BackendBuffer* result);
 
   // Logs the tensors that were not read, and returns an error if one would change the others.
-  absl::Status CheckUnused() const { return tensors_.CheckUnused(); }
+  absl::Status CheckUnused(const ModelConfig& config) const { return tensors_.CheckUnused(config); }
 
   std::string fingerprint() const { return tensors_.fingerprint(); }
 
@@ -380,7 +380,7 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
     QUIRE_RETURN_IF_ERROR(reader.Matrix({output}, config.hidden_size, &weights.lm_head));
   }
   QUIRE_RETURN_IF_ERROR(LoadRotations(config, &reader, &weights));
-  QUIRE_RETURN_IF_ERROR(reader.CheckUnused());
+  QUIRE_RETURN_IF_ERROR(reader.CheckUnused(config));
   weights.fingerprint = reader.fingerprint();
   return weights;
 }

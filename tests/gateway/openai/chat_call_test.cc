@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "gateway/openai/api_error.h"
+#include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 #include "tests/gateway/openai/read_call.h"
 
@@ -46,6 +48,46 @@ TEST(ChatCallTest, MaxCompletionTokensReplacesMaxTokens) {
   EXPECT_EQ(call.names.max_tokens, "max_completion_tokens");
   EXPECT_TRUE(call.has_max_tokens);
   EXPECT_FALSE(Chat(messages + "}").has_max_tokens);
+}
+
+// The gateway fills the context then, or the manager has a default.
+TEST(ChatCallTest, ErrorsDoNotSayThatAClientHasSentMaxTokensWhenItHasNot) {
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
+  const auto message_of = [](const GenerateCall& call, const std::string& message) {
+    google::rpc::Status status;
+    status.set_code(9);
+    status.set_message(message);
+    return ToApiError(status, call.names).message;
+  };
+  const std::string pool = "prompt has 5 tokens and stopping.max_tokens is 91: this takes up to 6 KV blocks";
+  EXPECT_EQ(message_of(Chat(messages + "}"), pool),
+            "prompt has 5 tokens and the limit of the answer (max_tokens is not set) is 91: this takes up to 6 KV "
+            "blocks");
+  EXPECT_EQ(message_of(Chat(messages + R"(, "max_completion_tokens": 91})"), pool),
+            "prompt has 5 tokens and max_completion_tokens is 91: this takes up to 6 KV blocks");
+  EXPECT_EQ(message_of(Completion(R"({"prompt": "x"})"), pool),
+            "prompt has 5 tokens and the limit of the answer (max_tokens is not set) is 91: this takes up to 6 KV "
+            "blocks");
+  EXPECT_EQ(message_of(Completion(R"({"prompt": "x", "max_tokens": 91})"), pool),
+            "prompt has 5 tokens and max_tokens is 91: this takes up to 6 KV blocks");
+}
+
+// A worker with a shorter context may have come since the gateway has asked for the context.
+TEST(ChatCallTest, WithoutMaxTokensTheMessagesAreTooLongForTheContext) {
+  const GenerateCall call = Chat(R"({"messages": [{"role": "user", "content": "x"}]})");
+  google::rpc::Status status;
+  status.set_code(3);
+  google::rpc::BadRequest bad_request;
+  auto* const violation = bad_request.add_field_violations();
+  violation->set_field("stopping.max_tokens");
+  violation->set_description("is 91, with the prompt's 5 tokens 96; the model's context is 64");
+  status.add_details()->PackFrom(bad_request);
+  const ApiError error = ToApiError(status, call.names);
+  EXPECT_EQ(error.param, "messages");
+  EXPECT_EQ(error.code, "context_length_exceeded");
+  EXPECT_EQ(error.message,
+            "the limit of the answer (max_tokens is not set) is 91, with the prompt's 5 tokens 96; the model's context "
+            "is 64");
 }
 
 TEST(ChatCallTest, LogprobsIsASwitchAndTopLogprobsANumber) {

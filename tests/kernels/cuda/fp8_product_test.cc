@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/product_check.h"
 #include "kernels/cuda/round_rows.h"
 #include "kernels/cuda/rounded_products.h"
 #include "kernels/fp8.h"
 #include "tests/kernels/cuda/device_array.h"
 #include "tests/kernels/cuda/device_under_test.h"
+#include "tests/kernels/cuda/expected_products.h"
 #include "tests/kernels/cuda/quantized_cases.h"
 #include "tests/kernels/cuda/rounded_multiply.h"
 
@@ -46,35 +46,14 @@ std::vector<float> RandomRows(int num_tokens, int cols, DataType element, uint64
   return Rounded(x, element);
 }
 
-// The products in float64, and what a result may differ from them.
-struct Reference {
-  std::vector<double> products;
-  std::vector<double> tolerances;
-};
-
-Reference Formula(const std::vector<float>& x, const QuantizedCase& w) {
-  const std::vector<double> weights = w.Weights();
-  const int num_tokens = int(x.size()) / w.cols, group = w.has_blocks ? 128 : w.cols;
-  Reference reference;
-  for (int token = 0; token < num_tokens; ++token) {
-    std::vector<double> rounded;
-    for (int first = 0; first < w.cols; first += group) {
-      const Fp8Row row = RoundedRow(&x[size_t(token) * w.cols + first], std::min(group, w.cols - first));
-      for (const uint8_t number : row.numbers) rounded.push_back(double{Fp8ToFloat(number)} * row.scale);
-    }
-    for (int n = 0; n < w.rows; ++n) {
-      std::vector<double> products(w.cols);
-      double sum = 0, magnitudes = 0;
-      for (int k = 0; k < w.cols; ++k) {
-        products[k] = rounded[k] * weights[size_t(n) * w.cols + k];
-        sum += products[k];
-        magnitudes += std::fabs(products[k]);
-      }
-      reference.products.push_back(sum);
-      reference.tolerances.push_back(Fp8SumTolerance(products) + 1e-6 * magnitudes);
-    }
+ExpectedProducts Formula(const std::vector<float>& x, const QuantizedCase& w) {
+  const size_t group = w.has_blocks ? 128 : size_t(w.cols);
+  std::vector<double> rounded;
+  for (size_t first = 0; first < x.size(); first += group) {
+    const Fp8Row row = RoundedRow(&x[first], int(group));
+    for (const uint8_t number : row.numbers) rounded.push_back(double{Fp8ToFloat(number)} * row.scale);
   }
-  return reference;
+  return ExpectedProducts(rounded, w.Weights(), w.cols, Fp8SumTolerance);
 }
 
 // Where products of the library in blocks have room, if the number of tokens is no multiple of four.
@@ -106,26 +85,12 @@ class Fp8ProductTest : public DeviceTest {
   void ExpectAddsAndRounds(const QuantizedCase& w, int num_tokens, DataType element, Room room = Room::kElsewhere) {
     const std::vector<float> x = RandomRows(num_tokens, w.cols, element, 6);
     const std::vector<float> initial = RandomRows(num_tokens, w.rows, element, 7);
-    const Reference products = Formula(x, w);
-    Reference sums = products;
-    for (size_t i = 0; i < sums.products.size(); ++i) sums.products[i] += double{initial[i]};
-    ExpectNear(Multiply(x, w, element, DataType::kFloat32, std::nullopt, &initial, room), sums);
-    // Rounding to 16 bits adds half of a unit in the last place, of 8 or 11 bits. cuBLASLt 13.1 also rounds the
-    // product before it adds it.
-    const double half_unit = element == DataType::kBFloat16 ? 0x1p-8 : 0x1p-11;
+    const ExpectedProducts expected = Formula(x, w);
+    // cuBLASLt 13.1 rounds the product before it adds it.
     const bool rounds_twice = num_tokens > RoundedProducts::kMostFp8Tokens;
-    for (size_t i = 0; i < sums.products.size(); ++i) {
-      sums.tolerances[i] += half_unit * std::fabs(sums.products[i]);
-      if (rounds_twice) sums.tolerances[i] += half_unit * std::fabs(products.products[i]);
-    }
-    ExpectNear(Multiply(x, w, element, element, std::nullopt, &initial, room), sums);
-  }
-
-  static void ExpectNear(const std::vector<float>& actual, const Reference& expected) {
-    ASSERT_EQ(actual.size(), expected.products.size());
-    for (size_t i = 0; i < actual.size(); ++i) {
-      const double distance = std::fabs(actual[i] - expected.products[i]) / expected.tolerances[i];
-      ASSERT_LE(distance, 1) << actual[i] << " instead of " << expected.products[i] << " at " << i;
+    for (const DataType y_type : {DataType::kFloat32, element}) {
+      ExpectNear(Multiply(x, w, element, y_type, std::nullopt, &initial, room), expected, y_type, &initial,
+                 rounds_twice);
     }
   }
 };
@@ -199,7 +164,7 @@ TEST_F(Fp8ProductTest, FewTokensAgreeWithFloat64) {
         SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << rows << " x " << cols << ", " << Name(element));
         const QuantizedCase w(QuantizedFormat::kFp8, rows, cols, cols + 32, rows + cols);
         const std::vector<float> x = RandomRows(num_tokens, cols, element, num_tokens);
-        ExpectNear(Multiply(x, w, element, DataType::kFloat32), Formula(x, w));
+        ExpectNear(Multiply(x, w, element, DataType::kFloat32), Formula(x, w), DataType::kFloat32);
         if (HasFatalFailure()) return;
         num_tokens = num_tokens >= 64 ? num_tokens % 5 + 1 : std::min(64, num_tokens + (num_tokens < 17 ? 5 : 23));
       }
@@ -218,7 +183,7 @@ TEST_F(Fp8ProductTest, FewTokensByBlocksAgreeWithFloat64) {
         SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << rows << " x " << cols << ", " << Name(element));
         const QuantizedCase w = QuantizedCase::InBlocks(rows, cols, rows + cols);
         const std::vector<float> x = RandomRows(num_tokens, cols, element, num_tokens);
-        ExpectNear(Multiply(x, w, element, DataType::kFloat32), Formula(x, w));
+        ExpectNear(Multiply(x, w, element, DataType::kFloat32), Formula(x, w), DataType::kFloat32);
         if (HasFatalFailure()) return;
         num_tokens = num_tokens >= 64 ? num_tokens % 5 + 1 : std::min(64, num_tokens + (num_tokens < 17 ? 5 : 23));
       }
@@ -237,11 +202,11 @@ TEST_F(Fp8ProductTest, ManyTokensByBlocksAgreeWithFloat64) {
       for (const int num_tokens : {75, 76}) {
         SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << rows << " rows, " << Name(element));
         const std::vector<float> x = RandomRows(num_tokens, kCols, element, 1);
-        const Reference expected = Formula(x, w);
+        const ExpectedProducts expected = Formula(x, w);
         for (const Room room : {Room::kElsewhere, Room::kInY, Room::kNowhere}) {
-          ExpectNear(Multiply(x, w, element, kFloat, std::nullopt, nullptr, room), expected);
+          ExpectNear(Multiply(x, w, element, kFloat, std::nullopt, nullptr, room), expected, kFloat);
         }
-        ExpectNear(Multiply(x, w, element, kFloat, /*most_few_tokens=*/1000), expected);
+        ExpectNear(Multiply(x, w, element, kFloat, /*most_few_tokens=*/1000), expected, kFloat);
       }
     }
   }
@@ -253,9 +218,9 @@ TEST_F(Fp8ProductTest, ManyTokensAgreeWithFloat64) {
   for (const DataType element : kElements) {
     const QuantizedCase w(QuantizedFormat::kFp8, kRows, kCols, kCols, 1);
     const std::vector<float> x = RandomRows(kTokens, kCols, element, 1);
-    const Reference expected = Formula(x, w);
-    ExpectNear(Multiply(x, w, element, DataType::kFloat32), expected);
-    ExpectNear(Multiply(x, w, element, DataType::kFloat32, /*most_few_tokens=*/1000), expected);
+    const ExpectedProducts expected = Formula(x, w);
+    ExpectNear(Multiply(x, w, element, DataType::kFloat32), expected, DataType::kFloat32);
+    ExpectNear(Multiply(x, w, element, DataType::kFloat32, /*most_few_tokens=*/1000), expected, DataType::kFloat32);
   }
 }
 
@@ -273,7 +238,7 @@ TEST_F(Fp8ProductTest, SmallProductsAreLostBesideLargeOnesOf128ColumnsOnly) {
       SCOPED_TRACE(testing::Message() << num_tokens << " tokens, " << Name(element));
       std::vector<float> x(size_t(num_tokens) * kCols, 1.75f / 64);
       for (int token = 0; token < num_tokens; ++token) x[size_t(token) * kCols] = 448;
-      ExpectNear(Multiply(x, w, element, DataType::kFloat32), Formula(x, w));
+      ExpectNear(Multiply(x, w, element, DataType::kFloat32), Formula(x, w), DataType::kFloat32);
     }
   }
 }
@@ -313,7 +278,7 @@ TEST_F(Fp8ProductTest, InfinitiesAndNansStayInTheirRowAndSmallRowsBecomeZeros) {
   for (const auto& [num_tokens, w] :
        {std::pair(12, of_rows), std::pair(65, of_rows), std::pair(12, in_blocks), std::pair(65, in_blocks)}) {
     std::vector<float> x = RandomRows(num_tokens, kCols, kElement, 9);
-    const Reference expected = Formula(x, w);
+    const ExpectedProducts expected = Formula(x, w);
     x[2 * kCols + 44] = NAN;
     x[7 * kCols + 327] = -INFINITY;
     std::fill_n(x.begin() + 9 * kCols, kCols, 0.0f);
@@ -326,7 +291,7 @@ TEST_F(Fp8ProductTest, InfinitiesAndNansStayInTheirRowAndSmallRowsBecomeZeros) {
       } else if (token == 9 || token == 11) {
         ASSERT_EQ(y[i], 0) << i;
       } else {
-        ASSERT_NEAR(y[i], expected.products[i], expected.tolerances[i]) << i;
+        ASSERT_NEAR(y[i], expected.sums[i], expected.tolerances[i]) << i;
       }
     }
   }

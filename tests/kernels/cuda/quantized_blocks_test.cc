@@ -5,25 +5,24 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <vector>
 
 #include "kernels/cuda/quantized_products.h"
 #include "tests/kernels/cuda/device_array.h"
 #include "tests/kernels/cuda/device_under_test.h"
+#include "tests/kernels/cuda/expected_products.h"
 #include "tests/kernels/cuda/quantized_cases.h"
 
 namespace quire::cuda {
 namespace {
 
 constexpr DataType kElement = DataType::kBFloat16;
+constexpr int kTimes = 2;  // That a product is added.
 constexpr QuantizedFormat kFormats[] = {QuantizedFormat::kInt4, QuantizedFormat::kInt8, QuantizedFormat::kFp8};
-// The order of a sum in float32 may change this share of the sum of the magnitudes of its products.
-constexpr double kTolerance = 2e-5;
 
 class QuantizedBlocksTest : public DeviceTest {
  protected:
-  // Returns y[num_tokens, rows], which was `before`, after x * w^T was added.
+  // Returns y[num_tokens, rows], which was `before`, after x * w^T was added kTimes times.
   std::vector<float> MultiplyAndAdd(const std::vector<float>& x, const QuantizedCase& w, std::vector<float> before) {
     const QuantizedMatrixView view = w.View();
     const auto packed = QuantizedCudaMatrix::Pack(device(), &view, 1);
@@ -32,7 +31,7 @@ class QuantizedBlocksTest : public DeviceTest {
     DeviceArray<char> device_x(device(), Encoded(x, kElement));
     DeviceArray<char> y(device(), Encoded(before, DataType::kFloat32));
     // The second product finds the tickets of the first one.
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kTimes; ++i) {
       products.Multiply(reinterpret_cast<const uint16_t*>(device_x.data()), *packed, int(x.size()) / w.cols, y.data(),
                         DataType::kFloat32, /*adds_to_y=*/true);
     }
@@ -45,17 +44,8 @@ class QuantizedBlocksTest : public DeviceTest {
     Random random(num_tokens);
     const std::vector<float> x = Rounded(random.Normals(size_t(num_tokens) * cols), kElement);
     const std::vector<float> before = random.Normals(size_t(num_tokens) * rows);
-    const std::vector<float> y = MultiplyAndAdd(x, w, before);
-    const std::vector<double> weights = w.Weights();
-    for (int i = 0; i < num_tokens * rows; ++i) {
-      double sum = before[i], magnitudes = std::fabs(sum);
-      for (int k = 0; k < cols; ++k) {
-        const double product = 2 * double{x[i / rows * cols + k]} * weights[i % rows * cols + k];
-        sum += product;
-        magnitudes += std::fabs(product);
-      }
-      ASSERT_NEAR(y[i], sum, kTolerance * magnitudes) << "token " << i / rows << ", row " << i % rows;
-    }
+    ExpectNear(MultiplyAndAdd(x, w, before), ProductsOf(x, w), DataType::kFloat32, &before, /*rounds_twice=*/false,
+               kTimes);
   }
 };
 

@@ -12,9 +12,9 @@
 #include "kernels/cuda/dequantize.h"
 #include "kernels/cuda/quantized_products.h"
 #include "kernels/cuda/split_sum.h"
-#include "kernels/reference/dense.h"
 #include "tests/kernels/cuda/device_array.h"
 #include "tests/kernels/cuda/device_under_test.h"
+#include "tests/kernels/cuda/expected_products.h"
 #include "tests/kernels/cuda/quantized_cases.h"
 
 namespace quire::cuda {
@@ -22,16 +22,15 @@ namespace {
 
 constexpr DataType kElements[] = {DataType::kBFloat16, DataType::kFloat16};
 constexpr QuantizedFormat kFormats[] = {QuantizedFormat::kInt4, QuantizedFormat::kInt8, QuantizedFormat::kFp8};
-// The order of a sum in float32 may change this share of the sum of the magnitudes of its products.
-constexpr double kTolerance = 2e-5;
 // Slices of one tile of 16 rows.
 constexpr size_t kSmallSlices = 1;
+constexpr int kMostPacked = 64;  // More tokens are multiplied by slices.
 
 class QuantizedProductTest : public DeviceTest {
  protected:
   const KernelTable* Kernels(DataType element) const { return device()->FindKernels(element, 128, 16); }
   QuantizedProducts Products(DataType element, bool exact = false) {
-    return QuantizedProducts(device(), Kernels(element), element, exact || IsExactGpu(), kSmallSlices);
+    return QuantizedProducts(device(), Kernels(element), element, exact || IsExactGpu(), kSmallSlices, kMostPacked);
   }
 
   // Returns y[num_tokens, rows], which began with `initial`, or with other numbers to be overwritten.
@@ -46,26 +45,6 @@ class QuantizedProductTest : public DeviceTest {
     return Decoded(y.Download(), y_type);
   }
 };
-
-// Expects that every element is near the sum of the products of x and weights (+ initial). With `rounds_twice`, the
-// sum of the products may be rounded before it is added to `initial`.
-void ExpectNear(const std::vector<float>& y, const std::vector<float>& x, const std::vector<double>& w, int cols,
-                DataType y_type, const std::vector<float>* initial = nullptr, bool rounds_twice = false) {
-  const int rows = int(w.size()) / cols, num_tokens = int(x.size()) / cols;
-  ASSERT_EQ(y.size(), size_t(rows) * num_tokens);
-  for (size_t i = 0; i < y.size(); ++i) {
-    const double added = initial == nullptr ? 0 : double{(*initial)[i]};
-    double product = 0, magnitudes = std::fabs(added);
-    for (int k = 0; k < cols; ++k) {
-      const double term = double{x[i / rows * cols + k]} * w[i % rows * cols + k];
-      product += term;
-      magnitudes += std::fabs(term);
-    }
-    const double rounded = std::fabs(product + added) + (rounds_twice ? std::fabs(product) : 0);
-    ASSERT_NEAR(y[i], product + added, kTolerance * magnitudes + UnitRoundoff(y_type) * rounded)
-        << "token " << i / rows << ", row " << i % rows;
-  }
-}
 
 struct Shape {
   int rows, cols, group;
@@ -88,8 +67,7 @@ TEST_F(QuantizedProductTest, FewTokensAgreeWithTheFormula) {
                                         << group << ", " << Name(format) << ", " << Name(element));
         Random random(cols);
         const std::vector<float> x = Rounded(random.Normals(size_t(num_tokens) * cols), element);
-        ExpectNear(Multiply(&products, x, *packed, element, DataType::kFloat32), x, w.Weights(), cols,
-                   DataType::kFloat32);
+        ExpectNear(Multiply(&products, x, *packed, element, DataType::kFloat32), ProductsOf(x, w), DataType::kFloat32);
       }
     }
   }
@@ -156,10 +134,11 @@ TEST_F(QuantizedProductTest, ManyTokensAreMultipliedByDequantizedSlices) {
     Random random(5);
     const std::vector<float> x = Rounded(random.Normals(size_t(kTokens) * kCols), kElement);
     const std::vector<float> initial = Rounded(random.Normals(size_t(kTokens) * kRows), kElement);
+    const ExpectedProducts expected = RoundedProductsOf(x, w, kElement);
     for (const DataType y_type : {DataType::kFloat32, kElement}) {
-      ExpectNear(Multiply(&products, x, *packed, kElement, y_type), x, w.RoundedWeights(kElement), kCols, y_type);
-      ExpectNear(Multiply(&products, x, *packed, kElement, y_type, &initial), x, w.RoundedWeights(kElement), kCols,
-                 y_type, &initial, /*rounds_twice=*/true);
+      ExpectNear(Multiply(&products, x, *packed, kElement, y_type), expected, y_type);
+      ExpectNear(Multiply(&products, x, *packed, kElement, y_type, &initial), expected, y_type, &initial,
+                 /*rounds_twice=*/true);
     }
   }
 }
@@ -174,9 +153,10 @@ TEST_F(QuantizedProductTest, ResultsAreAddedAndRounded) {
     Random random(6);
     const std::vector<float> x = Rounded(random.Normals(kTokens * kCols), element);
     const std::vector<float> initial = Rounded(random.Normals(kTokens * kRows, 100), element);
+    const ExpectedProducts expected = ProductsOf(x, w);
     for (const DataType y_type : {element, DataType::kFloat32}) {
-      ExpectNear(Multiply(&products, x, *packed, element, y_type), x, w.Weights(), kCols, y_type);
-      ExpectNear(Multiply(&products, x, *packed, element, y_type, &initial), x, w.Weights(), kCols, y_type, &initial);
+      ExpectNear(Multiply(&products, x, *packed, element, y_type), expected, y_type);
+      ExpectNear(Multiply(&products, x, *packed, element, y_type, &initial), expected, y_type, &initial);
     }
   }
 }
@@ -256,9 +236,9 @@ TEST_F(QuantizedProductTest, StacksAndTheOrderOfColumnsAreKept) {
     for (int i = 0; i < num_tokens; ++i) {
       for (int k = 0; k < kCols; ++k) ordered[i * kCols + k] = x[i * kCols + order[k]];
     }
-    ExpectNear(Multiply(&products, x, *packed, kElement, DataType::kFloat32), ordered,
-               num_tokens <= QuantizedProducts::kMostTokens || IsExactGpu() ? w.Weights() : w.RoundedWeights(kElement),
-               kCols, DataType::kFloat32);
+    const bool is_packed = num_tokens <= kMostPacked || IsExactGpu();
+    ExpectNear(Multiply(&products, x, *packed, kElement, DataType::kFloat32),
+               is_packed ? ProductsOf(ordered, w) : RoundedProductsOf(ordered, w, kElement), DataType::kFloat32);
     EXPECT_TRUE(products.Check(*packed, views, 3).ok());
   }
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kv_manager/engine/fake_worker.h"
@@ -309,6 +310,37 @@ TEST(ModelRegistryTest, AModelWithoutATokenizerOrAnEndTokenHasNoVocabularyForGui
     ASSERT_TRUE(registry.Admit("a", worker).ok());
     EXPECT_EQ(registry.models()[0]->guide_vocabulary, nullptr);
   }
+}
+
+// A worker of an earlier version does not say from what it has made the files, and the files are the same otherwise.
+TEST(ModelRegistryTest, WhatTheFilesOfATokenizerWereMadeFromIsNoPartOfTheModel) {
+  const auto with_config = [](const std::string& config) {
+    WorkerDescription worker = SmallWorker();
+    worker.tokenizer_files = {{"tokenizer.json", kTokenizer}, {"tokenizer_config.json", config}};
+    return worker;
+  };
+  ModelRegistry registry(kNoCap);
+  const WorkerDescription old = with_config(R"({"bos_token":"<eos>"})");
+  const auto generation = registry.Admit("a", old);
+  ASSERT_TRUE(generation.ok()) << generation.status();
+  EXPECT_EQ(registry.Admit("b", with_config(R"({"bos_token":"<eos>","made_from":"gguf"})")), generation);
+  EXPECT_EQ(registry.Admit("c", with_config(R"({"bos_token":"<eos>","made_from":"gguf 2"})")), generation);
+  EXPECT_EQ(registry.models().size(), 1u);
+  for (const char* other :
+       {R"({"add_bos_token":true,"bos_token":"<eos>","made_from":"gguf"})", R"({"made_from":"gguf"})"}) {
+    const auto differs = registry.Admit("d", with_config(other));
+    ASSERT_TRUE(differs.ok()) << differs.status();
+    EXPECT_NE(differs, generation) << other;
+  }
+  WorkerDescription other_vocabulary = with_config(R"({"bos_token":"<eos>","made_from":"gguf"})");
+  other_vocabulary.tokenizer_files[0].content = absl::StrReplaceAll(kTokenizer, {{"\"a\"", "\"b\""}});
+  ASSERT_NE(other_vocabulary.tokenizer_files[0].content, kTokenizer);
+  const auto differs = registry.Admit("d", other_vocabulary);
+  ASSERT_TRUE(differs.ok()) << differs.status();
+  EXPECT_NE(differs, generation);
+  WorkerDescription more_files = old;
+  more_files.tokenizer_files.push_back({"chat_template.jinja", "hi"});
+  EXPECT_NE(registry.Admit("d", more_files), generation);
 }
 
 }  // namespace

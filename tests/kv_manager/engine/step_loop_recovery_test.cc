@@ -23,7 +23,21 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using StepLoopRecoveryTest = StepLoopTest;
+class StepLoopRecoveryTest : public StepLoopTest {
+ protected:
+  // Joins a worker for which requests wait 10 s when it is lost.
+  void JoinWithGrace() {
+    StepLoopOptions options = Options();
+    options.worker_grace_us = 10 * kSecond;
+    Join(options);
+  }
+  // Loses such a worker before it has a request.
+  void JoinAndLose() {
+    JoinWithGrace();
+    worker_.Kill();
+    Run();
+  }
+};
 
 TEST_F(StepLoopRecoveryTest, AWorkerThatDiesAndReturnsContinuesEveryStreamWithTheSameTokens) {
   Join();
@@ -52,9 +66,7 @@ TEST_F(StepLoopRecoveryTest, AWorkerThatDiesAndReturnsContinuesEveryStreamWithTh
 }
 
 TEST_F(StepLoopRecoveryTest, RequestsWaitForALostWorkerAsLongAsTheGrace) {
-  StepLoopOptions options = Options();
-  options.worker_grace_us = 10 * kSecond;
-  Join(options);
+  JoinWithGrace();
   worker_.HoldBack();
   const auto sink = Submit(MakeRequest(5, 20));
   Run();
@@ -73,11 +85,7 @@ TEST_F(StepLoopRecoveryTest, RequestsWaitForALostWorkerAsLongAsTheGrace) {
 
 // Such a request has never had a worker, and has not waited as long as the grace.
 TEST_F(StepLoopRecoveryTest, ARequestThatCameAfterTheLossIsNotToldThatItHadAWorker) {
-  StepLoopOptions options = Options();
-  options.worker_grace_us = 10 * kSecond;
-  Join(options);
-  worker_.Kill();
-  Run();
+  JoinAndLose();
   Advance(2 * kSecond);
   const auto sink = Submit(MakeRequest(5, 20));
   Run();
@@ -90,9 +98,7 @@ TEST_F(StepLoopRecoveryTest, ARequestThatCameAfterTheLossIsNotToldThatItHadAWork
 }
 
 TEST_F(StepLoopRecoveryTest, ARequestIsToldWhenAnotherManagerHasItsWorker) {
-  StepLoopOptions options = Options();
-  options.worker_grace_us = 10 * kSecond;
-  Join(options);
+  JoinWithGrace();
   worker_.HoldBack();
   const auto sink = Submit(MakeRequest(5, 20));
   Run();
@@ -105,9 +111,7 @@ TEST_F(StepLoopRecoveryTest, ARequestIsToldWhenAnotherManagerHasItsWorker) {
 }
 
 TEST_F(StepLoopRecoveryTest, TheLogHasTheReasonOfEveryRequestThatFails) {
-  StepLoopOptions options = Options();
-  options.worker_grace_us = 10 * kSecond;
-  Join(options);
+  JoinWithGrace();
   worker_.HoldBack();
   const auto sent = Submit(MakeRequest(5, 20));  // The worker has it, and has answered nothing.
   Run();
@@ -125,11 +129,7 @@ TEST_F(StepLoopRecoveryTest, TheLogHasTheReasonOfEveryRequestThatFails) {
 }
 
 TEST_F(StepLoopRecoveryTest, ARequestIsToldWhenItsWorkerCameBackAndCannotBeUsed) {
-  StepLoopOptions options = Options();
-  options.worker_grace_us = 10 * kSecond;
-  Join(options);
-  worker_.Kill();
-  Run();
+  JoinAndLose();
   const auto sink = Submit(MakeRequest(5, 20));
   Run();
   admission_ = absl::FailedPreconditionError("another model");

@@ -140,6 +140,8 @@ const BadRequestCase kBadRequests[] = {
        r->mutable_stopping()->set_min_tokens(5);
      },
      "stopping.min_tokens", "is 5, stopping.max_tokens is 4"},
+    {"MinTokensOverContext", [](auto* r) { r->mutable_stopping()->set_min_tokens(126); }, "stopping.min_tokens",
+     "is 126, with the prompt's 3 tokens 129; the model's context is 128"},
     {"TooManyStops",
      [](auto* r) {
        for (int i = 0; i < 17; ++i) r->mutable_stopping()->add_stop("x");

@@ -249,6 +249,21 @@ TEST_F(Fp8CheckpointTest, NaiveQuantizedIsFp8WhenItsWeightsAre) {
   EXPECT_EQ((*model)->weights.rounding.layers, Quantization::kFp8);
 }
 
+TEST_F(Fp8CheckpointTest, TheLogSaysWhichNumbersShareAScale) {
+  const auto log = [&] {
+    SetLogLevel(LogLevel::kDebug);
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(Load().ok());
+    SetLogLevel(LogLevel::kInfo);
+    return testing::internal::GetCapturedStderr();
+  };
+  Store(1, 0, "_scale", PerRow);
+  config_["quantization_config"] = CompressedTensors("float-quantized", {{"strategy", "channel"}});
+  EXPECT_THAT(log(), HasSubstr(" quantization FP8, weights "));
+  config_["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {1, 128}}};
+  EXPECT_THAT(log(), HasSubstr(" quantization FP8 in blocks of 1 x 128, weights "));
+}
+
 // Q, K and V have a scale each, and become one matrix. Scales of inputs, K and V are not used.
 TEST_F(Fp8CheckpointTest, AScalePerTensor) {
   for (const json& config :
@@ -261,7 +276,7 @@ TEST_F(Fp8CheckpointTest, AScalePerTensor) {
     config_["quantization_config"] = config;
     testing::internal::CaptureStderr();
     ExpectFp8Products();
-    EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("unknown tensors")));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("unknown tensor")));
     Replace(exact_);  // The next round begins with the numbers of this one.
   }
 }

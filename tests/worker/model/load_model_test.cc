@@ -111,13 +111,25 @@ TEST_F(LoadModelTest, LayersThatTheConfigLeavesOutAreAWarningWithBothNumbers) {
   EditConfig("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
   testing::internal::CaptureStderr();
   EXPECT_TRUE(Load().ok());
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log,
               ContainsRegex("W[^\n]*config.json has 1 layer .num_hidden_layers., and the weights have 2; those from "
                             "model.layers.1 on are not used\n"));
+  EXPECT_THAT(log, testing::Not(HasSubstr("unknown tensor"))) << "their tensors are known";
   EditConfig("\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2");
   testing::internal::CaptureStderr();
   EXPECT_TRUE(Load().ok());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("num_hidden_layers")));
+}
+
+TEST_F(LoadModelTest, UnknownTensorsAreCountedWithoutThoseOfLayersThatTheConfigLeavesOut) {
+  EditConfig("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+  EditConfig("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true ");
+  Replace("{", "lm_head.weight", "lm_tail.weight");
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Load().ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("ignored 1 unknown tensor, the first is lm_tail.weight\n"));
 }
 
 TEST_F(LoadModelTest, TokenizerFilesComeAlong) {
