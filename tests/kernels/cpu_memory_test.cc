@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "gtest/gtest.h"
+#include "kernels/cpu/rounding.h"
 
 namespace quire::cpu {
 namespace {
@@ -35,6 +36,14 @@ TEST(CpuMemoryTest, SmallMemoryIsZeroed) {
 
 TEST(CpuMemoryTest, MemoryThatCannotExistIsEmpty) {
   for (const size_t bytes : {SIZE_MAX, SIZE_MAX / 2}) EXPECT_EQ(Memory(bytes).data(), nullptr) << bytes;
+}
+
+// The last matrix of an MLP can have 18,944 columns. More than 113,359 rows of them have 2^31 elements or more.
+TEST(CpuMemoryTest, TheBytesOfAMatrixAreExactBeyondTheRangeOfAnInt) {
+  EXPECT_EQ(MatrixBytes(3, 5, sizeof(float)), 60u);
+  for (const int num_rows : {113'360, 131'072, 1 << 20}) {
+    EXPECT_EQ(MatrixBytes(num_rows, 18'944, sizeof(float)), uint64_t{4} * 18'944 * uint64_t(num_rows)) << num_rows;
+  }
 }
 
 }  // namespace
