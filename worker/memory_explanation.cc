@@ -33,21 +33,36 @@ constexpr int64_t kScaleBytes = sizeof(float);
 constexpr int64_t kZeroPointBytes = 2;  // A byte and its padding.
 constexpr int64_t kGpuZeroPointBytes = 1;
 
-// Returns the bytes of the matrices of the layers.
-int64_t LayerBytes(const MemoryNeeds& needs, WeightWidth width) {
+// Adds `times` matrices [rows, cols] with scales for groups of so many columns.
+void AddMatrices(int64_t rows, int64_t cols, int times, int64_t int4_group, int64_t block_cols,
+                 MatrixNumbers* numbers) {
+  numbers->weights += times * rows * cols;
+  numbers->rows += times * rows;
+  numbers->groups += times * rows * ((cols + int4_group - 1) / int4_group);
+  numbers->blocks += times * rows * ((cols + block_cols - 1) / block_cols);
+}
+
+// Returns the numbers of the matrices of the layers that are not quantized beside others of this width.
+MatrixNumbers PlainBeside(const MemoryNeeds& needs, WeightWidth width) {
+  return width == needs.stored_width ? needs.plain : MatrixNumbers();
+}
+
+// Returns the bytes of the matrices of the layers. Those that are not quantized beside the others have numbers of
+// `plain_bytes`.
+int64_t LayerBytes(const MemoryNeeds& needs, WeightWidth width, int64_t plain_bytes) {
+  if (width == WeightWidth::k32) return 4 * needs.layers.weights;
+  if (width == WeightWidth::k16) return 2 * needs.layers.weights;
+  const MatrixNumbers& all = needs.layers;
+  const MatrixNumbers plain = PlainBeside(needs, width);
+  const int64_t weights = all.weights - plain.weights, bytes_of_plain = plain_bytes * plain.weights;
   switch (width) {
-    case WeightWidth::k32:
-      return 4 * needs.num_layer_weights;
-    case WeightWidth::k16:
-      return 2 * needs.num_layer_weights;
     case WeightWidth::kInt8:
-      return needs.num_layer_weights + kScaleBytes * needs.num_layer_rows;
+      return weights + kScaleBytes * (all.rows - plain.rows) + bytes_of_plain;
     case WeightWidth::kFp8:
-      return needs.num_layer_weights + kScaleBytes * needs.num_layer_blocks;
-    case WeightWidth::kInt4:
-      return needs.num_layer_groups * (needs.int4_group / 2 + kScaleBytes + kZeroPointBytes);
+      return weights + kScaleBytes * (all.blocks - plain.blocks) + bytes_of_plain;
+    default:
+      return (all.groups - plain.groups) * (needs.int4_group / 2 + kScaleBytes + kZeroPointBytes) + bytes_of_plain;
   }
-  return 0;
 }
 
 }  // namespace
@@ -62,19 +77,26 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   const int64_t biases = (config.qkv_bias ? config.qkv_rows() : 0) + (config.attention_output_bias ? hidden : 0) +
                          (config.mlp_bias ? 2 * width + hidden : 0);
   MemoryNeeds needs;
-  needs.num_layer_weights = layers * (config.qkv_rows() * hidden + hidden * heads + 3 * width * hidden);
-  needs.num_layer_rows = layers * (config.qkv_rows() + hidden + 2 * width + hidden);
   // A checkpoint of 4 bits keeps its groups, up to the longest ones that products have.
-  const bool is_int4 = config.quantization.width() == Quantization::kInt4 && config.quantization.group > 0;
-  needs.int4_group = is_int4 ? std::min(config.quantization.group, kMaxInt4Group) : kMaxInt4Group;
-  const auto groups_of = [&](int64_t group) {
-    const auto groups = [group](int64_t cols) { return (cols + group - 1) / group; };
-    return layers * ((config.qkv_rows() + 2 * width) * groups(hidden) + hidden * (groups(heads) + groups(width)));
-  };
-  needs.num_layer_groups = groups_of(needs.int4_group);
-  const int block_cols = config.quantization.fp8_block.cols;
-  needs.num_layer_blocks = block_cols > 0 ? groups_of(block_cols) : needs.num_layer_rows;
-  needs.num_weights = needs.num_layer_weights + layers * (norms + biases) + hidden +
+  CheckpointQuantization stored = config.quantization;
+  stored.keeps_fp8 = CanKeepFp8(stored.fp8_block);
+  const bool is_int4 = stored.width() == Quantization::kInt4 && stored.group > 0;
+  needs.int4_group = is_int4 ? std::min(stored.group, kMaxInt4Group) : kMaxInt4Group;
+  needs.stored_width = WidthOf(stored.width(), WeightWidth::k16);
+  const PlainStacks& plain = stored.plain_stacks;
+  const struct {
+    int64_t rows, cols;
+    int num_plain;
+  } stacks[] = {{config.qkv_rows(), hidden, plain.qkv},
+                {hidden, heads, plain.attention_output},
+                {2 * width, hidden, plain.gate_up},
+                {hidden, width, plain.down}};
+  for (const auto& [rows, cols, num_plain] : stacks) {
+    const int64_t block_cols = stored.fp8_block.cols > 0 ? stored.fp8_block.cols : cols;
+    AddMatrices(rows, cols, config.num_layers, needs.int4_group, block_cols, &needs.layers);
+    AddMatrices(rows, cols, num_plain, needs.int4_group, block_cols, &needs.plain);
+  }
+  needs.num_weights = needs.layers.weights + layers * (norms + biases) + hidden +
                       (config.tie_word_embeddings ? 1 : 2) * int64_t{config.vocab_size} * hidden;
   needs.kv_heads = 2 * layers * config.num_kv_heads;
   needs.kv_numbers = needs.kv_heads * config.head_dim;
@@ -97,13 +119,14 @@ WeightWidth WidthOf(Quantization layers, WeightWidth plain) {
 
 int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width) {
   const int plain_bytes = width == WeightWidth::k32 ? 4 : 2;
-  return LayerBytes(needs, width) + plain_bytes * (needs.num_weights - needs.num_layer_weights);
+  return LayerBytes(needs, width, plain_bytes) + plain_bytes * (needs.num_weights - needs.layers.weights);
 }
 
 int64_t GpuWeightBytes(const MemoryNeeds& needs, WeightWidth width) {
   if (width == WeightWidth::k32) return WeightBytes(needs, WeightWidth::k16);
   if (width != WeightWidth::kInt4) return WeightBytes(needs, width);
-  return WeightBytes(needs, width) - (kZeroPointBytes - kGpuZeroPointBytes) * needs.num_layer_groups;
+  const int64_t num_groups = needs.layers.groups - PlainBeside(needs, width).groups;
+  return WeightBytes(needs, width) - (kZeroPointBytes - kGpuZeroPointBytes) * num_groups;
 }
 
 int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type) {
@@ -121,7 +144,8 @@ int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held) 
   const MemoryNeeds needs = MemoryNeedsOf(config);
   const auto plain_bytes = static_cast<int>(SizeOf(KvTypeOf(config)));  // Of the embedding and the output matrix.
   const WeightWidth plain = HostWeightType(config) == DataType::kFloat32 ? WeightWidth::k32 : WeightWidth::k16;
-  return LayerBytes(needs, WidthOf(held.layers, plain)) + plain_bytes * (needs.num_weights - needs.num_layer_weights) +
+  return LayerBytes(needs, WidthOf(held.layers, plain), plain_bytes) +
+         plain_bytes * (needs.num_weights - needs.layers.weights) +
          (held.output ? AddedByRoundedOutput(config, plain_bytes) : 0);
 }
 

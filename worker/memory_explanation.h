@@ -20,21 +20,29 @@ namespace quire {
 // blocks) and the others in a type of 16 bits.
 enum class WeightWidth { k32, k16, kInt8, kInt4, kFp8 };
 
+// Numbers of some matrices.
+struct MatrixNumbers {
+  int64_t weights = 0;  // Elements.
+  int64_t rows = 0;     // Each has a scale in int8.
+  int64_t groups = 0;   // Groups of MemoryNeeds::int4_group columns of these rows. Each has a scale in int4.
+  int64_t blocks = 0;   // Groups of these rows that have a scale in FP8.
+};
+
 // The memory of a model on a CPU, without the padding of matrices to whole panels, which is small.
 struct MemoryNeeds {
-  int64_t num_weights;        // All parameters.
-  int64_t num_layer_weights;  // Of these, the elements of the matrices of the layers.
-  int64_t num_layer_rows;     // Rows of these matrices, each with a scale in int8.
-  int64_t num_layer_groups;   // Groups of `int4_group` columns of these rows, each with a scale in int4.
-  int int4_group;             // At most kMaxInt4Group.
-  int64_t num_layer_blocks;   // Groups of these rows that have a scale in FP8.
-  int64_t kv_numbers;         // Numbers of K and V of one token in all layers.
-  int64_t kv_heads;           // K and V heads of one token in all layers, each with a scale in int8.
+  int64_t num_weights;       // All parameters.
+  int int4_group;            // At most kMaxInt4Group.
+  MatrixNumbers layers;      // Of all matrices of the layers.
+  MatrixNumbers plain;       // Of those that a quantized checkpoint does not store quantized.
+  WeightWidth stored_width;  // That of the other matrices of the layers in the checkpoint; k16 if it is not quantized.
+  int64_t kv_numbers;        // Numbers of K and V of one token in all layers.
+  int64_t kv_heads;          // K and V heads of one token in all layers, each with a scale in int8.
 };
 
 MemoryNeeds MemoryNeedsOf(const ModelConfig& config);
 // Returns the width of matrices that are multiplied in this way. Those that are not quantized have the width `plain`.
 WeightWidth WidthOf(Quantization layers, WeightWidth plain);
+// In the width in which the checkpoint stores them, matrices that it does not quantize have 16 bits.
 int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width);
 // The same on a GPU, where no weight has 32 bits and a zero point has one byte.
 int64_t GpuWeightBytes(const MemoryNeeds& needs, WeightWidth width);

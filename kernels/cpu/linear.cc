@@ -147,7 +147,7 @@ void CpuLinear::OrderInput(const CpuPackedMatrix& w, LinearTask* whole) {
 template <typename T>
 void CpuLinear::OrderInputOf(const CpuPackedMatrix& w, LinearTask* whole) {
   const auto* const from = static_cast<const T*>(whole->x);
-  auto* const to = static_cast<T*>(GrownTo(whole->num_rows * w.cols() * sizeof(T), &ordered_));
+  auto* const to = static_cast<T*>(GrownTo(MatrixBytes(whole->num_rows, w.cols(), sizeof(T)), &ordered_));
   const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
   pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
     const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
@@ -291,8 +291,8 @@ void CpuLinear::QuantizeTileRow(const CpuPackedMatrix& w, const LinearTask& whol
 int64_t CpuLinear::QuantizeInputTiles(const CpuPackedMatrix& w, int rows_per_item, LinearTask* whole) {
   if (!w.order().empty()) OrderInput(w, whole);
   const int num_rows = RoundUp(whole->num_rows, kTilePairRows);
-  GrownTo(size_t(num_rows) * w.num_groups() * sizeof(float), &scales_);
-  char* const tiles = CopyMemory(size_t(num_rows) * w.padded_cols());
+  GrownTo(MatrixBytes(num_rows, w.num_groups(), sizeof(float)), &scales_);
+  char* const tiles = CopyMemory(MatrixBytes(num_rows, w.padded_cols(), sizeof(int8_t)));
   const int rows_per_part = std::max(1, kMinFloatsPerItem / w.cols());
   pool_->ForEach(CeilDiv(num_rows, rows_per_part), [&](int part, int thread) {
     const int begin = part * rows_per_part, end = std::min(begin + rows_per_part, num_rows);

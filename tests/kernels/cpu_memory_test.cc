@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/rounding.h"
 
 namespace quire::cpu {
 namespace {
@@ -56,6 +57,14 @@ TEST(CpuMemoryTest, GrowingBeyondTheSystemsMemorySaysHowMuchWasNeeded) {
     FAIL() << "so much memory cannot exist";
   } catch (const std::bad_alloc& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr(std::to_string(bytes) + " bytes"));
+  }
+}
+
+// The last matrix of an MLP can have 18,944 columns. More than 113,359 rows of them have 2^31 elements or more.
+TEST(CpuMemoryTest, TheBytesOfAMatrixAreExactBeyondTheRangeOfAnInt) {
+  EXPECT_EQ(MatrixBytes(3, 5, sizeof(float)), 60u);
+  for (const int num_rows : {113'360, 131'072, 1 << 20}) {
+    EXPECT_EQ(MatrixBytes(num_rows, 18'944, sizeof(float)), uint64_t{4} * 18'944 * uint64_t(num_rows)) << num_rows;
   }
 }
 

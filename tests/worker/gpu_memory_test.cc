@@ -71,6 +71,16 @@ TEST(GpuMemoryTest, AQuantizedCheckpointStaysAsItIs) {
   EXPECT_EQ(WidthOnGpu(config.quantization, Quantization::kNone), WeightWidth::k16);
 }
 
+// A zero point of 4 bits has one byte on a GPU, so a group of 32 has 16 + 5 bytes.
+TEST(GpuMemoryTest, StacksThatTheCheckpointDoesNotQuantizeAreCountedIn16Bits) {
+  ModelConfig config = Llama3With70B();
+  config.quantization = {.format = CheckpointFormat::kGgufQ4_0, .group = 32};
+  const int64_t before = WeightBytesOnGpu(config, {});
+  config.quantization.plain_stacks = {.attention_output = 2};
+  const int64_t weights = int64_t{2} * 8192 * 8192;
+  EXPECT_EQ(WeightBytesOnGpu(config, {}) - before, 2 * weights - weights / 32 * 21);
+}
+
 // The embedding keeps its 16 bits. If it is the output matrix as well, the rounded copy comes on top.
 TEST(GpuMemoryTest, ARoundedOutputMatrixIsCounted) {
   ModelConfig config = Llama3With70B();

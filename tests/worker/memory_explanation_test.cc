@@ -32,9 +32,9 @@ TEST(MemoryExplanationTest, WeightsAreCounted) {
   EXPECT_EQ(WeightBytes(needs, WeightWidth::k16), 2 * needs.num_weights);
   EXPECT_EQ(WeightBytes(needs, WeightWidth::k32), 4 * needs.num_weights);
   // Embedding, output matrix and norms keep 16 bits: 2 * 32000 * 8192 + 161 * 8192.
-  EXPECT_EQ(needs.num_weights - needs.num_layer_weights, 525'606'912);
+  EXPECT_EQ(needs.num_weights - needs.layers.weights, 525'606'912);
   EXPECT_EQ(WeightBytes(needs, WeightWidth::kInt8),
-            needs.num_layer_weights + 2 * 525'606'912 + 4 * 80 * int64_t{10240 + 8192 + 57344 + 8192});
+            needs.layers.weights + 2 * 525'606'912 + 4 * 80 * int64_t{10240 + 8192 + 57344 + 8192});
 }
 
 // Each group of 128 columns has a scale, a zero point and a byte of padding. LLaMA-2 has 64 groups in a row of 8192
@@ -42,14 +42,14 @@ TEST(MemoryExplanationTest, WeightsAreCounted) {
 TEST(MemoryExplanationTest, WeightsOf4BitsAreCountedWithTheirScales) {
   const MemoryNeeds needs = MemoryNeedsOf(Llama2With70B());
   const int64_t groups = 80 * (int64_t{10240 + 8192 + 57344} * 64 + int64_t{8192} * 224);
-  EXPECT_EQ(WeightBytes(needs, WeightWidth::kInt4), needs.num_layer_weights / 2 + 2 * 525'606'912 + 6 * groups);
+  EXPECT_EQ(WeightBytes(needs, WeightWidth::kInt4), needs.layers.weights / 2 + 2 * 525'606'912 + 6 * groups);
 }
 
 // A zero point has no padding there. Matrices are dequantized in slices, or sums are scaled in parts.
 TEST(MemoryExplanationTest, WhatAGpuTakesIsTold) {
   const MemoryNeeds needs = MemoryNeedsOf(Llama2With70B());
   EXPECT_EQ(GpuWeightBytes(needs, WeightWidth::kInt4),
-            needs.num_layer_weights / 2 + 2 * 525'606'912 + 5 * needs.num_layer_groups);
+            needs.layers.weights / 2 + 2 * 525'606'912 + 5 * needs.layers.groups);
   EXPECT_EQ(GpuWeightBytes(needs, WeightWidth::kInt8), WeightBytes(needs, WeightWidth::kInt8));
   EXPECT_EQ(GpuWeightBytes(needs, WeightWidth::k32), WeightBytes(needs, WeightWidth::k16));
   EXPECT_THAT(
@@ -64,9 +64,37 @@ TEST(MemoryExplanationTest, WeightsOfFp8AreCountedWithTheScalesOfRowsOrBlocks) {
   EXPECT_EQ(WeightBytes(needs, WeightWidth::kFp8), WeightBytes(needs, WeightWidth::kInt8));
   config.quantization = {.format = CheckpointFormat::kFp8, .fp8_block = {.rows = 128, .cols = 128}};
   needs = MemoryNeedsOf(config);
-  EXPECT_EQ(WeightBytes(needs, WeightWidth::kFp8),
-            needs.num_layer_weights + 2 * 525'606'912 + 4 * needs.num_layer_groups);
+  EXPECT_EQ(WeightBytes(needs, WeightWidth::kFp8), needs.layers.weights + 2 * 525'606'912 + 4 * needs.layers.groups);
   EXPECT_THAT(ExplainMemory(config, 16, 200 * kGiB), HasSubstr("\nfp8          66.7 GiB\n"));
+}
+
+// Of 80 layers, 3 have Q, K and V that are not FP8, and 5 have such matrices at the end of the MLP.
+TEST(MemoryExplanationTest, StacksThatACheckpointDoesNotQuantizeKeep16Bits) {
+  ModelConfig config = Llama2With70B();
+  const auto added = [&](WeightWidth width) {
+    config.quantization.plain_stacks = {};
+    const int64_t before = WeightBytes(MemoryNeedsOf(config), width);
+    config.quantization.plain_stacks = {.qkv = 3, .down = 5};
+    return WeightBytes(MemoryNeedsOf(config), width) - before;
+  };
+  const int64_t qkv_rows = 3 * int64_t{10240}, down_rows = 5 * int64_t{8192};
+  const int64_t weights = qkv_rows * 8192 + down_rows * 28672;
+  config.quantization = {.format = CheckpointFormat::kFp8};
+  EXPECT_EQ(added(WeightWidth::kFp8), weights - 4 * (qkv_rows + down_rows));
+  EXPECT_EQ(added(WeightWidth::kInt8), 0) << "--quantize rounds all of them";
+  EXPECT_EQ(added(WeightWidth::k16), 0);
+  config.quantization = {.format = CheckpointFormat::kFp8, .fp8_block = {.rows = 128, .cols = 128}};
+  EXPECT_EQ(added(WeightWidth::kFp8), weights - 4 * weights / 128);
+  config.quantization = {.format = CheckpointFormat::kInt8};
+  EXPECT_EQ(added(WeightWidth::kInt8), weights - 4 * (qkv_rows + down_rows));
+  config.quantization = {.format = CheckpointFormat::kGgufQ4_0, .group = 32};
+  EXPECT_EQ(added(WeightWidth::kInt4), 2 * weights - weights / 32 * (16 + 6));
+
+  const WeightRounding int4 = {.layers = Quantization::kInt4};
+  const int64_t on_cpu = WeightBytesOnCpu(config, int4);
+  EXPECT_EQ(on_cpu, WeightBytes(MemoryNeedsOf(config), WeightWidth::kInt4));
+  config.torch_dtype = "float32";
+  EXPECT_EQ(WeightBytesOnCpu(config, int4) - on_cpu, 2 * weights + 2 * int64_t{525'606'912});
 }
 
 // 8 sequences of 4096 tokens need 10 GiB: 2 * 80 layers * 8 KV heads * 128 * 2 bytes are 320 KiB for each token.
@@ -117,7 +145,7 @@ TEST(MemoryExplanationTest, SequencesAreThoseThatFitBesideTheWeights) {
 TEST(MemoryExplanationTest, WeightsOnACpuAreCountedAsTheyAreHeld) {
   ModelConfig config = Llama2With70B();
   const MemoryNeeds needs = MemoryNeedsOf(config);
-  const int64_t others = needs.num_weights - needs.num_layer_weights;
+  const int64_t others = needs.num_weights - needs.layers.weights;
   EXPECT_EQ(WeightBytesOnCpu(config, {}), 2 * needs.num_weights);
   EXPECT_EQ(WeightBytesOnCpu(config, {.layers = Quantization::kInt8}), WeightBytes(needs, WeightWidth::kInt8));
   EXPECT_EQ(WeightBytesOnCpu(config, {.layers = Quantization::kFp8}), WeightBytes(needs, WeightWidth::kFp8));

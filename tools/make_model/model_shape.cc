@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "tools/make_model/tokenizer_files.h"
+#include "worker/model/safetensors.h"
 
 namespace quire::make_model {
 namespace {
@@ -141,7 +142,7 @@ std::vector<TensorSpec> TensorsOf(const ModelShape& shape) {
   // Rows of the embedding have unit variance, unless they are the output matrix as well.
   const double embedding_gain = shape.tied ? kLogitGain : std::sqrt(static_cast<double>(shape.dim));
   specs.Matrix("model.embed_tokens.weight", shape.vocab, shape.dim, embedding_gain);
-  for (int i = 0; i < shape.layers; ++i) AddLayer(shape, absl::StrCat("model.layers.", i, "."), &specs);
+  for (int i = 0; i < shape.layers; ++i) AddLayer(shape, absl::StrCat(kLayersPrefix, i, "."), &specs);
   specs.Norm("model.norm.weight", shape.dim);
   if (!shape.tied) specs.Matrix("lm_head.weight", shape.vocab, shape.dim, kLogitGain);
   return specs.Take();

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/half_float.h"
 #include "tools/make_model/random_tensor.h"
-#include "tools/make_model/safetensors_header.h"
+#include "worker/model/safetensors_header.h"
 
 namespace quire::make_model {
 namespace {

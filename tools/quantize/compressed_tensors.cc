@@ -7,7 +7,6 @@
 namespace quire::quantize {
 namespace {
 
-using make_model::TensorEntry;
 using nlohmann::ordered_json;
 
 constexpr int kBits = 4;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
-#include "tools/make_model/safetensors_header.h"
 #include "worker/model/quantize.h"
+#include "worker/model/safetensors_header.h"
 
 namespace quire::quantize {
 
@@ -25,8 +25,7 @@ nlohmann::ordered_json QuantizationConfig(const Layout& layout);
 
 // Returns the tensors that store a matrix [rows, cols] with the name `weight`, which ends with ".weight". REQUIRES: the
 // group divides cols.
-std::vector<make_model::TensorEntry> EntriesOf(const std::string& weight, int64_t rows, int64_t cols,
-                                               const Layout& layout);
+std::vector<TensorEntry> EntriesOf(const std::string& weight, int64_t rows, int64_t cols, const Layout& layout);
 
 // Returns the bytes of these tensors, in the same order. REQUIRES: QuantizeToInt8 or QuantizeToInt4 made the matrix,
 // according to the width.

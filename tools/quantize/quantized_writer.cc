@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
-#include "tools/make_model/safetensors_header.h"
 #include "tools/quantize/compressed_tensors.h"
 #include "tools/quantize/output_folder.h"
 #include "worker/model/checkpoint.h"
@@ -23,12 +22,12 @@
 #include "worker/model/layer_check.h"
 #include "worker/model/mapped_file.h"
 #include "worker/model/model.h"
+#include "worker/model/safetensors_header.h"
 #include "worker/model/tensor_values.h"
 
 namespace quire::quantize {
 namespace {
 
-using make_model::TensorEntry;
 using nlohmann::ordered_json;
 
 constexpr size_t kMaxConfigBytes = 16 << 20;
@@ -41,7 +40,7 @@ struct Planned {
 };
 
 bool IsLayerMatrix(const std::string& name) {
-  return absl::StartsWith(name, "model.layers.") && absl::EndsWith(name, "_proj.weight");
+  return absl::StartsWith(name, kLayersPrefix) && absl::EndsWith(name, "_proj.weight");
 }
 
 absl::Status CheckMatrix(const Tensor& tensor) {
@@ -119,7 +118,7 @@ absl::StatusOr<std::vector<std::string>> Rounded(const Tensor& tensor, const Lay
 absl::Status WriteTensors(const std::vector<Planned>& plan, const Layout& layout, std::ostream& out) {
   std::vector<TensorEntry> entries;
   for (const Planned& one : plan) entries.insert(entries.end(), one.entries.begin(), one.entries.end());
-  out << make_model::SafetensorsHeader(entries);
+  out << SafetensorsHeader(entries);
   for (const Planned& one : plan) {
     if (one.is_matrix) {
       QUIRE_ASSIGN_OR_RETURN(const std::vector<std::string> parts, Rounded(*one.tensor, layout));

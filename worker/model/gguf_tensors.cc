@@ -76,7 +76,7 @@ std::string HuggingFaceName(std::string_view name, unsigned architecture, int64_
   if (!absl::SimpleAtoi(digits, &layer) || layer < 0 || layer >= num_layers || absl::StrCat(layer) != digits) return "";
   const NamePair* pair = FindName(kLayerNames, name.substr(dot + 1), architecture);
   if (pair == nullptr) return "";
-  return absl::StrCat("model.layers.", layer, ".",
+  return absl::StrCat(kLayersPrefix, layer, ".",
                       absl::string_view(pair->hugging_face.data(), pair->hugging_face.size()));
 }
 
@@ -134,9 +134,8 @@ std::optional<std::string> GgufTensorName(std::string_view hugging_face) {
   for (const NamePair& pair : kTopNames) {
     if (pair.hugging_face == hugging_face) return std::string(pair.gguf);
   }
-  constexpr std::string_view kPrefix = "model.layers.";
-  if (!hugging_face.starts_with(kPrefix)) return std::nullopt;
-  hugging_face.remove_prefix(kPrefix.size());
+  if (!hugging_face.starts_with(kLayersPrefix)) return std::nullopt;
+  hugging_face.remove_prefix(std::string_view(kLayersPrefix).size());
   const size_t dot = hugging_face.find('.');
   if (dot == hugging_face.npos) return std::nullopt;
   const std::string layer(hugging_face.substr(0, dot));

@@ -2,6 +2,8 @@
 
 #include "worker/model/gguf_vocabulary.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -10,6 +12,12 @@ namespace {
 
 constexpr const char* kTokens = "tokenizer.ggml.tokens";
 constexpr const char* kTypes = "tokenizer.ggml.token_type";
+
+// Returns whether the number of a file is one of GgufVocabulary::Type.
+bool IsType(double number) {
+  constexpr auto kLast = static_cast<double>(GgufVocabulary::Type::kByte);
+  return number >= 0 && number <= kLast && number == std::trunc(number);
+}
 
 absl::Status ReadId(const GgufFields& fields, const char* name, GgufVocabulary* vocabulary,
                     std::optional<int64_t>* id) {
@@ -46,9 +54,7 @@ absl::StatusOr<GgufVocabulary> ReadGgufVocabulary(const GgufFields& fields) {
     return fields.Bad(kTypes, absl::StrCat("an array of ", vocabulary.tokens.size(), " numbers, as ", kTokens));
   }
   for (size_t i = 0; i < types.size(); ++i) {
-    const bool is_known = types[i] == 0 || types[i] == 1 || types[i] == 2 || types[i] == 3 || types[i] == 4 ||
-                          types[i] == 5 || types[i] == 6;
-    if (!is_known) {
+    if (!IsType(types[i])) {
       return absl::InvalidArgumentError(absl::StrCat(kTypes, ", element ", i, ", is ", types[i], ", must be 0 to 6"));
     }
     vocabulary.types[i] = static_cast<GgufVocabulary::Type>(static_cast<int>(types[i]));

@@ -19,8 +19,6 @@
 namespace quire {
 namespace {
 
-constexpr char kLayersPrefix[] = "model.layers.";
-
 // Divides "model.layers.3.mlp.up_proj.weight" into 3 and "mlp.up_proj.weight". Returns nothing for other names.
 std::optional<std::pair<int, std::string>> LayerAndPart(absl::string_view name) {
   if (!absl::ConsumePrefix(&name, kLayersPrefix)) return std::nullopt;

@@ -15,11 +15,13 @@
 #include "nlohmann/json.hpp"
 #include "worker/model/checkpoint.h"
 #include "worker/model/directory_hint.h"
+#include "worker/model/fp8.h"
 #include "worker/model/gguf.h"
 #include "worker/model/gguf_config.h"
 #include "worker/model/gguf_names.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gguf_tokenizer.h"
+#include "worker/model/layer_stacks.h"
 #include "worker/model/mapped_file.h"
 #include "worker/model/packed_numbers.h"
 
@@ -112,6 +114,16 @@ absl::StatusOr<ModelConfig> ParseGgufConfig(const GgufContents& contents) {
   return ParseModelConfig(text, "");
 }
 
+// Counts the stacks of matrices that are not quantized in a checkpoint that is. The load tells what is wrong with files
+// that cannot be opened.
+void CountPlainStacksOf(const std::string& path, ModelConfig* config) {
+  CheckpointQuantization kept = config->quantization;
+  kept.keeps_fp8 = CanKeepFp8(kept.fp8_block);
+  if (kept.width() == Quantization::kNone) return;
+  const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(path);
+  if (checkpoint.ok()) config->quantization.plain_stacks = CountPlainStacks(*config, *checkpoint, kept);
+}
+
 // Makes the configuration from the metadata of a GGUF file, and checks its tensors.
 absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file) {
   const GgufContents& contents = file.contents();
@@ -127,6 +139,7 @@ absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file) {
   if (const absl::Status tensors = GgufTensors(contents).status(); !tensors.ok()) {
     return In(file.path(), ": ", tensors);
   }
+  CountPlainStacksOf(file.path(), &config);
   return config;
 }
 
@@ -163,7 +176,9 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool i
   QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
                          ReadOptionalFile(directory + kGenerationConfig, kMaxConfigBytes));
   absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""), is_long);
-  return parsed.ok() ? std::move(parsed) : In(directory, "/", parsed.status());
+  if (!parsed.ok()) return In(directory, "/", parsed.status());
+  CountPlainStacksOf(directory, &*parsed);
+  return parsed;
 }
 
 absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory, bool is_long) {

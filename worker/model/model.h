@@ -26,8 +26,8 @@ struct Model {
   std::vector<TokenizerFile> tokenizer_files;  // The files that exist.
 };
 
-// Reads config.json and generation_config.json of a model directory, or the metadata of a GGUF file. For `is_long` see
-// ParseModelConfig.
+// Reads config.json and generation_config.json of a model directory, or the metadata of a GGUF file. If its weights are
+// quantized and there, it also counts the stacks that are not. For `is_long` see ParseModelConfig.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path, bool is_long = false);
 
 // Returns FAILED_PRECONDITION, with the missing parts, when the model needs a part of the operations that a device

@@ -23,6 +23,14 @@ enum class CheckpointFormat {
   kGgufQ4_0,       // Of a GGUF file: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as well.
 };
 
+// Of the stacks of matrices of each kind (LayerStacks), how many are not quantized in a checkpoint that is.
+struct PlainStacks {
+  int qkv = 0;
+  int attention_output = 0;
+  int gate_up = 0;
+  int down = 0;
+};
+
 struct CheckpointQuantization {
   CheckpointFormat format = CheckpointFormat::kPlain;
   // These are for the formats with groups.
@@ -33,6 +41,8 @@ struct CheckpointQuantization {
   int zeros_stored_less = 0;  // What GPTQ has subtracted from zero points of weights that are not symmetric.
   Fp8Block fp8_block = {};    // Of kFp8.
   bool keeps_fp8 = false;     // Of kFp8: matrices of layers stay FP8 and do not become bfloat16 when they are read.
+  // Those of a device that multiplies all numbers of the checkpoint as they are stored. ReadModelConfig counts them.
+  PlainStacks plain_stacks = {};
 
   // How such matrices are multiplied.
   Quantization width() const;

@@ -16,6 +16,7 @@
 #include "kernels/half_float.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gptq_zeros.h"
+#include "worker/model/layer_stacks.h"
 #include "worker/model/packed_numbers.h"
 #include "worker/model/tensor_values.h"
 
@@ -119,22 +120,7 @@ OwnedTensor Dequantized(const std::string& name, const QuantizedMatrix& matrix, 
 }  // namespace
 
 bool QuantizedReader::IsStored(const std::string& weight) const {
-  switch (quantization_.format) {
-    case CheckpointFormat::kPlain:
-      break;
-    case CheckpointFormat::kFp8:  // Otherwise TensorReader::Take reads it.
-      return quantization_.keeps_fp8 && tensors_.Has(weight, kFp8Type);
-    case CheckpointFormat::kInt8:
-      return tensors_.Has(weight, "I8");
-    case CheckpointFormat::kPackQuantized:
-      return tensors_.Has(weight + "_packed");
-    case CheckpointFormat::kGptq:
-    case CheckpointFormat::kAwq:
-      return tensors_.Has(absl::StrCat(absl::StripSuffix(weight, "weight"), "qweight"));
-    case CheckpointFormat::kGgufQ4_0:
-      return tensors_.Has(weight, "Q4_0");
-  }
-  return false;
+  return IsStoredQuantized(tensors_.checkpoint(), quantization_, weight);
 }
 
 bool QuantizedReader::Stores(const std::string& weight) const {
@@ -170,7 +156,7 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadGroups(const std::string& w
 }
 
 absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadInt8(const std::string& weight, int rows, int cols) {
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(weight, "I8", {rows, cols}));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeOfType(weight, "I8", {rows, cols}));
   const auto* values = reinterpret_cast<const int8_t*>(tensor->bytes.data());
   QuantizedMatrix matrix{.values = {values, values + tensor->bytes.size()},
                          .scales = {},
@@ -185,7 +171,7 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadInt8(const std::string& wei
 }
 
 absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadGgufQ4(const std::string& weight, int rows, int cols) {
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(weight, "Q4_0", {rows, cols}));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeOfType(weight, "Q4_0", {rows, cols}));
   QuantizedMatrix matrix = GroupedMatrix(rows, cols, kQ4BlockColumns);
   const int groups = matrix.num_groups();
   matrix.scales.resize(static_cast<size_t>(rows) * groups);
@@ -227,7 +213,7 @@ absl::Status QuantizedReader::CheckSymmetricZeros(const std::string& weight, int
   const std::string name = weight + "_zero_point";
   if (!tensors_.Has(name)) return absl::OkStatus();
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Find(name, "", [](const Tensor&) { return true; }));
-  QUIRE_ASSIGN_OR_RETURN(tensor, tensors_.TakeIntegers(name, tensor->dtype, tensor->shape));
+  QUIRE_ASSIGN_OR_RETURN(tensor, tensors_.TakeOfType(name, tensor->dtype, tensor->shape));
   const bool can_be_packed = quantization_.format == CheckpointFormat::kPackQuantized;
   const int middle = can_be_packed ? MiddleNumber(quantization_.bits) : 0;
   const std::vector<int64_t> packed = {CeilDiv(rows, NumbersPerWord(quantization_.bits)), groups};
@@ -250,7 +236,7 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadPackQuantized(const std::st
   const int bits = quantization_.bits, per_word = NumbersPerWord(bits);
   const int group = StoredGroup(cols), groups = CeilDiv(cols, group);
   QUIRE_ASSIGN_OR_RETURN(const Tensor* packed,
-                         tensors_.TakeIntegers(weight + "_packed", "I32", {rows, CeilDiv(cols, per_word)}));
+                         tensors_.TakeOfType(weight + "_packed", "I32", {rows, CeilDiv(cols, per_word)}));
   QuantizedMatrix matrix = GroupedMatrix(rows, cols, group);
   UnpackRows(packed->bytes, bits, rows, cols, matrix.values.data());
   tensors_.Release(weight + "_packed");
@@ -262,12 +248,12 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadPackQuantized(const std::st
     QUIRE_RETURN_IF_ERROR(CheckSymmetricZeros(weight, rows, groups));
   } else {
     QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros,
-                           tensors_.TakeIntegers(weight + "_zero_point", "I32", {CeilDiv(rows, per_word), groups}));
+                           tensors_.TakeOfType(weight + "_zero_point", "I32", {CeilDiv(rows, per_word), groups}));
     UnpackZeroPoints(zeros->bytes, bits, rows, groups, matrix.zeros.data());
   }
   // The shape of the packed numbers says the same already.
   const std::string shape = weight + "_shape";
-  if (tensors_.Has(shape)) QUIRE_RETURN_IF_ERROR(tensors_.TakeIntegers(shape, "I64", {2}).status());
+  if (tensors_.Has(shape)) QUIRE_RETURN_IF_ERROR(tensors_.TakeOfType(shape, "I64", {2}).status());
   QUIRE_RETURN_IF_ERROR(OrderColumns(weight + "_g_idx", &matrix));
   return matrix;
 }
@@ -284,7 +270,7 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadByInputs(const std::string&
   const int group = StoredGroup(cols), groups = CeilDiv(cols, group);
   const std::vector<int64_t> shape =
       is_gptq ? std::vector<int64_t>{cols / per_word, rows} : std::vector<int64_t>{cols, rows / per_word};
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* packed, tensors_.TakeIntegers(base + "qweight", "I32", shape));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* packed, tensors_.TakeOfType(base + "qweight", "I32", shape));
   QuantizedMatrix matrix = GroupedMatrix(rows, cols, group);
   if (is_gptq) {
     UnpackGptq(packed->bytes, bits, rows, cols, matrix.values.data());
@@ -295,7 +281,7 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadByInputs(const std::string&
   QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, tensors_.Take(base + "scales", {groups, rows}));
   matrix.scales = Transposed(Floats(*scales), groups, rows);
   *scale_type = *WeightType(*scales);
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros, tensors_.TakeIntegers(base + "qzeros", "I32", {groups, rows / per_word}));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* zeros, tensors_.TakeOfType(base + "qzeros", "I32", {groups, rows / per_word}));
   if (is_gptq) {
     QUIRE_RETURN_IF_ERROR(ReadGptqZeros(*zeros, rows, groups, &matrix));
   } else {
@@ -349,7 +335,7 @@ absl::Status QuantizedReader::OrderColumns(const std::string& name, QuantizedMat
                      is_gptq ? "quantization_config.desc_act" : "weights.actorder in quantization_config",
                      " of config.json says that groups have columns in another order"));
   }
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeIntegers(name, "I32", {cols}));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeOfType(name, "I32", {cols}));
   std::vector<std::vector<int32_t>> columns(groups);
   for (int k = 0; k < cols; ++k) {
     int32_t index;

@@ -15,6 +15,9 @@
 
 namespace quire {
 
+// The names of the tensors of a layer begin with this, its number and a dot.
+inline constexpr char kLayersPrefix[] = "model.layers.";
+
 // A tensor inside a mapped file: row-major, little-endian and not necessarily aligned. The mapping must outlive it.
 struct Tensor {
   std::string name;

@@ -39,11 +39,6 @@ absl::Status CheckConverted(const Tensor& tensor, const std::string& stored, int
 
 }  // namespace
 
-bool TensorReader::Has(const std::string& name, const std::string& dtype) const {
-  const Tensor* tensor = checkpoint_.Find(name);
-  return tensor != nullptr && tensor->dtype == dtype;
-}
-
 absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const std::vector<int64_t>& shape) {
   // Of a tensor of several matrices, the first one may still be in use.
   const auto kept = converted_.find(name);
@@ -53,7 +48,8 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
   };
   std::string expected = absl::StrCat("[", absl::StrJoin(shape, ", "), "] of F32, BF16 or F16");
   if (fp8_.has_value() && shape.size() == 2) absl::StrAppend(&expected, " or ", kFp8Type);
-  if (!fp8_.has_value() && Has(name, kFp8Type)) {
+  const Tensor* const candidate = checkpoint_.Find(name);
+  if (!fp8_.has_value() && candidate != nullptr && candidate->dtype == kFp8Type) {
     absl::StrAppend(&expected, "; to read ", kFp8Type, ", config.json needs a quantization_config that names FP8");
   }
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, Find(name, expected, [&](const Tensor& found) {
@@ -108,7 +104,7 @@ absl::StatusOr<const Tensor*> TensorReader::TakeFp8Scales(const Tensor& matrix) 
 }
 
 absl::StatusOr<QuantizedMatrix> TensorReader::TakeFp8(const std::string& name, const std::vector<int64_t>& shape) {
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, TakeIntegers(name, kFp8Type, shape));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, TakeOfType(name, kFp8Type, shape));
   QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, TakeFp8Scales(*tensor));
   return KeepFp8(*tensor, *scales, *fp8_);
 }
@@ -130,8 +126,8 @@ void TensorReader::Count(const Tensor& tensor) {
   progress_->Add(static_cast<int64_t>(tensor.bytes.size()));
 }
 
-absl::StatusOr<const Tensor*> TensorReader::TakeIntegers(const std::string& name, const std::string& dtype,
-                                                         const std::vector<int64_t>& shape) {
+absl::StatusOr<const Tensor*> TensorReader::TakeOfType(const std::string& name, const std::string& dtype,
+                                                       const std::vector<int64_t>& shape) {
   QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor,
                          Find(name, absl::StrCat("[", absl::StrJoin(shape, ", "), "] of ", dtype),
                               [&](const Tensor& found) { return found.shape == shape && found.dtype == dtype; }));

@@ -31,9 +31,8 @@ class TensorReader {
   TensorReader(const Checkpoint& checkpoint, LoadProgress* progress, std::optional<Fp8Block> fp8 = std::nullopt)
       : checkpoint_(checkpoint), progress_(progress), fp8_(fp8) {}
 
+  const Checkpoint& checkpoint() const { return checkpoint_; }
   bool Has(const std::string& name) const { return checkpoint_.Find(name) != nullptr; }
-  // Whether there is a tensor of this type.
-  bool Has(const std::string& name, const std::string& dtype) const;
 
   // Returns the tensor if it has this shape and finite floating-point numbers, and notes that it is used. If the file
   // stores it in another form (FP8, or NeedsConversion of gguf_tensors.h), the result is a converted copy, which is
@@ -42,11 +41,11 @@ class TensorReader {
   // Keeps a tensor that was made of others, so that Take returns it under its name until Release. Returns an error if a
   // number is infinite or not a number.
   absl::Status Keep(OwnedTensor made);
-  // Returns whether there is such a tensor, or a converted copy.
+  // Returns whether there is a converted copy under this name. A tensor that needs no conversion does not count.
   bool Keeps(const std::string& name) const { return converted_.contains(name); }
   // Returns the tensor if it has this type and shape, and notes that it is used.
-  absl::StatusOr<const Tensor*> TakeIntegers(const std::string& name, const std::string& dtype,
-                                             const std::vector<int64_t>& shape);
+  absl::StatusOr<const Tensor*> TakeOfType(const std::string& name, const std::string& dtype,
+                                           const std::vector<int64_t>& shape);
   // Returns a matrix of FP8 as it is stored, and notes that it and its scales are used. REQUIRES: this object has
   // blocks of FP8, and CanKeepFp8 of them.
   absl::StatusOr<QuantizedMatrix> TakeFp8(const std::string& name, const std::vector<int64_t>& shape);

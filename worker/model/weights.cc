@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "worker/model/layer_check.h"
+#include "worker/model/layer_stacks.h"
 #include "worker/model/quantized_reader.h"
 #include "worker/model/tensor_reader.h"
 #include "worker/model/tensor_values.h"
@@ -19,20 +20,6 @@ namespace quire {
 namespace {
 
 constexpr char kEmbedding[] = "model.embed_tokens.weight";
-
-// One matrix of a stack, for example Q, K or V of the fused projection.
-struct MatrixPart {
-  std::string name;
-  int rows;
-  // If the tensor has more rows than the part: how many, and the first one of the part.
-  int tensor_rows = 0;
-  int first_row = 0;
-  // In the last matrix of attention or of the MLP: the columns that stay in one slice of the sum (NumSlices). Otherwise
-  // 0, and then there is one slice.
-  int slice_unit = 0;
-
-  int NumSlices(int cols, int group) const { return slice_unit == 0 ? 1 : quire::NumSlices(cols, slice_unit, group); }
-};
 
 absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const MatrixPart& part) {
   if (matrix != nullptr) return absl::OkStatus();
@@ -145,8 +132,7 @@ absl::StatusOr<bool> WeightReader::IsQuantized(const std::vector<MatrixPart>& pa
   if (rounding_.layers != Quantization::kNone) return true;
   const bool is_quantized = stored_.Stores(parts.front().name);
   for (const MatrixPart& part : parts) {
-    const bool is_part = is_quantized && part.tensor_rows > 0 && stored_.CanDequantize();
-    if (stored_.Stores(part.name) == is_quantized && !is_part) continue;
+    if (stored_.Stores(part.name) == is_quantized) continue;
     if (stored_.CanDequantize()) return false;
     return absl::InvalidArgumentError(absl::StrCat("of the tensors ", parts.front().name, " and ", part.name,
                                                    " only one is quantized; they are multiplied together, so both must "
@@ -162,7 +148,8 @@ std::vector<T> Part(const std::vector<T>& entries, size_t row_size, int first_ro
   return {first, first + static_cast<int64_t>(rows * row_size)};
 }
 
-// Returns some rows of a matrix.
+// Returns some rows of a matrix. Every row has its own scales, also in a matrix of FP8 with blocks, so the rows may
+// begin and end inside of a block.
 QuantizedMatrix RowsOf(const QuantizedMatrix& matrix, int first_row, int rows) {
   const size_t groups = matrix.group == 0 ? 1 : matrix.num_groups();
   return {.values = Part(matrix.values, matrix.cols, first_row, rows),
@@ -260,23 +247,12 @@ absl::Status WeightReader::Copy(const std::vector<float>& values, const char* wh
   return absl::OkStatus();
 }
 
-// Q, K and V are three matrices, or one.
-std::vector<MatrixPart> ProjectionParts(const ModelConfig& config, const std::string& prefix) {
-  if (config.has_fused_matrices) return {{prefix + "qkv_proj.weight", config.qkv_rows()}};
-  const int kv_rows = config.num_kv_heads * config.head_dim;
-  return {{prefix + "q_proj.weight", config.num_heads * config.head_dim},
-          {prefix + "k_proj.weight", kv_rows},
-          {prefix + "v_proj.weight", kv_rows}};
-}
-
-absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix, WeightReader* reader,
-                           LayerWeights* layer) {
+absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix, const LayerStacks& stacks,
+                           WeightReader* reader, LayerWeights* layer) {
   const int q_rows = config.num_heads * config.head_dim;
   const int kv_rows = config.num_kv_heads * config.head_dim;
-  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(ProjectionParts(config, prefix), config.hidden_size, &layer->qkv));
-  MatrixPart output = {prefix + "o_proj.weight", config.hidden_size};
-  output.slice_unit = config.head_dim;
-  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix({output}, q_rows, &layer->attention_output));
+  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.qkv, config.hidden_size, &layer->qkv));
+  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.attention_output, q_rows, &layer->attention_output));
   if (config.qkv_bias) {
     QUIRE_RETURN_IF_ERROR(reader->Vector(
         {{prefix + "q_proj.bias", q_rows}, {prefix + "k_proj.bias", kv_rows}, {prefix + "v_proj.bias", kv_rows}},
@@ -294,17 +270,11 @@ absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix,
   return absl::OkStatus();
 }
 
-absl::Status LoadMlp(const ModelConfig& config, const std::string& prefix, WeightReader* reader, LayerWeights* layer) {
+absl::Status LoadMlp(const ModelConfig& config, const std::string& prefix, const LayerStacks& stacks,
+                     WeightReader* reader, LayerWeights* layer) {
   const int width = config.intermediate_size;
-  MatrixPart gate = {prefix + "gate_proj.weight", width}, up = {prefix + "up_proj.weight", width};
-  if (config.has_fused_matrices) {
-    gate = {prefix + "gate_up_proj.weight", width, /*tensor_rows=*/2 * width, /*first_row=*/0};
-    up = {prefix + "gate_up_proj.weight", width, /*tensor_rows=*/2 * width, /*first_row=*/width};
-  }
-  QUIRE_RETURN_IF_ERROR(reader->GatedMatrix(gate, up, config.hidden_size, &layer->gate_up));
-  MatrixPart down = {prefix + "down_proj.weight", config.hidden_size};
-  down.slice_unit = 1;
-  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix({down}, width, &layer->down));
+  QUIRE_RETURN_IF_ERROR(reader->GatedMatrix(stacks.gate_up[0], stacks.gate_up[1], config.hidden_size, &layer->gate_up));
+  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.down, width, &layer->down));
   if (config.mlp_bias) {
     QUIRE_RETURN_IF_ERROR(
         reader->Vector({{prefix + "gate_proj.bias", width}, {prefix + "up_proj.bias", width}}, &layer->gate_up_bias));
@@ -313,8 +283,9 @@ absl::Status LoadMlp(const ModelConfig& config, const std::string& prefix, Weigh
   return absl::OkStatus();
 }
 
-absl::Status LoadLayer(const ModelConfig& config, const std::string& prefix, WeightReader* reader,
-                       LayerWeights* layer) {
+absl::Status LoadLayer(const ModelConfig& config, int index, WeightReader* reader, LayerWeights* layer) {
+  const std::string prefix = absl::StrCat(kLayersPrefix, index, ".");
+  const LayerStacks stacks = StacksOfLayer(config, index);
   // In models that normalize only inputs, the norm of the MLP's input has the name that is elsewhere the name of the
   // norm of attention's output.
   const struct {
@@ -332,8 +303,8 @@ absl::Status LoadLayer(const ModelConfig& config, const std::string& prefix, Wei
     if (std::find(placements.begin(), placements.end(), config.norms) == placements.end()) continue;
     QUIRE_RETURN_IF_ERROR(reader->Norm(absl::StrCat(prefix, name, ".weight"), config.hidden_size, weights));
   }
-  QUIRE_RETURN_IF_ERROR(LoadAttention(config, prefix + "self_attn.", reader, layer));
-  return LoadMlp(config, prefix + "mlp.", reader, layer);
+  QUIRE_RETURN_IF_ERROR(LoadAttention(config, prefix + "self_attn.", stacks, reader, layer));
+  return LoadMlp(config, prefix + "mlp.", stacks, reader, layer);
 }
 
 absl::Status LoadRotations(const ModelConfig& config, WeightReader* reader, ModelWeights* weights) {
@@ -370,7 +341,7 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
   QUIRE_RETURN_IF_ERROR(reader.Matrix({{kEmbedding, config.vocab_size}}, config.hidden_size, &weights.embedding));
   for (int i = 0; i < config.num_layers; ++i) {
     weights.layers.emplace_back();
-    QUIRE_RETURN_IF_ERROR(LoadLayer(config, absl::StrCat("model.layers.", i, "."), &reader, &weights.layers.back()));
+    QUIRE_RETURN_IF_ERROR(LoadLayer(config, i, &reader, &weights.layers.back()));
   }
   QUIRE_RETURN_IF_ERROR(reader.Norm("model.norm.weight", config.hidden_size, &weights.final_norm));
   const MatrixPart output = {config.tie_word_embeddings ? kEmbedding : "lm_head.weight", config.vocab_size};

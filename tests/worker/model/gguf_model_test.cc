@@ -19,6 +19,7 @@
 #include "tests/worker/model/gguf_writer.h"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/model/paged_runner.h"
+#include "tests/worker/model/small_gguf.h"
 #include "worker/model/gguf_config.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gguf_types.h"
@@ -87,48 +88,15 @@ TEST(GgufModelTest, RowsOfARotatedPairAreNeighboursInTheFile) {
 }
 
 // A file of one layer whose metadata and tensors a test can change.
-class SmallGgufTest : public testing::Test {
+class SmallGgufTest : public testing::Test, protected SmallGguf {
  protected:
-  static constexpr int kHidden = 256, kFfn = 256, kVocab = 32, kHeads = 8, kKvHeads = 4, kHeadDim = 32;
-
   SmallGgufTest() : backend_(MakeCpuBackend(1)) { SetLogLevel(LogLevel::kError); }
   ~SmallGgufTest() override { SetLogLevel(LogLevel::kInfo); }
 
-  // `matrix_type` is that of the matrices of the layer. `store` makes the bytes of a matrix of the layer.
   std::string FileWith(uint32_t matrix_type, const std::function<std::string(int rows, int cols)>& store,
                        const std::function<void(GgufWriter*)>& more = nullptr,
                        const std::string& architecture = "llama") {
-    GgufWriter writer;
-    const std::string prefix = architecture + ".";
-    writer.AddString("general.architecture", architecture);
-    writer.AddUint32(prefix + "block_count", 1);
-    writer.AddUint32(prefix + "context_length", 128);
-    writer.AddUint32(prefix + "embedding_length", kHidden);
-    writer.AddUint32(prefix + "feed_forward_length", kFfn);
-    writer.AddUint32(prefix + "attention.head_count", kHeads);
-    writer.AddUint32(prefix + "attention.head_count_kv", kKvHeads);
-    writer.AddFloat(prefix + "attention.layer_norm_rms_epsilon", 1e-5f);
-    if (more) more(&writer);
-    const auto vector = [&](const std::string& name, float value) {
-      std::string bytes;
-      for (int i = 0; i < kHidden; ++i) bytes += GgufWriter::Bytes(value);
-      writer.AddTensor(name, 0, {kHidden}, bytes);
-    };
-    writer.AddTensor("token_embd.weight", 0, {kVocab, kHidden}, RandomFloats(kVocab * kHidden, 1));
-    vector("output_norm.weight", 1);
-    vector("blk.0.attn_norm.weight", 1);
-    vector("blk.0.ffn_norm.weight", 1);
-    const auto matrix = [&](const std::string& name, int rows, int cols) {
-      writer.AddTensor(absl::StrCat("blk.0.", name, ".weight"), matrix_type, {rows, cols}, store(rows, cols));
-    };
-    matrix("attn_q", kHeads * kHeadDim, kHidden);
-    matrix("attn_k", kKvHeads * kHeadDim, kHidden);
-    matrix("attn_v", kKvHeads * kHeadDim, kHidden);
-    matrix("attn_output", kHidden, kHeads * kHeadDim);
-    matrix("ffn_gate", kFfn, kHidden);
-    matrix("ffn_up", kFfn, kHidden);
-    matrix("ffn_down", kHidden, kFfn);
-    return writer.File();
+    return SmallGguf::File(matrix_type, store, &random_, more, architecture);
   }
 
   std::string PlainFile(const std::function<void(GgufWriter*)>& more = nullptr,
@@ -137,13 +105,7 @@ class SmallGgufTest : public testing::Test {
         0, [&](int rows, int cols) { return RandomFloats(rows * cols, 0.1f); }, more, architecture);
   }
 
-  std::string RandomFloats(int count, float scale) {
-    std::string bytes;
-    for (int i = 0; i < count; ++i) {
-      bytes += GgufWriter::Bytes((static_cast<float>(random_() % 2001) / 1000 - 1) * scale);
-    }
-    return bytes;
-  }
+  std::string RandomFloats(int count, float scale) { return SmallGguf::RandomFloats(count, scale, &random_); }
 
   absl::StatusOr<std::unique_ptr<Model>> Load(const std::string& file, Quantization quantize = Quantization::kNone) {
     directory_.Write("model.gguf", file);
@@ -208,25 +170,6 @@ TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
   }
 }
 
-// Q4_0 blocks [rows, cols] with small scales, and the same numbers in float32.
-struct Q4Matrix {
-  std::string blocks;
-  std::string floats;
-};
-
-Q4Matrix RandomQ4(int rows, int cols, std::mt19937* random) {
-  const GgufTensorType& type = *FindGgufTensorType(std::string_view("Q4_0"));
-  Q4Matrix matrix;
-  for (int block = 0; block < rows * cols / 32; ++block) {
-    matrix.blocks += GgufWriter::Bytes(ToFloat16(static_cast<float>((*random)() % 100 + 1) * 1e-4f));
-    for (int i = 0; i < 16; ++i) matrix.blocks.push_back(static_cast<char>((*random)()));
-    float values[32];
-    type.dequantize(reinterpret_cast<const uint8_t*>(matrix.blocks.data()) + matrix.blocks.size() - 18, values);
-    matrix.floats.append(reinterpret_cast<const char*>(values), sizeof(values));
-  }
-  return matrix;
-}
-
 // With inputs in float32, the only difference to a file of float32 is the order of sums.
 TEST_F(SmallGgufTest, MatricesOfQ4AreMultipliedAsTheyAre) {
   const Tokens prompt = {3, 1, 4, 1, 5, 9, 2, 6};
@@ -260,7 +203,19 @@ TEST_F(SmallGgufTest, MatricesOfQ4AreMultipliedAsTheyAre) {
   EXPECT_EQ((*int8)->weights.rounding.layers, Quantization::kInt8);
 }
 
-// A file may store one matrix of a stack, such as V, with more bits.
+// Returns the numbers of float32 after they have been rounded to bfloat16.
+std::string RoundedToBFloat16(const std::string& floats) {
+  std::string rounded;
+  for (size_t at = 0; at < floats.size(); at += sizeof(float)) {
+    float value;
+    std::memcpy(&value, &floats[at], sizeof(value));
+    rounded += GgufWriter::Bytes(ToFloat(ToBFloat16(value)));
+  }
+  return rounded;
+}
+
+// A file may store one matrix of a stack, such as V, with more bits. Then Q and K become bfloat16. Products keep their
+// inputs in float32, so the only other difference is the order of sums.
 TEST_F(SmallGgufTest, AStackOfSeveralTypesIsDequantized) {
   std::vector<std::string> floats;
   const std::string quantized = FileWith(2, [&](int rows, int cols) {
@@ -283,17 +238,23 @@ TEST_F(SmallGgufTest, AStackOfSeveralTypesIsDequantized) {
       writer.AddTensor(tensor.name, 0, tensor.shape, floats[2]);
     }
   }
-  const auto model = Load(writer.File());
+  directory_.Write("model.gguf", writer.File());
+  const auto model = LoadModel(directory_.path() + "/model.gguf", backend_.get(), /*progress=*/nullptr,
+                               {.int4_inputs = Int4Inputs::kFloat32});
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->weights.rounding.layers, Quantization::kInt4);
+  const PlainStacks& plain_stacks = (*model)->config.quantization.plain_stacks;
+  EXPECT_EQ(plain_stacks.qkv, 1);
+  EXPECT_EQ(plain_stacks.attention_output + plain_stacks.gate_up + plain_stacks.down, 0);
 
+  for (const int i : {0, 1}) floats[i] = RoundedToBFloat16(floats[i]);
   random_.seed(11);
   size_t next = 0;
   const auto plain = Load(FileWith(0, [&](int, int) { return floats[next++]; }));
   ASSERT_TRUE(plain.ok()) << plain.status();
   const Tokens prompt = {3, 1, 4, 1, 5, 9, 2, 6};
   const std::vector<Logits> logits = LogitsOf(**model, prompt), expected = LogitsOf(**plain, prompt);
-  for (size_t i = 0; i < prompt.size(); ++i) EXPECT_LT(RelativeError(logits[i], expected[i]), 0.1f) << i;
+  for (size_t i = 0; i < prompt.size(); ++i) EXPECT_LT(RelativeError(logits[i], expected[i]), 1e-4f) << i;
 }
 
 TEST_F(SmallGgufTest, AScaleOfQ4ThatIsNotFiniteIsNamed) {

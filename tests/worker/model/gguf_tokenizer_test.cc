@@ -167,6 +167,16 @@ TEST(GgufTokenizerTest, BadTokensAreNamed) {
   EXPECT_EQ(with({"a", ""}, {1, 1}), "tokenizer.ggml.tokens, element 1, is empty");
   EXPECT_THAT(with({"a", "\xff"}, {1, 1}), HasSubstr("tokenizer.ggml.tokens, element 1 is not valid UTF-8"));
   EXPECT_EQ(with({"a", "b"}, {1, 7}), "tokenizer.ggml.token_type, element 1, is 7, must be 0 to 6");
+  EXPECT_EQ(with({"a", "b"}, {-1, 1}), "tokenizer.ggml.token_type, element 0, is -1, must be 0 to 6");
+  EXPECT_EQ(ErrorWith([](GgufWriter* writer) {
+              writer->AddString("tokenizer.ggml.model", "gpt2");
+              writer->AddString("tokenizer.ggml.pre", "qwen2");
+              writer->AddStrings("tokenizer.ggml.tokens", {"a"});
+              writer->Add(
+                  "tokenizer.ggml.token_type", GgufType::kArray,
+                  GgufWriter::Bytes(GgufType::kFloat32) + GgufWriter::Bytes(uint64_t{1}) + GgufWriter::Bytes(2.5f));
+            }),
+            "tokenizer.ggml.token_type, element 0, is 2.5, must be 0 to 6");
   EXPECT_THAT(with({"a", "b"}, {1}), HasSubstr("must be an array of 2 numbers"));
   EXPECT_EQ(with({"a", "b"}, {1, 1}, 2), "tokenizer.ggml.bos_token_id is 2, must be an integer in 0 .. 1");
 }

@@ -4,6 +4,7 @@
 // model.
 
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <random>
@@ -448,7 +449,10 @@ TEST_F(Int4CheckpointTest, DamagedCheckpointsAreRefusedOrLoaded) {
     tensors_ = plain;
     kind == 0 ? StorePackQuantized() : kind == 1 ? StoreGptq(1) : StoreAwq();
     const std::string file = File(), config = config_.dump();
-    const size_t header_bytes = file.find("data_offsets") + 4000;
+    uint64_t header_bytes;  // Of the JSON, which follows its length.
+    std::memcpy(&header_bytes, file.data(), sizeof(header_bytes));
+    header_bytes += sizeof(header_bytes);
+    int num_refused_headers = 0, num_refused_configs = 0;
     for (int i = 0; i < 300; ++i) {
       std::string damaged = file, damaged_config = config;
       if (i % 2 == 0) damaged[random() % header_bytes] = static_cast<char>(random());
@@ -457,10 +461,14 @@ TEST_F(Int4CheckpointTest, DamagedCheckpointsAreRefusedOrLoaded) {
       directory_.Write("config.json", damaged_config);
       const auto model = LoadModel(directory_.path(), backend_.get());
       if (!model.ok()) {
+        ++(i % 2 == 0 ? num_refused_headers : num_refused_configs);
         EXPECT_FALSE(model.status().message().empty());
         EXPECT_FALSE(absl::StrContains(model.status().message(), "\n")) << model.status();
       }
     }
+    // Of 150 each, most damages make other JSON, or another number or name.
+    EXPECT_GT(num_refused_headers, 100) << "kind " << kind;
+    EXPECT_GT(num_refused_configs, 50) << "kind " << kind;
   }
 }
 

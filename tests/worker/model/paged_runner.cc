@@ -175,4 +175,11 @@ float RelativeError(const Logits& actual, const Logits& expected) {
   return error / largest;
 }
 
+float LargestError(const std::vector<Logits>& actual, const std::vector<Logits>& expected) {
+  QUIRE_CHECK_EQ(actual.size(), expected.size());
+  float largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) largest = std::max(largest, RelativeError(actual[i], expected[i]));
+  return largest;
+}
+
 }  // namespace quire

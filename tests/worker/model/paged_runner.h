@@ -79,6 +79,8 @@ int32_t ArgMax(const Logits& logits);
 
 // Returns the largest difference divided by the largest magnitude in `expected`.
 float RelativeError(const Logits& actual, const Logits& expected);
+// Returns the largest of these over all tokens.
+float LargestError(const std::vector<Logits>& actual, const std::vector<Logits>& expected);
 
 }  // namespace quire
 

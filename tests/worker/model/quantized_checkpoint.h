@@ -32,18 +32,19 @@ std::string BytesOf(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// A test that changes the tensors and the config of the small Llama model and loads the result.
+// A test that changes the tensors and the config of a small model and loads the result. Without a name, it is the Llama
+// model.
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest() : backend_(MakeCpuBackend(1)) {
-    const std::string file = ReadWholeFile(GoldenModel("llama2") + "/model.safetensors");
+  explicit CheckpointTest(const std::string& model = "llama2") : backend_(MakeCpuBackend(1)) {
+    const std::string file = ReadWholeFile(GoldenModel(model) + "/model.safetensors");
     const auto tensors = ParseSafetensors(file, "model.safetensors");
     EXPECT_TRUE(tensors.ok()) << tensors.status();
     for (const Tensor& tensor : *tensors) {
       tensors_[tensor.name] = {tensor.dtype, tensor.shape, std::string(tensor.bytes)};
       if (absl::StrContains(tensor.name, "_proj.weight")) matrices_.push_back(tensor.name);
     }
-    config_ = nlohmann::json::parse(ReadWholeFile(GoldenModel("llama2") + "/config.json"));
+    config_ = nlohmann::json::parse(ReadWholeFile(GoldenModel(model) + "/config.json"));
   }
 
   MatrixView View(const std::string& name) const {
@@ -75,8 +76,10 @@ class CheckpointTest : public testing::Test {
     return std::string(model.status().message());
   }
 
-  std::vector<Logits> LogitsOf(const Model& model) const {
-    return PagedRunner(&model, backend_.get(), {}).Prefill(0, {1, 5, 17, 3, 90, 33, 2, 4, 4, 61}, 4);
+  std::vector<Logits> LogitsOf(const Model& model) const { return LogitsOf(model, backend_.get()); }
+  // The same of a model that was loaded on another backend.
+  static std::vector<Logits> LogitsOf(const Model& model, Backend* backend) {
+    return PagedRunner(&model, backend, {}).Prefill(0, {1, 5, 17, 3, 90, 33, 2, 4, 4, 61}, 4);
   }
   std::vector<Logits> RoundedAtLoad(Quantization quantize) const {
     const auto model = LoadModel(GoldenModel("llama2"), backend_.get(), /*progress=*/nullptr, {.layers = quantize});

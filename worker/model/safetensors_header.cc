@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/make_model/safetensors_header.h"
+#include "worker/model/safetensors_header.h"
 
 #include "nlohmann/json.hpp"
 
-namespace quire::make_model {
+namespace quire {
 
 std::string SafetensorsHeader(const std::vector<TensorEntry>& tensors) {
   nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
@@ -21,4 +21,4 @@ std::string SafetensorsHeader(const std::vector<TensorEntry>& tensors) {
   return length + text;
 }
 
-}  // namespace quire::make_model
+}  // namespace quire

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_TOOLS_MAKE_MODEL_SAFETENSORS_HEADER_H_
-#define QUIRE_TOOLS_MAKE_MODEL_SAFETENSORS_HEADER_H_
+#ifndef QUIRE_WORKER_MODEL_SAFETENSORS_HEADER_H_
+#define QUIRE_WORKER_MODEL_SAFETENSORS_HEADER_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace quire::make_model {
+namespace quire {
 
 // What the header of a .safetensors file says of a tensor.
 struct TensorEntry {
@@ -21,6 +21,6 @@ struct TensorEntry {
 // tensors follow each other in this order. They begin at a multiple of 8 bytes.
 std::string SafetensorsHeader(const std::vector<TensorEntry>& tensors);
 
-}  // namespace quire::make_model
+}  // namespace quire
 
-#endif  // QUIRE_TOOLS_MAKE_MODEL_SAFETENSORS_HEADER_H_
+#endif  // QUIRE_WORKER_MODEL_SAFETENSORS_HEADER_H_
