@@ -3,6 +3,7 @@
 #ifndef QUIRE_KV_MANAGER_ENGINE_ENGINE_H_
 #define QUIRE_KV_MANAGER_ENGINE_ENGINE_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -39,6 +40,10 @@ class Engine {
   // worker is ready, the newest with a worker that may return, else the newest. Null until the first worker has joined.
   // A call must use one model from its beginning to its end.
   virtual std::shared_ptr<const ServedModel> model() const = 0;
+
+  // The number of tokens of the longest sequence for which a ready worker of this generation has enough blocks. 0 when
+  // no worker is ready.
+  virtual int64_t LongestSequence(GenerationId generation) const = 0;
 };
 
 }  // namespace quire

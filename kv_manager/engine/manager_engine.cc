@@ -417,6 +417,18 @@ std::shared_ptr<const ServedModel> ManagerEngine::model() const {
   return ServedNow();
 }
 
+int64_t ManagerEngine::LongestSequence(GenerationId generation) const {
+  const MutexLock lock(&mutex_);
+  int64_t longest = 0;
+  for (const Worker& worker : workers_) {
+    const WorkerLoad load = worker.loop->load();
+    if (!load.is_ready || load.is_drained_by_operator || load.generation != generation) continue;
+    // The K and V of the last token are never stored.
+    longest = std::max(longest, int64_t{load.num_blocks} * load.block_size + 1);
+  }
+  return longest;
+}
+
 std::shared_ptr<const ServedModel> ManagerEngine::ServedNow() const {
   const std::vector<std::shared_ptr<const ServedModel>> models = registry_.models();
   if (models.size() <= 1) return models.empty() ? nullptr : models[0];

@@ -99,6 +99,7 @@ class ManagerEngine : public Engine {
   void Cancel(RequestId request, FinishReason reason) override;
   void CancelSample(RequestId request, int sample_index) override;
   std::shared_ptr<const ServedModel> model() const override;
+  int64_t LongestSequence(GenerationId generation) const override;
   // The models of all generations that have workers, the newest first.
   std::vector<std::shared_ptr<const ServedModel>> models() const { return registry_.models(); }
 

@@ -2,6 +2,8 @@
 
 #include "kv_manager/inference/inference_service.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -167,7 +169,9 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
   response->set_name(model->name);
   response->set_architecture(model->architecture);
   response->set_vocab_size(model->vocab_size);
-  response->set_max_context_tokens(model->max_context_tokens);
+  const int64_t longest = environment_->engine->LongestSequence(model->generation);
+  response->set_max_context_tokens(static_cast<uint32_t>(
+      longest > 0 ? std::min<int64_t>(longest, model->max_context_tokens) : model->max_context_tokens));
   response->mutable_eos_token_ids()->Add(model->eos_token_ids.begin(), model->eos_token_ids.end());
   if (model->bos_token_id.has_value()) response->set_bos_token_id(*model->bos_token_id);
   response->set_has_tokenizer(model->tokenizer != nullptr);

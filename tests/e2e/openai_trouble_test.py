@@ -92,6 +92,20 @@ class OpenAiTroubleTest(unittest.TestCase):
         self.expect_warning(text)
 
 
+class SmallPoolTest(unittest.TestCase):
+    def test_a_chat_without_a_limit_may_fill_the_pool(self):
+        quire = Installation(BIN, worker_flags=["--kv-bytes=1MiB"])
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        room = quire.call("/v1/models")[1]["data"][0]["max_model_len"]
+        self.assertLess(room, 1024)
+        body = {"messages": [{"role": "user", "content": "Tom"}], "ignore_eos": True}
+        status, answer, _ = quire.call("/v1/chat/completions", body)
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(answer["choices"][0]["finish_reason"], "length")
+        self.assertEqual(answer["usage"]["total_tokens"], room)
+
+
 class LostManagerTest(unittest.TestCase):
     def start(self, has_key=True, gateway_flags=(), manager_flags=(), managers=("manager",)):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))

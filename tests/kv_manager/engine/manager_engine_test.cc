@@ -64,6 +64,15 @@ TEST_F(ManagerEngineTest, TheFirstWorkerBringsTheModel) {
   EXPECT_EQ(engine_->status().model_name, "shadow");
 }
 
+TEST_F(ManagerEngineTest, TheLongestSequenceIsThatOfTheLargestPool) {
+  Make(2);
+  EXPECT_EQ(engine_->LongestSequence(GenerationId{1}), 0);
+  WaitForAllReady();
+  const GenerationId generation = engine_->model()->generation;
+  EXPECT_EQ(engine_->LongestSequence(generation), 64 * 4 + 1);
+  EXPECT_EQ(engine_->LongestSequence(GenerationId{99}), 0);
+}
+
 TEST_F(ManagerEngineTest, EveryStreamOverTwoWorkersHasTheTokensOfItsSoloRun) {
   Make(2);
   WaitForAllReady();

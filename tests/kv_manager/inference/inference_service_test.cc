@@ -505,6 +505,17 @@ TEST(InferenceServiceTest, GetModelDescribesTheModel) {
   EXPECT_EQ(model.max_message_bytes(), InferenceServiceOptions().max_message_bytes);
 }
 
+TEST(InferenceServiceTest, TheContextIsWhatALargestPoolHolds) {
+  ServiceHarness harness(ToyModel());
+  for (const auto& [longest, expected] : std::vector<std::pair<int64_t, uint32_t>>{{65, 65}, {5000, 128}, {0, 128}}) {
+    harness.engine.longest_sequence = longest;
+    grpc::ClientContext context;
+    v1::GetModelResponse model;
+    ASSERT_TRUE(harness.stub->GetModel(&context, {}, &model).ok());
+    EXPECT_EQ(model.max_context_tokens(), expected) << longest;
+  }
+}
+
 TEST(InferenceServiceTest, GetModelShowsTheDefaultsThatRequestsGet) {
   for (const bool uses_model_defaults : {true, false}) {
     auto model = ToyModel();

@@ -117,6 +117,7 @@ class Loops : public Engine {
   }
   void CancelSample(RequestId /*request*/, int /*sample_index*/) override {}
   std::shared_ptr<const ServedModel> model() const override { return model_; }
+  int64_t LongestSequence(GenerationId /*generation*/) const override { return 0; }
 
   void WaitForRequests(int num_requests) const {
     while (true) {

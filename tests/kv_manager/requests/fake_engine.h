@@ -37,6 +37,7 @@ class FakeEngine : public Engine {
   std::vector<TokenId> script;         // The first tokens of every request; the others are hashes of the prompt.
   std::optional<FinishReason> ending;  // How requests end at the end of the script.
   std::function<void()> before_submit;
+  int64_t longest_sequence = 0;                                   // What LongestSequence returns.
   bool takes_newest_first = false;                                // The order of the requests in each step.
   std::function<std::shared_ptr<const ServedModel>()> model_now;  // If it is set, model() calls it.
 
@@ -49,6 +50,7 @@ class FakeEngine : public Engine {
   void Cancel(RequestId request, FinishReason reason) override;
   void CancelSample(RequestId request, int sample_index) override;
   std::shared_ptr<const ServedModel> model() const override { return model_now ? model_now() : model_; }
+  int64_t LongestSequence(GenerationId /*generation*/) const override { return longest_sequence; }
 
   // --- Results.
   std::vector<Request> requests() const;      // The submitted requests.

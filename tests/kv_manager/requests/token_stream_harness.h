@@ -37,6 +37,7 @@ class CancelRecorder : public Engine {
     cancelled_samples.push_back(sample_index);
   }
   std::shared_ptr<const ServedModel> model() const override { return nullptr; }
+  int64_t LongestSequence(GenerationId /*generation*/) const override { return 0; }
 
   std::vector<RequestId> cancelled;
   std::vector<FinishReason> reasons;  // The reasons for `cancelled`.
