@@ -19,19 +19,19 @@ QUIRE_INLINE __m512bh SetPair(const BFloat16* x) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
-template <int kRows, int kVecs>
-QUIRE_INLINE void MultiplyTile(const LinearTask& task, const BFloat16* x, const BFloat16* panel, int first,
-                               Columns columns, Tile<kRows, kVecs>* tile) {
-  SetZero(tile);
+// The rows of x are padded with zeros, so every pair is whole.
+template <int kRows, int kVecs, typename At>
+QUIRE_INLINE void AccumulatePairs(const BFloat16* x, int64_t x_stride, Columns columns, const At& at,
+                                  Tile<kRows, kVecs>* tile) {
   __m512bh w[kVecs];
   for (int k = columns.begin; k < columns.end; k += 2) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
-      const BFloat16* p = WeightsAt<2>(task, panel, k / 2, first + v);
+      const BFloat16* p = at.template operator()<v>(k);
       __builtin_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes);
       w[v] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
     });
     Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
-      const __m512bh pair = SetPair(x + r * task.x_stride + k);
+      const __m512bh pair = SetPair(x + r * x_stride + k);
       Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
         tile->sum[r][v].v = _mm512_dpbf16_ps(tile->sum[r][v].v, pair, w[v]);
       });
@@ -39,7 +39,6 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const BFloat16* x, const 
   }
 }
 
-// The rows of x are padded with zeros, so every pair is whole.
 template <bool kIsWhole, int kFirst, int kCount, int kRows, int kVecs>
 QUIRE_INLINE void AddPair(const BFloat16* x, int64_t x_stride, const WeightPairs (&pairs)[kCount],
                           Tile<kRows, kVecs>* tile) {

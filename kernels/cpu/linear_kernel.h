@@ -120,9 +120,9 @@ QUIRE_INLINE void AccumulatePairs(const float* x, int64_t x_stride, Columns colu
   Accumulate(tile, x + k, x_stride, w);
 }
 
-template <int kRows, int kVecs>
-QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const BFloat16* panel, int first,
-                               Columns columns, Tile<kRows, kVecs>* tile) {
+template <int kRows, int kVecs, typename X>
+QUIRE_INLINE void MultiplyTile(const LinearTask& task, const X* x, const BFloat16* panel, int first, Columns columns,
+                               Tile<kRows, kVecs>* tile) {
   SetZero(tile);
   const auto at = [&]<int v>(int k) __attribute__((always_inline)) {
     return WeightsAt<2>(task, panel, k / 2, first + v);
