@@ -92,7 +92,7 @@ absl::Status BadTokenizer(absl::string_view file, absl::string_view reason, cons
   const std::string error = names_file ? std::string(reason) : absl::StrCat(file, ": ", reason);
   return absl::FailedPreconditionError(
       absl::StrCat("worker has a tokenizer that cannot be used: ", NamedForUser(error, files),
-                   "; without a tokenizer the model is served for token ids alone"));
+                   "; if the file is removed, the model is served for token ids alone"));
 }
 
 // Null for a checkpoint without a tokenizer.
@@ -125,6 +125,18 @@ absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadChatTemplate(const Worke
   QUIRE_LOG(kWarning) << "model " << worker.model_name << " has a chat template that cannot be used, so messages are "
                       << "refused: " << error;
   return absl::Status(chat_template.status().code(), error);
+}
+
+// Warns if the tokenizer seems to be that of another model. Models may have some rows more than their tokenizer has
+// tokens, and some tokenizers have an unused token more.
+void CompareVocabularies(const ServedModel& model) {
+  const size_t num_tokens = model.tokenizer->vocab_size(), num_rows = size_t(model.vocab_size);
+  const char* result = nullptr;
+  if (num_tokens > num_rows) result = "a prompt with one of the other tokens is refused";
+  if (num_tokens < num_rows / 2) result = "the model may choose tokens that have no text";
+  if (result == nullptr) return;
+  QUIRE_LOG(kWarning) << "model " << model.name << ": the tokenizer has " << num_tokens << " tokens, and vocab_size is "
+                      << num_rows << ": " << result << "; is it the tokenizer of another model?";
 }
 
 }  // namespace
@@ -204,6 +216,7 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
+  if (model->tokenizer != nullptr) CompareVocabularies(*model);
   if (model->tokenizer != nullptr && !model->eos_token_ids.empty()) {
     // The model owns the function that refers to it.
     model->guide_vocabulary =

@@ -232,14 +232,19 @@ TEST_F(QuantizeTest, WhyAFileCannotBeWrittenIsSaid) {
   signal(SIGXFSZ, previous);
   EXPECT_EQ(std::string(status.message()),
             absl::StrCat("cannot write ", Output(), "/model.safetensors: File too large"));
-  EXPECT_TRUE(std::filesystem::is_empty(Output()));
+  EXPECT_FALSE(std::filesystem::exists(Output()));
 }
 
-TEST_F(QuantizeTest, AnErrorLeavesNoFile) {
+TEST_F(QuantizeTest, AnErrorLeavesWhatWasThereBefore) {
   memset(tensors_.at("model.layers.1.mlp.down_proj.weight").bytes.data() + 12, 0xff, 4);
-  EXPECT_THAT(std::string(Write(Quantization::kInt8, Source(), /*max_file_bytes=*/10000).status().message()),
-              HasSubstr("its element 3 is infinite"));
-  EXPECT_TRUE(std::filesystem::is_empty(Output()));
+  const std::string source = Source();
+  for (const bool exists : {false, true}) {
+    if (exists) ASSERT_TRUE(std::filesystem::create_directory(Output()));
+    EXPECT_THAT(std::string(Write(Quantization::kInt8, source, /*max_file_bytes=*/10000).status().message()),
+                HasSubstr("its element 3 is infinite"));
+    EXPECT_EQ(std::filesystem::exists(Output()), exists);
+    EXPECT_TRUE(!exists || std::filesystem::is_empty(Output()));
+  }
 }
 
 TEST_F(QuantizeTest, NoFileIsCalledUnfinishedAtTheEnd) {

@@ -22,8 +22,9 @@ absl::Status CannotWrite(const std::string& path, const std::string& why) {
 
 }  // namespace
 
-absl::Status OutputFolder::Make() const {
+absl::Status OutputFolder::Make() {
   std::error_code error;
+  is_new_ = !std::filesystem::exists(path_, error);
   std::filesystem::create_directories(path_, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot make ", path_, ": ", error.message()));
   const bool is_empty = std::filesystem::is_empty(path_, error);
@@ -59,6 +60,7 @@ void OutputFolder::RemoveFiles() const {
     std::filesystem::remove(PathOf(name), error);
     std::filesystem::remove(PathOf(name) + kUnfinished, error);
   }
+  if (is_new_) std::filesystem::remove(path_, error);
 }
 
 std::string OutputFolder::BeginFile(const std::string& name) {

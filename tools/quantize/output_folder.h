@@ -19,14 +19,15 @@ class OutputFolder {
   explicit OutputFolder(const std::string& path) : path_(path) {}
 
   // Makes the folder. It may exist, if it is empty.
-  absl::Status Make() const;
+  absl::Status Make();
 
   // Writes a file. `write` writes all of it, or stops when the stream has failed.
   absl::Status Write(const std::string& name, absl::FunctionRef<absl::Status(std::ostream&)> write);
   absl::Status WriteText(const std::string& name, const std::string& text);
   absl::Status Copy(const std::string& from, const std::string& name);
 
-  // Removes the files that this object has written, also those that it has not finished.
+  // Removes the files that this object has written, also those that it has not finished, and the folder if it did not
+  // exist before.
   void RemoveFiles() const;
 
  private:
@@ -36,6 +37,7 @@ class OutputFolder {
   absl::Status EndFile(const std::string& name) const;
 
   const std::string path_;
+  bool is_new_ = false;
   std::vector<std::string> names_;
 };
 

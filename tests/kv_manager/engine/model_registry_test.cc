@@ -24,6 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr int kNoCap = 1 << 30;
 
@@ -299,6 +300,21 @@ TEST(ModelRegistryTest, TheVocabularyForGuidesIsThatOfTheTokenizerAndOutlivesThe
     EXPECT_THAT(vocabulary->lengths, ElementsAre(1, 2, 0, 0));
     EXPECT_THAT(vocabulary->end_tokens, ElementsAre(TokenId{2}));
   }
+}
+
+TEST(ModelRegistryTest, AVocabularyThatDoesNotFitTheTokenizerIsAWarning) {
+  const auto log = [](int vocab_size) {
+    ModelRegistry registry(kNoCap);
+    WorkerDescription worker = SmallWorker();
+    worker.vocab_size = vocab_size;
+    worker.tokenizer_files = {{"tokenizer.json", kTokenizer}};
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(registry.Admit("a", worker).ok());
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(log(2), HasSubstr("the tokenizer has 3 tokens, and vocab_size is 2: a prompt with"));
+  for (const int vocab_size : {3, 7}) EXPECT_THAT(log(vocab_size), Not(HasSubstr("vocab_size"))) << vocab_size;
+  EXPECT_THAT(log(8), HasSubstr("the tokenizer has 3 tokens, and vocab_size is 8: the model may choose"));
 }
 
 TEST(ModelRegistryTest, AModelWithoutATokenizerOrAnEndTokenHasNoVocabularyForGuides) {
