@@ -239,7 +239,9 @@ TEST_F(QuantizeTest, AnErrorLeavesWhatWasThereBefore) {
   memset(tensors_.at("model.layers.1.mlp.down_proj.weight").bytes.data() + 12, 0xff, 4);
   const std::string source = Source();
   for (const bool exists : {false, true}) {
-    if (exists) ASSERT_TRUE(std::filesystem::create_directory(Output()));
+    if (exists) {
+      ASSERT_TRUE(std::filesystem::create_directory(Output()));
+    }
     EXPECT_THAT(std::string(Write(Quantization::kInt8, source, /*max_file_bytes=*/10000).status().message()),
                 HasSubstr("its element 3 is infinite"));
     EXPECT_EQ(std::filesystem::exists(Output()), exists);
