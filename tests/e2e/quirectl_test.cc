@@ -129,7 +129,9 @@ TEST_F(QuirectlTest, APromptIsPinnedOnceARequestWithItHasRun) {
   const Ended again = Quirectl({"unpin", prompt});
   EXPECT_EQ(again.exit_code, 4);
   EXPECT_THAT(again.output, HasSubstr("no worker has a pin"));
-  EXPECT_EQ(Quirectl({"pin", prompt, "--ttl", "0"}).exit_code, 4);
+  const Ended without_time = Quirectl({"pin", prompt, "--ttl", "0"});
+  EXPECT_EQ(without_time.exit_code, 2);
+  EXPECT_THAT(without_time.output, HasSubstr("--ttl is 0, it must be a whole number, 1 .. 86400"));
 }
 
 TEST_F(QuirectlTest, ExplainSaysWhereARequestStands) {
