@@ -82,7 +82,7 @@ build() {
 # Builds the programs that quickstart and deploy/local/up start.
 build_programs() {
   if [ ! -x build/release/bin/quire-manager ]; then
-    echo "The first build takes 10 to 20 minutes on two cores, and less on more."
+    echo "The first build takes about 20 minutes on two cores, and less on more."
   fi
   configure release
   build release quire_manager quire_worker quirectl quire_openai quire_quantize

@@ -24,7 +24,7 @@ namespace {
 
 constexpr char kInvalid[] = "invalid_request_error";
 constexpr char kServer[] = "server_error";
-// What errors say in place of max_tokens if the client has not set it.
+// Errors have this text in place of max_tokens if the client has not set it.
 constexpr char kUnsetMaxTokens[] = "the limit of the answer (max_tokens is not set)";
 // The reason REQUEST_UNKNOWN of the manager.
 constexpr char kRequestUnknown[] = "request_unknown";

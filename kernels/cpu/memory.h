@@ -34,7 +34,7 @@ class Memory {
   size_t bytes_ = 0;
 };
 
-// What GrownTo throws. The text has the size, so that a process which ends by it says how much was missing.
+// GrownTo throws it. The text has the size, so that a process which ends because of it says how much was missing.
 class OutOfMemory : public std::bad_alloc {
  public:
   explicit OutOfMemory(size_t bytes);

@@ -200,7 +200,7 @@ TEST_P(QuantizedDeviceMemoryTest, AfterTheStartNoStepNeedsMore) {
               kind.options, is_fp8 ? Quantization::kNone : kind.layers, kind.max_tokens_per_step);
   ASSERT_NE(executor_, nullptr);
   EXPECT_EQ(model_->weights.rounding.layers, kind.layers);
-  // These are the sizes beside those at which the products change from one kernel to another.
+  // The products change from one kernel to another between these sizes.
   for (const int num_tokens : {1, 3, 9, 15, 17, 31, 33, 63, 65, 66, 71, 72, 129, 193, 257, 300}) {
     if (num_tokens <= kind.max_tokens_per_step) RunStepOf(num_tokens);
   }

@@ -68,7 +68,7 @@ TEST(MemoryExplanationTest, WeightsOfFp8AreCountedWithTheScalesOfRowsOrBlocks) {
   EXPECT_THAT(ExplainMemory(config, 16, 200 * kGiB), HasSubstr("\nfp8          66.7 GiB\n"));
 }
 
-// Of 80 layers, 3 have Q, K and V that are not FP8, and 5 have such matrices at the end of the MLP.
+// The model has 80 layers. In 3 of them Q, K and V are not FP8, and in 5 of them the last matrix of the MLP is not.
 TEST(MemoryExplanationTest, StacksThatACheckpointDoesNotQuantizeKeep16Bits) {
   ModelConfig config = Llama2With70B();
   const auto added = [&](WeightWidth width) {

@@ -23,7 +23,8 @@ enum class CheckpointFormat {
   kGgufQ4_0,       // Of a GGUF file: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as well.
 };
 
-// Of the stacks of matrices of each kind (LayerStacks), how many are not quantized in a checkpoint that is.
+// A quantized checkpoint may have some matrices that are not quantized. These are the numbers of such stacks of each
+// kind (LayerStacks).
 struct PlainStacks {
   int qkv = 0;
   int attention_output = 0;
@@ -41,7 +42,7 @@ struct CheckpointQuantization {
   int zeros_stored_less = 0;  // What GPTQ has subtracted from zero points of weights that are not symmetric.
   Fp8Block fp8_block = {};    // Of kFp8.
   bool keeps_fp8 = false;     // Of kFp8: matrices of layers stay FP8 and do not become bfloat16 when they are read.
-  // Those of a device that multiplies all numbers of the checkpoint as they are stored. ReadModelConfig counts them.
+  // ReadModelConfig counts them, for a device that multiplies all numbers of the checkpoint as they are stored.
   PlainStacks plain_stacks = {};
 
   // How such matrices are multiplied.

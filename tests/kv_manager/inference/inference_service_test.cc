@@ -505,7 +505,7 @@ TEST(InferenceServiceTest, GetModelDescribesTheModel) {
   EXPECT_EQ(model.max_message_bytes(), InferenceServiceOptions().max_message_bytes);
 }
 
-TEST(InferenceServiceTest, TheContextIsWhatALargestPoolHolds) {
+TEST(InferenceServiceTest, TheContextIsAtMostWhatTheLargestPoolHolds) {
   ServiceHarness harness(ToyModel());
   for (const auto& [longest, expected] : std::vector<std::pair<int64_t, uint32_t>>{{65, 65}, {5000, 128}, {0, 128}}) {
     harness.engine.longest_sequence = longest;

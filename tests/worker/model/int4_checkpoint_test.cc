@@ -466,7 +466,7 @@ TEST_F(Int4CheckpointTest, DamagedCheckpointsAreRefusedOrLoaded) {
         EXPECT_FALSE(absl::StrContains(model.status().message(), "\n")) << model.status();
       }
     }
-    // Of 150 each, most damages make other JSON, or another number or name.
+    // Most of the 150 damages of each model make other JSON, or another number or name.
     EXPECT_GT(num_refused_headers, 100) << "kind " << kind;
     EXPECT_GT(num_refused_configs, 50) << "kind " << kind;
   }

@@ -3,7 +3,6 @@
 #ifndef QUIRE_TESTS_WORKER_MODEL_QUANTIZED_CHECKPOINT_H_
 #define QUIRE_TESTS_WORKER_MODEL_QUANTIZED_CHECKPOINT_H_
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,22 +14,11 @@
 #include "tests/test_paths.h"
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/model/paged_runner.h"
+#include "tests/worker/model/stored_tensors.h"
 #include "worker/model/model.h"
 #include "worker/model/safetensors.h"
 
 namespace quire {
-
-struct StoredTensor {
-  std::string dtype;
-  std::vector<int64_t> shape;
-  std::string bytes;
-};
-using Tensors = std::map<std::string, StoredTensor>;
-
-template <typename T>
-std::string BytesOf(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
 
 // A test that changes the tensors and the config of a small model and loads the result. Without a name, it is the Llama
 // model.
@@ -53,17 +41,7 @@ class CheckpointTest : public testing::Test {
             DataType::kFloat32};
   }
 
-  std::string File() const {
-    nlohmann::json header;
-    std::string data;
-    for (const auto& [name, tensor] : tensors_) {
-      header[name] = {{"dtype", tensor.dtype},
-                      {"shape", tensor.shape},
-                      {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
-      data += tensor.bytes;
-    }
-    return SafetensorsFileOf(header.dump(), 0) + data;
-  }
+  std::string File() const { return SafetensorsFileOf(tensors_); }
 
   absl::StatusOr<std::unique_ptr<Model>> Load(Quantization quantize = Quantization::kNone) const {
     directory_.Write("model.safetensors", File());
