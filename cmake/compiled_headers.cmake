@@ -2,8 +2,6 @@
 # Headers of the standard library, of Abseil and of GoogleTest take up to half of the time of compiling a source. So
 # targets with the same options share one compiled form of these headers. The debug preset compiles every source without
 # them, so a source that does not include what it uses is found there.
-# GCC does not treat compiled headers as headers of the system, and finds false positives of warnings in them. So it has
-# them for tests only.
 
 set(QUIRE_COMPILED_HEADERS
   <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <deque> <filesystem> <fstream> <functional> <limits>
@@ -19,6 +17,7 @@ function(quire_compile_headers name)
   target_link_libraries(${name} PRIVATE
     absl::flat_hash_map absl::span absl::statusor absl::str_format absl::strings absl::time quire_options)
   target_precompile_headers(${name} PRIVATE ${ARGN})
+  target_compile_options(${name} PRIVATE -pthread)
 endfunction()
 
 # Every target that quire_library, quire_binary or quire_test defines is noted here, with the kind of its options.
@@ -31,25 +30,24 @@ function(quire_use_compiled_headers)
   if(CMAKE_BUILD_TYPE STREQUAL Debug)
     return()
   endif()
-  set(kinds test)
   quire_compile_headers(quire_test_headers <gmock/gmock.h> <gtest/gtest.h> ${QUIRE_COMPILED_HEADERS})
   target_link_libraries(quire_test_headers PRIVATE GTest::gmock)
   quire_compile_as_test(quire_test_headers)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
-    list(APPEND kinds library unoptimised)
-    foreach(kind IN ITEMS library unoptimised)
-      quire_compile_headers(quire_${kind}_headers ${QUIRE_COMPILED_HEADERS})
-      target_compile_options(quire_${kind}_headers PRIVATE -fPIE)
-    endforeach()
-    target_compile_options(quire_unoptimised_headers PRIVATE -O0)
+  quire_compile_headers(quire_library_headers ${QUIRE_COMPILED_HEADERS})
+  target_compile_options(quire_library_headers PRIVATE -fPIE)
+  if(QUIRE_SANITIZE)
+    quire_compile_headers(quire_unoptimised_headers ${QUIRE_COMPILED_HEADERS})
+    target_compile_options(quire_unoptimised_headers PRIVATE -fPIE -O0)
   endif()
-  foreach(kind IN LISTS kinds)
+  foreach(kind IN ITEMS test library unoptimised)
     get_property(targets GLOBAL PROPERTY QUIRE_TARGETS_WITH_${kind}_HEADERS)
     foreach(target IN LISTS targets)
       get_target_property(type ${target} TYPE)
       get_target_property(is_pic ${target} POSITION_INDEPENDENT_CODE)
       if(NOT is_pic OR type STREQUAL EXECUTABLE)
         target_precompile_headers(${target} REUSE_FROM quire_${kind}_headers)
+        # All users of the same compiled headers must agree on this option, which some get from a library.
+        target_compile_options(${target} PRIVATE -pthread)
       endif()
     endforeach()
   endforeach()

@@ -119,12 +119,33 @@ function(quire_library)
   endif()
 endfunction()
 
-# Planted bugs (tests/sim/mutants) replace one object file of the library `name`, so each source is compiled separately.
-# Sanitizer builds plant no bugs, and are unity builds of these libraries, too.
-function(quire_separate_objects name)
-  if(NOT QUIRE_SANITIZE)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+# Planted bugs (tests/sim/mutants) replace one object file of the library `name`, so they must know the sources of each
+# object. In a unity build, an object has eight sources in the order of the list.
+function(quire_note_objects name)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${name} SOURCES)
+  list(FILTER sources INCLUDE REGEX "[.]cc$")
+  set(group 0)
+  while(sources)
+    list(SUBLIST sources 0 8 together)
+    list(REMOVE_ITEM sources ${together})
+    set_source_files_properties(${together} PROPERTIES UNITY_GROUP ${group})
+    list(TRANSFORM together PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    foreach(source IN LISTS together)
+      set_property(GLOBAL PROPERTY QUIRE_SOURCES_WITH_${source} ${together})
+    endforeach()
+    math(EXPR group "${group} + 1")
+  endwhile()
+endfunction()
+
+# Sets `result` to the sources that are compiled together with `source`, which is one of them.
+function(quire_sources_of_object source result)
+  if(CMAKE_UNITY_BUILD)
+    get_property(together GLOBAL PROPERTY QUIRE_SOURCES_WITH_${source})
+  else()
+    set(together ${source})
   endif()
+  set(${result} ${together} PARENT_SCOPE)
 endfunction()
 
 # The options of sanitizers, as sources of a program.
@@ -166,10 +187,9 @@ function(quire_compile_as_test name)
   else()
     target_compile_options(${name} PRIVATE -O1)
   endif()
-  # Targets that share compiled headers must agree on -pthread, which some get from a library. With compiled headers, GCC
-  # finds false positives of these two warnings.
+  # With compiled headers, GCC finds false positives of these two warnings.
   target_compile_options(${name} PRIVATE
-    -pthread $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow>)
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow>)
 endfunction()
 
 # TIMEOUT is in seconds (default 600), and four times as long under a sanitizer. With SHARDS, the tests of the program
