@@ -30,6 +30,20 @@ class CpuLinear {
   // Multiplies all rows by all panels, in tasks. The caller leaves empty the fields of `whole` that follow from the
   // matrix.
   void Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole);
+  // Says how a product is divided into items, and where an item finds its input.
+  struct Items {
+    int rows;  // An item has at most so many rows and panels.
+    int panels;
+    int64_t x_row_bytes;  // It is 0 if all items share one input.
+    bool copies_tiles;    // Each thread copies the rows of its item into tiles.
+    bool has_scratch;
+  };
+  // These prepare the input and the scratch memory of a product in tiles, and of one in rows.
+  Items PrepareTiles(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask* whole);
+  Items PrepareRows(const CpuPackedMatrix& w, LinearTask* whole);
+  // Returns the item that begins at this row and panel, for this thread.
+  LinearTask TaskOf(const CpuPackedMatrix& w, const LinearTask& whole, const Items& items, int row, int panel,
+                    int thread);
   // Returns whether so many rows are multiplied in tiles.
   bool MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const;
 
