@@ -35,7 +35,7 @@ class CpuLinear {
     int rows;  // An item has at most so many rows and panels.
     int panels;
     int64_t x_row_bytes;  // It is 0 if all items share one input.
-    bool copies_tiles;    // Each thread copies the rows of its item into tiles.
+    bool copies_tiles;    // The input is copied into tiles_.
     bool has_scratch;
   };
   // These prepare the input and the scratch memory of a product in tiles, and of one in rows.
