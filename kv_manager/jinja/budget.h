@@ -21,6 +21,8 @@ struct RenderLimits {
 
 // The deepest nesting of lists and dictionaries in each other.
 inline constexpr int kMaxValueDepth = 100;
+// Namespaces, and scopes that macros refer to, stay until the end of the rendering. They count as lists of this length.
+inline constexpr size_t kKeptElements = 8;
 
 // Counts what a rendering uses. Functions return INVALID_ARGUMENT that names the limit when it is reached.
 class Budget {

@@ -16,9 +16,6 @@ bool HasMethod(const Value& value, std::string_view name);
 // REQUIRES: HasMethod(self, name).
 absl::StatusOr<Value> CallMethod(const Value& self, std::string_view name, const Arguments& arguments, Budget* budget);
 
-// "..." % values, with the conversions s, r, d, i, f, e, g, x, X, o and c.
-absl::StatusOr<Value> FormatPercent(const Text& format, const Value& values, Budget* budget);
-
 }  // namespace quire::jinja
 
 #endif  // QUIRE_KV_MANAGER_JINJA_METHODS_H_

@@ -18,6 +18,7 @@
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/response_set.h"
 #include "kv_manager/requests/tenancy.h"
+#include "kv_manager/requests/unknown_fields.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "kv_manager/text/stop_string_condition.h"
 #include "security/digest.h"

@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "google/protobuf/message.h"
 #include "kv_manager/engine/served_model.h"
 #include "kv_manager/jinja/text.h"
 #include "kv_manager/requests/inference_options.h"
@@ -88,10 +87,6 @@ inline size_t TextWork(const v1::ResumeRequest& /*request*/) {
 // FAILED_PRECONDITION when something needs a tokenizer and the model has none.
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
                                               const RequestLimits& limits, uint64_t drawn_seed);
-
-// Adds every unknown field of `message` and of the messages in it to `errors`, under `path`: fields of a newer client
-// must not be ignored silently.
-void CheckUnknownFields(const google::protobuf::Message& message, const std::string& path, FieldErrors* errors);
 
 // Returns the prompt of a conversation, with the same errors as ValidateGenerate.
 absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,
