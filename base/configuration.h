@@ -33,7 +33,7 @@ FlagGroup ConfigurationFlagGroup();
 // Turns "quire-manager" and "max_step_ms" into "QUIRE_MANAGER_MAX_STEP_MS".
 std::string EnvironmentVariable(absl::string_view program, absl::string_view flag);
 
-// Whether Kubernetes sets variables of such names for Services, for example QUIRE_MANAGER_PORT,
+// Returns whether Kubernetes sets variables of such names for Services, for example QUIRE_MANAGER_PORT,
 // QUIRE_MANAGER_SERVICE_HOST and QUIRE_MANAGER_PORT_50051_TCP_ADDR.
 bool IsServiceLink(absl::string_view variable);
 

@@ -10,7 +10,7 @@
 
 namespace quire::grammar {
 
-// How the texts of a regular expression are written.
+// Says how the texts of a regular expression are written.
 enum class RegexText {
   kPlain,       // As they are.
   kJsonString,  // As they are inside of a JSON string, where some characters need an escape.

@@ -41,7 +41,7 @@ class SchemaPlace {
 
  private:
   struct Origin {
-    const SchemaJson* value;  // Null if the document has no such part.
+    const SchemaJson* value;  // It is null if the document has no such part.
     std::string pointer;
   };
 

@@ -15,7 +15,7 @@ using FrameId = int32_t;
 inline constexpr FrameId kRootEnds = -1;  // The text ends with the rule.
 inline constexpr FrameId kUnknown = -2;   // What follows is not known; see TokenMasks.
 
-// Where an automaton can be: a state, and what follows its rule.
+// Says where an automaton can be: a state, and what follows its rule.
 struct Position {
   StateId state;
   FrameId frame;

@@ -45,7 +45,7 @@ class TokenMasks {
   size_t num_bytes() const { return num_bytes_; }
 
  private:
-  // What is known of a state without its stack.
+  // This is what is known of a state without its stack.
   struct StateMask {
     std::vector<uint32_t> bits;  // [num_words], or empty: then `allowed` has the tokens.
     std::vector<TokenId> allowed;

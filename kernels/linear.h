@@ -53,8 +53,8 @@ struct MatrixView {
   int num_slices = 1;
 };
 
-// How the numbers of a quantized matrix are stored, and what happens to the input of a product by it. GPUs round the
-// input in kInt8 and kFp8 alone (Operations::RoundsQuantizedInputs).
+// Says how the numbers of a quantized matrix are stored, and what happens to the input of a product by it. GPUs round
+// the input in kInt8 and kFp8 alone (Operations::RoundsQuantizedInputs).
 //   kInt8         Numbers of 8 bits. The input is rounded to 8 bits, with a scale for each row.
 //   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
 //   kInt4Float32  Numbers of 4 bits. The input stays in float32.

@@ -30,7 +30,8 @@ struct Request {
   int max_tokens = 16;                  // The largest number of tokens that each sequence generates; >= 1.
   std::vector<TokenId> stop_token_ids;  // A sequence ends after one of these. They include the end-of-sequence ids.
 
-  // How many sequences continue the prompt independently; >= 1. Sample i draws what a request with seed + i would draw.
+  // Says how many sequences continue the prompt independently; >= 1. Sample i draws what a request with seed + i would
+  // draw.
   int num_samples = 1;
   // When set, the request is a beam search and draws no tokens. REQUIRES: num_samples is 1 and sampling.num_candidates
   // 0.

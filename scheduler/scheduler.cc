@@ -30,7 +30,8 @@ constexpr int kMaxRecomputedPercent = 70;
 // Walks over running sequences prefetch this many sequences ahead.
 constexpr size_t kPrefetchDistance = 8;
 
-// How many logprobs the worker returns for tokens [first, first + num_tokens). Each belongs to the token that follows.
+// Returns how many logprobs the worker returns for tokens [first, first + num_tokens). Each belongs to the token that
+// follows.
 int NumPromptLogprobs(const Request& request, int first, int num_tokens) {
   if (request.sampling.num_prompt_logprobs < 0) return 0;
   return std::clamp(static_cast<int>(request.prompt.size()) - 1 - first, 0, num_tokens);
@@ -44,7 +45,7 @@ bool PublishesLate(const Request& request) {
   return request.beam.has_value() && request.sampling.num_prompt_logprobs >= 0;
 }
 
-// What every sequence of the group tells the worker when it starts.
+// Returns how many tokens every sequence of the group tells the worker when it starts.
 int64_t NumStartTokens(const SequenceGroup& group) {
   int64_t num_tokens = 0;
   for (const auto& sequence : group.sequences()) {
@@ -352,7 +353,7 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
     }
   }
   for (const SequenceFork& fork : plan.forks) rows_.OnTaken(fork.row, rows_.RequestOf(fork.parent));
-  // What the forks have taken from requests that have finished.
+  // The forks have taken these from requests that have finished.
   const std::vector<RowId> ended = rows_.TakeEnded();
   plan.end_rows.insert(plan.end_rows.end(), ended.begin(), ended.end());
   next_step_ = StepId{Value(next_step_) + 1};

@@ -156,7 +156,7 @@ void WaitingQueue::VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit) {
 void WaitingQueue::VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit) {
   struct Turn {
     double served;
-    ServiceRank rank;  // Of the next group.
+    ServiceRank rank;  // The next group has it.
     Tenant* tenant;
     bool operator>(const Turn& other) const { return std::tie(served, rank) > std::tie(other.served, other.rank); }
   };

@@ -43,7 +43,7 @@ struct InventoryLimits {
   int64_t chunk_bytes = kInventoryChunkBytes;
 };
 
-// Whether there is anything to adopt: a row with a sequence, or a label.
+// Returns whether there is anything to adopt: a row with a sequence, or a label.
 bool HasInventory(const Executor& executor);
 
 // Returns the chunks of the inventory. Rows and labels beyond the limits are left out. A label is also left out when

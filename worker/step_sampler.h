@@ -58,7 +58,7 @@ class StepSampler {
     explicit Step(Backend* backend) : results(backend, "drawn tokens"), top(backend, "lists of tokens") {}
 
     std::vector<Job> jobs;
-    bool has_scores = false;            // Whether a row that draws asks for logprobs.
+    bool has_scores = false;            // Says whether a row that draws asks for logprobs.
     int max_top = 0;                    // The room for the list of a job.
     HostArray<SamplingResult> results;  // [jobs]
     HostArray<ScoredCandidate> top;     // [jobs, max_top]

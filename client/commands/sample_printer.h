@@ -53,7 +53,7 @@ class SamplePrinter {
   bool line_is_open_ = false;
 };
 
-// Why a sample ended, in words: "length", or "stop at \"...\"".
+// Returns why a sample ended, in words: "length", or "stop at \"...\"".
 std::string EndInWords(const v1::GenerateResponse& last);
 
 }  // namespace quire

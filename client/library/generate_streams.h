@@ -29,7 +29,7 @@ class GenerateStreams {
   struct Event {
     uint64_t tag = 0;
     v1::GenerateResponse response;    // The next one, unless `end` is set.
-    std::optional<absl::Status> end;  // How the call has ended. No more events have its tag.
+    std::optional<absl::Status> end;  // Says how the call has ended. No more events have its tag.
   };
 
   // Borrows `links`.

@@ -358,7 +358,7 @@ class LoadGenerator::Impl {
     }
   }
 
-  // The progress at `time`. Empty when Run is over before.
+  // The progress at `time`. Returns nothing when Run is over before.
   std::optional<LoadProgress> WaitForProgress(TimePoint time) QUIRE_EXCLUDES(mutex_) {
     const MutexLock lock(&mutex_);
     while (!is_over_ && changed_.WaitUntil(&mutex_, time)) continue;
@@ -382,7 +382,8 @@ class LoadGenerator::Impl {
   Mutex mutex_;
   CondVar changed_;  // The generator was stopped, or the load is over.
   CondVar place_;    // A request has ended, or the generator was stopped.
-  std::unordered_map<uint64_t, Reception> receptions_ QUIRE_GUARDED_BY(mutex_);  // Of the requests in flight, by tag.
+  std::unordered_map<uint64_t, Reception> receptions_
+      QUIRE_GUARDED_BY(mutex_);  // These requests are in flight. The keys are tags.
   LoadReport report_ QUIRE_GUARDED_BY(mutex_);
   FreePlaces free_places_ QUIRE_GUARDED_BY(mutex_);
   int64_t num_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;

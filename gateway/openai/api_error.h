@@ -29,7 +29,8 @@ ApiError FieldError(absl::string_view field, absl::string_view description);
 
 // Names of fields that differ between requests of the OpenAI interface.
 struct ApiNames {
-  // The field of the request that has set max_tokens. Empty if none has: the gateway or the manager has chosen a limit.
+  // The field of the request that has set max_tokens. It is empty if none has: the gateway or the manager has chosen a
+  // limit.
   std::optional<std::string> max_tokens = "max_tokens";
   std::string logprobs = "logprobs";      // The field that has the number of alternatives.
   std::string prompt = "prompt";          // The field that has the text or the tokens.

@@ -67,7 +67,7 @@ class GenerateAnswer {
     std::optional<AnswerParser> parser = std::nullopt;  // Without it, all text is content.
     CompletionLogprobs completion_logprobs;
     Json logprobs = nullptr;    // Not in a stream.
-    std::string finish_reason;  // Empty until the end.
+    std::string finish_reason;  // It is empty until the end.
     Json stop_reason = nullptr;
   };
 
@@ -89,13 +89,13 @@ class GenerateAnswer {
 
   const GenerateCall& call_;
   AnswerHead head_;
-  std::string event_begin_;  // Of each event, up to the list of choices.
+  std::string event_begin_;  // Each event begins like this, up to the list of choices.
   AnswerSyntax syntax_;
   std::vector<Choice> choices_;
   std::vector<LogprobList> prompt_logprobs_;  // By prompt.
   std::vector<v1::Usage> usages_;
   bool has_usage_ = false;
-  StreamPosition position_;  // Of a stream that can be resumed.
+  StreamPosition position_;  // Only streams that can be resumed use it.
 };
 
 }  // namespace quire

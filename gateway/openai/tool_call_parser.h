@@ -15,10 +15,9 @@
 
 namespace quire {
 
-// How a model writes calls of tools:
-// - kHermes (Qwen and others): <tool_call>{"name": "f", "arguments": {...}}</tool_call>
-// - kLlama3: {"name": "f", "parameters": {...}}; further calls follow a semicolon. <|python_tag|> may come first.
-// Behind
+// Says how a model writes calls of tools: - kHermes (Qwen and others): <tool_call>{"name": "f", "arguments":
+// {...}}</tool_call> - kLlama3: {"name": "f", "parameters": {...}}; further calls follow a semicolon. <|python_tag|>
+// may come first. Behind
 //   it, f.call(key="value") and Python code are calls as well.
 // - kMistral: [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...], or [TOOL_CALLS]f{...} and [TOOL_CALLS]f[ARGS]{...}
 enum class ToolCallFormat { kNone, kHermes, kLlama3, kMistral };
@@ -48,7 +47,7 @@ class ToolCallParser {
 
  private:
   enum State {
-    kStart,       // Of a text that may begin with an object (kLlama3).
+    kStart,       // A text begins, which may begin with an object (kLlama3).
     kText,        // Until the tag that begins a call.
     kTag,         // Behind that tag.
     kObject,      // In the object of a call.
@@ -85,8 +84,8 @@ class ToolCallParser {
   const std::function<std::string(size_t index)> make_id_;
   const absl::string_view tag_;  // Begins a call.
   State state_;
-  std::string pending_;  // What has come and is not taken.
-  std::string taken_;    // What was taken for the beginning of a call that has not begun.
+  std::string pending_;  // It has come and is not taken.
+  std::string taken_;    // It was taken for the beginning of a call that has not begun.
   CallObject object_;
   bool is_list_ = false;       // In the list of calls (kMistral).
   bool must_be_tool_ = false;  // The object came without a tag, so only the name tells that it is a call.

@@ -35,8 +35,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   // The request of one prompt.
   struct Part {
     ManagerLink::Ticket ticket;
-    StreamPosition position;  // What the manager has sent of it.
-    // How the manager was lost, until the next one has sent something, and when the search for that one ends.
+    StreamPosition position;  // The manager has sent so much of it.
+    // Says how the manager was lost, until the next one has sent something, and when the search for that one ends.
     std::optional<google::rpc::Status> loss = std::nullopt;
     std::chrono::steady_clock::time_point give_up = {};
   };

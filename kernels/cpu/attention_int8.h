@@ -35,8 +35,8 @@ struct alignas(64) RoundedQueries {
 struct alignas(64) Int8Rows {
   float scores[kMaxChunkRows * kAttentionTileTokens];
   int16_t weights[kMaxChunkRows * kAttentionTileTokens];
-  float factors[kMaxChunkRows];  // Of the values that the rows have summed so far.
-  float scales[kMaxChunkRows];   // Of the tile's sums of weights * v.
+  float factors[kMaxChunkRows];  // They multiply the values that the rows have summed so far.
+  float scales[kMaxChunkRows];   // They multiply the tile's sums of weights * v.
 };
 
 // Returns the scales of K, or of V, of a unit: [16].

@@ -11,7 +11,7 @@
 namespace quire::cpu {
 namespace {
 
-constexpr int kLineBytes = 64;  // Of a cache line.
+constexpr int kLineBytes = 64;  // A cache line has so many.
 
 // The rows of x that pass over a panel together fit into the second-level cache, with two panels and one panel's part
 // of y.
@@ -47,7 +47,7 @@ int GroupedRowBytes(const CpuPackedMatrix& w) {
   return GroupHeaderBytes(w) + w.padded_cols();
 }
 
-// How many rows and panels an item has.
+// An item has so many rows and panels.
 struct ItemSize {
   int rows;
   int panels;

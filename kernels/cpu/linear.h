@@ -76,11 +76,11 @@ class CpuLinear {
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
-  InputTiles tiles_;             // Of an input for LinearTask::is_tiled.
-  Memory scales_;                // Of an input in tiles.
-  Memory copy_;                  // Of an input. Grows to the size of the largest call.
+  InputTiles tiles_;             // They are copies of an input for LinearTask::is_tiled.
+  Memory scales_;                // They belong to an input in tiles.
+  Memory copy_;                  // It holds a copy of an input. Grows to the size of the largest call.
   Memory ordered_;               // The same of OrderInput.
-  std::vector<Memory> scratch_;  // Of each thread. Grows in the same way.
+  std::vector<Memory> scratch_;  // Each thread has an entry. Grows in the same way.
 };
 
 }  // namespace quire::cpu

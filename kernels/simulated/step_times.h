@@ -9,7 +9,7 @@
 
 namespace quire::simulated {
 
-// How long the steps of a simulated device take: the sum of these times. Zeros mean "as fast as possible".
+// Says how long the steps of a simulated device take: the sum of these times. Zeros mean "as fast as possible".
 struct StepTimes {
   std::chrono::nanoseconds step{0};           // For each step.
   std::chrono::nanoseconds prefill_token{0};  // For each token of a sequence that has several tokens in the step.

@@ -29,7 +29,7 @@ struct ChatTemplateFiles {
 // Says how a model wants a conversation to be written as a prompt. Immutable; thread-safe.
 class ChatTemplate {
  public:
-  // What a template is rendered with, besides the special tokens of the checkpoint.
+  // This is what a template is rendered with, besides the special tokens of the checkpoint.
   struct Input {
     std::vector<jinja::Value> messages;
     jinja::Value tools = jinja::None();  // None: there are none.
@@ -52,7 +52,7 @@ class ChatTemplate {
   bool knows_developer() const { return knows_developer_; }
   bool knows_tool() const { return knows_tool_; }
 
-  // How the model probably writes tool calls and thoughts.
+  // Returns how the model probably writes tool calls and thoughts.
   const AnswerFormat& answer_format() const { return answer_format_; }
 
  private:

@@ -25,7 +25,7 @@ class WorkerPool {
   const Scheduler& scheduler() const { return scheduler_; }
   PagedBlockManager* blocks() { return blocks_.get(); }
   const PagedBlockManager& blocks() const { return *blocks_; }
-  // Null without a prefix cache.
+  // Returns null without a prefix cache.
   const std::shared_ptr<PrefixIndex>& index() const { return index_; }
 
   // The shares of the tenants are those of `quotas` from here on. Takes no lock while they have not changed.

@@ -55,7 +55,7 @@ bool IsTakenOver(const absl::Status& reason) {
   return named.has_value() && named->word == kSessionTakenOver;
 }
 
-// Why a session was lost, for clients. gRPC writes addresses into the errors of connections.
+// Returns why a session was lost, for clients. gRPC writes addresses into the errors of connections.
 std::string CauseForClients(const absl::Status& reason) {
   if (absl::IsUnavailable(reason) || absl::IsUnknown(reason) || absl::IsAborted(reason)) {
     return "the connection to the worker was lost";

@@ -63,7 +63,7 @@ struct StepLoopStats {
   Histogram prefill_seconds{kSecondsBounds};
   Histogram decode_seconds{kSecondsBounds};
   Histogram request_prompt_tokens{kRequestTokensBounds};
-  Histogram request_generated_tokens{kRequestTokensBounds};  // Of all samples of a request.
+  Histogram request_generated_tokens{kRequestTokensBounds};  // All samples of a request are counted together.
   Histogram step_seconds{kSecondsBounds};                    // From a plan to its result.
   Histogram worker_step_seconds{kSecondsBounds};             // The worker's part of it.
   Histogram plan_seconds{kPlanSecondsBounds};                // The time to make one plan.
@@ -95,8 +95,8 @@ struct WorkerStatus {
   int waiting_requests = 0;
   int running_requests = 0;
   int swapped_requests = 0;  // The part of waiting_requests whose blocks are in the host tier.
-  // How long a request that comes now will wait, judging by the last seconds; 0: not at all, or it is not known. Under
-  // the policies priority and fair share it is the longest wait.
+  // Says how long a request that comes now will wait, judging by the last seconds; it is 0 if the request will not
+  // wait, or if that is not known. Under the policies priority and fair share it is the longest wait.
   int64_t expected_wait_us = 0;
   std::string device;
   std::string numerics_fingerprint;

@@ -53,14 +53,14 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
  private:
   class Member;
 
-  // Whether the call reads messages of the client.
+  // Says whether the call reads messages of the client.
   enum class Reading {
     kOn,
     kPaused,  // Too many ends are unread.
     kOver,    // The client has half-closed or left, or has sent a message that cannot be read.
   };
 
-  // Where the call is in its life.
+  // Says where the call is in its life.
   enum class Stage {
     kOpen,
     kCancelled,  // Nothing is written any more; the requests are ending.
@@ -120,7 +120,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   CallCanceller canceller_;
   std::shared_ptr<GenerateBatchCall> self_;  // Until OnDone.
   grpc::ByteBuffer read_;                    // Used by gRPC's read and by OnReadDone.
-  uint64_t read_id_ = 0;                     // Of the message in the watch; used like read_.
+  uint64_t read_id_ = 0;                     // The message has it in the watch. It is used like read_.
   grpc::ByteBuffer write_;                   // Used by the write under way.
   JobQueue jobs_;                            // The text jobs of all requests.
 

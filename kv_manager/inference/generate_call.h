@@ -64,7 +64,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   RequestEnvironment* const environment_;
   const RpcMethod method_;
   CallCanceller canceller_;
-  std::unique_ptr<ClientRequest> request_;         // Null until the request has been received.
+  std::unique_ptr<ClientRequest> request_;         // It is null until the request has been received.
   std::atomic<ClientRequest*> started_ = nullptr;  // The same, for OnCancel.
   std::shared_ptr<GenerateCall> self_;             // Until OnDone.
 

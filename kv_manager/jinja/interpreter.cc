@@ -17,7 +17,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-// What an error message calls an expression.
+// Returns what an error message calls an expression.
 std::string Construct(const Expression& expression) {
   switch (expression.kind) {
     case Kind::kFilter:

@@ -68,7 +68,7 @@ class Manager {
   // In the order of construction: each uses those before it.
   const ManagerOptions options_;
   ManagerEngine engine_;
-  std::unique_ptr<WatchedFile> tenants_;  // Null without --tenants.
+  std::unique_ptr<WatchedFile> tenants_;  // It is null without --tenants.
   RequestEnvironment requests_;
   const RequestRestorer restorer_;  // The engine calls it.
   InferenceServiceImpl inference_;
@@ -78,9 +78,9 @@ class Manager {
   std::unique_ptr<MetricsServer> metrics_;
   std::atomic<bool> leaves_requests_ = false;          // To the next manager.
   std::atomic<uint64_t> term_ = 0;                     // 0 without --standby, and before this manager leads.
-  std::unique_ptr<Leadership> leadership_;             // Null without --standby.
+  std::unique_ptr<Leadership> leadership_;             // It is null without --standby.
   std::atomic<const Leadership*> election_ = nullptr;  // The same, for calls that come before it exists.
-  std::unique_ptr<WorkerDiscovery> discovery_;         // Null while this manager stands by.
+  std::unique_ptr<WorkerDiscovery> discovery_;         // It is null while this manager stands by.
 };
 
 }  // namespace quire

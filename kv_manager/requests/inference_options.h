@@ -22,7 +22,7 @@ struct RequestLimits {
   bool uses_model_defaults = true;    // For fields that a request does not set: ServedModel::defaults.
 };
 
-// How long and how many requests go on without their clients.
+// Says how long and how many requests go on without their clients.
 struct DetachOptions {
   absl::Duration grace = absl::Seconds(30);  // For a client to come back, and for a stream that has ended.
   // Limit for the requests that run without their clients, and again for those that have ended and wait for them. 0: no
@@ -39,11 +39,11 @@ struct InferenceServiceOptions {
   size_t max_batch_requests = 1024;     // Requests of one GenerateBatch at the same time.
   size_t max_message_bytes = 16 << 20;  // Bytes of a message that gRPC sends.
   DetachOptions detach = {};
-  ReceiveLimits receive_limits = {};  // Of messages that are being received.
-  size_t max_outbox_tokens = 4096;    // How many tokens may wait for a slow reader before its request is ended.
+  ReceiveLimits receive_limits = {};  // They limit messages that are being received.
+  size_t max_outbox_tokens = 4096;    // Says how many tokens may wait for a slow reader before its request is ended.
   // When generation has ended: how long a client may take to read the rest before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);
-  size_t max_waiting_texts = 64;  // How many long texts may wait to be tokenized.
+  size_t max_waiting_texts = 64;  // Says how many long texts may wait to be tokenized.
   // The tokens that tell tenants apart. Null: callers need no token, and every caller may use every request.
   std::shared_ptr<TokenFile> tokens = nullptr;
   bool logs_requests = false;

@@ -441,7 +441,7 @@ class GenerateValidator {
   const RequestLimits& limits_;
   const SamplingDefaults defaults_;
   ValidRequest out_;
-  std::string chat_text_;  // What a conversation becomes.
+  std::string chat_text_;  // A conversation becomes this text.
   FieldErrors errors_;
   absl::Status precondition_;
 };

@@ -56,18 +56,19 @@ struct ValidRequest {
   Echo echo = Echo::kNone;
   std::string prompt_text;  // For Echo::kText.
 
-  // What the client has of a sample that the request continues.
+  // This is what the client has of a sample that the request continues.
   struct Continued {
     std::vector<TokenId> tokens = {};
-    std::optional<FinishReason> end = std::nullopt;  // Why the last token ends it, unless it ends at a stop string.
-    bool has_finish = false;                         // The client knows the end.
+    std::optional<FinishReason> end =
+        std::nullopt;         // Says why the last token ends it, unless it ends at a stop string.
+    bool has_finish = false;  // The client knows the end.
   };
   std::vector<Continued> continued;  // By sample. Empty: nothing is continued.
   // Nothing is to be computed, because all samples have ended.
   bool is_over() const { return !continued.empty() && request.continued.empty(); }
 };
 
-// How a request wants its text to be tokenized. For GenerateRequest and TokenizeRequest.
+// Returns how a request wants its text to be tokenized. For GenerateRequest and TokenizeRequest.
 template <typename Request>
 EncodeOptions EncodeOptionsOf(const Request& request) {
   EncodeOptions options;
@@ -76,8 +77,8 @@ EncodeOptions EncodeOptionsOf(const Request& request) {
   return options;
 }
 
-// How many bytes of a request are tokenized or decoded before it is submitted. A token counts as four bytes, and a step
-// of a chat template as one.
+// Returns how many bytes of a request are tokenized or decoded before it is submitted. A token counts as four bytes,
+// and a step of a chat template as one.
 size_t TextWork(const v1::GenerateRequest& request);
 inline size_t TextWork(const v1::ResumeRequest& /*request*/) {
   return 0;

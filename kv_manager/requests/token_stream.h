@@ -26,7 +26,7 @@
 
 namespace quire {
 
-// Where the responses of one request go: the seam between a TokenStream and gRPC.
+// Says where the responses of one request go: the seam between a TokenStream and gRPC.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
@@ -42,7 +42,7 @@ class ResponseWriter {
   virtual void EndCall(const v1::GenerateResponse* response, const absl::Status& status) = 0;
 };
 
-// How a request ended.
+// Says how a request ended.
 struct StreamEnd {
   std::string finish_reason;  // The reasons of its samples, or the name of the status code when it broke off.
   int prompt_tokens;
@@ -50,7 +50,7 @@ struct StreamEnd {
   int output_tokens;  // The sum over all samples.
 };
 
-// What the client of a request has of one of its samples, see v1::ContinuedSample.
+// This is what the client of a request has of one of its samples, see v1::ContinuedSample.
 struct SampleProgress {
   uint32_t index = 0;
   int num_tokens = 0;
@@ -61,7 +61,7 @@ struct SampleProgress {
 struct StreamReader {
   ResponseWriter* writer = nullptr;                      // Borrowed until its EndCall. Null: there is no client.
   std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread.
-  uint64_t id = 0;                                       // Of the call. Later calls have higher ones.
+  uint64_t id = 0;                                       // The call has it. Later calls have higher ones.
 };
 
 // Keeps a stream that outlives its calls, and decides for how long. Calls come from the jobs of the stream, one at a
@@ -143,7 +143,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void OnFailed(absl::Status status) override;
 
   RequestId id() const { return id_; }
-  uint64_t seed() const { return seed_; }  // Of the first sample.
+  uint64_t seed() const { return seed_; }  // The first sample has it.
   // About how much memory the responses before the first event use, if the stream is resumable.
   int64_t num_first_bytes() const { return num_first_bytes_; }
 
@@ -151,13 +151,14 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // had ended already.
   bool Abort();
 
-  // Whether generation is over: it has finished, has failed, was aborted, or the client has left.
+  // Returns whether generation is over: it has finished, has failed, was aborted, or the client has left.
   bool has_ended() const;
 
-  // Whether nobody can read the stream any more, or soon nobody can.
+  // Returns whether nobody can read the stream any more, or soon nobody can.
   bool is_closed() const;
 
-  // What the client of an equal request has received of this stream, or of an earlier one, when it has this much.
+  // Returns what the client of an equal request has received of this stream, or of an earlier one, when it has this
+  // much.
   google::protobuf::RepeatedPtrField<v1::ReceivedSample> ReceivedOf(absl::Span<const SampleProgress> samples) const;
   // The tokens that the engine has told, of all samples.
   int64_t NumTokens() const;
@@ -189,7 +190,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void OnWritten(uint64_t reader_id, bool ok);
 
  private:
-  // Whether events still come from the engine.
+  // Says whether events still come from the engine.
   enum class Generation {
     kRunning,  // Events are put into the outbox.
     kEnded,    // Later events are dropped; the client still gets what the outbox has.
@@ -305,7 +306,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   absl::Status drop_status_ QUIRE_GUARDED_BY(mutex_);
   bool is_dropped_ QUIRE_GUARDED_BY(mutex_) = false;      // The end does not wait for the write under way.
   bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;      // The reader has a response, until FinishWrite.
-  std::optional<bool> written_ QUIRE_GUARDED_BY(mutex_);  // What OnWritten has told about it.
+  std::optional<bool> written_ QUIRE_GUARDED_BY(mutex_);  // OnWritten has said this about it.
 
   // Changed by the one that delivery_ names, with the mutex held.
   StreamReader reader_;

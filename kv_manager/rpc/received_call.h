@@ -50,7 +50,7 @@ class ReceivedCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   ReceiveWatch* const watch_;
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer request_;
-  uint64_t id_ = 0;  // Of the request in the watch.
+  uint64_t id_ = 0;  // The request has it in the watch.
 };
 
 // A call with one request and one response. It owns itself until gRPC is done with it, which is after Finish.

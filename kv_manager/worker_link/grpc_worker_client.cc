@@ -245,7 +245,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
   InventoryReader reader_;
   bool is_reading_inventory_ = false;
   bool is_open_ = false;
-  absl::Status error_;  // What the worker did wrong.
+  absl::Status error_;  // The worker did this wrong.
 
   Mutex mutex_;
   PlanEncoder encoder_ QUIRE_GUARDED_BY(mutex_);

@@ -51,7 +51,7 @@ class PlanEncoder {
   struct Row {
     int num_logprobs = -1;
     int num_prompt_logprobs = -1;
-    std::vector<TokenId> prompt;  // Empty unless the prompt's logprobs are wanted.
+    std::vector<TokenId> prompt;  // It is empty unless the prompt's logprobs are wanted.
     int num_candidates = 0;
   };
 

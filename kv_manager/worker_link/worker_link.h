@@ -83,13 +83,14 @@ class WorkerLink {
   bool adopts_again() const { return adopts_again_; }
   bool is_ready() const { return state_ == State::kReady; }
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
-  uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
+  uint64_t epoch() const { return epoch_; }  // The current attempt or session has it, or the last one had it.
   int num_plans_in_flight() const { return num_in_flight_; }
   uint64_t num_steps() const { return num_steps_; }  // Results that have come in this session.
   // The process has answered a probe.
   void OnProbed(int64_t now_us);
-  // Whether a plan is unanswered and the process of the worker does not answer probes. A process that was stopped is
-  // silent, and so is one behind a network that loses everything. A slow step is not: other threads answer probes.
+  // Returns whether a plan is unanswered and the process of the worker does not answer probes. A process that was
+  // stopped is silent, and so is one behind a network that loses everything. A slow step is not: other threads answer
+  // probes.
   bool IsSilent(int64_t now_us) const;
   // The time of the last result, or of the last plan that was sent when no other was in flight.
   int64_t progress_us() const { return progress_us_; }

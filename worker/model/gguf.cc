@@ -98,7 +98,7 @@ class Parser {
     uint64_t offset;  // From the beginning of the data.
     uint64_t bytes;
   };
-  std::vector<Range> ranges_;  // Of each tensor.
+  std::vector<Range> ranges_;  // Each tensor has a range.
 };
 
 absl::StatusOr<std::string_view> Parser::ReadBytes(uint64_t count, const std::string& what) {

@@ -16,7 +16,7 @@ struct GgufTensorType {
   const char* name;
   uint32_t block_elements;
   uint32_t block_bytes;
-  // Writes the `block_elements` numbers of a block. Null for F32, F16 and BF16.
+  // Writes the `block_elements` numbers of a block. It is null for F32, F16 and BF16.
   void (*dequantize)(const uint8_t* block, float* values);
 };
 

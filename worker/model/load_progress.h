@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// How much of a model's weights has been read. It logs the beginning, the end and, while it takes long, a line
+// Says how much of a model's weights has been read. It logs the beginning, the end and, while it takes long, a line
 // about every tenth of the weights and about every ten seconds, when a tensor has been read. Thread-safe.
 class LoadProgress {
  public:
@@ -41,7 +41,7 @@ class LoadProgress {
   Snapshot snapshot_ QUIRE_GUARDED_BY(mutex_);
   int64_t begin_us_ QUIRE_GUARDED_BY(mutex_) = 0;
   int64_t logged_us_ QUIRE_GUARDED_BY(mutex_) = 0;     // Time of the last line of the log.
-  int64_t logged_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;  // What had been read then.
+  int64_t logged_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;  // So many had been read then.
 };
 
 }  // namespace quire

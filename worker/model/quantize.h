@@ -10,7 +10,8 @@
 
 namespace quire {
 
-// How the matrices of the decoder layers are multiplied. Embedding, norms and biases keep the precision of their file.
+// Says how the matrices of the decoder layers are multiplied. Embedding, norms and biases keep the precision of their
+// file.
 enum class Quantization {
   kNone,  // In the precision of the file.
   kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token. A GPU can keep the inputs.
@@ -22,7 +23,7 @@ enum class Quantization {
 // Returns "none", "int8", "int4" or "fp8".
 const char* Name(Quantization quantization);
 
-// What a product by weights of 4 bits does to its input on a CPU. On a GPU it never rounds it.
+// This is what a product by weights of 4 bits does to its input on a CPU. On a GPU it never rounds it.
 enum class Int4Inputs {
   kInt8,      // Rounds it to 8 bits, with a scale per token and group of columns (W4A8).
   kBFloat16,  // Rounds it and the weights to bfloat16 (W4A16). CPUs without AMX keep it.
@@ -35,10 +36,10 @@ const char* Name(Int4Inputs inputs);
 // Returns the format of matrices of this width. REQUIRES: it is not kNone.
 QuantizedFormat FormatOf(Quantization width, Int4Inputs inputs);
 
-// How weights are rounded while a model is loaded, and how products by weights of 4 bits are computed.
+// Says how weights are rounded while a model is loaded, and how products by weights of 4 bits are computed.
 struct WeightRounding {
   Quantization layers = Quantization::kNone;   // The matrices of the layers.
-  bool output = false;                         // Whether the output matrix is rounded as with kInt8.
+  bool output = false;                         // Says whether the output matrix is rounded as with kInt8.
   Int4Inputs int4_inputs = Int4Inputs::kInt8;  // Also of weights that have 4 bits in the checkpoint.
 };
 
@@ -49,11 +50,12 @@ struct QuantizedMatrix {
   int rows;
   int cols;
   int group = 0;               // Columns that share a scale in a matrix of 4 bits or FP8; 0 in one of int8.
-  std::vector<uint8_t> zeros;  // Of a matrix of 4 bits.
-  std::vector<int32_t> order;  // Of a matrix of 4 bits whose columns are not in the order of the input; or empty.
+  std::vector<uint8_t> zeros;  // A matrix of 4 bits has them.
+  std::vector<int32_t>
+      order;  // A matrix of 4 bits has it if its columns are not in the order of the input. Otherwise it is empty.
 
   bool is_fp8 = false;
-  bool has_blocks = false;  // Of a matrix of FP8.
+  bool has_blocks = false;  // A matrix of FP8 may have them.
 
   int num_groups() const { return (cols + group - 1) / group; }
   // Valid until the matrix changes.

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// How the rotary embedding is scaled to contexts that are longer than those in training.
+// Says how the rotary embedding is scaled to contexts that are longer than those in training.
 enum class RopeType {
   kDefault,  // No scaling.
   kLinear,   // Positions are divided by `factor`.
@@ -44,12 +44,12 @@ struct RopeConfig {
   std::vector<double> length_factors = {};   // For longrope: [rotary_dim / 2].
 };
 
-// What the reader must know of the model.
+// This is what the reader must know of the model.
 struct RopeShape {
   int head_dim;
   int max_position_embeddings;
   double default_theta = 10000.0;
-  bool rotates_parts = false;  // Whether partial_rotary_factor may be below 1.
+  bool rotates_parts = false;  // Says whether partial_rotary_factor may be below 1.
   int original_positions = 0;  // The default of original_max_position_embeddings; 0: max_position_embeddings.
   bool is_long = false;        // For longrope: whether to take the long factors.
 };
