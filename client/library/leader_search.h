@@ -8,9 +8,9 @@
 
 namespace quire {
 
-// Finds the manager that leads, among several: a call asks one after the other. When all were asked and one of
-// them stands by or stops, one will lead soon, so the call pauses and begins again. When none has answered, it ends.
-// This class is not thread-safe.
+// Finds the manager that leads, among several: a call asks one after the other. When all were asked and one of them
+// stands by or stops, one will lead soon, so the call pauses and begins again. When none has answered, it ends. This
+// class is not thread-safe.
 class LeaderSearch {
  public:
   enum class Next {

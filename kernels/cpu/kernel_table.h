@@ -14,8 +14,8 @@
 
 namespace quire::cpu {
 
-// Says how weights are stored. The first three formats are those of DataType, in the same order.
-// kInt4 and kInt4Float32 have the same panels, and differ in the input.
+// Says how weights are stored. The first three formats are those of DataType, in the same order. kInt4 and kInt4Float32
+// have the same panels, and differ in the input.
 enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8, kInt4, kInt4Float32, kInt4BFloat16, kFp8 };
 constexpr int kNumWeightFormats = 8;
 

@@ -20,8 +20,8 @@ struct Revival {
   // The stream has to be told this of a sample, or of a hypothesis that a beam search will return.
   struct Sample {
     int index = 0;
-    // Up to the end, if the sample has ended. A hypothesis has those that all have. They have scores if the
-    // request wants logprobs.
+    // Up to the end, if the sample has ended. A hypothesis has those that all have. They have scores if the request
+    // wants logprobs.
     std::vector<ScoredToken> generated;
     std::optional<FinishReason> end;  // Says why the sample has ended.
     // Its tokens from this position on have other numerics than those before. The position may be behind `generated`.

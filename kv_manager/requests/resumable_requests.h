@@ -207,7 +207,7 @@ class ResumableRequests {
   Waiting ended_ QUIRE_GUARDED_BY(mutex_);                               // and those that have ended.
   int64_t replay_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::string, int64_t> bytes_by_tenant_ QUIRE_GUARDED_BY(mutex_);  // No zeros.
-  DetachedCounts counts_ QUIRE_GUARDED_BY(mutex_);                                      // What only grows.
+  DetachedCounts counts_ QUIRE_GUARDED_BY(mutex_);                                      // They never fall.
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
