@@ -62,8 +62,8 @@ class WatchedFile {
   mutable Mutex mutex_;
   Version version_ QUIRE_GUARDED_BY(mutex_) = {};      // It belongs to the text that was read last.
   absl::Status text_status_ QUIRE_GUARDED_BY(mutex_);  // Says whether that text was right.
-  std::string last_error_
-      QUIRE_GUARDED_BY(mutex_);  // The last look at the file gave it. It is empty if the file is valid.
+  // The last look at the file gave it. It is empty if the file is valid.
+  std::string last_error_ QUIRE_GUARDED_BY(mutex_);
   Mutex stop_mutex_;
   CondVar stop_;
   bool is_stopping_ QUIRE_GUARDED_BY(stop_mutex_) = false;

@@ -142,8 +142,8 @@ class GenerateStream {
 
   mutable Mutex mutex_;
   CondVar cancelled_;
-  std::unique_ptr<grpc::ClientContext> context_
-      QUIRE_GUARDED_BY(mutex_);  // It belongs to the call that is read, and outlives its reader.
+  // It belongs to the call that is read, and outlives its reader.
+  std::unique_ptr<grpc::ClientContext> context_ QUIRE_GUARDED_BY(mutex_);
   bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;              // Without a queue.
   std::unique_ptr<grpc::ClientAsyncReader<v1::GenerateResponse>> queued_reader_;  // With a queue.

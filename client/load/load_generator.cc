@@ -382,8 +382,8 @@ class LoadGenerator::Impl {
   Mutex mutex_;
   CondVar changed_;  // The generator was stopped, or the load is over.
   CondVar place_;    // A request has ended, or the generator was stopped.
-  std::unordered_map<uint64_t, Reception> receptions_
-      QUIRE_GUARDED_BY(mutex_);  // These requests are in flight. The keys are tags.
+  // These requests are in flight. The keys are tags.
+  std::unordered_map<uint64_t, Reception> receptions_ QUIRE_GUARDED_BY(mutex_);
   LoadReport report_ QUIRE_GUARDED_BY(mutex_);
   FreePlaces free_places_ QUIRE_GUARDED_BY(mutex_);
   int64_t num_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;

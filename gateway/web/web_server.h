@@ -61,8 +61,8 @@ struct WebServerOptions {
   int max_connections = 1024;
   size_t max_body_bytes = 16 << 20;         // One request has at most so many.
   int64_t max_receiving_bytes = 256 << 20;  // All requests whose bodies are arriving have at most so many.
-  size_t max_unsent_bytes =
-      1 << 20;  // One stream has at most so many. A client that is further behind is disconnected.
+  // One stream has at most so many. A client that is further behind is disconnected.
+  size_t max_unsent_bytes = 1 << 20;
   std::chrono::milliseconds head_timeout = std::chrono::seconds(10);   // For TLS and the head of a request.
   std::chrono::milliseconds body_timeout = std::chrono::seconds(30);   // For the body.
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);   // Between two requests of a connection.

@@ -54,8 +54,8 @@ class AmxKeysAndValues {
   int v_index_ = 0;
   TileValues v_[2];
   alignas(64) BFloat16 copied_v_[kUnitsPerTile][kUnitTokens * kMaxHeadDim];  // Not all rows see these tokens.
-  alignas(
-      64) BFloat16 packed_k_[kUnitsPerTile * kUnitTokens * kMaxHeadDim];  // It is used where heads do not fill B tiles.
+  // It is used where heads do not fill B tiles.
+  alignas(64) BFloat16 packed_k_[kUnitsPerTile * kUnitTokens * kMaxHeadDim];
 };
 
 // Copies K of a tile, with zeros up to whole B tiles.

@@ -44,10 +44,10 @@ constexpr int kInt8PanelStep = 64;      // The same in panels of int8.
 constexpr int kInt8QuadColumns = 4;     // The k of a load.
 constexpr int kInt8ScaleBytes = kPanelColumns * int(sizeof(float));
 constexpr int kInt8Offset = 128;  // A byte of a panel is greater than the weight by this.
-constexpr int kInt4HeaderBytes =
-    kPanelColumns * int(sizeof(float)) + 64;  // The header of a group has scales and zero points.
-constexpr int kInt4LineColumns = 8;           // The k of a word.
-constexpr int kInt4UnitColumns = 32;          // The k of a unit.
+// The header of a group has scales and zero points.
+constexpr int kInt4HeaderBytes = kPanelColumns * int(sizeof(float)) + 64;
+constexpr int kInt4LineColumns = 8;   // The k of a word.
+constexpr int kInt4UnitColumns = 32;  // The k of a unit.
 constexpr int kInt4LineUnits = 4;
 constexpr int kInt4LineBytes = 64;
 constexpr int Int4GroupBytes(int group) {

@@ -65,8 +65,8 @@ class QuantizedProduct {
   }
 
  private:
-  static constexpr int kRingSteps =
-      8;  // The ring holds so many steps of converted weights. With one pass, they stay in the first-level cache.
+  // The ring holds so many steps of converted weights. With one pass, they stay in the first-level cache.
+  static constexpr int kRingSteps = 8;
   static constexpr int kStepsAtOnce = 4;  // Steps whose sums are combined at once. More would not stay in that cache.
 
   // The rows [row, end) of a pass over panel `index`, whose sums wait to be combined or stored. The buffer with this

@@ -219,8 +219,8 @@ class PagedBlockManager : public BlockManager {
   absl::flat_hash_map<SequenceId, Holding> holdings_;
   CopiesInFlight copies_;
   std::deque<SwapInFlight> swaps_;  // Swap-ins whose steps are not committed, oldest first.
-  std::vector<PrefixHash>
-      hashes_;            // Indexed by block id: the prefix that a cached block ends. It is empty without an index.
+  // Indexed by block id: the prefix that a cached block ends. It is empty without an index.
+  std::vector<PrefixHash> hashes_;
   StepId step_{0};        // The step that began last.
   StepId cache_step_{0};  // The cache's clock: it counts steps and goes on from session to session.
   int64_t num_evictions_ = 0;

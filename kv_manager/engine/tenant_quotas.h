@@ -98,8 +98,8 @@ class TenantQuotas {
   std::atomic<const TenantShares*> current_shares_ = nullptr;  // Those of shares_.
   // These tenants have requests, or had some. Never null.
   absl::flat_hash_map<std::string, std::shared_ptr<Counts>> counts_ QUIRE_GUARDED_BY(mutex_);
-  size_t sweep_size_ QUIRE_GUARDED_BY(mutex_) =
-      0;  // When counts_ has this size, it is searched for tenants without requests.
+  // When counts_ has this size, it is searched for tenants without requests.
+  size_t sweep_size_ QUIRE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace quire

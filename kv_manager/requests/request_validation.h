@@ -59,8 +59,8 @@ struct ValidRequest {
   // This is what the client has of a sample that the request continues.
   struct Continued {
     std::vector<TokenId> tokens = {};
-    std::optional<FinishReason> end =
-        std::nullopt;         // Says why the last token ends it, unless it ends at a stop string.
+    // Says why the last token ends it, unless it ends at a stop string.
+    std::optional<FinishReason> end = std::nullopt;
     bool has_finish = false;  // The client knows the end.
   };
   std::vector<Continued> continued;  // By sample. Empty: nothing is continued.

@@ -123,8 +123,8 @@ class ResponseSet {
   const int num_prompt_tokens_;
   int num_cached_tokens_ = 0;
   std::string prompt_text_;  // The echo of the prompt.
-  google::protobuf::RepeatedPtrField<v1::PositionLogprobs>
-      prompt_logprobs_;  // It is empty or has one entry per prompt token.
+  // It is empty or has one entry per prompt token.
+  google::protobuf::RepeatedPtrField<v1::PositionLogprobs> prompt_logprobs_;
   std::vector<Sample> samples_;
   std::vector<int> order_;          // Indices into samples_ by GenerateResponse.index.
   std::vector<bool> has_received_;  // [num_samples]: the client has the end of the sample of this index.

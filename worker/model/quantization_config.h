@@ -20,8 +20,7 @@ enum class CheckpointFormat {
   kGptq,           // GPTQ with 4 or 8 bits.
   kAwq,            // AWQ with 4 bits, version gemm.
   kFp8,            // FP8 with scales. Such a matrix can be dequantized as well.
-  kGgufQ4_0,       // A GGUF file has such matrices: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as
-                   // well.
+  kGgufQ4_0,       // Q4_0 of GGUF: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as well.
 };
 
 // A quantized checkpoint may have some matrices that are not quantized. These are the numbers of such stacks of each

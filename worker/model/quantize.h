@@ -51,8 +51,8 @@ struct QuantizedMatrix {
   int cols;
   int group = 0;               // Columns that share a scale in a matrix of 4 bits or FP8; 0 in one of int8.
   std::vector<uint8_t> zeros;  // A matrix of 4 bits has them.
-  std::vector<int32_t>
-      order;  // A matrix of 4 bits has it if its columns are not in the order of the input. Otherwise it is empty.
+  // A matrix of 4 bits has it if its columns are not in the order of the input. Otherwise it is empty.
+  std::vector<int32_t> order;
 
   bool is_fp8 = false;
   bool has_blocks = false;  // A matrix of FP8 may have them.
