@@ -43,8 +43,9 @@ std::vector<const char*> ProcessEnvironment();
 namespace internal {
 
 struct Configuration {
-  std::optional<std::string> text;             // The text to print for --help or --version.
-  std::map<std::string, std::string> sources;  // By flag, where its value comes from, if it is not the default.
+  std::optional<std::string> text;  // The text to print for --help or --version.
+  // They say where the value of each flag comes from, if it is not the default.
+  std::map<std::string, std::string> sources;
 };
 
 absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::Span<const char* const> arguments,

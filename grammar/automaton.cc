@@ -464,7 +464,7 @@ class AutomatonBuilder {
 
   const SyntaxTree& tree_;
   std::vector<Entry> dfas_;   // [rules]
-  std::vector<RuleId> used_;  // In the order in which they were found.
+  std::vector<RuleId> used_;  // They are in the order in which they were found.
   absl::flat_hash_map<RuleId, size_t> index_of_;
   std::vector<std::vector<bool>> ends_;  // [used rules][states]
 };

@@ -47,7 +47,7 @@ class SchemaPlace {
 
   SchemaPlace() = default;
 
-  std::vector<Origin> origins_;  // At least one.
+  std::vector<Origin> origins_;  // There is at least one.
 };
 
 // Returns the JSON text of a value for an error, shortened to 64 bytes.

@@ -33,7 +33,7 @@ using Frames = std::vector<Frame>;
 
 // All places where an automaton can be after some bytes.
 struct PositionSet {
-  std::vector<Position> positions;  // Without duplicates.
+  std::vector<Position> positions;  // There are no duplicates.
   bool can_end = false;             // The text may end here.
   bool can_leave = false;           // What is not known may follow here.
 };

@@ -33,7 +33,7 @@ class BeamSearch {
   struct Extension {
     int parent;  // Index of that beam in what the last Advance returned.
     TokenId token;
-    float logprob;  // As it was given, without the diversity penalty.
+    float logprob;  // It is as it was given, without the diversity penalty.
 
     bool operator==(const Extension&) const = default;
   };

@@ -27,7 +27,7 @@ struct SliceInFlight {
 
 struct PlanInFlight {
   StepId step;
-  std::vector<SliceInFlight> slices;  // In the order of StepPlan::slices.
+  std::vector<SliceInFlight> slices;  // They are in the order of StepPlan::slices.
 };
 
 // The plans that were sent and not answered yet, and the check that a result answers the oldest of them. Owned by the

@@ -24,7 +24,7 @@ enum class GenerationId : uint64_t {};
 // and streaming are the business of the layers above. Once a request is submitted, only its generation may change.
 struct Request {
   RequestId id;
-  std::vector<TokenId> prompt;  // At least one token.
+  std::vector<TokenId> prompt;  // There is at least one token.
   GenerationId generation{0};   // The workers on which it may run. The scheduler does not read it.
   SamplingParams sampling;
   int max_tokens = 16;                  // The largest number of tokens that each sequence generates; >= 1.

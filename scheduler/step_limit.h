@@ -52,7 +52,7 @@ struct StepLimit {
 
   double fixed_us = 0;
   double us_per_token = 0;        // 0: no time is known, and plans have no limit.
-  double max_step_us = 0;         // While sequences decode.
+  double max_step_us = 0;         // It holds while sequences decode.
   double max_prompt_step_us = 0;  // Otherwise.
 
   // At least num_decodes + kMinPromptTokens.

@@ -139,8 +139,8 @@ struct SequenceSlice {
 // the step is stored. A plan is a value: equal inputs give equal plans.
 struct StepPlan {
   StepId step{0};
-  std::vector<BlockSwap> swap_outs;  // From the pool to the host tier.
-  std::vector<BlockSwap> swap_ins;   // From the host tier to the pool.
+  std::vector<BlockSwap> swap_outs;  // They go from the pool to the host tier.
+  std::vector<BlockSwap> swap_ins;   // They go from the host tier to the pool.
   std::vector<BlockCopy> copies;     // No block is both a source and a destination.
   std::vector<RowId> end_rows;       // Rows whose sequences no other manager may find. They end before the starts.
   std::vector<SequenceStart> starts;
@@ -185,8 +185,8 @@ struct RowTable {
 
 struct StepResult {
   StepId step{0};
-  std::vector<SliceResult> slices;    // In the order of StepPlan::slices.
-  std::vector<RowTable> tables = {};  // In the same order. It is empty unless the plan has wants_tables.
+  std::vector<SliceResult> slices;    // They are in the order of StepPlan::slices.
+  std::vector<RowTable> tables = {};  // They are in the same order. It is empty unless the plan has wants_tables.
 
   bool operator==(const StepResult&) const = default;
 };

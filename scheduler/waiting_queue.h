@@ -128,7 +128,7 @@ class WaitingQueue {
   double least_served_ = 0;  // The tenant that was visited last had been served so much at that time.
   int size_ = 0;
   int64_t num_tokens_ = 0;
-  absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Under the policy kPriority only.
+  absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Only the policy kPriority uses it.
   absl::btree_map<std::string, Holder> holders_;      // The tenants that have waiting groups, under every policy.
   int num_swapped_ = 0;
   uint64_t num_visits_ = 0;

@@ -31,7 +31,7 @@ class LastSteps {
 
  private:
   uint64_t epoch_ = 0;
-  std::deque<v1::InventoryResult> begun_;  // Without results, oldest first.
+  std::deque<v1::InventoryResult> begun_;  // They have no results; the oldest comes first.
   std::deque<v1::InventoryResult> results_;
   v1::InventoryResult spare_;  // A message whose memory is used again.
 };

@@ -68,7 +68,7 @@ std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t ava
 
 // Describes what a worker with some command line holds of a model: its weights, and the pool beside them.
 struct MemoryChoice {
-  std::string weights;  // As HeldWeights describes them.
+  std::string weights;  // HeldWeights describes them like this.
   int64_t weight_bytes;
   KvLayout layout;
   PoolRequest pool;

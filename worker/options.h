@@ -34,21 +34,21 @@ struct WorkerOptions {
   std::string model;           // The model directory, a GGUF file, or a valid name of the hub (model/hub_cache.h).
   std::string explain_memory;  // If not empty, the model whose memory is explained instead of a start.
   std::optional<int64_t> gpu_memory;  // The GPU's, for explain_memory. Without a value, it is read.
-  std::string model_name;             // By default the last part of the path, or owner/name of the hub.
+  std::string model_name;             // It is the last part of the path by default, or owner/name of the hub.
   std::string listen;
   Transport transport;
   std::vector<std::string> manager_names;  // One of them must be in the manager's certificate, if it shows one.
   std::string health_listen;               // If empty, health checks are answered only at `listen`.
   std::string metrics_listen;              // If empty, no metrics are served.
-  int max_connections;                     // At `listen`.
+  int max_connections;                     // It limits those at `listen`.
   int block_size;
   PoolRequest pool;
   int64_t swap_bytes = 0;  // The size of the host tier, or 0 for none.
   bool prefault;
   WeightRounding rounding;
   bool long_context = false;
-  std::optional<KvType> kv_type;  // Without a value, the type of the weights.
-  std::string device = "cpu";     // As in the flag, for messages.
+  std::optional<KvType> kv_type;  // Without a value, it is the type of the weights.
+  std::string device = "cpu";     // It is as in the flag, for messages.
   std::optional<int> gpu;         // The number of the GPU as CUDA counts them. Without a value, the CPU computes.
   bool exact_gpu = false;         // Says whether a row's result must be independent of the other rows of the step.
   std::string gpu_tuning_cache;   // The path of a file, or empty.

@@ -208,7 +208,7 @@ void SessionLoop::BindThreads() {
 
 void SessionLoop::Run() {
   const MutexLock lock(&mutex_);
-  int num_polls = 0;  // Since the last plan was finished.
+  int num_polls = 0;  // They are those since the last plan was finished.
   while (true) {
     const bool may_begin = phase_ != Phase::kStopping && served_ == current_ && !plans_.empty();
     if (may_begin && executor_->CanBegin(plans_.front())) {

@@ -27,8 +27,8 @@ namespace quire {
 
 // Which rows and labels stay when a session ends.
 struct OrphanHold {
-  absl::Duration duration = absl::ZeroDuration();  // For how long. With 0, nothing is kept or labelled.
-  std::string layout_id = "";                      // For InventoryHeader.
+  absl::Duration duration = absl::ZeroDuration();  // They are kept for so long. With 0, nothing is kept or labelled.
+  std::string layout_id = "";                      // InventoryHeader has it.
   InventoryLimits limits = {};
 };
 

@@ -50,7 +50,7 @@ class StepSampler {
     int slice;
     int token_row;  // The index in the token arrays whose logits are read.
     int position;   // The position of that token.
-    int num_top;    // As in SamplingRow.
+    int num_top;    // It is that of SamplingRow.
     int num_candidates;
     bool is_sampling;  // Draws a token or lists candidates. If false, this is the score of a prompt token.
   };

@@ -47,7 +47,7 @@ class SamplePrinter {
   void EndLine();
 
   const Options options_;
-  std::map<uint32_t, uint32_t> numerics_changes_;  // By index: GenerateResponse.numerics_changed_at.
+  std::map<uint32_t, uint32_t> numerics_changes_;  // The key is the index: GenerateResponse.numerics_changed_at.
   std::vector<Sample> samples_;                    // [the largest index that has come + 1]
   uint32_t turn_ = 0;                              // The sample that is being printed.
   bool line_is_open_ = false;

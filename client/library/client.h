@@ -122,11 +122,11 @@ class GenerateStream {
   grpc::CompletionQueue* const queue_;        // Null: the calls are read by Next.
   void* const tag_;                           // All events in the queue have it.
   const ManagerLinks::Link* link_ = nullptr;  // The last call used it.
-  LeaderSearch search_;                       // Since the last response.
+  LeaderSearch search_;                       // It began after the last response.
   v1::GenerateRequest request_;
   const absl::Time deadline_;
   std::string resume_token_;                         // It is empty until the first response.
-  std::map<uint32_t, v1::ReceivedSample> received_;  // By index.
+  std::map<uint32_t, v1::ReceivedSample> received_;  // The key is the index.
   // Continue needs what was received of each sample, by index, and what the first responses have said.
   std::map<uint32_t, v1::ContinuedSample> continued_;
   std::string numerics_;
@@ -136,8 +136,8 @@ class GenerateStream {
   absl::Time call_began_;                 // The last call.
   absl::Time last_attempt_;               // No attempt begins later, while cut_ is set.
   std::function<void()> on_loss_;         // May be empty.
-  bool has_told_loss_ = false;            // While cut_ is set.
-  absl::Duration delay_;                  // Before the next attempt.
+  bool has_told_loss_ = false;            // It can be true while cut_ is set.
+  absl::Duration delay_;                  // The next attempt waits so long.
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 
   mutable Mutex mutex_;

@@ -72,7 +72,7 @@ class GenerateStreams {
   grpc::CompletionQueue queue_;
 
   Mutex mutex_;
-  std::unordered_map<uint64_t, std::unique_ptr<Call>> calls_ QUIRE_GUARDED_BY(mutex_);  // By tag.
+  std::unordered_map<uint64_t, std::unique_ptr<Call>> calls_ QUIRE_GUARDED_BY(mutex_);  // The key is the tag.
   bool has_half_closed_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_shut_down_ QUIRE_GUARDED_BY(mutex_) = false;
 };

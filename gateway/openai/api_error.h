@@ -18,7 +18,7 @@ struct ApiError {
   std::string type = "invalid_request_error";
   std::optional<std::string> param = std::nullopt;  // The field of the request that must be corrected.
   std::optional<std::string> code = std::nullopt;   // A word that programs can compare.
-  std::optional<int> retry_after_s = std::nullopt;  // After how many seconds the request may be sent again.
+  std::optional<int> retry_after_s = std::nullopt;  // The request may be sent again after so many seconds.
 
   // {"error": {...}}
   std::string Body() const;

@@ -37,7 +37,7 @@ class CallObject {
   int depth_ = 0;
   bool is_string_ = false;
   bool is_escaped_ = false;
-  bool is_value_ = false;  // Between a colon and the next comma of the outer object.
+  bool is_value_ = false;  // The place is between a colon and the next comma of the outer object.
   size_t string_begin_ = 0;
   std::string key_;  // The outer object has this key.
   std::optional<std::string> name_;

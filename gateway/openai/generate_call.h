@@ -24,9 +24,9 @@ struct GenerateCall {
   std::vector<v1::GenerateRequest> requests = {};
   uint32_t num_choices = 1;  // Each prompt gets so many. Choice i of prompt p has the index p * num_choices + i.
   bool streams = false;
-  bool is_resumable = false;                        // In a stream: the client may come back and go on with it.
-  bool includes_usage = false;                      // In a stream: a last event has the usage.
-  bool includes_running_usage = false;              // In a stream: every event has the usage of its choice so far.
+  bool is_resumable = false;                        // The client of a stream may come back and go on with it.
+  bool includes_usage = false;                      // A last event of a stream has the usage.
+  bool includes_running_usage = false;              // Every event of a stream has the usage of its choice so far.
   std::optional<uint32_t> logprobs = std::nullopt;  // The number of alternatives at each position.
   bool echoes_logprobs = false;                     // The logprobs of a completion begin with those of the prompt.
   bool echoes_only = false;             // The answer is the prompt, without the one token that is generated behind it.

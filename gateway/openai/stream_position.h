@@ -38,7 +38,7 @@ class StreamPosition {
 
  private:
   std::string token_;
-  std::map<uint32_t, v1::ReceivedSample> samples_;  // By index.
+  std::map<uint32_t, v1::ReceivedSample> samples_;  // The key is the index.
 };
 
 }  // namespace quire

@@ -74,10 +74,10 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   const GatewayOptions* const options_;
   ManagerLink* const link_;
   WebServer* const server_;
-  std::shared_ptr<void> hold_;  // For the bytes of the requests, until they are started.
+  std::shared_ptr<void> hold_;  // It stands for the bytes of the requests, until they are started.
   std::string id_;
   std::unique_ptr<GenerateAnswer> answer_;  // Once the model is known.
-  std::vector<Part> parts_;                 // By prompt.
+  std::vector<Part> parts_;                 // Each prompt has a part.
   ToolCallFormat call_format_ = ToolCallFormat::kNone;
   bool has_reasoning_ = false;  // The model may write thoughts.
   size_t num_ended_ = 0;

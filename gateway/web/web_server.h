@@ -63,10 +63,12 @@ struct WebServerOptions {
   int64_t max_receiving_bytes = 256 << 20;  // All requests whose bodies are arriving have at most so many.
   // One stream has at most so many. A client that is further behind is disconnected.
   size_t max_unsent_bytes = 1 << 20;
-  std::chrono::milliseconds head_timeout = std::chrono::seconds(10);   // For TLS and the head of a request.
-  std::chrono::milliseconds body_timeout = std::chrono::seconds(30);   // For the body.
-  std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);   // Between two requests of a connection.
-  std::chrono::milliseconds write_timeout = std::chrono::seconds(30);  // Without progress of a write.
+  std::chrono::milliseconds head_timeout = std::chrono::seconds(10);  // It limits TLS and the head of a request.
+  std::chrono::milliseconds body_timeout = std::chrono::seconds(30);  // It limits the body.
+  // It limits the time between two requests of a connection.
+  std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);
+  // It limits the time in which a write makes no progress.
+  std::chrono::milliseconds write_timeout = std::chrono::seconds(30);
   // The thread of the server calls it with the code when it refuses a request by itself.
   std::function<void(int code)> on_refusal = {};
 };

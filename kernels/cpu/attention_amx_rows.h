@@ -54,7 +54,7 @@ struct alignas(64) RowBlock {
   float sums[kRowsPerTile];   // The weights have these sums.
   const BFloat16* queries;    // [padded_dim / 32, rounded up][16][32]
   float* values;              // [rows of the tiles, padded_dim]
-  int first_row;              // In the task.
+  int first_row;              // It counts from the first row of the task.
   int count;
   VisibleTokens visible;
 };

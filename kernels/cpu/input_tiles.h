@@ -47,7 +47,8 @@ class InputTiles {
   TileOrder order_{0, 1, 1};
   bool is_shared_ = false;  // Says whether all threads use the first copy.
   std::vector<Memory> copies_;
-  std::vector<char> is_copied_;  // For each thread. Not a vector of bits, because threads write at the same time.
+  // Each thread has an entry. Not a vector of bits, because threads write at the same time.
+  std::vector<char> is_copied_;
 };
 
 }  // namespace quire::cpu

@@ -133,7 +133,7 @@ constexpr int SlicesOf(InputLayout layout) {
 struct TileOrder {
   int num_pairs;
   int num_steps;   // A step has 32 columns.
-  KBlocks blocks;  // In these steps.
+  KBlocks blocks;  // They divide these steps.
 
   constexpr TileOrder(int num_rows, int cols, int num_slices)
       : num_pairs((num_rows + kTilePairRows - 1) / kTilePairRows),
@@ -168,7 +168,7 @@ struct PairOrder {
   int num_pairs;        // They are pairs of tiles.
   int num_steps;        // A step has 32 columns.
   int steps_per_group;  // The same of a group.
-  KBlocks blocks;       // In groups.
+  KBlocks blocks;       // They divide groups.
 
   [[gnu::always_inline]] constexpr PairOrder(int num_rows, int cols, int group, int num_slices)
       : num_pairs((num_rows + kTilePairRows - 1) / kTilePairRows),
@@ -199,8 +199,8 @@ struct PairRowsTask {
   int num_rows;         // At most 16.
   int cols;             // Zeros follow, up to a multiple of 32.
   BFloat16* y;          // The place of the first pair.
-  int64_t y_stride;     // From a pair to the next one of the same 32 columns.
-  int64_t step_stride;  // From the first pair of 32 columns to that of the next 32.
+  int64_t y_stride;     // A pair is so far from the next one of the same 32 columns.
+  int64_t step_stride;  // The first pair of 32 columns is so far from that of the next 32.
 };
 
 // The slices that are finished are added in the order of a binary counter. If slice s has just been summed, there is

@@ -263,7 +263,7 @@ class TiledInt4Product {
   const int tile_bytes_;       // A tile of x has so many.
   const int step_bytes_;       // A step of converted weights has so many.
   float* const products_;      // [earlier sum][panel][pair][32, 32]
-  const int64_t kept_stride_;  // From one earlier sum to the next.
+  const int64_t kept_stride_;  // An earlier sum is so far from the next.
 
   WaitingSums waiting_ = {};
   WaitingProducts to_store_ = {};

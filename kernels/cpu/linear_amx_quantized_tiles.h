@@ -13,7 +13,7 @@
 // matter; the rest is done in the order of linear_int8_kernel.h and linear_int4_kernel.h, and gives the same bits.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-constexpr int kWeightStride = 2 * kTileRowBytes;       // From one row of a tile of weights to the next.
+constexpr int kWeightStride = 2 * kTileRowBytes;       // A row of a tile of weights is so far from the next.
 constexpr int kStepBytes = kTileRows * kWeightStride;  // The weights of a step have so many.
 constexpr int kPassRows = 2 * kTileRows;
 

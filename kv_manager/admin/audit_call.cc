@@ -29,7 +29,7 @@ struct AuditCall::Run {
   // tables.
   int num_awaited QUIRE_GUARDED_BY(mutex) = 1;
   absl::Status status QUIRE_GUARDED_BY(mutex);
-  std::map<std::string, v1::WorkerAudit> audits QUIRE_GUARDED_BY(mutex);  // By address.
+  std::map<std::string, v1::WorkerAudit> audits QUIRE_GUARDED_BY(mutex);  // The key is the address.
   std::map<std::string, TableAudit> tables QUIRE_GUARDED_BY(mutex);
 
   void AddAudit(const std::string& address, v1::WorkerAudit audit, bool has_tables) {

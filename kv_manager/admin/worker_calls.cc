@@ -80,10 +80,10 @@ class WorkerCalls::Flush {
   }
 
   const std::string worker_;
-  const bool ends_pins_;  // In the first slice of each worker.
+  const bool ends_pins_;  // The first slice of each worker ends them.
   const AdminCall call_;
   mutable Mutex mutex_;
-  std::map<std::string, Worker> workers_ QUIRE_GUARDED_BY(mutex_);  // By address.
+  std::map<std::string, Worker> workers_ QUIRE_GUARDED_BY(mutex_);  // The key is the address.
   bool has_more_ QUIRE_GUARDED_BY(mutex_) = false;
 };
 

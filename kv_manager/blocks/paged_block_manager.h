@@ -68,7 +68,7 @@ struct RestoredBlocks {
     BlockId block{0};
     std::optional<int> parent;    // The index of an earlier entry with the same salt.
     const std::string* salt;      // Borrowed.
-    std::vector<TokenId> tokens;  // As many as a block has.
+    std::vector<TokenId> tokens;  // There are as many as a block has.
   };
 
   std::vector<Table> tables;

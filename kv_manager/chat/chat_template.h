@@ -23,7 +23,7 @@ namespace quire {
 struct ChatTemplateFiles {
   std::string_view chat_template_jinja = {};
   std::string_view chat_template_json = {};
-  std::string_view tokenizer_config_json = {};  // Also names the special tokens.
+  std::string_view tokenizer_config_json = {};  // It also names the special tokens.
 };
 
 // Says how a model wants a conversation to be written as a prompt. Immutable; thread-safe.
@@ -61,7 +61,7 @@ class ChatTemplate {
   ChatTemplate() = default;
   absl::StatusOr<const jinja::Template*> Choose(bool has_tools) const;
 
-  Templates templates_;                                        // By name; a single one is "default".
+  Templates templates_;                                        // The key is the name; a single one is "default".
   std::vector<std::pair<std::string, jinja::Value>> special_;  // "bos_token" and others that the checkpoint names.
   AnswerFormat answer_format_;
   bool knows_developer_ = false;

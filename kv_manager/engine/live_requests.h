@@ -43,7 +43,7 @@ class LiveRequests {
     int num_beam_tokens = 0;
     int64_t start_us = 0;  // The time when its first plan was sent.
     int64_t first_token_us = 0;
-    std::vector<int64_t> last_token_us = {};  // By sample.
+    std::vector<int64_t> last_token_us = {};  // Each sample has an entry.
     bool has_started = false;
     bool was_running = false;                        // When a worker was lost, which may have begun it.
     bool is_restorable = false;                      // See IsRestorable.

@@ -175,7 +175,7 @@ class LoopInbox : public WorkerClient::Listener {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  const std::vector<LoopEvent>* taken_ = nullptr;  // Take() has returned it. For the loop's thread only.
+  const std::vector<LoopEvent>* taken_ = nullptr;  // Take() has returned it. Only the loop's thread uses it.
   std::vector<LoopEvent> events_ QUIRE_GUARDED_BY(mutex_);
   std::vector<LoopQuestion> questions_ QUIRE_GUARDED_BY(mutex_);
   int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;         // Requests in events_.
@@ -188,7 +188,7 @@ class LoopInbox : public WorkerClient::Listener {
   bool is_drained_by_operator_ QUIRE_GUARDED_BY(mutex_) = false;
   bool migrates_ QUIRE_GUARDED_BY(mutex_) = false;  // The last MigrationChanged has said so.
   bool is_drained_by_worker_ QUIRE_GUARDED_BY(mutex_) = false;
-  WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);  // Without the requests in events_.
+  WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);  // It leaves out the requests in events_.
   std::shared_ptr<const WorkerStatus> status_ QUIRE_GUARDED_BY(mutex_);
   std::shared_ptr<PrefixIndex> prefix_index_ QUIRE_GUARDED_BY(mutex_);
 };

@@ -49,7 +49,7 @@ struct SubmitRefusals {
 
 // The state of the whole manager. The part of each worker is consistent in itself.
 struct ManagerStatus {
-  int64_t now_us = 0;  // In the time of the step loops' clock.
+  int64_t now_us = 0;  // It is in the time of the step loops' clock.
   int64_t uptime_us = 0;
   std::string model_name;      // The generation for new requests has it. It is empty until a worker has joined.
   GenerationId generation{0};  // The same generation; 0 until a worker has joined.

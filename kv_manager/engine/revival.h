@@ -36,7 +36,7 @@ struct Revival {
   // All tokens of all samples have other numerics than those with which the request was submitted, and it has none of
   // them yet. Its stream has to be told this of each output, from the end of the prompt on.
   bool has_changed_numerics = false;
-  RestoredRequest request;                    // For the scheduler, unless the request is over.
+  RestoredRequest request;                    // The scheduler gets it, unless the request is over.
   std::vector<RestoredBlocks::Table> tables;  // They belong to its samples that have not ended.
   // The blocks that the samples were about to fill. They should not be cached for what they had before, because then
   // other cached blocks would have to make room for the samples.

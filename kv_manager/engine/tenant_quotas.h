@@ -22,7 +22,7 @@ namespace quire {
 struct TenantLimits {
   static constexpr int kUnlimited = std::numeric_limits<int>::max();
 
-  TenantShare share = {};                 // In each worker.
+  TenantShare share = {};                 // It holds in each worker.
   int max_waiting_requests = kUnlimited;  // Requests that have not run yet, over all workers.
   int max_requests = kUnlimited;          // Requests that wait or run, over all workers.
 

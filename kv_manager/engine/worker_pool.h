@@ -39,7 +39,7 @@ class WorkerPool {
   const std::unique_ptr<PagedBlockManager> blocks_;
   Scheduler scheduler_;
   std::shared_ptr<const TenantShares> tenants_;  // Those of scheduler_. Null: those of the options.
-  std::optional<StepBudget> step_budget_;        // With options.max_step_us.
+  std::optional<StepBudget> step_budget_;        // It is set with options.max_step_us.
 };
 
 }  // namespace quire

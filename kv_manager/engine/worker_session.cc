@@ -456,7 +456,8 @@ void WorkerSession::AbandonLost(const absl::Status& reason) {
 }
 
 void WorkerSession::FailAll(absl::FunctionRef<absl::Status(const LiveRequests::Entry&)> status_of) {
-  std::map<std::string, int> num_failed;  // By reason, because requests that have begun may have another one.
+  // The key is the reason, because requests that have begun may have another one.
+  std::map<std::string, int> num_failed;
   const auto failed = live_->FailAll([&](const LiveRequests::Entry& entry) {
     absl::Status status = status_of(entry);
     ++num_failed[std::string(status.message())];

@@ -179,8 +179,8 @@ class WorkerSession {
   FamilyId family_{0};
   TableAuditor tables_;
   int64_t last_step_us_ = 0;
-  int64_t lost_since_us_;   // While no session is open.
-  int64_t failover_at_us_;  // While no session is open: when its requests may move to other workers.
+  int64_t lost_since_us_;   // It is used while no session is open.
+  int64_t failover_at_us_;  // Its requests may move to other workers then, if no session is open.
   Drain drain_ = Drain::kNone;
   bool has_tried_ = false;
   bool is_migrating_ = false;
@@ -188,8 +188,8 @@ class WorkerSession {
   bool is_taken_over_ = false;  // The last session was lost to another manager.
   Rebalancer rebalancer_;
   int64_t next_move_us_ = 0;         // When MoveRequests looks for other workers again.
-  bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.
-  std::string logged_reason_;        // Since the worker was lost: the reason logged last, without its numbers.
+  bool has_logged_waiting_ = false;  // It was logged since the worker was lost that it is not there yet.
+  std::string logged_reason_;        // This reason was logged last since the worker was lost, without its numbers.
   WorkerLink link_;                  // The last member: its client may call until it is destroyed.
 };
 

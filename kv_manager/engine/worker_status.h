@@ -54,9 +54,9 @@ struct StepLoopStats {
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
   int64_t recomputed_tokens = 0;
-  Histogram queue_seconds{kSecondsBounds};        // From arrival to the first plan.
-  Histogram first_token_seconds{kSecondsBounds};  // From arrival to the first token.
-  Histogram inter_token_seconds{kSecondsBounds};  // Between two tokens of a sample.
+  Histogram queue_seconds{kSecondsBounds};        // They begin at arrival and end with the first plan.
+  Histogram first_token_seconds{kSecondsBounds};  // They begin at arrival and end with the first token.
+  Histogram inter_token_seconds{kSecondsBounds};  // They pass between two tokens of a sample.
   // Requests that have finished: from arrival to end, from the first plan to the first token, and from the first token
   // to the end.
   Histogram request_seconds{kSecondsBounds};
@@ -64,7 +64,7 @@ struct StepLoopStats {
   Histogram decode_seconds{kSecondsBounds};
   Histogram request_prompt_tokens{kRequestTokensBounds};
   Histogram request_generated_tokens{kRequestTokensBounds};  // All samples of a request are counted together.
-  Histogram step_seconds{kSecondsBounds};                    // From a plan to its result.
+  Histogram step_seconds{kSecondsBounds};                    // They begin with a plan and end with its result.
   Histogram worker_step_seconds{kSecondsBounds};             // The worker's part of it.
   Histogram plan_seconds{kPlanSecondsBounds};                // The time to make one plan.
   // The manager's part of a step: it makes and sends the plan, commits the result, and hands the tokens to the streams.

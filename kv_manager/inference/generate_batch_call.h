@@ -118,7 +118,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   uint64_t caller_tables_ = 0;                                   // TokenFile::num_tables() when caller_ was looked up.
   const std::optional<TraceParent> parent_;  // The trace of all requests; each has a span of its own.
   CallCanceller canceller_;
-  std::shared_ptr<GenerateBatchCall> self_;  // Until OnDone.
+  std::shared_ptr<GenerateBatchCall> self_;  // It is set until OnDone.
   grpc::ByteBuffer read_;                    // Used by gRPC's read and by OnReadDone.
   uint64_t read_id_ = 0;                     // The message has it in the watch. It is used like read_.
   grpc::ByteBuffer write_;                   // Used by the write under way.
@@ -126,7 +126,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   // Not held while a request or the reactor is called.
   mutable Mutex mutex_;
-  absl::flat_hash_map<uint64_t, std::shared_ptr<Member>> running_ QUIRE_GUARDED_BY(mutex_);  // By tag.
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Member>> running_ QUIRE_GUARDED_BY(mutex_);  // The key is the tag.
   BatchPacker packer_ QUIRE_GUARDED_BY(mutex_);
   bool has_first_ QUIRE_GUARDED_BY(mutex_) = false;      // First responses wait for a write.
   int64_t write_start_us_ QUIRE_GUARDED_BY(mutex_) = 0;  // When the write under way began.

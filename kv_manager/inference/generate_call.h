@@ -66,7 +66,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   CallCanceller canceller_;
   std::unique_ptr<ClientRequest> request_;         // It is null until the request has been received.
   std::atomic<ClientRequest*> started_ = nullptr;  // The same, for OnCancel.
-  std::shared_ptr<GenerateCall> self_;             // Until OnDone.
+  std::shared_ptr<GenerateCall> self_;             // It is set until OnDone.
 
   bool has_initial_metadata_ = false;     // Used by the write under way.
   std::atomic<bool> is_limited_ = false;  // The alarm is set.

@@ -17,7 +17,7 @@ using OrValue = absl::StatusOr<Value>;
 using Bound = std::vector<std::optional<Value>>;
 
 constexpr std::string_view kNames[] = {"range", "dict", "namespace", "raise_exception", "strftime_now"};
-constexpr int64_t kMaxRange = 100'000;  // As in the sandbox of jinja2.
+constexpr int64_t kMaxRange = 100'000;  // The sandbox of jinja2 has the same limit.
 
 OrValue RaiseException(const Arguments& arguments, Budget* budget) {
   QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"message"}));

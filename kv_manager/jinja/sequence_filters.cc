@@ -131,7 +131,7 @@ Arguments Rest(const Arguments& arguments, size_t count) {
 }
 
 OrValue MapFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  if (!value.IsTrue()) return Value::MakeGenerator({});  // Also of none and of what is undefined.
+  if (!value.IsTrue()) return Value::MakeGenerator({});  // None and what is undefined give it, too.
   QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
   std::vector<Value> mapped;
   if (!arguments.positional.empty()) {

@@ -107,7 +107,7 @@ struct List {
 // A dictionary in the order of insertion. Keys are strings, numbers, booleans and none.
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
-  absl::flat_hash_map<std::string, size_t> index;  // From HashOf(key) to an index into entries.
+  absl::flat_hash_map<std::string, size_t> index;  // It maps HashOf(key) to an index into entries.
   int depth = 1;
 
   // INVALID_ARGUMENT when the key cannot be one. A new value of an existing key takes the place of the old one.

@@ -19,7 +19,8 @@
 namespace quire {
 
 struct EtcdLeaseOptions {
-  std::vector<std::string> endpoints;  // They are those of the members of the cluster, host:port. At least one.
+  // They are those of the members of the cluster, host:port. There is at least one.
+  std::vector<std::string> endpoints;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   std::string key;          // The same for all candidates.
   std::string candidate;    // The name of this one, see NewCandidateName.

@@ -76,7 +76,7 @@ class Manager {
   std::unique_ptr<GrpcServer> server_;  // The engine tells it when workers are ready.
   StatusPage status_page_;
   std::unique_ptr<MetricsServer> metrics_;
-  std::atomic<bool> leaves_requests_ = false;          // To the next manager.
+  std::atomic<bool> leaves_requests_ = false;          // The next manager gets them.
   std::atomic<uint64_t> term_ = 0;                     // 0 without --standby, and before this manager leads.
   std::unique_ptr<Leadership> leadership_;             // It is null without --standby.
   std::atomic<const Leadership*> election_ = nullptr;  // The same, for calls that come before it exists.

@@ -180,7 +180,7 @@ class ChatReader {
   const ChatTemplate& template_;
   const std::string& field_;
   FieldErrors* const errors_;
-  int num_json_values_left_ = jinja::kMaxJsonValues;  // For the whole conversation.
+  int num_json_values_left_ = jinja::kMaxJsonValues;  // The whole conversation has so many left.
   bool has_error_ = false;
 };
 

@@ -88,7 +88,7 @@ class ClientRequest {
   void Leave(bool ends_request);
 
   RequestEnvironment* const environment_;
-  const int64_t arrival_us_;  // Before the request is checked and its text is tokenized.
+  const int64_t arrival_us_;  // It is taken before the request is checked and its text is tokenized.
   const std::optional<Caller> caller_;
   const TraceSpan span_;
   const v1::GenerateRequest request_;

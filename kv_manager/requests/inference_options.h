@@ -19,12 +19,13 @@ class TokenFile;
 // ValidateGenerate and ValidateTokenize need to know this besides the request and the model.
 struct RequestLimits {
   size_t max_prompt_bytes = 4 << 20;  // Bytes of a text that is to be tokenized.
-  bool uses_model_defaults = true;    // For fields that a request does not set: ServedModel::defaults.
+  bool uses_model_defaults = true;    // They are for fields that a request does not set: ServedModel::defaults.
 };
 
 // Says how long and how many requests go on without their clients.
 struct DetachOptions {
-  absl::Duration grace = absl::Seconds(30);  // For a client to come back, and for a stream that has ended.
+  // A client may come back for so long, and a stream that has ended is kept for so long.
+  absl::Duration grace = absl::Seconds(30);
   // Limit for the requests that run without their clients, and again for those that have ended and wait for them. 0: no
   // request outlives its call.
   size_t max_detached = 1024;
@@ -47,7 +48,7 @@ struct InferenceServiceOptions {
   // The tokens that tell tenants apart. Null: callers need no token, and every caller may use every request.
   std::shared_ptr<TokenFile> tokens = nullptr;
   bool logs_requests = false;
-  int num_text_threads = 2;  // For tokenizing long texts. As many again make the text of generated tokens.
+  int num_text_threads = 2;  // They tokenize long texts. As many again make the text of generated tokens.
 };
 
 }  // namespace quire

@@ -54,7 +54,7 @@ struct ValidRequest {
   OutputOptions output;
   std::vector<TokenId> named_stop_tokens;  // The part of output.end_tokens that the caller named. Sorted.
   Echo echo = Echo::kNone;
-  std::string prompt_text;  // For Echo::kText.
+  std::string prompt_text;  // Echo::kText needs it.
 
   // This is what the client has of a sample that the request continues.
   struct Continued {
@@ -63,7 +63,7 @@ struct ValidRequest {
     std::optional<FinishReason> end = std::nullopt;
     bool has_finish = false;  // The client knows the end.
   };
-  std::vector<Continued> continued;  // By sample. Empty: nothing is continued.
+  std::vector<Continued> continued;  // Each sample has an entry. Empty: nothing is continued.
   // Nothing is to be computed, because all samples have ended.
   bool is_over() const { return !continued.empty() && request.continued.empty(); }
 };

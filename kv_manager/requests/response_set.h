@@ -95,7 +95,7 @@ class ResponseSet {
   struct Sample {
     ResponseBuilder builder;
     bool is_sent = false;    // A response of this sample was sent.
-    bool is_ranked = false;  // In a beam search: the rank of the hypothesis is final.
+    bool is_ranked = false;  // In a beam search, the rank of the hypothesis is final.
   };
 
   enum class Phase {
@@ -128,7 +128,7 @@ class ResponseSet {
   std::vector<Sample> samples_;
   std::vector<int> order_;          // Indices into samples_ by GenerateResponse.index.
   std::vector<bool> has_received_;  // [num_samples]: the client has the end of the sample of this index.
-  std::string resume_token_;        // Until it is sent.
+  std::string resume_token_;        // It is set until it is sent.
   Phase phase_ = Phase::kRunning;
   bool contradicts_client_ = false;
 };

@@ -44,7 +44,7 @@ struct StreamEvents {
   std::optional<int> num_cached_tokens;
   std::vector<std::pair<int, std::vector<ScoredToken>>> prompt_logprobs;  // First position and tokens.
   std::vector<NumericsChange> numerics_changes;                           // See RequestSink::OnNumericsChanged.
-  std::vector<SampleToken> tokens;                                        // At consecutive positions of each sample.
+  std::vector<SampleToken> tokens;  // Those of a sample are at consecutive positions.
   std::vector<Finished> finished;
   std::optional<absl::Status> end;  // If it is OK, the samples that have not finished were aborted.
 };

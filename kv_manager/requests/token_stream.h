@@ -119,7 +119,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
     std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread when there is no reader.
     // Called once, when the request is over, before its last response is written.
     std::function<void(const StreamEnd&)> on_end;
-    size_t max_outbox_tokens;                        // For all samples together; at least the tokens of one step.
+    size_t max_outbox_tokens;                        // All samples share it; it is at least the tokens of one step.
     std::function<void()> on_tokens = nullptr;       // If set: called on a text thread when tokens have come.
     std::shared_ptr<StreamKeeper> keeper = nullptr;  // Null: the stream ends with its client.
     bool has_known_name = true;                      // The client can find the stream without a resume token.
@@ -208,9 +208,9 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // A change of the reader.
   struct Change {
     StreamReader reader;                                              // The new one, unless `leaver` is set.
-    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;  // By the new one.
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;  // The new one has received them.
     std::optional<uint64_t> leaver;                                   // The call that has lost its client.
-    absl::Status status;  // With which that call ends, or the new one when it is refused.
+    absl::Status status;  // That call ends with it, or the new one when it is refused.
   };
 
   // Lets `add` put an event into the outbox, and makes sure that a job takes it out. Returns false when generation had

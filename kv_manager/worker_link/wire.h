@@ -63,7 +63,7 @@ class PlanEncoder {
   Row& RowOf(RowId id);
   ExpectedResult::Slice Expect(const SequenceSlice& slice) const;
 
-  std::vector<Row> rows_;  // By row id.
+  std::vector<Row> rows_;  // The index is the row id.
   bool has_sent_vocabulary_ = false;
 };
 

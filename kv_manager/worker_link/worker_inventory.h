@@ -33,7 +33,7 @@ struct WorkerInventory {
     int64_t idle_us = 0;   // InventoryRow.idle_ms, in microseconds.
     int num_computed = 0;  // At most the number of tokens, and at most what the block table has room for.
     std::vector<BlockId> blocks;
-    std::vector<SwappedBlock> swapped;  // With rising entries.
+    std::vector<SwappedBlock> swapped;  // Their entries rise.
     std::string record;
     std::optional<int> root;  // An index in `roots`.
     // The row reports these, as in SamplingParams, but at most the size of the vocabulary.
@@ -73,7 +73,7 @@ struct WorkerInventory {
   int num_left_out = 0;
   std::vector<Result> results;  // At most two, oldest first. The last one is that of last_step.
   std::vector<std::string> roots;
-  std::vector<Row> rows;      // With rising numbers.
+  std::vector<Row> rows;      // Their numbers rise.
   std::vector<Label> labels;  // No block twice.
 };
 

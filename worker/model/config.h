@@ -32,7 +32,8 @@ struct LayerConfig {
 // file depends on the name of the architecture.
 struct ModelConfig {
   std::string architecture;
-  std::string torch_dtype;  // As in the file. It determines the default type of K and V. Every tensor has its own type.
+  std::string torch_dtype;  // The file has it like this. It determines the default type of K and V. Every tensor has
+                            // its own type.
   CheckpointQuantization quantization;  // Says how the checkpoint stores the matrices of the layers.
   int hidden_size;
   int intermediate_size;

@@ -38,7 +38,7 @@ constexpr const char* kDigit = "\\p{N}";
 // Says how a text is cut into words before the merges. The expressions are applied one after the other, each to the
 // pieces that the one before it has left.
 struct PreTokenizer {
-  std::string_view name;  // In the file.
+  std::string_view name;  // The file has it.
   std::vector<const char*> expressions;
   bool ignores_merges = false;  // Says whether a word that is a token is not merged from its bytes.
   bool adds_bos = false;        // When the file does not say.

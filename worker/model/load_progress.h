@@ -18,7 +18,7 @@ class LoadProgress {
   struct Snapshot {
     int64_t read_bytes = 0;
     int64_t total_bytes = 0;  // 0 until the files were opened.
-    double seconds = 0;       // Since the files were opened, or until all was read.
+    double seconds = 0;       // It counts from when the files were opened, at most until all was read.
     bool is_done = false;
   };
 

@@ -14,7 +14,7 @@ namespace quire {
 
 // Says how a checkpoint stores the matrices of the layers.
 enum class CheckpointFormat {
-  kPlain,          // As floating-point numbers.
+  kPlain,          // They are floating-point numbers.
   kInt8,           // compressed-tensors, int-quantized: 8 bits, a scale per row, inputs rounded per token (W8A8).
   kPackQuantized,  // compressed-tensors, pack-quantized: 4 or 8 bits, a scale and possibly a zero point per group.
   kGptq,           // GPTQ with 4 or 8 bits.

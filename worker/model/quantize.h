@@ -13,7 +13,7 @@ namespace quire {
 // Says how the matrices of the decoder layers are multiplied. Embedding, norms and biases keep the precision of their
 // file.
 enum class Quantization {
-  kNone,  // In the precision of the file.
+  kNone,  // They keep the precision of the file.
   kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token. A GPU can keep the inputs.
   kInt4,  // Weights of 4 bits with a scale and a zero point per group of columns; see Int4Inputs.
   kFp8,   // Weights of FP8 as in the file, with a scale per row or per group of columns. Some GPUs round inputs to FP8
@@ -40,7 +40,7 @@ QuantizedFormat FormatOf(Quantization width, Int4Inputs inputs);
 struct WeightRounding {
   Quantization layers = Quantization::kNone;   // The matrices of the layers.
   bool output = false;                         // Says whether the output matrix is rounded as with kInt8.
-  Int4Inputs int4_inputs = Int4Inputs::kInt8;  // Also of weights that have 4 bits in the checkpoint.
+  Int4Inputs int4_inputs = Int4Inputs::kInt8;  // It also holds for weights that have 4 bits in the checkpoint.
 };
 
 // A matrix of numbers of at most 8 bits with scales. QuantizedMatrixView explains the fields.
