@@ -85,8 +85,8 @@ struct QuantizedMatrixView {
   // group of a row may be shorter.
   int group = 0;
   const uint8_t* zeros = nullptr;  // In int4: as many as scales, at most 16.
-  // With groups: [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A stack
-  // of matrices has one order.
+  // With groups, it is [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A
+  // stack of matrices has one order.
   const int32_t* order = nullptr;
   // In kFp8: whether the checkpoint has blocks, of which one can be as wide as a row.
   bool has_blocks = false;

@@ -55,7 +55,7 @@ struct StepLimit {
   double max_step_us = 0;         // It holds while sequences decode.
   double max_prompt_step_us = 0;  // Otherwise.
 
-  // At least num_decodes + kMinPromptTokens.
+  // They are at least num_decodes + kMinPromptTokens.
   int MaxTokens(const StepDemand& demand) const;
 };
 

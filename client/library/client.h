@@ -198,7 +198,7 @@ class Client {
   // `timeout` limits the whole call, from the first to the last token.
   std::unique_ptr<GenerateStream> Generate(const v1::GenerateRequest& request, absl::Duration timeout);
 
-  // For many Generate calls that one thread reads. It borrows the client.
+  // One thread reads many Generate calls from it. It borrows the client.
   std::unique_ptr<GenerateStreams> GenerateMany();
 
   // Starts a call for many requests. The call has no deadline of its own.

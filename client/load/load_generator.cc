@@ -374,9 +374,9 @@ class LoadGenerator::Impl {
   const std::vector<Client*> clients_;
   const LoadOptions options_;
   TimePoint start_;
-  // Without multiplex: one for each client that has had a call. The calling thread adds to them, under the mutex.
+  // Without multiplex, each client that has had a call has one. The calling thread adds to them, under the mutex.
   std::deque<Lane> lanes_;
-  // Set once, under the mutex, before the threads that use it start. Only with multiplex.
+  // Set once, under the mutex, before the threads that use it start. It is used with multiplex only.
   std::unique_ptr<GenerateBatchStream> batch_;
 
   Mutex mutex_;

@@ -36,7 +36,7 @@ struct GenerateCall {
   bool may_call_tools = false;          // The client has tools, and wants calls of them.
   std::vector<std::string> tools = {};  // Their names.
   bool has_parallel_tool_calls = true;  // Otherwise the answer has at most one call.
-  // With tool_choice: the answer consists of calls of these. It is empty if the model chooses whether it calls any.
+  // With tool_choice, the answer consists of calls of these. It is empty if the model chooses whether it calls any.
   std::vector<CallableTool> forced_tools = {};
   bool names_tool = false;  // The client has named the only one of them. The answer has one call.
 };

@@ -24,7 +24,7 @@ void RespondWith(const ApiError& error, WebExchange* exchange);
 
 // Leads one request of completions or chats from the manager to the client. When the client leaves, the requests of the
 // manager end. When the manager is lost, its requests go on with the next one, and the client notices only a pause.
-// Lives as long as the manager or the client has something to say. For the thread of the server.
+// Lives as long as the manager or the client has something to say. Only the thread of the server uses it.
 class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
  public:
   // `options`, `link` and `server` must outlive it.

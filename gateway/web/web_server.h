@@ -102,11 +102,11 @@ class WebServer {
   // the objects that the handler uses are destroyed.
   virtual void Stop(std::chrono::milliseconds grace) = 0;
 
-  // True after the beginning of Stop. For the server's thread.
+  // True after the beginning of Stop. It is for the server's thread.
   virtual bool is_stopping() const = 0;
   // REQUIRES for the rest: Listen has returned OK.
   virtual PortStats stats() const = 0;
-  // With the port that was taken.
+  // It has the port that was taken.
   virtual std::string address() const = 0;
 };
 

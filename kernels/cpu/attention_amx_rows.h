@@ -47,7 +47,7 @@ struct VisibleTokens {
   }
 };
 
-// Up to 16 rows.
+// It has up to 16 rows.
 struct alignas(64) RowBlock {
   float max[kRowsPerTile];    // Weights are exp(score - max).
   float limit[kRowsPerTile];  // A larger score replaces the maximum. It is kMaxGrowth above the maximum.

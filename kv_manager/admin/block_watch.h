@@ -37,7 +37,7 @@ class BlockWatch : public ReceivedCall {
   BlockWatch(LoopAsker* asker, std::atomic<int>* num_watches, ReceiveWatch* receiving,
              grpc::CallbackServerContext* context);
 
-  // From gRPC.
+  // gRPC calls these.
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;

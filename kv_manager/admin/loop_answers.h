@@ -39,7 +39,7 @@ struct Gathered {
   Mutex mutex;
   T all QUIRE_GUARDED_BY(mutex) = {};
 
-  // After the last answer.
+  // It is called after the last answer.
   T Take() {
     const MutexLock lock(&mutex);
     return std::move(all);

@@ -38,7 +38,7 @@ class WorkerCalls::Flush {
     return has_more_;
   }
 
-  // From the step loop of a worker.
+  // The step loop of a worker calls it.
   void FreeSlice(const LoopView& loop) {
     bool is_first;
     Worker* const flushed = WorkerOf(loop.address, &is_first);
@@ -57,7 +57,7 @@ class WorkerCalls::Flush {
     has_more_ = true;
   }
 
-  // After the last round.
+  // It is called after the last round.
   v1::FlushPrefixCacheResponse Response() {
     v1::FlushPrefixCacheResponse response;
     const MutexLock lock(&mutex_);

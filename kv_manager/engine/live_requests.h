@@ -48,8 +48,8 @@ class LiveRequests {
     bool was_running = false;                        // When a worker was lost, which may have begun it.
     bool is_restorable = false;                      // See IsRestorable.
     std::optional<int64_t> moved_us = std::nullopt;  // When it has come from another loop.
-    // For its tokens and the next one. They count as wanted until the request starts, or runs after it has moved here.
-    // 0: they do not count any more.
+    // Its tokens and the next one need so many. They count as wanted until the request starts, or runs after it has
+    // moved here. 0: they do not count any more.
     int wanted_blocks = 0;
     std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // Null: nobody counts the requests of its tenant.
   };

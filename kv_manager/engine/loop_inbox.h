@@ -141,10 +141,10 @@ class LoopInbox : public WorkerClient::Listener {
   void OnProbed(uint64_t epoch) override;
   void OnLost(uint64_t epoch, absl::Status reason) override;
 
-  // Refuses requests and questions from now on, and wakes the loop. From any thread.
+  // Refuses requests and questions from now on, and wakes the loop. Any thread may call it.
   void Stop() QUIRE_EXCLUDES(mutex_);
 
-  // For the loop:
+  // The loop calls these.
 
   // Waits until there is something to take, the clock shows `wake_us` or Stop() is called. Returns false after Stop().
   bool Wait(int64_t wake_us) QUIRE_EXCLUDES(mutex_);

@@ -55,12 +55,12 @@ struct ManagerStatus {
   GenerationId generation{0};  // The same generation; 0 until a worker has joined.
   bool is_ready = false;       // A worker is ready and does not drain, and the manager does not drain either.
   bool is_draining = false;
-  // In the order in which the workers were added.
+  // They are in the order in which the workers were added.
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
   StepLoopStats totals;  // The sum over these workers and those that are gone for good.
   SubmitRefusals refusals;
   std::vector<std::string> warnings;  // Sentences about settings that leave the service open to others.
-  // By slot. There are at least as many labels as the totals have tenants.
+  // The index is the slot. There are at least as many labels as the totals have tenants.
   std::vector<std::string> tenant_labels = {TenantLabels::kOthers};
 };
 

@@ -41,7 +41,7 @@ class WaitMeter {
 
   // Returns whether the last plan has left requests waiting.
   bool is_busy() const { return is_busy_; }
-  // Without waiting_tokens and num_requests.
+  // It has no waiting_tokens and num_requests.
   WaitForecast Forecast() const;
   // The mean time of the last steps.
   int64_t step_us() const { return static_cast<int64_t>(step_us_); }

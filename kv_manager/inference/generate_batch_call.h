@@ -41,7 +41,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
  public:
   static GenerateBatchCall* New(RequestEnvironment* environment, grpc::CallbackServerContext* context);
 
-  // From gRPC.
+  // gRPC calls these.
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;

@@ -36,7 +36,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   void LimitWrite() override;
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override;
 
-  // From gRPC.
+  // gRPC calls these.
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override {

@@ -65,7 +65,7 @@ class Manager {
   // With --standby, the client sends no plan when this manager does not lead.
   std::unique_ptr<WorkerClient> Fenced(std::unique_ptr<WorkerClient> client) const;
 
-  // In the order of construction: each uses those before it.
+  // They are in the order of construction: each uses those before it.
   const ManagerOptions options_;
   ManagerEngine engine_;
   std::unique_ptr<WatchedFile> tenants_;  // It is null without --tenants.

@@ -51,7 +51,7 @@ absl::Status HasLeft() {
   return absl::CancelledError("the client has left before the request began");
 }
 
-// For a call of Generate that has found a request which was about to end.
+// A call of Generate gets it when it has found a request which was about to end.
 absl::Status HasJustEnded() {
   return WithRetryDelay(
       WithReason(absl::UnavailableError("request_id: the request of this name has just ended"), "REQUEST_NOT_RUNNING"),

@@ -68,7 +68,7 @@ struct ValidRequest {
   bool is_over() const { return !continued.empty() && request.continued.empty(); }
 };
 
-// Returns how a request wants its text to be tokenized. For GenerateRequest and TokenizeRequest.
+// Returns how a request wants its text to be tokenized. It is for GenerateRequest and TokenizeRequest.
 template <typename Request>
 EncodeOptions EncodeOptionsOf(const Request& request) {
   EncodeOptions options;

@@ -134,7 +134,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // stream.
   void LimitPromise(absl::Span<const int> num_tokens);
 
-  // From the step loop.
+  // The step loop calls these.
   void OnStarted(int num_cached_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
   void OnToken(int sample_index, int position, ScoredToken token) override;
