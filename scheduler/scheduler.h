@@ -259,12 +259,9 @@ class Scheduler {
   // Frees everything that the group holds and destroys it.
   // `has_finished`: it has come to its end, and the next manager may still tell the client so.
   void Remove(SequenceGroup* group, bool has_finished = false);
-  std::unique_ptr<SequenceGroup> MakeGroup(RestoredRequest* restored);
   // The group goes on where it is. It waits when rows or blocks are short, or when its samples no longer share the
   // prompt.
   void Resume(SequenceGroup* group);
-  // Returns whether the block tables of all sequences begin with the same full blocks of the prompt.
-  bool SharesPrompt(const SequenceGroup& group) const;
   SequenceGroup* Find(RequestId request) const;  // Returns null when the request is not known.
 
   SchedulerOptions options_;  // Only the tenants change.

@@ -21,6 +21,8 @@
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/requests/response_set.h"
+#include "kv_manager/requests/stream_errors.h"
+#include "kv_manager/requests/stream_positions.h"
 #include "kv_manager/requests/stream_record.h"
 #include "quire/v1/inference.pb.h"
 
@@ -87,13 +89,6 @@ class StreamKeeper {
   // The stream is over for ever. Its client, if there is one, is told next. Nothing follows.
   virtual void OnClosed() = 0;
 };
-
-// The error of a call for a stream that is not kept.
-absl::Status UnknownRequestError();
-// The error of a call that has lost its stream to another one.
-absl::Status TakenOverError();
-// The error of a request whose stream cannot be kept, because the memory for such streams is used up.
-absl::Status NoReplayMemoryError();
 
 // Carries the tokens of one request from the step loop to one client:
 //
@@ -223,12 +218,6 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   bool TakeNote(Change change) QUIRE_REQUIRES(mutex_);
   // The same for the end of everything. The caller must tell the engine.
   bool TakeClose(absl::Status status) QUIRE_REQUIRES(mutex_);
-  // Returns whether the end of this sample may have been sent. An earlier manager may have sent any.
-  bool MayHaveSentEnd(size_t index) const QUIRE_REQUIRES(mutex_);
-  absl::Status CheckReceivedLocked(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const
-      QUIRE_REQUIRES(mutex_);
-  // Returns whether a client that has received all of this sample before the position finds the rest here.
-  bool HasPosition(int index, uint32_t position) const QUIRE_REQUIRES(mutex_);
 
   void ScheduleRun();
   // The job: writes a response, or turns the outbox into responses, until there is nothing to do or a write is under
@@ -282,22 +271,14 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   const Environment environment_;
   const RequestId id_;
   const size_t max_outbox_tokens_;
-  const int num_returned_;
-  const bool picks_best_;
   const uint64_t seed_;
   const int num_prompt_tokens_;
-  const int promised_position_;             // Behind the promised tokens, see num_promised_tokens.
-  const std::vector<int> first_positions_;  // [num_samples]: of the first token from the step loop.
   const int64_t num_first_bytes_;
 
   mutable Mutex mutex_;
   StreamEvents outbox_ QUIRE_GUARDED_BY(mutex_);  // Events that wait for a job.
   std::deque<Change> changes_ QUIRE_GUARDED_BY(mutex_);
-  std::vector<int> next_positions_ QUIRE_GUARDED_BY(mutex_);  // [num_samples]: of the next token from the step loop.
-  std::vector<bool> has_end_ QUIRE_GUARDED_BY(mutex_);        // [num_samples]: the sample has ended.
-  // [num_returned]: behind the tokens of LimitPromise. Empty: the whole promise holds.
-  std::vector<int> repeated_positions_ QUIRE_GUARDED_BY(mutex_);
-  bool has_own_client_ QUIRE_GUARDED_BY(mutex_) = false;  // A client that came has what this stream has sent.
+  StreamPositions positions_ QUIRE_GUARDED_BY(mutex_);
   Generation generation_ QUIRE_GUARDED_BY(mutex_) = Generation::kRunning;
   Delivery delivery_ QUIRE_GUARDED_BY(mutex_) = Delivery::kIdle;
   bool has_limited_writes_ QUIRE_GUARDED_BY(mutex_) = false;
