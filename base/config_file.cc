@@ -36,7 +36,7 @@ absl::string_view RestOfLine(const Lines& lines, const YAML::Mark& mark) {
   return line < lines.size() ? absl::ClippedSubstr(lines[line], static_cast<size_t>(mark.column)) : "";
 }
 
-// Whether the closing quote comes before the end of `text`, which starts after the opening one.
+// Returns whether the closing quote comes before the end of `text`, which starts after the opening one.
 bool ClosesQuote(absl::string_view text, char quote) {
   for (size_t i = 0; i < text.size(); ++i) {
     const bool is_escape = quote == '"' ? text[i] == '\\' : text.substr(i, 2) == "''";
@@ -107,7 +107,7 @@ absl::StatusOr<std::vector<ConfigEntry>> ReadEntries(const std::string& name, co
   return entries;
 }
 
-// Returns the map that the document is. Null if the document is empty.
+// Returns the map that the document is. Returns null if the document is empty.
 absl::StatusOr<YAML::Node> ReadMap(const std::string& name, const std::string& text) {
   if (absl::StrContains(text, '\0')) return InvalidArgument(name, ": it is not text in UTF-8");
   const std::vector<YAML::Node> documents = YAML::LoadAll(text);

@@ -56,7 +56,7 @@ std::vector<std::string> FileKeys(const ProgramFlags& flags) {
 absl::Status ReadEnvironment(const ProgramFlags& flags, absl::Span<const char* const> environment,
                              std::vector<FlagValue>* values) {
   const std::string prefix = EnvironmentVariable(flags.program, "");
-  std::vector<std::string> known;  // Without the prefix.
+  std::vector<std::string> known;  // The prefix is left out.
   std::map<std::string, std::string> flag_of;
   for (const std::string& name : FlagNames(flags)) {
     if (IsCommand(name)) continue;

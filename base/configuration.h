@@ -33,7 +33,7 @@ FlagGroup ConfigurationFlagGroup();
 // Turns "quire-manager" and "max_step_ms" into "QUIRE_MANAGER_MAX_STEP_MS".
 std::string EnvironmentVariable(absl::string_view program, absl::string_view flag);
 
-// Whether Kubernetes sets variables of such names for Services, for example QUIRE_MANAGER_PORT,
+// Returns whether Kubernetes sets variables of such names for Services, for example QUIRE_MANAGER_PORT,
 // QUIRE_MANAGER_SERVICE_HOST and QUIRE_MANAGER_PORT_50051_TCP_ADDR.
 bool IsServiceLink(absl::string_view variable);
 
@@ -43,8 +43,9 @@ std::vector<const char*> ProcessEnvironment();
 namespace internal {
 
 struct Configuration {
-  std::optional<std::string> text;             // The text to print for --help or --version.
-  std::map<std::string, std::string> sources;  // By flag, where its value comes from, if it is not the default.
+  std::optional<std::string> text;  // The text to print for --help or --version.
+  // They say where the value of each flag comes from, if it is not the default.
+  std::map<std::string, std::string> sources;
 };
 
 absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::Span<const char* const> arguments,

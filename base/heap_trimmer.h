@@ -24,8 +24,8 @@ class HeapTrimmer {
 
   const int64_t min_bytes_;
   std::optional<int64_t> smallest_;  // Bytes; set by the first call.
-  int last_skip_ = 0;                // How many calls were skipped after the last attempt.
-  int num_to_skip_ = 0;              // How many of them are still to come.
+  int last_skip_ = 0;                // Says how many calls were skipped after the last attempt.
+  int num_to_skip_ = 0;              // Says how many of them are still to come.
 };
 
 }  // namespace quire

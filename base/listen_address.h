@@ -15,9 +15,9 @@ namespace quire {
 inline constexpr int kMaxListenPort = 65535;
 inline constexpr absl::string_view kUnixPrefix = "unix:";
 
-// Whether `address` has one of these forms. This looks nothing up.
+// Returns whether `address` has one of these forms. This looks nothing up.
 bool IsListenAddress(absl::string_view address);
-// Whether only the port is wrong, as in "127.0.0.1:70000".
+// Returns whether only the port is wrong, as in "127.0.0.1:70000".
 bool HasBadPort(absl::string_view address);
 
 // The host and the port of an address host:port. An IPv6 address has no brackets here.

@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::chrono::seconds kLongestFlush(1);
 
-// Null until StartLogThreads. They are never destroyed, because any thread may log while the process ends.
+// It is null until StartLogThreads. They are never destroyed, because any thread may log while the process ends.
 std::atomic<LineWriter*> g_errors{nullptr};
 std::atomic<LineWriter*> g_output{nullptr};
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string_view>
 
-// Where the lines of the log go: to standard error. In a program that serves requests, no thread may wait for whoever
-// reads its output. Such a program calls StartLogThreads, and from then on threads of their own write the lines. In
-// other programs, every line is written by the thread that logs it. All functions are thread-safe.
+// The lines of the log go to standard error. In a program that serves requests, no thread may wait for whoever reads
+// its output. Such a program calls StartLogThreads, and from then on threads of their own write the lines. In other
+// programs, every line is written by the thread that logs it. All functions are thread-safe.
 
 namespace quire {
 

@@ -34,7 +34,7 @@ class ThreadPool {
   void Run();
   // Hands over a job that num_waiting_ counts already.
   void Push(std::function<void()> job);
-  // The job that has waited longest. Null when none waits.
+  // The job that has waited longest. Returns null when none waits.
   std::function<void()> Next() QUIRE_EXCLUDES(mutex_);
 
   HandoffQueue<std::function<void()>> arrived_;  // The jobs that no thread of the pool has seen. Taken with the mutex.
@@ -43,7 +43,7 @@ class ThreadPool {
   std::atomic<int> num_pushing_ = 0;             // Calls that still use this object.
   std::atomic<bool> is_stopping_ = false;
 
-  Mutex mutex_;                                                      // Of the threads of the pool.
+  Mutex mutex_;                                                      // It guards what the threads of the pool share.
   std::deque<std::function<void()>> jobs_ QUIRE_GUARDED_BY(mutex_);  // Older than those in arrived_.
   std::vector<std::thread> threads_;                                 // Constant from the constructor to the destructor.
 };

@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// Of all programs of this tree.
+// All programs of this tree have this version.
 inline constexpr char kVersion[] = "0.1.0";
 
 }  // namespace quire

@@ -25,7 +25,7 @@ class WatchedFile {
  public:
   struct Options {
     std::string flag;      // The flag that names the file, such as "tokens".
-    std::string contents;  // What the file contains, for the log, such as "tokens".
+    std::string contents;  // It names what the file contains, for the log, such as "tokens".
     std::string path;
     // Takes the text of the file into use. Returns an error with the number of the line if the text is wrong, and then
     // changes nothing. An error that does not begin with the path gets it. Runs on the thread of this object and inside
@@ -60,9 +60,10 @@ class WatchedFile {
 
   const Options options_;
   mutable Mutex mutex_;
-  Version version_ QUIRE_GUARDED_BY(mutex_) = {};      // Of the text that was read last.
-  absl::Status text_status_ QUIRE_GUARDED_BY(mutex_);  // Whether that text was right.
-  std::string last_error_ QUIRE_GUARDED_BY(mutex_);    // Of the last look at the file; empty if it is valid.
+  Version version_ QUIRE_GUARDED_BY(mutex_) = {};      // It belongs to the text that was read last.
+  absl::Status text_status_ QUIRE_GUARDED_BY(mutex_);  // Says whether that text was right.
+  // The last look at the file gave it. It is empty if the file is valid.
+  std::string last_error_ QUIRE_GUARDED_BY(mutex_);
   Mutex stop_mutex_;
   CondVar stop_;
   bool is_stopping_ QUIRE_GUARDED_BY(stop_mutex_) = false;

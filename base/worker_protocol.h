@@ -20,7 +20,7 @@ inline constexpr int kMaxWorkerBlockSize = 1 << 16;  // In tokens.
 inline constexpr int kMaxWorkerRows = 1 << 16;       // Sequences that run at the same time.
 inline constexpr int kMaxCandidates = 1024;          // Per beam and step.
 inline constexpr uint32_t kMaxTopLogprobs = 1024;    // Alternatives per token.
-inline constexpr int kMaxRecordBytes = 1 << 16;      // What the manager stores with a row.
+inline constexpr int kMaxRecordBytes = 1 << 16;      // The manager stores such a record with a row.
 inline constexpr int kMaxCacheRootBytes = 1 << 10;   // The name of a root of the prefix cache.
 // An inventory that is larger leaves out labels. Its chunks are closed at this size, but a row is never divided.
 inline constexpr int64_t kMaxInventoryBytes = int64_t{512} << 20;

@@ -22,7 +22,7 @@ struct FleetOptions {
   std::string model;     // The folder with config.json and tokenizer.
   int num_workers = 8;
   int rows_per_worker = 256;
-  absl::Duration step;  // Of the simulated device.
+  absl::Duration step;  // A step of the simulated device takes so long.
   int max_batch_requests = 1024;
   std::vector<std::string> manager_flags = {};
 };

@@ -44,8 +44,8 @@ class FleetLoad {
  private:
   // This is known of a request. The reader of its stream owns it after the request has started.
   struct Request {
-    uint64_t sum;  // Of its tokens so far.
-    int position;  // Of its next token.
+    uint64_t sum;  // Its tokens so far have this sum.
+    int position;  // Its next token has this position.
     bool is_running = false;
   };
   struct Stream {

@@ -157,7 +157,7 @@ class Background {
 
   std::vector<std::unique_ptr<HttpConnection>> streams_;
   std::atomic<bool> is_stopping_ = false;
-  std::atomic<bool> has_ended_ = false;  // At least one of the streams.
+  std::atomic<bool> has_ended_ = false;  // One of the streams has ended, or several.
   std::thread thread_;
 };
 
@@ -286,6 +286,6 @@ absl::Status Run() {
 }  // namespace quire
 
 int main(int argc, char** argv) {
-  quire::SkipLockChecks();  // As in the programs that are measured.
+  quire::SkipLockChecks();  // The programs that are measured do the same.
   return quire::ProgramMain(quire::Flags(), argc, argv, quire::Run);
 }

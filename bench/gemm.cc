@@ -84,7 +84,7 @@ class SourceMatrix {
     return IsQuantized() && IsInt4(SourceFormat()) ? bytes / 2 : bytes;
   }
 
-  // Null when there is not enough memory.
+  // Returns null when there is not enough memory.
   std::unique_ptr<cpu::CpuPackedMatrix> Pack(cpu::ThreadPool* pool) const {
     if (!IsQuantized()) {
       const MatrixView gate = {bytes_.data(), PartRows(), shape_.cols, static_cast<DataType>(format_)};
@@ -121,8 +121,8 @@ class SourceMatrix {
   const GemmShape shape_;
   const cpu::WeightFormat format_;
   std::vector<char> bytes_;
-  std::vector<float> scales_;   // Of whole numbers.
-  std::vector<uint8_t> zeros_;  // Of int4.
+  std::vector<float> scales_;   // Whole numbers have these scales.
+  std::vector<uint8_t> zeros_;  // Only int4 has zero points.
 };
 
 void Multiply(cpu::CpuLinear* linear, const GemmShape& shape, const cpu::CpuPackedMatrix& w, const void* x,

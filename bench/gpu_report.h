@@ -35,7 +35,7 @@ class GpuReport {
   // Bandwidths are compared with the first result of group "copy".
   double copy_bytes_per_second() const { return copy_bytes_per_second_; }
 
-  // Whether all results are in the file.
+  // Returns whether all results are in the file.
   bool is_written() const { return is_written_; }
 
  private:

@@ -50,7 +50,7 @@ class Measurement {
   bool Wants(const std::string& group, const std::string& name) const {
     return std::regex_search(group + ", " + name, only_);
   }
-  // Whether there is enough memory, with some to spare. Reports it when there is not.
+  // Returns whether there is enough memory, with some to spare. Reports it when there is not.
   bool HasRoom(const std::string& group, const std::string& name, double bytes);
   void Attention(const Shape& shape, const std::string& group, const std::string& name, int num_sequences,
                  int num_cached, int num_queries);

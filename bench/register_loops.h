@@ -15,7 +15,8 @@ struct RegisterLoop {
   void (*run)(int64_t iterations);
 };
 
-// Returns the loops that this machine can run. Empty where the build has no kernels for the machine's instructions.
+// Returns the loops that this machine can run. The result is empty where the build has no kernels for the machine's
+// instructions.
 std::vector<RegisterLoop> SupportedRegisterLoops();
 
 // Runs the loop in this many threads at the same time, for `seconds` each, and returns the operations per second of

@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 constexpr int kRuns = 5;
-constexpr double kSeconds = 0.002;  // Of a run.
+constexpr double kSeconds = 0.002;  // A run takes so long.
 
 // Returns the name of the loop whose instruction multiplies such weights, or an empty name.
 std::string LoopFor(cpu::Isa isa, cpu::WeightFormat format) {

@@ -268,7 +268,7 @@ class AutomatonBuilder {
   }
 
   void FindNullableRules() {
-    // Whether the end of the rule can be reached from each state without a byte.
+    // These say whether the end of the rule can be reached from each state without a byte.
     for (const RuleId rule : used_) ends_.push_back(std::vector<bool>(Of(rule).dfa.states.size(), false));
     for (size_t i = 0; i < used_.size(); ++i) index_of_[used_[i]] = i;
     Repeat([&](RuleId rule, int32_t index) {
@@ -392,7 +392,7 @@ class AutomatonBuilder {
   void FindFollow(Automaton* out) {
     const size_t num_states = out->states_.size();
     std::vector<std::bitset<256>> first(num_states);
-    std::vector<bool> ends(num_states);  // Whether the end of the rule is reached without a byte.
+    std::vector<bool> ends(num_states);  // Says whether the end of the rule is reached without a byte.
     for (const RuleId rule : used_) {
       const Entry& entry = Of(rule);
       for (size_t i = 0; i < entry.ids.size(); ++i) {
@@ -464,7 +464,7 @@ class AutomatonBuilder {
 
   const SyntaxTree& tree_;
   std::vector<Entry> dfas_;   // [rules]
-  std::vector<RuleId> used_;  // In the order in which they were found.
+  std::vector<RuleId> used_;  // They are in the order in which they were found.
   absl::flat_hash_map<RuleId, size_t> index_of_;
   std::vector<std::vector<bool>> ends_;  // [used rules][states]
 };

@@ -47,19 +47,19 @@ class Automaton {
   }
   const std::vector<Call>& calls(StateId state) const { return calls_[static_cast<size_t>(state)]; }
   bool is_final(StateId state) const { return states_[static_cast<size_t>(state)].is_final; }
-  // Whether Next leads anywhere with any byte.
+  // Returns whether Next leads anywhere with any byte.
   bool has_bytes(StateId state) const { return states_[static_cast<size_t>(state)].has_bytes; }
   RuleId rule_of(StateId state) const { return states_[static_cast<size_t>(state)].rule; }
   int num_states() const { return static_cast<int>(states_.size()); }
 
   StateId start(RuleId rule) const { return rules_[static_cast<size_t>(rule)].start; }
   StateId first_state(RuleId rule) const { return rules_[static_cast<size_t>(rule)].first_state; }
-  // Whether no state of the rule calls another rule.
+  // Returns whether no state of the rule calls another rule.
   bool is_leaf(RuleId rule) const { return rules_[static_cast<size_t>(rule)].is_leaf; }
   // The bytes that may follow a text of the rule, in any context.
   const std::bitset<256>& follow(RuleId rule) const { return rules_[static_cast<size_t>(rule)].follow; }
-  // Leaf rules with equal contents have equal masks, whatever grammar they belong to. Empty for other rules, and for
-  // large ones.
+  // Leaf rules with equal contents have equal masks, whatever grammar they belong to. The result is empty for other
+  // rules, and for large ones.
   const std::string& content(RuleId rule) const { return rules_[static_cast<size_t>(rule)].content; }
   // A number that no other automaton of this process has.
   uint64_t serial() const { return serial_; }

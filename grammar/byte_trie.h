@@ -77,7 +77,7 @@ class ByteTrie {
   }
 
   std::vector<Node> nodes_;
-  std::vector<TokenId> tokens_;  // In the order of their texts.
+  std::vector<TokenId> tokens_;  // They are in the order of their texts.
   int num_roots_ = 0;
   int max_depth_ = 0;
 };

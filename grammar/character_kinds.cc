@@ -90,7 +90,7 @@ SuffixTable::SuffixTable(const ByteTrie& trie)
     : suffixes_(static_cast<size_t>(trie.num_nodes())),
       node_characters_(suffixes_.size()),
       token_characters_(static_cast<size_t>(trie.num_tokens())) {
-  std::vector<Rest> rests(suffixes_.size());  // Behind the text of each node.
+  std::vector<Rest> rests(suffixes_.size());  // Each node has what follows its text.
   const auto read_byte = [&](int node, Rest before, int num_characters) {
     const Rest rest = RestAfter(before, trie.node(node).byte);
     if (rest == Rest::kNone) ++num_characters;

@@ -95,7 +95,7 @@ class EbnfReader {
     return name;
   }
 
-  // Whether a rule begins here: a name, with marks in Lark, and then the sign of a definition.
+  // Returns whether a rule begins here: a name, with marks in Lark, and then the sign of a definition.
   bool IsAtRule() const {
     size_t at = at_;
     while (is_lark_ && at < text_.size() && (text_[at] == '?' || text_[at] == '!')) ++at;
@@ -374,7 +374,7 @@ class EbnfReader {
   SyntaxTree tree_;
   JsonText json_{&tree_};
   size_t at_ = 0;
-  std::string_view rule_name_;  // Of the rule that is read.
+  std::string_view rule_name_;  // The rule that is read has this name.
   absl::flat_hash_map<std::string, Use> uses_;
 };
 

@@ -15,7 +15,7 @@ namespace quire::grammar {
 inline constexpr size_t kMaxSourceBytes = 32768;  // All texts of a source together.
 inline constexpr size_t kMaxChoices = 1024;
 
-// What the output of a request must be.
+// This is what the output of a request must be.
 struct Source {
   enum class Kind { kJsonSchema, kJsonObject, kRegex, kChoice, kEbnf };
 

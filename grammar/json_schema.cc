@@ -312,7 +312,7 @@ class SchemaCompiler {
     return tree_.Sequence({tree_.Bytes("["), tree_.Graph(end + 1, std::move(edges))});
   }
 
-  // What stands in front of an item or a property.
+  // Returns what stands in front of an item or a property.
   ExprId Separator(bool is_first) {
     return is_first ? json_.Space() : tree_.Sequence({tree_.Bytes(","), json_.Space()});
   }

@@ -11,8 +11,8 @@
 
 namespace quire::grammar {
 
-inline constexpr int kMaxSchemaDepth = 64;  // Of schemas that are written in each other.
-inline constexpr int kMaxCount = 10'000;    // Of items, properties and characters, where a schema limits them.
+inline constexpr int kMaxSchemaDepth = 64;  // Schemas may be written in each other so deep.
+inline constexpr int kMaxCount = 10'000;    // A schema may limit items, properties and characters to so many.
 
 // Reads a JSON schema (draft 2020-12). Every text of the grammar is a value that the schema accepts, but not every such
 // value is a text of the grammar:

@@ -25,10 +25,10 @@ class Matcher {
   // accepted any more and the text cannot end.
   bool Accept(std::string_view bytes);
 
-  // Whether the bytes so far are a whole text of the grammar.
+  // Returns whether the bytes so far are a whole text of the grammar.
   bool can_end() const { return set_.can_end; }
-  // Whether the bytes so far are no beginning of a text. It also becomes true where only rules could follow that are
-  // nested too deeply.
+  // Returns whether the bytes so far are no beginning of a text. It also becomes true where only rules could follow
+  // that are nested too deeply.
   bool is_dead() const { return !set_.can_end && set_.positions.empty(); }
   bool MayContinue() const { return !set_.positions.empty(); }
 

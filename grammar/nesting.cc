@@ -75,8 +75,8 @@ class LeastLevels {
   const Automaton& automaton_;
   std::vector<int> levels_;                                    // [states]
   std::vector<std::vector<StateId>> before_;                   // [states], from where a byte leads there.
-  absl::flat_hash_map<StateId, std::vector<CallSite>> calls_;  // By the states on which they wait.
-  std::vector<std::vector<StateId>> queues_;                   // By level.
+  absl::flat_hash_map<StateId, std::vector<CallSite>> calls_;  // The keys are the states on which they wait.
+  std::vector<std::vector<StateId>> queues_;                   // The index is the level.
 };
 
 }  // namespace

@@ -10,10 +10,10 @@
 
 namespace quire::grammar {
 
-// How the texts of a regular expression are written.
+// Says how the texts of a regular expression are written.
 enum class RegexText {
-  kPlain,       // As they are.
-  kJsonString,  // As they are inside of a JSON string, where some characters need an escape.
+  kPlain,       // The texts are written as they are.
+  kJsonString,  // They are written as inside of a JSON string, where some characters need an escape.
 };
 
 // Adds the texts that match a regular expression. The syntax is that of ECMAScript with the flag u: characters, `.`,

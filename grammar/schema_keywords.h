@@ -19,7 +19,7 @@ namespace quire::grammar {
 // number is written (1 and 1.0).
 bool AreEqual(const SchemaJson& a, const SchemaJson& b);
 
-// Whether a keyword has no effect on what is accepted.
+// Returns whether a keyword has no effect on what is accepted.
 bool IsAnnotation(std::string_view keyword);
 
 // The error of a value that is neither an object nor a boolean.
@@ -47,7 +47,7 @@ struct Referenced {
 };
 absl::StatusOr<Referenced> Resolve(const SchemaJson& root, const SchemaJson& schema, const SchemaPlace& place);
 
-// Whether no value is accepted by both schemas, as far as types, constants and properties with constants tell.
+// Returns whether no value is accepted by both schemas, as far as types, constants and properties with constants tell.
 bool AreDisjoint(const SchemaJson& root, const SchemaJson& a, const SchemaJson& b);
 
 }  // namespace quire::grammar

@@ -41,13 +41,13 @@ class SchemaPlace {
 
  private:
   struct Origin {
-    const SchemaJson* value;  // Null if the document has no such part.
+    const SchemaJson* value;  // It is null if the document has no such part.
     std::string pointer;
   };
 
   SchemaPlace() = default;
 
-  std::vector<Origin> origins_;  // At least one.
+  std::vector<Origin> origins_;  // There is at least one.
 };
 
 // Returns the JSON text of a value for an error, shortened to 64 bytes.

@@ -15,7 +15,7 @@ using FrameId = int32_t;
 inline constexpr FrameId kRootEnds = -1;  // The text ends with the rule.
 inline constexpr FrameId kUnknown = -2;   // What follows is not known; see TokenMasks.
 
-// Where an automaton can be: a state, and what follows its rule.
+// Says where an automaton can be: a state, and what follows its rule.
 struct Position {
   StateId state;
   FrameId frame;
@@ -33,7 +33,7 @@ using Frames = std::vector<Frame>;
 
 // All places where an automaton can be after some bytes.
 struct PositionSet {
-  std::vector<Position> positions;  // Without duplicates.
+  std::vector<Position> positions;  // There are no duplicates.
   bool can_end = false;             // The text may end here.
   bool can_leave = false;           // What is not known may follow here.
 };

@@ -50,8 +50,8 @@ struct Expr {
 struct Rule {
   std::string name;
   ExprId body = -1;
-  // Whether the rule is compiled into the rules that use it, if it is small and does not use itself. That makes masks
-  // cheaper, unless many rules use it.
+  // Says whether the rule is compiled into the rules that use it, if it is small and does not use itself. That makes
+  // masks cheaper, unless many rules use it.
   bool may_be_inlined = false;
 };
 

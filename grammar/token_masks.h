@@ -45,7 +45,7 @@ class TokenMasks {
   size_t num_bytes() const { return num_bytes_; }
 
  private:
-  // What is known of a state without its stack.
+  // This is what is known of a state without its stack.
   struct StateMask {
     std::vector<uint32_t> bits;  // [num_words], or empty: then `allowed` has the tokens.
     std::vector<TokenId> allowed;
@@ -83,7 +83,7 @@ class TokenMasks {
   StateRuns runs_;
   int64_t num_visited_ = 0;  // Nodes of the vocabulary.
   Frames frames_;
-  std::vector<PositionSet> levels_;  // By depth in a trie.
+  std::vector<PositionSet> levels_;  // The index is the depth in a trie.
   std::vector<size_t> num_frames_;   // The frames of each level and of those above it.
   std::vector<StateId> states_;
 };

@@ -29,7 +29,7 @@ class TokenTable {
   bool is_end(TokenId token) const;
   absl::Span<const TokenId> end_tokens() const { return end_tokens_; }
   const ByteTrie& trie() const { return trie_; }
-  const SuffixTable& suffixes() const { return suffixes_; }  // Of the trie.
+  const SuffixTable& suffixes() const { return suffixes_; }  // They belong to the trie.
 
  private:
   std::vector<std::string> bytes_;

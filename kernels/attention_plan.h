@@ -132,7 +132,7 @@ class AttentionPlanner {
   PartialPlace PlaceOf(const Segment& segment, int row) const;
   void AddItem(const AttentionItem& item, int phase);
   int NumSplits(int begin, int end) const;  // The number of splits that contain tokens of [begin, end).
-  // Whether `num_parts` partial results of this many rows stay within max_partials.
+  // Returns whether `num_parts` partial results of this many rows stay within max_partials.
   bool HasRoom(int num_rows, int num_parts) const;
 
   void PlanSharing();

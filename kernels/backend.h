@@ -19,8 +19,8 @@ namespace quire {
 struct StepSizes {
   int max_tokens;
   int max_sequences;
-  int max_context_tokens;  // Of a sequence.
-  int max_logit_rows;      // Of a call of Sample.
+  int max_context_tokens;  // A sequence has at most so many.
+  int max_logit_rows;      // A call of Sample has at most so many.
   int max_top;             // SamplingArgs::max_top
   int vocab_size;
 };
@@ -38,17 +38,17 @@ class Backend : public DeviceMemory, public Operations {
   // Two backends with equal fingerprints compute equal bits, unless the fingerprint contains "tuned".
   virtual std::string NumericsFingerprint() const = 0;
 
-  // Whether an operation may still be running when its call returns. The host may then queue a step while the device
-  // runs the step before it. Otherwise every operation is done when its call returns.
+  // Returns whether an operation may still be running when its call returns. The host may then queue a step while the
+  // device runs the step before it. Otherwise every operation is done when its call returns.
   virtual bool IsAsynchronous() const = 0;
   // Returns a mark for this point in the order of operations. Later marks are greater.
   virtual uint64_t Mark() = 0;
-  // Whether every operation before the mark is done. Everything that it writes to host memory is there then.
+  // Returns whether every operation before the mark is done. Everything that it writes to host memory is there then.
   virtual bool IsDone(uint64_t mark) = 0;
   // Waits until IsDone.
   virtual void Wait(uint64_t mark) = 0;
 
-  // Whether the backend has kernels for K and V in that layout with `num_heads` query heads.
+  // Returns whether the backend has kernels for K and V in that layout with `num_heads` query heads.
   virtual BackendStatus CheckLayout(const KvLayout& layout, int num_heads) const = 0;
   // Takes the memory that steps of these sizes may need in addition to what the caller allocates and to what a step of
   // max_tokens tokens takes: whatever the requests ask for, no later step takes more. Returns an error when there is

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Whether a backend can do what it was asked for. This folder does not include Abseil, so it is no absl::Status.
+// Says whether a backend can do what it was asked for. This folder does not include Abseil, so it is no absl::Status.
 class [[nodiscard]] BackendStatus {
  public:
   static BackendStatus Ok() { return BackendStatus(true, ""); }
@@ -16,7 +16,7 @@ class [[nodiscard]] BackendStatus {
   static BackendStatus Error(std::string message) { return BackendStatus(false, std::move(message)); }
 
   bool ok() const { return is_ok_; }
-  // Empty when ok().
+  // The result is empty when ok().
   const std::string& message() const { return message_; }
 
  private:

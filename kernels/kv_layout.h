@@ -13,7 +13,7 @@ namespace quire {
 // The largest head dimension that the backends support.
 constexpr int kMaxHeadDim = 256;
 
-// How the numbers of K and V are stored. The first three types are those of DataType, in the same order.
+// Says how the numbers of K and V are stored. The first three types are those of DataType, in the same order.
 enum class KvType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8 };
 constexpr int kNumKvTypes = 4;
 

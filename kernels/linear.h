@@ -53,8 +53,8 @@ struct MatrixView {
   int num_slices = 1;
 };
 
-// How the numbers of a quantized matrix are stored, and what happens to the input of a product by it. GPUs round the
-// input in kInt8 and kFp8 alone (Operations::RoundsQuantizedInputs).
+// Says how the numbers of a quantized matrix are stored, and what happens to the input of a product by it. GPUs round
+// the input in kInt8 and kFp8 alone (Operations::RoundsQuantizedInputs).
 //   kInt8         Numbers of 8 bits. The input is rounded to 8 bits, with a scale for each row.
 //   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
 //   kInt4Float32  Numbers of 4 bits. The input stays in float32.
@@ -85,8 +85,8 @@ struct QuantizedMatrixView {
   // group of a row may be shorter.
   int group = 0;
   const uint8_t* zeros = nullptr;  // In int4: as many as scales, at most 16.
-  // With groups: [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A stack
-  // of matrices has one order.
+  // With groups, it is [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A
+  // stack of matrices has one order.
   const int32_t* order = nullptr;
   // In kFp8: whether the checkpoint has blocks, of which one can be as wide as a row.
   bool has_blocks = false;

@@ -41,7 +41,7 @@ class Operations {
   virtual std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) = 0;
   // Does the same for GatedLinear with the two matrices of a gated MLP, which have the same shape.
   virtual std::unique_ptr<PackedMatrix> PackGated(const MatrixView& gate, const MatrixView& up) = 0;
-  // Whether the next two functions work.
+  // Returns whether the next two functions work.
   virtual bool MultipliesQuantized() const { return false; }
   // They do the same for quantized matrices, which have the same format and groups. QuantizedFormat says whether a
   // product rounds its input; the sums of products of whole numbers are exact. REQUIRES: MultipliesQuantized().

@@ -24,8 +24,8 @@ struct ScoredCandidate {
   float logprob;
 };
 
-// How to draw one token from one row of logits. All arrays are in host memory. Ids outside the vocabulary are ignored.
-// The steps, in order:
+// Says how to draw one token from one row of logits. All arrays are in host memory. Ids outside the vocabulary are
+// ignored. The steps, in order:
 //   1. bias: logit += bias.
 //   2. penalties. The repetition penalty covers prompt and output, as in Hugging Face: a positive logit is divided by
 //      the penalty, a negative one is multiplied by it. Then frequency * output_count is subtracted, and presence if
@@ -95,8 +95,8 @@ struct SamplingArgs {
   int vocab_size;
   const SamplingRow* rows;  // [num_rows]
   SamplingResult* results;  // [num_rows]
-  // [num_rows, max_top], the best tokens or candidates of each row, best first; token -1 follows the last one. Null
-  // when max_top is 0. Logprobs of candidates are the values after steps 1 to 3.
+  // [num_rows, max_top], the best tokens or candidates of each row, best first; token -1 follows the last one. It is
+  // null when max_top is 0. Logprobs of candidates are the values after steps 1 to 3.
   ScoredCandidate* top;
   int max_top;
 };

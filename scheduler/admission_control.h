@@ -20,8 +20,8 @@ namespace quire {
 // up.
 int WatermarkBlocks(double watermark, int num_blocks);
 
-// Whether a group that wants to enter may take `num_needed` blocks. The watermark keeps room for running sequences. An
-// idle pool runs none, so there the group may take all free blocks.
+// Returns whether a group that wants to enter may take `num_needed` blocks. The watermark keeps room for running
+// sequences. An idle pool runs none, so there the group may take all free blocks.
 bool HasRoom(int num_needed, int num_free, int watermark_blocks, bool is_idle);
 
 // Decides whether a waiting group may enter the running set, and moves those that enter: they take rows, and blocks for
@@ -41,13 +41,13 @@ class AdmissionControl {
   // All pointers are borrowed and outlive this.
   AdmissionControl(const SchedulerOptions& options, BlockManager* blocks, RunningSet* running, WaitingQueue* waiting);
 
-  // Whether the batching options let any group enter now.
+  // Returns whether the batching options let any group enter now.
   bool MayAdmit() const;
   // Static batching: a batch is open until a plan adds nothing to it, and while it is open groups may join it.
   void SetBatchOpen(bool is_open) { is_batch_open_ = is_open; }
 
-  // Whether the group may enter in the plan of `step`. When blocks are short, the group's shortage() remembers it, so
-  // that the next plans need not look at the whole prompt again. REQUIRES: the group waits.
+  // Returns whether the group may enter in the plan of `step`. When blocks are short, the group's shortage() remembers
+  // it, so that the next plans need not look at the whole prompt again. REQUIRES: the group waits.
   Decision Decide(SequenceGroup* group, StepId step) const;
 
   // Moves the group from the waiting queue to the running set. It takes the blocks of the whole context at once, so
@@ -55,10 +55,10 @@ class AdmissionControl {
   // REQUIRES: Decide has just returned `decision`, with kMayEnter.
   void Enter(SequenceGroup* group, const Decision& decision, StepPlan* plan);
 
-  // How many tokens at the beginning of the group's prompt are cached and may be used.
+  // Returns how many tokens at the beginning of the group's prompt are cached and may be used.
   int NumCachedTokens(const SequenceGroup& group) const;
 
-  // Why the group does not run, as of the plan of `step`.
+  // Returns why the group does not run, as of the plan of `step`.
   WaitReason Explain(SequenceGroup* group, StepId step);
 
   // Tokens that entering groups have taken from the prefix cache, ever.

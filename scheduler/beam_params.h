@@ -34,11 +34,12 @@ class StopCondition {
  public:
   virtual ~StopCondition() = default;
 
-  // How many of the last tokens IsMet needs to see.
+  // Returns how many of the last tokens IsMet needs to see.
   virtual int num_tokens_needed() const = 0;
 
-  // Whether the `num_tokens` generated tokens of a hypothesis end it. `last_tokens` are the last num_tokens_needed() of
-  // them, or all when there are fewer. Only the last token is new: the condition was not met before it.
+  // Returns whether the `num_tokens` generated tokens of a hypothesis end it. `last_tokens` are the last
+  // num_tokens_needed() of them, or all when there are fewer. Only the last token is new: the condition was not met
+  // before it.
   virtual bool IsMet(absl::Span<const TokenId> last_tokens, int num_tokens) const = 0;
 };
 

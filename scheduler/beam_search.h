@@ -33,7 +33,7 @@ class BeamSearch {
   struct Extension {
     int parent;  // Index of that beam in what the last Advance returned.
     TokenId token;
-    float logprob;  // As it was given, without the diversity penalty.
+    float logprob;  // It is as it was given, without the diversity penalty.
 
     bool operator==(const Extension&) const = default;
   };
@@ -50,7 +50,7 @@ class BeamSearch {
   BeamSearch(const BeamParams& params, int max_tokens, std::vector<TokenId> stop_token_ids,
              const StopCondition* stop_condition);
 
-  // How many of the best candidates of each live beam Advance needs.
+  // Returns how many of the best candidates of each live beam Advance needs.
   int num_candidates() const;
 
   // Makes one step. candidates[i] are those of live beam i, the most likely tokens first, with their logprobs after
@@ -105,7 +105,7 @@ class BeamSearch {
   static constexpr TokenTree::NodeId kDropped = -1;
 
   int group_width() const { return params_.width / params_.num_groups; }
-  int num_ranks() const;  // How many of the best candidates of a group count.
+  int num_ranks() const;  // Returns how many of the best candidates of a group count.
 
   // Replaces the group's beams by the next ones, adds their tokens to `taken`, and stores in `parents` which beam each
   // of them continues.

@@ -52,7 +52,7 @@ struct BeamSearchState {
   int agreed_node = kRoot;  // The list that may be streamed.
   std::vector<Node> nodes;  // Each is part of a beam or of a hypothesis.
   std::vector<Group> groups;
-  std::vector<SequenceId> sequences;  // Of all live beams, group by group.
+  std::vector<SequenceId> sequences;  // They are all live beams, group by group.
 
   bool operator==(const BeamSearchState&) const = default;
 

@@ -30,9 +30,9 @@ struct PrefixHit {
   bool is_promised = false;  // A running sequence is about to compute a block that continues the cached ones.
 };
 
-// What continuous batching needs to know about the KV memory of one worker: how sequences hold blocks, not where the
-// blocks are. Owned by the step-loop thread. Every allocation succeeds completely or changes nothing. Running out of
-// blocks is normal and is never an error.
+// Continuous batching needs this of the KV memory of one worker: how sequences hold blocks, not where the blocks are.
+// Owned by the step-loop thread. Every allocation succeeds completely or changes nothing. Running out of blocks is
+// normal and is never an error.
 //
 // A block may be given to another sequence as soon as it is free, even within one plan. Plans run strictly in order, so
 // the worker has finished reading the old content. Within a plan, everything that leaves a block is copied before
@@ -68,8 +68,8 @@ class BlockManager {
   // Drops the table, whether it is in the pool or swapped out. Does nothing for a sequence without a table.
   virtual void Free(SequenceId sequence) = 0;
 
-  // The blocks of the sequence. Empty for a sequence that is not known or swapped out. Valid until the next non-const
-  // call.
+  // The blocks of the sequence. The result is empty for a sequence that is not known or swapped out. Valid until the
+  // next non-const call.
   virtual absl::Span<const BlockId> Table(SequenceId sequence) const = 0;
 
   // Called once per committed step, in order. Blocks that were kept alive only for the copies and swaps of `step` may
@@ -82,8 +82,8 @@ class BlockManager {
 
   // The prefix cache. The default implementations have no cache and find nothing.
 
-  // How many of tokens[0, tokens.size() - 1) are cached. The last token must be computed, because its logits are
-  // needed.
+  // Returns how many of tokens[0, tokens.size() - 1) are cached. The last token must be computed, because its logits
+  // are needed.
   virtual PrefixHit FindPrefix(const std::string& /*salt*/, absl::Span<const TokenId> /*tokens*/) const { return {}; }
 
   // `sequence` must be new. It shares the cached blocks of the first `num_tokens` of `tokens` and promises to compute

@@ -19,7 +19,7 @@ struct GuideVocabulary {
   std::vector<TokenId> end_tokens;
 };
 
-// What the output of each sample must be. The service edge has checked it, and the scheduler does not read it.
+// This is what the output of each sample must be. The service edge has checked it, and the scheduler does not read it.
 struct Guide {
   enum class Kind { kJsonSchema, kJsonObject, kRegex, kChoice, kGrammar };
 

@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// Where the numerics of a sequence have changed: its request has gone on with workers of other generations. The
+// Says where the numerics of a sequence have changed: its request has gone on with workers of other generations. The
 // positions count from the start of the prompt.
 struct NumericsChange {
   int first = 0;  // The tokens before this position have the numerics with which the request began.

@@ -30,7 +30,7 @@ struct PlanDraft {
     recompute_budget -= sequence->NumRecomputed(num_tokens);
   }
 
-  // What is left of the budget for this sequence.
+  // Returns what is left of the budget for this sequence.
   int BudgetOf(const Sequence& sequence) const {
     return IsRecomputed(sequence) ? std::min(budget, std::max(recompute_budget, 0)) : budget;
   }
@@ -43,15 +43,16 @@ struct PlanDraft {
   StepPlan plan;  // Everything but its slices, which are made from `slices` at the end.
   std::vector<Slice> slices;
   int budget = 0;            // Tokens that the plan may still compute.
-  int recompute_budget = 0;  // How many of them an earlier plan may have computed already.
+  int recompute_budget = 0;  // Says how many of them an earlier plan may have computed already.
   bool has_preempted = false;
 };
 
-// How many tokens the next slice of `sequence` computes when the plan has `budget` tokens left for it. A sequence that
-// needs more than the budget gets half of it, so that the sequences behind it get something too.
+// Returns how many tokens the next slice of `sequence` computes when the plan has `budget` tokens left for it. A
+// sequence that needs more than the budget gets half of it, so that the sequences behind it get something too.
 int NumSliceTokens(const Sequence& sequence, int budget, int max_chunk_tokens);
 
-// How many tokens a slice of `num_tokens` can grow by, when `budget` tokens are left at the end of the planning.
+// Returns how many tokens a slice of `num_tokens` can grow by, when `budget` tokens are left at the end of the
+// planning.
 int NumTokensToGrow(const PlanDraft::Slice& slice, int budget, int max_chunk_tokens);
 
 }  // namespace quire

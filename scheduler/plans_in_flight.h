@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// What the scheduler remembers of one slice that was sent to the worker.
+// This is what the scheduler remembers of one slice that was sent to the worker.
 struct SliceInFlight {
   RequestId request;
   SequenceId sequence;
@@ -27,7 +27,7 @@ struct SliceInFlight {
 
 struct PlanInFlight {
   StepId step;
-  std::vector<SliceInFlight> slices;  // In the order of StepPlan::slices.
+  std::vector<SliceInFlight> slices;  // They are in the order of StepPlan::slices.
 };
 
 // The plans that were sent and not answered yet, and the check that a result answers the oldest of them. Owned by the
@@ -37,7 +37,7 @@ class PlansInFlight {
   // Adds the newest plan, without slices. The reference is valid until the next non-const call.
   PlanInFlight& Add(StepId step) { return plans_.emplace_back(PlanInFlight{step, {}}); }
 
-  // Whether `result` answers the oldest plan slice by slice. The error names what the worker did wrong.
+  // Returns whether `result` answers the oldest plan slice by slice. The error names what the worker did wrong.
   absl::Status CheckResult(const StepResult& result) const;
 
   // Removes the oldest plan. REQUIRES: size() > 0.

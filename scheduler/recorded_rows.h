@@ -42,7 +42,7 @@ class RecordedRows {
     bool has_finished = false;
   };
 
-  std::vector<std::optional<RequestId>> requests_;  // By row.
+  std::vector<std::optional<RequestId>> requests_;  // The index is the row.
   absl::flat_hash_map<RequestId, RowsOfRequest> rows_;
   std::vector<RowId> ended_;
 };

@@ -24,13 +24,14 @@ enum class GenerationId : uint64_t {};
 // and streaming are the business of the layers above. Once a request is submitted, only its generation may change.
 struct Request {
   RequestId id;
-  std::vector<TokenId> prompt;  // At least one token.
+  std::vector<TokenId> prompt;  // There is at least one token.
   GenerationId generation{0};   // The workers on which it may run. The scheduler does not read it.
   SamplingParams sampling;
   int max_tokens = 16;                  // The largest number of tokens that each sequence generates; >= 1.
   std::vector<TokenId> stop_token_ids;  // A sequence ends after one of these. They include the end-of-sequence ids.
 
-  // How many sequences continue the prompt independently; >= 1. Sample i draws what a request with seed + i would draw.
+  // Says how many sequences continue the prompt independently; >= 1. Sample i draws what a request with seed + i would
+  // draw.
   int num_samples = 1;
   // When set, the request is a beam search and draws no tokens. REQUIRES: num_samples is 1 and sampling.num_candidates
   // 0.

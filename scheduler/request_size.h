@@ -12,9 +12,9 @@
 
 namespace quire {
 
-// Whether the request can ever be served. INVALID_ARGUMENT: a field is out of range, or the model's context is too
-// short for prompt and max_tokens. FAILED_PRECONDITION: the context has room for them, but the whole pool has not. The
-// K and V of the last token are never stored, so 5 prompt tokens and max_tokens 4 need 8 slots.
+// Returns whether the request can ever be served. INVALID_ARGUMENT: a field is out of range, or the model's context is
+// too short for prompt and max_tokens. FAILED_PRECONDITION: the context has room for them, but the whole pool has not.
+// The K and V of the last token are never stored, so 5 prompt tokens and max_tokens 4 need 8 slots.
 absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& options, const BlockManager& blocks);
 
 // Checks whether the request can ever be served within the share of its tenant. The error FAILED_PRECONDITION names the
@@ -31,8 +31,8 @@ constexpr int64_t kMaxStartTokens = 4 << 20;
 // A request starts without the scores of its tokens when these are more numbers.
 constexpr int64_t kMaxStartScores = 1 << 20;
 
-// How many numbers the start of one sequence of the request holds when the sequence has `num_tokens` tokens: the tokens
-// themselves and the lists in the sampling parameters.
+// Returns how many numbers the start of one sequence of the request holds when the sequence has `num_tokens` tokens:
+// the tokens themselves and the lists in the sampling parameters.
 int64_t NumStartTokens(const Request& request, int num_tokens);
 
 }  // namespace quire

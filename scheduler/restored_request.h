@@ -25,7 +25,7 @@ struct RestoredRequest {
     std::vector<TokenId> tokens;           // The prompt and all generated tokens.
     int num_stored = 0;                    // The tokens whose K and V are in the blocks. Fewer than there are tokens.
     int num_computed = 0;                  // The tokens that the earlier scheduler has computed.
-    std::vector<ScoredToken> scores = {};  // Of all generated tokens, if the request wants logprobs of them.
+    std::vector<ScoredToken> scores = {};  // All generated tokens have one, if the request wants logprobs of them.
     std::optional<NumericsChange> numerics_change = std::nullopt;  // No later than the end of the tokens.
   };
 
@@ -35,9 +35,9 @@ struct RestoredRequest {
   // Either one sequence that has generated nothing, or all samples that have not ended, or all live beams in the order
   // of the search; or none: then the request begins again.
   std::vector<Sample> samples;
-  // What the search of these beams has become. Nothing for samples, and before the first step of the search.
+  // The search of these beams has become this. Nothing for samples, and before the first step of the search.
   std::optional<BeamSearchState> search = std::nullopt;
-  // Of positions 1, 2, ... of the prompt, if the request wants them. Those of all stored tokens are there.
+  // They belong to positions 1, 2, ... of the prompt, if the request wants them. Those of all stored tokens are there.
   std::vector<ScoredToken> prompt_scores = {};
   std::vector<RowId> ended_rows;  // The rows of the samples that have ended.
   // Only if there are no samples: the tokens that the earlier scheduler has computed, for the statistics.

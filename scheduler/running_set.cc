@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Where a group of this rank is in `groups`, or would be inserted.
+// Returns where a group of this rank is in `groups`, or would be inserted.
 template <typename Groups>
 auto PlaceOf(const ServiceRank& rank, Groups& groups) {
   return std::partition_point(groups.begin(), groups.end(),

@@ -19,9 +19,9 @@ struct LogitBias {
   bool operator==(const LogitBias&) const = default;
 };
 
-// How a worker picks the next token of a sequence. The service edge validates the values, and the scheduler does not
-// read them. The worker applies the steps in this order: logit_bias, allowed_token_ids, bad_words and min_tokens masks,
-// repetition, frequency and presence penalties, temperature, top_k, top_p, min_p.
+// Says how a worker picks the next token of a sequence. The service edge validates the values, and the scheduler does
+// not read them. The worker applies the steps in this order: logit_bias, allowed_token_ids, bad_words and min_tokens
+// masks, repetition, frequency and presence penalties, temperature, top_k, top_p, min_p.
 struct SamplingParams {
   float temperature = 1.0f;  // >= 0. 0 is greedy: it picks the largest logit, and of equal ones the lowest token id.
   int top_k = 0;             // Keep the k largest logits. 0 keeps all.

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "scheduler/emission.h"
 #include "scheduler/request_size.h"
+#include "scheduler/restored_group.h"
 #include "scheduler/stop.h"
 
 namespace quire {
@@ -30,7 +31,8 @@ constexpr int kMaxRecomputedPercent = 70;
 // Walks over running sequences prefetch this many sequences ahead.
 constexpr size_t kPrefetchDistance = 8;
 
-// How many logprobs the worker returns for tokens [first, first + num_tokens). Each belongs to the token that follows.
+// Returns how many logprobs the worker returns for tokens [first, first + num_tokens). Each belongs to the token that
+// follows.
 int NumPromptLogprobs(const Request& request, int first, int num_tokens) {
   if (request.sampling.num_prompt_logprobs < 0) return 0;
   return std::clamp(static_cast<int>(request.prompt.size()) - 1 - first, 0, num_tokens);
@@ -44,7 +46,7 @@ bool PublishesLate(const Request& request) {
   return request.beam.has_value() && request.sampling.num_prompt_logprobs >= 0;
 }
 
-// What every sequence of the group tells the worker when it starts.
+// Returns how many tokens every sequence of the group tells the worker when it starts.
 int64_t NumStartTokens(const SequenceGroup& group) {
   int64_t num_tokens = 0;
   for (const auto& sequence : group.sequences()) {
@@ -352,7 +354,7 @@ StepPlan Scheduler::Complete(PlanDraft draft) {
     }
   }
   for (const SequenceFork& fork : plan.forks) rows_.OnTaken(fork.row, rows_.RequestOf(fork.parent));
-  // What the forks have taken from requests that have finished.
+  // The forks have taken these from requests that have finished.
   const std::vector<RowId> ended = rows_.TakeEnded();
   plan.end_rows.insert(plan.end_rows.end(), ended.begin(), ended.end());
   next_step_ = StepId{Value(next_step_) + 1};
@@ -563,7 +565,9 @@ std::vector<std::pair<RequestId, absl::Status>> Scheduler::Restore(std::vector<R
   }
   running_.TakeRows(taken);
   for (RestoredRequest& request : restored) {
-    std::unique_ptr<SequenceGroup> made = MakeGroup(&request);
+    const ServiceRank rank = waiting_.RankOf(request.request, num_adopted_++);
+    const SequenceId first = request.samples.empty() ? forks_.NewSequenceId() : request.samples[0].sequence;
+    std::unique_ptr<SequenceGroup> made = MakeRestoredGroup(&request, rank, first, KeepsScores(request.request));
     SequenceGroup* const group = made.get();
     groups_.emplace(group->id(), std::move(made));
     num_beam_searches_ += group->beam_search() != nullptr;
@@ -584,54 +588,9 @@ std::vector<std::pair<RequestId, absl::Status>> Scheduler::Restore(std::vector<R
   return refused;
 }
 
-std::unique_ptr<SequenceGroup> Scheduler::MakeGroup(RestoredRequest* restored) {
-  const ServiceRank rank = waiting_.RankOf(restored->request, num_adopted_++);
-  const SequenceId first = restored->samples.empty() ? forks_.NewSequenceId() : restored->samples[0].sequence;
-  auto group = std::make_unique<SequenceGroup>(std::move(restored->request), rank, first);
-  group->progress().has_started = true;
-  group->progress().num_cached_tokens = restored->num_cached_tokens;
-  // The rows that this scheduler starts are later than those that other workers have of the request.
-  group->progress().num_moves = restored->num_moves + 1;
-  if (KeepsScores(group->request())) group->KeepScores();
-  if (restored->samples.empty()) {
-    group->sequences().front()->SetComputedBefore(restored->num_computed);
-    if (restored->has_changed_numerics) group->sequences().front()->ChangeNumerics();
-    return group;
-  }
-  SequenceGroup::Sequences sequences;
-  for (RestoredRequest::Sample& sample : restored->samples) {
-    auto sequence = std::make_unique<Sequence>(sample.sequence, sample.sample_index, group->request().prompt,
-                                               group->request().max_tokens);
-    sequence->Restore(sample.row, std::move(sample.tokens), sample.num_stored, sample.num_computed);
-    sequence->scores = std::move(sample.scores);
-    sequence->RestoreNumericsChange(sample.numerics_change);
-    if (group->beam_search() != nullptr) sequence->ShareThePromptOnly();
-    sequences.push_back(std::move(sequence));
-  }
-  if (sequences.front()->num_generated_tokens() > 0) group->OnForked();
-  group->progress().next_prompt_logprob += static_cast<int>(restored->prompt_scores.size());
-  group->prompt_scores() = std::move(restored->prompt_scores);
-  if (restored->search.has_value()) {
-    group->beam_search()->Restore(*restored->search);
-    group->progress().num_emitted_tokens = static_cast<int>(group->beam_search()->agreed_tokens().size());
-  }
-  group->SetSequences(std::move(sequences));
-  return group;
-}
-
-bool Scheduler::SharesPrompt(const SequenceGroup& group) const {
-  const size_t num_full = group.request().prompt.size() / static_cast<size_t>(blocks_->block_size());
-  const absl::Span<const BlockId> first = blocks_->Table(group.sequences().front()->id());
-  return std::all_of(group.sequences().begin(), group.sequences().end(), [&](const auto& sequence) {
-    const absl::Span<const BlockId> table = blocks_->Table(sequence->id());
-    return group.num_sequences() == 1 || (std::min(first.size(), table.size()) >= num_full &&
-                                          std::equal(table.begin(), table.begin() + num_full, first.begin()));
-  });
-}
-
 void Scheduler::Resume(SequenceGroup* group) {
   // Otherwise each sample would get blocks of its own for the prompt, and together they could need more than the pool.
-  if (!SharesPrompt(*group)) return Suspend(group, /*keeps_blocks=*/false);
+  if (!SharesPrompt(*group, *blocks_)) return Suspend(group, /*keeps_blocks=*/false);
   std::vector<BlockCopy> copies;
   for (const auto& sequence : group->sequences()) {
     // Blocks for the whole context, as admission takes them. A block that others share is copied by the plan that

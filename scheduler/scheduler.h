@@ -44,9 +44,9 @@ struct SchedulerCounts {
   int swapped = 0;                // Waiting requests whose blocks are in the host tier.
   int suspects = 0;               // Requests that may be what makes the worker fail, see Suspicion.
   int64_t waiting_tokens = 0;     // The work of the waiting requests, see WaitingQueue::num_tokens.
-  int64_t entered = 0;            // How often a waiting request began or went on to run.
+  int64_t entered = 0;            // Says how often a waiting request began or went on to run.
   int64_t entered_tokens = 0;     // The work of these.
-  int64_t preemptions = 0;        // How often a request was preempted.
+  int64_t preemptions = 0;        // Says how often a request was preempted.
   int64_t swap_outs = 0;          // Preemptions that moved blocks to the host tier.
   int64_t forks = 0;              // Sequences that began as a copy of another one.
   int64_t scheduled_tokens = 0;   // Tokens in the slices of all plans.
@@ -132,7 +132,8 @@ class Scheduler {
   // starts, it shares no such block. REQUIRES: the last call of Plan gave an empty plan.
   bool RestartStuck();
 
-  // Whether `result` answers the oldest plan in flight slice by slice. The error names what the worker did wrong.
+  // Returns whether `result` answers the oldest plan in flight slice by slice. The error names what the worker did
+  // wrong.
   absl::Status CheckResult(const StepResult& result) const { return plans_in_flight_.CheckResult(result); }
 
   // Takes the worker's answer to the oldest plan in flight. REQUIRES: CheckResult(result) is OK.
@@ -182,14 +183,14 @@ class Scheduler {
   // See WaitingQueue::only_tenant.
   const std::string* OnlyWaitingTenant() const { return waiting_.only_tenant(); }
 
-  // Why the request does not run, or nothing when the request is not known.
+  // Returns why the request does not run, or nothing when the request is not known.
   std::optional<WaitReason> ExplainWait(RequestId request);
 
   int num_plans_in_flight() const { return plans_in_flight_.size(); }
 
   // Views for reports. Groups and sequences are valid until the next non-const call.
 
-  // Null when the request is not known.
+  // Returns null when the request is not known.
   const SequenceGroup* FindGroup(RequestId request) const { return Find(request); }
   // The first of the waiting requests, by rank, that hold no blocks and have no slices in flight, and for which `may`
   // returns true.
@@ -258,13 +259,10 @@ class Scheduler {
   // Frees everything that the group holds and destroys it.
   // `has_finished`: it has come to its end, and the next manager may still tell the client so.
   void Remove(SequenceGroup* group, bool has_finished = false);
-  std::unique_ptr<SequenceGroup> MakeGroup(RestoredRequest* restored);
   // The group goes on where it is. It waits when rows or blocks are short, or when its samples no longer share the
   // prompt.
   void Resume(SequenceGroup* group);
-  // Whether the block tables of all sequences begin with the same full blocks of the prompt.
-  bool SharesPrompt(const SequenceGroup& group) const;
-  SequenceGroup* Find(RequestId request) const;  // Null when the request is not known.
+  SequenceGroup* Find(RequestId request) const;  // Returns null when the request is not known.
 
   SchedulerOptions options_;  // Only the tenants change.
   bool limits_blocks_;        // See TenantShares::LimitBlocks.

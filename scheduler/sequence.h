@@ -88,8 +88,8 @@ class Sequence : public Pooled {
   // The next slice sends the whole table to the worker.
   void ForgetSentTable();
 
-  // Whether whole blocks were computed since the sequence entered its row and are not published yet. If so, they count
-  // as published from here on.
+  // Returns whether whole blocks were computed since the sequence entered its row and are not published yet. If so,
+  // they count as published from here on.
   bool TakeUnpublished(int block_size);
 
   // Prefetches what planning reads.
@@ -124,7 +124,7 @@ class Sequence : public Pooled {
   int num_shareable_tokens() const { return std::min(num_computed_known_tokens(), max_shareable_); }
   void ShareThePromptOnly() { max_shareable_ = prompt_length_; }
 
-  // How many tokens of a slice of `num_tokens`, planned now, an earlier plan had computed already.
+  // Returns how many tokens of a slice of `num_tokens`, planned now, an earlier plan had computed already.
   int NumRecomputed(int num_tokens) const;
 
   // Returns the farthest end of an answered slice. A fork begins with the end of its parent.
@@ -147,7 +147,7 @@ class Sequence : public Pooled {
   };
   std::optional<Wait> wait;
 
-  // What the next plan must tell the row of a beam: to become a copy of the row pending_fork, and to append the last
+  // The next plan must tell the row of a beam this: to become a copy of the row pending_fork, and to append the last
   // token, which the worker has not drawn.
   std::optional<RowId> pending_fork;
   bool has_pending_append = false;

@@ -44,25 +44,25 @@ class SequenceGroup : public Pooled {
     kRunning,  // The group holds rows and blocks of the pool.
   };
 
-  // What callers have been told about the request.
+  // This is what callers have been told about the request.
   struct Progress {
     bool has_started = false;     // A step of the group was committed.
     int num_cached_tokens = 0;    // Tokens of the prompt that were in the prefix cache when the group first ran.
     int next_prompt_logprob = 1;  // First prompt position whose logprob was not emitted yet. Position 0 has none.
     int num_emitted_tokens = 0;   // Generated tokens that a beam search has emitted.
-    int num_moves = 0;            // How often the group has left a scheduler, or has come from an earlier manager.
+    int num_moves = 0;            // Says how often the group has left a scheduler, or has come from an earlier manager.
   };
 
-  // What AdmissionControl found when blocks were last too short for the waiting group.
+  // This is what AdmissionControl found when blocks were last too short for the waiting group.
   struct Shortage {
     int num_free_blocks = -1;  // Blocks that were free; -1 when blocks were not short since the group began to wait.
     StepId step{0};            // The plan in which they were short.
   };
 
-  // What WaitingQueue remembers of the group under the policy kLongestPrefixFirst.
+  // This is what WaitingQueue remembers of the group under the policy kLongestPrefixFirst.
   struct PrefixStanding {
     int num_cached_tokens = -1;  // Cached tokens of the prompt at the last lookup; -1 before the first lookup.
-    int num_passed = 0;          // How often groups that came later have entered first.
+    int num_passed = 0;          // Says how often groups that came later have entered first.
   };
 
   // When the request continues several samples, these have the ids from `sequence` on, until EnterScheduler.
@@ -75,7 +75,7 @@ class SequenceGroup : public Pooled {
   ServiceRank rank() const { return rank_; }
   const Sequences& sequences() const { return sequences_; }
   int num_sequences() const { return static_cast<int>(sequences_.size()); }
-  Sequence* Find(SequenceId sequence) const;  // Null when the sequence has left the group.
+  Sequence* Find(SequenceId sequence) const;  // Returns null when the sequence has left the group.
   std::vector<SequenceId> SequenceIds() const;
   Sequence* Add(Sequence sequence);
   void Erase(const Sequence* sequence);
@@ -98,25 +98,25 @@ class SequenceGroup : public Pooled {
   RowId TakeSpareRow();  // REQUIRES: the group has a spare row. Takes the one that was added first.
   std::vector<RowId> TakeSpareRows() { return std::exchange(spare_rows_, {}); }
 
-  // Null when the request is not a beam search.
+  // Returns null when the request is not a beam search.
   BeamSearch* beam_search() { return beam_search_.get(); }
   const BeamSearch* beam_search() const { return beam_search_.get(); }
 
-  // Whether the scores of tokens are kept, so that the rows have them wherever the request runs.
+  // The scores of tokens can be kept, so that the rows have them wherever the request runs.
   void KeepScores() { keeps_scores_ = true; }
   bool keeps_scores() const { return keeps_scores_; }
   // Those of positions 1, 2, ... of the prompt that were emitted, if the group keeps scores.
   const std::vector<ScoredToken>& prompt_scores() const { return prompt_scores_; }
   std::vector<ScoredToken>& prompt_scores() { return prompt_scores_; }
-  // How many numbers all scores are that the starts of its sequences tell.
+  // Returns how many numbers all scores are that the starts of its sequences tell.
   int64_t NumScoreNumbers() const;
 
   // Returns what the search has become, with the sequences of its beams. REQUIRES: the group is a search that is not
   // done.
   BeamSearchState SearchState() const;
 
-  // Whether another sequence of the group has yet to compute blocks that this one shares. Once that is done, the wait
-  // of the sequence is reset.
+  // Returns whether another sequence of the group has yet to compute blocks that this one shares. Once that is done,
+  // the wait of the sequence is reset.
   bool KeepsWaiting(Sequence* sequence);
 
   // The number of computed tokens that preemption would throw away. It is 0 when only results in flight are missing,
@@ -145,7 +145,7 @@ class SequenceGroup : public Pooled {
   Suspicion& suspicion() { return suspicion_; }
   Shortage& shortage() { return shortage_; }
   PrefixStanding& prefix_standing() { return prefix_standing_; }
-  // What the group counts for in the waiting queue, which sets it.
+  // Returns what the group counts for in the waiting queue, which sets it.
   int waiting_tokens() const { return waiting_tokens_; }
   void set_waiting_tokens(int num_tokens) { waiting_tokens_ = num_tokens; }
 
@@ -178,9 +178,9 @@ class SequenceGroup : public Pooled {
   Request request_;
 };
 
-// Where a sequence that must be recomputed can share the blocks of another sequence of its group. Among `earlier`, it
-// finds the sequence that agrees with `sequence` for the largest number of whole blocks. The last token of `sequence`
-// is never shared, because it must be computed. Returns nothing when less than a block agrees.
+// Returns where a sequence that must be recomputed can share the blocks of another sequence of its group. Among
+// `earlier`, it finds the sequence that agrees with `sequence` for the largest number of whole blocks. The last token
+// of `sequence` is never shared, because it must be computed. Returns nothing when less than a block agrees.
 std::optional<Sequence::Wait> SharedPart(const Sequence& sequence, absl::Span<const std::unique_ptr<Sequence>> earlier,
                                          int block_size);
 

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// What the next plan can compute. A sequence that needs one token counts as a decode. A sequence that needs several is
-// called a prompt here, also when a preemption has thrown its tokens away.
+// This is what the next plan can compute. A sequence that needs one token counts as a decode. A sequence that needs
+// several is called a prompt here, also when a preemption has thrown its tokens away.
 struct StepDemand {
   int num_decodes = 0;            // Running sequences.
   int num_prompts = 0;            // Running sequences, and waiting requests for which there are rows.
@@ -16,7 +16,7 @@ struct StepDemand {
   int64_t prompt_tokens = 0;      // The same, and the tokens of these prompts that plans have already computed.
 };
 
-// How many tokens a plan may have, so that its step does not take too long. The model is that a step of n tokens takes
+// Limits the tokens of a plan, so that its step does not take too long. The model is that a step of n tokens takes
 // fixed_us + us_per_token * n.
 //
 // While no sequence decodes, only max_prompt_step_us limits the step. While sequences decode, each token of a prompt
@@ -52,10 +52,10 @@ struct StepLimit {
 
   double fixed_us = 0;
   double us_per_token = 0;        // 0: no time is known, and plans have no limit.
-  double max_step_us = 0;         // While sequences decode.
+  double max_step_us = 0;         // It holds while sequences decode.
   double max_prompt_step_us = 0;  // Otherwise.
 
-  // At least num_decodes + kMinPromptTokens.
+  // They are at least num_decodes + kMinPromptTokens.
   int MaxTokens(const StepDemand& demand) const;
 };
 

@@ -47,10 +47,10 @@ struct Started {
   bool operator==(const Started&) const = default;
 };
 
-// What one committed step means for the callers. Every position of a sequence is emitted exactly once and in order,
-// whatever happens to its blocks or its worker. The same holds for every position of the prompt from 1 on when prompt
-// logprobs are requested. Nothing follows the Finished of a sample. Beams are emitted as far as all hypotheses that may
-// still be returned agree, and to their ends when the search is over. As many samples finish as hypotheses are
+// This is what one committed step means for the callers. Every position of a sequence is emitted exactly once and in
+// order, whatever happens to its blocks or its worker. The same holds for every position of the prompt from 1 on when
+// prompt logprobs are requested. Nothing follows the Finished of a sample. Beams are emitted as far as all hypotheses
+// that may still be returned agree, and to their ends when the search is over. As many samples finish as hypotheses are
 // returned.
 struct StepOutput {
   std::vector<Emission> emissions;

@@ -72,7 +72,7 @@ struct SequenceStart {
   std::shared_ptr<const std::string> record = nullptr;  // See Request.
   int num_cached_tokens = 0;                            // The tokens of the prompt that the request found cached.
   std::string search = "";  // EncodeBeamSearchState of the search whose best beam this is. Otherwise empty.
-  int num_moves = 0;        // How often the request has left a scheduler, or has come from an earlier manager.
+  int num_moves = 0;        // Says how often the request has left a scheduler, or has come from an earlier manager.
   // The scores of all tokens behind the prompt, and of the tokens of the prompt from position 1 on, if the request
   // wants them and they are known. The worker keeps them for the next manager.
   std::vector<ScoredToken> scores = {};
@@ -139,8 +139,8 @@ struct SequenceSlice {
 // the step is stored. A plan is a value: equal inputs give equal plans.
 struct StepPlan {
   StepId step{0};
-  std::vector<BlockSwap> swap_outs;  // From the pool to the host tier.
-  std::vector<BlockSwap> swap_ins;   // From the host tier to the pool.
+  std::vector<BlockSwap> swap_outs;  // They go from the pool to the host tier.
+  std::vector<BlockSwap> swap_ins;   // They go from the host tier to the pool.
   std::vector<BlockCopy> copies;     // No block is both a source and a destination.
   std::vector<RowId> end_rows;       // Rows whose sequences no other manager may find. They end before the starts.
   std::vector<SequenceStart> starts;
@@ -155,7 +155,7 @@ struct StepPlan {
     for (const SequenceSlice& slice : slices) sum += slice.num_tokens;
     return sum;
   }
-  // Whether there is nothing to do. An empty plan is not sent.
+  // Returns whether there is nothing to do. An empty plan is not sent.
   bool empty() const { return slices.empty() && swap_outs.empty() && end_rows.empty(); }
   bool operator==(const StepPlan&) const = default;
 };
@@ -174,7 +174,7 @@ struct SliceResult {
   bool operator==(const SliceResult&) const = default;
 };
 
-// What a row of the worker holds once all changes of the plan are made.
+// This is what a row of the worker holds once all changes of the plan are made.
 struct RowTable {
   SequenceId sequence;
   int num_computed;  // Tokens whose K and V are stored by the end of the step.
@@ -185,8 +185,8 @@ struct RowTable {
 
 struct StepResult {
   StepId step{0};
-  std::vector<SliceResult> slices;    // In the order of StepPlan::slices.
-  std::vector<RowTable> tables = {};  // In the same order. Empty unless the plan has wants_tables.
+  std::vector<SliceResult> slices;    // They are in the order of StepPlan::slices.
+  std::vector<RowTable> tables = {};  // They are in the same order. It is empty unless the plan has wants_tables.
 
   bool operator==(const StepResult&) const = default;
 };

@@ -10,7 +10,7 @@ namespace {
 // This is what the loss of a worker says about one request.
 struct Charge {
   bool is_at_front = false;
-  std::map<SequenceId, int> ends;  // Where the slices in flight of each sequence end.
+  std::map<SequenceId, int> ends;  // The slices in flight of each sequence end there.
 };
 
 bool IsInnocent(const SequenceGroup& group) {

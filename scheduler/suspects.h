@@ -18,7 +18,7 @@ namespace quire {
 // A request that must fail, because its workers are lost again and again.
 struct Convict {
   RequestId request;
-  int num_losses;  // How often the worker of the request was lost since the request was last cleared.
+  int num_losses;  // Says how often the worker of the request was lost since the request was last cleared.
   // This is the sample at which the worker was lost last, when the request has several samples and the sample is known.
   std::optional<int> sample_index = std::nullopt;
 

@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// What the losses of workers say about one request: whether it may be the one that makes workers fail. The counts
+// Says what the losses of workers tell about one request: whether it may be the one that makes workers fail. The counts
 // belong to the request, so they go with it from worker to worker. Owned by the step-loop thread.
 //
 // A request that makes its worker fail does so at a certain token of one of its sequences. So this sequence never gets
@@ -34,7 +34,7 @@ class Suspicion {
   // The losses are forgotten.
   void Clear();
 
-  // Whether a sequence got farther than ever before since the last loss.
+  // Returns whether a sequence got farther than ever before since the last loss.
   bool has_got_farther() const { return has_got_farther_; }
   // The request must run alone.
   bool is_suspect() const {

@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// How many blocks the running groups of each tenant hold, compared with the limits of their tenants. A block that
+// Says how many blocks the running groups of each tenant hold, compared with the limits of their tenants. A block that
 // several groups share counts for each of them, so the count of a group depends on the group alone. It is made for one
 // decision, or for one plan.
 class TenantBlocks {
@@ -21,15 +21,15 @@ class TenantBlocks {
   // Counts the blocks of the groups of `running` that run. `shares` is borrowed.
   TenantBlocks(const TenantShares* shares, int num_blocks, int block_size, absl::Span<SequenceGroup* const> running);
 
-  // Whether the group may enter: its tenant then holds at most what it may, or holds nothing now. So a group that is
-  // larger than the limit, because the limit was lowered or the pool replaced, still runs alone.
+  // Returns whether the group may enter: its tenant then holds at most what it may, or holds nothing now. So a group
+  // that is larger than the limit, because the limit was lowered or the pool replaced, still runs alone.
   bool HasRoomFor(const SequenceGroup& group) const;
-  // What the group counts for.
+  // Returns what the group counts for.
   int64_t NumBlocks(const SequenceGroup& group) const;
   // The group has entered.
   void Add(const SequenceGroup& group);
 
-  // Whether the tenant holds more than it may.
+  // Returns whether the tenant holds more than it may.
   bool IsOver(const std::string& tenant) const { return NumHeld(tenant) > Limit(tenant); }
   int64_t NumHeld(const std::string& tenant) const;
   int64_t Limit(const std::string& tenant) const;  // Very large when the tenant may hold the whole pool.

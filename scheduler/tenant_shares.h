@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// What a tenant may use of one scheduler and its pool.
+// This is what a tenant may use of one scheduler and its pool.
 struct TenantShare {
   // Above 0 and below 1e9. While requests of several tenants wait, the fair-share policy gives them tokens in the ratio
   // of their weights, and a full queue has places for them in this ratio.
@@ -27,10 +27,10 @@ struct TenantShare {
 // The shares of all tenants. A value type.
 struct TenantShares {
   std::map<std::string, TenantShare, std::less<>> by_tenant;
-  TenantShare others = {};  // Of each tenant that is not listed.
+  TenantShare others = {};  // Each tenant that is not listed has this share.
 
   const TenantShare& Of(const std::string& tenant) const;
-  // Whether any tenant has a max_blocks_share below 1. Looks at each of them.
+  // Returns whether any tenant has a max_blocks_share below 1. Looks at each of them.
   bool LimitBlocks() const;
 
   bool operator==(const TenantShares&) const = default;

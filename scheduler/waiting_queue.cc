@@ -24,7 +24,7 @@ constexpr int kMaxPassed = 64;
 constexpr uint64_t kVisitsBetweenLooks = 8;
 // At most this many tenants without waiting groups are remembered.
 constexpr size_t kMaxIdleTenants = 4096;
-constexpr ServiceRank kFirstRank{INT32_MIN, 0};  // Before all groups.
+constexpr ServiceRank kFirstRank{INT32_MIN, 0};  // It comes before all groups.
 
 int WaitingTokens(const SequenceGroup& group) {
   if (group.is_swapped()) return WaitingQueue::kTokensPerGroup;
@@ -156,7 +156,7 @@ void WaitingQueue::VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit) {
 void WaitingQueue::VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit) {
   struct Turn {
     double served;
-    ServiceRank rank;  // Of the next group.
+    ServiceRank rank;  // The next group has it.
     Tenant* tenant;
     bool operator>(const Turn& other) const { return std::tie(served, rank) > std::tie(other.served, other.rank); }
   };

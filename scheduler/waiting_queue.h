@@ -27,7 +27,7 @@ namespace quire {
 // starts with the count of the least served other tenant, so it cannot save up tokens.
 class WaitingQueue {
  public:
-  // How many tokens of the prompt of the group are cached now.
+  // Returns how many tokens of the prompt of the group are cached now.
   using CachedTokens = std::function<int(const SequenceGroup&)>;
 
   WaitingQueue(const SchedulerOptions& options, CachedTokens cached_tokens);
@@ -49,7 +49,7 @@ class WaitingQueue {
   // The part of num_tokens() that would be served before a request that is submitted now. Under fair share this is an
   // estimate by the weights.
   int64_t NumTokensAhead(const Request& request) const;
-  // The tenant of all waiting groups. Null when there are none, or groups of several tenants.
+  // The tenant of all waiting groups. Returns null when there are none, or groups of several tenants.
   const std::string* only_tenant() const { return holders_.size() == 1 ? &holders_.begin()->first : nullptr; }
   // The number of waiting groups whose blocks are in the host tier.
   int num_swapped() const { return num_swapped_; }
@@ -68,7 +68,7 @@ class WaitingQueue {
   // ratio of their weights. The tenants that have more waiting groups by weight than `tenant` has with the new group
   // are tried in turn, the one that has the most first. Of the groups of such a tenant that have not run yet, the last
   // by rank leaves: the one that was submitted last, or under the policy kPriority, the last of the least urgent ones.
-  // Null when all groups of these tenants have run, or when there is no such tenant.
+  // Returns null when all groups of these tenants have run, or when there is no such tenant.
   SequenceGroup* ToDisplace(const std::string& tenant) const;
 
   // Calls `call` with every group, in no order that matters.
@@ -87,7 +87,7 @@ class WaitingQueue {
   using Groups = absl::btree_map<ServiceRank, SequenceGroup*>;
   struct Tenant {
     Groups waiting;
-    int64_t num_tokens = 0;  // Of `waiting`.
+    int64_t num_tokens = 0;  // The groups in `waiting` have so many.
     double served = 0;       // Tokens that were served, divided by the weight.
     double weight = 1;
   };
@@ -95,7 +95,7 @@ class WaitingQueue {
   // A tenant that has waiting groups.
   struct Holder {
     int num_groups = 0;
-    Tenant* tenant = nullptr;  // Where its groups wait.
+    Tenant* tenant = nullptr;  // Its groups wait there.
   };
 
   using SkippedTenants = absl::flat_hash_set<absl::string_view>;
@@ -103,10 +103,10 @@ class WaitingQueue {
   void VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit);
   void VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit);
   void VisitLongestPrefixFirst(absl::FunctionRef<Next(SequenceGroup*)> visit);
-  // How far a visit of the policy kLongestPrefixFirst has come.
+  // Says how far a visit of the policy kLongestPrefixFirst has come.
   struct PrefixWalk {
     SkippedTenants skipped;
-    ServiceRank last;          // Of the groups that were compared.
+    ServiceRank last;          // The groups that were compared end with it.
     ServiceRank last_entered;  // The highest rank of those that have entered.
     int num_looks = 0;         // Cached prefixes that were looked up.
   };
@@ -125,10 +125,10 @@ class WaitingQueue {
   // By name, also of tenants that have no waiting groups now. Unless the policy is fair share, there is only one
   // tenant, with an empty name.
   absl::node_hash_map<std::string, Tenant> tenants_;
-  double least_served_ = 0;  // What the tenant that was visited last had been served at that time.
+  double least_served_ = 0;  // The tenant that was visited last had been served so much at that time.
   int size_ = 0;
   int64_t num_tokens_ = 0;
-  absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Under the policy kPriority only.
+  absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Only the policy kPriority uses it.
   absl::btree_map<std::string, Holder> holders_;      // The tenants that have waiting groups, under every policy.
   int num_swapped_ = 0;
   uint64_t num_visits_ = 0;

@@ -15,9 +15,10 @@
 
 namespace quire {
 
-// What the blocks of the pool and of the host tier contain. A label has the tokens of one block, and names what comes
-// before the block: the content of another block, or a root of the prefix cache. So a chain of labels spells the prefix
-// that the K and V of the last block were computed from. A block whose content is not known in this way has no label.
+// Says what the blocks of the pool and of the host tier contain. A label has the tokens of one block, and names what
+// comes before the block: the content of another block, or a root of the prefix cache. So a chain of labels spells the
+// prefix that the K and V of the last block were computed from. A block whose content is not known in this way has no
+// label.
 //
 // A place is a block of the pool, or num_blocks + a block of the host tier. Full blocks with the same prefix and the
 // same tokens have the same content number, so it does not matter which of them is in the table before a block. When
@@ -71,7 +72,7 @@ class BlockLabels {
 
   bool HasLabel(uint32_t place) const { return labels_[place].parent != 0; }
   uint32_t FindOrAddRoot(absl::string_view name);
-  // Whether the labels of these blocks form one chain of full blocks from the root down.
+  // Returns whether the labels of these blocks form one chain of full blocks from the root down.
   bool IsChain(absl::Span<const uint32_t> table, uint32_t root) const;
   // The content number before entry `index` of the table, or 0 when it is not known.
   uint64_t ParentOf(absl::Span<const uint32_t> table, int index, uint32_t root) const;
@@ -91,7 +92,7 @@ class BlockLabels {
   std::vector<Root> roots_;
   std::vector<uint32_t> free_roots_;
   absl::flat_hash_map<std::string, uint32_t> root_index_;
-  uint64_t last_number_ = 0;  // Of a content or a root.
+  uint64_t last_number_ = 0;  // A content or a root got it.
   int num_labels_ = 0;
 };
 

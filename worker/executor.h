@@ -52,15 +52,16 @@ class Executor {
   // and not finished, and none has failed.
   void StartOver() { last_step_ = 0; }
 
-  // Whether the plan may begin now. It may not while two plans are begun, or while the device draws tokens whose values
-  // the host needs for this plan, for example for bad words. When all earlier plans are finished, every plan may begin.
+  // Returns whether the plan may begin now. It may not while two plans are begun, or while the device draws tokens
+  // whose values the host needs for this plan, for example for bad words. When all earlier plans are finished, every
+  // plan may begin.
   bool CanBegin(const v1::StepPlan& plan) const;
   // Queues the plan. Returns INVALID_ARGUMENT when it violates the contract, and RESOURCE_EXHAUSTED when there is no
   // memory for the answers. After an error only Reset may follow. REQUIRES: CanBegin.
   absl::Status Begin(const v1::StepPlan& plan);
   // The number of plans that are begun and not finished.
   int num_begun() const { return static_cast<int>(begun_.size()); }
-  // Whether Finish would return without waiting. REQUIRES: num_begun() > 0.
+  // Returns whether Finish would return without waiting. REQUIRES: num_begun() > 0.
   bool IsDone() const { return backend_->IsDone(begun_.front().mark); }
   // Waits for the oldest plan that was begun, and fills `result`, which must be empty. Returns INTERNAL when logits are
   // not finite; then only Reset may follow. REQUIRES: num_begun() > 0.
@@ -73,7 +74,7 @@ class Executor {
 
   const WorkerLimits& limits() const { return limits_; }
   absl::Span<const SequenceRow> rows() const { return rows_; }  // [max_sequences]
-  // The labels after the steps that are finished. Null without KeepLabels.
+  // The labels after the steps that are finished. Returns null without KeepLabels.
   const BlockLabels* labels() const { return label_keeper_ == nullptr ? nullptr : &label_keeper_->labels(); }
 
  private:
@@ -92,7 +93,7 @@ class Executor {
     int64_t start_us;
     uint64_t mark;
     bool has_slices;
-    std::unique_ptr<v1::RowTables> tables;  // Null unless the plan wants them.
+    std::unique_ptr<v1::RowTables> tables;  // It is null unless the plan wants them.
   };
 
   Backend* const backend_;
@@ -103,7 +104,7 @@ class Executor {
   StepBatch batch_;
   PlanCheck check_;
   GuideBook guides_;
-  std::unique_ptr<LabelKeeper> label_keeper_;  // Null without KeepLabels.
+  std::unique_ptr<LabelKeeper> label_keeper_;  // It is null without KeepLabels.
   MarkSet swapped_out_;                        // Blocks. The owner is the index of the swap in the plan.
 
   // The state of the session.

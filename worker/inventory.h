@@ -31,7 +31,7 @@ class LastSteps {
 
  private:
   uint64_t epoch_ = 0;
-  std::deque<v1::InventoryResult> begun_;  // Without results, oldest first.
+  std::deque<v1::InventoryResult> begun_;  // They have no results; the oldest comes first.
   std::deque<v1::InventoryResult> results_;
   v1::InventoryResult spare_;  // A message whose memory is used again.
 };
@@ -43,7 +43,7 @@ struct InventoryLimits {
   int64_t chunk_bytes = kInventoryChunkBytes;
 };
 
-// Whether there is anything to adopt: a row with a sequence, or a label.
+// Returns whether there is anything to adopt: a row with a sequence, or a label.
 bool HasInventory(const Executor& executor);
 
 // Returns the chunks of the inventory. Rows and labels beyond the limits are left out. A label is also left out when

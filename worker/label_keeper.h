@@ -45,8 +45,8 @@ class LabelKeeper {
     int first_position;
     int num_tokens;
     int num_unknown;   // This many last tokens are still being drawn.
-    int first_token;   // In Step::tokens.
-    int first_entry;   // In Step::tables.
+    int first_token;   // It is an index into Step::tokens.
+    int first_entry;   // It is an index into Step::tables.
     int table_length;  // Up to the end of the slice.
   };
   struct Step {

@@ -142,7 +142,8 @@ int64_t AddedByRoundedOutput(const ModelConfig& config, int plain_bytes) {
 
 int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held) {
   const MemoryNeeds needs = MemoryNeedsOf(config);
-  const auto plain_bytes = static_cast<int>(SizeOf(KvTypeOf(config)));  // Of the embedding and the output matrix.
+  // The embedding and the output matrix take so many.
+  const auto plain_bytes = static_cast<int>(SizeOf(KvTypeOf(config)));
   const WeightWidth plain = HostWeightType(config) == DataType::kFloat32 ? WeightWidth::k32 : WeightWidth::k16;
   return LayerBytes(needs, WidthOf(held.layers, plain), plain_bytes) +
          plain_bytes * (needs.num_weights - needs.layers.weights) +

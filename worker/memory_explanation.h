@@ -15,9 +15,9 @@
 
 namespace quire {
 
-// How weights are stored in memory: all in float32, all in a type of 16 bits, or those of the layers in int8, int4 (in
-// groups of 128, or those of a checkpoint of 4 bits) or FP8 (with a scale per row, or those of a checkpoint of FP8 with
-// blocks) and the others in a type of 16 bits.
+// Says how weights are stored in memory: all in float32, all in a type of 16 bits, or those of the layers in int8, int4
+// (in groups of 128, or those of a checkpoint of 4 bits) or FP8 (with a scale per row, or those of a checkpoint of FP8
+// with blocks) and the others in a type of 16 bits.
 enum class WeightWidth { k32, k16, kInt8, kInt4, kFp8 };
 
 // Numbers of some matrices.
@@ -32,8 +32,8 @@ struct MatrixNumbers {
 struct MemoryNeeds {
   int64_t num_weights;       // All parameters.
   int int4_group;            // At most kMaxInt4Group.
-  MatrixNumbers layers;      // Of all matrices of the layers.
-  MatrixNumbers plain;       // Of those that a quantized checkpoint does not store quantized.
+  MatrixNumbers layers;      // They count all matrices of the layers.
+  MatrixNumbers plain;       // They count those that a quantized checkpoint does not store quantized.
   WeightWidth stored_width;  // That of the other matrices of the layers in the checkpoint; k16 if it is not quantized.
   int64_t kv_numbers;        // Numbers of K and V of one token in all layers.
   int64_t kv_heads;          // K and V heads of one token in all layers, each with a scale in int8.
@@ -68,7 +68,7 @@ std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t ava
 
 // Describes what a worker with some command line holds of a model: its weights, and the pool beside them.
 struct MemoryChoice {
-  std::string weights;  // As HeldWeights describes them.
+  std::string weights;  // HeldWeights describes them like this.
   int64_t weight_bytes;
   KvLayout layout;
   PoolRequest pool;

@@ -15,8 +15,8 @@
 
 namespace quire {
 
-// How far a row has come in the grammar that its output must follow. A copy is a fork. Rows share the masks, so all of
-// them belong to the executor thread.
+// Says how far a row has come in the grammar that its output must follow. A copy is a fork. Rows share the masks, so
+// all of them belong to the executor thread.
 class RowGuide {
  public:
   RowGuide(std::shared_ptr<const grammar::Automaton> automaton, std::shared_ptr<grammar::TokenMasks> masks)

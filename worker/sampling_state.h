@@ -72,7 +72,7 @@ class SamplingState {
   std::vector<TokenCount> counts_;  // Kept only when a penalty is set.
   absl::flat_hash_map<TokenId, int> count_index_;
   std::vector<TokenBias> biases_;
-  std::vector<TokenId> allowed_;  // Without duplicates.
+  std::vector<TokenId> allowed_;  // There are no duplicates.
   std::vector<TokenId> min_tokens_masked_;
   std::vector<BadWord> bad_words_;   // Bad words of at least two tokens.
   std::vector<TokenId> bad_tokens_;  // Bad words of one token.

@@ -51,7 +51,7 @@ class SequenceRow {
   // A step with a slice of the row began at this time of the steady clock.
   void SetLastSlice(int64_t time_us) { last_slice_us_ = time_us; }
 
-  // Whether a sequence has the row.
+  // Returns whether a sequence has the row.
   bool is_started() const { return !tokens_.empty(); }
   SequenceId sequence() const { return sequence_; }
   // The sequence whose row was copied by Fork. Nothing if the row was started.
@@ -69,12 +69,12 @@ class SequenceRow {
   // The entries of the table whose blocks were swapped out since they were set, in rising order, with the blocks of the
   // host tier that they were copied to.
   const std::vector<std::pair<int, uint32_t>>& swapped_out() const { return swapped_out_; }
-  // The name of the root of the prefix cache for the blocks of the row. Null if the manager has given none.
+  // The name of the root of the prefix cache for the blocks of the row. Returns null if the manager has given none.
   const std::shared_ptr<const std::string>& cache_root() const { return cache_root_; }
   // The scores of the first generated tokens.
   const v1::ScoreColumns& scores() const { return scores_; }
   // Those of the tokens of the prompt from position 1 on. A row shares them with its forks, which have the same prompt.
-  // Null while no sequence has the row.
+  // Returns null while no sequence has the row.
   const v1::ScoreColumns* prompt_scores() const { return prompt_scores_.get(); }
   bool keeps_scores() const { return record_ != nullptr && !record_->empty(); }
   // The time of the last slice. Nothing if there was none.

@@ -27,8 +27,8 @@ namespace quire {
 
 // Which rows and labels stay when a session ends.
 struct OrphanHold {
-  absl::Duration duration = absl::ZeroDuration();  // For how long. With 0, nothing is kept or labelled.
-  std::string layout_id = "";                      // For InventoryHeader.
+  absl::Duration duration = absl::ZeroDuration();  // They are kept for so long. With 0, nothing is kept or labelled.
+  std::string layout_id = "";                      // InventoryHeader has it.
   InventoryLimits limits = {};
 };
 
@@ -66,9 +66,9 @@ class SessionLoop {
   void Leave(const StepSession* session);
   // The greatest epoch seen, or 0 before the first.
   uint64_t last_epoch() const;
-  // Whether a session is current, which then has the greatest epoch seen.
+  // Returns whether a session is current, which then has the greatest epoch seen.
   bool has_session() const;
-  // Whether Drain or Stop was called, so that no new session is accepted.
+  // Returns whether Drain or Stop was called, so that no new session is accepted.
   bool is_draining() const;
   // Refuses new sessions from now on and sends SendDraining to the current one, which goes on until its manager ends
   // it. Waits for that end, but no longer than `timeout`. Returns whether the session ended in time.
@@ -94,7 +94,7 @@ class SessionLoop {
   // it makes an inventory.
   void SwitchSession() QUIRE_REQUIRES(mutex_);
   void LogEndOfServed() QUIRE_REQUIRES(mutex_);
-  // Whether rows and labels may be held or adopted.
+  // Returns whether rows and labels may be held or adopted.
   bool CanHold() const;
   // Begins the orphan hold.
   void Hold() QUIRE_REQUIRES(mutex_);
@@ -139,7 +139,7 @@ class SessionLoop {
 
   // These are used by the loop thread only.
   std::deque<v1::StepPlan> begun_;  // Plans of served_ that are begun and not finished, the oldest first.
-  LastSteps last_steps_;            // Empty if nothing is ever held.
+  LastSteps last_steps_;            // It is empty if nothing is ever held.
   bool has_failed_ = false;         // A step has failed, so the rows and labels of the executor are undefined.
   std::optional<std::chrono::steady_clock::time_point> hold_end_;  // Set during an orphan hold,
   std::optional<int64_t> held_since_us_;                           // and so is this time of the steady clock.

@@ -173,7 +173,7 @@ void StepSampler::AddCandidates(const Step& step, int job, v1::StepResult* resul
   result->add_candidate_lengths(length);
 }
 
-// Before the token is resolved.
+// It is called before the token is resolved.
 void StepSampler::KeepScore(const Step& step, int job_index) {
   const Job& job = step.jobs[job_index];
   SequenceRow& row = *job.row;

@@ -50,7 +50,7 @@ class StepSampler {
     int slice;
     int token_row;  // The index in the token arrays whose logits are read.
     int position;   // The position of that token.
-    int num_top;    // As in SamplingRow.
+    int num_top;    // It is that of SamplingRow.
     int num_candidates;
     bool is_sampling;  // Draws a token or lists candidates. If false, this is the score of a prompt token.
   };
@@ -58,7 +58,7 @@ class StepSampler {
     explicit Step(Backend* backend) : results(backend, "drawn tokens"), top(backend, "lists of tokens") {}
 
     std::vector<Job> jobs;
-    bool has_scores = false;            // Whether a row that draws asks for logprobs.
+    bool has_scores = false;            // Says whether a row that draws asks for logprobs.
     int max_top = 0;                    // The room for the list of a job.
     HostArray<SamplingResult> results;  // [jobs]
     HostArray<ScoredCandidate> top;     // [jobs, max_top]

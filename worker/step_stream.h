@@ -49,7 +49,7 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
 
   void EndUnlessOpen(absl::Duration open_timeout) QUIRE_EXCLUDES(mutex_);
 
-  // What the stream does with messages and answers that come now.
+  // This is what the stream does with messages and answers that come now.
   enum class Phase {
     kExpectsOpen,  // No `open` was read yet.
     kOpen,

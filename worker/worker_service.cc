@@ -16,7 +16,7 @@ grpc::Status Unavailable(const std::string& why) {
   return grpc::Status(grpc::StatusCode::UNAVAILABLE, why);
 }
 
-// How much of the weights has been read, in tenths. The manager logs the text when it changes.
+// Returns how much of the weights has been read, in tenths. The manager logs the text when it changes.
 std::string Share(const LoadProgress::Snapshot& loading) {
   if (loading.total_bytes == 0) return "";
   const int64_t tenths = 10 * loading.read_bytes / loading.total_bytes;

@@ -55,7 +55,7 @@ class ProgressPrinter {
   LoadProgress before_;
 };
 
-// The preemptions of all workers since the manager's start. Empty when this caller may not call GetStatus.
+// The preemptions of all workers since the manager's start. Returns nothing when this caller may not call GetStatus.
 std::optional<int64_t> CountPreemptions(Client& client) {
   const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
   if (!status.ok()) return std::nullopt;

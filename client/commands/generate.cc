@@ -65,7 +65,7 @@ uint32_t DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) {
 struct Streamed {
   absl::Status status;
   v1::GenerateResponse last;
-  std::map<uint32_t, uint32_t> num_tokens;  // By sample.
+  std::map<uint32_t, uint32_t> num_tokens;  // The key is the sample.
   std::set<uint32_t> cut_samples;           // Those that were cut by --max-tokens or the context.
   bool has_printed = false;
   bool can_print = true;  // Becomes false when standard output cannot be written, which cancels the call.

@@ -19,7 +19,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(500);
 
 struct HealthOptions {
   std::string service;
-  std::string wait;  // Empty, or a duration.
+  std::string wait;  // It is empty or a duration.
 };
 
 // Asks until the service serves or `wait` is over, or until the answer shows that waiting cannot help. Without a wait,

@@ -47,13 +47,13 @@ class SamplePrinter {
   void EndLine();
 
   const Options options_;
-  std::map<uint32_t, uint32_t> numerics_changes_;  // By index: GenerateResponse.numerics_changed_at.
+  std::map<uint32_t, uint32_t> numerics_changes_;  // The key is the index: GenerateResponse.numerics_changed_at.
   std::vector<Sample> samples_;                    // [the largest index that has come + 1]
   uint32_t turn_ = 0;                              // The sample that is being printed.
   bool line_is_open_ = false;
 };
 
-// Why a sample ended, in words: "length", or "stop at \"...\"".
+// Returns why a sample ended, in words: "length", or "stop at \"...\"".
 std::string EndInWords(const v1::GenerateResponse& last);
 
 }  // namespace quire

@@ -22,9 +22,9 @@
 namespace quire {
 namespace {
 
-// How long a call waits when all managers were asked and none leads, or while the manager restores its requests.
+// Says how long a call waits when all managers were asked and none leads, or while the manager restores its requests.
 constexpr absl::Duration kLeaderDelay = absl::Milliseconds(100);
-// How long gRPC waits between two attempts to connect, at first and at most.
+// Says how long gRPC waits between two attempts to connect, at first and at most.
 constexpr absl::Duration kFirstReconnectDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestReconnectDelay = absl::Milliseconds(500);
 

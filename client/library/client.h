@@ -67,7 +67,7 @@ class GenerateStream {
   GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout);
   ~GenerateStream();
 
-  // How long a stream that resumes tries without progress. A call that a manager has taken is progress.
+  // Says how long a stream that resumes tries without progress. A call that a manager has taken is progress.
   static constexpr absl::Duration kResumeTime = absl::Seconds(30);
 
   // Next calls `tell` once for each loss of the connection from which the stream has not recovered after 2 seconds,
@@ -104,7 +104,7 @@ class GenerateStream {
   bool MayWaitAfter(const grpc::Status& status) const;
   // Calls on_loss_ if it is time.
   void TellLoss();
-  // Whether another call may go on after the connection was lost.
+  // Returns whether another call may go on after the connection was lost.
   bool MayResume() const;
   // The manager stands by, stops or was not reached, and no manager has begun the request. Returns whether the next one
   // may be asked. When all were asked and one of them stands by or stops, waits before that.
@@ -120,30 +120,30 @@ class GenerateStream {
 
   ManagerLinks* const links_;
   grpc::CompletionQueue* const queue_;        // Null: the calls are read by Next.
-  void* const tag_;                           // Of the events in the queue.
-  const ManagerLinks::Link* link_ = nullptr;  // Of the last call.
-  LeaderSearch search_;                       // Since the last response.
+  void* const tag_;                           // All events in the queue have it.
+  const ManagerLinks::Link* link_ = nullptr;  // The last call used it.
+  LeaderSearch search_;                       // It began after the last response.
   v1::GenerateRequest request_;
   const absl::Time deadline_;
-  std::string resume_token_;                         // Empty until the first response.
-  std::map<uint32_t, v1::ReceivedSample> received_;  // By index.
+  std::string resume_token_;                         // It is empty until the first response.
+  std::map<uint32_t, v1::ReceivedSample> received_;  // The key is the index.
   // Continue needs what was received of each sample, by index, and what the first responses have said.
   std::map<uint32_t, v1::ContinuedSample> continued_;
   std::string numerics_;
   std::optional<uint64_t> seed_;          // That of the sample with index 0.
-  std::optional<absl::Status> unknown_;   // Why the request is being continued.
-  std::optional<absl::Status> cut_;       // How the connection was lost, until a manager takes another call.
+  std::optional<absl::Status> unknown_;   // The request is being continued because of it.
+  std::optional<absl::Status> cut_;       // Says how the connection was lost, until a manager takes another call.
   absl::Time call_began_;                 // The last call.
   absl::Time last_attempt_;               // No attempt begins later, while cut_ is set.
   std::function<void()> on_loss_;         // May be empty.
-  bool has_told_loss_ = false;            // While cut_ is set.
-  absl::Duration delay_;                  // Before the next attempt.
+  bool has_told_loss_ = false;            // It can be true while cut_ is set.
+  absl::Duration delay_;                  // The next attempt waits so long.
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 
   mutable Mutex mutex_;
   CondVar cancelled_;
-  std::unique_ptr<grpc::ClientContext> context_
-      QUIRE_GUARDED_BY(mutex_);  // Of the call that is read, and outlives its reader.
+  // It belongs to the call that is read, and outlives its reader.
+  std::unique_ptr<grpc::ClientContext> context_ QUIRE_GUARDED_BY(mutex_);
   bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;              // Without a queue.
   std::unique_ptr<grpc::ClientAsyncReader<v1::GenerateResponse>> queued_reader_;  // With a queue.
@@ -198,7 +198,7 @@ class Client {
   // `timeout` limits the whole call, from the first to the last token.
   std::unique_ptr<GenerateStream> Generate(const v1::GenerateRequest& request, absl::Duration timeout);
 
-  // For many Generate calls that one thread reads. It borrows the client.
+  // One thread reads many Generate calls from it. It borrows the client.
   std::unique_ptr<GenerateStreams> GenerateMany();
 
   // Starts a call for many requests. The call has no deadline of its own.

@@ -14,7 +14,7 @@ namespace {
 
 // After this time without a connection, a stream that resumes says so.
 constexpr absl::Duration kTellAfter = absl::Seconds(2);
-// How long a stream that resumes waits before each attempt.
+// Says how long a stream that resumes waits before each attempt.
 constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
 // A call that has lasted for so long was taken by a manager, also if it has sent no response yet: a search sends one at
@@ -22,8 +22,8 @@ constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
 constexpr absl::Duration kTakenAfter = absl::Seconds(2);
 // Cancel is noticed within this time.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(50);
-// How long a call that could not be sent waits for the connection that gRPC makes. A caller that tried again and again,
-// with calls that fail at once, would stay without a connection for half a minute after the server is back.
+// Says how long a call that could not be sent waits for the connection that gRPC makes. A caller that tried again and
+// again, with calls that fail at once, would stay without a connection for half a minute after the server is back.
 constexpr absl::Duration kConnectTime = absl::Milliseconds(100);
 
 }  // namespace

@@ -29,7 +29,7 @@ class GenerateStreams {
   struct Event {
     uint64_t tag = 0;
     v1::GenerateResponse response;    // The next one, unless `end` is set.
-    std::optional<absl::Status> end;  // How the call has ended. No more events have its tag.
+    std::optional<absl::Status> end;  // Says how the call has ended. No more events have its tag.
   };
 
   // Borrows `links`.
@@ -72,7 +72,7 @@ class GenerateStreams {
   grpc::CompletionQueue queue_;
 
   Mutex mutex_;
-  std::unordered_map<uint64_t, std::unique_ptr<Call>> calls_ QUIRE_GUARDED_BY(mutex_);  // By tag.
+  std::unordered_map<uint64_t, std::unique_ptr<Call>> calls_ QUIRE_GUARDED_BY(mutex_);  // The key is the tag.
   bool has_half_closed_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_shut_down_ QUIRE_GUARDED_BY(mutex_) = false;
 };

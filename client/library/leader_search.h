@@ -8,9 +8,9 @@
 
 namespace quire {
 
-// How a call finds the manager that leads, among several: it asks one after the other. When all were asked and one of
-// them stands by or stops, one will lead soon, so the call pauses and begins again. When none has answered, it ends.
-// This class is not thread-safe.
+// Finds the manager that leads, among several: a call asks one after the other. When all were asked and one of them
+// stands by or stops, one will lead soon, so the call pauses and begins again. When none has answered, it ends. This
+// class is not thread-safe.
 class LeaderSearch {
  public:
   enum class Next {
@@ -31,7 +31,7 @@ class LeaderSearch {
  private:
   size_t num_managers_;
   size_t num_asked_ = 0;
-  bool has_standby_ = false;  // Whether one of the managers of this round stands by or stops.
+  bool has_standby_ = false;  // Says whether one of the managers of this round stands by or stops.
 };
 
 }  // namespace quire

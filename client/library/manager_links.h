@@ -19,7 +19,7 @@ namespace quire {
 
 struct ClientOptions;
 
-// How long a manager that does not answer at all keeps a call from the next one, if there are several.
+// Says how long a manager that does not answer at all keeps a call from the next one, if there are several.
 inline constexpr absl::Duration kConnectPatience = absl::Seconds(1);
 
 // The connections of a client: one for each address of its endpoint. One of the managers leads, and calls go to the
@@ -47,7 +47,7 @@ class ManagerLinks {
       absl::Time deadline, const std::function<bool()>& is_stopped = [] { return false; });
 
  private:
-  std::vector<Link> links_;  // At least one. Does not change.
+  std::vector<Link> links_;  // There is at least one. Does not change.
   std::atomic<size_t> current_ = 0;
 };
 

@@ -358,7 +358,7 @@ class LoadGenerator::Impl {
     }
   }
 
-  // The progress at `time`. Empty when Run is over before.
+  // The progress at `time`. Returns nothing when Run is over before.
   std::optional<LoadProgress> WaitForProgress(TimePoint time) QUIRE_EXCLUDES(mutex_) {
     const MutexLock lock(&mutex_);
     while (!is_over_ && changed_.WaitUntil(&mutex_, time)) continue;
@@ -374,15 +374,16 @@ class LoadGenerator::Impl {
   const std::vector<Client*> clients_;
   const LoadOptions options_;
   TimePoint start_;
-  // Without multiplex: one for each client that has had a call. The calling thread adds to them, under the mutex.
+  // Without multiplex, each client that has had a call has one. The calling thread adds to them, under the mutex.
   std::deque<Lane> lanes_;
-  // Set once, under the mutex, before the threads that use it start. Only with multiplex.
+  // Set once, under the mutex, before the threads that use it start. It is used with multiplex only.
   std::unique_ptr<GenerateBatchStream> batch_;
 
   Mutex mutex_;
   CondVar changed_;  // The generator was stopped, or the load is over.
   CondVar place_;    // A request has ended, or the generator was stopped.
-  std::unordered_map<uint64_t, Reception> receptions_ QUIRE_GUARDED_BY(mutex_);  // Of the requests in flight, by tag.
+  // These requests are in flight. The keys are tags.
+  std::unordered_map<uint64_t, Reception> receptions_ QUIRE_GUARDED_BY(mutex_);
   LoadReport report_ QUIRE_GUARDED_BY(mutex_);
   FreePlaces free_places_ QUIRE_GUARDED_BY(mutex_);
   int64_t num_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;

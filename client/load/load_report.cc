@@ -67,7 +67,8 @@ void AppendTimes(std::string* text, const Times& times) {
   absl::StrAppend(text, "\n");
 }
 
-// The rate between the first request and the last. Empty with fewer than two requests or when all were sent at once.
+// The rate between the first request and the last. Returns nothing with fewer than two requests or when all were sent
+// at once.
 std::optional<double> SentRate(const LoadReport& report) {
   if (report.num_sent < 2 || report.sending_s <= 0) return std::nullopt;
   return PerSecond(report.num_sent - 1, report.sending_s);

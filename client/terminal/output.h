@@ -40,7 +40,7 @@ void PrintLogprobs(const v1::PositionLogprobs& logprobs);
 // Flushes standard output. Returns false when it cannot be written; EndOutput prints why.
 bool FlushOutput();
 
-// Whether standard output could not be written because nobody reads it any more.
+// Returns whether standard output could not be written because nobody reads it any more.
 bool HasLostReader();
 
 // Returns `exit_code`. When standard output could not be written, prints an error and returns kExitFailed instead.

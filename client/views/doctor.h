@@ -19,7 +19,7 @@ struct Finding {
   Result result = Result::kOk;
   std::string name;
   std::string message;
-  std::string advice = "";  // What the user should do; empty when all is well.
+  std::string advice = "";  // The user should do this; it is empty when all is well.
 };
 
 struct DoctorOptions {

@@ -12,7 +12,7 @@
 namespace quire {
 
 // The quantile in seconds of the latencies between two looks, linear within a bucket. A quantile beyond the last bound
-// is that bound. Empty when nothing was observed.
+// is that bound. Returns nothing when nothing was observed.
 std::optional<double> Quantile(const v1::LatencyHistogram& before, const v1::LatencyHistogram& now, double quantile);
 
 // Draws a frame of `quirectl top`: the rates and latencies between `before` and `now`, which are `seconds` apart, and

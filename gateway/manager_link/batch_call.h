@@ -88,8 +88,8 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   const std::function<void(BatchCall* call)> ended_;
   grpc::ClientContext context_;
   Reactor reactor_{this};
-  std::shared_ptr<BatchCall> self_;                 // Until gRPC has said that the call is over.
-  absl::flat_hash_map<uint64_t, Running> running_;  // By tag.
+  std::shared_ptr<BatchCall> self_;                 // It is set until gRPC has said that the call is over.
+  absl::flat_hash_map<uint64_t, Running> running_;  // The key is the tag.
   // The first one is being written if is_writing_.
   std::deque<std::shared_ptr<const v1::GenerateBatchRequest>> unsent_;
   v1::GenerateBatchResponse response_;

@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kModelLife(1000);
 // An answer is renewed after this time, until nobody has asked for so long.
 constexpr std::chrono::milliseconds kModelRenewal(750);
 constexpr std::chrono::seconds kModelUse(5);
-// How long to wait when all managers were asked and none leads, or while the manager restores its requests.
+// Says how long to wait when all managers were asked and none leads, or while the manager restores its requests.
 constexpr std::chrono::milliseconds kRetryDelay(100);
 
 google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {

@@ -30,18 +30,18 @@ using DelayedExecutor = std::function<void(std::chrono::milliseconds delay, std:
 // and handlers run on the owner's thread.
 class ManagerLink {
  private:
-  // How a call or a request finds the manager that leads.
+  // Says how a call or a request finds the manager that leads.
   struct Search {
     std::chrono::steady_clock::time_point end;
     LeaderSearch managers;
     bool has_begun = false;                // A manager has refused the call or request.
-    std::shared_ptr<void> hold = nullptr;  // For the bytes of the request.
-    google::rpc::Status standby_end = {};  // What the last one has said that stands by or stops. OK if there was none.
+    std::shared_ptr<void> hold = nullptr;  // It stands for the bytes of the request.
+    google::rpc::Status standby_end = {};  // The last one that stands by or stops has said this. OK if there was none.
   };
   // A request that was sent.
   struct Sending {
     const std::string authorization;
-    EntryHandler handler;  // Null after the end. It may own the ticket, so the last entry and Cancel free it.
+    EntryHandler handler;  // It is null after the end. It may own the ticket, so the last entry and Cancel free it.
     Search search;
     std::shared_ptr<void> hold;
     std::weak_ptr<BatchCall> call = {};
@@ -155,9 +155,10 @@ class ManagerLink {
   const std::chrono::milliseconds timeout_;
   const size_t max_waiting_bytes_;
   const std::shared_ptr<size_t> waiting_bytes_ = std::make_shared<size_t>(0);  // A hold may outlive this object.
-  std::map<std::string, Caller> callers_;                                      // By authorization.
+  std::map<std::string, Caller> callers_;                                      // The key is the authorization.
   uint64_t next_tag_ = 1;
-  size_t max_message_bytes_ = size_t{16} << 20;  // What a manager has said last. Before that, the default of its flag.
+  // A manager has said this last. Before that, it is the default of its flag.
+  size_t max_message_bytes_ = size_t{16} << 20;
 };
 
 }  // namespace quire

@@ -13,10 +13,10 @@ namespace quire {
 
 // A new part of a call of a tool. The parts of a call come one after the other.
 struct ToolCallDelta {
-  size_t index = 0;            // Of the call among those of the choice.
+  size_t index = 0;            // The calls of the choice are counted from 0.
   std::string id = {};         // Only in the first part.
   std::string name = {};       // Only in the first part.
-  std::string arguments = {};  // What the part adds to the JSON text of the arguments.
+  std::string arguments = {};  // The part adds this to the JSON text of the arguments.
 };
 
 // This is what a piece of a model's text means, or the texts of a whole answer.

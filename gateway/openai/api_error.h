@@ -18,7 +18,7 @@ struct ApiError {
   std::string type = "invalid_request_error";
   std::optional<std::string> param = std::nullopt;  // The field of the request that must be corrected.
   std::optional<std::string> code = std::nullopt;   // A word that programs can compare.
-  std::optional<int> retry_after_s = std::nullopt;  // After how many seconds the request may be sent again.
+  std::optional<int> retry_after_s = std::nullopt;  // The request may be sent again after so many seconds.
 
   // {"error": {...}}
   std::string Body() const;
@@ -29,7 +29,8 @@ ApiError FieldError(absl::string_view field, absl::string_view description);
 
 // Names of fields that differ between requests of the OpenAI interface.
 struct ApiNames {
-  // The field of the request that has set max_tokens. Empty if none has: the gateway or the manager has chosen a limit.
+  // The field of the request that has set max_tokens. It is empty if none has: the gateway or the manager has chosen a
+  // limit.
   std::optional<std::string> max_tokens = "max_tokens";
   std::string logprobs = "logprobs";      // The field that has the number of alternatives.
   std::string prompt = "prompt";          // The field that has the text or the tokens.

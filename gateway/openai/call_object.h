@@ -37,9 +37,9 @@ class CallObject {
   int depth_ = 0;
   bool is_string_ = false;
   bool is_escaped_ = false;
-  bool is_value_ = false;  // Between a colon and the next comma of the outer object.
+  bool is_value_ = false;  // The place is between a colon and the next comma of the outer object.
   size_t string_begin_ = 0;
-  std::string key_;  // Of the outer object.
+  std::string key_;  // The outer object has this key.
   std::optional<std::string> name_;
   size_t arguments_begin_ = std::string::npos;
   size_t arguments_end_ = std::string::npos;

@@ -140,7 +140,7 @@ void ReadTools(FieldReader* fields, v1::Chat* chat) {
   const Json* const tools = fields->Find("tools");
   if (tools == nullptr) return;
   if (!tools->is_array()) return fields->Fail("tools", absl::StrCat(Describe(*tools), ", it must be a list"));
-  std::map<std::string, size_t> indices;  // Of the tools by name.
+  std::map<std::string, size_t> indices;  // The keys are the names of tools.
   for (size_t i = 0; i < tools->size() && !fields->error().has_value(); ++i) {
     const std::string path = absl::StrCat("tools[", i, "]");
     if (!(*tools)[i].is_object()) {

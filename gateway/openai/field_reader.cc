@@ -20,7 +20,7 @@ constexpr size_t kMaxShownBytes = 40;
 
 // Returns why the text must not be parsed, or "". Finding a member takes time that grows with the size of its object.
 std::string ReasonToRefuse(const std::string& text) {
-  std::vector<int> members;  // Of each open object or list.
+  std::vector<int> members;  // Each open object or list has an entry.
   int num_members = 0;
   bool is_string = false;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -15,10 +15,10 @@ namespace quire {
 struct CallableTool {
   std::string name;
   std::string parameters;  // A JSON schema of an object.
-  std::string field;       // Where the client has described it, such as "tools[2]".
+  std::string field;       // Says where the client has described it, such as "tools[2]".
 };
 
-// Where the thoughts of an answer are that consists of calls otherwise.
+// Says where the thoughts of an answer are that consists of calls otherwise.
 enum class Thoughts {
   kNone,
   kOptional,  // The answer may begin with <think>.

@@ -58,16 +58,16 @@ class GenerateAnswer {
  private:
   // One continuation of one prompt.
   struct Choice {
-    bool has_begun = false;                             // In a stream: the first event was made.
-    bool has_prompt_logprobs = false;                   // In a stream: an event has them.
-    bool has_echo = false;                              // With echoes_only: its first response has come.
-    std::optional<uint32_t> prompt_tokens;              // From the first response on.
+    bool has_begun = false;                             // The first event of a stream was made.
+    bool has_prompt_logprobs = false;                   // An event of a stream has them.
+    bool has_echo = false;                              // With echoes_only, its first response has come.
+    std::optional<uint32_t> prompt_tokens;              // The first response sets it.
     uint32_t completion_tokens = 0;                     // So far.
     AnswerText text;                                    // Not in a stream.
     std::optional<AnswerParser> parser = std::nullopt;  // Without it, all text is content.
     CompletionLogprobs completion_logprobs;
     Json logprobs = nullptr;    // Not in a stream.
-    std::string finish_reason;  // Empty until the end.
+    std::string finish_reason;  // It is empty until the end.
     Json stop_reason = nullptr;
   };
 
@@ -89,13 +89,13 @@ class GenerateAnswer {
 
   const GenerateCall& call_;
   AnswerHead head_;
-  std::string event_begin_;  // Of each event, up to the list of choices.
+  std::string event_begin_;  // Each event begins like this, up to the list of choices.
   AnswerSyntax syntax_;
   std::vector<Choice> choices_;
-  std::vector<LogprobList> prompt_logprobs_;  // By prompt.
+  std::vector<LogprobList> prompt_logprobs_;  // Each prompt has an entry.
   std::vector<v1::Usage> usages_;
   bool has_usage_ = false;
-  StreamPosition position_;  // Of a stream that can be resumed.
+  StreamPosition position_;  // Only streams that can be resumed use it.
 };
 
 }  // namespace quire

@@ -19,24 +19,24 @@ namespace quire {
 // This is what a client has asked for with /v1/completions or /v1/chat/completions, in the words of quire.v1.
 struct GenerateCall {
   bool is_chat = false;
-  std::string model = {};  // Empty if the client names none.
+  std::string model = {};  // It is empty if the client names none.
   // One request for each prompt. Only the prompts differ. Their names are not set yet.
   std::vector<v1::GenerateRequest> requests = {};
-  uint32_t num_choices = 1;  // Of each prompt. Choice i of prompt p has the index p * num_choices + i.
+  uint32_t num_choices = 1;  // Each prompt gets so many. Choice i of prompt p has the index p * num_choices + i.
   bool streams = false;
-  bool is_resumable = false;                        // In a stream: the client may come back and go on with it.
-  bool includes_usage = false;                      // In a stream: a last event has the usage.
-  bool includes_running_usage = false;              // In a stream: every event has the usage of its choice so far.
+  bool is_resumable = false;                        // The client of a stream may come back and go on with it.
+  bool includes_usage = false;                      // A last event of a stream has the usage.
+  bool includes_running_usage = false;              // Every event of a stream has the usage of its choice so far.
   std::optional<uint32_t> logprobs = std::nullopt;  // The number of alternatives at each position.
   bool echoes_logprobs = false;                     // The logprobs of a completion begin with those of the prompt.
   bool echoes_only = false;             // The answer is the prompt, without the one token that is generated behind it.
   bool has_prompt_logprobs = false;     // The client asked for prompt_logprobs, an extra of vLLM.
-  bool has_max_tokens = true;           // Of a chat: the client has set it. Otherwise the answer may fill the context.
+  bool has_max_tokens = true;           // The client of a chat has set it. Otherwise the answer may fill the context.
   ApiNames names = {};                  // The names of fields that this call uses.
   bool may_call_tools = false;          // The client has tools, and wants calls of them.
   std::vector<std::string> tools = {};  // Their names.
   bool has_parallel_tool_calls = true;  // Otherwise the answer has at most one call.
-  // With tool_choice: the answer consists of calls of these. Empty if the model chooses whether it calls any.
+  // With tool_choice, the answer consists of calls of these. It is empty if the model chooses whether it calls any.
   std::vector<CallableTool> forced_tools = {};
   bool names_tool = false;  // The client has named the only one of them. The answer has one call.
 };

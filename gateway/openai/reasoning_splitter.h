@@ -27,7 +27,7 @@ class ReasoningSplitter {
   enum State {
     kStart,      // Nothing but white space has come.
     kOpened,     // The thoughts begin. Line breaks are left out, and so is a second tag.
-    kReasoning,  // In the thoughts.
+    kReasoning,  // The text is in the thoughts.
     kClosed,     // The content begins. Line breaks are left out.
     kContent,
   };

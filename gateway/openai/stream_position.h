@@ -13,8 +13,8 @@
 
 namespace quire {
 
-// How far a client has read a stream that can be resumed, as the id of a server-sent event. The id has everything that
-// the manager needs to go on, so that any gateway can resume the stream: the resume token, and for each sample its
+// Says how far a client has read a stream that can be resumed, as the id of a server-sent event. The id has everything
+// that the manager needs to go on, so that any gateway can resume the stream: the resume token, and for each sample its
 // index and its next position, then "c" and the position at which its numerics have changed, if they have, and "f" if
 // the sample has ended. An example is "TOKEN:0.57,1.60c41f".
 class StreamPosition {
@@ -38,7 +38,7 @@ class StreamPosition {
 
  private:
   std::string token_;
-  std::map<uint32_t, v1::ReceivedSample> samples_;  // By index.
+  std::map<uint32_t, v1::ReceivedSample> samples_;  // The key is the index.
 };
 
 }  // namespace quire

@@ -16,14 +16,14 @@ namespace quire {
 
 // This is what a client has asked for with vLLM's /tokenize: the tokens of a text or of a conversation.
 struct TokenizeCall {
-  std::string model;  // Empty if the client names none.
+  std::string model;  // It is empty if the client names none.
   std::variant<v1::TokenizeRequest, v1::Chat> prompt;
   bool returns_strings = false;  // The answer has the text of each token as well.
 };
 
 // This is what a client has asked for with vLLM's /detokenize.
 struct DetokenizeCall {
-  std::string model;  // Empty if the client names none.
+  std::string model;  // It is empty if the client names none.
   v1::DetokenizeRequest request;
 };
 

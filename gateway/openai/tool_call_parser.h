@@ -15,10 +15,9 @@
 
 namespace quire {
 
-// How a model writes calls of tools:
-// - kHermes (Qwen and others): <tool_call>{"name": "f", "arguments": {...}}</tool_call>
-// - kLlama3: {"name": "f", "parameters": {...}}; further calls follow a semicolon. <|python_tag|> may come first.
-// Behind
+// Says how a model writes calls of tools: - kHermes (Qwen and others): <tool_call>{"name": "f", "arguments":
+// {...}}</tool_call> - kLlama3: {"name": "f", "parameters": {...}}; further calls follow a semicolon. <|python_tag|>
+// may come first. Behind
 //   it, f.call(key="value") and Python code are calls as well.
 // - kMistral: [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...], or [TOOL_CALLS]f{...} and [TOOL_CALLS]f[ARGS]{...}
 enum class ToolCallFormat { kNone, kHermes, kLlama3, kMistral };
@@ -48,14 +47,14 @@ class ToolCallParser {
 
  private:
   enum State {
-    kStart,       // Of a text that may begin with an object (kLlama3).
-    kText,        // Until the tag that begins a call.
-    kTag,         // Behind that tag.
-    kObject,      // In the object of a call.
-    kAfterCall,   // Behind an object.
-    kName,        // In the name that comes before the arguments (kMistral).
-    kArguments,   // In the arguments behind such a name.
-    kCode,        // In Python code, until the end of the text (kLlama3).
+    kStart,       // A text begins, which may begin with an object (kLlama3).
+    kText,        // Text comes until the tag that begins a call.
+    kTag,         // That tag has come.
+    kObject,      // The object of a call comes.
+    kAfterCall,   // An object has ended.
+    kName,        // The name comes before the arguments (kMistral).
+    kArguments,   // The arguments come behind such a name.
+    kCode,        // Python code comes until the end of the text (kLlama3).
     kNoMoreCalls  // The text began with an object that is no call (kLlama3).
   };
 
@@ -85,10 +84,10 @@ class ToolCallParser {
   const std::function<std::string(size_t index)> make_id_;
   const absl::string_view tag_;  // Begins a call.
   State state_;
-  std::string pending_;  // What has come and is not taken.
-  std::string taken_;    // What was taken for the beginning of a call that has not begun.
+  std::string pending_;  // It has come and is not taken.
+  std::string taken_;    // It was taken for the beginning of a call that has not begun.
   CallObject object_;
-  bool is_list_ = false;       // In the list of calls (kMistral).
+  bool is_list_ = false;       // The list of calls has begun (kMistral).
   bool must_be_tool_ = false;  // The object came without a tag, so only the name tells that it is a call.
   bool has_begun_ = false;     // The name of the current call was given out.
   bool is_left_out_ = false;   // The current call is not given out.

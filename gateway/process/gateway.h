@@ -38,7 +38,7 @@ class Gateway {
   struct Route {
     const char* path;
     const char* method;
-    bool needs_token;  // With --require-tokens.
+    bool needs_token;  // The flag --require-tokens asks for it.
     void (Gateway::*answer)(const std::string& authorization, const std::shared_ptr<WebExchange>& exchange);
   };
   static const Route kRoutes[];
@@ -64,7 +64,7 @@ class Gateway {
 
   const GatewayOptions options_;
   const std::time_t start_ = std::time(nullptr);
-  GatewayMetrics metrics_;  // For the server's thread.
+  GatewayMetrics metrics_;  // Only the server's thread uses it.
   std::unique_ptr<WebServer> server_;
   std::unique_ptr<ManagerLink> link_;
 };

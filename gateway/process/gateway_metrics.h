@@ -40,8 +40,8 @@ class GatewayMetrics {
     double sum_s = 0;
   };
 
-  std::map<std::pair<std::string, int>, int64_t> answers_;  // By path and code.
-  std::map<std::string, StreamStarts> stream_starts_;       // By path.
+  std::map<std::pair<std::string, int>, int64_t> answers_;  // The key is the path and the code.
+  std::map<std::string, StreamStarts> stream_starts_;       // The key is the path.
   int64_t num_running_ = 0;
 };
 

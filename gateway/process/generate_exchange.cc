@@ -18,9 +18,9 @@
 namespace quire {
 namespace {
 
-// How long a client may stay away from a stream that can be resumed.
+// Says how long a client may stay away from a stream that can be resumed.
 constexpr std::chrono::seconds kComeBackTime(30);
-// How long to wait before the next attempt to go on with a request whose manager was lost.
+// Says how long to wait before the next attempt to go on with a request whose manager was lost.
 constexpr std::chrono::milliseconds kResumeDelay(100);
 
 // A name that no other request has.

@@ -24,7 +24,7 @@ void RespondWith(const ApiError& error, WebExchange* exchange);
 
 // Leads one request of completions or chats from the manager to the client. When the client leaves, the requests of the
 // manager end. When the manager is lost, its requests go on with the next one, and the client notices only a pause.
-// Lives as long as the manager or the client has something to say. For the thread of the server.
+// Lives as long as the manager or the client has something to say. Only the thread of the server uses it.
 class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
  public:
   // `options`, `link` and `server` must outlive it.
@@ -35,8 +35,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   // The request of one prompt.
   struct Part {
     ManagerLink::Ticket ticket;
-    StreamPosition position;  // What the manager has sent of it.
-    // How the manager was lost, until the next one has sent something, and when the search for that one ends.
+    StreamPosition position;  // The manager has sent so much of it.
+    // Says how the manager was lost, until the next one has sent something, and when the search for that one ends.
     std::optional<google::rpc::Status> loss = std::nullopt;
     std::chrono::steady_clock::time_point give_up = {};
   };
@@ -74,10 +74,10 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   const GatewayOptions* const options_;
   ManagerLink* const link_;
   WebServer* const server_;
-  std::shared_ptr<void> hold_;  // For the bytes of the requests, until they are started.
+  std::shared_ptr<void> hold_;  // It stands for the bytes of the requests, until they are started.
   std::string id_;
   std::unique_ptr<GenerateAnswer> answer_;  // Once the model is known.
-  std::vector<Part> parts_;                 // By prompt.
+  std::vector<Part> parts_;                 // Each prompt has a part.
   ToolCallFormat call_format_ = ToolCallFormat::kNone;
   bool has_reasoning_ = false;  // The model may write thoughts.
   size_t num_ended_ = 0;

@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// How the model writes what is not plain text: "auto", "none" or the name of a format.
+// Says how the model writes what is not plain text: "auto", "none" or the name of a format.
 struct AnswerFormatOptions {
   std::string tool_calls;
   std::string reasoning;
@@ -26,7 +26,7 @@ struct AnswerFormatOptions {
 struct GatewayOptions {
   std::string listen;
   Transport transport;
-  bool requires_tokens;  // Whether a request needs a bearer token, which the manager checks.
+  bool requires_tokens;  // Says whether a request needs a bearer token, which the manager checks.
   int max_connections;
   std::string manager;       // See CheckEndpoints of the client library.
   TlsFiles manager_tls;      // Without an authority, the connection is plain text.

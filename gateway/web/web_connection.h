@@ -21,7 +21,7 @@ class WebConnection {
   virtual void Close() = 0;
   // A response is being made or sent.
   virtual bool is_busy() const = 0;
-  // Ends what has taken too long, and the request of a client that has left. To be called every now and then.
+  // Ends what has taken too long, and the request of a client that has left. The caller calls it every now and then.
   virtual void CheckTime(std::chrono::steady_clock::time_point now) = 0;
 };
 

@@ -30,7 +30,7 @@ using boost::system::error_code;
 using SteadyTime = std::chrono::steady_clock::time_point;
 using Socket = asio::generic::stream_protocol::socket;
 
-// How often the server looks for connections whose time is up or whose client has left.
+// Says how often the server looks for connections whose time is up or whose client has left.
 constexpr std::chrono::milliseconds kTick(200);
 
 class Server : public WebServer, public WebConnectionOwner {
@@ -62,7 +62,7 @@ class Server : public WebServer, public WebConnectionOwner {
 
   const WebServerOptions options_;
   Handler handler_;                  // Constant after Listen.
-  std::unique_ptr<TlsContext> tls_;  // Null without TLS.
+  std::unique_ptr<TlsContext> tls_;  // It is null without TLS.
   std::unique_ptr<Acceptor> acceptor_;
   asio::io_context io_{1};
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;

@@ -59,13 +59,16 @@ struct WebServerOptions {
   std::string address = {};  // host:port or unix:path; port 0 takes a free one.
   TlsFiles tls = {};  // Without a certificate, the port has no TLS. With an authority, clients need a certificate.
   int max_connections = 1024;
-  size_t max_body_bytes = 16 << 20;         // Of one request.
-  int64_t max_receiving_bytes = 256 << 20;  // Of all requests whose bodies are arriving.
-  size_t max_unsent_bytes = 1 << 20;        // Of one stream. A client that is further behind is disconnected.
-  std::chrono::milliseconds head_timeout = std::chrono::seconds(10);   // For TLS and the head of a request.
-  std::chrono::milliseconds body_timeout = std::chrono::seconds(30);   // For the body.
-  std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);   // Between two requests of a connection.
-  std::chrono::milliseconds write_timeout = std::chrono::seconds(30);  // Without progress of a write.
+  size_t max_body_bytes = 16 << 20;         // One request has at most so many.
+  int64_t max_receiving_bytes = 256 << 20;  // All requests whose bodies are arriving have at most so many.
+  // One stream has at most so many. A client that is further behind is disconnected.
+  size_t max_unsent_bytes = 1 << 20;
+  std::chrono::milliseconds head_timeout = std::chrono::seconds(10);  // It limits TLS and the head of a request.
+  std::chrono::milliseconds body_timeout = std::chrono::seconds(30);  // It limits the body.
+  // It limits the time between two requests of a connection.
+  std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);
+  // It limits the time in which a write makes no progress.
+  std::chrono::milliseconds write_timeout = std::chrono::seconds(30);
   // The thread of the server calls it with the code when it refuses a request by itself.
   std::function<void(int code)> on_refusal = {};
 };
@@ -99,11 +102,11 @@ class WebServer {
   // the objects that the handler uses are destroyed.
   virtual void Stop(std::chrono::milliseconds grace) = 0;
 
-  // True after the beginning of Stop. For the server's thread.
+  // True after the beginning of Stop. It is for the server's thread.
   virtual bool is_stopping() const = 0;
   // REQUIRES for the rest: Listen has returned OK.
   virtual PortStats stats() const = 0;
-  // With the port that was taken.
+  // It has the port that was taken.
   virtual std::string address() const = 0;
 };
 

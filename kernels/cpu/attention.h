@@ -37,14 +37,14 @@ class CpuAttention {
   struct Scratch {
     std::vector<const float*> queries;
     std::vector<RoundedQueries> rounded_queries;
-    bool queries_are_rounded = false;  // Whether a kernel has rounded the queries of the item.
+    bool queries_are_rounded = false;  // Says whether a kernel has rounded the queries of the item.
     std::vector<int32_t> visible_begin, visible_end;
     std::vector<SoftmaxState> states;  // [2 * rows]: first of the item, then of one split.
     std::vector<float> values;         // [2 * rows, padded_dim]
     std::vector<const void*> units;    // Units of the item and the first ones of the next, or of one gathered tile.
     int first_listed = 0;              // Position of the first token of units[0].
     std::vector<char> tile;            // Gathered K and V of one tile.
-    const AttentionItem* next_item = nullptr;  // What the thread will probably do after this item. Null: nothing.
+    const AttentionItem* next_item = nullptr;  // The thread will probably do it after this item. Null: nothing.
     int next_kv_head = 0;
   };
 

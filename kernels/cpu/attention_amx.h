@@ -189,7 +189,7 @@ inline void AmxAttention::RunValues() {
 
 template <bool kFetches, int kVecs>
 QUIRE_INLINE void AmxAttention::AddColumns(int column) {
-  const int64_t stride = dim_ * int64_t{sizeof(float)};  // Of values, and of the pairs of V.
+  const int64_t stride = dim_ * int64_t{sizeof(float)};  // Values and the pairs of V have this stride.
   float* const values = values_.values + column;
   Unroll<kVecs>([&]<int i>() __attribute__((always_inline)) { LoadTile<i>(values + i * kLanes, stride); });
   for (int u = values_.v->begin; u < values_.v->end; ++u) {

@@ -18,7 +18,7 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 struct TileValues {
   const BFloat16* units[kUnitsPerTile];
   int begin, end;  // The units that some row sees.
-  bool is_sick;    // Whether each row must be multiplied by the V that it sees.
+  bool is_sick;    // Says whether each row must be multiplied by the V that it sees.
 };
 
 // A tile of 64 tokens is named by its first unit.
@@ -53,8 +53,9 @@ class AmxKeysAndValues {
   const BFloat16* k_[kUnitsPerTile];
   int v_index_ = 0;
   TileValues v_[2];
-  alignas(64) BFloat16 copied_v_[kUnitsPerTile][kUnitTokens * kMaxHeadDim];   // Of tokens that not all rows see.
-  alignas(64) BFloat16 packed_k_[kUnitsPerTile * kUnitTokens * kMaxHeadDim];  // Where heads do not fill B tiles.
+  alignas(64) BFloat16 copied_v_[kUnitsPerTile][kUnitTokens * kMaxHeadDim];  // Not all rows see these tokens.
+  // It is used where heads do not fill B tiles.
+  alignas(64) BFloat16 packed_k_[kUnitsPerTile * kUnitTokens * kMaxHeadDim];
 };
 
 // Copies K of a tile, with zeros up to whole B tiles.

@@ -15,7 +15,7 @@
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 constexpr int kKeyDepth = 32;                            // Dimensions of a product of tiles.
-constexpr int kKeyTileElements = kTileRows * kKeyDepth;  // Of queries or keys.
+constexpr int kKeyTileElements = kTileRows * kKeyDepth;  // A tile of queries or keys has so many.
 constexpr float kMaxGrowth = 5.545f;                     // 8 ln 2
 
 // Tokens that some or all of several rows see: [begin, end) and [all_begin, all_end), as positions.
@@ -47,14 +47,14 @@ struct VisibleTokens {
   }
 };
 
-// Up to 16 rows.
+// It has up to 16 rows.
 struct alignas(64) RowBlock {
   float max[kRowsPerTile];    // Weights are exp(score - max).
   float limit[kRowsPerTile];  // A larger score replaces the maximum. It is kMaxGrowth above the maximum.
-  float sums[kRowsPerTile];   // Of the weights.
+  float sums[kRowsPerTile];   // The weights have these sums.
   const BFloat16* queries;    // [padded_dim / 32, rounded up][16][32]
   float* values;              // [rows of the tiles, padded_dim]
-  int first_row;              // In the task.
+  int first_row;              // It counts from the first row of the task.
   int count;
   VisibleTokens visible;
 };
@@ -75,7 +75,7 @@ class AmxRows {
   // All tiles have this many rows. The last block may have fewer; then its tiles have zeros below.
   int rows_of_tiles() const { return rows_of_tiles_; }
   bool has_short_block() const { return blocks_[num_blocks_ - 1].count < rows_of_tiles_; }
-  const VisibleTokens& visible() const { return visible_; }  // Of all rows.
+  const VisibleTokens& visible() const { return visible_; }  // Some row sees each of these tokens.
 
  private:
   void LoadBlock(RowBlock* block, BFloat16* queries);
@@ -87,7 +87,7 @@ class AmxRows {
   const int rows_of_tiles_;
   VisibleTokens visible_;
   RowBlock blocks_[kMaxAttentionRows / kRowsPerTile];
-  alignas(64) float last_values_[kRowsPerTile * kMaxHeadDim];  // Of a short block.
+  alignas(64) float last_values_[kRowsPerTile * kMaxHeadDim];  // A short block has its values here.
 };
 
 // Rounds a query to bfloat16 and stores it in A tiles, with zeros up to a whole tile.

@@ -28,15 +28,15 @@ static_assert(int64_t{kMaxWord} * 127 * kMaxHeadDim <= 0x7fffffff && kAttentionT
 // Queries of up to kMaxAttentionRows rows.
 struct alignas(64) RoundedQueries {
   int16_t values[kMaxAttentionRows * kMaxHeadDim];  // [rows, padded_dim]
-  float scales[kMaxAttentionRows];                  // With the scale of the scores.
+  float scales[kMaxAttentionRows];                  // They include the scale of the scores.
 };
 
 // Data of the rows that are processed together, for one tile.
 struct alignas(64) Int8Rows {
   float scores[kMaxChunkRows * kAttentionTileTokens];
   int16_t weights[kMaxChunkRows * kAttentionTileTokens];
-  float factors[kMaxChunkRows];  // Of the values that the rows have summed so far.
-  float scales[kMaxChunkRows];   // Of the tile's sums of weights * v.
+  float factors[kMaxChunkRows];  // They multiply the values that the rows have summed so far.
+  float scales[kMaxChunkRows];   // They multiply the tile's sums of weights * v.
 };
 
 // Returns the scales of K, or of V, of a unit: [16].
@@ -50,7 +50,7 @@ QUIRE_INLINE const float* ValueScales(const void* unit, int padded_dim) {
 // Rounds a query to words, with zeros up to padded_dim.
 QUIRE_INLINE void RoundQuery(const float* query, const AttentionTask& task, int16_t* words, float* scale) {
   const float largest = LargestMagnitude(query, task.head_dim);
-  const bool is_zero = !(largest >= kSmallestMagnitude);  // Also when it is NaN.
+  const bool is_zero = !(largest >= kSmallestMagnitude);  // It is also true for a NaN.
   const Vec inverse = Set(is_zero ? 0.0f : kMaxWord / largest);
   *scale = (is_zero ? 0 * largest : largest / kMaxWord) * task.scale;
   for (int d = 0; d < task.padded_dim; d += kLanes) {

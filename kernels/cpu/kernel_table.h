@@ -14,8 +14,8 @@
 
 namespace quire::cpu {
 
-// How weights are stored. The first three formats are those of DataType, in the same order.
-// kInt4 and kInt4Float32 have the same panels, and differ in the input.
+// Says how weights are stored. The first three formats are those of DataType, in the same order. kInt4 and kInt4Float32
+// have the same panels, and differ in the input.
 enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8, kInt4, kInt4Float32, kInt4BFloat16, kFp8 };
 constexpr int kNumWeightFormats = 8;
 
@@ -43,10 +43,11 @@ constexpr int kBFloat16PanelStep = 32;  // In panels of bfloat16, k is padded to
 constexpr int kInt8PanelStep = 64;      // The same in panels of int8.
 constexpr int kInt8QuadColumns = 4;     // The k of a load.
 constexpr int kInt8ScaleBytes = kPanelColumns * int(sizeof(float));
-constexpr int kInt8Offset = 128;  // What a byte of a panel has more than the weight.
-constexpr int kInt4HeaderBytes = kPanelColumns * int(sizeof(float)) + 64;  // Of a group: scales and zero points.
-constexpr int kInt4LineColumns = 8;                                        // The k of a word.
-constexpr int kInt4UnitColumns = 32;                                       // The k of a unit.
+constexpr int kInt8Offset = 128;  // A byte of a panel is greater than the weight by this.
+// The header of a group has scales and zero points.
+constexpr int kInt4HeaderBytes = kPanelColumns * int(sizeof(float)) + 64;
+constexpr int kInt4LineColumns = 8;   // The k of a word.
+constexpr int kInt4UnitColumns = 32;  // The k of a unit.
 constexpr int kInt4LineUnits = 4;
 constexpr int kInt4LineBytes = 64;
 constexpr int Int4GroupBytes(int group) {
@@ -128,11 +129,11 @@ constexpr int SlicesOf(InputLayout layout) {
          : layout == InputLayout::kTilesOf2 ? 2
                                             : 1;
 }
-// Where the elements of a matrix in tiles are.
+// Says where the elements of a matrix in tiles are.
 struct TileOrder {
   int num_pairs;
-  int num_steps;   // Of 32 columns.
-  KBlocks blocks;  // In these steps.
+  int num_steps;   // A step has 32 columns.
+  KBlocks blocks;  // They divide these steps.
 
   constexpr TileOrder(int num_rows, int cols, int num_slices)
       : num_pairs((num_rows + kTilePairRows - 1) / kTilePairRows),
@@ -162,12 +163,12 @@ constexpr int kInt4BlockBytes = kMaxInt4BlockColumns * kPanelColumns;
 constexpr int kMaxPairBlockColumns = 512;
 // Elements of LinearTask::scratch for a block of a panel as bfloat16, and for a part of the next one.
 constexpr int kPairScratchElements = 3 * kMaxPairBlockColumns / 2 * kPanelColumns;
-// Where the tiles of more rows are.
+// Says where the tiles of more rows are.
 struct PairOrder {
-  int num_pairs;        // Of tiles.
-  int num_steps;        // Of 32 columns.
+  int num_pairs;        // They are pairs of tiles.
+  int num_steps;        // A step has 32 columns.
   int steps_per_group;  // The same of a group.
-  KBlocks blocks;       // In groups.
+  KBlocks blocks;       // They divide groups.
 
   [[gnu::always_inline]] constexpr PairOrder(int num_rows, int cols, int group, int num_slices)
       : num_pairs((num_rows + kTilePairRows - 1) / kTilePairRows),
@@ -198,8 +199,8 @@ struct PairRowsTask {
   int num_rows;         // At most 16.
   int cols;             // Zeros follow, up to a multiple of 32.
   BFloat16* y;          // The place of the first pair.
-  int64_t y_stride;     // From a pair to the next one of the same 32 columns.
-  int64_t step_stride;  // From the first pair of 32 columns to that of the next 32.
+  int64_t y_stride;     // A pair is so far from the next one of the same 32 columns.
+  int64_t step_stride;  // The first pair of 32 columns is so far from that of the next 32.
 };
 
 // The slices that are finished are added in the order of a binary counter. If slice s has just been summed, there is
@@ -240,7 +241,7 @@ constexpr int kQuantizedHeaderBytes = 64;
 // and the scales are [pair of tiles][group][32]. Rows are padded to whole pairs of tiles.
 struct GroupHeader {
   float scale;  // As above.
-  float sum;    // Of all q in the group.
+  float sum;    // All q in the group have this sum.
 };
 
 // A row of x to round by groups.
@@ -263,20 +264,20 @@ struct LinearTask {
   // for kInt4 bytes of quantize_groups. If is_tiled, it is the first tile: of the whole product for kBFloat16 and
   // kInt4BFloat16, and of the task for kInt4.
   const void* x;
-  bool is_tiled;          // Whether x is in tiles, which StepBlocks, GroupBlocks or PairOrder divides.
-  const float* x_scales;  // Of x in tiles, for kInt4.
+  bool is_tiled;          // Says whether x is in tiles, which StepBlocks, GroupBlocks or PairOrder divides.
+  const float* x_scales;  // They belong to x in tiles, for kInt4.
   // Tells whether y is the first tile of the whole product. REQUIRES: is_tiled and is_gated; the columns fill tiles.
   bool y_is_tiled;
   int y_slices;        // SlicesOf the layout of y, if y_is_tiled.
-  int num_tile_pairs;  // Of the whole product, if is_tiled.
-  int first_row;       // Where the task begins in the whole product. Used for what is in tiles.
+  int num_tile_pairs;  // The whole product has so many, if is_tiled.
+  int first_row;       // The task begins here in the whole product. Used for what is in tiles.
   int first_column;
   const void* panels;       // The first panel of the task.
   const void* next_panels;  // The first panel of this thread's probable next task, or null. It may be prefetched.
-  bool is_gated;            // Whether the panels belong to a gated matrix.
+  bool is_gated;            // Says whether the panels belong to a gated matrix.
   const float* bias;        // [num_columns], starting at the task's first panel; or null.
   const float* up_bias;     // Bias of up, when `bias` is the bias of a gate.
-  const float* residual;    // Same shape as y, or null; may be y. Null for a gated matrix.
+  const float* residual;    // Same shape as y, or null; may be y. It is null for a gated matrix.
   // Memory of this thread, aligned to 64 bytes. For int4 and fp8: LinearScratchBytes. For x in tiles: memory for the
   // sums of all panels and pairs of tiles, NumKeptSums times, after two blocks of kInt4BlockBytes for kInt4 or
   // after kPairScratchElements for kInt4BFloat16.
@@ -289,15 +290,15 @@ struct LinearTask {
   int64_t y_stride;
   int64_t panel_elements;  // Distance from one panel to the next.
   int group;               // Columns that share a scale, in panels of int4 and fp8.
-  int x_header_bytes;      // Of a row of x, for kInt4.
+  int x_header_bytes;      // A row of x has so many, for kInt4.
   int num_rows;
   int cols;
-  int num_slices;  // Of k; see MatrixView.
+  int num_slices;  // They divide k; see MatrixView.
   int num_panels;
   int num_columns;  // Columns of y in all panels of the task, without the padding at the end.
   float scale;      // As in LinearArgs.
   float softcap;
-  Activation activation;  // Of a gated matrix.
+  Activation activation;  // A gated matrix has it.
 };
 
 // Attends rows of queries to consecutive 16-token units of one KV head and updates each row's running softmax. Tokens
@@ -345,7 +346,7 @@ struct GumbelTask {
 struct RowExtremes {
   float max;
   int32_t argmax;  // Lowest index of the maximum; 0 when there is a NaN.
-  bool is_finite;  // Whether there is neither an infinity nor a NaN.
+  bool is_finite;  // Says whether there is neither an infinity nor a NaN.
 };
 
 // The operations that are compiled once per instruction set.
@@ -357,7 +358,7 @@ struct KernelTable {
   DataType linear_input[kNumWeightFormats];
   // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles, and linear[kInt4BFloat16] takes pairs of k.
   bool takes_tiles;
-  // Stores rows in pairs of k. Null without takes_tiles.
+  // Stores rows in pairs of k. It is null without takes_tiles.
   void (*pair_rows)(const PairRowsTask& task);
   // Writes the header and the numbers of a row. `cols` is padded with zeros to a multiple of 64. All instruction sets
   // give the same header and the same numbers, in forms of quantized_bytes each.
@@ -367,7 +368,7 @@ struct KernelTable {
   void (*quantize_groups)(const QuantizeGroupsTask& task);
   // Indexed by KvType. Attention over int8 has the same bits on all instruction sets with fused multiply-add.
   void (*attend[kNumKvTypes])(const AttentionTask& task);
-  // Whether attend[kBFloat16] multiplies pairs of bfloat16. Then its bits differ from attend[kFloat32] on the same
+  // Says whether attend[kBFloat16] multiplies pairs of bfloat16. Then its bits differ from attend[kFloat32] on the same
   // values.
   bool multiplies_pairs;
 

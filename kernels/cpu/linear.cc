@@ -11,7 +11,7 @@
 namespace quire::cpu {
 namespace {
 
-constexpr int kLineBytes = 64;  // Of a cache line.
+constexpr int kLineBytes = 64;  // A cache line has so many.
 
 // The rows of x that pass over a panel together fit into the second-level cache, with two panels and one panel's part
 // of y.
@@ -47,7 +47,7 @@ int GroupedRowBytes(const CpuPackedMatrix& w) {
   return GroupHeaderBytes(w) + w.padded_cols();
 }
 
-// How many rows and panels an item has.
+// An item has so many rows and panels.
 struct ItemSize {
   int rows;
   int panels;
@@ -79,6 +79,11 @@ ItemSize TiledItemSize(const CpuPackedMatrix& w, int num_rows, int num_threads) 
     }
   }
   return best;
+}
+
+// Returns whether the kernel needs scratch memory for a panel of weights when it multiplies rows.
+bool NeedsPanelScratch(WeightFormat format) {
+  return format == WeightFormat::kFp8 || format == WeightFormat::kInt4 || format == WeightFormat::kInt4BFloat16;
 }
 
 }  // namespace
@@ -303,72 +308,78 @@ int64_t CpuLinear::QuantizeInputTiles(const CpuPackedMatrix& w, int rows_per_ite
   return w.padded_cols();
 }
 
-void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole) {
-  const bool is_int4 = w.format() == WeightFormat::kInt4, has_pairs = w.format() == WeightFormat::kInt4BFloat16;
-  whole.is_tiled = MultipliesTiles(w, whole.num_rows);
-  const bool copies_tiles = whole.is_tiled && !is_int4 && !has_pairs && x_layout == InputLayout::kRows;
-  int64_t x_row_bytes = 0;
-  int rows_per_item, panels_per_item;
-  if (whole.is_tiled) {
-    const ItemSize item = TiledItemSize(w, whole.num_rows, pool_->num_threads());
-    rows_per_item = item.rows;
-    panels_per_item = item.panels;
-    whole.num_tile_pairs = CeilDiv(whole.num_rows, kTilePairRows);
-    const size_t kept_rows = size_t(rows_per_item) * NumKeptSums(w.num_slices());
-    const size_t sums_bytes = kept_rows * panels_per_item * kPanelColumns * sizeof(float);
-    if (is_int4) {
-      TakeScratch(std::max(2 * kInt4BlockBytes + sums_bytes, size_t(GroupedRowBytes(w))));
-      x_row_bytes = QuantizeInputTiles(w, rows_per_item, &whole);
-    } else if (has_pairs) {
-      TakeScratch(kPairScratchElements * sizeof(BFloat16) + sums_bytes);
-      PairInputTiles(w, &whole);
-    } else {
-      TakeScratch(sums_bytes);
-      if (copies_tiles) tiles_.Prepare(w, static_cast<const BFloat16*>(whole.x), whole.num_rows);
-    }
+CpuLinear::Items CpuLinear::PrepareTiles(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask* whole) {
+  const ItemSize size = TiledItemSize(w, whole->num_rows, pool_->num_threads());
+  Items items{.rows = size.rows, .panels = size.panels, .x_row_bytes = 0, .copies_tiles = false, .has_scratch = true};
+  whole->num_tile_pairs = CeilDiv(whole->num_rows, kTilePairRows);
+  const size_t kept_rows = size_t(size.rows) * NumKeptSums(w.num_slices());
+  const size_t sums_bytes = kept_rows * size.panels * kPanelColumns * sizeof(float);
+  if (w.format() == WeightFormat::kInt4) {
+    TakeScratch(std::max(2 * kInt4BlockBytes + sums_bytes, size_t(GroupedRowBytes(w))));
+    items.x_row_bytes = QuantizeInputTiles(w, size.rows, whole);
+  } else if (w.format() == WeightFormat::kInt4BFloat16) {
+    TakeScratch(kPairScratchElements * sizeof(BFloat16) + sums_bytes);
+    PairInputTiles(w, whole);
   } else {
-    x_row_bytes = PrepareInput(w, &whole);
-    rows_per_item = RowsPerItem(whole.num_rows, x_row_bytes);
-    // The panels of an item are a multiple of four, because the kernel processes four at once when there are few rows.
-    const int num_products = w.num_panels() * CeilDiv(whole.num_rows, rows_per_item);
-    panels_per_item = RoundUp(CeilDiv(num_products, pool_->num_threads() * kItemsPerThread), 4);
+    TakeScratch(sums_bytes);
+    items.copies_tiles = x_layout == InputLayout::kRows;
+    if (items.copies_tiles) tiles_.Prepare(w, static_cast<const BFloat16*>(whole->x), whole->num_rows);
   }
-  const int num_row_blocks = CeilDiv(whole.num_rows, rows_per_item);
-  const int num_panel_blocks = CeilDiv(w.num_panels(), panels_per_item);
+  return items;
+}
+
+CpuLinear::Items CpuLinear::PrepareRows(const CpuPackedMatrix& w, LinearTask* whole) {
+  const int64_t x_row_bytes = PrepareInput(w, whole);
+  const int rows = RowsPerItem(whole->num_rows, x_row_bytes);
+  // The panels of an item are a multiple of four, because the kernel processes four at once when there are few rows.
+  const int num_products = w.num_panels() * CeilDiv(whole->num_rows, rows);
+  const int panels = RoundUp(CeilDiv(num_products, pool_->num_threads() * kItemsPerThread), 4);
+  const bool has_scratch = NeedsPanelScratch(w.format());
+  if (has_scratch) TakeScratch(size_t(LinearScratchBytes(w.num_groups(), w.group())));
+  return {
+      .rows = rows, .panels = panels, .x_row_bytes = x_row_bytes, .copies_tiles = false, .has_scratch = has_scratch};
+}
+
+LinearTask CpuLinear::TaskOf(const CpuPackedMatrix& w, const LinearTask& whole, const Items& items, int row, int panel,
+                             int thread) {
+  const int column = panel * w.outputs_per_panel();
+  const int64_t at = row * whole.y_stride + column;
+  LinearTask task = whole;
+  task.x = static_cast<const char*>(whole.x) + row * items.x_row_bytes;
+  if (items.copies_tiles) task.x = tiles_.Get(thread);
+  if (whole.is_tiled && w.format() == WeightFormat::kInt4) {
+    task.x_scales = static_cast<const float*>(scales_.data()) + int64_t{row} * w.num_groups();
+  }
+  task.first_row = row;
+  task.first_column = column;
+  task.panels = w.panel(panel);
+  if (items.has_scratch) task.scratch = scratch_[thread].data();
+  task.num_panels = std::min(items.panels, w.num_panels() - panel);
+  if (task.bias != nullptr) task.bias += column;
+  if (task.up_bias != nullptr) task.up_bias += column;
+  if (task.residual != nullptr) task.residual += at;
+  if (!whole.y_is_tiled) task.y = static_cast<char*>(whole.y) + at * int64_t(SizeOf(whole.y_type));
+  task.num_rows = std::min(items.rows, whole.num_rows - row);
+  task.num_columns = std::min(task.num_panels * w.outputs_per_panel(), w.num_outputs() - column);
+  return task;
+}
+
+void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole) {
+  whole.is_tiled = MultipliesTiles(w, whole.num_rows);
+  const Items items = whole.is_tiled ? PrepareTiles(w, x_layout, &whole) : PrepareRows(w, &whole);
   whole.is_gated = w.is_gated();
   whole.y_stride = w.num_outputs();
   whole.panel_elements = w.panel_elements();
   whole.cols = w.cols();
   whole.num_slices = w.num_slices();
   whole.group = w.group();
-  const bool has_panel_scratch = w.format() == WeightFormat::kFp8 || is_int4 || has_pairs;
-  const bool has_scratch = whole.is_tiled || has_panel_scratch;
-  if (has_panel_scratch && !whole.is_tiled) TakeScratch(size_t(LinearScratchBytes(w.num_groups(), w.group())));
-
-  const int num_items = num_row_blocks * num_panel_blocks;
+  const int num_row_blocks = CeilDiv(whole.num_rows, items.rows);
+  const int num_items = num_row_blocks * CeilDiv(w.num_panels(), items.panels);
+  const auto panel_of = [&](int item) { return item / num_row_blocks * items.panels; };
   pool_->ForEach(num_items, [&](int item, int thread) {
+    LinearTask task = TaskOf(w, whole, items, item % num_row_blocks * items.rows, panel_of(item), thread);
     const int next = item + pool_->num_threads();
-    const int panel = item / num_row_blocks * panels_per_item, row = item % num_row_blocks * rows_per_item;
-    const int column = panel * w.outputs_per_panel();
-    const int64_t at = row * whole.y_stride + column;
-    LinearTask task = whole;
-    if (copies_tiles) task.x = tiles_.Get(thread);
-    if (!whole.is_tiled || is_int4) task.x = static_cast<const char*>(whole.x) + row * x_row_bytes;
-    if (whole.is_tiled && is_int4) {
-      task.x_scales = static_cast<const float*>(scales_.data()) + int64_t{row} * w.num_groups();
-    }
-    task.first_row = row;
-    task.first_column = column;
-    task.panels = w.panel(panel);
-    if (whole.is_tiled && next < num_items) task.next_panels = w.panel(next / num_row_blocks * panels_per_item);
-    if (has_scratch) task.scratch = scratch_[thread].data();
-    task.num_panels = std::min(panels_per_item, w.num_panels() - panel);
-    if (task.bias != nullptr) task.bias += column;
-    if (task.up_bias != nullptr) task.up_bias += column;
-    if (task.residual != nullptr) task.residual += at;
-    if (!whole.y_is_tiled) task.y = static_cast<char*>(whole.y) + at * int64_t(SizeOf(whole.y_type));
-    task.num_rows = std::min(rows_per_item, whole.num_rows - row);
-    task.num_columns = std::min(task.num_panels * w.outputs_per_panel(), w.num_outputs() - column);
+    if (whole.is_tiled && next < num_items) task.next_panels = w.panel(panel_of(next));
     kernels_.linear[int(w.format())](task);
   });
 }

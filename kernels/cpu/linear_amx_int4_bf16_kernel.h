@@ -162,8 +162,8 @@ class FewRowsInt4BFloat16 {
   const int x_stride_;      // In bytes.
   const uint8_t* weights_;  // The group that is converted next.
   const uint8_t* const weights_end_;
-  BFloat16* const ring_;   // Of kRingGroups groups.
-  int to_ = 0, from_ = 0;  // In the ring: what is converted and what is multiplied next.
+  BFloat16* const ring_;   // It has room for kRingGroups groups.
+  int to_ = 0, from_ = 0;  // They say what is converted and what is multiplied next in the ring.
   PanelFetcher fetcher_;
   alignas(64) float sums_[kMaxSlices * kPanelColumns * kStride];
   alignas(64) float rows_[kTiles * kTileSums];

@@ -232,13 +232,13 @@ class ManyRowsInt4BFloat16 {
 
   const LinearTask& task_;
   const PairOrder order_;
-  const int num_blocks_;  // Of all panels.
-  const int num_pairs_;   // Of tiles of the task.
+  const int num_blocks_;  // All panels have so many.
+  const int num_pairs_;   // The task has so many pairs of tiles.
   float* const sums_;     // [earlier sum][panel][pair][32 columns][32 rows]
   const int64_t kept_stride_;
   PendingColumns pending_;
 
-  int head_line_ = 0;  // Of the next block: what is converted next.
+  int head_line_ = 0;  // This line of the next block is converted next.
   const uint8_t* fetched_ = nullptr;
   const uint8_t* fetch_end_ = nullptr;
   int fetches_per_turn_ = 0;

@@ -138,7 +138,7 @@ class BlockedInt8Product {
 
   PanelFetcher fetcher_;
   WaitingRows to_store_ = {};
-  int parity_ = 0;  // Of the sums that were stored last.
+  int parity_ = 0;  // It belongs to the sums that were stored last.
 };
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

@@ -91,10 +91,10 @@ class WeightBlocks {
 struct Pass {
   const BFloat16* x;
   const BFloat16* w;
-  float* sums;  // Of the earlier blocks of the slice; where those of the slice are kept.
+  float* sums;  // They have the sums of the earlier blocks of the slice, and take those of the slice.
   int num_steps;
-  bool is_first;    // Whether there are no earlier blocks in the slice.
-  bool is_last;     // Whether there are no later blocks.
+  bool is_first;    // Says whether there are no earlier blocks in the slice.
+  bool is_last;     // Says whether there are no later blocks.
   int num_earlier;  // If this is the last block of the slice: how many earlier sums are added to its own. Otherwise 0.
   const float* earlier;  // The first of them, with `earlier_stride` from one to the next.
   int64_t earlier_stride;

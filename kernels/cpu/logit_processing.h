@@ -9,7 +9,7 @@
 
 namespace quire::cpu {
 
-// Whether the row's bias, masks or penalties may change any logit.
+// Returns whether the row's bias, masks or penalties may change any logit.
 bool ChangesLogits(const SamplingRow& row);
 
 // Applies the row's bias and penalties to scores[vocab_size] in place.

@@ -9,12 +9,12 @@
 
 namespace quire::simulated {
 
-// How long the steps of a simulated device take: the sum of these times. Zeros mean "as fast as possible".
+// Says how long the steps of a simulated device take: the sum of these times. Zeros mean "as fast as possible".
 struct StepTimes {
-  std::chrono::nanoseconds step{0};           // For each step.
-  std::chrono::nanoseconds prefill_token{0};  // For each token of a sequence that has several tokens in the step.
-  std::chrono::nanoseconds decode_row{0};     // For each sequence that has one token in the step.
-  std::chrono::nanoseconds context_token{0};  // For each token in the contexts of all sequences of the step.
+  std::chrono::nanoseconds step{0};           // Each step takes it.
+  std::chrono::nanoseconds prefill_token{0};  // Each token of a sequence that has several tokens in the step takes it.
+  std::chrono::nanoseconds decode_row{0};     // Each sequence that has one token in the step takes it.
+  std::chrono::nanoseconds context_token{0};  // Each token in the contexts of all sequences of the step takes it.
 
   bool operator==(const StepTimes&) const = default;
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kv_manager/requests/request_validation.h"
+#include "kv_manager/requests/unknown_fields.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "kv_manager/rpc/rpc_status.h"
 

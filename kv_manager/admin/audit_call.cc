@@ -16,7 +16,7 @@
 namespace quire {
 namespace {
 
-// How long an audit waits for a step of each worker.
+// Says how long an audit waits for a step of each worker.
 constexpr uint32_t kDefaultAuditWaitMs = 2000;
 constexpr uint32_t kMaxAuditWaitMs = 60'000;
 
@@ -25,10 +25,11 @@ constexpr uint32_t kMaxAuditWaitMs = 60'000;
 // Gathers what the step loops find at once, and what their workers answer with a later step. Thread-safe.
 struct AuditCall::Run {
   Mutex mutex;
-  // How many answers are missing: one for all questions to the loops, and one for each worker that tells its tables.
+  // Says how many answers are missing: one for all questions to the loops, and one for each worker that tells its
+  // tables.
   int num_awaited QUIRE_GUARDED_BY(mutex) = 1;
   absl::Status status QUIRE_GUARDED_BY(mutex);
-  std::map<std::string, v1::WorkerAudit> audits QUIRE_GUARDED_BY(mutex);  // By address.
+  std::map<std::string, v1::WorkerAudit> audits QUIRE_GUARDED_BY(mutex);  // The key is the address.
   std::map<std::string, TableAudit> tables QUIRE_GUARDED_BY(mutex);
 
   void AddAudit(const std::string& address, v1::WorkerAudit audit, bool has_tables) {

@@ -22,7 +22,7 @@ struct PoolSnapshot {
 };
 
 // The message for a client that was told `before`: the changes since, or a snapshot when that is smaller or when the
-// session is another one. Empty when the worker is not ready or nothing has changed.
+// session is another one. Returns nothing when the worker is not ready or nothing has changed.
 std::optional<v1::WatchBlocksResponse> EncodeBlocks(const PoolSnapshot& before, const PoolSnapshot& now);
 
 }  // namespace quire

@@ -21,9 +21,9 @@ struct ForkNode {
   bool operator==(const ForkNode&) const = default;
 };
 
-// How tables fork; parents come before their children. Tables {1, 2, 3} and {1, 2, 4} make one node of two entries that
-// both have, and two children of one entry each. Tables without a common first entry make separate trees. An empty
-// table is in no node.
+// Returns how tables fork; parents come before their children. Tables {1, 2, 3} and {1, 2, 4} make one node of two
+// entries that both have, and two children of one entry each. Tables without a common first entry make separate trees.
+// An empty table is in no node.
 std::vector<ForkNode> BuildForkTree(absl::Span<const std::vector<BlockId>> tables);
 
 }  // namespace quire

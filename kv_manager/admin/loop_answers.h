@@ -39,7 +39,7 @@ struct Gathered {
   Mutex mutex;
   T all QUIRE_GUARDED_BY(mutex) = {};
 
-  // After the last answer.
+  // It is called after the last answer.
   T Take() {
     const MutexLock lock(&mutex);
     return std::move(all);
@@ -58,7 +58,7 @@ void ListRequests(const LoopView& loop, int max_requests, ListedRequests* out);
 // One request without names and without its fork tree.
 struct DescribedRequest {
   v1::DescribeRequestResponse description;
-  std::vector<std::vector<BlockId>> tables;             // By index in description.sequences.
+  std::vector<std::vector<BlockId>> tables;             // The index is that in description.sequences.
   std::vector<std::pair<RequestId, int>> sharers = {};  // Other requests, and how many blocks they share.
 };
 
@@ -68,7 +68,7 @@ bool DescribeRequest(const LoopView& loop, RequestId request, DescribedRequest* 
 // One block without the names of its owners.
 struct DescribedBlock {
   v1::DescribeBlockResponse description;
-  std::vector<RequestId> owners;  // By index in description.owners.
+  std::vector<RequestId> owners;  // The index is that in description.owners.
 };
 
 // REQUIRES: the worker has joined and its pool has `block`.

@@ -13,16 +13,16 @@
 
 namespace quire {
 
-// Why a request waits, and on which worker.
+// Says why a request waits, and on which worker.
 struct WaitReport {
   std::string worker = {};  // Empty: no worker has the request, and the other fields are not set.
   bool is_worker_lost = false;
-  std::string last_error = {};  // Why the worker is lost.
+  std::string last_error = {};  // Says why the worker is lost.
   WaitReason reason = {};
   int num_pinned_blocks = 0;
 };
 
-// Asks the step loop why the request waits. Empty when this loop does not have it.
+// Asks the step loop why the request waits. Returns nothing when this loop does not have it.
 std::optional<WaitReport> FindWait(RequestId request, const LoopView& loop);
 
 // Writes the numbers and a sentence that explains them.

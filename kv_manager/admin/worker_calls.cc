@@ -38,7 +38,7 @@ class WorkerCalls::Flush {
     return has_more_;
   }
 
-  // From the step loop of a worker.
+  // The step loop of a worker calls it.
   void FreeSlice(const LoopView& loop) {
     bool is_first;
     Worker* const flushed = WorkerOf(loop.address, &is_first);
@@ -57,7 +57,7 @@ class WorkerCalls::Flush {
     has_more_ = true;
   }
 
-  // After the last round.
+  // It is called after the last round.
   v1::FlushPrefixCacheResponse Response() {
     v1::FlushPrefixCacheResponse response;
     const MutexLock lock(&mutex_);
@@ -69,7 +69,7 @@ class WorkerCalls::Flush {
   // Used by the step loop of this worker, and after the last round.
   struct Worker {
     v1::WorkerFlush told = {};
-    int num_left = 0;  // How many blocks to free at most: those that were cached at the beginning.
+    int num_left = 0;  // Says how many blocks to free at most: those that were cached at the beginning.
   };
 
   Worker* WorkerOf(const std::string& address, bool* is_first) {
@@ -80,10 +80,10 @@ class WorkerCalls::Flush {
   }
 
   const std::string worker_;
-  const bool ends_pins_;  // In the first slice of each worker.
+  const bool ends_pins_;  // The first slice of each worker ends them.
   const AdminCall call_;
   mutable Mutex mutex_;
-  std::map<std::string, Worker> workers_ QUIRE_GUARDED_BY(mutex_);  // By address.
+  std::map<std::string, Worker> workers_ QUIRE_GUARDED_BY(mutex_);  // The key is the address.
   bool has_more_ QUIRE_GUARDED_BY(mutex_) = false;
 };
 

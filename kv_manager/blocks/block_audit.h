@@ -21,8 +21,8 @@ struct CountDifference {
   };
   Kind kind = Kind::kReferences;
   BlockId block{0};
-  int counted = 0;     // What the block manager has counted.
-  int recomputed = 0;  // What the recount has found.
+  int counted = 0;     // The block manager has counted so many.
+  int recomputed = 0;  // The recount has found so many.
 
   bool operator==(const CountDifference&) const = default;
 };

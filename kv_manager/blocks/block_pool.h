@@ -77,7 +77,7 @@ class BlockPool {
   // Called by the cache. It holds a reference when it sets the mark, and clears the mark before it drops the reference.
   void SetCached(BlockId block, bool is_cached);
 
-  // Whether TakeNewlyEvictable is going to return the block.
+  // Returns whether TakeNewlyEvictable is going to return the block.
   bool is_newly_evictable(BlockId block) const { return states_[Value(block)].is_newly_evictable != 0; }
 
   // Replaces `blocks` by those that have become evictable since the last call, each once, in the order in which they

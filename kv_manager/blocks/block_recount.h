@@ -34,8 +34,8 @@ class BlockRecount {
   // Compares the recount with the kept counts. Fills in everything but BlockAudit::contradiction.
   BlockAudit Compare(const BlockPool& pool, const BlockPool& host_pool, const CopiesInFlight& copies) const;
 
-  // Whether the tables of sequences that are not swapped have `table_entries` entries for `live_tokens` tokens, and no
-  // table holds more tokens than it has slots. The error has both numbers.
+  // Returns whether the tables of sequences that are not swapped have `table_entries` entries for `live_tokens` tokens,
+  // and no table holds more tokens than it has slots. The error has both numbers.
   absl::Status CheckTables(int64_t table_entries, int64_t live_tokens) const;
 
   // Replaces the counts of the pools by those of the recount.
@@ -44,7 +44,7 @@ class BlockRecount {
  private:
   std::vector<int> references_;       // References to each block of the pool.
   std::vector<int> copies_;           // Those references that belong to copies in flight.
-  std::vector<bool> is_cached_;       // Whether the prefix cache has one of the references.
+  std::vector<bool> is_cached_;       // Says whether the prefix cache has one of the references.
   std::vector<int> host_references_;  // References to each block of the host tier.
   int64_t table_entries_ = 0;
   int64_t live_tokens_ = 0;

@@ -26,7 +26,7 @@ class BlockTrie {
 
   struct Match {
     uint32_t node = kNone;
-    int num_tokens = 0;  // How many tokens of the node agree.
+    int num_tokens = 0;  // Says how many tokens of the node agree.
   };
 
   BlockTrie(int num_blocks, int block_size);
@@ -53,7 +53,7 @@ class BlockTrie {
 
   void Clear();
 
-  // Whether the children of `parent` name it as their parent, are in order and form a treap.
+  // Returns whether the children of `parent` name it as their parent, are in order and form a treap.
   absl::Status CheckChildren(uint32_t parent) const;
 
  private:

@@ -34,7 +34,7 @@ class CopiesInFlight {
   // The source of the copy that fills `destination` in `step`, or nothing when no copy of that step does.
   std::optional<BlockId> FindSource(BlockId destination, StepId step) const;
 
-  // How often `block` is the source or the destination of a copy.
+  // Returns how often `block` is the source or the destination of a copy.
   int CountOf(BlockId block) const { return counts_[Value(block)]; }
 
   const std::deque<Copy>& copies() const { return copies_; }  // Oldest step first.

@@ -54,12 +54,12 @@ struct PagedBlockManagerOptions {
   PrefixIndex* index = nullptr;  // Is told which prefixes are cached. May be null. Outlives the block manager.
 };
 
-// What the blocks of a pool contain when another block manager has filled them. All of it was checked: tables and
-// cached blocks have the tokens that they are said to have.
+// This is what the blocks of a pool contain when another block manager has filled them. All of it was checked: tables
+// and cached blocks have the tokens that they are said to have.
 struct RestoredBlocks {
   struct Table {
     SequenceId sequence{0};
-    std::vector<BlockId> blocks;      // Of the first num_stored tokens.
+    std::vector<BlockId> blocks;      // They hold the first num_stored tokens.
     int num_stored = 0;               // The tokens whose K and V are in the blocks.
     std::vector<TokenId> tokens;      // All tokens of the sequence.
     std::optional<std::string> salt;  // If set, the whole blocks of the sequence belong into the prefix cache.
@@ -68,7 +68,7 @@ struct RestoredBlocks {
     BlockId block{0};
     std::optional<int> parent;    // The index of an earlier entry with the same salt.
     const std::string* salt;      // Borrowed.
-    std::vector<TokenId> tokens;  // As many as a block has.
+    std::vector<TokenId> tokens;  // There are as many as a block has.
   };
 
   std::vector<Table> tables;
@@ -143,10 +143,10 @@ class PagedBlockManager : public BlockManager {
   void CopyStates(std::string* states) const;
   BlockHolders HoldersOf(BlockId block) const;
   int num_references(BlockId block) const { return pool_.ref_count(block); }
-  // Whether sequences, copies and pins hold more than one reference to the block.
+  // Returns whether sequences, copies and pins hold more than one reference to the block.
   bool IsHeldByMany(BlockId block) const { return pool_.num_owners(block) > 1; }
-  // The blocks of the host tier that a swapped sequence holds. Empty for other sequences. Valid until the next
-  // non-const call.
+  // The blocks of the host tier that a swapped sequence holds. The result is empty for other sequences. Valid until the
+  // next non-const call.
   absl::Span<const BlockId> HostTable(SequenceId sequence) const;
 
   // Recomputes every reference count from the tables, the copies and swaps in flight, the cache and the pins, and
@@ -161,7 +161,7 @@ class PagedBlockManager : public BlockManager {
  private:
   friend class BlockManagerPeer;  // Test code that plants wrong counts.
 
-  // What one sequence holds.
+  // This is what one sequence holds.
   struct Holding {
     explicit Holding(int block_size) : table(block_size) {}
 
@@ -185,7 +185,7 @@ class PagedBlockManager : public BlockManager {
   int NumOwners(BlockId block) const { return pool_.ref_count(block) - copies_.CountOf(block); }
   bool IsShared(BlockId block) const { return NumOwners(block) > 1; }
 
-  // Whether the sequence must not write to entry `index` of its table.
+  // Returns whether the sequence must not write to entry `index` of its table.
   bool IsProtected(const Holding& holding, int index) const {
     return index >= holding.num_lent_blocks && IsShared(holding.table.ids()[index]);
   }
@@ -219,9 +219,10 @@ class PagedBlockManager : public BlockManager {
   absl::flat_hash_map<SequenceId, Holding> holdings_;
   CopiesInFlight copies_;
   std::deque<SwapInFlight> swaps_;  // Swap-ins whose steps are not committed, oldest first.
-  std::vector<PrefixHash> hashes_;  // Indexed by block id: the prefix that a cached block ends. Empty without an index.
-  StepId step_{0};                  // The step that began last.
-  StepId cache_step_{0};            // The cache's clock: it counts steps and goes on from session to session.
+  // Indexed by block id: the prefix that a cached block ends. It is empty without an index.
+  std::vector<PrefixHash> hashes_;
+  StepId step_{0};        // The step that began last.
+  StepId cache_step_{0};  // The cache's clock: it counts steps and goes on from session to session.
   int64_t num_evictions_ = 0;
   int64_t num_table_entries_ = 0;  // See BlockCounts.
   int64_t num_live_tokens_ = 0;

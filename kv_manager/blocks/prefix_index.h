@@ -58,7 +58,7 @@ class PrefixIndex {
   // Nothing is cached any more. Prompts that are expected stay.
   void ClearBlocks();
 
-  // How many of the prompt's tokens are cached or expected, in whole blocks.
+  // Returns how many of the prompt's tokens are cached or expected, in whole blocks.
   int NumTokens(PromptHashes* prompt) const;
 
  private:
@@ -67,7 +67,7 @@ class PrefixIndex {
 
   const int block_size_;
   mutable Mutex mutex_;
-  // How many blocks end the prefix and how many requests expect it. No count is 0.
+  // Says how many blocks end the prefix and how many requests expect it. No count is 0.
   absl::flat_hash_map<PrefixHash, int> counts_ QUIRE_GUARDED_BY(mutex_);
   absl::flat_hash_map<BlockId, PrefixHash> blocks_ QUIRE_GUARDED_BY(mutex_);
   absl::flat_hash_map<RequestId, std::vector<PrefixHash>> expected_ QUIRE_GUARDED_BY(mutex_);

@@ -64,7 +64,7 @@ class PrefixPins {
   PrefixTree* const tree_;
   const int max_blocks_;
   Pins pins_;
-  absl::flat_hash_map<BlockId, int> num_pins_;  // How often each block is pinned; never 0.
+  absl::flat_hash_map<BlockId, int> num_pins_;  // Says how often each block is pinned; never 0.
   int64_t next_expiry_us_ = INT64_MAX;
 };
 

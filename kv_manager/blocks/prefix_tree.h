@@ -34,9 +34,9 @@ class PrefixTree {
   struct Hit {
     std::vector<BlockId> blocks;           // Blocks that agree as a whole, from the root down.
     std::optional<BlockId> partial_block;  // A child of the last of `blocks` that agrees in part.
-    int num_partial_tokens = 0;            // How many tokens of partial_block agree.
-    int num_tokens = 0;                    // How many tokens the cached prefix has.
-    int num_evictable = 0;                 // How many of these blocks are evictable now.
+    int num_partial_tokens = 0;            // Says how many tokens of partial_block agree.
+    int num_tokens = 0;                    // Says how many tokens the cached prefix has.
+    int num_evictable = 0;                 // Says how many of these blocks are evictable now.
   };
 
   // `pool` outlives the tree.

@@ -22,7 +22,7 @@ constexpr size_t kMaxTemplates = 64;
 constexpr const char* kSpecialTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                           "pad_token", "cls_token", "mask_token"};
 
-// The content of a token, which is a text or an object with one. Null when it is neither.
+// The content of a token, which is a text or an object with one. Returns null when it is neither.
 const std::string* TokenContent(const json& token) {
   if (token.is_string()) return token.get_ptr<const std::string*>();
   if (!token.is_object()) return nullptr;

@@ -23,13 +23,13 @@ namespace quire {
 struct ChatTemplateFiles {
   std::string_view chat_template_jinja = {};
   std::string_view chat_template_json = {};
-  std::string_view tokenizer_config_json = {};  // Also names the special tokens.
+  std::string_view tokenizer_config_json = {};  // It also names the special tokens.
 };
 
 // Says how a model wants a conversation to be written as a prompt. Immutable; thread-safe.
 class ChatTemplate {
  public:
-  // What a template is rendered with, besides the special tokens of the checkpoint.
+  // This is what a template is rendered with, besides the special tokens of the checkpoint.
   struct Input {
     std::vector<jinja::Value> messages;
     jinja::Value tools = jinja::None();  // None: there are none.
@@ -52,7 +52,7 @@ class ChatTemplate {
   bool knows_developer() const { return knows_developer_; }
   bool knows_tool() const { return knows_tool_; }
 
-  // How the model probably writes tool calls and thoughts.
+  // Returns how the model probably writes tool calls and thoughts.
   const AnswerFormat& answer_format() const { return answer_format_; }
 
  private:
@@ -61,7 +61,7 @@ class ChatTemplate {
   ChatTemplate() = default;
   absl::StatusOr<const jinja::Template*> Choose(bool has_tools) const;
 
-  Templates templates_;                                        // By name; a single one is "default".
+  Templates templates_;                                        // The key is the name; a single one is "default".
   std::vector<std::pair<std::string, jinja::Value>> special_;  // "bos_token" and others that the checkpoint names.
   AnswerFormat answer_format_;
   bool knows_developer_ = false;

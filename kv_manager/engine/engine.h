@@ -37,8 +37,8 @@ class Engine {
   virtual void CancelSample(RequestId request, int sample_index) = 0;
 
   // The model of the generation that new requests are for: the newest generation with a worker that is ready. When no
-  // worker is ready, the newest with a worker that may return, else the newest. Null until the first worker has joined.
-  // A call must use one model from its beginning to its end.
+  // worker is ready, the newest with a worker that may return, else the newest. Returns null until the first worker has
+  // joined. A call must use one model from its beginning to its end.
   virtual std::shared_ptr<const ServedModel> model() const = 0;
 
   // The number of tokens of the longest sequence for which a ready worker of this generation has enough blocks. 0 when

@@ -211,7 +211,8 @@ class Adoption {
   const int64_t now_us_;
   const InventoryCheck check_;
   std::vector<RestoredRequest> requests_;
-  std::vector<std::pair<RequestId, std::function<bool()>>> streams_;  // Of these requests: RequestRestored::has_ended.
+  // These requests have such functions: RequestRestored::has_ended.
+  std::vector<std::pair<RequestId, std::function<bool()>>> streams_;
   RestoredBlocks blocks_;
   absl::flat_hash_set<BlockId> next_blocks_;  // See Revival.
   std::vector<RowId> end_rows_;

@@ -21,7 +21,7 @@ struct AdoptingLoop {
   const StepLoopOptions* options;
   const StepLoopHooks* hooks;
   const WorkerDescription* worker;
-  GenerationId generation;  // Of the worker.
+  GenerationId generation;  // The worker has it.
   WorkerPool* pool;
   LoopInbox* inbox;
   LiveRequests* live;

@@ -26,7 +26,7 @@ class InventoryCheck {
  public:
   InventoryCheck(const WorkerInventory& inventory, int num_blocks, int block_size);
 
-  // How many of the row's first tokens have their K and V in the blocks of the row's table.
+  // Returns how many of the row's first tokens have their K and V in the blocks of the row's table.
   int NumStored(const WorkerInventory::Row& row) const;
 
   // The salt of the row's root. Nothing when the root is private, and when the row has none.
@@ -55,7 +55,7 @@ class InventoryCheck {
   // of a label with all tokens before it, and the root. [num_labels]
   std::vector<int> contents_;
   std::vector<int> labels_;                        // The label of each block of the pool, or kNone. [num_blocks]
-  std::vector<std::optional<std::string>> salts_;  // Of each root. [num_roots]
+  std::vector<std::optional<std::string>> salts_;  // Each root has an entry. [num_roots]
 };
 
 // The rows of one request that a manager before this one has started, found by their record.
@@ -65,8 +65,8 @@ struct RowsOfRequest {
   // This is what its beam search has become, as the row says that got farthest (see RowRecord). It is empty when the
   // request is no search, or the search has not made a step. Borrowed from the row.
   absl::string_view search = {};
-  // One for each sample that has a row, by rising sample index. With `search`, one for each sequence. Empty when other
-  // requests have rows with the same sequence ids, so that none of these counts.
+  // One for each sample that has a row, by rising sample index. With `search`, one for each sequence. It is empty when
+  // other requests have rows with the same sequence ids, so that none of these counts.
   std::vector<const WorkerInventory::Row*> rows;
 };
 

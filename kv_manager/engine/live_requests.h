@@ -28,7 +28,7 @@ namespace quire {
 // Owned by the step-loop thread.
 class LiveRequests {
  public:
-  // What the loop knows about a request that it has given to the scheduler.
+  // This is what the loop knows about a request that it has given to the scheduler.
   struct Entry {
     std::shared_ptr<RequestSink> sink;
     int64_t arrival_us = 0;
@@ -39,17 +39,17 @@ class LiveRequests {
     int num_rows = 1;     // Samples, or beams.
     int tenant_slot = 0;  // The index in stats->tenants.
     int64_t num_generated_tokens = 0;
-    // Of a beam search that moves: the tokens of its beams beyond those that it has emitted.
+    // A beam search that moves has so many tokens in its beams beyond those that it has emitted.
     int num_beam_tokens = 0;
     int64_t start_us = 0;  // The time when its first plan was sent.
     int64_t first_token_us = 0;
-    std::vector<int64_t> last_token_us = {};  // By sample.
+    std::vector<int64_t> last_token_us = {};  // Each sample has an entry.
     bool has_started = false;
     bool was_running = false;                        // When a worker was lost, which may have begun it.
     bool is_restorable = false;                      // See IsRestorable.
     std::optional<int64_t> moved_us = std::nullopt;  // When it has come from another loop.
-    // For its tokens and the next one. They count as wanted until the request starts, or runs after it has moved here.
-    // 0: they do not count any more.
+    // Its tokens and the next one need so many. They count as wanted until the request starts, or runs after it has
+    // moved here. 0: they do not count any more.
     int wanted_blocks = 0;
     std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // Null: nobody counts the requests of its tenant.
   };
@@ -140,7 +140,7 @@ class LiveRequests {
   StepLoopStats* const stats_;
   WaitMeter* const wait_;
   Entries entries_;
-  std::set<std::pair<int64_t, RequestId>> deadlines_;  // Of the requests that have one.
+  std::set<std::pair<int64_t, RequestId>> deadlines_;  // Requests without a deadline are not here.
   std::vector<RequestId> moved_;  // Those whose blocks may still count as wanted; some may have left.
   int block_size_ = 1;
   int64_t wanted_blocks_ = 0;

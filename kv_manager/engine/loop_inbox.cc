@@ -70,7 +70,7 @@ absl::Status LoopInbox::PostRequest(RequestSubmitted submitted) {
 }
 
 void LoopInbox::CountSubmitted(const Request& request, int num_tokens) {
-  submitted_blocks_ += NumBlocksFor(num_tokens + 1, load_.block_size);  // For these and the next token.
+  submitted_blocks_ += NumBlocksFor(num_tokens + 1, load_.block_size);  // These and the next token need so many.
   ++num_submitted_;
   submitted_restorable_ += IsRestorable(request, *options_);
   submitted_rows_ += NumRows(request);

@@ -30,8 +30,8 @@
 
 namespace quire {
 
-// What callers and the worker tell a step loop. An event of the worker has the epoch of the connection attempt or
-// session that it belongs to.
+// Callers and the worker tell a step loop these events. An event of the worker has the epoch of the connection attempt
+// or session that it belongs to.
 struct RequestSubmitted {
   Request request;
   std::shared_ptr<RequestSink> sink;
@@ -53,7 +53,7 @@ struct SampleCancelled {
   RequestId request;
   int sample_index;
 };
-// Whether the operator wants the requests of this worker to move to other workers.
+// Says whether the operator wants the requests of this worker to move to other workers.
 struct MigrationChanged {
   bool is_wanted;
 };
@@ -63,7 +63,7 @@ struct WorkerDescribed {
 };
 struct SessionOpened {
   uint64_t epoch;
-  std::unique_ptr<WorkerInventory> inventory = nullptr;  // What an earlier session has left. Null: nothing.
+  std::unique_ptr<WorkerInventory> inventory = nullptr;  // An earlier session has left it. Null: nothing.
 };
 struct PlanAnswered {
   uint64_t epoch;
@@ -141,10 +141,10 @@ class LoopInbox : public WorkerClient::Listener {
   void OnProbed(uint64_t epoch) override;
   void OnLost(uint64_t epoch, absl::Status reason) override;
 
-  // Refuses requests and questions from now on, and wakes the loop. From any thread.
+  // Refuses requests and questions from now on, and wakes the loop. Any thread may call it.
   void Stop() QUIRE_EXCLUDES(mutex_);
 
-  // For the loop:
+  // The loop calls these.
 
   // Waits until there is something to take, the clock shows `wake_us` or Stop() is called. Returns false after Stop().
   bool Wait(int64_t wake_us) QUIRE_EXCLUDES(mutex_);
@@ -167,7 +167,7 @@ class LoopInbox : public WorkerClient::Listener {
   absl::Status PostRequest(RequestSubmitted submitted) QUIRE_EXCLUDES(mutex_);
   // The request lies in the inbox, and the loop has not taken it yet. It has so many tokens.
   void CountSubmitted(const Request& request, int num_tokens) QUIRE_REQUIRES(mutex_);
-  // Null without a prefix cache, or when the request does not use it.
+  // Returns null without a prefix cache, or when the request does not use it.
   std::shared_ptr<PrefixIndex> IndexFor(const Request& request) const QUIRE_EXCLUDES(mutex_);
 
   const StepLoopOptions* const options_;
@@ -175,20 +175,20 @@ class LoopInbox : public WorkerClient::Listener {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  const std::vector<LoopEvent>* taken_ = nullptr;  // What Take() has returned. For the loop's thread only.
+  const std::vector<LoopEvent>* taken_ = nullptr;  // Take() has returned it. Only the loop's thread uses it.
   std::vector<LoopEvent> events_ QUIRE_GUARDED_BY(mutex_);
   std::vector<LoopQuestion> questions_ QUIRE_GUARDED_BY(mutex_);
   int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;         // Requests in events_.
   int submitted_restorable_ QUIRE_GUARDED_BY(mutex_) = 0;  // Those of them for which IsRestorable is true.
   int submitted_rows_ QUIRE_GUARDED_BY(mutex_) = 0;        // The rows that these want.
   int64_t submitted_blocks_ QUIRE_GUARDED_BY(mutex_) = 0;  // The blocks that these want.
-  int64_t submitted_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;  // What they count for in the waiting queue.
+  int64_t submitted_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;  // They count for so many in the waiting queue.
   absl::flat_hash_set<RequestId> cancellable_ QUIRE_GUARDED_BY(mutex_);  // Submitted, not cancelled and not ended.
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_drained_by_operator_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool migrates_ QUIRE_GUARDED_BY(mutex_) = false;  // What the last MigrationChanged has said.
+  bool migrates_ QUIRE_GUARDED_BY(mutex_) = false;  // The last MigrationChanged has said so.
   bool is_drained_by_worker_ QUIRE_GUARDED_BY(mutex_) = false;
-  WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);  // Without the requests in events_.
+  WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);  // It leaves out the requests in events_.
   std::shared_ptr<const WorkerStatus> status_ QUIRE_GUARDED_BY(mutex_);
   std::shared_ptr<PrefixIndex> prefix_index_ QUIRE_GUARDED_BY(mutex_);
 };

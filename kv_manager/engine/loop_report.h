@@ -17,8 +17,7 @@
 
 namespace quire {
 
-// What a step loop counts, and the status and the load that it makes of this for readers. Owned by the step-loop
-// thread.
+// Counts the work of a step loop, and makes the status and the load of it for readers. Owned by the step-loop thread.
 class LoopReport {
  public:
   explicit LoopReport(const std::string& address);

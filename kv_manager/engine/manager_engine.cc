@@ -247,7 +247,7 @@ bool ManagerEngine::IsRestoring() const {
 
 bool ManagerEngine::MoveRequest(const std::string& from, const MoveWish& wish, TakeRequest take) {
   const Request& request = wish.request();
-  PromptHashes hashes(request.cache_salt, request.prompt);  // As in Submit.
+  PromptHashes hashes(request.cache_salt, request.prompt);  // Submit computes the same.
   if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
   const MutexLock lock(&mutex_);
   if (is_stopped_) return false;

@@ -49,18 +49,18 @@ struct SubmitRefusals {
 
 // The state of the whole manager. The part of each worker is consistent in itself.
 struct ManagerStatus {
-  int64_t now_us = 0;  // In the time of the step loops' clock.
+  int64_t now_us = 0;  // It is in the time of the step loops' clock.
   int64_t uptime_us = 0;
-  std::string model_name;      // Of the generation for new requests. Empty until a worker has joined.
+  std::string model_name;      // The generation for new requests has it. It is empty until a worker has joined.
   GenerationId generation{0};  // The same generation; 0 until a worker has joined.
   bool is_ready = false;       // A worker is ready and does not drain, and the manager does not drain either.
   bool is_draining = false;
-  // In the order in which the workers were added.
+  // They are in the order in which the workers were added.
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
   StepLoopStats totals;  // The sum over these workers and those that are gone for good.
   SubmitRefusals refusals;
   std::vector<std::string> warnings;  // Sentences about settings that leave the service open to others.
-  // By slot. There are at least as many labels as the totals have tenants.
+  // The index is the slot. There are at least as many labels as the totals have tenants.
   std::vector<std::string> tenant_labels = {TenantLabels::kOthers};
 };
 
@@ -103,7 +103,7 @@ class ManagerEngine : public Engine {
   // The models of all generations that have workers, the newest first.
   std::vector<std::shared_ptr<const ServedModel>> models() const { return registry_.models(); }
 
-  // Whether a worker may still have requests of an earlier manager, of which this one does not know yet: within
+  // Returns whether a worker may still have requests of an earlier manager, of which this one does not know yet: within
   // options.adopt_window_us from the start, until all workers have opened their first session or could not be reached.
   // The start is the last call of BeginToLead.
   bool IsRestoring() const;
@@ -175,7 +175,7 @@ class ManagerEngine : public Engine {
 
   mutable Mutex mutex_;  // The mutexes of the loops are taken while this one is held.
   CondVar loop_changed_;
-  uint64_t first_epoch_ QUIRE_GUARDED_BY(mutex_);  // Of sessions with workers that are added.
+  uint64_t first_epoch_ QUIRE_GUARDED_BY(mutex_);  // Sessions with workers that are added begin with it.
   std::vector<Worker> workers_ QUIRE_GUARDED_BY(mutex_);
   std::vector<WorkerLoad> loads_ QUIRE_GUARDED_BY(mutex_);  // Memory that Submit uses again in each call.
   StepLoopStats retired_ QUIRE_GUARDED_BY(mutex_);          // The stats of workers that are gone for good.
@@ -186,7 +186,7 @@ class ManagerEngine : public Engine {
   std::vector<int64_t> tenant_refusals_ QUIRE_GUARDED_BY(mutex_);  // The refusals by Submit, by slot of tenants_.
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool was_ready_ QUIRE_GUARDED_BY(mutex_) = false;  // What on_readiness was told last.
+  bool was_ready_ QUIRE_GUARDED_BY(mutex_) = false;  // on_readiness was told so last.
 };
 
 }  // namespace quire

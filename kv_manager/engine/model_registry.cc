@@ -95,7 +95,7 @@ absl::Status BadTokenizer(absl::string_view file, absl::string_view reason, cons
                    "; if the file is removed, the model is served for token ids alone"));
 }
 
-// Null for a checkpoint without a tokenizer.
+// Returns null for a checkpoint without a tokenizer.
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector<ModelFile>& model_files) {
   TokenizerFiles files;
   for (const ModelFile& file : model_files) {

@@ -53,12 +53,12 @@ class ModelRegistry {
 
  private:
   struct Generation {
-    WorkerDescription description;  // Of its first worker.
+    WorkerDescription description;  // Its first worker has given it.
     std::shared_ptr<const ServedModel> model;
     std::set<std::string> addresses;
   };
 
-  // Null when there is no generation with the model of `description`.
+  // Returns null when there is no generation with the model of `description`.
   std::shared_ptr<const ServedModel> Find(const WorkerDescription& description) const QUIRE_EXCLUDES(mutex_);
   absl::StatusOr<std::shared_ptr<const ServedModel>> MakeModel(const WorkerDescription& description)
       QUIRE_REQUIRES(admission_mutex_);

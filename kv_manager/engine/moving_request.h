@@ -23,10 +23,10 @@ namespace quire {
 
 // A request on its way from the loop of one worker to the loop of another one.
 struct MovingRequest {
-  // What the inbox of the loop knows about the request.
+  // This is what the inbox of the loop knows about the request.
   struct Wishes {
     bool is_cancellable = false;  // The caller has not cancelled the request yet.
-    // What the caller has cancelled and the loop has not seen yet.
+    // The caller has cancelled it for this reason, and the loop has not seen it yet.
     std::optional<FinishReason> cancelled = std::nullopt;
     std::vector<int> cancelled_samples = {};
   };
@@ -40,7 +40,7 @@ struct MovingRequest {
   bool is_rebalanced = false;  // It moves only to balance the load.
 };
 
-// What a loop says about a request that it wants to give to another loop.
+// This is what a loop says about a request that it wants to give to another loop.
 struct MoveWish {
   const SequenceGroup& group;
   bool needs_room = false;     // Only a worker may take the request that has free rows and blocks for it now.

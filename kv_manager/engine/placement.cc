@@ -24,7 +24,7 @@ bool MayGetRequests(const WorkerLoad& worker) {
   return !worker.is_drained_by_operator && (worker.is_ready || worker.may_return);
 }
 
-// Whether requests that are there do not get on now.
+// Returns whether requests that are there do not get on now.
 bool IsDelayed(const WorkerLoad& worker) {
   return worker.is_overdue || worker.is_on_trial;
 }
@@ -49,13 +49,13 @@ bool CanServe(const WorkerLoad& worker, const PlacementRequest& request, FamilyI
   return family != FamilyId{0} && worker.family == family;
 }
 
-// Whether the request finds its rows and blocks free now.
+// Returns whether the request finds its rows and blocks free now.
 bool HasRoom(const WorkerLoad& worker, int num_rows, int64_t num_blocks) {
   if (worker.max_sequences != 0 && worker.num_rows + num_rows > worker.max_sequences) return false;
   return num_blocks <= worker.num_free_blocks - worker.wanted_blocks;
 }
 
-// Whether the worker stays far from full when it has the request.
+// Returns whether the worker stays far from full when it has the request.
 bool IsIdle(const WorkerLoad& worker, int64_t num_blocks) {
   const int64_t num_free = worker.num_free_blocks - worker.wanted_blocks - num_blocks;
   return worker.num_waiting == 0 && 100 * num_free >= int64_t{TargetNeeds::kIdlePercent} * worker.num_blocks;

@@ -15,14 +15,14 @@
 
 namespace quire {
 
-// What placement knows about one worker.
+// This is what placement knows about one worker.
 struct WorkerLoad {
   bool is_ready = false;                // A session is open, and the worker itself does not drain.
   bool has_tried = false;               // A session was opened, or an attempt has failed.
   bool may_return = false;              // It is lost, and requests still wait for it to return.
   bool is_drained_by_operator = false;  // It gets no new requests.
-  GenerationId generation{0};           // Of the worker's last session.
-  FamilyId family{0};                   // Of this generation.
+  GenerationId generation{0};           // The worker's last session has it.
+  FamilyId family{0};                   // This generation belongs to it.
   bool is_overdue = false;              // It is ready, but has not answered a plan for a long time.
   bool is_on_trial = false;             // It runs one suspect alone, and all other requests wait. See Scheduler.
   int block_size = 1;                   // Tokens per block.
@@ -35,7 +35,7 @@ struct WorkerLoad {
   int num_rows = 0;            // The rows of these: one per sample or beam.
   int max_sequences = 0;       // Rows; 0: unknown.
   int num_cached_tokens = 0;   // Cached tokens of the prompt of the request to be placed.
-  WaitForecast forecast = {};  // Of a request that is placed there now.
+  WaitForecast forecast = {};  // It is for a request that is placed there now.
   // Under the fair-share policy, the tenant for whose requests the forecast knows what waits before them: the only one
   // that has waiting requests.
   std::optional<std::string> waiting_tenant = std::nullopt;
@@ -66,7 +66,7 @@ bool CanHold(const WorkerLoad& worker, const PlacementRequest& request);
 // generation is ready or may return.
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request);
 
-// What a request that moves asks of its next worker, besides what it asks of every worker.
+// This is what a request that moves asks of its next worker, besides what it asks of every worker.
 struct TargetNeeds {
   // The blocks with which it can go on. The worker must have them, and the rows, free now. Empty: it need not.
   std::function<int64_t(int block_size)> num_blocks = nullptr;

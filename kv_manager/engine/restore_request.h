@@ -19,7 +19,7 @@
 
 namespace quire {
 
-// What a worker has of a request that another manager has started.
+// This is what a worker has of a request that another manager has started.
 struct RequestToRestore {
   absl::string_view record;  // Request::record.
   absl::Span<const TokenId> prompt;
@@ -28,14 +28,14 @@ struct RequestToRestore {
   // Returns whether the worker has all tokens that the request can have, with these stop strings, if it has any. Null
   // means that it has not. Valid during the call of the hook.
   std::function<bool(const Request&, const StopCondition* stop_strings)> is_over = nullptr;
-  GenerationId generation{0};                          // Of the worker.
-  std::shared_ptr<const ServedModel> model = nullptr;  // Of this generation. The engine sets it.
+  GenerationId generation{0};                          // The worker has it.
+  std::shared_ptr<const ServedModel> model = nullptr;  // This generation has it. The engine sets it.
   // Tokens that are drawn again are the same tokens, whichever worker has drawn them before. The engine sets it.
   bool repeats_tokens = false;
 };
 
-// How far a worker has come with the request. Several workers may have the same request: one that was silent while the
-// request moved to another one still has the rows from before the move.
+// Says how far a worker has come with the request. Several workers may have the same request: one that was silent while
+// the request moved to another one still has the rows from before the move.
 struct RestoredCopy {
   int num_moves = 0;            // See SequenceStart.
   std::vector<int> num_tokens;  // [samples or returned hypotheses]: what the stream is told of each at once.
@@ -52,14 +52,14 @@ bool IsLaterCopy(const RestoredCopy& copy, const RestoredCopy& other);
 struct RequestRestored {
   Request request;
   std::shared_ptr<RequestSink> sink;
-  // Whether its stream has ended meanwhile, so that nobody wants its tokens.
+  // Returns whether its stream has ended meanwhile, so that nobody wants its tokens.
   std::function<bool()> has_ended;
   // Makes the stream known to its client. It is called once, before the sink is told anything. An error says why this
   // manager does not go on with what this worker has. It is not called when what the worker has is of no use (see
   // Revival::is_lost): then nothing but OnFailed follows. Null: there is nothing to do.
   std::function<absl::Status(const RestoredCopy& copy)> keep = nullptr;
   std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // May be null.
-  bool is_over = false;                                    // What RequestToRestore::is_over has said.
+  bool is_over = false;                                    // RequestToRestore::is_over has said so.
 };
 
 // Makes the request and its stream from the record. An error says why this manager does not go on with the request.

@@ -22,7 +22,7 @@ struct LiveRow {
   std::optional<FinishReason> end = std::nullopt;
 };
 
-// Where the numerics of the row have changed, as its record says.
+// Returns where the numerics of the row have changed, as its record says.
 std::optional<NumericsChange> ChangeOf(const WorkerInventory::Row& row) {
   const std::optional<RowRecord> record = ReadRowRecord(row.record);
   return record.has_value() ? record->numerics_change : std::nullopt;

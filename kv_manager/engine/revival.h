@@ -15,20 +15,20 @@
 
 namespace quire {
 
-// How a request of a manager that is gone goes on.
+// Says how a request of a manager that is gone goes on.
 struct Revival {
   // The stream has to be told this of a sample, or of a hypothesis that a beam search will return.
   struct Sample {
     int index = 0;
-    // Up to the end, if the sample has ended. Of a hypothesis, the tokens that all have. They have scores if the
-    // request wants logprobs.
+    // Up to the end, if the sample has ended. A hypothesis has those that all have. They have scores if the request
+    // wants logprobs.
     std::vector<ScoredToken> generated;
-    std::optional<FinishReason> end;  // Why the sample has ended.
+    std::optional<FinishReason> end;  // Says why the sample has ended.
     // Its tokens from this position on have other numerics than those before. The position may be behind `generated`.
     std::optional<int> numerics_changed_at = std::nullopt;
   };
 
-  std::vector<Sample> samples;  // What its stream has to be told. Empty: nothing, because it begins again.
+  std::vector<Sample> samples;  // Its stream has to be told of these. Empty: nothing, because it begins again.
   bool is_over = false;         // All samples have ended.
   // The request would have to begin again, and its first tokens had other numerics than its worker has. Nobody can
   // compute them again, and its client may have them. So it cannot go on. There is nothing else but `end_rows`.
@@ -36,8 +36,8 @@ struct Revival {
   // All tokens of all samples have other numerics than those with which the request was submitted, and it has none of
   // them yet. Its stream has to be told this of each output, from the end of the prompt on.
   bool has_changed_numerics = false;
-  RestoredRequest request;                    // For the scheduler, unless the request is over.
-  std::vector<RestoredBlocks::Table> tables;  // Of its samples that have not ended.
+  RestoredRequest request;                    // The scheduler gets it, unless the request is over.
+  std::vector<RestoredBlocks::Table> tables;  // They belong to its samples that have not ended.
   // The blocks that the samples were about to fill. They should not be cached for what they had before, because then
   // other cached blocks would have to make room for the samples.
   std::vector<BlockId> next_blocks;
@@ -56,7 +56,7 @@ bool IsOver(const Request& request, const RowsOfRequest& rows, const StopConditi
 Revival Revive(Request request, int vocab_size, const RowsOfRequest& rows, const InventoryCheck& check,
                bool is_over = false);
 
-// How far the worker has come, for the stream of the request.
+// Returns how far the worker has come, for the stream of the request.
 RestoredCopy CopyOf(const Revival& revival, int num_outputs);
 
 }  // namespace quire

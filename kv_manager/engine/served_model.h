@@ -46,10 +46,10 @@ struct ServedModel {
   std::vector<TokenId> eos_token_ids;
   std::optional<TokenId> bos_token_id;
   SamplingDefaults defaults;
-  std::unique_ptr<const Tokenizer> tokenizer;  // Null when the checkpoint came without one.
-  // What workers need for guides. Null when the model has no tokenizer or no end token.
+  std::unique_ptr<const Tokenizer> tokenizer;  // It is null when the checkpoint came without one.
+  // Workers need it for guides. It is null when the model has no tokenizer or no end token.
   std::unique_ptr<const LazyGuideVocabulary> guide_vocabulary;
-  // Null when the checkpoint came without one. An error when it cannot be used; then only messages are refused.
+  // It is null when the checkpoint came without one. An error when it cannot be used; then only messages are refused.
   absl::StatusOr<std::unique_ptr<const ChatTemplate>> chat_template = nullptr;
 };
 

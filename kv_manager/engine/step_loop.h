@@ -128,10 +128,10 @@ class StepLoop {
     int num_requests = 0;
     int num_changed = 0;  // Those of them that go on with other numerics.
   };
-  TakenOver taken_over_;  // In this round.
+  TakenOver taken_over_;  // They were taken over in this round.
   LoopReport report_;
   LiveRequests live_;
-  WorkerSession session_;  // After the inbox, which its client calls until it is destroyed.
+  WorkerSession session_;  // It stands after the inbox, which its client calls until it is destroyed.
 
   std::thread thread_;
 };

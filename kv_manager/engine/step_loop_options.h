@@ -28,14 +28,14 @@ struct StepLoopOptions {
   SchedulerOptions scheduler;  // Narrowed to what the worker can do once it has described itself.
   WorkerLinkOptions link;
   bool has_prefix_cache = true;
-  bool reads_generation_config = true;  // Of the models that workers serve.
+  bool reads_generation_config = true;  // The models that workers serve have them.
   double max_pinned_share = 0.25;       // The share of the pool that pins may hold.
   // The requests of a lost worker move to another one after this time, but at the latest when the grace ends.
   int64_t failover_after_us = 0;
-  // Whether requests of a lost worker move to workers of another generation of its family if no worker of its own
+  // Says whether requests of a lost worker move to workers of another generation of its family if no worker of its own
   // generation is ready.
   bool changes_numerics = false;
-  bool rebalances = false;               // Whether waiting requests move to idle workers, see Rebalancer.
+  bool rebalances = false;               // Says whether waiting requests move to idle workers, see Rebalancer.
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
   // For so long after its start, a manager waits for workers that may have requests of an earlier one. 0: it adopts
@@ -56,21 +56,21 @@ inline bool IsRestorable(const Request& request, const StepLoopOptions& options)
   return request.record != nullptr && options.adopt_window_us > 0;
 }
 
-// What a step loop asks of those who own it. The loop's thread calls these functions.
+// A step loop asks this of those who own it. The loop's thread calls these functions.
 struct StepLoopHooks {
   // Decides whether the worker may serve here, and in which generation. An error becomes the worker's last_error.
   std::function<absl::StatusOr<GenerationId>(const WorkerDescription&)> admit_worker;
   // The family of a generation that admit_worker has returned. Empty: there are no families.
   std::function<FamilyId(GenerationId)> family_of = nullptr;
   // The numerics fingerprints of ready workers of the other generations of this family, separated by commas. "": there
-  // are none. Empty if and only if family_of is.
+  // are none. It is empty if and only if family_of is.
   std::function<std::string(FamilyId family, GenerationId own)> other_numerics = nullptr;
   // Something in status() or load() has changed that others wait for: the worker has become ready or stopped being
   // ready, or the last request has ended.
   std::function<void()> on_change;
   // Empty: requests never move to another worker.
   MoveRequestHook move_request = nullptr;
-  FindMovableHook find_movable = nullptr;  // Empty if and only if move_request is.
+  FindMovableHook find_movable = nullptr;  // It is empty if and only if move_request is.
   // Empty: no request of an earlier manager is restored.
   RestoreRequestHook restore_request = nullptr;
   // Makes the block manager of a worker's pool. Empty: a plain PagedBlockManager. The simulator puts one here that

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// What the requests of a tenant have used. Every number only grows.
+// This is what the requests of a tenant have used. Every number only grows.
 struct TenantUsage {
   int64_t requests = 0;       // Requests that the scheduler accepted.
   int64_t prompt_tokens = 0;  // Prompt tokens of these requests.
@@ -55,7 +55,7 @@ class TenantLabels {
  private:
   const int max_tenants_;
   mutable Mutex mutex_;
-  absl::flat_hash_map<std::string, int> slots_ QUIRE_GUARDED_BY(mutex_);  // Without slot 0.
+  absl::flat_hash_map<std::string, int> slots_ QUIRE_GUARDED_BY(mutex_);  // Slot 0 is not here.
   std::vector<std::string> labels_ QUIRE_GUARDED_BY(mutex_) = {kOthers};
 };
 

@@ -22,7 +22,7 @@ namespace quire {
 struct TenantLimits {
   static constexpr int kUnlimited = std::numeric_limits<int>::max();
 
-  TenantShare share = {};                 // In each worker.
+  TenantShare share = {};                 // It holds in each worker.
   int max_waiting_requests = kUnlimited;  // Requests that have not run yet, over all workers.
   int max_requests = kUnlimited;          // Requests that wait or run, over all workers.
 
@@ -32,7 +32,7 @@ struct TenantLimits {
 // The limits of all tenants. A value type.
 struct TenantTable {
   std::map<std::string, TenantLimits, std::less<>> by_tenant;
-  TenantLimits others = {};  // Of each tenant that is not listed.
+  TenantLimits others = {};  // Each tenant that is not listed has these limits.
 
   const TenantLimits& Of(const std::string& tenant) const;
   TenantShares Shares() const;
@@ -85,7 +85,7 @@ class TenantQuotas {
 
   // The shares for the schedulers. The pointer changes when the table does. Never null.
   std::shared_ptr<const TenantShares> shares() const QUIRE_EXCLUDES(mutex_);
-  // Whether shares() would return this pointer. Takes no lock.
+  // Returns whether shares() would return this pointer. Takes no lock.
   bool has_shares(const std::shared_ptr<const TenantShares>& shares) const { return current_shares_ == shares.get(); }
 
  private:
@@ -96,9 +96,10 @@ class TenantQuotas {
   TenantTable table_ QUIRE_GUARDED_BY(mutex_);
   std::shared_ptr<const TenantShares> shares_ QUIRE_GUARDED_BY(mutex_);
   std::atomic<const TenantShares*> current_shares_ = nullptr;  // Those of shares_.
-  // Of the tenants that have requests, and of some that had. Never null.
+  // These tenants have requests, or had some. Never null.
   absl::flat_hash_map<std::string, std::shared_ptr<Counts>> counts_ QUIRE_GUARDED_BY(mutex_);
-  size_t sweep_size_ QUIRE_GUARDED_BY(mutex_) = 0;  // Of counts_, when it is searched for tenants without requests.
+  // When counts_ has this size, it is searched for tenants without requests.
+  size_t sweep_size_ QUIRE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace quire

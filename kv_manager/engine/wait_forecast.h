@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// How long a request may wait before its first step.
+// Says how long a request may wait before its first step.
 struct WaitLimits {
   int64_t max_wait_us = kNever;
   // For a request with a deadline: the share of the time until then. The rest is for its prompt and its output.

@@ -41,7 +41,7 @@ class WaitMeter {
 
   // Returns whether the last plan has left requests waiting.
   bool is_busy() const { return is_busy_; }
-  // Without waiting_tokens and num_requests.
+  // It has no waiting_tokens and num_requests.
   WaitForecast Forecast() const;
   // The mean time of the last steps.
   int64_t step_us() const { return static_cast<int64_t>(step_us_); }
@@ -49,7 +49,7 @@ class WaitMeter {
  private:
   struct Span {
     int64_t us = 0;
-    int64_t tokens = 0;  // Of the requests that have started.
+    int64_t tokens = 0;  // The requests that have started have so many.
     int64_t starts = 0;
   };
 
@@ -60,8 +60,8 @@ class WaitMeter {
   int64_t last_entered_ = 0;
   int64_t last_entered_tokens_ = 0;
   double waiting_mean_tokens_ = 0;  // Per waiting request.
-  std::deque<Span> spans_;          // Of the time in which requests waited; the oldest first.
-  Span sum_;                        // Of spans_.
+  std::deque<Span> spans_;          // Requests waited in these spans; the oldest comes first.
+  Span sum_;                        // It is the sum of spans_.
 
   double step_us_ = 0;  // 0: no step was measured.
   double step_requests_ = 0;

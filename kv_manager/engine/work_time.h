@@ -10,13 +10,13 @@
 
 namespace quire {
 
-// How long a thread has worked: the time that has passed, and the CPU time that the thread has used in it. On a machine
-// with too few cores the first is much longer than the second.
+// Says how long a thread has worked: the time that has passed, and the CPU time that the thread has used in it. On a
+// machine with too few cores the first is much longer than the second.
 struct WorkTime {
   int64_t elapsed_us = 0;
   int64_t cpu_us = 0;
 
-  // Of the calling thread. Only differences between two values of one thread have a meaning.
+  // Returns the times of the calling thread. Only differences between two values of one thread have a meaning.
   static WorkTime Now(const Clock& clock) {
     timespec cpu = {};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);

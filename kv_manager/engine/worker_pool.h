@@ -25,7 +25,7 @@ class WorkerPool {
   const Scheduler& scheduler() const { return scheduler_; }
   PagedBlockManager* blocks() { return blocks_.get(); }
   const PagedBlockManager& blocks() const { return *blocks_; }
-  // Null without a prefix cache.
+  // Returns null without a prefix cache.
   const std::shared_ptr<PrefixIndex>& index() const { return index_; }
 
   // The shares of the tenants are those of `quotas` from here on. Takes no lock while they have not changed.
@@ -39,7 +39,7 @@ class WorkerPool {
   const std::unique_ptr<PagedBlockManager> blocks_;
   Scheduler scheduler_;
   std::shared_ptr<const TenantShares> tenants_;  // Those of scheduler_. Null: those of the options.
-  std::optional<StepBudget> step_budget_;        // With options.max_step_us.
+  std::optional<StepBudget> step_budget_;        // It is set with options.max_step_us.
 };
 
 }  // namespace quire

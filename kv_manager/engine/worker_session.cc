@@ -55,7 +55,7 @@ bool IsTakenOver(const absl::Status& reason) {
   return named.has_value() && named->word == kSessionTakenOver;
 }
 
-// Why a session was lost, for clients. gRPC writes addresses into the errors of connections.
+// Returns why a session was lost, for clients. gRPC writes addresses into the errors of connections.
 std::string CauseForClients(const absl::Status& reason) {
   if (absl::IsUnavailable(reason) || absl::IsUnknown(reason) || absl::IsAborted(reason)) {
     return "the connection to the worker was lost";
@@ -456,7 +456,8 @@ void WorkerSession::AbandonLost(const absl::Status& reason) {
 }
 
 void WorkerSession::FailAll(absl::FunctionRef<absl::Status(const LiveRequests::Entry&)> status_of) {
-  std::map<std::string, int> num_failed;  // By reason, because requests that have begun may have another one.
+  // The key is the reason, because requests that have begun may have another one.
+  std::map<std::string, int> num_failed;
   const auto failed = live_->FailAll([&](const LiveRequests::Entry& entry) {
     absl::Status status = status_of(entry);
     ++num_failed[std::string(status.message())];

@@ -61,12 +61,12 @@ class WorkerSession {
   // Once per round, before Poll: gives requests of a lost worker, and of one whose requests are to move away, to other
   // workers. With options.rebalances, also gives waiting requests to idle workers.
   void MoveRequests(int64_t now_us);
-  // Whether the operator wants the requests to move to other workers. A worker that drains wants it by itself.
+  // Says whether the operator wants the requests to move to other workers. A worker that drains wants it by itself.
   void SetMigrating(bool is_migrating) {
     is_migrating_ = is_migrating;
     next_move_us_ = 0;
   }
-  // Whether requests wait for the end of the plans in flight to move. No plan may be made meanwhile.
+  // Returns whether requests wait for the end of the plans in flight to move. No plan may be made meanwhile.
   bool is_fenced() const { return is_fenced_; }
   // Once per round, before planning: connects, gives up a worker that does not answer, and fails the requests when the
   // grace has passed.
@@ -86,13 +86,14 @@ class WorkerSession {
   void Stop(int64_t now_us);
 
   bool is_ready() const { return link_.is_ready(); }
-  // Whether a session was opened, or an attempt has failed after which requests of another manager are not expected.
+  // Returns whether a session was opened, or an attempt has failed after which requests of another manager are not
+  // expected.
   bool has_tried() const { return has_tried_; }
-  // Whether the worker wants no new requests until the end of the session. Implies is_ready().
+  // Returns whether the worker wants no new requests until the end of the session. Implies is_ready().
   bool is_drained_by_worker() const { return drain_ != Drain::kNone; }
   // Returns whether the worker is ready, but has not answered a plan for longer than overdue_us.
   bool IsOverdue(int64_t now_us) const { return link_.is_ready() && now_us >= overdue_at_us(); }
-  // Whether the worker is lost and requests still wait for it.
+  // Returns whether the worker is lost and requests still wait for it.
   bool MayReturn(int64_t now_us) const;
   // REQUIRES: is_ready().
   void Send(const StepPlan& plan, int64_t now_us) { link_.Send(plan, now_us); }
@@ -102,7 +103,7 @@ class WorkerSession {
   // The time of the last result, or of the start of the session. 0: there was no session.
   int64_t last_step_us() const { return last_step_us_; }
 
-  // Null until the worker has joined for the first time.
+  // Returns null until the worker has joined for the first time.
   WorkerPool* pool() { return pool_.get(); }
   const WorkerPool* pool() const { return pool_.get(); }
   // The generation of the pool, and its family; 0 without a pool.
@@ -114,7 +115,7 @@ class WorkerSession {
   const TableAuditor& tables() const { return tables_; }
 
  private:
-  // How far a drain that the worker wants has come. It ends with the session.
+  // Says how far a drain that the worker wants has come. It ends with the session.
   enum class Drain {
     kNone,       // The worker takes new requests.
     kAnnounced,  // Only this loop knows of the drain, so new requests may still be placed here.
@@ -126,7 +127,7 @@ class WorkerSession {
 
   // When requests may move. kNever: they stay.
   int64_t movable_at_us() const;
-  // Whether the worker is silent for long enough and another one can go on with a request at once.
+  // Returns whether the worker is silent for long enough and another one can go on with a request at once.
   bool IsOutdone(int64_t now_us) const;
   struct MoveNeeds {
     bool is_last_chance = false;  // The requests that stay will fail, so none shall stay.
@@ -134,9 +135,9 @@ class WorkerSession {
   };
   // The requests that are to move, those with the most generated tokens first.
   std::vector<MoveWish> Wishes(int64_t now_us, const MoveNeeds& needs) const;
-  // Whether the requests are to leave a worker that is ready.
+  // Returns whether the requests are to leave a worker that is ready.
   bool is_leaving() const { return is_migrating_ || is_drained_by_worker(); }
-  // Whether the worker is ready and keeps what it can serve.
+  // Returns whether the worker is ready and keeps what it can serve.
   bool rebalances() const {
     return options_->rebalances && hooks_->move_request != nullptr && link_.is_ready() && !is_leaving();
   }
@@ -159,7 +160,7 @@ class WorkerSession {
   void EndAttemptOrSession(absl::Status reason, int64_t now_us);
   void LogFailedAttempt(const absl::Status& reason, int64_t now_us);
   int64_t overdue_at_us() const;  // kNever while no plan is in flight.
-  // Why a request fails when the grace has passed.
+  // Returns why a request fails when the grace has passed.
   std::string CauseOfGrace(bool has_begun) const;
   void FailAll(const absl::Status& status) {
     FailAll([&](const LiveRequests::Entry& /*entry*/) { return status; });
@@ -178,8 +179,8 @@ class WorkerSession {
   FamilyId family_{0};
   TableAuditor tables_;
   int64_t last_step_us_ = 0;
-  int64_t lost_since_us_;   // While no session is open.
-  int64_t failover_at_us_;  // While no session is open: when its requests may move to other workers.
+  int64_t lost_since_us_;   // It is used while no session is open.
+  int64_t failover_at_us_;  // Its requests may move to other workers then, if no session is open.
   Drain drain_ = Drain::kNone;
   bool has_tried_ = false;
   bool is_migrating_ = false;
@@ -187,8 +188,8 @@ class WorkerSession {
   bool is_taken_over_ = false;  // The last session was lost to another manager.
   Rebalancer rebalancer_;
   int64_t next_move_us_ = 0;         // When MoveRequests looks for other workers again.
-  bool has_logged_waiting_ = false;  // Since the worker was lost: that it is not there yet.
-  std::string logged_reason_;        // Since the worker was lost: the reason logged last, without its numbers.
+  bool has_logged_waiting_ = false;  // It was logged since the worker was lost that it is not there yet.
+  std::string logged_reason_;        // This reason was logged last since the worker was lost, without its numbers.
   WorkerLink link_;                  // The last member: its client may call until it is destroyed.
 };
 

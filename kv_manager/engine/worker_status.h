@@ -54,17 +54,17 @@ struct StepLoopStats {
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
   int64_t recomputed_tokens = 0;
-  Histogram queue_seconds{kSecondsBounds};        // From arrival to the first plan.
-  Histogram first_token_seconds{kSecondsBounds};  // From arrival to the first token.
-  Histogram inter_token_seconds{kSecondsBounds};  // Between two tokens of a sample.
+  Histogram queue_seconds{kSecondsBounds};        // They begin at arrival and end with the first plan.
+  Histogram first_token_seconds{kSecondsBounds};  // They begin at arrival and end with the first token.
+  Histogram inter_token_seconds{kSecondsBounds};  // They pass between two tokens of a sample.
   // Requests that have finished: from arrival to end, from the first plan to the first token, and from the first token
   // to the end.
   Histogram request_seconds{kSecondsBounds};
   Histogram prefill_seconds{kSecondsBounds};
   Histogram decode_seconds{kSecondsBounds};
   Histogram request_prompt_tokens{kRequestTokensBounds};
-  Histogram request_generated_tokens{kRequestTokensBounds};  // Of all samples of a request.
-  Histogram step_seconds{kSecondsBounds};                    // From a plan to its result.
+  Histogram request_generated_tokens{kRequestTokensBounds};  // All samples of a request are counted together.
+  Histogram step_seconds{kSecondsBounds};                    // They begin with a plan and end with its result.
   Histogram worker_step_seconds{kSecondsBounds};             // The worker's part of it.
   Histogram plan_seconds{kPlanSecondsBounds};                // The time to make one plan.
   // The manager's part of a step: it makes and sends the plan, commits the result, and hands the tokens to the streams.
@@ -95,8 +95,8 @@ struct WorkerStatus {
   int waiting_requests = 0;
   int running_requests = 0;
   int swapped_requests = 0;  // The part of waiting_requests whose blocks are in the host tier.
-  // How long a request that comes now will wait, judging by the last seconds; 0: not at all, or it is not known. Under
-  // the policies priority and fair share it is the longest wait.
+  // Says how long a request that comes now will wait, judging by the last seconds; it is 0 if the request will not
+  // wait, or if that is not known. Under the policies priority and fair share it is the longest wait.
   int64_t expected_wait_us = 0;
   std::string device;
   std::string numerics_fingerprint;

@@ -16,7 +16,7 @@ namespace quire {
 // The metadata key of W3C Trace Context.
 inline constexpr char kTraceparentKey[] = "traceparent";
 
-// The trace context that the client has sent. Empty when there is none, or several, or a malformed one.
+// The trace context that the client has sent. Returns nothing when there is none, or several, or a malformed one.
 std::optional<TraceParent> TraceParentOf(const grpc::ServerContextBase& context);
 
 // The deadline of the call, which gRPC keeps in wall-clock time, in microseconds of `clock`. The largest integer when

@@ -17,6 +17,7 @@
 #include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/token_stream.h"
+#include "kv_manager/requests/unknown_fields.h"
 #include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "kv_manager/rpc/received_call.h"

@@ -41,7 +41,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
  public:
   static GenerateBatchCall* New(RequestEnvironment* environment, grpc::CallbackServerContext* context);
 
-  // From gRPC.
+  // gRPC calls these.
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -53,14 +53,14 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
  private:
   class Member;
 
-  // Whether the call reads messages of the client.
+  // Says whether the call reads messages of the client.
   enum class Reading {
     kOn,
     kPaused,  // Too many ends are unread.
     kOver,    // The client has half-closed or left, or has sent a message that cannot be read.
   };
 
-  // Where the call is in its life.
+  // Says where the call is in its life.
   enum class Stage {
     kOpen,
     kCancelled,  // Nothing is written any more; the requests are ending.
@@ -118,15 +118,15 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   uint64_t caller_tables_ = 0;                                   // TokenFile::num_tables() when caller_ was looked up.
   const std::optional<TraceParent> parent_;  // The trace of all requests; each has a span of its own.
   CallCanceller canceller_;
-  std::shared_ptr<GenerateBatchCall> self_;  // Until OnDone.
+  std::shared_ptr<GenerateBatchCall> self_;  // It is set until OnDone.
   grpc::ByteBuffer read_;                    // Used by gRPC's read and by OnReadDone.
-  uint64_t read_id_ = 0;                     // Of the message in the watch; used like read_.
+  uint64_t read_id_ = 0;                     // The message has it in the watch. It is used like read_.
   grpc::ByteBuffer write_;                   // Used by the write under way.
   JobQueue jobs_;                            // The text jobs of all requests.
 
   // Not held while a request or the reactor is called.
   mutable Mutex mutex_;
-  absl::flat_hash_map<uint64_t, std::shared_ptr<Member>> running_ QUIRE_GUARDED_BY(mutex_);  // By tag.
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Member>> running_ QUIRE_GUARDED_BY(mutex_);  // The key is the tag.
   BatchPacker packer_ QUIRE_GUARDED_BY(mutex_);
   bool has_first_ QUIRE_GUARDED_BY(mutex_) = false;      // First responses wait for a write.
   int64_t write_start_us_ QUIRE_GUARDED_BY(mutex_) = 0;  // When the write under way began.

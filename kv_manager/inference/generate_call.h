@@ -36,7 +36,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   void LimitWrite() override;
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override;
 
-  // From gRPC.
+  // gRPC calls these.
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override {
@@ -64,9 +64,9 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   RequestEnvironment* const environment_;
   const RpcMethod method_;
   CallCanceller canceller_;
-  std::unique_ptr<ClientRequest> request_;         // Null until the request has been received.
+  std::unique_ptr<ClientRequest> request_;         // It is null until the request has been received.
   std::atomic<ClientRequest*> started_ = nullptr;  // The same, for OnCancel.
-  std::shared_ptr<GenerateCall> self_;             // Until OnDone.
+  std::shared_ptr<GenerateCall> self_;             // It is set until OnDone.
 
   bool has_initial_metadata_ = false;     // Used by the write under way.
   std::atomic<bool> is_limited_ = false;  // The alarm is set.

@@ -55,7 +55,7 @@ void EncodeDefaults(const SamplingDefaults& defaults, v1::GetModelResponse* out)
   if (sampling.ByteSizeLong() > 0) *out->mutable_default_sampling() = std::move(sampling);
 }
 
-// For the responses with tokens and their pieces.
+// It is for the responses with tokens and their pieces.
 template <typename Response>
 void AddTokens(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens, Response* response) {
   for (const TokenId token : tokens) {

@@ -61,7 +61,7 @@ struct Expression {
   };
   Kind kind = Kind::kConstant;
   int line = 0;
-  int depth = 1;  // Of expressions in each other.
+  int depth = 1;  // Expressions are nested in each other so deep.
   std::string name;
   Value constant;
   std::vector<ExpressionPtr> operands;
@@ -89,7 +89,7 @@ struct Statement {
     kContinue,
   };
   struct Branch {
-    ExpressionPtr test;  // Null for else.
+    ExpressionPtr test;  // It is null for else.
     std::vector<StatementPtr> body;
   };
   struct Parameter {

@@ -11,7 +11,7 @@
 
 namespace quire::jinja {
 
-// What one rendering may use. The defaults are far above what templates of real models need.
+// This is what one rendering may use. The defaults are far above what templates of real models need.
 struct RenderLimits {
   int64_t max_steps = 20'000'000;         // Evaluated expressions, statements and elements of lists.
   int64_t max_built_bytes = 256ll << 20;  // The sum of the lengths of all strings and lists that are built.
@@ -21,6 +21,8 @@ struct RenderLimits {
 
 // The deepest nesting of lists and dictionaries in each other.
 inline constexpr int kMaxValueDepth = 100;
+// Namespaces, and scopes that macros refer to, stay until the end of the rendering. They count as lists of this length.
+inline constexpr size_t kKeptElements = 8;
 
 // Counts what a rendering uses. Functions return INVALID_ARGUMENT that names the limit when it is reached.
 class Budget {

@@ -48,8 +48,8 @@ class ExpressionParser : public TokenCursor {
   // Is called with each variable that an expression reads.
   virtual void NoteUse(std::string_view name) = 0;
 
-  int condition_depth_ = 0;         // How many tags {% if %} are open. Inside, unknown filters and tests are allowed.
-  bool ends_at_recursive_ = false;  // Whether a tuple ends before the word `recursive`, as in {% for %}.
+  int condition_depth_ = 0;  // Says how many tags {% if %} are open. Inside, unknown filters and tests are allowed.
+  bool ends_at_recursive_ = false;  // Says whether a tuple ends before the word `recursive`, as in {% for %}.
 
  private:
   absl::Status TooDeep(int line) const;

@@ -4,20 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "base/utf8.h"
 #include "kv_manager/jinja/access.h"
+#include "kv_manager/jinja/filter_arguments.h"
 #include "kv_manager/jinja/json.h"
 #include "kv_manager/jinja/methods.h"
-#include "kv_manager/jinja/predicates.h"
+#include "kv_manager/jinja/sequence_filters.h"
+#include "kv_manager/jinja/text_filters.h"
 
 namespace quire::jinja {
 namespace {
@@ -27,194 +28,6 @@ using Bound = std::vector<std::optional<Value>>;
 
 absl::Status NeedsDefined(const Value& value) {
   return value.is_undefined() ? InvalidArgument(value.undefined_message()) : absl::OkStatus();
-}
-
-absl::StatusOr<int64_t> IntegerOr(const std::optional<Value>& argument, int64_t otherwise) {
-  if (!argument.has_value()) return otherwise;
-  int64_t value = 0;
-  if (argument->GetInteger(&value)) return value;
-  return InvalidArgument("needs an integer, not a value of type ", std::string(argument->type_name()));
-}
-
-bool BoolOr(const std::optional<Value>& argument, bool otherwise) {
-  return argument.has_value() ? argument->IsTrue() : otherwise;
-}
-
-// Strings are sorted and compared without their case, unless a filter is told otherwise.
-absl::StatusOr<Value> SortKey(const Value& value, bool is_case_sensitive, Budget* budget) {
-  if (is_case_sensitive || value.as_text() == nullptr) return value;
-  QUIRE_RETURN_IF_ERROR(budget->Build(value.as_text()->bytes.size()));
-  return Value(ToLower(*value.as_text()));
-}
-
-// The attribute of `item` that the argument names, or `item` itself.
-OrValue Attribute(const Value& item, const std::optional<Value>& attribute) {
-  if (!attribute.has_value() || attribute->is_none()) return item;
-  return GetPath(item, *attribute);
-}
-
-// The elements of `value` with their sort keys, in the order of the keys.
-absl::StatusOr<std::vector<std::pair<Value, Value>>> Sorted(std::vector<std::pair<Value, Value>> keyed, bool is_reverse,
-                                                            Budget* budget) {
-  absl::Status status;
-  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
-    if (!status.ok()) return false;
-    const absl::StatusOr<bool> is_less = is_reverse ? Less(b.first, a.first, budget) : Less(a.first, b.first, budget);
-    if (!is_less.ok()) status = is_less.status();
-    return is_less.ok() && *is_less;
-  });
-  QUIRE_RETURN_IF_ERROR(status);
-  return keyed;
-}
-
-OrValue SortFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"reverse", "case_sensitive", "attribute"}));
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : items) {
-    // Several attributes with commas are compared one after the other.
-    if (bound[2].has_value() && bound[2]->as_text() != nullptr &&
-        bound[2]->as_text()->bytes.find(',') != std::string::npos) {
-      return InvalidArgument("several attributes are not supported");
-    }
-    QUIRE_ASSIGN_OR_RETURN(const Value found, Attribute(item, bound[2]));
-    QUIRE_ASSIGN_OR_RETURN(Value key, SortKey(found, BoolOr(bound[1], false), budget));
-    keyed.emplace_back(std::move(key), item);
-  }
-  QUIRE_ASSIGN_OR_RETURN(keyed, Sorted(std::move(keyed), BoolOr(bound[0], false), budget));
-  std::vector<Value> sorted;
-  for (auto& entry : keyed) sorted.push_back(std::move(entry.second));
-  return Value::MakeList(std::move(sorted));
-}
-
-OrValue DictSortFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"case_sensitive", "by", "reverse"}));
-  const Dict* dict = value.as_dict();
-  if (dict == nullptr)
-    return InvalidArgument("needs a dictionary, not a value of type ", std::string(value.type_name()));
-  const std::string by = bound[1].has_value() && bound[1]->as_text() != nullptr ? bound[1]->as_text()->bytes : "key";
-  if (by != "key" && by != "value") return InvalidArgument("can sort by \"key\" or \"value\", not by \"", by, "\"");
-  QUIRE_RETURN_IF_ERROR(budget->BuildList(2 * dict->entries.size()));
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const auto& [key, item] : dict->entries) {
-    QUIRE_ASSIGN_OR_RETURN(Value sort_key, SortKey(by == "key" ? key : item, BoolOr(bound[0], false), budget));
-    keyed.emplace_back(std::move(sort_key), Value::MakeTuple({key, item}));
-  }
-  QUIRE_ASSIGN_OR_RETURN(keyed, Sorted(std::move(keyed), BoolOr(bound[2], false), budget));
-  std::vector<Value> sorted;
-  for (auto& entry : keyed) sorted.push_back(std::move(entry.second));
-  return Value::MakeList(std::move(sorted));
-}
-
-OrValue UniqueFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"case_sensitive", "attribute"}));
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  Dict seen;
-  std::vector<Value> unique;
-  for (const Value& item : items) {
-    QUIRE_ASSIGN_OR_RETURN(const Value found, Attribute(item, bound[1]));
-    QUIRE_ASSIGN_OR_RETURN(const Value key, SortKey(found, BoolOr(bound[0], false), budget));
-    if (seen.Find(key) != nullptr) continue;
-    QUIRE_RETURN_IF_ERROR(seen.Set(key, Value(None{})));
-    unique.push_back(item);
-  }
-  return Value::MakeGenerator(std::move(unique));
-}
-
-template <bool is_max>
-OrValue ExtremeFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"case_sensitive", "attribute"}));
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  if (items.empty()) return Value::MakeUndefined("no element, because the sequence is empty");
-  size_t best = 0;
-  Value best_key;
-  for (size_t i = 0; i < items.size(); ++i) {
-    QUIRE_ASSIGN_OR_RETURN(const Value found, Attribute(items[i], bound[1]));
-    QUIRE_ASSIGN_OR_RETURN(const Value key, SortKey(found, BoolOr(bound[0], false), budget));
-    bool is_better = i == 0;
-    if (!is_better) {
-      QUIRE_ASSIGN_OR_RETURN(is_better, is_max ? Less(best_key, key, budget) : Less(key, best_key, budget));
-    }
-    if (!is_better) continue;
-    best = i;
-    best_key = key;
-  }
-  return items[best];
-}
-
-// The arguments behind the first `count`.
-Arguments Rest(const Arguments& arguments, size_t count) {
-  Arguments rest;
-  rest.positional.assign(arguments.positional.begin() + static_cast<ptrdiff_t>(count), arguments.positional.end());
-  rest.named = arguments.named;
-  return rest;
-}
-
-OrValue MapFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  if (!value.IsTrue()) return Value::MakeGenerator({});  // Also of none and of what is undefined.
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  std::vector<Value> mapped;
-  if (!arguments.positional.empty()) {
-    const Text* name = arguments.positional.front().as_text();
-    const Filter filter = name == nullptr ? nullptr : FindFilter(name->bytes);
-    if (filter == nullptr) return InvalidArgument("there is no such filter to map with");
-    const Arguments rest = Rest(arguments, 1);
-    for (const Value& item : items) {
-      QUIRE_ASSIGN_OR_RETURN(Value result, filter(item, rest, budget));
-      mapped.push_back(std::move(result));
-    }
-    return Value::MakeGenerator(std::move(mapped));
-  }
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"attribute", "default"}));
-  if (!bound[0].has_value()) return InvalidArgument("needs a filter or an attribute");
-  for (const Value& item : items) {
-    QUIRE_ASSIGN_OR_RETURN(Value found, GetPath(item, *bound[0]));
-    if (found.is_undefined() && bound[1].has_value()) found = *bound[1];
-    mapped.push_back(std::move(found));
-  }
-  return Value::MakeGenerator(std::move(mapped));
-}
-
-template <bool selects, bool by_attribute>
-OrValue SelectFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  if (!value.IsTrue()) return Value::MakeGenerator({});
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  constexpr size_t kTestAt = by_attribute ? 1 : 0;
-  const std::vector<Value>& given = arguments.positional;
-  if (by_attribute && given.empty()) return InvalidArgument("needs the name of an attribute");
-  Predicate predicate = nullptr;
-  Arguments rest;
-  if (given.size() > kTestAt) {
-    const Text* name = given[kTestAt].as_text();
-    predicate = name == nullptr ? nullptr : FindPredicate(name->bytes);
-    if (predicate == nullptr) return InvalidArgument("there is no such test to select with");
-    rest = Rest(arguments, kTestAt + 1);
-  }
-  std::vector<Value> selected;
-  for (const Value& item : items) {
-    Value tested = item;
-    if (by_attribute) {
-      QUIRE_ASSIGN_OR_RETURN(tested, GetPath(item, given.front()));
-    }
-    bool is_true = tested.IsTrue();
-    if (predicate != nullptr) {
-      QUIRE_ASSIGN_OR_RETURN(is_true, predicate(tested, rest, budget));
-    }
-    if (is_true == selects) selected.push_back(item);
-  }
-  return Value::MakeGenerator(std::move(selected));
-}
-
-OrValue JoinFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"d", "attribute"}));
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  TextBuilder out;
-  for (size_t i = 0; i < items.size(); ++i) {
-    QUIRE_ASSIGN_OR_RETURN(const Value item, Attribute(items[i], bound[1]));
-    if (i > 0 && bound[0].has_value()) QUIRE_RETURN_IF_ERROR(AppendString(*bound[0], budget, &out));
-    QUIRE_RETURN_IF_ERROR(AppendString(item, budget, &out));
-  }
-  return Value(out.Take());
 }
 
 OrValue ToJsonFilter(const Value& value, const Arguments& arguments, Budget* budget) {
@@ -254,59 +67,6 @@ OrValue DefaultFilter(const Value& value, const Arguments& arguments, Budget*) {
   QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"default_value", "boolean"}));
   if (!value.is_undefined() && (!BoolOr(bound[1], false) || value.IsTrue())) return value;
   return bound[0].value_or(Value(""));
-}
-
-OrValue LengthFilter(const Value& value, const Arguments& arguments, Budget*) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  QUIRE_ASSIGN_OR_RETURN(const int64_t length, Length(value));
-  return Value(length);
-}
-
-OrValue ListFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  QUIRE_ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, budget));
-  return Value::MakeList(std::move(items));
-}
-
-OrValue FirstFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  if (List* list = value.as_list(); list != nullptr && !list->items.empty()) {
-    Value first = list->items.front();
-    if (list->kind == List::Kind::kGenerator) list->items.erase(list->items.begin());
-    return first;
-  }
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  return items.empty() ? Value::MakeUndefined("no first element, because the sequence is empty") : items.front();
-}
-
-OrValue LastFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  const List* list = value.as_list();
-  if (list != nullptr && list->kind == List::Kind::kGenerator)
-    return InvalidArgument("a generator has no last element");
-  if (list != nullptr && !list->items.empty()) return list->items.back();
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  return items.empty() ? Value::MakeUndefined("no last element, because the sequence is empty") : items.back();
-}
-
-OrValue ReverseFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  if (value.as_text() != nullptr) return GetSlice(value, None{}, None{}, Value(int64_t{-1}), budget);
-  QUIRE_ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, budget));
-  std::reverse(items.begin(), items.end());
-  return Value::MakeGenerator(std::move(items));
-}
-
-OrValue ItemsFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  std::vector<Value> items;
-  if (value.is_undefined()) return Value::MakeGenerator({});
-  const Dict* dict = value.as_dict();
-  if (dict == nullptr)
-    return InvalidArgument("needs a dictionary, not a value of type ", std::string(value.type_name()));
-  QUIRE_RETURN_IF_ERROR(budget->BuildList(2 * dict->entries.size()));
-  for (const auto& [key, item] : dict->entries) items.push_back(Value::MakeTuple({key, item}));
-  return Value::MakeGenerator(std::move(items));
 }
 
 OrValue StringFilter(const Value& value, const Arguments& arguments, Budget* budget) {
@@ -372,136 +132,6 @@ OrValue RoundFilter(const Value& value, const Arguments& arguments, Budget*) {
   return Value((method == "ceil" ? std::ceil(number * factor) : std::floor(number * factor)) / factor);
 }
 
-OrValue SumFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"attribute", "start"}));
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  QUIRE_ASSIGN_OR_RETURN(int64_t integer, IntegerOr(bound[1], 0));
-  double number = 0;
-  bool is_float = false;
-  for (const Value& item : items) {
-    QUIRE_ASSIGN_OR_RETURN(const Value found, Attribute(item, bound[0]));
-    int64_t i = 0;
-    double f = 0;
-    if (found.GetInteger(&i)) {
-      if (__builtin_add_overflow(integer, i, &integer)) return InvalidArgument("the sum has more than 64 bits");
-    } else if (found.GetNumber(&f)) {
-      is_float = true;
-      number += f;
-    } else {
-      return InvalidArgument("needs numbers, not a value of type ", std::string(found.type_name()));
-    }
-  }
-  return is_float ? Value(number + static_cast<double>(integer)) : Value(integer);
-}
-
-// Applies a method of strings to the value's text.
-OrValue TextFilter(const Value& value, std::string_view method, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(Text text, ToText(value, budget));
-  return CallMethod(Value(std::move(text)), method, arguments, budget);
-}
-
-OrValue TrimFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  return TextFilter(value, "strip", arguments, budget);
-}
-OrValue UpperFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  return TextFilter(value, "upper", arguments, budget);
-}
-OrValue LowerFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  return TextFilter(value, "lower", arguments, budget);
-}
-OrValue CapitalizeFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  return TextFilter(value, "capitalize", arguments, budget);
-}
-OrValue ReplaceFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  return TextFilter(value, "replace", arguments, budget);
-}
-
-OrValue CenterFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"width"}));
-  Arguments width;
-  width.positional.push_back(bound[0].value_or(Value(int64_t{80})));
-  return TextFilter(value, "center", width, budget);
-}
-
-OrValue TitleFilterOf(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  QUIRE_ASSIGN_OR_RETURN(const Text text, ToText(value, budget));
-  QUIRE_RETURN_IF_ERROR(budget->Build(text.bytes.size()));
-  return Value(TitleFilter(text));
-}
-
-OrValue FormatFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Text text, ToText(value, budget));
-  if (arguments.named.empty()) return FormatPercent(text, Value::MakeTuple(arguments.positional), budget);
-  auto dict = std::make_shared<Dict>();
-  for (const auto& [name, argument] : arguments.named) {
-    QUIRE_RETURN_IF_ERROR(dict->Set(Value(name), argument));
-  }
-  return FormatPercent(text, Value(std::shared_ptr<const Dict>(std::move(dict))), budget);
-}
-
-OrValue IndentFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"width", "first", "blank"}));
-  Text indent;
-  if (bound[0].has_value() && bound[0]->as_text() != nullptr) {
-    indent = *bound[0]->as_text();
-  } else {
-    QUIRE_ASSIGN_OR_RETURN(const int64_t width, IntegerOr(bound[0], 4));
-    if (width > 1000) return InvalidArgument("the width ", width, " is above 1000");
-    indent.bytes = std::string(static_cast<size_t>(std::max<int64_t>(0, width)), ' ');
-  }
-  const bool indents_first = BoolOr(bound[1], false);
-  const bool indents_blank = BoolOr(bound[2], false);
-  QUIRE_ASSIGN_OR_RETURN(Text text, ToText(value, budget));
-  TextBuilder with_end;
-  with_end.Append(text);
-  with_end.Append("\n", false);
-  text = with_end.Take();
-  const std::vector<Range> lines = SplitLines(text.bytes);
-  QUIRE_RETURN_IF_ERROR(budget->Build(text.bytes.size() + lines.size() * indent.bytes.size()));
-  TextBuilder out;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) out.Append("\n", false);
-    const bool is_blank = lines[i].begin == lines[i].end;
-    if (i == 0 ? indents_first : indents_blank || !is_blank) out.Append(indent);
-    out.AppendSlice(text, lines[i].begin, lines[i].end);
-  }
-  return Value(out.Take());
-}
-
-OrValue SafeFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  QUIRE_ASSIGN_OR_RETURN(Text text, ToText(value, budget));
-  text.is_markup = true;
-  return Value(std::move(text));
-}
-
-OrValue EscapeFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  QUIRE_ASSIGN_OR_RETURN(Text text, ToText(value, budget));
-  if (text.is_markup) return Value(std::move(text));
-  QUIRE_RETURN_IF_ERROR(budget->Build(5 * text.bytes.size() <= budget->limits().max_output_bytes
-                                          ? 5 * text.bytes.size()
-                                          : EscapeHtml(text).bytes.size()));
-  return Value(EscapeHtml(text));
-}
-
-OrValue WordCountFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_RETURN_IF_ERROR(arguments.Bind({}).status());
-  QUIRE_ASSIGN_OR_RETURN(const Text text, ToText(value, budget));
-  int64_t count = 0;
-  bool is_in_word = false;
-  for (size_t pos = 0; pos < text.bytes.size();) {
-    const size_t begin = pos;
-    const char32_t c = DecodeUtf8(text.bytes, &pos);
-    const bool is_word =
-        c == '_' || Is(CharacterClass::kAlnum, std::string_view(text.bytes).substr(begin, pos - begin));
-    if (is_word && !is_in_word) ++count;
-    is_in_word = is_word;
-  }
-  return Value(count);
-}
-
 OrValue AttrFilter(const Value& value, const Arguments& arguments, Budget*) {
   QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"name"}));
   if (!bound[0].has_value() || bound[0]->as_text() == nullptr) return InvalidArgument("needs the name of an attribute");
@@ -512,74 +142,17 @@ OrValue AttrFilter(const Value& value, const Arguments& arguments, Budget*) {
   return GetAttribute(value, bound[0]->as_text()->bytes);
 }
 
-OrValue BatchFilter(const Value& value, const Arguments& arguments, Budget* budget) {
-  QUIRE_ASSIGN_OR_RETURN(const Bound bound, arguments.Bind({"linecount", "fill_with"}));
-  QUIRE_ASSIGN_OR_RETURN(const int64_t count, IntegerOr(bound[0], 0));
-  if (count < 1 || count > 100'000) return InvalidArgument("the size ", count, " is not in 1 .. 100000");
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, budget));
-  std::vector<Value> batches;
-  for (size_t begin = 0; begin < items.size(); begin += static_cast<size_t>(count)) {
-    const size_t end = std::min(items.size(), begin + static_cast<size_t>(count));
-    std::vector<Value> batch(items.begin() + static_cast<ptrdiff_t>(begin),
-                             items.begin() + static_cast<ptrdiff_t>(end));
-    if (bound[1].has_value() && !bound[1]->is_none()) {
-      QUIRE_RETURN_IF_ERROR(budget->BuildList(static_cast<size_t>(count)));
-      batch.resize(static_cast<size_t>(count), *bound[1]);
-    }
-    batches.push_back(Value::MakeList(std::move(batch)));
-  }
-  return Value::MakeGenerator(std::move(batches));
-}
-
 }  // namespace
 
 Filter FindFilter(std::string_view name) {
   static const auto* filters = new absl::flat_hash_map<std::string_view, Filter>{
-      {"abs", AbsFilter},
-      {"attr", AttrFilter},
-      {"batch", BatchFilter},
-      {"capitalize", CapitalizeFilter},
-      {"center", CenterFilter},
-      {"count", LengthFilter},
-      {"d", DefaultFilter},
-      {"default", DefaultFilter},
-      {"dictsort", DictSortFilter},
-      {"e", EscapeFilter},
-      {"escape", EscapeFilter},
-      {"first", FirstFilter},
-      {"float", FloatFilter},
-      {"format", FormatFilter},
-      {"indent", IndentFilter},
-      {"int", IntFilter},
-      {"items", ItemsFilter},
-      {"join", JoinFilter},
-      {"last", LastFilter},
-      {"length", LengthFilter},
-      {"list", ListFilter},
-      {"lower", LowerFilter},
-      {"map", MapFilter},
-      {"max", ExtremeFilter<true>},
-      {"min", ExtremeFilter<false>},
-      {"reject", SelectFilter<false, false>},
-      {"rejectattr", SelectFilter<false, true>},
-      {"replace", ReplaceFilter},
-      {"reverse", ReverseFilter},
-      {"round", RoundFilter},
-      {"safe", SafeFilter},
-      {"select", SelectFilter<true, false>},
-      {"selectattr", SelectFilter<true, true>},
-      {"sort", SortFilter},
-      {"string", StringFilter},
-      {"sum", SumFilter},
-      {"title", TitleFilterOf},
-      {"tojson", ToJsonFilter},
-      {"trim", TrimFilter},
-      {"unique", UniqueFilter},
-      {"upper", UpperFilter},
-      {"wordcount", WordCountFilter},
+      {"abs", AbsFilter},         {"attr", AttrFilter},     {"d", DefaultFilter},
+      {"default", DefaultFilter}, {"float", FloatFilter},   {"int", IntFilter},
+      {"round", RoundFilter},     {"string", StringFilter}, {"tojson", ToJsonFilter},
   };
-  const auto found = filters->find(name);
-  return found == filters->end() ? nullptr : found->second;
+  if (const auto found = filters->find(name); found != filters->end()) return found->second;
+  const Filter filter = FindSequenceFilter(name);
+  return filter != nullptr ? filter : FindTextFilter(name);
 }
 
 }  // namespace quire::jinja

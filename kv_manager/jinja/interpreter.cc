@@ -17,12 +17,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-constexpr std::string_view kGlobals[] = {"range", "dict", "namespace", "raise_exception", "strftime_now"};
-constexpr int64_t kMaxRange = 100'000;  // As in the sandbox of jinja2.
-// Namespaces, and scopes that macros refer to, stay until the end of the rendering. They count as lists of this length.
-constexpr size_t kKeptElements = 8;
-
-// What an error message calls an expression.
+// Returns what an error message calls an expression.
 std::string Construct(const Expression& expression) {
   switch (expression.kind) {
     case Kind::kFilter:
@@ -67,11 +62,10 @@ std::string Construct(const Statement& statement) {
 }  // namespace
 
 Interpreter::Interpreter(const RenderLimits& limits, absl::Time now, absl::TimeZone time_zone)
-    : budget_(limits), now_(now), time_zone_(time_zone) {}
+    : budget_(limits), globals_(now, time_zone) {}
 
 Interpreter::~Interpreter() {
   for (const ScopePtr& scope : captured_scopes_) scope->variables.clear();
-  for (const std::shared_ptr<Namespace>& names : namespaces_) names->values = Dict();
 }
 
 absl::StatusOr<Text> Interpreter::Run(const std::vector<StatementPtr>& body,
@@ -361,10 +355,9 @@ Interpreter::OrValue Interpreter::EvaluateUnlocated(const Expression& expression
 
 Interpreter::OrValue Interpreter::EvaluateName(const Expression& expression, const ScopePtr& scope) {
   if (const Value* value = scope->Find(expression.name)) return *value;
-  for (const std::string_view name : kGlobals) {
-    if (name != expression.name) continue;
+  if (Globals::Has(expression.name)) {
     auto function = std::make_shared<Function>();
-    function->name = name;
+    function->name = expression.name;
     return Value(std::shared_ptr<const Function>(std::move(function)));
   }
   return Value::MakeUndefined(absl::StrCat("'", expression.name, "' is undefined"));
@@ -475,7 +468,7 @@ Interpreter::OrValue Interpreter::Call(const Value& callee, const Arguments& arg
   }
   switch (function->kind) {
     case Function::Kind::kGlobal:
-      return CallGlobal(function->name, arguments);
+      return globals_.Call(function->name, arguments, &budget_);
     case Function::Kind::kMethod:
       return CallMethod(function->self, function->name, arguments, &budget_);
     case Function::Kind::kMacro:
@@ -577,70 +570,6 @@ Interpreter::OrValue Interpreter::CallLoop(const Value& callee, const Arguments&
   const auto* statement = static_cast<const Statement*>(loop.recursive_body);
   QUIRE_RETURN_IF_ERROR(ExecuteFor(*statement, loop.scope, *bound[0], loop.depth0 + 1, &out));
   return Value(out.Take());
-}
-
-Interpreter::OrValue Interpreter::CallGlobal(std::string_view name, const Arguments& arguments) {
-  if (name == "raise_exception") {
-    QUIRE_ASSIGN_OR_RETURN(const std::vector<std::optional<Value>> bound, arguments.Bind({"message"}));
-    QUIRE_ASSIGN_OR_RETURN(const Text message, ToText(bound[0].value_or(Value("")), &budget_));
-    constexpr size_t kMaxMessageBytes = 1000;
-    const std::string_view shown = message.bytes;
-    size_t end = std::min(shown.size(), kMaxMessageBytes);
-    while (end < shown.size() && end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
-    return InvalidArgument(std::string(shown.substr(0, end)));
-  }
-  if (name == "strftime_now") {
-    QUIRE_ASSIGN_OR_RETURN(const std::vector<std::optional<Value>> bound, arguments.Bind({"format"}));
-    if (!bound[0].has_value() || bound[0]->as_text() == nullptr) return InvalidArgument("needs a format");
-    const std::string& format = bound[0]->as_text()->bytes;
-    if (format.size() > 1000) return InvalidArgument("the format has more than 1000 bytes");
-    TextBuilder out;
-    out.Append(absl::FormatTime(format, now_, time_zone_), /*from_user=*/!bound[0]->as_text()->user.empty());
-    return Value(out.Take());
-  }
-  if (name == "range") {
-    QUIRE_ASSIGN_OR_RETURN(const std::vector<std::optional<Value>> bound, arguments.Bind({"a", "b", "c"}));
-    int64_t numbers[3] = {0, 0, 1};
-    for (size_t i = 0; i < 3; ++i) {
-      if (bound[i].has_value() && !bound[i]->GetInteger(&numbers[i])) return InvalidArgument("needs integers");
-    }
-    if (!bound[0].has_value()) return InvalidArgument("needs an argument");
-    if (!bound[1].has_value()) std::swap(numbers[0], numbers[1]);
-    if (numbers[2] == 0) return InvalidArgument("the step cannot be zero");
-    std::vector<Value> values;
-    for (int64_t i = numbers[0]; numbers[2] > 0 ? i < numbers[1] : i > numbers[1];) {
-      if (static_cast<int64_t>(values.size()) >= kMaxRange) {
-        return InvalidArgument("the range has more than ", kMaxRange, " elements");
-      }
-      values.push_back(Value(i));
-      if (__builtin_add_overflow(i, numbers[2], &i)) break;
-    }
-    QUIRE_RETURN_IF_ERROR(budget_.BuildList(values.size()));
-    return Value::MakeList(std::move(values));
-  }
-  // dict() and namespace() take a dictionary, or pairs, and named values.
-  Dict dict;
-  if (arguments.positional.size() > 1) return InvalidArgument("takes at most 1 positional argument");
-  if (!arguments.positional.empty()) {
-    const Value& first = arguments.positional.front();
-    if (const Dict* given = first.as_dict()) {
-      dict = *given;
-    } else {
-      QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> pairs, Iterate(first, &budget_));
-      for (const Value& pair : pairs) {
-        QUIRE_ASSIGN_OR_RETURN(const std::vector<Value> parts, Iterate(pair, &budget_));
-        if (parts.size() != 2) return InvalidArgument("needs a dictionary or pairs");
-        QUIRE_RETURN_IF_ERROR(dict.Set(parts[0], parts[1]));
-      }
-    }
-  }
-  for (const auto& [key, value] : arguments.named) QUIRE_RETURN_IF_ERROR(dict.Set(Value(key), value));
-  QUIRE_RETURN_IF_ERROR(budget_.BuildList(kKeptElements + dict.entries.size()));
-  if (name == "dict") return Value(std::make_shared<const Dict>(std::move(dict)));
-  auto names = std::make_shared<Namespace>();
-  names->values = std::move(dict);
-  namespaces_.push_back(names);
-  return Value(std::move(names));
 }
 
 }  // namespace quire::jinja

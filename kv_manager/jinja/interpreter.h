@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "kv_manager/jinja/ast.h"
 #include "kv_manager/jinja/function.h"
+#include "kv_manager/jinja/globals.h"
 
 namespace quire::jinja {
 
@@ -61,18 +62,15 @@ class Interpreter {
 
   OrValue Call(const Value& callee, const Arguments& arguments, const Value* caller);
   OrValue CallMacro(const Function& macro, const Arguments& arguments, const Value* caller);
-  OrValue CallGlobal(std::string_view name, const Arguments& arguments);
   OrValue CallLoop(const Value& callee, const Arguments& arguments);
   Value MakeMacro(const Statement& statement, const ScopePtr& scope);
 
   Budget budget_;
-  absl::Time now_;
-  absl::TimeZone time_zone_;
+  Globals globals_;
   int depth_ = 0;
   bool is_located_ = false;
-  // What may refer to itself in a circle. It is emptied at the end.
+  // A scope may refer to itself in a circle. It is emptied at the end.
   std::vector<ScopePtr> captured_scopes_;
-  std::vector<std::shared_ptr<Namespace>> namespaces_;
 };
 
 }  // namespace quire::jinja

@@ -12,7 +12,7 @@
 
 namespace quire::jinja {
 
-// How many values a user can send. A value takes up to 200 bytes of memory, but as few as two of JSON.
+// Says how many values a user can send. A value takes up to 200 bytes of memory, but as few as two of JSON.
 inline constexpr int kMaxJsonValues = 100'000;
 
 // Parses JSON. All strings and keys of the value are marked as text of a user when `from_user`. INVALID_ARGUMENT, with
@@ -25,7 +25,7 @@ absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user);
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  std::optional<Text> indent;  // What one level is indented by.
+  std::optional<Text> indent;  // One level is indented by it.
   Text item_separator = {", ", {}, false};
   Text key_separator = {": ", {}, false};
 };

@@ -11,13 +11,10 @@
 
 namespace quire::jinja {
 
-// Whether values of this type have a method with this name. Only methods that change nothing are there.
+// Returns whether values of this type have a method with this name. Only methods that change nothing are there.
 bool HasMethod(const Value& value, std::string_view name);
 // REQUIRES: HasMethod(self, name).
 absl::StatusOr<Value> CallMethod(const Value& self, std::string_view name, const Arguments& arguments, Budget* budget);
-
-// "..." % values, with the conversions s, r, d, i, f, e, g, x, X, o and c.
-absl::StatusOr<Value> FormatPercent(const Text& format, const Value& values, Budget* budget);
 
 }  // namespace quire::jinja
 

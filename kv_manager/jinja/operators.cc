@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kv_manager/jinja/methods.h"
+#include "kv_manager/jinja/percent_format.h"
 
 namespace quire::jinja {
 namespace {

@@ -11,7 +11,7 @@
 
 namespace quire::jinja {
 
-// What the language calls a test, such as `defined`: value is predicate(arguments).
+// The language calls this a test, such as `defined`: value is predicate(arguments).
 using Predicate = absl::StatusOr<bool> (*)(const Value& value, const Arguments& arguments, Budget* budget);
 
 // Returns null when there is no test with this name.

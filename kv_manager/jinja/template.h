@@ -19,7 +19,7 @@ namespace quire::jinja {
 
 struct RenderOptions {
   RenderLimits limits;
-  absl::Time now = absl::InfinitePast();  // What strftime_now() prints.
+  absl::Time now = absl::InfinitePast();  // strftime_now() prints it.
   absl::TimeZone time_zone = absl::UTCTimeZone();
 };
 

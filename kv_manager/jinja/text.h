@@ -86,8 +86,8 @@ Text TitleFilter(const Text& text);
 Text SwapCase(const Text& text);
 
 enum class CharacterClass { kAlpha, kDigit, kAlnum, kSpace, kUpper, kLower, kDecimal };
-// Whether the text is not empty and all of its characters belong to the class. kUpper and kLower ignore characters
-// without case, as long as there is one with case.
+// Returns whether the text is not empty and all of its characters belong to the class. kUpper and kLower ignore
+// characters without case, as long as there is one with case.
 bool Is(CharacterClass which, std::string_view bytes);
 
 // Appends `c` as Python's repr shows it in a string that is quoted with `quote`.

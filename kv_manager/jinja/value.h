@@ -25,7 +25,7 @@ struct Namespace;
 struct Loop;
 struct Function;
 
-// What a missing variable or attribute gives. It prints as nothing and is false; nearly everything else that is done
+// A missing variable or attribute gives this. It prints as nothing and is false; nearly everything else that is done
 // with it is an error, which says what is undefined.
 struct Undefined {
   std::shared_ptr<const std::string> what;
@@ -54,7 +54,7 @@ class Value {
   static Value MakeUndefined(std::string what);
   static Value MakeList(std::vector<Value> items);
   static Value MakeTuple(std::vector<Value> items);
-  // What filters such as `map` return: it can be iterated once and has no length.
+  // Makes what filters such as `map` return: it can be iterated once and has no length.
   static Value MakeGenerator(std::vector<Value> items);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
@@ -107,7 +107,7 @@ struct List {
 // A dictionary in the order of insertion. Keys are strings, numbers, booleans and none.
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
-  absl::flat_hash_map<std::string, size_t> index;  // From HashOf(key) to an index into entries.
+  absl::flat_hash_map<std::string, size_t> index;  // It maps HashOf(key) to an index into entries.
   int depth = 1;
 
   // INVALID_ARGUMENT when the key cannot be one. A new value of an existing key takes the place of the old one.
@@ -117,7 +117,7 @@ struct Dict {
   const Value* Find(std::string_view key) const;
 };
 
-// What namespace() returns: the one thing that a template can change.
+// namespace() returns this: the one thing that a template can change.
 struct Namespace {
   Dict values;
 };

@@ -17,7 +17,7 @@ namespace {
 constexpr int kCallPart = 3;
 constexpr int kRenewalPart = 3;
 constexpr int kLookPart = 8;
-// After a call that has failed while this manager leads.
+// It applies after a call that has failed while this manager leads.
 constexpr int kRetryPart = 12;
 
 }  // namespace

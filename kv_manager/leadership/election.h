@@ -18,8 +18,8 @@ namespace quire {
 // The state of an election as one candidate sees it.
 struct ElectionStatus {
   bool is_leader = false;
-  uint64_t term = 0;         // Of this manager; 0 before it has led.
-  std::string leader;        // The address of the leader. Empty if there is none, or if it is not known.
+  uint64_t term = 0;         // This manager has it; it is 0 before it has led.
+  std::string leader;        // The address of the leader. It is empty if there is none, or if it is not known.
   int64_t failed_calls = 0;  // Calls of the store that have failed.
   absl::Status last_call;    // The result of the last call of the store.
 };
@@ -45,10 +45,10 @@ class Election {
   // This manager leads no longer, because it is about to give the lease back. Round must not be called again.
   void Resign();
   State state() const { return state_; }
-  // Why this manager leads no longer. REQUIRES: the state is kOver.
+  // Returns why this manager leads no longer. REQUIRES: the state is kOver.
   const absl::Status& end() const { return end_; }
 
-  // Whether this manager leads at this moment.
+  // Returns whether this manager leads at this moment.
   bool MayLead() const { return clock_->NowMicros() < leads_until_us_; }
   ElectionStatus status() const;
 

@@ -18,7 +18,7 @@ struct HttpCall {
   std::vector<std::string> headers;
   std::string body = "";
   std::string authority = "";  // PEM file with the certificates that may have issued the server's.
-  absl::Duration timeout;      // For the whole call.
+  absl::Duration timeout;      // It limits the whole call.
 };
 
 struct HttpAnswer {

@@ -98,7 +98,7 @@ absl::Status KubernetesLease::Read(int64_t until_us) {
 }
 
 absl::Status KubernetesLease::Write(const std::string& holder, int64_t transitions, int64_t until_us) {
-  json changed = lease_;  // With what others have added, such as annotations.
+  json changed = lease_;  // It has what others have added, such as annotations.
   json& spec = changed["spec"];
   const std::string now = TimeOfDay();
   if (holder != holder_) spec["acquireTime"] = now;

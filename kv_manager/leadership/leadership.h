@@ -45,7 +45,7 @@ class Leadership {
   // two thirds of the lease's duration at most, and usually no time. Later calls do nothing.
   void Stop();
 
-  // Whether this manager leads at this moment. A process that was paused sees that its lease has ended.
+  // Returns whether this manager leads at this moment. A process that was paused sees that its lease has ended.
   bool MayLead() const { return election_.MayLead(); }
   ElectionStatus status() const { return election_.status(); }
 

@@ -15,8 +15,9 @@ namespace quire {
 // Who holds a lease.
 struct LeaseHolder {
   bool is_me = false;
-  uint64_t term = 0;    // Greater than that of every earlier holder, and at least 1. Only set if `is_me`.
-  std::string address;  // Where clients reach the holder. Empty if nobody holds the lease, or if that is not known.
+  uint64_t term = 0;  // Greater than that of every earlier holder, and at least 1. Only set if `is_me`.
+  // Clients reach the holder there. It is empty if nobody holds the lease, or if that is not known.
+  std::string address;
 };
 
 // A lease that several managers want and that one of them at most holds. It is kept outside of the managers, and ends

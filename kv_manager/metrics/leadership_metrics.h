@@ -14,7 +14,7 @@
 
 namespace quire {
 
-// Whether this manager leads. Thread-safe.
+// Says whether this manager leads. Thread-safe.
 class LeadershipMetrics : public prometheus::Collectable {
  public:
   // `status` may be called on any thread.

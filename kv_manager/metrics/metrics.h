@@ -15,7 +15,7 @@
 namespace quire {
 
 struct MetricsOptions {
-  bool has_vllm_names = true;  // Also renders the most used metrics under vLLM's names, see RenderVllmMetrics.
+  bool has_vllm_names = true;  // It also renders the most used metrics under vLLM's names, see RenderVllmMetrics.
 };
 
 // Renders every metric of the manager from one status, the counts of calls, and those of streams without a client. The

@@ -23,7 +23,7 @@ namespace quire {
 enum class StatusPageKind {
   kOff,    // There is no page.
   kSums,   // Workers, blocks and rates.
-  kNames,  // Also single requests with their names and tenants.
+  kNames,  // It also shows single requests with their names and tenants.
 };
 
 // The command line of quire-manager, after all checks.
@@ -39,7 +39,7 @@ struct ManagerOptions {
   std::vector<std::string> admin_names;
   std::string health_listen;   // Empty: only `listen` answers health checks.
   std::string metrics_listen;  // Empty: there are no metrics.
-  int max_connections;         // At `listen`.
+  int max_connections;         // It limits those at `listen`.
   StandbyOptions standby;
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;

@@ -82,7 +82,7 @@ absl::Status CheckAdvertise(absl::string_view address) {
                    "', it must be host:port with the host and the port at which clients reach this manager"));
 }
 
-// The API server of the cluster in which this process runs. Empty outside of a cluster.
+// The API server of the cluster in which this process runs. The result is empty outside of a cluster.
 std::string ApiOfThisCluster() {
   const char* const host = std::getenv("KUBERNETES_SERVICE_HOST");
   const char* const port = std::getenv("KUBERNETES_SERVICE_PORT");

@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// Where the lease is kept that says which of several managers leads.
+// Says where the lease is kept that says which of several managers leads.
 enum class LeaseKeeper {
   kNone,  // This is the only manager.
   kEtcd,
@@ -24,7 +24,7 @@ struct StandbyOptions {
   LeaseKeeper keeper = LeaseKeeper::kNone;
   std::string lease_name;
   absl::Duration lease;            // In whole seconds.
-  std::string advertise;           // Where clients reach this manager. Empty: made from --listen.
+  std::string advertise;           // Clients reach this manager there. Empty: made from --listen.
   std::vector<std::string> etcd;   // Addresses of the members.
   TlsFiles etcd_tls;               // Without an authority, connections are plain text.
   std::string kubernetes_api;      // https://host:port, or http:// on this machine.

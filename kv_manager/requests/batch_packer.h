@@ -47,7 +47,7 @@ class BatchPacker {
   bool is_writing() const { return written_.has_value(); }
   // Nothing waits and nothing is being written.
   bool is_empty() const { return waiting_.empty() && !is_writing(); }
-  // How many ends wait or are being written.
+  // Returns how many ends wait or are being written.
   size_t num_unread_ends() const { return num_unread_ends_; }
 
  private:

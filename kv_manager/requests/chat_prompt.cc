@@ -180,12 +180,12 @@ class ChatReader {
   const ChatTemplate& template_;
   const std::string& field_;
   FieldErrors* const errors_;
-  int num_json_values_left_ = jinja::kMaxJsonValues;  // For the whole conversation.
+  int num_json_values_left_ = jinja::kMaxJsonValues;  // The whole conversation has so many left.
   bool has_error_ = false;
 };
 
-// Where `part` begins for the last time in what users have written, or npos. Takes linear time, because clients choose
-// both texts: the time of std::string::rfind can be the product of their lengths.
+// Returns where `part` begins for the last time in what users have written, or npos. Takes linear time, because clients
+// choose both texts: the time of std::string::rfind can be the product of their lengths.
 size_t FindLastOfUser(std::string_view part, const jinja::Text& text) {
   const std::string backwards(part.rbegin(), part.rend());
   for (auto range = text.user.rbegin(); range != text.user.rend(); ++range) {

@@ -19,8 +19,8 @@ inline constexpr int kMaxMessages = 4096;
 inline constexpr int kMaxToolCalls = 128;
 inline constexpr size_t kMaxRoleBytes = 64;
 
-// How much work it is to write a conversation as text and to tokenize it, as a number of bytes of ordinary text. It
-// grows with the square of the number of messages and tool calls.
+// Returns how much work it is to write a conversation as text and to tokenize it, as a number of bytes of ordinary
+// text. It grows with the square of the number of messages and tool calls.
 size_t TextWork(const v1::Chat& chat);
 
 // Checks the conversation at `field` of a request and renders it with the chat template of the model. The text and what

@@ -18,6 +18,7 @@
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/response_set.h"
 #include "kv_manager/requests/tenancy.h"
+#include "kv_manager/requests/unknown_fields.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "kv_manager/text/stop_string_condition.h"
 #include "security/digest.h"
@@ -50,7 +51,7 @@ absl::Status HasLeft() {
   return absl::CancelledError("the client has left before the request began");
 }
 
-// For a call of Generate that has found a request which was about to end.
+// A call of Generate gets it when it has found a request which was about to end.
 absl::Status HasJustEnded() {
   return WithRetryDelay(
       WithReason(absl::UnavailableError("request_id: the request of this name has just ended"), "REQUEST_NOT_RUNNING"),

@@ -22,7 +22,7 @@
 
 namespace quire {
 
-// What a client asks of a stream, alone in its call or one of a batch: to start a request, which is validated and
+// A client asks this of a stream, alone in its call or in a batch: to start a request, which is validated and
 // submitted, or to resume one. A TokenStream writes the responses. It lives until the client has read the last
 // response, or never will. A resumable stream outlives it. Thread-safe.
 class ClientRequest {
@@ -55,7 +55,7 @@ class ClientRequest {
   const TraceSpan& span() const { return span_; }
 
  private:
-  // How the client wants the request to end before its time.
+  // Says how the client wants the request to end before its time.
   enum class Leaving { kStays, kLeaves, kCancels };
 
   void StartNew(int64_t deadline_us);
@@ -66,7 +66,7 @@ class ClientRequest {
   absl::Status TakeOver(const std::shared_ptr<TokenStream>& stream);
   void Resume();
   absl::Status DoResume();  // An error ends the call.
-  // What the next manager must know of the request.
+  // Returns what the next manager must know of the request.
   std::shared_ptr<const std::string> MakeRecord(uint64_t nonce, const ValidRequest& valid) const;
   // Makes and registers the stream of a new request. When the request runs already, returns the stream of that one, and
   // `request` stays as it is.
@@ -88,7 +88,7 @@ class ClientRequest {
   void Leave(bool ends_request);
 
   RequestEnvironment* const environment_;
-  const int64_t arrival_us_;  // Before the request is checked and its text is tokenized.
+  const int64_t arrival_us_;  // It is taken before the request is checked and its text is tokenized.
   const std::optional<Caller> caller_;
   const TraceSpan span_;
   const v1::GenerateRequest request_;
@@ -96,7 +96,7 @@ class ClientRequest {
   const uint64_t reader_id_;
   ResponseWriter* const writer_;
   const std::function<void(std::function<void()>)> run_later_;
-  ResumableRequests::Identity identity_;  // Of a new request that is resumable. Used by Start.
+  ResumableRequests::Identity identity_;  // A new request that is resumable has it. Used by Start.
   bool is_over_ = false;                  // See ValidRequest. Used by Start.
 
   Mutex mutex_;

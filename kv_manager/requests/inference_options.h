@@ -19,12 +19,13 @@ class TokenFile;
 // ValidateGenerate and ValidateTokenize need to know this besides the request and the model.
 struct RequestLimits {
   size_t max_prompt_bytes = 4 << 20;  // Bytes of a text that is to be tokenized.
-  bool uses_model_defaults = true;    // For fields that a request does not set: ServedModel::defaults.
+  bool uses_model_defaults = true;    // They are for fields that a request does not set: ServedModel::defaults.
 };
 
-// How long and how many requests go on without their clients.
+// Says how long and how many requests go on without their clients.
 struct DetachOptions {
-  absl::Duration grace = absl::Seconds(30);  // For a client to come back, and for a stream that has ended.
+  // A client may come back for so long, and a stream that has ended is kept for so long.
+  absl::Duration grace = absl::Seconds(30);
   // Limit for the requests that run without their clients, and again for those that have ended and wait for them. 0: no
   // request outlives its call.
   size_t max_detached = 1024;
@@ -39,15 +40,15 @@ struct InferenceServiceOptions {
   size_t max_batch_requests = 1024;     // Requests of one GenerateBatch at the same time.
   size_t max_message_bytes = 16 << 20;  // Bytes of a message that gRPC sends.
   DetachOptions detach = {};
-  ReceiveLimits receive_limits = {};  // Of messages that are being received.
-  size_t max_outbox_tokens = 4096;    // How many tokens may wait for a slow reader before its request is ended.
+  ReceiveLimits receive_limits = {};  // They limit messages that are being received.
+  size_t max_outbox_tokens = 4096;    // Says how many tokens may wait for a slow reader before its request is ended.
   // When generation has ended: how long a client may take to read the rest before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);
-  size_t max_waiting_texts = 64;  // How many long texts may wait to be tokenized.
+  size_t max_waiting_texts = 64;  // Says how many long texts may wait to be tokenized.
   // The tokens that tell tenants apart. Null: callers need no token, and every caller may use every request.
   std::shared_ptr<TokenFile> tokens = nullptr;
   bool logs_requests = false;
-  int num_text_threads = 2;  // For tokenizing long texts. As many again make the text of generated tokens.
+  int num_text_threads = 2;  // They tokenize long texts. As many again make the text of generated tokens.
 };
 
 }  // namespace quire

@@ -28,7 +28,7 @@ class JobQueue {
     }
   }
 
-  // Whether a Run is under way or due. Whoever sees false has also seen the effects of all jobs.
+  // Returns whether a Run is under way or due. Whoever sees false has also seen the effects of all jobs.
   bool is_running() const { return !jobs_.is_idle(); }
 
  private:

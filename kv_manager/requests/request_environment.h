@@ -40,11 +40,11 @@ struct RequestEnvironment {
   RandomSource random;
   RequestRegistry registry;
   ResumableRequests resumable;
-  ReceiveWatch receiving;  // Of the messages of all calls.
+  ReceiveWatch receiving;  // It watches the messages of all calls.
   // Returns whether workers may still have requests of an earlier manager, which are not restored yet, or this manager
   // leaves its requests to the next one. Set before the first call, and not changed then.
   std::function<bool()> is_restoring = [] { return false; };
-  // Says that this manager stands by, and who leads. Empty when it leads. Set like is_restoring.
+  // Says that this manager stands by, and who leads. The result is empty when it leads. Set like is_restoring.
   std::function<std::string()> standby = [] { return std::string(); };
   TextThreads text_threads;  // Ends first, because its jobs use the others.
 };

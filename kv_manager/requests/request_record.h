@@ -21,7 +21,7 @@ namespace quire {
 struct RequestRecord {
   ResumableRequests::Identity identity;
   uint64_t nonce = 0;      // That of its resume tokens.
-  std::string cache_salt;  // With the tenant in it, see AssumeTenant.
+  std::string cache_salt;  // It has the tenant in it, see AssumeTenant.
   int64_t arrival_unix_us = 0;
   std::optional<int64_t> deadline_unix_us = std::nullopt;
   // The request of the client. Its text is set only if the request wants an echo, and there are no token ids. Fields

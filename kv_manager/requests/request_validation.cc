@@ -2,9 +2,6 @@
 
 #include "kv_manager/requests/request_validation.h"
 
-#include <google/protobuf/message.h>
-#include <google/protobuf/unknown_field_set.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,6 +18,7 @@
 #include "kv_manager/requests/continuation.h"
 #include "kv_manager/requests/guide_validation.h"
 #include "kv_manager/requests/samples_validation.h"
+#include "kv_manager/requests/unknown_fields.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "security/caller.h"
 
@@ -443,7 +441,7 @@ class GenerateValidator {
   const RequestLimits& limits_;
   const SamplingDefaults defaults_;
   ValidRequest out_;
-  std::string chat_text_;  // What a conversation becomes.
+  std::string chat_text_;  // A conversation becomes this text.
   FieldErrors errors_;
   absl::Status precondition_;
 };
@@ -464,32 +462,6 @@ size_t TextWork(const v1::GenerateRequest& request) {
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
                                               const RequestLimits& limits, uint64_t drawn_seed) {
   return GenerateValidator(request, model, limits).Run(drawn_seed);
-}
-
-void CheckUnknownFields(const google::protobuf::Message& message, const std::string& path, FieldErrors* errors) {
-  const google::protobuf::Reflection& reflection = *message.GetReflection();
-  const google::protobuf::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
-  for (int i = 0; i < unknown.field_count(); ++i) {
-    errors->Add(absl::StrCat(path, unknown.field(i).number()),
-                absl::StrCat("field number ", unknown.field(i).number(), " of ", message.GetDescriptor()->full_name(),
-                             " is not known to this server"));
-  }
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const google::protobuf::FieldDescriptor* field : fields) {
-    if (field->message_type() == nullptr || field->is_map()) continue;
-    const std::string field_path = absl::StrCat(path, field->name());
-    if (!field->is_repeated()) {
-      CheckUnknownFields(reflection.GetMessage(message, field), absl::StrCat(field_path, "."), errors);
-      continue;
-    }
-    // A field that has more elements is refused by the check of its own limit.
-    const int num_checked = std::min(reflection.FieldSize(message, field), kMaxMessages);
-    for (int i = 0; i < num_checked; ++i) {
-      const google::protobuf::Message& element = reflection.GetRepeatedMessage(message, field, i);
-      CheckUnknownFields(element, absl::StrCat(field_path, "[", i, "]."), errors);
-    }
-  }
 }
 
 absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,

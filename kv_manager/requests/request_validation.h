@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "google/protobuf/message.h"
 #include "kv_manager/engine/served_model.h"
 #include "kv_manager/jinja/text.h"
 #include "kv_manager/requests/inference_options.h"
@@ -55,20 +54,21 @@ struct ValidRequest {
   OutputOptions output;
   std::vector<TokenId> named_stop_tokens;  // The part of output.end_tokens that the caller named. Sorted.
   Echo echo = Echo::kNone;
-  std::string prompt_text;  // For Echo::kText.
+  std::string prompt_text;  // Echo::kText needs it.
 
-  // What the client has of a sample that the request continues.
+  // This is what the client has of a sample that the request continues.
   struct Continued {
     std::vector<TokenId> tokens = {};
-    std::optional<FinishReason> end = std::nullopt;  // Why the last token ends it, unless it ends at a stop string.
-    bool has_finish = false;                         // The client knows the end.
+    // Says why the last token ends it, unless it ends at a stop string.
+    std::optional<FinishReason> end = std::nullopt;
+    bool has_finish = false;  // The client knows the end.
   };
-  std::vector<Continued> continued;  // By sample. Empty: nothing is continued.
+  std::vector<Continued> continued;  // Each sample has an entry. Empty: nothing is continued.
   // Nothing is to be computed, because all samples have ended.
   bool is_over() const { return !continued.empty() && request.continued.empty(); }
 };
 
-// How a request wants its text to be tokenized. For GenerateRequest and TokenizeRequest.
+// Returns how a request wants its text to be tokenized. It is for GenerateRequest and TokenizeRequest.
 template <typename Request>
 EncodeOptions EncodeOptionsOf(const Request& request) {
   EncodeOptions options;
@@ -77,8 +77,8 @@ EncodeOptions EncodeOptionsOf(const Request& request) {
   return options;
 }
 
-// How many bytes of a request are tokenized or decoded before it is submitted. A token counts as four bytes, and a step
-// of a chat template as one.
+// Returns how many bytes of a request are tokenized or decoded before it is submitted. A token counts as four bytes,
+// and a step of a chat template as one.
 size_t TextWork(const v1::GenerateRequest& request);
 inline size_t TextWork(const v1::ResumeRequest& /*request*/) {
   return 0;
@@ -88,10 +88,6 @@ inline size_t TextWork(const v1::ResumeRequest& /*request*/) {
 // FAILED_PRECONDITION when something needs a tokenizer and the model has none.
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
                                               const RequestLimits& limits, uint64_t drawn_seed);
-
-// Adds every unknown field of `message` and of the messages in it to `errors`, under `path`: fields of a newer client
-// must not be ignored silently.
-void CheckUnknownFields(const google::protobuf::Message& message, const std::string& path, FieldErrors* errors);
 
 // Returns the prompt of a conversation, with the same errors as ValidateGenerate.
 absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,

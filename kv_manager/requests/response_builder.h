@@ -45,7 +45,7 @@ class ResponseBuilder {
   // No token follows. REQUIRES: !is_finished(), and the reason is not kDeadline, which ends the call with a status.
   void Finish(FinishReason reason);
 
-  // Whether the current response has a finish_reason, so that it is the last one.
+  // Returns whether the current response has a finish_reason, so that it is the last one.
   bool is_finished() const { return is_finished_; }
 
   // The response so far: all that was added since StartNextResponse. The caller completes it. Send it if has_news().
@@ -81,7 +81,7 @@ class ResponseBuilder {
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
   v1::GenerateResponse response_;
   OutputText text_;
-  size_t text_begin_ = 0;  // Where the generated text begins in that of the sample, in code points.
+  size_t text_begin_ = 0;  // The generated text begins here in that of the sample, in code points.
 };
 
 // Writes the logprobs of `token` as responses show them.

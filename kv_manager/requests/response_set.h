@@ -57,28 +57,28 @@ class ResponseSet {
   // No token of this sample follows.
   void FinishSample(const Finished& finished);
 
-  // Whether all samples are finished. False for a beam search, which only the engine ends.
+  // Returns whether all samples are finished. False for a beam search, which only the engine ends.
   bool are_all_finished() const;
   bool is_finished(int sample_index) const { return samples_[sample_index].builder.is_finished(); }
 
   // The request is over. If `is_whole`, samples that have not finished were aborted; otherwise the request broke off.
   void End(bool is_whole);
 
-  // Whether there is a response to send. After End, is_last tells whether it is the last one.
+  // Returns whether there is a response to send. After End, is_last tells whether it is the last one.
   bool has_next() const { return FindNext().has_value(); }
   bool is_last() const;
   // Completes the next response, which is valid until StartNext begins another one. REQUIRES: has_next().
   const v1::GenerateResponse* Next();
   void StartNext();
 
-  uint64_t seed() const { return seed_; }  // Of the first sample.
+  uint64_t seed() const { return seed_; }  // The first sample has it.
   int num_prompt_tokens() const { return num_prompt_tokens_; }
   int num_cached_tokens() const { return num_cached_tokens_; }
   // The tokens of all samples so far, whether the samples return or not.
   int num_output_tokens() const;
-  // Why the samples have ended, each reason once: "stop", "stop,length".
+  // Returns why the samples have ended, each reason once: "stop", "stop,length".
   std::string finish_reasons() const;
-  // Whether a sample has ended because the request was aborted.
+  // Returns whether a sample has ended because the request was aborted.
   bool is_aborted() const;
   int num_samples() const { return static_cast<int>(samples_.size()); }
   // The position of the next token of a sample.
@@ -95,7 +95,7 @@ class ResponseSet {
   struct Sample {
     ResponseBuilder builder;
     bool is_sent = false;    // A response of this sample was sent.
-    bool is_ranked = false;  // In a beam search: the rank of the hypothesis is final.
+    bool is_ranked = false;  // In a beam search, the rank of the hypothesis is final.
   };
 
   enum class Phase {
@@ -122,12 +122,13 @@ class ResponseSet {
   const uint64_t seed_;
   const int num_prompt_tokens_;
   int num_cached_tokens_ = 0;
-  std::string prompt_text_;                                                   // The echo of the prompt.
-  google::protobuf::RepeatedPtrField<v1::PositionLogprobs> prompt_logprobs_;  // Empty, or one entry per prompt token.
+  std::string prompt_text_;  // The echo of the prompt.
+  // It is empty or has one entry per prompt token.
+  google::protobuf::RepeatedPtrField<v1::PositionLogprobs> prompt_logprobs_;
   std::vector<Sample> samples_;
   std::vector<int> order_;          // Indices into samples_ by GenerateResponse.index.
   std::vector<bool> has_received_;  // [num_samples]: the client has the end of the sample of this index.
-  std::string resume_token_;        // Until it is sent.
+  std::string resume_token_;        // It is set until it is sent.
   Phase phase_ = Phase::kRunning;
   bool contradicts_client_ = false;
 };

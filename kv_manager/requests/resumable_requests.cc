@@ -396,7 +396,7 @@ void ResumableRequests::OnEnded(const Key& key, RequestId id, bool is_ok) {
     Entry* const entry = FindEntry(key, id);
     if (entry == nullptr) return;
     registration = std::move(entry->registration);
-    SetExpiry(key, entry, kNever);  // As one that runs.
+    SetExpiry(key, entry, kNever);  // It is kept like one that runs.
     entry->is_attached = false;
     entry->has_ended = true;
     entry->has_failed = !is_ok;

@@ -48,9 +48,9 @@ class ResumableRequests {
     std::string owner;  // See OwnerOf.
     std::string name;
     std::string tenant;
-    Sha256Digest digest = {};                     // Of the GenerateRequest, without its seed and without continue_from.
+    Sha256Digest digest = {};  // It covers the GenerateRequest without its seed and without continue_from.
     std::optional<uint64_t> seed = std::nullopt;  // If the client has chosen one.
-    std::vector<SampleProgress> continued = {};   // What the client has of an earlier stream.
+    std::vector<SampleProgress> continued = {};   // The client has these of an earlier stream.
   };
 
   // `clock` is borrowed. Without a key in the options, the key is drawn, and no other process accepts the tokens.
@@ -59,7 +59,7 @@ class ResumableRequests {
   ResumableRequests(const ResumableRequests&) = delete;
   ResumableRequests& operator=(const ResumableRequests&) = delete;
 
-  // Whether requests can be kept at all.
+  // Returns whether requests can be kept at all.
   bool is_enabled() const { return options_.max_detached > 0; }
 
   // The keeper of a new stream, which Add then makes known. `nonce` tells requests of one name apart.
@@ -202,12 +202,12 @@ class ResumableRequests {
   mutable Mutex mutex_;
   CondVar changed_;
   Entries entries_ QUIRE_GUARDED_BY(mutex_);
-  std::set<std::pair<int64_t, Key>> expiries_ QUIRE_GUARDED_BY(mutex_);  // Of the entries that have an expiry.
+  std::set<std::pair<int64_t, Key>> expiries_ QUIRE_GUARDED_BY(mutex_);  // Entries without an expiry are not here.
   Waiting running_ QUIRE_GUARDED_BY(mutex_);                             // Those of them that run,
   Waiting ended_ QUIRE_GUARDED_BY(mutex_);                               // and those that have ended.
   int64_t replay_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::string, int64_t> bytes_by_tenant_ QUIRE_GUARDED_BY(mutex_);  // No zeros.
-  DetachedCounts counts_ QUIRE_GUARDED_BY(mutex_);                                      // What only grows.
+  DetachedCounts counts_ QUIRE_GUARDED_BY(mutex_);                                      // They never fall.
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -16,8 +16,8 @@
 
 namespace quire {
 
-// What the engine has told about one request, to be read in the order of the members. The order of events of different
-// samples does not matter. A value.
+// This is what the engine has told about one request, to be read in the order of the members. The order of events of
+// different samples does not matter. A value.
 struct StreamEvents {
   struct SampleToken {
     int sample_index;
@@ -44,7 +44,7 @@ struct StreamEvents {
   std::optional<int> num_cached_tokens;
   std::vector<std::pair<int, std::vector<ScoredToken>>> prompt_logprobs;  // First position and tokens.
   std::vector<NumericsChange> numerics_changes;                           // See RequestSink::OnNumericsChanged.
-  std::vector<SampleToken> tokens;                                        // At consecutive positions of each sample.
+  std::vector<SampleToken> tokens;  // Those of a sample are at consecutive positions.
   std::vector<Finished> finished;
   std::optional<absl::Status> end;  // If it is OK, the samples that have not finished were aborted.
 };
@@ -67,13 +67,13 @@ class StreamRecord {
   // The responses before the first event.
   const ResponseSet& first() const { return first_; }
 
-  // Whether everything has been read.
+  // Returns whether everything has been read.
   bool is_read() const { return next_ == End(); }
   // Reads from the beginning again.
   void Rewind() { next_ = {}; }
 
  private:
-  // How much of each list has been read.
+  // Says how much of each list has been read.
   struct Position {
     bool operator==(const Position&) const = default;
 

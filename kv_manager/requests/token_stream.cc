@@ -3,39 +3,16 @@
 #include "kv_manager/requests/token_stream.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "base/status_reason.h"
-#include "kv_manager/rpc/rpc_status.h"
+#include "kv_manager/requests/stream_errors.h"
 
 namespace quire {
 namespace {
 
 // A job reads at most about this many tokens before it lets others have the thread.
 constexpr size_t kMaxJobTokens = 4096;
-
-absl::Status SlowReader(size_t num_waiting, size_t limit, bool ends_request) {
-  return WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                        "the client reads too slowly: ", num_waiting, " tokens wait for it, and the limit is ", limit,
-                        " (--max-outbox-tokens); ",
-                        ends_request ? "the request is over" : "the request goes on, and Resume continues the stream")),
-                    "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
-}
-
-std::vector<bool> Ends(const ResponseSet& responses) {
-  std::vector<bool> ends;
-  for (int i = 0; i < responses.num_samples(); ++i) ends.push_back(responses.is_finished(i));
-  return ends;
-}
-
-std::vector<int> NextPositions(const ResponseSet& responses) {
-  std::vector<int> positions;
-  for (int i = 0; i < responses.num_samples(); ++i) positions.push_back(responses.next_position(i));
-  return positions;
-}
 
 absl::Status Left() {
   return absl::CancelledError("the client has ended it");
@@ -47,36 +24,15 @@ absl::Status CannotWait() {
 
 }  // namespace
 
-absl::Status UnknownRequestError() {
-  return WithReason(absl::NotFoundError("resume_token: the request is not known, or not any more"), "REQUEST_UNKNOWN",
-                    {{"resubmit_ok", "true"}});
-}
-
-absl::Status TakenOverError() {
-  return WithReason(absl::AbortedError("another call has taken the stream of the request over"), "TAKEN_OVER");
-}
-
-absl::Status NoReplayMemoryError() {
-  return WithRetryDelay(WithReason(absl::ResourceExhaustedError(
-                                       "the memory for streams that can be resumed is used up (--max-replay-bytes)"),
-                                   "REPLAY_MEMORY"),
-                        /*delay_ms=*/1000);
-}
-
 TokenStream::TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader)
     : environment_(std::move(environment)),
       id_(id),
       max_outbox_tokens_(std::max<size_t>(environment_.max_outbox_tokens, responses.max_step_tokens())),
-      num_returned_(responses.num_returned()),
-      picks_best_(responses.picks_best()),
       seed_(responses.seed()),
       num_prompt_tokens_(responses.num_prompt_tokens()),
-      promised_position_(num_prompt_tokens_ + environment_.num_promised_tokens),
-      first_positions_(NextPositions(responses)),
       // Twice: the record has a copy, and so has its reader.
       num_first_bytes_(environment_.keeper == nullptr ? 0 : 2 * responses.num_bytes()),
-      next_positions_(first_positions_),
-      has_end_(Ends(responses)),
+      positions_(responses, environment_.num_promised_tokens),
       is_resumable_(environment_.keeper != nullptr),
       newest_reader_id_(reader.id),
       reader_(std::move(reader)),
@@ -139,9 +95,9 @@ void TokenStream::OnToken(int sample_index, int position, ScoredToken token) {
   bool needs_job;
   {
     const MutexLock lock(&mutex_);
-    QUIRE_CHECK_LT(sample_index, static_cast<int>(next_positions_.size()));
+    QUIRE_CHECK_LT(sample_index, positions_.num_samples());
     if (generation_ != Generation::kRunning) return;
-    QUIRE_CHECK_EQ(position, next_positions_[sample_index]++);
+    positions_.OnToken(sample_index, position);
     const size_t num_waiting = outbox_.tokens.size();
     const bool is_full = num_waiting >= max_outbox_tokens_;
     // A resumable stream goes on without a client that reads too slowly. It gets more room for the time until a job has
@@ -149,14 +105,14 @@ void TokenStream::OnToken(int sample_index, int position, ScoredToken token) {
     const bool loses_reader = is_full && is_resumable_ && delivery_ == Delivery::kWriting;
     loses_request = is_full && (!is_resumable_ || num_waiting >= 2 * max_outbox_tokens_);
     if (loses_request) {
-      outbox_.end = SlowReader(num_waiting, max_outbox_tokens_, /*ends_request=*/true);
+      outbox_.end = SlowReaderError(num_waiting, max_outbox_tokens_, /*ends_request=*/true);
     } else {
       outbox_.tokens.push_back({sample_index, std::move(token)});
     }
     needs_job = loses_reader ? TakeNote({.reader = {},
                                          .received = {},
                                          .leaver = reader_.id,
-                                         .status = SlowReader(num_waiting, max_outbox_tokens_, loses_request)})
+                                         .status = SlowReaderError(num_waiting, max_outbox_tokens_, loses_request)})
                              : TakeNote();
   }
   if (needs_job) ScheduleRun();
@@ -172,7 +128,7 @@ void TokenStream::OnNumericsChanged(int sample_index, int position) {
 void TokenStream::OnFinished(const Finished& finished) {
   {
     const MutexLock lock(&mutex_);
-    has_end_[finished.sample_index] = true;
+    positions_.OnSampleEnded(finished.sample_index);
   }
   Post([&](StreamEvents* outbox) {
     outbox->finished.push_back(finished);
@@ -208,11 +164,11 @@ absl::Status TokenStream::Attach(StreamReader reader, google::protobuf::Repeated
     if (!is_resumable_ || generation_ == Generation::kClosed || delivery_ == Delivery::kOver) {
       return UnknownRequestError();
     }
-    QUIRE_RETURN_IF_ERROR(CheckReceivedLocked(received));
+    QUIRE_RETURN_IF_ERROR(positions_.Check(received, generation_ == Generation::kRunning));
     // An older call may come late, when its client has given it up.
     if (reader.id < newest_reader_id_) return TakenOverError();
     newest_reader_id_ = reader.id;
-    has_own_client_ = true;
+    positions_.OnClientCame();
     needs_job = TakeNote({.reader = std::move(reader),
                           .received = std::move(received),
                           .leaver = std::nullopt,
@@ -236,80 +192,17 @@ google::protobuf::RepeatedPtrField<v1::ReceivedSample> TokenStream::ReceivedOf(
 
 absl::Status TokenStream::CheckReceived(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const {
   const MutexLock lock(&mutex_);
-  return CheckReceivedLocked(received);
-}
-
-bool TokenStream::MayHaveSentEnd(size_t index) const {
-  return generation_ != Generation::kRunning || has_end_[index] || picks_best_ || environment_.num_promised_tokens > 0;
-}
-
-absl::Status TokenStream::CheckReceivedLocked(
-    const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const {
-  FieldErrors errors;
-  // The step loop waits for the mutex, and a message has room for millions of entries.
-  if (received.size() > num_returned_) {
-    errors.Add("received", absl::StrCat("has ", received.size(), " entries, at most ", num_returned_,
-                                        " are allowed, one for each sample that the request returns"));
-    return errors.ToStatus();
-  }
-  std::vector<bool> is_named(num_returned_);
-  std::vector<uint32_t> positions(num_returned_);
-  bool is_behind = false;
-  for (int i = 0; i < received.size(); ++i) {
-    const uint32_t index = received[i].index();
-    const std::string path = absl::StrCat("received[", i, "].");
-    if (index >= is_named.size()) {
-      errors.Add(path + "index", absl::StrCat("is ", index, ", the request returns ", num_returned_));
-      continue;
-    }
-    if (is_named[index]) errors.Add(path + "index", absl::StrCat("is ", index, ", as in another entry"));
-    is_named[index] = true;
-    positions[index] = received[i].next_position();
-    if (received[i].has_finish() && !MayHaveSentEnd(index)) {
-      errors.Add(path + "has_finish", absl::StrCat("is true, the end of index ", index, " was not sent"));
-    }
-    const uint32_t change = received[i].numerics_changed_at();
-    const bool is_possible = change >= static_cast<uint32_t>(num_prompt_tokens_) && change < positions[index];
-    if (received[i].has_numerics_changed_at() && !is_possible) {
-      errors.Add(path + "numerics_changed_at",
-                 absl::StrCat("is ", change, ", the tokens from the end of the prompt to next_position have ",
-                              num_prompt_tokens_, " .. ", positions[index], " - 1"));
-    }
-    if (HasPosition(static_cast<int>(index), received[i].next_position())) continue;
-    if (!repeated_positions_.empty() && received[i].next_position() <= static_cast<uint32_t>(promised_position_)) {
-      is_behind = true;
-      continue;
-    }
-    errors.Add(path + "next_position",
-               absl::StrCat("is ", received[i].next_position(), ", the next position is ", next_positions_[index]));
-  }
-  for (int i = 0; i < num_returned_ && !picks_best_; ++i) {
-    const int first = first_positions_[i];
-    if (first == num_prompt_tokens_ || positions[i] >= static_cast<uint32_t>(first)) continue;
-    errors.Add("received", absl::StrCat("has ", positions[i], " as next_position of index ", i,
-                                        ", the request was continued from position ", first));
-  }
-  if (!errors.empty()) return errors.ToStatus();
-  return is_behind ? UnknownRequestError() : absl::OkStatus();
-}
-
-bool TokenStream::HasPosition(int index, uint32_t position) const {
-  // When the best samples are picked, nobody knows yet which they are, and none is sent in parts.
-  const bool has_all_sent = picks_best_ || position <= static_cast<uint32_t>(next_positions_[index]);
-  if (repeated_positions_.empty()) return has_all_sent || position <= static_cast<uint32_t>(promised_position_);
-  return (has_own_client_ && has_all_sent) || position <= static_cast<uint32_t>(repeated_positions_[index]);
+  return positions_.Check(received, generation_ == Generation::kRunning);
 }
 
 void TokenStream::LimitPromise(absl::Span<const int> num_tokens) {
   const MutexLock lock(&mutex_);
-  QUIRE_CHECK_EQ(static_cast<int>(num_tokens.size()), num_returned_);
-  for (const int count : num_tokens) repeated_positions_.push_back(num_prompt_tokens_ + count);
+  positions_.LimitPromise(num_tokens);
 }
 
 int64_t TokenStream::NumTokens() const {
   const MutexLock lock(&mutex_);
-  return std::accumulate(next_positions_.begin(), next_positions_.end(), int64_t{0}) -
-         std::accumulate(first_positions_.begin(), first_positions_.end(), int64_t{0});
+  return positions_.NumTokens();
 }
 
 void TokenStream::Close(uint64_t reader_id, bool ends_request) {
@@ -629,7 +522,7 @@ bool TokenStream::StopSamples(const std::vector<int>& sample_indices) {
       is_stopped_[sample_index] = true;
       {
         const MutexLock lock(&mutex_);
-        has_end_[sample_index] = true;
+        positions_.OnSampleEnded(sample_index);
       }
       environment_.engine->CancelSample(id_, sample_index);
     }

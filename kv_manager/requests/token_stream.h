@@ -21,12 +21,14 @@
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/requests/response_set.h"
+#include "kv_manager/requests/stream_errors.h"
+#include "kv_manager/requests/stream_positions.h"
 #include "kv_manager/requests/stream_record.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
 
-// Where the responses of one request go: the seam between a TokenStream and gRPC.
+// Says where the responses of one request go: the seam between a TokenStream and gRPC.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
@@ -42,7 +44,7 @@ class ResponseWriter {
   virtual void EndCall(const v1::GenerateResponse* response, const absl::Status& status) = 0;
 };
 
-// How a request ended.
+// Says how a request ended.
 struct StreamEnd {
   std::string finish_reason;  // The reasons of its samples, or the name of the status code when it broke off.
   int prompt_tokens;
@@ -50,7 +52,7 @@ struct StreamEnd {
   int output_tokens;  // The sum over all samples.
 };
 
-// What the client of a request has of one of its samples, see v1::ContinuedSample.
+// This is what the client of a request has of one of its samples, see v1::ContinuedSample.
 struct SampleProgress {
   uint32_t index = 0;
   int num_tokens = 0;
@@ -61,7 +63,7 @@ struct SampleProgress {
 struct StreamReader {
   ResponseWriter* writer = nullptr;                      // Borrowed until its EndCall. Null: there is no client.
   std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread.
-  uint64_t id = 0;                                       // Of the call. Later calls have higher ones.
+  uint64_t id = 0;                                       // The call has it. Later calls have higher ones.
 };
 
 // Keeps a stream that outlives its calls, and decides for how long. Calls come from the jobs of the stream, one at a
@@ -88,13 +90,6 @@ class StreamKeeper {
   virtual void OnClosed() = 0;
 };
 
-// The error of a call for a stream that is not kept.
-absl::Status UnknownRequestError();
-// The error of a call that has lost its stream to another one.
-absl::Status TakenOverError();
-// The error of a request whose stream cannot be kept, because the memory for such streams is used up.
-absl::Status NoReplayMemoryError();
-
 // Carries the tokens of one request from the step loop to one client:
 //
 //   step loop --OnToken--> outbox --job on a text thread--> response --WriteResponse--> client --OnWritten--> next job
@@ -119,7 +114,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
     std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread when there is no reader.
     // Called once, when the request is over, before its last response is written.
     std::function<void(const StreamEnd&)> on_end;
-    size_t max_outbox_tokens;                        // For all samples together; at least the tokens of one step.
+    size_t max_outbox_tokens;                        // All samples share it; it is at least the tokens of one step.
     std::function<void()> on_tokens = nullptr;       // If set: called on a text thread when tokens have come.
     std::shared_ptr<StreamKeeper> keeper = nullptr;  // Null: the stream ends with its client.
     bool has_known_name = true;                      // The client can find the stream without a resume token.
@@ -134,7 +129,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // stream.
   void LimitPromise(absl::Span<const int> num_tokens);
 
-  // From the step loop.
+  // The step loop calls these.
   void OnStarted(int num_cached_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
   void OnToken(int sample_index, int position, ScoredToken token) override;
@@ -143,7 +138,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void OnFailed(absl::Status status) override;
 
   RequestId id() const { return id_; }
-  uint64_t seed() const { return seed_; }  // Of the first sample.
+  uint64_t seed() const { return seed_; }  // The first sample has it.
   // About how much memory the responses before the first event use, if the stream is resumable.
   int64_t num_first_bytes() const { return num_first_bytes_; }
 
@@ -151,13 +146,14 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // had ended already.
   bool Abort();
 
-  // Whether generation is over: it has finished, has failed, was aborted, or the client has left.
+  // Returns whether generation is over: it has finished, has failed, was aborted, or the client has left.
   bool has_ended() const;
 
-  // Whether nobody can read the stream any more, or soon nobody can.
+  // Returns whether nobody can read the stream any more, or soon nobody can.
   bool is_closed() const;
 
-  // What the client of an equal request has received of this stream, or of an earlier one, when it has this much.
+  // Returns what the client of an equal request has received of this stream, or of an earlier one, when it has this
+  // much.
   google::protobuf::RepeatedPtrField<v1::ReceivedSample> ReceivedOf(absl::Span<const SampleProgress> samples) const;
   // The tokens that the engine has told, of all samples.
   int64_t NumTokens() const;
@@ -189,7 +185,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void OnWritten(uint64_t reader_id, bool ok);
 
  private:
-  // Whether events still come from the engine.
+  // Says whether events still come from the engine.
   enum class Generation {
     kRunning,  // Events are put into the outbox.
     kEnded,    // Later events are dropped; the client still gets what the outbox has.
@@ -207,9 +203,9 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // A change of the reader.
   struct Change {
     StreamReader reader;                                              // The new one, unless `leaver` is set.
-    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;  // By the new one.
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;  // The new one has received them.
     std::optional<uint64_t> leaver;                                   // The call that has lost its client.
-    absl::Status status;  // With which that call ends, or the new one when it is refused.
+    absl::Status status;  // That call ends with it, or the new one when it is refused.
   };
 
   // Lets `add` put an event into the outbox, and makes sure that a job takes it out. Returns false when generation had
@@ -222,12 +218,6 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   bool TakeNote(Change change) QUIRE_REQUIRES(mutex_);
   // The same for the end of everything. The caller must tell the engine.
   bool TakeClose(absl::Status status) QUIRE_REQUIRES(mutex_);
-  // Returns whether the end of this sample may have been sent. An earlier manager may have sent any.
-  bool MayHaveSentEnd(size_t index) const QUIRE_REQUIRES(mutex_);
-  absl::Status CheckReceivedLocked(const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received) const
-      QUIRE_REQUIRES(mutex_);
-  // Returns whether a client that has received all of this sample before the position finds the rest here.
-  bool HasPosition(int index, uint32_t position) const QUIRE_REQUIRES(mutex_);
 
   void ScheduleRun();
   // The job: writes a response, or turns the outbox into responses, until there is nothing to do or a write is under
@@ -281,22 +271,14 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   const Environment environment_;
   const RequestId id_;
   const size_t max_outbox_tokens_;
-  const int num_returned_;
-  const bool picks_best_;
   const uint64_t seed_;
   const int num_prompt_tokens_;
-  const int promised_position_;             // Behind the promised tokens, see num_promised_tokens.
-  const std::vector<int> first_positions_;  // [num_samples]: of the first token from the step loop.
   const int64_t num_first_bytes_;
 
   mutable Mutex mutex_;
   StreamEvents outbox_ QUIRE_GUARDED_BY(mutex_);  // Events that wait for a job.
   std::deque<Change> changes_ QUIRE_GUARDED_BY(mutex_);
-  std::vector<int> next_positions_ QUIRE_GUARDED_BY(mutex_);  // [num_samples]: of the next token from the step loop.
-  std::vector<bool> has_end_ QUIRE_GUARDED_BY(mutex_);        // [num_samples]: the sample has ended.
-  // [num_returned]: behind the tokens of LimitPromise. Empty: the whole promise holds.
-  std::vector<int> repeated_positions_ QUIRE_GUARDED_BY(mutex_);
-  bool has_own_client_ QUIRE_GUARDED_BY(mutex_) = false;  // A client that came has what this stream has sent.
+  StreamPositions positions_ QUIRE_GUARDED_BY(mutex_);
   Generation generation_ QUIRE_GUARDED_BY(mutex_) = Generation::kRunning;
   Delivery delivery_ QUIRE_GUARDED_BY(mutex_) = Delivery::kIdle;
   bool has_limited_writes_ QUIRE_GUARDED_BY(mutex_) = false;
@@ -305,7 +287,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   absl::Status drop_status_ QUIRE_GUARDED_BY(mutex_);
   bool is_dropped_ QUIRE_GUARDED_BY(mutex_) = false;      // The end does not wait for the write under way.
   bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;      // The reader has a response, until FinishWrite.
-  std::optional<bool> written_ QUIRE_GUARDED_BY(mutex_);  // What OnWritten has told about it.
+  std::optional<bool> written_ QUIRE_GUARDED_BY(mutex_);  // OnWritten has said this about it.
 
   // Changed by the one that delivery_ names, with the mutex held.
   StreamReader reader_;

@@ -44,7 +44,7 @@ bool AddBadString(const Descriptor& type, const std::string& encoded, absl::stri
                   FieldErrors* errors) {
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(encoded.data()),
                                             static_cast<int>(encoded.size()));
-  std::map<int, int> counts;  // By field number: how many values it had so far.
+  std::map<int, int> counts;  // The key is the field number: how many values it had so far.
   while (const uint32_t tag = in.ReadTag()) {
     const FieldDescriptor* field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
     if (field == nullptr || WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {

@@ -22,11 +22,11 @@
 namespace quire {
 
 struct ReceiveLimits {
-  int64_t max_bytes = int64_t{256} << 20;             // Of all messages that have not arrived completely.
+  int64_t max_bytes = int64_t{256} << 20;  // All messages that have not arrived completely have at most so many.
   int64_t max_connection_bytes = int64_t{128} << 20;  // The same for one connection.
   int64_t max_message_bytes = int64_t{16} << 20;
-  size_t max_messages = 8192;  // How many messages may be under way at the same time, without those of streams.
-  absl::Duration timeout = absl::Seconds(30);  // For a message to arrive, unless a stream may pause before it.
+  size_t max_messages = 8192;  // Says how many messages may be under way at the same time, without those of streams.
+  absl::Duration timeout = absl::Seconds(30);  // A message may take so long, unless a stream may pause before it.
 };
 
 // Limits the memory of messages that are being received, which gRPC cannot do: it checks the size of a message when it
@@ -78,9 +78,9 @@ class ReceiveWatch {
  private:
   struct Connection {
     int num_messages = 0;
-    int num_limited = 0;              // Of them, those with Wait::kLimited.
-    std::optional<int64_t> received;  // By the last answer of the counter.
-    int64_t arrived = 0;              // What messages have brought that arrived since then, with their overhead.
+    int num_limited = 0;              // So many of them are with Wait::kLimited.
+    std::optional<int64_t> received;  // The last answer of the counter said so.
+    int64_t arrived = 0;              // Messages that arrived since then have brought so many, with their overhead.
     int64_t unfinished = 0;           // Estimate of the bytes of messages that are under way.
     int64_t moved_at_us = 0;          // When bytes have come last, or when the first message began.
     bool is_beyond = false;           // The last check has found too many bytes.
@@ -89,7 +89,7 @@ class ReceiveWatch {
     std::string peer;
     Wait wait;
     int64_t start_us;
-    int64_t unfinished;  // Of the connection when the message began.
+    int64_t unfinished;  // The connection had so many when the message began.
     EndCall end_call;
   };
   struct Ended {
@@ -120,11 +120,13 @@ class ReceiveWatch {
   mutable Mutex mutex_;
   CondVar changed_;
   ByteCounter counter_ QUIRE_GUARDED_BY(mutex_);
-  std::map<uint64_t, Message> messages_ QUIRE_GUARDED_BY(mutex_);  // By id, which is also the order of their start.
-  absl::flat_hash_map<std::string, Connection> connections_ QUIRE_GUARDED_BY(mutex_);  // With messages; by peer.
-  size_t num_limited_ QUIRE_GUARDED_BY(mutex_) = 0;                                    // Messages with Wait::kLimited.
+  // The key is the id, which is also the order of their start.
+  std::map<uint64_t, Message> messages_ QUIRE_GUARDED_BY(mutex_);
+  // They have messages; the key is the peer.
+  absl::flat_hash_map<std::string, Connection> connections_ QUIRE_GUARDED_BY(mutex_);
+  size_t num_limited_ QUIRE_GUARDED_BY(mutex_) = 0;  // Messages with Wait::kLimited.
   uint64_t next_id_ QUIRE_GUARDED_BY(mutex_) = 1;
-  bool is_quiet_ QUIRE_GUARDED_BY(mutex_) = false;   // By the last check.
+  bool is_quiet_ QUIRE_GUARDED_BY(mutex_) = false;   // The last check found it.
   bool is_asleep_ QUIRE_GUARDED_BY(mutex_) = false;  // The thread waits for a message.
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;

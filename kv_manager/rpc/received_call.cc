@@ -18,7 +18,7 @@ class RefusedCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
  public:
   explicit RefusedCall(const grpc::Status& status) { Finish(status); }
 
-  // From gRPC.
+  // gRPC calls it.
   void OnDone() override { delete this; }
 };
 

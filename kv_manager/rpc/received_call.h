@@ -36,7 +36,7 @@ class ReceivedCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // Begins to read the request. The handler of the method calls this before it returns.
   void Receive();
 
-  // From gRPC.
+  // gRPC calls it.
   void OnReadDone(bool ok) final;
 
   grpc::CallbackServerContext* context() const { return context_; }
@@ -50,7 +50,7 @@ class ReceivedCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   ReceiveWatch* const watch_;
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer request_;
-  uint64_t id_ = 0;  // Of the request in the watch.
+  uint64_t id_ = 0;  // The request has it in the watch.
 };
 
 // A call with one request and one response. It owns itself until gRPC is done with it, which is after Finish.
@@ -68,7 +68,7 @@ class UnaryCall final : public ReceivedCall {
   void FinishWithError(const absl::Status& status);
   void FinishWith(const google::protobuf::Message& response);
 
-  // From gRPC.
+  // gRPC calls it.
   void OnDone() override { delete this; }
 
  private:

@@ -43,8 +43,8 @@ class FieldErrors {
   int count_ = 0;
 };
 
-// How long a client should wait before it tries again, in milliseconds: the delay of WithRetryDelay, or that of the
-// status code as described below. Empty: another attempt would fail, too.
+// Returns how long a client should wait before it tries again, in milliseconds: the delay of WithRetryDelay, or that of
+// the status code as described below. Empty: another attempt would fail, too.
 std::optional<int64_t> RetryDelayMs(const absl::Status& status);
 
 // The status as a protobuf message: the same code, a text of at most 512 ASCII bytes, and details of at most 4 KiB in

@@ -20,13 +20,13 @@ namespace quire {
 // The limits of a status, however large the pools are and however many workers and requests there are.
 inline constexpr int kMaxShownWorkers = 64;
 inline constexpr int kMaxShownRequests = 200;
-inline constexpr int kMaxMapCells = 16'384;  // For all workers together. One worker has at most a quarter of them.
+inline constexpr int kMaxMapCells = 16'384;  // All workers share it. One worker has at most a quarter of them.
 
 // The state of the manager and of its workers at one moment.
 struct StatusSnapshot {
   ManagerStatus manager;
-  std::vector<PoolSnapshot> blocks;      // By worker: the first kMaxShownWorkers of `manager`.
-  std::vector<ListedRequests> requests;  // By the same workers.
+  std::vector<PoolSnapshot> blocks;      // The first kMaxShownWorkers of `manager` have an entry each.
+  std::vector<ListedRequests> requests;  // The same workers have an entry each.
 };
 
 // The names of requests, or the reason why this reader may not see single requests.

@@ -23,7 +23,7 @@ namespace {
 
 // A step loop answers in its next round. A reader that has waited this long gets the previous snapshot.
 constexpr auto kMaxWait = std::chrono::milliseconds(500);
-// How many threads of the server may wait. The others are for scrapes.
+// Says how many threads of the server may wait. The others are for scrapes.
 constexpr int kMaxWaiting = 4;
 
 HttpResponse Refuse(int code, const std::string& why) {
@@ -73,7 +73,7 @@ struct StatusPage::SnapshotUnderWay {
 
   StatusSnapshot snapshot;
   int64_t begin_us = 0;
-  std::vector<int64_t> loop_us;  // By worker: how much time of its step loop the snapshot took.
+  std::vector<int64_t> loop_us;  // The snapshot took so much time of the step loop of each worker.
   Countdown unanswered;          // The step loops that have not answered.
 };
 
@@ -198,7 +198,7 @@ HttpResponse StatusPage::Block(const HttpRequest& request) {
     absl::Status status;
     std::optional<DescribedBlock> block;
     int num_blocks = 0;
-    int64_t loop_us = 0;  // How much time of the step loop it took.
+    int64_t loop_us = 0;  // Says how much time of the step loop it took.
   };
   const auto answer = std::make_shared<Answer>();
   environment_.engine->AskWorker(

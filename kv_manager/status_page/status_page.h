@@ -33,7 +33,7 @@ class StatusPage {
   static constexpr int64_t kPauseFactor = 500;
   static constexpr int64_t kMinPauseUs = 500'000;
   static constexpr int64_t kMaxPauseUs = 10'000'000;
-  static constexpr int64_t kMinBlockIntervalUs = 50'000;  // Between two blocks described.
+  static constexpr int64_t kMinBlockIntervalUs = 50'000;  // Two blocks described are at least so far apart.
 
   struct Environment {
     ManagerEngine* engine;  // Borrowed.
@@ -52,7 +52,7 @@ class StatusPage {
   // One block, by the parameters "worker=ADDRESS&block=N".
   HttpResponse Block(const HttpRequest& request);
 
-  int64_t num_snapshots() const;  // How many were begun. For tests.
+  int64_t num_snapshots() const;  // Returns how many were begun. It is for tests.
 
  private:
   struct SnapshotUnderWay;
@@ -62,8 +62,8 @@ class StatusPage {
   std::shared_ptr<SnapshotUnderWay> StartSnapshot();
   // The newest snapshot; null when there is none yet.
   std::shared_ptr<ShownSnapshot> CurrentSnapshot();
-  // The snapshot under way, which begins here when it is time. Null when none is under way or too many threads wait
-  // already.
+  // The snapshot under way, which begins here when it is time. Returns null when none is under way or too many threads
+  // wait already.
   std::shared_ptr<SnapshotUnderWay> JoinSnapshot();
   bool MayDescribeBlock();
 

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// How far the text of a token may be from where it is expected: for each token that is not found, and in all.
+// Says how far the text of a token may be from where it is expected: for each token that is not found, and in all.
 constexpr size_t kChangedBytes = 4;
 constexpr size_t kMaxChangedBytes = 64;
 

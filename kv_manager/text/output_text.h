@@ -39,7 +39,7 @@ class OutputText {
   // Reads the next generated token. Returns the stop string that it completes; after that Append must not be called.
   std::optional<std::string> Append(TokenId token, std::string* text);
 
-  // How many code points the tokens so far have made. Those that are held back count.
+  // Returns how many code points the tokens so far have made. Those that are held back count.
   size_t num_code_points() const { return num_code_points_; }
 
   // No token follows: appends what was held back. Returns the stop string that this completes, if any.
@@ -50,7 +50,7 @@ class OutputText {
 
   StopStringMatcher matcher_;
   OutputOptions options_;                            // The stop strings are moved to the matcher.
-  std::optional<StreamingDetokenizer> detokenizer_;  // Empty when there is no tokenizer.
+  std::optional<StreamingDetokenizer> detokenizer_;  // It is empty when there is no tokenizer.
   int num_tokens_ = 0;
   size_t num_code_points_ = 0;
 };

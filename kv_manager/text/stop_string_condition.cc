@@ -9,8 +9,8 @@
 namespace quire {
 namespace {
 
-// How many tokens are decoded before the ones that may match. The first tokens of a text may decode differently from
-// tokens in the middle, by a space or by missing bytes of a character, and some tokens have no text.
+// Says how many tokens are decoded before the ones that may match. The first tokens of a text may decode differently
+// from tokens in the middle, by a space or by missing bytes of a character, and some tokens have no text.
 constexpr int kLeadTokens = 16;
 constexpr int kMaxCharacterBytes = 4;
 

@@ -35,7 +35,7 @@ class StopStringCondition : public StopCondition {
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const bool skip_special_tokens_;
   const int min_tokens_;
-  const int num_decoded_;                   // How many tokens a call decodes at most.
+  const int num_decoded_;                   // Says how many tokens a call decodes at most.
   const StreamingDetokenizer from_prompt_;  // Copied for a hypothesis that is decoded from its beginning.
   const StopStringMatcher matcher_;         // Copied for each text.
 };

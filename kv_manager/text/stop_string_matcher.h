@@ -47,7 +47,7 @@ class StopStringMatcher {
   };
 
   std::shared_ptr<const std::vector<Automaton>> automata_;
-  std::vector<size_t> matched_;  // By automaton: the longest prefix of `stop` that the text ends with.
+  std::vector<size_t> matched_;  // Each automaton has the longest prefix of `stop` that the text ends with.
   std::string held_back_;        // The longest end of the text that begins a stop string.
 };
 

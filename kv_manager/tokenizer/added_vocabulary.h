@@ -45,7 +45,7 @@ class AddedVocabulary {
   absl::StatusOr<std::vector<TextPiece>> Extract(std::string_view text, const Normalizer* normalizer,
                                                  bool parses_special, absl::Span<const ByteRange> user = {}) const;
 
-  // Whether the text of a user must not become this token: it is an added token of more than space.
+  // Returns whether the text of a user must not become this token: it is an added token of more than space.
   bool IsControl(TokenId id) const;
 
   // Returns null when `id` is no added token.
@@ -71,7 +71,8 @@ class AddedVocabulary {
                          absl::Span<const ByteRange> user) const;
   // Returns the longest match at `pos`.
   Match FindMatch(std::string_view text, size_t pos, const PrefixTrie& trie, absl::Span<const ByteRange> user) const;
-  // Where the normalised form `normalized` of `text` comes from the user. Empty when nothing is looked for there.
+  // Returns where the normalised form `normalized` of `text` comes from the user. The result is empty when nothing is
+  // looked for there.
   absl::StatusOr<std::vector<ByteRange>> NormalizedUserRanges(std::string_view text, absl::Span<const ByteRange> user,
                                                               const std::string& normalized,
                                                               const Normalizer* normalizer) const;

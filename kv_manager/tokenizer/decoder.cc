@@ -134,8 +134,8 @@ absl::Status AppendSteps(const JsonValue& json, std::vector<DecoderStep>* steps)
   return absl::OkStatus();
 }
 
-// How many times longer the Replace steps can make a text. Without a bound a small file could ask for any amount of
-// memory.
+// Returns how many times longer the Replace steps can make a text. Without a bound a small file could ask for any
+// amount of memory.
 absl::Status CheckGrowth(const JsonValue& json, const std::vector<DecoderStep>& steps) {
   constexpr size_t kMaxGrowth = 1 << 16;
   size_t growth = 1;

@@ -53,7 +53,7 @@ class DecoderStream {
   void Finish(std::string* out);
 
  private:
-  // What one step has kept back.
+  // This is what one step has kept back.
   struct Stage {
     std::string held;
     size_t num_stripped = 0;

@@ -106,7 +106,7 @@ class StripNormalizer : public Normalizer {
 
   absl::Status Normalize(TextPiece* piece) const override {
     const std::string_view text = piece->text;
-    size_t begin = text.size();  // Where the first character starts that is no whitespace.
+    size_t begin = text.size();  // The first character that is no whitespace starts here.
     size_t end = 0;              // The position after the last such character.
     for (size_t pos = 0; pos < text.size();) {
       const size_t start = pos;

@@ -25,7 +25,7 @@ class Pattern {
   // Does the same as Regex::FindAll.
   absl::Status FindAll(std::string_view text, std::vector<Span>* spans) const;
 
-  // The literal string. Empty for a regular expression.
+  // The literal string. The result is empty for a regular expression.
   const std::string& literal() const { return literal_; }
 
  private:

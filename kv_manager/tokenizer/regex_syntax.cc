@@ -392,7 +392,7 @@ class Translator {
   std::string_view in_;
   size_t pos_ = 0;
   std::string out_;
-  size_t atom_ = 0;  // Where the last atom starts in out_.
+  size_t atom_ = 0;  // The last atom starts here in out_.
   std::vector<Group> groups_;
 };
 

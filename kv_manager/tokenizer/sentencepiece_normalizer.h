@@ -15,8 +15,8 @@
 
 namespace quire {
 
-// What SentencePiece does to a text before it looks for pieces. It applies its rules (the longest that matches), and,
-// as the model demands, writes spaces as U+2581, adds a dummy space in front, and collapses runs of spaces.
+// Does what SentencePiece does to a text before it looks for pieces. It applies its rules (the longest that matches),
+// and, as the model demands, writes spaces as U+2581, adds a dummy space in front, and collapses runs of spaces.
 // Thread-safe.
 class SentencePieceNormalizer {
  public:

@@ -15,7 +15,7 @@ namespace quire {
 // A part of the prompt on its way to the model.
 struct TextPiece {
   std::string text;
-  // How many leading bytes of `text` come from the first character of the prompt or were put in front of it, and
+  // Says how many leading bytes of `text` come from the first character of the prompt or were put in front of it, and
   // whether the piece was cut there. The Metaspace pre-tokenizer with prepend_scheme "first" needs this.
   size_t num_origin_bytes = 0;
   bool starts_at_origin = false;

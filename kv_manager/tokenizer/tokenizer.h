@@ -27,7 +27,7 @@ struct TokenizerFiles {
 struct EncodeOptions {
   // Adds the tokens around the prompt that the model was trained with. For most models this is the BOS token in front.
   bool add_special_tokens = true;
-  // Whether text that spells a special token becomes that token. When false, it is ordinary text, which is what
+  // Says whether text that spells a special token becomes that token. When false, it is ordinary text, which is what
   // untrusted text needs.
   bool parse_special_tokens = true;
   // The parts of the text that come from users: sorted, not empty, not overlapping, and on borders of characters. The

@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// What tokenizer_config.json says about the special and the added tokens.
+// This is what tokenizer_config.json says about the special and the added tokens.
 struct TokenizerConfig {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;

@@ -121,7 +121,7 @@ absl::StatusOr<std::unique_ptr<TokenModel>> ParseModel(const JsonValue& json) {
 // Adds what tokenizer_config.json has in addition (see tokenizer_json.h).
 absl::Status AddTokensOfConfig(const TokenizerConfig& config, const Vocabulary& vocabulary,
                                std::vector<AddedToken>* tokens) {
-  absl::flat_hash_map<std::string, size_t> index_of;  // By content.
+  absl::flat_hash_map<std::string, size_t> index_of;  // The key is the content.
   absl::flat_hash_map<TokenId, std::string> content_of;
   for (size_t i = 0; i < tokens->size(); ++i) {
     index_of.emplace((*tokens)[i].content, i);

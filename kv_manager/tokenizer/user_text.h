@@ -16,14 +16,14 @@
 
 namespace quire {
 
-// Whether the bytes [begin, end) have a byte in `ranges`. O(log n).
+// Returns whether the bytes [begin, end) have a byte in `ranges`. O(log n).
 bool Overlaps(absl::Span<const ByteRange> ranges, size_t begin, size_t end);
 
 // Returns the parts of `ranges` in [begin, end), counted from `begin`.
 std::vector<ByteRange> Clip(absl::Span<const ByteRange> ranges, size_t begin, size_t end);
 
-// Whether a token of this content can only make space, so that nobody is harmed when the text of a user becomes that
-// token. Code is full of such tokens.
+// Returns whether a token of this content can only make space, so that nobody is harmed when the text of a user becomes
+// that token. Code is full of such tokens.
 bool IsOnlySpace(std::string_view content);
 
 // Returns the ranges of `normalized`, the normalised form of `text`, that come from the ranges `user` of `text`. When

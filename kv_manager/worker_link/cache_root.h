@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// How SequenceStart.cache_root of worker.proto names a root.
+// Returns how SequenceStart.cache_root of worker.proto names a root.
 std::string NameOf(const CacheRoot& root);
 // The salt of a root with this name. Nothing for a private root and for all other names.
 std::optional<std::string> SaltOfRoot(absl::string_view name);

@@ -245,11 +245,11 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
   InventoryReader reader_;
   bool is_reading_inventory_ = false;
   bool is_open_ = false;
-  absl::Status error_;  // What the worker did wrong.
+  absl::Status error_;  // The worker did this wrong.
 
   Mutex mutex_;
   PlanEncoder encoder_ QUIRE_GUARDED_BY(mutex_);
-  std::deque<ExpectedResult> expected_ QUIRE_GUARDED_BY(mutex_);  // For the plans in flight, oldest first.
+  std::deque<ExpectedResult> expected_ QUIRE_GUARDED_BY(mutex_);  // They belong to the plans in flight, oldest first.
   // The first message is being written.
   std::deque<std::unique_ptr<v1::StepsRequest>> writes_ QUIRE_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<v1::StepsRequest>> unused_ QUIRE_GUARDED_BY(mutex_);

@@ -53,9 +53,9 @@ class InventoryReader {
   bool has_header_ = false;
   bool is_complete_ = false;
   int64_t num_bytes_ = 0;
-  uint32_t num_rows_ = 0;        // As the header says.
-  uint32_t num_labels_ = 0;      // As the header says.
-  std::vector<bool> has_label_;  // By block, those of the pool first.
+  uint32_t num_rows_ = 0;        // The header says so.
+  uint32_t num_labels_ = 0;      // The header says so.
+  std::vector<bool> has_label_;  // Each block has an entry, those of the pool first.
   WorkerInventory inventory_;
 };
 

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// What SequenceStart.record of worker.proto has: the record of the request, and then what is known only when the
+// SequenceStart.record of worker.proto has this: the record of the request, and then what is known only when the
 // request starts. The worker gives it back with the row.
 struct RowRecord {
   absl::string_view request;  // Request::record. Borrowed.
@@ -21,10 +21,10 @@ struct RowRecord {
   std::optional<NumericsChange> numerics_change = std::nullopt;  // See SequenceStart.
 };
 
-// Empty when the request has no record, or when the record is longer than a row may have. A search that does not fit is
-// left out.
+// The result is empty when the request has no record, or when the record is longer than a row may have. A search that
+// does not fit is left out.
 std::string RowRecordOf(const SequenceStart& start);
-// Empty when the record with the search is longer than a row may have.
+// The result is empty when the record with the search is longer than a row may have.
 std::string RowRecordOf(const RecordChange& change);
 // Nothing when RowRecordOf has not made these bytes. REQUIRES: `bytes` outlive the result.
 std::optional<RowRecord> ReadRowRecord(absl::string_view bytes);

@@ -51,7 +51,7 @@ class PlanEncoder {
   struct Row {
     int num_logprobs = -1;
     int num_prompt_logprobs = -1;
-    std::vector<TokenId> prompt;  // Empty unless the prompt's logprobs are wanted.
+    std::vector<TokenId> prompt;  // It is empty unless the prompt's logprobs are wanted.
     int num_candidates = 0;
   };
 
@@ -63,7 +63,7 @@ class PlanEncoder {
   Row& RowOf(RowId id);
   ExpectedResult::Slice Expect(const SequenceSlice& slice) const;
 
-  std::vector<Row> rows_;  // By row id.
+  std::vector<Row> rows_;  // The index is the row id.
   bool has_sent_vocabulary_ = false;
 };
 

@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// Where a worker is: host:port, [host]:port for IPv6, unix:path, or dns:///name:port for all addresses of a name. The
-// prefix of unix:path is kUnixPrefix.
+// A worker has an address: host:port, [host]:port for IPv6, unix:path, or dns:///name:port for all addresses of a name.
+// The prefix of unix:path is kUnixPrefix.
 inline constexpr absl::string_view kDnsPrefix = "dns:///";
 
 // INVALID_ARGUMENT, "'b:0' has port '0', it must be 1 .. 65535", when `address` has none of these forms. Nothing is

@@ -33,22 +33,22 @@ struct WorkerInventory {
     int64_t idle_us = 0;   // InventoryRow.idle_ms, in microseconds.
     int num_computed = 0;  // At most the number of tokens, and at most what the block table has room for.
     std::vector<BlockId> blocks;
-    std::vector<SwappedBlock> swapped;  // With rising entries.
+    std::vector<SwappedBlock> swapped;  // Their entries rise.
     std::string record;
     std::optional<int> root;  // An index in `roots`.
-    // What the row reports, as in SamplingParams, but at most the size of the vocabulary.
+    // The row reports these, as in SamplingParams, but at most the size of the vocabulary.
     int num_logprobs = -1;  // -1 also if it reports candidates.
     int num_prompt_logprobs = -1;
     int num_candidates = 0;
-    // Of the first tokens behind the prompt, and of the prompt from position 1 on, as far as the worker knows them.
-    // There are never more of them than tokens.
+    // `scores` has those of the first tokens behind the prompt, and `prompt_scores` those of the prompt from position 1
+    // on, as far as the worker knows them. There are never more of them than tokens.
     std::vector<ScoredToken> scores;
     std::vector<ScoredToken> prompt_scores;
   };
 
   struct Label {
     BlockId block{0};           // A block of the pool, or of the host tier.
-    bool is_host = false;       // Whether it is one of the host tier.
+    bool is_host = false;       // Says whether it is one of the host tier.
     std::optional<int> parent;  // The index of an earlier label, which is full and has the same root.
     int root = 0;               // An index in `roots`.
     std::vector<TokenId> tokens;
@@ -62,7 +62,7 @@ struct WorkerInventory {
     bool samples = false;
   };
 
-  // What one step has computed. Its tokens are in the rows.
+  // This is what one step has computed. Its tokens are in the rows.
   struct Result {
     StepId step{0};
     std::vector<Slice> slices;
@@ -73,7 +73,7 @@ struct WorkerInventory {
   int num_left_out = 0;
   std::vector<Result> results;  // At most two, oldest first. The last one is that of last_step.
   std::vector<std::string> roots;
-  std::vector<Row> rows;      // With rising numbers.
+  std::vector<Row> rows;      // Their numbers rise.
   std::vector<Label> labels;  // No block twice.
 };
 

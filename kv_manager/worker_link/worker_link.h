@@ -23,8 +23,8 @@ struct WorkerLinkOptions {
   // The time at which this manager has begun to lead, in milliseconds. So it exceeds the epochs of earlier managers,
   // unless the clocks differ. See OnDescribed.
   uint64_t first_epoch = 1;
-  int64_t connect_timeout_us = 10'000'000;  // From the start of an attempt to the open session.
-  int64_t step_timeout_us = 60'000'000;     // From one result to the next while plans are in flight.
+  int64_t connect_timeout_us = 10'000'000;  // It limits the time from the start of an attempt to the open session.
+  int64_t step_timeout_us = 60'000'000;     // It limits the time from one result to the next while plans are in flight.
   // While a plan is unanswered for so long, the worker is asked whether its process still answers, and again after each
   // further time of this length.
   int64_t probe_interval_us = 500'000;
@@ -83,13 +83,14 @@ class WorkerLink {
   bool adopts_again() const { return adopts_again_; }
   bool is_ready() const { return state_ == State::kReady; }
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
-  uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or of the last one.
+  uint64_t epoch() const { return epoch_; }  // The current attempt or session has it, or the last one had it.
   int num_plans_in_flight() const { return num_in_flight_; }
   uint64_t num_steps() const { return num_steps_; }  // Results that have come in this session.
   // The process has answered a probe.
   void OnProbed(int64_t now_us);
-  // Whether a plan is unanswered and the process of the worker does not answer probes. A process that was stopped is
-  // silent, and so is one behind a network that loses everything. A slow step is not: other threads answer probes.
+  // Returns whether a plan is unanswered and the process of the worker does not answer probes. A process that was
+  // stopped is silent, and so is one behind a network that loses everything. A slow step is not: other threads answer
+  // probes.
   bool IsSilent(int64_t now_us) const;
   // The time of the last result, or of the last plan that was sent when no other was in flight.
   int64_t progress_us() const { return progress_us_; }
@@ -110,8 +111,8 @@ class WorkerLink {
   int num_adoptions_left_;  // Attempts that adopt and break.
   int num_failed_adoptions_ = 0;
   bool adopts_again_ = false;
-  int64_t next_attempt_us_ = 0;     // While waiting.
-  int64_t attempt_started_us_ = 0;  // While describing and opening.
+  int64_t next_attempt_us_ = 0;     // It is used while waiting.
+  int64_t attempt_started_us_ = 0;  // It is used while describing and opening.
   int64_t backoff_us_;
   std::optional<int64_t> away_since_us_;  // The first attempt since nobody answers.
   absl::Status last_error_;
@@ -119,7 +120,7 @@ class WorkerLink {
   int num_in_flight_ = 0;
   SentPlan in_flight_[kMaxPlansInFlight] = {};  // Oldest first.
   int64_t progress_us_ = 0;                     // See progress_us().
-  int64_t next_probe_us_ = 0;                   // While plans are in flight.
+  int64_t next_probe_us_ = 0;                   // It is used while plans are in flight.
   std::optional<int64_t> unanswered_probe_us_;  // When the first probe was sent that has no answer.
   uint64_t num_steps_ = 0;
 };

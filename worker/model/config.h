@@ -32,8 +32,9 @@ struct LayerConfig {
 // file depends on the name of the architecture.
 struct ModelConfig {
   std::string architecture;
-  std::string torch_dtype;  // As in the file. It determines the default type of K and V. Every tensor has its own type.
-  CheckpointQuantization quantization;  // How the checkpoint stores the matrices of the layers.
+  std::string torch_dtype;  // The file has it like this. It determines the default type of K and V. Every tensor has
+                            // its own type.
+  CheckpointQuantization quantization;  // Says how the checkpoint stores the matrices of the layers.
   int hidden_size;
   int intermediate_size;
   int num_layers;
@@ -44,23 +45,23 @@ struct ModelConfig {
   int max_position_embeddings;
   float rms_norm_eps;
   RopeConfig rope;
-  std::optional<RopeConfig> window_rope;  // Of layers with a window, if it is another one.
+  std::optional<RopeConfig> window_rope;  // Layers with a window have it, if it is another one.
   std::vector<LayerConfig> layers;        // [num_layers]
   NormPlacement norms = NormPlacement::kBefore;
-  bool norms_add_one = false;  // Whether a norm multiplies by 1 + weight.
+  bool norms_add_one = false;  // Says whether a norm multiplies by 1 + weight.
   bool qkv_bias;
   bool attention_output_bias;
   bool mlp_bias;
   QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kSilu;
-  bool has_fused_matrices = false;     // Whether the checkpoint stacks Q, K and V, and gate and up.
+  bool has_fused_matrices = false;     // Says whether the checkpoint stacks Q, K and V, and gate and up.
   float embedding_scale = 1;           // Multiplies the embeddings.
   float attention_scale;               // Multiplies the scores of attention; usually 1 / sqrt(head_dim).
   float residual_scale = 1;            // Multiplies what attention and MLP add to the residual stream.
   float logit_scale = 1;               // Multiplies the logits.
   float attention_softcap = 0;         // Caps the scores of attention (AttentionArgs); 0 means no cap.
   float logit_softcap = 0;             // Caps the logits after the scale (LinearArgs); 0 means no cap.
-  bool tie_word_embeddings;            // Whether the output matrix is the embedding matrix.
+  bool tie_word_embeddings;            // Says whether the output matrix is the embedding matrix.
   TokenId bos_token_id;                // -1 if there is none.
   std::vector<TokenId> eos_token_ids;  // Ascending; may be empty.
 

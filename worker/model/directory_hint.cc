@@ -16,7 +16,7 @@
 namespace quire {
 namespace {
 
-// Returns the names of the files in a directory, sorted. Empty if it cannot be read.
+// Returns the names of the files in a directory, sorted. The result is empty if it cannot be read.
 std::vector<std::string> NamesIn(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code error;

@@ -26,7 +26,7 @@ constexpr uint32_t kMaxVersion = 3;
 constexpr uint64_t kMaxEntries = 1 << 16;
 constexpr uint64_t kMaxTensors = 1 << 16;
 constexpr uint64_t kMaxNameBytes = 1 << 10;
-constexpr uint64_t kMaxStrings = 1 << 23;  // In all arrays together.
+constexpr uint64_t kMaxStrings = 1 << 23;  // All arrays together have at most so many.
 constexpr uint32_t kMaxRank = 4;
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = 1 << 20;
@@ -95,10 +95,10 @@ class Parser {
   GgufContents result_;
   absl::flat_hash_set<std::string> tensor_names_;
   struct Range {
-    uint64_t offset;  // From the beginning of the data.
+    uint64_t offset;  // It counts from the beginning of the data.
     uint64_t bytes;
   };
-  std::vector<Range> ranges_;  // Of each tensor.
+  std::vector<Range> ranges_;  // Each tensor has a range.
 };
 
 absl::StatusOr<std::string_view> Parser::ReadBytes(uint64_t count, const std::string& what) {

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// Whether a prompt begins with BOS when the file does not say so.
+// Returns whether a prompt begins with BOS when the file does not say so.
 bool AddsBosByDefault(const std::string& pre_tokenizer);
 
 // Writes tokenizer.json for a tokenizer "gpt2". Control tokens are special added tokens, user-defined tokens are added

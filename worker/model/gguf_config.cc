@@ -214,7 +214,7 @@ absl::Status ConfigWriter::WriteRope() {
   if (type != "none" && type != "linear" && type != "yarn") return fields_.Bad(type_key, "none, linear or yarn");
   const char* factor_name = fields_.Has(Key("rope.scaling.factor")) ? "rope.scaling.factor" : "rope.scale_linear";
   QUIRE_ASSIGN_OR_RETURN(double factor, fields_.Number(Key(factor_name), 0.0, kMaxFactor, 1.0));
-  if (factor == 0) factor = 1;  // As in llama.cpp.
+  if (factor == 0) factor = 1;  // llama.cpp does the same.
   const bool is_scaled = type == "yarn" || (type == "linear" && factor != 1);
   if (is_scaled) {
     json scaling = {{"rope_type", type}, {"factor", factor}};

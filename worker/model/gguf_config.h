@@ -13,7 +13,7 @@ namespace quire {
 // The tensor that divides the frequencies of the rotary embedding: [head_dim / 2] of F32.
 constexpr const char* kGgufRopeFactors = "rope_freqs.weight";
 
-// What the order of the tensors depends on.
+// This is what the order of the tensors depends on.
 struct GgufShape {
   std::string architecture;  // "llama", "qwen2" or "qwen3".
   int num_layers;
@@ -37,7 +37,7 @@ absl::StatusOr<GgufShape> ReadGgufShape(const GgufContents& contents);
 // message, and control tokens with a text that llama.cpp recognises, such as <|im_end|>.
 absl::StatusOr<std::string> GgufConfigJson(const GgufContents& contents);
 
-// Whether a matrix of a layer is stored as Q4_0, which can be multiplied as whole numbers of 4 bits.
+// Returns whether a matrix of a layer is stored as Q4_0, which can be multiplied as whole numbers of 4 bits.
 bool HasQ4LayerMatrices(const GgufContents& contents);
 
 }  // namespace quire

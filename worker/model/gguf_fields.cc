@@ -57,7 +57,7 @@ std::optional<double> NumberAt(const GgufValue& value, uint64_t index) {
   return static_cast<double>(*number);
 }
 
-// Whether all elements have the same bytes.
+// Returns whether all elements have the same bytes.
 bool IsOneNumber(const GgufValue& value) {
   if (value.type == GgufType::kString || value.count == 0) return false;
   const size_t size = value.bytes.size() / value.count;

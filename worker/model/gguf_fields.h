@@ -36,7 +36,7 @@ class GgufFields {
   absl::StatusOr<std::vector<std::string_view>> Strings(const std::string& key) const;
   absl::StatusOr<std::vector<double>> Numbers(const std::string& key) const;
 
-  // Whether the value is the number 0, false, an empty string or an array of these.
+  // Returns whether the value is the number 0, false, an empty string or an array of these.
   bool IsNeutral(const std::string& key) const;
 
   // Makes an error such as "llama.block_count is 0, must be an integer in 1 .. 1024".

@@ -31,11 +31,11 @@ absl::StatusOr<std::vector<Tensor>> GgufTensors(const GgufContents& contents);
 // Returns the name in a GGUF file of the tensor with a name of Hugging Face, or nothing for a name that none has.
 std::optional<std::string> GgufTensorName(std::string_view hugging_face);
 
-// Whether the tensor of a GGUF file has to be converted before it is used: its numbers are quantized, or its rows stand
-// in another order than those of Hugging Face.
+// Returns whether the tensor of a GGUF file has to be converted before it is used: its numbers are quantized, or its
+// rows stand in another order than those of Hugging Face.
 bool NeedsConversion(const Tensor& tensor);
 
-// Whether the elements are numbers of a quantized type of GGUF.
+// Returns whether the elements are numbers of a quantized type of GGUF.
 bool IsGgufQuantized(const Tensor& tensor);
 
 // Returns the place of a row of Hugging Face in the file. llama.cpp stores the rows of a head so that the two rows of a

@@ -12,11 +12,11 @@ namespace quire {
 // A type of tensors in GGUF files. A row is stored in blocks of a fixed number of elements, each with its own scales.
 // The types F32, F16 and BF16 have blocks of one element.
 struct GgufTensorType {
-  uint32_t number;  // In the file.
+  uint32_t number;  // The file has it.
   const char* name;
   uint32_t block_elements;
   uint32_t block_bytes;
-  // Writes the `block_elements` numbers of a block. Null for F32, F16 and BF16.
+  // Writes the `block_elements` numbers of a block. It is null for F32, F16 and BF16.
   void (*dequantize)(const uint8_t* block, float* values);
 };
 

@@ -19,7 +19,7 @@ struct GgufVocabulary {
   // The numbers of the file, which are those of SentencePiece.
   enum class Type { kUndefined = 0, kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
-  std::vector<std::string_view> tokens;  // By id. Valid UTF-8 and not empty.
+  std::vector<std::string_view> tokens;  // The index is the id. Valid UTF-8 and not empty.
   std::vector<Type> types;               // [tokens.size()]
   std::optional<int64_t> bos;            // Ids of tokens.
   std::optional<int64_t> eos;

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// In steps between neighbouring numbers.
+// It is in steps between neighbouring numbers.
 constexpr double kLargestMean = 0.25;
 constexpr double kLargestStandardError = kLargestMean / 4;
 

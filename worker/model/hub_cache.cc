@@ -64,7 +64,7 @@ absl::Status Missing(const HubModel& model, const std::string& cache, const std:
       Written(model), "\", or name another cache with HF_HUB_CACHE (a worker never downloads anything)"));
 }
 
-// Returns the GGUF files of a snapshot, as paths inside it, sorted. Empty when it cannot be read.
+// Returns the GGUF files of a snapshot, as paths inside it, sorted. The result is empty when it cannot be read.
 std::vector<std::string> GgufFilesIn(const std::string& snapshot) {
   std::vector<std::string> files;
   std::error_code error;

@@ -33,7 +33,7 @@ class JsonFields {
   JsonFields(const nlohmann::json& object, const std::string& file, const std::string& prefix = "");
 
   bool Has(const char* name) const;
-  // Whether the field is there and null, which can mean something else than a field that is absent.
+  // Returns whether the field is there and null, which can mean something else than a field that is absent.
   bool IsNull(const char* name) const;
 
   // Each returns `fallback` when the field is missing, and an error when there is no fallback either.

@@ -12,15 +12,15 @@
 
 namespace quire {
 
-// How a checkpoint stores the matrices of the layers.
+// Says how a checkpoint stores the matrices of the layers.
 enum class CheckpointFormat {
-  kPlain,          // As floating-point numbers.
+  kPlain,          // They are floating-point numbers.
   kInt8,           // compressed-tensors, int-quantized: 8 bits, a scale per row, inputs rounded per token (W8A8).
   kPackQuantized,  // compressed-tensors, pack-quantized: 4 or 8 bits, a scale and possibly a zero point per group.
   kGptq,           // GPTQ with 4 or 8 bits.
   kAwq,            // AWQ with 4 bits, version gemm.
   kFp8,            // FP8 with scales. Such a matrix can be dequantized as well.
-  kGgufQ4_0,       // Of a GGUF file: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as well.
+  kGgufQ4_0,       // Q4_0 of GGUF: 4 bits, a scale per 32 columns. Such a matrix can be dequantized as well.
 };
 
 // A quantized checkpoint may have some matrices that are not quantized. These are the numbers of such stacks of each
@@ -39,13 +39,13 @@ struct CheckpointQuantization {
   int group = 0;             // Columns that share a scale: 32, 64 or a multiple of 128; 0: all of a row.
   bool is_symmetric = true;  // All zero points are in the middle: 8, or 128 with 8 bits.
   bool needs_order = false;  // Groups have columns in an order that the file must tell (desc_act, actorder).
-  int zeros_stored_less = 0;  // What GPTQ has subtracted from zero points of weights that are not symmetric.
-  Fp8Block fp8_block = {};    // Of kFp8.
-  bool keeps_fp8 = false;     // Of kFp8: matrices of layers stay FP8 and do not become bfloat16 when they are read.
+  int zeros_stored_less = 0;  // GPTQ has subtracted this from zero points of weights that are not symmetric.
+  Fp8Block fp8_block = {};    // It belongs to kFp8.
+  bool keeps_fp8 = false;     // With kFp8, matrices of layers stay FP8 and do not become bfloat16 when they are read.
   // ReadModelConfig counts them, for a device that multiplies all numbers of the checkpoint as they are stored.
   PlainStacks plain_stacks = {};
 
-  // How such matrices are multiplied.
+  // Returns how such matrices are multiplied.
   Quantization width() const;
 };
 

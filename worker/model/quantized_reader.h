@@ -23,7 +23,7 @@ class QuantizedReader {
   // Returns whether a product takes the numbers of the matrix as they are stored: whole numbers, or FP8 that is kept.
   bool Stores(const std::string& weight) const;
 
-  // Whether TensorReader::Take can read such a matrix as floating-point numbers as well.
+  // Returns whether TensorReader::Take can read such a matrix as floating-point numbers as well.
   bool CanDequantize() const {
     return quantization_.format == CheckpointFormat::kGgufQ4_0 || quantization_.format == CheckpointFormat::kFp8;
   }
@@ -45,7 +45,7 @@ class QuantizedReader {
   absl::StatusOr<QuantizedMatrix> ReadGroups(const std::string& weight, int rows, int cols, DataType* scale_type);
   absl::StatusOr<QuantizedMatrix> ReadPackQuantized(const std::string& weight, int rows, int cols,
                                                     DataType* scale_type);
-  // Of GPTQ and AWQ, which differ in the order of numbers in their words.
+  // Reads a matrix of GPTQ or AWQ, which differ in the order of numbers in their words.
   absl::StatusOr<QuantizedMatrix> ReadByInputs(const std::string& weight, int rows, int cols, DataType* scale_type);
 
   absl::StatusOr<QuantizedMatrix> ReadGgufQ4(const std::string& weight, int rows, int cols);
@@ -66,7 +66,7 @@ class QuantizedReader {
 
   const CheckpointQuantization quantization_;
   TensorReader& tensors_;
-  int gptq_zeros_stored_less_;  // Of weights that are not symmetric; see GptqZerosStoredLess.
+  int gptq_zeros_stored_less_;  // Weights that are not symmetric have it; see GptqZerosStoredLess.
 };
 
 }  // namespace quire

@@ -87,7 +87,7 @@ class Transformer {
   BackendBuffer normalized_;             // [max_tokens, hidden_size]. The input of a matrix.
   BackendBuffer qkv_;                    // [max_tokens, (num_heads + 2 * num_kv_heads) * head_dim]
   BackendBuffer attention_;              // [max_tokens, num_heads * head_dim]. The input of a matrix.
-  BackendBuffer block_output_;           // [max_tokens, hidden_size]. Null without norms of outputs.
+  BackendBuffer block_output_;           // [max_tokens, hidden_size]. It is null without norms of outputs.
   BackendBuffer gated_;                  // [max_tokens, intermediate_size]. The input of a matrix.
   BackendBuffer logit_rows_;             // [max_logit_rows, hidden_size]
   BackendBuffer normalized_logit_rows_;  // [max_logit_rows, hidden_size]. The input of a matrix.

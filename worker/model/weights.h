@@ -41,7 +41,7 @@ struct ModelWeights {
   std::unique_ptr<PackedMatrix> embedding;  // [vocab_size, hidden_size]
   std::vector<LayerWeights> layers;
   BackendBuffer final_norm;  // [hidden_size]
-  // [vocab_size, hidden_size]. Null if `embedding` is used instead. If it is rounded, it is not null.
+  // [vocab_size, hidden_size]. It is null if `embedding` is used instead. If it is rounded, it is not null.
   std::unique_ptr<PackedMatrix> lm_head;
   // [rotary_dim / 2], one for each LayerRope. That of layers without rotation has zeros, and that of layers with a
   // window is null when there is no other than the main one.

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_KV_MANAGER_REQUESTS_STREAM_ERRORS_H_
+#define QUIRE_KV_MANAGER_REQUESTS_STREAM_ERRORS_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+
+namespace quire {
+
+// The error of a call for a stream that is not kept.
+absl::Status UnknownRequestError();
+// The error of a call that has lost its stream to another one.
+absl::Status TakenOverError();
+// The error of a request whose stream cannot be kept, because the memory for such streams is used up.
+absl::Status NoReplayMemoryError();
+// The error of a call whose client lets so many tokens wait. `ends_request`: the stream cannot go on without the call.
+absl::Status SlowReaderError(size_t num_waiting, size_t limit, bool ends_request);
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_REQUESTS_STREAM_ERRORS_H_

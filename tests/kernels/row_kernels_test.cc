@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/reference/dense.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace quire {
+namespace {
+
+using RowKernelsTest = CpuBackendTest;
+
+TEST_P(RowKernelsTest, RoundIsToNearestEven) {
+  const auto backend = MakeBackend();
+  Random random(23);
+  const std::vector<float> x = random.Normals(3 * 37);
+  std::vector<char> y(x.size() * sizeof(BFloat16));
+  backend->Round(x.data(), 3, 37, DataType::kBFloat16, y.data());
+  EXPECT_EQ(y, Encoded(x, DataType::kBFloat16));
+}
+
+TEST_P(RowKernelsTest, RmsNormAddsItsResidualAndNormsPartsOfRows) {
+  const auto backend = MakeBackend();
+  Random random(24);
+  const int dim = 37, stride = 50, rows = 3;
+  const std::vector<float> x = random.Normals(rows * stride), weight = random.Normals(dim);
+  std::vector<float> parts, sums = random.Normals(rows * dim);
+  for (int row = 0; row < rows; ++row) parts.insert(parts.end(), &x[row * stride], &x[row * stride] + dim);
+  std::vector<double> normed = reference::RmsNorm(Doubles(parts), Doubles(weight), 1e-5), expected = normed;
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] += sums[i];
+  RmsNormArgs args = {
+      .x = x.data(), .weight = weight.data(), .y = sums.data(), .num_rows = rows, .dim = dim, .epsilon = 1e-5f};
+  args.x_stride = stride;
+  args.residual = sums.data();
+  backend->RmsNorm(args);
+  EXPECT_LT(RelativeError(sums, expected), 1e-6);
+
+  std::vector<float> in_place = x;
+  args.x = args.y = in_place.data();
+  args.y_stride = stride;
+  args.residual = nullptr;
+  backend->RmsNorm(args);
+  for (int i = 0; i < rows * stride; ++i) {
+    if (i % stride >= dim) {
+      EXPECT_EQ(in_place[i], x[i]) << "behind the part nothing changes";
+    } else {
+      EXPECT_NEAR(in_place[i], normed[i / stride * dim + i % stride], 1e-5) << i;
+    }
+  }
+}
+
+TEST_P(RowKernelsTest, RmsNormAgreesWithTheReferenceEvenInPlace) {
+  const auto backend = MakeBackend();
+  Random random(7);
+  for (const int dim : {1, 8, 63, 64, 65, 300}) {
+    std::vector<float> x = random.Normals(7 * dim);
+    const std::vector<float> weight = random.Normals(dim);
+    const std::vector<double> expected = reference::RmsNorm(Doubles(x), Doubles(weight), 1e-5);
+    backend->RmsNorm(
+        {.x = x.data(), .weight = weight.data(), .y = x.data(), .num_rows = 7, .dim = dim, .epsilon = 1e-5f});
+    EXPECT_LT(RelativeError(x, expected), 1e-6) << dim;
+  }
+}
+
+TEST_P(RowKernelsTest, RmsNormRoundsItsOutputToNearestEven) {
+  const auto backend = MakeBackend();
+  Random random(13);
+  const int dim = 75;
+  const std::vector<float> x = random.Normals(3 * dim), weight = random.Normals(dim);
+  std::vector<float> y(3 * dim);
+  RmsNormArgs args = {
+      .x = x.data(), .weight = weight.data(), .y = y.data(), .num_rows = 3, .dim = dim, .epsilon = 1e-5f};
+  backend->RmsNorm(args);
+  std::vector<char> rounded(3 * dim * sizeof(BFloat16));
+  args.y = rounded.data();
+  args.y_type = DataType::kBFloat16;
+  backend->RmsNorm(args);
+  EXPECT_EQ(rounded, Encoded(y, DataType::kBFloat16));
+}
+
+TEST_P(RowKernelsTest, ExpIsWithinTwoUnitsInTheLastPlace) {
+  const cpu::KernelTable& kernels = cpu::KernelsFor(GetParam());
+  std::vector<float> x;
+  for (float value = -86.9f; value < 87.9f; value += 0.00517f) x.push_back(value);
+  std::vector<float> y(x.size());
+  kernels.exp(x.data(), int(x.size()), y.data());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double expected = std::exp(double(x[i]));
+    const double unit = std::abs(std::nextafter(float(expected), INFINITY) - float(expected));
+    ASSERT_LT(std::abs(y[i] - expected), 2 * unit) << x[i];
+  }
+  const std::vector<float> special = {0, -100, -INFINITY, NAN};
+  kernels.exp(special.data(), 4, y.data());
+  EXPECT_EQ(y[0], 1);
+  EXPECT_EQ(y[1], 0);
+  EXPECT_EQ(y[2], 0);
+  EXPECT_TRUE(std::isnan(y[3]));
+}
+
+TEST_P(RowKernelsTest, GatherRowsCopiesRows) {
+  const auto backend = MakeBackend();
+  const std::vector<float> x = {0, 1, 2, 3, 4, 5};
+  const std::vector<int32_t> rows = {2, 0, 2};
+  std::vector<float> y(6);
+  backend->GatherRows(x.data(), rows.data(), 3, 2, y.data());
+  EXPECT_EQ(y, (std::vector<float>{4, 5, 0, 1, 4, 5}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, RowKernelsTest, testing::ValuesIn(cpu::SupportedIsas()), IsaName);
+
+}  // namespace
+}  // namespace quire
