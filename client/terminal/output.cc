@@ -121,7 +121,9 @@ std::string Explain(const absl::Status& status, const std::string& endpoint) {
   return absl::StrCat(kind, ": ", status.message(), hint);
 }
 
+// A token without text is shown by its id.
 std::string TokenText(const v1::TokenLogprob& token) {
+  if (token.token().empty()) return absl::StrCat(token.token_id());
   return absl::StrCat("\"", absl::Utf8SafeCHexEscape(token.token()), "\"");
 }
 
