@@ -3,6 +3,7 @@
 
 import asyncio
 import base64
+import gzip
 import hashlib
 import json
 import pathlib
@@ -206,6 +207,15 @@ class OpenAiTest(unittest.TestCase):
         code, answer, _ = self.quire.call("/v1/completions", iter([text[:10], text[10:]]))
         self.assertEqual(code, 200)
         self.assertEqual(answer["choices"], self.quire.call("/v1/completions", GREEDY)[1]["choices"])
+
+    def test_a_compressed_body_is_refused_by_the_name_of_the_header(self):
+        connection = self.quire.connect()
+        self.addCleanup(connection.close)
+        body = gzip.compress(json.dumps(GREEDY).encode())
+        connection.request("POST", "/v1/completions", body, {"Content-Encoding": "gzip"})
+        response = connection.getresponse()
+        self.assertEqual(response.status, 415)
+        self.assertIn("Content-Encoding", json.loads(response.read())["error"]["message"])
 
     def test_version_and_metrics(self):
         self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")
