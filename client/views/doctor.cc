@@ -204,9 +204,10 @@ Finding JudgeWorker(const v1::WorkerStatus& worker, uint64_t generation) {
     return {Result::kWarn, name, absl::StrCat("drains; ", state), "`quirectl undrain` lets requests in again"};
   }
   if (worker.generation() != generation) {
+    const std::string why = worker.last_error().empty() ? "" : absl::StrCat("; ", worker.last_error());
     return {Result::kWarn, name,
-            absl::StrFormat("is of generation %d, model %s, and gets no new requests, which go to generation %d; %s",
-                            worker.generation(), worker.model_name(), generation, state),
+            absl::StrFormat("is of generation %d, model %s, and gets no new requests, which go to generation %d%s; %s",
+                            worker.generation(), worker.model_name(), generation, why, state),
             "restart it with the newer model to end a rollout"};
   }
   if (share > kFullShare && worker.waiting_requests() > 0) {
