@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
 #include "tests/e2e/quirectl.h"
+#include "tests/worker/model/model_files.h"
 
 namespace quire {
 namespace {
@@ -172,6 +173,27 @@ TEST(QuirectlNoWorkerTest, HealthWaitsUntilItServesOrTheTimeIsOver) {
   cluster.RestartWorker(0);
   EXPECT_EQ(wait.Wait(), 0);
   EXPECT_EQ(wait.Output(), "SERVING\n");
+}
+
+TEST(QuirectlNoWorkerTest, HealthSaysWhyTheOnlyWorkerIsRefused) {
+  const TestDirectory model;
+  model.CopyFrom(BundledModel(), "config.json");
+  model.Write("tokenizer.json", "{}");
+  Cluster cluster({.model = model.path(),
+                   .worker_flags = {"--device=simulated", "--simulated-step-times=0"},
+                   .waits_for_workers = false});
+  Process wait({Binary("quirectl"), "--endpoint", cluster.endpoint(), "health", "readiness", "--wait=10m"});
+  const std::string line = wait.WaitForLine("tokenizer.json");
+  EXPECT_THAT(line, StartsWith(absl::StrCat("quirectl: the worker ", cluster.worker_endpoint(0), " is refused: ")))
+      << "nobody should wait ten minutes for this";
+  wait.Signal(SIGTERM);
+  wait.Wait();
+  const Ended once = Quirectl(cluster.endpoint(), {"health", "readiness"});
+  EXPECT_EQ(once.exit_code, 3);
+  EXPECT_THAT(once.output, HasSubstr(line + "\n"));
+  const Ended waited = Quirectl(cluster.endpoint(), {"health", "readiness", "--wait=2s"});
+  EXPECT_EQ(CountOf(waited.output, "is refused"), 1) << waited.output;
+  EXPECT_EQ(CountOf(Quirectl(cluster.endpoint(), {"health", "liveness"}).output, "is refused"), 0);
 }
 
 TEST(QuirectlNoWorkerTest, WhoWaitsForAWorkerHearsOfIt) {
