@@ -235,7 +235,7 @@ void AddChatCommand(CommandList* list) {
                    "Variables of the chat template as JSON, such as {\"enable_thinking\": false}")
       ->option_text("JSON");
   command->add_option("--timeout", options->timeout_s, "Cancel an answer after this time")
-      ->check(InRange<double>(0.001, 1e6))
+      ->transform(InSeconds<double>(0.001, 1e6))
       ->option_text("SECONDS [600]");
   command->footer(kCommands);
 }

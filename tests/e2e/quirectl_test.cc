@@ -197,6 +197,13 @@ TEST_F(QuirectlTest, ExplainSaysWhereARequestStands) {
   EXPECT_THAT(nobody.output, HasSubstr("no request \"nobody\" waits or runs"));
 }
 
+TEST_F(QuirectlTest, ATimeMayHaveAUnit) {
+  EXPECT_EQ(Quirectl({"--rpc-timeout", "1m", "generate", "Once", "-n", "1", "--timeout", "1h30m"}).exit_code, 0);
+  EXPECT_EQ(Quirectl({"--rpc-timeout=5000ms", "status"}).exit_code, 0);
+  const Ended late = Quirectl({"generate", "Once", "-n", "900", "--ignore-eos", "--timeout", "1ms"});
+  EXPECT_EQ(late.exit_code, 3) << late.output;
+}
+
 TEST_F(QuirectlTest, DashReadsStandardInput) {
   const Ended tokens = Shell("printf 'Once upon' | quirectl tokenize -");
   EXPECT_EQ(tokens.exit_code, 0);
