@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/byte_size.h"
 #include "base/listen_address.h"
 #include "base/nearest_name.h"
 #include "base/status.h"
@@ -31,7 +32,12 @@ absl::CommandLineFlag* Find(const ProgramFlags& flags, absl::string_view typed) 
   return nullptr;
 }
 
+bool IsSize(const absl::CommandLineFlag& flag) {
+  return (flag.IsOfType<int32_t>() || flag.IsOfType<int64_t>()) && absl::EndsWith(flag.Name(), "_bytes");
+}
+
 absl::string_view Expected(const absl::CommandLineFlag& flag) {
+  if (IsSize(flag)) return "a number of bytes such as 1048576, 512KiB or 1.5GiB";
   if (flag.IsOfType<bool>()) return "true or false";
   if (flag.IsOfType<double>()) return "a number";
   if (flag.IsOfType<absl::Duration>()) return "a duration such as 500ms, 30s, 10m or 1h30m";
@@ -134,6 +140,10 @@ absl::Status ParseArguments(const ProgramFlags& flags, absl::Span<const char* co
 absl::Status SetFlag(const FlagValue& value) {
   std::string error;
   if (value.flag->ParseFrom(value.value, &error)) return absl::OkStatus();
+  if (IsSize(*value.flag) && absl::EndsWith(value.value, "iB")) {
+    const absl::StatusOr<int64_t> bytes = ParseBytes(value.value);
+    if (bytes.ok() && value.flag->ParseFrom(absl::StrCat(*bytes), &error)) return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(value.name, " is '", value.value, "', it must be ", Expected(*value.flag)));
 }

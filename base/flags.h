@@ -23,8 +23,9 @@ namespace quire {
 
 // Reads command lines into absl::flags. We do not use absl::ParseCommandLine, because on an error it ends the process
 // with several lines and an exit code of its own. A flag is --name=value or --name value; names may have dashes or
-// underscores. A boolean flag is --name, --name=true or --name=false. Every error is INVALID_ARGUMENT with one line.
-// It names the argument or the flag and, when the value is wrong, the value and what the flag accepts.
+// underscores. A boolean flag is --name, --name=true or --name=false. A whole number whose name ends with _bytes may
+// have a unit (ParseBytes). Every error is INVALID_ARGUMENT with one line. It names the argument or the flag and, when
+// the value is wrong, the value and what the flag accepts.
 
 // Flags that --help shows together. The names have underscores.
 struct FlagGroup {

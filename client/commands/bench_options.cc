@@ -76,7 +76,7 @@ void AddLoadOptions(CLI::App* command, BenchOptions* options) {
   command
       ->add_option("--duration", options->duration_s,
                    "Send nothing after this time; requests that are running finish, the others are reported as unsent")
-      ->check(InRange<double>(0.001, 1e6))
+      ->transform(InSeconds<double>(0.001, 1e6))
       ->option_text("SECONDS")
       ->group(group);
   command->add_option("--warmup", options->num_warm_up, "First send N requests that are not measured")
@@ -152,7 +152,7 @@ void AddRequestOptions(CLI::App* command, BenchOptions* options) {
                  "Send all requests over one GenerateBatch stream, as a gateway would")
       ->group(group);
   command->add_option("--timeout", options->timeout_s, "Cancel a request after this time")
-      ->check(InRange<double>(0.001, 1e6))
+      ->transform(InSeconds<double>(0.001, 1e6))
       ->option_text("SECONDS [600]")
       ->group(group);
 }

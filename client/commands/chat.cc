@@ -14,6 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "base/status.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_names.h"
@@ -127,9 +128,13 @@ class Talk {
     const std::unique_ptr<GenerateStream> stream = client_.Generate(request, absl::Seconds(options_.timeout_s));
     interrupt_.Watch(stream.get());
     v1::GenerateResponse response;
+    bool was_cut = false;
+    uint32_t num_tokens = 0;
     while (can_print_ && stream->Next(&response)) {
       Print(response);
       answer->append(response.text_delta());
+      num_tokens += response.token_ids_size();
+      was_cut = response.finish_reason() == v1::FINISH_REASON_LENGTH;
     }
     if (!can_print_) stream->Cancel();
     const absl::Status status = stream->Finish();
@@ -138,6 +143,11 @@ class Talk {
     if (context_.format == OutputFormat::kText && !(answer->empty() || answer->back() == '\n')) std::printf("\n");
     can_print_ = FlushOutput() && can_print_;
     if (signal != 0 && signal != SIGINT) EndBySignal(signal);
+    // An answer that was cut looks like a whole one. Whoever has chosen --max-tokens expects the cut.
+    if (was_cut && !options_.max_tokens && context_.format == OutputFormat::kText) {
+      std::fprintf(stderr, "quirectl: stopped after %s; -n allows more, up to the model's context\n",
+                   Counted(num_tokens, "token").c_str());
+    }
     return signal != 0 && absl::IsCancelled(status) ? absl::OkStatus() : status;
   }
 
@@ -225,7 +235,7 @@ void AddChatCommand(CommandList* list) {
                    "Variables of the chat template as JSON, such as {\"enable_thinking\": false}")
       ->option_text("JSON");
   command->add_option("--timeout", options->timeout_s, "Cancel an answer after this time")
-      ->check(InRange<double>(0.001, 1e6))
+      ->transform(InSeconds<double>(0.001, 1e6))
       ->option_text("SECONDS [600]");
   command->footer(kCommands);
 }

@@ -88,7 +88,7 @@ void AddDrainCommand(CommandList* list) {
   command
       ->add_option("--timeout", options->timeout_s,
                    "Stop waiting after this time and exit with 3; 0 means no limit; needs --wait")
-      ->check(InRange<double>(0, 1e6))
+      ->transform(InSeconds<double>(0, 1e6))
       ->option_text("SECONDS [0]")
       ->needs("--wait");
 }

@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/counted.h"
 #include "client/commands/commands.h"
 #include "client/commands/generate_options.h"
 #include "client/commands/option_names.h"
@@ -79,14 +81,22 @@ void TellOfLoss(bool has_printed) {
                static_cast<int>(absl::ToInt64Seconds(GenerateStream::kResumeTime)));
 }
 
+// Returns true if the answer has no text, because the model has no tokenizer, and says so. Call it after the first
+// response, because until then there may be no worker, and so no model.
+bool HasOnlyIds(Client& client, const v1::GenerateRequest& request) {
+  if (!request.has_token_ids()) return false;  // The manager needs a tokenizer for any other prompt.
+  const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
+  if (!model.ok() || model->has_tokenizer()) return false;
+  std::fprintf(stderr, "quirectl: the model has no tokenizer, so these are token ids\n");
+  return true;
+}
+
 // Prints the responses as they come. Ctrl-C cancels the call.
-Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interrupt* interrupt,
-                     GenerateStream* stream) {
-  interrupt->Watch(stream);
-  SamplePrinter printer({.num_samples = options.num_returned(),
-                         .is_ranked = options.is_ranked(),
-                         .shows_logprobs = options.logprobs.has_value(),
-                         .shows_ends = options.show_usage});
+Streamed PrintStream(const GenerateOptions& options, const v1::GenerateRequest& request, OutputFormat format,
+                     Client& client, Interrupt* interrupt) {
+  const std::unique_ptr<GenerateStream> stream = client.Generate(request, absl::Seconds(options.timeout_s));
+  interrupt->Watch(stream.get());
+  std::optional<SamplePrinter> printer;
   Streamed streamed;
   if (!options.no_resume) stream->OnLoss([&streamed] { TellOfLoss(streamed.has_printed); });
   v1::GenerateResponse response;
@@ -95,7 +105,14 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
       response.clear_resume_token();  // It does not belong into logs.
       PrintJson(response);
     } else {
-      printer.Add(response);
+      if (!printer) {
+        printer.emplace(SamplePrinter::Options{.num_samples = options.num_returned(),
+                                               .is_ranked = options.is_ranked(),
+                                               .shows_logprobs = options.logprobs.has_value(),
+                                               .shows_ids = HasOnlyIds(client, request),
+                                               .shows_ends = options.show_usage});
+      }
+      printer->Add(response);
     }
     streamed.can_print = FlushOutput();
     streamed.has_printed = true;
@@ -106,20 +123,24 @@ Streamed PrintStream(const GenerateOptions& options, OutputFormat format, Interr
   if (!streamed.can_print) stream->Cancel();
   streamed.status = stream->Finish();
   interrupt->Watch(static_cast<GenerateStream*>(nullptr));
-  printer.End();
+  if (printer) printer->End();
   return streamed;
 }
 
-// An answer that was cut looks like a whole one.
-void WarnOfCuts(const GenerateOptions& options, const Streamed& streamed) {
+// An answer that was cut looks like a whole one. Whoever has chosen --max-tokens expects the cut, unless the answer
+// should be a value of a guide. In JSON, an answer says itself why it ended.
+void WarnOfCuts(const GenerateOptions& options, OutputFormat format, const Streamed& streamed) {
   const std::string whole = options.guide.Description();
-  if (whole.empty()) return;
+  if (whole.empty() && (options.max_tokens || format == OutputFormat::kJson)) return;
   FlushOutput();
   for (const uint32_t sample : streamed.cut_samples) {
-    const std::string which = options.num_returned() > 1 ? absl::StrCat("answer ", sample) : "the answer";
-    std::fprintf(stderr,
-                 "quirectl: %s was cut at %u tokens, so it may not be %s; -n allows more, up to the model's context\n",
-                 which.c_str(), streamed.num_tokens.at(sample), whole.c_str());
+    const uint32_t num_tokens = streamed.num_tokens.at(sample);
+    const std::string which = options.num_returned() > 1 ? absl::StrCat("answer ", sample) : "";
+    const std::string what =
+        whole.empty() ? absl::StrCat(which, which.empty() ? "" : " ", "stopped after ", Counted(num_tokens, "token"))
+                      : absl::StrCat(which.empty() ? "the answer" : which, " was cut at ", Counted(num_tokens, "token"),
+                                     ", so it may not be ", whole);
+    std::fprintf(stderr, "quirectl: %s; -n allows more, up to the model's context\n", what.c_str());
   }
 }
 
@@ -134,8 +155,7 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
   Client client(context.client);
   const absl::Time start = absl::Now();
   if (!options.max_tokens) request->mutable_stopping()->set_max_tokens(DefaultMaxTokens(client, *request));
-  const std::unique_ptr<GenerateStream> stream = client.Generate(*request, absl::Seconds(options.timeout_s));
-  const Streamed streamed = PrintStream(options, context.format, &interrupt, stream.get());
+  const Streamed streamed = PrintStream(options, *request, context.format, client, &interrupt);
   // A request that outlives its call ends only by this.
   const bool was_cancelled = !streamed.can_print || interrupt.signal() != 0;
   if (was_cancelled && !options.no_resume) client.Abort(request->request_id(), kAbortTimeout).IgnoreError();
@@ -149,7 +169,7 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
     const int code = ReportError(WithOptionNames(streamed.status), context.client.endpoint);
     return streamed.has_printed ? kExitPartial : code;
   }
-  WarnOfCuts(options, streamed);
+  WarnOfCuts(options, context.format, streamed);
   if (options.show_usage) PrintUsage(streamed.last, options.num_returned() == 1, absl::Now() - start);
   if (streamed.last.finish_reason() == v1::FINISH_REASON_ABORT) {
     std::fprintf(stderr, "quirectl: the request was aborted\n");

@@ -42,7 +42,7 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
       ->check(InRange<uint32_t>(1))
       ->option_text("N");
   command->add_option("--timeout", options->timeout_s, "Cancel the call after this time")
-      ->check(InRange<double>(0.001, 1e6))
+      ->transform(InSeconds<double>(0.001, 1e6))
       ->option_text("SECONDS [600]");
   command->add_flag("--no-resume", options->no_resume,
                     "End the request when the connection breaks, instead of going on where it was");

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"
+#include "client/terminal/terminal.h"
 
 namespace quire {
 namespace {
@@ -22,18 +25,42 @@ struct HealthOptions {
   std::string wait;  // It is empty or a duration.
 };
 
+// Says why the manager cannot use its workers, unless one is ready: waiting for them does not help. Says each sentence
+// once; `told` has those that were said, without numbers: an epoch in a reason is another one at each attempt.
+void TellOfRefusedWorkers(Client& client, std::set<std::string>* told) {
+  const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
+  if (!status.ok()) return;
+  const auto& workers = status->workers();
+  if (std::any_of(workers.begin(), workers.end(),
+                  [](const v1::WorkerStatus& worker) { return worker.state() == v1::WORKER_STATE_READY; })) {
+    return;
+  }
+  for (const v1::WorkerStatus& worker : workers) {
+    if (worker.state() != v1::WORKER_STATE_REFUSED) continue;
+    const std::string sentence =
+        absl::StrCat("the worker ", worker.address(), " is refused: ", Printable(worker.last_error()));
+    std::string key = sentence;
+    std::erase_if(key, absl::ascii_isdigit);
+    key.insert(0, worker.address());
+    if (told->insert(key).second) std::fprintf(stderr, "quirectl: %s\n", sentence.c_str());
+  }
+}
+
 // Asks until the service serves or `wait` is over, or until the answer shows that waiting cannot help. Without a wait,
-// asks once.
+// asks once. Says which workers are refused.
 absl::StatusOr<bool> WaitUntilServing(const std::string& service, const ClientOptions& options, absl::Duration wait) {
   const absl::Time end = absl::Now() + wait;
   const bool is_limited = wait > absl::ZeroDuration();
+  std::set<std::string> told;
   while (true) {
     // A new client makes a new connection, instead of waiting until gRPC tries again.
     ClientOptions limited = options;
     if (is_limited) {
       limited.timeout = std::min(options.timeout, std::max(end - absl::Now(), absl::Milliseconds(100)));
     }
-    const absl::StatusOr<bool> is_serving = Client(limited).IsServing(service);
+    Client client(limited);
+    const absl::StatusOr<bool> is_serving = client.IsServing(service);
+    if (is_serving.ok() && !*is_serving) TellOfRefusedWorkers(client, &told);
     const absl::StatusCode code = is_serving.status().code();
     const bool may_come = is_serving.ok()
                               ? !*is_serving

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -83,7 +84,11 @@ std::string WithOptionName(absl::string_view line) {
   const size_t colon = line.find(": ");
   const std::optional<std::string> option = colon == line.npos ? std::nullopt : OptionOf(line.substr(0, colon));
   if (!option.has_value()) return RenameFields(line, OptionOf);
-  return absl::StrCat(*option, RenameFields(line.substr(colon + 1), OptionOf));
+  // Most descriptions go on with the sentence, such as "has 7 tokens". Those of guides may be sentences of their own.
+  const absl::string_view description = line.substr(colon + 2);
+  const bool goes_on = !absl::StartsWith(line, "guided.") || absl::StartsWith(description, "has ") ||
+                       absl::StartsWith(description, "is ") || absl::StartsWith(description, "needs ");
+  return absl::StrCat(*option, goes_on ? " " : ": ", RenameFields(description, OptionOf));
 }
 
 }  // namespace

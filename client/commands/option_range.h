@@ -39,6 +39,24 @@ inline CLI::Validator InRange<double>(double min, double max) {
   return CLI::Validator(check, "");
 }
 
+// Returns a transformation of an option that is a number of seconds of the type T in [min, max]. It may be written as a
+// duration such as 500ms or 10m, as the flags of the services are: "10m" becomes "600".
+template <typename T>
+CLI::Validator InSeconds(T min, T max) {
+  const auto transform = [check = InRange<T>(min, max)](std::string& text) -> std::string {
+    absl::Duration duration;
+    std::string seconds = text;
+    if (absl::ParseDuration(text, &duration)) seconds = absl::StrFormat("%.15g", absl::ToDoubleSeconds(duration));
+    if (const std::string error = check(seconds); !error.empty()) {
+      const std::string allowed = error.substr(error.find(", it must be"));
+      return absl::StrCat("is ", text, allowed, " seconds, or a time such as 500ms, 30s or 10m");
+    }
+    text = seconds;
+    return "";
+  };
+  return CLI::Validator(transform, "");
+}
+
 // Returns a check of an option that takes a duration such as 30s, from 1ms to 24h.
 inline CLI::Validator IsDuration() {
   const auto check = [](const std::string& text) -> std::string {

@@ -95,7 +95,7 @@ void AddPinCommand(CommandList* list) {
       RunPin);
   AddPromptOptions(command, &options->prompt);
   command->add_option("--ttl", options->ttl_seconds, "How long to keep the blocks, 1 .. 86400")
-      ->check(InRange<uint32_t>(1, 86400))
+      ->transform(InSeconds<uint32_t>(1, 86400))
       ->option_text("SECONDS [600]");
 }
 

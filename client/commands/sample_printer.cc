@@ -70,10 +70,19 @@ void SamplePrinter::Print(const v1::GenerateResponse& response) {
   if (response.has_numerics_changed_at()) numerics_changes_[response.index()] = response.numerics_changed_at();
   for (const v1::PositionLogprobs& logprobs : response.prompt_logprobs()) PrintLogprobs(logprobs);
   for (const v1::PositionLogprobs& logprobs : response.logprobs()) PrintLogprobs(logprobs);
+  if (options_.shows_logprobs) return;
+  if (options_.shows_ids) return PrintIds(response);
   const std::string& text = response.text_delta();
-  if (options_.shows_logprobs || text.empty()) return;
+  if (text.empty()) return;
   std::fwrite(text.data(), 1, text.size(), stdout);
   line_is_open_ = text.back() != '\n';
+}
+
+void SamplePrinter::PrintIds(const v1::GenerateResponse& response) {
+  for (const uint32_t id : response.token_ids()) {
+    std::printf("%s%u", line_is_open_ ? " " : "", id);
+    line_is_open_ = true;
+  }
 }
 
 void SamplePrinter::PrintEnd(uint32_t index, const v1::GenerateResponse& last) {

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Prints the samples of one request as text for people, one after the other. The first unfinished sample is printed as
+// Prints the samples of one request for people, one after the other. The first unfinished sample is printed as
 // it comes; the others wait. If there are several, each has a heading.
 class SamplePrinter {
  public:
@@ -20,6 +20,7 @@ class SamplePrinter {
     uint32_t num_samples = 1;
     bool is_ranked = false;       // The headings show scores. The last response of a sample has its score.
     bool shows_logprobs = false;  // Prints one line per token instead of the text.
+    bool shows_ids = false;       // Prints token ids instead of the text.
     bool shows_ends = false;      // Prints the token count and the end of each of several samples to standard error.
   };
 
@@ -43,6 +44,7 @@ class SamplePrinter {
   void PrintWaiting(bool all);
   void PrintHeading(uint32_t index, const v1::GenerateResponse& last);
   void Print(const v1::GenerateResponse& response);
+  void PrintIds(const v1::GenerateResponse& response);
   void PrintEnd(uint32_t index, const v1::GenerateResponse& last);
   void EndLine();
 

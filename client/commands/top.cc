@@ -65,7 +65,7 @@ void AddTopCommand(CommandList* list) {
       ->check(InRange<int>(0, 1'000'000))
       ->option_text("NUMBER [0]");
   command->add_option("-i,--interval", options->interval_s, "Time between two updates")
-      ->check(InRange<double>(0.1, 3600))
+      ->transform(InSeconds<double>(0.1, 3600))
       ->option_text("SECONDS [1]");
 }
 

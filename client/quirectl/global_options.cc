@@ -42,7 +42,7 @@ GlobalOptions::GlobalOptions(CLI::App* app) {
       ->check(CLI::IsMember({"text", "table", "json"}))
       ->option_text("text|table|json [text]");
   app->add_option("--rpc-timeout", rpc_timeout_s_, "Time limit of every call except generate")
-      ->check(InRange<double>(0.001, 1e6))
+      ->transform(InSeconds<double>(0.001, 1e6))
       ->option_text("SECONDS [10]");
 }
 

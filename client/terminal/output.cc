@@ -55,6 +55,9 @@ bool IsTooLarge(const absl::Status& status) {
 // Says how long an HTTP server may take to show that it is one.
 constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
 
+// The words of OpenSSL for an answer in plain text.
+constexpr char kSpeaksNoTls[] = "wrong version number";
+
 constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";
 
 // Explains why gRPC could not connect: nobody listens at the port or the socket, or the TLS settings differ. gRPC's
@@ -80,6 +83,11 @@ std::string ExplainNoConnection(absl::string_view message, const std::string& en
                         reason);
   }
   if (SpeaksHttp1(endpoint, kProbeTimeout)) return DescribeHttpServer(endpoint);
+  if (absl::StrContains(reason, kSpeaksNoTls)) {
+    return absl::StrCat("the manager at ", endpoint, " does not speak TLS, and with --tls-ca quirectl does: ", reason,
+                        "\n  Leave out --tls-ca and the other TLS options, or start the manager with --tls-cert and "
+                        "--tls-key");
+  }
   return absl::StrCat("no manager answers at ", endpoint, ", though the port is open: ", reason,
                       "\n  Does the manager speak TLS (--tls-ca), to another name (--tls-name), and ask for a "
                       "certificate (--tls-cert, --tls-key)?\n  `quirectl doctor` looks closer; ",
@@ -121,7 +129,9 @@ std::string Explain(const absl::Status& status, const std::string& endpoint) {
   return absl::StrCat(kind, ": ", status.message(), hint);
 }
 
+// A token without text is shown by its id.
 std::string TokenText(const v1::TokenLogprob& token) {
+  if (token.token().empty()) return absl::StrCat(token.token_id());
   return absl::StrCat("\"", absl::Utf8SafeCHexEscape(token.token()), "\"");
 }
 

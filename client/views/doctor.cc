@@ -93,6 +93,11 @@ bool CheckTls(const ClientOptions& options, int connection, const Tell& tell) {
   }
   const std::string name = options.server_name.empty() ? HostOf(options.endpoint) : options.server_name;
   const absl::StatusOr<absl::Time> end = ProbeTls(connection, options.tls, name, options.timeout);
+  if (!end.ok() && absl::StrContains(end.status().message(), "wrong version number")) {
+    tell({Result::kFail, "TLS", absl::StrCat("the manager does not speak TLS: ", end.status().message()),
+          "leave out --tls-ca and the other TLS options, or start the manager with --tls-cert and --tls-key"});
+    return false;
+  }
   if (!end.ok()) {
     tell({Result::kFail, "TLS", std::string(end.status().message()), AdviceOnTls(end.status().code())});
     return false;
@@ -204,9 +209,10 @@ Finding JudgeWorker(const v1::WorkerStatus& worker, uint64_t generation) {
     return {Result::kWarn, name, absl::StrCat("drains; ", state), "`quirectl undrain` lets requests in again"};
   }
   if (worker.generation() != generation) {
+    const std::string why = worker.last_error().empty() ? "" : absl::StrCat("; ", worker.last_error());
     return {Result::kWarn, name,
-            absl::StrFormat("is of generation %d, model %s, and gets no new requests, which go to generation %d; %s",
-                            worker.generation(), worker.model_name(), generation, state),
+            absl::StrFormat("is of generation %d, model %s, and gets no new requests, which go to generation %d%s; %s",
+                            worker.generation(), worker.model_name(), generation, why, state),
             "restart it with the newer model to end a rollout"};
   }
   if (share > kFullShare && worker.waiting_requests() > 0) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/utf8.h"
 #include "gateway/web/error_body.h"
 
@@ -81,6 +82,7 @@ GenerateAnswer::GenerateAnswer(const GenerateCall& call, const AnswerHead& head)
       head_(head),
       choices_(call.requests.size() * call.num_choices),
       prompt_logprobs_(call.requests.size()),
+      prompt_tokens_(call.requests.size()),
       usages_(call.requests.size()) {
   SetId(head.id);
 }
@@ -180,6 +182,11 @@ std::string GenerateAnswer::PromptLogprobsMember(Choice* choice, size_t index) {
   return absl::StrCat(",\"prompt_logprobs\":", Dump(PromptLogprobs(list)));
 }
 
+std::string GenerateAnswer::PromptTokensMember(Choice* choice, size_t index) {
+  if (!call_.returns_token_ids || std::exchange(choice->has_prompt_tokens, true)) return "";
+  return absl::StrCat(",\"prompt_token_ids\":[", absl::StrJoin(prompt_tokens_[index / call_.num_choices], ","), "]");
+}
+
 std::string GenerateAnswer::UsageMember(const Choice& choice, uint32_t completion_tokens) const {
   if (!call_.includes_usage) return "";
   if (!call_.includes_running_usage) return ",\"usage\":null";
@@ -198,12 +205,13 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
   if (call_.is_chat && !choice->has_begun) {
     absl::StrAppend(&out, event_begin_, "{\"index\":", index,
                     ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]",
-                    UsageMember(*choice, 0), "}\n\n");
+                    PromptTokensMember(choice, index), UsageMember(*choice, 0), "}\n\n");
   }
   choice->has_begun = true;
   const AnswerText text = TextOf(choice, response);
   const std::string reason = FinishReasonOf(*choice, response);
-  if (text.empty() && reason.empty() && logprobs.is_null() && prompt_logprobs.empty()) return out;
+  const bool has_token_ids = call_.returns_token_ids && response.token_ids_size() > 0;
+  if (text.empty() && reason.empty() && logprobs.is_null() && prompt_logprobs.empty() && !has_token_ids) return out;
   // An event without text has no id, so a client that has lost its text gets it again.
   if (call_.is_resumable && position_.CanResume()) absl::StrAppend(&out, "id: ", position_.Id(), "\n");
   absl::StrAppend(&out, event_begin_, "{\"index\":", index);
@@ -222,10 +230,13 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
   } else {
     absl::StrAppend(&out, "\"", reason, "\",\"stop_reason\":", Dump(StopReason(response)));
   }
+  if (call_.returns_token_ids) {
+    absl::StrAppend(&out, ",\"token_ids\":[", absl::StrJoin(response.token_ids(), ","), "]");
+  }
   if (call_.is_chat) {
     absl::StrAppend(&out, "}]", prompt_logprobs, usage, "}\n\n");
   } else {
-    absl::StrAppend(&out, prompt_logprobs, "}]", usage, "}\n\n");
+    absl::StrAppend(&out, PromptTokensMember(choice, index), prompt_logprobs, "}]", usage, "}\n\n");
   }
   return out;
 }
@@ -233,6 +244,9 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
 void GenerateAnswer::Collect(Choice* choice, const v1::GenerateResponse& response, Json logprobs) {
   Append(TextOf(choice, response), &choice->text);
   AppendLogprobs(std::move(logprobs), &choice->logprobs);
+  if (call_.returns_token_ids) {
+    choice->token_ids.insert(choice->token_ids.end(), response.token_ids().begin(), response.token_ids().end());
+  }
   if (response.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) return;
   choice->finish_reason = FinishReasonOf(*choice, response);
   choice->stop_reason = StopReason(response);
@@ -276,6 +290,10 @@ std::string GenerateAnswer::Body() const {
     if (call_.has_prompt_logprobs && !call_.is_chat) {
       entry["prompt_logprobs"] = PromptLogprobs(prompt_logprobs_[i / call_.num_choices]);
     }
+    if (call_.returns_token_ids) {
+      entry["token_ids"] = choice.token_ids;
+      if (!call_.is_chat) entry["prompt_token_ids"] = prompt_tokens_[i / call_.num_choices];
+    }
     choices.push_back(std::move(entry));
   }
   Json body = {{"id", head_.id},
@@ -285,6 +303,7 @@ std::string GenerateAnswer::Body() const {
                {"choices", std::move(choices)},
                {"usage", UsageJson()}};
   if (call_.has_prompt_logprobs && call_.is_chat) body["prompt_logprobs"] = PromptLogprobs(prompt_logprobs_[0]);
+  if (call_.returns_token_ids && call_.is_chat) body["prompt_token_ids"] = prompt_tokens_[0];
   return Dump(body);
 }
 

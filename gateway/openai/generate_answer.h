@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gateway/openai/answer_parser.h"
@@ -38,6 +39,9 @@ class GenerateAnswer {
   // The prompt has ended in the thoughts of the model, or not. REQUIRES: nothing was added.
   void SetBeginsInReasoning(bool begins_in_reasoning);
 
+  // Sets the ids of the tokens of a prompt. REQUIRES: the client asked for token ids, and nothing was added.
+  void SetPromptTokens(size_t prompt, std::vector<uint32_t> ids) { prompt_tokens_[prompt] = std::move(ids); }
+
   // Goes on with a stream that the client has read up to here.
   void ResumeBehind(const StreamPosition& position);
 
@@ -60,14 +64,16 @@ class GenerateAnswer {
   struct Choice {
     bool has_begun = false;                             // The first event of a stream was made.
     bool has_prompt_logprobs = false;                   // An event of a stream has them.
+    bool has_prompt_tokens = false;                     // An event of a stream has them.
     bool has_echo = false;                              // With echoes_only, its first response has come.
     std::optional<uint32_t> prompt_tokens;              // The first response sets it.
     uint32_t completion_tokens = 0;                     // So far.
     AnswerText text;                                    // Not in a stream.
     std::optional<AnswerParser> parser = std::nullopt;  // Without it, all text is content.
     CompletionLogprobs completion_logprobs;
-    Json logprobs = nullptr;    // Not in a stream.
-    std::string finish_reason;  // It is empty until the end.
+    Json logprobs = nullptr;          // Not in a stream.
+    std::vector<uint32_t> token_ids;  // Not in a stream, and only if the client asked for them.
+    std::string finish_reason;        // It is empty until the end.
     Json stop_reason = nullptr;
   };
 
@@ -83,6 +89,9 @@ class GenerateAnswer {
   // did not ask for them, or if they have not come. In a chat they belong to the event and not to its choice, so the
   // first choice has them.
   std::string PromptLogprobsMember(Choice* choice, size_t index);
+  // Returns "prompt_token_ids" with its value for the first event of a choice; empty for the others, or if the client
+  // did not ask for it.
+  std::string PromptTokensMember(Choice* choice, size_t index);
   // The logprobs of a response as JSON; null if the client did not ask for any or there are none.
   Json LogprobsOf(Choice* choice, size_t prompt, const v1::GenerateResponse& response);
   Json UsageJson() const;
@@ -92,7 +101,8 @@ class GenerateAnswer {
   std::string event_begin_;  // Each event begins like this, up to the list of choices.
   AnswerSyntax syntax_;
   std::vector<Choice> choices_;
-  std::vector<LogprobList> prompt_logprobs_;  // Each prompt has an entry.
+  std::vector<LogprobList> prompt_logprobs_;          // Each prompt has an entry.
+  std::vector<std::vector<uint32_t>> prompt_tokens_;  // Each prompt has an entry if the client asked for them.
   std::vector<v1::Usage> usages_;
   bool has_usage_ = false;
   StreamPosition position_;  // Only streams that can be resumed use it.

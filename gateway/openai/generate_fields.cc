@@ -111,6 +111,7 @@ void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, Gener
     request->set_prompt_logprobs(*value);
     call->has_prompt_logprobs = true;
   }
+  call->returns_token_ids = fields->Bool("return_token_ids").value_or(false);
   if (const auto value = fields->Bool("skip_special_tokens")) request->set_skip_special_tokens(*value);
   if (const auto value =
           fields->Integer("priority", std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max())) {
@@ -118,6 +119,10 @@ void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, Gener
   }
   if (const auto value = fields->String("cache_salt")) request->set_cache_salt(*value);
   ReadStream(fields, call);
+  if (call->is_resumable && call->returns_token_ids) {
+    // The id of an event does not have the tokens of the prompt.
+    fields->Fail("return_token_ids", "is true, which is not supported for a stream that can be resumed");
+  }
   ReadGuideFields(fields, request, call);
   // They tell the provider something about the caller, or are about services that this server has not.
   fields->Ignore({"user", "metadata", "safety_identifier", "service_tier", "store", "prompt_cache_key"});

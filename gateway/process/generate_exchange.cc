@@ -88,11 +88,12 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
       !call_.requests[0].has_skip_special_tokens()) {
     call_.requests[0].set_skip_special_tokens(false);
   }
-  const bool needs_prompt = syntax.has_reasoning || !call_.has_max_tokens;
+  const bool needs_prompt = syntax.has_reasoning || !call_.has_max_tokens || call_.returns_token_ids;
   call_format_ = format;
   has_reasoning_ = syntax.has_reasoning;
   if (!has_reasoning_) ForceCalls(Thoughts::kNone);
   if (!syntax.is_plain()) answer_->SetSyntax(std::move(syntax));
+  if (!call_.is_chat && call_.returns_token_ids) return FindPromptTokens(0);
   if (!call_.is_chat || !needs_prompt) return StartRequests();
   link_->RenderChat(authorization_, call_.requests[0].chat(),
                     [self = shared_from_this(), model](const google::rpc::Status& end, const auto& prompt) {
@@ -129,6 +130,7 @@ void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::Ren
   const bool begins_in_reasoning = ReasoningSplitter::EndsInReasoning(prompt.text());
   answer_->SetBeginsInReasoning(begins_in_reasoning);
   if (has_reasoning_) ForceCalls(begins_in_reasoning ? Thoughts::kBegun : Thoughts::kOptional);
+  if (call_.returns_token_ids) answer_->SetPromptTokens(0, {prompt.token_ids().begin(), prompt.token_ids().end()});
   if (call_.has_max_tokens) return StartRequests();
   const uint32_t context = model.max_context_tokens();
   const auto num_tokens = static_cast<uint32_t>(prompt.token_ids_size());
@@ -137,6 +139,27 @@ void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::Ren
   call_.requests[0].mutable_stopping()->set_max_tokens(
       model.has_default_max_tokens() ? std::min(model.default_max_tokens(), room) : room);
   StartRequests();
+}
+
+void GenerateExchange::FindPromptTokens(size_t prompt) {
+  for (; prompt < call_.requests.size(); ++prompt) {
+    const v1::GenerateRequest& request = call_.requests[prompt];
+    if (request.has_text()) break;
+    const auto& ids = request.token_ids().ids();
+    answer_->SetPromptTokens(prompt, {ids.begin(), ids.end()});
+  }
+  if (prompt == call_.requests.size()) return StartRequests();
+  const v1::GenerateRequest& request = call_.requests[prompt];
+  v1::TokenizeRequest text;
+  text.set_text(request.text());
+  if (request.has_add_special_tokens()) text.set_add_special_tokens(request.add_special_tokens());
+  link_->Tokenize(authorization_, text,
+                  [self = shared_from_this(), prompt](const google::rpc::Status& status, const auto& tokens) {
+                    if (self->is_over_) return;
+                    if (status.code() != 0) return self->Fail(ManagerError(status, self->NamesOf(prompt)));
+                    self->answer_->SetPromptTokens(prompt, {tokens.token_ids().begin(), tokens.token_ids().end()});
+                    self->FindPromptTokens(prompt + 1);
+                  });
 }
 
 void GenerateExchange::StartRequests() {
@@ -195,12 +218,16 @@ void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entr
   if (is_over_ || !entry.has_end()) return;
   if (entry.end().code() != 0) {
     if (GoesOnAfter(prompt, entry.end())) return;
-    ApiNames names = call_.names;
-    if (parts_.size() > 1) absl::StrAppend(&names.prompt, "[", prompt, "]");
     // The first failure says more than those of the attempts to go on.
-    return Fail(ManagerError(parts_[prompt].loss.value_or(entry.end()), names));
+    return Fail(ManagerError(parts_[prompt].loss.value_or(entry.end()), NamesOf(prompt)));
   }
   if (++num_ended_ == parts_.size()) Finish();
+}
+
+ApiNames GenerateExchange::NamesOf(size_t prompt) const {
+  ApiNames names = call_.names;
+  if (call_.requests.size() > 1) absl::StrAppend(&names.prompt, "[", prompt, "]");
+  return names;
 }
 
 bool GenerateExchange::GoesOnAfter(size_t prompt, const google::rpc::Status& end) {

@@ -53,11 +53,16 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   // request.
   void OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
                 const v1::GetModelResponse& model);
+  // Tells the answer the tokens of the prompts from this one on, and then starts the requests. REQUIRES: the client
+  // asked for token ids of completions.
+  void FindPromptTokens(size_t prompt);
   void StartRequests();
   // Goes on with a stream, if the request says behind which event. Returns whether it has that, or is wrong.
   bool ResumeIfAsked();
   void OnGone();
   void OnEntry(size_t prompt, const v1::GenerateBatchEntry& entry);
+  // The names of the fields of one prompt's request, for errors.
+  ApiNames NamesOf(size_t prompt) const;
   // A request has ended with an error. Returns whether it goes on with another manager, or with the same one when that
   // is back.
   bool GoesOnAfter(size_t prompt, const google::rpc::Status& end);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/web/error_body.h"
 
@@ -106,6 +107,8 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   void Refuse(int code, absl::string_view message);
   // The same for a request that cannot be read.
   void RefuseUnreadable(error_code error);
+  // The same for a body that is compressed.
+  void RefuseEncoding(absl::string_view encoding);
   void Respond(WebResponse response);
   void BeginEvents();
   void Send(const std::string& text);
@@ -229,6 +232,11 @@ void Connection<Stream>::OnHead(error_code error) {
   const uint64_t num_bytes = parser_->content_length().value_or(0);
   if (num_bytes > owner_->options().max_body_bytes) error = http::error::body_limit;
   if (error) return RefuseUnreadable(error);
+  const auto [begin, end] = parser_->get().equal_range(http::field::content_encoding);
+  for (auto field = begin; field != end; ++field) {
+    if (boost::beast::iequals(field->value(), "identity")) continue;
+    return RefuseEncoding({field->value().data(), field->value().size()});
+  }
   if (!ReserveBody(static_cast<int64_t>(num_bytes))) return;
   SetDeadline(owner_->options().body_timeout);
   if (boost::beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
@@ -340,6 +348,13 @@ void Connection<Stream>::RefuseUnreadable(error_code error) {
   const bool is_of_http = error.category() == http::make_error_code(http::error::bad_method).category();
   if (!is_of_http || error == http::error::end_of_stream || error == http::error::partial_message) return Close();
   Refuse(400, absl::StrCat("this is not a request of HTTP/1: ", error.message()));
+}
+
+template <typename Stream>
+void Connection<Stream>::RefuseEncoding(absl::string_view encoding) {
+  Refuse(415, absl::StrCat("the header Content-Encoding is \"", absl::Utf8SafeCHexEscape(encoding),
+                           "\", and this server reads bodies without compression only; send the body as it is, without "
+                           "the header"));
 }
 
 template <typename Stream>

@@ -76,7 +76,7 @@ struct WebServerOptions {
 // An HTTP/1.1 server with one thread, which runs the handler and serves all connections without blocking. Everything
 // that a client can make it hold is bounded: connections, bytes of heads and bodies, unsent bytes, and times. Requests
 // that break a limit get 400, 408, 413, 431 or 503 with an error as the OpenAI interface has it. A body has a
-// Content-Length or comes in chunks.
+// Content-Length or comes in chunks. A compressed one gets 415.
 class WebServer {
  public:
   using Handler = std::function<void(std::shared_ptr<WebExchange> exchange)>;

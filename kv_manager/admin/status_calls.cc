@@ -70,7 +70,12 @@ void EncodeStatus(const ManagerStatus& status, v1::GetStatusResponse* out) {
   out->set_model_name(status.model_name);
   out->set_generation(Value(status.generation));
   for (const std::shared_ptr<const WorkerStatus>& worker : status.workers) {
-    EncodeWorker(*worker, out->add_workers());
+    v1::WorkerStatus* const added = out->add_workers();
+    EncodeWorker(*worker, added);
+    const auto difference = status.differences.find(Value(worker->generation));
+    if (difference == status.differences.end() || !worker->last_error.empty()) continue;
+    added->set_last_error(absl::StrCat("it differs from the workers of generation ", Value(status.generation), " in ",
+                                       difference->second));
   }
   out->set_prompt_tokens(status.totals.prompt_tokens);
   out->set_cached_prompt_tokens(status.totals.cached_tokens);

@@ -388,6 +388,17 @@ absl::StatusOr<int> ManagerEngine::SetWorkerDraining(const std::string& address,
 }
 
 ManagerStatus ManagerEngine::status() const {
+  ManagerStatus status = StatusOfNow();
+  for (const std::shared_ptr<const WorkerStatus>& worker : status.workers) {
+    const GenerationId generation = worker->generation;
+    if (generation == GenerationId{0} || generation == status.generation) continue;
+    std::string difference = registry_.DifferenceBetween(generation, status.generation);
+    if (!difference.empty()) status.differences[Value(generation)] = std::move(difference);
+  }
+  return status;
+}
+
+ManagerStatus ManagerEngine::StatusOfNow() const {
   ManagerStatus status;
   const MutexLock lock(&mutex_);
   if (const std::shared_ptr<const ServedModel> model = ServedNow(); model != nullptr) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -59,6 +60,8 @@ struct ManagerStatus {
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
   StepLoopStats totals;  // The sum over these workers and those that are gone for good.
   SubmitRefusals refusals;
+  // In what the workers of a generation differ from those that new requests go to, by Value() of the generation.
+  std::map<uint64_t, std::string> differences;
   std::vector<std::string> warnings;  // Sentences about settings that leave the service open to others.
   // The index is the slot. There are at least as many labels as the totals have tenants.
   std::vector<std::string> tenant_labels = {TenantLabels::kOthers};
@@ -158,6 +161,8 @@ class ManagerEngine : public Engine {
   absl::Status NoWorkerError() const QUIRE_REQUIRES(mutex_);
   // See Engine::model().
   std::shared_ptr<const ServedModel> ServedNow() const QUIRE_REQUIRES(mutex_);
+  // The status without `differences`.
+  ManagerStatus StatusOfNow() const QUIRE_EXCLUDES(mutex_);
   bool HasReadyWorker() const QUIRE_REQUIRES(mutex_);
   int NumRequests(bool counts_restorable) const QUIRE_REQUIRES(mutex_);
   void OnLoopChange() QUIRE_EXCLUDES(mutex_);

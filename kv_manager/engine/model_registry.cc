@@ -17,48 +17,15 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "kv_manager/engine/generation_config.h"
+#include "kv_manager/engine/model_comparison.h"
 #include "kv_manager/tokenizer/json_value.h"
 #include "nlohmann/json.hpp"
 
 namespace quire {
 namespace {
 
-// See WorkerDescription of worker.proto.
-absl::string_view WeightsOf(const WorkerDescription& worker) {
-  return absl::string_view(worker.numerics_fingerprint).substr(0, worker.numerics_fingerprint.find('/'));
-}
-
 // The member of tokenizer_config.json in which a worker notes from what it has made the file.
 constexpr char kMadeFrom[] = "made_from";
-
-// Returns the file tokenizer_config.json without that note. Returns nothing if it is no JSON object.
-std::optional<nlohmann::json> WithoutNote(const ModelFile& file) {
-  absl::StatusOr<nlohmann::json> config = ParseJson(file.content, file.name);
-  if (!config.ok() || !config->is_object()) return std::nullopt;
-  config->erase(kMadeFrom);
-  return *std::move(config);
-}
-
-// Returns true if both files mean the same for tokens and templates. Workers of different versions of Quire may make
-// notes that differ, and then still have the same model.
-bool HaveSameMeaning(const ModelFile& a, const ModelFile& b) {
-  if (a == b) return true;
-  if (a.name != b.name || a.name != "tokenizer_config.json") return false;
-  const std::optional<nlohmann::json> config = WithoutNote(a);
-  return config.has_value() && config == WithoutNote(b);
-}
-
-bool IsSameFamily(const WorkerDescription& a, const WorkerDescription& b) {
-  return WeightsOf(a) == WeightsOf(b) && a.model_name == b.model_name && a.architecture == b.architecture &&
-         a.vocab_size == b.vocab_size && a.max_context_tokens == b.max_context_tokens &&
-         a.eos_token_ids == b.eos_token_ids && a.bos_token_id == b.bos_token_id &&
-         std::equal(a.tokenizer_files.begin(), a.tokenizer_files.end(), b.tokenizer_files.begin(),
-                    b.tokenizer_files.end(), HaveSameMeaning);
-}
-
-bool IsSameModel(const WorkerDescription& a, const WorkerDescription& b) {
-  return a.numerics_fingerprint == b.numerics_fingerprint && IsSameFamily(a, b);
-}
 
 // Returns true if a worker has made the files from the metadata of a GGUF file (GgufTokenizerFiles).
 bool AreOfGguf(const std::vector<ModelFile>& files) {
@@ -249,6 +216,20 @@ FamilyId ModelRegistry::FamilyOf(GenerationId generation) const {
   return FamilyId{0};
 }
 
+std::string ModelRegistry::DifferenceBetween(GenerationId generation, GenerationId other) const {
+  const MutexLock lock(&mutex_);
+  const WorkerDescription* description = nullptr;
+  const WorkerDescription* other_description = nullptr;
+  for (const Generation& candidate : generations_) {
+    if (candidate.model->generation == generation) description = &candidate.description;
+    if (candidate.model->generation == other) other_description = &candidate.description;
+  }
+  if (description == nullptr || other_description == nullptr) return "";
+  const auto [known, is_new] = differences_.try_emplace({Value(generation), Value(other)});
+  if (is_new) known->second = DescribeDifference(*description, *other_description);
+  return known->second;
+}
+
 absl::Status ModelRegistry::CheckProcess(const std::string& address, const std::string& process_id) const {
   if (process_id.empty()) return absl::OkStatus();
   const MutexLock lock(&mutex_);
@@ -261,7 +242,9 @@ absl::Status ModelRegistry::CheckProcess(const std::string& address, const std::
 }
 
 void ModelRegistry::ForgetEmpty() {
-  std::erase_if(generations_, [](const Generation& generation) { return generation.addresses.empty(); });
+  if (std::erase_if(generations_, [](const Generation& generation) { return generation.addresses.empty(); }) > 0) {
+    differences_.clear();
+  }
 }
 
 }  // namespace quire

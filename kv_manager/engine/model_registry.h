@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -48,6 +49,10 @@ class ModelRegistry {
   // The family of a generation; 0 when the generation is not known, or not any more. Does not wait for Admit.
   FamilyId FamilyOf(GenerationId generation) const;
 
+  // In what the workers of a generation differ from those of another one (DescribeDifference). Empty when one of them
+  // is not known, or not any more. Does not wait for Admit.
+  std::string DifferenceBetween(GenerationId generation, GenerationId other) const;
+
   // The models of all generations, the newest first. Does not wait for Admit.
   std::vector<std::shared_ptr<const ServedModel>> models() const;
 
@@ -73,8 +78,10 @@ class ModelRegistry {
   uint64_t last_id_ QUIRE_GUARDED_BY(admission_mutex_) = 0;
   uint64_t last_family_ QUIRE_GUARDED_BY(admission_mutex_) = 0;
   mutable Mutex mutex_;
-  std::vector<Generation> generations_ QUIRE_GUARDED_BY(mutex_);            // The newest first.
-  std::map<std::string, std::string> processes_ QUIRE_GUARDED_BY(mutex_);   // The process at each address.
+  std::vector<Generation> generations_ QUIRE_GUARDED_BY(mutex_);           // The newest first.
+  std::map<std::string, std::string> processes_ QUIRE_GUARDED_BY(mutex_);  // The process at each address.
+  // What DifferenceBetween has found, by both generations. Tokenizer files are large.
+  mutable std::map<std::pair<uint64_t, uint64_t>, std::string> differences_ QUIRE_GUARDED_BY(mutex_);
   std::optional<std::set<std::string>> retained_ QUIRE_GUARDED_BY(mutex_);  // The argument of the last Retain.
 };
 

@@ -29,6 +29,7 @@ ABSL_FLAG(int32_t, block_count, 7, "How many blocks.");
 ABSL_FLAG(bool, be_loud, false, "Whether to shout.");
 ABSL_FLAG(double, share, 0.5, "A share.");
 ABSL_FLAG(absl::Duration, patience, absl::Seconds(3), "How long to wait.");
+ABSL_FLAG(int32_t, max_shout_bytes, 100, "How long a shout is.");
 ABSL_FLAG(std::string, hidden, "", "Not among the names.");
 
 namespace quire {
@@ -41,7 +42,7 @@ const ProgramFlags& Flags() {
       new ProgramFlags{"quire-shout",
                        "shouts.",
                        "[flags]",
-                       {{"Blocks:", {"block_count"}}, {"Noise:", {"be_loud", "share", "patience"}}}};
+                       {{"Blocks:", {"block_count"}}, {"Noise:", {"be_loud", "share", "patience", "max_shout_bytes"}}}};
   return *flags;
 }
 
@@ -67,6 +68,23 @@ TEST(FlagsTest, ValuesFollowTheFlagOrAnEqualsSign) {
   EXPECT_TRUE(absl::GetFlag(FLAGS_be_loud));
   ASSERT_EQ(*Read({"--be-loud=false"}), "");
   EXPECT_FALSE(absl::GetFlag(FLAGS_be_loud));
+}
+
+TEST(FlagsTest, ASizeMayHaveAUnit) {
+  const absl::FlagSaver saver;
+  for (const auto& [text, bytes] : {std::pair("--max-shout-bytes=512", 512),
+                                    {"--max-shout-bytes=2KiB", 2048},
+                                    {"--max-shout-bytes=1.5GiB", 3 << 29},
+                                    {"--max-shout-bytes=0", 0}}) {
+    ASSERT_EQ(*Read({text}), "");
+    EXPECT_EQ(absl::GetFlag(FLAGS_max_shout_bytes), bytes) << text;
+  }
+  for (const char* wrong : {"2KB", "x", "-1KiB", "4GiB", "1.5", ""}) {
+    EXPECT_EQ(Error({absl::StrCat("--max-shout-bytes=", wrong).c_str()}),
+              absl::StrCat("--max-shout-bytes is '", wrong,
+                           "', it must be a number of bytes such as 1048576, 512KiB or 1.5GiB"));
+  }
+  EXPECT_EQ(Error({"--block-count=2KiB"}), "--block-count is '2KiB', it must be a whole number");
 }
 
 TEST(FlagsTest, AnErrorIsOneLineWithFlagAndValue) {
@@ -98,6 +116,8 @@ TEST(FlagsTest, TheHelpShowsNameDefaultAndMeaningInGroups) {
             "      A share.\n"
             "  --patience=3s\n"
             "      How long to wait.\n"
+            "  --max-shout-bytes=100\n"
+            "      How long a shout is.\n"
             "\n"
             "  --help, -h, --version\n"
             "      Print this, or the version, and leave.\n");

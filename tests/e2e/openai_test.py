@@ -3,6 +3,7 @@
 
 import asyncio
 import base64
+import gzip
 import hashlib
 import json
 import pathlib
@@ -180,6 +181,34 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(self.error("/tokenize", {"prompt": "x", "model": "other"}, 404)["param"], "model")
         self.assertEqual(self.error("/detokenize", {"tokens": [1, 999999]})["param"], "tokens[1]")
 
+    def test_token_ids_come_with_the_answer(self):
+        tokens = self.quire.call("/tokenize", {"prompt": PROMPT})[1]["tokens"]
+        body = {**GREEDY, "return_token_ids": True}
+        code, answer, _ = self.quire.call("/v1/completions", body)
+        self.assertEqual(code, 200, answer)
+        choice = answer["choices"][0]
+        self.assertEqual((choice["text"], choice["prompt_token_ids"]), (self.story, tokens))
+        self.assertEqual(len(choice["token_ids"]), 20)
+        self.assertEqual(self.quire.call("/detokenize", {"tokens": choice["token_ids"]})[1], {"prompt": self.story})
+        events = [event["choices"][0] for event in self.quire.stream("/v1/completions", body)[:-1]]
+        self.assertEqual([id for event in events for id in event["token_ids"]], choice["token_ids"])
+        self.assertEqual([event.get("prompt_token_ids") for event in events], [tokens] + [None] * (len(events) - 1))
+        # Prompts of texts and of tokens, without the token that begins a sequence.
+        several = {**body, "prompt": ["One day", [5, 6], "Tim"], "add_special_tokens": False}
+        for text, choice in zip(("One day", None, "Tim"), self.quire.call("/v1/completions", several)[1]["choices"]):
+            plain = {"prompt": text, "add_special_tokens": False}
+            expected = [5, 6] if text is None else self.quire.call("/tokenize", plain)[1]["tokens"]
+            self.assertEqual(choice["prompt_token_ids"], expected)
+        chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 20, "temperature": 0}
+        chat["return_token_ids"] = True
+        answer = self.quire.call("/v1/chat/completions", chat)[1]
+        self.assertEqual(answer["prompt_token_ids"], tokens)
+        ids = answer["choices"][0]["token_ids"]
+        events = self.quire.stream("/v1/chat/completions", chat)[:-1]
+        self.assertEqual([id for event in events for id in event["choices"][0].get("token_ids", [])], ids)
+        self.assertEqual([event.get("prompt_token_ids") for event in events], [tokens] + [None] * (len(events) - 1))
+        self.assertNotIn("token_ids", self.quire.call("/v1/completions", GREEDY)[1]["choices"][0])
+
     def test_head_is_get_without_a_body(self):
         connection = self.quire.connect()
         self.addCleanup(connection.close)
@@ -206,6 +235,15 @@ class OpenAiTest(unittest.TestCase):
         code, answer, _ = self.quire.call("/v1/completions", iter([text[:10], text[10:]]))
         self.assertEqual(code, 200)
         self.assertEqual(answer["choices"], self.quire.call("/v1/completions", GREEDY)[1]["choices"])
+
+    def test_a_compressed_body_is_refused_by_the_name_of_the_header(self):
+        connection = self.quire.connect()
+        self.addCleanup(connection.close)
+        body = gzip.compress(json.dumps(GREEDY).encode())
+        connection.request("POST", "/v1/completions", body, {"Content-Encoding": "gzip"})
+        response = connection.getresponse()
+        self.assertEqual(response.status, 415)
+        self.assertIn("Content-Encoding", json.loads(response.read())["error"]["message"])
 
     def test_version_and_metrics(self):
         self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")
@@ -365,6 +403,29 @@ class ThoughtsTest(unittest.TestCase):
         body["tools"] = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
         code, answer, _ = self.quire.call("/v1/chat/completions", body)
         self.assertEqual((code, answer["choices"][0]["finish_reason"]), (200, "length"))
+
+
+class TokenIdsTest(unittest.TestCase):
+    """A model without a tokenizer, whose answers are token ids."""
+
+    def test_token_ids_are_answered_with_token_ids(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(ROOT / "models/tales/config.json", folder)
+            quire = Installation(BIN, worker_flags=[f"--model={folder}", "--device=simulated"])
+            self.addCleanup(quire.close)
+            quire.wait_until_ready()
+        body = {"prompt": [[5, 6], [7]], "max_tokens": 4, "temperature": 0, "return_token_ids": True}
+        code, answer, _ = quire.call("/v1/completions", body)
+        self.assertEqual(code, 200, answer)
+        self.assertEqual([choice["prompt_token_ids"] for choice in answer["choices"]], [[5, 6], [7]])
+        ids = [choice["token_ids"] for choice in answer["choices"]]
+        self.assertEqual([len(tokens) for tokens in ids], [4, 4])
+        joined = [[], []]
+        for event in quire.stream("/v1/completions", body)[:-1]:
+            joined[event["choices"][0]["index"]] += event["choices"][0]["token_ids"]
+        self.assertEqual(joined, ids)
+        code, answer, _ = quire.call("/v1/completions", {**body, "prompt": ["x", "y"]})
+        self.assertEqual((code, answer["error"]["code"]), (400, "no_tokenizer"))
 
 
 class ForcedCallsTest(unittest.TestCase):

@@ -13,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/e2e/cluster.h"
 #include "tests/e2e/quirectl.h"
+#include "tests/worker/model/model_files.h"
 
 namespace quire {
 namespace {
@@ -27,6 +28,55 @@ TEST_F(QuirectlTest, GenerateStreamsText) {
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_THAT(run.output, StartsWith("Once upon a time"));
   EXPECT_THAT(run.output, HasSubstr("20 generated tokens"));
+}
+
+TEST_F(QuirectlTest, AnAnswerThatTheDefaultLengthCutSaysSo) {
+  const Ended cut = Shell("quirectl generate Once -t 0 --ignore-eos 2>&1 >/dev/null");
+  EXPECT_EQ(cut.exit_code, 0);
+  EXPECT_EQ(cut.output, "quirectl: stopped after 128 tokens; -n allows more, up to the model's context\n");
+  const Ended several = Shell("quirectl generate Once --samples 2 --ignore-eos --seed 1 2>&1 >/dev/null");
+  EXPECT_EQ(several.output,
+            "quirectl: answer 0 stopped after 128 tokens; -n allows more, up to the model's context\n"
+            "quirectl: answer 1 stopped after 128 tokens; -n allows more, up to the model's context\n");
+  EXPECT_EQ(Shell("quirectl generate Once -t 0 --ignore-eos -n 128 2>&1 >/dev/null").output, "")
+      << "whoever chooses the length knows it";
+  EXPECT_EQ(Shell("quirectl generate Once -t 0 --ignore-eos -o json 2>&1 >/dev/null").output, "")
+      << "the JSON has the reason";
+}
+
+TEST(QuirectlLongChatTest, AnAnswerThatTheDefaultLengthCutSaysSo) {
+  const TestDirectory model;
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+    model.CopyFrom(BundledModel(), name);
+  }
+  Cluster cluster({.model = model.path(), .worker_flags = {"--device=simulated", "--simulated-step-times=0"}});
+  const Ended cut = Shell(cluster.endpoint(), "echo Once | quirectl chat -t 0 2>&1 >/dev/null");
+  EXPECT_EQ(cut.output, "quirectl: stopped after 512 tokens; -n allows more, up to the model's context\n");
+  EXPECT_EQ(Shell(cluster.endpoint(), "echo Once | quirectl chat -t 0 -n 512 2>&1 >/dev/null").output, "");
+}
+
+TEST(QuirectlTokenIdsTest, WithoutATokenizerTheAnswerIsTokenIds) {
+  const TestDirectory model;
+  model.CopyFrom(BundledModel(), "config.json");
+  Cluster cluster({.model = model.path(), .worker_flags = {"--device=simulated", "--simulated-step-times=0"}});
+  const Ended json = Shell(cluster.endpoint(), "quirectl generate --prompt-ids 5,6 -n 6 -t 0 -o json");
+  std::string ids;
+  std::istringstream lines(json.output);
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json response = nlohmann::json::parse(line);
+    for (const auto& id : response["token_ids"]) absl::StrAppend(&ids, ids.empty() ? "" : " ", id.dump());
+  }
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), ' '), 5) << ids;
+  const std::string why = "quirectl: the model has no tokenizer, so these are token ids\n";
+  const Ended text = Shell(cluster.endpoint(), "quirectl generate --prompt-ids 5,6 -n 6 -t 0 2>/dev/null");
+  EXPECT_EQ(text.output, ids + "\n");
+  EXPECT_EQ(Shell(cluster.endpoint(), "quirectl generate --prompt-ids 5,6 -n 6 2>&1 >/dev/null").output, why);
+  const Ended samples = Shell(cluster.endpoint(), "quirectl generate --prompt-ids 5,6 -n 6 --samples 2 --seed 1");
+  EXPECT_EQ(samples.output.find(why), samples.output.rfind(why)) << samples.output;
+  EXPECT_THAT(samples.output, MatchesRegex("(.*\n)?--- 0 ---\n([0-9]+ ){5}[0-9]+\n\n--- 1 ---\n([0-9]+ ){5}[0-9]+\n"));
+  const Ended logprobs =
+      Shell(cluster.endpoint(), "quirectl generate --prompt-ids 5,6 -n 1 -t 0 --logprobs 0 2>/dev/null");
+  EXPECT_THAT(logprobs.output, HasSubstr(absl::StrCat(" ", ids.substr(0, ids.find(' ')), "\n")));
 }
 
 TEST_F(QuirectlTest, JsonIsOneObjectPerLineWithProtoFieldNames) {
@@ -145,6 +195,13 @@ TEST_F(QuirectlTest, ExplainSaysWhereARequestStands) {
   const Ended nobody = Quirectl({"explain", "nobody"});
   EXPECT_EQ(nobody.exit_code, 4);
   EXPECT_THAT(nobody.output, HasSubstr("no request \"nobody\" waits or runs"));
+}
+
+TEST_F(QuirectlTest, ATimeMayHaveAUnit) {
+  EXPECT_EQ(Quirectl({"--rpc-timeout", "1m", "generate", "Once", "-n", "1", "--timeout", "1h30m"}).exit_code, 0);
+  EXPECT_EQ(Quirectl({"--rpc-timeout=5000ms", "status"}).exit_code, 0);
+  const Ended late = Quirectl({"generate", "Once", "-n", "900", "--ignore-eos", "--timeout", "1ms"});
+  EXPECT_EQ(late.exit_code, 3) << late.output;
 }
 
 TEST_F(QuirectlTest, DashReadsStandardInput) {

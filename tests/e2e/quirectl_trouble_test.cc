@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
 #include "tests/e2e/quirectl.h"
+#include "tests/worker/model/model_files.h"
 
 namespace quire {
 namespace {
@@ -72,7 +73,12 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
                  "--seed is -1, it must be a whole number, 0 .. 18446744073709551615"},
            Wrong{{"generate", "hello", "-t", "warm"}, "--temperature is warm, it must be a number"},
            Wrong{{"top", "-n", "-1"}, "--frames is -1, it must be a whole number, 0 .. 1000000"},
-           Wrong{{"--rpc-timeout", "0", "status"}, "--rpc-timeout is 0, it must be 0.001 .. 1000000"},
+           Wrong{{"--rpc-timeout", "0", "status"},
+                 "--rpc-timeout is 0, it must be 0.001 .. 1000000 seconds, or a time such as 500ms, 30s or 10m\n"},
+           Wrong{{"generate", "x", "--timeout", "1000h"},
+                 "--timeout is 1000h, it must be 0.001 .. 1000000 seconds, or"},
+           Wrong{{"generate", "x", "--timeout", "5x"}, "--timeout is 5x, it must be 0.001 .. 1000000 seconds, or"},
+           Wrong{{"pin", "x", "--ttl", "1500ms"}, "--ttl is 1500ms, it must be a whole number, 1 .. 86400 seconds, or"},
            Wrong{{"generate", "ab\xFF"}, "prompt: is not valid UTF-8: byte 2 of 3 is 0xff"},
            Wrong{{"generate", "ab", "--stop", "\xFF"}, "--stop[0] is not valid UTF-8: byte 0 of 1 is 0xff"},
            Wrong{{"tokenize", "ab\xFF"}, "text: is not valid UTF-8: byte 2 of 3 is 0xff"},
@@ -172,6 +178,27 @@ TEST(QuirectlNoWorkerTest, HealthWaitsUntilItServesOrTheTimeIsOver) {
   cluster.RestartWorker(0);
   EXPECT_EQ(wait.Wait(), 0);
   EXPECT_EQ(wait.Output(), "SERVING\n");
+}
+
+TEST(QuirectlNoWorkerTest, HealthSaysWhyTheOnlyWorkerIsRefused) {
+  const TestDirectory model;
+  model.CopyFrom(BundledModel(), "config.json");
+  model.Write("tokenizer.json", "{}");
+  Cluster cluster({.model = model.path(),
+                   .worker_flags = {"--device=simulated", "--simulated-step-times=0"},
+                   .waits_for_workers = false});
+  Process wait({Binary("quirectl"), "--endpoint", cluster.endpoint(), "health", "readiness", "--wait=10m"});
+  const std::string line = wait.WaitForLine("tokenizer.json");
+  EXPECT_THAT(line, StartsWith(absl::StrCat("quirectl: the worker ", cluster.worker_endpoint(0), " is refused: ")))
+      << "nobody should wait ten minutes for this";
+  wait.Signal(SIGTERM);
+  wait.Wait();
+  const Ended once = Quirectl(cluster.endpoint(), {"health", "readiness"});
+  EXPECT_EQ(once.exit_code, 3);
+  EXPECT_THAT(once.output, HasSubstr(line + "\n"));
+  const Ended waited = Quirectl(cluster.endpoint(), {"health", "readiness", "--wait=2s"});
+  EXPECT_EQ(CountOf(waited.output, "is refused"), 1) << waited.output;
+  EXPECT_EQ(CountOf(Quirectl(cluster.endpoint(), {"health", "liveness"}).output, "is refused"), 0);
 }
 
 TEST(QuirectlNoWorkerTest, WhoWaitsForAWorkerHearsOfIt) {

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "kernels/simulated/expected_tokens.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/quirectl.h"
 #include "tests/worker/model/model_files.h"
 #include "worker/model/simulated_model.h"
 
@@ -167,6 +168,11 @@ TEST(SimulationTest, SimulatedAndRealWorkersAreDifferentGenerations) {
   EXPECT_THAT(status->workers(1).numerics_fingerprint(), HasSubstr("/simulated 1/"));
   EXPECT_THAT(status->workers(0).numerics_fingerprint(), testing::Not(HasSubstr("simulated")));
   EXPECT_NE(status->workers(0).generation(), status->workers(1).generation());
+  const std::string command = Quirectl(cluster.endpoint(), {"status"}).output;
+  EXPECT_THAT(command,
+              testing::ContainsRegex("it differs from the workers of generation 2 in .*--device \\(cpu [a-z0-9 ]*, "
+                                     "not simulated 1\\)"));
+  EXPECT_EQ(command.find("it differs"), command.rfind("it differs")) << "only one of them is left out: " << command;
 }
 
 }  // namespace

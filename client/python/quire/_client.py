@@ -108,7 +108,7 @@ class Client:
                         yield response
                     return
                 except grpc.RpcError as error:
-                    failure = Error(error, manager.endpoint)
+                    failure = Error(error, manager.endpoint, is_of_prompt=True)
                     if failure.is_of_no_leader():
                         self._managers.leave(manager)
                     delay = state.delay_after(failure)

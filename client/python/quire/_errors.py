@@ -8,10 +8,13 @@ from typing import Any
 import grpc
 
 from quire import _wire
+from quire._argument_names import with_argument_names
 
 _Status = _wire.message("google.rpc.Status")
 _DETAILS = {name: _wire.message(f"google.rpc.{name}") for name in ("BadRequest", "ErrorInfo", "RetryInfo")}
 _CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+# The codes of errors that may be about a field of the request.
+_OF_ARGUMENTS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
 # How gRPC says that there is no connection, and no address to connect to. Newer versions have the last text.
 _UNREACHED = ("failed to connect", "DNS resolution failed", "errors resolving")
 
@@ -36,8 +39,8 @@ class Error(Exception):
     """A call has failed. The text of the error has its code and its message.
 
     code         grpc.StatusCode
-    message      what the manager says, or gRPC when the manager could not be reached; also that what answers at the
-                 endpoint is no manager
+    message      what the manager says, with the names of the arguments, or what gRPC says when the manager could not be
+                 reached; also that what answers at the endpoint is no manager
     reason       "QUEUE_FULL", "NO_WORKER", ... (proto/quire/v1/inference.proto), or "" from gRPC
     metadata     further facts of the reason, by name
     fields       what is wrong with each field of the request, by its path
@@ -45,7 +48,8 @@ class Error(Exception):
     is_from_manager  whether the manager has said so; otherwise the connection was lost or there was none
     """
 
-    def __init__(self, error: Any, endpoint: str = ""):
+    def __init__(self, error: Any, endpoint: str = "", *, is_of_prompt: bool = False):
+        """`is_of_prompt`: the call was one of generate, chat, complete or stream."""
         self.code: grpc.StatusCode = error.code()
         self.message: str = error.details() or ""
         self.reason = ""
@@ -56,6 +60,8 @@ class Error(Exception):
         self.is_from_manager = bool(encoded)
         if endpoint and not self.is_from_manager:
             self.message = self._message_about(endpoint)
+        if self.is_from_manager and self.code in _OF_ARGUMENTS:
+            self.message = with_argument_names(self.message, is_of_prompt=is_of_prompt)
         super().__init__(f"{self.code.name}: {self.message}")
         for value in encoded:
             for detail in _Status.FromString(value).details:

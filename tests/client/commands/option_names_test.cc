@@ -37,7 +37,7 @@ TEST(OptionNamesTest, SentencesNameOptionsInPlaceOfFields) {
 
 TEST(OptionNamesTest, TextOfTheUserStays) {
   EXPECT_EQ(Translated(R"(guided.regex: at byte 0, "\"": is "best_of\" cache_salt", see best_of)"),
-            R"(--regex at byte 0, "\"": is "best_of\" cache_salt", see --best-of)");
+            R"(--regex: at byte 0, "\"": is "best_of\" cache_salt", see --best-of)");
   EXPECT_EQ(Translated("logit_bias: has no option"), "logit_bias: has no option");
 }
 

@@ -297,6 +297,27 @@ class ErrorTest(unittest.TestCase):
         self.assertTrue(error.is_from_manager)
         self.assertFalse(quire.Error(CUT).is_from_manager)
 
+    def test_an_error_names_the_argument(self):
+        for said, text in (
+            ("sampling.temperature: is -1, must be at least 0 and finite",
+             "temperature: is -1, must be at least 0 and finite"),
+            ("prompt has 5 tokens and stopping.max_tokens is 9.", "prompt has 5 tokens and max_tokens is 9."),
+            ("token_ids.ids[1]: is 99999, the vocabulary has 2048 tokens (and 1 more error)",
+             "prompt[1]: is 99999, the vocabulary has 2048 tokens (and 1 more error)"),
+            ("text: needs a tokenizer", "prompt: needs a tokenizer"),
+            ("chat.messages[0].role: is empty", "messages[0].role: is empty"),
+            ("chat.template_kwargs: is no JSON object", "template: is no JSON object"),
+            ('guided.regex: at byte 0, "stopping.stop\\" [": see sampling.seed',
+             'guide.regex: at byte 0, "stopping.stop\\" [": see seed'),
+            ("beam.width: is 300, it is at 127.0.0.1:1", "beam.width: is 300, it is at 127.0.0.1:1"),
+        ):
+            details = details_of(("BadRequest", {"field_violations": [{"field": "sampling.top_p"}]}))
+            error = quire.Error(FakeError(CODES.INVALID_ARGUMENT, said, details), is_of_prompt=True)
+            self.assertEqual((error.message, str(error)), (text, f"INVALID_ARGUMENT: {text}"))
+        tokenize = quire.Error(FakeError(CODES.FAILED_PRECONDITION, "text: needs a tokenizer", details))
+        self.assertEqual(tokenize.message, "text: needs a tokenizer")
+        self.assertEqual(quire.Error(FakeError(CODES.INTERNAL, "sampling.seed", details)).message, "sampling.seed")
+
 
 class ConnectionTest(unittest.TestCase):
     def test_a_pause_ends_when_the_lost_connection_is_there_again(self):

@@ -84,6 +84,16 @@ TEST(ReportErrorTest, ADeadlineMayMeanThatNoWorkerIsThere) {
             "status` shows the workers\n  --timeout (generate) and --rpc-timeout (other commands) allow more time\n");
 }
 
+TEST(ReportErrorTest, AManagerInPlainTextIsTheReasonOfAFailedTlsHandshake) {
+  const std::string said = SaidOf(
+      "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Tls handshake failed: "
+      "SSL_ERROR_SSL: error:0A00010B:SSL routines::wrong version number");
+  EXPECT_THAT(
+      said, testing::StartsWith("quirectl: the manager at host:1 does not speak TLS, and with --tls-ca quirectl does"));
+  EXPECT_THAT(said, HasSubstr("Leave out --tls-ca"));
+  EXPECT_THAT(said, Not(HasSubstr("no manager answers")));
+}
+
 TEST(ReportErrorTest, WhereThePortIsOpenItShowsTheReasonAndTheFlagsOfTls) {
   for (const char* reason : {"UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed", "UNKNOWN: Failed parsing HTTP/2",
                              "UNKNOWN: ipv4:127.0.0.1:1: Ssl handshake failed: CERTIFICATE_VERIFY_FAILED"}) {

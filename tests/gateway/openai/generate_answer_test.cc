@@ -160,6 +160,58 @@ TEST(GenerateAnswerTest, WithRunningUsageEachEventHasTheTokensOfItsChoiceSoFar) 
   EXPECT_THAT(usages(ChatCall(options)), ElementsAre("4+0", "4+1", "4+0", "4+2", "4+4", "4+3", "4+4", "4+7"));
 }
 
+v1::GenerateResponse WithTokens(v1::GenerateResponse response, const std::vector<uint32_t>& ids) {
+  for (const uint32_t id : ids) response.add_token_ids(id);
+  return response;
+}
+
+TEST(GenerateAnswerTest, TokenIdsAreThoseOfTheChoiceAndOfItsPrompt) {
+  const GenerateCall call = CompletionCall(R"("prompt": ["a", "b"], "return_token_ids": true)");
+  GenerateAnswer answer(call, kHead);
+  answer.SetPromptTokens(0, {1, 2});
+  answer.SetPromptTokens(1, {3});
+  answer.Add(0, WithTokens(Response(""), {4, 5}));
+  answer.Add(1, WithTokens(Last("x", v1::FINISH_REASON_STOP), {6}));
+  answer.Add(0, WithTokens(Last("y", v1::FINISH_REASON_STOP), {7}));
+  const Json body = Json::parse(answer.Body());
+  EXPECT_EQ(body["choices"][0]["prompt_token_ids"], Json({1, 2}));
+  EXPECT_EQ(body["choices"][0]["token_ids"], Json({4, 5, 7}));
+  EXPECT_EQ(body["choices"][1]["prompt_token_ids"], Json::array({3}));
+  EXPECT_EQ(body["choices"][1]["token_ids"], Json::array({6}));
+
+  const GenerateCall chat = ChatCall(R"(, "return_token_ids": true)");
+  GenerateAnswer chat_answer(chat, kHead);
+  chat_answer.SetPromptTokens(0, {1, 2});
+  chat_answer.Add(0, WithTokens(Last("x", v1::FINISH_REASON_STOP), {6}));
+  const Json chat_body = Json::parse(chat_answer.Body());
+  EXPECT_EQ(chat_body["prompt_token_ids"], Json({1, 2}));
+  EXPECT_EQ(chat_body["choices"][0]["token_ids"], Json::array({6}));
+  EXPECT_FALSE(chat_body["choices"][0].contains("prompt_token_ids"));
+}
+
+TEST(GenerateAnswerTest, AStreamWithTokenIdsHasAnEventForTokensWhoseTextComesLater) {
+  const GenerateCall call = CompletionCall(R"("prompt": "a", "stream": true, "return_token_ids": true, "logprobs": 0)");
+  GenerateAnswer answer(call, kHead);
+  answer.SetPromptTokens(0, {1, 2});
+  std::string text = answer.Add(0, WithTokens(Response(""), {4, 5}));
+  text += answer.Add(0, WithTokens(Last("x", v1::FINISH_REASON_STOP), {6}));
+  const std::vector<Json> events = Events(text);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0]["choices"][0]["token_ids"], Json({4, 5}));
+  EXPECT_EQ(events[0]["choices"][0]["prompt_token_ids"], Json({1, 2}));
+  EXPECT_EQ(events[1]["choices"][0]["token_ids"], Json::array({6}));
+  EXPECT_FALSE(events[1]["choices"][0].contains("prompt_token_ids"));
+
+  const GenerateCall chat = ChatCall(R"(, "stream": true, "return_token_ids": true)");
+  GenerateAnswer chat_answer(chat, kHead);
+  chat_answer.SetPromptTokens(0, {1, 2});
+  const std::vector<Json> chat_events = Events(chat_answer.Add(0, WithTokens(Response("x"), {4})));
+  ASSERT_EQ(chat_events.size(), 2u);
+  EXPECT_EQ(chat_events[0]["prompt_token_ids"], Json({1, 2}));
+  EXPECT_FALSE(chat_events[1].contains("prompt_token_ids"));
+  EXPECT_EQ(chat_events[1]["choices"][0]["token_ids"], Json::array({4}));
+}
+
 TEST(GenerateAnswerTest, AStreamOfAChatBeginsWithTheRoleOfEachChoice) {
   const GenerateCall call = ChatCall(R"(, "stream": true, "n": 2)");
   GenerateAnswer answer(call, kHead);

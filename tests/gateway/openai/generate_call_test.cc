@@ -174,6 +174,7 @@ TEST(CompletionCallTest, AStreamCanBeMadeResumable) {
   EXPECT_TRUE(Completion("{\"prompt\": \"x\", " + options + "}").is_resumable);
   EXPECT_EQ(CompletionError(R"("prompt": ["a", "b"], )" + options).param, "stream_options.resumable");
   EXPECT_EQ(CompletionError(R"("logprobs": 1, )" + options).param, "stream_options.resumable");
+  EXPECT_EQ(CompletionError(R"("return_token_ids": true, )" + options).param, "return_token_ids");
 }
 
 TEST(CompletionCallTest, WhatIsNotSupportedIsRefusedByName) {

@@ -219,6 +219,24 @@ TEST_F(WebServerTest, RequestsBeyondALimitAreRefused) {
   EXPECT_THAT(answer(Post("/a", "x", "Connection: close\r\n")), StartsWith("HTTP/1.1 200"));
 }
 
+TEST_F(WebServerTest, ACompressedBodyIsRefusedByTheNameOfTheHeader) {
+  Start();
+  const auto answer = [&](const std::string& headers) {
+    TestClient client(*server_);
+    client.Send(Post("/a", "ab", "Connection: close\r\n" + headers));
+    return client.ReadAll();
+  };
+  const std::string refused = answer("Content-Encoding: gzip\r\n");
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 415 Unsupported Media Type\r\n"));
+  EXPECT_THAT(refused, HasSubstr("the header Content-Encoding is \\\"gzip\\\", and this server reads bodies without"));
+  EXPECT_THAT(answer("content-encoding: identity, br\r\n"), StartsWith("HTTP/1.1 415"));
+  EXPECT_THAT(answer("Content-Encoding: identity\r\nContent-Encoding: deflate\r\n"), StartsWith("HTTP/1.1 415"));
+  EXPECT_THAT(answer("Content-Encoding: gzip\r\nExpect: 100-continue\r\n"), StartsWith("HTTP/1.1 415"));
+  for (const char* header : {"", "Content-Encoding: identity\r\n", "Content-Encoding: Identity\r\n"}) {
+    EXPECT_THAT(answer(header), StartsWith("HTTP/1.1 200")) << header;
+  }
+}
+
 TEST_F(WebServerTest, ARequestThatDoesNotArriveInTimeIsRefused) {
   Start({.head_timeout = std::chrono::milliseconds(300), .body_timeout = std::chrono::milliseconds(300)});
   TestClient head(*server_);

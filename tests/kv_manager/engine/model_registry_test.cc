@@ -16,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kv_manager/engine/model_comparison.h"
 #include "tests/kv_manager/engine/fake_worker.h"
 
 namespace quire {
@@ -118,6 +119,62 @@ TEST(ModelRegistryTest, EveryPropertyThatTokensDependOnMakesAGeneration) {
   }
   EXPECT_EQ(ids.size(), 1 + std::size(changes));
   EXPECT_EQ(registry.models().size(), ids.size());
+}
+
+TEST(ModelRegistryTest, TheDifferenceOfTwoGenerationsNamesThePropertyAndBothValues) {
+  using Change = std::function<void(WorkerDescription*)>;
+  const auto numerics = [](const char* text) { return [text](auto* w) { w->numerics_fingerprint = text; }; };
+  const auto file = [](const char* name, const char* text) {
+    return [=](auto* w) { w->tokenizer_files.push_back({name, text}); };
+  };
+  WorkerDescription served = SmallWorker();
+  served.numerics_fingerprint = "3f0a/cpu fma 2/kv-float32";
+  served.architecture = "Llama";
+  served.model_name = "tales";
+  served.tokenizer_files = {{"generation_config.json", "{}"}};
+  served.eos_token_ids = {};
+  served.bos_token_id.reset();
+  const std::pair<Change, std::string> changes[] = {
+      {[](auto* w) { w->model_name = "stories"; }, "model name (stories, not tales)"},
+      {[](auto* w) { w->architecture = "Qwen"; }, "architecture (Qwen, not Llama)"},
+      {[](auto* w) { ++w->vocab_size; },
+       absl::StrCat("vocabulary (", served.vocab_size + 1, ", not ", served.vocab_size, " tokens)")},
+      {[](auto* w) { w->max_context_tokens = 7; },
+       absl::StrCat("context (7, not ", served.max_context_tokens, " tokens)")},
+      {[](auto* w) {
+         w->eos_token_ids = {1, 2};
+       },
+       "end tokens (1 2, not none)"},
+      {[](auto* w) { w->bos_token_id = 3; }, "BOS token (3, not none)"},
+      {numerics("4a1b/cpu fma 2/kv-float32"), "weights (4a1b, not 3f0a)"},
+      {numerics("3f0a/cpu amx 1/kv-float32"), "--cpu-kernels (cpu amx 1, not cpu fma 2)"},
+      {numerics("3f0a/simulated 1/kv-float32"), "--device (simulated 1, not cpu fma 2)"},
+      {numerics("3f0a/cpu fma 2/kv-int8 1"), "--kv-type (int8, not float32)"},
+      {numerics("3f0a/cpu fma 2/int8-a16 1/output-int8 1/kv-float32"),
+       "--quantize (int8-a16, not none), --quantize-output (int8, not false)"},
+      {file("tokenizer_config.json", "{}"), "tokenizer_config.json (is not there for the others)"},
+      {[](auto* w) { w->tokenizer_files = {}; }, "generation_config.json (is missing)"},
+      {[](auto* w) { w->tokenizer_files[0].content = "{ }"; }, "generation_config.json (3, not 2 bytes)"},
+      {[](auto* w) { w->tokenizer_files[0].content = "{"; }, "generation_config.json (1, not 2 bytes)"},
+      {[](auto* w) { w->tokenizer_files[0].content = "[]"; }, "generation_config.json (other contents of 2 bytes)"},
+  };
+  for (const auto& [change, expected] : changes) {
+    WorkerDescription worker = served;
+    change(&worker);
+    EXPECT_EQ(DescribeDifference(worker, served), expected);
+  }
+  EXPECT_EQ(DescribeDifference(served, served), "");
+
+  ModelRegistry registry(kNoCap);
+  WorkerDescription second = SmallWorker();
+  second.model_name = "other";
+  const GenerationId old = *registry.Admit("a", SmallWorker());
+  const GenerationId newest = *registry.Admit("b", second);
+  const std::string expected = absl::StrCat("model name (", SmallWorker().model_name, ", not other)");
+  EXPECT_EQ(registry.DifferenceBetween(old, newest), expected);
+  EXPECT_EQ(registry.DifferenceBetween(old, newest), expected) << "it is remembered";
+  registry.Retain({"b"});
+  EXPECT_EQ(registry.DifferenceBetween(old, newest), "") << "the generation is forgotten";
 }
 
 TEST(ModelRegistryTest, GenerationsOfTheSameWeightsAreOneFamily) {

@@ -118,7 +118,7 @@ const BadRequestCase kBadRequests[] = {
      },
      "sampling.allowed_token_ids", "has 259 entries, at most 258 are allowed"},
     {"EmptyBadWord", [](auto* r) { r->mutable_sampling()->add_bad_words(""); }, "sampling.bad_words[0]",
-     "has no token"},
+     "is \"\", which has no token; a bad word needs at least one"},
     {"LongBadWord", [](auto* r) { r->mutable_sampling()->add_bad_words(std::string(65, 'a')); },
      "sampling.bad_words[0]", "has 65 tokens, at most 64 are allowed"},
     {"HugeBadWord", [](auto* r) { r->mutable_sampling()->add_bad_words(std::string(1025, 'a')); },
