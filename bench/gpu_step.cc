@@ -14,6 +14,7 @@
 #include "kernels/cuda/byte_matrix.h"
 #include "kernels/cuda/quantized_matrix.h"
 #include "kernels/forwarding_backend.h"
+#include "kernels/fp8.h"
 #include "kernels/half_float.h"
 #include "worker/block_storage.h"
 #include "worker/executor.h"
@@ -23,7 +24,6 @@ namespace {
 
 constexpr int kBlockSize = 16;
 constexpr int kPatternSize = 1 << 22;  // Random numbers of a type.
-constexpr int kGroup = 128;            // Columns of a row of int4 that share a scale, and both sides of blocks of FP8.
 constexpr int kWarmUpSteps = 4;        // The second step of a shape is recorded.
 
 // Makes the weights of a model. All matrices repeat the same random numbers.
@@ -74,7 +74,9 @@ class MadeUpWeights {
 
  private:
   int GroupOf(QuantizedFormat format, int cols) const {
-    return format == QuantizedFormat::kInt8 ? 0 : format == QuantizedFormat::kFp8 && !in_blocks_ ? cols : kGroup;
+    if (format == QuantizedFormat::kInt8) return 0;
+    if (format != QuantizedFormat::kFp8) return kMaxInt4Group;
+    return in_blocks_ ? kFp8BlockSide : cols;
   }
 
   using QuantizedPointer = std::unique_ptr<cuda::DeviceMatrix>;
@@ -112,7 +114,7 @@ class MadeUpWeights {
                                         .zeros = zeros_.data(),
                                         .has_blocks = in_blocks_};
       const int most = static_cast<int>(numbers_.size() / cols);
-      const auto stack = Stack(rows, in_blocks_ ? most / kGroup * kGroup : most, [&](int count) {
+      const auto stack = Stack(rows, in_blocks_ ? most / kFp8BlockSide * kFp8BlockSide : most, [&](int count) {
         QuantizedMatrixView part = view;
         part.rows = count;
         return part;

@@ -14,6 +14,9 @@ namespace quire {
 // and 0xff are NaNs. The number of the largest magnitude is kLargestFp8.
 constexpr float kLargestFp8 = 448;
 
+// Most checkpoints with scales of blocks have blocks of so many rows and columns, and some products take no others.
+constexpr int kFp8BlockSide = 128;
+
 static inline float Fp8ToFloat(uint8_t bits) {
   const int exponent = bits >> 3 & 15, fraction = bits & 7;
   if (exponent == 15 && fraction == 7) return NAN;

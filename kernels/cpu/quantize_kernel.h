@@ -3,15 +3,13 @@
 #ifndef QUIRE_KERNELS_CPU_QUANTIZE_KERNEL_H_
 #define QUIRE_KERNELS_CPU_QUANTIZE_KERNEL_H_
 
+#include "kernels/byte_scale.h"
 #include "kernels/cpu/byte_products.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/simd.h"
 
 // Rounding of the inputs of products, and of K and V, to whole numbers of 8 bits.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
-
-// Numbers whose largest magnitude is smaller than this count as zeros, because 127 / magnitude could be infinite.
-constexpr float kSmallestMagnitude = 0x1p-100f;
 
 // Returns the largest magnitude, or NaN if there is an infinity or a NaN.
 QUIRE_INLINE float LargestMagnitude(const float* x, int n) {

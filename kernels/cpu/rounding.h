@@ -5,11 +5,9 @@
 
 #include <cstddef>
 
-namespace quire::cpu {
+#include "kernels/ceil_div.h"
 
-constexpr int CeilDiv(int a, int b) {
-  return (a + b - 1) / b;
-}
+namespace quire::cpu {
 
 // Returns the next multiple of `step`.
 constexpr int RoundUp(int a, int step) {

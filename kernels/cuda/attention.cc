@@ -40,7 +40,7 @@ bool GrowCapacity(size_t count, size_t* capacity) {
 }
 
 int64_t NumSplits(int64_t num_tokens) {
-  return (num_tokens + kSplitTokens - 1) / kSplitTokens;
+  return CeilDiv(num_tokens, kSplitTokens);
 }
 
 // There are two phases of items, each for three kernels, and the merges (ListLaunches).

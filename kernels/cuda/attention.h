@@ -71,7 +71,7 @@ class CudaAttention {
 
     const Kind kind;
     const int most_item_rows;  // MostItemRows of the kernels.
-    bool is_current = false;   // Whether the plan is for the current step.
+    bool is_current = false;   // The plan is for the current step.
     // Number of values for which the arrays have room. It exceeds the need of one step, so that later steps use the
     // same addresses.
     size_t token_capacity = 0, item_capacity = 0, merge_capacity = 0, place_capacity = 0;

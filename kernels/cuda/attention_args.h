@@ -17,7 +17,7 @@ constexpr int kSplitTokens = 256;
 // The arrays that the attention kernels of a step read and write, all in device memory. `item.resumed` is never used.
 struct AttentionArgs {
   const uint16_t* q;  // [num_tokens, q_stride], type of K and V; the first num_heads * head_dim of a row.
-  int32_t q_stride;   // In elements; a multiple of 2.
+  int32_t q_stride;   // It counts elements and is a multiple of 2.
   uint16_t* out;      // [num_tokens, num_heads * head_dim]
   const char* kv_pool;
   const int32_t* positions;      // [num_tokens]
@@ -39,7 +39,7 @@ struct AttentionArgs {
   int32_t group_size;  // Query heads per KV head.
   int32_t block_size;
   int32_t window;    // 0 means none.
-  float scale_log2;  // Factor on scores: scale / ln(2). Positive.
+  float scale_log2;  // Scores are multiplied by scale / ln(2), which is positive.
 };
 
 }  // namespace quire::cuda

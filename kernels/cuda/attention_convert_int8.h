@@ -44,9 +44,9 @@ class Int8Pair {
   using Unit = KvUnit<kHeadDim, 1>;
   static constexpr int kPanels = kHeadDim / 64;
   static constexpr int kTokensAtOnce = 8;
-  static constexpr int kParts = kUnitTokens / kTokensAtOnce;  // Of a unit.
+  static constexpr int kParts = kUnitTokens / kTokensAtOnce;  // A unit has so many.
   static constexpr int kMatrixBytes = Unit{kUnitTokens}.matrix_bytes();
-  static constexpr int kScaleBytes = 2 * Unit{kUnitTokens}.scale_bytes();  // Of K and V.
+  static constexpr int kScaleBytes = 2 * Unit{kUnitTokens}.scale_bytes();  // K and V have so many.
   static constexpr int kCopyBytes = simt::kWarpSize * Unit::kChunkBytes;
   static constexpr int kNumberBytes = kUnits * kParts * kPanels * kCopyBytes;
 

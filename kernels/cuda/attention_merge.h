@@ -15,9 +15,9 @@ namespace quire::cuda {
 // joined. Then they load the elements of several partial results at once. Each warp works on rows of its own.
 template <typename Element, int kHeadDim>
 class AttentionMergeKernel {
-  // How a partial result is joined to those before it: see JoinedElements::Join.
+  // JoinedElements::Join joins a partial result to those before it in this way.
   struct alignas(16) Part {
-    int index;  // Of the partial result.
+    int index;  // The index of the partial result.
     float into;
     float weight;
     float weighted_sum;
@@ -96,7 +96,7 @@ class AttentionMergeKernel {
     const bool is_joined = state.sum != 0;
     const uint32_t all_lanes = uint32_t((uint64_t{1} << kRowLanes) - 1);
     const uint32_t joined_lanes = simt::Ballot(is_joined) >> first_lane & all_lanes;
-    float largest = is_joined ? state.max : kMinusInfinity;  // Of this partial result and those before it.
+    float largest = is_joined ? state.max : kMinusInfinity;  // It is that of this result and those before it.
     QUIRE_UNROLL for (int distance = 1; distance < kRowLanes; distance *= 2) {
       if (distance >= num_places) break;
       const float earlier = simt::ShuffleUp(largest, distance);

@@ -108,7 +108,7 @@ class AttentionPrefillSm90 {
   static constexpr int kSlotBytes = kPanels * kPanelBytes;
   static constexpr int kSlots = 4;
   static constexpr int kQueryPanelBytes = kGroupRows * kRowBytes;
-  static constexpr int kQueryBytes = kPanels * kQueryPanelBytes;  // Of a consumer.
+  static constexpr int kQueryBytes = kPanels * kQueryPanelBytes;  // A consumer has so many.
   static constexpr int kConsumerWarps = kConsumers * 4;
   using Key = typename KvOperands<Element>::Key;
   using Value = typename KvOperands<Element>::Value;
@@ -121,7 +121,7 @@ class AttentionPrefillSm90 {
   // Scales of K and V of a tile. When the slot for K of a tile is empty, all consumers have left K of the tile two
   // before it, or V of the tile three before it. So they no longer need the scales of the tile four before it.
   static constexpr int kScaleSlots = 4;
-  static_assert(kSlots % kScaleSlots == 0);  // For the place of a tile.
+  static_assert(kSlots % kScaleSlots == 0);  // The place of a tile relies on it.
   static constexpr int kScaleFloats = 2 * kTileTokens;
   // Shared memory: slots, queries of the consumers, stages of the producers, scales, barriers.
   static constexpr int kQueryStart = kSlots * kSlotBytes;
@@ -427,7 +427,7 @@ class AttentionPrefillSm90 {
     const Visible& visible_;
     const float scale_log2_;
     RingPlace<kSlots>* const ring_;
-    uint32_t weights_[kTileUnits][4];  // Of the tile whose values are added next.
+    uint32_t weights_[kTileUnits][4];  // They belong to the tile whose values are added next.
   };
 
   static QUIRE_DEVICE void Consume(const AttentionArgs& args) {

@@ -96,7 +96,7 @@ struct Visible {
   }
 
   QUIRE_DEVICE bool Sees(int h, int token) const { return token >= begin[h] && token < end[h]; }
-  // Whether both rows see all of these tokens.
+  // Returns whether both rows see all of these tokens.
   QUIRE_DEVICE bool SeesAll(int first_token, int num_tokens) const {
     return first_token >= begin[0] && first_token >= begin[1] && first_token + num_tokens <= end[0] &&
            first_token + num_tokens <= end[1];
@@ -124,7 +124,7 @@ struct Queries {
   }
 };
 
-// Where a lane finds its row for LoadMatrix4 of 16 tokens by 16 elements of K or V in shared memory. The matrices 0 and
+// A lane finds its row for LoadMatrix4 of 16 tokens by 16 elements of K or V in shared memory here. The matrices 0 and
 // 1 have the tokens 0 to 7, and 2 and 3 have the tokens 8 to 15. The matrices 0 and 2 have the first 8 elements.
 //
 // The row for the elements 16 * k to 16 * k + 15 is at Address(matrix, k) + kPanelStart<k>. The addresses are the same

@@ -18,7 +18,7 @@
 // All numbers of K and V are finite, so a weight of 0 hides a token whatever its scales are.
 namespace quire::cuda {
 
-// Where a lane finds its row for LoadMatrix4 of 16 tokens by 32 numbers (two chunks) of K or V in shared memory. The
+// A lane finds its row for LoadMatrix4 of 16 tokens by 32 numbers (two chunks) of K or V in shared memory here. The
 // matrices 0 and 1 have the tokens 0 to 7, and 2 and 3 have the tokens 8 to 15. The matrices 0 and 2 have the first
 // chunk. The row for the chunks 2 * p and 2 * p + 1 is at Address(matrix, p) + kPanelStart<p>.
 template <int kHeadDim>

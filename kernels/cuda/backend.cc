@@ -84,7 +84,7 @@ BackendStatus CudaBackend::Reserve(const KvLayout& layout, int num_heads, const 
   num_positions_ = std::max(num_positions_, sizes.max_context_tokens);
   const int64_t num_sequences = std::min(sizes.max_sequences, sizes.max_tokens);
   most_batch_bytes_ = BatchBytes(sizes.max_tokens, sizes.max_tokens + 1,
-                                 num_sequences * CeilDivide(sizes.max_context_tokens, layout.block_size)) +
+                                 num_sequences * CeilDiv(sizes.max_context_tokens, layout.block_size)) +
                       OutputBytes({}, LayerGraphs::kMaxTokens);
   const size_t missing = attention_.Reserve(layout, num_heads, sizes);
   if (missing != 0) {
@@ -170,11 +170,6 @@ BackendStatus CudaBackend::CheckQuantized(const PackedMatrix& w, const Quantized
     return rounded_products_.Check(*bytes, matrices, num_matrices);
   }
   return quantized_.Check(*Matrix(w).quantized(), matrices, num_matrices);
-}
-
-int CudaBackend::NumBlocks(int64_t count, int per_block) {
-  constexpr int64_t kMost = 1 << 16;  // With more work, each block of the kernel loops.
-  return int(std::clamp<int64_t>((count + per_block - 1) / per_block, 1, kMost));
 }
 
 const BatchView& CudaBackend::PrepareBatch(const BatchView& batch, int max_tokens) {

@@ -119,8 +119,6 @@ class CudaBackend : public Backend, private LayerRecorder {
   void CheckPart(OptionalPart part, bool is_wanted) const;
   void AddBias(const float* bias, int num_rows, int dim, void* y);
   const float* Rotary(const RopeAppendArgs& args);
-  // How many thread blocks to launch for `count` pieces of work when each block does `per_block` of them.
-  static int NumBlocks(int64_t count, int per_block);
 
   const std::unique_ptr<Device> device_;
   const DataType element_;
@@ -135,11 +133,11 @@ class CudaBackend : public Backend, private LayerRecorder {
   RoundedProducts rounded_products_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   int num_positions_ = 0;                                    // The positions that the rotary tables must have.
-  size_t most_batch_bytes_ = 0;                              // Of a batch without its plans; 0 before Reserve.
+  size_t most_batch_bytes_ = 0;                              // A batch needs so many without its plans.
   BatchView batch_ = {};                                     // Its arrays are on the device.
-  bool is_padded_ = false;  // Whether the batch is a decode step, padded to a number of tokens that can be recorded.
-  std::optional<Outputs> announced_;  // For the next batch.
-  Outputs outputs_ = {};              // Of the batch, if num_output_rows_ is not 0.
+  bool is_padded_ = false;            // The batch is a decode step, padded to a number of tokens that can be recorded.
+  std::optional<Outputs> announced_;  // The next batch has them.
+  Outputs outputs_ = {};              // The batch has them, if num_output_rows_ is not 0.
   int num_output_rows_ = 0;
   const int32_t* output_rows_ = nullptr;  // [num_output_rows_], on the device.
   UploadArena batch_arena_;

@@ -43,12 +43,12 @@ ByteCudaMatrix::ByteCudaMatrix(Device* device, QuantizedFormat format, bool has_
       device_(device),
       format_(format),
       has_blocks_(has_blocks),
-      depth_(int(CeilDivide(cols, kByteBlockColumns)) * kByteBlockColumns),
-      padded_rows_(int(CeilDivide(rows, kByteTileRows)) * kByteTileRows),
-      scale_stride_(int(CeilDivide(depth_ / kScaledColumns, kScaleMultiple)) * kScaleMultiple) {}
+      depth_(CeilDiv(cols, kByteBlockColumns) * kByteBlockColumns),
+      padded_rows_(CeilDiv(rows, kByteTileRows) * kByteTileRows),
+      scale_stride_(CeilDiv(depth_ / kScaledColumns, kScaleMultiple) * kScaleMultiple) {}
 
 size_t ByteCudaMatrix::num_scales() const {
-  return has_blocks_ ? size_t(CeilDivide(rows(), kScaledRows)) * scale_stride_ : size_t(padded_rows_);
+  return has_blocks_ ? size_t(CeilDiv(rows(), kScaledRows)) * scale_stride_ : size_t(padded_rows_);
 }
 
 ByteCudaMatrix::~ByteCudaMatrix() {

@@ -30,7 +30,7 @@ class ByteCudaMatrix : public DeviceMatrix {
 
   const ByteCudaMatrix* byte_matrix() const override { return this; }
   QuantizedFormat format() const { return format_; }
-  bool has_blocks() const { return has_blocks_; }   // Whether blocks of 128 x 128 share a scale, and not rows.
+  bool has_blocks() const { return has_blocks_; }   // Blocks of 128 x 128 share a scale, and not rows.
   int depth() const { return depth_; }              // The columns, rounded up to whole blocks of 128.
   int padded_rows() const { return padded_rows_; }  // The rows, rounded up to whole tiles of 16.
   const int8_t* values() const { return values_; }  // [padded_rows, depth]; what the matrix does not have is 0.

@@ -61,7 +61,7 @@ std::string ExplainVersions(int driver) {
   return "(the driver supports CUDA " + FormatVersion(driver) + ", built with " + FormatVersion(CUDART_VERSION) + ")";
 }
 
-// For error messages.
+// Returns the name of a kernel for error messages.
 const char* NameOf(const void* entry) {
   const char* name = "a kernel";
 #if CUDART_VERSION >= 12030

@@ -57,7 +57,7 @@ class CudaDevice : public Device {
   std::unique_ptr<Graph> EndRecording() override;
   void Replay(const Graph& graph) override;
 
-  // For measurements: the stream of all work, and the size of the second-level cache in bytes.
+  // Measurements use the stream of all work, and the size of the second-level cache in bytes.
   cudaStream_t stream() const { return stream_; }
   size_t l2_bytes() const { return properties_.l2CacheSize; }
 
@@ -71,7 +71,7 @@ class CudaDevice : public Device {
   std::string Model() const;  // For example "NVIDIA H200, sm_90".
   void MakeCurrent() const;
   struct LoadedKernel {
-    bool waits_for_prior_grid;  // Whether its code contains WaitForPriorGrid().
+    bool waits_for_prior_grid;  // Its code contains WaitForPriorGrid().
     bool is_launched;
   };
   // Does the preparations that a kernel needs once.

@@ -3,15 +3,23 @@
 #ifndef QUIRE_KERNELS_CUDA_DEVICE_H_
 #define QUIRE_KERNELS_CUDA_DEVICE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "kernels/ceil_div.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/types.h"
 
 namespace quire::cuda {
+
+// Returns how many thread blocks to launch for `count` pieces of work when each block does `per_block` of them.
+inline int NumBlocks(int64_t count, int per_block) {
+  constexpr int64_t kMost = 1 << 16;  // With more work, each block of the kernel loops.
+  return int(std::clamp<int64_t>(CeilDiv(count, per_block), 1, kMost));
+}
 
 // y[num_rows, num_columns] = x[num_rows, depth] * w[num_columns, depth]^T, or y += that product. Sums are in float32.
 // A product that is added to a y of 16 bits may be rounded to 16 bits before that: on Hopper, all algorithms of
@@ -50,8 +58,8 @@ struct Fp8MatmulArgs {
   const float* x_scales;  // [num_rows], or in blocks [depth / 128][num_rows]
   const float* w_scales;  // [num_columns], or [ceil(num_columns / 128)][depth / 128, rounded up to a multiple of 4]
   void* y;
-  int num_rows;     // In blocks a multiple of 4.
-  int num_columns;  // In blocks a multiple of 8.
+  int num_rows;     // In blocks it is a multiple of 4.
+  int num_columns;  // In blocks it is a multiple of 8.
   int depth;        // A multiple of 16, in blocks of 128.
   DataType y_type;  // A type of 16 bits or float32.
   bool adds_to_y;
@@ -126,7 +134,7 @@ class Device {
   void Launch(const Kernel<Args>& kernel, const Args& args, int num_blocks) {
     LaunchKernel(kernel.entry, kernel.num_threads, kernel.shared_bytes, &args, sizeof(Args), num_blocks);
   }
-  // Whether the kernel with this entry has been launched or recorded.
+  // Returns whether the kernel with this entry has been launched or recorded.
   virtual bool HasLaunched(const void* entry) const = 0;
   // Queues a multiplication.
   virtual void Multiply(const MatmulArgs& args) = 0;
@@ -147,7 +155,7 @@ class Device {
   virtual void LaunchKernel(const void* entry, int num_threads, size_t shared_bytes, const void* args,
                             size_t args_bytes, int num_blocks) = 0;
 
-  int64_t num_frees_ = 0;  // Incremented by Free.
+  int64_t num_frees_ = 0;  // Free increments it.
 };
 
 }  // namespace quire::cuda

@@ -17,7 +17,7 @@ inline constexpr int kHeadDims[] = {32, 64, 80, 96, 128, 256};
 struct DeviceOptions {
   int ordinal = 0;           // Index among the GPUs that the process sees, in the order of CUDA.
   bool exact = false;        // Use one way to multiply for every number of rows; see matmul.h for the guarantee.
-  std::string tuning_cache;  // File that keeps the results of tuning between starts. Empty: none.
+  std::string tuning_cache;  // File that keeps the results of tuning between starts. If it is empty, there is none.
   // Set up each kernel while the one before it ends; see LaunchKernel in cuda_device.cc.
   bool overlaps_launches = false;
   // The size of the heads that will be computed; OpenDevice refuses another one than those of kHeadDims.

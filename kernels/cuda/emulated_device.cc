@@ -54,8 +54,7 @@ uint16_t Narrow(float value, DataType type) {
 // Returns the product of the scales of a row of x and of w in a block of columns.
 float Fp8Scale(const Fp8MatmulArgs& args, int row, int column, int block) {
   if (!args.has_blocks) return args.x_scales[row] * args.w_scales[column];
-  const int64_t num_blocks = args.depth / kScaledColumns;
-  const int64_t stride = (num_blocks + kScaleMultiple - 1) / kScaleMultiple * kScaleMultiple;
+  const int64_t stride = CeilDiv(args.depth / kScaledColumns, kScaleMultiple) * kScaleMultiple;
   return args.x_scales[block * int64_t{args.num_rows} + row] * args.w_scales[column / kScaledRows * stride + block];
 }
 

@@ -77,16 +77,16 @@ class EmulatedDevice : public Device {
 
   void Queue(std::function<void()> work);
   void DoNext();
-  // Whether the address lies in memory that was allocated here. CUDA calls all other host memory pageable.
+  // Returns whether the address lies in memory that was allocated here. CUDA calls all other host memory pageable.
   bool IsAllocated(const void* memory) const;
   void MultiplyNow(const MatmulArgs& args);
   void LaunchNow(const void* entry, int num_threads, size_t shared_bytes, const void* args, int num_blocks);
 
   const bool is_sm90_;
   std::map<const char*, Allocation> allocations_;  // Keyed by aligned address.
-  std::unique_ptr<Recording> recording_;           // Null when nothing is being recorded.
+  std::unique_ptr<Recording> recording_;           // It is null when nothing is being recorded.
   std::deque<std::function<void()>> queue_;        // Work that is not done yet.
-  uint64_t num_queued_ = 0, num_done_ = 0;         // Counted since construction.
+  uint64_t num_queued_ = 0, num_done_ = 0;         // They count from the construction on.
   uint64_t num_launches_ = 0;
   std::set<const void*> launched_;  // The entries of LaunchKernel.
   std::set<const void*> loaded_;    // Entries that were prepared or launched.

@@ -5,12 +5,13 @@
 
 #include <cstdint>
 
+#include "kernels/byte_scale.h"
 #include "kernels/simt/simt.h"
 
 namespace quire::cuda {
 
-// How numbers that share a scale become numbers of 8 bits: q = round(x * (most / m)), where m is their largest
-// magnitude, `most` that of the numbers of 8 bits, and ties round to even.
+// Numbers that share a scale become numbers of 8 bits: q = round(x * (most / m)), where m is their largest magnitude,
+// `most` is that of the numbers of 8 bits, and ties round to even.
 struct ByteScale {
   float scale;    // m / most. It is NaN if m is.
   float inverse;  // most / m.
@@ -18,8 +19,7 @@ struct ByteScale {
 
   // `largest` is m, or NaN if there is an infinity or a NaN among the numbers.
   static QUIRE_DEVICE ByteScale Of(float largest, float most) {
-    constexpr float kSmallestMagnitude = 0x1p-100f;
-    const bool is_zero = !(largest >= kSmallestMagnitude);  // Also when it is NaN.
+    const bool is_zero = !(largest >= kSmallestMagnitude);  // A NaN gives true.
     return {is_zero ? 0 * largest : largest / most, is_zero ? 0 : most / largest, is_zero};
   }
 };

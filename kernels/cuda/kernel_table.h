@@ -4,6 +4,7 @@
 #define QUIRE_KERNELS_CUDA_KERNEL_TABLE_H_
 
 #include <cstddef>
+#include <iterator>
 
 namespace quire::cuda {
 
@@ -38,6 +39,13 @@ struct QuantizedKernels {
   static constexpr int kTokens[] = {8, 16, 32, 64};  // The most tokens that each product takes.
   static constexpr int kMostJoinedTokens = 16;       // Products of at most so many tokens add their splits themselves.
 
+  // Returns the index of the product for so many tokens. The last one takes any number of tokens, in blocks.
+  static constexpr int ProductFor(int num_tokens) {
+    int index = 0;
+    while (index + 1 < int(std::size(kTokens)) && kTokens[index] < num_tokens) ++index;
+    return index;
+  }
+
   Kernel<QuantizedProductArgs> products[4];
   Kernel<DequantizeArgs> dequantize;
 };
@@ -46,7 +54,7 @@ struct QuantizedKernels {
 // as many tokens add their splits. Rows have one scale, or one for each 128 columns.
 struct RoundedProductKernels {
   Kernel<RoundRowsArgs> round_rows;      // `entry` is null with scales of columns.
-  Kernel<RoundGroupsArgs> round_groups;  // Null without.
+  Kernel<RoundGroupsArgs> round_groups;  // `entry` is null with one scale for each row.
   Kernel<RoundedProductArgs> products[4];
   Kernel<ScaleSumsArgs> scale_sums;
 
@@ -61,7 +69,7 @@ constexpr int kMostInt8HeadDim = 128;
 struct KernelTable {
   Kernel<AttentionArgs> attention_decode;
   Kernel<AttentionArgs> attention_prefill;
-  Kernel<AttentionArgs> attention_prefill_sm90;  // Only for devices and heads that have it; otherwise `entry` is null.
+  Kernel<AttentionArgs> attention_prefill_sm90;  // `entry` is null for devices and heads that do not have it.
   Kernel<AttentionArgs> attention_merge;
   Kernel<RopeAppendKernelArgs> rope_append;
   Kernel<RmsNormKernelArgs> rms_norm;
@@ -72,12 +80,12 @@ struct KernelTable {
   Kernel<SamplingKernelArgs> sampling;
   QuantizedKernels int4, int8, fp8;
   RoundedProductKernels rounded_int8;
-  RoundedProductKernels rounded_fp8;         // Only for devices that have it; otherwise the entries are null.
-  RoundedProductKernels rounded_fp8_blocks;  // For weights in blocks of 128 x 128; likewise.
+  RoundedProductKernels rounded_fp8;         // The entries are null for devices that do not have it.
+  RoundedProductKernels rounded_fp8_blocks;  // The same for weights that have blocks of 128 x 128.
   Kernel<SplitSumArgs> split_sum;
   Kernel<GatherColumnsArgs> gather_columns;
   // The table for K and V of int8 in the same blocks, of which only kernels of attention and rope_append are others.
-  // Null for small blocks and heads of more than 128 dimensions, and in such a table.
+  // It is null for small blocks and heads of more than 128 dimensions, and in such a table.
   const KernelTable* int8_kv = nullptr;
 
   // Calls visit(kernel) for every kernel that the table has.

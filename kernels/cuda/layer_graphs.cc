@@ -11,7 +11,7 @@ namespace quire::cuda {
 
 int LayerGraphs::PaddedTokens(int num_tokens) {
   constexpr int kStep = 8;  // The result is a power of two up to here, and a multiple of it above.
-  if (num_tokens > kStep) return (num_tokens + kStep - 1) / kStep * kStep;
+  if (num_tokens > kStep) return CeilDiv(num_tokens, kStep) * kStep;
   return int(std::bit_ceil(unsigned(num_tokens)));
 }
 

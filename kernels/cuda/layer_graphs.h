@@ -29,8 +29,8 @@ class LayerGraphs {
   struct Key {
     const void* model;
     int num_tokens;
-    bool has_outputs;       // Whether draws for all tokens follow (LayerRecorder::NumOutputRows).
-    int max_top;            // Of these draws.
+    bool has_outputs;       // Draws for all tokens follow (LayerRecorder::NumOutputRows).
+    int max_top;            // These draws return at most so many tokens each.
     std::string attention;  // CudaAttention::PlanForRecording
     auto operator<=>(const Key&) const = default;
   };
@@ -74,8 +74,8 @@ class LayerGraphs {
   std::set<std::tuple<const void*, int, bool>> runs_;
   std::pair<int64_t, int64_t> generation_ = {};  // The numbers of frees and moves when the graphs were recorded.
   bool is_recording_ = false;
-  bool is_full_ = false;         // Whether there was no memory for a recording.
-  bool has_complained_ = false;  // Of no memory.
+  bool is_full_ = false;         // There was no memory for a recording.
+  bool has_complained_ = false;  // The log says that there was no memory.
   Key recorded_key_ = {};
 };
 

@@ -9,7 +9,7 @@
 
 namespace quire::cuda {
 
-// For which K and V a GPU has kernels, with given heads and blocks.
+// Says for which K and V a GPU has kernels, with given heads and blocks.
 struct LayoutKernels {
   bool has_16_bits;
   bool has_int8;

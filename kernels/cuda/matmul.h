@@ -21,7 +21,7 @@ namespace quire::cuda {
 
 struct MatmulOptions {
   bool exact = false;
-  std::string tuning_cache;  // See matmul_cache.h; not used when exact.
+  std::string tuning_cache;  // matmul_cache.h describes the file. It is not used when exact.
   std::string device_name;
   size_t l2_bytes = 0;
 };
@@ -84,10 +84,10 @@ class Matmul {
   int driver_version_ = 0;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  // By exact number of rows, and the stride of y; known to fit.
+  // The shapes have the exact number of rows. The stride of y is beside them, and the algorithms are known to fit.
   std::map<std::pair<MatmulShape, int>, cublasLtMatmulAlgo_t> algorithms_;
-  std::unique_ptr<MatmulCache> choices_;  // By RowBucket(), or 1 row for all when exact.
-  std::set<MatmulShape> missing_;         // Of 8 bits, by exact number of rows: those without an algorithm.
+  std::unique_ptr<MatmulCache> choices_;  // The shapes have RowBucket() rows, or 1 row for all when exact.
+  std::set<MatmulShape> missing_;         // Shapes of 8 bits and exact numbers of rows that have no algorithm.
 };
 
 }  // namespace quire::cuda

@@ -29,8 +29,8 @@ struct MatmulShape {
   int num_rows;
   int num_columns;
   int depth;
-  DataType element;  // Of kElements; otherwise it is float32 and has no meaning.
-  DataType y_type;   // Likewise, but not of kInt8.
+  DataType element;  // It is float32 and has no meaning, unless the numbers are kElements.
+  DataType y_type;   // It is float32 and has no meaning for kInt8.
   bool adds_to_y;
   MatmulNumbers numbers = MatmulNumbers::kElements;
 

@@ -30,7 +30,8 @@ void Prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttri
               "cublasLtMatmulPreferenceSetAttribute(%d)", int(attribute));
 }
 
-// Whether the depth is cut into parts that are added at the end, or may be (a negative number lets the library choose).
+// Returns whether the depth is or may be cut into parts that are added at the end. A negative number lets the library
+// choose.
 bool IsSplit(const cublasLtMatmulAlgo_t& algorithm) {
   int32_t num_splits = 0;
   uint32_t scheme = 0;

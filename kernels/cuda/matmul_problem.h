@@ -34,7 +34,7 @@ class MatmulProblem {
   // library does not know their scales. All of them add in float32, or in 32 bits if the numbers are whole, including
   // those that cut the depth and join the parts (allows_split).
   std::vector<cublasLtMatmulAlgo_t> Candidates(cublasLtHandle_t handle, int count, bool allows_split);
-  // Whether the algorithm can compute this problem.
+  // Returns whether the algorithm can compute this problem.
   bool Fits(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm);
   // Queues the multiplication. `workspace` has kWorkspaceBytes.
   cublasStatus_t Run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, const void* x, const void* w,
@@ -45,7 +45,7 @@ class MatmulProblem {
 
   const bool adds_to_y_;
   const MatmulNumbers numbers_;
-  bool is_known_ = true;  // Whether the library knows all attributes.
+  bool is_known_ = true;  // The library knows all attributes.
   cublasLtMatmulDescOpaque_t operation_;
   cublasLtMatrixLayoutOpaque_t w_, x_, y_;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/fp8.h"
 #include "kernels/half_float.h"
 
 namespace quire::cuda {
@@ -64,10 +65,10 @@ size_t YBytes(const MatmulShape& shape) {
 // Only products of FP8 read them, but memory of 0 bytes would have no address.
 size_t ScaleBytes(const MatmulShape& shape) {
   if (!IsFp8(shape.numbers)) return sizeof(float);
-  // In blocks there are fewer scales than one for each row or column in each block of the depth, rounded up. The
-  // constants are those of byte_numbers.h, which is for kernels.
-  constexpr int kBlock = 128, kMultiple = 4;
-  const int num_blocks = shape.numbers == MatmulNumbers::kFp8Blocks ? shape.depth / kBlock + kMultiple : 1;
+  // In blocks there are fewer scales than one for each row or column in each block of the depth, rounded up as in
+  // byte_numbers.h, which is for kernels.
+  constexpr int kMultiple = 4;
+  const int num_blocks = shape.numbers == MatmulNumbers::kFp8Blocks ? shape.depth / kFp8BlockSide + kMultiple : 1;
   return sizeof(float) * size_t(num_blocks) * std::max(shape.num_rows, shape.num_columns);
 }
 

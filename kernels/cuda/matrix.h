@@ -18,7 +18,7 @@ class QuantizedCudaMatrix;
 // A matrix on the device. Used by one thread.
 class DeviceMatrix : public PackedMatrix {
  public:
-  int rows() const { return rows_; }  // Of all stacked matrices.
+  int rows() const { return rows_; }  // All stacked matrices count.
   int cols() const { return cols_; }
   // Returns the matrix if its numbers are quantized and multiply rows of 16 bits, and null otherwise.
   virtual const QuantizedCudaMatrix* quantized() const { return nullptr; }

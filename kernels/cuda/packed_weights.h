@@ -36,10 +36,10 @@ struct PackedWeights {
   const char* values;      // [num_tiles][num_blocks][pieces of the format][32 lanes][16 bytes]
   const float* scales;     // [num_tiles][num_groups][16 rows]
   const uint8_t* zeros;    // As many as scales in int4, at most 16; otherwise null.
-  int32_t rows;            // Of the matrix.
+  int32_t rows;            // The matrix has so many.
   int32_t cols;            // A multiple of 8.
   int32_t num_blocks;      // ceil(cols / 128).
-  int32_t num_groups;      // Of the columns of all blocks, at least 1. There are at most 2^31 scales.
+  int32_t num_groups;      // All blocks of columns have so many, at least 1. There are at most 2^31 scales.
   int32_t group_quarters;  // Columns that share a scale, in units of 32.
 };
 
@@ -57,7 +57,7 @@ struct WeightFragments {
 // Each format converts the words of a quarter. The results are exact: value - zero, without the scale.
 
 struct Int4Values {
-  static constexpr int kPieces = 2;  // Of 16 bytes for each lane and block.
+  static constexpr int kPieces = 2;  // Each lane and block has so many pieces of 16 bytes.
   static constexpr bool kHasZeros = true;
 
   // `zeros` are the zero points of rows g and g + 8, in the lowest bytes.
@@ -133,7 +133,7 @@ struct Fp8Values : ByteValues<Fp8Values> {
 // Scale and zero points of the two rows of a lane in one group.
 struct LaneScales {
   float scale[2];
-  uint32_t zeros;  // For Convert.
+  uint32_t zeros;  // Convert takes them.
 
   template <typename Values>
   static QUIRE_DEVICE LaneScales Load(const PackedWeights& w, int tile, int group) {

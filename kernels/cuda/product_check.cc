@@ -82,7 +82,7 @@ std::vector<double> ProductCheck::WeightsOf(const Row& row, ProductFormula formu
   const QuantizedMatrixView& matrix = *row.matrix;
   const bool has_groups = HasGroups(matrix.format);
   const int group = has_groups ? matrix.group : matrix.cols;
-  const int64_t num_groups = (matrix.cols + group - 1) / group;
+  const int64_t num_groups = CeilDiv(matrix.cols, group);
   std::vector<double> weights(matrix.cols);
   for (int k = 0; k < matrix.cols; ++k) {
     const int8_t bits = matrix.values[int64_t{row.index} * matrix.cols + k];

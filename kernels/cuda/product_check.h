@@ -36,7 +36,7 @@ class ProductCheck {
   // A row of the stacked matrices.
   struct Row {
     const QuantizedMatrixView* matrix;
-    int index;  // In that matrix.
+    int index;  // That matrix has the row at this index.
   };
   // The right result, and how far a device may be from it.
   struct Expected {

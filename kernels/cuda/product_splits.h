@@ -6,16 +6,14 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/ceil_div.h"
+
 namespace quire::cuda {
 
-constexpr int64_t CeilDivide(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-// How the columns of a matrix are divided among thread blocks.
+// The columns of a matrix are divided among thread blocks in this way.
 struct ProductSplits {
   int count;
-  int blocks;  // Of columns, in each split.
+  int blocks;  // Each split has so many blocks of columns.
 
   // With `num_grid_blocks` thread blocks for each split, there are about two for each multiprocessor, if the columns
   // suffice.
@@ -23,8 +21,8 @@ struct ProductSplits {
     constexpr int kWantedPerMultiprocessor = 2, kLeastBlocks = 2;
     const int wanted = int(kWantedPerMultiprocessor * num_multiprocessors / num_grid_blocks);
     const int count = std::clamp(wanted, 1, std::max(1, num_column_blocks / kLeastBlocks));
-    const int blocks = int(CeilDivide(num_column_blocks, count));
-    return {int(CeilDivide(num_column_blocks, blocks)), blocks};
+    const int blocks = CeilDiv(num_column_blocks, count);
+    return {CeilDiv(num_column_blocks, blocks), blocks};
   }
 };
 
@@ -35,14 +33,14 @@ struct ProductGrid {
   int block_tokens;  // The most tokens of a thread block.
   int num_multiprocessors;
 
-  int NumTokenBlocks(int num_tokens) const { return int(CeilDivide(num_tokens, block_tokens)); }
+  int NumTokenBlocks(int num_tokens) const { return CeilDiv(num_tokens, block_tokens); }
   ProductSplits SplitsOf(int num_tokens) const {
     return ProductSplits::Of(num_column_blocks, int64_t{num_row_blocks} * NumTokenBlocks(num_tokens),
                              num_multiprocessors);
   }
   // Returns how far the sums of a split are from those of the next one: room for [num_tokens, rows], which begins at a
   // multiple of eight sums.
-  static int64_t SplitStride(int num_tokens, int rows) { return CeilDivide(int64_t{num_tokens} * rows, 8) * 8; }
+  static int64_t SplitStride(int num_tokens, int rows) { return CeilDiv(int64_t{num_tokens} * rows, 8) * 8; }
   // Returns the most sums that the splits of 1 to `num_tokens` tokens have, if there are several splits. Fewer tokens
   // can have more sums, because they have more splits. A worker runs steps of a few sizes at its start and then gives
   // the rest of the memory to the pool, so a product takes the memory for all smaller ones.
@@ -55,12 +53,6 @@ struct ProductGrid {
     }
   }
 };
-
-// Returns how many thread blocks to launch for `count` pieces of work when each block does `per_block` of them.
-inline int NumProductBlocks(int64_t count, int per_block) {
-  constexpr int64_t kMost = 1 << 16;  // With more work, each block of the kernel loops.
-  return int(std::clamp<int64_t>(CeilDivide(count, per_block), 1, kMost));
-}
 
 }  // namespace quire::cuda
 

@@ -14,7 +14,7 @@ constexpr int kLanes = simt::kWarpSize;
 // The rows of a tile, padded to whole blocks of columns. A missing row has zeros.
 class TileRows {
  public:
-  explicit TileRows(int cols) : cols_(cols), stride_(int(CeilDivide(cols, kBlockColumns)) * kBlockColumns) {}
+  explicit TileRows(int cols) : cols_(cols), stride_(CeilDiv(cols, kBlockColumns) * kBlockColumns) {}
 
   void Clear() { bytes_.assign(size_t(kWeightTileRows) * stride_, 0); }
   void Set(int row, const int8_t* values) { std::memcpy(&bytes_[size_t(row) * stride_], values, cols_); }
@@ -45,7 +45,7 @@ void WriteByteStep(const uint8_t* upper, const uint8_t* lower, uint32_t* words) 
 
 // Appends the blocks of a tile to `words`.
 void PackTile(const TileRows& rows, int num_blocks, bool is_int4, std::vector<uint32_t>* words) {
-  constexpr int kPieceWords = 4;  // Of a lane.
+  constexpr int kPieceWords = 4;  // A lane has so many.
   const int words_of_step = is_int4 ? 1 : 2;
   const int quarters_of_piece = kPieceWords / (2 * words_of_step);
   for (int block = 0; block < num_blocks; ++block) {
@@ -69,12 +69,12 @@ void PackTile(const TileRows& rows, int num_blocks, bool is_int4, std::vector<ui
 
 QuantizedCudaMatrix::QuantizedCudaMatrix(Device* device, int rows, const QuantizedMatrixView& first)
     : DeviceMatrix(rows, first.cols), device_(device), format_(first.format), has_order_(first.order != nullptr) {
-  const int num_blocks = int(CeilDivide(first.cols, kBlockColumns));
+  const int num_blocks = CeilDiv(first.cols, kBlockColumns);
   const int group = HasGroups(first.format) ? first.group : kBlockColumns * num_blocks;
   weights_.rows = rows;
   weights_.cols = first.cols;
   weights_.num_blocks = num_blocks;
-  weights_.num_groups = int(CeilDivide(kBlockColumns * num_blocks, group));
+  weights_.num_groups = CeilDiv(kBlockColumns * num_blocks, group);
   weights_.group_quarters = group / kQuarterColumns;
 }
 
@@ -131,7 +131,7 @@ std::unique_ptr<QuantizedCudaMatrix> QuantizedCudaMatrix::Copy() const {
 void QuantizedCudaMatrix::Upload(const QuantizedMatrixView* matrices) {
   constexpr size_t kPieceWords = size_t{1} << 20;
   const int num_groups = weights_.num_groups;
-  const int groups_of_source = HasGroups(format_) ? int(CeilDivide(cols(), matrices[0].group)) : 1;
+  const int groups_of_source = HasGroups(format_) ? CeilDiv(cols(), matrices[0].group) : 1;
   std::vector<float> scales(num_scales());
   std::vector<uint8_t> zeros(zeros_ != nullptr ? num_scales() : 0);
   TileRows tile(cols());

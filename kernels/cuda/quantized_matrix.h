@@ -40,7 +40,7 @@ class QuantizedCudaMatrix : public DeviceMatrix {
   QuantizedCudaMatrix(Device* device, int rows, const QuantizedMatrixView& first);
   QuantizedCudaMatrix(const QuantizedCudaMatrix& other);  // Allocates nothing.
   bool is_int4() const { return IsInt4(format_); }
-  size_t num_tiles() const { return size_t(CeilDivide(rows(), kWeightTileRows)); }
+  size_t num_tiles() const { return size_t(CeilDiv(rows(), kWeightTileRows)); }
   size_t num_scales() const { return num_tiles() * weights_.num_groups * kWeightTileRows; }
   size_t value_bytes() const;
   bool Allocate();

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/cuda/packed_weights.h"
 #include "kernels/cuda/split_sum.h"
@@ -30,13 +29,13 @@ struct QuantizedProductArgs {
   const uint16_t* x;  // [num_tokens, w.cols], aligned to 16 bytes.
   PackedWeights w;
   void* y;         // [num_tokens, w.rows] float32 or elements.
-  float* partial;  // [num_splits][split_stride], in each [num_tokens, partial_rows]. Not used for one split.
+  float* partial;  // [num_splits][split_stride], in each [num_tokens, partial_rows]. One split does not use it.
   int64_t split_stride;
   int32_t partial_rows;    // At least w.rows. A multiple of kRowsOfProductBlock if the kernel adds the splits.
   int32_t num_tokens;      // At least 1.
-  int32_t num_row_blocks;  // Of kRowsOfProductBlock rows.
+  int32_t num_row_blocks;  // A block has kRowsOfProductBlock rows.
   int32_t num_splits;
-  int32_t blocks_per_split;  // Of 128 columns.
+  int32_t blocks_per_split;  // A block has 128 columns.
   uint32_t* tickets;         // [num_row_blocks], if the kernel adds the splits: zeros, and zeros again when it ends.
   bool y_is_float;
   bool adds_to_y;
@@ -58,7 +57,7 @@ class QuantizedProductKernel {
   static constexpr bool kJoinsSplits = kTokenTiles <= 2;
   static constexpr int kStages = kTokenTiles < 4 ? 4 : 3;
   static constexpr int kXBytes = kTokens * kBlockColumns * int(sizeof(uint16_t));
-  static constexpr int kValueBytes = Values::kPieces * kPieceBytes;  // Of a tile.
+  static constexpr int kValueBytes = Values::kPieces * kPieceBytes;  // A tile has so many.
   // The scales of the groups of a block and tile, one entry for each quarter. FP8 has groups that end within blocks,
   // but hardly anybody uses them; they are read from global memory.
   static constexpr int kScaleEntries = Values::kHasZeros ? kBlockQuarters : 1;
@@ -84,8 +83,8 @@ class QuantizedProductKernel {
   }
 
  private:
-  static constexpr int kRowBytes = kBlockColumns * int(sizeof(uint16_t));  // Of x in a stage.
-  static constexpr int kChunks = kRowBytes / 16;                           // Of such a row.
+  static constexpr int kRowBytes = kBlockColumns * int(sizeof(uint16_t));  // A row of x in a stage has so many.
+  static constexpr int kChunks = kRowBytes / 16;                           // Such a row has so many.
 
   explicit QUIRE_DEVICE QuantizedProductKernel(const QuantizedProductArgs& args)
       : args_(args),
@@ -176,7 +175,7 @@ class QuantizedProductKernel {
     copied_group_ = quarter / args_.w.group_quarters;
     copied_quarters_left_ = quarters_left_ = (copied_group_ + 1) * args_.w.group_quarters - quarter;
   }
-  // Only for groups that end between blocks.
+  // The result is used only for groups that end between blocks.
   QUIRE_DEVICE void CountCopiedBlock() {
     copied_quarters_left_ -= kBlockQuarters;
     if (copied_quarters_left_ != 0) return;
@@ -243,17 +242,8 @@ class QuantizedProductKernel {
   // Calls f(token, row, total) for the totals of my lane that are elements of a matrix of num_rows rows.
   template <typename F>
   QUIRE_DEVICE void ForEachTotal(int num_rows, F f) const {
-    const int lane = simt::LaneIndex();
-    QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
-      if (tile_ + r > last_tile_) return;
-      QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
-        QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
-          const int token = 8 * i + 2 * (lane % 4) + j % 2;
-          const int row = kWeightTileRows * (tile_ + r) + lane / 4 + 8 * (j / 2);
-          if (token < num_tokens_ && row < num_rows) f(first_token_ + token, row, totals_[r][i][j]);
-        }
-      }
-    }
+    ForEachSumOfLane(totals_, tile_, last_tile_, num_tokens_, num_rows,
+                     [&](int token, int row, float total) { f(first_token_ + token, row, total); });
   }
 
   QUIRE_DEVICE void StoreToY(int token, int row, float sum) const {
@@ -264,50 +254,29 @@ class QuantizedProductKernel {
     ForEachTotal(args_.w.rows, [&](int token, int row, float total) { StoreToY(token, row, total); });
   }
 
+  QUIRE_DEVICE StoredSums<float> Partial() const {
+    return {args_.partial, args_.split_stride, args_.partial_rows, args_.num_splits};
+  }
+
   QUIRE_DEVICE void StorePartial() const {
-    float* const partial = args_.partial + split_ * args_.split_stride;
-    ForEachTotal(args_.partial_rows, [&](int token, int row, float total) {
-      simt::StoreGlobal(partial + int64_t{token} * args_.partial_rows + row, total);
+    float* const partial = Partial().OfSplit(split_);
+    ForEachTotal(args_.partial_rows, [&](int token, int row, float sum) {
+      simt::StoreGlobal(partial + int64_t{token} * args_.partial_rows + row, sum);
     });
   }
 
   // The last thread block that has stored its partial sums of these rows adds all splits.
   QUIRE_DEVICE void JoinSplits() const {
     if (!IsLastSplit(args_.tickets + row_block_, args_.num_splits)) return;
-    constexpr int kRowsOfThread = 4, kThreadsOfToken = kRows / kRowsOfThread;
-    for (int i = simt::ThreadIndex(); i < args_.num_tokens * kThreadsOfToken; i += kThreads) {
-      const int row = row_block_ * kRows + i % kThreadsOfToken * kRowsOfThread;
-      // All rows of the last tile have sums, also those that the matrix does not have.
-      if (row < args_.w.rows) AddSplits(i / kThreadsOfToken, row);
-    }
-  }
-
-  // Adds the splits of four rows.
-  QUIRE_DEVICE void AddSplits(int token, int row) const {
-    constexpr int kRowsOfThread = 4, kLoadedAtOnce = 8;
-    const float* const partial = args_.partial + int64_t{token} * args_.partial_rows + row;
-    float sums[kRowsOfThread] = {};
-    QUIRE_NO_UNROLL for (int split = 0; split < args_.num_splits; split += kLoadedAtOnce) {
-      simt::U32x4 words[kLoadedAtOnce] = {};
-      QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-        const float* const from = partial + (split + i) * args_.split_stride;
-        if (split + i < args_.num_splits) words[i] = simt::LoadGlobal(reinterpret_cast<const simt::U32x4*>(from));
-      }
-      QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-        float four[kRowsOfThread];
-        memcpy(four, words[i].word, sizeof(four));
-        QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) sums[j] += four[j];
-      }
-    }
-    QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
-      if (row + j < args_.w.rows) StoreToY(token, row + j, sums[j]);
-    }
+    Partial().template Join<kRows, kThreads>(
+        row_block_ * kRows, args_.w.rows, args_.num_tokens, [](float a, float b) { return a + b; },
+        [&](int token, int row, float sum) { StoreToY(token, row, sum); });
   }
 
   const QuantizedProductArgs& args_;
   const int row_block_, split_, first_token_, num_tokens_, tile_, last_tile_;
-  int quarters_left_ = 0;                            // Of the current group.
-  int copied_group_ = 0, copied_quarters_left_ = 0;  // Of the block that is copied next.
+  int quarters_left_ = 0;                            // The current group has so many left.
+  int copied_group_ = 0, copied_quarters_left_ = 0;  // They belong to the block that is copied next.
   // The sums of the current group, of rows g and g + 8 of a tile and tokens 8 i + 2 t and 8 i + 2 t + 1.
   float sums_[kRowTiles][kTokenTiles][4];
   float totals_[kRowTiles][kTokenTiles][4];  // The sums of the groups before, times their scales.

@@ -3,7 +3,6 @@
 #include "kernels/cuda/quantized_products.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "kernels/cuda/dequantize.h"
 #include "kernels/cuda/product_check.h"
@@ -41,13 +40,13 @@ const QuantizedKernels& QuantizedProducts::KernelsFor(QuantizedFormat format) co
 
 const uint16_t* QuantizedProducts::InOrderOf(const QuantizedCudaMatrix& w, const uint16_t* x, int num_tokens) {
   if (w.order() == nullptr) return x;
-  constexpr int kElements = 8;  // Of a thread.
+  constexpr int kElements = 8;  // A thread handles so many.
   const int64_t count = int64_t{num_tokens} * w.cols();
   uint16_t* const ordered = ordered_x_.Reserve<uint16_t>(count);
   device_->Launch(
       kernels_.gather_columns,
       GatherColumnsArgs{.x = x, .columns = w.order(), .y = ordered, .num_rows = num_tokens, .dim = w.cols()},
-      NumProductBlocks(count / kElements, kernels_.gather_columns.num_threads));
+      NumBlocks(count / kElements, kernels_.gather_columns.num_threads));
   return ordered;
 }
 
@@ -65,14 +64,11 @@ void QuantizedProducts::Multiply(const uint16_t* x, const QuantizedCudaMatrix& w
 
 void QuantizedProducts::MultiplyPacked(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y,
                                        DataType y_type, bool adds_to_y) {
-  constexpr int kElements = 8;  // Of a thread.
-  int kernel = 0;               // The last one takes any number of tokens, in blocks.
-  while (kernel + 1 < int(std::size(QuantizedKernels::kTokens)) && QuantizedKernels::kTokens[kernel] < num_tokens) {
-    ++kernel;
-  }
+  constexpr int kElements = 8;  // A thread handles so many.
+  const int kernel = QuantizedKernels::ProductFor(num_tokens);
   // The number of tokens does not count in exact products, which have one block of tokens.
   const ProductGrid grid = {.num_column_blocks = w.weights().num_blocks,
-                            .num_row_blocks = int(CeilDivide(w.rows(), kRowsOfProductBlock)),
+                            .num_row_blocks = CeilDiv(w.rows(), kRowsOfProductBlock),
                             .block_tokens = QuantizedKernels::kTokens[kernel],
                             .num_multiprocessors = device_->num_multiprocessors()};
   const ProductSplits splits = grid.SplitsOf(num_tokens);
@@ -104,21 +100,21 @@ void QuantizedProducts::MultiplyPacked(const uint16_t* x, const QuantizedCudaMat
                                .num_splits = splits.count,
                                .y_is_float = y_type == DataType::kFloat32,
                                .adds_to_y = adds_to_y},
-                  NumProductBlocks(stride / kElements, kernels_.split_sum.num_threads));
+                  NumBlocks(stride / kElements, kernels_.split_sum.num_threads));
 }
 
 void QuantizedProducts::MultiplyDequantized(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y,
                                             DataType y_type, bool adds_to_y) {
   const Kernel<DequantizeArgs>& kernel = KernelsFor(w.format()).dequantize;
-  const int num_tiles = int(CeilDivide(w.rows(), kWeightTileRows));
+  const int num_tiles = CeilDiv(w.rows(), kWeightTileRows);
   const int64_t tile_bytes = int64_t{kWeightTileRows} * w.cols() * int64_t(sizeof(uint16_t));
-  const int num_slices = int(CeilDivide(num_tiles, std::max<int64_t>(1, int64_t(slice_bytes_) / tile_bytes)));
-  const int tiles_of_slice = int(CeilDivide(num_tiles, num_slices));
+  const int num_slices = int(CeilDiv(int64_t{num_tiles}, std::max<int64_t>(1, int64_t(slice_bytes_) / tile_bytes)));
+  const int tiles_of_slice = CeilDiv(num_tiles, num_slices);
   uint16_t* const slice = dequantized_.Reserve<uint16_t>(int64_t{tiles_of_slice} * kWeightTileRows * w.cols());
   for (int first = 0; first < num_tiles; first += tiles_of_slice) {
     const int tiles = std::min(tiles_of_slice, num_tiles - first), first_row = first * kWeightTileRows;
     device_->Launch(kernel, DequantizeArgs{.w = w.weights(), .y = slice, .first_tile = first, .num_tiles = tiles},
-                    NumProductBlocks(int64_t{tiles} * w.weights().num_blocks, kernel.num_threads / simt::kWarpSize));
+                    NumBlocks(int64_t{tiles} * w.weights().num_blocks, kernel.num_threads / simt::kWarpSize));
     device_->Multiply({.x = x,
                        .w = slice,
                        .y = static_cast<char*>(y) + int64_t{first_row} * int64_t(SizeOf(y_type)),

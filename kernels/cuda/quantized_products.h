@@ -14,14 +14,14 @@
 
 namespace quire::cuda {
 
-// Products by quantized matrices whose inputs are not rounded. A few tokens are multiplied by quantized_product.h,
-// which reads the quantized numbers and does not round weights. For more tokens, the rows of the matrix are made 16-bit
-// floats in slices (dequantize.h), and the device multiplies each slice. So the bits of a row depend on the number of
-// tokens. When exact, all tokens go to the first kernels, kMostTokens at a time; then a row of the result depends on
-// its row of x, the matrix and the number of multiprocessors alone. Used by one thread.
+// Products by quantized matrices whose inputs are not rounded (W4A16, W8A16). A few tokens are multiplied by
+// quantized_product.h, which reads the quantized numbers and does not round weights. For more tokens, the rows of the
+// matrix are made 16-bit floats in slices (dequantize.h), and the device multiplies each slice. So the bits of a row
+// depend on the number of tokens. When exact, all tokens go to the first kernels, kMostTokens at a time; then a row of
+// the result depends on its row of x, the matrix and the number of multiprocessors alone. Used by one thread.
 class QuantizedProducts {
  public:
-  static constexpr int kMostTokens = 64;  // Of a thread block.
+  static constexpr int kMostTokens = 64;  // A thread block takes so many.
   // Up to this number of tokens, the four products of a layer of a model of 8 B parameters are together faster without
   // dequantized slices: with 256 tokens on an H100, 374 us instead of 397 in int4, and 371 instead of 441 in int8.
   static constexpr int kMostPackedTokens = 256;

@@ -15,7 +15,7 @@ namespace quire::cuda {
 // part of used_blocks[i]. Elements have 16 bits.
 struct RepackBlocksArgs {
   const uint16_t* key_cache;
-  int64_t key_strides[3];  // In elements, from one block, token and head to the next.
+  int64_t key_strides[3];  // Elements from one block, token and head to the next.
   const uint16_t* value_cache;
   int64_t value_strides[3];
   const PagedAttentionStep::UsedBlock* used_blocks;  // [num_blocks]

@@ -36,19 +36,19 @@ struct RoundedProductArgs {
   const float* w_scales;  // [padded_rows], or [num_row_blocks][w_scale_stride], aligned to 16 bytes.
   void* y;                // [num_tokens, rows] float32 or elements; a row begins y_stride after the one before.
   int64_t y_stride;
-  void* partial;  // [num_splits][split_stride] sums, in each [num_tokens, padded_rows]. Not used for one split.
+  void* partial;  // [num_splits][split_stride] sums, in each [num_tokens, padded_rows]. One split does not use it.
   int64_t split_stride;
   int32_t rows;
   int32_t padded_rows;     // `rows`, rounded up to whole tiles of 16.
   int32_t depth;           // A multiple of 128; x and w have zeros in columns that the matrix does not have.
   int32_t num_tokens;      // At least 1.
-  int32_t num_row_blocks;  // Of kByteBlockRows rows.
+  int32_t num_row_blocks;  // A block has kByteBlockRows rows.
   int32_t num_splits;
-  int32_t blocks_per_split;  // Of 128 columns.
+  int32_t blocks_per_split;  // A block has 128 columns.
   uint32_t* tickets;         // [num_row_blocks], if the kernel adds the splits: zeros, and zeros again when it ends.
   bool y_is_float;
   bool adds_to_y;
-  // With scales of blocks: multiples of 4, at least num_tokens and depth / 128.
+  // With scales of blocks, these are multiples of 4, at least num_tokens and depth / 128.
   int32_t x_scale_stride = 0;
   int32_t w_scale_stride = 0;
 };
@@ -256,17 +256,8 @@ class RoundedProductKernel {
   // Calls f(token, row, sum) for the sums of my lane that are elements of a matrix of num_rows rows.
   template <typename F>
   QUIRE_DEVICE void ForEachSum(int num_rows, F f) const {
-    const int lane = simt::LaneIndex();
-    QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
-      if (tile_ + r > last_tile_) return;
-      QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
-        QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
-          const int token = 8 * i + 2 * (lane % 4) + j % 2;
-          const int row = kByteTileRows * (tile_ + r) + lane / 4 + 8 * (j / 2);
-          if (token < num_tokens_ && row < num_rows) f(first_token_ + token, row, sums_[r][i][j]);
-        }
-      }
-    }
+    ForEachSumOfLane(sums_, tile_, last_tile_, num_tokens_, num_rows,
+                     [&](int token, int row, Sum sum) { f(first_token_ + token, row, sum); });
   }
 
   QUIRE_DEVICE void StoreToY(int token, int row, Sum sum) const {
@@ -284,8 +275,12 @@ class RoundedProductKernel {
     ForEachSum(args_.rows, [&](int token, int row, Sum sum) { StoreToY(token, row, sum); });
   }
 
+  QUIRE_DEVICE StoredSums<Sum> Partial() const {
+    return {static_cast<Sum*>(args_.partial), args_.split_stride, args_.padded_rows, args_.num_splits};
+  }
+
   QUIRE_DEVICE void StorePartial() const {
-    Sum* const partial = static_cast<Sum*>(args_.partial) + split_ * args_.split_stride;
+    Sum* const partial = Partial().OfSplit(split_);
     ForEachSum(args_.padded_rows, [&](int token, int row, Sum sum) {
       simt::StoreGlobal(partial + int64_t{token} * args_.padded_rows + row, sum);
     });
@@ -294,31 +289,9 @@ class RoundedProductKernel {
   // The last thread block that has stored its partial sums of these rows adds all splits.
   QUIRE_DEVICE void JoinSplits() const {
     if (!IsLastSplit(args_.tickets + row_block_, args_.num_splits)) return;
-    constexpr int kRowsOfThread = 4, kThreadsOfToken = kRows / kRowsOfThread;
-    for (int i = simt::ThreadIndex(); i < args_.num_tokens * kThreadsOfToken; i += kThreads) {
-      const int row = row_block_ * kRows + i % kThreadsOfToken * kRowsOfThread;
-      // All rows of the last tile have sums, also those that the matrix does not have.
-      if (row < args_.rows) AddSplits(i / kThreadsOfToken, row);
-    }
-  }
-
-  // Adds the splits of four rows.
-  QUIRE_DEVICE void AddSplits(int token, int row) const {
-    constexpr int kRowsOfThread = 4, kLoadedAtOnce = 8;
-    const Sum* const partial = static_cast<const Sum*>(args_.partial) + int64_t{token} * args_.padded_rows + row;
-    Sum sums[kRowsOfThread] = {};
-    QUIRE_NO_UNROLL for (int split = 0; split < args_.num_splits; split += kLoadedAtOnce) {
-      Four<Sum> loaded[kLoadedAtOnce] = {};
-      QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-        if (split + i < args_.num_splits) loaded[i] = Four<Sum>::Load(partial + (split + i) * args_.split_stride);
-      }
-      QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
-        QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) sums[j] = Numbers::Add(sums[j], loaded[i].x[j]);
-      }
-    }
-    QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
-      if (row + j < args_.rows) StoreToY(token, row + j, sums[j]);
-    }
+    Partial().template Join<kRows, kThreads>(
+        row_block_ * kRows, args_.rows, args_.num_tokens, [](Sum a, Sum b) { return Numbers::Add(a, b); },
+        [&](int token, int row, Sum sum) { StoreToY(token, row, sum); });
   }
 
   const RoundedProductArgs& args_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 
 #include "kernels/cuda/line_writer.h"
 #include "kernels/cuda/product_check.h"
@@ -28,7 +27,7 @@ RoundedProducts::RoundedProducts(Device* device, const KernelTable* kernels, Dat
       tickets_(device, "tickets of rounded products") {}
 
 int RoundedProducts::RowsWithRoom(int num_tokens) {
-  return int(CeilDivide(num_tokens, kScaleMultiple)) * kScaleMultiple;
+  return CeilDiv(num_tokens, kScaleMultiple) * kScaleMultiple;
 }
 
 void RoundedProducts::Multiply(const uint16_t* x, const ByteCudaMatrix& w, int num_tokens, void* y, DataType y_type,
@@ -64,13 +63,13 @@ RoundedProducts::Part RoundedProducts::Rounded(const uint16_t* x, const ByteCuda
         kernels.round_groups,
         RoundGroupsArgs{
             .x = x, .y = rounded, .scales = scales, .num_rows = num_tokens, .padded_rows = num_rows, .dim = w.depth()},
-        NumProductBlocks(int64_t{num_rows} * scales_per_row, kRoundedGroupsPerBlock));
+        NumBlocks(int64_t{num_rows} * scales_per_row, kRoundedGroupsPerBlock));
   } else {
     device_->Launch(
         kernels.round_rows,
         RoundRowsArgs{
             .x = x, .y = rounded, .scales = scales, .num_rows = num_tokens, .dim = w.cols(), .padded_dim = w.depth()},
-        NumProductBlocks(num_tokens, 1));
+        NumBlocks(num_tokens, 1));
   }
   return {.format = w.format(),
           .has_blocks = w.has_blocks(),
@@ -106,13 +105,9 @@ RoundedProducts::Part RoundedProducts::PartOf(const Part& whole, int first_token
 }
 
 void RoundedProducts::MultiplyFew(const Part& part) {
-  int kernel = 0;  // The last one takes any number of tokens, in blocks.
-  while (kernel + 1 < int(std::size(QuantizedKernels::kTokens)) &&
-         QuantizedKernels::kTokens[kernel] < part.num_tokens) {
-    ++kernel;
-  }
+  const int kernel = QuantizedKernels::ProductFor(part.num_tokens);
   const ProductGrid grid = {.num_column_blocks = part.depth / kByteBlockColumns,
-                            .num_row_blocks = int(CeilDivide(part.rows, kByteBlockRows)),
+                            .num_row_blocks = CeilDiv(part.rows, kByteBlockRows),
                             .block_tokens = QuantizedKernels::kTokens[kernel],
                             .num_multiprocessors = device_->num_multiprocessors()};
   const ProductSplits splits = grid.SplitsOf(part.num_tokens);
@@ -157,8 +152,8 @@ void RoundedProducts::MultiplyManyInt8(const Part& whole) {
   // algorithm for few shapes.
   const int64_t room = int64_t(sum_bytes_ / sizeof(int32_t)) / int64_t(std::bit_ceil(unsigned(tokens_at_once)));
   const int num_tiles = whole.padded_rows / kByteTileRows;
-  const int64_t num_parts = CeilDivide(num_tiles, std::max<int64_t>(1, room / kByteTileRows));
-  const int rows_at_once = int(CeilDivide(num_tiles, num_parts)) * kByteTileRows;
+  const int64_t num_parts = CeilDiv(int64_t{num_tiles}, std::max<int64_t>(1, room / kByteTileRows));
+  const int rows_at_once = int(CeilDiv(int64_t{num_tiles}, num_parts)) * kByteTileRows;
   for (int token = 0; token < whole.num_tokens; token += tokens_at_once) {
     for (int row = 0; row < whole.rows; row += rows_at_once) {
       const Part part = PartOf(whole, token, tokens_at_once, row, rows_at_once);
@@ -183,7 +178,7 @@ bool RoundedProducts::MultiplyInt8ByLibrary(const Part& part) {
 }
 
 bool RoundedProducts::MultiplyBlocksByLibrary(const Part& part) {
-  constexpr int kColumnMultiple = 8;  // Of the library, which wants rows of y that are aligned to 16 bytes.
+  constexpr int kColumnMultiple = 8;  // The library wants rows of y that are aligned to 16 bytes.
   if (part.rows % kColumnMultiple != 0) return false;
   Part padded = part;
   padded.num_tokens = part.x_scale_stride;
@@ -231,7 +226,7 @@ void RoundedProducts::Complain(const Part& part) {
 }
 
 void RoundedProducts::ScaleSums(const Part& part, const void* sums, int64_t split_stride, int num_splits) {
-  constexpr int kColumns = 8;  // Of a thread.
+  constexpr int kColumns = 8;  // A thread handles so many.
   const Kernel<ScaleSumsArgs>& kernel = KernelsFor(part.format, part.has_blocks).scale_sums;
   device_->Launch(kernel,
                   ScaleSumsArgs{.sums = sums,
@@ -246,7 +241,7 @@ void RoundedProducts::ScaleSums(const Part& part, const void* sums, int64_t spli
                                 .num_columns = part.rows,
                                 .y_is_float = part.y_is_float,
                                 .adds_to_y = part.adds_to_y},
-                  NumProductBlocks(part.num_tokens * CeilDivide(part.rows, kColumns), kernel.num_threads));
+                  NumBlocks(int64_t{part.num_tokens} * CeilDiv(part.rows, kColumns), kernel.num_threads));
 }
 
 BackendStatus RoundedProducts::Check(const ByteCudaMatrix& w, const QuantizedMatrixView* matrices, int num_matrices) {

@@ -37,7 +37,7 @@ class RoundedProducts {
   // The sums of the library in int8, 4 bytes for each, take at most this memory, or that of 16 columns if these need
   // more. So do the products in blocks that are copied.
   static constexpr size_t kSumBytes = size_t{32} << 20;
-  static constexpr int kMostTokensAtOnce = 2048;  // Of such a product of the library.
+  static constexpr int kMostTokensAtOnce = 2048;  // Such a product of the library takes so many.
 
   // The kernels must outlive it, and so must the device. `sum_bytes` and `most_tokens_at_once` limit the products of
   // the library in int8. With `most_few_tokens`, the library gets those of more tokens in both formats.
@@ -65,7 +65,7 @@ class RoundedProducts {
     const float* x_scales;   // [num_tokens], or in blocks [depth / 128][x_scale_stride]
     const int8_t* w;         // [padded_rows, depth]
     const float* w_scales;   // [padded_rows], or in blocks [rows / 128, rounded up][w_scale_stride]
-    int32_t x_scale_stride;  // In blocks: num_tokens, rounded up to a multiple of four.
+    int32_t x_scale_stride;  // In blocks it is num_tokens, rounded up to a multiple of four.
     int32_t w_scale_stride;
     void* y;  // A row begins y_stride after the one before.
     int num_tokens;
@@ -75,7 +75,7 @@ class RoundedProducts {
     int64_t y_stride;
     bool y_is_float;
     bool adds_to_y;
-    bool has_room = false;  // See Multiply.
+    bool has_room = false;  // It is that of Multiply.
   };
 
   // Rounds x. The rounded rows are valid until the next call.
@@ -115,7 +115,7 @@ class RoundedProducts {
   DeviceBuffer scales_;                           // [tokens], or in blocks [depth / 128][tokens]
   DeviceBuffer sums_;                             // [splits, tokens, rows] sums of 32 bits
   DeviceBuffer tickets_;                          // [blocks of rows], which are zeros between kernels
-  using Kind = std::pair<QuantizedFormat, bool>;  // And whether there are blocks.
+  using Kind = std::pair<QuantizedFormat, bool>;  // The second value says whether there are blocks.
   std::set<Kind> checked_;
   std::set<Kind> complained_;
 };

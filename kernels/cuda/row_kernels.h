@@ -18,7 +18,7 @@ struct GatherRowsArgs {
   uint16_t* y;          // [num_rows, dim]
   int32_t num_rows;
   int32_t dim;                            // A multiple of 8.
-  const int32_t* written_rows = nullptr;  // Written by an earlier kernel.
+  const int32_t* written_rows = nullptr;  // An earlier kernel writes them.
 };
 
 // A warp handles one row at a time.

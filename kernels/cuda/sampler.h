@@ -71,8 +71,8 @@ class Sampler {
   const KernelTable* const kernels_;
   const size_t pass_bytes_;
   UploadArena arena_;
-  SamplingKernelArgs prepared_ = {};  // Without the logits.
-  int num_blocks_ = 0;                // Of the launch of prepared_.
+  SamplingKernelArgs prepared_ = {};  // The logits are missing.
+  int num_blocks_ = 0;                // The launch of prepared_ has so many.
   DeviceBuffer results_, top_, scratch_, drawn_tokens_;
   std::vector<uint8_t> is_masked_;  // [vocab_size], all 0 between rows.
 };

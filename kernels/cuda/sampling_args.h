@@ -22,7 +22,7 @@ struct TokenPenalty {
   float frequency_with_pending;
 };
 
-// How the masks are applied. It has been checked before that `masked` leaves a token.
+// The masks are applied in this way. It has been checked before that `masked` leaves a token.
 enum class MaskKind : int32_t { kNone, kAllowed, kMasked };
 
 struct PackedSamplingRow {
@@ -36,14 +36,14 @@ struct PackedSamplingRow {
   int32_t num_kept;        // Number of tokens that the masks leave.
   int32_t num_top;         // At most max_top and vocab_size.
   int32_t given_token;     // A row with a given token has no penalties, biases and masks.
-  int32_t num_candidates;  // -1: draw. Otherwise at most num_kept and max_top.
+  int32_t num_candidates;  // -1 means to draw. Otherwise it is at most num_kept and max_top.
   int32_t first_penalty, num_penalties;
   int32_t first_bias, num_biases;
   int32_t first_mask, num_masks;
   MaskKind mask_kind;
-  int32_t drawn_place;  // Index into drawn_tokens; -1: nowhere.
-  // Index into drawn_tokens of a token that occurred once more than `penalties` say; -1: none. The next three are the
-  // penalties of a token that occurred once, in the output.
+  int32_t drawn_place;  // The index into drawn_tokens; -1 means nowhere.
+  // Index into drawn_tokens of a token that occurred once more than `penalties` say; -1 means none. The next three are
+  // the penalties of a token that occurred once, in the output.
   int32_t pending_place;
   float pending_factor, pending_frequency, pending_presence;
 };

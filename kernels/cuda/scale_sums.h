@@ -16,8 +16,8 @@ namespace quire::cuda {
 // ascending order. With scales of blocks, they have been scaled already: y[m][n] is their sum (+ y[m][n]).
 struct ScaleSumsArgs {
   const void* sums;       // [num_splits][split_stride] of Numbers::Sum, in each [num_tokens, sum_columns].
-  const float* x_scales;  // [num_tokens]; not used with scales of blocks.
-  const float* w_scales;  // [sum_columns]; likewise.
+  const float* x_scales;  // [num_tokens]; it is not used with scales of blocks.
+  const float* w_scales;  // [sum_columns]; it is not used with scales of blocks.
   void* y;                // [num_tokens, num_columns] float32 or elements; a row begins y_stride after the one before.
   int64_t split_stride;
   int64_t y_stride;

@@ -62,6 +62,71 @@ QUIRE_DEVICE bool IsLastSplit(uint32_t* ticket, int num_splits) {
   return true;
 }
 
+// Calls f(token, row, sum) for what a lane has of a product: the sums of rows g and g + 8 of each tile of 16 rows and
+// of the tokens 8 i + 2 t and 8 i + 2 t + 1, where g = lane / 4 and t = lane % 4. The tiles of my warp begin with
+// `tile`. Tiles behind `last_tile` are missing, and so are tokens from num_tokens on and rows from num_rows on.
+template <typename Sum, int kRowTiles, int kTokenTiles, typename F>
+QUIRE_DEVICE void ForEachSumOfLane(const Sum (&sums)[kRowTiles][kTokenTiles][4], int tile, int last_tile,
+                                   int num_tokens, int num_rows, F f) {
+  constexpr int kTileRows = 16;
+  const int lane = simt::LaneIndex();
+  QUIRE_UNROLL for (int r = 0; r < kRowTiles; ++r) {
+    if (tile + r > last_tile) return;
+    QUIRE_UNROLL for (int i = 0; i < kTokenTiles; ++i) {
+      QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
+        const int token = 8 * i + 2 * (lane % 4) + j % 2;
+        const int row = kTileRows * (tile + r) + lane / 4 + 8 * (j / 2);
+        if (token < num_tokens && row < num_rows) f(token, row, sums[r][i][j]);
+      }
+    }
+  }
+}
+
+// The sums that the splits of a product have stored.
+template <typename Sum>
+struct StoredSums {
+  Sum* sums;  // [num_splits][split_stride], in each split [num_tokens, num_rows], aligned to 16 bytes.
+  int64_t split_stride;
+  int32_t num_rows;  // A multiple of four, if splits are joined.
+  int32_t num_splits;
+
+  QUIRE_DEVICE Sum* OfSplit(int split) const { return sums + split * split_stride; }
+
+  // Adds the splits of kRows rows, in ascending order, and calls store(token, row, sum) for each token and each of
+  // these rows that is below end_row. All kThreads threads of a block call it. A copy of end_row would take a register.
+  template <int kRows, int kThreads, typename Add, typename StoreSum>
+  QUIRE_DEVICE void Join(int first_row, const int32_t& end_row, int num_tokens, Add add, StoreSum store) const {
+    constexpr int kThreadsOfToken = kRows / kRowsOfThread;
+    for (int i = simt::ThreadIndex(); i < num_tokens * kThreadsOfToken; i += kThreads) {
+      const int row = first_row + i % kThreadsOfToken * kRowsOfThread;
+      // All rows of the last tile have sums, also those that the matrix does not have.
+      if (row < end_row) JoinRows(i / kThreadsOfToken, row, end_row, add, store);
+    }
+  }
+
+ private:
+  static constexpr int kRowsOfThread = 4;
+
+  template <typename Add, typename StoreSum>
+  QUIRE_DEVICE void JoinRows(int token, int row, const int32_t& end_row, Add add, StoreSum store) const {
+    constexpr int kLoadedAtOnce = 8;
+    const Sum* const from = sums + int64_t{token} * num_rows + row;
+    Sum joined[kRowsOfThread] = {};
+    QUIRE_NO_UNROLL for (int split = 0; split < num_splits; split += kLoadedAtOnce) {
+      Four<Sum> loaded[kLoadedAtOnce] = {};
+      QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
+        if (split + i < num_splits) loaded[i] = Four<Sum>::Load(from + (split + i) * split_stride);
+      }
+      QUIRE_UNROLL for (int i = 0; i < kLoadedAtOnce; ++i) {
+        QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) joined[j] = add(joined[j], loaded[i].x[j]);
+      }
+    }
+    QUIRE_UNROLL for (int j = 0; j < kRowsOfThread; ++j) {
+      if (row + j < end_row) store(token, row + j, joined[j]);
+    }
+  }
+};
+
 // y[i] = sum over the splits, ascending, of partial[split][i] (+ y[i]).
 struct SplitSumArgs {
   const float* partial;  // [num_splits][split_stride]

@@ -62,7 +62,7 @@ class UploadArena {
 
   struct Side {
     char* host = nullptr;
-    bool is_used = false;  // Whether a copy from it has been queued.
+    bool is_used = false;  // A copy from it has been queued.
     uint64_t mark = 0;     // The mark after that copy.
   };
 

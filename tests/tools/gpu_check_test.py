@@ -14,6 +14,10 @@ import unittest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT_S = 300
 ALL_TESTS = [f"{suite}.{test}" for suite in ("First", "Second/With") for test in ("A", "B/0", "C", "D", "E", "F")]
+PRODUCT_TESTS = ["Fp8ProductTest.ResultsAreAddedAndRounded", "Fp8ProductTest.RowsAreRounded",
+                 "Types/NewProductTest.Sums/0", "QuantizedBlocksTest.SplitsAreAdded"]
+ALL_TESTS += PRODUCT_TESTS
+FAMILIES = ["attention", "int8_kv", "rows", "sampling"]
 
 # Lists its tests, counts how many of it run at the same time, and does with a test what the variable of that name says.
 GPU_TEST = """#!/bin/bash
@@ -21,6 +25,8 @@ case $1 in
   --gtest_list_tests)
     printf 'First.\\n  A\\n  B/0  # GetParam() = 4\\n  C\\n  D\\n  E\\n  F\\n'
     printf 'Second/With.  # TypeParam = int\\n  A\\n  B/0\\n  C\\n  D\\n  E\\n  F\\n'
+    printf 'Fp8ProductTest.\\n  ResultsAreAddedAndRounded\\n  RowsAreRounded\\n'
+    printf 'Types/NewProductTest.\\n  Sums/0  # GetParam() = 1\\nQuantizedBlocksTest.\\n  SplitsAreAdded\\n'
     exit ;;
 esac
 test=${1#--gtest_filter=}
@@ -113,6 +119,9 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(process.returncode, code, said)
         return said
 
+    def calls(self):
+        return (self.logs / "calls").read_text().splitlines()
+
     def report(self):
         path = self.root / "results/report.txt"
         return path.read_text() if path.exists() else ""
@@ -149,11 +158,23 @@ class GpuCheckTest(unittest.TestCase):
         said = self.check("--prebuilt", "results", "tests", "sanitizers", code=1, WRONG="Second/With.B/0")
         self.assertIn("not passed: Second/With.B/0, exit code 1", said)
         self.assertIn("wrong: kernels against float64", said)
-        self.assertEqual(len([c for c in (self.logs / "calls").read_text().splitlines() if "sanitizer" in c]), 19)
+        self.assertTrue(any("sanitizer" in call for call in self.calls()))
+
+    def test_every_product_test_runs_by_itself_under_each_sanitizer(self):
+        said = self.check("--prebuilt", "results", "sanitizers", code=0)
+        left_out = [("racecheck", "int8_kv"), ("synccheck", "Fp8ProductTest.ResultsAreAddedAndRounded")]
+        pairs = [(tool, tests) for tool in ("memcheck", "racecheck", "synccheck", "initcheck")
+                 for tests in FAMILIES + PRODUCT_TESTS if (tool, tests) not in left_out]
+        concluded = [line.split(", ") for line in said.splitlines() if "compute-sanitizer" in line]
+        self.assertEqual(sorted((tool, tests.split(" (")[0]) for _, tool, tests in concluded), sorted(pairs))
+        filters = [call.split("--tool=")[1].split(" --error-exitcode=99 ") for call in self.calls()]
+        of_products = sorted((tool, call.split("--gtest_filter=")[1]) for tool, call in filters if "*" not in call)
+        self.assertEqual(of_products, sorted((tool, tests) for tool, tests in pairs if tests in PRODUCT_TESTS))
+        self.assertEqual(len(filters), len(pairs))
 
     def test_what_a_sanitizer_finds_is_an_error(self):
         said = self.check("--prebuilt", "results", "sanitizers", code=1, SANITIZER="--tool=racecheck")
-        for tests in ("attention", "products", "rows", "sampling"):
+        for tests in ("attention", "rows", "sampling", *PRODUCT_TESTS):
             self.assertIn(f"WRONG  compute-sanitizer, racecheck, {tests}: exit code 99", said)
             self.assertIn(f"right  compute-sanitizer, memcheck, {tests}", said)
         self.assertIn("       a hazard", said)

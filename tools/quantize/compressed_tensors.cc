@@ -2,6 +2,7 @@
 
 #include "tools/quantize/compressed_tensors.h"
 
+#include "kernels/ceil_div.h"
 #include "worker/model/packed_numbers.h"
 
 namespace quire::quantize {
@@ -10,10 +11,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kBits = 4;
-
-int64_t CeilDiv(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 template <typename T>
 std::string Bytes(const std::vector<T>& values) {

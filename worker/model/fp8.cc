@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "kernels/ceil_div.h"
 #include "kernels/fp8.h"
 #include "kernels/half_float.h"
 #include "kernels/linear.h"
@@ -17,10 +18,6 @@
 
 namespace quire {
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 const std::array<float, 256>& Table() {
   static const std::array<float, 256> table = [] {
@@ -63,8 +60,7 @@ std::string ExpectedFp8Scales(int64_t rows, int64_t cols, Fp8Block block) {
 
 Fp8ScaleShape ScaleShapeOf(Fp8Block block) {
   if (block.cols == 0) return Fp8ScaleShape::kRows;
-  constexpr int kBlock = 128;
-  const bool has_common_blocks = block.cols == kBlock && block.rows % kBlock == 0;
+  const bool has_common_blocks = block.cols == kFp8BlockSide && block.rows % kFp8BlockSide == 0;
   return has_common_blocks ? Fp8ScaleShape::kBlocks128 : Fp8ScaleShape::kOtherBlocks;
 }
 

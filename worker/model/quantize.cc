@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/byte_scale.h"
 #include "kernels/half_float.h"
 
 namespace quire {
 namespace {
-
-// With a smaller magnitude, 127 / magnitude could be infinite.
-constexpr float kSmallestMagnitude = 0x1p-100f;
 
 // Adding and subtracting 1.5 * 2^23 rounds |x| < 2^22 to a whole number, ties to even.
 float RoundToWhole(float x) {

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "kernels/ceil_div.h"
 #include "kernels/half_float.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gptq_zeros.h"
@@ -22,10 +23,6 @@
 
 namespace quire {
 namespace {
-
-int CeilDiv(int a, int b) {
-  return (a + b - 1) / b;
-}
 
 std::vector<float> Floats(const Tensor& tensor) {
   std::vector<float> values;

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -18,7 +20,9 @@ class LaunchedKernels : public testing::Environment {
       const std::string of_element = std::string(" of ") + Name(element);
       const std::string of_heads = of_element + ", heads of " + std::to_string(head_dim);
       const std::string of_blocks = of_heads + ", blocks of " + std::to_string(block_size);
+      std::set<const void*> noted;
       const auto note = [&](const std::string& name, const auto& kernel) {
+        noted.insert(kernel.entry);
         was_launched_[name] |= device.HasLaunched(kernel.entry);
       };
       note("attention_decode" + of_blocks, kernels.attention_decode);
@@ -46,25 +50,36 @@ class LaunchedKernels : public testing::Environment {
       for (const auto& [format, quantized] :
            {std::pair("int4", &kernels.int4), {"int8", &kernels.int8}, {"fp8", &kernels.fp8}}) {
         const std::string of_format = std::string(" of ") + format + of_element;
-        for (int i = 0; i < 3; ++i) {
+        for (size_t i = 0; i < std::size(quantized->products); ++i) {
           note("product of " + std::to_string(QuantizedKernels::kTokens[i]) + of_format, quantized->products[i]);
         }
         note("dequantize" + of_format, quantized->dequantize);
       }
-      note("round_rows" + of_element, kernels.rounded_int8.round_rows);
-      for (int i = 0; i < 4; ++i) {
-        note("rounded product of " + std::to_string(QuantizedKernels::kTokens[i]) + of_element,
-             kernels.rounded_int8.products[i]);
+      for (const auto& [format, rounded] : {std::pair("int8", &kernels.rounded_int8),
+                                            {"fp8", &kernels.rounded_fp8},
+                                            {"fp8 in blocks", &kernels.rounded_fp8_blocks}}) {
+        if (!rounded->exist()) continue;
+        const std::string of_format = std::string(" of ") + format + of_element;
+        if (rounded->round_rows.entry != nullptr) note("round_rows" + of_format, rounded->round_rows);
+        if (rounded->round_groups.entry != nullptr) note("round_groups" + of_format, rounded->round_groups);
+        for (size_t i = 0; i < std::size(rounded->products); ++i) {
+          note("rounded product of " + std::to_string(QuantizedKernels::kTokens[i]) + of_format, rounded->products[i]);
+        }
+        note("scale_sums" + of_format, rounded->scale_sums);
       }
-      note("scale_sums" + of_element, kernels.rounded_int8.scale_sums);
       note("split_sum" + of_element, kernels.split_sum);
       note("gather_columns", kernels.gather_columns);
+      const auto expect_noted = [&](const auto& kernel) {
+        EXPECT_TRUE(noted.contains(kernel.entry)) << "a kernel" << of_blocks << " has no name here";
+      };
+      kernels.ForEach(expect_noted);
+      if (kernels.int8_kv != nullptr) kernels.int8_kv->ForEach(expect_noted);
     });
   }
 
   void TearDown() override {
     const testing::UnitTest& tests = *testing::UnitTest::GetInstance();
-    if (tests.test_to_run_count() < tests.total_test_count()) return;  // A filter or a shard.
+    if (tests.test_to_run_count() < tests.total_test_count()) return;  // There is a filter.
     for (const auto& [name, was_launched] : was_launched_) EXPECT_TRUE(was_launched) << "no test launches " << name;
   }
 

@@ -113,7 +113,7 @@ TEST_F(RoundedProductTest, TokensInSeveralBlocksHaveTheSameBits) {
                                         .tickets = nullptr,
                                         .y_is_float = true,
                                         .adds_to_y = false},
-                     int(CeilDivide(kTokens, QuantizedKernels::kTokens[i])));
+                     CeilDiv(kTokens, QuantizedKernels::kTokens[i]));
     EXPECT_EQ(y.Download(), Formula(x, w)) << "blocks of " << QuantizedKernels::kTokens[i] << " tokens";
   }
 }
