@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The target make_gpu_bundle packs what tools/gpu_check --prebuilt needs (tools/make_gpu_bundle). The packed programs
 # find the packed libraries, and these find each other, in the folder lib beside the folder of the programs.
-set(bundled_programs gpu_speed gpu_step quire_manager quire_worker quirectl quire_cuda)
+set(bundled_programs gpu_speed gpu_step quire_manager quire_quantize quire_worker quirectl quire_cuda)
 foreach(target gpu_test ${bundled_programs})
   # A DT_RUNPATH, which linkers write today, would not hold for the libraries of a library. A DT_RPATH does.
   target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)

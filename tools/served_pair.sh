@@ -5,7 +5,8 @@
 readonly prompts=("Once upon a time" "Tom and Lily" "One day, a little dog" "The old man" "In the forest"
   "Anna was sad" "There was a big red ball" "Mom said")
 
-# Gets greedy answers of a manager and a worker with these flags, one file for each prompt in $results/NAME.
+# Gets greedy answers of a manager and a worker with these flags, one file for each prompt in $results/NAME. The worker
+# serves the model in the box, unless a flag --model names another one.
 answers() {
   local name=$1 socket ready=false i out
   shift
@@ -120,8 +121,8 @@ serve_gpu() {
 }
 
 # Serves the model on the CPU and on the GPU, where it computes as it does by default and with --exact-gpu, and then
-# with weights of 8 and of 4 bits and with K and V of 8 bits. With --int4-inputs=float32, the CPU does not round the
-# inputs of products by weights of 4 bits, as a GPU does not. Logprobs of these models differ more.
+# with weights of 8 and of 4 bits, with weights of FP8, and with K and V of 8 bits. With --int4-inputs=float32, the CPU
+# does not round the inputs of products by weights of 4 bits, as a GPU does not. Logprobs of these models differ more.
 serve_pair() {
   local bits
   [ -x "$bin/quire-worker" ] || return
@@ -134,7 +135,22 @@ serve_pair() {
   for bits in int8 int4; do
     serve_both "weights of $bits" "$bits" --quantize=$bits --int4-inputs=float32
   done
+  serve_fp8
   serve_both "K and V of int8" int8_kv --kv-type=int8
+}
+
+# Serves a checkpoint of FP8 in blocks that is made from the model. With --exact-gpu its inputs are not rounded.
+serve_fp8() {
+  local model=$results/tales_fp8 on_gpu="weights of FP8 on the GPU" exact="weights of FP8 with --exact-gpu"
+  rm -rf "$model"
+  if step "a checkpoint of FP8" write_fp8 limited 60 "$bin/quire-quantize" --model=models/tales --output="$model" \
+      --width=fp8 && step "weights of FP8 on the CPU" serve_cpu_fp8 answers cpu_fp8 --model="$model"; then
+    serve_gpu "$on_gpu" gpu_fp8 cpu_fp8 0.3 --model="$model"
+    serve_gpu "$exact" gpu_fp8_exact cpu_fp8 0.1 --model="$model" --exact-gpu
+  else
+    leave_out "$on_gpu" "$COMPARED" "$exact" "$COMPARED"
+  fi
+  rm -rf "$model"
 }
 
 # Serves the model with the flags from $3 on, and compares the GPU with the CPU. $1 says what it is, and $2 is its name.

@@ -62,10 +62,13 @@ PROGRAMS = {
                      'echo "a row of figures"\nexec sleep ${SPEED:-0}\n',
     "bin/gpu_step": '#!/bin/bash\necho "gpu_step $*" >>$LOGS/calls\n'
                     'echo "a row of steps"\nexec sleep ${STEP:-0}\n',
-    "bin/quire-worker": '#!/bin/bash\necho "$*" >$LOGS/new_worker\nmv $LOGS/new_worker $LOGS/worker\n'
+    "bin/quire-worker": '#!/bin/bash\necho "$*" | tee -a $LOGS/workers >$LOGS/new_worker\n'
+                        'mv $LOGS/new_worker $LOGS/worker\n'
                         '[[ $* != *${BROKEN:-no such flag}* ]] || exit 1\nexec sleep 1000\n',
     "bin/quire-manager": "#!/bin/bash\nexec sleep 1000\n",
     "bin/quirectl": QUIRECTL,
+    "bin/quire-quantize": '#!/bin/bash\necho "quantize $*" >>$LOGS/calls\n'
+                          '[ -z "${NO_FP8:-}" ] || exit 1\nmkdir "${2#--output=}"\n',
     # Programs of the machine.
     "path/ldd": '#!/bin/bash\necho "  libx.so => $BUNDLE/bin/../lib/libx.so (0x1)"\n'
                 'echo "  libc.so.6 => /lib/libc.so.6 (0x2)"\n'
@@ -225,15 +228,33 @@ class GpuCheckTest(unittest.TestCase):
     def test_what_could_not_begin_because_of_a_failure_is_listed(self):
         compared = "not finished: its answers beside those of the CPU\n"
         said = self.check("--prebuilt", "results", "served", code=1, BROKEN="--exact-gpu")
-        self.assertIn(f"\n\nwrong: the same with --exact-gpu\n{compared}", said)
+        self.assertIn("\n\nwrong: the same with --exact-gpu\nwrong: weights of FP8 with --exact-gpu\n"
+                      f"{compared}{compared}", said)
         said = self.check("--prebuilt", "results", "served", code=1, BROKEN="models/tales")
         self.assertIn("\n\nwrong: the model in the box on the CPU\nwrong: weights of int8 on the CPU\n"
-                      "wrong: weights of int4 on the CPU\nwrong: K and V of int8 on the CPU\n"
+                      "wrong: weights of int4 on the CPU\nwrong: weights of FP8 on the CPU\n"
+                      "wrong: K and V of int8 on the CPU\n"
                       "not finished: the model in the box on the GPU\n"
                       f"{compared}not finished: the same with --exact-gpu\n{compared}"
                       f"not finished: weights of int8 on the GPU\n{compared}"
                       f"not finished: weights of int4 on the GPU\n{compared}"
+                      f"not finished: weights of FP8 on the GPU\n{compared}"
+                      f"not finished: weights of FP8 with --exact-gpu\n{compared}"
                       f"not finished: K and V of int8 on the GPU\n{compared}", said)
+
+    def test_a_checkpoint_of_fp8_is_made_and_served(self):
+        said = self.check("--prebuilt", "results", "served", code=0)
+        for title in ("a checkpoint of FP8", "weights of FP8 on the CPU", "weights of FP8 on the GPU"):
+            self.assertIn(f"right  {title} (", said)
+        model = self.root / "results/tales_fp8"
+        self.assertEqual(self.calls(), [f"quantize --model=models/tales --output={model} --width=fp8"])
+        workers = (self.logs / "workers").read_text().splitlines()
+        of_model = [flags for flags in workers if f"--model={model}" in flags]
+        self.assertEqual([("cuda" in flags, "--exact-gpu" in flags) for flags in of_model],
+                         [(False, False), (True, False), (True, True)])
+        self.assertFalse(model.exists())
+        said = self.check("--prebuilt", "results", "served", code=1, NO_FP8="1")
+        self.assertIn("\n\nwrong: a checkpoint of FP8\nnot finished: weights of FP8 on the GPU\n", said)
 
     def test_what_a_sanitizer_has_found_is_told_when_the_time_is_up(self):
         said = self.check("--part-seconds=15", "--prebuilt", "results", "sanitizers", code=1,

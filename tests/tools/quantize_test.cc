@@ -20,6 +20,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/fp8.h"
 #include "nlohmann/json.hpp"
 #include "tests/e2e/process.h"
 #include "tests/test_paths.h"
@@ -54,6 +56,21 @@ class QuantizeTest : public CheckpointTest {
     const auto model = LoadModel(Output(), backend_.get(), /*progress=*/nullptr, {.int4_inputs = inputs});
     EXPECT_TRUE(model.ok()) << model.status();
     return model.ok() ? LogitsOf(**model) : std::vector<Logits>();
+  }
+
+  // Makes all rows and columns so many times as many, except those of the vocabulary, and draws weights.
+  void MakeWider(int times) {
+    for (const char* field : {"hidden_size", "intermediate_size"}) config_[field] = config_[field].get<int>() * times;
+    config_["head_dim"] = 8 * times;
+    std::mt19937 random(1);
+    for (auto& [name, tensor] : tensors_) {
+      size_t count = 1;
+      for (int64_t& size : tensor.shape) count *= size *= size == 96 ? 1 : times;
+      std::vector<float> values(count);
+      std::normal_distribution<float> weight(0, 0.1f);
+      for (float& value : values) value = weight(random);
+      tensor.bytes = BytesOf(values);
+    }
   }
 
   // Makes a model directory of the tensors and the config.
@@ -135,20 +152,8 @@ TEST_F(QuantizeTest, Int4HasTheLogitsOfTransformers) {
   ExpectLogitsOfTransformers("int4", LogitsOfWritten(Int4Inputs::kFloat32), 1e-3f);
 }
 
-// Makes all matrices wide enough for groups of 128.
 TEST_F(QuantizeTest, Int4GivesTheBitsOfTheFlagOfTheWorkerWhenGroupsOf128AreStored) {
-  config_["hidden_size"] = 128;
-  config_["head_dim"] = 32;
-  config_["intermediate_size"] = 256;
-  std::mt19937 random(1);
-  for (auto& [name, tensor] : tensors_) {
-    size_t count = 1;
-    for (int64_t& size : tensor.shape) count *= size *= size == 96 ? 1 : 4;
-    std::vector<float> values(count);
-    std::normal_distribution<float> weight(0, 0.1f);
-    for (float& value : values) value = weight(random);
-    tensor.bytes = BytesOf(values);
-  }
+  MakeWider(4);
   const std::string source = Source();
   const auto written = Write(Quantization::kInt4, source);
   ASSERT_TRUE(written.ok()) << written.status();
@@ -156,6 +161,66 @@ TEST_F(QuantizeTest, Int4GivesTheBitsOfTheFlagOfTheWorkerWhenGroupsOf128AreStore
   const auto online = LoadModel(source, backend_.get(), /*progress=*/nullptr, {.layers = Quantization::kInt4});
   ASSERT_TRUE(online.ok()) << online.status();
   EXPECT_EQ(LogitsOfWritten(), LogitsOf(**online));
+}
+
+// The matrices have 80 to 320 rows and columns, so blocks at both ends are short. One block has only zeros.
+TEST_F(QuantizeTest, Fp8HasTheNearestNumbersOfEachBlock) {
+  MakeWider(5);
+  const std::string zeros = "model.layers.0.mlp.down_proj.weight";
+  memset(tensors_.at(zeros).bytes.data(), 0, 128 * 320 * sizeof(float));
+  const std::string source = Source();
+  const auto written = Write(Quantization::kFp8, source);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->num_matrices, 14);
+  const auto checkpoint = Checkpoint::Open(Output());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  for (const std::string& name : matrices_) {
+    std::vector<float> weights, scales;
+    AppendAsFloat(tensors_.at(name).bytes, DataType::kFloat32, &weights);
+    const Tensor& numbers = *checkpoint->Find(name);
+    const Tensor& stored_scales = *checkpoint->Find(name + "_scale_inv");
+    AppendAsFloat(stored_scales.bytes, DataType::kFloat32, &scales);
+    ASSERT_EQ(numbers.shape, tensors_.at(name).shape);
+    const int64_t cols = numbers.shape[1], across = (cols + 127) / 128;
+    ASSERT_EQ(stored_scales.shape, (std::vector<int64_t>{(numbers.shape[0] + 127) / 128, across}));
+    std::vector<float> largest(scales.size());
+    for (int64_t i = 0; i < numbers.shape[0] * cols; ++i) {
+      const int64_t block = i / cols / 128 * across + i % cols / 128;
+      largest[block] = std::max(largest[block], std::fabs(weights[i]));
+      // A number has three bits of a fraction, or is a multiple of 2^-9.
+      const float value = Fp8ToFloat(static_cast<uint8_t>(numbers.bytes[i])) * scales[block];
+      ASSERT_NEAR(value, weights[i], std::max(std::fabs(weights[i]) * 0x1.00001p-4f, scales[block] * 0x1.00001p-10f));
+    }
+    for (size_t block = 0; block < scales.size(); ++block) {
+      EXPECT_EQ(scales[block], largest[block] / 448);
+      EXPECT_EQ(scales[block] == 0, name == zeros && block < 3) << name << " " << block;
+    }
+  }
+}
+
+TEST_F(QuantizeTest, Fp8GivesTheLogitsOfTheSameNumbersInFloat32) {
+  MakeWider(5);
+  ASSERT_TRUE(Write(Quantization::kFp8, Source()).ok());
+  Fp8Backend backend(cpu::Isa::kGeneric, /*num_threads=*/1, /*multiplies=*/true);
+  const auto kept = LoadModel(Output(), &backend);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ((*kept)->weights.rounding.layers, Quantization::kFp8);
+  const auto checkpoint = Checkpoint::Open(Output());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  for (const std::string& name : matrices_) {
+    const Tensor& numbers = *checkpoint->Find(name);
+    const int64_t cols = numbers.shape[1], across = (cols + 127) / 128;
+    std::vector<float> scales, weights;
+    AppendAsFloat(checkpoint->Find(name + "_scale_inv")->bytes, DataType::kFloat32, &scales);
+    for (int64_t i = 0; i < numbers.shape[0] * cols; ++i) {
+      weights.push_back(Fp8ToFloat(static_cast<uint8_t>(numbers.bytes[i])) *
+                        scales[i / cols / 128 * across + i % cols / 128]);
+    }
+    tensors_.at(name).bytes = BytesOf(weights);
+  }
+  const auto exact = LoadModel(Source(), &backend);
+  ASSERT_TRUE(exact.ok()) << exact.status();
+  EXPECT_LT(LargestError(LogitsOf(**kept, &backend), LogitsOf(**exact, &backend)), 1e-5f);
 }
 
 // Phi-3 stacks Q, K and V in one tensor, and gate and up in another one.
@@ -311,13 +376,18 @@ TEST_F(QuantizeTest, TheProgramSaysInItsFirstLinesWhatItDoesAndHowToCallIt) {
       StartsWith(
           "quire-quantize reads a model directory, rounds its weights to 8 or 4 bits as quire-worker --quantize\n"
           "does, and writes them with its other files to a new folder, as a checkpoint of "
-          "compressed-tensors.\n\n"
-          "Usage: quire-quantize --model=DIR --output=NEW_DIR [--width=int8|int4]\n"));
+          "compressed-tensors.\nWith --width=fp8 the checkpoint has FP8 in blocks instead.\n\n"
+          "Usage: quire-quantize --model=DIR --output=NEW_DIR [--width=int8|int4|fp8]\n"));
 }
 
 TEST_F(QuantizeTest, TheProgramPrintsSizesInAFittingUnit) {
   EXPECT_EQ(OutputOf({"--model=" + GoldenModel("llama2"), "--output=" + Output()}),
             Output() + ": 14 matrices in int8, 46.9 KiB instead of 104.6 KiB\n");
+  std::filesystem::remove_all(Output());
+  EXPECT_THAT(OutputOf({"--model=" + GoldenModel("llama2"), "--output=" + Output(), "--width=fp8"}),
+              StartsWith(Output() + ": 14 matrices in fp8, "));
+  EXPECT_THAT(OutputOf({"--model=" + GoldenModel("llama2"), "--output=" + Output(), "--width=fp16"}),
+              HasSubstr("--width is fp16, must be int8, int4 or fp8"));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Writes a checkpoint with weights of 8 or 4 bits from one with 16 or 32 bits. The numbers are those that the worker
-// computes with --quantize, and the format is that of compressed-tensors, which Transformers loads as well.
+// Writes a checkpoint with weights of 8 or 4 bits from one with 16 or 32 bits. Whole numbers are those that the worker
+// computes with --quantize, in the format of compressed-tensors, which Transformers loads as well. FP8 has the format
+// of DeepSeek.
 
 #include <cstdio>
 #include <string>
@@ -20,7 +21,7 @@ ABSL_FLAG(std::string, output, "",
           "Required. The directory to write. It must be empty, and is created if it does not exist.");
 ABSL_FLAG(std::string, width, "int8",
           "int8: a scale per row, for products with inputs of 8 bits (W8A8). int4: a scale and a zero point for every "
-          "128 columns.");
+          "128 columns. fp8: a scale for each block of 128 x 128, as in the checkpoints of DeepSeek.");
 
 namespace quire::quantize {
 namespace {
@@ -29,8 +30,9 @@ ProgramFlags Flags() {
   return {.program = "quire-quantize",
           .purpose =
               "reads a model directory, rounds its weights to 8 or 4 bits as quire-worker --quantize does, and writes "
-              "them with its other files to a new folder, as a checkpoint of compressed-tensors.",
-          .usage = "--model=DIR --output=NEW_DIR [--width=int8|int4]",
+              "them with its other files to a new folder, as a checkpoint of compressed-tensors. With --width=fp8 the "
+              "checkpoint has FP8 in blocks instead.",
+          .usage = "--model=DIR --output=NEW_DIR [--width=int8|int4|fp8]",
           .groups = {{"Flags:", {"model", "output", "width"}}}};
 }
 
@@ -38,9 +40,11 @@ absl::Status Run() {
   WriteOptions options{
       .model = absl::GetFlag(FLAGS_model), .output = absl::GetFlag(FLAGS_output), .width = Quantization::kInt8};
   const std::string width = absl::GetFlag(FLAGS_width);
-  if (width == "int4") options.width = Quantization::kInt4;
+  for (const Quantization other : {Quantization::kInt4, Quantization::kFp8}) {
+    if (width == Name(other)) options.width = other;
+  }
   if (width != Name(options.width)) {
-    return absl::InvalidArgumentError(absl::StrCat("--width is ", width, ", must be int8 or int4"));
+    return absl::InvalidArgumentError(absl::StrCat("--width is ", width, ", must be int8, int4 or fp8"));
   }
   if (options.model.empty()) return absl::InvalidArgumentError("--model is empty, must name a directory");
   if (options.output.empty()) return absl::InvalidArgumentError("--output is empty, must name a directory");

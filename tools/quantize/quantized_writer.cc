@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "tools/quantize/compressed_tensors.h"
+#include "tools/quantize/fp8_blocks.h"
 #include "tools/quantize/output_folder.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/gguf.h"
@@ -59,7 +60,7 @@ absl::StatusOr<Layout> LayoutFor(const Checkpoint& checkpoint, Quantization widt
     if (!IsLayerMatrix(name)) continue;
     const Tensor& tensor = *checkpoint.Find(name);
     QUIRE_RETURN_IF_ERROR(CheckMatrix(tensor));
-    if (width == Quantization::kInt8) continue;
+    if (width != Quantization::kInt4) continue;
     while (layout.group >= kMinInt4Group && tensor.shape[1] % layout.group != 0) layout.group /= 2;
     if (layout.group >= kMinInt4Group) continue;
     return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " has ", tensor.shape[1],
@@ -74,7 +75,9 @@ std::vector<Planned> Plan(const Checkpoint& checkpoint, const Layout& layout) {
     const Tensor& tensor = *checkpoint.Find(name);
     Planned one{.tensor = &tensor, .is_matrix = IsLayerMatrix(name), .entries = {}};
     if (one.is_matrix) {
-      one.entries = EntriesOf(name, tensor.shape[0], tensor.shape[1], layout);
+      const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+      one.entries =
+          layout.width == Quantization::kFp8 ? Fp8EntriesOf(name, rows, cols) : EntriesOf(name, rows, cols, layout);
     } else {
       one.entries = {{name, tensor.dtype, tensor.shape, tensor.bytes.size()}};
     }
@@ -110,6 +113,11 @@ absl::StatusOr<std::vector<std::string>> Rounded(const Tensor& tensor, const Lay
     return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", Describe(tensor),
                                                    ", and its element ", *index, " is infinite or not a number"));
   }
+  if (layout.width == Quantization::kFp8) {
+    std::vector<float> weights;
+    AppendAsFloat(tensor.bytes, type, &weights);
+    return Fp8BytesOf(weights, tensor.shape[0], tensor.shape[1]);
+  }
   const AlignedBytes bytes(tensor.bytes);
   const MatrixView view{bytes.data(), static_cast<int>(tensor.shape[0]), static_cast<int>(tensor.shape[1]), type};
   return BytesOf(layout.width == Quantization::kInt8 ? QuantizeToInt8(view) : QuantizeToInt4(view), layout);
@@ -137,7 +145,8 @@ absl::Status WriteConfig(const WriteOptions& options, const Layout& layout, Outp
                          ReadSmallFile(absl::StrCat(options.model, "/config.json"), kMaxConfigBytes));
   ordered_json config = ordered_json::parse(text, /*callback=*/nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return absl::InvalidArgumentError("config.json is not an object");
-  config["quantization_config"] = QuantizationConfig(layout);
+  config["quantization_config"] =
+      layout.width == Quantization::kFp8 ? Fp8QuantizationConfig() : QuantizationConfig(layout);
   return folder->WriteText("config.json", config.dump(2) + "\n");
 }
 
