@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/byte_size.h"
+#include "base/counted.h"
 #include "base/num_blocks.h"
 #include "base/pool_summary.h"
 #include "base/status.h"
@@ -165,9 +166,10 @@ std::string HeldWeights(const CheckpointQuantization& stored, Quantization held,
 }
 
 std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs) {
-  return absl::StrFormat("%s: %.3f billion weights; %d layers, %d heads, %d KV heads of %d, context %d\n",
-                         config.architecture, static_cast<double>(needs.num_weights) * 1e-9, config.num_layers,
-                         config.num_heads, config.num_kv_heads, config.head_dim, config.max_position_embeddings);
+  return absl::StrFormat("%s: %.3f billion weights; %s, %s, %s of %d, context %d\n", config.architecture,
+                         static_cast<double>(needs.num_weights) * 1e-9, Counted(config.num_layers, "layer"),
+                         Counted(config.num_heads, "head"), Counted(config.num_kv_heads, "KV head"), config.head_dim,
+                         config.max_position_embeddings);
 }
 
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes) {

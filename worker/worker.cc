@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/byte_size.h"
+#include "base/counted.h"
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/pool_summary.h"
@@ -297,8 +298,9 @@ std::string Worker::WeightSummary() const {
 std::string Worker::Summary() const {
   const KvLayout& layout = storage_->layout();
   const ModelConfig& config = model_->config;
-  std::string text = absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", config.architecture,
-                                  ", ", config.num_layers, " layers, context ", config.max_position_embeddings, ")\n");
+  std::string text =
+      absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", config.architecture, ", ",
+                   Counted(config.num_layers, "layer"), ", context ", config.max_position_embeddings, ")\n");
   if (simulated_ == nullptr) absl::StrAppend(&text, "  weights ", WeightSummary(), "\n");
   absl::StrAppend(&text, "  device  ", backend_->Description(), "\n  pool    ",
                   PoolSummary(storage_->num_blocks(), layout.block_size, config.max_position_embeddings), ", ",

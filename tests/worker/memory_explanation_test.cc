@@ -107,6 +107,13 @@ TEST(MemoryExplanationTest, EightSequencesOfLlama2With70BillionWeightsNeedTenGib
                     HasSubstr("16 bits      128.5 GiB\n"), HasSubstr("80 layers, 64 heads, 8 KV heads of 128")));
 }
 
+TEST(MemoryExplanationTest, OneLayerIsNotALayers) {
+  ModelConfig config = Llama2With70B();
+  config.num_layers = 1;
+  config.num_kv_heads = 1;
+  EXPECT_THAT(ExplainMemory(config, 16, kGiB), HasSubstr(" weights; 1 layer, 64 heads, 1 KV head of 128, context"));
+}
+
 // A token has 160 * 8 heads of 128 bytes and a scale of 4: 165 KiB, 0.516 of the 320 KiB of 16 bits.
 TEST(MemoryExplanationTest, KAndVOfInt8AreCountedWithTheirScales) {
   const ModelConfig config = Llama2With70B();

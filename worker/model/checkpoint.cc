@@ -30,22 +30,27 @@ bool IsPlainFileName(const std::string& name) {
          name.front() != '.';
 }
 
-absl::Status BadIndex(const std::string& trouble) {
-  return absl::InvalidArgumentError(absl::StrCat(kIndexFile, ": ", trouble));
+std::string IndexPath(const std::string& directory) {
+  return absl::StrCat(directory, "/", kIndexFile);
+}
+
+absl::Status BadIndex(const std::string& directory, const std::string& trouble) {
+  return absl::InvalidArgumentError(absl::StrCat(IndexPath(directory), ": ", trouble));
 }
 
 // Reads the index: a map from the names of tensors to the names of shards.
 absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& directory) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string text,
-                         ReadSmallFile(absl::StrCat(directory, "/", kIndexFile), kMaxIndexBytes));
-  QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(text, kIndexFile));
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(IndexPath(directory), kMaxIndexBytes));
+  QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(text, IndexPath(directory)));
   const auto found = root.find("weight_map");
-  if (!root.is_object() || found == root.end() || !found->is_object()) return BadIndex("weight_map must be an object");
+  if (!root.is_object() || found == root.end() || !found->is_object()) {
+    return BadIndex(directory, "weight_map must be an object");
+  }
   std::map<std::string, std::string> shards;
   for (const auto& [tensor, shard] : found->items()) {
     if (!shard.is_string() || !IsPlainFileName(shard.get<std::string>())) {
-      return BadIndex(absl::StrCat("weight_map.", Shown(json(tensor)), " is ", Shown(shard),
-                                   ", must be the name of a .safetensors file in the same directory"));
+      return BadIndex(directory, absl::StrCat("weight_map.", Shown(json(tensor)), " is ", Shown(shard),
+                                              ", must be the name of a .safetensors file in the same directory"));
     }
     shards[tensor] = shard.get<std::string>();
   }
@@ -103,11 +108,12 @@ absl::Status Checkpoint::AddGguf(const std::string& path) {
 }
 
 absl::Status Checkpoint::AddFile(const std::string& directory, const std::string& name) {
-  QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(absl::StrCat(directory, "/", name), name));
+  const std::string path = absl::StrCat(directory, "/", name);
+  QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
   for (const Tensor& tensor : file.tensors()) {
     if (!tensors_.emplace(tensor.name, tensor).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat(name, ": tensor ", Shown(json(tensor.name)), " is in another shard as well"));
+          absl::StrCat(path, ": tensor ", Shown(json(tensor.name)), " is in another shard as well"));
     }
   }
   files_.push_back(std::move(file));
@@ -118,7 +124,7 @@ absl::Status Checkpoint::AddShards(const std::string& directory, const std::map<
   std::map<std::string, std::vector<std::string>> tensors_of;
   for (const auto& [tensor, shard] : shard_of) tensors_of[shard].push_back(tensor);
   if (tensors_of.size() > kMaxShards) {
-    return BadIndex(absl::StrCat("names ", tensors_of.size(), " shards, at most ", kMaxShards));
+    return BadIndex(directory, absl::StrCat("names ", tensors_of.size(), " shards, at most ", kMaxShards));
   }
   for (const auto& [shard, tensors] : tensors_of) {
     QUIRE_RETURN_IF_ERROR(AddFile(directory, shard));
@@ -126,7 +132,8 @@ absl::Status Checkpoint::AddShards(const std::string& directory, const std::map<
     for (const Tensor& tensor : files_.back().tensors()) present.insert(tensor.name);
     for (const std::string& tensor : tensors) {
       if (present.contains(tensor)) continue;
-      return BadIndex(absl::StrCat("weight_map puts ", Shown(json(tensor)), " into ", shard, ", which lacks it"));
+      return BadIndex(directory,
+                      absl::StrCat("weight_map puts ", Shown(json(tensor)), " into ", shard, ", which lacks it"));
     }
   }
   return absl::OkStatus();

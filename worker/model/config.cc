@@ -23,6 +23,7 @@ constexpr int64_t kMaxHiddenSize = 65536;
 constexpr int64_t kMaxIntermediateSize = 1 << 20;
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 1024;
+constexpr int64_t kMaxExperts = 1 << 20;
 constexpr int64_t kMaxVocabSize = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 24;
 constexpr double kMaxScale = 1e6;
@@ -38,6 +39,24 @@ absl::StatusOr<const DecoderFamily*> ReadFamily(const json& root, const JsonFiel
     if (const DecoderFamily* family = FindFamilyOf(found->front().get<std::string>())) return family;
   }
   return fields.Bad("architectures", SupportedArchitectures());
+}
+
+// A model of another kind may have the field architectures of a supported one, for example after a wrong conversion.
+// Its tokens would be wrong.
+absl::Status CheckKind(const JsonFields& fields, const DecoderFamily& family) {
+  if (fields.Has("model_type")) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("model_type"));
+    if (FindFamilyOfType(type) == nullptr) {
+      return fields.Bad("model_type", absl::StrCat("\"", family.model_type, "\", because architectures is [\"",
+                                                   family.architecture, "\"]"));
+    }
+  }
+  for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_experts, fields.Int(name, 0, kMaxExperts, 0));
+    if (num_experts == 0) continue;
+    return fields.Bad(name, absl::StrCat("0, because ", family.architecture, " is a model without experts"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadInt(const JsonFields& fields, const char* name, int64_t max, int64_t fallback, int* result) {
@@ -64,8 +83,17 @@ absl::Status ReadHeads(const JsonFields& fields, const DecoderFamily& family, Mo
   const bool has_all_heads = family.num_kv_heads == 0 || fields.IsNull("num_key_value_heads");
   QUIRE_RETURN_IF_ERROR(ReadInt(fields, "num_key_value_heads", kMaxHeads,
                                 has_all_heads ? config->num_heads : family.num_kv_heads, &config->num_kv_heads));
+  const std::pair<const char*, int> numbers[] = {{"num_attention_heads", config->num_heads},
+                                                 {"num_key_value_heads", config->num_kv_heads}};
+  for (const auto& [name, number] : numbers) {
+    if (fields.Has(name)) continue;
+    absl::StrAppend(&config->assumed_heads, config->assumed_heads.empty() ? "" : " and ", name,
+                    " is missing, so it counts as ", number);
+  }
+  const std::string assumed = config->assumed_heads.empty() ? "" : absl::StrCat("; ", config->assumed_heads);
   if (config->num_heads % config->num_kv_heads != 0) {
-    return fields.Bad("num_key_value_heads", absl::StrCat("a divisor of num_attention_heads, ", config->num_heads));
+    return fields.Bad("num_key_value_heads",
+                      absl::StrCat("a divisor of num_attention_heads, ", config->num_heads, assumed));
   }
   std::optional<int64_t> head_dim;
   if (family.head_dim > 0) {
@@ -73,11 +101,13 @@ absl::Status ReadHeads(const JsonFields& fields, const DecoderFamily& family, Mo
   } else if (config->hidden_size % config->num_heads == 0) {
     head_dim = config->hidden_size / config->num_heads;
   }
-  QUIRE_ASSIGN_OR_RETURN(const int64_t dim, fields.Int("head_dim", 1, kMaxHeadDim, head_dim));
-  config->head_dim = static_cast<int>(dim);
+  const absl::StatusOr<int64_t> dim = fields.Int("head_dim", 1, kMaxHeadDim, head_dim);
+  if (!dim.ok()) return {dim.status().code(), absl::StrCat(dim.status().message(), assumed)};
+  config->head_dim = static_cast<int>(*dim);
   if (config->head_dim % 2 != 0 || config->head_dim > kMaxHeadDim) {
     return absl::InvalidArgumentError(absl::StrCat(kConfigFile, ": head_dim (or hidden_size / num_attention_heads) is ",
-                                                   config->head_dim, ", must be even and at most ", kMaxHeadDim));
+                                                   config->head_dim, ", must be even and at most ", kMaxHeadDim,
+                                                   assumed));
   }
   return absl::OkStatus();
 }
@@ -253,6 +283,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
   const JsonFields fields(root, kConfigFile);
   ModelConfig config;
   QUIRE_ASSIGN_OR_RETURN(const DecoderFamily* family, ReadFamily(root, fields));
+  QUIRE_RETURN_IF_ERROR(CheckKind(fields, *family));
   config.architecture = family->architecture;
   config.norms = family->norms;
   config.norms_add_one = family->norms_add_one;

@@ -40,6 +40,9 @@ struct ModelConfig {
   int num_layers;
   int num_heads;
   int num_kv_heads;
+  // Says which of both numbers the file lacks, and what they count as: "num_key_value_heads is missing, so it counts as
+  // 32". Empty if it has both.
+  std::string assumed_heads;
   int head_dim;
   int vocab_size;
   int max_position_embeddings;

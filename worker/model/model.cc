@@ -104,6 +104,17 @@ absl::Status In(const std::string& directory, absl::string_view separator, const
   return {error.code(), absl::StrCat(directory, separator, error.message())};
 }
 
+// Explains an error of the weights. If the file lacks a number of heads, the shape of a tensor of attention tells that
+// the number is another one.
+absl::Status InWeights(const std::string& directory, const ModelConfig& config, const absl::Status& error) {
+  if (IsGgufPath(directory)) return InGguf(directory, GgufArchitecture(config.architecture), error);
+  if (config.assumed_heads.empty() || !absl::StrContains(error.message(), "self_attn")) {
+    return In(directory, ": ", error);
+  }
+  return {error.code(), absl::StrCat(directory, "/config.json: ", config.assumed_heads,
+                                     ", which may not fit the weights: ", error.message())};
+}
+
 absl::StatusOr<GgufFile> OpenGguf(const std::string& path) {
   QUIRE_RETURN_IF_ERROR(CheckExists(path));
   return GgufFile::Open(path);
@@ -210,10 +221,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, B
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   progress->Begin(directory, checkpoint.num_files(), checkpoint.num_bytes());
   absl::StatusOr<ModelWeights> weights = LoadWeights(model->config, checkpoint, backend, progress, rounding);
-  if (!weights.ok()) {
-    return IsGgufPath(directory) ? InGguf(directory, GgufArchitecture(model->config.architecture), weights.status())
-                                 : In(directory, ": ", weights.status());
-  }
+  if (!weights.ok()) return InWeights(directory, model->config, weights.status());
   model->weights = *std::move(weights);
   progress->End();
   QUIRE_LOG(kDebug) << "model: " << Description(model->config) << ", weights " << model->weights.fingerprint

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "base/status.h"
 #include "worker/model/json_reader.h"
 
@@ -115,13 +116,18 @@ absl::Status CheckCover(const std::vector<Tensor>& tensors, std::string_view dat
   const char* expected = data.data();
   for (const Tensor& tensor : tensors) {
     const ptrdiff_t gap = tensor.bytes.data() - expected;
-    if (gap < 0) return BadTensor(file, tensor.name, absl::StrCat("overlaps the tensor before by ", -gap, " bytes"));
-    if (gap > 0) return BadTensor(file, tensor.name, absl::StrCat("leaves a hole of ", gap, " bytes before it"));
+    if (gap < 0) {
+      return BadTensor(file, tensor.name, absl::StrCat("overlaps the tensor before by ", Counted(-gap, "byte")));
+    }
+    if (gap > 0) {
+      return BadTensor(file, tensor.name, absl::StrCat("leaves a hole of ", Counted(gap, "byte"), " before it"));
+    }
     expected += tensor.bytes.size();
   }
   const ptrdiff_t rest = data.data() + data.size() - expected;
   if (rest == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(file, ": ", rest, " bytes at the end belong to no tensor"));
+  return absl::InvalidArgumentError(absl::StrCat(file, ": ", Counted(rest, "byte"), " at the end ",
+                                                 rest == 1 ? "belongs" : "belong", " to no tensor"));
 }
 
 uint64_t ReadLittleEndian(std::string_view bytes) {
@@ -145,8 +151,8 @@ std::optional<DataType> WeightType(const Tensor& tensor) {
 
 absl::StatusOr<std::vector<Tensor>> ParseSafetensors(std::string_view contents, const std::string& name) {
   if (contents.size() < kLengthBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": the file has ", contents.size(),
-                                                   " bytes, a safetensors file begins with ", kLengthBytes));
+    return absl::InvalidArgumentError(absl::StrCat(name, ": the file has ", Counted(contents.size(), "byte"),
+                                                   ", a safetensors file begins with ", kLengthBytes));
   }
   const uint64_t header_bytes = ReadLittleEndian(contents);
   const uint64_t limit = std::min<uint64_t>(contents.size() - kLengthBytes, SafetensorsFile::kMaxHeaderBytes);
@@ -170,9 +176,9 @@ absl::StatusOr<std::vector<Tensor>> ParseSafetensors(std::string_view contents, 
   return tensors;
 }
 
-absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path, const std::string& name) {
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  QUIRE_ASSIGN_OR_RETURN(std::vector<Tensor> tensors, ParseSafetensors(file.bytes(), name));
+  QUIRE_ASSIGN_OR_RETURN(std::vector<Tensor> tensors, ParseSafetensors(file.bytes(), path));
   return SafetensorsFile(std::move(file), std::move(tensors));
 }
 

@@ -42,8 +42,8 @@ class SafetensorsFile {
  public:
   static constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // This is the limit of the reference implementation.
 
-  // Error messages call the file `name`.
-  static absl::StatusOr<SafetensorsFile> Open(const std::string& path, const std::string& name);
+  // Error messages begin with the path.
+  static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
   // The tensors in the order of their bytes. They are valid while this object, or the one it was moved to, exists.
   const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -56,7 +56,7 @@ class SafetensorsFile {
   std::vector<Tensor> tensors_;
 };
 
-// Parses the contents of a .safetensors file. The tensors point into `contents`.
+// Parses the contents of a .safetensors file, which error messages call `name`. The tensors point into `contents`.
 absl::StatusOr<std::vector<Tensor>> ParseSafetensors(std::string_view contents, const std::string& name);
 
 }  // namespace quire

@@ -417,6 +417,12 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
       {"architectures", {"GPT2LMHeadModel"}, "architectures is [\"GPT2LMHeadModel\"], must be one of ["},
       {"architectures", {"LlamaForCausalLM", "LlamaForCausalLM"}, "architectures is ["},
       {"architectures", "LlamaForCausalLM", "architectures is \"LlamaForCausalLM\", must be one of ["},
+      {"model_type", "mixtral",
+       "config.json: model_type is \"mixtral\", must be \"llama\", because architectures is [\"LlamaForCausalLM\"]"},
+      {"num_experts", 8,
+       "config.json: num_experts is 8, must be 0, because LlamaForCausalLM is a model without experts"},
+      {"num_local_experts", 8, "config.json: num_local_experts is 8, must be 0, because"},
+      {"n_routed_experts", "x", "n_routed_experts is \"x\", must be an integer in 0 .. 1048576"},
       {"hidden_size", "64", "hidden_size is \"64\", must be an integer in 1 .. 65536"},
       {"hidden_size", 0, "hidden_size is 0, must be an integer in 1 .. 65536"},
       {"hidden_size", -5, "hidden_size is -5, must be"},
@@ -462,6 +468,32 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
     EXPECT_THAT(error, HasSubstr(message));
     EXPECT_THAT(error, Not(HasSubstr("\n")));
   }
+}
+
+TEST(ModelConfigTest, AMissingNumberOfHeadsIsToldWhereTheAssumedOneDoesNotFit) {
+  json config = LlamaJson();
+  EXPECT_EQ(Parse(config)->assumed_heads, "");
+  config.erase("num_key_value_heads");
+  EXPECT_EQ(Parse(config)->assumed_heads, "num_key_value_heads is missing, so it counts as 8");
+  config.erase("num_attention_heads");
+  EXPECT_EQ(
+      Parse(config)->assumed_heads,
+      "num_attention_heads is missing, so it counts as 32 and num_key_value_heads is missing, so it counts as 32");
+  config["num_key_value_heads"] = 5;
+  EXPECT_THAT(ErrorOf(config), HasSubstr("num_key_value_heads is 5, must be a divisor of num_attention_heads, 32; "
+                                         "num_attention_heads is missing, so it counts as 32"));
+  config.erase("num_key_value_heads");
+  config["hidden_size"] = 63;
+  EXPECT_THAT(ErrorOf(config),
+              HasSubstr("head_dim is missing, must be an integer in 1 .. 256; num_attention_heads is"));
+}
+
+TEST(ModelConfigTest, AModelTypeOrNoExpertsOfTheArchitectureAreAccepted) {
+  json config = LlamaJson();
+  config["model_type"] = "llama";
+  config["num_experts"] = 0;
+  config["num_local_experts"] = nullptr;
+  EXPECT_TRUE(Parse(config).ok()) << Parse(config).status();
 }
 
 TEST(ModelConfigTest, OddWindowsAreRefused) {

@@ -5,11 +5,13 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
 #include "kernels/forwarding_backend.h"
+#include "nlohmann/json.hpp"
 #include "tests/worker/model/model_files.h"
 #include "worker/model/model.h"
 #include "worker/model/safetensors.h"
@@ -77,6 +79,25 @@ TEST_F(LoadModelTest, AWeightThatIsNotFiniteIsFoundAndItsTensorNamed) {
     return;
   }
   FAIL() << name << " is not there";
+}
+
+TEST_F(LoadModelTest, AMissingNumberOfHeadsIsNamedBeforeTheTensorThatDoesNotFit) {
+  const std::string path = directory_.path();
+  for (const char* name : {"config.json", "model.safetensors"}) directory_.CopyFrom(GoldenModel("llama3"), name);
+  const nlohmann::json config = nlohmann::json::parse(ReadWholeFile(path + "/config.json"));
+  nlohmann::json without = config;
+  without.erase("num_key_value_heads");
+  directory_.Write("config.json", without.dump());
+  const int num_heads = config["num_attention_heads"];
+  EXPECT_THAT(ErrorOfLoad(), testing::StartsWith(absl::StrCat(
+                                 path, "/config.json: num_key_value_heads is missing, so it counts as ", num_heads,
+                                 ", which may not fit the weights: tensor model.layers.0.self_attn.k_proj")));
+  without = config;
+  without.erase("num_attention_heads");
+  directory_.Write("config.json", without.dump());
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("config.json: num_attention_heads is missing, so it counts as 32"));
+  directory_.Write("config.json", config.dump());
+  EXPECT_TRUE(Load().ok()) << Load().status();
 }
 
 // A device that lacks everything that only some models need.

@@ -75,7 +75,7 @@ TEST(SafetensorsTest, EveryCorruptFileIsOneClearLine) {
       {huge_header, "the header is said to have 9223372036854775807 bytes, at most 2 are possible"},
       {good.substr(0, 60), "the header is said to have"},
       {good.substr(0, good.size() - 1), "tensor \"b\": data_offsets are 24 .. 32, the file has 31 bytes of data"},
-      {good + "x", "model.safetensors: 1 bytes at the end belong to no tensor"},
+      {good + "x", "model.safetensors: 1 byte at the end belongs to no tensor"},
       {SafetensorsFileOf("", 0), "not valid JSON at byte 1"},
       {SafetensorsFileOf("{\"a\":", 0), "not valid JSON at byte"},
       {SafetensorsFileOf("\xff\xfe", 0), "not valid JSON at byte 1"},
@@ -87,7 +87,7 @@ TEST(SafetensorsTest, EveryCorruptFileIsOneClearLine) {
       {SafetensorsFileOf(two + "[2,6]}}", 6), "tensor \"b\": overlaps the tensor before by 2 bytes"},
       {SafetensorsFileOf(two + "[0,4]}}", 4), "overlaps the tensor before by 4 bytes"},
       {SafetensorsFileOf(two + "[6,10]}}", 10), "tensor \"b\": leaves a hole of 2 bytes before it"},
-      {OneTensor("\"U8\"", "[4]", "[1,5]", 5), "tensor \"a\": leaves a hole of 1 bytes before it"},
+      {OneTensor("\"U8\"", "[4]", "[1,5]", 5), "tensor \"a\": leaves a hole of 1 byte before it"},
       {OneTensor("\"U8\"", "[4]", "[4,0]", 4), "data_offsets are 4 .. 0, the file has 4 bytes of data"},
       {OneTensor("\"U8\"", "[4]", "[0,4,8]", 4), "data_offsets must be two integers from 0 up"},
       {OneTensor("\"U8\"", "[4]", "[-4,0]", 4), "data_offsets must be two integers"},
@@ -179,14 +179,21 @@ TEST_F(ShardsTest, ASingleFileComesFirst) {
 }
 
 TEST_F(ShardsTest, ATensorInTheWrongShardIsRefused) {
-  EXPECT_EQ(ErrorWith(R"({"a":"two.safetensors","b":"two.safetensors"})"),
-            "model.safetensors.index.json: weight_map puts \"a\" into two.safetensors, which lacks it");
+  EXPECT_EQ(
+      ErrorWith(R"({"a":"two.safetensors","b":"two.safetensors"})"),
+      directory_.path() + "/model.safetensors.index.json: weight_map puts \"a\" into two.safetensors, which lacks it");
 }
 
 TEST_F(ShardsTest, ATensorInTwoShardsIsRefused) {
   directory_.Write("two.safetensors", OneTensor("\"U8\"", "[4]", "[0,4]", 4));
   EXPECT_EQ(ErrorWith(R"({"a":"one.safetensors","b":"two.safetensors"})"),
-            "two.safetensors: tensor \"a\" is in another shard as well");
+            directory_.path() + "/two.safetensors: tensor \"a\" is in another shard as well");
+}
+
+TEST_F(ShardsTest, AnErrorBeginsWithThePathOfTheFile) {
+  directory_.Write("two.safetensors", "short");
+  EXPECT_THAT(ErrorWith(R"({"a":"one.safetensors","b":"two.safetensors"})"),
+              testing::StartsWith(directory_.path() + "/two.safetensors: the file has 5 bytes, "));
 }
 
 TEST_F(ShardsTest, AMissingShardIsNamed) {
@@ -204,10 +211,10 @@ TEST_F(ShardsTest, ShardsOutsideTheDirectoryAreRefused) {
 }
 
 TEST_F(ShardsTest, AnOddIndexIsRefused) {
-  EXPECT_EQ(ErrorWith("[]"), "model.safetensors.index.json: weight_map must be an object");
+  EXPECT_EQ(ErrorWith("[]"), directory_.path() + "/model.safetensors.index.json: weight_map must be an object");
   directory_.Write("model.safetensors.index.json", "[1]");
   EXPECT_EQ(Checkpoint::Open(directory_.path()).status().message(),
-            "model.safetensors.index.json: weight_map must be an object");
+            directory_.path() + "/model.safetensors.index.json: weight_map must be an object");
 }
 
 TEST(CheckpointTest, ADirectoryWithoutWeightsSaysWhatIsMissing) {
