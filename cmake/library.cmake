@@ -187,9 +187,7 @@ function(quire_compile_as_test name)
   else()
     target_compile_options(${name} PRIVATE -O1)
   endif()
-  # With compiled headers, GCC finds false positives of these two warnings.
-  target_compile_options(${name} PRIVATE
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-stringop-overflow>)
+  target_compile_options(${name} PRIVATE ${QUIRE_FALSE_POSITIVES})
 endfunction()
 
 # TIMEOUT is in seconds (default 600), and four times as long under a sanitizer. With SHARDS, the tests of the program
