@@ -29,7 +29,7 @@ if(QUIRE_CUDA)
   install(TARGETS quire_cuda COMPONENT cuda LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})
   # The programs of the GPU bundle look for libraries in a folder beside their own. Installed programs do not need it.
   install(CODE "
-    foreach(program quire-manager quire-worker quirectl)
+    foreach(program quire-manager quire-quantize quire-worker quirectl)
       file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/\${program}\")
     endforeach()" COMPONENT runtime)
 endif()
