@@ -41,7 +41,7 @@ TEST_F(QuirectlTroubleTest, ARefusalNamesTheOptionsOfTheUser) {
   EXPECT_THAT(Quirectl({"generate", "hello", "--samples", "1000"}).output, HasSubstr("--samples is 1000, "));
   EXPECT_THAT(Quirectl({"generate", "--prompt-ids", "1,99999"}).output, HasSubstr("--prompt-ids[1] is 99999, "));
   EXPECT_THAT(Quirectl({"generate", "hello", "--top-p=2", "--bad-word", ""}).output,
-              ContainsRegex("--top-p is 2, .*\n  --bad-word\\[0\\] has "));
+              ContainsRegex("--top-p is 2, .*\n  --bad-word\\[0\\] is \"\", which has no token; "));
   EXPECT_THAT(Quirectl({"generate", "hello", "--min-tokens=5", "-n", "3"}).output,
               HasSubstr("--min-tokens is 5, --max-tokens is 3"));
   EXPECT_THAT(Quirectl({"generate", "hello", "--regex", "a", "--ignore-eos"}).output,
