@@ -268,7 +268,7 @@ class AutomatonBuilder {
   }
 
   void FindNullableRules() {
-    // These say whether the end of the rule can be reached from each state without a byte.
+    // Each entry says whether the end of the rule can be reached from this state without a byte.
     for (const RuleId rule : used_) ends_.push_back(std::vector<bool>(Of(rule).dfa.states.size(), false));
     for (size_t i = 0; i < used_.size(); ++i) index_of_[used_[i]] = i;
     Repeat([&](RuleId rule, int32_t index) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "openssl/err.h"
@@ -130,6 +131,10 @@ bool SpeaksTls(int socket, absl::Duration timeout) {
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
   const std::unique_ptr<SSL, decltype(&SSL_free)> tls(SSL_new(context.get()), &SSL_free);
   return Shake(tls.get(), socket, absl::Now() + timeout).ok();
+}
+
+bool IsAnswerInPlainText(absl::string_view message) {
+  return absl::StrContains(message, "wrong version number");
 }
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "security/tls_files.h"
 
@@ -24,6 +25,9 @@ absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std
 // Returns true if the server at `socket` completes a TLS handshake within `timeout`, with whatever certificate. The
 // socket is left as ProbeTls leaves it, and the connection is of no further use.
 bool SpeaksTls(int socket, absl::Duration timeout);
+
+// Returns true if the message of a failed handshake has the words of OpenSSL for an answer in plain text.
+bool IsAnswerInPlainText(absl::string_view message);
 
 }  // namespace quire
 

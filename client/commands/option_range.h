@@ -15,26 +15,33 @@
 
 namespace quire {
 
-// A check of an option that takes a whole number in [min, max]; without limits any number that fits the type T. The
+// Returns whether the text is a number of the type T in [min, max].
+template <typename T>
+bool IsInRange(const std::string& text, T min, T max) {
+  T value = 0;
+  if constexpr (std::is_integral_v<T>) {
+    return absl::SimpleAtoi(text, &value) && value >= min && value <= max;
+  } else {
+    return absl::SimpleAtod(text, &value) && value >= min && value <= max;
+  }
+}
+
+// Returns the limits in words: "a whole number, 1 .. 1000", or "0.001 .. 1000000" for double.
+template <typename T>
+std::string RangeText(T min, T max) {
+  if constexpr (std::is_integral_v<T>) {
+    return absl::StrCat("a whole number, ", min, " .. ", max);
+  } else {
+    return absl::StrFormat("%.10g .. %.10g", min, max);
+  }
+}
+
+// Returns a check of an option that takes a number in [min, max]; without limits any number that fits the type T. The
 // error names the value and both limits: "is 5000, it must be a whole number, 1 .. 1000".
 template <typename T>
 CLI::Validator InRange(T min = std::numeric_limits<T>::lowest(), T max = std::numeric_limits<T>::max()) {
-  static_assert(std::is_integral_v<T>);
   const auto check = [min, max](const std::string& text) -> std::string {
-    T value = 0;
-    if (absl::SimpleAtoi(text, &value) && value >= min && value <= max) return "";
-    return absl::StrCat("is ", text, ", it must be a whole number, ", min, " .. ", max);
-  };
-  return CLI::Validator(check, "");
-}
-
-// Returns a check of an option that takes any number in [min, max]: "is 0, it must be 0.001 .. 1000000".
-template <>
-inline CLI::Validator InRange<double>(double min, double max) {
-  const auto check = [min, max](const std::string& text) -> std::string {
-    double value = 0;
-    if (absl::SimpleAtod(text, &value) && value >= min && value <= max) return "";
-    return absl::StrFormat("is %s, it must be %.10g .. %.10g", text, min, max);
+    return IsInRange(text, min, max) ? "" : absl::StrCat("is ", text, ", it must be ", RangeText(min, max));
   };
   return CLI::Validator(check, "");
 }
@@ -43,13 +50,13 @@ inline CLI::Validator InRange<double>(double min, double max) {
 // duration such as 500ms or 10m, as the flags of the services are: "10m" becomes "600".
 template <typename T>
 CLI::Validator InSeconds(T min, T max) {
-  const auto transform = [check = InRange<T>(min, max)](std::string& text) -> std::string {
+  const auto transform = [min, max](std::string& text) -> std::string {
     absl::Duration duration;
-    std::string seconds = text;
-    if (absl::ParseDuration(text, &duration)) seconds = absl::StrFormat("%.15g", absl::ToDoubleSeconds(duration));
-    if (const std::string error = check(seconds); !error.empty()) {
-      const std::string allowed = error.substr(error.find(", it must be"));
-      return absl::StrCat("is ", text, allowed, " seconds, or a time such as 500ms, 30s or 10m");
+    const bool is_duration = absl::ParseDuration(text, &duration);
+    const std::string seconds = is_duration ? absl::StrFormat("%.15g", absl::ToDoubleSeconds(duration)) : text;
+    if (!IsInRange(seconds, min, max)) {
+      return absl::StrCat("is ", text, ", it must be ", RangeText(min, max),
+                          " seconds, or a time such as 500ms, 30s or 10m");
     }
     text = seconds;
     return "";

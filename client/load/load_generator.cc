@@ -382,7 +382,7 @@ class LoadGenerator::Impl {
   Mutex mutex_;
   CondVar changed_;  // The generator was stopped, or the load is over.
   CondVar place_;    // A request has ended, or the generator was stopped.
-  // These requests are in flight. The keys are tags.
+  // It has the requests in flight. The key is the tag.
   std::unordered_map<uint64_t, Reception> receptions_ QUIRE_GUARDED_BY(mutex_);
   LoadReport report_ QUIRE_GUARDED_BY(mutex_);
   FreePlaces free_places_ QUIRE_GUARDED_BY(mutex_);

@@ -20,6 +20,7 @@
 #include "client/library/client.h"
 #include "client/library/probe.h"
 #include "google/protobuf/util/json_util.h"
+#include "security/tls_probe.h"
 
 namespace quire {
 namespace {
@@ -55,9 +56,6 @@ bool IsTooLarge(const absl::Status& status) {
 // Says how long an HTTP server may take to show that it is one.
 constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
 
-// The words of OpenSSL for an answer in plain text.
-constexpr char kSpeaksNoTls[] = "wrong version number";
-
 constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";
 
 // Explains why gRPC could not connect: nobody listens at the port or the socket, or the TLS settings differ. gRPC's
@@ -83,7 +81,7 @@ std::string ExplainNoConnection(absl::string_view message, const std::string& en
                         reason);
   }
   if (SpeaksHttp1(endpoint, kProbeTimeout)) return DescribeHttpServer(endpoint);
-  if (absl::StrContains(reason, kSpeaksNoTls)) {
+  if (IsAnswerInPlainText(reason)) {
     return absl::StrCat("the manager at ", endpoint, " does not speak TLS, and with --tls-ca quirectl does: ", reason,
                         "\n  Leave out --tls-ca and the other TLS options, or start the manager with --tls-cert and "
                         "--tls-key");

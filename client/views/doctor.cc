@@ -93,7 +93,7 @@ bool CheckTls(const ClientOptions& options, int connection, const Tell& tell) {
   }
   const std::string name = options.server_name.empty() ? HostOf(options.endpoint) : options.server_name;
   const absl::StatusOr<absl::Time> end = ProbeTls(connection, options.tls, name, options.timeout);
-  if (!end.ok() && absl::StrContains(end.status().message(), "wrong version number")) {
+  if (!end.ok() && IsAnswerInPlainText(end.status().message())) {
     tell({Result::kFail, "TLS", absl::StrCat("the manager does not speak TLS: ", end.status().message()),
           "leave out --tls-ca and the other TLS options, or start the manager with --tls-cert and --tls-key"});
     return false;

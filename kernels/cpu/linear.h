@@ -38,7 +38,7 @@ class CpuLinear {
     bool copies_tiles;    // The input is copied into tiles_.
     bool has_scratch;
   };
-  // These prepare the input and the scratch memory of a product in tiles, and of one in rows.
+  // Both functions prepare the input and the scratch memory of a product: of one in tiles, and of one in rows.
   Items PrepareTiles(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask* whole);
   Items PrepareRows(const CpuPackedMatrix& w, LinearTask* whole);
   // Returns the item that begins at this row and panel, for this thread.

@@ -211,7 +211,7 @@ class Adoption {
   const int64_t now_us_;
   const InventoryCheck check_;
   std::vector<RestoredRequest> requests_;
-  // These requests have such functions: RequestRestored::has_ended.
+  // It has RequestRestored::has_ended of each request that has one.
   std::vector<std::pair<RequestId, std::function<bool()>>> streams_;
   RestoredBlocks blocks_;
   absl::flat_hash_set<BlockId> next_blocks_;  // See Revival.

@@ -24,9 +24,6 @@ absl::string_view WeightsOf(const WorkerDescription& worker) {
   return absl::string_view(worker.numerics_fingerprint).substr(0, worker.numerics_fingerprint.find('/'));
 }
 
-// The member of tokenizer_config.json in which a worker notes from what it has made the file.
-constexpr char kMadeFrom[] = "made_from";
-
 // Returns the file tokenizer_config.json without that note. Returns nothing if it is no JSON object.
 std::optional<nlohmann::json> WithoutNote(const ModelFile& file) {
   absl::StatusOr<nlohmann::json> config = ParseJson(file.content, file.name);
@@ -49,6 +46,7 @@ using Numerics = std::map<std::string, std::string>;
 
 constexpr char kDevice[] = "device";
 constexpr char kWeights[] = "weights";
+constexpr char kFp8[] = "layers in FP8";  // No flag chooses it: a worker keeps the FP8 of a checkpoint, or does not.
 
 // Returns the part of a fingerprint without the number of its formula, such as "int8" for "int8 1".
 std::string WithoutVersion(const std::string& part) {
@@ -58,7 +56,7 @@ std::string WithoutVersion(const std::string& part) {
 // Divides a fingerprint such as "3f0a/cpu fma 2/int8 1/kv-float32". The worker writes the parts behind the device.
 Numerics NumericsOf(const WorkerDescription& worker) {
   Numerics numerics = {
-      {"--quantize", "none"}, {"--quantize-output", "false"}, {"--kv-type", "none"}, {kDevice, "none"}};
+      {"--quantize", "none"}, {kFp8, "none"}, {"--quantize-output", "false"}, {"--kv-type", "none"}, {kDevice, "none"}};
   numerics[kWeights] = std::string(WeightsOf(worker));
   std::string rest = worker.numerics_fingerprint.substr(numerics[kWeights].size());
   while (!rest.empty()) {
@@ -70,6 +68,8 @@ Numerics NumericsOf(const WorkerDescription& worker) {
       numerics["--quantize-output"] = part.substr(7);
     } else if (absl::StartsWith(part, "int8") || absl::StartsWith(part, "int4")) {
       numerics["--quantize"] = part;
+    } else if (absl::StartsWith(part, "fp8")) {
+      numerics[kFp8] = part;
     } else {
       numerics[kDevice] = rest.substr(1);
       break;

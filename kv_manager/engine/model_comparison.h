@@ -9,6 +9,9 @@
 
 namespace quire {
 
+// The member of tokenizer_config.json in which a worker notes from what it has made the file.
+inline constexpr char kMadeFrom[] = "made_from";
+
 // Returns true if both workers have the same weights, configuration and tokenizer files, so that they belong to one
 // family. What a worker notes in a tokenizer file about its origin may differ.
 bool IsSameFamily(const WorkerDescription& a, const WorkerDescription& b);
@@ -16,8 +19,9 @@ bool IsSameFamily(const WorkerDescription& a, const WorkerDescription& b);
 // Returns true if they also have the same numerics, so that they belong to one generation.
 bool IsSameModel(const WorkerDescription& a, const WorkerDescription& b);
 
-// Says for people in what `worker` differs from `other`: the flag of the worker or the property of the model, with both
-// values. An example is "--kv-type (int8, not float32), context (512, not 1024 tokens)". Empty if IsSameModel.
+// Says how `worker` differs from `other`, for people: the flag of the worker or the property of the model, with both
+// values. An example is "--kv-type (int8, not float32), context (512, not 1024 tokens)". The result is empty if
+// IsSameModel.
 std::string DescribeDifference(const WorkerDescription& worker, const WorkerDescription& other);
 
 }  // namespace quire

@@ -24,9 +24,6 @@
 namespace quire {
 namespace {
 
-// The member of tokenizer_config.json in which a worker notes from what it has made the file.
-constexpr char kMadeFrom[] = "made_from";
-
 // Returns true if a worker has made the files from the metadata of a GGUF file (GgufTokenizerFiles).
 bool AreOfGguf(const std::vector<ModelFile>& files) {
   for (const ModelFile& file : files) {

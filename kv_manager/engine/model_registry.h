@@ -49,8 +49,8 @@ class ModelRegistry {
   // The family of a generation; 0 when the generation is not known, or not any more. Does not wait for Admit.
   FamilyId FamilyOf(GenerationId generation) const;
 
-  // In what the workers of a generation differ from those of another one (DescribeDifference). Empty when one of them
-  // is not known, or not any more. Does not wait for Admit.
+  // Says how the workers of a generation differ from those of another one (DescribeDifference). The result is empty
+  // when one of them is not known, or not any more. Does not wait for Admit.
   std::string DifferenceBetween(GenerationId generation, GenerationId other) const;
 
   // The models of all generations, the newest first. Does not wait for Admit.
@@ -80,7 +80,7 @@ class ModelRegistry {
   mutable Mutex mutex_;
   std::vector<Generation> generations_ QUIRE_GUARDED_BY(mutex_);           // The newest first.
   std::map<std::string, std::string> processes_ QUIRE_GUARDED_BY(mutex_);  // The process at each address.
-  // What DifferenceBetween has found, by both generations. Tokenizer files are large.
+  // DifferenceBetween keeps its results here, because tokenizer files are large. The key is its two arguments.
   mutable std::map<std::pair<uint64_t, uint64_t>, std::string> differences_ QUIRE_GUARDED_BY(mutex_);
   std::optional<std::set<std::string>> retained_ QUIRE_GUARDED_BY(mutex_);  // The argument of the last Retain.
 };

@@ -96,7 +96,7 @@ class TenantQuotas {
   TenantTable table_ QUIRE_GUARDED_BY(mutex_);
   std::shared_ptr<const TenantShares> shares_ QUIRE_GUARDED_BY(mutex_);
   std::atomic<const TenantShares*> current_shares_ = nullptr;  // Those of shares_.
-  // These tenants have requests, or had some. Never null.
+  // It has the tenants that have requests or had some. No pointer is null.
   absl::flat_hash_map<std::string, std::shared_ptr<Counts>> counts_ QUIRE_GUARDED_BY(mutex_);
   // When counts_ has this size, it is searched for tenants without requests.
   size_t sweep_size_ QUIRE_GUARDED_BY(mutex_) = 0;

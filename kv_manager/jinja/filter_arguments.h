@@ -11,7 +11,7 @@
 
 namespace quire::jinja {
 
-// These return the value of an argument of a filter, or `otherwise` if it is not given.
+// Both functions return the value of an argument of a filter, or `otherwise` if it is not given.
 absl::StatusOr<int64_t> IntegerOr(const std::optional<Value>& argument, int64_t otherwise);
 bool BoolOr(const std::optional<Value>& argument, bool otherwise);
 

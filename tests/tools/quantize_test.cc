@@ -387,7 +387,7 @@ TEST_F(QuantizeTest, TheProgramPrintsSizesInAFittingUnit) {
   EXPECT_THAT(OutputOf({"--model=" + GoldenModel("llama2"), "--output=" + Output(), "--width=fp8"}),
               StartsWith(Output() + ": 14 matrices in fp8, "));
   EXPECT_THAT(OutputOf({"--model=" + GoldenModel("llama2"), "--output=" + Output(), "--width=fp16"}),
-              HasSubstr("--width is fp16, must be int8, int4 or fp8"));
+              HasSubstr("--width is 'fp16', it must be one of int8, int4, fp8"));
 }
 
 }  // namespace

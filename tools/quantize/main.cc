@@ -37,15 +37,12 @@ ProgramFlags Flags() {
 }
 
 absl::Status Run() {
-  WriteOptions options{
-      .model = absl::GetFlag(FLAGS_model), .output = absl::GetFlag(FLAGS_output), .width = Quantization::kInt8};
-  const std::string width = absl::GetFlag(FLAGS_width);
-  for (const Quantization other : {Quantization::kInt4, Quantization::kFp8}) {
-    if (width == Name(other)) options.width = other;
-  }
-  if (width != Name(options.width)) {
-    return absl::InvalidArgumentError(absl::StrCat("--width is ", width, ", must be int8, int4 or fp8"));
-  }
+  QUIRE_ASSIGN_OR_RETURN(
+      const Quantization width,
+      FlagChoice<Quantization>(
+          FLAGS_width, {{"int8", Quantization::kInt8}, {"int4", Quantization::kInt4}, {"fp8", Quantization::kFp8}}));
+  const WriteOptions options{
+      .model = absl::GetFlag(FLAGS_model), .output = absl::GetFlag(FLAGS_output), .width = width};
   if (options.model.empty()) return absl::InvalidArgumentError("--model is empty, must name a directory");
   if (options.output.empty()) return absl::InvalidArgumentError("--output is empty, must name a directory");
   QUIRE_ASSIGN_OR_RETURN(const WrittenCheckpoint written, WriteQuantizedCheckpoint(options));

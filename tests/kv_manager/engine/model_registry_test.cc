@@ -152,6 +152,7 @@ TEST(ModelRegistryTest, TheDifferenceOfTwoGenerationsNamesThePropertyAndBothValu
       {numerics("3f0a/cpu fma 2/kv-int8 1"), "--kv-type (int8, not float32)"},
       {numerics("3f0a/cpu fma 2/int8-a16 1/output-int8 1/kv-float32"),
        "--quantize (int8-a16, not none), --quantize-output (int8, not false)"},
+      {numerics("3f0a/cpu fma 2/fp8 1/kv-float32"), "layers in FP8 (fp8, not none)"},
       {file("tokenizer_config.json", "{}"), "tokenizer_config.json (is not there for the others)"},
       {[](auto* w) { w->tokenizer_files = {}; }, "generation_config.json (is missing)"},
       {[](auto* w) { w->tokenizer_files[0].content = "{ }"; }, "generation_config.json (3, not 2 bytes)"},
