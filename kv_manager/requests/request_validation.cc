@@ -318,9 +318,10 @@ class GenerateValidator {
     std::vector<TokenId> plain, after_space;
     const EncodeOptions options{.add_special_tokens = false};
     if (!Encode(word, options, field, &plain) || !Encode(" " + word, options, field, &after_space)) return;
-    if (plain.empty())
+    if (plain.empty()) {
       return errors_.Add(field,
                          absl::StrCat("is ", Quoted(text), ", which has no token; a bad word needs at least one"));
+    }
     if (plain.size() > kMaxBadWordTokens) {
       return errors_.Add(field,
                          absl::StrCat("has ", plain.size(), " tokens, at most ", kMaxBadWordTokens, " are allowed"));
