@@ -85,7 +85,7 @@ class SourceMatrix {
   }
 
   // Returns null when there is not enough memory.
-  std::unique_ptr<cpu::CpuPackedMatrix> Pack(cpu::ThreadPool* pool) const {
+  std::unique_ptr<cpu::CpuPackedMatrix> Pack(const cpu::KernelTable& kernels, cpu::ThreadPool* pool) const {
     if (!IsQuantized()) {
       const MatrixView gate = {bytes_.data(), PartRows(), shape_.cols, static_cast<DataType>(format_)};
       MatrixView up = gate;
@@ -103,8 +103,9 @@ class SourceMatrix {
                                       .zeros = zeros_.data()};
     QuantizedMatrixView up = gate;
     up.values += bytes_.size() / 2;
-    return shape_.is_gated ? cpu::CpuPackedMatrix::MakeGated(gate, up, pool)
-                           : cpu::CpuPackedMatrix::Make(&gate, 1, pool);
+    const cpu::WeightFormat format = cpu::FormatFor(SourceFormat(), kernels);
+    return shape_.is_gated ? cpu::CpuPackedMatrix::MakeGated(gate, up, format, pool)
+                           : cpu::CpuPackedMatrix::Make(&gate, 1, format, pool);
   }
 
  private:
@@ -134,6 +135,12 @@ void Multiply(cpu::CpuLinear* linear, const GemmShape& shape, const cpu::CpuPack
   linear->Run(LinearArgs{.x = x, .w = &w, .bias = nullptr, .residual = nullptr, .y = y, .num_tokens = num_tokens});
 }
 
+// Products of int4 by bfloat16 have one of two formats.
+bool HasProduct(const cpu::KernelTable& kernels, cpu::WeightFormat format) {
+  if (format != cpu::WeightFormat::kInt4BFloat16) return true;
+  return cpu::FormatFor(QuantizedFormat::kInt4BFloat16, kernels) != cpu::WeightFormat::kInt4Float32;
+}
+
 // Measures one shape with every number of tokens. The caller adds the bandwidth.
 std::vector<GemmSpeed> MeasureShape(const GemmOptions& options, cpu::Isa isa, const GemmShape& shape) {
   cpu::ThreadPool pool(options.num_threads);
@@ -144,7 +151,7 @@ std::vector<GemmSpeed> MeasureShape(const GemmOptions& options, cpu::Isa isa, co
   std::vector<std::unique_ptr<cpu::CpuPackedMatrix>> matrices;
   const int count = static_cast<int>(static_cast<double>(options.matrix_bytes) / bytes) + 1;
   while (static_cast<int>(matrices.size()) < count) {
-    matrices.push_back(source.Pack(&pool));
+    matrices.push_back(source.Pack(cpu::KernelsFor(isa), &pool));
     if (matrices.back() == nullptr) return {};
   }
   std::vector<GemmSpeed> speeds;
@@ -195,7 +202,7 @@ absl::Status MeasureGemm(const GemmOptions& options, const std::vector<cpu::Isa>
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<MemoryReader> reader,
                          MemoryReader::Create(all.num_threads, 2 * static_cast<size_t>(all.matrix_bytes)));
   for (const cpu::Isa isa : isas) {
-    if (cpu::KernelsFor(isa).linear[static_cast<int>(options.format)] == nullptr) continue;
+    if (!HasProduct(cpu::KernelsFor(isa), options.format)) continue;
     for (const GemmShape& shape : shapes) {
       const double before = ReadBandwidth(reader.get());
       std::vector<GemmSpeed> speeds = MeasureShape(all, isa, shape);

@@ -58,8 +58,10 @@ struct MatrixView {
 //   kInt8         Numbers of 8 bits. The input is rounded to 8 bits, with a scale for each row.
 //   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
 //   kInt4Float32  Numbers of 4 bits. The input stays in float32.
-//   kInt4BFloat16 Numbers of 4 bits. CPUs with AMX round each weight to bfloat16. The product is that of a
-//                 matrix of bfloat16 with these weights, bit for bit. Other CPUs treat it as kInt4Float32.
+//   kInt4BFloat16 Numbers of 4 bits. The input is rounded to bfloat16 where CPUs have instructions for it. With AMX,
+//                 each weight is rounded, too, and the product is that of a matrix of bfloat16 with these weights, bit
+//                 for bit. With AVX512-BF16, the sum of a group is that of a matrix of bfloat16 with the numbers less
+//                 their zero points. Other CPUs treat it as kInt4Float32.
 //   kFp8          Numbers of FP8 (E4M3). The input is the same as in products by bfloat16, but some GPUs round it to
 //                 FP8, with a scale for each row, or for 128 columns of a row if blocks of 128 x 128 weights share one.
 enum class QuantizedFormat : uint8_t { kInt8, kInt4, kInt4Float32, kInt4BFloat16, kFp8 };

@@ -52,9 +52,9 @@ ABSL_FLAG(
 ABSL_FLAG(
     std::string, int4_inputs, "int8",
     "What products by weights of 4 bits, rounded by --quantize or read from a checkpoint, do to their inputs on a CPU. "
-    "int8 rounds them to 8 bits with a scale for each group of columns. bfloat16 rounds inputs and weights to "
-    "bfloat16, "
-    "as a model in bfloat16 has them, which is more exact and slower; a CPU without AMX keeps both, as with float32. "
+    "int8 rounds them to 8 bits with a scale for each group of columns. bfloat16 rounds them to "
+    "bfloat16, as a model in bfloat16 does, and with AMX the weights, too. This is more exact and slower. A CPU "
+    "without instructions for bfloat16 (AMX or AVX512-BF16) keeps both, as with float32. "
     "float32 keeps them, which is the slowest with several tokens. A GPU never rounds them to 8 bits.");
 ABSL_FLAG(
     bool, long_context, false,

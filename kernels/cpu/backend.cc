@@ -48,7 +48,7 @@ std::string CpuBackend::NumericsFingerprint() const {
     case Isa::kAvx512Vnni:
       return "cpu fma 2";
     case Isa::kAvx512Bf16:
-      return "cpu avx512_bf16 3";
+      return "cpu avx512_bf16 4";
     case Isa::kAmx:
       return "cpu amx 5";
   }
@@ -82,21 +82,13 @@ std::unique_ptr<PackedMatrix> CpuBackend::PackGated(const MatrixView& gate, cons
   return CpuPackedMatrix::MakeGated(gate, up, &pool_);
 }
 
-QuantizedMatrixView CpuBackend::WithOwnFormat(QuantizedMatrixView matrix) const {
-  const bool has_kernel = kernels_.linear[int(WeightFormat::kInt4BFloat16)] != nullptr;
-  if (matrix.format == QuantizedFormat::kInt4BFloat16 && !has_kernel) matrix.format = QuantizedFormat::kInt4Float32;
-  return matrix;
-}
-
 std::unique_ptr<PackedMatrix> CpuBackend::PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) {
-  std::vector<QuantizedMatrixView> own;
-  for (int i = 0; i < num_matrices; ++i) own.push_back(WithOwnFormat(matrices[i]));
-  return CpuPackedMatrix::Make(own.data(), num_matrices, &pool_);
+  return CpuPackedMatrix::Make(matrices, num_matrices, FormatFor(matrices[0].format, kernels_), &pool_);
 }
 
 std::unique_ptr<PackedMatrix> CpuBackend::PackGatedQuantized(const QuantizedMatrixView& gate,
                                                              const QuantizedMatrixView& up) {
-  return CpuPackedMatrix::MakeGated(WithOwnFormat(gate), WithOwnFormat(up), &pool_);
+  return CpuPackedMatrix::MakeGated(gate, up, FormatFor(gate.format, kernels_), &pool_);
 }
 
 DataType CpuBackend::InputType(const PackedMatrix& w) const {

@@ -77,8 +77,6 @@ class CpuBackend : public Backend {
  private:
   const RotaryTable& PrepareRotary(const RopeAppendArgs& args);
   void NormToTiles(const RmsNormArgs& args);
-  // Returns the matrix in a format that the instruction set multiplies.
-  QuantizedMatrixView WithOwnFormat(QuantizedMatrixView matrix) const;
 
   const Isa isa_;
   const KernelTable& kernels_;

@@ -10,7 +10,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/simd.h"
 
-// Conversion of weights of 4 bits to bfloat16 (WeightFormat::kInt4BFloat16), for sets with AVX512-BF16. A weight is
+// Conversion of weights of 4 bits to bfloat16 (WeightFormat::kInt4Units), for sets with AVX512-BF16. A weight is
 // (w - zero) * scale in float32, rounded to nearest even. A column has only 16 different weights in a group, so they
 // are computed once, and VPERMW looks up 32 of them.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {

@@ -14,10 +14,20 @@
 
 namespace quire::cpu {
 
-// Says how weights are stored. The first three formats are those of DataType, in the same order. kInt4 and kInt4Float32
-// have the same panels, and differ in the input.
-enum class WeightFormat : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8, kInt4, kInt4Float32, kInt4BFloat16, kFp8 };
-constexpr int kNumWeightFormats = 8;
+// Says how weights are stored. The first three formats are those of DataType, in the same order. kInt4, kInt4Float32
+// and kInt4BFloat16 have the same panels, and differ in the input. The input of kInt4Units is bfloat16, too.
+enum class WeightFormat : uint8_t {
+  kFloat32,
+  kBFloat16,
+  kFloat16,
+  kInt8,
+  kInt4,
+  kInt4Float32,
+  kInt4BFloat16,
+  kInt4Units,
+  kFp8
+};
+constexpr int kNumWeightFormats = 9;
 
 // Weights are packed in panels of 32 output columns (rows of the source matrix). The last panel is filled with zeros.
 //   float32, float16: [panel][k][32]
@@ -30,7 +40,7 @@ constexpr int kNumWeightFormats = 8;
 //                     unused bytes, and then [group / 8][32] words of 32 bits. A word holds eight consecutive k of a
 //                     column: the first four in the low halves of its bytes, the others in the high halves. One load
 //                     reads eight k of 16 columns. k is padded to a multiple of the group.
-//   int4 (bfloat16):  The same, except for the words. A unit is 32 consecutive k of a column, and the units of a group
+//   int4 in units:    The same, except for the words. A unit is 32 consecutive k of a column, and the units of a group
 //                     are in the order [32 columns][group / 32]. Four units are a line of 32 words of 16 bits: word i
 //                     has the weight i of each of them, the first unit in its lowest four bits. So a table of 16
 //                     numbers of bfloat16 makes a unit in one look-up, as a row of the left-hand tile of a product.
@@ -45,7 +55,8 @@ constexpr int kInt8QuadColumns = 4;     // The k of a load.
 constexpr int kInt8ScaleBytes = kPanelColumns * int(sizeof(float));
 constexpr int kInt8Offset = 128;  // A byte of a panel is greater than the weight by this.
 // The header of a group has scales and zero points.
-constexpr int kInt4HeaderBytes = kPanelColumns * int(sizeof(float)) + 64;
+constexpr int kScalesBytes = kPanelColumns * int(sizeof(float));  // The scales of a group.
+constexpr int kInt4HeaderBytes = kScalesBytes + 64;
 constexpr int kInt4LineColumns = 8;   // The k of a word.
 constexpr int kInt4UnitColumns = 32;  // The k of a unit.
 constexpr int kInt4LineUnits = 4;
@@ -53,8 +64,8 @@ constexpr int kInt4LineBytes = 64;
 constexpr int Int4GroupBytes(int group) {
   return kInt4HeaderBytes + group / 2 * kPanelColumns;
 }
-constexpr int kFp8HeaderBytes = kPanelColumns * int(sizeof(float));  // The scales of a group.
-constexpr int kFp8LineColumns = 4;                                   // The k of a line.
+constexpr int kFp8HeaderBytes = kScalesBytes;
+constexpr int kFp8LineColumns = 4;  // The k of a line.
 constexpr int kFp8LineBytes = 64;
 constexpr int kFp8Step = kBFloat16PanelStep;  // Groups, and the columns that kernels convert, are multiples of this.
 constexpr int Fp8GroupBytes(int group) {
@@ -62,7 +73,7 @@ constexpr int Fp8GroupBytes(int group) {
 }
 // The same with the layout and the size of bfloat16.
 constexpr int ConvertedGroupBytes(int group) {
-  return kFp8HeaderBytes + group * kPanelColumns * 2;
+  return kScalesBytes + group * kPanelColumns * 2;
 }
 // Bytes of LinearTask::scratch for panels of int4 and fp8: two panels of bfloat16, or a small one.
 constexpr int64_t LinearScratchBytes(int num_groups, int group) {
@@ -262,7 +273,7 @@ constexpr int kGatedColumns = kPanelColumns / 2;
 struct LinearTask {
   // [num_rows, x_stride] in the type that KernelTable::linear_input gives. For kInt8 it is bytes of quantize_row, and
   // for kInt4 bytes of quantize_groups. If is_tiled, it is the first tile: of the whole product for kBFloat16 and
-  // kInt4BFloat16, and of the task for kInt4.
+  // kInt4Units, and of the task for kInt4.
   const void* x;
   bool is_tiled;          // Says whether x is in tiles, which StepBlocks, GroupBlocks or PairOrder divides.
   const float* x_scales;  // They belong to x in tiles, for kInt4.
@@ -280,7 +291,7 @@ struct LinearTask {
   const float* residual;    // Same shape as y, or null; may be y. It is null for a gated matrix.
   // Memory of this thread, aligned to 64 bytes. For int4 and fp8: LinearScratchBytes. For x in tiles: memory for the
   // sums of all panels and pairs of tiles, NumKeptSums times, after two blocks of kInt4BlockBytes for kInt4 or
-  // after kPairScratchElements for kInt4BFloat16.
+  // after kPairScratchElements for kInt4Units.
   void* scratch;
   void* y;          // [num_rows, y_stride], starting at the task's first column.
   DataType y_type;  // float32, or bfloat16 for a gated matrix.
@@ -351,12 +362,13 @@ struct RowExtremes {
 
 // The operations that are compiled once per instruction set.
 struct KernelTable {
-  // The function for kInt4BFloat16 is null without takes_tiles.
+  // The function for kInt4Units is null without takes_tiles, and the one for kInt4BFloat16 where kInt4Float32 is used
+  // instead.
   void (*linear[kNumWeightFormats])(const LinearTask& task);
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
-  // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles, and linear[kInt4BFloat16] takes pairs of k.
+  // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles, and linear[kInt4Units] takes pairs of k.
   bool takes_tiles;
   // Stores rows in pairs of k. It is null without takes_tiles.
   void (*pair_rows)(const PairRowsTask& task);

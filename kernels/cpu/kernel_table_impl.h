@@ -18,9 +18,9 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 // All kernels of this namespace. Arrays are in the order of WeightFormat, of KvType or of DataType.
 constexpr KernelTable kTable = {
     .linear = {Linear<float, float>, Linear<float, BFloat16>, Linear<float, Float16>, Linear<QuantizedRow, Int8Panel>,
-               Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>, nullptr, LinearFp8<float>},
+               Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>, nullptr, nullptr, LinearFp8<float>},
     .linear_input = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
-                     DataType::kFloat32, DataType::kFloat32, DataType::kFloat32},
+                     DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32},
     .takes_tiles = false,
     .pair_rows = nullptr,
     .quantize_row = QuantizeRow,

@@ -19,8 +19,8 @@ KernelTable MakeTable() {
   table.takes_tiles = true;
   table.linear[int(WeightFormat::kInt8)] = LinearInt8;
   table.linear[int(WeightFormat::kInt4)] = LinearInt4;
-  table.linear[int(WeightFormat::kInt4BFloat16)] = LinearInt4BFloat16;
-  table.linear_input[int(WeightFormat::kInt4BFloat16)] = DataType::kBFloat16;
+  table.linear[int(WeightFormat::kInt4Units)] = LinearInt4Units;
+  table.linear_input[int(WeightFormat::kInt4Units)] = DataType::kBFloat16;
   table.pair_rows = PairRows;
   table.quantize_groups = QuantizeGroupsInRegisters;
   table.attend[int(KvType::kBFloat16)] = AttendAmx;

@@ -5,6 +5,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_bf16_kernel.h"
 #include "kernels/cpu/linear_fp8_kernel.h"
+#include "kernels/cpu/linear_int4_bf16_kernel.h"
 
 namespace quire::cpu {
 namespace avx512_bf16 {
@@ -13,6 +14,8 @@ KernelTable MakeTable() {
   KernelTable table = Avx512VnniKernels();
   table.linear[int(WeightFormat::kBFloat16)] = Linear<BFloat16, BFloat16>;
   table.linear_input[int(WeightFormat::kBFloat16)] = DataType::kBFloat16;
+  table.linear[int(WeightFormat::kInt4BFloat16)] = LinearInt4BFloat16;
+  table.linear_input[int(WeightFormat::kInt4BFloat16)] = DataType::kBFloat16;
   table.linear[int(WeightFormat::kFp8)] = LinearFp8<BFloat16>;
   table.linear_input[int(WeightFormat::kFp8)] = DataType::kBFloat16;
   table.attend[int(KvType::kBFloat16)] = AttendPairs<DotProducts>;

@@ -83,7 +83,8 @@ ItemSize TiledItemSize(const CpuPackedMatrix& w, int num_rows, int num_threads) 
 
 // Returns whether the kernel needs scratch memory for a panel of weights when it multiplies rows.
 bool NeedsPanelScratch(WeightFormat format) {
-  return format == WeightFormat::kFp8 || format == WeightFormat::kInt4 || format == WeightFormat::kInt4BFloat16;
+  return format == WeightFormat::kFp8 || format == WeightFormat::kInt4 || format == WeightFormat::kInt4BFloat16 ||
+         format == WeightFormat::kInt4Units;
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ void CpuLinear::Run(const GatedLinearArgs& args) {
 bool CpuLinear::MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const {
   const WeightFormat format = w.format();
   const bool has_kernel =
-      format == WeightFormat::kBFloat16 || format == WeightFormat::kInt4 || format == WeightFormat::kInt4BFloat16;
+      format == WeightFormat::kBFloat16 || format == WeightFormat::kInt4 || format == WeightFormat::kInt4Units;
   return kernels_.takes_tiles && has_kernel && num_rows > InputTiles::kMaxPlainRows;
 }
 
@@ -135,7 +136,7 @@ int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
   if (!w.order().empty()) OrderInput(w, whole);
   if (w.format() == WeightFormat::kInt8) return QuantizeInput(w, whole);
   if (w.format() == WeightFormat::kInt4) return QuantizeInputGroups(w, whole);
-  if (w.format() == WeightFormat::kInt4BFloat16) return PairInput(w, whole);
+  if (w.format() == WeightFormat::kInt4Units) return PairInput(w, whole);
   if (InputType(w) == DataType::kBFloat16 && w.cols() != w.padded_cols()) return PadInput(w, whole);
   whole->x_stride = w.cols();
   return whole->x_stride * int64_t(SizeOf(InputType(w)));
@@ -317,7 +318,7 @@ CpuLinear::Items CpuLinear::PrepareTiles(const CpuPackedMatrix& w, InputLayout x
   if (w.format() == WeightFormat::kInt4) {
     TakeScratch(std::max(2 * kInt4BlockBytes + sums_bytes, size_t(GroupedRowBytes(w))));
     items.x_row_bytes = QuantizeInputTiles(w, size.rows, whole);
-  } else if (w.format() == WeightFormat::kInt4BFloat16) {
+  } else if (w.format() == WeightFormat::kInt4Units) {
     TakeScratch(kPairScratchElements * sizeof(BFloat16) + sums_bytes);
     PairInputTiles(w, whole);
   } else {

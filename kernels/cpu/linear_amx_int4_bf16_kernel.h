@@ -170,16 +170,16 @@ class FewRowsInt4BFloat16 {
 };
 
 template <int kUnits>
-inline void LinearInt4BFloat16(const LinearTask& task) {
+inline void LinearInt4Units(const LinearTask& task) {
   if (task.is_tiled) return ManyRowsInt4BFloat16<kUnits>(task).Run();
   if (task.num_rows <= kTileRows) return FewRowsInt4BFloat16<kUnits, 1>(task).Run();
   FewRowsInt4BFloat16<kUnits, 2>(task).Run();
 }
 
-inline void LinearInt4BFloat16(const LinearTask& task) {
-  if (task.group == 4 * kInt4UnitColumns) return LinearInt4BFloat16<4>(task);
-  if (task.group == 2 * kInt4UnitColumns) return LinearInt4BFloat16<2>(task);
-  LinearInt4BFloat16<1>(task);
+inline void LinearInt4Units(const LinearTask& task) {
+  if (task.group == 4 * kInt4UnitColumns) return LinearInt4Units<4>(task);
+  if (task.group == 2 * kInt4UnitColumns) return LinearInt4Units<2>(task);
+  LinearInt4Units<1>(task);
 }
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

@@ -40,6 +40,16 @@ QUIRE_INLINE Int4Group GroupAt(const LinearTask& task, const Int4Panel* panel, i
   return {reinterpret_cast<const uint8_t*>(begin), vec % kPanelVecs};
 }
 
+// Prefetches what is `ahead` bytes after the scales and zero points. Only few rows wait for them, in tiles of several
+// panels.
+template <int kVecs>
+QUIRE_INLINE void PrefetchHeader(const Int4Group& group, int64_t ahead) {
+  if constexpr (kVecs > kPanelVecs) {
+    __builtin_prefetch(group.begin + group.vec * kLanes * sizeof(float) + ahead);
+    if (group.vec == 0) __builtin_prefetch(group.begin + kScalesBytes + ahead);
+  }
+}
+
 // Sums the products of the columns [begin, end) of a group. `values` are the inputs of the group, and `begin` and `end`
 // are multiples of kInt4LineColumns. Meanwhile what is `ahead` bytes after the columns is prefetched.
 template <int kRows, int kVecs>
@@ -64,12 +74,15 @@ QUIRE_INLINE void SumSpan(const LinearTask& task, const int8_t* values, const In
   }
 }
 
-// Adds the products of a group to the tile, and prefetches what is `ahead` bytes after its columns.
+// Adds the products of a group to the tile, and prefetches what is `ahead` bytes after the group.
 template <int kRows, int kVecs>
 QUIRE_INLINE void AddGroup(const LinearTask& task, const GroupedRow* x, const Int4Panel* panel, int first, int group,
                            int64_t ahead, Tile<kRows, kVecs>* tile) {
   Int4Group groups[kVecs];
-  Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { groups[v] = GroupAt(task, panel, group, first + v); });
+  Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+    groups[v] = GroupAt(task, panel, group, first + v);
+    PrefetchHeader<kVecs>(groups[v], ahead);
+  });
   const auto* values = reinterpret_cast<const int8_t*>(x + task.x_header_bytes) + int64_t{group} * task.group;
   IntVec sum[kRows][kVecs];
   Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
@@ -132,6 +145,7 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const Int
     Vec zeros[kVecs];
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
       groups[v] = GroupAt(task, panel, group, first + v);
+      PrefetchHeader<kVecs>(groups[v], kPrefetchBytes);
       zeros[v] = groups[v].zeros();
     });
     Tile<kRows, kVecs> sum;

@@ -46,22 +46,6 @@ void PackRow(const From* from, int cols, int row, To* panel) {
   }
 }
 
-WeightFormat FormatOf(QuantizedFormat format) {
-  switch (format) {
-    case QuantizedFormat::kInt8:
-      break;
-    case QuantizedFormat::kInt4:
-      return WeightFormat::kInt4;
-    case QuantizedFormat::kInt4Float32:
-      return WeightFormat::kInt4Float32;
-    case QuantizedFormat::kInt4BFloat16:
-      return WeightFormat::kInt4BFloat16;
-    case QuantizedFormat::kFp8:
-      return WeightFormat::kFp8;
-  }
-  return WeightFormat::kInt8;
-}
-
 // Stores a row of whole numbers of 8 bits and its scale.
 void PackInt8(const QuantizedMatrixView& matrix, int from_row, int row, char* panel) {
   memcpy(panel + row * sizeof(float), &matrix.scales[from_row], sizeof(float));
@@ -141,6 +125,25 @@ const View& FindMatrix(const View* matrices, int* row) {
 
 }  // namespace
 
+WeightFormat FormatFor(QuantizedFormat format, const KernelTable& kernels) {
+  switch (format) {
+    case QuantizedFormat::kInt8:
+      break;
+    case QuantizedFormat::kInt4:
+      return WeightFormat::kInt4;
+    case QuantizedFormat::kInt4Float32:
+      return WeightFormat::kInt4Float32;
+    case QuantizedFormat::kInt4BFloat16:
+      for (const WeightFormat own : {WeightFormat::kInt4Units, WeightFormat::kInt4BFloat16}) {
+        if (kernels.linear[int(own)] != nullptr) return own;
+      }
+      return WeightFormat::kInt4Float32;
+    case QuantizedFormat::kFp8:
+      return WeightFormat::kFp8;
+  }
+  return WeightFormat::kInt8;
+}
+
 std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const MatrixView* matrices, int num_matrices, ThreadPool* pool) {
   return Make(matrices, num_matrices, /*is_gated=*/false, pool);
 }
@@ -152,14 +155,15 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::MakeGated(const MatrixView& ga
 }
 
 std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const QuantizedMatrixView* matrices, int num_matrices,
-                                                       ThreadPool* pool) {
-  return Make(matrices, num_matrices, /*is_gated=*/false, pool);
+                                                       WeightFormat format, ThreadPool* pool) {
+  return Make(matrices, num_matrices, format, /*is_gated=*/false, pool);
 }
 
 std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::MakeGated(const QuantizedMatrixView& gate,
-                                                            const QuantizedMatrixView& up, ThreadPool* pool) {
+                                                            const QuantizedMatrixView& up, WeightFormat format,
+                                                            ThreadPool* pool) {
   const QuantizedMatrixView matrices[] = {gate, up};
-  return Make(matrices, 2, /*is_gated=*/true, pool);
+  return Make(matrices, 2, format, /*is_gated=*/true, pool);
 }
 
 int CpuPackedMatrix::RowAt(int panel, int lane) const {
@@ -204,21 +208,21 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const MatrixView* matrice
 }
 
 std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const QuantizedMatrixView* matrices, int num_matrices,
-                                                       bool is_gated, ThreadPool* pool) {
+                                                       WeightFormat format, bool is_gated, ThreadPool* pool) {
   int rows = 0;
   for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
-  const QuantizedFormat format = matrices[0].format;
-  const int group = HasGroups(format) ? matrices[0].group : 0;
-  const int num_slices = HasGroups(format) ? matrices[0].num_slices : 1;
+  const bool has_groups = HasGroups(matrices[0].format);
+  const int group = has_groups ? matrices[0].group : 0;
+  const int num_slices = has_groups ? matrices[0].num_slices : 1;
   std::unique_ptr<CpuPackedMatrix> packed(
-      new CpuPackedMatrix(rows, matrices[0].cols, FormatOf(format), group, num_slices, is_gated));
-  if (HasGroups(format) && matrices[0].order != nullptr) {
+      new CpuPackedMatrix(rows, matrices[0].cols, format, group, num_slices, is_gated));
+  if (has_groups && matrices[0].order != nullptr) {
     packed->order_.assign(matrices[0].order, matrices[0].order + matrices[0].cols);
   }
-  const auto pack = format == QuantizedFormat::kFp8            ? PackFp8
-                    : format == QuantizedFormat::kInt4BFloat16 ? PackInt4Units
-                    : HasGroups(format)                        ? PackInt4
-                                                               : PackInt8;
+  const auto pack = format == WeightFormat::kFp8         ? PackFp8
+                    : format == WeightFormat::kInt4Units ? PackInt4Units
+                    : has_groups                         ? PackInt4
+                                                         : PackInt8;
   const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
     const QuantizedMatrixView& matrix = FindMatrix(matrices, &row);
     pack(matrix, row, lane, static_cast<char*>(panel));

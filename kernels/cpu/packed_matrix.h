@@ -15,6 +15,9 @@
 
 namespace quire::cpu {
 
+// Returns the format in which the kernels of a set multiply such a matrix.
+WeightFormat FormatFor(QuantizedFormat format, const KernelTable& kernels);
+
 // A weight matrix [rows, cols] in panels of 32 rows, in the layout that kernel_table.h describes. A gated matrix is the
 // gate stacked on up, [2 * dim, cols], and each of its panels holds 16 rows of both. Immutable.
 class CpuPackedMatrix : public PackedMatrix {
@@ -24,11 +27,12 @@ class CpuPackedMatrix : public PackedMatrix {
   static std::unique_ptr<CpuPackedMatrix> Make(const MatrixView* matrices, int num_matrices, ThreadPool* pool);
   // Makes a gated matrix in the same way. REQUIRES: both have the same shape.
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const MatrixView& gate, const MatrixView& up, ThreadPool* pool);
-  // Do the same for quantized matrices. REQUIRES: all have the same format and groups, and the kernels have products of
-  // the format.
-  static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices, ThreadPool* pool);
+  // Do the same for quantized matrices, in what FormatFor returns for their format. REQUIRES: all have the same format
+  // and groups.
+  static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices,
+                                               WeightFormat format, ThreadPool* pool);
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const QuantizedMatrixView& gate, const QuantizedMatrixView& up,
-                                                    ThreadPool* pool);
+                                                    WeightFormat format, ThreadPool* pool);
 
   bool is_gated() const { return is_gated_; }
   int rows() const { return rows_; }
@@ -66,8 +70,8 @@ class CpuPackedMatrix : public PackedMatrix {
 
   static std::unique_ptr<CpuPackedMatrix> Make(const MatrixView* matrices, int num_matrices, bool is_gated,
                                                ThreadPool* pool);
-  static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices, bool is_gated,
-                                               ThreadPool* pool);
+  static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices,
+                                               WeightFormat format, bool is_gated, ThreadPool* pool);
   // Takes the memory and calls pack(panel, row of the panel, row of the stack) for every row. Returns whether there was
   // enough memory.
   template <typename PackRow>

@@ -29,37 +29,14 @@ class Fp8LinearTest : public testing::TestWithParam<cpu::Isa> {
     const QuantizedMatrixView view = View(w, 0, w.rows);
     return backend->PackQuantized(&view, 1);
   }
-  // The scalar formula where products are of float32. Otherwise the sums of the groups are products by a matrix of
-  // bfloat16, which adds pairs of products or more in an order of its own.
+  // The scalar formula where products are of float32.
   static std::vector<float> Expected(Backend* backend, const std::vector<float>& x, const Fp8Matrix& w) {
-    if (backend->InputType(*Pack(backend, w)) == DataType::kBFloat16) return SumOfProducts(backend, x, w);
-    return reference::Fp8Linear(x, w, /*is_fused=*/GetParam() != cpu::Isa::kGeneric);
-  }
-
- private:
-  static std::vector<float> SumOfProducts(Backend* backend, const std::vector<float>& x, const Fp8Matrix& w) {
-    const int num_tokens = int(x.size()) / w.cols;
-    std::vector<float> y(size_t(num_tokens) * w.rows);
-    for (int group = 0; group < w.num_groups(); ++group) {
-      const int begin = group * w.group, cols = std::min(w.group, w.cols - begin);
-      std::vector<BFloat16> numbers;
-      for (int n = 0; n < w.rows; ++n) {
-        for (int k = begin; k < begin + cols; ++k) {
-          numbers.push_back(ToBFloat16(reference::Fp8Value(uint8_t(w.values[size_t(n) * w.cols + k]))));
-        }
-      }
-      std::vector<float> part;
-      for (int token = 0; token < num_tokens; ++token) {
-        const auto from = x.begin() + int64_t{token} * w.cols + begin;
-        part.insert(part.end(), from, from + cols);
-      }
-      const MatrixView view = {numbers.data(), w.rows, cols, DataType::kBFloat16};
-      const std::vector<float> sums = Multiply(backend, part, *backend->Pack(&view, 1), cols, w.rows);
-      for (size_t i = 0; i < y.size(); ++i) {
-        y[i] = std::fma(sums[i], w.scales[i % w.rows * w.num_groups() + group], y[i]);
-      }
+    if (backend->InputType(*Pack(backend, w)) != DataType::kBFloat16) {
+      return reference::Fp8Linear(x, w, /*is_fused=*/GetParam() != cpu::Isa::kGeneric);
     }
-    return y;
+    std::vector<BFloat16> numbers;
+    for (const int8_t number : w.values) numbers.push_back(ToBFloat16(reference::Fp8Value(uint8_t(number))));
+    return SumOfGroups(backend, x, numbers, w.scales, w.cols, w.group);
   }
 };
 

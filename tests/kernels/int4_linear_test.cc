@@ -48,13 +48,25 @@ class Int4LinearTest : public testing::TestWithParam<Int4Param> {
     const MatrixView view = {weights.data(), w.rows, w.cols, DataType::kBFloat16, w.num_slices};
     return backend->Pack(&view, 1);
   }
+  // The whole numbers whose products are summed.
+  static std::vector<BFloat16> Numbers(const Int4Matrix& w) {
+    std::vector<BFloat16> numbers;
+    for (size_t i = 0; i < w.values.size(); ++i) {
+      const size_t row = i / size_t(w.cols), group = i % size_t(w.cols) / size_t(w.group);
+      numbers.push_back(ToBFloat16(float(w.values[i] - w.zeros[row * size_t(w.num_groups()) + group])));
+    }
+    return numbers;
+  }
   static std::vector<float> Expected(const std::vector<float>& x, const Int4Matrix& w) {
     if (GetParam().RoundsInputs()) return reference::Int4Linear(x, w);
     const auto backend = MakeBackend();
-    if (backend->InputType(*Pack(backend.get(), w)) == DataType::kBFloat16) {
+    if (backend->InputType(*Pack(backend.get(), w)) != DataType::kBFloat16) {
+      return reference::Int4FloatLinear(x, w, /*is_fused=*/GetParam().isa != cpu::Isa::kGeneric);
+    }
+    if (GetParam().isa == cpu::Isa::kAmx) {
       return Multiply(backend.get(), x, *PackAsBFloat16(backend.get(), w), w.cols, w.rows);
     }
-    return reference::Int4FloatLinear(x, w, /*is_fused=*/GetParam().isa != cpu::Isa::kGeneric);
+    return SumOfGroups(backend.get(), x, Numbers(w), w.scales, w.cols, w.group);
   }
 };
 

@@ -114,6 +114,33 @@ inline std::vector<float> Multiply(Backend* backend, const std::vector<float>& x
   return y;
 }
 
+// Returns the sum over the groups of columns of (product by a matrix of bfloat16) * (scale of the column's group),
+// added with one rounding. Products of bfloat16 add pairs of products or more in an order of their own.
+inline std::vector<float> SumOfGroups(Backend* backend, const std::vector<float>& x,
+                                      const std::vector<BFloat16>& numbers, const std::vector<float>& scales, int cols,
+                                      int group) {
+  const int num_tokens = int(x.size()) / cols, rows = int(numbers.size()) / cols;
+  const int num_groups = int(scales.size()) / rows;
+  const auto columns = [&]<typename T>(const std::vector<T>& matrix, int begin, int count) {
+    std::vector<T> part;
+    for (auto row = matrix.begin(); row != matrix.end(); row += cols) {
+      part.insert(part.end(), row + begin, row + begin + count);
+    }
+    return part;
+  };
+  std::vector<float> y(size_t(num_tokens) * rows);
+  for (int i = 0; i < num_groups; ++i) {
+    const int begin = i * group, count = std::min(group, cols - begin);
+    const std::vector<BFloat16> part = columns(numbers, begin, count);
+    const MatrixView view = {part.data(), rows, count, DataType::kBFloat16};
+    const std::vector<float> sums = Multiply(backend, columns(x, begin, count), *backend->Pack(&view, 1), count, rows);
+    for (size_t j = 0; j < y.size(); ++j) {
+      y[j] = std::fma(sums[j], scales[j % size_t(rows) * size_t(num_groups) + size_t(i)], y[j]);
+    }
+  }
+  return y;
+}
+
 // Expects that a product by `w` adds `bias` [rows] and a residual that is stored where the result goes, in this order.
 // `product` [num_tokens, rows] is what it adds them to.
 inline void ExpectBiasAndResidualInPlace(Backend* backend, const std::vector<float>& x, const PackedMatrix& w,

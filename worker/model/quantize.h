@@ -26,7 +26,7 @@ const char* Name(Quantization quantization);
 // This is what a product by weights of 4 bits does to its input on a CPU. On a GPU it never rounds it.
 enum class Int4Inputs {
   kInt8,      // Rounds it to 8 bits, with a scale per token and group of columns (W4A8).
-  kBFloat16,  // Rounds it and the weights to bfloat16 (W4A16). CPUs without AMX keep it.
+  kBFloat16,  // Rounds it to bfloat16, and with AMX the weights, too (W4A16). CPUs without bfloat16 keep it.
   kFloat32,   // Keeps it (W4A16). It is slower with many rows.
 };
 

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_KERNELS_CPU_LINEAR_CONVERTED_KERNEL_H_
+#define QUIRE_KERNELS_CPU_LINEAR_CONVERTED_KERNEL_H_
+
+#include <type_traits>
+
+#include "kernels/cpu/fp8_products.h"
+#include "kernels/cpu/linear_kernel.h"
+
+// Products by weights that are numbers with a scale for each group, where the numbers are exact as bfloat16: FP8, and 4
+// bits less their zero point. y is the sum over the groups, in ascending order, of
+//   (sum of x * number) * scale of the column's group
+// with one rounding for the product and the addition. The sum of a group is what a product by the numbers as bfloat16
+// gives. The first tile of rows converts the numbers in registers. If there are more tiles, it also stores them for the
+// other tiles. All tiles add in the same order.
+//
+// `Numbers` says how a panel holds its numbers:
+//   GroupBytes(group)  the bytes of a group: a header of kHeaderBytes that begins with 32 scales, and then lines of 64
+//                      bytes, alternately for the first and the last 16 columns of the panel, of kLineColumns k each
+//   ReadGroup, Group   what all lines of 16 columns of a group need
+//   ReadLine, Line     a line, whose Pair<i>(group) are its columns 2 i and 2 i + 1.
+namespace quire::cpu::QUIRE_CPU_NAMESPACE {
+
+// A panel is converted in registers, is stored in LinearTask::scratch as bfloat16 as well, or is there already.
+enum class Conversion { kInRegisters, kStored, kDone };
+
+// A byte of a panel. `Numbers` is void if it is converted already.
+template <typename Numbers, Conversion kConversion>
+struct NumberPanel {
+  uint8_t byte;
+};
+using ConvertedPanel = NumberPanel<void, Conversion::kDone>;
+constexpr int kNumberLineBytes = 64;
+
+// Group `group` of the panel that has vector `vec`, which counts as in WeightsAt.
+template <typename Numbers, Conversion kConversion>
+QUIRE_INLINE const uint8_t* NumbersAt(const LinearTask& task, const NumberPanel<Numbers, kConversion>* panel, int group,
+                                      int vec) {
+  const auto* const begin = &panel[(vec / kPanelVecs) * task.panel_elements].byte;
+  if constexpr (kConversion == Conversion::kDone) {
+    return begin + int64_t{group} * ConvertedGroupBytes(task.group);
+  } else {
+    return begin + int64_t{group} * Numbers::GroupBytes(task.group);
+  }
+}
+// The place of columns k and k + 1 of vector `vec` in a group of a converted panel.
+QUIRE_INLINE int64_t PairBytes(int k, int vec) {
+  return kScalesBytes + (k * kPanelColumns + vec % kPanelVecs * (2 * kLanes)) * int64_t(sizeof(BFloat16));
+}
+
+// The parts of a group that the vectors of a tile multiply.
+template <typename Numbers, int kVecs>
+struct Groups {
+  typename Numbers::Group of[kVecs];
+
+  QUIRE_INLINE Groups(const uint8_t* const (&places)[kVecs], int first) {
+    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+      of[v] = Numbers::ReadGroup(places[v], (first + v) % kPanelVecs);
+    });
+  }
+};
+
+// Adds the products of a pair of columns, or of its first column, to the vectors of the tile from kFirst on.
+template <bool kIsWhole, int kFirst, int kCount, int kRows, int kVecs>
+QUIRE_INLINE void AddPair(const float* x, int64_t x_stride, const WeightPairs (&pairs)[kCount],
+                          Tile<kRows, kVecs>* tile) {
+  Vec even[kCount], odd[kCount];
+  Unroll<kCount>([&]<int v>() __attribute__((always_inline)) { SplitPairs(pairs[v], &even[v], &odd[v]); });
+  const auto add = [&](const float* from, const Vec(&w)[kCount]) __attribute__((always_inline)) {
+    Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+      const Vec value = Set(from[r * x_stride]);
+      Unroll<kCount>([&]<int v>() __attribute__((always_inline)) {
+        tile->sum[r][kFirst + v] = Fma(value, w[v], tile->sum[r][kFirst + v]);
+      });
+    });
+  };
+  add(x, even);
+  if constexpr (kIsWhole) add(x + 1, odd);
+}
+
+// Adds the products of the first kColumns of a line, whose columns begin at k in a group. `first` is the first vector
+// of the tile, and `stored` is the place of the group in a converted panel.
+template <typename Numbers, Conversion kConversion, int kColumns, int kRows, int kVecs, typename X>
+QUIRE_INLINE void AddLine(const LinearTask& task, const uint8_t* const (&places)[kVecs],
+                          const Groups<Numbers, kVecs>& groups, int64_t stored, int first, const X* x, int k,
+                          Tile<kRows, kVecs>* tile) {
+  constexpr int kCount = kVecs < kPanelVecs ? kVecs : kPanelVecs;
+  Unroll<kVecs / kCount>([&]<int part>() __attribute__((always_inline)) {
+    constexpr int kFirst = part * kCount;
+    typename Numbers::Line lines[kCount];
+    Unroll<kCount>([&]<int v>() __attribute__((always_inline)) {
+      const int line = k / Numbers::kLineColumns * kPanelVecs + (first + kFirst + v) % kPanelVecs;
+      const uint8_t* p = places[kFirst + v] + Numbers::kHeaderBytes + line * kNumberLineBytes;
+      __builtin_prefetch(p + kPrefetchBytes);
+      lines[v] = Numbers::ReadLine(p);
+    });
+    Unroll<(kColumns + 1) / 2>([&]<int pair>() __attribute__((always_inline)) {
+      WeightPairs pairs[kCount];
+      Unroll<kCount>([&]<int v>() __attribute__((always_inline)) {
+        pairs[v] = lines[v].template Pair<pair>(groups.of[kFirst + v]);
+        if constexpr (kConversion == Conversion::kStored) {
+          auto* const to = static_cast<uint8_t*>(task.scratch) + stored;
+          StorePairs(reinterpret_cast<BFloat16*>(to + PairBytes(k + 2 * pair, first + kFirst + v)), pairs[v]);
+        }
+      });
+      AddPair<(kColumns > 2 * pair + 1), kFirst>(x + k + 2 * pair, task.x_stride, pairs, tile);
+    });
+  });
+}
+
+// Adds the products of the first n < kMost columns of a line.
+template <typename Numbers, Conversion kConversion, int kMost, int kRows, int kVecs, typename X>
+QUIRE_INLINE void AddFirstColumns(const LinearTask& task, const uint8_t* const (&places)[kVecs],
+                                  const Groups<Numbers, kVecs>& groups, int64_t stored, int first, const X* x, int k,
+                                  int n, Tile<kRows, kVecs>* tile) {
+  Unroll<kMost - 1>([&]<int i>() __attribute__((always_inline)) {
+    if (n == i + 1) AddLine<Numbers, kConversion, i + 1>(task, places, groups, stored, first, x, k, tile);
+  });
+}
+
+// Adds the products of the first n columns of a group.
+template <typename Numbers, Conversion kConversion, int kRows, int kVecs, typename X>
+QUIRE_INLINE void AddColumns(const LinearTask& task, int group, const uint8_t* const (&places)[kVecs], int first,
+                             const X* x, int n, Tile<kRows, kVecs>* tile) {
+  if constexpr (kConversion == Conversion::kDone) {
+    const auto at = [&]<int v>(int k) __attribute__((always_inline)) {
+      return reinterpret_cast<const BFloat16*>(places[v] + PairBytes(k, first + v));
+    };
+    AccumulatePairs(x, task.x_stride, {0, n}, at, tile);
+  } else {
+    constexpr int kLine = Numbers::kLineColumns;
+    const Groups<Numbers, kVecs> groups(places, first);
+    const int64_t stored = int64_t{group} * ConvertedGroupBytes(task.group);
+    // Zeros follow in rows of bfloat16, so every line is whole.
+    constexpr bool kIsPadded = std::is_same_v<X, BFloat16>;
+    int k = 0;
+    for (; kIsPadded ? k < n : k + kLine <= n; k += kLine) {
+      AddLine<Numbers, kConversion, kLine>(task, places, groups, stored, first, x, k, tile);
+    }
+    if constexpr (!kIsPadded) {
+      AddFirstColumns<Numbers, kConversion, kLine>(task, places, groups, stored, first, x, k, n - k, tile);
+    }
+  }
+}
+
+template <int kRows, int kVecs, typename X, typename Numbers, Conversion kConversion>
+QUIRE_INLINE void MultiplyTile(const LinearTask& task, const X* x, const NumberPanel<Numbers, kConversion>* panel,
+                               int first, Columns columns, Tile<kRows, kVecs>* tile) {
+  SetZero(tile);
+  x += columns.begin;
+  for (int begin = columns.begin; begin < columns.end; begin += task.group, x += task.group) {
+    const int group = begin / task.group;
+    const uint8_t* places[kVecs];
+    Unroll<kVecs>([&]<int v>()
+                      __attribute__((always_inline)) { places[v] = NumbersAt(task, panel, group, first + v); });
+    Tile<kRows, kVecs> sum;
+    SetZero(&sum);
+    AddColumns<Numbers, kConversion>(task, group, places, first, x, Min(task.group, columns.end - begin), &sum);
+    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+      const Vec scale = Load(reinterpret_cast<const float*>(places[v]) + (first + v) % kPanelVecs * kLanes);
+      Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+        tile->sum[r][v] = Fma(sum.sum[r][v], scale, tile->sum[r][v]);
+      });
+    });
+  }
+}
+
+template <typename Numbers>
+void CopyScales(const LinearTask& task, int index) {
+  const auto* from = static_cast<const uint8_t*>(task.panels) + index * task.panel_elements;
+  auto* to = static_cast<uint8_t*>(task.scratch);
+  for (int k = 0; k < task.cols; k += task.group) {
+    memcpy(to, from, kScalesBytes);
+    from += Numbers::GroupBytes(task.group);
+    to += ConvertedGroupBytes(task.group);
+  }
+}
+
+template <typename X, typename Numbers>
+void LinearConverted(const LinearTask& task) {
+  const int num_tiles = NumRowTiles(task.num_rows);
+  if (num_tiles == 1) return Linear<X, NumberPanel<Numbers, Conversion::kInRegisters>>(task);
+  constexpr int kLeast = kMaxTileRows / 2;  // Rows of a tile, if there are several tiles.
+  const int rows = (task.num_rows + num_tiles - 1) / num_tiles;
+  LinearTask converted = task;
+  converted.panels = task.scratch;
+  converted.panel_elements = 0;  // Every panel is converted to the same place.
+  for (int index = 0; index < task.num_panels; ++index) {
+    CopyScales<Numbers>(task, index);
+    DispatchRows<kMaxTileRows, X, NumberPanel<Numbers, Conversion::kStored>, kLeast>(task, /*row=*/0, rows, index,
+                                                                                     index + 1);
+    MultiplyRowTiles<X, ConvertedPanel, kLeast>(converted, rows, index, index + 1);
+  }
+}
+
+}  // namespace quire::cpu::QUIRE_CPU_NAMESPACE
+
+#endif  // QUIRE_KERNELS_CPU_LINEAR_CONVERTED_KERNEL_H_
