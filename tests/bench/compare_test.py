@@ -266,6 +266,8 @@ class ReportTest(unittest.TestCase):
 
     def test_processors_without_tiles_are_probed_by_their_vectors(self):
         self.assertEqual(report.register_rate({"avx2_fma": 1, "avx512_fma": 2, "vnni_int8": 3}, "bf16"), 2)
+        self.assertEqual(report.register_rate({"avx512_fma": 2, "avx512_bf16": 4, "vnni_int8": 8}, "bf16"), 4)
+        self.assertEqual(report.register_rate({"avx512_fma": 2, "avx512_bf16": 1}, "bf16"), 2)
         self.assertEqual(report.register_rate({"avx2_fma": 1, "avx512_fma": 2, "vnni_int8": 3}, "int4"), 3)
         self.assertIsNone(report.register_rate({}, "bf16"))
 
