@@ -314,6 +314,23 @@ class FakeEngine(Engine):
         self.calls.append("close")
 
 
+def foreign_shares(*shares):
+    """Returns a class in place of ForeignShare whose contexts have these shares in turn, the last one from then on."""
+    left = list(shares)
+
+    class Foreign:
+        def __init__(self, _):
+            self.share = left.pop(0) if len(left) > 1 else left[0]
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    return Foreign
+
+
 class CompareTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -327,6 +344,7 @@ class CompareTest(unittest.TestCase):
         self.probe = unittest.mock.Mock()
         self.probe.measure.return_value = {"bandwidth": 1.0}
         self._patch("compare.shares", lambda *_: {})
+        self._patch("compare.ForeignShare", foreign_shares(0))  # Other tests run beside this one.
         self._patch("sys.stderr", io.StringIO())
 
     def _patch(self, name, value):
@@ -353,19 +371,7 @@ class CompareTest(unittest.TestCase):
         self.assertIn("no memory", self.results.path.read_text())
 
     def test_runs_beside_other_work_are_repeated_and_the_quietest_counts(self):
-        shares = iter([0.5, 0.2, 0.3])
-
-        class Foreign:
-            def __init__(self, _):
-                self.share = next(shares)
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *_):
-                pass
-
-        self._patch("compare.ForeignShare", Foreign)
+        self._patch("compare.ForeignShare", foreign_shares(0.5, 0.2, 0.3))
         record = compare.measure(FakeEngine(), ROW, self.probe, self.options)
         self.assertEqual((record["foreign"], record["tries"]), (0.2, 3))
 

@@ -170,7 +170,7 @@ TEST(SimulationTest, SimulatedAndRealWorkersAreDifferentGenerations) {
   EXPECT_NE(status->workers(0).generation(), status->workers(1).generation());
   const std::string command = Quirectl(cluster.endpoint(), {"status"}).output;
   EXPECT_THAT(command,
-              testing::ContainsRegex("it differs from the workers of generation 2 in .*--device \\(cpu [a-z0-9 ]*, "
+              testing::ContainsRegex("it differs from the workers of generation 2 in .*--device \\(cpu [a-z0-9_ ]*, "
                                      "not simulated 1\\)"));
   EXPECT_EQ(command.find("it differs"), command.rfind("it differs")) << "only one of them is left out: " << command;
 }
