@@ -172,7 +172,10 @@ void AdmissionControl::StartAgain(SequenceGroup* group, int num_cached_tokens, S
   }
   num_tokens_from_cache_ += num_cached_tokens;
   SequenceGroup::Progress& progress = group->progress();
-  if (!progress.has_started) progress.num_cached_tokens = num_cached_tokens;
+  // A request that was continued may also find tokens in the cache that follow its prompt.
+  if (!progress.has_started) {
+    progress.num_cached_tokens = std::min(num_cached_tokens, static_cast<int>(request.prompt.size()));
+  }
 }
 
 int AdmissionControl::NumCachedTokens(const SequenceGroup& group) const {

@@ -94,6 +94,19 @@ TEST_F(SchedulerSharingTest, TheSecondRequestStartsWhereTheFirstOneWas) {
   EXPECT_THAT(output_.started, ElementsAre(Started{RequestId{2}, 8}));
 }
 
+TEST_F(SchedulerSharingTest, OnlyTokensOfThePromptCountAsCachedPromptTokens) {
+  Make(64);
+  Submit(1, 4, 9);
+  RunToTheEnd();
+  Request request = MakeRequest(2, 4, 12);
+  const std::vector<TokenId> generated(Emitted(1).begin(), Emitted(1).begin() + 8);
+  request.continued = {{.sample_index = 0, .tokens = generated}};
+  emitted_[request.id] = generated;
+  Submit(request);
+  EXPECT_EQ(Step(), "0:8+4*");
+  EXPECT_THAT(output_.started, ElementsAre(Started{RequestId{2}, 4}));
+}
+
 TEST_F(SchedulerSharingTest, AHitMayEndInsideABlockWhichIsThenCopied) {
   Make(64);
   Submit(1, 12, 1);
