@@ -94,6 +94,25 @@ KvLayout LayoutFor(const WorkerOptions& options, const ModelConfig& config, cons
   return LayoutOf(config, options.block_size, options.kv_type.value_or(otherwise));
 }
 
+// The limits of a worker whose pool is not known yet.
+WorkerLimits LimitsWithoutBlocks(const WorkerOptions& options, const ModelConfig& config) {
+  return {.max_sequences = options.max_sequences,
+          .max_tokens_per_step = options.max_tokens_per_step,
+          .max_context_tokens = config.max_position_embeddings,
+          .vocab_size = config.vocab_size,
+          .block_size = options.block_size,
+          .num_blocks = 0};
+}
+
+// Returns an error if the pool and the host tier would not even fit without weights. So nobody waits for a large model
+// to be loaded before such an error.
+absl::Status CheckHostMemory(const WorkerOptions& options, const ModelConfig& config, const KvLayout& layout) {
+  const int64_t host_bytes = AvailableHostMemory();
+  QUIRE_ASSIGN_OR_RETURN(const uint32_t num_host_blocks, PlanHostTier(options.swap_bytes, layout, host_bytes));
+  const int64_t pool_bytes = host_bytes - static_cast<int64_t>(num_host_blocks * layout.block_bytes_all_layers());
+  return PlanPool(options.pool, layout, LimitsWithoutBlocks(options, config), pool_bytes).status();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
@@ -182,6 +201,7 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
   const KvLayout layout = LayoutFor(options, config, *backend_);
   QUIRE_RETURN_IF_ERROR(CanRun(backend_->Description(), backend_->CheckLayout(layout, config.num_heads)));
   QUIRE_RETURN_IF_ERROR(CheckGpuMemory(options, config, *backend_));
+  if (!options.gpu) QUIRE_RETURN_IF_ERROR(CheckHostMemory(options, config, layout));
   QUIRE_ASSIGN_OR_RETURN(model_,
                          LoadModel(options.model, backend_.get(), &loading_, options.rounding, options.long_context));
   return absl::OkStatus();
@@ -202,13 +222,7 @@ absl::Status Worker::LoadSimulated(const WorkerOptions& options, const ModelConf
 }
 
 absl::StatusOr<WorkerLimits> Worker::PlanLimits(const WorkerOptions& options, const KvLayout& layout) {
-  const ModelConfig& config = model_->config;
-  WorkerLimits limits{.max_sequences = options.max_sequences,
-                      .max_tokens_per_step = options.max_tokens_per_step,
-                      .max_context_tokens = config.max_position_embeddings,
-                      .vocab_size = config.vocab_size,
-                      .block_size = options.block_size,
-                      .num_blocks = 0};
+  WorkerLimits limits = LimitsWithoutBlocks(options, model_->config);
   const int64_t host_bytes = AvailableHostMemory();
   QUIRE_ASSIGN_OR_RETURN(limits.num_host_blocks, PlanHostTier(options.swap_bytes, layout, host_bytes));
   int64_t pool_bytes = host_bytes - static_cast<int64_t>(limits.num_host_blocks * layout.block_bytes_all_layers());
@@ -290,8 +304,11 @@ std::string Worker::WeightSummary() const {
     const bool rounds_inputs = backend_->RoundsQuantizedInputs(format, ScaleShapeOf(config.quantization.fp8_block));
     return rounds_inputs ? "" : " with inputs of 16 bits";
   };
+  const bool has_int4_inputs =
+      !is_on_gpu && held.layers == Quantization::kInt4 && held.int4_inputs != Int4Inputs::kInt8;
   return absl::StrCat(FormatBytes(bytes), " in ", HeldWeights(config.quantization, held.layers, plain),
                       held.layers == Quantization::kNone ? "" : inputs_of(FormatOf(held.layers, held.int4_inputs)),
+                      has_int4_inputs ? absl::StrCat(" with --int4-inputs=", Name(held.int4_inputs)) : "",
                       held.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "");
 }
 

@@ -22,6 +22,7 @@ namespace quire {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> Command(std::vector<std::string> flags) {
   std::vector<std::string> command = {BinaryPath("bin/quire-worker"), "--model=" + GoldenModel("llama2"),
@@ -232,6 +233,7 @@ TEST(WorkerProcessTest, APoolWithoutRoomIsRefused) {
   Process process(Command({"--num-blocks=0", "--kv-bytes=100"}));
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(Complaints(process), ::testing::ElementsAre(HasSubstr("--kv-bytes is 100 bytes, the minimum is ")));
+  EXPECT_THAT(process.Output(), Not(HasSubstr("loading ")));
 }
 
 }  // namespace
