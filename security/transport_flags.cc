@@ -26,7 +26,7 @@ FlagGroup TransportFlagGroup() {
   return {"TLS:", {"tls_cert", "tls_key", "tls_ca", "insecure"}};
 }
 
-absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, bool has_other_proof) {
+absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, const OtherProof& other) {
   Transport transport{.tls = {absl::GetFlag(FLAGS_tls_cert), absl::GetFlag(FLAGS_tls_key), absl::GetFlag(FLAGS_tls_ca)},
                       .is_insecure = absl::GetFlag(FLAGS_insecure)};
   const bool has_tls = !transport.tls.certificate.empty();
@@ -40,10 +40,11 @@ absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, bool has
         absl::StrCat("--listen is '", listen,
                      "', which other machines could reach without TLS: set --tls-cert and --tls-key, or --insecure"));
   }
-  if (transport.tls.authority.empty() && !has_other_proof) {
+  if (transport.tls.authority.empty() && !other.is_set) {
+    const std::string flag = other.flag.empty() ? "" : absl::StrCat(other.flag, ", or ");
     return absl::InvalidArgumentError(absl::StrCat("--listen is '", listen,
-                                                   "', which other machines could use without authentication: set "
-                                                   "--tls-ca to require certificates, or --insecure"));
+                                                   "', which other machines could use without authentication: set ",
+                                                   flag, "--tls-ca to require certificates, or --insecure"));
   }
   return transport;
 }

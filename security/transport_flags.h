@@ -17,13 +17,18 @@ struct Transport {
   bool is_insecure = false;  // Whether clients on other machines may connect without TLS or authentication.
 };
 
+// How clients can authenticate themselves to a service without a certificate.
+struct OtherProof {
+  std::string flag = "";  // The flag that demands it, such as --tokens. Empty: there is none.
+  bool is_set = false;
+};
+
 // The flags --tls-cert, --tls-key, --tls-ca and --insecure, which all services have.
 FlagGroup TransportFlagGroup();
 
 // Reads these flags. Returns INVALID_ARGUMENT when clients on other machines could reach `listen` without TLS or
-// without authentication. `has_other_proof` says that clients must authenticate themselves by something other than a
-// certificate.
-absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, bool has_other_proof);
+// without authentication.
+absl::StatusOr<Transport> ReadTransportFlags(const std::string& listen, const OtherProof& other = {});
 
 // A sentence about what --insecure leaves open at `listen`. Empty when it leaves nothing open there.
 std::string InsecureWarning(const Transport& transport, const std::string& listen, bool has_other_proof);

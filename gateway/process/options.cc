@@ -131,7 +131,7 @@ absl::StatusOr<GatewayOptions> MakeGatewayOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
   options.requires_tokens = absl::GetFlag(FLAGS_require_tokens);
   QUIRE_ASSIGN_OR_RETURN(options.transport,
-                         ReadTransportFlags(options.listen, /*has_other_proof=*/options.requires_tokens));
+                         ReadTransportFlags(options.listen, {"--require-tokens", options.requires_tokens}));
   if (options.requires_tokens && options.transport.tls.certificate.empty() && !IsLocalAddress(options.listen)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--require-tokens is set and --listen is '", options.listen,

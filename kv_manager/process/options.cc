@@ -404,7 +404,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.workers, Workers());
   QUIRE_ASSIGN_OR_RETURN(options.listen, ListenFlag(FLAGS_listen));
   QUIRE_ASSIGN_OR_RETURN(options.transport,
-                         ReadTransportFlags(options.listen, /*has_other_proof=*/!absl::GetFlag(FLAGS_tokens).empty()));
+                         ReadTransportFlags(options.listen, {"--tokens", !absl::GetFlag(FLAGS_tokens).empty()}));
   QUIRE_RETURN_IF_ERROR(ReadCallers(&options));
   QUIRE_RETURN_IF_ERROR(ReadWorkerTls(&options));
   QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalTcpAddressFlag(FLAGS_health_listen));

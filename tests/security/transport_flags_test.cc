@@ -28,11 +28,11 @@ TEST(LocalAddressTest, OnlyWhatCannotLeaveTheMachineIsLocal) {
 
 // Reads the flags in `arguments`.
 absl::StatusOr<Transport> Read(const std::vector<const char*>& arguments, const std::string& listen,
-                               bool has_other_proof = false) {
+                               const OtherProof& other = {}) {
   static const auto* const flags = new ProgramFlags{"test", "tests.", "", {TransportFlagGroup()}};
   const absl::FlagSaver saver;
   if (const auto text = ReadFlags(*flags, arguments); !text.ok()) return text.status();
-  return ReadTransportFlags(listen, has_other_proof);
+  return ReadTransportFlags(listen, other);
 }
 
 std::string Error(const std::vector<const char*>& arguments, const std::string& listen) {
@@ -55,7 +55,11 @@ TEST(TransportFlagsTest, OtherMachinesMustProveWhoTheyAre) {
   EXPECT_EQ(Error({"--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1"),
             "--listen is '0.0.0.0:1', which other machines could use without authentication: set --tls-ca to require "
             "certificates, or --insecure");
-  EXPECT_TRUE(Read({"--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1", /*has_other_proof=*/true).ok());
+  EXPECT_TRUE(Read({"--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1", {"--tokens", true}).ok());
+  EXPECT_EQ(
+      Read({"--tls-cert=c", "--tls-key=k"}, "0.0.0.0:1", {"--tokens", false}).status().message(),
+      "--listen is '0.0.0.0:1', which other machines could use without authentication: set --tokens, or --tls-ca to "
+      "require certificates, or --insecure");
   EXPECT_TRUE(Read({"--tls-cert=c", "--tls-key=k"}, "127.0.0.1:1").ok());
   const auto mutual = Read({"--tls-cert=c", "--tls-key=k", "--tls-ca=a"}, "0.0.0.0:1");
   ASSERT_TRUE(mutual.ok()) << mutual.status();
@@ -65,7 +69,7 @@ TEST(TransportFlagsTest, OtherMachinesMustProveWhoTheyAre) {
 TEST(TransportFlagsTest, WhatInsecureLeavesOpenIsSaid) {
   const auto warning = [](const std::vector<const char*>& arguments, const std::string& listen,
                           bool has_proof = false) {
-    return InsecureWarning(*Read(arguments, listen, has_proof), listen, has_proof);
+    return InsecureWarning(*Read(arguments, listen, {"--tokens", has_proof}), listen, has_proof);
   };
   EXPECT_EQ(warning({"--insecure"}, "0.0.0.0:1"),
             "--insecure is set: other machines can use 0.0.0.0:1 without TLS and without authentication.");
