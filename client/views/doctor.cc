@@ -16,6 +16,7 @@
 #include "client/library/probe.h"
 #include "client/terminal/output.h"
 #include "security/tls_files.h"
+#include "security/tls_mismatch.h"
 #include "security/tls_probe.h"
 
 namespace quire {
@@ -196,8 +197,12 @@ Finding JudgeWorker(const v1::WorkerStatus& worker, uint64_t generation) {
             "correct what the reason names; the manager tries again every few seconds"};
   }
   if (worker.state() != v1::WORKER_STATE_READY) {
-    return {Result::kFail, name, absl::StrCat("is not connected: ", worker.last_error()),
-            "does quire-worker run there, and does its model load? Its log says more"};
+    return {
+        Result::kFail, name, absl::StrCat("is not connected: ", worker.last_error()),
+        MayBeTlsMismatch(worker.last_error())
+            ? "does it speak TLS (--worker-tls-ca of quire-manager), under another name (--worker-name), and ask for "
+              "a certificate (--worker-tls-cert)?"
+            : "does quire-worker run there, and does its model load? Its log says more"};
   }
   const v1::BlockCounts& blocks = worker.blocks();
   const double share = blocks.total() > 0 ? static_cast<double>(blocks.used()) / blocks.total() : 0;

@@ -20,6 +20,7 @@
 #include "base/worker_protocol.h"
 #include "kv_manager/engine/inventory_adoption.h"
 #include "kv_manager/engine/loop_report.h"
+#include "security/tls_mismatch.h"
 
 namespace quire {
 namespace {
@@ -437,7 +438,13 @@ void WorkerSession::LogFailedAttempt(const absl::Status& reason, int64_t now_us)
       QUIRE_LOG(kInfo) << "waiting for worker " << Named("worker", options_->address);
     }
   } else if (std::string said = WithoutNumbers(reason); said != logged_reason_) {
-    QUIRE_LOG(kWarning) << "worker " << Named("worker", options_->address) << " cannot be used: " << reason.message();
+    const char* const advice =
+        MayBeTlsMismatch(reason.message())
+            ? "; does the worker speak TLS (--worker-tls-ca), under another name (--worker-name), "
+              "and ask for a certificate (--worker-tls-cert)?"
+            : "";
+    QUIRE_LOG(kWarning) << "worker " << Named("worker", options_->address) << " cannot be used: " << reason.message()
+                        << advice;
     logged_reason_ = std::move(said);
   }
 }
