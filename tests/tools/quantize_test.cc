@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -378,6 +380,17 @@ TEST_F(QuantizeTest, TheProgramSaysInItsFirstLinesWhatItDoesAndHowToCallIt) {
           "does, and writes them with its other files to a new folder, as a checkpoint of "
           "compressed-tensors.\nWith --width=fp8 the checkpoint has FP8 in blocks instead.\n\n"
           "Usage: quire-quantize --model=DIR --output=NEW_DIR [--width=int8|int4|fp8]\n"));
+}
+
+TEST_F(QuantizeTest, TheProgramReadsAModelOfTheHub) {
+  const std::string repository = directory_.path() + "/hub/models--a--b", commit(40, '7');
+  for (const char* folder : {"/refs", "/snapshots"}) std::filesystem::create_directories(repository + folder);
+  std::ofstream(repository + "/refs/main") << commit;
+  std::filesystem::copy(GoldenModel("llama2"), repository + "/snapshots/" + commit,
+                        std::filesystem::copy_options::recursive);
+  setenv("HF_HUB_CACHE", (directory_.path() + "/hub").c_str(), /*replace=*/1);
+  EXPECT_THAT(OutputOf({"--model=hf:a/b", "--output=" + Output()}), HasSubstr("14 matrices in int8"));
+  unsetenv("HF_HUB_CACHE");
 }
 
 TEST_F(QuantizeTest, TheProgramPrintsSizesInAFittingUnit) {

@@ -15,8 +15,12 @@
 #include "base/program_main.h"
 #include "base/status.h"
 #include "tools/quantize/quantized_writer.h"
+#include "worker/model/hub_cache.h"
 
-ABSL_FLAG(std::string, model, "", "Required. A Hugging Face model directory with weights of 16 or 32 bits.");
+ABSL_FLAG(
+    std::string, model, "",
+    "Required. A Hugging Face model directory with weights of 16 or 32 bits, or such a model in the cache of the hub: "
+    "hf:owner/name, with @revision at the end if it is not main.");
 ABSL_FLAG(std::string, output, "",
           "Required. The directory to write. It must be empty, and is created if it does not exist.");
 ABSL_FLAG(std::string, width, "int8",
@@ -41,10 +45,12 @@ absl::Status Run() {
       const Quantization width,
       FlagChoice<Quantization>(
           FLAGS_width, {{"int8", Quantization::kInt8}, {"int4", Quantization::kInt4}, {"fp8", Quantization::kFp8}}));
-  const WriteOptions options{
-      .model = absl::GetFlag(FLAGS_model), .output = absl::GetFlag(FLAGS_output), .width = width};
-  if (options.model.empty()) return absl::InvalidArgumentError("--model is empty, must name a directory");
-  if (options.output.empty()) return absl::InvalidArgumentError("--output is empty, must name a directory");
+  if (absl::GetFlag(FLAGS_model).empty()) {
+    return absl::InvalidArgumentError("--model is empty, it must name a directory or a model of the hub");
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::string model, ModelPath(absl::GetFlag(FLAGS_model)));
+  const WriteOptions options{.model = model, .output = absl::GetFlag(FLAGS_output), .width = width};
+  if (options.output.empty()) return absl::InvalidArgumentError("--output is empty, it must name a directory");
   QUIRE_ASSIGN_OR_RETURN(const WrittenCheckpoint written, WriteQuantizedCheckpoint(options));
   const std::string groups = written.group > 0 ? absl::StrCat(" with groups of ", written.group) : "";
   std::printf("%s: %d matrices in %s%s, %s instead of %s\n", options.output.c_str(), written.num_matrices,
