@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/num_blocks.h"
 #include "base/status.h"
 #include "scheduler/emission.h"
@@ -80,8 +81,9 @@ absl::Status Scheduler::Submit(Request request, std::optional<Displaced>* displa
   if (waiting_.size() >= options_.max_waiting_requests) {
     SequenceGroup* const loser = displaced == nullptr ? nullptr : waiting_.ToDisplace(request.tenant);
     if (loser == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(waiting_.size(), " requests wait, the limit is ", options_.max_waiting_requests));
+      return absl::ResourceExhaustedError(absl::StrCat("the worker has a queue of ",
+                                                       Counted(options_.max_waiting_requests, "request"),
+                                                       " (max_waiting_requests), and it is full"));
     }
     *displaced = {loser->id(), loser->request().tenant};
     Remove(loser);

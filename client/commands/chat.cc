@@ -145,8 +145,8 @@ class Talk {
     if (signal != 0 && signal != SIGINT) EndBySignal(signal);
     // An answer that was cut looks like a whole one. Whoever has chosen --max-tokens expects the cut.
     if (was_cut && !options_.max_tokens && context_.format == OutputFormat::kText) {
-      std::fprintf(stderr, "quirectl: stopped after %s; -n allows more, up to the model's context\n",
-                   Counted(num_tokens, "token").c_str());
+      std::fprintf(stderr, "quirectl: stopped after %s; %s\n", Counted(num_tokens, "token").c_str(),
+                   AdviceAfterCut(num_tokens, wanted_tokens_));
     }
     return signal != 0 && absl::IsCancelled(status) ? absl::OkStatus() : status;
   }
@@ -177,10 +177,10 @@ class Talk {
     QUIRE_ASSIGN_OR_RETURN(const v1::GetModelResponse model, client_.GetModel());
     QUIRE_ASSIGN_OR_RETURN(const v1::RenderChatResponse prompt, client_.RenderChat(chat_));
     const uint32_t by_default = model.has_default_max_tokens() ? model.default_max_tokens() : kDefaultMaxTokens;
-    const uint32_t wanted = options_.max_tokens.value_or(by_default);
+    wanted_tokens_ = options_.max_tokens.value_or(by_default);
     const auto num_prompt_tokens = static_cast<uint32_t>(prompt.token_ids_size());
     if (num_prompt_tokens < model.max_context_tokens()) {
-      return std::min(wanted, model.max_context_tokens() - num_prompt_tokens);
+      return std::min(wanted_tokens_, model.max_context_tokens() - num_prompt_tokens);
     }
     return InvalidArgument("the conversation has ", num_prompt_tokens, " tokens, and the model's context is ",
                            model.max_context_tokens(), "; /reset begins a new one");
@@ -194,7 +194,8 @@ class Talk {
   Client client_;
   std::string system_;
   v1::Chat chat_;
-  bool can_print_ = true;  // Becomes false when standard output cannot be written.
+  uint32_t wanted_tokens_ = 0;  // The longest answer that is wanted, though the context may allow less.
+  bool can_print_ = true;       // Becomes false when standard output cannot be written.
 };
 
 // Ctrl-C stops an answer; while nothing is answered, it ends the process.

@@ -47,7 +47,8 @@ const char* ColorOf(Finding::Result result) {
 }
 
 void PrintFinding(const Finding& finding, bool has_color) {
-  const std::string message = Printable(absl::StrReplaceAll(finding.message, {{"\n", " "}}));
+  // The lines of an error become parts of one line.
+  const std::string message = Printable(absl::StrReplaceAll(finding.message, {{"\n  ", "; "}, {"\n", "; "}}));
   std::printf("%s%-4s%s  %-11s %s\n", has_color ? ColorOf(finding.result) : "", NameOf(finding.result),
               has_color ? "\033[0m" : "", finding.name.c_str(), message.c_str());
   if (!finding.advice.empty()) std::printf("      %-11s %s\n", "", finding.advice.c_str());

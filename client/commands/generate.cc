@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,15 +39,21 @@ void PrintUsage(const v1::GenerateResponse& last, bool has_one_sample, absl::Dur
                cached.c_str(), end.c_str());
 }
 
+// The longest answer that is wanted, and what of it the context allows.
+struct MaxTokens {
+  uint32_t wanted;
+  uint32_t allowed;
+};
+
 // Returns how many tokens to ask for when the user did not say. This is at least min_tokens and at most what the
 // context leaves, because the manager refuses more. The default of the model is used if it has one. The manager's own
 // default is too short for a shell.
-uint32_t DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) {
+MaxTokens DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) {
   const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
   const bool has_default = model.ok() && model->has_default_max_tokens();
   const uint32_t wanted =
       std::max(has_default ? model->default_max_tokens() : kDefaultMaxTokens, request.stopping().min_tokens());
-  if (!model.ok()) return wanted;  // Generate will report the error, or wait until a worker has joined.
+  if (!model.ok()) return {wanted, wanted};  // Generate will report the error, or wait until a worker has joined.
   const uint64_t context = model->max_context_tokens();
   uint64_t num_prompt_tokens = request.token_ids().ids_size();
   // A token has at least one byte, so most prompts need not be counted.
@@ -56,11 +63,11 @@ uint32_t DefaultMaxTokens(Client& client, const v1::GenerateRequest& request) {
     if (request.has_add_special_tokens()) text.set_add_special_tokens(request.add_special_tokens());
     if (request.has_parse_special_tokens()) text.set_parse_special_tokens(request.parse_special_tokens());
     const absl::StatusOr<v1::TokenizeResponse> tokens = client.Tokenize(text);
-    if (!tokens.ok()) return wanted;
+    if (!tokens.ok()) return {wanted, wanted};
     num_prompt_tokens = tokens->token_ids_size();
   }
-  if (num_prompt_tokens >= context) return 1;  // The manager refuses the prompt and says so.
-  return static_cast<uint32_t>(std::min<uint64_t>(wanted, context - num_prompt_tokens));
+  if (num_prompt_tokens >= context) return {wanted, 1};  // The manager refuses the prompt and says so.
+  return {wanted, static_cast<uint32_t>(std::min<uint64_t>(wanted, context - num_prompt_tokens))};
 }
 
 // A stream after its end.
@@ -71,6 +78,11 @@ struct Streamed {
   std::set<uint32_t> cut_samples;           // Those that were cut by --max-tokens or the context.
   bool has_printed = false;
   bool can_print = true;  // Becomes false when standard output cannot be written, which cancels the call.
+
+  uint32_t NumTokens() const {
+    return std::accumulate(num_tokens.begin(), num_tokens.end(), 0u,
+                           [](uint32_t sum, const auto& sample) { return sum + sample.second; });
+  }
 };
 
 // Tells the user why no text comes.
@@ -129,7 +141,7 @@ Streamed PrintStream(const GenerateOptions& options, const v1::GenerateRequest& 
 
 // An answer that was cut looks like a whole one. Whoever has chosen --max-tokens expects the cut, unless the answer
 // should be a value of a guide. In JSON, an answer says itself why it ended.
-void WarnOfCuts(const GenerateOptions& options, OutputFormat format, const Streamed& streamed) {
+void WarnOfCuts(const GenerateOptions& options, OutputFormat format, uint32_t wanted, const Streamed& streamed) {
   const std::string whole = options.guide.Description();
   if (whole.empty() && (options.max_tokens || format == OutputFormat::kJson)) return;
   FlushOutput();
@@ -140,7 +152,7 @@ void WarnOfCuts(const GenerateOptions& options, OutputFormat format, const Strea
         whole.empty() ? absl::StrCat(which, which.empty() ? "" : " ", "stopped after ", Counted(num_tokens, "token"))
                       : absl::StrCat(which.empty() ? "the answer" : which, " was cut at ", Counted(num_tokens, "token"),
                                      ", so it may not be ", whole);
-    std::fprintf(stderr, "quirectl: %s; -n allows more, up to the model's context\n", what.c_str());
+    std::fprintf(stderr, "quirectl: %s; %s\n", what.c_str(), AdviceAfterCut(num_tokens, wanted));
   }
 }
 
@@ -154,7 +166,12 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
   std::signal(SIGPIPE, SIG_IGN);
   Client client(context.client);
   const absl::Time start = absl::Now();
-  if (!options.max_tokens) request->mutable_stopping()->set_max_tokens(DefaultMaxTokens(client, *request));
+  uint32_t wanted = options.max_tokens.value_or(0);
+  if (!options.max_tokens) {
+    const MaxTokens max_tokens = DefaultMaxTokens(client, *request);
+    request->mutable_stopping()->set_max_tokens(max_tokens.allowed);
+    wanted = max_tokens.wanted;
+  }
   const Streamed streamed = PrintStream(options, *request, context.format, client, &interrupt);
   // A request that outlives its call ends only by this.
   const bool was_cancelled = !streamed.can_print || interrupt.signal() != 0;
@@ -165,15 +182,20 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
     FlushOutput();
     EndBySignal(signal);
   }
+  if (absl::IsDeadlineExceeded(streamed.status) && streamed.has_printed) {
+    std::fprintf(stderr, "quirectl: --timeout ended the answer after %s\n",
+                 Counted(streamed.NumTokens(), "token").c_str());
+    return kExitPartial;
+  }
   if (!streamed.status.ok()) {
     const int code = ReportError(WithOptionNames(streamed.status), context.client.endpoint);
     return streamed.has_printed ? kExitPartial : code;
   }
-  WarnOfCuts(options, context.format, streamed);
+  WarnOfCuts(options, context.format, wanted, streamed);
   if (options.show_usage) PrintUsage(streamed.last, options.num_returned() == 1, absl::Now() - start);
   if (streamed.last.finish_reason() == v1::FINISH_REASON_ABORT) {
     std::fprintf(stderr, "quirectl: the request was aborted\n");
-    return kExitPartial;
+    return streamed.NumTokens() > 0 ? kExitPartial : kExitFailed;
   }
   return kExitOk;
 }

@@ -40,7 +40,8 @@ std::string BeginTokens(const v1::GetModelResponse& model, Client* client) {
   const auto text = std::search(tokens.begin(), tokens.end(), without->token_ids().begin(), without->token_ids().end());
   std::vector<std::string> added;
   for (int i = 0; i < text - tokens.begin(); ++i) added.push_back(absl::StrCat(with->pieces(i), " (", tokens[i], ")"));
-  constexpr const char* kWhere = "post_processor in tokenizer.json, or add_bos_token for a tokenizer.model";
+  constexpr const char* kWhere =
+      "post_processor in tokenizer.json, add_bos_token for a tokenizer.model, or tokenizer.ggml.add_bos_token in GGUF";
   if (!added.empty())
     return absl::StrCat(absl::StrJoin(added, " "), " is added, because the tokenizer says so: ", kWhere);
   if (!model.has_bos_token_id()) return "none is added: the model has no BOS token";

@@ -184,6 +184,11 @@ void ReserveStandardStreams() {
   }
 }
 
+const char* AdviceAfterCut(uint32_t num_tokens, uint32_t wanted_tokens) {
+  return num_tokens < wanted_tokens ? "the model's context, or the worker's pool, has no room for more"
+                                    : "-n allows more, up to the model's context";
+}
+
 std::string DescribeHttpServer(const std::string& endpoint) {
   return absl::StrCat("an HTTP server answers at ", endpoint,
                       ", such as quire-openai or a metrics port; the manager's port is 50051 by default");

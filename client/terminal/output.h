@@ -50,6 +50,9 @@ int EndOutput(int exit_code);
 // to such a stream fails.
 void ReserveStandardStreams();
 
+// Returns what to do about an answer that ended after so many of the wanted tokens because it may not be longer.
+const char* AdviceAfterCut(uint32_t num_tokens, uint32_t wanted_tokens);
+
 // Says that what answers at `endpoint` is an HTTP server and no manager.
 std::string DescribeHttpServer(const std::string& endpoint);
 

@@ -184,6 +184,7 @@ void Gateway::ListModels(const std::string& authorization, const Exchange& excha
 
 void Gateway::DescribeModel(const std::string& authorization, const Exchange& exchange) {
   const std::string name = ModelNameOfUrl(exchange->request().path.substr(sizeof(kModelPath) - 1));
+  if (name.empty()) return ListModels(authorization, exchange);  // The client joined "/v1/models/" and nothing.
   WithModel(name, authorization, exchange, [this, exchange](const v1::GetModelResponse& model) {
     exchange->Respond({.body = ModelObject(model, start_)});
   });

@@ -185,9 +185,11 @@ std::vector<RequestId> LiveRequests::GiveUp(int64_t now_us, int64_t step_us,
   for (const RequestId request : given_up) {
     const auto it = entries_.find(request);
     ++stats_->finished[static_cast<int>(FinishReason::kDeadline)];
-    EndWith(it, absl::DeadlineExceededError(absl::StrFormat(
-                    "the deadline of the call comes before its first token can: it is in %d ms, and a step takes %d ms",
-                    (it->second.deadline_us - now_us) / 1000, step_us / 1000)));
+    EndWith(it,
+            absl::DeadlineExceededError(absl::StrFormat(
+                "the deadline of the call comes before its first token can: the request has waited %d ms, %d ms are "
+                "left, and a step takes %d ms",
+                (now_us - it->second.arrival_us) / 1000, (it->second.deadline_us - now_us) / 1000, step_us / 1000)));
   }
   return given_up;
 }

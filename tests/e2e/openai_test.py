@@ -41,6 +41,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(models["data"][0]["max_model_len"], 1024)
         self.assertEqual(self.quire.call("/v1/models/tales")[1]["object"], "model")
         self.assertEqual(self.quire.call("/v1/models/tails")[0], 404)
+        self.assertEqual(self.quire.call("/v1/models/")[1]["object"], "list")
 
     def test_a_completion_is_what_quirectl_prints(self):
         code, answer, _ = self.quire.call("/v1/completions", GREEDY)

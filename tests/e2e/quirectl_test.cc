@@ -3,6 +3,7 @@
 // quirectl as users and scripts see it.
 
 #include <algorithm>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -38,6 +39,10 @@ TEST_F(QuirectlTest, AnAnswerThatTheDefaultLengthCutSaysSo) {
   EXPECT_EQ(several.output,
             "quirectl: answer 0 stopped after 128 tokens; -n allows more, up to the model's context\n"
             "quirectl: answer 1 stopped after 128 tokens; -n allows more, up to the model's context\n");
+  const std::string long_prompt = "$(printf 'Once upon a time %.0s' $(seq 200))";  // The context has 1024 tokens.
+  EXPECT_THAT(Shell("quirectl generate \"" + long_prompt + "\" --ignore-eos 2>&1 >/dev/null").output,
+              MatchesRegex("quirectl: stopped after [0-9]+ tokens; the model's context, or the worker's pool, has no "
+                           "room for more\n"));
   EXPECT_EQ(Shell("quirectl generate Once -t 0 --ignore-eos -n 128 2>&1 >/dev/null").output, "")
       << "whoever chooses the length knows it";
   EXPECT_EQ(Shell("quirectl generate Once -t 0 --ignore-eos -o json 2>&1 >/dev/null").output, "")
@@ -195,6 +200,27 @@ TEST_F(QuirectlTest, ExplainSaysWhereARequestStands) {
   const Ended nobody = Quirectl({"explain", "nobody"});
   EXPECT_EQ(nobody.exit_code, 4);
   EXPECT_THAT(nobody.output, HasSubstr("no request \"nobody\" waits or runs"));
+}
+
+TEST(QuirectlSlowTest, AnAnswerThatTheTimeoutEndsAndARequestThatIsAbortedBeforeItsFirstTokenSaySo) {
+  const TestDirectory model;
+  for (const char* name : {"config.json", "tokenizer.json"}) model.CopyFrom(BundledModel(), name);
+  const std::string step_times = model.path() + "/steps.yaml";
+  std::ofstream(step_times) << "step: 100ms\n";
+  Cluster cluster(
+      {.model = model.path(),
+       .worker_flags = {"--device=simulated", "--simulated-step-times=" + step_times, "--max-sequences=1"}});
+  const Ended late =
+      Shell(cluster.endpoint(), "quirectl generate Once -n 900 --ignore-eos --timeout 1s 2>&1 >/dev/null");
+  EXPECT_EQ(late.exit_code, 5);
+  EXPECT_THAT(late.output, MatchesRegex("quirectl: --timeout ended the answer after [0-9]+ tokens\n"));
+  const Ended aborted = Shell(cluster.endpoint(),
+                              "quirectl generate Once -n 900 --ignore-eos --request-id first > /dev/null & "
+                              "until quirectl explain first | grep -q ', runs'; do sleep 0.1; done; "
+                              "quirectl generate Once --request-id second & second=$!; "
+                              "until quirectl explain second | grep -q waits; do sleep 0.1; done; "
+                              "quirectl abort second; wait $second; echo exit $?; quirectl abort first; wait");
+  EXPECT_THAT(aborted.output, HasSubstr("quirectl: the request was aborted\nexit 1\n"));
 }
 
 TEST_F(QuirectlTest, ATimeMayHaveAUnit) {

@@ -336,7 +336,8 @@ TEST_F(SchedulerTest, FullQueueRefusesAndChangesNothing) {
   Submit(2, 1, 1);
   const absl::Status status = scheduler_->Submit(MakeRequest(3, 1, 1));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(status.message(), HasSubstr("2 requests wait, the limit is 2"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("the worker has a queue of 2 requests (max_waiting_requests), and it is full"));
   EXPECT_EQ(scheduler_->counts().waiting, 2);
   EXPECT_FALSE(scheduler_->Cancel(RequestId{3}));
   Step();
