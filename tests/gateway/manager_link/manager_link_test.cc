@@ -169,6 +169,7 @@ class ManagerLinkTest : public ::testing::Test {
   }
   ~ManagerLinkTest() override {
     link_.reset();
+    replaced_links_.clear();
     for (const auto& server : servers_) {
       if (server != nullptr) server->Shutdown(std::chrono::system_clock::now());
     }
@@ -191,6 +192,7 @@ class ManagerLinkTest : public ::testing::Test {
     std::vector<std::shared_ptr<grpc::Channel>> channels;
     for (int i = 0; i < num_managers; ++i)
       channels.push_back(grpc::CreateChannel(Address(i), grpc::InsecureChannelCredentials()));
+    if (link_ != nullptr) replaced_links_.push_back(std::move(link_));
     link_ = std::make_unique<ManagerLink>(
         channels, [this](std::function<void()> function) { loop_.PostAfter(milliseconds(0), std::move(function)); },
         [this](milliseconds delay, std::function<void()> function) { loop_.PostAfter(delay, std::move(function)); },
@@ -227,6 +229,7 @@ class ManagerLinkTest : public ::testing::Test {
   FakeManager managers_[2] = {FakeManager("a"), FakeManager("b")};
   std::unique_ptr<grpc::Server> servers_[2];
   std::unique_ptr<ManagerLink> link_;
+  std::vector<std::unique_ptr<ManagerLink>> replaced_links_;  // The loop may still run functions for them.
 };
 
 TEST_F(ManagerLinkTest, CallsAndRequestsGoPastTheOneThatStandsByAndStayWithTheLeader) {
