@@ -207,9 +207,8 @@ bool Acceptor::AcceptAll(int listener) {
     const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&name), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
       next_probe_ = Clock::now() + options_.probe_interval;  // The port hears.
-      const bool is_probe = probe_fd_ >= 0 && NameOf(name, size) == probe_name_;
       EndProbe();
-      is_probe ? Reset(fd) : Admit(fd, AddressOf(name), NameOf(name, size));
+      TakeProbe(NameOf(name, size)) ? Reset(fd) : Admit(fd, AddressOf(name), NameOf(name, size));
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return true;
@@ -267,7 +266,6 @@ std::string Acceptor::ReasonToRefuse(const std::string& peer) {
 
 void Acceptor::RefuseForLackOfFiles(int listener, int error) {
   // A probe that is under way can no longer tell whether the port hears. Its connection does not count as refused.
-  const std::string probe_name = probe_fd_ >= 0 ? probe_name_ : "";
   EndProbe();
   // The spare descriptor allows to accept one connection after the other and to close them at once. Otherwise their
   // clients would wait.
@@ -278,7 +276,7 @@ void Acceptor::RefuseForLackOfFiles(int listener, int error) {
     socklen_t size = sizeof(name);
     const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&name), &size, SOCK_CLOEXEC);
     if (fd < 0) break;
-    if (probe_name.empty() || NameOf(name, size) != probe_name) ++num_refused;
+    if (!TakeProbe(NameOf(name, size))) ++num_refused;
     Reset(fd);
   }
   spare_fd_ = OpenSpare();
@@ -325,7 +323,20 @@ void Acceptor::FinishProbe() {
 }
 
 void Acceptor::EndProbe() {
-  if (probe_fd_ >= 0) close(std::exchange(probe_fd_, -1));
+  if (probe_fd_ < 0) return;
+  // A probe that has connected may still wait to be accepted, behind clients. Another one never will be, so a client
+  // may get its name. After the shutdown, it cannot connect any more.
+  shutdown(probe_fd_, SHUT_RDWR);
+  sockaddr_storage peer{};
+  socklen_t size = sizeof(peer);
+  if (getpeername(probe_fd_, reinterpret_cast<sockaddr*>(&peer), &size) != 0) probe_name_.clear();
+  close(std::exchange(probe_fd_, -1));
+}
+
+bool Acceptor::TakeProbe(const std::string& name) {
+  if (name != probe_name_) return false;
+  probe_name_.clear();
+  return true;
 }
 
 void Acceptor::ListenAnew(const std::string& reason) {
@@ -336,6 +347,7 @@ void Acceptor::ListenAnew(const std::string& reason) {
   }
   const bool was_listening = !sockets_.fds().empty();
   sockets_.Close();
+  probe_name_.clear();  // What waited to be accepted is gone.
   absl::StatusOr<ListeningSockets> sockets = ListeningSockets::Open(address_);
   next_probe_ = Clock::now() + options_.probe_interval;
   if (!sockets.ok()) {

@@ -90,7 +90,10 @@ class Acceptor {
   void StartProbe();
   // Listens anew if the probe does not wait to be accepted either.
   void FinishProbe();
+  // Closes the end from which the probe was made.
   void EndProbe();
+  // Returns whether the connection that was accepted from a socket of this name is the probe, which then is over.
+  bool TakeProbe(const std::string& name);
   // Closes the sockets and opens them again. If that fails, none is open. `reason` is empty in a later attempt.
   void ListenAnew(const std::string& reason);
 
@@ -104,7 +107,7 @@ class Acceptor {
   ListeningSockets sockets_;
   int spare_fd_ = -1;                 // Given up to accept and close a connection when no other descriptor is left.
   int probe_fd_ = -1;                 // A connection to the own port, or -1.
-  std::string probe_name_;            // What accepting it shows as the name of its peer.
+  std::string probe_name_;            // What accepting it shows as the name of its peer. Empty after that.
   Clock::time_point next_probe_;      // When the probe starts, if no connection comes before.
   Clock::time_point probe_deadline_;  // When the port counts as deaf.
   Clock::time_point paused_until_;    // No connection is accepted before.

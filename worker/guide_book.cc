@@ -2,6 +2,7 @@
 
 #include "worker/guide_book.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -60,8 +61,11 @@ absl::StatusOr<RowGuide> GuideBook::Start(const v1::SequenceStart& start, absl::
 
 absl::StatusOr<std::shared_ptr<const grammar::Automaton>> GuideBook::Compile(const v1::Guide& guide) {
   std::string serialized = guide.SerializeAsString();
-  for (const auto& [known, automaton] : grammars_) {
-    if (known == serialized) return automaton;
+  const auto known = std::find_if(grammars_.begin(), grammars_.end(),
+                                  [&](const auto& grammar) { return grammar.first == serialized; });
+  if (known != grammars_.end()) {
+    std::rotate(known, known + 1, grammars_.end());
+    return grammars_.back().second;
   }
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const grammar::Automaton> automaton,
                          grammar::Compile(grammar::SourceOf(guide)));

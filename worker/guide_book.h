@@ -38,7 +38,7 @@ class GuideBook {
   const int vocab_size_;
   std::string vocabulary_;  // The last v1::Vocabulary, serialized.
   std::shared_ptr<grammar::TokenMasks> masks_;
-  // The guides, serialized, and what they became; the last ones that were compiled.
+  // The guides, serialized, and what they became. The one that was used last is at the end.
   std::deque<std::pair<std::string, std::shared_ptr<const grammar::Automaton>>> grammars_;
 };
 

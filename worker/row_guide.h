@@ -28,6 +28,9 @@ class RowGuide {
   // cannot go on or because the tokens so far do not follow the grammar, these are the end tokens.
   void FillMask(std::vector<uint32_t>* words) const;
 
+  // The grammar, which rows may share.
+  const grammar::Automaton& automaton() const { return matcher_.automaton(); }
+
  private:
   grammar::Matcher matcher_;
   std::shared_ptr<grammar::TokenMasks> masks_;

@@ -2,16 +2,12 @@
 
 #include "worker/step_stream.h"
 
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/status_reason.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "worker/session_loop.h"
+#include "worker/stream_status.h"
 
 namespace quire {
 namespace {
@@ -19,22 +15,6 @@ namespace {
 // The number of answers, without the inventory, that a manager may leave unread. It may have two plans unanswered, so a
 // manager that reads its stream stays far below.
 constexpr size_t kMaxUnread = 16;
-
-grpc::Status ToGrpc(const absl::Status& status) {
-  const auto code = static_cast<grpc::StatusCode>(status.code());
-  const std::string message(status.message());
-  const std::optional<StatusReason> reason = ReasonOf(status);
-  if (!reason.has_value()) return grpc::Status(code, message);
-  google::rpc::ErrorInfo info;
-  info.set_reason(reason->word);
-  info.set_domain("quire");
-  info.mutable_metadata()->insert(reason->metadata.begin(), reason->metadata.end());
-  google::rpc::Status details;
-  details.set_code(code);
-  details.set_message(message);
-  details.add_details()->PackFrom(info);
-  return grpc::Status(code, message, details.SerializeAsString());
-}
 
 }  // namespace
 
@@ -117,7 +97,7 @@ void StepStream::EndUnlessOpen(absl::Duration open_timeout) {
 
 void StepStream::EndWith(const absl::Status& status) {
   phase_ = Phase::kEnding;
-  end_status_ = ToGrpc(status);
+  end_status_ = ToStreamStatus(status);
   WriteNextOrFinish();
 }
 

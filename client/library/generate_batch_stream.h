@@ -25,9 +25,9 @@ class GenerateBatchStream {
 
   // Starts a request, which ends after `timeout` at the latest. INVALID_ARGUMENT, and nothing is sent, when a string of
   // the request is not UTF-8; UNAVAILABLE when the stream is over. May block until another thread calls Next: the
-  // server stops reading while `max_batch_requests` (1024 by default) requests have ended whose ends are unread. A
-  // thread that both writes and reads must therefore not start more requests than that ahead of the ends that it has
-  // read.
+  // server stops reading while `max_batch_requests` requests (see GetModelResponse, 1024 by default) have ended whose
+  // ends are unread. A thread that both writes and reads must therefore not start more requests than that ahead of the
+  // ends that it has read.
   absl::Status Start(uint64_t tag, const v1::GenerateRequest& request,
                      absl::Duration timeout = absl::InfiniteDuration());
 

@@ -39,6 +39,7 @@ void BatchCall::Cancel(uint64_t tag) {
   message->set_tag(tag);
   message->mutable_cancel();
   unsent_.push_back(message);
+  cancelled_.insert(tag);
   Write();
 }
 
@@ -73,7 +74,10 @@ void BatchCall::HandleEntries() {
   while (next_entry_ < end) {
     const v1::GenerateBatchEntry& entry = response_.entries(next_entry_++);
     const auto found = running_.find(entry.tag());
-    if (found == running_.end()) continue;  // It was cancelled.
+    if (found == running_.end()) {  // It was cancelled.
+      if (entry.has_end()) cancelled_.erase(entry.tag());
+      continue;
+    }
     found->second.has_begun = true;
     if (entry.has_end()) {
       const EntryHandler handler = std::move(found->second.handler);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "google/rpc/status.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "quire/v1/inference.grpc.pb.h"
@@ -48,6 +49,9 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   // Returns whether the call takes no more requests.
   bool is_over() const { return is_over_; }
   size_t num_requests() const { return running_.size(); }
+  // Returns how many requests the manager may count: those that run, and those that were cancelled and whose ends have
+  // not come yet.
+  size_t num_counted_requests() const { return running_.size() + cancelled_.size(); }
 
   static constexpr int kMaxEntriesAtOnce = 16;
 
@@ -90,6 +94,7 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   Reactor reactor_{this};
   std::shared_ptr<BatchCall> self_;                 // It is set until gRPC has said that the call is over.
   absl::flat_hash_map<uint64_t, Running> running_;  // The key is the tag.
+  absl::flat_hash_set<uint64_t> cancelled_;         // Tags whose ends the manager has not sent yet.
   // The first one is being written if is_writing_.
   std::deque<std::shared_ptr<const v1::GenerateBatchRequest>> unsent_;
   v1::GenerateBatchResponse response_;

@@ -115,7 +115,7 @@ ManagerLink::Caller* ManagerLink::CallerOf(const std::string& authorization) {
 
 BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller) {
   for (const OpenCall& open : caller->calls) {
-    const bool has_room = !open.call->is_over() && open.call->num_requests() < kMaxRequestsPerCall;
+    const bool has_room = !open.call->is_over() && open.call->num_counted_requests() < max_requests_per_call_;
     if (open.manager == current_ && has_room) return open.call.get();
   }
   const auto ended = [this, authorization](BatchCall* call) {
@@ -261,6 +261,10 @@ void ManagerLink::AskModel(const std::string& authorization, Handler<v1::GetMode
       [this, authorization, handler = std::move(handler)](const google::rpc::Status& status,
                                                           const v1::GetModelResponse& model) {
         if (model.max_message_bytes() > 0) max_message_bytes_ = model.max_message_bytes();
+        if (status.code() == 0) {
+          const size_t limit = model.max_batch_requests();  // 0: the manager is older and does not say it.
+          max_requests_per_call_ = limit > 0 ? std::min(limit, kMaxRequestsPerCall) : kMaxRequestsPerCall;
+        }
         const auto caller = callers_.find(authorization);
         if (status.code() == 0 && caller != callers_.end()) {
           caller->second.model = model;

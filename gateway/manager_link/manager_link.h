@@ -58,7 +58,7 @@ class ManagerLink {
   template <typename Response>
   using Handler = std::function<void(const google::rpc::Status& status, const Response& response)>;
 
-  // When a call of GenerateBatch has so many requests, another call is opened. The manager's own limit is larger.
+  // When a call of GenerateBatch has so many requests, or as many as the manager takes, another call is opened.
   static constexpr size_t kMaxRequestsPerCall = 512;
 
   // `max_callers` is the number of bearer tokens that have calls at the same time. An idle one gives way to a new one;
@@ -159,6 +159,7 @@ class ManagerLink {
   uint64_t next_tag_ = 1;
   // A manager has said this last. Before that, it is the default of its flag.
   size_t max_message_bytes_ = size_t{16} << 20;
+  size_t max_requests_per_call_ = kMaxRequestsPerCall;  // At most what a manager has said last.
 };
 
 }  // namespace quire

@@ -183,6 +183,7 @@ absl::Status InferenceServiceImpl::DoGetModel(const std::optional<Caller>& /*cal
   }
   response->set_numerics_fingerprint(model->numerics_fingerprint);
   response->set_max_message_bytes(static_cast<uint32_t>(environment_->options.max_message_bytes));
+  response->set_max_batch_requests(static_cast<uint32_t>(environment_->options.max_batch_requests));
   if (environment_->options.limits.uses_model_defaults) EncodeDefaults(model->defaults, response);
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "base/status_reason.h"
 #include "kv_manager/requests/tenancy.h"
@@ -20,6 +21,10 @@ RequestRegistry::Registration::~Registration() {
 
 void RequestRegistry::Registration::FreeName() {
   registry_->FreeName(this);
+}
+
+void RequestRegistry::Registration::GiveTo(std::shared_ptr<TokenStream> stream, const std::string& tenant) {
+  registry_->Give(this, std::move(stream), tenant);
 }
 
 void RequestRegistry::Registration::StopWaiting() {
@@ -71,7 +76,20 @@ void RequestRegistry::FreeName(Registration* registration) {
   const auto it = streams_.find(registration->key_);
   stream = std::move(it->second);
   streams_.erase(it);
-  if (const auto count = num_by_tenant_.find(registration->tenant_); --count->second == 0) num_by_tenant_.erase(count);
+  Uncount(registration->tenant_);
+}
+
+void RequestRegistry::Uncount(const std::string& tenant) {
+  if (const auto count = num_by_tenant_.find(tenant); --count->second == 0) num_by_tenant_.erase(count);
+}
+
+void RequestRegistry::Give(Registration* registration, std::shared_ptr<TokenStream> stream, const std::string& tenant) {
+  const MutexLock lock(&mutex_);
+  QUIRE_CHECK(registration->has_name_) << registration->key_.second;
+  streams_.find(registration->key_)->second.swap(stream);  // The other stream is released after the lock.
+  Uncount(registration->tenant_);
+  ++num_by_tenant_[tenant];
+  registration->tenant_ = tenant;
 }
 
 void RequestRegistry::StopWaiting(Registration* registration) {

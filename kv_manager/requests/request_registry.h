@@ -40,6 +40,10 @@ class RequestRegistry {
     // nothing.
     void FreeName();
 
+    // The name and the place among the requests of all owners become those of another stream, whose tenant this is. The
+    // limits do not matter, because there are as many requests as before. REQUIRES: the name is not free.
+    void GiveTo(std::shared_ptr<TokenStream> stream, const std::string& tenant);
+
     // WaitForReaders does not wait for this request any more. A second call does nothing.
     void StopWaiting();
 
@@ -56,10 +60,10 @@ class RequestRegistry {
 
     RequestRegistry* const registry_;
     const Key key_;
-    const std::string tenant_;
+    std::string tenant_;       // Guarded by the mutex of the registry, like has_name_ and is_awaited_.
     const bool is_resumable_;  // The client can get the rest in another call.
-    bool has_name_;            // Guarded by the mutex of the registry, like is_awaited_.
-    bool is_awaited_ = true;   // WaitForReaders waits for it.
+    bool has_name_;
+    bool is_awaited_ = true;  // WaitForReaders waits for it.
   };
 
   explicit RequestRegistry(size_t max_requests) : max_requests_(max_requests) {}
@@ -95,8 +99,11 @@ class RequestRegistry {
   using Key = Registration::Key;
 
   void FreeName(Registration* registration);
+  void Give(Registration* registration, std::shared_ptr<TokenStream> stream, const std::string& tenant);
   void StopWaiting(Registration* registration);
   bool HasPlaceFor(const std::string& tenant) const QUIRE_REQUIRES(mutex_);
+  // A tenant has one request less.
+  void Uncount(const std::string& tenant) QUIRE_REQUIRES(mutex_);
   // Looks at the requests of all owners; null when none has the name.
   absl::StatusOr<std::shared_ptr<TokenStream>> FindOfAnyOwner(const std::string& name) const QUIRE_REQUIRES(mutex_);
 

@@ -162,7 +162,7 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Add(const Identi
 absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Insert(const Identity& identity, uint64_t nonce,
                                                                        std::shared_ptr<TokenStream> stream,
                                                                        RequestRegistry* registry,
-                                                                       std::vector<Entry>* removed) {
+                                                                       std::vector<Entry>* removed, Entry* replaced) {
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> same, SameOrNull(identity));
   if (same != nullptr) return same;
   if (!MakeMemory(identity.tenant, stream->num_first_bytes(), removed)) {
@@ -176,7 +176,13 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Insert(const Ide
     const bool is_closed = it->second.stream->is_closed();
     if (is_closed || !IsSame(it->second, identity).ok()) it->second.registration = nullptr;
   }
-  QUIRE_ASSIGN_OR_RETURN(auto registration, registry->Register(identity.owner, identity.name, stream, identity.tenant));
+  std::unique_ptr<RequestRegistry::Registration> registration;
+  if (replaced != nullptr && replaced->registration != nullptr) {
+    registration = std::move(replaced->registration);
+    registration->GiveTo(stream, identity.tenant);
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(registration, registry->Register(identity.owner, identity.name, stream, identity.tenant));
+  }
   registration->StopWaiting();  // Each call has a registration of its own for this.
   if (it != entries_.end()) removed->push_back(Take(it));
   const auto added = entries_.emplace(key, Entry{.id = stream->id(),
@@ -222,10 +228,11 @@ absl::Status ResumableRequests::Restore(const Identity& identity, const Restored
     const MutexLock lock(&mutex_);
     if (const auto it = entries_.find(key); it != entries_.end()) {
       QUIRE_RETURN_IF_ERROR(CheckGivesWay(it->second, restored));
-      it->second.registration = nullptr;  // It gives the name to the new one.
       replaced = Take(it);
     }
-    status = Insert(identity, restored.nonce, stream, registry, &removed).status();
+    const bool had_name = replaced.has_value() && replaced->registration != nullptr;
+    Entry* const known = replaced.has_value() ? &*replaced : nullptr;
+    status = Insert(identity, restored.nonce, stream, registry, &removed, known).status();
     if (status.ok()) {
       Entry* const entry = FindEntry(key, stream->id());
       entry->restored = restored;
@@ -234,6 +241,16 @@ absl::Status ResumableRequests::Restore(const Identity& identity, const Restored
       }
       // Under the same lock, because a client may come as soon as the stream is known.
       status = Detach(key, stream->id(), &removed);
+    }
+    if (!status.ok() && known != nullptr) {
+      // If the new stream was known for a moment, it still has the registration.
+      const auto refused =
+          std::find_if(removed.begin(), removed.end(), [&](const Entry& entry) { return entry.id == stream->id(); });
+      if (had_name && refused != removed.end()) {
+        known->registration = std::move(refused->registration);
+        known->registration->GiveTo(known->stream, known->tenant);
+      }
+      PutBack(key, *std::exchange(replaced, std::nullopt));
     }
   }
   if (replaced.has_value()) replaced->stream->Drop(RestoringError());
@@ -415,11 +432,23 @@ void ResumableRequests::MakeRoom(std::vector<Entry>* removed) {
 }
 
 ResumableRequests::Entry ResumableRequests::Take(Entries::iterator it) {
+  const int64_t expires_us = it->second.expires_us;
+  const int64_t num_bytes = it->second.num_bytes;
   SetExpiry(it->first, &it->second, kNever);
-  AddBytes(&it->second, -it->second.num_bytes);
+  AddBytes(&it->second, -num_bytes);
   Entry entry = std::move(it->second);
   entries_.erase(it);
+  entry.expires_us = expires_us;
+  entry.num_bytes = num_bytes;
   return entry;
+}
+
+void ResumableRequests::PutBack(const Key& key, Entry entry) {
+  const int64_t expires_us = std::exchange(entry.expires_us, kNever);
+  const int64_t num_bytes = std::exchange(entry.num_bytes, 0);
+  Entry* const added = &entries_.emplace(key, std::move(entry)).first->second;
+  AddBytes(added, num_bytes);
+  SetExpiry(key, added, expires_us);
 }
 
 absl::flat_hash_set<RequestId> ResumableRequests::Detached() const {

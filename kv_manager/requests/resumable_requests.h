@@ -79,8 +79,9 @@ class ResumableRequests {
   // others, unless a client has come for one of them. Several workers may have the same request, see IsLaterCopy: the
   // later copy replaces the other one. If a client has come for that, its call ends with RestoringError, and it finds
   // the later copy. It only keeps what it has found when tokens that are drawn again may be others. Errors are those of
-  // Add, and ALREADY_EXISTS when another request, or another copy, keeps the name. `grace_left` is set when the request
-  // had ended: its client has only this time to come, although the stream is told of the end only now.
+  // Add, RESOURCE_EXHAUSTED when too many requests have no client, and ALREADY_EXISTS when another request, or another
+  // copy, keeps the name. After an error, the request that had the name goes on as before. `grace_left` is set when the
+  // request had ended: its client has only this time to come, although the stream is told of the end only now.
   struct Restored {
     uint64_t nonce = 0;
     int64_t arrival_unix_us = 0;
@@ -165,10 +166,12 @@ class ResumableRequests {
   void OnForgotten(const Key& key, RequestId id);
   void OnClosed(const Key& key, RequestId id);
 
-  // Add, except that the caller drops the streams of `removed` without the lock.
+  // Add, except that the caller drops the streams of `removed` without the lock. If `replaced` is not null, it was
+  // taken away for this stream, which gets its registration if it has one.
   absl::StatusOr<std::shared_ptr<TokenStream>> Insert(const Identity& identity, uint64_t nonce,
                                                       std::shared_ptr<TokenStream> stream, RequestRegistry* registry,
-                                                      std::vector<Entry>* removed) QUIRE_REQUIRES(mutex_);
+                                                      std::vector<Entry>* removed, Entry* replaced = nullptr)
+      QUIRE_REQUIRES(mutex_);
   // The request has no client any more. RESOURCE_EXHAUSTED when it is not kept. The caller drops the streams of
   // `removed` without the lock, see DropOthers.
   absl::Status Detach(const Key& key, RequestId id, std::vector<Entry>* removed) QUIRE_REQUIRES(mutex_);
@@ -192,7 +195,10 @@ class ResumableRequests {
   bool HasMemory(const std::string& tenant, int64_t num_bytes) const QUIRE_REQUIRES(mutex_);
   // `num_bytes` may be negative.
   void AddBytes(Entry* entry, int64_t num_bytes) QUIRE_REQUIRES(mutex_);
+  // Takes an entry away. The result still says when it would have expired and how many bytes it had.
   Entry Take(Entries::iterator it) QUIRE_REQUIRES(mutex_);
+  // Undoes Take.
+  void PutBack(const Key& key, Entry entry) QUIRE_REQUIRES(mutex_);
   void Run();
 
   const DetachOptions options_;

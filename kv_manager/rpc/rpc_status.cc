@@ -2,14 +2,13 @@
 
 #include "kv_manager/rpc/rpc_status.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/error_text.h"
 #include "base/status_reason.h"
 #include "google/rpc/error_details.pb.h"
 
@@ -22,9 +21,6 @@ constexpr size_t kMaxFieldBytes = 64;
 constexpr size_t kMaxFirstDescriptionBytes = 384;
 constexpr size_t kMaxDescriptionBytes = 128;
 constexpr size_t kMaxQuotedBytes = 64;
-// Trailers travel in headers frames, which peers limit to 8 KiB: the details in base64 and the message fit.
-constexpr size_t kMaxMessageBytes = 512;
-constexpr size_t kMaxDetailsBytes = 4096;
 
 constexpr char kTypePrefix[] = "type.googleapis.com/";
 constexpr char kDomain[] = "quire";
@@ -45,20 +41,6 @@ constexpr CodeDefaults kCodeDefaults[] = {
 template <typename Message>
 std::string TypeUrl() {
   return kTypePrefix + Message::descriptor()->full_name();
-}
-
-std::string Shortened(std::string text, size_t max_bytes) {
-  if (text.size() > max_bytes) {
-    text.resize(max_bytes - 3);
-    text += "...";
-  }
-  return text;
-}
-
-// grpc-message and proto strings must be printable: bytes that are not become hexadecimal escapes.
-std::string Ascii(absl::string_view text) {
-  const bool is_printable = std::all_of(text.begin(), text.end(), absl::ascii_isprint);
-  return is_printable ? std::string(text) : absl::CHexEscape(text);
 }
 
 // The status with the reason and the delay of its code, unless it has a reason of its own.
@@ -94,7 +76,7 @@ void AppendDetail(std::string type_url, std::string value, google::rpc::Status* 
   google::protobuf::Any* detail = wire->add_details();
   detail->set_type_url(std::move(type_url));
   detail->set_value(std::move(value));
-  if (wire->ByteSizeLong() > kMaxDetailsBytes) wire->mutable_details()->RemoveLast();
+  if (wire->ByteSizeLong() > kMaxErrorDetailsBytes) wire->mutable_details()->RemoveLast();
 }
 
 template <typename Message>
@@ -107,7 +89,8 @@ void AppendDetail(const Message& detail, google::rpc::Status* wire) {
 void FieldErrors::Add(std::string field, std::string description) {
   if (count_++ >= kMaxFieldErrors) return;
   const size_t max_bytes = kept_.empty() ? kMaxFirstDescriptionBytes : kMaxDescriptionBytes;
-  kept_.push_back({Shortened(std::move(field), kMaxFieldBytes), Shortened(Ascii(description), max_bytes)});
+  kept_.push_back(
+      {ShortenedText(std::move(field), kMaxFieldBytes), ShortenedText(PrintableText(description), max_bytes)});
 }
 
 absl::Status FieldErrors::ToStatus() const {
@@ -133,7 +116,7 @@ google::rpc::Status ToRpcStatus(const absl::Status& status) {
   const absl::Status detailed = WithDefaultsOfCode(status);
   google::rpc::Status wire;
   wire.set_code(static_cast<int>(detailed.code()));
-  wire.set_message(Shortened(Ascii(detailed.message()), kMaxMessageBytes));
+  wire.set_message(ShortenedText(PrintableText(detailed.message()), kMaxErrorMessageBytes));
   if (const auto reason = ReasonOf(detailed); reason.has_value()) AppendDetail(EncodeReason(*reason), &wire);
   if (const auto delay_ms = RetryDelayOf(detailed); delay_ms.has_value()) {
     AppendDetail(EncodeRetryDelay(*delay_ms), &wire);

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -133,6 +134,35 @@ TEST(AcceptorTest, ProbesOfAPortThatHearsAreNotConnections) {
     EXPECT_EQ(acceptor->stats().refused_at_limit, 0) << address;
   }
   EXPECT_THAT(keeper.peers(), ElementsAre());
+}
+
+TEST(AcceptorTest, AProbeThatWaitsBehindClientsIsNotAConnection) {
+  constexpr int kNumClients = 100;  // The acceptor starts a probe before it has accepted all of them.
+  std::atomic<bool> has_begun = false;
+  std::atomic<bool> are_waiting = false;
+  std::atomic<int> num_connections = 0;
+  const absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
+      "127.0.0.1:0",
+      {.port = "test", .max_connections = 2 * kNumClients, .probe_interval = std::chrono::milliseconds(1)},
+      [&](int fd, const std::string& /*peer*/) {
+        has_begun = true;
+        while (!are_waiting) poll(nullptr, 0, 1);
+        poll(nullptr, 0, 2);  // Longer than the interval.
+        close(fd);
+        ++num_connections;
+      });
+  ASSERT_TRUE(acceptor.ok()) << acceptor.status();
+  std::vector<TestSocket> clients(kNumClients);
+  const auto deadline = std::chrono::steady_clock::now() + kLongTime;
+  for (TestSocket& client : clients) {
+    EXPECT_TRUE(client.Connect((*acceptor)->port()));
+    while (!has_begun && std::chrono::steady_clock::now() < deadline) poll(nullptr, 0, 1);
+  }
+  are_waiting = true;
+  while (num_connections < kNumClients && std::chrono::steady_clock::now() < deadline) poll(nullptr, 0, 5);
+  poll(nullptr, 0, 100);  // There is nothing to wait for: nothing must happen.
+  EXPECT_EQ(num_connections, kNumClients);
+  (*acceptor)->Stop();
 }
 
 TEST(AcceptorTest, AProbeThatWaitsForALateThreadIsHeard) {

@@ -60,6 +60,7 @@ class FakeManager : public v1::InferenceService::Service {
     ++num_models;
     response->set_name(name_);
     response->set_max_message_bytes(kMaxMessageBytes);
+    response->set_max_batch_requests(max_batch_requests);
     if (num_restoring-- > 0) return ToGrpc(Unavailable("RESTORING"));
     return leads ? grpc::Status::OK : ToGrpc(Unavailable("NOT_LEADER"));
   }
@@ -68,11 +69,17 @@ class FakeManager : public v1::InferenceService::Service {
       grpc::ServerContext*,
       grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) override {
     ++num_calls;
+    ++num_batches;
     if (!leads) return ToGrpc(Unavailable("NOT_LEADER"));
+    uint64_t last_tag = 0;
     v1::GenerateBatchRequest request;
     while (stream->Read(&request)) {
       ++num_messages;
-      if (request.has_cancel()) continue;
+      if (request.has_cancel()) {
+        if (ends_cancelled) SendCancelled(request.tag(), last_tag, stream);
+        continue;
+      }
+      last_tag = request.tag();
       if (is_lost) {
         while (leads) std::this_thread::sleep_for(milliseconds(1));
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
@@ -108,15 +115,29 @@ class FakeManager : public v1::InferenceService::Service {
   std::atomic<bool> is_cut = false;      // The call breaks after the first response.
   std::atomic<bool> is_endless = false;  // Requests have no end.
   std::atomic<bool> is_lost = false;     // The call breaks before the first response, when it leads no more.
-  std::atomic<int> num_restoring = 0;    // So many of the first requests find that the manager still restores others.
+  // When a request was cancelled, it gets its end, and then the last request of the call gets a text. Otherwise the end
+  // does not come.
+  std::atomic<bool> ends_cancelled = false;
+  std::atomic<uint32_t> max_batch_requests = 0;  // What GetModel says. The manager itself takes any number.
+  std::atomic<int> num_restoring = 0;  // So many of the first requests find that the manager still restores others.
   // When so many requests are there, each of them gets a text with the same message. When one more is there, each gets
   // another text and its end.
   std::atomic<int> num_together = 0;
   std::atomic<int> num_calls = 0;
   std::atomic<int> num_models = 0;    // Calls of GetModel.
+  std::atomic<int> num_batches = 0;   // Calls of GenerateBatch.
   std::atomic<int> num_messages = 0;  // That came with calls of GenerateBatch.
 
  private:
+  void SendCancelled(uint64_t tag, uint64_t last_tag,
+                     grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) {
+    v1::GenerateBatchResponse response;
+    response.add_entries()->set_tag(tag);
+    response.mutable_entries(0)->mutable_end()->set_code(grpc::StatusCode::CANCELLED);
+    response.add_entries()->set_tag(last_tag);
+    response.mutable_entries(1)->mutable_response()->set_text_delta("text");
+    stream->Write(response);
+  }
   void SendTogether(uint64_t tag,
                     grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) {
     tags_.push_back(tag);
@@ -148,6 +169,7 @@ class ManagerLinkTest : public ::testing::Test {
   }
   ~ManagerLinkTest() override {
     link_.reset();
+    replaced_links_.clear();
     for (const auto& server : servers_) {
       if (server != nullptr) server->Shutdown(std::chrono::system_clock::now());
     }
@@ -170,6 +192,7 @@ class ManagerLinkTest : public ::testing::Test {
     std::vector<std::shared_ptr<grpc::Channel>> channels;
     for (int i = 0; i < num_managers; ++i)
       channels.push_back(grpc::CreateChannel(Address(i), grpc::InsecureChannelCredentials()));
+    if (link_ != nullptr) replaced_links_.push_back(std::move(link_));
     link_ = std::make_unique<ManagerLink>(
         channels, [this](std::function<void()> function) { loop_.PostAfter(milliseconds(0), std::move(function)); },
         [this](milliseconds delay, std::function<void()> function) { loop_.PostAfter(delay, std::move(function)); },
@@ -206,6 +229,7 @@ class ManagerLinkTest : public ::testing::Test {
   FakeManager managers_[2] = {FakeManager("a"), FakeManager("b")};
   std::unique_ptr<grpc::Server> servers_[2];
   std::unique_ptr<ManagerLink> link_;
+  std::vector<std::unique_ptr<ManagerLink>> replaced_links_;  // The loop may still run functions for them.
 };
 
 TEST_F(ManagerLinkTest, CallsAndRequestsGoPastTheOneThatStandsByAndStayWithTheLeader) {
@@ -398,6 +422,58 @@ TEST_F(ManagerLinkTest, ARequestThatIsCancelledBeforeItWasSentIsNotSent) {
   loop_.RunUntil([&] { return num_responses == 3; });
   link_->Cancel(last);
   loop_.RunUntil([&] { return managers_[0].num_messages == 4; });
+}
+
+TEST_F(ManagerLinkTest, AnotherCallIsOpenedForMoreRequestsThanTheManagerTakes) {
+  managers_[0].is_endless = true;
+  managers_[0].max_batch_requests = 2;
+  EXPECT_EQ(ModelName(), "a");
+  int num_responses = 0;
+  const auto await_response = [&] {
+    loop_.RunUntil([&, expected = num_responses + 1] { return num_responses == expected; });
+  };
+  const auto start = [&] {
+    const ManagerLink::Ticket ticket =
+        link_->Start("", v1::GenerateRequest(), [&](const v1::GenerateBatchEntry&) { ++num_responses; });
+    await_response();
+    return ticket;
+  };
+  const ManagerLink::Ticket first = start();
+  start();
+  EXPECT_EQ(managers_[0].num_batches, 1);
+  link_->Cancel(first);
+  const ManagerLink::Ticket third = start();
+  EXPECT_EQ(managers_[0].num_batches, 2) << "the manager may still count the request that was cancelled";
+  start();
+  EXPECT_EQ(managers_[0].num_batches, 2);
+  managers_[0].ends_cancelled = true;
+  link_->Cancel(third);
+  await_response();  // It comes after the end of the third request.
+  start();
+  EXPECT_EQ(managers_[0].num_batches, 2) << "the second call has room again";
+  start();
+  EXPECT_EQ(managers_[0].num_batches, 3);
+}
+
+// With the limits of managers that take many requests in a call, or do not say how many they take.
+class BatchLimitTest : public ManagerLinkTest, public ::testing::WithParamInterface<uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Limits, BatchLimitTest, ::testing::Values(0, 100'000));
+
+TEST_P(BatchLimitTest, ACallHasAtMost512Requests) {
+  managers_[0].is_endless = true;
+  managers_[0].max_batch_requests = GetParam();
+  EXPECT_EQ(ModelName(), "a");
+  int num_responses = 0;
+  const auto start = [&](int num_requests) {
+    for (int i = 0; i < num_requests; ++i) {
+      link_->Start("", v1::GenerateRequest(), [&](const v1::GenerateBatchEntry&) { ++num_responses; });
+    }
+    loop_.RunUntil([&, expected = num_responses + num_requests] { return num_responses == expected; });
+  };
+  start(512);
+  EXPECT_EQ(managers_[0].num_batches, 1);
+  start(1);
+  EXPECT_EQ(managers_[0].num_batches, 2);
 }
 
 TEST_F(ManagerLinkTest, RequestsCountUntilTheManagerSendsSomethingOrTheyAreCancelled) {

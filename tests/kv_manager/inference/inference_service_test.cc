@@ -503,6 +503,7 @@ TEST(InferenceServiceTest, GetModelDescribesTheModel) {
   EXPECT_EQ(model.bos_token_id(), 0u);
   EXPECT_TRUE(model.has_tokenizer());
   EXPECT_EQ(model.max_message_bytes(), InferenceServiceOptions().max_message_bytes);
+  EXPECT_EQ(model.max_batch_requests(), InferenceServiceOptions().max_batch_requests);
 }
 
 TEST(InferenceServiceTest, TheContextIsAtMostWhatTheLargestPoolHolds) {

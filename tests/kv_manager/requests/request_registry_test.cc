@@ -62,6 +62,19 @@ TEST(RequestRegistryTest, DestroyingAnOldRegistrationLeavesTheNewOwnerOfTheName)
   EXPECT_THAT(registry.Names(), UnorderedElementsAre(Pair(RequestId{2}, "a")));
 }
 
+TEST(RequestRegistryTest, AnotherStreamTakesANameAlthoughTheLimitIsReached) {
+  RequestRegistry registry(2);
+  auto first = registry.Register("", "a", Stream(RequestId{1}), "x");
+  auto second = registry.Register("", "b", Stream(RequestId{2}), "x");
+  ASSERT_TRUE(first.ok() && second.ok());
+  (*first)->GiveTo(Stream(RequestId{3}), "y");
+  EXPECT_THAT(registry.Names(), UnorderedElementsAre(Pair(RequestId{3}, "a"), Pair(RequestId{2}, "b")));
+  EXPECT_FALSE(registry.Register("", "c", Stream(RequestId{4}), "y").ok()) << "y has the place of the first stream";
+  second->reset();
+  first->reset();
+  EXPECT_TRUE(registry.Names().empty());
+}
+
 TEST(RequestRegistryTest, RequestsOfAllOwnersCountForTheLimit) {
   RequestRegistry registry(2);
   const auto first = registry.Register("x", "a", Stream(RequestId{1}));

@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -102,6 +105,22 @@ class ResumableRequestsTest : public ::testing::Test {
                                       id, ResponseSet(model_, name, *valid), StreamReader{&one->writer, run_later, 1});
     last_ = requests_->Add(IdentityOf(name, tenant, digest), Value(id), one->stream, &registry_);
     return one;
+  }
+
+  // The stream of a request that an earlier manager has started, with a text of so many bytes.
+  std::shared_ptr<TokenStream> StreamToRestore(const ResumableRequests::Identity& identity, uint64_t nonce,
+                                               size_t num_text_bytes = 0) {
+    v1::GenerateRequest request;
+    request.set_text("p");
+    auto valid = ValidateGenerate(request, *model_, RequestLimits(), /*drawn_seed=*/1);
+    valid->prompt_text.assign(num_text_bytes, 'x');
+    const RequestId id = registry_.NextId();
+    return std::make_shared<TokenStream>(TokenStream::Environment{.engine = &engine_,
+                                                                  .run_later = [](std::function<void()> job) { job(); },
+                                                                  .on_end = [](const StreamEnd&) {},
+                                                                  .max_outbox_tokens = 100,
+                                                                  .keeper = requests_->NewKeeper(identity, id, nonce)},
+                                         id, ResponseSet(model_, identity.name, *valid), StreamReader());
   }
 
   std::shared_ptr<ServedModel> model_ = ToyModel();
@@ -402,6 +421,63 @@ TEST_F(ResumableRequestsTest, AClientThatComesWhileItsRequestIsRestoredKeepsIt) 
   EXPECT_FALSE(second->has_ended());
   EXPECT_FALSE(writer.status.has_value());
   second->Close(2, /*ends_request=*/true);
+}
+
+TEST_F(ResumableRequestsTest, ARequestGoesOnWhenThereIsNoMemoryForTheOneThatWouldReplaceIt) {
+  Make(10, /*max_replay_bytes=*/100'000);
+  const ResumableRequests::Identity identity = IdentityOf("r", "t", 1);
+  const auto first = StreamToRestore(identity, 7);
+  ASSERT_TRUE(requests_->Restore(identity, {.nonce = 7, .arrival_unix_us = 1, .copy = {}}, first, &registry_).ok());
+  const int64_t replay_bytes = requests_->counts().replay_bytes;
+  clock_.Advance(kGraceUs - 1);
+  const auto second = StreamToRestore(identity, 8, /*num_text_bytes=*/100'000);
+  const absl::Status status =
+      requests_->Restore(identity, {.nonce = 8, .arrival_unix_us = 2, .copy = {}}, second, &registry_);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(ReasonOf(status)->word, "REPLAY_MEMORY");
+  EXPECT_FALSE(first->has_ended());
+  EXPECT_EQ(*requests_->FindSame(identity), first);
+  EXPECT_EQ(requests_->counts().replay_bytes, replay_bytes);
+  EXPECT_EQ(requests_->Detached().count(first->id()), 1u);
+  EXPECT_EQ(registry_.Names().size(), 1u);
+  EXPECT_EQ(registry_.Names()[first->id()], "r");
+  clock_.Advance(1);
+  requests_->Check();
+  EXPECT_TRUE(first->has_ended()) << "its grace has passed";
+  EXPECT_EQ(requests_->counts().replay_bytes, 0);
+  EXPECT_TRUE(registry_.Names().empty());
+}
+
+TEST_F(ResumableRequestsTest, AClientKeepsItsStreamWhenTooManyRequestsHaveNoClientForALaterCopy) {
+  Make(1);
+  const ResumableRequests::Identity identity = IdentityOf("r", "t", 1);
+  const auto restore = [&](int num_tokens, std::optional<absl::Duration> grace_left) {
+    const auto stream = StreamToRestore(identity, 7);
+    const absl::Status status = requests_->Restore(identity,
+                                                   {.nonce = 7,
+                                                    .arrival_unix_us = 1,
+                                                    .copy = {.num_moves = 0, .num_tokens = {num_tokens}},
+                                                    .repeats_tokens = true},
+                                                   stream, &registry_, grace_left);
+    return std::pair(stream, status);
+  };
+  const auto [first, first_status] = restore(5, std::nullopt);
+  ASSERT_TRUE(first_status.ok()) << first_status;
+  ManualWriter writer;
+  const auto run_later = [](std::function<void()> job) { job(); };
+  ASSERT_TRUE(first->Attach({&writer, run_later, 2}, {}).ok());
+  const auto other = Add("other");
+  other->stream->Close(1);
+  ASSERT_EQ(requests_->counts().running, 1);
+  const auto [second, second_status] = restore(6, absl::Microseconds(1));  // It would end before the other one.
+  EXPECT_TRUE(absl::IsResourceExhausted(second_status)) << second_status;
+  EXPECT_FALSE(first->has_ended());
+  EXPECT_FALSE(writer.status.has_value());
+  EXPECT_EQ(*requests_->FindSame(identity), first);
+  EXPECT_FALSE(other->stream->has_ended());
+  EXPECT_EQ(registry_.Names().size(), 2u);
+  EXPECT_EQ(registry_.Names()[first->id()], "r");
+  first->Close(2, /*ends_request=*/true);
 }
 
 }  // namespace
