@@ -222,6 +222,18 @@ class StreamTest(unittest.TestCase):
         request = v1.GenerateRequest(text="Hi", request_id="r", on_disconnect=2, beam=v1.BeamParams(width=2))
         self.check([([response(5, "one")], CUT), ([], UNKNOWN)], [5], None, error=UNKNOWN, request=request)
 
+    def test_only_a_stream_that_can_be_continued_keeps_its_tokens(self):
+        detach = v1.ON_DISCONNECT_DETACH
+        for is_kept, fields in ((True, {"on_disconnect": detach}), (True, {"continue_from": [{"token_ids": [4]}]}),
+                                (True, {"on_disconnect": detach, "n": 2, "best_of": 2}), (False, {}),
+                                (False, {"on_disconnect": detach, "beam": {"width": 2}}),
+                                (False, {"on_disconnect": detach, "n": 2, "best_of": 3})):
+            with self.subTest(fields=fields):
+                state = Resumption(v1.GenerateRequest(text="Hi", request_id="r", **fields), timeout=9, resume_time=9)
+                state.note(response(5))
+                kept = [token for sample in state._continued.values() for token in sample.token_ids]
+                self.assertEqual(kept.count(5), 1 if is_kept else 0)
+
     def test_an_older_manager_gets_the_request_without_on_disconnect(self):
         error = FakeError(CODES.INVALID_ARGUMENT,
                           "19: field number 19 of quire.v1.GenerateRequest is not known to this server")
