@@ -9,11 +9,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <future>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -69,6 +71,12 @@ class TestClient {
   size_t ReadSome() {
     char buffer[4096];
     return static_cast<size_t>(std::max<ssize_t>(recv(fd_, buffer, sizeof(buffer), 0), 0));
+  }
+  // Returns whether the server closes the connection, and sends nothing before.
+  bool WaitForEnd() {
+    char byte;
+    const ssize_t num_bytes = recv(fd_, &byte, 1, 0);
+    return num_bytes == 0 || (num_bytes < 0 && errno == ECONNRESET);
   }
   std::string ReadAll() { return ReadUntil(std::string("\0never", 6)); }
   int fd() const { return fd_; }
@@ -377,6 +385,15 @@ TEST_F(WebServerTest, StopEndsResponsesAfterTheGrace) {
   server_->Stop(std::chrono::milliseconds(10));
   EXPECT_EQ(client.ReadAll(), "");
   EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
+}
+
+TEST_F(WebServerTest, StopClosesWhatWasAcceptedJustBefore) {
+  constexpr size_t kNumClients = 50;
+  Start();
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (size_t i = 0; i < kNumClients; ++i) clients.push_back(std::make_unique<TestClient>(*server_));
+  server_->Stop(std::chrono::milliseconds(0));
+  for (const auto& client : clients) EXPECT_TRUE(client->WaitForEnd());
 }
 
 // Sends a request through TLS and returns the answer, or "" when the handshake fails.
