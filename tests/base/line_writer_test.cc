@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -156,9 +157,14 @@ TEST(LineWriterTest, LinesForAFullDiskAreDroppedAndCounted) {
 }
 
 TEST(LineWriterTest, ItEndsWhileItsReaderStalls) {
+  std::signal(SIGPIPE, SIG_IGN);
   Pipe pipe;
-  LineWriter writer(pipe.fd(), 20'000, Note);
-  while (writer.num_dropped() == 0) writer.Write("a line\n");
+  const std::future<void> end = std::async(std::launch::async, [&pipe] {
+    LineWriter writer(pipe.fd(), 20'000, Note);
+    while (writer.num_dropped() == 0) writer.Write("a line\n");
+  });
+  EXPECT_EQ(end.wait_for(kLong), std::future_status::ready);
+  pipe.CloseReader();  // This ends a writer that waits for its reader.
 }
 
 TEST(LineWriterTest, SeveralThreadsMayWrite) {
