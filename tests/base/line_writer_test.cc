@@ -3,6 +3,7 @@
 #include "base/line_writer.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -44,6 +45,10 @@ class Pipe {
   }
 
   int fd() const { return fds_[1]; }
+  bool IsFull() const {
+    pollfd file = {.fd = fds_[1], .events = POLLOUT, .revents = 0};
+    return poll(&file, 1, 0) == 0;
+  }
 
   void CloseReader() {
     if (fds_[0] >= 0) close(fds_[0]);
@@ -161,6 +166,9 @@ TEST(LineWriterTest, ItEndsWhileItsReaderStalls) {
   Pipe pipe;
   const std::future<void> end = std::async(std::launch::async, [&pipe] {
     LineWriter writer(pipe.fd(), 20'000, Note);
+    // The pipe takes only a part of this line, so the writer waits for its reader with the rest.
+    writer.Write(std::string(2 * kPipeBytes, 'x') + "\n");
+    while (!pipe.IsFull()) std::this_thread::yield();
     while (writer.num_dropped() == 0) writer.Write("a line\n");
   });
   EXPECT_EQ(end.wait_for(kLong), std::future_status::ready);
