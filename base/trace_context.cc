@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "base/hex.h"
 
 namespace quire {
 namespace {
@@ -24,10 +25,6 @@ bool IsHex(std::string_view text) {
 
 bool IsId(std::string_view text) {
   return IsHex(text) && text.find_first_not_of('0') != std::string_view::npos;
-}
-
-int HexDigit(char c) {
-  return c <= '9' ? c - '0' : c - 'a' + 10;
 }
 
 std::string Hex(uint64_t number) {
@@ -49,7 +46,7 @@ std::optional<TraceParent> ParseTraceparent(std::string_view text) {
   const std::string_view parent_id = text.substr(kParentIdAt, 16);
   const std::string_view flags = text.substr(kFlagsAt, 2);
   if (!IsId(trace_id) || !IsId(parent_id) || !IsHex(flags)) return std::nullopt;
-  return TraceParent{std::string(trace_id), std::string(parent_id), (HexDigit(flags[1]) & kSampledBit) != 0};
+  return TraceParent{std::string(trace_id), std::string(parent_id), (HexValue(flags[1]) & kSampledBit) != 0};
 }
 
 TraceSpan StartSpan(const std::optional<TraceParent>& parent, const uint64_t (&random)[3]) {

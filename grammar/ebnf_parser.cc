@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
+#include "base/hex.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "grammar/json_schema.h"
@@ -266,12 +267,11 @@ class EbnfReader {
   absl::Status HexEscape(size_t begin, int num_digits, std::string* bytes) {
     uint32_t value = 0;
     for (int i = 0; i < num_digits; ++i, ++at_) {
-      const char c = absl::ascii_tolower(static_cast<unsigned char>(Peek()));
-      if (!absl::ascii_isxdigit(static_cast<unsigned char>(c)) || value > kMaxCodePoint) {
+      const int digit = HexValue(Peek());
+      if (digit < 0 || value > kMaxCodePoint) {
         return ErrorAt(begin, "the escape needs ", num_digits, " hexadecimal digits of a character");
       }
-      value = value * 16 +
-              static_cast<uint32_t>(absl::ascii_isdigit(static_cast<unsigned char>(c)) ? c - '0' : c - 'a' + 10);
+      value = value * 16 + static_cast<uint32_t>(digit);
     }
     if (!CodePointSet::All().Contains(value)) return ErrorAt(begin, "the escape is not a character");
     AppendUtf8(value, bytes);

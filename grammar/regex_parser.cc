@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/hex.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "grammar/parse_error.h"
@@ -348,8 +349,8 @@ class RegexReader {
     }
     uint64_t value = 0;
     const size_t first = at_;
-    for (; absl::ascii_isxdigit(static_cast<unsigned char>(Peek())) && value <= kMaxCodePoint; ++at_) {
-      value = value * 16 + HexValue(Peek());
+    for (; HexValue(Peek()) >= 0 && value <= kMaxCodePoint; ++at_) {
+      value = value * 16 + static_cast<uint32_t>(HexValue(Peek()));
     }
     if (at_ == first || value > kMaxCodePoint || !Take('}')) return ErrorAt(begin, "\\u{ needs a code point and }");
     *out = CodePointSet({{static_cast<uint32_t>(value), static_cast<uint32_t>(value)}});
@@ -359,19 +360,12 @@ class RegexReader {
   absl::Status Hex(size_t begin, int num_digits, CodePointSet* out) {
     uint32_t value = 0;
     for (int i = 0; i < num_digits; ++i, ++at_) {
-      if (!absl::ascii_isxdigit(static_cast<unsigned char>(Peek()))) {
-        return ErrorAt(begin, "\\x needs two and \\u needs four hexadecimal digits");
-      }
-      value = value * 16 + HexValue(Peek());
+      const int digit = HexValue(Peek());
+      if (digit < 0) return ErrorAt(begin, "\\x needs two and \\u needs four hexadecimal digits");
+      value = value * 16 + static_cast<uint32_t>(digit);
     }
     *out = CodePointSet({{value, value}});
     return out->empty() ? ErrorAt(begin, "a surrogate is not a character") : absl::OkStatus();
-  }
-
-  static uint32_t HexValue(char c) {
-    return static_cast<uint32_t>(absl::ascii_isdigit(static_cast<unsigned char>(c))
-                                     ? c - '0'
-                                     : (absl::ascii_tolower(static_cast<unsigned char>(c)) - 'a' + 10));
   }
 
   const std::string_view pattern_;

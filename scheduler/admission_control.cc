@@ -3,6 +3,7 @@
 #include "scheduler/admission_control.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 

@@ -174,9 +174,10 @@ void BeamSearch::ReleaseBeams(std::vector<Beam>* beams) {
 }
 
 void BeamSearch::FinishSearch() {
-  for (const Group& group : groups_)
+  for (const Group& group : groups_) {
     std::copy_if(group.finished.begin(), group.finished.end(), std::back_inserter(best_),
                  [](const Finished& finished) { return finished.node != kDropped; });
+  }
   std::stable_sort(best_.begin(), best_.end(), [](const Finished& a, const Finished& b) { return a.score > b.score; });
   while (static_cast<int>(best_.size()) > params_.num_return) {
     tree_.Release(best_.back().node);

@@ -6,18 +6,9 @@
 
 #include <algorithm>
 
+#include "base/hex.h"
+
 namespace quire {
-namespace {
-
-// The value of a hexadecimal digit, or -1.
-int HexValue(char digit) {
-  if (digit >= '0' && digit <= '9') return digit - '0';
-  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
-  if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
-  return -1;
-}
-
-}  // namespace
 
 static_assert(SHA256_DIGEST_LENGTH == std::tuple_size_v<Sha256Digest>);
 

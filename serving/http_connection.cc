@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "base/hex.h"
 
 namespace quire {
 namespace {
@@ -36,19 +36,13 @@ bool WaitFor(int fd, short event, SteadyTime::time_point deadline) {
   }
 }
 
-// The value of a character for which absl::ascii_isxdigit is true.
-int HexDigit(char c) {
-  return absl::ascii_isdigit(c) ? c - '0' : absl::ascii_tolower(c) - 'a' + 10;
-}
-
 // Decodes %41, and in a form also '+'.
 std::string Decode(absl::string_view text, bool is_form) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    const bool is_escape =
-        text[i] == '%' && i + 2 < text.size() && absl::ascii_isxdigit(text[i + 1]) && absl::ascii_isxdigit(text[i + 2]);
-    if (is_escape) {
-      out += static_cast<char>(16 * HexDigit(text[i + 1]) + HexDigit(text[i + 2]));
+    const bool may_be_escape = text[i] == '%' && i + 2 < text.size();
+    if (may_be_escape && HexValue(text[i + 1]) >= 0 && HexValue(text[i + 2]) >= 0) {
+      out += static_cast<char>(16 * HexValue(text[i + 1]) + HexValue(text[i + 2]));
       i += 2;
     } else {
       out += is_form && text[i] == '+' ? ' ' : text[i];

@@ -61,6 +61,8 @@ class GenerateStreams;
 //
 // It is not thread-safe, except that Cancel may be called from any thread. The connection is read by the threads that
 // wait in Next, so each response of each stream wakes a thread. For many calls at a time, see GenerateStreams.
+//
+// It is declared here because Client is a way to it, and defined in generate_stream.cc.
 class GenerateStream {
  public:
   // Borrows `links`.

@@ -236,10 +236,11 @@ void FieldReader::Ignore(std::initializer_list<const char*> names) {
 }
 
 void FieldReader::Refuse(const char* name, absl::string_view reason) {
-  if (Find(name) != nullptr)
+  if (Find(name) != nullptr) {
     Fail({.message = absl::StrCat(path_, name, " is not supported: ", reason),
           .param = absl::StrCat(path_, name),
           .code = "unsupported_parameter"});
+  }
 }
 
 void FieldReader::RefuseOthers() {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include "gateway/openai/python_call.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -8,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "gateway/openai/field_reader.h"
-#include "gateway/openai/tool_call_parser.h"
 
 namespace quire {
 namespace {

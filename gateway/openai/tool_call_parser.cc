@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "gateway/openai/field_reader.h"
+#include "gateway/openai/python_call.h"
 #include "gateway/openai/tag_search.h"
 
 namespace quire {

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +14,10 @@
 
 namespace quire {
 
-// Says how a model writes calls of tools: - kHermes (Qwen and others): <tool_call>{"name": "f", "arguments":
-// {...}}</tool_call> - kLlama3: {"name": "f", "parameters": {...}}; further calls follow a semicolon. <|python_tag|>
-// may come first. Behind
-//   it, f.call(key="value") and Python code are calls as well.
+// Says how a model writes calls of tools:
+// - kHermes (Qwen and others): <tool_call>{"name": "f", "arguments": {...}}</tool_call>
+// - kLlama3: {"name": "f", "parameters": {...}}; further calls follow a semicolon. <|python_tag|> may come first.
+//   Behind it, f.call(key="value") and Python code are calls as well.
 // - kMistral: [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...], or [TOOL_CALLS]f{...} and [TOOL_CALLS]f[ARGS]{...}
 enum class ToolCallFormat { kNone, kHermes, kLlama3, kMistral };
 
@@ -93,9 +92,6 @@ class ToolCallParser {
   bool is_left_out_ = false;   // The current call is not given out.
   size_t num_calls_ = 0;       // That were given out.
 };
-
-// Reads "f.call(key="value", number=3)". Returns nothing when the text is something else.
-std::optional<WholeCall> ParsePythonCall(absl::string_view code);
 
 }  // namespace quire
 

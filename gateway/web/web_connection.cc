@@ -88,7 +88,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   }
   void SetDeadline(std::chrono::milliseconds timeout) { deadline_ = std::chrono::steady_clock::now() + timeout; }
 
-  // Waits for bytes of the next request, or during a response for the end of the connection.
+  // Waits for bytes of the next request, or for the end of the connection: during a response, or when it lingers.
   void Watch();
   void OnBytes(error_code error, size_t num_bytes);
   void NextRequest();
@@ -122,6 +122,9 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   // The whole response was given to the connection.
   void EndResponse();
   void Linger();
+  // Ends TLS, then the side of the server, and waits for the end of the connection.
+  void EndSending();
+  void EndSocket();
 
   WebConnectionOwner* const owner_;
   Stream stream_;
@@ -143,6 +146,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   bool is_chunked_ = true;         // For HTTP/1.0 the end of the connection ends a stream.
   bool ends_after_write_ = false;  // Then the next request follows, or the end of the connection.
   bool is_lingering_ = false;
+  bool has_ended_sending_ = false;
   bool is_closed_ = false;
 };
 
@@ -188,20 +192,21 @@ void Connection<Stream>::CheckTime(SteadyTime now) {
 template <typename Stream>
 void Connection<Stream>::Watch() {
   is_watching_ = true;
-  stream_.async_read_some(
-      buffer_.prepare(kReadBytes),
-      [self = this->shared_from_this()](error_code error, size_t num_bytes) { self->OnBytes(error, num_bytes); });
+  auto on_bytes = [self = this->shared_from_this()](error_code error, size_t num_bytes) {
+    self->OnBytes(error, num_bytes);
+  };
+  // TLS has ended when the connection lingers, so what still comes is not decrypted.
+  if (is_lingering_) return socket().async_read_some(buffer_.prepare(kReadBytes), std::move(on_bytes));
+  stream_.async_read_some(buffer_.prepare(kReadBytes), std::move(on_bytes));
 }
 
 template <typename Stream>
 void Connection<Stream>::OnBytes(error_code error, size_t num_bytes) {
   is_watching_ = false;
   if (is_closed_) return;
+  if (is_lingering_ && !has_ended_sending_) return EndSending();
   if (error) return Close();
-  if (is_lingering_) {
-    buffer_.consume(buffer_.size());
-    return Watch();
-  }
+  if (is_lingering_) return Watch();
   buffer_.commit(num_bytes);
   // Bytes during a response belong to the next request, which waits.
   if (!is_busy()) ReadHead();
@@ -446,10 +451,31 @@ void Connection<Stream>::Linger() {
   is_lingering_ = true;
   parser_.reset();
   SetDeadline(kLingerTimeout);
+  if (!is_watching_) return EndSending();
+  // The read ends first, because the end of TLS reads as well.
+  error_code ignored;
+  socket().cancel(ignored);
+}
+
+template <typename Stream>
+void Connection<Stream>::EndSending() {
+  has_ended_sending_ = true;
+  buffer_.consume(buffer_.size());
+  if constexpr (std::is_same_v<Stream, Socket>) {
+    EndSocket();
+  } else {
+    // Sends close_notify, without which the client cannot know that the response is whole. It ends when the client has
+    // answered, has sent something else or has closed the connection.
+    stream_.async_shutdown([self = this->shared_from_this()](error_code) { self->EndSocket(); });
+  }
+}
+
+template <typename Stream>
+void Connection<Stream>::EndSocket() {
+  if (is_closed_) return;
   error_code ignored;
   socket().shutdown(asio::socket_base::shutdown_send, ignored);
-  buffer_.consume(buffer_.size());
-  if (!is_watching_) Watch();
+  Watch();
 }
 
 }  // namespace

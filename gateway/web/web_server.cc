@@ -6,17 +6,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <optional>
-#include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "gateway/web/tls_context.h"
@@ -52,7 +52,7 @@ class Server : public WebServer, public WebConnectionOwner {
   void NoteRefusal(int code) override {
     if (options_.on_refusal) options_.on_refusal(code);
   }
-  void Remove(WebConnection* connection) override;
+  void Remove(WebConnection* connection) override { connections_.erase(connection); }
   bool ReserveBytes(int64_t num_bytes) override;
   void ReleaseBytes(int64_t num_bytes) override { receiving_bytes_ -= num_bytes; }
 
@@ -71,7 +71,7 @@ class Server : public WebServer, public WebConnectionOwner {
   bool has_stopped_ = false;
 
   // These belong to the server's thread.
-  std::set<std::shared_ptr<WebConnection>> connections_;
+  absl::flat_hash_map<WebConnection*, std::shared_ptr<WebConnection>> connections_;
   int64_t receiving_bytes_ = 0;
   bool is_stopping_ = false;
   SteadyTime stop_deadline_;
@@ -116,14 +116,8 @@ void Server::Take(int fd) {
   }
   const std::shared_ptr<WebConnection> connection =
       MakeWebConnection(this, std::move(socket), tls_ == nullptr ? nullptr : &tls_->current());
-  connections_.insert(connection);
+  connections_.emplace(connection.get(), connection);
   connection->Start();
-}
-
-void Server::Remove(WebConnection* connection) {
-  const auto found = std::find_if(connections_.begin(), connections_.end(),
-                                  [&](const auto& entry) { return entry.get() == connection; });
-  if (found != connections_.end()) connections_.erase(found);
 }
 
 bool Server::ReserveBytes(int64_t num_bytes) {
@@ -134,7 +128,10 @@ bool Server::ReserveBytes(int64_t num_bytes) {
 
 void Server::Tick() {
   const SteadyTime now = std::chrono::steady_clock::now();
-  const std::vector<std::shared_ptr<WebConnection>> all(connections_.begin(), connections_.end());
+  // Both calls may remove the connection.
+  std::vector<std::shared_ptr<WebConnection>> all;
+  all.reserve(connections_.size());
+  for (const auto& [key, connection] : connections_) all.push_back(connection);
   for (const auto& connection : all) {
     if (is_stopping_ && (!connection->is_busy() || now >= stop_deadline_)) {
       connection->Close();
@@ -159,6 +156,7 @@ void Server::PostAfter(std::chrono::milliseconds delay, std::function<void()> fu
 void Server::Stop(std::chrono::milliseconds grace) {
   if (std::exchange(has_stopped_, true) || acceptor_ == nullptr) return;
   acceptor_->Stop();
+  // This runs after Take for all connections that were accepted, so it leaves none of their descriptors open.
   Post([this, grace] {
     is_stopping_ = true;
     stop_deadline_ = std::chrono::steady_clock::now() + grace;

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/hex.h"
 #include "base/status.h"
 #include "kv_manager/tokenizer/byte_level.h"
 
@@ -16,17 +16,11 @@ namespace {
 
 using Kind = DecoderStep::Kind;
 
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  c = absl::ascii_tolower(static_cast<unsigned char>(c));
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // Returns the byte of a token "<0x41>". As in the reference, "<0x+7>" counts too.
 std::optional<char> ByteOfToken(std::string_view token) {
   if (token.size() != 6 || token.substr(0, 3) != "<0x" || token.back() != '>') return std::nullopt;
-  const int high = token[3] == '+' ? 0 : HexDigit(token[3]);
-  const int low = HexDigit(token[4]);
+  const int high = token[3] == '+' ? 0 : HexValue(token[3]);
+  const int low = HexValue(token[4]);
   if (high < 0 || low < 0) return std::nullopt;
   return static_cast<char>(high * 16 + low);
 }

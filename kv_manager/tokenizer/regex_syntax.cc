@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/hex.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
@@ -217,10 +218,8 @@ class Translator {
     uint32_t value = 0;
     if (digits.empty() || digits.size() > 6) return Unsupported("a code point that is not supported", at);
     for (const char c : digits) {
-      if (!absl::ascii_isxdigit(static_cast<unsigned char>(c))) return Unsupported("a bad hexadecimal digit", at);
-      value = value * 16 + static_cast<uint32_t>(absl::ascii_isdigit(static_cast<unsigned char>(c))
-                                                     ? c - '0'
-                                                     : absl::ascii_tolower(static_cast<unsigned char>(c)) - 'a' + 10);
+      if (HexValue(c) < 0) return Unsupported("a bad hexadecimal digit", at);
+      value = value * 16 + static_cast<uint32_t>(HexValue(c));
     }
     const bool is_raw_byte = letter == 'x' && digits.size() == 2 && value >= 0x80 && in_[pos_ - 1] != '}';
     if (is_raw_byte || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) {

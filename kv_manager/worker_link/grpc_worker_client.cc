@@ -209,9 +209,10 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     ExpectedResult expected;
     {
       const MutexLock lock(&mutex_);
-      if (expected_.empty())
+      if (expected_.empty()) {
         return absl::InternalError(
             absl::StrCat("the worker answered step ", result.step(), ", but no plan is in flight"));
+      }
       expected = std::move(expected_.front());
       expected_.pop_front();
     }

@@ -12,7 +12,10 @@
 namespace quire {
 namespace {
 
-constexpr int kMaxAdoptions = 3;
+// So many attempts to adopt may break. One that the worker refuses does not count.
+constexpr int kMaxBrokenAdoptions = 3;
+// Clients wait until so many attempts to adopt have failed, also because the worker has refused them.
+constexpr int kMaxAwaitedAdoptions = 3;
 
 }  // namespace
 
@@ -20,7 +23,7 @@ WorkerLink::WorkerLink(const WorkerLinkOptions& options, std::unique_ptr<WorkerC
     : options_(options),
       client_(std::move(client)),
       epoch_(options.first_epoch - 1),
-      num_adoptions_left_(options.adopts ? kMaxAdoptions : 0),
+      num_adoptions_left_(options.adopts ? kMaxBrokenAdoptions : 0),
       backoff_us_(options.min_backoff_us),
       last_error_(absl::UnavailableError("not connected yet")) {}
 
@@ -105,7 +108,7 @@ void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
     } else if (!absl::IsFailedPrecondition(reason)) {
       --num_adoptions_left_;
     }
-    adopts_again_ = num_adoptions_left_ > 0 && ++num_failed_adoptions_ < kMaxAdoptions;
+    adopts_again_ = num_adoptions_left_ > 0 && ++num_failed_adoptions_ < kMaxAwaitedAdoptions;
   } else {
     adopts_again_ = false;
   }

@@ -3,10 +3,12 @@
 #include "base/line_writer.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +45,10 @@ class Pipe {
   }
 
   int fd() const { return fds_[1]; }
+  bool IsFull() const {
+    pollfd file = {.fd = fds_[1], .events = POLLOUT, .revents = 0};
+    return poll(&file, 1, 0) == 0;
+  }
 
   void CloseReader() {
     if (fds_[0] >= 0) close(fds_[0]);
@@ -156,9 +162,17 @@ TEST(LineWriterTest, LinesForAFullDiskAreDroppedAndCounted) {
 }
 
 TEST(LineWriterTest, ItEndsWhileItsReaderStalls) {
+  std::signal(SIGPIPE, SIG_IGN);
   Pipe pipe;
-  LineWriter writer(pipe.fd(), 20'000, Note);
-  while (writer.num_dropped() == 0) writer.Write("a line\n");
+  const std::future<void> end = std::async(std::launch::async, [&pipe] {
+    LineWriter writer(pipe.fd(), 20'000, Note);
+    // The pipe takes only a part of this line, so the writer waits for its reader with the rest.
+    writer.Write(std::string(2 * kPipeBytes, 'x') + "\n");
+    while (!pipe.IsFull()) std::this_thread::yield();
+    while (writer.num_dropped() == 0) writer.Write("a line\n");
+  });
+  EXPECT_EQ(end.wait_for(kLong), std::future_status::ready);
+  pipe.CloseReader();  // This ends a writer that waits for its reader.
 }
 
 TEST(LineWriterTest, SeveralThreadsMayWrite) {

@@ -65,9 +65,13 @@ class WatchedFileTest : public testing::Test {
     return absl::OkStatus();
   }
 
-  void WaitForText(const std::string& text) {
+  // Returns false when this text has not come within a minute.
+  bool WaitForText(const std::string& text) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     const MutexLock lock(&mutex_);
-    while (text_ != text) changed_.Wait(&mutex_);
+    while (text_ != text && changed_.WaitUntil(&mutex_, deadline)) {
+    }
+    return text_ == text;
   }
 
   const std::string path_ = absl::StrCat(testing::TempDir(), "/quire_watched_file_test.", getpid());
@@ -127,7 +131,7 @@ TEST_F(WatchedFileTest, AWrongFileThatWasMovedAwayIsStillWrongWhenItIsBack) {
 TEST_F(WatchedFileTest, AThreadLooksAtTheFile) {
   Open(std::chrono::milliseconds(1));
   Replace("two");
-  WaitForText("two");
+  EXPECT_TRUE(WaitForText("two")) << "the text is " << text();
 }
 
 TEST_F(WatchedFileTest, AFileThatIsWrongAtTheStartIsAnError) {

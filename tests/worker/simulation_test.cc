@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -380,11 +382,19 @@ TEST(StepTimesTest, AStepDoesNotEndBeforeItsTime) {
 }
 
 TEST(StepTimesTest, AnInterruptEndsTheWaitForAStepNowAndLater) {
-  SimulatedBackend backend(TokenRule(32, {}), {.step = std::chrono::hours(24)});
-  std::thread step([&] { TimeOfStep(&backend); });
-  backend.Interrupt();
-  step.join();
-  TimeOfStep(&backend);
+  // A step that does not end outlives this test, so it shares the backend.
+  const auto backend = std::make_shared<SimulatedBackend>(TokenRule(32, {}), StepTimes{.step = std::chrono::hours(24)});
+  const auto begin_step = [&backend] {
+    std::packaged_task<void()> step([backend] { TimeOfStep(backend.get()); });
+    std::future<void> end = step.get_future();
+    std::thread(std::move(step)).detach();
+    return end;
+  };
+  const std::future<void> now = begin_step();
+  backend->Interrupt();
+  ASSERT_EQ(now.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  const std::future<void> later = begin_step();
+  EXPECT_EQ(later.wait_for(std::chrono::minutes(1)), std::future_status::ready);
 }
 
 }  // namespace

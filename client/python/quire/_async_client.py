@@ -115,6 +115,8 @@ class AsyncClient:
                     if failure.is_of_no_leader():
                         self._managers.leave(manager)
                     delay = state.delay_after(failure)
+                finally:
+                    call.cancel()  # A call that has ended already stays as it is.
                 await asyncio.sleep(delay)
         except Error:
             raise

@@ -112,6 +112,8 @@ class Client:
                     if failure.is_of_no_leader():
                         self._managers.leave(manager)
                     delay = state.delay_after(failure)
+                finally:
+                    call.cancel()  # A call that has ended already stays as it is.
                 _connection.pause(self._managers.current, delay)
         except Error:
             raise

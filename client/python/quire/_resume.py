@@ -18,12 +18,14 @@ TAKEN_AFTER_S = 2.0
 
 
 class Resumption:
-    """The state of one stream of a request whose on_disconnect is DETACH and which has a request_id.
+    """The state of one stream.
 
-    A call that was cut is resumed for `resume_time` seconds without progress, and not after `timeout`. A call that a
-    manager has taken is progress. A request that
-    the manager does not know any more is continued from what was received. With several managers, every call after an
-    error goes to the next one, and a request that none has begun is also sent again.
+    If on_disconnect of the request is DETACH and it has a request_id, a call that was cut is resumed for `resume_time`
+    seconds without progress, and not after `timeout`. A call that a manager has taken is progress. A request that the
+    manager does not know any more is continued from what was received, unless it is a beam search or has best_of above
+    n. A request with continue_from is sent again after a cut, with all that was received. The stream of another request
+    ends with its call. With several managers, every call after an error goes to the next one, and any request that none
+    has begun is also sent again.
     """
 
     def __init__(self, request: Any, timeout: float, resume_time: float, num_managers: int = 1):
@@ -75,9 +77,10 @@ class Resumption:
         sample.has_finish = has_finish
         if response.HasField("numerics_changed_at"):
             sample.numerics_changed_at = response.numerics_changed_at
-        continued = self._continued.setdefault(index, v1.ContinuedSample(index=index))
-        continued.token_ids.extend(response.token_ids)
-        continued.has_finish = has_finish
+        if self._may_continue():
+            continued = self._continued.setdefault(index, v1.ContinuedSample(index=index))
+            continued.token_ids.extend(response.token_ids)
+            continued.has_finish = has_finish
 
     def delay_after(self, error: Error) -> float:
         """A call has ended with `error`. Returns after how many seconds the next one may be made, or raises the error
@@ -135,11 +138,20 @@ class Resumption:
         self._may_have_begun |= error.is_cut() and not error.is_unreached()
         return self._may_have_begun
 
+    def _may_continue(self) -> bool:
+        """Returns whether the stream may have to go on as another request, which needs the tokens that were received.
+        A beam search cannot, and neither can samples of which the best ones are chosen in the end."""
+        request = self._request
+        is_ranked = request.HasField("beam") or request.best_of > max(request.n, 1)
+        # A request with continue_from is sent again after a cut, also without on_disconnect.
+        is_kept = request.on_disconnect == v1.ON_DISCONNECT_DETACH or len(request.continue_from) > 0
+        return is_kept and not is_ranked
+
     def _continue(self) -> bool:
         """Makes the request one that continues its stream, which the manager does not know any more."""
         request = self._request
-        is_ranked = request.HasField("beam") or request.best_of > max(request.n, 1)
-        if not self._continued or is_ranked or (request.HasField("prompt_logprobs") and 0 not in self._continued):
+        has_all = bool(self._continued) and (not request.HasField("prompt_logprobs") or 0 in self._continued)
+        if not has_all or not self._may_continue():
             return False
         self._token = ""
         if self._seed is not None:

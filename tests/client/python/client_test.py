@@ -56,25 +56,36 @@ def response(position, token="", seed=None, index=0):
                                seed=seed)
 
 
+class ScriptedCall:
+    """A call that gives some responses, and then an error if there is one. It is open until its end or `cancel`."""
+
+    def __init__(self, responses, error):
+        self.responses, self.error, self.is_open = responses, error, True
+
+    def __iter__(self):
+        yield from self.responses
+        self.is_open = False
+        if self.error is not None:
+            raise self.error
+
+    async def __aiter__(self):
+        for r in iter(self):
+            yield r
+
+    def cancel(self):
+        self.is_open = False
+
+
 class ScriptedStub:
     """Answers each call with the next step of its script: responses, and an error that may follow them."""
 
     def __init__(self, script, is_async):
-        self.script, self.is_async, self.calls = list(script), is_async, []
+        self.script, self.is_async, self.calls, self.answers = list(script), is_async, [], []
 
     def answer(self, *call):
         self.calls.append(call)
-        responses, error = self.script.pop(0)
-        return self.later(responses, error) if self.is_async else self.now(responses, error)
-
-    def now(self, responses, error):
-        yield from responses
-        if error is not None:
-            raise error
-
-    async def later(self, responses, error):
-        for r in self.now(responses, error):
-            yield r
+        self.answers.append(ScriptedCall(*self.script.pop(0)))
+        return self.answers[-1]
 
     def Generate(self, request, timeout, metadata):
         continued = [(s.index, list(s.token_ids)) for s in request.continue_from]
@@ -89,7 +100,7 @@ class ScriptedStub:
 
 
 class StreamTest(unittest.TestCase):
-    """Every test runs with both clients."""
+    """Every test runs with both clients. No stream may leave a call open."""
 
     def run_script(self, is_async, script, request, stop_after, options):
         stub = ScriptedStub(script, is_async)
@@ -117,6 +128,7 @@ class StreamTest(unittest.TestCase):
                                 break
         except BaseException as error:
             raised = error
+        self.assertFalse([call for call in stub.answers if call.is_open], "the stream has left a call open")
         return positions, stub.calls, raised
 
     def check(self, script, positions, calls, error=None, request=None, stop_after=None, **options):
@@ -209,6 +221,18 @@ class StreamTest(unittest.TestCase):
     def test_a_beam_search_is_not_continued(self):
         request = v1.GenerateRequest(text="Hi", request_id="r", on_disconnect=2, beam=v1.BeamParams(width=2))
         self.check([([response(5, "one")], CUT), ([], UNKNOWN)], [5], None, error=UNKNOWN, request=request)
+
+    def test_only_a_stream_that_can_be_continued_keeps_its_tokens(self):
+        detach = v1.ON_DISCONNECT_DETACH
+        for is_kept, fields in ((True, {"on_disconnect": detach}), (True, {"continue_from": [{"token_ids": [4]}]}),
+                                (True, {"on_disconnect": detach, "n": 2, "best_of": 2}), (False, {}),
+                                (False, {"on_disconnect": detach, "beam": {"width": 2}}),
+                                (False, {"on_disconnect": detach, "n": 2, "best_of": 3})):
+            with self.subTest(fields=fields):
+                state = Resumption(v1.GenerateRequest(text="Hi", request_id="r", **fields), timeout=9, resume_time=9)
+                state.note(response(5))
+                kept = [token for sample in state._continued.values() for token in sample.token_ids]
+                self.assertEqual(kept.count(5), 1 if is_kept else 0)
 
     def test_an_older_manager_gets_the_request_without_on_disconnect(self):
         error = FakeError(CODES.INVALID_ARGUMENT,

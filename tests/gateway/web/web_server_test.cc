@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <future>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -69,6 +72,12 @@ class TestClient {
   size_t ReadSome() {
     char buffer[4096];
     return static_cast<size_t>(std::max<ssize_t>(recv(fd_, buffer, sizeof(buffer), 0), 0));
+  }
+  // Returns whether the server closes the connection, and sends nothing before.
+  bool WaitForEnd() {
+    char byte;
+    const ssize_t num_bytes = recv(fd_, &byte, 1, 0);
+    return num_bytes == 0 || (num_bytes < 0 && errno == ECONNRESET);
   }
   std::string ReadAll() { return ReadUntil(std::string("\0never", 6)); }
   int fd() const { return fd_; }
@@ -379,28 +388,99 @@ TEST_F(WebServerTest, StopEndsResponsesAfterTheGrace) {
   EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
 }
 
+TEST_F(WebServerTest, StopClosesWhatWasAcceptedJustBefore) {
+  constexpr size_t kNumClients = 50;
+  Start();
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (size_t i = 0; i < kNumClients; ++i) clients.push_back(std::make_unique<TestClient>(*server_));
+  server_->Stop(std::chrono::milliseconds(0));
+  for (const auto& client : clients) EXPECT_TRUE(client->WaitForEnd());
+}
+
+// A connection with TLS.
+class TlsClient {
+ public:
+  TlsClient(const WebServer& server, const TlsFiles& files, bool shows_certificate)
+      : client_(server), context_(SSL_CTX_new(TLS_client_method())) {
+    std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL.
+    SSL_CTX_load_verify_locations(context_, files.authority.c_str(), nullptr);
+    SSL_CTX_set_verify(context_, SSL_VERIFY_PEER, nullptr);
+    if (shows_certificate) {
+      SSL_CTX_use_certificate_chain_file(context_, files.certificate.c_str());
+      SSL_CTX_use_PrivateKey_file(context_, files.key.c_str(), SSL_FILETYPE_PEM);
+    }
+    tls_ = SSL_new(context_);
+    SSL_set_fd(tls_, client_.fd());
+    is_connected_ = SSL_connect(tls_) == 1;
+  }
+  ~TlsClient() {
+    SSL_free(tls_);
+    SSL_CTX_free(context_);
+  }
+
+  // Returns false when this or the handshake has failed.
+  bool Send(const std::string& text) {
+    return is_connected_ && SSL_write(tls_, text.data(), static_cast<int>(text.size())) > 0;
+  }
+  // Reads at most 4 KiB. Returns nothing at the end.
+  std::string ReadSome() {
+    char buffer[4096];
+    const int num_bytes = SSL_read(tls_, buffer, sizeof(buffer));
+    last_error_ = SSL_get_error(tls_, num_bytes);
+    return std::string(buffer, static_cast<size_t>(std::max(num_bytes, 0)));
+  }
+  std::string ReadAll() {
+    std::string text;
+    for (std::string part = ReadSome(); !part.empty(); part = ReadSome()) text += part;
+    return text;
+  }
+  // Returns whether the last read has found the end that the server has sent through TLS.
+  bool has_end() const { return last_error_ == SSL_ERROR_ZERO_RETURN; }
+  // Ends the side of the client. Returns whether the server then closes the connection.
+  bool Close() {
+    SSL_shutdown(tls_);
+    return client_.WaitForEnd();
+  }
+
+ private:
+  TestClient client_;
+  SSL_CTX* const context_;
+  SSL* tls_ = nullptr;
+  bool is_connected_ = false;
+  int last_error_ = SSL_ERROR_NONE;
+};
+
 // Sends a request through TLS and returns the answer, or "" when the handshake fails.
 std::string AskWithTls(const WebServer& server, const TlsFiles& files, bool shows_certificate) {
-  TestClient client(server);
-  SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
-  SSL_CTX_load_verify_locations(context, files.authority.c_str(), nullptr);
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  if (shows_certificate) {
-    SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str());
-    SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM);
+  TlsClient client(server, files, shows_certificate);
+  return client.Send(Post("/a", "one")) ? client.ReadSome() : "";
+}
+
+TEST_F(WebServerTest, TlsEndsBeforeItsConnection) {
+  const TemporaryDirectory directory;
+  TestAuthority authority(directory, "ca");
+  const TlsFiles files = authority.Issue("server");
+  Start({.tls = {files.certificate, files.key, ""}});
+  const std::string whole = Post("/a", "one", "Connection: close\r\n");
+  // With nothing behind the request, the server reads on during the response.
+  for (const std::string rest : {"", "more"}) {
+    TlsClient client(*server_, files, false);
+    ASSERT_TRUE(client.Send(whole + rest));
+    EXPECT_THAT(client.ReadAll(), HasSubstr("one"));
+    EXPECT_TRUE(client.has_end());
+    EXPECT_TRUE(client.Close());
   }
-  SSL* const tls = SSL_new(context);
-  SSL_set_fd(tls, client.fd());
-  std::string text;
-  const std::string request = Post("/a", "one");
-  if (SSL_connect(tls) == 1 && SSL_write(tls, request.data(), static_cast<int>(request.size())) > 0) {
-    char buffer[4096];
-    const int num_bytes = SSL_read(tls, buffer, sizeof(buffer));
-    if (num_bytes > 0) text.assign(buffer, static_cast<size_t>(num_bytes));
-  }
-  SSL_free(tls);
-  SSL_CTX_free(context);
-  return text;
+}
+
+TEST_F(WebServerTest, AClientThatStillSendsThroughTlsGetsTheAnswer) {
+  const TemporaryDirectory directory;
+  TestAuthority authority(directory, "ca");
+  const TlsFiles files = authority.Issue("server");
+  Start({.tls = {files.certificate, files.key, ""}, .max_body_bytes = 100});
+  TlsClient client(*server_, files, false);
+  ASSERT_TRUE(client.Send(Post("/a", std::string(1 << 20, 'x'))));
+  EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 413"));
+  EXPECT_TRUE(client.has_end());
 }
 
 TEST_F(WebServerTest, TlsAsksForACertificateIfThereIsAnAuthority) {

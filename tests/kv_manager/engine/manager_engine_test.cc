@@ -16,6 +16,7 @@
 namespace quire {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 TEST_F(ManagerEngineTest, WithoutAReadyWorkerSubmitIsUnavailable) {
@@ -411,6 +412,14 @@ TEST_F(ManagerEngineTest, ReadinessFollowsTheWorkers) {
   WaitForReady(true);
   workers_[0]->Kill();
   WaitForReady(false);
+  std::shared_ptr<const WorkerStatus> worker;
+  const auto is_lost = [&] {
+    worker = engine_->status().workers[0];
+    return !worker->is_ready;
+  };
+  WaitFor(is_lost, "the status to show the loss");
+  // The second text is that of a later attempt.
+  EXPECT_THAT(worker->last_error, AnyOf(HasSubstr("socket closed"), HasSubstr("connection refused")));
   workers_[0]->Start(Worker());
   WaitForReady(true);
 }

@@ -2,9 +2,10 @@
 
 #include "kv_manager/rpc/receive_watch.h"
 
-#include <condition_variable>
+#include <chrono>
+#include <future>
 #include <map>
-#include <mutex>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -225,16 +226,14 @@ TEST(ReceiveWatchThreadTest, TheThreadWakesForAMessageAfterAPause) {
   ReceiveWatch watch({.timeout = absl::Milliseconds(1)}, &SteadyClock());
   for (int i = 0; i < 2; ++i) {
     if (i == 1) absl::SleepFor(ReceiveWatch::kInterval * 60);  // Until the thread sleeps.
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool has_ended = false;
-    watch.Begin("a", Wait::kLimited, [&](const absl::Status& /*status*/) {
-      const std::lock_guard lock(mutex);
-      has_ended = true;
-      changed.notify_all();
-    });
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return has_ended; });
+    const auto ended = std::make_shared<std::promise<absl::Status>>();
+    watch.Begin("a", Wait::kLimited, [ended](const absl::Status& status) { ended->set_value(status); });
+    std::future<absl::Status> end = ended->get_future();
+    ASSERT_EQ(end.wait_for(std::chrono::minutes(1)), std::future_status::ready) << "message " << i;
+    const absl::Status status = end.get();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    ASSERT_TRUE(ReasonOf(status).has_value()) << status;
+    EXPECT_EQ(ReasonOf(status)->word, "RECEIVE_TIMEOUT");
   }
 }
 
