@@ -225,7 +225,7 @@ TEST_F(ReceiveWatchTest, WithoutACounterOnlyTimeAndNumberCount) {
 TEST(ReceiveWatchThreadTest, TheThreadWakesForAMessageAfterAPause) {
   ReceiveWatch watch({.timeout = absl::Milliseconds(1)}, &SteadyClock());
   for (int i = 0; i < 2; ++i) {
-    if (i == 1) absl::SleepFor(ReceiveWatch::kInterval * 60);  // Until the thread sleeps.
+    if (i == 1) absl::SleepFor(ReceiveWatch::kQuietInterval * 60);  // Until the thread sleeps, after 51 idle checks.
     const auto ended = std::make_shared<std::promise<absl::Status>>();
     watch.Begin("a", Wait::kLimited, [ended](const absl::Status& status) { ended->set_value(status); });
     std::future<absl::Status> end = ended->get_future();
