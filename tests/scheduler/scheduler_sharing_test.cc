@@ -103,7 +103,7 @@ TEST_F(SchedulerSharingTest, OnlyTokensOfThePromptCountAsCachedPromptTokens) {
   request.continued = {{.sample_index = 0, .tokens = generated}};
   emitted_[request.id] = generated;
   Submit(request);
-  EXPECT_EQ(Step(), "0:8+4*");
+  EXPECT_EQ(Step(), "0:11+1*");
   EXPECT_THAT(output_.started, ElementsAre(Started{RequestId{2}, 4}));
 }
 
