@@ -22,6 +22,7 @@ using ::testing::HasSubstr;
 TEST_F(ManagerEngineTest, WithoutAReadyWorkerSubmitIsUnavailable) {
   Make(0);
   EXPECT_EQ(engine_->model(), nullptr);
+  EXPECT_EQ(engine_->LongestSequence(GenerationId{1}), 0);
   const absl::Status status = engine_->Submit(MakeRequest(1, 4, 4), std::make_shared<RecordingSink>());
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(engine_->status().refusals.no_worker, 1);
@@ -67,7 +68,6 @@ TEST_F(ManagerEngineTest, TheFirstWorkerBringsTheModel) {
 
 TEST_F(ManagerEngineTest, TheLongestSequenceIsThatOfTheLargestPool) {
   Make(2);
-  EXPECT_EQ(engine_->LongestSequence(GenerationId{1}), 0);
   WaitForAllReady();
   const GenerationId generation = engine_->model()->generation;
   EXPECT_EQ(engine_->LongestSequence(generation), 64 * 4 + 1);
