@@ -11,9 +11,11 @@
 
 namespace quire {
 
-// Returns true if gRPC's message about a failed connection is one that comes when only one side speaks TLS, or when one
-// side refuses the other's certificate. The message for a server that ends at that moment can be the same.
+// Returns true if gRPC's message is that of a connection that failed because only one side speaks TLS, or because one
+// side refuses the other's certificate. A server that ends at that moment can cause the same message. A connection that
+// is lost later has another one.
 inline bool MayBeTlsMismatch(absl::string_view message) {
+  if (!absl::StrContains(message, "failed to connect")) return false;
   constexpr absl::string_view kWords[] = {"Socket closed", "wrong version number", "ertificate", "erification"};
   return std::any_of(std::begin(kWords), std::end(kWords),
                      [message](absl::string_view words) { return absl::StrContains(message, words); });

@@ -16,6 +16,7 @@
 #include "worker/memory_explanation.h"
 #include "worker/model/hub_cache.h"
 #include "worker/model/model.h"
+#include "worker/planned_limits.h"
 
 namespace quire {
 namespace {
@@ -39,12 +40,7 @@ MemoryChoice ChoiceOf(const WorkerOptions& options, const ModelConfig& config, c
           .weight_bytes = 0,
           .layout = layout,
           .pool = options.pool,
-          .limits = {.max_sequences = options.max_sequences,
-                     .max_tokens_per_step = options.max_tokens_per_step,
-                     .max_context_tokens = config.max_position_embeddings,
-                     .vocab_size = config.vocab_size,
-                     .block_size = options.block_size,
-                     .num_blocks = 0},
+          .limits = LimitsWithoutBlocks(options, config),
           .left_bytes = 0};
 }
 

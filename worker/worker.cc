@@ -29,6 +29,7 @@
 #include "worker/model/fp8.h"
 #include "worker/model/hub_cache.h"
 #include "worker/model/simulated_model.h"
+#include "worker/planned_limits.h"
 #include "worker/warm_up.h"
 
 namespace quire {
@@ -92,16 +93,6 @@ absl::Status CheckGpuMemory(const WorkerOptions& options, const ModelConfig& con
 KvLayout LayoutFor(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
   const KvType otherwise = options.gpu ? KvTypeOf(backend.ActivationType()) : KvTypeOf(config);
   return LayoutOf(config, options.block_size, options.kv_type.value_or(otherwise));
-}
-
-// The limits of a worker whose pool is not known yet.
-WorkerLimits LimitsWithoutBlocks(const WorkerOptions& options, const ModelConfig& config) {
-  return {.max_sequences = options.max_sequences,
-          .max_tokens_per_step = options.max_tokens_per_step,
-          .max_context_tokens = config.max_position_embeddings,
-          .vocab_size = config.vocab_size,
-          .block_size = options.block_size,
-          .num_blocks = 0};
 }
 
 // Returns an error if the pool and the host tier would not even fit without weights. So nobody waits for a large model

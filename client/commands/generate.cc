@@ -182,7 +182,8 @@ int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
     FlushOutput();
     EndBySignal(signal);
   }
-  if (absl::IsDeadlineExceeded(streamed.status) && streamed.has_printed) {
+  const bool has_timed_out = absl::Now() - start >= absl::Seconds(options.timeout_s);
+  if (absl::IsDeadlineExceeded(streamed.status) && streamed.has_printed && has_timed_out) {
     std::fprintf(stderr, "quirectl: --timeout ended the answer after %s\n",
                  Counted(streamed.NumTokens(), "token").c_str());
     return kExitPartial;

@@ -5,6 +5,9 @@
 
 #include <immintrin.h>
 
+#include <bit>
+#include <cstdint>
+
 #include "kernels/cpu/linear_bf16_kernel.h"
 #include "kernels/cpu/linear_converted_kernel.h"
 
@@ -16,15 +19,8 @@ struct Int4NumberTable {
   alignas(64) uint16_t of[32];
 
   constexpr Int4NumberTable() : of{} {
-    for (int i = 0; i < 32; ++i) of[i] = BitsOf(i < 16 ? i : i - 32);
-  }
-  // Returns the bits of a whole number as bfloat16.
-  static constexpr uint16_t BitsOf(int number) {
-    if (number == 0) return 0;
-    const int magnitude = number < 0 ? -number : number;
-    int exponent = 0;
-    while (magnitude >> (exponent + 1) != 0) ++exponent;
-    return uint16_t((number < 0 ? 0x8000 : 0) | (127 + exponent) << 7 | ((magnitude << (7 - exponent)) & 0x7f));
+    // They are exact as bfloat16, which is the upper half of a float.
+    for (int i = 0; i < 32; ++i) of[i] = uint16_t(std::bit_cast<uint32_t>(float(i < 16 ? i : i - 32)) >> 16);
   }
 };
 constexpr Int4NumberTable kInt4NumberTable;

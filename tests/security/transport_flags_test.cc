@@ -10,6 +10,7 @@
 #include "absl/flags/reflection.h"
 #include "base/local_address.h"
 #include "gtest/gtest.h"
+#include "security/tls_mismatch.h"
 
 namespace quire {
 namespace {
@@ -64,6 +65,17 @@ TEST(TransportFlagsTest, OtherMachinesMustProveWhoTheyAre) {
   const auto mutual = Read({"--tls-cert=c", "--tls-key=k", "--tls-ca=a"}, "0.0.0.0:1");
   ASSERT_TRUE(mutual.ok()) << mutual.status();
   EXPECT_EQ(mutual->tls, (TlsFiles{.certificate = "c", .key = "k", .authority = "a"}));
+}
+
+TEST(TlsMismatchTest, OnlyAConnectionThatFailsWhileItIsMadeMayBeOne) {
+  const std::string failed = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:10.0.0.1:1: ";
+  for (const char* reason :
+       {"Socket closed", "Ssl handshake failed: SSL_ERROR_SSL: error:1408F10B:SSL routines::wrong version number",
+        "Ssl handshake failed: SSL_ERROR_SSL: error:1416F086:SSL routines::certificate verify failed"}) {
+    EXPECT_TRUE(MayBeTlsMismatch(failed + reason)) << reason;
+  }
+  EXPECT_FALSE(MayBeTlsMismatch(failed + "connect: Connection refused (111)"));
+  EXPECT_FALSE(MayBeTlsMismatch("Socket closed")) << "a process ended while its connection was used";
 }
 
 TEST(TransportFlagsTest, WhatInsecureLeavesOpenIsSaid) {

@@ -60,7 +60,8 @@ TEST(DoctorTest, WhatIsWrongWithAStatusIsNamed) {
   EXPECT_THAT(lost.advice, HasSubstr("does quire-worker run there"));
   const Finding without_tls = last_of([](auto* status) {
     status->mutable_workers(0)->set_state(v1::WORKER_STATE_CONNECTING);
-    status->mutable_workers(0)->set_last_error("UNAVAILABLE: ipv4:10.0.0.1:50061: Socket closed");
+    status->mutable_workers(0)->set_last_error(
+        "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:10.0.0.1:50061: Socket closed");
   });
   EXPECT_THAT(without_tls.advice, HasSubstr("does it speak TLS (--worker-tls-ca of quire-manager)"));
   EXPECT_EQ(last_of([](auto* status) { status->mutable_workers(0)->set_is_draining(true); }).result, Result::kWarn);

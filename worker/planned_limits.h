@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_WORKER_PLANNED_LIMITS_H_
+#define QUIRE_WORKER_PLANNED_LIMITS_H_
+
+#include "worker/model/config.h"
+#include "worker/options.h"
+#include "worker/worker_limits.h"
+
+namespace quire {
+
+// Returns the limits of a worker with these options whose pool is not known yet: it has no blocks.
+inline WorkerLimits LimitsWithoutBlocks(const WorkerOptions& options, const ModelConfig& config) {
+  return {.max_sequences = options.max_sequences,
+          .max_tokens_per_step = options.max_tokens_per_step,
+          .max_context_tokens = config.max_position_embeddings,
+          .vocab_size = config.vocab_size,
+          .block_size = options.block_size,
+          .num_blocks = 0};
+}
+
+}  // namespace quire
+
+#endif  // QUIRE_WORKER_PLANNED_LIMITS_H_
