@@ -267,6 +267,15 @@ struct QuantizeGroupsTask {
 // In a panel of a gated matrix the first 16 columns belong to the gate and the other 16 to the same columns of up.
 constexpr int kGatedColumns = kPanelColumns / 2;
 
+// The part of the next panel that a tile of rows fetches into the cache while it multiplies the panel before it. If
+// several tiles multiply a panel, only the first one waits for memory, unless all of them fetch equal parts of the next
+// panel meanwhile.
+struct PanelFetch {
+  const void* panel;  // Null if one tile multiplies all rows.
+  int part;
+  int num_parts;
+};
+
 // Multiplies rows of x by some panels. Every sum adds its products in one fixed order of ascending k in each slice, and
 // then the slices as linear.h says, whatever the number of rows. The result is y = cap(scale * (sum + bias)) +
 // residual, or activation(gate + bias) * (up + bias).
@@ -285,6 +294,7 @@ struct LinearTask {
   int first_column;
   const void* panels;       // The first panel of the task.
   const void* next_panels;  // The first panel of this thread's probable next task, or null. It may be prefetched.
+  PanelFetch fetch;         // A kernel fills it.
   bool is_gated;            // Says whether the panels belong to a gated matrix.
   const float* bias;        // [num_columns], starting at the task's first panel; or null.
   const float* up_bias;     // Bias of up, when `bias` is the bias of a gate.

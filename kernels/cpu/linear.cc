@@ -3,6 +3,7 @@
 #include "kernels/cpu/linear.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 
 #include "kernels/cpu/rounding.h"
@@ -21,6 +22,8 @@ constexpr int kMinRowsPerItem = 128;
 constexpr int kMinFloatsPerItem = 32 << 10;
 // Work items per thread. Several items even out threads of unequal speed.
 constexpr int kItemsPerThread = 8;
+// With few rows the kernels process so many panels at once, so the panels of an item are a multiple of it.
+constexpr int kPanelsAtOnce = 4;
 
 // Items whose rows are in tiles. A block of k of the rows and the sums of the item fit into the second-level cache.
 constexpr int kMaxTiledRowsPerItem = 512;
@@ -37,6 +40,20 @@ int RowsPerItem(int num_rows, int64_t row_bytes) {
   constexpr int kStep = 32;  // Number of rows of the largest tile.
   const int most = std::max(kMinRowsPerItem, int(kRowBytesPerItem / row_bytes) / kStep * kStep);
   return RoundUp(CeilDiv(num_rows, CeilDiv(num_rows, most)), kStep);
+}
+
+// Returns the number of panels of an item with which the threads finish first, if each has at least kItemsPerThread
+// items and all items take equally long. It has no effect on the bits of the result.
+int PanelsPerItem(int num_panels, int num_row_blocks, int num_threads) {
+  const int most = RoundUp(CeilDiv(num_panels * num_row_blocks, num_threads * kItemsPerThread), kPanelsAtOnce);
+  int best = most, best_time = INT_MAX;
+  for (int panels = most; panels > 0; panels -= kPanelsAtOnce) {
+    const int time = CeilDiv(num_row_blocks * CeilDiv(num_panels, panels), num_threads) * panels;
+    if (time >= best_time) continue;
+    best = panels;
+    best_time = time;
+  }
+  return best;
 }
 
 // Bytes of the headers of a row whose groups are rounded, and of the whole row.
@@ -332,9 +349,7 @@ CpuLinear::Items CpuLinear::PrepareTiles(const CpuPackedMatrix& w, InputLayout x
 CpuLinear::Items CpuLinear::PrepareRows(const CpuPackedMatrix& w, LinearTask* whole) {
   const int64_t x_row_bytes = PrepareInput(w, whole);
   const int rows = RowsPerItem(whole->num_rows, x_row_bytes);
-  // The panels of an item are a multiple of four, because the kernel processes four at once when there are few rows.
-  const int num_products = w.num_panels() * CeilDiv(whole->num_rows, rows);
-  const int panels = RoundUp(CeilDiv(num_products, pool_->num_threads() * kItemsPerThread), 4);
+  const int panels = PanelsPerItem(w.num_panels(), CeilDiv(whole->num_rows, rows), pool_->num_threads());
   const bool has_scratch = NeedsPanelScratch(w.format());
   if (has_scratch) TakeScratch(size_t(LinearScratchBytes(w.num_groups(), w.group())));
   return {
@@ -380,7 +395,7 @@ void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearT
   pool_->ForEach(num_items, [&](int item, int thread) {
     LinearTask task = TaskOf(w, whole, items, item % num_row_blocks * items.rows, panel_of(item), thread);
     const int next = item + pool_->num_threads();
-    if (whole.is_tiled && next < num_items) task.next_panels = w.panel(panel_of(next));
+    if (next < num_items) task.next_panels = w.panel(panel_of(next));
     kernels_.linear[int(w.format())](task);
   });
 }

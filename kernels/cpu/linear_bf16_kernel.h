@@ -20,16 +20,17 @@ QUIRE_INLINE __m512bh SetPair(const BFloat16* x) {
 }
 
 // The rows of x are padded with zeros, so every pair is whole.
-template <int kRows, int kVecs, typename At>
-QUIRE_INLINE void AccumulatePairs(const BFloat16* x, int64_t x_stride, Columns columns, const At& at,
+template <int kRows, int kVecs, typename At, typename Fetch>
+QUIRE_INLINE void AccumulatePairs(const BFloat16* x, int64_t x_stride, Columns columns, const At& at, Fetch fetch,
                                   Tile<kRows, kVecs>* tile) {
   __m512bh w[kVecs];
   for (int k = columns.begin; k < columns.end; k += 2) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
       const BFloat16* p = at.template operator()<v>(k);
-      __builtin_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes);
+      fetch.template Prefetch<v>(p);
       w[v] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
     });
+    fetch.NextRow();
     Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
       const __m512bh pair = SetPair(x + r * x_stride + k);
       Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {

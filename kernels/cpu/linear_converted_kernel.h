@@ -127,7 +127,7 @@ QUIRE_INLINE void AddColumns(const LinearTask& task, int group, const uint8_t* c
     const auto at = [&]<int v>(int k) __attribute__((always_inline)) {
       return reinterpret_cast<const BFloat16*>(places[v] + PairBytes(k, first + v));
     };
-    AccumulatePairs(x, task.x_stride, {0, n}, at, tile);
+    AccumulatePairs(x, task.x_stride, {0, n}, at, OwnFetch<kPrefetchBytes>(), tile);
   } else {
     constexpr int kLine = Numbers::kLineColumns;
     const Groups<Numbers, kVecs> groups(places, first);

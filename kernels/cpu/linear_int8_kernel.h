@@ -44,18 +44,24 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const QuantizedRow* x, co
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { sum[r][v] = begin; });
   });
   const int num_quads = (columns.end + kInt8QuadColumns - 1) / kInt8QuadColumns;
-  WeightQuads w[kVecs];
-  for (int quad = 0; quad < num_quads; ++quad) {
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
-      const uint8_t* p = QuadsAt(task, panel, quad, first + v);
-      __builtin_prefetch(p + kPrefetchBytes);
-      w[v] = LoadQuads(p);
-    });
-    Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
-      const QuantizedValue* values = ValuesOf(x + r * task.x_stride) + quad * kInt8QuadColumns;
-      Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) { sum[r][v] = AddProducts(sum[r][v], w[v], values); });
-    });
-  }
+  const auto multiply = [&](auto fetch) __attribute__((always_inline)) {
+    WeightQuads w[kVecs];
+    for (int quad = 0; quad < num_quads; ++quad) {
+      Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+        const uint8_t* p = QuadsAt(task, panel, quad, first + v);
+        fetch.template Prefetch<v>(p);
+        w[v] = LoadQuads(p);
+      });
+      fetch.NextRow();
+      Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
+        const QuantizedValue* values = ValuesOf(x + r * task.x_stride) + quad * kInt8QuadColumns;
+        Unroll<kVecs>([&]<int v>()
+                          __attribute__((always_inline)) { sum[r][v] = AddProducts(sum[r][v], w[v], values); });
+      });
+    }
+  };
+  const PanelRows rows{.num = num_quads, .bytes = kPanelColumns * kInt8QuadColumns};
+  MultiplyAndFetch<kRows, kVecs, kPrefetchBytes>(task.fetch, first, rows, /*row=*/0, multiply);
   Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
     const Vec scale = Set(HeaderOf(x + r * task.x_stride).scale);
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {

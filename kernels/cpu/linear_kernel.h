@@ -12,7 +12,7 @@
 // over all of k.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// Distance in bytes at which weights are prefetched. They are read from memory exactly once.
+// Distance in bytes at which one tile of rows prefetches its weights. They are read from memory exactly once.
 constexpr int kPrefetchBytes = 4096;
 // A tile of half a panel needs little time for as many bytes, so pairs are prefetched at a greater distance.
 constexpr int kPairPrefetchBytes = kRegisters >= 32 ? kPrefetchBytes : 3 * kPrefetchBytes;
@@ -22,6 +22,8 @@ constexpr int kPanelVecs = kPanelColumns / kLanes;
 // uses all registers, except one or two for weights and one for x. With few rows a tile has several panels, because the
 // multiplier needs enough independent sums. With many rows and few registers a tile has only half a panel.
 constexpr int kMaxTileRows = kRegisters >= 32 ? 12 : kRegisters >= 8 ? 6 : 3;
+// Tiles have at least so many rows if there are several of them (MultiplyRowTiles).
+constexpr int kLeastRowsOfSeveral = kMaxTileRows / 2 < 1 ? 1 : kMaxTileRows / 2;
 constexpr int TileVecs(int rows) {
   if (kRegisters >= 32) return rows <= 2 ? 8 : rows <= 4 ? 6 : rows <= 6 ? 4 : 2;
   if (kRegisters >= 8) return rows == 1 ? 4 : rows <= 3 ? 2 : 1;
@@ -75,33 +77,87 @@ struct Columns {
   int end;
 };
 
+// The rows of a panel: each has the weights of one k, of a pair or of four k.
+struct PanelRows {
+  int num;
+  int bytes;
+};
+template <typename W>
+QUIRE_INLINE PanelRows RowsOf(int cols) {
+  return {(cols + kStep<W> - 1) / kStep<W>, kPanelColumns * kStep<W> * int(sizeof(W))};
+}
+
+// Prefetches the weights that one tile of rows reads next: those that are kBytes after the ones at p.
+template <int kBytes>
+struct OwnFetch {
+  template <int kVec>
+  QUIRE_INLINE void Prefetch(const void* p) const {
+    __builtin_prefetch(static_cast<const char*>(p) + kBytes);
+  }
+  QUIRE_INLINE void NextRow() {}
+};
+
+// Prefetches a part of the next panel, for one of several tiles of rows. At least two tiles share a panel, so one line
+// for each row of the panel is enough. Lines go to the second-level cache.
+struct NextPanelFetch {
+  const char* place;
+  int64_t step;
+
+  template <int kVec>
+  QUIRE_INLINE void Prefetch(const void* /*p*/) const {
+    if constexpr (kVec == 0) __builtin_prefetch(place, /*rw=*/0, /*locality=*/2);
+  }
+  QUIRE_INLINE void NextRow() { place += step; }
+};
+
+// Calls multiply(prefetcher) for a tile that begins at row `row` and vector `first` of a panel. Meanwhile it fetches
+// its part of the next panel, if several tiles share a panel, or else weights kBytes before it reads them.
+template <int kRows, int kVecs, int kBytes, typename F>
+QUIRE_INLINE void MultiplyAndFetch(const PanelFetch& fetch, int first, PanelRows rows, int row, F&& multiply) {
+  if constexpr (kRows >= kLeastRowsOfSeveral && kVecs <= kPanelVecs) {
+    if (fetch.panel != nullptr) {
+      constexpr int kTiles = kPanelVecs / kVecs;  // Tiles of columns in a panel.
+      const int num_parts = fetch.num_parts * kTiles, part = fetch.part * kTiles + first / kVecs;
+      const int64_t step = (rows.bytes + num_parts - 1) / num_parts;
+      const auto* const begin = static_cast<const char*>(fetch.panel) + (int64_t{part} * rows.num + row) * step;
+      return multiply(NextPanelFetch{begin, step});
+    }
+  }
+  multiply(OwnFetch<kBytes>());
+}
+
 template <int kRows, int kVecs, typename W>
 requires kIsFloat<W> QUIRE_INLINE void MultiplyTile(const LinearTask& task, const float* x, const W* panel, int first,
                                                     Columns columns, Tile<kRows, kVecs>* tile) {
   SetZero(tile);
-  Vec w[kVecs];
-  for (int k = columns.begin; k < columns.end; ++k) {
-    Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
-      const W* p = WeightsAt<1>(task, panel, k, first + v);
-      __builtin_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes);
-      w[v] = Load(p);
-    });
-    Accumulate(tile, x + k, task.x_stride, w);
-  }
+  const auto multiply = [&](auto fetch) __attribute__((always_inline)) {
+    Vec w[kVecs];
+    for (int k = columns.begin; k < columns.end; ++k) {
+      Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
+        const W* p = WeightsAt<1>(task, panel, k, first + v);
+        fetch.template Prefetch<v>(p);
+        w[v] = Load(p);
+      });
+      fetch.NextRow();
+      Accumulate(tile, x + k, task.x_stride, w);
+    }
+  };
+  MultiplyAndFetch<kRows, kVecs, kPrefetchBytes>(task.fetch, first, RowsOf<W>(task.cols), columns.begin, multiply);
 }
 
 // Adds the products of the columns that `columns` names. `at` returns the place of the pair of columns k, which is
 // even, of vector v of the tile.
-template <int kRows, int kVecs, typename At>
-QUIRE_INLINE void AccumulatePairs(const float* x, int64_t x_stride, Columns columns, const At& at,
+template <int kRows, int kVecs, typename At, typename Fetch>
+QUIRE_INLINE void AccumulatePairs(const float* x, int64_t x_stride, Columns columns, const At& at, Fetch fetch,
                                   Tile<kRows, kVecs>* tile) {
   Vec w[kVecs];
   const auto load_even = [&](int k) __attribute__((always_inline)) {
     Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
       const BFloat16* p = at.template operator()<v>(k);
-      __builtin_prefetch(reinterpret_cast<const char*>(p) + kPairPrefetchBytes);
+      fetch.template Prefetch<v>(p);
       w[v] = LoadEven(p);
     });
+    fetch.NextRow();
   };
   int k = columns.begin;
   for (; k + 2 <= columns.end; k += 2) {
@@ -127,7 +183,11 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const X* x, const BFloat1
   const auto at = [&]<int v>(int k) __attribute__((always_inline)) {
     return WeightsAt<2>(task, panel, k / 2, first + v);
   };
-  AccumulatePairs(x, task.x_stride, columns, at, tile);
+  MultiplyAndFetch<kRows, kVecs, kPairPrefetchBytes>(
+      task.fetch, first, RowsOf<BFloat16>(task.cols),
+      columns.begin / 2, [&](auto fetch) __attribute__((always_inline)) {
+        AccumulatePairs(x, task.x_stride, columns, at, fetch, tile);
+      });
 }
 
 // Calls f for each vector of a tile.
@@ -202,21 +262,26 @@ constexpr int NumRowTiles(int num_rows) {
 // Multiplies the rows from `row` on by the panels [index, end), in tiles of nearly equal height: 13 rows are 7 and 6,
 // not 12 and 1. No tile has less than kLeast rows.
 template <typename X, typename W, int kLeast = 1>
-void MultiplyRowTiles(const LinearTask& task, int row, int index, int end) {
+void MultiplyRowTiles(LinearTask task, int row, int index, int end) {
   for (int tiles = NumRowTiles(task.num_rows - row); tiles > 0; --tiles) {
     const int rows = (task.num_rows - row + tiles - 1) / tiles;
     DispatchRows<kMaxTileRows, X, W, kLeast>(task, row, rows, index, end);
     row += rows;
+    ++task.fetch.part;
   }
 }
 
 // With one tile of rows the panels are read once. With more tiles, all rows are multiplied by a panel while it is in
 // the cache.
 template <typename X, typename W>
-void Linear(const LinearTask& task) {
-  const int step = NumRowTiles(task.num_rows) == 1 ? task.num_panels : 1;
-  for (int index = 0; index < task.num_panels; index += step) {
-    MultiplyRowTiles<X, W>(task, /*row=*/0, index, index + step);
+void Linear(const LinearTask& whole) {
+  LinearTask task = whole;
+  task.fetch = {.panel = nullptr, .part = 0, .num_parts = NumRowTiles(whole.num_rows)};
+  if (task.fetch.num_parts == 1) return MultiplyRowTiles<X, W>(task, /*row=*/0, 0, task.num_panels);
+  for (int index = 0; index < task.num_panels; ++index) {
+    const auto* const next = static_cast<const W*>(task.panels) + (index + 1) * task.panel_elements;
+    task.fetch.panel = index + 1 == task.num_panels && task.next_panels != nullptr ? task.next_panels : next;
+    MultiplyRowTiles<X, W>(task, /*row=*/0, index, index + 1);
   }
 }
 
