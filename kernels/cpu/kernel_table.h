@@ -378,6 +378,7 @@ struct KernelTable {
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
+  int max_tile_rows;  // At most so many rows of x are multiplied by the same k at a time.
   // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles, and linear[kInt4Units] takes pairs of k.
   bool takes_tiles;
   // Stores rows in pairs of k. It is null without takes_tiles.

@@ -21,6 +21,7 @@ constexpr KernelTable kTable = {
                Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>, nullptr, nullptr, LinearFp8<float>},
     .linear_input = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
                      DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32},
+    .max_tile_rows = kMaxTileRows,
     .takes_tiles = false,
     .pair_rows = nullptr,
     .quantize_row = QuantizeRow,

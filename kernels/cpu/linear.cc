@@ -13,12 +13,15 @@ namespace quire::cpu {
 namespace {
 
 constexpr int kLineBytes = 64;  // A cache line has so many.
+// Lines of first-level caches whose distance is a multiple of this share a set, which holds at least so many of them.
+constexpr int kCacheSetDistance = 4096;
+constexpr int kCacheSetLines = 8;
 
 // The rows of x that pass over a panel together fit into the second-level cache, with two panels and one panel's part
 // of y.
 constexpr int64_t kRowBytesPerItem = 512 << 10;
 constexpr int kMinRowsPerItem = 128;
-// Rounding fewer numbers than this takes less time than waking a thread for them.
+// Rounding or copying fewer numbers than this takes less time than waking a thread for them.
 constexpr int kMinFloatsPerItem = 32 << 10;
 // Work items per thread. Several items even out threads of unequal speed.
 constexpr int kItemsPerThread = 8;
@@ -154,9 +157,12 @@ int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
   if (w.format() == WeightFormat::kInt8) return QuantizeInput(w, whole);
   if (w.format() == WeightFormat::kInt4) return QuantizeInputGroups(w, whole);
   if (w.format() == WeightFormat::kInt4Units) return PairInput(w, whole);
-  if (InputType(w) == DataType::kBFloat16 && w.cols() != w.padded_cols()) return PadInput(w, whole);
   whole->x_stride = w.cols();
-  return whole->x_stride * int64_t(SizeOf(InputType(w)));
+  if (InputType(w) == DataType::kFloat32) return whole->x_stride * int64_t(sizeof(float));
+  whole->x_stride = w.padded_cols();
+  if (SharesCacheSets(whole->num_rows, whole->x_stride)) whole->x_stride += kLineBytes / int(sizeof(BFloat16));
+  if (whole->x_stride != w.cols()) PadInput(w, whole);
+  return whole->x_stride * int64_t(sizeof(BFloat16));
 }
 
 char* CpuLinear::CopyMemory(size_t bytes) {
@@ -186,20 +192,24 @@ void CpuLinear::TakeScratch(size_t num_bytes) {
   for (Memory& memory : scratch_) GrownTo(num_bytes, &memory);
 }
 
-int64_t CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
-  const size_t row_bytes = w.cols() * sizeof(BFloat16), stride = w.padded_cols() * sizeof(BFloat16);
-  const char* const from = static_cast<const char*>(whole->x);
-  char* const to = CopyMemory(whole->num_rows * stride);
-  pool_->ForEach(CeilDiv(whole->num_rows, kMinRowsPerItem), [&](int item, int) {
-    const int begin = item * kMinRowsPerItem, end = std::min(begin + kMinRowsPerItem, whole->num_rows);
+void CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  const int64_t cols = w.cols(), stride = whole->x_stride;
+  const auto* const from = static_cast<const BFloat16*>(whole->x);
+  auto* const to = reinterpret_cast<BFloat16*>(CopyMemory(MatrixBytes(whole->num_rows, int(stride), sizeof(BFloat16))));
+  const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
+  pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
+    const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
     for (int row = begin; row < end; ++row) {
-      memcpy(to + row * stride, from + row * row_bytes, row_bytes);
-      memset(to + row * stride + row_bytes, 0, stride - row_bytes);
+      std::copy_n(from + row * cols, cols, to + row * stride);
+      std::fill(to + row * stride + cols, to + (row + 1) * stride, BFloat16{});
     }
   });
   whole->x = to;
-  whole->x_stride = w.padded_cols();
-  return int64_t(stride);
+}
+
+bool CpuLinear::SharesCacheSets(int num_rows, int64_t x_stride) const {
+  const bool has_distance = x_stride * int64_t(sizeof(BFloat16)) % kCacheSetDistance == 0;
+  return has_distance && std::min(num_rows, kernels_.max_tile_rows) > kCacheSetLines;
 }
 
 // One row of whole steps is in pairs as it is.

@@ -50,9 +50,7 @@ class CpuLinear {
   // Points the task to its input in the form that kernels take, which is the input itself or a copy. Returns the bytes
   // of a row. Throws std::bad_alloc, as containers do, when there is no memory for the copy.
   int64_t PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
-  // The copies: rows that are padded with zeros to the next multiple of 32, rows in pairs of k, and rows that are
-  // rounded to 8 bits with a scale for each row or for each group.
-  int64_t PadInput(const CpuPackedMatrix& w, LinearTask* whole);
+  // The copies: rows in pairs of k, and rows that are rounded to 8 bits with a scale for each row or for each group.
   int64_t PairInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* whole);
@@ -65,6 +63,11 @@ class CpuLinear {
   // Makes a copy of `row_bytes` for each row, at multiples of 64 bytes, by quantize(x of the row, copy of the row).
   template <typename Quantize>
   int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
+  // Points the task to a copy of its rows of bfloat16, with zeros after each row up to x_stride.
+  void PadInput(const CpuPackedMatrix& w, LinearTask* whole);
+  // Returns whether a kernel would read, at a time, lines of more rows of bfloat16 than a set of the first-level cache
+  // holds.
+  bool SharesCacheSets(int num_rows, int64_t x_stride) const;
   // Points the task to a copy of its input in the order of the columns of w.
   void OrderInput(const CpuPackedMatrix& w, LinearTask* whole);
   template <typename T>

@@ -223,36 +223,55 @@ TEST_P(LinearSlicesTest, PartsOfTheSlicesAddUpToTheWhole) {
   }
 }
 
-// More rows and panels than an item of work has.
-TEST_P(LinearSlicesTest, ARowDoesNotDependOnItsCompanyOrTheThreads) {
-  Random random(3);
-  const int rows = 300, cols = 2176, num_slices = 4, max_tokens = 530;  // Slices of 17 tiles.
-  for (int kind = 0; kind < Weights::kNumKinds; ++kind) {
-    if (GetParam() != cpu::Isa::kAmx && kind % 2 == 0) continue;  // Without tiles, all kinds work in the same way.
-    const Weights w(kind, rows, cols, 32, &random);
-    const std::vector<float> x = random.Normals(size_t(max_tokens) * cols);
-    std::vector<float> expected;
-    for (const int num_threads : {1, 3}) {
-      const auto backend = MakeBackend(num_threads);
-      const auto packed = w.Pack(backend.get(), 0, cols, num_slices);
-      if (expected.empty()) {
-        for (int token = 0; token < max_tokens; token += 10) {
-          const std::vector<float> some(x.begin() + token * cols, x.begin() + (token + 10) * cols);
-          const std::vector<float> y = Multiply(backend.get(), some, *packed, cols, rows);
-          expected.insert(expected.end(), y.begin(), y.end());
-        }
+// Expects that the product of a row has the same bits alone, beside others, and with several threads.
+template <typename MakeBackendFn>
+void ExpectIndependentRows(const Weights& w, int rows, int cols, const std::vector<float>& x,
+                           const std::vector<int>& numbers_of_tokens, MakeBackendFn&& make_backend) {
+  const int num_slices = 4, max_tokens = numbers_of_tokens.back();
+  std::vector<float> expected;
+  for (const int num_threads : {1, 3}) {
+    const auto backend = make_backend(num_threads);
+    const auto packed = w.Pack(backend.get(), 0, cols, num_slices);
+    if (expected.empty()) {
+      for (int token = 0; token < max_tokens; token += 10) {
+        const std::vector<float> some(x.begin() + token * cols, x.begin() + (token + 10) * cols);
+        const std::vector<float> y = Multiply(backend.get(), some, *packed, cols, rows);
+        expected.insert(expected.end(), y.begin(), y.end());
       }
-      for (const int num_tokens : {1, 33, 129, max_tokens}) {
-        const std::vector<float> first(x.begin(), x.begin() + num_tokens * cols);
-        const std::vector<float> y = Multiply(backend.get(), first, *packed, cols, rows);
-        ASSERT_TRUE(std::equal(y.begin(), y.end(), expected.begin()))
-            << w.name() << ", " << num_tokens << " tokens, " << num_threads << " threads";
-      }
+    }
+    for (const int num_tokens : numbers_of_tokens) {
+      const std::vector<float> first(x.begin(), x.begin() + num_tokens * cols);
+      const std::vector<float> y = Multiply(backend.get(), first, *packed, cols, rows);
+      ASSERT_TRUE(std::equal(y.begin(), y.end(), expected.begin()))
+          << w.name() << ", " << num_tokens << " tokens, " << num_threads << " threads";
     }
   }
 }
 
-// They are added to the sum of all slices.
+// More rows and panels than an item of work has.
+TEST_P(LinearSlicesTest, ARowDoesNotDependOnItsCompanyOrTheThreads) {
+  Random random(3);
+  const int rows = 300, cols = 2176, max_tokens = 530;  // Slices of 17 tiles.
+  for (int kind = 0; kind < Weights::kNumKinds; ++kind) {
+    if (GetParam() != cpu::Isa::kAmx && kind % 2 == 0) continue;  // Without tiles, all kinds work in the same way.
+    const Weights w(kind, rows, cols, 32, &random);
+    const std::vector<float> x = random.Normals(size_t(max_tokens) * cols);
+    ExpectIndependentRows(w, rows, cols, x, {1, 33, 129, max_tokens}, [&](int n) { return MakeBackend(n); });
+  }
+}
+
+// Rows of bfloat16 that begin at multiples of 4096 bytes are copied, if there are more than a set of the first-level
+// cache holds.
+TEST_P(LinearSlicesTest, ARowInSharedCacheSetsDoesNotDependOnItsCompany) {
+  Random random(8);
+  const int rows = 70, cols = 2048, max_tokens = 40;
+  for (int kind = 0; kind < Weights::kNumKinds; ++kind) {
+    const Weights w(kind, rows, cols, 32, &random);
+    const std::vector<float> x = random.Normals(size_t(max_tokens) * cols);
+    ExpectIndependentRows(w, rows, cols, x, {1, 8, 9, 27, max_tokens}, [&](int n) { return MakeBackend(n); });
+  }
+}
+
 TEST_P(LinearSlicesTest, BiasAndResidualComeAfterTheTree) {
   const auto backend = MakeBackend();
   Random random(4);
