@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/byte_size.h"
 #include "worker/step_stream.h"
 
 namespace quire {
@@ -20,8 +21,7 @@ grpc::Status Unavailable(const std::string& why) {
 std::string Share(const LoadProgress::Snapshot& loading) {
   if (loading.total_bytes == 0) return "";
   const int64_t tenths = 10 * loading.read_bytes / loading.total_bytes;
-  return absl::StrFormat("; %d %% of %.3g GB have been read", 10 * tenths,
-                         static_cast<double>(loading.total_bytes) * 1e-9);
+  return absl::StrFormat("; %d %% of %s have been read", 10 * tenths, FormatBytes(loading.total_bytes));
 }
 
 // A stream that ends at once with `status`.

@@ -139,6 +139,7 @@ class GenerateStream {
   absl::Time last_attempt_;               // No attempt begins later, while cut_ is set.
   std::function<void()> on_loss_;         // May be empty.
   bool has_told_loss_ = false;            // It can be true while cut_ is set.
+  bool was_unreached_ = false;            // A call was sent again because it had found no connection.
   absl::Duration delay_;                  // The next attempt waits so long.
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -103,6 +104,13 @@ void CompareVocabularies(const ServedModel& model) {
                       << num_rows << ": " << result << "; is it the tokenizer of another model?";
 }
 
+// `most_tokens` is what the operator allows, and is the largest number if no limit was given.
+void CompareContexts(const WorkerDescription& description, int most_tokens) {
+  if (most_tokens == std::numeric_limits<int>::max() || most_tokens <= description.max_context_tokens) return;
+  QUIRE_LOG(kWarning) << "model " << description.model_name << " has a context of " << description.max_context_tokens
+                      << " tokens, so --max-context-tokens=" << most_tokens << " changes nothing";
+}
+
 }  // namespace
 
 absl::StatusOr<GenerationId> ModelRegistry::Admit(const std::string& address, const WorkerDescription& description) {
@@ -176,6 +184,7 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->architecture = description.architecture;
   model->numerics_fingerprint = description.numerics_fingerprint;
   model->vocab_size = description.vocab_size;
+  CompareContexts(description, max_context_tokens_);
   model->max_context_tokens = std::min(max_context_tokens_, description.max_context_tokens);
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;

@@ -422,7 +422,7 @@ TEST_F(WorkerServiceTest, CallsAreRefusedWhileTheModelIsLoaded) {
     v1::DescribeResponse description;
     const grpc::Status status = stub->Describe(&context, {}, &description);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-    EXPECT_EQ(status.error_message(), "the worker is loading its model; 20 % of 2 GB have been read");
+    EXPECT_EQ(status.error_message(), "the worker is loading its model; 20 % of 1.9 GiB have been read");
   }
   Begin(&service);
   SessionClient session(stub.get());

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "base/byte_size.h"
 #include "base/counted.h"
 #include "base/log.h"
 
@@ -16,10 +17,6 @@ constexpr int64_t kShortestPauseUs = 1'000'000;  // Two lines of the log are at 
 constexpr int64_t kLongestPauseUs = 10'000'000;  // They are at most so far apart as long as tensors come.
 constexpr int kNumParts = 10;                    // A line for each part, if the pauses allow it.
 
-std::string Gigabytes(int64_t bytes) {
-  return absl::StrFormat("%.3g GB", static_cast<double>(bytes) * 1e-9);
-}
-
 }  // namespace
 
 void LoadProgress::Begin(const std::string& directory, int num_files, int64_t total_bytes) {
@@ -28,7 +25,7 @@ void LoadProgress::Begin(const std::string& directory, int num_files, int64_t to
   snapshot_ = {.total_bytes = total_bytes};
   begin_us_ = logged_us_ = clock_->NowMicros();
   logged_bytes_ = 0;
-  QUIRE_LOG(kInfo) << "loading " << directory_ << ": " << Gigabytes(total_bytes) << " of weights in "
+  QUIRE_LOG(kInfo) << "loading " << directory_ << ": " << FormatBytes(total_bytes) << " of weights in "
                    << Counted(static_cast<uint64_t>(num_files), "file");
 }
 
@@ -43,7 +40,7 @@ void LoadProgress::Add(int64_t bytes) {
   logged_bytes_ = snapshot_.read_bytes;
   const int64_t percent = 100 * snapshot_.read_bytes / std::max<int64_t>(1, snapshot_.total_bytes);
   QUIRE_LOG(kInfo) << "loading " << directory_ << ": " << Named("percent", percent) << " % of "
-                   << Gigabytes(snapshot_.total_bytes) << " after "
+                   << FormatBytes(snapshot_.total_bytes) << " after "
                    << absl::StrFormat("%.1f s", Seconds(now_us - begin_us_));
 }
 
@@ -51,7 +48,7 @@ void LoadProgress::End() {
   const MutexLock lock(&mutex_);
   snapshot_ = Current(clock_->NowMicros());
   snapshot_.is_done = true;
-  QUIRE_LOG(kInfo) << "loaded " << directory_ << ": read " << Gigabytes(snapshot_.read_bytes) << " in "
+  QUIRE_LOG(kInfo) << "loaded " << directory_ << ": read " << FormatBytes(snapshot_.read_bytes) << " in "
                    << absl::StrFormat("%.1f s", snapshot_.seconds);
 }
 

@@ -21,6 +21,7 @@
 #include "client/library/generate_streams.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "tests/chaos/fault_proxy.h"
 
 // Tests how a GenerateStream goes on after its call has ended, with a service that follows a script. Each test runs
 // with a stream of its own and with one of GenerateStreams.
@@ -93,6 +94,11 @@ class GenerateStreamTest : public testing::TestWithParam<bool> {
   ~GenerateStreamTest() override {
     if (server_ != nullptr) server_->Shutdown();
     std::filesystem::remove_all(directory_);
+  }
+
+  // The client connects to the proxy instead of the server.
+  void ConnectThrough(const FaultProxy& proxy) {
+    client_ = std::make_unique<Client>(ClientOptions{.endpoint = proxy.endpoint()});
   }
 
   std::string endpoint() const { return "unix:" + directory_ + "/socket"; }
@@ -410,6 +416,24 @@ TEST_P(GenerateStreamTest, TheStreamGoesOnWithAServerThatWasStartedAgain) {
   EXPECT_FALSE(stream->Next(&response));
   EXPECT_EQ(stream->Finish(), absl::OkStatus());
   restart.join();
+}
+
+TEST_P(GenerateStreamTest, ACallIsSentAgainIfTheSecondAttemptToConnectSucceeds) {
+  service_.generate = {[](const auto&, Writer* writer) {
+    writer->Write(Response(5, "a"));
+    return grpc::Status::OK;
+  }};
+  request_.clear_on_disconnect();
+  FaultProxy proxy;  // It closes connections.
+  ConnectThrough(proxy);
+  std::thread mend([&] {
+    while (proxy.counts().connections == 0) absl::SleepFor(absl::Milliseconds(1));
+    proxy.SetTarget(endpoint());
+  });
+  EXPECT_EQ(ReadAll(), absl::OkStatus());
+  mend.join();
+  EXPECT_THAT(texts_, ElementsAre("a"));
+  EXPECT_THAT(service_.generates, SizeIs(1));
 }
 
 }  // namespace

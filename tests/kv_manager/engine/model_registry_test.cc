@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
@@ -27,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr int kNoCap = 1 << 30;
+constexpr int kNoCap = std::numeric_limits<int>::max();
 
 // SmallWorker with other weights.
 WorkerDescription Weights(const std::string& fingerprint) {
@@ -97,6 +98,20 @@ TEST(ModelRegistryTest, TheContextCanBeCapped) {
   ModelRegistry registry(40);
   ASSERT_TRUE(registry.Admit("a", SmallWorker()).ok());
   EXPECT_EQ(registry.models()[0]->max_context_tokens, 40);
+}
+
+TEST(ModelRegistryTest, ACapAboveTheContextIsAWarning) {
+  const int context = SmallWorker().max_context_tokens;
+  const auto log = [](int cap) {
+    ModelRegistry registry(cap);
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(registry.Admit("a", SmallWorker()).ok());
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(log(context + 1),
+              HasSubstr(absl::StrCat("has a context of ", context, " tokens, so --max-context-tokens=", context + 1,
+                                     " changes nothing")));
+  for (const int cap : {context, kNoCap}) EXPECT_THAT(log(cap), Not(HasSubstr("--max-context-tokens"))) << cap;
 }
 
 TEST(ModelRegistryTest, EveryPropertyThatTokensDependOnMakesAGeneration) {

@@ -28,16 +28,18 @@ TEST(LoadProgressTest, EveryTenthAndEveryTenSecondsHaveALine) {
   LoadProgress progress(&clock);
   testing::internal::CaptureStderr();
   progress.Begin("/models/tales", 2, 2'000'000'000);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("loading /models/tales: 2 GB of weights in 2 files\n"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("loading /models/tales: 1.9 GiB of weights in 2 files\n"));
   EXPECT_EQ(LogOf(&progress, &clock, 2, 100'000'000), "");
-  EXPECT_THAT(LogOf(&progress, &clock, 2, 100'000'000), HasSubstr("loading /models/tales: 10 % of 2 GB after 4.0 s\n"));
+  EXPECT_THAT(LogOf(&progress, &clock, 2, 100'000'000),
+              HasSubstr("loading /models/tales: 10 % of 1.9 GiB after 4.0 s\n"));
   EXPECT_EQ(LogOf(&progress, &clock, 9, 1'000'000), "");
-  EXPECT_THAT(LogOf(&progress, &clock, 1, 1'000'000), HasSubstr("10 % of 2 GB after 14.0 s\n"));
+  EXPECT_THAT(LogOf(&progress, &clock, 1, 1'000'000), HasSubstr("10 % of 1.9 GiB after 14.0 s\n"));
   EXPECT_EQ(LogOf(&progress, &clock, 0, 798'000'000), "") << "less than a second after the last line";
   clock.Advance(kSecond / 2);
   testing::internal::CaptureStderr();
   progress.End();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("loaded /models/tales: read 1 GB in 14.5 s\n"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("loaded /models/tales: read 952.7 MiB in 14.5 s\n"));
 }
 
 TEST(LoadProgressTest, TheTimeStopsAtTheEnd) {
