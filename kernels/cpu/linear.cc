@@ -209,7 +209,8 @@ void CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
 
 bool CpuLinear::SharesCacheSets(int num_rows, int64_t x_stride) const {
   const bool has_distance = x_stride * int64_t(sizeof(BFloat16)) % kCacheSetDistance == 0;
-  return has_distance && std::min(num_rows, kernels_.max_tile_rows) > kCacheSetLines;
+  const int rows_per_tile = CeilDiv(num_rows, CeilDiv(num_rows, kernels_.max_tile_rows));
+  return has_distance && rows_per_tile > kCacheSetLines;
 }
 
 // One row of whole steps is in pairs as it is.

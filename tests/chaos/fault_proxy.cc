@@ -241,6 +241,7 @@ void FaultProxy::Accept() {
     if (server < 0 && !accepts_and_swallows_) {
       int fds[2] = {client, -1};
       Close(fds);
+      ++counts_.refused;
       continue;
     }
     ++counts_.connections;

@@ -45,6 +45,7 @@ class FaultProxy {
 
   struct Counts {
     int64_t connections = 0;  // That have been accepted.
+    int64_t refused = 0;      // That were closed when they came.
     int open = 0;
     int64_t bytes[2] = {};  // That have been passed on, by direction.
   };

@@ -427,7 +427,8 @@ TEST_P(GenerateStreamTest, ACallIsSentAgainIfTheSecondAttemptToConnectSucceeds) 
   FaultProxy proxy;  // It closes connections.
   ConnectThrough(proxy);
   std::thread mend([&] {
-    while (proxy.counts().connections == 0) absl::SleepFor(absl::Milliseconds(1));
+    const absl::Time end = absl::Now() + absl::Seconds(10);
+    while (proxy.counts().refused == 0 && absl::Now() < end) absl::SleepFor(absl::Milliseconds(1));
     proxy.SetTarget(endpoint());
   });
   EXPECT_EQ(ReadAll(), absl::OkStatus());
