@@ -39,7 +39,7 @@ TEST(LoadProgressTest, EveryTenthAndEveryTenSecondsHaveALine) {
   clock.Advance(kSecond / 2);
   testing::internal::CaptureStderr();
   progress.End();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("loaded /models/tales: read 952.7 MiB in 14.5 s\n"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("loaded /models/tales: read 953.7 MiB in 14.5 s\n"));
 }
 
 TEST(LoadProgressTest, TheTimeStopsAtTheEnd) {
