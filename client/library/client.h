@@ -118,6 +118,10 @@ class GenerateStream {
   void SetContinued();
   // Returns false when the stream was cancelled, or when the time is up.
   bool WaitBeforeAttempt();
+  // Waits for a connection after a call that found none, and returns whether the call may be sent again, which is done
+  // once. gRPC before 1.61 reads errno too late, and may take an attempt to connect that still goes on for one that has
+  // failed. The manager has not got such a call.
+  bool MaySendUnreachedAgain(const grpc::Status& status);
   bool is_cancelled() const;
 
   ManagerLinks* const links_;
@@ -139,7 +143,7 @@ class GenerateStream {
   absl::Time last_attempt_;               // No attempt begins later, while cut_ is set.
   std::function<void()> on_loss_;         // May be empty.
   bool has_told_loss_ = false;            // It can be true while cut_ is set.
-  bool was_unreached_ = false;            // A call was sent again because it had found no connection.
+  bool was_sent_again_ = false;           // After a call that had found no connection.
   absl::Duration delay_;                  // The next attempt waits so long.
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 

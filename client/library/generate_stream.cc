@@ -22,9 +22,9 @@ constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
 constexpr absl::Duration kTakenAfter = absl::Seconds(2);
 // Cancel is noticed within this time.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(50);
-// Says how long a call that could not be sent waits for the connection that gRPC makes. A caller that tried again and
-// again, with calls that fail at once, would stay without a connection for half a minute after the server is back. gRPC
-// tries for the second time after 80 to 120 ms.
+// Says how long a call that could not be sent waits for the connection that gRPC makes; gRPC tries for the second time
+// after 80 to 120 ms. A caller that tried again and again, with calls that fail at once, would stay without a
+// connection for half a minute after the server is back.
 constexpr absl::Duration kConnectTime = absl::Milliseconds(250);
 
 }  // namespace
@@ -201,17 +201,21 @@ bool GenerateStream::MayCallAgain(const grpc::Status& status) {
     TellLoss();
     return true;
   }
-  if (is_cut && link_->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
-    const bool is_connected =
-        link_->channel->WaitForConnected(absl::ToChronoTime(std::min(absl::Now() + kConnectTime, deadline_)));
-    // When errno changes meanwhile, versions of gRPC before 1.61 take an attempt to connect for one that has failed.
-    // The manager has not got the call, so it is sent again, but only once.
-    if (is_connected && IsUnreached(status) && !was_unreached_) {
-      was_unreached_ = true;
-      return true;
-    }
+  return is_cut && MaySendUnreachedAgain(status);
+}
+
+bool GenerateStream::MaySendUnreachedAgain(const grpc::Status& status) {
+  if (link_->channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
+  const absl::Time end = std::min(absl::Now() + kConnectTime, deadline_);
+  bool is_connected = false;
+  while (!is_connected && !is_cancelled() && absl::Now() < end) {
+    is_connected = link_->channel->WaitForConnected(absl::ToChronoTime(std::min(absl::Now() + kLongestWait, end)));
   }
-  return false;
+  const bool may_call = is_connected && !is_cancelled() && absl::Now() <= last_attempt_ && links_->size() == 1;
+  if (!may_call || was_sent_again_ || !IsUnreached(status)) return false;
+  was_sent_again_ = true;
+  cut_.reset();
+  return true;
 }
 
 void GenerateStream::TellLoss() {

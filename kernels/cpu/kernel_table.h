@@ -267,12 +267,12 @@ struct QuantizeGroupsTask {
 // In a panel of a gated matrix the first 16 columns belong to the gate and the other 16 to the same columns of up.
 constexpr int kGatedColumns = kPanelColumns / 2;
 
-// The part of the next panel that a tile of rows fetches into the cache while it multiplies the panel before it. If
-// several tiles multiply a panel, only the first one waits for memory, unless all of them fetch equal parts of the next
-// panel meanwhile.
+// What a tile of rows fetches into the cache while it multiplies a panel. If several tiles multiply each panel, the
+// first one would wait for memory, and memory would be idle during the others. So each of them fetches an equal part of
+// the next panel.
 struct PanelFetch {
-  const void* panel;  // Null if one tile multiplies all rows.
-  int part;
+  const void* panel;  // The next panel. Null if there is none, or if one tile multiplies all rows.
+  int part;           // The tile's part, which is also the number of tiles before it.
   int num_parts;
 };
 
@@ -294,7 +294,7 @@ struct LinearTask {
   int first_column;
   const void* panels;       // The first panel of the task.
   const void* next_panels;  // The first panel of this thread's probable next task, or null. It may be prefetched.
-  PanelFetch fetch;         // A kernel fills it.
+  PanelFetch fetch;         // Filled and used by linear_kernel.h.
   bool is_gated;            // Says whether the panels belong to a gated matrix.
   const float* bias;        // [num_columns], starting at the task's first panel; or null.
   const float* up_bias;     // Bias of up, when `bias` is the bias of a gate.
@@ -378,7 +378,8 @@ struct KernelTable {
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
-  int max_tile_rows;  // At most so many rows of x are multiplied by the same k at a time.
+  // Kernels multiply at most so many rows of x by the same k at a time. 0 where AMX tiles multiply bfloat16.
+  int max_tile_rows;
   // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles, and linear[kInt4Units] takes pairs of k.
   bool takes_tiles;
   // Stores rows in pairs of k. It is null without takes_tiles.

@@ -45,8 +45,9 @@ int RowsPerItem(int num_rows, int64_t row_bytes) {
   return RoundUp(CeilDiv(num_rows, CeilDiv(num_rows, most)), kStep);
 }
 
-// Returns the number of panels of an item with which the threads finish first, if each has at least kItemsPerThread
-// items and all items take equally long. It has no effect on the bits of the result.
+// Returns the number of panels of an item with which all threads are done first, if items take equally long. It is a
+// multiple of kPanelsAtOnce, and gives each thread about kItemsPerThread items or more. It has no effect on the bits of
+// the result.
 int PanelsPerItem(int num_panels, int num_row_blocks, int num_threads) {
   const int most = RoundUp(CeilDiv(num_panels * num_row_blocks, num_threads * kItemsPerThread), kPanelsAtOnce);
   int best = most, best_time = INT_MAX;
@@ -208,6 +209,7 @@ void CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
 }
 
 bool CpuLinear::SharesCacheSets(int num_rows, int64_t x_stride) const {
+  if (kernels_.max_tile_rows == 0) return false;
   const bool has_distance = x_stride * int64_t(sizeof(BFloat16)) % kCacheSetDistance == 0;
   const int rows_per_tile = CeilDiv(num_rows, CeilDiv(num_rows, kernels_.max_tile_rows));
   return has_distance && rows_per_tile > kCacheSetLines;

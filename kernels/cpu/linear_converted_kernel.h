@@ -181,16 +181,15 @@ template <typename X, typename Numbers>
 void LinearConverted(const LinearTask& task) {
   const int num_tiles = NumRowTiles(task.num_rows);
   if (num_tiles == 1) return Linear<X, NumberPanel<Numbers, Conversion::kInRegisters>>(task);
-  constexpr int kLeast = kMaxTileRows / 2;  // Rows of a tile, if there are several tiles.
   const int rows = (task.num_rows + num_tiles - 1) / num_tiles;
   LinearTask converted = task;
   converted.panels = task.scratch;
   converted.panel_elements = 0;  // Every panel is converted to the same place.
   for (int index = 0; index < task.num_panels; ++index) {
     CopyScales<Numbers>(task, index);
-    DispatchRows<kMaxTileRows, X, NumberPanel<Numbers, Conversion::kStored>, kLeast>(task, /*row=*/0, rows, index,
-                                                                                     index + 1);
-    MultiplyRowTiles<X, ConvertedPanel, kLeast>(converted, rows, index, index + 1);
+    DispatchRows<kMaxTileRows, X, NumberPanel<Numbers, Conversion::kStored>, kLeastRowsOfSeveral>(task, /*row=*/0, rows,
+                                                                                                  index, index + 1);
+    MultiplyRowTiles<X, ConvertedPanel, kLeastRowsOfSeveral>(converted, rows, index, index + 1);
   }
 }
 

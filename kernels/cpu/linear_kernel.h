@@ -12,7 +12,7 @@
 // over all of k.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-// Distance in bytes at which one tile of rows prefetches its weights. They are read from memory exactly once.
+// Distance in bytes at which weights are prefetched, if one tile of rows reads them from memory.
 constexpr int kPrefetchBytes = 4096;
 // A tile of half a panel needs little time for as many bytes, so pairs are prefetched at a greater distance.
 constexpr int kPairPrefetchBytes = kRegisters >= 32 ? kPrefetchBytes : 3 * kPrefetchBytes;
@@ -23,7 +23,7 @@ constexpr int kPanelVecs = kPanelColumns / kLanes;
 // multiplier needs enough independent sums. With many rows and few registers a tile has only half a panel.
 constexpr int kMaxTileRows = kRegisters >= 32 ? 12 : kRegisters >= 8 ? 6 : 3;
 // Tiles have at least so many rows if there are several of them (MultiplyRowTiles).
-constexpr int kLeastRowsOfSeveral = kMaxTileRows / 2 < 1 ? 1 : kMaxTileRows / 2;
+constexpr int kLeastRowsOfSeveral = kMaxTileRows / 2;
 constexpr int TileVecs(int rows) {
   if (kRegisters >= 32) return rows <= 2 ? 8 : rows <= 4 ? 6 : rows <= 6 ? 4 : 2;
   if (kRegisters >= 8) return rows == 1 ? 4 : rows <= 3 ? 2 : 1;
@@ -110,16 +110,18 @@ struct NextPanelFetch {
   QUIRE_INLINE void NextRow() { place += step; }
 };
 
-// Calls multiply(prefetcher) for a tile that begins at row `row` and vector `first` of a panel. Meanwhile it fetches
-// its part of the next panel, if several tiles share a panel, or else weights kBytes before it reads them.
+// Calls multiply(prefetcher) for a tile that begins at row `first_row` and vector `first_vec` of a panel. Meanwhile it
+// fetches its part of the next panel, rounded up to whole bytes for each row, or else weights kBytes before it reads
+// them.
 template <int kRows, int kVecs, int kBytes, typename F>
-QUIRE_INLINE void MultiplyAndFetch(const PanelFetch& fetch, int first, PanelRows rows, int row, F&& multiply) {
+QUIRE_INLINE void MultiplyAndFetch(const PanelFetch& fetch, int first_vec, PanelRows rows, int first_row,
+                                   F&& multiply) {
   if constexpr (kRows >= kLeastRowsOfSeveral && kVecs <= kPanelVecs) {
     if (fetch.panel != nullptr) {
       constexpr int kTiles = kPanelVecs / kVecs;  // Tiles of columns in a panel.
-      const int num_parts = fetch.num_parts * kTiles, part = fetch.part * kTiles + first / kVecs;
+      const int num_parts = fetch.num_parts * kTiles, part = fetch.part * kTiles + first_vec / kVecs;
       const int64_t step = (rows.bytes + num_parts - 1) / num_parts;
-      const auto* const begin = static_cast<const char*>(fetch.panel) + (int64_t{part} * rows.num + row) * step;
+      const auto* const begin = static_cast<const char*>(fetch.panel) + (int64_t{part} * rows.num + first_row) * step;
       return multiply(NextPanelFetch{begin, step});
     }
   }
@@ -280,8 +282,8 @@ void Linear(const LinearTask& whole) {
   if (task.fetch.num_parts == 1) return MultiplyRowTiles<X, W>(task, /*row=*/0, 0, task.num_panels);
   for (int index = 0; index < task.num_panels; ++index) {
     const auto* const next = static_cast<const W*>(task.panels) + (index + 1) * task.panel_elements;
-    task.fetch.panel = index + 1 == task.num_panels && task.next_panels != nullptr ? task.next_panels : next;
-    MultiplyRowTiles<X, W>(task, /*row=*/0, index, index + 1);
+    task.fetch.panel = index + 1 < task.num_panels ? next : task.next_panels;
+    MultiplyRowTiles<X, W, kLeastRowsOfSeveral>(task, /*row=*/0, index, index + 1);
   }
 }
 

@@ -105,7 +105,7 @@ void CompareVocabularies(const ServedModel& model) {
 }
 
 // `most_tokens` is what the operator allows, and is the largest number if no limit was given.
-void CompareContexts(const WorkerDescription& description, int most_tokens) {
+void WarnOfUnusedLimit(const WorkerDescription& description, int most_tokens) {
   if (most_tokens == std::numeric_limits<int>::max() || most_tokens <= description.max_context_tokens) return;
   QUIRE_LOG(kWarning) << "model " << description.model_name << " has a context of " << description.max_context_tokens
                       << " tokens, so --max-context-tokens=" << most_tokens << " changes nothing";
@@ -184,7 +184,7 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->architecture = description.architecture;
   model->numerics_fingerprint = description.numerics_fingerprint;
   model->vocab_size = description.vocab_size;
-  CompareContexts(description, max_context_tokens_);
+  WarnOfUnusedLimit(description, max_context_tokens_);
   model->max_context_tokens = std::min(max_context_tokens_, description.max_context_tokens);
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;

@@ -160,8 +160,14 @@ void FaultProxy::AcceptAndSwallow() {
   accepts_and_swallows_ = true;
 }
 
+void FaultProxy::RefuseNext(int n) {
+  const MutexLock lock(&mutex_);
+  num_to_refuse_ = n;
+}
+
 void FaultProxy::Heal() {
   const MutexLock lock(&mutex_);
+  num_to_refuse_ = 0;
   for (Trouble& trouble : trouble_) trouble = Trouble();
   accepts_and_swallows_ = false;
   for (auto it = connections_.begin(); it != connections_.end();) {
@@ -237,11 +243,12 @@ void FaultProxy::Accept() {
     if (client < 0) return;
     const int on = 1;
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    const int server = accepts_and_swallows_ ? -1 : Connect(target_);
-    if (server < 0 && !accepts_and_swallows_) {
+    const bool is_refused = num_to_refuse_ > 0;
+    if (is_refused) --num_to_refuse_;
+    const int server = accepts_and_swallows_ || is_refused ? -1 : Connect(target_);
+    if (is_refused || (server < 0 && !accepts_and_swallows_)) {
       int fds[2] = {client, -1};
       Close(fds);
-      ++counts_.refused;
       continue;
     }
     ++counts_.connections;

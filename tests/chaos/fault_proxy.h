@@ -40,12 +40,13 @@ class FaultProxy {
   void Swallow(Direction direction);
   // From now on, a new connection is accepted, but nothing that is sent there arrives anywhere. Heal closes it.
   void AcceptAndSwallow();
+  // Closes the next n connections when they come.
+  void RefuseNext(int n);
   // Ends all faults.
   void Heal();
 
   struct Counts {
     int64_t connections = 0;  // That have been accepted.
-    int64_t refused = 0;      // That were closed when they came.
     int open = 0;
     int64_t bytes[2] = {};  // That have been passed on, by direction.
   };
@@ -74,6 +75,7 @@ class FaultProxy {
   std::string target_ QUIRE_GUARDED_BY(mutex_);
   Trouble trouble_[2] QUIRE_GUARDED_BY(mutex_);
   bool accepts_and_swallows_ QUIRE_GUARDED_BY(mutex_) = false;
+  int num_to_refuse_ QUIRE_GUARDED_BY(mutex_) = 0;
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
   std::list<Connection> connections_ QUIRE_GUARDED_BY(mutex_);
   Counts counts_ QUIRE_GUARDED_BY(mutex_);

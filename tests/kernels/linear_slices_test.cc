@@ -224,6 +224,7 @@ TEST_P(LinearSlicesTest, PartsOfTheSlicesAddUpToTheWhole) {
 }
 
 // Expects that the product of a row has the same bits alone, beside others, and with several threads.
+// REQUIRES: numbers_of_tokens ascend, and the last one is a multiple of 10.
 template <typename MakeBackendFn>
 void ExpectIndependentRows(const Weights& w, int rows, int cols, const std::vector<float>& x,
                            const std::vector<int>& numbers_of_tokens, MakeBackendFn&& make_backend) {

@@ -76,7 +76,11 @@ class FakeManager : public v1::InferenceService::Service {
     while (stream->Read(&request)) {
       ++num_messages;
       if (request.has_cancel()) {
-        if (ends_cancelled) SendCancelled(request.tag(), last_tag, stream);
+        if (ends_cancelled) {
+          SendCancelled(request.tag(), last_tag, stream);
+        } else {
+          ++num_kept;
+        }
         continue;
       }
       last_tag = request.tag();
@@ -118,6 +122,7 @@ class FakeManager : public v1::InferenceService::Service {
   // When a request was cancelled, it gets its end, and then the last request of the call gets a text. Otherwise the end
   // does not come.
   std::atomic<bool> ends_cancelled = false;
+  std::atomic<int> num_kept = 0;                 // So many requests were cancelled and did not get their end.
   std::atomic<uint32_t> max_batch_requests = 0;  // What GetModel says. The manager itself takes any number.
   std::atomic<int> num_restoring = 0;  // So many of the first requests find that the manager still restores others.
   // When so many requests are there, each of them gets a text with the same message. When one more is there, each gets
@@ -446,6 +451,7 @@ TEST_F(ManagerLinkTest, AnotherCallIsOpenedForMoreRequestsThanTheManagerTakes) {
   EXPECT_EQ(managers_[0].num_batches, 2) << "the manager may still count the request that was cancelled";
   start();
   EXPECT_EQ(managers_[0].num_batches, 2);
+  while (managers_[0].num_kept == 0) std::this_thread::sleep_for(milliseconds(1));
   managers_[0].ends_cancelled = true;
   link_->Cancel(third);
   await_response();  // It comes after the end of the third request.
