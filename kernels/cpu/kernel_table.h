@@ -267,7 +267,7 @@ struct QuantizeGroupsTask {
 // In a panel of a gated matrix the first 16 columns belong to the gate and the other 16 to the same columns of up.
 constexpr int kGatedColumns = kPanelColumns / 2;
 
-// What a tile of rows fetches into the cache while it multiplies a panel. If several tiles multiply each panel, the
+// A tile of rows fetches this into the cache while it multiplies a panel. If several tiles multiply each panel, the
 // first one would wait for memory, and memory would be idle during the others. So each of them fetches an equal part of
 // the next panel.
 struct PanelFetch {
@@ -378,7 +378,7 @@ struct KernelTable {
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
-  // Kernels multiply at most so many rows of x by the same k at a time. 0 where AMX tiles multiply bfloat16.
+  // Sums of at most so many rows of x are in registers at a time, except in AMX tiles.
   int max_tile_rows;
   // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles, and linear[kInt4Units] takes pairs of k.
   bool takes_tiles;

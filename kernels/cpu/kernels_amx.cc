@@ -16,7 +16,6 @@ KernelTable MakeTable() {
   KernelTable table = Avx512VnniKernels();
   table.linear[int(WeightFormat::kBFloat16)] = LinearBFloat16;
   table.linear_input[int(WeightFormat::kBFloat16)] = DataType::kBFloat16;
-  table.max_tile_rows = 0;
   table.takes_tiles = true;
   table.linear[int(WeightFormat::kInt8)] = LinearInt8;
   table.linear[int(WeightFormat::kInt4)] = LinearInt4;

@@ -209,7 +209,7 @@ void CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
 }
 
 bool CpuLinear::SharesCacheSets(int num_rows, int64_t x_stride) const {
-  if (kernels_.max_tile_rows == 0) return false;
+  if (kernels_.takes_tiles) return false;  // AMX tiles read whole lines.
   const bool has_distance = x_stride * int64_t(sizeof(BFloat16)) % kCacheSetDistance == 0;
   const int rows_per_tile = CeilDiv(num_rows, CeilDiv(num_rows, kernels_.max_tile_rows));
   return has_distance && rows_per_tile > kCacheSetLines;

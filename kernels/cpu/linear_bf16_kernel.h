@@ -19,8 +19,8 @@ QUIRE_INLINE __m512bh SetPair(const BFloat16* x) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
-// The pairs of k of the rows of x, one pair after the other. A pointer for each row would need more registers than
-// there are, so three rows share a pointer, and all rows share their distance.
+// Reads the pairs of k of the rows of x, one pair after the other. A pointer for each row would need more registers
+// than there are, so three rows share a pointer, and all rows share their distance.
 template <int kRows>
 class PairsOfRows {
  public:

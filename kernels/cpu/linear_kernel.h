@@ -77,7 +77,7 @@ struct Columns {
   int end;
 };
 
-// The rows of a panel: each has the weights of one k, of a pair or of four k.
+// A panel has so many rows of so many bytes. A row has the weights of one k, of a pair of k, or of four k.
 struct PanelRows {
   int num;
   int bytes;

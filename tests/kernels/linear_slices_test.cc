@@ -273,6 +273,7 @@ TEST_P(LinearSlicesTest, ARowInSharedCacheSetsDoesNotDependOnItsCompany) {
   }
 }
 
+// They are added to the sum of all slices.
 TEST_P(LinearSlicesTest, BiasAndResidualComeAfterTheTree) {
   const auto backend = MakeBackend();
   Random random(4);
