@@ -84,9 +84,9 @@ class FakeWorker::Client : public WorkerClient {
       worker_->listener_->OnLost(*worker_->epoch_, FailureAt(hit->first, hit->second));
       worker_->epoch_.reset();
     } else if (worker_->holds_back_) {
-      worker_->held_back_.push_back(plan);
+      worker_->held_back_.push_back({plan, worker_->poison_watch_.failed_slices()});
     } else {
-      worker_->Execute(plan);
+      worker_->Execute({plan, worker_->poison_watch_.failed_slices()});
     }
   }
   void Probe(uint64_t epoch) override {
@@ -167,12 +167,12 @@ void FakeWorker::FailAt(const Poison& poison) {
 void FakeWorker::Answer() {
   const MutexLock lock(&mutex_);
   holds_back_ = false;
-  for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
+  for (const TakenPlan& taken : std::exchange(held_back_, {})) Execute(taken);
 }
 
 void FakeWorker::AnswerOnce() {
   const MutexLock lock(&mutex_);
-  for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
+  for (const TakenPlan& taken : std::exchange(held_back_, {})) Execute(taken);
 }
 
 void FakeWorker::AnswerNextPlanWrongly() {
@@ -230,11 +230,15 @@ void FakeWorker::Restart() {
   shadow_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
 }
 
-void FakeWorker::Execute(const StepPlan& plan) {
+void FakeWorker::Execute(const TakenPlan& taken) {
+  const StepPlan& plan = taken.plan;
   absl::StatusOr<StepResult> result = shadow_->Execute(plan);
   if (!result.ok()) {
     error_.Update(result.status());
     return listener_->OnLost(*epoch_, result.status());
+  }
+  for (const PoisonWatch::FailedSlice& slice : taken.failed) {
+    result->slices[slice.index] = shadow_->Fail(plan.slices[slice.index], slice.first_position);
   }
   if (std::exchange(answers_wrongly_, false)) result->step = StepId{Value(plan.step) + 1};
   if (!result->tables.empty() && wrong_first_block_.has_value()) {

@@ -52,7 +52,7 @@ class FakeWorker {
   // From now on, every plan kills the process, which then restarts by itself.
   void DieOfEveryPlan();
   // From now on, plans that compute this token kill the process, which then restarts by itself. A named poison only
-  // ends the session.
+  // ends the session. With a reported one, only the sequence fails.
   void FailAt(const Poison& poison);
   // From now on the worker reports that its steps took this time. No real time passes.
   void ReportStepTime(int64_t us_per_token);
@@ -73,8 +73,14 @@ class FakeWorker {
  private:
   class Client;
 
+  struct TakenPlan {
+    StepPlan plan;
+    std::vector<PoisonWatch::FailedSlice> failed;  // The slices whose sequences fail.
+  };
+
+  void Open(bool adopts) QUIRE_REQUIRES(mutex_);
   void Restart() QUIRE_REQUIRES(mutex_);  // The memory is empty afterwards.
-  void Execute(const StepPlan& plan) QUIRE_REQUIRES(mutex_);
+  void Execute(const TakenPlan& taken) QUIRE_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   WorkerDescription description_ QUIRE_GUARDED_BY(mutex_);

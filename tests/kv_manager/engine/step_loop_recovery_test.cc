@@ -250,6 +250,25 @@ TEST_F(StepLoopRecoveryTest, ARequestThatTheWorkerNamesFailsAfterOneTrialWithThe
   EXPECT_THAT(std::string(failing->failure().message()), EndsWith("are not finite"));
 }
 
+TEST_F(StepLoopRecoveryTest, ARequestWhoseSequenceFailsEndsAloneAndTheSessionGoesOn) {
+  StepLoopOptions options = Options();
+  options.scheduler.max_plans_in_flight = 2;
+  Join(options);
+  const Request innocent = MakeRequest(4, 8);
+  const auto sink = Submit(innocent);
+  const Request poison = MakeRequest(5, 8);
+  worker_.FailAt({.seed = poison.sampling.seed, .position = 6, .is_reported = true});
+  const auto failing = Submit(poison);
+  Run();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, innocent));
+  EXPECT_EQ(loop_->status()->stats.worker_losses, 0);
+  EXPECT_EQ(loop_->status()->stats.failed, 1);
+  EXPECT_EQ(failing->failure().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(ReasonOf(failing->failure()), (StatusReason{"LOGITS_NOT_FINITE", {}}));
+  EXPECT_EQ(failing->failure().message(),
+            "the model gives no finite numbers for the request: the logits are not finite");
+}
+
 // Keeps only the error of a request.
 struct FailureSink : RequestSink {
   void OnStarted(int /*num_cached_tokens*/) override {}
