@@ -450,7 +450,9 @@ void WorkerSession::LogFailedAttempt(const absl::Status& reason, int64_t now_us)
 }
 
 void WorkerSession::AbandonLost(const absl::Status& reason) {
-  for (const Convict& convict : pool_->scheduler()->AbandonLost(NamedSequence(reason))) {
+  const std::vector<Convict> convicts = pool_->scheduler()->AbandonLost(NamedSequence(reason));
+  if (!convicts.empty()) link_.ForgiveLosses();
+  for (const Convict& convict : convicts) {
     QUIRE_LOG(kWarning) << "request " << Value(convict.request) << " failed: worker "
                         << Named("worker", options_->address) << " was lost while it computed this request alone, and "
                         << convict.num_losses << " times in all: " << reason.message();

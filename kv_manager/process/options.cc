@@ -158,8 +158,11 @@ ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServi
 ABSL_FLAG(
     int32_t, text_threads, quire::InferenceServiceOptions().num_text_threads,
     "Number of threads that tokenize long texts. The same number of other threads converts generated tokens to text.");
-ABSL_FLAG(absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
-          "Longest time of a step. A worker that takes longer counts as lost, and the manager connects to it again.");
+ABSL_FLAG(
+    absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
+    "Time for a step. A worker that takes longer counts as lost, and the manager connects to it again. If it "
+    "answers health checks, it has 20 times as long as its slowest step of late when that is more, up to 10 times "
+    "this value, and 4 times this value before its first result.");
 ABSL_FLAG(
     std::string, failover, "exact",
     "Where the requests of a lost worker may go on: exact (with workers of the same model and numerics, which give "

@@ -279,6 +279,7 @@ void SimEngine::Drain() {
 
 void SimEngine::SetSilent(bool is_silent) {
   process_->SetSilent(is_silent);
+  oracle_.SetSilent(is_silent);
   has_news_ = true;
 }
 
