@@ -103,7 +103,9 @@ WorkerSession::WorkerSession(const StepLoopOptions* options, const StepLoopHooks
 
 void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
   if (!link_.is_current(event.epoch)) return;
-  const absl::StatusOr<GenerationId> generation = hooks_->admit_worker(event.description);
+  const absl::Status memory = CheckMemoryFor(event.description, options_->max_worker_bytes);
+  const absl::StatusOr<GenerationId> generation =
+      memory.ok() ? hooks_->admit_worker(event.description) : absl::StatusOr<GenerationId>(memory);
   if (!generation.ok()) {
     link_.Refuse(generation.status());
     return Lose(generation.status(), now_us);

@@ -44,6 +44,7 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   loop.has_prefix_cache = options.has_prefix_cache;
   loop.reads_generation_config = options.inference.limits.uses_model_defaults;
   loop.max_pinned_share = options.max_pinned_share;
+  loop.max_worker_bytes = options.max_worker_bytes;
   loop.wait_limits = options.wait_limits;
   loop.max_inbox_requests = options.scheduler.max_waiting_requests;
   loop.max_step_us = int64_t{1000} * options.max_step_ms;

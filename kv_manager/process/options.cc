@@ -158,6 +158,9 @@ ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServi
 ABSL_FLAG(
     int32_t, text_threads, quire::InferenceServiceOptions().num_text_threads,
     "Number of threads that tokenize long texts. The same number of other threads converts generated tokens to text.");
+ABSL_FLAG(int64_t, max_worker_bytes, quire::StepLoopOptions().max_worker_bytes,
+          "Memory of the manager for the blocks, rows and vocabulary of one worker. A worker that describes more is "
+          "refused. A block takes 192 bytes, and 4 for each of its tokens.");
 ABSL_FLAG(
     absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
     "Time for a step. A worker that takes longer counts as lost, and the manager connects to it again. If it "
@@ -431,6 +434,9 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
     return absl::InvalidArgumentError(
         absl::StrCat("--max-pinned-share is ", options.max_pinned_share, ", it must be in [0, 1]"));
   }
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange(FLAGS_max_worker_bytes.Name(), absl::GetFlag(FLAGS_max_worker_bytes),
+                                       int64_t{1} << 20, int64_t{1} << 40));
+  options.max_worker_bytes = absl::GetFlag(FLAGS_max_worker_bytes);
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_step_ms, 0, 3'600'000));
   options.max_step_ms = absl::GetFlag(FLAGS_max_step_ms);
   QUIRE_ASSIGN_OR_RETURN(options.step_timeout, DurationFlag(FLAGS_step_timeout));
@@ -460,6 +466,7 @@ const ProgramFlags& ManagerFlags() {
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
        StandbyFlagGroup(),
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Workers:", {"max_worker_bytes"}},
        {"Lost workers and managers:", {"failover", "failover_after", "rebalance", "adopt_window"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",

@@ -525,6 +525,28 @@ TEST_F(MalformedResultTest, TableColumns) {
             "worker sent tables.blocks: length 6, expected 2147483654");
 }
 
+TEST(DescriptionTest, NumbersThatWouldFillTheMemoryOfTheManagerAreRefused) {
+  WorkerDescription worker;
+  worker.vocab_size = 100;
+  worker.block_size = 16;
+  worker.num_blocks = 1000;
+  worker.max_sequences = 8;
+  const int64_t limit = 1000 * (192 + 64) + 8 * 256 + 100 * 32;
+  EXPECT_EQ(CheckMemoryFor(worker, limit), absl::OkStatus());
+  EXPECT_THAT(std::string(CheckMemoryFor(worker, limit - 1).message()),
+              HasSubstr("for which the manager would need 255.1 KiB of memory; the limit is 255.1 KiB"));
+  const auto exceeds = [&](int WorkerDescription::*field, int value) {
+    WorkerDescription other = worker;
+    other.*field = value;
+    return CheckMemoryFor(other, int64_t{256} << 20).code() == absl::StatusCode::kFailedPrecondition;
+  };
+  EXPECT_TRUE(exceeds(&WorkerDescription::num_blocks, kMaxWorkerBlocks));
+  EXPECT_TRUE(exceeds(&WorkerDescription::num_host_blocks, kMaxWorkerBlocks));
+  EXPECT_TRUE(exceeds(&WorkerDescription::vocab_size, std::numeric_limits<int>::max()));
+  worker.num_blocks = kMaxWorkerBlocks;
+  EXPECT_TRUE(exceeds(&WorkerDescription::block_size, kMaxWorkerBlockSize)) << "the product needs 64 bits";
+}
+
 TEST(DescriptionTest, CountsOutOfRangeAreNamed) {
   v1::DescribeResponse good;
   good.set_protocol_version(1);
