@@ -58,16 +58,11 @@ class FakeWorker::Client : public WorkerClient {
     const MutexLock lock(&worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
     worker_->epoch_ = epoch;
-    worker_->num_adoptions_ += adopts;
-    std::unique_ptr<WorkerInventory> inventory;
-    if (adopts && worker_->description_.keeps_rows && worker_->shadow_.has_value()) {
-      inventory = std::make_unique<WorkerInventory>(worker_->shadow_->MakeInventory());
-      worker_->shadow_->BeginSession();
+    if (worker_->holds_opening_) {
+      worker_->held_opening_ = adopts;
     } else {
-      worker_->Restart();
+      worker_->Open(adopts);
     }
-    worker_->held_back_.clear();
-    worker_->listener_->OnOpened(epoch, std::move(inventory));
   }
   void Refuse(const std::string& reason) override {
     const MutexLock lock(&worker_->mutex_);
@@ -223,6 +218,35 @@ void FakeWorker::ReportStepTime(int64_t us_per_token) {
 std::vector<uint64_t> FakeWorker::epochs() const {
   const MutexLock lock(&mutex_);
   return epochs_;
+}
+
+void FakeWorker::HoldOpening() {
+  const MutexLock lock(&mutex_);
+  holds_opening_ = true;
+}
+
+void FakeWorker::LetOpen() {
+  const MutexLock lock(&mutex_);
+  holds_opening_ = false;
+  if (held_opening_.has_value()) Open(*std::exchange(held_opening_, std::nullopt));
+}
+
+bool FakeWorker::is_opening() const {
+  const MutexLock lock(&mutex_);
+  return held_opening_.has_value();
+}
+
+void FakeWorker::Open(bool adopts) {
+  num_adoptions_ += adopts;
+  std::unique_ptr<WorkerInventory> inventory;
+  if (adopts && description_.keeps_rows && shadow_.has_value()) {
+    inventory = std::make_unique<WorkerInventory>(shadow_->MakeInventory());
+    shadow_->BeginSession();
+  } else {
+    Restart();
+  }
+  held_back_.clear();
+  listener_->OnOpened(*epoch_, std::move(inventory));
 }
 
 void FakeWorker::Restart() {

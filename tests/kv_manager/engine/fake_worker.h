@@ -40,6 +40,11 @@ class FakeWorker {
   // the session.
   void Drain();
 
+  // Sessions are not opened until LetOpen() is called.
+  void HoldOpening();
+  void LetOpen();
+  bool is_opening() const;  // A session waits to be opened.
+
   // Plans are taken but not executed until Answer(). Probes are answered.
   void HoldBack();
   // Plans and probes are taken, and nothing is answered any more.
@@ -88,8 +93,10 @@ class FakeWorker {
   std::optional<ShadowWorker> shadow_ QUIRE_GUARDED_BY(mutex_);  // Empty if the process is dead.
   WorkerClient::Listener* listener_ QUIRE_GUARDED_BY(mutex_) = nullptr;
   std::optional<uint64_t> epoch_ QUIRE_GUARDED_BY(mutex_);  // The epoch of the attempt or session, if there is one.
-  std::deque<StepPlan> held_back_ QUIRE_GUARDED_BY(mutex_);
+  std::deque<TakenPlan> held_back_ QUIRE_GUARDED_BY(mutex_);
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool holds_opening_ QUIRE_GUARDED_BY(mutex_) = false;
+  std::optional<bool> held_opening_ QUIRE_GUARDED_BY(mutex_);  // Whether the session that waits is to adopt.
   bool holds_back_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool dies_of_plans_ QUIRE_GUARDED_BY(mutex_) = false;
