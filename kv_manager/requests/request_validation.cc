@@ -73,10 +73,13 @@ bool CheckText(const std::string& text, const std::string& field, size_t max_byt
 // Walks over one GenerateRequest. Each Read function checks and converts some of its fields.
 class GenerateValidator {
  public:
-  GenerateValidator(const v1::GenerateRequest& in, const ServedModel& model, const RequestLimits& limits)
+  GenerateValidator(const v1::GenerateRequest& in, const ServedModel& model, const RequestLimits& limits,
+                    const GuideUser& user, GuideCache* guides)
       : in_(in),
         model_(model),
         limits_(limits),
+        user_(user),
+        guides_(guides),
         defaults_(limits.uses_model_defaults ? model.defaults : SamplingDefaults()) {}
 
   absl::StatusOr<ValidRequest> Run(uint64_t drawn_seed) {
@@ -108,7 +111,7 @@ class GenerateValidator {
   }
 
   void CheckGuide() {
-    const absl::Status status = ReadGuide(in_, model_, &out_, &errors_);
+    const absl::Status status = ReadGuide(in_, model_, user_, guides_, &out_, &errors_);
     if (precondition_.ok()) precondition_ = status;
   }
 
@@ -442,6 +445,8 @@ class GenerateValidator {
   const v1::GenerateRequest& in_;
   const ServedModel& model_;
   const RequestLimits& limits_;
+  const GuideUser& user_;
+  GuideCache* const guides_;  // May be null.
   const SamplingDefaults defaults_;
   ValidRequest out_;
   std::string chat_text_;  // A conversation becomes this text.
@@ -463,8 +468,9 @@ size_t TextWork(const v1::GenerateRequest& request) {
 }
 
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
-                                              const RequestLimits& limits, uint64_t drawn_seed) {
-  return GenerateValidator(request, model, limits).Run(drawn_seed);
+                                              const RequestLimits& limits, uint64_t drawn_seed, const GuideUser& user,
+                                              GuideCache* guides) {
+  return GenerateValidator(request, model, limits, user, guides).Run(drawn_seed);
 }
 
 absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,
