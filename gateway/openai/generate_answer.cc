@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/utf8.h"
 #include "gateway/web/error_body.h"
 
 namespace quire {
@@ -55,24 +54,6 @@ void AppendLogprobs(Json more, Json* all) {
   for (auto& [name, list] : more.items()) {
     for (Json& entry : list) (*all)[name].push_back(std::move(entry));
   }
-}
-
-// Takes the generated token out of a response of a choice. If it is the first one, the echo of the prompt stays.
-void LeaveEcho(bool is_first, v1::GenerateResponse* response) {
-  std::string* const text = response->mutable_text_delta();
-  if (!is_first) {
-    text->clear();
-  } else if (!response->logprobs().empty()) {
-    size_t end = 0;
-    for (uint32_t i = response->logprobs(0).text_offset(); i > 0 && end < text->size(); --i)
-      end += Utf8Length((*text)[end]);
-    text->resize(std::min(end, text->size()));
-  }
-  response->clear_logprobs();
-  response->clear_token_ids();
-  response->clear_stop_match();
-  if (response->has_usage()) response->mutable_usage()->set_completion_tokens(0);
-  if (response->finish_reason() == v1::FINISH_REASON_STOP) response->set_finish_reason(v1::FINISH_REASON_LENGTH);
 }
 
 }  // namespace
@@ -122,14 +103,6 @@ void GenerateAnswer::ResumeBehind(const StreamPosition& position) {
 std::string GenerateAnswer::Add(size_t prompt, const v1::GenerateResponse& response) {
   const size_t index = prompt * call_.num_choices + response.index();
   if (index >= choices_.size()) return "";
-  if (!call_.echoes_only) return AddTo(index, response);
-  v1::GenerateResponse echo = response;
-  LeaveEcho(!std::exchange(choices_[index].has_echo, true), &echo);
-  return AddTo(index, echo);
-}
-
-std::string GenerateAnswer::AddTo(size_t index, const v1::GenerateResponse& response) {
-  const size_t prompt = index / call_.num_choices;
   if (response.prompt_logprobs_size() > 0) prompt_logprobs_[prompt] = response.prompt_logprobs();
   if (response.has_usage()) {
     usages_[prompt] = response.usage();

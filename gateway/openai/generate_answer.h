@@ -65,7 +65,6 @@ class GenerateAnswer {
     bool has_begun = false;                             // The first event of a stream was made.
     bool has_prompt_logprobs = false;                   // An event of a stream has them.
     bool has_prompt_tokens = false;                     // An event of a stream has them.
-    bool has_echo = false;                              // With echoes_only, its first response has come.
     std::optional<uint32_t> prompt_tokens;              // The first response sets it.
     uint32_t completion_tokens = 0;                     // So far.
     AnswerText text;                                    // Not in a stream.
@@ -78,7 +77,6 @@ class GenerateAnswer {
   };
 
   void SetId(const std::string& id);
-  std::string AddTo(size_t index, const v1::GenerateResponse& response);
   static AnswerText TextOf(Choice* choice, const v1::GenerateResponse& response);
   std::string FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response) const;
   // Returns "usage" with its value for an event of a stream; empty if the client did not ask for it.

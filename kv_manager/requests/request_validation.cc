@@ -147,9 +147,10 @@ class GenerateValidator {
     }
     if (prompt.empty()) {
       errors_.Add(field, "has no token, a prompt needs at least one");
-    } else if (prompt.size() >= static_cast<size_t>(model_.max_context_tokens)) {
-      errors_.Add(field, absl::StrCat("has ", prompt.size(), " tokens, the model's context is ",
-                                      model_.max_context_tokens, " and must have room for one more"));
+    } else if (prompt.size() + (is_prompt_only() ? 0 : 1) > static_cast<size_t>(model_.max_context_tokens)) {
+      errors_.Add(field,
+                  absl::StrCat("has ", prompt.size(), " tokens, the model's context is ", model_.max_context_tokens,
+                               is_prompt_only() ? "" : " and must have room for one more"));
     }
   }
 
@@ -171,6 +172,9 @@ class GenerateValidator {
     return Encode(chat_text_, {.add_special_tokens = false, .user_ranges = text->user}, "chat", prompt);
   }
 
+  // Nothing is to be generated.
+  bool is_prompt_only() const { return in_.stopping().has_max_tokens() && in_.stopping().max_tokens() == 0; }
+
   // The error of a number of tokens for which the context has no room behind the prompt.
   std::string OverContext(int64_t num_tokens) const {
     const auto prompt_tokens = static_cast<int64_t>(out_.request.prompt.size());
@@ -185,11 +189,7 @@ class GenerateValidator {
     int64_t max_tokens = std::min<int64_t>(defaults_.max_tokens.value_or(kDefaultMaxTokens), room);
     if (stopping.has_max_tokens()) {
       max_tokens = stopping.max_tokens();
-      if (max_tokens == 0) {
-        errors_.Add("stopping.max_tokens", "is 0, must be at least 1");
-      } else if (max_tokens > room) {
-        errors_.Add("stopping.max_tokens", OverContext(max_tokens));
-      }
+      if (max_tokens > room) errors_.Add("stopping.max_tokens", OverContext(max_tokens));
     }
     const int64_t min_tokens = stopping.min_tokens();
     if (min_tokens > room) {
@@ -201,7 +201,8 @@ class GenerateValidator {
       errors_.Add("stopping.min_tokens",
                   absl::StrCat("is ", min_tokens, ", stopping.max_tokens is ", max_tokens, origin));
     }
-    out_.request.max_tokens = static_cast<int>(std::min<int64_t>(max_tokens, std::numeric_limits<int>::max()));
+    out_.request.is_prompt_only = is_prompt_only();
+    out_.request.max_tokens = static_cast<int>(std::clamp<int64_t>(max_tokens, 1, std::numeric_limits<int>::max()));
     out_.request.sampling.min_tokens = static_cast<int>(std::min<int64_t>(min_tokens, std::numeric_limits<int>::max()));
     out_.output.min_tokens = out_.request.sampling.min_tokens;
   }
