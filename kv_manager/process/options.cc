@@ -15,6 +15,7 @@
 #include "base/flags.h"
 #include "base/limit_text.h"
 #include "base/local_address.h"
+#include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
@@ -310,8 +311,9 @@ absl::Status ReadPolicy(SchedulerOptions* options) {
                                                                                   {"static", Batching::kStatic}}));
   options->waiting_served_ratio = absl::GetFlag(FLAGS_waiting_served_ratio);
   if (!(options->waiting_served_ratio >= 0 && options->waiting_served_ratio <= kMaxWaitingServedRatio)) {
-    return absl::InvalidArgumentError(absl::StrCat("--waiting-served-ratio is ", options->waiting_served_ratio,
-                                                   ", it must be 0 .. ", LimitText(kMaxWaitingServedRatio)));
+    return absl::InvalidArgumentError(absl::StrCat("--waiting-served-ratio is ",
+                                                   NumberText(options->waiting_served_ratio), ", it must be 0 .. ",
+                                                   LimitText(kMaxWaitingServedRatio)));
   }
   return absl::OkStatus();
 }
@@ -383,7 +385,8 @@ absl::StatusOr<SchedulerOptions> MakeSchedulerOptions() {
   options.max_plans_in_flight = absl::GetFlag(FLAGS_max_plans_in_flight);
   options.watermark = absl::GetFlag(FLAGS_watermark);
   if (!(options.watermark >= 0 && options.watermark < 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("--watermark is ", options.watermark, ", it must be in [0, 1)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--watermark is ", NumberText(options.watermark), ", it must be in [0, 1)"));
   }
   QUIRE_RETURN_IF_ERROR(ReadPolicy(&options));
   return options;
@@ -394,7 +397,7 @@ absl::StatusOr<WaitLimits> MakeWaitLimits() {
   const double share = absl::GetFlag(FLAGS_max_queue_share);
   if (!(share > 0 && share <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--max-queue-share is ", share, ", it must be above 0 and at most 1"));
+        absl::StrCat("--max-queue-share is ", NumberText(share), ", it must be above 0 and at most 1"));
   }
   return WaitLimits{.max_wait_us = absl::ToInt64Microseconds(max_wait), .max_deadline_share = share};
 }
@@ -426,7 +429,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   options.max_pinned_share = absl::GetFlag(FLAGS_max_pinned_share);
   if (!(options.max_pinned_share >= 0 && options.max_pinned_share <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--max-pinned-share is ", options.max_pinned_share, ", it must be in [0, 1]"));
+        absl::StrCat("--max-pinned-share is ", NumberText(options.max_pinned_share), ", it must be in [0, 1]"));
   }
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_step_ms, 0, 3'600'000));
   options.max_step_ms = absl::GetFlag(FLAGS_max_step_ms);
