@@ -107,9 +107,11 @@ ABSL_FLAG(
     "Largest number of requests that wait on each worker. When it is reached, the tenant with the most of them by "
     "weight loses its last one to a request of another tenant; further requests are refused with "
     "RESOURCE_EXHAUSTED.");
-ABSL_FLAG(absl::Duration, max_queue_wait, absl::Hours(24),
-          "Longest time that a request may wait before it runs. A request that would wait longer, judging by the last "
-          "seconds, is refused at once with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(
+    absl::Duration, max_queue_wait, absl::Milliseconds(500),
+    "Longest time that a request without a deadline may wait before it runs. A request that would wait longer, "
+    "judging by the last seconds, is refused at once with RESOURCE_EXHAUSTED. For work that nobody waits for, set "
+    "a long time, or give the requests a deadline.");
 ABSL_FLAG(double, max_queue_share, quire::WaitLimits().max_deadline_share,
           "For a request with a deadline: the share of the time until then, above 0 and at most 1, that it may wait "
           "before it runs. A request that would wait longer, or would end after three quarters of this time, is "
