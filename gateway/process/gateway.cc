@@ -126,9 +126,11 @@ void Gateway::Handle(const Exchange& exchange) {
   if (route == std::end(kRoutes)) {
     std::vector<absl::string_view> known;
     for (const Route& candidate : kRoutes) known.push_back(candidate.path);
-    return RespondWith(UnknownUrl(request.path, known), metrics_.Count(exchange, "other").get());
+    return RespondWith(UnknownUrl(request.path, known), metrics_.Count(exchange, "other", GatewayMetrics::Kind::kLook).get());
   }
-  const Exchange counted = metrics_.Count(exchange, route->path);
+  const bool is_work = absl::string_view(route->method) == "POST";
+  const Exchange counted =
+      metrics_.Count(exchange, route->path, is_work ? GatewayMetrics::Kind::kWork : GatewayMetrics::Kind::kLook);
   // The server leaves the body of the answer to HEAD out.
   const absl::string_view method = request.method == "HEAD" ? "GET" : request.method;
   if (method != route->method) {
