@@ -166,9 +166,9 @@ AnswerText GenerateAnswer::TextOf(Choice* choice, const v1::GenerateResponse& re
 }
 
 // A call of the tool that the client has named is no decision of the model, so it ends with "stop", as in OpenAI's
-// interface.
+// interface. So does a call that a stop string has cut.
 std::string GenerateAnswer::FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response) const {
-  const bool has_calls = choice.parser.has_value() && choice.parser->has_calls() && !call_.names_tool;
+  const bool has_calls = choice.parser.has_value() && choice.parser->has_whole_calls() && !call_.names_tool;
   if (has_calls && response.finish_reason() == v1::FINISH_REASON_STOP) return "tool_calls";
   return FinishReasonName(response.finish_reason());
 }
