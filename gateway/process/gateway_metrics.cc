@@ -24,6 +24,7 @@ class GatewayMetrics::Counted : public WebExchange {
 
   const WebRequest& request() const override { return exchange_->request(); }
   void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
+  void Keep(std::shared_ptr<void> something) override { exchange_->Keep(std::move(something)); }
   void Respond(WebResponse response) override {
     ++metrics_->answers_[{path_, response.code}];
     exchange_->Respond(std::move(response));

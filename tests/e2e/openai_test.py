@@ -246,6 +246,26 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(response.status, 415)
         self.assertIn("Content-Encoding", json.loads(response.read())["error"]["message"])
 
+    def test_the_manager_ends_a_request_at_the_deadline_that_its_header_says(self):
+        body = {"prompt": "Once", "max_tokens": 900, "ignore_eos": True}
+        for header in ("X-Request-Timeout", "X-Stainless-Read-Timeout", "X-Stainless-Timeout"):
+            connection = self.quire.connect()
+            self.addCleanup(connection.close)
+            connection.request("POST", "/v1/completions", json.dumps(body).encode(),
+                               {"Content-Type": "application/json", header: "0.001"})
+            response = connection.getresponse()
+            self.assertEqual((response.status, json.loads(response.read())["error"]["type"]), (504, "timeout_error"))
+
+    def test_a_request_for_too_many_logprobs_is_refused_before_it_begins(self):
+        body = {"prompt": [[5] * 900] * 64, "max_tokens": 0, "echo": True, "logprobs": 20, "prompt_logprobs": 20}
+        code, answer, _ = self.quire.call("/v1/completions", body)
+        self.assertEqual(code, 400)
+        self.assertEqual(
+            answer["error"]["message"],
+            "prompt_logprobs is 20, and with 64 prompts and n 1 the answer has at least 2419200 logprobs; at most 1048576 "
+            "are allowed (--max-answer-logprobs)",
+        )
+
     def test_version_and_metrics(self):
         self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")
         self.quire.call("/v1/nothing")
