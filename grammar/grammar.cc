@@ -12,18 +12,29 @@
 #include "grammar/matcher.h"
 #include "grammar/nesting.h"
 #include "grammar/regex_parser.h"
+#include "grammar/schema_annotations.h"
 
 namespace quire::grammar {
 namespace {
 
-absl::Status CheckSize(const Source& source) {
+size_t NumBytes(const Source& source) {
   size_t num_bytes = source.text.size();
   for (const std::string& choice : source.choices) num_bytes += choice.size();
-  if (num_bytes > kMaxSourceBytes) {
+  return num_bytes;
+}
+
+absl::Status CheckSize(const Source& source) {
+  if (NumBytes(source) <= kMaxSourceBytes) return absl::OkStatus();
+  if (NumBytes(source) > kMaxAnnotatedBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("has ", num_bytes, " bytes, at most ", kMaxSourceBytes, " are allowed"));
+        absl::StrCat("has ", NumBytes(source), " bytes, at most ", kMaxAnnotatedBytes, " are allowed"));
   }
-  return absl::OkStatus();
+  const size_t num_bytes = NumBytes(WithoutAnnotations(source));
+  if (num_bytes <= kMaxSourceBytes) return absl::OkStatus();
+  const bool has_annotations = num_bytes < NumBytes(source);
+  return absl::InvalidArgumentError(absl::StrCat("has ", num_bytes, " bytes",
+                                                 has_annotations ? " without descriptions and other annotations" : "",
+                                                 ", at most ", kMaxSourceBytes, " are allowed"));
 }
 
 absl::StatusOr<SyntaxTree> TreeOfChoices(const std::vector<std::string>& choices) {
@@ -64,6 +75,12 @@ absl::StatusOr<SyntaxTree> TreeOf(const Source& source) {
 }
 
 }  // namespace
+
+Source WithoutAnnotations(Source source) {
+  if (source.kind == Source::Kind::kJsonSchema) source.text = WithoutAnnotations(source.text);
+  if (source.kind == Source::Kind::kEbnf) source.text = WithoutSchemaAnnotations(source.text);
+  return source;
+}
 
 absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source) {
   QUIRE_RETURN_IF_ERROR(CheckSize(source));

@@ -100,7 +100,8 @@ absl::Status ReadGuide(const v1::GenerateRequest& in, const ServedModel& model, 
   if (kept->kind == Guide::Kind::kChoice) {
     kept->texts = std::move(source.choices);
   } else if (kept->kind != Guide::Kind::kJsonObject) {
-    kept->texts = {std::move(source.text)};
+    // Workers get the guide with each row, so what has no effect stays here.
+    kept->texts = {grammar::WithoutAnnotations(std::move(source)).text};
   }
   kept->vocabulary = model.guide_vocabulary->Get();
   out->request.sampling.guide = std::move(kept);

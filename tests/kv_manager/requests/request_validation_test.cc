@@ -439,7 +439,7 @@ TEST_F(RequestValidationTest, EchoShowsTextAsItCame) {
   EXPECT_EQ(Valid().echo, Echo::kTokens);
 }
 
-TEST_F(RequestValidationTest, GuidesAreCompiledAndKeptAsTheyCame) {
+TEST_F(RequestValidationTest, GuidesAreCompiledAndKeptWithoutAnnotations) {
   auto vocabulary = std::make_shared<GuideVocabulary>();
   model_.guide_vocabulary = std::make_unique<LazyGuideVocabulary>([&] { return vocabulary; });
   request_.mutable_guided()->set_regex("[ab]{2}");
@@ -452,6 +452,8 @@ TEST_F(RequestValidationTest, GuidesAreCompiledAndKeptAsTheyCame) {
   EXPECT_THAT(Valid().request.sampling.guide->texts, ElementsAre("yes"));
   request_.mutable_guided()->set_json_object(true);
   EXPECT_THAT(Valid().request.sampling.guide->texts, IsEmpty());
+  request_.mutable_guided()->set_json_schema(R"({"type": "null", "description": "nothing"})");
+  EXPECT_THAT(Valid().request.sampling.guide->texts, ElementsAre(R"({"type":"null"})"));
 }
 
 TEST_F(RequestValidationTest, WrongGuidesAreRefusedWithFieldAndPlace) {
