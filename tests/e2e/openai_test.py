@@ -146,6 +146,15 @@ class OpenAiTest(unittest.TestCase):
         content = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["logprobs"]["content"]
         self.assertEqual([len(entry["top_logprobs"]) for entry in content], [2, 2, 2])
 
+    def test_a_stop_string_may_be_a_special_token_that_the_text_hides(self):
+        body = {**GREEDY, "allowed_token_ids": [0], "stop": ["<|begin_of_text|>"]}
+        whole = self.quire.call("/v1/completions", body)[1]
+        *_, last, _ = self.quire.stream("/v1/completions", body)
+        for answer in (whole, last):
+            choice = answer["choices"][0]
+            self.assertEqual((choice["text"], choice["finish_reason"]), ("", "stop"))
+            self.assertEqual(choice["stop_reason"], "<|begin_of_text|>")
+
     def test_errors_name_the_field(self):
         for body, param in (
             ({**GREEDY, "temperature": -1}, "temperature"),
