@@ -96,6 +96,10 @@ void StepSampler::CollectDraw(const BatchSlice& slice, int index, Step* step) {
     return;
   }
   SamplingRow draw = row.sampling().Draw(row.tokens());
+  if (const absl::Status& guide = row.sampling().guide_status(); !guide.ok()) {
+    row.Fail({v1::SEQUENCE_FAILURE_REASON_GUIDE_TOO_EXPENSIVE, std::string(guide.message())});
+    return CollectDraw(slice, index, step);
+  }
   if (draw.num_candidates == 0) {
     draw.drawn_place = slice.row_index;
     if (row.num_pending() > 0) draw.pending_place = slice.row_index;
