@@ -161,6 +161,21 @@ struct StepPlan {
   bool operator==(const StepPlan&) const = default;
 };
 
+// Says why the worker has ended a sequence.
+struct SequenceFailure {
+  enum class Reason {
+    kUnknown,            // The message tells it.
+    kLogitsNotFinite,    // The model gives no finite numbers for the sequence.
+    kGuideTooExpensive,  // To find the tokens that its guide allows takes too long.
+  };
+
+  SequenceId sequence{0};
+  Reason reason = Reason::kUnknown;
+  std::string message;
+
+  bool operator==(const SequenceFailure&) const = default;
+};
+
 // The result of one slice.
 struct SliceResult {
   bool sampled = false;
@@ -171,6 +186,8 @@ struct SliceResult {
   // Set when the request asks for prompt logprobs: the logprobs of the tokens of the slice, each given the tokens
   // before it. Entry i belongs to position first_position + i + 1. Positions outside the prompt have no entry.
   std::vector<ScoredToken> prompt_logprobs;
+  // Set when the sequence of the slice cannot go on. Nothing else is set then.
+  std::optional<SequenceFailure> failure = std::nullopt;
 
   bool operator==(const SliceResult&) const = default;
 };

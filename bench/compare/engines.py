@@ -147,7 +147,7 @@ class Quire(Engine):
                      f"--num-blocks={work.pool_tokens // BLOCK_TOKENS}", "--kv-type=bfloat16", "--prefault",
                      *self._rounding("-")],
                     [self.binaries / "quire-manager", f"--workers={worker}", f"--listen={endpoint}",
-                     "--metrics-listen="]) as (worker_process, _):
+                     "--metrics-listen=", "--max-queue-wait=24h"]) as (worker_process, _):
                 wait_until(is_ready)
                 # The first request brings the common prefix into the prefix cache.
                 report = json.loads(output_of(

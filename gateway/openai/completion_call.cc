@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/generate_fields.h"
+#include "gateway/openai/neutral_fields.h"
 
 namespace quire {
 namespace {
@@ -27,8 +28,7 @@ void SetPrompt(const Json& value, const std::string& name, FieldReader* fields, 
   ids->Reserve(static_cast<int>(value.size()));
   for (const Json& id : value) {
     if (!IsTokenId(id)) {
-      return fields->Fail(absl::StrCat(name, "[", ids->size(), "]"),
-                          absl::StrCat(Describe(id), ", it must be a token id"));
+      return fields->Fail(absl::StrCat(name, "[", ids->size(), "]"), absl::StrCat(Describe(id), kNoTokenId));
     }
     ids->Add(id.get<uint32_t>());
   }
@@ -84,9 +84,10 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
     if (request.echo()) {
       call.echoes_logprobs = true;
       if (!request.has_prompt_logprobs()) request.set_prompt_logprobs(*value);
+      call.prompt_logprobs = request.prompt_logprobs();
     }
   }
-  fields.Refuse("suffix", "the model continues prompts and fills no gaps");
+  ReadNeutralFields(/*is_chat=*/false, &fields);
   ReadPrompts(&fields, request, &call);
   if (call.is_resumable) {
     if (call.requests.size() > 1) fields.Fail("stream_options.resumable", "is true, but there are several prompts");

@@ -30,6 +30,7 @@ struct GenerateCall {
   std::optional<uint32_t> logprobs = std::nullopt;  // The number of alternatives at each position.
   bool echoes_logprobs = false;                     // The logprobs of a completion begin with those of the prompt.
   bool has_prompt_logprobs = false;                 // The client asked for prompt_logprobs, an extra of vLLM.
+  uint32_t prompt_logprobs = 0;                     // The number of alternatives at each position of the prompt.
   bool returns_token_ids = false;                   // The client asked for the ids of all tokens, an extra of vLLM.
   bool has_max_tokens = true;           // The client of a chat has set it. Otherwise the answer may fill the context.
   ApiNames names = {};                  // The names of fields that this call uses.

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "base/status_reason.h"
 #include "base/utf8.h"
@@ -241,7 +242,8 @@ class GenerateValidator {
     UseDefaults(&out);
     if (in.has_temperature()) {
       if (!(in.temperature() >= 0) || std::isinf(in.temperature())) {
-        errors_.Add("sampling.temperature", absl::StrCat("is ", in.temperature(), ", must be at least 0 and finite"));
+        errors_.Add("sampling.temperature",
+                    absl::StrCat("is ", NumberText(in.temperature()), ", must be at least 0 and finite"));
       }
       out.temperature = in.temperature() < kLeastTemperature ? 0 : in.temperature();
     }
@@ -252,7 +254,7 @@ class GenerateValidator {
     if (in.has_top_k()) out.top_k = static_cast<int>(std::min<uint32_t>(in.top_k(), model_.vocab_size));
     if (in.has_top_p()) {
       if (!(in.top_p() > 0 && in.top_p() <= 1)) {
-        errors_.Add("sampling.top_p", absl::StrCat("is ", in.top_p(), ", must be in (0, 1]"));
+        errors_.Add("sampling.top_p", absl::StrCat("is ", NumberText(in.top_p()), ", must be in (0, 1]"));
       }
       out.top_p = in.top_p();
     }
@@ -423,7 +425,8 @@ class GenerateValidator {
   // NaN is in no range.
   float InRange(float value, float low, float high, const std::string& field) {
     if (!(value >= low && value <= high)) {
-      errors_.Add(field, absl::StrCat("is ", value, ", must be in [", low, ", ", high, "]"));
+      errors_.Add(field, absl::StrCat("is ", NumberText(value), ", must be in [", NumberText(low), ", ",
+                                      NumberText(high), "]"));
     }
     return value;
   }

@@ -406,6 +406,20 @@ TEST(GenerateAnswerTest, ACallThatIsCutEndsWithTheLength) {
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"a");
 }
 
+TEST(GenerateAnswerTest, ACallThatAStopStringHasCutDoesNotEndWithToolCalls) {
+  for (const bool streams : {false, true}) {
+    const GenerateCall call = ChatCall(std::string(streams ? R"(, "stream": true)" : "") + kTools);
+    GenerateAnswer answer(call, kHead);
+    answer.SetSyntax(ThinkingHermes(call));
+    v1::GenerateResponse last = Last(R"(<tool_call>{"name": "f", "arguments": {"a": 1)", v1::FINISH_REASON_STOP);
+    last.set_stop("}");
+    const std::string events = answer.Add(0, last);
+    const Json body = streams ? Events(events).back() : Json::parse(answer.Body());
+    EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
+    EXPECT_EQ(body["choices"][0]["stop_reason"], "}");
+  }
+}
+
 TEST(GenerateAnswerTest, ACallOfTheToolThatTheClientHasNamedStops) {
   const std::string named = R"(, "tool_choice": {"type": "function", "function": {"name": "f"}})";
   const GenerateCall call = ChatCall(named + kTools);
