@@ -122,6 +122,7 @@ std::string ReadFunction(const Json& function, const std::string& path, FieldRea
   fields.Object("parameters");
   fields.Bool("strict");
   fields.Ignore({"return"});  // Transformers describes with it what a function returns.
+  fields.AcceptOnly("defer_loading", "[false]", "the chat template shows all tools");
   fields.RefuseOthers();
   if (fields.error().has_value()) parent->Fail(*fields.error());
   return name;
@@ -139,6 +140,7 @@ std::string ReadTool(const Json& tool, const std::string& path, FieldReader* par
                                                     "\"function\", unlike in the Responses interface"
                                                   : "is missing");
   }
+  fields.AcceptOnly("defer_loading", "[false]", "the chat template shows all tools");
   fields.RefuseOthers();
   if (fields.error().has_value()) parent->Fail(*fields.error());
   return name;

@@ -102,7 +102,7 @@ TEST(ChatCallTest, LogprobsIsASwitchAndTopLogprobsANumber) {
 }
 
 TEST(ChatCallTest, WhatIsNotSupportedIsRefusedByName) {
-  EXPECT_EQ(ChatError(R"("functions": [])").param, "functions");
+  EXPECT_EQ(ChatError(R"("functions": [{}])").param, "functions");
   EXPECT_EQ(ChatError(R"("audio": {})").param, "audio");
   EXPECT_EQ(ChatError(R"("echo": true)").param, "echo");
   EXPECT_EQ(ChatError(R"("verbosity": "low")").param, "verbosity");
@@ -264,6 +264,16 @@ TEST(ChatCallTest, ASeedHas64Bits) {
   EXPECT_EQ(seed("5.0"), 5u);
   EXPECT_EQ(ChatError(R"("seed": 18446744073709551616)").param, "seed");
   EXPECT_EQ(ChatError(R"("seed": 0.5)").param, "seed");
+}
+
+// The manager decides which of them the template sees under which name.
+TEST(ChatCallTest, ThoughtsKeepTheNamesThatTheClientUses) {
+  const GenerateCall call = Chat(R"({"messages": [{"role": "assistant", "content": "y", "reasoning": "a",
+      "reasoning_content": "b", "thinking": null}]})");
+  const v1::ChatMessage& message = call.requests[0].chat().messages(0);
+  EXPECT_EQ(message.reasoning(), "a");
+  EXPECT_EQ(message.reasoning_content(), "b");
+  EXPECT_FALSE(message.has_thinking());
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ constexpr const char* kOutputs[] = {
     "<think>first</think>then",
     R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)",
     R"(<think>so</think>Look: <tool_call>{"name": "f", "arguments": {"a": 12345678901234567890123}}</tool_call>)",
-    R"(<tool_call>{"name": "f", "arguments": {}}</tool_call><tool_call>{"name": "f", "arguments": {"b": []}}</tool_call>)",
+    R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)"
+    R"(<tool_call>{"name": "f", "arguments": {"b": []}}</tool_call>)",
     R"(<tool_call>{"name": "f", "arguments": {"a": "cut)",
     R"(<tool_call>{"name": "f", "arguments": {"a": tru}}</tool_call>)",
     R"(<tool_call>{"name": "f", "arguments": [1]}</tool_call>)",
