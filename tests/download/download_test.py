@@ -317,6 +317,7 @@ class DownloadTest(unittest.TestCase):
                             (b'{"sha": "\xff"}', "no list of files"),
                             (b'{"sha": %s, "siblings": []}' % (b"1" * 40), "it must have 40 hexadecimal digits"),
                             (b'{"sha": 1e400, "siblings": []}', "the commit is inf"),
+                            (b'{"sha": "", "siblings": [%s1]}' % (b"1," * 200000), "it has 200001 files"),
                             (b'{"sha": null, "siblings": []}', "the commit is None")):
             self.hub.faults["list"] = [lambda h, body=body: h.answer(200, body)]
             error = self.error()
