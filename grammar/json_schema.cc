@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "grammar/json_text.h"
+#include "grammar/number_text.h"
 #include "grammar/regex_parser.h"
 #include "grammar/schema_formats.h"
 #include "grammar/schema_keywords.h"
@@ -25,43 +26,36 @@ namespace {
 
 constexpr int kMaxSchemas = 2000;
 constexpr int kMaxGraphNodes = 20'000;
-// From here on, a double does not tell neighbouring integers apart.
-constexpr double kLargestBound = int64_t{1} << 53;
+// The most digits before the point of a bound, so that it can be an integer of 64 bits.
+constexpr int kMaxBoundDigits = 20;
 
-// Numbers between bounds, which may be excluded.
-struct Bounds {
-  std::optional<double> low;
-  std::optional<double> high;
-  bool excludes_low = false;
-  bool excludes_high = false;
-};
-
-absl::StatusOr<std::optional<double>> NumberOf(const SchemaJson& schema, const char* keyword,
-                                               const SchemaPlace& place) {
-  if (!schema.contains(keyword)) return std::optional<double>();
-  if (!schema[keyword].is_number()) return KeywordError(place, schema, keyword, ", it must be a number");
-  const double number = schema[keyword].get<double>();
-  if (std::abs(number) >= kLargestBound) {
-    return KeywordError(place, schema, keyword, ", supported are numbers between -2^53 and 2^53");
-  }
-  return std::optional<double>(number);
+// Reads a number as it is written.
+absl::StatusOr<Decimal> DecimalOf(const SchemaJson& schema, const char* keyword, const SchemaPlace& place) {
+  const SchemaJson& value = schema[keyword];
+  if (!value.is_number()) return KeywordError(place, schema, keyword, ", it must be a number");
+  const std::optional<Decimal> number = Decimal::Of(value.dump(), kMaxBoundDigits);
+  // A number beyond 64 bits was rounded when it was read.
+  const bool is_exact = !value.is_number_float() || std::abs(value.get<double>()) < 0x1p63;
+  if (number.has_value() && is_exact && number->fraction.size() <= kMaxNumberDigits) return *number;
+  return KeywordError(place, schema, keyword,
+                      ", supported are integers of 64 bits and other numbers below 2^63 with at ", "most ",
+                      kMaxNumberDigits, " digits behind the point");
 }
 
-absl::StatusOr<Bounds> BoundsOf(const SchemaJson& schema, const SchemaPlace& place) {
-  Bounds bounds;
-  QUIRE_ASSIGN_OR_RETURN(bounds.low, NumberOf(schema, "minimum", place));
-  QUIRE_ASSIGN_OR_RETURN(bounds.high, NumberOf(schema, "maximum", place));
-  QUIRE_ASSIGN_OR_RETURN(const std::optional<double> above, NumberOf(schema, "exclusiveMinimum", place));
-  QUIRE_ASSIGN_OR_RETURN(const std::optional<double> below, NumberOf(schema, "exclusiveMaximum", place));
-  if (above.has_value() && (!bounds.low.has_value() || *above >= *bounds.low)) {
-    bounds.low = above;
-    bounds.excludes_low = true;
+// The rule of the keywords for numbers.
+absl::StatusOr<NumberRule> NumberRuleOf(const SchemaJson& schema, const SchemaPlace& place) {
+  NumberRule rule;
+  for (const auto& [keyword, is_excluded] : {std::pair("minimum", false), std::pair("exclusiveMinimum", true)}) {
+    if (!schema.contains(keyword)) continue;
+    QUIRE_ASSIGN_OR_RETURN(const Decimal bound, DecimalOf(schema, keyword, place));
+    rule.AtLeast(bound, is_excluded);
   }
-  if (below.has_value() && (!bounds.high.has_value() || *below <= *bounds.high)) {
-    bounds.high = below;
-    bounds.excludes_high = true;
+  for (const auto& [keyword, is_excluded] : {std::pair("maximum", false), std::pair("exclusiveMaximum", true)}) {
+    if (!schema.contains(keyword)) continue;
+    QUIRE_ASSIGN_OR_RETURN(const Decimal bound, DecimalOf(schema, keyword, place));
+    rule.AtMost(bound, is_excluded);
   }
-  return bounds;
+  return rule;
 }
 
 // Parses a document. INVALID_ARGUMENT, with the place, when it is not JSON in UTF-8, or nested too deeply.
@@ -229,18 +223,10 @@ class SchemaCompiler {
   }
 
   absl::StatusOr<ExprId> NumberBody(const SchemaJson& schema, bool is_integer, const SchemaPlace& place) {
-    QUIRE_ASSIGN_OR_RETURN(const Bounds bounds, BoundsOf(schema, place));
-    if (!bounds.low.has_value() && !bounds.high.has_value()) return is_integer ? json_.Integer() : json_.Number();
-    std::optional<int64_t> low, high, first, last;
-    if (bounds.low.has_value()) {
-      first = low = static_cast<int64_t>(std::ceil(*bounds.low));
-      if (bounds.excludes_low && *bounds.low == std::ceil(*bounds.low)) ++*low;
-    }
-    if (bounds.high.has_value()) {
-      last = high = static_cast<int64_t>(std::floor(*bounds.high));
-      if (bounds.excludes_high && *bounds.high == std::floor(*bounds.high)) --*high;
-    }
-    return is_integer ? json_.IntegerBetween(low, high) : json_.NumberBetween(low, high, first, last);
+    QUIRE_ASSIGN_OR_RETURN(NumberRule rule, NumberRuleOf(schema, place));
+    if (!rule.low.has_value() && !rule.high.has_value()) return is_integer ? json_.Integer() : json_.Number();
+    rule.is_integer = is_integer;
+    return AddNumbers(rule, &tree_);
   }
 
   absl::StatusOr<ExprId> StringBody(const SchemaJson& schema, const SchemaPlace& place) {

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/utf8.h"
 #include "gateway/web/error_body.h"
 
 namespace quire {
@@ -43,24 +42,6 @@ std::string CallId(const std::string& name, ToolCallFormat format) {
   std::string digits;
   for (int i = 0; i < 9; ++i, hash /= 36) digits += kDigits[hash % 36];
   return format == ToolCallFormat::kMistral ? digits : absl::StrCat("call_", digits);
-}
-
-// Takes the generated token out of a response of a choice. If it is the first one, the echo of the prompt stays.
-void LeaveEcho(bool is_first, v1::GenerateResponse* response) {
-  std::string* const text = response->mutable_text_delta();
-  if (!is_first) {
-    text->clear();
-  } else if (!response->logprobs().empty()) {
-    size_t end = 0;
-    for (uint32_t i = response->logprobs(0).text_offset(); i > 0 && end < text->size(); --i)
-      end += Utf8Length((*text)[end]);
-    text->resize(std::min(end, text->size()));
-  }
-  response->clear_logprobs();
-  response->clear_token_ids();
-  response->clear_stop_match();
-  if (response->has_usage()) response->mutable_usage()->set_completion_tokens(0);
-  if (response->finish_reason() == v1::FINISH_REASON_STOP) response->set_finish_reason(v1::FINISH_REASON_LENGTH);
 }
 
 }  // namespace
@@ -106,17 +87,10 @@ void GenerateAnswer::ResumeBehind(const StreamPosition& position) {
   for (size_t i = 0; i < choices_.size(); ++i) choices_[i].has_begun = position.HasBegun(static_cast<uint32_t>(i));
 }
 
-std::string GenerateAnswer::Add(size_t prompt, const v1::GenerateResponse& response) {
-  const size_t index = prompt * call_.num_choices + response.index();
+std::string GenerateAnswer::Add(size_t prompt_index, const v1::GenerateResponse& response) {
+  const size_t index = prompt_index * call_.num_choices + response.index();
   if (index >= choices_.size()) return "";
-  if (!call_.echoes_only) return AddTo(index, response);
-  v1::GenerateResponse echo = response;
-  LeaveEcho(!std::exchange(choices_[index].has_echo, true), &echo);
-  return AddTo(index, echo);
-}
-
-std::string GenerateAnswer::AddTo(size_t index, const v1::GenerateResponse& response) {
-  Prompt* const prompt = &prompts_[index / call_.num_choices];
+  Prompt* const prompt = &prompts_[prompt_index];
   if (response.prompt_logprobs_size() > 0) AddPromptLogprobs(prompt, response.prompt_logprobs());
   if (response.has_usage()) {
     prompt->usage = response.usage();

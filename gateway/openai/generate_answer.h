@@ -51,7 +51,7 @@ class GenerateAnswer {
 
   // Takes a response for the prompt with this number. Returns server-sent events to send now, which is empty if the
   // call is no stream.
-  std::string Add(size_t prompt, const v1::GenerateResponse& response);
+  std::string Add(size_t prompt_index, const v1::GenerateResponse& response);
 
   // Returns the last events of a stream: the usage if the client asked for it, and the mark of the end. REQUIRES: the
   // requests of all prompts have ended.
@@ -75,7 +75,6 @@ class GenerateAnswer {
     bool has_begun = false;                             // The first event of a stream was made.
     bool has_prompt_logprobs = false;                   // An event of a stream has them.
     bool has_prompt_tokens = false;                     // An event of a stream has them.
-    bool has_echo = false;                              // With echoes_only, its first response has come.
     std::optional<uint32_t> prompt_tokens;              // The first response sets it.
     uint32_t completion_tokens = 0;                     // So far.
     AnswerText text;                                    // Not in a stream.
@@ -97,7 +96,6 @@ class GenerateAnswer {
   };
 
   void SetId(const std::string& id);
-  std::string AddTo(size_t index, const v1::GenerateResponse& response);
   static AnswerText TextOf(Choice* choice, const v1::GenerateResponse& response);
   std::string FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response) const;
   // Returns "usage" with its value for an event of a stream; empty if the client did not ask for it.

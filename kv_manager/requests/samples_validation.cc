@@ -143,6 +143,9 @@ BeamParams ReadBeam(const v1::BeamParams& in, FieldErrors* errors) {
 
 void ReadSamples(const v1::GenerateRequest& in, ValidRequest* out, FieldErrors* errors) {
   if (!in.has_beam()) return ReadDrawnSamples(in, out, errors);
+  if (out->request.is_prompt_only) {
+    errors->Add("beam", "cannot be set when stopping.max_tokens is 0: there is nothing to search");
+  }
   CheckNothingIsDrawn(in, errors);
   const BeamParams beam = ReadBeam(in.beam(), errors);
   if (errors->empty()) CheckCandidates(beam, *out, errors);

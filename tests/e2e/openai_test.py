@@ -17,6 +17,7 @@ import unittest
 from openai_programs import ROOT, TIMEOUT_S, Installation, events_of, wait_for
 
 PROMPT = "Once upon a time"
+CONTEXT = 1024
 GREEDY = {"model": "tales", "prompt": PROMPT, "max_tokens": 20, "temperature": 0}
 
 
@@ -134,9 +135,25 @@ class OpenAiTest(unittest.TestCase):
         echo = self.quire.call("/v1/completions", body)[1]
         self.assertEqual((echo["choices"][0]["text"], echo["usage"]["completion_tokens"]), (PROMPT, 0))
         self.assertEqual(echo["choices"][0]["logprobs"]["tokens"], logprobs["tokens"][:-3])
+        for length in (1, CONTEXT - 1, CONTEXT):
+            body = {"prompt": [5] * length, "max_tokens": 0, "logprobs": 1, "echo": True}
+            code, whole, _ = self.quire.call("/v1/completions", body)
+            self.assertEqual(code, 200, whole)
+            self.assertEqual(len(whole["choices"][0]["logprobs"]["token_logprobs"]), length)
+        for change in ({"max_tokens": 1}, {"prompt": [5] * (CONTEXT + 1)}):
+            self.error("/v1/completions", {**body, **change})
         body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
         content = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["logprobs"]["content"]
         self.assertEqual([len(entry["top_logprobs"]) for entry in content], [2, 2, 2])
+
+    def test_a_stop_string_may_be_a_special_token_that_the_text_hides(self):
+        body = {**GREEDY, "allowed_token_ids": [0], "stop": ["<|begin_of_text|>"]}
+        whole = self.quire.call("/v1/completions", body)[1]
+        *_, last, _ = self.quire.stream("/v1/completions", body)
+        for answer in (whole, last):
+            choice = answer["choices"][0]
+            self.assertEqual((choice["text"], choice["finish_reason"]), ("", "stop"))
+            self.assertEqual(choice["stop_reason"], "<|begin_of_text|>")
 
     def test_errors_name_the_field(self):
         for body, param in (

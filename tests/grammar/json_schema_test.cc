@@ -61,8 +61,30 @@ TEST(JsonSchemaTest, IntegersAndNumbersStayWithinTheirBounds) {
     EXPECT_FALSE(Matches(*automaton, "-0"));
   }
   const std::string number = R"({"type": "number", "exclusiveMinimum": 0, "maximum": 2.5})";
-  for (const char* text : {"0.5", "1", "1.25", "2"}) EXPECT_TRUE(SchemaMatches(number, text)) << text;
-  for (const char* text : {"0", "-0.5", "3", "2.75", "0.0", "1e9"}) EXPECT_FALSE(SchemaMatches(number, text)) << text;
+  for (const char* text : {"0.5", "1", "1.25", "2", "2.5", "0.001", "2.50"}) {
+    EXPECT_TRUE(SchemaMatches(number, text)) << text;
+  }
+  for (const char* text : {"0", "-0.5", "3", "2.75", "0.0", "1e9", "2.51"}) {
+    EXPECT_FALSE(SchemaMatches(number, text)) << text;
+  }
+}
+
+TEST(JsonSchemaTest, BoundsOfNumbersKeepTheirFractions) {
+  const std::string narrow = R"({"type": "number", "minimum": 0.5, "exclusiveMaximum": 0.75})";
+  for (const char* text : {"0.5", "0.74", "0.6"}) EXPECT_TRUE(SchemaMatches(narrow, text)) << text;
+  for (const char* text : {"0.49", "0.75", "0", "1"}) EXPECT_FALSE(SchemaMatches(narrow, text)) << text;
+  const std::string small = R"({"type": "number", "minimum": 1e-3, "maximum": 2E-3})";
+  EXPECT_TRUE(SchemaMatches(small, "0.0015"));
+  EXPECT_FALSE(SchemaMatches(small, "0.0025"));
+  const std::string integers = R"({"type": "integer", "minimum": -1.5, "exclusiveMaximum": 2.25})";
+  for (const char* text : {"-1", "0", "2"}) EXPECT_TRUE(SchemaMatches(integers, text)) << text;
+  for (const char* text : {"-2", "3", "1.5"}) EXPECT_FALSE(SchemaMatches(integers, text)) << text;
+}
+
+TEST(JsonSchemaTest, BoundsAreExactBeyondDoubles) {
+  const std::string schema = R"({"type": "integer", "minimum": 9007199254740993, "maximum": 18446744073709551615})";
+  for (const char* text : {"9007199254740993", "18446744073709551615"}) EXPECT_TRUE(SchemaMatches(schema, text));
+  for (const char* text : {"9007199254740992", "18446744073709551616"}) EXPECT_FALSE(SchemaMatches(schema, text));
 }
 
 TEST(JsonSchemaTest, RefersToItself) {
@@ -125,8 +147,11 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})",
        R"(at #/oneOf: the keyword "oneOf" is supported only where)"},
       {R"({"anyOf": {}})", R"(at #/anyOf: the keyword "anyOf" is {}, it must be an array of schemas)"},
-      {R"({"type": "integer", "minimum": 9007199254740993})",
-       R"(at #/minimum: the keyword "minimum" is 9007199254740993, supported are numbers between -2^53 and 2^53)"},
+      {R"({"type": "integer", "minimum": 18446744073709551617})",
+       R"(at #/minimum: the keyword "minimum" is 1.8446744073709552e+19, supported are integers of 64 bits)"},
+      {R"({"type": "number", "maximum": 1e-19})",
+       R"(the keyword "maximum" is 1e-19, supported are integers of 64 bits and other numbers below 2^63 with at most )"
+       R"(18 digits behind the point)"},
       {R"({"items": {"maximum": "9"}})", R"(at #/items/maximum: the keyword "maximum" is "9", it must be a number)"},
       {R"({"allOf": [{"minimum": 1}, {"minimum": 2}]})",
        R"(at #/allOf/1/minimum: the keyword "allOf" joins schemas that both have "minimum", or one with a $ref; its )"
@@ -168,7 +193,7 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
        R"(at #/$schema: the keyword "$schema" is "http://example.org/mine", which names a dialect)"},
       {R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})",
        R"(no text matches, because rule "#/properties/a" has none)"},
-      {R"({"type": "string", "maxLength": 9999})", "needs more than"},
+      {R"({"type": "string", "maxLength": 9999})", "need more than"},
       {R"({"maxProperties": 9999, "properties": {"a": true, "b": true}})",
        "at #: 2 properties and numbers of them up to 9999 need 30000 nodes, at most 20000 are supported"},
       {R"({"type": )", "at byte 9, the end: the schema is not valid JSON"},
@@ -242,6 +267,30 @@ TEST(JsonSchemaTest, RandomTextsFit) {
       EXPECT_TRUE(FitsSchema(value, schema, schema)) << *output << " for " << text;
     }
   }
+}
+
+TEST(JsonSchemaTest, OrdinaryLimitsOfLengthsCompile) {
+  const auto object = [](int num_properties, const std::string& schema) {
+    std::string properties;
+    for (int i = 0; i < num_properties; ++i) {
+      properties += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + "\":" + schema;
+    }
+    return "{\"properties\":{" + properties + "}, \"additionalProperties\": false}";
+  };
+  for (const std::string& schema : {object(6, R"({"type": "string", "maxLength": 255})"),
+                                    object(100, R"({"type": "string", "minLength": 1, "maxLength": 255})"),
+                                    object(1, R"({"type": "string", "maxLength": 6000})"),
+                                    object(10, R"({"type": "array", "items": {"type": "string", "maxLength": 500}})"),
+                                    object(20, R"({"format": "uri"})"), object(30, R"({"format": "email"})")}) {
+    EXPECT_TRUE(CompileSchema(schema).ok()) << schema << CompileSchema(schema).status();
+  }
+  // Each of these strings is another part.
+  std::string properties = "\"p\": true";
+  for (int i = 0; i < 20; ++i) {
+    properties += ",\"p" + std::to_string(i) + "\":{\"type\":\"string\",\"maxLength\":" + std::to_string(900 + i) + "}";
+  }
+  EXPECT_THAT(std::string(CompileSchema("{\"properties\":{" + properties + "}}").status().message()),
+              HasSubstr("all of its parts together need more than"));
 }
 
 }  // namespace

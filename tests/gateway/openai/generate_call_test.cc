@@ -241,17 +241,14 @@ TEST(CompletionCallTest, FieldsThatAreNullAndFieldsWithoutEffectAreAccepted) {
       "service_tier": "auto", "response_format": {"type": "text"}})");
 }
 
-TEST(CompletionCallTest, MaxTokensMayBeZeroWithEcho) {
-  const GenerateCall call = Completion(R"({"prompt": "x", "echo": true, "max_tokens": 0})");
-  EXPECT_TRUE(call.echoes_only);
-  EXPECT_FALSE(call.logprobs.has_value());
-  EXPECT_EQ(call.requests[0].logprobs(), 0u) << "they say where the echo ends";
-  EXPECT_TRUE(call.requests[0].has_logprobs());
-  EXPECT_FALSE(Completion(R"({"prompt": "x", "echo": true, "max_tokens": 1})").echoes_only);
+TEST(CompletionCallTest, MaxTokensMayBeZeroWhenTheAnswerShowsThePrompt) {
+  for (const char* shown : {R"("echo": true)", R"("prompt_logprobs": 0)"}) {
+    const GenerateCall call = Completion(absl::StrCat(R"({"prompt": "x", "max_tokens": 0, )", shown, "}"));
+    EXPECT_TRUE(call.requests[0].stopping().has_max_tokens());
+    EXPECT_EQ(call.requests[0].stopping().max_tokens(), 0u);
+    EXPECT_FALSE(call.requests[0].has_logprobs());
+  }
   EXPECT_EQ(CompletionError(R"("max_tokens": 0)").param, "max_tokens");
-  EXPECT_EQ(CompletionError(R"("echo": true, "max_tokens": 0, "stream": true, "stream_options": {"resumable": true})")
-                .message,
-            "stream_options.resumable is true, but max_tokens is 0");
 }
 
 TEST(GuideFieldsTest, EachFieldBecomesAGuideAndErrorsNameTheField) {
