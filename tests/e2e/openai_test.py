@@ -279,8 +279,8 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(code, 400)
         self.assertEqual(
             answer["error"]["message"],
-            "prompt_logprobs is 20, and with 64 prompts and n 1 the answer has at least 2419200 logprobs; at most 1048576 "
-            "are allowed (--max-answer-logprobs)",
+            "prompt_logprobs is 20, and with 64 prompts and n 1 the answer has at least 2419200 logprobs; at most "
+            "1048576 are allowed (--max-answer-logprobs)",
         )
 
     def test_version_and_metrics(self):
