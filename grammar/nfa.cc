@@ -146,6 +146,8 @@ class NfaWriter {
         return WriteGraph(expr, from, depth);
       case Expr::Kind::kRule:
         return WriteRule(expr.rule, from, depth);
+      case Expr::Kind::kAssertion:
+        break;
     }
     return from;
   }
