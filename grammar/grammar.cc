@@ -82,13 +82,16 @@ Source WithoutAnnotations(Source source) {
   return source;
 }
 
-absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source) {
+absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source, std::string_view owner) {
   QUIRE_RETURN_IF_ERROR(CheckSize(source));
-  QUIRE_ASSIGN_OR_RETURN(const SyntaxTree tree, TreeOf(source));
-  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, Automaton::Compile(tree));
+  QUIRE_ASSIGN_OR_RETURN(SyntaxTree tree, TreeOf(source));
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, Automaton::Compile(std::move(tree), owner));
   if (!HasTextWithin(*automaton, kMaxNesting)) {
     return absl::InvalidArgumentError(
         absl::StrCat("every text needs rules that are nested in more than ", kMaxNesting, " levels"));
+  }
+  if (Matcher(automaton).is_exhausted()) {
+    return absl::InvalidArgumentError("the beginning of a text can be read in too many ways");
   }
   return automaton;
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,8 +33,9 @@ Source WithoutAnnotations(Source source);
 
 // Compiles a source. The time is bounded by the limits of automaton.h. INVALID_ARGUMENT, with the place, when the
 // source is wrong, too large, uses what is not supported, when no text matches, or when each needs more than
-// kMaxNesting levels of rules (matcher.h). A pure function.
-absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source);
+// kMaxNesting levels of rules or can be read in too many ways (matcher.h). Grammars of the same owner share masks of
+// tokens (Automaton::content). A pure function.
+absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source, std::string_view owner = "");
 
 }  // namespace quire::grammar
 

@@ -67,7 +67,10 @@ class SyntaxTree {
   ExprId Bytes(std::string_view bytes);
   ExprId Set(CodePointSet set);
   ExprId Sequence(std::vector<ExprId> parts);
+  // Empty parts become one choice.
   ExprId Choice(std::vector<ExprId> parts);
+  // Repetitions of repetitions become one, where that has the same texts: (x?){4} becomes x{0,4}. So few states are
+  // needed, and each text can be read in few ways.
   ExprId Repeat(ExprId part, int min, int max);
   ExprId Optional(ExprId part) { return Repeat(part, 0, 1); }
   ExprId Graph(int num_nodes, std::vector<Expr::Edge> edges);
@@ -78,6 +81,9 @@ class SyntaxTree {
 
   RuleId AddRule(std::string name, bool may_be_inlined);
   void SetBody(RuleId rule, ExprId body) { rules_[static_cast<size_t>(rule)].body = body; }
+  // Makes a rule of the expression at the first place, and lets all places use it. REQUIRES: equal expressions are
+  // there.
+  void MakeRule(std::string name, const std::vector<ExprId>& places);
 
   const Expr& expr(ExprId id) const { return exprs_[static_cast<size_t>(id)]; }
   const Rule& rule(RuleId id) const { return rules_[static_cast<size_t>(id)]; }
@@ -88,6 +94,7 @@ class SyntaxTree {
 
  private:
   ExprId Add(Expr expr);
+  bool IsEmpty(ExprId id) const;
 
   std::vector<Expr> exprs_;
   std::vector<Rule> rules_;

@@ -67,6 +67,7 @@ struct SequenceStart {
   int prompt_length;            // tokens[0 .. prompt_length) came from the caller. The rest was generated.
   std::vector<TokenId> tokens;  // All tokens that are known so far.
   SamplingParams sampling;
+  std::string guide_owner = "";  // The salt of the request, if it has a guide: who shares what is kept of the guide.
   // The following are set when the worker keeps its rows after the end of a session, see SchedulerOptions::keeps_rows.
   std::optional<CacheRoot> cache_root = std::nullopt;
   std::shared_ptr<const std::string> record = nullptr;  // See Request.

@@ -153,6 +153,7 @@ void Executor::NoteSwapsOut(const v1::StepPlan& plan) {
 absl::Status Executor::ChangeRows(const v1::StepPlan& plan) {
   for (uint32_t row : plan.end_rows()) rows_[row] = SequenceRow();
   if (plan.has_vocabulary()) QUIRE_RETURN_IF_ERROR(guides_.SetVocabulary(plan.vocabulary()));
+  guides_.BeginStep();
   for (int i = 0; i < plan.starts_size(); ++i) {
     const v1::SequenceStart& start = plan.starts(i);
     SequenceRow& row = rows_[start.row()];

@@ -70,9 +70,10 @@ void BatchCall::OnRead() {
 }
 
 void BatchCall::HandleEntries() {
-  const int end = std::min(next_entry_ + kMaxEntriesAtOnce, response_.entries_size());
-  while (next_entry_ < end) {
+  int work = 0;
+  while (next_entry_ < response_.entries_size() && work < kMaxEntriesAtOnce) {
     const v1::GenerateBatchEntry& entry = response_.entries(next_entry_++);
+    work += 1 + (entry.response().prompt_logprobs_size() + entry.response().logprobs_size()) / kPositionsPerEntry;
     const auto found = running_.find(entry.tag());
     if (found == running_.end()) {  // It was cancelled.
       if (entry.has_end()) cancelled_.erase(entry.tag());

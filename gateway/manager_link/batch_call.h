@@ -54,6 +54,8 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   size_t num_counted_requests() const { return running_.size() + cancelled_.size(); }
 
   static constexpr int kMaxEntriesAtOnce = 16;
+  // The logprobs of so many positions take about as long as an entry.
+  static constexpr int kPositionsPerEntry = 16;
 
  private:
   // A request that has not ended.

@@ -131,8 +131,10 @@ BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller
 }
 
 ManagerLink::Ticket ManagerLink::Start(const std::string& authorization, v1::GenerateRequest request,
-                                       EntryHandler handler, std::shared_ptr<void> hold) {
+                                       EntryHandler handler, std::shared_ptr<void> hold,
+                                       std::optional<std::chrono::milliseconds> timeout) {
   v1::GenerateBatchRequest message;
+  if (timeout.has_value()) message.set_timeout_ms(static_cast<uint64_t>(timeout->count()));
   *message.mutable_start() = std::move(request);
   return Send(authorization, std::move(message), std::move(handler), std::move(hold));
 }

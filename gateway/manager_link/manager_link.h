@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,9 +77,9 @@ class ManagerLink {
   google::rpc::Status BusyError() const;
 
   // `authorization` is the metadata of the call, or empty. It is printable ASCII. `hold` is kept as long as the
-  // request, until the manager has sent something for it.
+  // request, until the manager has sent something for it. The manager ends the request after `timeout`, if it is set.
   Ticket Start(const std::string& authorization, v1::GenerateRequest request, EntryHandler handler,
-               std::shared_ptr<void> hold = nullptr);
+               std::shared_ptr<void> hold = nullptr, std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   // Goes on with the stream of a request.
   Ticket Resume(const std::string& authorization, const v1::ResumeRequest& request, EntryHandler handler);
   // The request ends, and its handler is not called any more.

@@ -64,6 +64,16 @@ void ReadToolCall(const Json& json, const std::string& path, FieldReader* parent
   if (fields.error().has_value()) parent->Fail(*fields.error());
 }
 
+// The thoughts have two names, of which clients may send one or both.
+void ReadReasoning(FieldReader* fields, v1::ChatMessage* message) {
+  const std::optional<std::string> content = fields->String("reasoning_content");
+  const std::optional<std::string> other = fields->String("reasoning");
+  if (content.has_value() && other.has_value() && *content != *other) {
+    return fields->Fail("reasoning", "differs from reasoning_content, which is another name of the same");
+  }
+  if (content.has_value() || other.has_value()) message->set_reasoning_content(content.has_value() ? *content : *other);
+}
+
 void ReadMessage(const Json& json, const std::string& path, FieldReader* parent, v1::ChatMessage* message) {
   FieldReader fields(json, path + ".");
   if (const auto role = fields.String("role")) {
@@ -74,7 +84,7 @@ void ReadMessage(const Json& json, const std::string& path, FieldReader* parent,
   if (const auto content = ReadContent(&fields)) message->set_content(*content);
   if (const auto name = fields.String("name")) message->set_name(*name);
   if (const auto id = fields.String("tool_call_id")) message->set_tool_call_id(*id);
-  if (const auto reasoning = fields.String("reasoning_content")) message->set_reasoning_content(*reasoning);
+  ReadReasoning(&fields, message);
   if (const Json* const calls = fields.Find("tool_calls"); calls != nullptr) {
     if (!calls->is_array()) fields.Fail("tool_calls", absl::StrCat(Describe(*calls), ", it must be a list"));
     for (size_t i = 0; calls->is_array() && i < calls->size(); ++i) {
@@ -114,6 +124,7 @@ std::string ReadFunction(const Json& function, const std::string& path, FieldRea
   fields.Object("parameters");
   fields.Bool("strict");
   fields.Ignore({"return"});  // Transformers describes with it what a function returns.
+  fields.AcceptOnly("defer_loading", "[false]", "the chat template shows all tools");
   fields.RefuseOthers();
   if (fields.error().has_value()) parent->Fail(*fields.error());
   return name;
@@ -131,6 +142,7 @@ std::string ReadTool(const Json& tool, const std::string& path, FieldReader* par
                                                     "\"function\", unlike in the Responses interface"
                                                   : "is missing");
   }
+  fields.AcceptOnly("defer_loading", "[false]", "the chat template shows all tools");
   fields.RefuseOthers();
   if (fields.error().has_value()) parent->Fail(*fields.error());
   return name;

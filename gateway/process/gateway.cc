@@ -75,6 +75,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
                          .body_timeout = Milliseconds(options.body_timeout),
                          .idle_timeout = Milliseconds(options.idle_timeout),
                          .write_timeout = Milliseconds(options.write_timeout),
+                         .send_timeout = Milliseconds(options.send_timeout),
                          .on_refusal = [self = gateway.get()](int code) { self->metrics_.CountRefusal(code); }});
   WebServer* const server = gateway->server_.get();
   std::vector<std::shared_ptr<grpc::Channel>> managers;
@@ -126,9 +127,12 @@ void Gateway::Handle(const Exchange& exchange) {
   if (route == std::end(kRoutes)) {
     std::vector<absl::string_view> known;
     for (const Route& candidate : kRoutes) known.push_back(candidate.path);
-    return RespondWith(UnknownUrl(request.path, known), metrics_.Count(exchange, "other").get());
+    return RespondWith(UnknownUrl(request.path, known),
+                       metrics_.Count(exchange, "other", GatewayMetrics::Kind::kLook).get());
   }
-  const Exchange counted = metrics_.Count(exchange, route->path);
+  const bool is_work = absl::string_view(route->method) == "POST";
+  const Exchange counted =
+      metrics_.Count(exchange, route->path, is_work ? GatewayMetrics::Kind::kWork : GatewayMetrics::Kind::kLook);
   // The server leaves the body of the answer to HEAD out.
   const absl::string_view method = request.method == "HEAD" ? "GET" : request.method;
   if (method != route->method) {
@@ -162,8 +166,8 @@ void Gateway::Chat(const std::string& authorization, const Exchange& exchange) {
 void Gateway::Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization,
                        const Exchange& exchange) {
   if (const ApiError* const error = std::get_if<ApiError>(&call)) return RespondWith(*error, exchange.get());
-  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange, &options_, link_.get(),
-                          server_.get());
+  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange,
+                          {&options_, link_.get(), server_.get(), &answers_});
 }
 
 void Gateway::WithModel(const std::string& name, const std::string& authorization, const Exchange& exchange,

@@ -13,6 +13,7 @@
 #include "gateway/manager_link/manager_link.h"
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/generate_call.h"
+#include "gateway/process/answer_memory.h"
 #include "gateway/process/gateway_metrics.h"
 #include "gateway/process/options.h"
 #include "gateway/web/web_server.h"
@@ -64,7 +65,8 @@ class Gateway {
 
   const GatewayOptions options_;
   const std::time_t start_ = std::time(nullptr);
-  GatewayMetrics metrics_;  // Only the server's thread uses it.
+  GatewayMetrics metrics_;  // Only the server's thread uses it, and the next one.
+  AnswerMemory answers_{options_.max_answer_bytes};
   std::unique_ptr<WebServer> server_;
   std::unique_ptr<ManagerLink> link_;
 };

@@ -54,6 +54,9 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
     void OnGone(std::function<void()> gone) override {
       if (IsCurrent()) connection_->gone_ = std::move(gone);
     }
+    void Keep(std::shared_ptr<void> something) override {
+      if (IsCurrent()) connection_->kept_ = std::move(something);
+    }
     void Respond(WebResponse response) override {
       if (IsCurrent()) connection_->Respond(std::move(response));
     }
@@ -134,10 +137,12 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   std::function<void()> gone_;
   std::string unsent_;
   std::string sending_;
-  size_t num_sent_ = 0;  // Bytes of `sending_`.
+  size_t num_sent_ = 0;         // Bytes of `sending_`.
+  std::shared_ptr<void> kept_;  // For the response.
   int64_t reserved_bytes_ = 0;
   SteadyTime deadline_ = SteadyTime::max();
   SteadyTime write_deadline_ = SteadyTime::max();
+  SteadyTime send_deadline_ = SteadyTime::max();
   bool is_watching_ = false;
   bool is_writing_ = false;
   bool is_late_ = false;  // The request did not arrive in time.
@@ -171,13 +176,14 @@ void Connection<Stream>::Close() {
   error_code ignored;
   socket().close(ignored);
   ReleaseBody();
+  kept_ = nullptr;
   owner_->Remove(this);
   if (gone_) std::exchange(gone_, nullptr)();
 }
 
 template <typename Stream>
 void Connection<Stream>::CheckTime(SteadyTime now) {
-  if (now >= write_deadline_) return Close();
+  if (now >= write_deadline_ || now >= send_deadline_) return Close();
   // Bytes of the next request end the watching, and wait until the response has been sent.
   if (exchange_ != nullptr && !is_watching_ && HasPeerClosed()) return Close();
   if (now < deadline_) return;
@@ -292,11 +298,15 @@ void Connection<Stream>::OnRequest(error_code error) {
   is_chunked_ = message.version() >= 11;
   const auto text = [](auto view) { return std::string(view.data(), view.size()); };
   const std::string target = text(message.target());
-  WebRequest request{.method = text(message.method_string()),
-                     .path = target.substr(0, target.find('?')),
-                     .authorization = text(message[http::field::authorization]),
-                     .last_event_id = text(message["Last-Event-ID"]),
-                     .body = std::move(message.body())};
+  WebRequest request{
+      .method = text(message.method_string()),
+      .path = target.substr(0, target.find('?')),
+      .authorization = text(message[http::field::authorization]),
+      .last_event_id = text(message["Last-Event-ID"]),
+      .timeout = text(message["X-Request-Timeout"]),
+      .read_timeout = text(
+          message[message.count("X-Stainless-Read-Timeout") > 0 ? "X-Stainless-Read-Timeout" : "X-Stainless-Timeout"]),
+      .body = std::move(message.body())};
   auto exchange = std::make_shared<Exchange>(this->shared_from_this(), std::move(request));
   exchange_ = exchange.get();
   if (buffer_.size() == 0) Watch();
@@ -368,7 +378,10 @@ void Connection<Stream>::Respond(WebResponse response) {
   std::string text = Head(response.code, response.content_type);
   for (const auto& [name, value] : response.headers) absl::StrAppend(&text, name, ": ", value, "\r\n");
   absl::StrAppend(&text, "Content-Length: ", response.body.size(), "\r\n\r\n");
-  if (!std::exchange(is_head_, false)) text += response.body;
+  if (!std::exchange(is_head_, false)) {
+    response.body.insert(0, text);
+    text = std::move(response.body);
+  }
   ends_after_write_ = true;
   EndResponse();
   Write(std::move(text));
@@ -404,13 +417,13 @@ void Connection<Stream>::EndResponse() {
 template <typename Stream>
 void Connection<Stream>::Write(std::string text) {
   if (is_closed_) return;
+  // What has been made already is sent, even if it is larger: a whole response, or one event.
+  if (!ends_after_write_ && unsent_.size() > owner_->options().max_unsent_bytes) return Close();
   if (unsent_.empty()) {
     unsent_ = std::move(text);
   } else {
     unsent_ += text;
   }
-  // A whole response has been made already, so its size is not limited.
-  if (!ends_after_write_ && unsent_.size() > owner_->options().max_unsent_bytes) return Close();
   if (!is_writing_) Flush();
 }
 
@@ -419,6 +432,7 @@ void Connection<Stream>::Flush() {
   is_writing_ = true;
   sending_ = std::exchange(unsent_, std::string());
   num_sent_ = 0;
+  send_deadline_ = std::chrono::steady_clock::now() + owner_->options().send_timeout;
   WriteSome();
 }
 
@@ -437,11 +451,14 @@ void Connection<Stream>::OnWritten(error_code error, size_t num_bytes) {
   if (!error && !is_closed_ && num_sent_ < sending_.size()) return WriteSome();
   is_writing_ = false;
   write_deadline_ = SteadyTime::max();
+  send_deadline_ = SteadyTime::max();
   if (is_closed_) return;
   if (error) return Close();
   if (!unsent_.empty()) return Flush();
-  sending_.clear();
-  if (std::exchange(ends_after_write_, false)) NextRequest();
+  sending_ = std::string();
+  if (!std::exchange(ends_after_write_, false)) return;
+  kept_ = nullptr;
+  NextRequest();
 }
 
 // Tells the client that nothing follows, and waits until it has closed its side. If the socket were closed while data

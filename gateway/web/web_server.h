@@ -24,6 +24,8 @@ struct WebRequest {
   std::string path;           // As it was sent, without '?' and what follows it.
   std::string authorization;  // The header, or empty.
   std::string last_event_id;  // The header, or empty.
+  std::string timeout;        // The header X-Request-Timeout, or empty.
+  std::string read_timeout;   // The header X-Stainless-Read-Timeout or X-Stainless-Timeout, or empty.
   std::string body;
 };
 
@@ -46,6 +48,8 @@ class WebExchange {
   // `gone` is called at most once, when the client leaves before the whole response was given to the server, or when it
   // reads too slowly.
   virtual void OnGone(std::function<void()> gone) = 0;
+  // Keeps something until the client has got the whole response, or has left.
+  virtual void Keep(std::shared_ptr<void> something) = 0;
 
   virtual void Respond(WebResponse response) = 0;
   // Begins a stream of server-sent events with code 200. Its head is sent with the first piece, or with the end.
@@ -61,7 +65,7 @@ struct WebServerOptions {
   int max_connections = 1024;
   size_t max_body_bytes = 16 << 20;         // One request has at most so many.
   int64_t max_receiving_bytes = 256 << 20;  // All requests whose bodies are arriving have at most so many.
-  // One stream has at most so many. A client that is further behind is disconnected.
+  // A client of a stream that is further behind gets no more, and is disconnected.
   size_t max_unsent_bytes = 1 << 20;
   std::chrono::milliseconds head_timeout = std::chrono::seconds(10);  // It limits TLS and the head of a request.
   std::chrono::milliseconds body_timeout = std::chrono::seconds(30);  // It limits the body.
@@ -69,6 +73,8 @@ struct WebServerOptions {
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);
   // It limits the time in which a write makes no progress.
   std::chrono::milliseconds write_timeout = std::chrono::seconds(30);
+  // It limits the time until the client has got a whole response, or what a stream has for it.
+  std::chrono::milliseconds send_timeout = std::chrono::minutes(5);
   // The thread of the server calls it with the code when it refuses a request by itself.
   std::function<void(int code)> on_refusal = {};
 };

@@ -28,20 +28,18 @@ constexpr float kUnkPenalty = 10.0f;  // below the worst score of the vocabulary
 
 UnigramLattice MakeLattice(const SentencePieceVocabulary& vocabulary) {
   float min_score = FLT_MAX;
-  float max_score = FLT_MIN;
   for (size_t id = 0; id < vocabulary.size(); ++id) {
     const auto& piece = vocabulary.piece(static_cast<TokenId>(id));
     if (piece.type != Type::kNormal) continue;
     min_score = std::min(min_score, piece.score);
-    max_score = std::max(max_score, piece.score);
   }
   std::vector<UnigramLattice::Piece> pieces;
   for (size_t id = 0; id < vocabulary.size(); ++id) {
     const auto& piece = vocabulary.piece(static_cast<TokenId>(id));
     double score = piece.score;
     if (piece.type == Type::kUserDefined) {
-      // The bonus makes sure that a user-defined piece is always chosen.
-      score = static_cast<float>(piece.text.size()) * max_score - 0.1;
+      // It is chosen for being better than any other piece, and a longer one before a shorter one.
+      score = static_cast<float>(0.1 * (static_cast<double>(piece.text.size()) - 1));
     } else if (piece.type != Type::kNormal) {
       continue;
     }

@@ -286,6 +286,7 @@ void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out
   out->set_prompt_length(start.prompt_length);
   CopyTokens(start.tokens, out->mutable_token_ids());
   EncodeSampling(start.sampling, out->mutable_sampling());
+  if (!start.guide_owner.empty()) out->mutable_sampling()->set_guide_owner(start.guide_owner);
   if (start.cache_root.has_value()) {
     if (std::string root = NameOf(*start.cache_root); root.size() <= size_t{kMaxCacheRootBytes}) {
       out->set_cache_root(std::move(root));

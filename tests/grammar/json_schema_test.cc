@@ -174,7 +174,7 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
        R"(at #/$schema: the keyword "$schema" is "http://example.org/mine", which names a dialect)"},
       {R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})",
        R"(no text matches, because rule "#" has none)"},
-      {R"({"type": "string", "maxLength": 9999})", "needs more than"},
+      {R"({"type": "string", "maxLength": 9999})", "need more than"},
       {R"({"maxProperties": 9999, "properties": {"a": true, "b": true}})",
        "at #: 2 properties and numbers of them up to 9999 need 30000 nodes, at most 20000 are supported"},
       {R"({"type": )", "at byte 9, the end: the schema is not valid JSON"},
@@ -248,6 +248,30 @@ TEST(JsonSchemaTest, RandomTextsFit) {
       EXPECT_TRUE(FitsSchema(value, schema, schema)) << *output << " for " << text;
     }
   }
+}
+
+TEST(JsonSchemaTest, OrdinaryLimitsOfLengthsCompile) {
+  const auto object = [](int num_properties, const std::string& schema) {
+    std::string properties;
+    for (int i = 0; i < num_properties; ++i) {
+      properties += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + "\":" + schema;
+    }
+    return "{\"properties\":{" + properties + "}, \"additionalProperties\": false}";
+  };
+  for (const std::string& schema : {object(6, R"({"type": "string", "maxLength": 255})"),
+                                    object(100, R"({"type": "string", "minLength": 1, "maxLength": 255})"),
+                                    object(1, R"({"type": "string", "maxLength": 6000})"),
+                                    object(10, R"({"type": "array", "items": {"type": "string", "maxLength": 500}})"),
+                                    object(20, R"({"format": "uri"})"), object(30, R"({"format": "email"})")}) {
+    EXPECT_TRUE(CompileSchema(schema).ok()) << schema << CompileSchema(schema).status();
+  }
+  // Each of these strings is another part.
+  std::string properties = "\"p\": true";
+  for (int i = 0; i < 20; ++i) {
+    properties += ",\"p" + std::to_string(i) + "\":{\"type\":\"string\",\"maxLength\":" + std::to_string(900 + i) + "}";
+  }
+  EXPECT_THAT(std::string(CompileSchema("{\"properties\":{" + properties + "}}").status().message()),
+              HasSubstr("all of its parts together need more than"));
 }
 
 }  // namespace

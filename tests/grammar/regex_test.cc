@@ -78,6 +78,24 @@ TEST(RegexTest, EveryCharacterOfARangeMatchesAndNoOther) {
   }
 }
 
+TEST(RegexTest, RepetitionsOfWhatMayBeEmptyNeedFewStates) {
+  for (const char* regex : {"(a?){1000}", "(a|){1000}", "(a{0,10}){0,100}", "((a?){10}){100}"}) {
+    const auto automaton = CompileRegex(regex);
+    ASSERT_TRUE(automaton.ok()) << regex << automaton.status();
+    EXPECT_LE((*automaton)->num_states(), 1002) << regex;
+    Matcher matcher(*automaton);
+    EXPECT_TRUE(matcher.can_end()) << regex;
+    EXPECT_TRUE(matcher.Accept(std::string(1000, 'a'))) << regex;
+    EXPECT_TRUE(matcher.can_end()) << regex;
+    EXPECT_FALSE(matcher.Accept("a")) << regex;
+  }
+  EXPECT_EQ((*CompileRegex("(a*){1000}"))->num_states(), (*CompileRegex("a*"))->num_states());
+  EXPECT_TRUE(Matcher(*CompileRegex("(a{2,3}){0,2}")).can_end());
+  Matcher twice(*CompileRegex("(a{2,3}){0,2}"));
+  EXPECT_TRUE(twice.Accept("a"));
+  EXPECT_FALSE(twice.can_end());
+}
+
 TEST(RegexTest, AssertionsHoldAnywhere) {
   const auto matches = [](const std::string& pattern, const std::string& text) {
     const auto automaton = CompileRegex(pattern);
@@ -146,7 +164,7 @@ TEST(RegexTest, RefusesWhatItDoesNotSupportWithThePlace) {
   }
   EXPECT_THAT(std::string(CompileRegex(std::string(200, '(')).status().message()),
               HasSubstr("at byte 101, \"(\": groups are nested in more than 100 levels"));
-  EXPECT_THAT(std::string(CompileRegex("((a{100}){100}){100}").status().message()), HasSubstr("needs more than"));
+  EXPECT_THAT(std::string(CompileRegex("((a{100}){100}){100}").status().message()), HasSubstr("need more than"));
   // The states of this one double with each character.
   EXPECT_THAT(std::string(CompileRegex("(a|b)*a(a|b){40}").status().message()), HasSubstr("too large"));
   EXPECT_THAT(std::string(CompileRegex(std::string(70'000, 'a')).status().message()),

@@ -21,6 +21,7 @@
 #include "worker/model/gguf_names.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gguf_tokenizer.h"
+#include "worker/model/layer_check.h"
 #include "worker/model/layer_stacks.h"
 #include "worker/model/mapped_file.h"
 #include "worker/model/packed_numbers.h"
@@ -135,6 +136,14 @@ void CountPlainStacksOf(const std::string& path, ModelConfig* config) {
   if (checkpoint.ok()) config->quantization.plain_stacks = CountPlainStacks(*config, *checkpoint, kept);
 }
 
+// If the checkpoint has an output matrix that differs from the embedding, it is used, whatever config.json says.
+void UntieIfDifferent(const std::string& path, ModelConfig* config) {
+  if (!config->tie_word_embeddings) return;
+  const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(path);
+  config->denies_own_output = checkpoint.ok() && HasOwnOutput(*checkpoint);
+  config->tie_word_embeddings = !config->denies_own_output;
+}
+
 // Makes the configuration from the metadata of a GGUF file, and checks its tensors.
 absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file) {
   const GgufContents& contents = file.contents();
@@ -189,6 +198,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool i
   absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""), is_long);
   if (!parsed.ok()) return In(directory, "/", parsed.status());
   CountPlainStacksOf(directory, &*parsed);
+  UntieIfDifferent(directory, &*parsed);
   return parsed;
 }
 

@@ -100,7 +100,7 @@ TEST(ChatCallTest, LogprobsIsASwitchAndTopLogprobsANumber) {
 }
 
 TEST(ChatCallTest, WhatIsNotSupportedIsRefusedByName) {
-  EXPECT_EQ(ChatError(R"("functions": [])").param, "functions");
+  EXPECT_EQ(ChatError(R"("functions": [{}])").param, "functions");
   EXPECT_EQ(ChatError(R"("audio": {})").param, "audio");
   EXPECT_EQ(ChatError(R"("echo": true)").param, "echo");
   EXPECT_EQ(ChatError(R"("verbosity": "low")").param, "verbosity");
@@ -245,6 +245,23 @@ TEST(ChatCallTest, ASeedHas64Bits) {
   EXPECT_EQ(seed("5.0"), 5u);
   EXPECT_EQ(ChatError(R"("seed": 18446744073709551616)").param, "seed");
   EXPECT_EQ(ChatError(R"("seed": 0.5)").param, "seed");
+}
+
+TEST(ChatCallTest, ReasoningIsAnotherNameOfTheThoughts) {
+  const auto thoughts = [](const std::string& members) {
+    return Chat(R"({"messages": [{"role": "assistant", "content": "y", )" + members + "}]}")
+        .requests[0]
+        .chat()
+        .messages(0)
+        .reasoning_content();
+  };
+  EXPECT_EQ(thoughts(R"("reasoning": "hm")"), "hm");
+  EXPECT_EQ(thoughts(R"("reasoning": "hm", "reasoning_content": null)"), "hm");
+  EXPECT_EQ(thoughts(R"("reasoning": "hm", "reasoning_content": "hm")"), "hm");
+  const auto call = ReadChatCall(*ParseBody(R"({"messages": [{"role": "assistant", "content": "y", "reasoning": "a",
+      "reasoning_content": "b"}]})"));
+  ASSERT_TRUE(std::holds_alternative<ApiError>(call));
+  EXPECT_EQ(std::get<ApiError>(call).param, "messages[0].reasoning");
 }
 
 }  // namespace

@@ -88,6 +88,10 @@ const BadRequestCase kBadRequests[] = {
     {"ZeroTopP", [](auto* r) { r->mutable_sampling()->set_top_p(0); }, "sampling.top_p", "is 0, must be in (0, 1]"},
     {"TopPOverOne", [](auto* r) { r->mutable_sampling()->set_top_p(1.1f); }, "sampling.top_p",
      "is 1.1, must be in (0, 1]"},
+    {"TopPBarelyOverOne", [](auto* r) { r->mutable_sampling()->set_top_p(1.0000001f); }, "sampling.top_p",
+     "is 1.0000001, must be in (0, 1]"},
+    {"PenaltyBarelyTooLarge", [](auto* r) { r->mutable_sampling()->set_presence_penalty(2.0000002f); },
+     "sampling.presence_penalty", "is 2.0000002, must be in [-2, 2]"},
     {"NanTopP", [](auto* r) { r->mutable_sampling()->set_top_p(NAN); }, "sampling.top_p", "is nan, must be in (0, 1]"},
     {"NegativeMinP", [](auto* r) { r->mutable_sampling()->set_min_p(-0.1f); }, "sampling.min_p",
      "is -0.1, must be in [0, 1]"},
@@ -128,8 +132,24 @@ const BadRequestCase kBadRequests[] = {
        for (int i = 0; i < 257; ++i) r->mutable_sampling()->add_bad_words("a");
      },
      "sampling.bad_words", "has 257 entries, at most 256 are allowed"},
-    {"ZeroMaxTokens", [](auto* r) { r->mutable_stopping()->set_max_tokens(0); }, "stopping.max_tokens",
-     "is 0, must be at least 1"},
+    {"PromptAloneOverContext",
+     [](auto* r) {
+       for (int i = 0; i < 129; ++i) r->mutable_token_ids()->add_ids(7);
+       r->mutable_stopping()->set_max_tokens(0);
+     },
+     "token_ids.ids", "has 129 tokens, the model's context is 128"},
+    {"MinTokensOfNoTokens",
+     [](auto* r) {
+       r->mutable_stopping()->set_max_tokens(0);
+       r->mutable_stopping()->set_min_tokens(1);
+     },
+     "stopping.min_tokens", "is 1, stopping.max_tokens is 0"},
+    {"BeamsOfNoTokens",
+     [](auto* r) {
+       r->mutable_stopping()->set_max_tokens(0);
+       r->mutable_beam()->set_width(2);
+     },
+     "beam", "cannot be set when stopping.max_tokens is 0: there is nothing to search"},
     {"MaxTokensOverContext", [](auto* r) { r->mutable_stopping()->set_max_tokens(126); }, "stopping.max_tokens",
      "is 126, with the prompt's 3 tokens 129; the model's context is 128"},
     {"MaxTokensBeyondInt", [](auto* r) { r->mutable_stopping()->set_max_tokens(0xffffffff); }, "stopping.max_tokens",
@@ -395,10 +415,10 @@ TEST(BadRequestsTest, AllWrongFieldsAreReportedTogether) {
   request.set_text("a");
   request.mutable_sampling()->set_top_p(0);
   request.mutable_sampling()->set_min_p(2);
-  request.mutable_stopping()->set_max_tokens(0);
+  request.mutable_stopping()->add_stop("");
   const ServiceHarness::Result result = harness.Generate(request);
   EXPECT_EQ(Detail<google::rpc::BadRequest>(result.status).field_violations_size(), 3);
-  EXPECT_EQ(result.status.error_message(), "stopping.max_tokens: is 0, must be at least 1 (and 2 more errors)");
+  EXPECT_EQ(result.status.error_message(), "stopping.stop[0]: is empty (and 2 more errors)");
 }
 
 // Clients in languages that do not check their strings can send this.

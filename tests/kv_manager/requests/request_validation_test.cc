@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/rpc/rpc_status.h"
@@ -102,6 +103,34 @@ TEST_F(RequestValidationTest, DefaultsOfTheModelCanBeSwitchedOff) {
 TEST_F(RequestValidationTest, ADefaultForTheNumberOfTokensFitsTheContext) {
   model_.defaults.max_tokens = 1000;
   EXPECT_EQ(Valid().request.max_tokens, kContext - 2);
+}
+
+TEST_F(RequestValidationTest, APromptWithoutOutputMayFillTheContext) {
+  const auto fill = [this](int num_tokens) {
+    request_.mutable_token_ids()->clear_ids();
+    for (int i = 0; i < num_tokens; ++i) request_.mutable_token_ids()->add_ids(kThe);
+  };
+  for (const int num_tokens : {1, kContext - 1, kContext}) {
+    fill(num_tokens);
+    request_.mutable_stopping()->set_max_tokens(0);
+    EXPECT_TRUE(Valid().request.is_prompt_only) << num_tokens;
+    for (const bool is_set : {false, true}) {
+      request_.mutable_stopping()->clear_max_tokens();
+      if (is_set) request_.mutable_stopping()->set_max_tokens(1);
+      EXPECT_EQ(Validate().ok(), num_tokens < kContext) << num_tokens;
+    }
+  }
+  fill(kContext + 1);
+  request_.mutable_stopping()->set_max_tokens(0);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("token_ids.ids: has 65 tokens, the model's context is 64"));
+}
+
+TEST_F(RequestValidationTest, ABadWordMayBeASpecialToken) {
+  request_.mutable_sampling()->add_bad_words("</s>");
+  request_.mutable_sampling()->add_bad_words("the</s>");
+  const std::vector<std::vector<TokenId>> expected = {
+      {ToyTokenizer::kEos}, {kThe, ToyTokenizer::kEos}, {kSpaceThe, ToyTokenizer::kEos}};
+  EXPECT_EQ(Valid().request.sampling.bad_words, expected);
 }
 
 TEST_F(RequestValidationTest, ABeamSearchTakesOnlyTheRepetitionPenaltyOfTheModel) {
