@@ -23,6 +23,7 @@ class GatewayMetrics::Counted : public WebExchange {
   ~Counted() override { --metrics_->num_running_; }
 
   const WebRequest& request() const override { return exchange_->request(); }
+  std::shared_ptr<const std::string> TakeBody() override { return exchange_->TakeBody(); }
   void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
   void Respond(WebResponse response) override {
     ++metrics_->answers_[{path_, response.code}];

@@ -92,6 +92,7 @@ class FakeManager : public v1::InferenceService::Service {
 class FakeExchange : public WebExchange {
  public:
   const WebRequest& request() const override { return request_; }
+  std::shared_ptr<const std::string> TakeBody() override { return std::make_shared<std::string>(); }
   void OnGone(std::function<void()> gone) override { gone_ = std::move(gone); }
   void Respond(WebResponse response) override {
     code = response.code;
