@@ -121,7 +121,7 @@ absl::Status ListeningSockets::OpenUnix(const std::string& path) {
     return absl::UnavailableError(
         absl::StrCat("the path has ", path.size(), " characters, it must have 1 to ", sizeof(name.sun_path) - 1));
   }
-  if (IsInUse(name)) return absl::UnavailableError("it is in use");
+  if (IsInUse(name)) return absl::UnavailableError(kAddressInUse);
   struct stat file;
   if (lstat(path.c_str(), &file) == 0 && S_ISSOCK(file.st_mode)) unlink(path.c_str());
   const int fd = OpenSocket(reinterpret_cast<const sockaddr*>(&name), sizeof(name), false);
@@ -174,7 +174,7 @@ absl::Status ListeningSockets::OpenTcp(const std::string& host, const std::strin
 
 absl::Status ListeningSockets::Fail(const std::string& host, int error) {
   Close();
-  if (error == EADDRINUSE) return absl::UnavailableError("it is in use");
+  if (error == EADDRINUSE) return absl::UnavailableError(kAddressInUse);
   if (error == EADDRNOTAVAIL) return absl::UnavailableError(absl::StrCat(host, " is not an address of this machine"));
   return absl::UnavailableError(std::strerror(error));
 }

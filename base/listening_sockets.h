@@ -12,6 +12,9 @@
 
 namespace quire {
 
+// The error of ListeningSockets::Open when another process listens at the address.
+inline constexpr char kAddressInUse[] = "it is in use";
+
 // The sockets that listen at one address. They do not block and are closed on exec. Owned by one thread at a time.
 class ListeningSockets {
  public:

@@ -83,6 +83,7 @@ absl::Status Fleet::StartManager() {
                                       absl::StrCat("--workers=", absl::StrJoin(addresses, ",")),
                                       "--metrics-listen=127.0.0.1:0",
                                       "--max-step-ms=0",
+                                      "--max-queue-wait=24h",
                                       "--max-requests=1000000",
                                       absl::StrCat("--max-batch-requests=", options_.max_batch_requests)};
   command.insert(command.end(), options_.manager_flags.begin(), options_.manager_flags.end());

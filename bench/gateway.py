@@ -153,7 +153,8 @@ def main():
             stack,
             [BIN / "quire-manager", f"--workers={worker}", f"--listen={manager}", "--metrics-listen="]
             # All streams must fit. Where steps are slower than --max-step-ms, a step takes the prompts of few requests.
-            + [f"--max-waiting-requests={options.streams}", "--max-step-ms=0", "--max-tokens-per-step=65536"],
+            + [f"--max-waiting-requests={options.streams}", "--max-queue-wait=24h", "--max-step-ms=0",
+               "--max-tokens-per-step=65536"],
             "(listening)",
         )
         gateway = Program(

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -79,7 +80,7 @@ Json Trace(const NamedSource& named, const std::shared_ptr<const grammar::TokenT
   }
   grammar::TokenMasks masks(tokens);
   const double prepare_start = ThreadCpuSeconds();
-  masks.Prepare(**automaton);
+  masks.Prepare(*automaton);
   out["prepare"] = ThreadCpuSeconds() - prepare_start;
   std::vector<uint32_t> mask(masks.num_words());
   Random random(3);
@@ -89,8 +90,9 @@ Json Trace(const NamedSource& named, const std::shared_ptr<const grammar::TokenT
     grammar::Matcher matcher(*automaton);
     Json ids = Json::array();
     for (int i = 0; i < absl::GetFlag(FLAGS_tokens); ++i) {
+      int64_t work = std::numeric_limits<int64_t>::max();
       const double start = ThreadCpuSeconds();
-      masks.Fill(matcher, absl::MakeSpan(mask));
+      masks.Fill(matcher, absl::MakeSpan(mask), &work);
       if (text > 0) out["masks"].push_back(ThreadCpuSeconds() - start);
       const TokenId token = DrawToken(mask, *tokens, &random);
       if (token < 0 || !matcher.Accept(tokens->bytes(token))) break;

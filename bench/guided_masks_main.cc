@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -62,15 +63,16 @@ void Measure(const NamedSource& named, const std::shared_ptr<const grammar::Toke
   }
   grammar::TokenMasks masks(tokens);
   const double prepare_start = ThreadCpuSeconds();
-  masks.Prepare(*automaton);
+  masks.Prepare(automaton);
   const double prepare = ThreadCpuSeconds() - prepare_start;
   std::vector<uint32_t> mask(masks.num_words());
   Random random(3);
   for (int text = 0; text < absl::GetFlag(FLAGS_texts); ++text) {
     grammar::Matcher matcher(automaton);
     for (int i = 0; i < absl::GetFlag(FLAGS_tokens); ++i) {
+      int64_t work = std::numeric_limits<int64_t>::max();
       const double start = ThreadCpuSeconds();
-      masks.Fill(matcher, absl::MakeSpan(mask));
+      masks.Fill(matcher, absl::MakeSpan(mask), &work);
       (text == 0 ? first_text : others).push_back(ThreadCpuSeconds() - start);
       const TokenId token = DrawToken(mask, *tokens, &random);
       if (token < 0 || !matcher.Accept(tokens->bytes(token))) break;
@@ -102,7 +104,7 @@ absl::Status MeasureSuite(const std::shared_ptr<const grammar::TokenTable>& toke
       if (!automaton.ok()) continue;
       compile.push_back(ThreadCpuSeconds() - start);
       const double prepare_start = ThreadCpuSeconds();
-      masks.Prepare(**automaton);
+      masks.Prepare(*automaton);
       prepare.push_back(ThreadCpuSeconds() - prepare_start);
     }
   }

@@ -56,7 +56,7 @@ def run(options, variant, trace):
         with processes([options.binaries / "quire-worker", *device, f"--listen={worker}", "--metrics-listen=",
                         "--num-blocks=4096"],
                        [variant.manager or options.binaries / "quire-manager", f"--workers={worker}",
-                        f"--listen={endpoint}", "--metrics-listen=", *variant.flags]):
+                        f"--listen={endpoint}", "--metrics-listen=", "--max-queue-wait=24h", *variant.flags]):
             wait_until(is_ready)
             report = json.loads(output_of(load + [f"--trace={trace}", f"--concurrency={options.clients}", "--seed=2"]))
     if report["completed"] != options.requests:

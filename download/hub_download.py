@@ -3,7 +3,6 @@
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -11,13 +10,14 @@ import shutil
 import sys
 import urllib.parse
 
-from hub_server import Failure, Trouble, Unreachable
+from hub_server import MAX_JSON_BYTES, Failure, Trouble, Unreachable, json_of
 from model_name import PART, cache_folder
 from partial_file import Partial, Progress, shown
 
 # What quire-worker reads of a checkpoint beside its weights.
 SMALL_FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-               "chat_template.jinja", "chat_template.json")
+               "chat_template.jinja", "chat_template.json", "special_tokens_map.json", "added_tokens.json")
+NAMED_TEMPLATES = rf"additional_chat_templates/{PART}\.jinja"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 LOCK_PAUSE_S = 0.2
@@ -31,9 +31,9 @@ def is_size(size):
 def shards_in(index):
     """Returns the names of the files that an index names."""
     try:
-        shards = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise Failure(f"{INDEX} has no weight_map") from None
+        shards = sorted(set(json_of(index.read_bytes())["weight_map"].values()))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Failure(f"{INDEX} has no weight_map ({error!r:.80})") from None
     for shard in shards:
         if not re.fullmatch(rf"{PART}\.safetensors", str(shard)):
             raise Failure(f"{INDEX} names the file {shard!r:.80}, which is no name of a safetensors file")
@@ -96,7 +96,7 @@ class Download:
     def cached(self):
         """Returns the path of the model if it is in the cache already."""
         commit = self.model.revision
-        with contextlib.suppress(OSError, Failure):
+        with contextlib.suppress(OSError, ValueError, Failure):
             if not re.fullmatch(r"[0-9a-f]{40}", commit):
                 commit = (self.folder / "refs" / commit).read_text(encoding="utf-8").strip()
             snapshot = self.folder / "snapshots" / commit
@@ -111,15 +111,18 @@ class Download:
         """Returns a file that the hub lists. What the hub says about it is checked, because it becomes a path."""
         file = self.files[path]
         length = {"sha256": 64, "sha1": 40}[file.kind]
-        has_digest = re.fullmatch(f"[0-9a-f]{{{length}}}", str(file.digest))
+        has_digest = isinstance(file.digest, str) and re.fullmatch(f"[0-9a-f]{{{length}}}", file.digest)
         if not is_size(file.size) or not has_digest:
             raise Failure(f"{path}: the hub lists no size and checksum of it")
+        if path == INDEX and file.size > MAX_JSON_BYTES:
+            raise Failure(f"{path} has {file.size} bytes, at most {MAX_JSON_BYTES} are read")
         return file
 
     def small_files(self):
         if "config.json" not in self.files:
             raise Failure(f"{self.model} has no config.json; {self.gguf_list()}")
         names = [name for name in SMALL_FILES if name in self.files]
+        names += sorted(path for path in self.files if re.fullmatch(NAMED_TEMPLATES, path))
         if WEIGHTS not in self.files and INDEX not in self.files:
             pickles = [path for path in self.files if path.endswith((".bin", ".pt", ".pth"))]
             raise Failure(f"{self.model} has neither {WEIGHTS} nor {INDEX}" + (
@@ -216,7 +219,7 @@ class Download:
             return
         url = f"{self.hub.endpoint}/{self.model.repository}/resolve/{self.commit}/{urllib.parse.quote(file.path)}"
         with self.hub.open(url, file.path, start) as response:
-            part = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+            part = re.fullmatch(r"bytes (\d{1,19})-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
             if start and (response.status != 206 or not part or int(part[1]) != start):
                 self.restart(partial)  # The server sends the whole file, or another part than was asked for.
                 if response.status == 206:

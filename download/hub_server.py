@@ -17,7 +17,10 @@ import urllib.parse
 import urllib.request
 
 CHUNK_BYTES = 1 << 20
-MAX_LIST_BYTES = 64 << 20
+MAX_JSON_BYTES = 64 << 20
+MAX_JSON_MARKS = 4_000_000  # Brackets, braces, colons and commas. A file in the list of the hub has 16.
+MAX_INTEGER_DIGITS = 1000
+MAX_FILES = 200_000
 MAX_REDIRECTS = 5
 MAX_PAUSE_S = 60
 LIMIT_AGAIN_S = 1
@@ -103,6 +106,24 @@ def printable(text):
     return "".join(character if character.isprintable() else "?" for character in str(text))
 
 
+def json_of(text):
+    """Returns the value of JSON that a server has sent. ValueError for anything that would be no list or index of a hub
+    but would take long or break the reader: more values than a hub has files, deep nesting, long integers."""
+
+    def integer(digits):
+        if len(digits) > MAX_INTEGER_DIGITS:
+            raise ValueError(f"an integer has {len(digits)} digits")
+        return int(digits)
+
+    # Each value but one follows such a mark.
+    if sum(text.count(mark) for mark in (b"[", b"{", b":", b",")) > MAX_JSON_MARKS:
+        raise ValueError(f"it has more than {MAX_JSON_MARKS} brackets, braces, colons and commas")
+    try:
+        return json.loads(text, parse_int=integer)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 class Hub:
     """The hub as a server: lists and files by HTTP."""
 
@@ -168,7 +189,8 @@ class Hub:
         answer, kind = f"{what}: {origin(url)[1]} answers {error.code}", error.headers.get("X-Error-Code", "")
         if error.code in (408, 429) or error.code >= 500:
             after = error.headers.get("Retry-After", "")
-            return Trouble(answer, min(int(after), MAX_PAUSE_S) if after.isdecimal() else None)
+            is_number = after.isdecimal() and len(after) <= MAX_INTEGER_DIGITS
+            return Trouble(answer, min(int(after), MAX_PAUSE_S) if is_number else None)
         if error.code == 416:
             return Trouble(f"{answer}: it does not have the rest of the file")
         if origin(url) != origin(self.endpoint):
@@ -206,24 +228,26 @@ class Hub:
         what = f"hf:{model.repository}@{model.revision}"
 
         def read():
-            text = b""
+            text = bytearray()
             with self.open(f"{url}?blobs=true", what) as response:
                 for chunk in self.chunks(response):
                     text += chunk
-                    if len(text) > MAX_LIST_BYTES:
-                        raise Failure(f"{what}: the list of files has more than {MAX_LIST_BYTES} bytes")
+                    if len(text) > MAX_JSON_BYTES:
+                        raise Failure(f"{what}: the list of files has more than {MAX_JSON_BYTES} bytes")
                 if int(response.headers.get("Content-Length", len(text))) != len(text):
                     raise Trouble(f"{what}: the connection was cut")
-            return text
+            return bytes(text)
 
         try:
-            listed = json.loads(self.retry(read))
+            listed = json_of(self.retry(read))
+            if len(listed["siblings"]) > MAX_FILES:
+                raise ValueError(f"it has {len(listed['siblings'])} files, at most {MAX_FILES} are read")
             commit, files = listed["sha"], [self.file_of(sibling) for sibling in listed["siblings"]]
             if not all(isinstance(file.path, str) for file in files):
                 raise TypeError("rfilename")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise Failure(f"{what}: {self.endpoint} sends no list of files as the hub does ({error!r:.80})") from None
-        if not re.fullmatch(r"[0-9a-f]{40}", str(commit)):
+        if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{40}", commit):
             raise Failure(f"{what}: the commit is {commit!r:.80}, it must have 40 hexadecimal digits")
         return commit, {file.path: file for file in files}
 

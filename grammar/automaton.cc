@@ -5,160 +5,39 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "grammar/nfa.h"
+#include "grammar/rule_dfa.h"
+#include "grammar/shared_parts.h"
 
 namespace quire::grammar {
 namespace {
 
 constexpr size_t kMaxContentBytes = 16384;
 
-using NfaSet = std::vector<int32_t>;  // Sorted.
-
-// Splits the bytes into classes which no range of the automaton tells apart. Returns their number.
-int ClassesOf(const Nfa& nfa, std::array<uint8_t, 256>* classes) {
-  std::bitset<257> begins;
-  for (const Nfa::State& state : nfa.states) {
-    if (state.kind != Nfa::State::Kind::kBytes) continue;
-    begins.set(state.first);
-    begins.set(size_t{state.last} + 1);
-  }
-  int current = 0;
-  for (size_t byte = 0; byte < 256; ++byte) {
-    if (byte > 0 && begins[byte]) ++current;
-    (*classes)[byte] = static_cast<uint8_t>(current);
-  }
-  return current + 1;
-}
-
-// A deterministic automaton of one rule with its own numbers of states.
-struct RuleDfa {
-  struct State {
-    std::vector<int32_t> next;  // [num_classes], -1 is none.
-    std::vector<std::pair<RuleId, int32_t>> calls;
-    bool is_final = false;
-  };
-
-  std::vector<State> states;  // 0 is the start.
-  std::array<uint8_t, 256> classes;
-  int num_classes = 0;
-};
-
-// Turns an Nfa into a RuleDfa by the construction of subsets.
-class SubsetConstruction {
- public:
-  SubsetConstruction(const Nfa& nfa, RuleDfa* out) : nfa_(nfa), out_(out), marks_(nfa.states.size(), 0) {}
-
-  // Returns false when there would be more than `max_states` states, or when `work` has been used up.
-  bool Run(int max_states, int64_t* work) {
-    out_->num_classes = ClassesOf(nfa_, &out_->classes);
-    std::vector<uint8_t> sample(static_cast<size_t>(out_->num_classes));  // A byte of each class.
-    for (int byte = 255; byte >= 0; --byte)
-      sample[out_->classes[static_cast<size_t>(byte)]] = static_cast<uint8_t>(byte);
-    StateOf({0});
-    for (size_t i = 0; i < out_->states.size(); ++i) {
-      *work -= static_cast<int64_t>(sets_[i].size()) * 2 + out_->num_classes;
-      if (*work < 0 || static_cast<int>(out_->states.size()) > max_states) return false;
-      Expand(i, sample);
-    }
-    return true;
-  }
-
- private:
-  using Kind = Nfa::State::Kind;
-
-  void Expand(size_t index, const std::vector<uint8_t>& sample) {
-    const NfaSet set = sets_[index];
-    std::vector<NfaSet> targets(static_cast<size_t>(out_->num_classes));
-    std::vector<std::pair<RuleId, NfaSet>> calls;
-    bool is_final = false;
-    for (const int32_t id : set) {
-      const Nfa::State& state = nfa_.states[static_cast<size_t>(id)];
-      if (state.kind == Kind::kEnd) is_final = true;
-      if (state.kind == Kind::kBytes) {
-        const int last = out_->classes[state.last];
-        for (int c = out_->classes[state.first]; c <= last; ++c)
-          targets[static_cast<size_t>(c)].push_back(state.next[0]);
-      }
-      if (state.kind == Kind::kCall) {
-        const auto same =
-            std::find_if(calls.begin(), calls.end(), [&](const auto& c) { return c.first == state.rule; });
-        if (same == calls.end()) {
-          calls.push_back({state.rule, {state.next[0]}});
-        } else {
-          same->second.push_back(state.next[0]);
-        }
-      }
-    }
-    std::vector<int32_t> next(static_cast<size_t>(out_->num_classes), -1);
-    for (size_t c = 0; c < sample.size(); ++c) {
-      if (c > 0 && targets[c] == targets[c - 1]) {
-        next[c] = next[c - 1];
-      } else if (!targets[c].empty()) {
-        next[c] = StateOf(targets[c]);
-      }
-    }
-    std::vector<std::pair<RuleId, int32_t>> called;
-    for (auto& [rule, after] : calls) called.push_back({rule, StateOf(std::move(after))});
-    RuleDfa::State& state = out_->states[index];
-    state.next = std::move(next);
-    state.calls = std::move(called);
-    state.is_final = is_final;
-  }
-
-  // The state for these NFA states and all that are entered together with them.
-  int32_t StateOf(NfaSet seeds) {
-    ++mark_;
-    NfaSet set;
-    for (size_t i = 0; i < seeds.size(); ++i) {
-      const int32_t id = seeds[i];
-      if (marks_[static_cast<size_t>(id)] == mark_) continue;
-      marks_[static_cast<size_t>(id)] = mark_;
-      const Nfa::State& state = nfa_.states[static_cast<size_t>(id)];
-      if (state.kind != Kind::kJump) {
-        set.push_back(id);
-        continue;
-      }
-      for (const int32_t next : state.next) {
-        if (next >= 0) seeds.push_back(next);
-      }
-    }
-    std::sort(set.begin(), set.end());
-    const auto [entry, is_new] = index_.try_emplace(std::move(set), static_cast<int32_t>(sets_.size()));
-    if (is_new) {
-      sets_.push_back(entry->first);
-      out_->states.emplace_back();
-    }
-    return entry->second;
-  }
-
-  const Nfa& nfa_;
-  RuleDfa* const out_;
-  std::vector<NfaSet> sets_;  // [states]
-  absl::flat_hash_map<NfaSet, int32_t> index_;
-  std::vector<uint32_t> marks_;  // [NFA states]
-  uint32_t mark_ = 0;
-};
-
 }  // namespace
 
 // Compiles the rules that the root needs, and removes what leads nowhere.
 class AutomatonBuilder {
  public:
-  explicit AutomatonBuilder(const SyntaxTree& tree) : tree_(tree), dfas_(static_cast<size_t>(tree.num_rules())) {}
+  AutomatonBuilder(const SyntaxTree& tree, std::string_view owner)
+      : tree_(tree), owner_(owner), dfas_(static_cast<size_t>(tree.num_rules())) {}
 
   absl::StatusOr<std::shared_ptr<const Automaton>> Run() {
     QUIRE_RETURN_IF_ERROR(BuildRules());
     FindLiveStates();
-    if (!IsLive(0, 0)) return NoTextError();
+    const bool matches_empty = is_nullable_[0];
+    if (!IsLive(0, 0) && !matches_empty) return NoTextError();
     RemoveDeadStates();
-    FindNullableRules();
     QUIRE_RETURN_IF_ERROR(RefuseLeftRecursion());
     auto automaton = std::make_shared<Automaton>();
+    automaton->matches_empty_ = matches_empty;
     Number(automaton.get());
     FindFollow(automaton.get());
     SetContents(automaton.get());
@@ -171,66 +50,109 @@ class AutomatonBuilder {
   struct Entry {
     bool is_used = false;
     RuleDfa dfa;
-    std::vector<bool> is_live;  // [states]
-    std::vector<StateId> ids;   // [states], the numbers in the automaton; kNoState for states that were removed.
-    bool is_nullable = false;
+    int32_t first_place = 0;
+    std::vector<StateId> ids;  // [states], the numbers in the automaton; kNoState for states that were removed.
+    int num_parts = 0;         // States and ranges before it was made deterministic.
+  };
+
+  // The states of all rules have numbers, while it is found out which ones are live.
+  using Place = int32_t;
+  static constexpr Place kNoPlace = -1;
+  // `place` is live if the state that has this need is live and `other`, if there is one, is live as well.
+  struct Need {
+    Place place;
+    Place other;
   };
 
   Entry& Of(RuleId rule) { return dfas_[static_cast<size_t>(rule)]; }
-  bool IsLive(RuleId rule, int32_t state) { return Of(rule).is_live[static_cast<size_t>(state)]; }
+  Place PlaceOf(RuleId rule, int32_t state) { return Of(rule).first_place + state; }
+  bool IsLive(RuleId rule, int32_t state) { return is_live_[static_cast<size_t>(PlaceOf(rule, state))]; }
 
   absl::Status BuildRules() {
     const std::vector<bool> is_inlined = InlinedRules(tree_);
+    is_nullable_ = NullableRules(tree_);
     int64_t work = kMaxSubsetWork;
-    int num_nfa_states = kMaxNfaStates;
+    int num_parts = kMaxNfaSize;
     int num_states = kMaxStates;
     used_ = {0};
     Of(0).is_used = true;
     for (size_t i = 0; i < used_.size(); ++i) {
       const RuleId rule = used_[i];
       Nfa nfa;
-      QUIRE_RETURN_IF_ERROR(BuildNfa(tree_, rule, is_inlined, num_nfa_states, &nfa));
-      num_nfa_states -= static_cast<int>(nfa.states.size());
-      if (!SubsetConstruction(nfa, &Of(rule).dfa).Run(num_states, &work)) {
-        return absl::InvalidArgumentError(absl::StrCat("the grammar is too large at rule \"", tree_.rule(rule).name,
-                                                       "\": it needs more than ", kMaxStates, " states, or more than ",
-                                                       kMaxSubsetWork, " steps of compilation"));
+      if (!BuildNfa(tree_, rule, is_inlined, is_nullable_, num_parts, &nfa)) {
+        Of(rule).num_parts = num_parts;
+        return TooLarge(absl::StrCat(kMaxNfaSize, " states before it is compiled"));
+      }
+      Of(rule).num_parts = static_cast<int>(nfa.states.size() + nfa.ranges.size());
+      num_parts -= Of(rule).num_parts;
+      if (!MakeRuleDfa(nfa, is_nullable_[static_cast<size_t>(rule)], num_states, &work, &Of(rule).dfa)) {
+        return TooLarge(absl::StrCat(kMaxStates, " states, or more than ", kMaxSubsetWork, " steps of compilation"));
       }
       num_states -= static_cast<int>(Of(rule).dfa.states.size());
-      for (const RuleDfa::State& state : Of(rule).dfa.states) {
-        for (const auto& [called, next] : state.calls) {
-          if (Of(called).is_used) continue;
-          Of(called).is_used = true;
-          used_.push_back(called);
-        }
-      }
+      CollectCalledRules(rule);
     }
     return absl::OkStatus();
   }
 
-  // Calls `visit` until it returns false for all states of all rules.
-  template <typename Visit>
-  void Repeat(Visit visit) {
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (auto rule = used_.rbegin(); rule != used_.rend(); ++rule) {
-        for (size_t i = Of(*rule).dfa.states.size(); i-- > 0;) changed |= visit(*rule, static_cast<int32_t>(i));
+  void CollectCalledRules(RuleId rule) {
+    for (const RuleDfa::State& state : Of(rule).dfa.states) {
+      for (const auto& [called, next] : state.calls) {
+        if (Of(called).is_used) continue;
+        Of(called).is_used = true;
+        used_.push_back(called);
       }
     }
   }
 
+  // The limits are those of all rules together, so the largest rule is the likeliest reason.
+  absl::Status TooLarge(const std::string& limit) {
+    const RuleId largest = *std::max_element(used_.begin(), used_.end(),
+                                             [&](RuleId a, RuleId b) { return Of(a).num_parts < Of(b).num_parts; });
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the guide is too large: all of its parts together need more than ", limit, "; the largest part is rule \"",
+        tree_.rule(largest).name, "\". Its repetitions are too long or too ambiguous, or it is nested too deeply"));
+  }
+
   // A state is live if some text leads from it to the end of its rule.
   void FindLiveStates() {
-    for (const RuleId rule : used_) Of(rule).is_live.assign(Of(rule).dfa.states.size(), false);
-    Repeat([&](RuleId rule, int32_t index) {
-      if (IsLive(rule, index)) return false;
-      const RuleDfa::State& state = Of(rule).dfa.states[static_cast<size_t>(index)];
-      bool is_live = state.is_final;
-      for (const int32_t next : state.next) is_live |= next >= 0 && IsLive(rule, next);
-      for (const auto& [called, next] : state.calls) is_live |= IsLive(called, 0) && IsLive(rule, next);
-      if (is_live) Of(rule).is_live[static_cast<size_t>(index)] = true;
-      return is_live;
-    });
+    int32_t num_places = 0;
+    for (const RuleId rule : used_) {
+      Of(rule).first_place = num_places;
+      num_places += static_cast<int32_t>(Of(rule).dfa.states.size());
+    }
+    is_live_.assign(static_cast<size_t>(num_places), false);
+    needs_.resize(is_live_.size());
+    std::vector<Place> found;
+    for (const RuleId rule : used_) CollectNeeds(rule, &found);
+    for (const Place place : found) is_live_[static_cast<size_t>(place)] = true;
+    for (size_t i = 0; i < found.size(); ++i) {
+      for (const Need& need : needs_[static_cast<size_t>(found[i])]) {
+        if (is_live_[static_cast<size_t>(need.place)]) continue;
+        if (need.other != kNoPlace && !is_live_[static_cast<size_t>(need.other)]) continue;
+        is_live_[static_cast<size_t>(need.place)] = true;
+        found.push_back(need.place);
+      }
+    }
+    needs_.clear();
+  }
+
+  // Finds the states that lead to each state, and the final states.
+  void CollectNeeds(RuleId rule, std::vector<Place>* final_places) {
+    const std::vector<RuleDfa::State>& states = Of(rule).dfa.states;
+    const auto add = [this](Place from, Need need) { needs_[static_cast<size_t>(from)].push_back(need); };
+    for (size_t i = 0; i < states.size(); ++i) {
+      const Place place = PlaceOf(rule, static_cast<int32_t>(i));
+      if (states[i].is_final) final_places->push_back(place);
+      int32_t last = -1;
+      for (const int32_t next : states[i].next) {
+        if (next >= 0 && next != last) add(PlaceOf(rule, next), {place, kNoPlace});
+        last = next;
+      }
+      for (const auto& [called, next] : states[i].calls) {
+        add(PlaceOf(called, 0), {place, PlaceOf(rule, next)});
+        add(PlaceOf(rule, next), {place, PlaceOf(called, 0)});
+      }
+    }
   }
 
   // Names a rule without a text that needs no other such rule, as far as there is one.
@@ -267,40 +189,14 @@ class AutomatonBuilder {
     }
   }
 
-  void FindNullableRules() {
-    // Each entry says whether the end of the rule can be reached from this state without a byte.
-    for (const RuleId rule : used_) ends_.push_back(std::vector<bool>(Of(rule).dfa.states.size(), false));
-    for (size_t i = 0; i < used_.size(); ++i) index_of_[used_[i]] = i;
-    Repeat([&](RuleId rule, int32_t index) {
-      std::vector<bool>& ends = ends_[index_of_[rule]];
-      if (ends[static_cast<size_t>(index)]) return false;
-      const RuleDfa::State& state = Of(rule).dfa.states[static_cast<size_t>(index)];
-      bool ends_here = state.is_final;
-      for (const auto& [called, next] : state.calls) {
-        ends_here |= Of(called).is_nullable && ends[static_cast<size_t>(next)];
-      }
-      if (!ends_here) return false;
-      ends[static_cast<size_t>(index)] = true;
-      if (index == 0) Of(rule).is_nullable = true;
-      return true;
-    });
-  }
-
-  // The rules that can begin a text of `rule`, when nothing was read before.
+  // The rules that can begin a text of `rule`.
   std::vector<RuleId> FirstRules(RuleId rule) {
     std::vector<RuleId> rules;
-    std::vector<int32_t> states = {0};
-    for (size_t i = 0; i < states.size(); ++i) {
-      for (const auto& [called, next] : Of(rule).dfa.states[static_cast<size_t>(states[i])].calls) {
-        if (std::find(rules.begin(), rules.end(), called) == rules.end()) rules.push_back(called);
-        if (Of(called).is_nullable && std::find(states.begin(), states.end(), next) == states.end()) {
-          states.push_back(next);
-        }
-      }
-    }
+    for (const auto& [called, next] : Of(rule).dfa.states[0].calls) rules.push_back(called);
     return rules;
   }
 
+  // Fills first_order_, too.
   absl::Status RefuseLeftRecursion() {
     enum : uint8_t { kNew, kUnderWay, kDone };
     std::vector<uint8_t> marks(dfas_.size(), kNew);
@@ -318,6 +214,7 @@ class AutomatonBuilder {
         Visit& top = path.back();
         if (top.next == top.first.size()) {
           marks[static_cast<size_t>(top.rule)] = kDone;
+          first_order_.push_back(top.rule);
           path.pop_back();
           continue;
         }
@@ -370,6 +267,7 @@ class AutomatonBuilder {
     Automaton::State state;
     state.row = static_cast<uint32_t>(out->table_.size());
     state.classes = static_cast<uint32_t>(out->classes_.size());
+    state.num_classes = static_cast<uint32_t>(from.next.size());
     state.rule = rule;
     state.is_final = from.is_final;
     for (const int32_t next : from.next) {
@@ -388,57 +286,56 @@ class AutomatonBuilder {
     out->calls_.push_back(std::move(calls));
   }
 
-  // The bytes that can come next at each state, by the least solution of the equations.
-  void FindFollow(Automaton* out) {
-    const size_t num_states = out->states_.size();
-    std::vector<std::bitset<256>> first(num_states);
-    std::vector<bool> ends(num_states);  // Says whether the end of the rule is reached without a byte.
+  // The bytes that can come next at each state.
+  std::vector<std::bitset<256>> FindFirst(const Automaton& automaton) {
+    std::vector<std::bitset<256>> first(static_cast<size_t>(automaton.num_states()));
     for (const RuleId rule : used_) {
-      const Entry& entry = Of(rule);
-      for (size_t i = 0; i < entry.ids.size(); ++i) {
-        if (entry.ids[i] != kNoState) ends[static_cast<size_t>(entry.ids[i])] = ends_[index_of_[rule]][i];
-      }
-    }
-    for (size_t s = 0; s < num_states; ++s) {
-      if (!out->states_[s].has_bytes) continue;
-      for (size_t byte = 0; byte < 256; ++byte) {
-        first[s][byte] = out->Next(static_cast<StateId>(s), static_cast<uint8_t>(byte)) != kNoState;
-      }
-    }
-    Fixpoint([&] {
-      bool changed = false;
-      for (size_t s = num_states; s-- > 0;) {
-        std::bitset<256> sum = first[s];
-        for (const Automaton::Call& call : out->calls_[s]) {
-          sum |= first[static_cast<size_t>(out->start(call.rule))];
-          if (Of(call.rule).is_nullable && call.next != kNoState) sum |= first[static_cast<size_t>(call.next)];
-        }
-        changed |= sum != first[s];
-        first[s] = sum;
-      }
-      return changed;
-    });
-    Fixpoint([&] {
-      bool changed = false;
-      for (size_t s = 0; s < num_states; ++s) {
-        const std::bitset<256>& outer = out->follow(out->states_[s].rule);
-        for (const Automaton::Call& call : out->calls_[s]) {
-          std::bitset<256>& follow = out->rules_[static_cast<size_t>(call.rule)].follow;
-          std::bitset<256> sum = follow;
-          if (call.next != kNoState) sum |= first[static_cast<size_t>(call.next)];
-          if (call.next == kNoState || ends[static_cast<size_t>(call.next)]) sum |= outer;
-          changed |= sum != follow;
-          follow = sum;
+      std::vector<std::bitset<256>> bytes(static_cast<size_t>(Of(rule).dfa.num_classes));  // Of each class.
+      for (size_t byte = 0; byte < 256; ++byte) bytes[Of(rule).dfa.classes[byte]].set(byte);
+      const Automaton::RuleStates& states = automaton.rules_[static_cast<size_t>(rule)];
+      for (StateId state = states.first_state; state < states.first_state + states.num_states; ++state) {
+        const absl::Span<const StateId> next = automaton.Successors(state);
+        for (size_t c = 0; c < next.size(); ++c) {
+          if (next[c] != kNoState) first[static_cast<size_t>(state)] |= bytes[c];
         }
       }
-      return changed;
-    });
+    }
+    const auto add_called = [&](StateId state) {
+      for (const Automaton::Call& call : automaton.calls(state)) {
+        first[static_cast<size_t>(state)] |= first[static_cast<size_t>(automaton.start(call.rule))];
+      }
+    };
+    // A rule comes behind those that can begin it.
+    for (const RuleId rule : first_order_) add_called(automaton.start(rule));
+    for (StateId state = 0; state < automaton.num_states(); ++state) add_called(state);
+    return first;
   }
 
-  template <typename Round>
-  static void Fixpoint(Round round) {
-    while (round()) {
+  // The bytes that can come behind each rule.
+  void FindFollow(Automaton* out) {
+    const std::vector<std::bitset<256>> first = FindFirst(*out);
+    std::vector<absl::flat_hash_set<RuleId>> ends(dfas_.size());  // The rules with whose end a rule can end.
+    std::vector<RuleId> changed = used_;
+    for (StateId state = 0; state < out->num_states(); ++state) {
+      const RuleId rule = out->rule_of(state);
+      for (const Automaton::Call& call : out->calls(state)) {
+        if (call.next != kNoState) FollowOf(call.rule, out) |= first[static_cast<size_t>(call.next)];
+        if (call.next == kNoState || out->is_final(call.next)) ends[static_cast<size_t>(rule)].insert(call.rule);
+      }
     }
+    for (size_t i = 0; i < changed.size(); ++i) {
+      const std::bitset<256> outer = out->follow(changed[i]);
+      for (const RuleId rule : ends[static_cast<size_t>(changed[i])]) {
+        std::bitset<256>& follow = FollowOf(rule, out);
+        if ((outer & ~follow).none()) continue;
+        follow |= outer;
+        changed.push_back(rule);
+      }
+    }
+  }
+
+  static std::bitset<256>& FollowOf(RuleId rule, Automaton* out) {
+    return out->rules_[static_cast<size_t>(rule)].follow;
   }
 
   void SetContents(Automaton* out) {
@@ -448,7 +345,8 @@ class AutomatonBuilder {
       const size_t num_cells = static_cast<size_t>(states.num_states) * static_cast<size_t>(dfa.num_classes);
       if (!states.is_leaf || num_cells * sizeof(StateId) > kMaxContentBytes) continue;
       std::string& content = states.content;
-      content = states.follow.to_string();
+      content =
+          absl::StrCat(owner_.size(), ",", absl::string_view(owner_.data(), owner_.size()), states.follow.to_string());
       content.append(reinterpret_cast<const char*>(dfa.classes.data()), dfa.classes.size());
       for (int s = states.first_state; s < states.first_state + states.num_states; ++s) {
         const Automaton::State& state = out->states_[static_cast<size_t>(s)];
@@ -463,14 +361,18 @@ class AutomatonBuilder {
   }
 
   const SyntaxTree& tree_;
-  std::vector<Entry> dfas_;   // [rules]
-  std::vector<RuleId> used_;  // They are in the order in which they were found.
-  absl::flat_hash_map<RuleId, size_t> index_of_;
-  std::vector<std::vector<bool>> ends_;  // [used rules][states]
+  const std::string_view owner_;
+  std::vector<Entry> dfas_;               // [rules]
+  std::vector<RuleId> used_;              // They are in the order in which they were found.
+  std::vector<bool> is_nullable_;         // [rules]
+  std::vector<bool> is_live_;             // [places]
+  std::vector<std::vector<Need>> needs_;  // [places]
+  std::vector<RuleId> first_order_;       // The used rules, each behind those that can begin it.
 };
 
-absl::StatusOr<std::shared_ptr<const Automaton>> Automaton::Compile(const SyntaxTree& tree) {
-  return AutomatonBuilder(tree).Run();
+absl::StatusOr<std::shared_ptr<const Automaton>> Automaton::Compile(SyntaxTree tree, std::string_view owner) {
+  ShareParts(&tree);
+  return AutomatonBuilder(tree, owner).Run();
 }
 
 size_t Automaton::num_bytes() const {

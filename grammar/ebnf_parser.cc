@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
 #include "base/hex.h"
 #include "base/status.h"
 #include "base/utf8.h"
@@ -15,6 +16,7 @@
 #include "grammar/json_text.h"
 #include "grammar/parse_error.h"
 #include "grammar/regex_parser.h"
+#include "grammar/schema_annotations.h"
 
 namespace quire::grammar {
 namespace {
@@ -30,7 +32,9 @@ bool IsNameCharacter(char c) {
 // Reads one grammar. Every method moves `at_` behind what it reads and behind the space that follows.
 class EbnfReader {
  public:
-  explicit EbnfReader(std::string_view text) : text_(text), is_lark_(text.find("::=") == text.npos) {}
+  // With `schemas`, the JSON schemas are not read; it gets their texts, which are parts of `text`.
+  explicit EbnfReader(std::string_view text, std::vector<std::string_view>* schemas = nullptr)
+      : text_(text), is_lark_(text.find("::=") == text.npos), schemas_(schemas) {}
 
   absl::StatusOr<SyntaxTree> Run() {
     const std::string root = is_lark_ ? "start" : "root";
@@ -320,6 +324,10 @@ class EbnfReader {
     ++at_;
     const std::string_view text = text_.substr(schema, at_ - schema);
     SkipSpace();
+    if (schemas_ != nullptr) {
+      schemas_->push_back(text);
+      return tree_.Empty();
+    }
     absl::StatusOr<ExprId> expr = AddJsonSchema(text, &tree_, &json_);
     if (!expr.ok()) {
       return ErrorAt(begin, "in %json of the rule \"", rule_name_, "\", ", expr.status().message());
@@ -371,6 +379,7 @@ class EbnfReader {
 
   const std::string_view text_;
   const bool is_lark_;
+  std::vector<std::string_view>* const schemas_;
   SyntaxTree tree_;
   JsonText json_{&tree_};
   size_t at_ = 0;
@@ -383,6 +392,21 @@ class EbnfReader {
 absl::StatusOr<SyntaxTree> ParseEbnf(std::string_view text) {
   QUIRE_RETURN_IF_ERROR(CheckUtf8(text, "the grammar"));
   return EbnfReader(text).Run();
+}
+
+std::string WithoutSchemaAnnotations(std::string_view text) {
+  std::vector<std::string_view> schemas;
+  std::string out;
+  if (!IsValidUtf8(text) || !EbnfReader(text, &schemas).Run().ok()) return std::string(text);
+  const char* at = text.data();
+  for (const std::string_view schema : schemas) {
+    out.append(at, schema.data());
+    // With "::=" the grammar would be read as GBNF. In JSON only strings have it, and they may have it in this form.
+    out += absl::StrReplaceAll(WithoutAnnotations(schema), {{"::=", "\\u003a:="}});
+    at = schema.data() + schema.size();
+  }
+  out.append(at, text.data() + text.size());
+  return out;
 }
 
 }  // namespace quire::grammar

@@ -3,6 +3,7 @@
 #ifndef QUIRE_GRAMMAR_EBNF_PARSER_H_
 #define QUIRE_GRAMMAR_EBNF_PARSER_H_
 
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,10 @@ inline constexpr int kMaxRules = 2000;
 // is not supported: other directives of Lark (%import, %ignore), flags of literals and regular expressions, priorities,
 // templates and aliases.
 absl::StatusOr<SyntaxTree> ParseEbnf(std::string_view text);
+
+// Returns the grammar with the schemas of %json as WithoutAnnotations (schema_annotations.h) leaves them. A grammar
+// that is wrong stays as it is.
+std::string WithoutSchemaAnnotations(std::string_view text);
 
 }  // namespace quire::grammar
 

@@ -12,18 +12,29 @@
 #include "grammar/matcher.h"
 #include "grammar/nesting.h"
 #include "grammar/regex_parser.h"
+#include "grammar/schema_annotations.h"
 
 namespace quire::grammar {
 namespace {
 
-absl::Status CheckSize(const Source& source) {
+size_t NumBytes(const Source& source) {
   size_t num_bytes = source.text.size();
   for (const std::string& choice : source.choices) num_bytes += choice.size();
-  if (num_bytes > kMaxSourceBytes) {
+  return num_bytes;
+}
+
+absl::Status CheckSize(const Source& source) {
+  if (NumBytes(source) <= kMaxSourceBytes) return absl::OkStatus();
+  if (NumBytes(source) > kMaxAnnotatedBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("has ", num_bytes, " bytes, at most ", kMaxSourceBytes, " are allowed"));
+        absl::StrCat("has ", NumBytes(source), " bytes, at most ", kMaxAnnotatedBytes, " are allowed"));
   }
-  return absl::OkStatus();
+  const size_t num_bytes = NumBytes(WithoutAnnotations(source));
+  if (num_bytes <= kMaxSourceBytes) return absl::OkStatus();
+  const bool has_annotations = num_bytes < NumBytes(source);
+  return absl::InvalidArgumentError(absl::StrCat("has ", num_bytes, " bytes",
+                                                 has_annotations ? " without descriptions and other annotations" : "",
+                                                 ", at most ", kMaxSourceBytes, " are allowed"));
 }
 
 absl::StatusOr<SyntaxTree> TreeOfChoices(const std::vector<std::string>& choices) {
@@ -65,13 +76,22 @@ absl::StatusOr<SyntaxTree> TreeOf(const Source& source) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source) {
+Source WithoutAnnotations(Source source) {
+  if (source.kind == Source::Kind::kJsonSchema) source.text = WithoutAnnotations(source.text);
+  if (source.kind == Source::Kind::kEbnf) source.text = WithoutSchemaAnnotations(source.text);
+  return source;
+}
+
+absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source, std::string_view owner) {
   QUIRE_RETURN_IF_ERROR(CheckSize(source));
-  QUIRE_ASSIGN_OR_RETURN(const SyntaxTree tree, TreeOf(source));
-  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, Automaton::Compile(tree));
+  QUIRE_ASSIGN_OR_RETURN(SyntaxTree tree, TreeOf(source));
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, Automaton::Compile(std::move(tree), owner));
   if (!HasTextWithin(*automaton, kMaxNesting)) {
     return absl::InvalidArgumentError(
         absl::StrCat("every text needs rules that are nested in more than ", kMaxNesting, " levels"));
+  }
+  if (Matcher(automaton).is_exhausted()) {
+    return absl::InvalidArgumentError("the beginning of a text can be read in too many ways");
   }
   return automaton;
 }

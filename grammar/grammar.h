@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,7 +13,8 @@
 
 namespace quire::grammar {
 
-inline constexpr size_t kMaxSourceBytes = 32768;  // All texts of a source together.
+inline constexpr size_t kMaxSourceBytes = 65536;       // All texts of a source together, without annotations.
+inline constexpr size_t kMaxAnnotatedBytes = 1 << 20;  // The same with them.
 inline constexpr size_t kMaxChoices = 1024;
 
 // This is what the output of a request must be.
@@ -26,10 +28,14 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
+// Returns a source of which Compile makes the same, without the annotations of its JSON schemas, such as descriptions.
+Source WithoutAnnotations(Source source);
+
 // Compiles a source. The time is bounded by the limits of automaton.h. INVALID_ARGUMENT, with the place, when the
 // source is wrong, too large, uses what is not supported, when no text matches, or when each needs more than
-// kMaxNesting levels of rules (matcher.h). A pure function.
-absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source);
+// kMaxNesting levels of rules or can be read in too many ways (matcher.h). Grammars of the same owner share masks of
+// tokens (Automaton::content). A pure function.
+absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source, std::string_view owner = "");
 
 }  // namespace quire::grammar
 

@@ -6,14 +6,13 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/utf8.h"
 #include "grammar/code_points.h"
+#include "grammar/number_text.h"
 
 namespace quire::grammar {
 namespace {
 
-constexpr uint64_t kLargestInteger = 999'999'999'999'999'999;  // 18 digits.
 constexpr int kMaxIndent = 20;
 
 // Characters that a JSON string may have as they are.
@@ -65,9 +64,9 @@ ExprId JsonText::String() {
 ExprId JsonText::Number() {
   return Shared(&number_, "number", [&] {
     const ExprId digit = Digits('0', '9');
-    const ExprId natural =
-        tree_->Choice({Literal("0"), tree_->Sequence({Digits('1', '9'), tree_->Repeat(digit, 0, 17)})});
-    const ExprId fraction = tree_->Sequence({Literal("."), tree_->Repeat(digit, 1, 18)});
+    const ExprId natural = tree_->Choice(
+        {Literal("0"), tree_->Sequence({Digits('1', '9'), tree_->Repeat(digit, 0, kMaxNumberDigits - 1)})});
+    const ExprId fraction = tree_->Sequence({Literal("."), tree_->Repeat(digit, 1, kMaxNumberDigits)});
     const ExprId exponent = tree_->Sequence(
         {tree_->Set(CharactersOf("eE")), tree_->Optional(tree_->Set(CharactersOf("+-"))), tree_->Repeat(digit, 1, 2)});
     return tree_->Sequence(
@@ -76,7 +75,11 @@ ExprId JsonText::Number() {
 }
 
 ExprId JsonText::Integer() {
-  return Shared(&integer_, "integer", [&] { return IntegerBetween(std::nullopt, std::nullopt); });
+  return Shared(&integer_, "integer", [&] {
+    const ExprId more = tree_->Repeat(Digits('0', '9'), 0, kMaxNumberDigits - 1);
+    const ExprId natural = tree_->Sequence({Digits('1', '9'), more});
+    return tree_->Choice({Literal("0"), natural, tree_->Sequence({Literal("-"), natural})});
+  });
 }
 
 ExprId JsonText::AnyValue() {
@@ -141,72 +144,6 @@ ExprId JsonText::KeyExcept(const std::vector<std::string>& names) {
     if (!prefixes[static_cast<size_t>(i)].is_name) edges.push_back({i, end, Literal("\"")});
   }
   return tree_->Sequence({Literal("\""), tree_->Graph(end + 1, std::move(edges))});
-}
-
-ExprId JsonText::IntegerBetween(std::optional<int64_t> low, std::optional<int64_t> high) {
-  constexpr int64_t kLimit = static_cast<int64_t>(kLargestInteger);
-  const int64_t from = std::max(low.value_or(-kLimit), -kLimit);
-  const int64_t to = std::min(high.value_or(kLimit), kLimit);
-  if (from > to) return tree_->Nothing();
-  std::vector<ExprId> parts;
-  if (to >= 0) parts.push_back(Naturals(static_cast<uint64_t>(std::max<int64_t>(from, 0)), static_cast<uint64_t>(to)));
-  if (from < 0) {
-    const uint64_t smallest = to < 0 ? static_cast<uint64_t>(-to) : 1;
-    parts.push_back(tree_->Sequence({Literal("-"), Naturals(smallest, static_cast<uint64_t>(-from))}));
-  }
-  return tree_->Choice(std::move(parts));
-}
-
-ExprId JsonText::NumberBetween(std::optional<int64_t> low, std::optional<int64_t> high, std::optional<int64_t> first,
-                               std::optional<int64_t> last) {
-  constexpr int64_t kLimit = static_cast<int64_t>(kLargestInteger);
-  const int64_t from = std::max(first.value_or(-kLimit), -kLimit);
-  const int64_t to = std::min(last.value_or(kLimit), kLimit);
-  // The last digit is not 0, so the number lies between two integers.
-  const ExprId fraction = tree_->Sequence({Literal("."), tree_->Repeat(Digits('0', '9'), 0, 17), Digits('1', '9')});
-  std::vector<ExprId> parts = {IntegerBetween(low, high)};
-  if (std::max<int64_t>(from, 0) < to) {
-    const uint64_t smallest = static_cast<uint64_t>(std::max<int64_t>(from, 0));
-    parts.push_back(tree_->Sequence({Naturals(smallest, static_cast<uint64_t>(to - 1)), fraction}));
-  }
-  if (from < std::min<int64_t>(to, 0)) {
-    const uint64_t smallest = static_cast<uint64_t>(-std::min<int64_t>(to, 0));
-    parts.push_back(tree_->Sequence({Literal("-"), Naturals(smallest, static_cast<uint64_t>(-from - 1)), fraction}));
-  }
-  return tree_->Choice(std::move(parts));
-}
-
-ExprId JsonText::Naturals(uint64_t low, uint64_t high) {
-  std::vector<ExprId> parts;
-  while (true) {
-    const std::string first = absl::StrCat(low);
-    const std::string largest(first.size(), '9');
-    const std::string last = std::min<uint64_t>(high, std::stoull(largest)) == high ? absl::StrCat(high) : largest;
-    parts.push_back(DigitsBetween(first, last));
-    if (last.size() != largest.size() || last != largest || absl::StrCat(high) == last) break;
-    low = std::stoull(largest) + 1;
-  }
-  return tree_->Choice(std::move(parts));
-}
-
-ExprId JsonText::DigitsBetween(std::string_view low, std::string_view high) {
-  if (low.empty()) return tree_->Empty();
-  const int num_more = static_cast<int>(low.size()) - 1;
-  if (low.find_first_not_of('0') == low.npos && high.find_first_not_of('9') == high.npos) {
-    return tree_->Repeat(Digits('0', '9'), num_more + 1, num_more + 1);
-  }
-  const auto with_first = [&](char digit, std::string_view rest_low, std::string_view rest_high) {
-    return tree_->Sequence({Literal(std::string(1, digit)), DigitsBetween(rest_low, rest_high)});
-  };
-  if (low[0] == high[0]) return with_first(low[0], low.substr(1), high.substr(1));
-  const std::string zeros(static_cast<size_t>(num_more), '0');
-  const std::string nines(static_cast<size_t>(num_more), '9');
-  std::vector<ExprId> parts = {with_first(low[0], low.substr(1), nines), with_first(high[0], zeros, high.substr(1))};
-  if (low[0] + 1 < high[0]) {
-    parts.push_back(tree_->Sequence({Digits(static_cast<char>(low[0] + 1), static_cast<char>(high[0] - 1)),
-                                     tree_->Repeat(Digits('0', '9'), num_more, num_more)}));
-  }
-  return tree_->Choice(std::move(parts));
 }
 
 }  // namespace quire::grammar

@@ -3,8 +3,6 @@
 #ifndef QUIRE_GRAMMAR_JSON_TEXT_H_
 #define QUIRE_GRAMMAR_JSON_TEXT_H_
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +12,7 @@
 namespace quire::grammar {
 
 // Writes the parts of JSON texts as expressions. Between two parts there is nothing, one space, or the end of a line
-// with up to 20 spaces or tabs. Numbers have at most 18 digits before the point, and as many behind it.
+// with up to 20 spaces or tabs. Numbers have at most kMaxNumberDigits before the point, and as many behind it.
 class JsonText {
  public:
   explicit JsonText(SyntaxTree* tree) : tree_(tree) {}
@@ -31,22 +29,11 @@ class JsonText {
   // A string that equals none of the names. Characters that need an escape are left out.
   ExprId KeyExcept(const std::vector<std::string>& names);
 
-  // The integers in low .. high. Without a bound they have at most 18 digits.
-  ExprId IntegerBetween(std::optional<int64_t> low, std::optional<int64_t> high);
-  // The integers in low .. high, and the numbers with digits behind the point whose neighbouring integers both are in
-  // first .. last.
-  ExprId NumberBetween(std::optional<int64_t> low, std::optional<int64_t> high, std::optional<int64_t> first,
-                       std::optional<int64_t> last);
-
  private:
   ExprId Literal(std::string_view bytes) { return tree_->Bytes(bytes); }
   ExprId Digits(char first, char last) {
     return tree_->Set(CodePointSet({{static_cast<uint32_t>(first), static_cast<uint32_t>(last)}}));
   }
-  // The natural numbers in low .. high without leading zeros.
-  ExprId Naturals(uint64_t low, uint64_t high);
-  // The texts of digits between two texts of the same length.
-  ExprId DigitsBetween(std::string_view low, std::string_view high);
   // A rule that is made once.
   template <typename Body>
   ExprId Shared(RuleId* rule, const char* name, Body body);

@@ -41,10 +41,11 @@ class LeastLevels {
 
   void Collect(StateId state) {
     if (automaton_.is_final(state)) Reach(state, 0);
-    std::set<StateId> successors;
-    for (int byte = 0; byte < 256; ++byte) successors.insert(automaton_.Next(state, static_cast<uint8_t>(byte)));
-    successors.erase(kNoState);
-    for (const StateId next : successors) before_[static_cast<size_t>(next)].push_back(state);
+    StateId last = kNoState;
+    for (const StateId next : automaton_.Successors(state)) {
+      if (next != kNoState && next != last) before_[static_cast<size_t>(next)].push_back(state);
+      last = next;
+    }
     for (const Automaton::Call& call : automaton_.calls(state)) {
       calls_[automaton_.start(call.rule)].push_back({state, call});
       if (call.next != kNoState) calls_[call.next].push_back({state, call});
@@ -82,6 +83,7 @@ class LeastLevels {
 }  // namespace
 
 bool HasTextWithin(const Automaton& automaton, int max_depth) {
+  if (automaton.matches_empty()) return true;
   // The text with the fewest levels has no rule within itself.
   std::set<RuleId> rules;
   for (StateId state = 0; state < automaton.num_states(); ++state) rules.insert(automaton.rule_of(state));

@@ -3,8 +3,12 @@
 #include "grammar/nfa.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 namespace quire::grammar {
 namespace {
@@ -51,29 +55,111 @@ class RuleSizes {
   std::vector<int> sizes_;
 };
 
+// Finds the rules that match the empty text: first those that need no other rule for it, then those that use them.
+class NullableSearch {
+ public:
+  explicit NullableSearch(const SyntaxTree& tree)
+      : tree_(tree),
+        is_nullable_(static_cast<size_t>(tree.num_rules())),
+        users_(static_cast<size_t>(tree.num_rules())) {}
+
+  std::vector<bool> Run() {
+    std::vector<RuleId> found;
+    const auto try_rule = [&](RuleId rule) {
+      if (is_nullable_[static_cast<size_t>(rule)] || !Matches(tree_.rule(rule).body)) return;
+      is_nullable_[static_cast<size_t>(rule)] = true;
+      found.push_back(rule);
+    };
+    for (RuleId rule = 0; rule < tree_.num_rules(); ++rule) {
+      user_ = rule;
+      CollectUses(tree_.rule(rule).body);
+    }
+    for (RuleId rule = 0; rule < tree_.num_rules(); ++rule) try_rule(rule);
+    for (size_t i = 0; i < found.size(); ++i) {
+      for (const RuleId user : users_[static_cast<size_t>(found[i])]) try_rule(user);
+    }
+    return std::move(is_nullable_);
+  }
+
+ private:
+  void CollectUses(ExprId id) {
+    const Expr& expr = tree_.expr(id);
+    if (expr.kind == Expr::Kind::kRule) {
+      std::vector<RuleId>& users = users_[static_cast<size_t>(expr.rule)];
+      if (users.empty() || users.back() != user_) users.push_back(user_);
+    }
+    for (const ExprId part : expr.parts) CollectUses(part);
+    for (const Expr::Edge& edge : expr.edges) CollectUses(edge.expr);
+  }
+
+  // Returns whether the expression matches the empty text, as far as is known of the rules that it uses.
+  bool Matches(ExprId id) const {
+    const Expr& expr = tree_.expr(id);
+    const auto matches = [this](ExprId part) { return Matches(part); };
+    switch (expr.kind) {
+      case Expr::Kind::kBytes:
+        return expr.bytes.empty();
+      case Expr::Kind::kSet:
+        return false;
+      case Expr::Kind::kSequence:
+        return std::all_of(expr.parts.begin(), expr.parts.end(), matches);
+      case Expr::Kind::kChoice:
+        return std::any_of(expr.parts.begin(), expr.parts.end(), matches);
+      case Expr::Kind::kRepeat:
+        return expr.min == 0 || Matches(expr.parts[0]);
+      case Expr::Kind::kGraph:
+        return HasEmptyPath(expr);
+      case Expr::Kind::kRule:
+        return is_nullable_[static_cast<size_t>(expr.rule)];
+      case Expr::Kind::kAssertion:
+        break;
+    }
+    return false;
+  }
+
+  bool HasEmptyPath(const Expr& expr) const {
+    std::vector<std::vector<int>> next(static_cast<size_t>(expr.num_nodes));
+    for (const Expr::Edge& edge : expr.edges) {
+      if (Matches(edge.expr)) next[static_cast<size_t>(edge.from)].push_back(edge.to);
+    }
+    std::vector<bool> is_reached(next.size());
+    std::vector<int> nodes = {0};
+    is_reached[0] = true;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      for (const int node : next[static_cast<size_t>(nodes[i])]) {
+        if (is_reached[static_cast<size_t>(node)]) continue;
+        is_reached[static_cast<size_t>(node)] = true;
+        nodes.push_back(node);
+      }
+    }
+    return is_reached.back();
+  }
+
+  const SyntaxTree& tree_;
+  std::vector<bool> is_nullable_;           // [rules]
+  std::vector<std::vector<RuleId>> users_;  // [rules], the rules that use each.
+  RuleId user_ = -1;
+};
+
 // Builds by Thompson's construction.
 class NfaWriter {
  public:
-  NfaWriter(const SyntaxTree& tree, const std::vector<bool>& is_inlined, int max_states, Nfa* nfa)
-      : tree_(tree), is_inlined_(is_inlined), max_states_(max_states), nfa_(nfa) {}
+  NfaWriter(const SyntaxTree& tree, const std::vector<bool>& is_inlined, const std::vector<bool>& is_nullable,
+            int max_size, Nfa* nfa)
+      : tree_(tree), is_inlined_(is_inlined), is_nullable_(is_nullable), max_size_(max_size), nfa_(nfa) {}
 
-  absl::Status Run(RuleId rule) {
+  bool Run(RuleId rule) {
     const int32_t start = Add();
     const int32_t end = Write(tree_.rule(rule).body, start, 0);
-    if (is_full_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("rule \"", tree_.rule(rule).name, "\" needs more than ", max_states_,
-                       " states before it is compiled: its repetitions are too long, or it is nested too deeply"));
-    }
-    nfa_->states[static_cast<size_t>(end)].kind = Nfa::State::Kind::kEnd;
-    return absl::OkStatus();
+    if (!is_full_) At(end).kind = Kind::kEnd;
+    return !is_full_;
   }
 
  private:
   using Kind = Nfa::State::Kind;
 
   int32_t Add() {
-    if (static_cast<int>(nfa_->states.size()) >= max_states_) {
+    if (static_cast<int>(nfa_->states.size() + nfa_->ranges.size()) >= max_size_) {
       is_full_ = true;
       return 0;
     }
@@ -99,17 +185,27 @@ class NfaWriter {
     }
   }
 
-  // Returns a state behind `from` that is reached with these bytes.
-  int32_t AddBytes(int32_t from, uint8_t first, uint8_t last) {
+  // Adds a state that reads one byte.
+  int32_t AddRanges(absl::Span<const Nfa::Range> ranges) {
     const int32_t state = Add();
-    const int32_t end = Add();
-    if (is_full_) return end;
-    Jump(from, state);
+    if (is_full_) return 0;
     At(state).kind = Kind::kBytes;
-    At(state).first = first;
-    At(state).last = last;
-    At(state).next[0] = end;
-    return end;
+    At(state).first_range = static_cast<int32_t>(nfa_->ranges.size());
+    At(state).num_ranges = static_cast<int32_t>(ranges.size());
+    nfa_->ranges.insert(nfa_->ranges.end(), ranges.begin(), ranges.end());
+    return state;
+  }
+
+  int32_t WriteBytes(std::string_view bytes, int32_t from) {
+    int32_t at = Step(from);
+    for (const char c : bytes) {
+      const int32_t end = Add();
+      const auto byte = static_cast<uint8_t>(c);
+      Jump(at, AddRanges({{byte, byte, end}}));
+      if (is_full_) return 0;
+      at = end;
+    }
+    return at;
   }
 
   // Writes the paths of an expression that begin at `from`, which must be a jump, and returns the state behind them,
@@ -119,11 +215,8 @@ class NfaWriter {
     if (is_full_) return 0;
     const Expr& expr = tree_.expr(id);
     switch (expr.kind) {
-      case Expr::Kind::kBytes: {
-        int32_t at = Step(from);
-        for (const char c : expr.bytes) at = AddBytes(at, static_cast<uint8_t>(c), static_cast<uint8_t>(c));
-        return at;
-      }
+      case Expr::Kind::kBytes:
+        return WriteBytes(expr.bytes, from);
       case Expr::Kind::kSet:
         return WriteSet(expr.set, from);
       case Expr::Kind::kSequence: {
@@ -146,6 +239,8 @@ class NfaWriter {
         return WriteGraph(expr, from, depth);
       case Expr::Kind::kRule:
         return WriteRule(expr.rule, from, depth);
+      case Expr::Kind::kAssertion:
+        break;
     }
     return from;
   }
@@ -156,17 +251,30 @@ class NfaWriter {
     return state;
   }
 
+  // All sequences that end with the same bytes share the states for these.
   int32_t WriteSet(const CodePointSet& set, int32_t from) {
     const int32_t end = Add();
     std::vector<ByteSequence> sequences;
     for (const CodePointRange& range : set.ranges()) AppendUtf8Sequences(range, &sequences);
-    int32_t start = Step(from);
+    std::map<std::string, int32_t> places = {{"", end}};
+    std::vector<Nfa::Range> first;
     for (const ByteSequence& sequence : sequences) {
-      int32_t at = Step(start);
-      for (int i = 0; i < sequence.length && !is_full_; ++i) at = AddBytes(at, sequence.first[i], sequence.last[i]);
-      Jump(at, end);
-      start = Step(start);
+      int32_t next = end;
+      std::string rest;
+      for (int i = sequence.length; --i > 0;) {
+        rest += {static_cast<char>(sequence.first[i]), static_cast<char>(sequence.last[i])};
+        int32_t& place = places.try_emplace(rest, -1).first->second;
+        if (place < 0) place = AddRanges({{sequence.first[i], sequence.last[i], next}});
+        if (is_full_) return 0;
+        next = place;
+      }
+      if (!first.empty() && first.back().next == next && first.back().last + 1 == sequence.first[0]) {
+        first.back().last = sequence.last[0];
+      } else {
+        first.push_back({sequence.first[0], sequence.last[0], next});
+      }
     }
+    Jump(from, AddRanges(first));
     return end;
   }
 
@@ -204,6 +312,7 @@ class NfaWriter {
     if (is_inlined_[static_cast<size_t>(rule)]) return Write(tree_.rule(rule).body, Step(from), depth + 1);
     const int32_t call = Step(from);
     const int32_t end = Add();
+    if (is_nullable_[static_cast<size_t>(rule)]) Jump(from, end);
     if (is_full_) return 0;
     At(call).kind = Kind::kCall;
     At(call).rule = rule;
@@ -213,12 +322,17 @@ class NfaWriter {
 
   const SyntaxTree& tree_;
   const std::vector<bool>& is_inlined_;
-  const int max_states_;
+  const std::vector<bool>& is_nullable_;
+  const int max_size_;
   Nfa* const nfa_;
   bool is_full_ = false;
 };
 
 }  // namespace
+
+std::vector<bool> NullableRules(const SyntaxTree& tree) {
+  return NullableSearch(tree).Run();
+}
 
 std::vector<bool> InlinedRules(const SyntaxTree& tree) {
   RuleSizes sizes(tree);
@@ -229,9 +343,9 @@ std::vector<bool> InlinedRules(const SyntaxTree& tree) {
   return inlined;
 }
 
-absl::Status BuildNfa(const SyntaxTree& tree, RuleId rule, const std::vector<bool>& is_inlined, int max_states,
-                      Nfa* nfa) {
-  return NfaWriter(tree, is_inlined, max_states, nfa).Run(rule);
+bool BuildNfa(const SyntaxTree& tree, RuleId rule, const std::vector<bool>& is_inlined,
+              const std::vector<bool>& is_nullable, int max_size, Nfa* nfa) {
+  return NfaWriter(tree, is_inlined, is_nullable, max_size, nfa).Run(rule);
 }
 
 }  // namespace quire::grammar

@@ -3,6 +3,7 @@
 #ifndef QUIRE_GRAMMAR_STACKS_H_
 #define QUIRE_GRAMMAR_STACKS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,7 +11,7 @@
 
 namespace quire::grammar {
 
-// A place where a rule continues when the rule that it calls has ended, or one of these instead of a place:
+// A rule that was called, whose end is still to come, or one of these:
 using FrameId = int32_t;
 inline constexpr FrameId kRootEnds = -1;  // The text ends with the rule.
 inline constexpr FrameId kUnknown = -2;   // What follows is not known; see TokenMasks.
@@ -21,15 +22,43 @@ struct Position {
   FrameId frame;
 
   bool operator==(const Position&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H hash, const Position& position) {
+    return H::combine(std::move(hash), position.state, position.frame);
+  }
 };
 
-struct Frame {
-  Position next;
-  int32_t depth;  // The number of frames below this one, and this one.
-};
+// The stacks of all positions as a graph. All calls of a rule at the same place of the text share one frame, so the
+// number of frames that a place adds is at most that of the rules, in however many ways the text can be read. Frames of
+// the last place can be dropped.
+struct Frames {
+  struct Frame {
+    RuleId rule;
+    int32_t depth;       // The least number of frames that lead from here to the root.
+    int32_t first_link;  // The place in `links` of the first position where the text can continue behind the rule.
+  };
+  struct Link {
+    Position next;
+    int32_t other;  // The place of the next link of the same frame, or -1.
+  };
+  struct Size {
+    size_t num_frames = 0;
+    size_t num_links = 0;
+  };
 
-// Frames that positions refer to. A frame refers only to frames before it, so a suffix can be dropped.
-using Frames = std::vector<Frame>;
+  Size size() const { return {frames.size(), links.size()}; }
+  // Drops the frames of all places behind one with this size.
+  void Shrink(Size size) {
+    frames.resize(size.num_frames);
+    links.resize(size.num_links);
+  }
+  void Clear() { Shrink({}); }
+  const Frame& at(FrameId frame) const { return frames[static_cast<size_t>(frame)]; }
+  const Link& link(int32_t place) const { return links[static_cast<size_t>(place)]; }
+
+  std::vector<Frame> frames;
+  std::vector<Link> links;
+};
 
 // All places where an automaton can be after some bytes.
 struct PositionSet {
@@ -38,18 +67,15 @@ struct PositionSet {
   bool can_leave = false;           // What is not known may follow here.
 };
 
-// Behind a byte, more positions than the first number are left out, and more than the second one when what is reached
-// without a byte is added. They are ways to read the same bytes, so a text that is accepted still matches; a grammar
-// with so many ways may refuse texts that match.
-inline constexpr size_t kMaxSteppedPositions = 128;
-inline constexpr size_t kMaxPositions = 2048;
+// The functions below subtract what they do from `work`, one for each position, call and link. When it is below 0 they
+// return early, and their results are of no use.
 
 // Adds what is reached without a byte: the starts of called rules, and what follows rules that have ended. Frames with
 // a depth above `max_depth` are not made.
-void Close(const Automaton& automaton, int max_depth, Frames* frames, PositionSet* set);
+void Close(const Automaton& automaton, int max_depth, Frames* frames, PositionSet* set, int64_t* work);
 
 // Replaces *to by what `byte` leads to from `from`, without closing it.
-void Step(const Automaton& automaton, const PositionSet& from, uint8_t byte, PositionSet* to);
+void Step(const Automaton& automaton, const PositionSet& from, uint8_t byte, PositionSet* to, int64_t* work);
 
 }  // namespace quire::grammar
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "grammar/byte_trie.h"
 #include "grammar/matcher.h"
@@ -22,23 +23,25 @@ namespace quire::grammar {
 // Computes which tokens of a vocabulary may come next. For each state of an automaton it keeps the tokens that are
 // allowed whatever follows the rule of the state, and the tokens that reach the end of the rule, with the bytes that
 // they have behind this end. Only these bytes are read each time, because what may follow depends on the stack. States
-// of equal rules share one mask, also between grammars. Not thread-safe.
+// of equal rules share one mask, also between grammars of the same owner. Not thread-safe.
 class TokenMasks {
  public:
-  // The masks of states are kept in up to `max_bytes` of memory.
+  // The masks of states are kept in up to `max_bytes` of memory. When it is full, masks that need much memory and were
+  // not used for long are forgotten first.
   explicit TokenMasks(std::shared_ptr<const TokenTable> tokens, size_t max_bytes = size_t{256} << 20);
 
   // The number of words of a mask. Token t has bit t % 32 of word t / 32.
   size_t num_words() const { return (static_cast<size_t>(tokens_->vocab_size()) + 31) / 32; }
   // Makes masks that take long before they are needed: those of states where most texts may follow. It stops when it
-  // has visited kMaxPreparedNodes nodes of the vocabulary, which took up to 20 ms (docs/benchmarks.md), and before the
-  // memory is full. The caller's thread does nothing else meanwhile. The others are made when Fill needs them.
-  void Prepare(const Automaton& automaton);
-  static constexpr int64_t kMaxPreparedNodes = 1'000'000;
+  // has done kMaxPreparedWork, and before the memory is full. The caller's thread does nothing else meanwhile. The
+  // others are made when Fill needs them.
+  void Prepare(const std::shared_ptr<const Automaton>& automaton);
+  static constexpr int64_t kMaxPreparedWork = 300'000;
 
   // Sets the bit of every token that the matcher would accept, and of end tokens if the text may end, and clears all
-  // others. REQUIRES: mask.size() == num_words().
-  void Fill(const Matcher& matcher, absl::Span<uint32_t> mask);
+  // others. Subtracts what it does from *work: 1 is about 10 to 30 ns. Returns false when *work is used up; then the
+  // mask is of no use. REQUIRES: mask.size() == num_words().
+  bool Fill(const Matcher& matcher, absl::Span<uint32_t> mask, int64_t* work);
 
   const TokenTable& tokens() const { return *tokens_; }
   // The memory of the masks that are kept.
@@ -51,13 +54,35 @@ class TokenMasks {
     std::vector<TokenId> allowed;
     // The bytes behind the end of the rule, with the tokens that have them.
     ByteTrie leaving;
-  };
-  using Key = std::pair<uint64_t, StateId>;
 
-  const StateMask& MaskOf(const Automaton& automaton, StateId state);
-  Key KeyOf(const Automaton& automaton, StateId state);
-  // Forgets all masks when they need too much memory.
+    size_t num_bytes() const { return sizeof(StateMask) + (bits.size() + allowed.size()) * 4 + leaving.num_bytes(); }
+  };
+  // The masks of one automaton, or of all rules with the same content. They are forgotten together.
+  struct Group {
+    absl::flat_hash_map<StateId, std::unique_ptr<StateMask>> masks;
+    std::string content;
+    size_t num_bytes = 0;
+    uint64_t last_use = 0;
+  };
+  using GroupId = uint64_t;
+  struct Known {
+    std::weak_ptr<const Automaton> automaton;
+    std::vector<GroupId> groups;  // [rules], 0 is not known yet.
+    // [rules][states of the rule], see FindEqualStates. Empty: not known yet.
+    std::vector<std::vector<StateId>> equal_states;
+  };
+
+  // Returns null when *work is used up.
+  const StateMask* MaskOf(const std::shared_ptr<const Automaton>& automaton, StateId state, int64_t* work);
+  Known& KnownOf(const std::shared_ptr<const Automaton>& automaton);
+  GroupId GroupOf(const Automaton& automaton, RuleId rule, Known* known);
+  // Returns the state whose mask is also that of `state`.
+  StateId FirstEqual(const Automaton& automaton, StateId state, Known* known, int64_t* work);
+  // Forgets automata that are gone.
+  void ForgetAutomata();
+  // Forgets masks when all of them need too much memory.
   void LimitMemory();
+  void Forget(GroupId id);
   std::unique_ptr<StateMask> Build(const Automaton& automaton, StateId state);
   // Finds the tokens of a state in a rule that calls no others.
   void WalkLeaf(const Automaton& automaton, StateId state, StateMask* out);
@@ -69,23 +94,27 @@ class TokenMasks {
   void AddLeaving(const std::bitset<256>& follow, int node, size_t depth);
   void Finish(StateMask* out);
   // Sets the bits of the tokens that lead from the frame with their bytes in `leaving`.
-  void FillLeaving(const Matcher& matcher, FrameId frame, const ByteTrie& leaving, absl::Span<uint32_t> mask);
+  void FillLeaving(const Automaton& automaton, FrameId frame, const ByteTrie& leaving, absl::Span<uint32_t> mask);
 
   const std::shared_ptr<const TokenTable> tokens_;
   const size_t max_bytes_;
   size_t num_bytes_ = 0;
-  absl::flat_hash_map<Key, std::unique_ptr<StateMask>> masks_;
-  absl::flat_hash_map<std::string, uint64_t> contents_;                // Owners of masks by Automaton::content.
-  absl::flat_hash_map<std::pair<uint64_t, RuleId>, uint64_t> owners_;  // The same by serial number and rule.
+  uint64_t num_uses_ = 0;
+  uint64_t num_contents_ = 0;  // Those that there ever were.
+  absl::flat_hash_map<GroupId, Group> groups_;
+  absl::flat_hash_map<std::string, GroupId> contents_;  // By owner and Automaton::content.
+  absl::flat_hash_map<uint64_t, Known> known_;          // By serial number.
+  size_t num_known_after_forgetting_ = 0;
 
   // Scratch.
   std::vector<std::pair<std::string_view, TokenId>> leaving_;
   StateRuns runs_;
-  int64_t num_visited_ = 0;  // Nodes of the vocabulary.
+  int64_t work_ = 0;  // What is left of the caller's.
   Frames frames_;
   std::vector<PositionSet> levels_;  // The index is the depth in a trie.
-  std::vector<size_t> num_frames_;   // The frames of each level and of those above it.
+  std::vector<Frames::Size> sizes_;  // The frames of each level and of those above it.
   std::vector<StateId> states_;
+  absl::flat_hash_set<Position> seen_;
 };
 
 }  // namespace quire::grammar

@@ -126,6 +126,7 @@ SequenceStart AdmissionControl::StartOf(const SequenceGroup& group, const Sequen
                       static_cast<int>(request.prompt.size()),
                       sequence.tokens(),
                       request.sampling};
+  if (request.sampling.guide != nullptr) start.guide_owner = request.cache_salt;
   if (!keeps_rows_) return start;
   start.cache_root = {.is_private = request.bypass_prefix_cache, .salt = request.cache_salt};
   start.record = request.record;

@@ -100,6 +100,13 @@ class BlockManager {
     return std::nullopt;
   }
 
+  // A token was drawn from what the first `num_tokens` of the sequence hold. So the whole blocks of them are sound.
+  virtual void Prove(SequenceId /*sequence*/, int /*num_tokens*/) {}
+
+  // Something that `tokens` hold is of no use. The cache forgets their first block that nobody has proved to be sound,
+  // and all that is cached behind it. Sequences that share these blocks keep them, and publish nothing any more.
+  virtual void Uncache(const std::string& /*salt*/, absl::Span<const TokenId> /*tokens*/) {}
+
   // The host tier. The default implementations have no host tier and never swap.
 
   // Moves the blocks that the sequences hold for these tokens to the host tier. A block that several of them share is

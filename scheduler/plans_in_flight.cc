@@ -5,8 +5,25 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 
 namespace quire {
+namespace {
+
+absl::Status CheckFailure(const SliceInFlight& slice, const SliceResult& answer) {
+  if (answer.failure->sequence != slice.sequence) {
+    return absl::InvalidArgumentError(absl::StrCat("sequence ", Value(answer.failure->sequence),
+                                                   " is said to have failed in the place of sequence ",
+                                                   Value(slice.sequence)));
+  }
+  if (answer.sampled || !answer.candidates.empty() || !answer.prompt_logprobs.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sequence ", Value(slice.sequence), " has failed, and its slice has a result"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status PlansInFlight::CheckResult(const StepResult& result) const {
   if (plans_.empty()) {
@@ -24,6 +41,10 @@ absl::Status PlansInFlight::CheckResult(const StepResult& result) const {
   for (size_t i = 0; i < plan.slices.size(); ++i) {
     const SliceInFlight& slice = plan.slices[i];
     const SliceResult& answer = result.slices[i];
+    if (answer.failure.has_value()) {
+      QUIRE_RETURN_IF_ERROR(CheckFailure(slice, answer));
+      continue;
+    }
     if (answer.sampled != slice.sample) {
       return absl::InvalidArgumentError(absl::StrCat("slice ", i, " of step ", Value(plan.step), " samples ",
                                                      slice.sample ? 1 : 0, " tokens, its result has ",

@@ -27,7 +27,10 @@ struct Request {
   std::vector<TokenId> prompt;  // There is at least one token.
   GenerationId generation{0};   // The workers on which it may run. The scheduler does not read it.
   SamplingParams sampling;
-  int max_tokens = 16;                  // The largest number of tokens that each sequence generates; >= 1.
+  int max_tokens = 16;  // The largest number of tokens that each sequence generates; >= 1.
+  // Only the prompt is wanted. The step that ends it draws a token all the same, which is for nobody, so the prompt may
+  // fill the context. REQUIRES: max_tokens is 1, and there is no beam search.
+  bool is_prompt_only = false;
   std::vector<TokenId> stop_token_ids;  // A sequence ends after one of these. They include the end-of-sequence ids.
 
   // Says how many sequences continue the prompt independently; >= 1. Sample i draws what a request with seed + i would

@@ -28,7 +28,8 @@ absl::Status CheckRows(const Request& request, const SchedulerOptions& options) 
 std::string SizeOf(const Request& request, int64_t num_blocks, const BlockManager& blocks) {
   const int num_rows = NumRows(request);
   return absl::StrCat(
-      "prompt has ", request.prompt.size(), " tokens and stopping.max_tokens is ", request.max_tokens,
+      "prompt has ", request.prompt.size(), " tokens and stopping.max_tokens is ",
+      request.is_prompt_only ? 0 : request.max_tokens,
       num_rows == 1 ? "" : absl::StrCat(", for ", num_rows, request.beam.has_value() ? " beams" : " samples"),
       ": this takes up to ", num_blocks, " KV blocks of ", blocks.block_size(), " tokens");
 }
@@ -41,10 +42,11 @@ absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& opt
     return absl::InvalidArgumentError(
         absl::StrCat("stopping.max_tokens: is ", request.max_tokens, ", it must be at least 1"));
   }
-  const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + request.max_tokens;
+  const int num_generated = request.is_prompt_only ? 0 : request.max_tokens;
+  const int64_t num_tokens = static_cast<int64_t>(request.prompt.size()) + num_generated;
   if (num_tokens > options.max_context_tokens) {
     return absl::InvalidArgumentError(
-        absl::StrCat("prompt has ", request.prompt.size(), " tokens and stopping.max_tokens is ", request.max_tokens,
+        absl::StrCat("prompt has ", request.prompt.size(), " tokens and stopping.max_tokens is ", num_generated,
                      ", together ", num_tokens, "; the context has at most ", options.max_context_tokens));
   }
   QUIRE_RETURN_IF_ERROR(CheckRows(request, options));

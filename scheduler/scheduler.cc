@@ -437,11 +437,13 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     progress.has_started = true;
     output->started.push_back({slice.request, progress.num_cached_tokens});
   }
+  if (result.failure.has_value()) return Fail(group, *sequence, *std::move(result.failure), output);
   if (!result.prompt_logprobs.empty()) {
     EmitPromptLogprobs(group, slice.first_position + 1, std::move(result.prompt_logprobs), output);
   }
   if (!slice.sample) return;
   QUIRE_CHECK_EQ(position, sequence->num_known_tokens()) << slice.sequence;
+  if (sequence->TakeUnproved(position, blocks_->block_size())) blocks_->Prove(slice.sequence, position);
   if (slice.has_candidates) {
     sequence->candidates = std::move(result.candidates);
     const bool are_all_there = std::all_of(group->sequences().begin(), group->sequences().end(),
@@ -473,6 +475,19 @@ void Scheduler::AdvanceBeams(SequenceGroup* group, StepOutput* output) {
   }
   EmitAgreedTokens(group, output);
   forks_.ReplaceBeams(group, extensions);
+}
+
+// The blocks are freed first, so that Remove publishes none of them.
+void Scheduler::Fail(SequenceGroup* group, const Sequence& sequence, SequenceFailure failure, StepOutput* output) {
+  const Request& request = group->request();
+  const bool is_sample = request.num_samples > 1 && group->beam_search() == nullptr && group->num_to_fork() == 0;
+  output->failed.push_back(
+      {request.id, is_sample ? std::optional(sequence.sample_index()) : std::nullopt, std::move(failure)});
+  for (const auto& each : group->sequences()) blocks_->Free(each->id());
+  for (const auto& each : group->sequences()) {
+    if (!request.bypass_prefix_cache) blocks_->Uncache(request.cache_salt, each->tokens());
+  }
+  Remove(group);
 }
 
 void Scheduler::AbandonAll() {

@@ -90,6 +90,9 @@ struct Displaced {
 // alone until it is cleared or convicted. So p requests that make every worker fail end the service of the others for
 // at most kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them.
 //
+// When the worker reports that a sequence has failed, its request fails, and the session and all other requests go on.
+// What the request has computed leaves the prefix cache.
+//
 // With two plans in flight, the second one is made on the assumption that every sequence goes on. An end that is known
 // in advance (max_tokens) wastes nothing. After a stop token, one row of the second plan is wasted and its result is
 // dropped. Beams run in every second plan.
@@ -247,6 +250,9 @@ class Scheduler {
   void CommitSlice(const SliceInFlight& slice, SliceResult result, StepOutput* output);
   // Advances a beam search by one token. REQUIRES: the candidates of all beams are there.
   void AdvanceBeams(SequenceGroup* group, StepOutput* output);
+
+  // The worker has ended the sequence, and its whole group fails.
+  void Fail(SequenceGroup* group, const Sequence& sequence, SequenceFailure failure, StepOutput* output);
 
   // Running groups that are no suspects make room for those that are: a group was cleared, or a suspect has come.
   void SuspendCleared();

@@ -76,6 +76,7 @@ void Sequence::LeaveRow(bool keeps_blocks) {
   may_have_changed_table_ = true;
   num_writable_ = 0;
   num_published_blocks_ = 0;
+  num_proved_blocks_ = 0;
   pending_fork.reset();
   has_pending_append = false;
   if (keeps_blocks) return;
@@ -148,6 +149,13 @@ bool Sequence::TakeUnpublished(int block_size) {
   const int num_blocks = num_computed_known_tokens() / block_size;
   if (num_blocks <= num_published_blocks_) return false;
   num_published_blocks_ = num_blocks;
+  return true;
+}
+
+bool Sequence::TakeUnproved(int num_tokens, int block_size) {
+  const int num_blocks = num_tokens / block_size;
+  if (num_blocks <= num_proved_blocks_) return false;
+  num_proved_blocks_ = num_blocks;
   return true;
 }
 

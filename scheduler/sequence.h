@@ -92,6 +92,10 @@ class Sequence : public Pooled {
   // they count as published from here on.
   bool TakeUnpublished(int block_size);
 
+  // A token was drawn behind the first `num_tokens` tokens. Returns whether they have more whole blocks than at the
+  // call before.
+  bool TakeUnproved(int num_tokens, int block_size);
+
   // Prefetches what planning reads.
   void Prefetch() const {
     constexpr int kLineBytes = 64;
@@ -176,6 +180,7 @@ class Sequence : public Pooled {
   int lost_at_ = 0;  // The farthest end of a slice that was in flight at a loss and is to be passed; 0: there is none.
   int max_shareable_ = std::numeric_limits<int>::max();
   int num_published_blocks_ = 0;
+  int num_proved_blocks_ = 0;
   int num_writable_ = 0;  // The slots of this many first tokens are writable.
   bool may_have_changed_table_ = true;
   std::vector<BlockId> sent_table_;  // The table that the worker's row holds.

@@ -3,6 +3,7 @@
 #ifndef QUIRE_SCHEDULER_STEP_OUTPUT_H_
 #define QUIRE_SCHEDULER_STEP_OUTPUT_H_
 
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
@@ -47,16 +48,26 @@ struct Started {
   bool operator==(const Started&) const = default;
 };
 
+// A request that has left the scheduler because the worker has ended one of its sequences.
+struct FailedRequest {
+  RequestId request;
+  std::optional<int> sample_index;  // Set when the request has several samples and one of them has failed.
+  SequenceFailure failure;
+
+  bool operator==(const FailedRequest&) const = default;
+};
+
 // This is what one committed step means for the callers. Every position of a sequence is emitted exactly once and in
 // order, whatever happens to its blocks or its worker. The same holds for every position of the prompt from 1 on when
 // prompt logprobs are requested. Nothing follows the Finished of a sample. Beams are emitted as far as all hypotheses
 // that may still be returned agree, and to their ends when the search is over. As many samples finish as hypotheses are
-// returned.
+// returned. Nothing follows the failure of a request, and it comes after what its samples have emitted.
 struct StepOutput {
   std::vector<Emission> emissions;
   std::vector<PromptLogprobs> prompt_logprobs;
   std::vector<Started> started;
   std::vector<Finished> finished;
+  std::vector<FailedRequest> failed;
 
   bool operator==(const StepOutput&) const = default;
 };

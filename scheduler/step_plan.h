@@ -67,6 +67,7 @@ struct SequenceStart {
   int prompt_length;            // tokens[0 .. prompt_length) came from the caller. The rest was generated.
   std::vector<TokenId> tokens;  // All tokens that are known so far.
   SamplingParams sampling;
+  std::string guide_owner = "";  // The salt of the request, if it has a guide: who shares what is kept of the guide.
   // The following are set when the worker keeps its rows after the end of a session, see SchedulerOptions::keeps_rows.
   std::optional<CacheRoot> cache_root = std::nullopt;
   std::shared_ptr<const std::string> record = nullptr;  // See Request.
@@ -160,6 +161,21 @@ struct StepPlan {
   bool operator==(const StepPlan&) const = default;
 };
 
+// Says why the worker has ended a sequence.
+struct SequenceFailure {
+  enum class Reason {
+    kUnknown,            // The message tells it.
+    kLogitsNotFinite,    // The model gives no finite numbers for the sequence.
+    kGuideTooExpensive,  // To find the tokens that its guide allows takes too long.
+  };
+
+  SequenceId sequence{0};
+  Reason reason = Reason::kUnknown;
+  std::string message;
+
+  bool operator==(const SequenceFailure&) const = default;
+};
+
 // The result of one slice.
 struct SliceResult {
   bool sampled = false;
@@ -170,6 +186,8 @@ struct SliceResult {
   // Set when the request asks for prompt logprobs: the logprobs of the tokens of the slice, each given the tokens
   // before it. Entry i belongs to position first_position + i + 1. Positions outside the prompt have no entry.
   std::vector<ScoredToken> prompt_logprobs;
+  // Set when the sequence of the slice cannot go on. Nothing else is set then.
+  std::optional<SequenceFailure> failure = std::nullopt;
 
   bool operator==(const SliceResult&) const = default;
 };

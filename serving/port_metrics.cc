@@ -20,7 +20,8 @@ void Add(MetricFamily* family, std::vector<prometheus::ClientMetric::Label> labe
 
 std::vector<MetricFamily> PortMetrics::Collect() const {
   MetricFamily listening{"quire_port_listening", "1 while the port takes connections", MetricType::Gauge, {}};
-  MetricFamily connections{"quire_port_connections", "Open connections", MetricType::Gauge, {}};
+  MetricFamily connections{
+      "quire_port_connections", "Open connections, with the one that reads this", MetricType::Gauge, {}};
   MetricFamily limit{"quire_port_max_connections", "Limit of quire_port_connections", MetricType::Gauge, {}};
   MetricFamily refused{"quire_port_refused_connections_total",
                        "Connections that were closed at once. limit: the port had its maximum of connections; files: "

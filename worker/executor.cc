@@ -105,24 +105,24 @@ absl::Status Executor::Begin(const v1::StepPlan& plan) {
   return absl::OkStatus();
 }
 
-absl::Status Executor::Finish(v1::StepResult* result) {
+void Executor::Finish(v1::StepResult* result) {
   const BegunStep step = std::move(begun_.front());
   begun_.erase(begun_.begin());
   backend_->Wait(step.mark);
   result->set_step(step.step);
   if (step.tables != nullptr) *result->mutable_tables() = std::move(*step.tables);
-  if (step.has_slices) QUIRE_RETURN_IF_ERROR(sampler_->Finish(result));
-  if (label_keeper_ != nullptr) label_keeper_->Finish();
+  if (step.has_slices) sampler_->Finish(result);
+  if (label_keeper_ != nullptr) label_keeper_->Finish(result->failures());
   // The time in which a step waited for the step before it does not count.
   const int64_t now_us = SteadyClock().NowMicros();
   result->set_duration_us(static_cast<uint32_t>(now_us - std::max(step.start_us, last_finish_us_)));
   last_finish_us_ = now_us;
-  return absl::OkStatus();
 }
 
 absl::Status Executor::Run(const v1::StepPlan& plan, v1::StepResult* result) {
   QUIRE_RETURN_IF_ERROR(Begin(plan));
-  return Finish(result);
+  Finish(result);
+  return absl::OkStatus();
 }
 
 void Executor::MoveBlocks(const v1::StepPlan& plan) {
@@ -153,6 +153,7 @@ void Executor::NoteSwapsOut(const v1::StepPlan& plan) {
 absl::Status Executor::ChangeRows(const v1::StepPlan& plan) {
   for (uint32_t row : plan.end_rows()) rows_[row] = SequenceRow();
   if (plan.has_vocabulary()) QUIRE_RETURN_IF_ERROR(guides_.SetVocabulary(plan.vocabulary()));
+  guides_.BeginStep();
   for (int i = 0; i < plan.starts_size(); ++i) {
     const v1::SequenceStart& start = plan.starts(i);
     SequenceRow& row = rows_[start.row()];

@@ -63,9 +63,9 @@ class Executor {
   int num_begun() const { return static_cast<int>(begun_.size()); }
   // Returns whether Finish would return without waiting. REQUIRES: num_begun() > 0.
   bool IsDone() const { return backend_->IsDone(begun_.front().mark); }
-  // Waits for the oldest plan that was begun, and fills `result`, which must be empty. Returns INTERNAL when logits are
-  // not finite; then only Reset may follow. REQUIRES: num_begun() > 0.
-  absl::Status Finish(v1::StepResult* result);
+  // Waits for the oldest plan that was begun, and fills `result`, which must be empty. A sequence whose logits are not
+  // finite fails alone, see StepSampler::Finish. REQUIRES: num_begun() > 0.
+  void Finish(v1::StepResult* result);
   // Begins a plan and finishes it. REQUIRES: num_begun() is 0.
   absl::Status Run(const v1::StepPlan& plan, v1::StepResult* result);
 

@@ -40,39 +40,54 @@ absl::Status GuideBook::SetVocabulary(const v1::Vocabulary& vocabulary) {
     bytes.push_back(vocabulary.bytes().substr(at, length));
     at += length;
   }
-  masks_ = std::make_shared<grammar::TokenMasks>(std::make_shared<const grammar::TokenTable>(
-      std::move(bytes), std::vector<TokenId>(vocabulary.end_token_ids().begin(), vocabulary.end_token_ids().end())));
+  auto table = std::make_shared<const grammar::TokenTable>(
+      std::move(bytes), std::vector<TokenId>(vocabulary.end_token_ids().begin(), vocabulary.end_token_ids().end()));
+  maker_ = std::make_shared<MaskMaker>(MaskMaker{.masks = grammar::TokenMasks(std::move(table))});
   vocabulary_ = std::move(serialized);
   return absl::OkStatus();
 }
 
+void GuideBook::BeginStep() {
+  if (maker_ != nullptr) maker_->budget.BeginStep();
+}
+
 absl::StatusOr<RowGuide> GuideBook::Start(const v1::SequenceStart& start, absl::string_view path) {
-  if (masks_ == nullptr) {
+  if (maker_ == nullptr) {
     return InvalidArgument(path, ".sampling.guided is set, but no plan had a vocabulary");
   }
-  absl::StatusOr<std::shared_ptr<const grammar::Automaton>> automaton = Compile(start.sampling().guided());
-  if (!automaton.ok()) return InvalidArgument(path, ".sampling.guided: ", automaton.status().message());
-  RowGuide guide(*std::move(automaton), masks_);
+  absl::StatusOr<std::shared_ptr<RowGrammar>> grammar = Compile(start.sampling());
+  if (!grammar.ok()) return InvalidArgument(path, ".sampling.guided: ", grammar.status().message());
+  RowGuide guide(*std::move(grammar), maker_);
   for (int i = static_cast<int>(start.prompt_length()); i < start.token_ids_size(); ++i) {
     guide.Append(static_cast<TokenId>(start.token_ids(i)));
   }
   return guide;
 }
 
-absl::StatusOr<std::shared_ptr<const grammar::Automaton>> GuideBook::Compile(const v1::Guide& guide) {
-  std::string serialized = guide.SerializeAsString();
-  const auto known = std::find_if(grammars_.begin(), grammars_.end(),
-                                  [&](const auto& grammar) { return grammar.first == serialized; });
+absl::StatusOr<std::shared_ptr<RowGrammar>> GuideBook::Compile(const v1::RowSampling& sampling) {
+  const std::string& owner = sampling.guide_owner();
+  std::string key = absl::StrCat(owner.size(), ",", owner, sampling.guided().SerializeAsString());
+  const auto known =
+      std::find_if(grammars_.begin(), grammars_.end(), [&](const Entry& entry) { return entry.key == key; });
   if (known != grammars_.end()) {
     std::rotate(known, known + 1, grammars_.end());
-    return grammars_.back().second;
+    return grammars_.back().grammar;
   }
-  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const grammar::Automaton> automaton,
-                         grammar::Compile(grammar::SourceOf(guide)));
-  masks_->Prepare(*automaton);
-  if (grammars_.size() >= kMaxGrammars) grammars_.pop_front();
-  grammars_.emplace_back(std::move(serialized), automaton);
-  return automaton;
+  auto grammar = std::make_shared<RowGrammar>();
+  QUIRE_ASSIGN_OR_RETURN(grammar->automaton, grammar::Compile(grammar::SourceOf(sampling.guided()), owner));
+  maker_->masks.Prepare(grammar->automaton);
+  const size_t num_bytes = grammar->automaton->num_bytes();
+  DropOldest(num_bytes);
+  num_bytes_ += num_bytes;
+  grammars_.push_back({std::move(key), grammar});
+  return grammar;
+}
+
+void GuideBook::DropOldest(size_t num_bytes) {
+  while (!grammars_.empty() && (grammars_.size() >= kMaxGrammars || num_bytes_ + num_bytes > kMaxGrammarBytes)) {
+    num_bytes_ -= grammars_.front().grammar->automaton->num_bytes();
+    grammars_.pop_front();
+  }
 }
 
 }  // namespace quire

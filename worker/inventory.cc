@@ -195,7 +195,9 @@ std::vector<v1::InventoryChunk> MakeInventory(const Executor& executor, const La
   ChunkWriter writer(*executor.labels(), executor.limits(), layout_id, limits, session_end_us);
   writer.AddSteps(last_steps);
   for (size_t row = 0; row < executor.rows().size(); ++row) {
-    if (executor.rows()[row].is_started()) writer.AddRow(static_cast<uint32_t>(row), executor.rows()[row]);
+    // What a sequence that has failed has stored is of no use.
+    const bool is_useful = executor.rows()[row].is_started() && executor.rows()[row].failure() == nullptr;
+    if (is_useful) writer.AddRow(static_cast<uint32_t>(row), executor.rows()[row]);
   }
   writer.AddLabels();
   return writer.Finish();

@@ -31,6 +31,7 @@ void LabelKeeper::Begin(const v1::StepPlan& plan, absl::Span<const BatchSlice> s
     const int num_blocks = NumBlocksFor(slice.end_position(), block_size_);
     const absl::Span<const uint32_t> table = row.block_table().first(num_blocks);
     step.slices.push_back({.row = &row,
+                           .sequence = row.sequence(),
                            .cache_root = row.cache_root(),
                            .first_position = slice.first_position,
                            .num_tokens = slice.num_tokens,
@@ -45,12 +46,19 @@ void LabelKeeper::Begin(const v1::StepPlan& plan, absl::Span<const BatchSlice> s
   begun_.push_back(std::move(step));
 }
 
-void LabelKeeper::Finish() {
+void LabelKeeper::Finish(const google::protobuf::RepeatedPtrField<v1::SequenceFailure>& failures) {
   for (Step& step : begun_) Resolve(&step);
   Step& step = begun_.front();
   for (const auto& [source, destination] : step.moves) labels_.Copy(source, destination);
   for (const Slice& slice : step.slices) {
     const auto table = absl::MakeConstSpan(step.tables).subspan(slice.first_entry, slice.table_length);
+    const bool has_failed = std::any_of(failures.begin(), failures.end(), [&](const v1::SequenceFailure& failure) {
+      return failure.sequence() == Value(slice.sequence);
+    });
+    if (has_failed) {
+      labels_.WriteUnlabelled(table, 0);
+      continue;
+    }
     if (slice.cache_root == nullptr) {
       labels_.WriteUnlabelled(table, slice.first_position);
       continue;

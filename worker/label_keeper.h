@@ -31,8 +31,9 @@ class LabelKeeper {
   // The plan begins, with these slices. Call it before the rows get the tokens that this step draws. The rows must stay
   // where they are until Finish or Clear, and a row with pending tokens must stay with its sequence.
   void Begin(const v1::StepPlan& plan, absl::Span<const BatchSlice> slices);
-  // The oldest step is finished, and the rows have the tokens that it has drawn. REQUIRES: a step is begun.
-  void Finish();
+  // The oldest step is finished, and the rows have the tokens that it has drawn. The blocks of the sequences that have
+  // failed lose their labels, and get none from later slices of these rows. REQUIRES: a step is begun.
+  void Finish(const google::protobuf::RepeatedPtrField<v1::SequenceFailure>& failures);
   // Removes all labels and forgets the steps that are begun.
   void Clear();
 
@@ -41,6 +42,7 @@ class LabelKeeper {
  private:
   struct Slice {
     const SequenceRow* row;
+    SequenceId sequence;
     std::shared_ptr<const std::string> cache_root;  // Null: the row has none.
     int first_position;
     int num_tokens;

@@ -18,6 +18,7 @@
 #include "base/byte_size.h"
 #include "base/configuration.h"
 #include "base/connection_flags.h"
+#include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
@@ -216,7 +217,7 @@ absl::StatusOr<PoolRequest> ReadPool() {
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("num_blocks", blocks, 0, kMaxWorkerBlocks));
   if (blocks > 0) pool.num_blocks = blocks;
   if (!(fraction >= 0 && fraction <= 1)) {
-    return InvalidArgument("--memory-fraction is ", fraction, ", it must be above 0 and at most 1");
+    return InvalidArgument("--memory-fraction is ", NumberText(fraction), ", it must be above 0 and at most 1");
   }
   if (fraction > 0) pool.memory_fraction = fraction;
   if (pool.bytes.has_value() + pool.num_blocks.has_value() + pool.memory_fraction.has_value() > 1) {

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstddef>
 
+#include "absl/strings/str_cat.h"
+
 namespace quire {
 namespace {
 
@@ -33,16 +35,35 @@ void AppendTokens(absl::Span<const uint32_t> words, uint32_t flip, int vocab_siz
 }  // namespace
 
 void RowGuide::Append(TokenId token) {
-  if (!masks_->tokens().is_end(token)) matcher_.Accept(masks_->tokens().bytes(token));
+  const grammar::TokenTable& tokens = maker_->masks.tokens();
+  if (tokens.is_end(token) || is_too_expensive_) return;
+  is_too_expensive_ = grammar_->account.is_empty();
+  if (is_too_expensive_) return;
+  int64_t left = 0;
+  matcher_.Accept(tokens.bytes(token), &left);
+  maker_->budget.Spend(-left, &grammar_->account);
 }
 
-void RowGuide::FillMask(std::vector<uint32_t>* words) const {
-  words->resize(masks_->num_words());
-  masks_->Fill(matcher_, absl::MakeSpan(*words));
-  if (CountBits(*words) > 0) return;
-  for (const TokenId token : masks_->tokens().end_tokens()) {
+absl::Status RowGuide::FillMask(std::vector<uint32_t>* words) const {
+  words->resize(maker_->masks.num_words());
+  const int64_t limit = maker_->budget.Limit(&grammar_->account);
+  int64_t left = limit;
+  absl::Status status;
+  if (is_too_expensive_) {
+    status = absl::ResourceExhaustedError("it takes too many steps to read the output with this guide");
+  } else if (matcher_.is_exhausted()) {
+    status = absl::ResourceExhaustedError("the output can be read in too many ways with this guide");
+  } else if (!maker_->masks.Fill(matcher_, absl::MakeSpan(*words), &left)) {
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("it takes more than ", limit, " steps to find the tokens that this guide allows next"));
+  }
+  maker_->budget.Spend(limit - left, &grammar_->account);
+  if (!status.ok()) std::fill(words->begin(), words->end(), 0);
+  if (CountBits(*words) > 0) return status;
+  for (const TokenId token : maker_->masks.tokens().end_tokens()) {
     (*words)[static_cast<size_t>(token) / 32] |= uint32_t{1} << (token % 32);
   }
+  return status;
 }
 
 GuidedTokens SelectTokens(absl::Span<const uint32_t> mask, int vocab_size, absl::Span<const TokenId> allowed,

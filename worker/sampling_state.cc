@@ -18,6 +18,7 @@ void SamplingState::Start(const v1::SequenceStart& start, int vocab_size) {
   const v1::RowSampling& params = start.sampling();
   vocab_size_ = vocab_size;
   guide_.reset();
+  guide_status_ = absl::OkStatus();
   prompt_length_ = static_cast<int>(start.prompt_length());
   min_tokens_ = static_cast<int>(std::min<uint32_t>(params.min_tokens(), INT32_MAX));
   num_top_ = params.num_candidates() > 0 ? -1 : TopFrom(params.num_logprobs_plus_one(), vocab_size);
@@ -102,7 +103,7 @@ SamplingRow SamplingState::Draw(absl::Span<const TokenId> tokens) {
 }
 
 void SamplingState::ApplyGuide(SamplingRow* row) {
-  guide_->FillMask(&guide_mask_);
+  guide_status_ = guide_->FillMask(&guide_mask_);
   guided_ = SelectTokens(guide_mask_, vocab_size_, allowed_, masked_);
   row->allowed = guided_.allowed.data();
   row->num_allowed = static_cast<int>(guided_.allowed.size());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "kernels/sampling.h"
@@ -35,6 +36,8 @@ class SamplingState {
   // matched against generated tokens only, so that the end of the prompt masks nothing. If the masks would leave no
   // token, they are dropped, but not that of a guide. The arrays are valid until the next call on this object.
   SamplingRow Draw(absl::Span<const TokenId> tokens);
+  // Returns why the last draw is not one: the guide has used up the work that it may take. OK if it is one.
+  const absl::Status& guide_status() const { return guide_status_; }
   // Returns the row that scores `token`, a token of the prompt.
   SamplingRow Score(TokenId token) const;
 
@@ -80,6 +83,7 @@ class SamplingState {
   std::optional<RowGuide> guide_;
   std::vector<uint32_t> guide_mask_;
   GuidedTokens guided_;
+  absl::Status guide_status_;
 };
 
 }  // namespace quire

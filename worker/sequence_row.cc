@@ -14,6 +14,7 @@ void SequenceRow::Start(const v1::SequenceStart& start, int vocab_size) {
   num_computed_ = -1;
   last_slice_us_.reset();
   num_pending_ = 0;
+  failure_.reset();
   tokens_.assign(start.token_ids().begin(), start.token_ids().end());
   block_table_.clear();
   swapped_out_.clear();
@@ -45,7 +46,11 @@ void SequenceRow::AppendPending() {
 void SequenceRow::Resolve(TokenId token) {
   tokens_[tokens_.size() - num_pending_] = token;
   --num_pending_;
-  sampling_.Append(token);
+  if (failure_ == nullptr) sampling_.Append(token);
+}
+
+void SequenceRow::Fail(RowFailure failure) {
+  if (failure_ == nullptr) failure_ = std::make_shared<const RowFailure>(std::move(failure));
 }
 
 void SequenceRow::ChangeTable(int first_changed, absl::Span<const uint32_t> tail) {

@@ -17,6 +17,12 @@
 
 namespace quire {
 
+// Says why a sequence cannot go on.
+struct RowFailure {
+  v1::SequenceFailureReason reason;
+  std::string message;
+};
+
 // The worker's state of a running sequence: tokens, block table and sampling state. It lasts until a plan ends the
 // sequence, another sequence takes the row, or the worker drops the rows of a session. Owned by the executor thread.
 class SequenceRow {
@@ -32,11 +38,14 @@ class SequenceRow {
   void Append(TokenId token);
   // Appends a token that is being drawn.
   void AppendPending();
-  // Sets the value of the oldest token that is being drawn.
+  // Sets the value of the oldest token that is being drawn. It does not count if the sequence has failed.
   void Resolve(TokenId token);
   // Replaces the entries of the block table from `first_changed` on by `tail`. An empty tail changes nothing. REQUIRES:
   // first_changed is at most the length of the table.
   void ChangeTable(int first_changed, absl::Span<const uint32_t> tail);
+  // The sequence cannot go on. The row keeps what it has, because plans that were made before may still name it. The
+  // first failure counts.
+  void Fail(RowFailure failure);
   // Records that the content of the table's entry `index` was copied to a block of the host tier.
   void SetSwappedOut(int index, uint32_t host_block);
   // Replaces the record of the row.
@@ -81,6 +90,8 @@ class SequenceRow {
   std::optional<int64_t> last_slice_us() const { return last_slice_us_; }
   // Returns what the manager has stored with the row.
   const std::string& record() const { return *record_; }
+  // Returns null unless the sequence has failed. A fork of such a row has failed, too.
+  const RowFailure* failure() const { return failure_.get(); }
   SamplingState& sampling() { return sampling_; }
   const SamplingState& sampling() const { return sampling_; }
 
@@ -103,6 +114,7 @@ class SequenceRow {
   std::shared_ptr<const std::string> record_;  // Not null while the row has a sequence. Forks share it.
   v1::ScoreColumns scores_;
   std::shared_ptr<v1::ScoreColumns> prompt_scores_;
+  std::shared_ptr<const RowFailure> failure_;
   SamplingState sampling_;
 };
 

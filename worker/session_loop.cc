@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -65,7 +67,8 @@ SessionLoop::~SessionLoop() {
   Stop();
 }
 
-absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts, uint64_t term) {
+absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts, uint64_t term,
+                               bool accepts_failures) {
   const MutexLock lock(&mutex_);
   if (phase_ == Phase::kStopping) return absl::UnavailableError("the worker is stopping");
   if (phase_ == Phase::kDraining) return absl::UnavailableError("the worker is draining");
@@ -95,6 +98,7 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t ep
   if (current_ != nullptr && current_ != served_) current_->End(TakenOver(epoch));
   SetCurrent(std::move(session));
   adopts_ = adopts;
+  accepts_failures_ = accepts_failures;
   SetRefusal("");
   wake_.NotifyOne();
   return absl::OkStatus();
@@ -263,6 +267,7 @@ void SessionLoop::SwitchSession() {
   LogEndOfServed();
   served_ = current_;
   served_epoch_ = last_epoch_;
+  served_accepts_failures_ = accepts_failures_;
   stats_->SetSession(last_epoch_, served_ != nullptr);
   if (served_ == nullptr) {
     Hold();
@@ -343,7 +348,8 @@ void SessionLoop::FinishPlan() {
   const uint64_t epoch = served_epoch_;
   mutex_.Unlock();
   v1::StepResult result;
-  const absl::Status status = executor_->Finish(&result);
+  executor_->Finish(&result);
+  const absl::Status status = ErrorOf(result);
   if (status.ok()) {
     stats_->RecordStep(CountStep(plan, result));
     if (executor_->labels() != nullptr) last_steps_.Finish(epoch, result);
@@ -357,6 +363,16 @@ void SessionLoop::FinishPlan() {
     --in_flight_;
     current_->SendResult(std::move(result));
   }
+}
+
+absl::Status SessionLoop::ErrorOf(const v1::StepResult& result) const {
+  if (served_accepts_failures_ || result.failures().empty()) return absl::OkStatus();
+  const v1::SequenceFailure& failure = result.failures(0);
+  constexpr absl::string_view kPrefix = "SEQUENCE_FAILURE_REASON_";
+  const std::string sequence = absl::StrCat(failure.sequence());
+  return WithReason(absl::InternalError(absl::StrCat("sequence ", sequence, " has failed: ", failure.message())),
+                    absl::StripPrefix(v1::SequenceFailureReason_Name(failure.reason()), kPrefix),
+                    {{kFailedSequence, sequence}});
 }
 
 void SessionLoop::Fail(const v1::StepPlan& plan, const absl::Status& status) {

@@ -139,6 +139,7 @@ absl::Status CheckSequenceStart(const v1::SequenceStart& start, const WorkerLimi
   QUIRE_RETURN_IF_ERROR(CheckBiases(sampling, check));
   QUIRE_RETURN_IF_ERROR(CheckBadWords(sampling, check));
   QUIRE_RETURN_IF_ERROR(check.NumBytes("cache_root", start.cache_root(), kMaxCacheRootBytes));
+  QUIRE_RETURN_IF_ERROR(check.NumBytes("sampling.guide_owner", sampling.guide_owner(), kMaxGuideOwnerBytes));
   QUIRE_RETURN_IF_ERROR(check.NumBytes("record", start.record(), kMaxRecordBytes));
   QUIRE_RETURN_IF_ERROR(CheckScores("scores", start.scores(), sampling.num_logprobs_plus_one(),
                                     start.token_ids_size() - static_cast<int>(start.prompt_length()), check));

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "base/status_reason.h"
 #include "base/worker_protocol.h"
 
 namespace quire {
@@ -60,33 +59,54 @@ absl::Status StepSampler::Begin(const StepBatch& batch, const KvLayout& layout, 
 }
 
 void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices, Step* step) {
+  step->slices.clear();
   step->jobs.clear();
   step->has_scores = false;
   step->max_top = 0;
   rows_.clear();
   for (int i = 0; i < static_cast<int>(slices.size()); ++i) {
-    const BatchSlice& slice = slices[i];
-    SequenceRow& row = *slice.row;
-    if (row.sampling().num_prompt_top() >= 0) {
-      // The logits at position p score the token at position p + 1.
-      const int end = std::min(slice.end_position(), row.prompt_length() - 1);
-      for (int position = slice.first_position; position < end; ++position) {
-        AddJob(slice, i, slice.first_token + position - slice.first_position, position, /*is_sampling=*/false,
-               row.sampling().Score(row.tokens()[position + 1]), step);
-      }
-    }
-    if (slice.is_sampling) {
-      SamplingRow draw = row.sampling().Draw(row.tokens());
-      if (draw.num_candidates == 0) {
-        draw.drawn_place = slice.row_index;
-        if (row.num_pending() > 0) draw.pending_place = slice.row_index;
-        row.AppendPending();
-      }
-      AddJob(slice, i, slice.last_token, slice.end_position() - 1, /*is_sampling=*/true, draw, step);
-      step->has_scores |= row.sampling().num_top() >= 0;
-    }
+    SequenceRow& row = *slices[i].row;
+    const int num_pending = row.num_pending();
+    CollectPromptJobs(slices[i], i, step);
+    if (slices[i].is_sampling) CollectDraw(slices[i], i, step);
+    step->slices.push_back({.row = &row,
+                            .sequence = row.sequence(),
+                            .end_job = static_cast<int>(step->jobs.size()),
+                            .has_pending = row.num_pending() > num_pending});
   }
   step->max_top = ListLength(step->max_top);
+}
+
+void StepSampler::CollectPromptJobs(const BatchSlice& slice, int index, Step* step) {
+  const SequenceRow& row = *slice.row;
+  if (row.failure() != nullptr || row.sampling().num_prompt_top() < 0) return;
+  // The logits at position p score the token at position p + 1.
+  const int end = std::min(slice.end_position(), row.prompt_length() - 1);
+  for (int position = slice.first_position; position < end; ++position) {
+    AddJob(slice, index, slice.first_token + position - slice.first_position, position, /*is_sampling=*/false,
+           row.sampling().Score(row.tokens()[position + 1]), step);
+  }
+}
+
+void StepSampler::CollectDraw(const BatchSlice& slice, int index, Step* step) {
+  SequenceRow& row = *slice.row;
+  if (row.failure() != nullptr) {
+    // The next plan counts on a token.
+    if (row.sampling().num_candidates() == 0) row.AppendPending();
+    return;
+  }
+  SamplingRow draw = row.sampling().Draw(row.tokens());
+  if (const absl::Status& guide = row.sampling().guide_status(); !guide.ok()) {
+    row.Fail({v1::SEQUENCE_FAILURE_REASON_GUIDE_TOO_EXPENSIVE, std::string(guide.message())});
+    return CollectDraw(slice, index, step);
+  }
+  if (draw.num_candidates == 0) {
+    draw.drawn_place = slice.row_index;
+    if (row.num_pending() > 0) draw.pending_place = slice.row_index;
+    row.AppendPending();
+  }
+  AddJob(slice, index, slice.last_token, slice.end_position() - 1, /*is_sampling=*/true, draw, step);
+  step->has_scores |= row.sampling().num_top() >= 0;
 }
 
 void StepSampler::AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool is_sampling,
@@ -123,30 +143,54 @@ SamplingArgs StepSampler::Collect(const Step& step, int begin, int end) {
   return args;
 }
 
-absl::Status StepSampler::Finish(v1::StepResult* result) {
+void StepSampler::Finish(v1::StepResult* result) {
   const Step& step = steps_[num_finished_ % kMaxSteps];
   ++num_finished_;
-  for (int i = 0; i < static_cast<int>(step.jobs.size()); ++i) {
-    const Job& job = step.jobs[i];
-    const SamplingResult& drawn = step.results[i];
-    if (drawn.token < 0) {
-      return WithReason(absl::InternalError(absl::StrCat("logits of sequence ", Value(job.sequence), " after position ",
-                                                         job.position, " are not finite")),
-                        "LOGITS_NOT_FINITE", {{kFailedSequence, absl::StrCat(Value(job.sequence))}});
+  int job = 0;
+  for (size_t i = 0; i < step.slices.size(); ++i) {
+    const Slice& slice = step.slices[i];
+    RowFailure found;
+    if (const RowFailure* const failure = FailureOf(step, slice, job, &found); failure != nullptr) {
+      v1::SequenceFailure* const out = result->add_failures();
+      out->set_slice(static_cast<uint32_t>(i));
+      out->set_sequence(Value(slice.sequence));
+      out->set_reason(failure->reason);
+      out->set_message(failure->message.substr(0, kMaxFailureMessageBytes));
+      if (slice.has_pending) slice.row->Resolve(0);
+      job = slice.end_job;
     }
-    if (!job.is_sampling) {
-      AddPromptScore(step, i, result);
-      KeepScore(step, i);
-    } else if (job.num_candidates > 0) {
-      AddCandidates(step, i, result);
-    } else {
-      result->add_token_ids(drawn.token);
-      if (step.has_scores) AddScore(step, i, result->mutable_scores());
-      KeepScore(step, i);
-      job.row->Resolve(drawn.token);
-    }
+    for (; job < slice.end_job; ++job) FinishJob(step, job, result);
   }
-  return absl::OkStatus();
+}
+
+// The row may belong to another sequence by now, if nothing was pending.
+const RowFailure* StepSampler::FailureOf(const Step& step, const Slice& slice, int first_job, RowFailure* found) {
+  const bool has_row = slice.row->sequence() == slice.sequence;
+  if (has_row && slice.row->failure() != nullptr) return slice.row->failure();
+  for (int job = first_job; job < slice.end_job; ++job) {
+    if (step.results[job].token >= 0) continue;
+    *found = {v1::SEQUENCE_FAILURE_REASON_LOGITS_NOT_FINITE,
+              absl::StrCat("the logits after position ", step.jobs[job].position, " are not finite")};
+    if (has_row) slice.row->Fail(*found);
+    return found;
+  }
+  return nullptr;
+}
+
+void StepSampler::FinishJob(const Step& step, int index, v1::StepResult* result) {
+  const Job& job = step.jobs[index];
+  if (!job.is_sampling) {
+    AddPromptScore(step, index, result);
+    KeepScore(step, index);
+  } else if (job.num_candidates > 0) {
+    AddCandidates(step, index, result);
+  } else {
+    const TokenId token = step.results[index].token;
+    result->add_token_ids(token);
+    if (step.has_scores) AddScore(step, index, result->mutable_scores());
+    KeepScore(step, index);
+    job.row->Resolve(token);
+  }
 }
 
 void StepSampler::Reset() {

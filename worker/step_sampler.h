@@ -36,9 +36,9 @@ class StepSampler {
   // finished; kv_pools is as in Transformer::Forward.
   absl::Status Begin(const StepBatch& batch, const KvLayout& layout, void* const* kv_pools);
   // Finishes the oldest step that was begun: resolves the pending tokens of its rows and fills the columns of the
-  // result. Returns INTERNAL when logits are not finite; the result is unusable then. REQUIRES: everything that its
-  // Begin queued is done.
-  absl::Status Finish(v1::StepResult* result);
+  // result. A sequence whose logits are not finite fails, and so does each one whose row has failed before: the result
+  // has the failure in place of tokens and scores. REQUIRES: everything that its Begin queued is done.
+  void Finish(v1::StepResult* result);
   // Forgets the steps that were begun. REQUIRES: everything that was queued is done.
   void Reset();
 
@@ -54,9 +54,16 @@ class StepSampler {
     int num_candidates;
     bool is_sampling;  // Draws a token or lists candidates. If false, this is the score of a prompt token.
   };
+  struct Slice {
+    SequenceRow* row;
+    SequenceId sequence;
+    int end_job;       // Its jobs end before this index, and begin where those of the slice before end.
+    bool has_pending;  // The row got a pending token.
+  };
   struct Step {
     explicit Step(Backend* backend) : results(backend, "drawn tokens"), top(backend, "lists of tokens") {}
 
+    std::vector<Slice> slices;
     std::vector<Job> jobs;
     bool has_scores = false;            // Says whether a row that draws asks for logprobs.
     int max_top = 0;                    // The room for the list of a job.
@@ -65,10 +72,16 @@ class StepSampler {
   };
 
   void CollectJobs(absl::Span<const BatchSlice> slices, Step* step);
+  // Adds the jobs of a slice. A row that has failed has none.
+  void CollectPromptJobs(const BatchSlice& slice, int index, Step* step);
+  void CollectDraw(const BatchSlice& slice, int index, Step* step);
   void AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool is_sampling,
               const SamplingRow& row, Step* step);
   // Fills token_rows_ and logit_rows_ for the jobs [begin, end). Returns their arguments without logits.
   SamplingArgs Collect(const Step& step, int begin, int end);
+  // Returns why the sequence of the slice has failed, or null. Its jobs begin at `first_job`.
+  static const RowFailure* FailureOf(const Step& step, const Slice& slice, int first_job, RowFailure* found);
+  void FinishJob(const Step& step, int job, v1::StepResult* result);
   static void AddPromptScore(const Step& step, int job, v1::StepResult* result);
   static void AddCandidates(const Step& step, int job, v1::StepResult* result);
   static void AddScore(const Step& step, int job, v1::ScoreColumns* scores);

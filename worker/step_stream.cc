@@ -154,7 +154,7 @@ absl::Status StepStream::HandleOpen(const v1::OpenSession& open) {
     phase_ = Phase::kOpen;
   }
   open_alarm_.Cancel();
-  return loop_->Open(self_, open.epoch(), open.adopt(), open.term());
+  return loop_->Open(self_, open.epoch(), open.adopt(), open.term(), open.accepts_failures());
 }
 
 void StepStream::OnWriteDone(bool ok) {

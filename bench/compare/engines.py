@@ -147,12 +147,13 @@ class Quire(Engine):
                      f"--num-blocks={work.pool_tokens // BLOCK_TOKENS}", "--kv-type=bfloat16", "--prefault",
                      *self._rounding("-")],
                     [self.binaries / "quire-manager", f"--workers={worker}", f"--listen={endpoint}",
-                     "--metrics-listen="]) as (worker_process, _):
+                     "--metrics-listen=", "--max-queue-wait=24h"]) as (worker_process, _):
                 wait_until(is_ready)
+                # The first request brings the common prefix into the prefix cache.
                 report = json.loads(output_of(
                     load + [f"--trace={trace}", f"--concurrency={work.clients}",
-                            f"--shared-prefix-tokens={work.shared}", f"--multiplex={str(one_stream).lower()}",
-                            "--seed=2"],
+                            f"--shared-prefix-tokens={work.shared}", f"--warmup={1 if work.shared else 0}",
+                            f"--multiplex={str(one_stream).lower()}", "--seed=2"],
                     accept_failure=True))
                 report["peak_bytes"] = peak_bytes(worker_process)
         return report
@@ -235,6 +236,8 @@ class Llama(Engine):
                         work.clients, "--host", "127.0.0.1", "--port", self.port, "--no-webui"]) as (server,):
             wait_until(is_ready)
             Load(self.port, [(64, 4)], 1, vocab_size, seed=1).run()
+            if work.shared:  # Brings the common prefix into the cache of a slot.
+                Load(self.port, work.requests[:1], 1, vocab_size, work.shared, cache_prompt=True, seed=2).run()
             report = Load(self.port, work.requests, work.clients, vocab_size, work.shared,
                           cache_prompt=work.shared > 0, seed=2).run()
             report["peak_bytes"] = peak_bytes(server)
@@ -260,6 +263,8 @@ class Resident(Engine):
 
     def can_run(self, work):
         if isinstance(work, Pair) or isinstance(work, Batch) and work.beams:
+            return False
+        if isinstance(work, Clients) and work.fills_pool:  # The memory of these engines does not depend on the row.
             return False
         return self.folder(work.model).exists()
 

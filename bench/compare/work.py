@@ -24,7 +24,8 @@ class Clients:
     requests: tuple[tuple[int, int], ...]  # (prompt tokens, output tokens) of each.
     clients: int
     pool_tokens: int  # Tokens whose K and V fit into the engine's memory, where the engine can be told.
-    shared: int = 0
+    shared: int = 0  # All prompts begin with these tokens. Every engine computes them before the load is measured.
+    fills_pool: bool = False  # The requests need more than the pool, so an engine must have exactly this one.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,7 +39,7 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
   command
       ->add_option("-n,--max-tokens", options->max_tokens,
                    "Generate at most this many tokens [the model's default or 128, or what the context leaves]")
-      ->check(InRange<uint32_t>(1))
+      ->check(InRange<uint32_t>())
       ->option_text("N");
   command->add_option("--timeout", options->timeout_s, "Cancel the call after this time")
       ->transform(InSeconds<double>(0.001, 1e6))

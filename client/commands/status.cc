@@ -28,9 +28,10 @@ std::string DescribeBlocks(const v1::WorkerStatus& worker) {
 // `generation` is the one that new requests go to.
 void PrintWorker(const v1::WorkerStatus& worker, uint64_t generation, int address_width) {
   const v1::BlockCounts& blocks = worker.blocks();
-  std::printf("%-*s %-11s %8u %8u %8u %8u %8u %9llu\n", address_width, worker.address().c_str(), StateOf(worker),
-              worker.running_requests(), worker.waiting_requests(), blocks.used(), blocks.evictable(), blocks.free(),
-              Big(worker.steps()));
+  const auto count = [&](uint32_t num_blocks) { return worker.has_blocks() ? absl::StrCat(num_blocks) : "-"; };
+  std::printf("%-*s %-11s %8u %8u %8s %8s %8s %9llu\n", address_width, worker.address().c_str(), StateOf(worker),
+              worker.running_requests(), worker.waiting_requests(), count(blocks.used()).c_str(),
+              count(blocks.evictable()).c_str(), count(blocks.free()).c_str(), Big(worker.steps()));
   std::printf("%s", DescribeBlocks(worker).c_str());
   if (worker.generation() != 0 && worker.generation() != generation) {
     std::printf("  it is of generation %llu, model %s, and gets no new requests\n", Big(worker.generation()),

@@ -9,6 +9,13 @@
 
 namespace quire {
 
+google::rpc::Status SilentError() {
+  google::rpc::Status status;
+  status.set_code(grpc::StatusCode::UNAVAILABLE);
+  status.set_message("the manager does not answer, and another one leads");
+  return status;
+}
+
 std::shared_ptr<BatchCall> BatchCall::Start(v1::InferenceService::Stub* stub, const std::string& authorization,
                                             Executor executor, std::function<void(BatchCall* call)> ended) {
   std::shared_ptr<BatchCall> call(new BatchCall(std::move(executor), std::move(ended)));
@@ -70,9 +77,10 @@ void BatchCall::OnRead() {
 }
 
 void BatchCall::HandleEntries() {
-  const int end = std::min(next_entry_ + kMaxEntriesAtOnce, response_.entries_size());
-  while (next_entry_ < end) {
+  int work = 0;
+  while (next_entry_ < response_.entries_size() && work < kMaxEntriesAtOnce) {
     const v1::GenerateBatchEntry& entry = response_.entries(next_entry_++);
+    work += 1 + (entry.response().prompt_logprobs_size() + entry.response().logprobs_size()) / kPositionsPerEntry;
     const auto found = running_.find(entry.tag());
     if (found == running_.end()) {  // It was cancelled.
       if (entry.has_end()) cancelled_.erase(entry.tag());
@@ -111,6 +119,7 @@ void BatchCall::OnEnd(const google::rpc::Status& status) {
     entry.mutable_end()->set_code(grpc::StatusCode::UNAVAILABLE);
     entry.mutable_end()->set_message("the manager has ended the connection");
   }
+  if (is_given_up_) *entry.mutable_end() = SilentError();
   ended_(this);
   const auto requests = std::exchange(running_, {});
   for (const auto& [tag, request] : requests) {

@@ -24,6 +24,9 @@ using Executor = std::function<void(std::function<void()> function)>;
 // Gets what the manager sends for one request. The last entry has an end.
 using EntryHandler = std::function<void(const v1::GenerateBatchEntry& entry)>;
 
+// The end of what was given up because the manager is silent.
+google::rpc::Status SilentError();
+
 // One call of GenerateBatch. gRPC's threads only hand events over to the owner's thread, on which everything else runs.
 // The next message is read when the one before it was handled, so an owner that is behind holds at most one.
 //
@@ -45,6 +48,11 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
 
   // Ends the call, and so all requests.
   void End() { context_.TryCancel(); }
+  // Does the same, and the requests end with UNAVAILABLE, so that they may go to another manager.
+  void GiveUp() {
+    is_given_up_ = true;
+    End();
+  }
 
   // Returns whether the call takes no more requests.
   bool is_over() const { return is_over_; }
@@ -54,6 +62,8 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   size_t num_counted_requests() const { return running_.size() + cancelled_.size(); }
 
   static constexpr int kMaxEntriesAtOnce = 16;
+  // The logprobs of so many positions take about as long as an entry.
+  static constexpr int kPositionsPerEntry = 16;
 
  private:
   // A request that has not ended.
@@ -101,6 +111,7 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   int next_entry_ = 0;  // The first one of response_ that was not handled.
   bool is_writing_ = false;
   bool is_over_ = false;
+  bool is_given_up_ = false;
 };
 
 }  // namespace quire

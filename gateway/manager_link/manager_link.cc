@@ -40,7 +40,8 @@ ManagerLink::ManagerLink(const std::vector<std::shared_ptr<grpc::Channel>>& chan
       delayed_executor_(std::move(delayed_executor)),
       max_callers_(max_callers),
       timeout_(timeout),
-      max_waiting_bytes_(max_waiting_bytes) {
+      max_waiting_bytes_(max_waiting_bytes),
+      watch_(channels.size(), delayed_executor_, WatchHooks()) {
   for (const std::shared_ptr<grpc::Channel>& channel : channels) {
     managers_.push_back({v1::InferenceService::NewStub(channel), grpc::health::v1::Health::NewStub(channel)});
   }
@@ -100,6 +101,53 @@ bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, Search*
   return false;
 }
 
+LeaderWatch::Hooks ManagerLink::WatchHooks() {
+  return {.is_awaited = [this](size_t manager) { return IsAwaited(manager); },
+          .ask = [this](size_t manager, auto done) { AskHealth(manager, std::move(done)); },
+          .give_up = [this](size_t silent, size_t leader) { GiveUp(silent, leader); }};
+}
+
+bool ManagerLink::IsAwaited(size_t manager) const {
+  const auto is_of_manager = [manager](const auto& call) { return call->manager == manager; };
+  if (std::any_of(unary_calls_.begin(), unary_calls_.end(), is_of_manager)) return true;
+  return std::any_of(callers_.begin(), callers_.end(), [manager](const auto& entry) {
+    const std::vector<OpenCall>& calls = entry.second.calls;
+    return std::any_of(calls.begin(), calls.end(), [manager](const OpenCall& open) {
+      return open.manager == manager && open.call->num_requests() > 0;
+    });
+  });
+}
+
+void ManagerLink::AskHealth(size_t manager, std::function<void(LeaderWatch::Answer answer)> done) {
+  using Response = grpc::health::v1::HealthCheckResponse;
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(v1::InferenceService::service_full_name());
+  auto* const stub = managers_[manager].health.get();
+  CallOnce<grpc::health::v1::HealthCheckRequest, Response>(
+      "", request, std::chrono::steady_clock::now() + LeaderWatch::kPatience,
+      [done = std::move(done)](const google::rpc::Status& status, const Response& response) {
+        done({.has_come = !IsOfNoLeader(status) || !status.details().empty(),
+              .is_serving = status.code() == 0 && response.status() == Response::SERVING});
+      },
+      [stub](auto... arguments) { stub->async()->Check(std::move(arguments)...); });
+}
+
+// The ends of the calls come later, on this thread.
+void ManagerLink::GiveUp(size_t silent, size_t leader) {
+  if (current_ == silent) current_ = leader;
+  for (auto& [authorization, caller] : callers_) {
+    caller.model_until = {};  // The leader may have another model.
+    for (const OpenCall& open : caller.calls) {
+      if (open.manager == silent) open.call->GiveUp();
+    }
+  }
+  for (const std::shared_ptr<UnaryCall>& call : unary_calls_) {
+    if (call->manager != silent) continue;
+    call->is_given_up = true;
+    call->context->TryCancel();
+  }
+}
+
 ManagerLink::Caller* ManagerLink::CallerOf(const std::string& authorization) {
   const auto found = callers_.find(authorization);
   if (found != callers_.end()) return &found->second;
@@ -131,8 +179,10 @@ BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller
 }
 
 ManagerLink::Ticket ManagerLink::Start(const std::string& authorization, v1::GenerateRequest request,
-                                       EntryHandler handler, std::shared_ptr<void> hold) {
+                                       EntryHandler handler, std::shared_ptr<void> hold,
+                                       std::optional<std::chrono::milliseconds> timeout) {
   v1::GenerateBatchRequest message;
+  if (timeout.has_value()) message.set_timeout_ms(static_cast<uint64_t>(timeout->count()));
   *message.mutable_start() = std::move(request);
   return Send(authorization, std::move(message), std::move(handler), std::move(hold));
 }
@@ -171,6 +221,7 @@ void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_p
   sending->call = call->weak_from_this();
   sending->tag = message.tag();
   sending->message = std::make_shared<const v1::GenerateBatchRequest>(std::move(message));
+  watch_.OnSent();
   call->Send(sending->message, [this, manager = current_, sending](const v1::GenerateBatchEntry& entry) {
     OnEntry(manager, sending, entry);
   });
@@ -178,6 +229,7 @@ void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_p
 
 void ManagerLink::OnEntry(size_t manager, const std::shared_ptr<Sending>& sending,
                           const v1::GenerateBatchEntry& entry) {
+  if (!entry.has_end() || entry.end().code() == 0) watch_.OnHeard(manager);
   if (sending->handler == nullptr) return;  // It was cancelled.
   v1::GenerateBatchEntry end;
   if (entry.has_end()) {
@@ -205,8 +257,9 @@ void ManagerLink::Cancel(const Ticket& ticket) {
 }
 
 template <typename Request, typename Response, typename Call>
-void ManagerLink::CallOnce(const std::string& authorization, const Request& request,
-                           std::chrono::steady_clock::time_point end, Handler<Response> handler, Call call) {
+std::shared_ptr<grpc::ClientContext> ManagerLink::CallOnce(const std::string& authorization, const Request& request,
+                                                           std::chrono::steady_clock::time_point end,
+                                                           Handler<Response> handler, Call call) {
   struct State {
     grpc::ClientContext context;
     Request request;
@@ -220,6 +273,7 @@ void ManagerLink::CallOnce(const std::string& authorization, const Request& requ
        [executor = executor_, state, handler = std::move(handler)](const grpc::Status& status) {
          executor([state, handler, end = RpcStatusOf(status)] { handler(end, state->response); });
        });
+  return {state, &state->context};
 }
 
 template <typename Request, typename Response, typename Call>
@@ -235,12 +289,17 @@ void ManagerLink::Infer(const std::string& authorization, const Request& request
   const auto again = [this, authorization, request, handler, call, search] {
     Infer<Request, Response>(authorization, request, handler, call, search);
   };
-  const auto answer = [this, manager = current_, handler = std::move(handler), search, again](
-                          const google::rpc::Status& status, const Response& response) {
-    google::rpc::Status end = status;
-    if (!AsksAgain(manager, &end, search.get(), again)) handler(end, response);
+  const auto unary = std::make_shared<UnaryCall>(UnaryCall{.manager = current_});
+  const auto answer = [this, unary, handler = std::move(handler), search, again](const google::rpc::Status& status,
+                                                                                 const Response& response) {
+    unary_calls_.erase(unary);
+    google::rpc::Status end = unary->is_given_up ? SilentError() : status;
+    if (end.code() == 0) watch_.OnHeard(unary->manager);
+    if (!AsksAgain(unary->manager, &end, search.get(), again)) handler(end, response);
   };
-  CallOnce<Request, Response>(
+  unary_calls_.insert(unary);
+  watch_.OnSent();
+  unary->context = CallOnce<Request, Response>(
       authorization, request, search->end, answer,
       [call, stub = managers_[current_].inference.get()](auto... arguments) { call(stub, std::move(arguments)...); });
 }

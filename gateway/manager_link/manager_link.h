@@ -9,23 +9,25 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "client/library/leader_search.h"
 #include "gateway/manager_link/batch_call.h"
+#include "gateway/manager_link/leader_watch.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "grpcpp/client_context.h"
 
 namespace quire {
-
-// Runs a function after some time, as Executor does.
-using DelayedExecutor = std::function<void(std::chrono::milliseconds delay, std::function<void()> function)>;
 
 // The connection of the gateway to its manager, or to several ones of which one leads. There is one channel for each,
 // and on it calls of GenerateBatch that stay open. Each bearer token has calls of its own, because the manager takes
 // the tenant of a request from the token of its call. When a manager stands by, stops or cannot be reached, a call or
 // a request of which it has sent nothing goes to the next one, for `timeout`, or until none can be reached. It is sent
-// again to a manager that has just started and still restores its requests. A message that is larger than the manager
+// again to a manager that has just started and still restores its requests. When the one that leads is silent while
+// another one has begun to lead, everything goes there (see LeaderWatch). A message that is larger than the manager
 // takes is not sent, because it would end the requests of others; its request ends with INVALID_ARGUMENT. All functions
 // and handlers run on the owner's thread.
 class ManagerLink {
@@ -76,9 +78,9 @@ class ManagerLink {
   google::rpc::Status BusyError() const;
 
   // `authorization` is the metadata of the call, or empty. It is printable ASCII. `hold` is kept as long as the
-  // request, until the manager has sent something for it.
+  // request, until the manager has sent something for it. The manager ends the request after `timeout`, if it is set.
   Ticket Start(const std::string& authorization, v1::GenerateRequest request, EntryHandler handler,
-               std::shared_ptr<void> hold = nullptr);
+               std::shared_ptr<void> hold = nullptr, std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   // Goes on with the stream of a request.
   Ticket Resume(const std::string& authorization, const v1::ResumeRequest& request, EntryHandler handler);
   // The request ends, and its handler is not called any more.
@@ -117,6 +119,17 @@ class ManagerLink {
     bool is_idle() const;
   };
 
+  // A call with one request and one response that has no answer.
+  struct UnaryCall {
+    size_t manager;
+    std::shared_ptr<grpc::ClientContext> context = nullptr;
+    bool is_given_up = false;
+  };
+
+  LeaderWatch::Hooks WatchHooks();
+  bool IsAwaited(size_t manager) const;
+  void AskHealth(size_t manager, std::function<void(LeaderWatch::Answer answer)> done);
+  void GiveUp(size_t silent, size_t leader);
   // Returns null when there are too many callers.
   Caller* CallerOf(const std::string& authorization);
   // Sends the message with a new tag.
@@ -130,10 +143,11 @@ class ManagerLink {
   void AskModel(const std::string& authorization, Handler<v1::GetModelResponse> handler);
   // Asks for the model again after a time, unless nobody has wanted to know it for long.
   void PlanModelRenewal(const std::string& authorization, Caller* caller);
-  // Makes a call with one request and one response to a manager. `call` starts it.
+  // Makes a call with one request and one response to a manager. `call` starts it. Returns its context.
   template <typename Request, typename Response, typename Call>
-  void CallOnce(const std::string& authorization, const Request& request, std::chrono::steady_clock::time_point end,
-                Handler<Response> handler, Call call);
+  std::shared_ptr<grpc::ClientContext> CallOnce(const std::string& authorization, const Request& request,
+                                                std::chrono::steady_clock::time_point end, Handler<Response> handler,
+                                                Call call);
   // Makes such a call of InferenceService to the manager that leads.
   template <typename Request, typename Response, typename Call>
   void Infer(const std::string& authorization, const Request& request, Handler<Response> handler, Call call,
@@ -156,6 +170,8 @@ class ManagerLink {
   const size_t max_waiting_bytes_;
   const std::shared_ptr<size_t> waiting_bytes_ = std::make_shared<size_t>(0);  // A hold may outlive this object.
   std::map<std::string, Caller> callers_;                                      // The key is the authorization.
+  std::set<std::shared_ptr<UnaryCall>> unary_calls_;                           // Those of Infer.
+  LeaderWatch watch_;
   uint64_t next_tag_ = 1;
   // A manager has said this last. Before that, it is the default of its flag.
   size_t max_message_bytes_ = size_t{16} << 20;

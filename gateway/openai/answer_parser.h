@@ -34,7 +34,8 @@ class AnswerParser {
   // is kept.
   AnswerText Add(absl::string_view text, bool is_last);
 
-  bool has_calls() const { return calls_.has_value() && calls_->num_calls() > 0; }
+  // Returns whether there are calls, all of which are complete.
+  bool has_whole_calls() const { return calls_.has_value() && calls_->num_calls() > 0 && calls_->calls_are_whole(); }
 
  private:
   std::optional<ReasoningSplitter> reasoning_;

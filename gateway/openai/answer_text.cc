@@ -2,6 +2,8 @@
 
 #include "gateway/openai/answer_text.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "gateway/web/error_body.h"
 
@@ -65,15 +67,30 @@ void Append(const AnswerText& more, AnswerText* text) {
   }
 }
 
-Json MessageJson(const AnswerText& text) {
-  Json message = {{"role", "assistant"}, {"content", text.content}, {"refusal", nullptr}};
-  if (text.content.empty() && !text.calls.empty()) message["content"] = nullptr;
-  if (!text.reasoning.empty()) message["reasoning_content"] = text.reasoning;
-  for (const ToolCallDelta& call : text.calls) {
-    message["tool_calls"].push_back(
-        {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+void AppendMessage(const AnswerText& text, std::string* out) {
+  *out += "{\"role\":\"assistant\",\"content\":";
+  if (text.content.empty() && !text.calls.empty()) {
+    *out += "null";
+  } else {
+    AppendJsonString(text.content, out);
   }
-  return message;
+  *out += ",\"refusal\":null";
+  if (!text.reasoning.empty()) {
+    *out += ",\"reasoning_content\":";
+    AppendJsonString(text.reasoning, out);
+  }
+  const char* separator = ",\"tool_calls\":[";
+  for (const ToolCallDelta& call : text.calls) {
+    *out += std::exchange(separator, ",");
+    *out += "{\"id\":";
+    AppendJsonString(call.id, out);
+    *out += ",\"type\":\"function\",\"function\":{\"name\":";
+    AppendJsonString(call.name, out);
+    *out += ",\"arguments\":";
+    AppendJsonString(call.arguments, out);
+    *out += "}}";
+  }
+  *out += text.calls.empty() ? "}" : "]}";
 }
 
 }  // namespace quire

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "gateway/openai/field_reader.h"
-
 namespace quire {
 
 // A new part of a call of a tool. The parts of a call come one after the other.
@@ -34,8 +32,8 @@ void AppendDelta(const AnswerText& text, std::string* out);
 // Joins what follows to a text.
 void Append(const AnswerText& more, AnswerText* text);
 
-// The message of an answer that is no stream.
-Json MessageJson(const AnswerText& text);
+// Appends the message of an answer that is no stream as JSON.
+void AppendMessage(const AnswerText& text, std::string* out);
 
 }  // namespace quire
 

@@ -51,6 +51,7 @@ constexpr CodeMapping kMappings[] = {
 
 // Parts of the manager's paths whose names differ.
 constexpr std::pair<const char*, const char*> kNames[] = {
+    {"beam", "use_beam_search"},
     {"beam.width", "n"},
     {"beam.num_return_sequences", "n"},
     {"include_stop", "include_stop_str_in_output"},

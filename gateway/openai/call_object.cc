@@ -92,6 +92,7 @@ std::optional<WholeCall> ParseWholeCall(const std::string& object) {
   if (arguments == json.end() || arguments->is_null()) return call;
   if (arguments->is_string()) {
     call.arguments = arguments->get<std::string>();
+    if (!Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false).is_object()) return std::nullopt;
   } else if (arguments->is_object()) {
     call.arguments = Dump(*arguments);
   } else {

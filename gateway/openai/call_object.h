@@ -53,7 +53,7 @@ struct WholeCall {
 };
 
 // Returns nothing when the text is not the JSON of a call. Arguments that are missing are an empty object, and a string
-// is taken as the text of the object.
+// is taken as the text of the object. Arguments that are no object make it no call.
 std::optional<WholeCall> ParseWholeCall(const std::string& object);
 
 }  // namespace quire

@@ -11,6 +11,7 @@
 #include "gateway/openai/chat_fields.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/generate_fields.h"
+#include "gateway/openai/neutral_fields.h"
 
 namespace quire {
 namespace {
@@ -104,8 +105,6 @@ void ReadToolChoice(FieldReader* fields, v1::GenerateRequest* request, GenerateC
     ReadForcedTools(*choice, tools, fields, *request, call);
   }
   call->may_call_tools = !chat->tools().empty();
-  fields->Refuse("functions", "OpenAI has replaced it by tools");
-  fields->Refuse("function_call", "OpenAI has replaced it by tool_choice");
 }
 
 void ReadMaxTokens(FieldReader* fields, v1::StoppingParams* stopping, GenerateCall* call) {
@@ -140,9 +139,7 @@ std::variant<GenerateCall, ApiError> ReadChatCall(const Json& body) {
   ReadLogprobs(&fields, &request, &call);
   ReadChatFields(&fields, request.mutable_chat());
   ReadToolChoice(&fields, &request, &call);
-  fields.Refuse("audio", "the model writes text only");
-  fields.Refuse("modalities", "the model writes text only");
-  fields.Refuse("web_search_options", "this server does not search the web");
+  ReadNeutralFields(/*is_chat=*/true, &fields);
   fields.RefuseOthers();
   if (fields.error().has_value()) return *fields.error();
   call.requests.push_back(std::move(request));

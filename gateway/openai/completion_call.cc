@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/generate_fields.h"
+#include "gateway/openai/neutral_fields.h"
 
 namespace quire {
 namespace {
@@ -27,8 +28,7 @@ void SetPrompt(const Json& value, const std::string& name, FieldReader* fields, 
   ids->Reserve(static_cast<int>(value.size()));
   for (const Json& id : value) {
     if (!IsTokenId(id)) {
-      return fields->Fail(absl::StrCat(name, "[", ids->size(), "]"),
-                          absl::StrCat(Describe(id), ", it must be a token id"));
+      return fields->Fail(absl::StrCat(name, "[", ids->size(), "]"), absl::StrCat(Describe(id), kNoTokenId));
     }
     ids->Add(id.get<uint32_t>());
   }
@@ -71,9 +71,9 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
   v1::GenerateRequest request;
   ReadGenerateFields(&fields, &request, &call);
   if (const auto value = fields.Bool("echo")) request.set_echo(*value);
-  if (const auto value = fields.Count("max_tokens", request.echo() ? 0 : 1)) {
-    call.echoes_only = *value == 0;
-    request.mutable_stopping()->set_max_tokens(std::max(*value, 1u));
+  const bool shows_prompt = request.echo() || request.has_prompt_logprobs();
+  if (const auto value = fields.Count("max_tokens", shows_prompt ? 0 : 1)) {
+    request.mutable_stopping()->set_max_tokens(*value);
   } else {
     call.names.max_tokens.reset();
   }
@@ -84,16 +84,14 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
     if (request.echo()) {
       call.echoes_logprobs = true;
       if (!request.has_prompt_logprobs()) request.set_prompt_logprobs(*value);
+      call.prompt_logprobs = request.prompt_logprobs();
     }
   }
-  // The logprobs of the token say where the echo ends.
-  if (call.echoes_only && !request.has_logprobs()) request.set_logprobs(0);
-  fields.Refuse("suffix", "the model continues prompts and fills no gaps");
+  ReadNeutralFields(/*is_chat=*/false, &fields);
   ReadPrompts(&fields, request, &call);
   if (call.is_resumable) {
     if (call.requests.size() > 1) fields.Fail("stream_options.resumable", "is true, but there are several prompts");
     if (call.logprobs.has_value()) fields.Fail("stream_options.resumable", "is true, but the request has logprobs");
-    if (call.echoes_only) fields.Fail("stream_options.resumable", "is true, but max_tokens is 0");
   }
   fields.RefuseOthers();
   if (fields.error().has_value()) return *fields.error();

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/nearest_name.h"
+#include "base/number_text.h"
 
 namespace quire {
 namespace {
@@ -62,43 +64,65 @@ std::optional<bool> FieldReader::Bool(const char* name) {
   return std::nullopt;
 }
 
-std::optional<double> FieldReader::Number(const char* name) {
+std::optional<float> FieldReader::Float(const char* name) {
   const Json* const value = Find(name);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_number()) return value->get<double>();
-  Fail(name, absl::StrCat(Describe(*value), ", it must be a number"));
-  return std::nullopt;
+  return value == nullptr ? std::nullopt : FloatOf(*value, name);
 }
 
-std::optional<int64_t> FieldReader::Integer(const char* name, int64_t min, int64_t max) {
+std::optional<float> FieldReader::FloatOf(const Json& value, absl::string_view path) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  if (!value.is_number()) {
+    Fail(path, absl::StrCat(Describe(value), ", it must be a number"));
+    return std::nullopt;
+  }
+  const double real = value.get<double>();
+  if (std::abs(real) > kLargest) {
+    Fail(path, absl::StrCat(Describe(value), ", it must be a number from ", NumberText(-kLargest), " to ",
+                            NumberText(kLargest)));
+    return std::nullopt;
+  }
+  const auto rounded = static_cast<float>(real);
+  if (rounded != 0 || real == 0) return rounded;
+  return static_cast<float>(std::copysign(std::numeric_limits<float>::denorm_min(), real));
+}
+
+template <typename Number>
+std::optional<Number> FieldReader::Whole(const char* name, int64_t min, Number max) {
+  constexpr double kExact = 9007199254740992;  // 2^53: doubles below it have all digits.
   const Json* const value = Find(name);
   if (value == nullptr) return std::nullopt;
-  std::optional<int64_t> number;
   if (value->is_number_unsigned()) {
-    const auto unsigned_number = value->get<uint64_t>();
-    if (unsigned_number <= INT64_MAX) number = static_cast<int64_t>(unsigned_number);
+    const auto number = value->get<uint64_t>();
+    if (number <= static_cast<uint64_t>(max) && (min <= 0 || number >= static_cast<uint64_t>(min))) {
+      return static_cast<Number>(number);
+    }
   } else if (value->is_number_integer()) {
-    number = value->get<int64_t>();
+    const auto number = value->get<int64_t>();
+    if (number >= min && (number < 0 || static_cast<uint64_t>(number) <= static_cast<uint64_t>(max))) {
+      return static_cast<Number>(number);
+    }
   } else if (value->is_number_float()) {
     const double real = value->get<double>();
-    if (std::floor(real) == real && std::abs(real) < 1e15) number = static_cast<int64_t>(real);
+    const bool is_in_range = real >= static_cast<double>(min) && real <= static_cast<double>(max);
+    if (std::floor(real) == real && is_in_range && std::abs(real) < kExact) {
+      return static_cast<Number>(static_cast<int64_t>(real));
+    }
+    if (std::abs(real) >= kExact && is_in_range) {
+      Fail(name, absl::StrCat(Describe(*value), ", which has a point or an exponent, or more than 64 bits; such a ",
+                              "number must be below 2^53, so write all of its digits"));
+      return std::nullopt;
+    }
   }
-  if (number.has_value() && *number >= min && *number <= max) return number;
   Fail(name, absl::StrCat(Describe(*value), ", it must be a whole number from ", min, " to ", max));
   return std::nullopt;
 }
 
+std::optional<int64_t> FieldReader::Integer(const char* name, int64_t min, int64_t max) {
+  return Whole<int64_t>(name, min, max);
+}
+
 std::optional<uint64_t> FieldReader::Bits(const char* name) {
-  const Json* const value = Find(name);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_number_unsigned()) return value->get<uint64_t>();
-  if (value->is_number_integer()) return static_cast<uint64_t>(value->get<int64_t>());
-  if (value->is_number_float()) {
-    const double real = value->get<double>();
-    if (std::floor(real) == real && std::abs(real) < 1e15) return static_cast<uint64_t>(static_cast<int64_t>(real));
-  }
-  Fail(name, absl::StrCat(Describe(*value), ", it must be a whole number from ", INT64_MIN, " to ", UINT64_MAX));
-  return std::nullopt;
+  return Whole<uint64_t>(name, INT64_MIN, UINT64_MAX);
 }
 
 std::optional<std::string> FieldReader::String(const char* name) {
@@ -127,7 +151,7 @@ std::vector<uint32_t> FieldReader::TokenIds(const char* name) {
   ids.reserve(value->size());
   for (const Json& id : *value) {
     if (!IsTokenId(id)) {
-      Fail(absl::StrCat(name, "[", ids.size(), "]"), absl::StrCat(Describe(id), ", it must be a token id"));
+      Fail(absl::StrCat(name, "[", ids.size(), "]"), absl::StrCat(Describe(id), kNoTokenId));
       return {};
     }
     ids.push_back(id.get<uint32_t>());
@@ -156,6 +180,16 @@ std::vector<std::string> FieldReader::Strings(const char* name) {
 
 void FieldReader::Ignore(std::initializer_list<const char*> names) {
   known_.insert(known_.end(), names.begin(), names.end());
+}
+
+void FieldReader::AcceptOnly(const char* name, const char* neutral, absl::string_view reason) {
+  const Json* const value = Find(name);
+  if (value == nullptr) return;
+  const Json accepted = Json::parse(neutral);
+  if (std::find(accepted.begin(), accepted.end(), *value) != accepted.end()) return;
+  Fail({.message = absl::StrCat(path_, name, " ", Describe(*value), ", which is not supported: ", reason),
+        .param = absl::StrCat(path_, name),
+        .code = "unsupported_parameter"});
 }
 
 void FieldReader::Refuse(const char* name, absl::string_view reason) {

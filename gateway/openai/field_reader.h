@@ -28,7 +28,8 @@ class FieldReader {
   // Returns nothing when the field is missing or wrong.
   const Json* Find(const char* name);
   std::optional<bool> Bool(const char* name);
-  std::optional<double> Number(const char* name);
+  // A number, rounded to a float. A number above 0 stays above 0, and one below 0 below it.
+  std::optional<float> Float(const char* name);
   std::optional<int64_t> Integer(const char* name, int64_t min, int64_t max);
   // A whole number from -2^63 to 2^64 - 1, as its 64 bits.
   std::optional<uint64_t> Bits(const char* name);
@@ -38,13 +39,19 @@ class FieldReader {
   std::optional<std::string> String(const char* name);
   // An object, whatever it contains.
   const Json* Object(const char* name);
+  // The member of an object as Float. `path` is its name in errors.
+  std::optional<float> FloatOf(const Json& value, absl::string_view path);
   // A list of token ids.
   std::vector<uint32_t> TokenIds(const char* name);
+  // Returns whether the field is a list without entries.
+  bool IsEmptyList(const char* name) { return Find(name) != nullptr && Find(name)->is_array() && Find(name)->empty(); }
   // A list of strings, or one string.
   std::vector<std::string> Strings(const char* name);
 
   // Accepts fields that make no difference.
   void Ignore(std::initializer_list<const char*> names);
+  // Accepts a field with one of the values in this JSON list, which ask for nothing. Any other value leaves an error.
+  void AcceptOnly(const char* name, const char* neutral, absl::string_view reason);
   // Leaves an error if a field that is not supported is there, and was not asked for before.
   void Refuse(const char* name, absl::string_view reason);
   // Leaves an error for every field that nobody asked for.
@@ -60,6 +67,11 @@ class FieldReader {
     return value.has_value() ? std::optional<uint32_t>(static_cast<uint32_t>(*value)) : std::nullopt;
   }
 
+  // Returns a number without a fraction. Leaves an error if it is none from `min` to `max`, or if it is so large and
+  // written in such a way that its last digits may be lost.
+  template <typename Number>
+  std::optional<Number> Whole(const char* name, int64_t min, Number max);
+
   const Json& object_;
   const std::string path_;
   std::vector<std::string> known_;  // The names that were asked for.
@@ -68,6 +80,8 @@ class FieldReader {
 
 // Returns whether the value is a number from 0 to 2^32 - 1.
 bool IsTokenId(const Json& value);
+// An error says this behind the value of what is none.
+inline constexpr char kNoTokenId[] = ", it must be a token id, a whole number from 0 to 4294967295";
 
 // Returns the text of JSON, in which bytes that are not UTF-8 are replaced by U+FFFD.
 std::string Dump(const Json& json);

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/utf8.h"
 #include "gateway/web/error_body.h"
 
 namespace quire {
@@ -45,45 +44,14 @@ std::string CallId(const std::string& name, ToolCallFormat format) {
   return format == ToolCallFormat::kMistral ? digits : absl::StrCat("call_", digits);
 }
 
-// Appends "[first, second]" to the list of logprobs that were collected before.
-void AppendLogprobs(Json more, Json* all) {
-  if (more.is_null()) return;
-  if (all->is_null()) {
-    *all = std::move(more);
-    return;
-  }
-  for (auto& [name, list] : more.items()) {
-    for (Json& entry : list) (*all)[name].push_back(std::move(entry));
-  }
-}
-
-// Takes the generated token out of a response of a choice. If it is the first one, the echo of the prompt stays.
-void LeaveEcho(bool is_first, v1::GenerateResponse* response) {
-  std::string* const text = response->mutable_text_delta();
-  if (!is_first) {
-    text->clear();
-  } else if (!response->logprobs().empty()) {
-    size_t end = 0;
-    for (uint32_t i = response->logprobs(0).text_offset(); i > 0 && end < text->size(); --i)
-      end += Utf8Length((*text)[end]);
-    text->resize(std::min(end, text->size()));
-  }
-  response->clear_logprobs();
-  response->clear_token_ids();
-  response->clear_stop_match();
-  if (response->has_usage()) response->mutable_usage()->set_completion_tokens(0);
-  if (response->finish_reason() == v1::FINISH_REASON_STOP) response->set_finish_reason(v1::FINISH_REASON_LENGTH);
-}
-
 }  // namespace
 
 GenerateAnswer::GenerateAnswer(const GenerateCall& call, const AnswerHead& head)
     : call_(call),
       head_(head),
       choices_(call.requests.size() * call.num_choices),
-      prompt_logprobs_(call.requests.size()),
-      prompt_tokens_(call.requests.size()),
-      usages_(call.requests.size()) {
+      prompts_(call.requests.size()),
+      num_bytes_(BytesAtStart(call)) {
   SetId(head.id);
 }
 
@@ -119,20 +87,13 @@ void GenerateAnswer::ResumeBehind(const StreamPosition& position) {
   for (size_t i = 0; i < choices_.size(); ++i) choices_[i].has_begun = position.HasBegun(static_cast<uint32_t>(i));
 }
 
-std::string GenerateAnswer::Add(size_t prompt, const v1::GenerateResponse& response) {
-  const size_t index = prompt * call_.num_choices + response.index();
+std::string GenerateAnswer::Add(size_t prompt_index, const v1::GenerateResponse& response) {
+  const size_t index = prompt_index * call_.num_choices + response.index();
   if (index >= choices_.size()) return "";
-  if (!call_.echoes_only) return AddTo(index, response);
-  v1::GenerateResponse echo = response;
-  LeaveEcho(!std::exchange(choices_[index].has_echo, true), &echo);
-  return AddTo(index, echo);
-}
-
-std::string GenerateAnswer::AddTo(size_t index, const v1::GenerateResponse& response) {
-  const size_t prompt = index / call_.num_choices;
-  if (response.prompt_logprobs_size() > 0) prompt_logprobs_[prompt] = response.prompt_logprobs();
+  Prompt* const prompt = &prompts_[prompt_index];
+  if (response.prompt_logprobs_size() > 0) AddPromptLogprobs(prompt, response.prompt_logprobs());
   if (response.has_usage()) {
-    usages_[prompt] = response.usage();
+    prompt->usage = response.usage();
     has_usage_ = true;
   }
   if (call_.is_resumable) {
@@ -140,24 +101,46 @@ std::string GenerateAnswer::AddTo(size_t index, const v1::GenerateResponse& resp
     if (response.request_id() != head_.id) SetId(response.request_id());  // The stream was resumed.
   }
   Choice* const choice = &choices_[index];
-  Json logprobs = LogprobsOf(choice, prompt, response);
-  if (call_.streams) return EventsOf(choice, index, response, std::move(logprobs));
-  Collect(choice, response, std::move(logprobs));
+  AddLogprobs(choice, *prompt, response);
+  if (call_.streams) return EventsOf(choice, index, response);
+  Collect(choice, response);
   return "";
 }
 
-Json GenerateAnswer::LogprobsOf(Choice* choice, size_t prompt, const v1::GenerateResponse& response) {
-  if (!call_.logprobs.has_value()) return nullptr;
+void GenerateAnswer::AddPromptLogprobs(Prompt* prompt, const LogprobList& positions) {
+  if (std::exchange(prompt->has_logprobs, true)) return;
+  const size_t num_logprobs = CountLogprobs(positions);
+  if (call_.has_prompt_logprobs) {
+    prompt->logprobs = PromptLogprobs(positions);
+    num_logprobs_ += num_logprobs * (call_.is_chat ? 1 : call_.num_choices);
+    num_bytes_ += prompt->logprobs.size();
+  }
+  if (call_.echoes_logprobs) {
+    prompt->echoed.Add(positions, *call_.logprobs);
+    num_logprobs_ += num_logprobs * call_.num_choices;
+    num_bytes_ += prompt->echoed.num_bytes();
+  }
+}
+
+void GenerateAnswer::AddLogprobs(Choice* choice, const Prompt& prompt, const v1::GenerateResponse& response) {
+  if (!call_.logprobs.has_value()) return;
+  if (!call_.streams) num_logprobs_ += CountLogprobs(response.logprobs());
+  const size_t num_bytes_before = choice->chat_logprobs.size() + choice->completion_logprobs.num_bytes();
   if (call_.is_chat) {
-    if (response.logprobs_size() == 0) return nullptr;
-    return {{"content", ChatLogprobs(response.logprobs())}};
+    AppendChatLogprobs(response.logprobs(), &choice->chat_logprobs);
+  } else {
+    if (call_.echoes_logprobs && !choice->has_begun) choice->completion_logprobs.Add(prompt.echoed);
+    choice->has_begun = true;
+    choice->completion_logprobs.Add(response.logprobs(), *call_.logprobs);
   }
-  if (call_.echoes_logprobs && !choice->has_begun) {
-    choice->completion_logprobs.Add(prompt_logprobs_[prompt], *call_.logprobs);
-  }
-  choice->has_begun = true;
-  choice->completion_logprobs.Add(response.logprobs(), *call_.logprobs);
-  return choice->completion_logprobs.Take();
+  const size_t num_bytes = choice->chat_logprobs.size() + choice->completion_logprobs.num_bytes();
+  if (!call_.streams) num_bytes_ += num_bytes - num_bytes_before;
+}
+
+std::string GenerateAnswer::TakeLogprobs(Choice* choice) const {
+  if (!call_.is_chat) return choice->completion_logprobs.Take();
+  if (choice->chat_logprobs.empty()) return "null";
+  return absl::StrCat("{\"content\":[", std::exchange(choice->chat_logprobs, std::string()), "]}");
 }
 
 AnswerText GenerateAnswer::TextOf(Choice* choice, const v1::GenerateResponse& response) {
@@ -166,25 +149,27 @@ AnswerText GenerateAnswer::TextOf(Choice* choice, const v1::GenerateResponse& re
 }
 
 // A call of the tool that the client has named is no decision of the model, so it ends with "stop", as in OpenAI's
-// interface.
+// interface. So does a call that a stop string has cut.
 std::string GenerateAnswer::FinishReasonOf(const Choice& choice, const v1::GenerateResponse& response) const {
-  const bool has_calls = choice.parser.has_value() && choice.parser->has_calls() && !call_.names_tool;
+  const bool has_calls = choice.parser.has_value() && choice.parser->has_whole_calls() && !call_.names_tool;
   if (has_calls && response.finish_reason() == v1::FINISH_REASON_STOP) return "tool_calls";
   return FinishReasonName(response.finish_reason());
 }
 
 std::string GenerateAnswer::PromptLogprobsMember(Choice* choice, size_t index) {
-  const LogprobList& list = prompt_logprobs_[index / call_.num_choices];
-  if (!call_.has_prompt_logprobs || choice->has_prompt_logprobs || list.empty() || (call_.is_chat && index > 0)) {
+  const Prompt& prompt = prompts_[index / call_.num_choices];
+  if (!call_.has_prompt_logprobs || choice->has_prompt_logprobs || !prompt.has_logprobs ||
+      (call_.is_chat && index > 0)) {
     return "";
   }
   choice->has_prompt_logprobs = true;
-  return absl::StrCat(",\"prompt_logprobs\":", Dump(PromptLogprobs(list)));
+  return absl::StrCat(",\"prompt_logprobs\":", prompt.logprobs);
 }
 
 std::string GenerateAnswer::PromptTokensMember(Choice* choice, size_t index) {
   if (!call_.returns_token_ids || std::exchange(choice->has_prompt_tokens, true)) return "";
-  return absl::StrCat(",\"prompt_token_ids\":[", absl::StrJoin(prompt_tokens_[index / call_.num_choices], ","), "]");
+  return absl::StrCat(",\"prompt_token_ids\":[", absl::StrJoin(prompts_[index / call_.num_choices].token_ids, ","),
+                      "]");
 }
 
 std::string GenerateAnswer::UsageMember(const Choice& choice, uint32_t completion_tokens) const {
@@ -195,8 +180,8 @@ std::string GenerateAnswer::UsageMember(const Choice& choice, uint32_t completio
                       ",\"total_tokens\":", prompt_tokens + completion_tokens, "}");
 }
 
-std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response,
-                                     Json logprobs) {
+std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::GenerateResponse& response) {
+  const std::string logprobs = TakeLogprobs(choice);
   if (!choice->prompt_tokens.has_value()) choice->prompt_tokens = response.position();
   choice->completion_tokens += static_cast<uint32_t>(response.token_ids_size());
   const std::string usage = UsageMember(*choice, choice->completion_tokens);
@@ -211,7 +196,7 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
   const AnswerText text = TextOf(choice, response);
   const std::string reason = FinishReasonOf(*choice, response);
   const bool has_token_ids = call_.returns_token_ids && response.token_ids_size() > 0;
-  if (text.empty() && reason.empty() && logprobs.is_null() && prompt_logprobs.empty() && !has_token_ids) return out;
+  if (text.empty() && reason.empty() && logprobs == "null" && prompt_logprobs.empty() && !has_token_ids) return out;
   // An event without text has no id, so a client that has lost its text gets it again.
   if (call_.is_resumable && position_.CanResume()) absl::StrAppend(&out, "id: ", position_.Id(), "\n");
   absl::StrAppend(&out, event_begin_, "{\"index\":", index);
@@ -222,9 +207,7 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
     out += ",\"delta\":";
     AppendDelta(text, &out);
   }
-  out += ",\"logprobs\":";
-  out += logprobs.is_null() ? "null" : Dump(logprobs);
-  out += ",\"finish_reason\":";
+  absl::StrAppend(&out, ",\"logprobs\":", logprobs, ",\"finish_reason\":");
   if (reason.empty()) {
     out += "null";
   } else {
@@ -241,11 +224,12 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
   return out;
 }
 
-void GenerateAnswer::Collect(Choice* choice, const v1::GenerateResponse& response, Json logprobs) {
+void GenerateAnswer::Collect(Choice* choice, const v1::GenerateResponse& response) {
   Append(TextOf(choice, response), &choice->text);
-  AppendLogprobs(std::move(logprobs), &choice->logprobs);
+  num_bytes_ += response.text_delta().size();
   if (call_.returns_token_ids) {
     choice->token_ids.insert(choice->token_ids.end(), response.token_ids().begin(), response.token_ids().end());
+    num_bytes_ += response.token_ids_size() * sizeof(uint32_t);
   }
   if (response.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) return;
   choice->finish_reason = FinishReasonOf(*choice, response);
@@ -256,7 +240,8 @@ Json GenerateAnswer::UsageJson() const {
   uint64_t prompt = 0;
   uint64_t completion = 0;
   uint64_t cached = 0;
-  for (const v1::Usage& usage : usages_) {
+  for (const Prompt& of : prompts_) {
+    const v1::Usage& usage = of.usage;
     prompt += usage.prompt_tokens();
     completion += usage.completion_tokens();
     cached += usage.cached_tokens();
@@ -273,38 +258,48 @@ std::string GenerateAnswer::LastEvents() const {
   return absl::StrCat(event_begin_, "],\"usage\":", Dump(UsageJson()), "}\n\n", kEnd);
 }
 
-std::string GenerateAnswer::Body() const {
-  Json choices = Json::array();
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    const Choice& choice = choices_[i];
-    if (choice.finish_reason.empty()) continue;  // A beam search may find fewer hypotheses.
-    Json entry = {{"index", i}};
-    if (call_.is_chat) {
-      entry["message"] = MessageJson(choice.text);
-    } else {
-      entry["text"] = choice.text.content;
-    }
-    entry["logprobs"] = choice.logprobs;
-    entry["finish_reason"] = choice.finish_reason;
-    entry["stop_reason"] = choice.stop_reason;
-    if (call_.has_prompt_logprobs && !call_.is_chat) {
-      entry["prompt_logprobs"] = PromptLogprobs(prompt_logprobs_[i / call_.num_choices]);
-    }
-    if (call_.returns_token_ids) {
-      entry["token_ids"] = choice.token_ids;
-      if (!call_.is_chat) entry["prompt_token_ids"] = prompt_tokens_[i / call_.num_choices];
-    }
-    choices.push_back(std::move(entry));
+void GenerateAnswer::AppendChoice(size_t index, std::string* out) {
+  Choice* const choice = &choices_[index];
+  absl::StrAppend(out, out->back() == '[' ? "" : ",", "{\"index\":", index);
+  if (call_.is_chat) {
+    *out += ",\"message\":";
+    AppendMessage(choice->text, out);
+  } else {
+    *out += ",\"text\":";
+    AppendJsonString(choice->text.content, out);
   }
-  Json body = {{"id", head_.id},
-               {"object", call_.is_chat ? "chat.completion" : "text_completion"},
-               {"created", head_.created_unix_sec},
-               {"model", head_.model},
-               {"choices", std::move(choices)},
-               {"usage", UsageJson()}};
-  if (call_.has_prompt_logprobs && call_.is_chat) body["prompt_logprobs"] = PromptLogprobs(prompt_logprobs_[0]);
-  if (call_.returns_token_ids && call_.is_chat) body["prompt_token_ids"] = prompt_tokens_[0];
-  return Dump(body);
+  choice->text = AnswerText();
+  absl::StrAppend(out, ",\"logprobs\":", TakeLogprobs(choice), ",\"finish_reason\":\"", choice->finish_reason,
+                  "\",\"stop_reason\":", Dump(choice->stop_reason));
+  const Prompt& prompt = prompts_[index / call_.num_choices];
+  if (call_.has_prompt_logprobs && !call_.is_chat) absl::StrAppend(out, ",\"prompt_logprobs\":", prompt.logprobs);
+  if (call_.returns_token_ids) {
+    absl::StrAppend(out, ",\"token_ids\":[", absl::StrJoin(choice->token_ids, ","), "]");
+    if (!call_.is_chat) *out += PromptTokensMember(choice, index);
+  }
+  *out += '}';
+}
+
+std::string GenerateAnswer::Body() {
+  std::string body;
+  body.reserve(num_bytes_);
+  body += "{\"id\":";
+  AppendJsonString(head_.id, &body);
+  absl::StrAppend(&body, ",\"object\":\"", call_.is_chat ? "chat.completion" : "text_completion",
+                  "\",\"created\":", head_.created_unix_sec, ",\"model\":");
+  AppendJsonString(head_.model, &body);
+  body += ",\"choices\":[";
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    // A beam search may find fewer hypotheses.
+    if (!choices_[i].finish_reason.empty()) AppendChoice(i, &body);
+  }
+  absl::StrAppend(&body, "],\"usage\":", Dump(UsageJson()));
+  if (call_.has_prompt_logprobs && call_.is_chat) {
+    absl::StrAppend(&body, ",\"prompt_logprobs\":", prompts_[0].logprobs);
+  }
+  if (call_.returns_token_ids && call_.is_chat) body += PromptTokensMember(&choices_[0], 0);
+  body += '}';
+  return body;
 }
 
 std::string GenerateAnswer::ErrorEvent(const ApiError& error) {

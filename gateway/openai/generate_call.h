@@ -29,9 +29,9 @@ struct GenerateCall {
   bool includes_running_usage = false;              // Every event of a stream has the usage of its choice so far.
   std::optional<uint32_t> logprobs = std::nullopt;  // The number of alternatives at each position.
   bool echoes_logprobs = false;                     // The logprobs of a completion begin with those of the prompt.
-  bool echoes_only = false;             // The answer is the prompt, without the one token that is generated behind it.
-  bool has_prompt_logprobs = false;     // The client asked for prompt_logprobs, an extra of vLLM.
-  bool returns_token_ids = false;       // The client asked for the ids of all tokens, an extra of vLLM.
+  bool has_prompt_logprobs = false;                 // The client asked for prompt_logprobs, an extra of vLLM.
+  uint32_t prompt_logprobs = 0;                     // The number of alternatives at each position of the prompt.
+  bool returns_token_ids = false;                   // The client asked for the ids of all tokens, an extra of vLLM.
   bool has_max_tokens = true;           // The client of a chat has set it. Otherwise the answer may fill the context.
   ApiNames names = {};                  // The names of fields that this call uses.
   bool may_call_tools = false;          // The client has tools, and wants calls of them.

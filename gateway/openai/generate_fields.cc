@@ -3,11 +3,11 @@
 #include "gateway/openai/generate_fields.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
 #include "gateway/openai/guide_fields.h"
 
 namespace quire {
@@ -18,32 +18,33 @@ void ReadLogitBias(FieldReader* fields, v1::SamplingParams* sampling) {
   if (bias == nullptr) return;
   for (const auto& [key, value] : bias->items()) {
     uint32_t id = 0;
-    if (!absl::SimpleAtoi(key, &id))
-      return fields->Fail("logit_bias", absl::StrCat("has the key ", Json(key).dump(), ", which is no token id"));
-    if (!value.is_number())
-      return fields->Fail("logit_bias", absl::StrCat("of token ", id, " ", Describe(value), ", it must be a number"));
-    (*sampling->mutable_logit_bias())[id] = value.get<float>();
+    // Another spelling of the same number, such as "05", would be a second bias of its token.
+    if (!absl::SimpleAtoi(key, &id) || absl::StrCat(id) != key) {
+      return fields->Fail("logit_bias", absl::StrCat("has the key ", Describe(Json(key)).substr(3), kNoTokenId));
+    }
+    const std::optional<float> number = fields->FloatOf(value, absl::StrCat("logit_bias[", id, "]"));
+    if (!number.has_value()) return;
+    (*sampling->mutable_logit_bias())[id] = *number;
   }
 }
 
 void ReadSampling(FieldReader* fields, v1::SamplingParams* sampling) {
-  if (const auto value = fields->Number("temperature")) sampling->set_temperature(static_cast<float>(*value));
-  if (const auto value = fields->Number("top_p")) sampling->set_top_p(static_cast<float>(*value));
+  if (const auto value = fields->Float("temperature")) sampling->set_temperature(*value);
+  if (const auto value = fields->Float("top_p")) sampling->set_top_p(*value);
   // For vLLM, -1 keeps all tokens as well.
   if (const auto value = fields->Integer("top_k", -1, std::numeric_limits<int32_t>::max())) {
     sampling->set_top_k(static_cast<uint32_t>(std::max<int64_t>(*value, 0)));
   }
-  if (const auto value = fields->Number("min_p")) sampling->set_min_p(static_cast<float>(*value));
-  if (const auto value = fields->Number("presence_penalty")) sampling->set_presence_penalty(static_cast<float>(*value));
-  if (const auto value = fields->Number("frequency_penalty")) {
-    sampling->set_frequency_penalty(static_cast<float>(*value));
-  }
-  if (const auto value = fields->Number("repetition_penalty")) {
-    sampling->set_repetition_penalty(static_cast<float>(*value));
-  }
+  if (const auto value = fields->Float("min_p")) sampling->set_min_p(*value);
+  if (const auto value = fields->Float("presence_penalty")) sampling->set_presence_penalty(*value);
+  if (const auto value = fields->Float("frequency_penalty")) sampling->set_frequency_penalty(*value);
+  if (const auto value = fields->Float("repetition_penalty")) sampling->set_repetition_penalty(*value);
   if (const auto value = fields->Bits("seed")) sampling->set_seed(*value);
   ReadLogitBias(fields, sampling);
   for (const uint32_t id : fields->TokenIds("allowed_token_ids")) sampling->add_allowed_token_ids(id);
+  if (fields->IsEmptyList("allowed_token_ids")) {
+    fields->Fail("allowed_token_ids", "is empty, which allows no token; it must have at least one, or be left out");
+  }
   for (const std::string& word : fields->Strings("bad_words")) sampling->add_bad_words(word);
 }
 
@@ -58,16 +59,18 @@ void ReadStopping(FieldReader* fields, v1::StoppingParams* stopping) {
 // In vLLM's beam search, n is the number of beams and of hypotheses to return, and the temperature means nothing.
 void ReadBeam(FieldReader* fields, uint32_t num_choices, v1::GenerateRequest* request) {
   const bool is_beam_search = fields->Bool("use_beam_search").value_or(false);
-  const std::optional<double> length_penalty = fields->Number("length_penalty");
+  const std::optional<float> length_penalty = fields->Float("length_penalty");
   if (!is_beam_search) {
-    if (length_penalty.has_value())
-      fields->Fail("length_penalty", "is for beam searches, but use_beam_search is not true");
+    if (length_penalty.value_or(1) != 1) {
+      fields->Fail("length_penalty", absl::StrCat("is ", NumberText(*length_penalty),
+                                                  ", which is for beam searches, but use_beam_search is not true"));
+    }
     return;
   }
   v1::BeamParams* const beam = request->mutable_beam();
   beam->set_width(std::max(num_choices, request->best_of()));
   beam->set_num_return_sequences(num_choices);
-  if (length_penalty.has_value()) beam->set_length_penalty(static_cast<float>(*length_penalty));
+  if (length_penalty.has_value()) beam->set_length_penalty(*length_penalty);
   request->clear_n();
   request->clear_best_of();
   const float temperature = request->sampling().temperature();
@@ -78,7 +81,12 @@ void ReadStream(FieldReader* fields, GenerateCall* call) {
   call->streams = fields->Bool("stream").value_or(false);
   const Json* const options = fields->Object("stream_options");
   if (options == nullptr) return;
-  if (!call->streams) return fields->Fail("stream_options", "is for streams, but stream is not true");
+  if (!call->streams) {
+    const bool asks = std::any_of(options->begin(), options->end(),
+                                  [](const Json& value) { return !value.is_null() && value != false; });
+    if (asks) fields->Fail("stream_options", "is for streams, but stream is not true");
+    return;
+  }
   FieldReader reader(*options, "stream_options.");
   call->includes_usage = reader.Bool("include_usage").value_or(false);
   call->is_resumable = reader.Bool("resumable").value_or(false);
@@ -109,6 +117,7 @@ void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, Gener
   ReadBeam(fields, call->num_choices, request);
   if (const auto value = fields->Count("prompt_logprobs", 0, kMaxAlternatives)) {
     request->set_prompt_logprobs(*value);
+    call->prompt_logprobs = *value;
     call->has_prompt_logprobs = true;
   }
   call->returns_token_ids = fields->Bool("return_token_ids").value_or(false);
@@ -124,8 +133,6 @@ void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, Gener
     fields->Fail("return_token_ids", "is true, which is not supported for a stream that can be resumed");
   }
   ReadGuideFields(fields, request, call);
-  // They tell the provider something about the caller, or are about services that this server has not.
-  fields->Ignore({"user", "metadata", "safety_identifier", "service_tier", "store", "prompt_cache_key"});
 }
 
 }  // namespace quire

@@ -93,6 +93,10 @@ void ReadStructuredOutputs(FieldReader* fields, GuideReader* guide) {
   guide->ReadChoice(&reader, "choice", path + "choice");
   guide->ReadGrammar(&reader, "grammar", path + "grammar");
   if (reader.Bool("json_object").value_or(false)) guide->SetJsonObject(&reader, "json_object", path + "json_object");
+  reader.Ignore({"disable_fallback"});  // There is nothing to fall back to.
+  reader.AcceptOnly("disable_any_whitespace", "[false]", "this server decides where JSON may have white space");
+  reader.AcceptOnly("disable_additional_properties", "[false]", "a schema says itself what its objects may have");
+  reader.AcceptOnly("whitespace_pattern", "[]", "this server decides where JSON may have white space");
   reader.RefuseOthers();
   if (reader.error().has_value()) return fields->Fail(*reader.error());
   if (guide->has_guide()) return;

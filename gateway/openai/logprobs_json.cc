@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
+#include "gateway/web/error_body.h"
 
 namespace quire {
 namespace {
@@ -15,72 +17,137 @@ namespace {
 // JSON has no infinity. vLLM writes this number too.
 constexpr double kLowestLogprob = -9999;
 
-double Logprob(const v1::TokenLogprob& token) {
-  return std::isfinite(token.logprob()) ? std::max<double>(token.logprob(), kLowestLogprob) : kLowestLogprob;
+void AppendLogprob(const v1::TokenLogprob& token, std::string* out) {
+  const double value =
+      std::isfinite(token.logprob()) ? std::max<double>(token.logprob(), kLowestLogprob) : kLowestLogprob;
+  const std::string text = NumberText(value);
+  // Clients may take a number without a point for an integer.
+  absl::StrAppend(out, text, text.find_first_of(".e") == text.npos ? ".0" : "");
 }
 
-Json ChatToken(const v1::TokenLogprob& token) {
-  Json bytes = Json::array();
-  for (const char c : token.token()) bytes.push_back(static_cast<unsigned char>(c));
-  return {{"token", token.token()}, {"logprob", Logprob(token)}, {"bytes", std::move(bytes)}};
+// Begins an entry of a list, unless it is the first one.
+void Separate(std::string* entries) {
+  if (!entries->empty()) *entries += ',';
+}
+
+void Join(const std::string& more, std::string* entries) {
+  if (more.empty()) return;
+  Separate(entries);
+  *entries += more;
+}
+
+// Appends {"token", "logprob", "bytes"} without the last brace.
+void AppendChatToken(const v1::TokenLogprob& token, std::string* out) {
+  *out += "{\"token\":";
+  AppendJsonString(token.token(), out);
+  *out += ",\"logprob\":";
+  AppendLogprob(token, out);
+  *out += ",\"bytes\":[";
+  for (const char c : token.token()) absl::StrAppend(out, out->back() == '[' ? "" : ",", static_cast<unsigned char>(c));
+  *out += ']';
+}
+
+// The logprobs of a position by their texts. Different tokens may have the same text; the last one counts.
+std::string TopObject(const v1::PositionLogprobs& position, uint32_t num_top) {
+  std::vector<const v1::TokenLogprob*> tokens;  // At most 21.
+  const auto add = [&tokens](const v1::TokenLogprob& token) {
+    const auto same = std::find_if(tokens.begin(), tokens.end(),
+                                   [&](const v1::TokenLogprob* other) { return other->token() == token.token(); });
+    same == tokens.end() ? tokens.push_back(&token) : void(*same = &token);
+  };
+  for (int i = 0; i < position.top_size() && i < static_cast<int>(num_top); ++i) add(position.top(i));
+  add(position.chosen());
+  std::string object = "{";
+  for (const v1::TokenLogprob* token : tokens) {
+    if (object.size() > 1) object += ',';
+    AppendJsonString(token->token(), &object);
+    object += ':';
+    AppendLogprob(*token, &object);
+  }
+  return object + "}";
+}
+
+void AppendRanked(const v1::TokenLogprob& token, uint32_t rank, std::string* object) {
+  absl::StrAppend(object, object->back() == '{' ? "\"" : ",\"", token.token_id(), "\":{\"logprob\":");
+  AppendLogprob(token, object);
+  absl::StrAppend(object, ",\"rank\":", rank, ",\"decoded_token\":");
+  AppendJsonString(token.token(), object);
+  *object += '}';
 }
 
 }  // namespace
 
+size_t CountLogprobs(const LogprobList& positions) {
+  size_t count = 0;
+  for (const v1::PositionLogprobs& position : positions) count += 1 + static_cast<size_t>(position.top_size());
+  return count;
+}
+
 void CompletionLogprobs::Add(const LogprobList& positions, uint32_t num_top) {
   for (const v1::PositionLogprobs& position : positions) {
-    text_offsets_.push_back(position.text_offset());
-    tokens_.push_back(position.has_chosen() ? position.chosen().token() : position.first_token());
+    for (std::string* entries : {&text_offsets_, &tokens_, &token_logprobs_, &top_logprobs_}) Separate(entries);
+    absl::StrAppend(&text_offsets_, position.text_offset());
+    AppendJsonString(position.has_chosen() ? position.chosen().token() : position.first_token(), &tokens_);
     if (!position.has_chosen()) {
-      token_logprobs_.push_back(nullptr);
-      top_logprobs_.push_back(nullptr);
+      token_logprobs_ += "null";
+      top_logprobs_ += "null";
       continue;
     }
-    token_logprobs_.push_back(Logprob(position.chosen()));
-    Json top = Json::object();
-    for (int i = 0; i < position.top_size() && i < static_cast<int>(num_top); ++i) {
-      top[position.top(i).token()] = Logprob(position.top(i));
+    AppendLogprob(position.chosen(), &token_logprobs_);
+    top_logprobs_ += TopObject(position, num_top);
+  }
+}
+
+void CompletionLogprobs::Add(const CompletionLogprobs& other) {
+  Join(other.text_offsets_, &text_offsets_);
+  Join(other.tokens_, &tokens_);
+  Join(other.token_logprobs_, &token_logprobs_);
+  Join(other.top_logprobs_, &top_logprobs_);
+}
+
+std::string CompletionLogprobs::Take() {
+  if (tokens_.empty()) return "null";
+  std::string text;
+  text.reserve(num_bytes() + 100);
+  absl::StrAppend(&text, "{\"text_offset\":[", text_offsets_, "],\"token_logprobs\":[", token_logprobs_,
+                  "],\"tokens\":[", tokens_, "],\"top_logprobs\":[", top_logprobs_, "]}");
+  *this = CompletionLogprobs();
+  return text;
+}
+
+void AppendChatLogprobs(const LogprobList& positions, std::string* entries) {
+  for (const v1::PositionLogprobs& position : positions) {
+    Separate(entries);
+    AppendChatToken(position.chosen(), entries);
+    *entries += ",\"top_logprobs\":[";
+    for (const v1::TokenLogprob& token : position.top()) {
+      if (entries->back() != '[') *entries += ',';
+      AppendChatToken(token, entries);
+      *entries += '}';
     }
-    top[position.chosen().token()] = Logprob(position.chosen());
-    top_logprobs_.push_back(std::move(top));
+    *entries += "]}";
   }
 }
 
-Json CompletionLogprobs::Take() {
-  if (tokens_.empty()) return nullptr;
-  return {{"text_offset", std::exchange(text_offsets_, Json::array())},
-          {"token_logprobs", std::exchange(token_logprobs_, Json::array())},
-          {"tokens", std::exchange(tokens_, Json::array())},
-          {"top_logprobs", std::exchange(top_logprobs_, Json::array())}};
-}
-
-Json ChatLogprobs(const LogprobList& positions) {
-  Json list = Json::array();
+std::string PromptLogprobs(const LogprobList& positions) {
+  std::string list = "[";
   for (const v1::PositionLogprobs& position : positions) {
-    Json entry = ChatToken(position.chosen());
-    Json& top = entry["top_logprobs"] = Json::array();
-    for (const v1::TokenLogprob& token : position.top()) top.push_back(ChatToken(token));
-    list.push_back(std::move(entry));
-  }
-  return list;
-}
-
-Json PromptLogprobs(const LogprobList& positions) {
-  Json list = Json::array();
-  for (const v1::PositionLogprobs& position : positions) {
+    if (list.size() > 1) list += ',';
     if (!position.has_chosen()) {
-      list.push_back(nullptr);
+      list += "null";
       continue;
     }
-    Json entry = Json::object();
-    const auto add = [&entry](const v1::TokenLogprob& token, uint32_t rank) {
-      entry[absl::StrCat(token.token_id())] = {
-          {"logprob", Logprob(token)}, {"rank", rank}, {"decoded_token", token.token()}};
-    };
-    for (int i = 0; i < position.top_size(); ++i) add(position.top(i), static_cast<uint32_t>(i + 1));
-    add(position.chosen(), position.rank());
-    list.push_back(std::move(entry));
+    list += '{';
+    bool has_chosen = false;
+    for (int i = 0; i < position.top_size(); ++i) {
+      const bool is_chosen = position.top(i).token_id() == position.chosen().token_id();
+      has_chosen = has_chosen || is_chosen;
+      AppendRanked(position.top(i), is_chosen ? position.rank() : static_cast<uint32_t>(i + 1), &list);
+    }
+    if (!has_chosen) AppendRanked(position.chosen(), position.rank(), &list);
+    list += '}';
   }
+  list += ']';
   return list;
 }
 

@@ -3,15 +3,21 @@
 #ifndef QUIRE_GATEWAY_OPENAI_LOGPROBS_JSON_H_
 #define QUIRE_GATEWAY_OPENAI_LOGPROBS_JSON_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
-#include "gateway/openai/field_reader.h"
 #include "google/protobuf/repeated_field.h"
 #include "quire/v1/common.pb.h"
+
+// Logprobs as the text of JSON. An answer may have a million of them, so no tree of JSON is made.
 
 namespace quire {
 
 using LogprobList = google::protobuf::RepeatedPtrField<v1::PositionLogprobs>;
+
+// Returns how many logprobs the list has: those of its tokens, and of their alternatives.
+size_t CountLogprobs(const LogprobList& positions);
 
 // Logprobs as a completion has them: tokens, token_logprobs, top_logprobs and text_offset, which are lists with an
 // entry for each position. The logprobs of the first token of a prompt are null.
@@ -19,22 +25,29 @@ class CompletionLogprobs {
  public:
   // `num_top` is the number of alternatives that the client asked for.
   void Add(const LogprobList& positions, uint32_t num_top);
+  // Adds what the other one has.
+  void Add(const CompletionLogprobs& other);
 
-  // Returns what was added since the last call; null when there is nothing.
-  Json Take();
+  // Returns the object with what was added since the last call; "null" when there is nothing.
+  std::string Take();
+
+  size_t num_bytes() const {
+    return tokens_.size() + token_logprobs_.size() + top_logprobs_.size() + text_offsets_.size();
+  }
 
  private:
-  Json tokens_ = Json::array();
-  Json token_logprobs_ = Json::array();
-  Json top_logprobs_ = Json::array();
-  Json text_offsets_ = Json::array();
+  // The entries of the lists, with commas between them.
+  std::string tokens_;
+  std::string token_logprobs_;
+  std::string top_logprobs_;
+  std::string text_offsets_;
 };
 
-// Logprobs as a chat has them: a list with an object for each position.
-Json ChatLogprobs(const LogprobList& positions);
+// Appends logprobs as a chat has them to the entries of a list: an object for each position.
+void AppendChatLogprobs(const LogprobList& positions, std::string* entries);
 
-// prompt_logprobs as vLLM has them: a list with an object for each position, whose keys are token ids.
-Json PromptLogprobs(const LogprobList& positions);
+// Returns prompt_logprobs as vLLM has them: a list with an object for each position, whose keys are token ids.
+std::string PromptLogprobs(const LogprobList& positions);
 
 }  // namespace quire
 

@@ -17,6 +17,8 @@ std::variant<TokenizeCall, ApiError> ReadTokenizeCall(const Json& body) {
     v1::Chat chat;
     ReadChatFields(&fields, &chat);
     fields.Refuse("prompt", "the request has messages already");
+    fields.AcceptOnly("media_io_kwargs", "[{}]", "the model reads text only");
+    fields.AcceptOnly("mm_processor_kwargs", "[{}]", "the model reads text only");
     if (fields.Bool("add_special_tokens").value_or(false)) {
       fields.Fail("add_special_tokens", "is true, but the chat template writes these tokens");
     }

@@ -8,8 +8,11 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/field_reader.h"
+#include "gateway/web/error_body.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
@@ -33,14 +36,15 @@ std::variant<DetokenizeCall, ApiError> ReadDetokenizeCall(const Json& body);
 // The answer of /tokenize. `Response` has token_ids and pieces.
 template <typename Response>
 std::string TokenizeBody(const TokenizeCall& call, const Response& response, uint32_t max_context_tokens) {
-  Json body = {{"count", response.token_ids_size()},
-               {"max_model_len", max_context_tokens},
-               {"tokens", std::vector<uint32_t>(response.token_ids().begin(), response.token_ids().end())},
-               {"token_strs", nullptr}};
-  if (call.returns_strings) {
-    body["token_strs"] = std::vector<std::string>(response.pieces().begin(), response.pieces().end());
+  std::string body = absl::StrCat("{\"count\":", response.token_ids_size(), ",\"max_model_len\":", max_context_tokens,
+                                  ",\"tokens\":[", absl::StrJoin(response.token_ids(), ","), "],\"token_strs\":");
+  if (!call.returns_strings) return body + "null}";
+  body += '[';
+  for (const std::string& piece : response.pieces()) {
+    if (body.back() != '[') body += ',';
+    AppendJsonString(piece, &body);
   }
-  return Dump(body);
+  return body + "]}";
 }
 
 // The answer of /detokenize.

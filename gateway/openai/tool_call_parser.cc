@@ -52,8 +52,19 @@ ToolCallParser::ToolCallParser(const ToolCallOptions* options, std::function<std
 
 void ToolCallParser::Add(absl::string_view text, bool is_last, AnswerText* out) {
   absl::StrAppend(&pending_, text);
-  while (Step(is_last, out)) {
+  while (Step(/*is_last=*/false, out)) {
   }
+  if (!is_last) return;
+  if (IsInCall()) calls_are_whole_ = false;
+  while (Step(/*is_last=*/true, out)) {
+  }
+}
+
+bool ToolCallParser::IsInCall() const {
+  if (has_begun_ && is_left_out_) return false;
+  // Between two calls of a list, only white space and a separator have come.
+  return state_ == kObject || state_ == kName || state_ == kArguments ||
+         (state_ == kTag && absl::StrContains(taken_, tag_));
 }
 
 bool ToolCallParser::Step(bool is_last, AnswerText* out) {
@@ -84,9 +95,9 @@ bool ToolCallParser::Step(bool is_last, AnswerText* out) {
 bool ToolCallParser::OnStart(bool is_last) {
   const absl::string_view begin = absl::StripLeadingAsciiWhitespace(pending_);
   if (begin.empty() && !is_last) return false;
-  must_be_tool_ = absl::StartsWith(begin, "{");
-  if (must_be_tool_) SkipSpace();
-  state_ = must_be_tool_ ? kObject : kText;
+  has_no_tag_ = absl::StartsWith(begin, "{");
+  if (has_no_tag_) SkipSpace();
+  state_ = has_no_tag_ ? kObject : kText;
   return true;
 }
 
@@ -104,9 +115,9 @@ bool ToolCallParser::OnText(bool is_last, AnswerText* out) {
     is_last ? pending_.clear() : void(pending_.erase(0, content.size()));
     return false;
   }
+  taken_ = pending_.substr(content.size(), tag + tag_.size() - content.size());
   pending_.erase(0, tag + tag_.size());
-  taken_ = std::string(tag_);
-  must_be_tool_ = false;
+  has_no_tag_ = false;
   state_ = kTag;
   return true;
 }
@@ -125,7 +136,7 @@ bool ToolCallParser::OnTag(bool is_last, AnswerText* out) {
     pending_.erase(0, 1);
   } else if (is_mistral && !is_list_) {
     state_ = kName;
-  } else if (options_->format == ToolCallFormat::kLlama3 && !must_be_tool_) {
+  } else if (options_->format == ToolCallFormat::kLlama3 && !has_no_tag_) {
     state_ = kCode;
   } else {
     TakeBack(out);
@@ -173,12 +184,16 @@ bool ToolCallParser::OnAfterCall(bool is_last) {
       take(kHermesEnd);
       break;
     case ToolCallFormat::kMistral:
-      if (is_list_ && take(",")) state_ = kTag;
-      if (is_list_ && take("]")) is_list_ = false;
+      if (is_list_ && take(",")) {
+        taken_ = ",";
+        state_ = kTag;
+      } else if (is_list_ && take("]")) {
+        is_list_ = false;
+      }
       break;
     default:
       // Behind a semicolon, another object follows.
-      must_be_tool_ = true;
+      has_no_tag_ = true;
       if (take(";")) taken_ = ";";
       if (!taken_.empty() || absl::StartsWith(pending_, "{")) state_ = kTag;
       break;
@@ -200,7 +215,12 @@ bool ToolCallParser::OnName(bool is_last, AnswerText* out) {
     id = std::string(absl::StripAsciiWhitespace(name.substr(tag + 9)));
     name = name.substr(0, tag);
   }
-  Begin(std::string(absl::StripAsciiWhitespace(name)), id, out);
+  const std::string tool(absl::StripAsciiWhitespace(name));
+  if (!IsTool(tool)) {
+    TakeBack(out);
+    return true;
+  }
+  Begin(tool, id, out);
   pending_.erase(0, end);
   state_ = kArguments;
   return true;
@@ -221,7 +241,7 @@ bool ToolCallParser::OnCode(bool is_last, AnswerText* out) {
   const char* const names[] = {"python", "ipython", "code_interpreter"};
   const auto interpreter =
       std::find_first_of(options_->tools.begin(), options_->tools.end(), std::begin(names), std::end(names));
-  if (const std::optional<WholeCall> call = ParsePythonCall(code); call.has_value()) {
+  if (const std::optional<WholeCall> call = ParsePythonCall(code); call.has_value() && IsTool(call->name)) {
     AddCall(*call, out);
   } else if (interpreter != options_->tools.end()) {
     AddCall({.name = *interpreter, .arguments = Dump({{"code", std::string(code)}})}, out);
@@ -242,6 +262,7 @@ void ToolCallParser::Begin(const std::string& name, const std::string& id, Answe
 
 void ToolCallParser::AddArguments(const std::string& text, AnswerText* out) {
   if (is_left_out_ || text.empty()) return;
+  arguments_ += text;
   const size_t index = num_calls_ - 1;
   if (out->calls.empty() || out->calls.back().index != index) out->calls.push_back({.index = index});
   out->calls.back().arguments += text;
@@ -253,6 +274,9 @@ void ToolCallParser::AddCall(const WholeCall& call, AnswerText* out) {
 }
 
 void ToolCallParser::End() {
+  // Only brackets and strings were followed, so what has come need not be JSON.
+  if (!is_left_out_ && !Json::accept(arguments_)) calls_are_whole_ = false;
+  arguments_.clear();
   object_ = CallObject();
   has_begun_ = false;
   taken_.clear();
@@ -264,11 +288,11 @@ void ToolCallParser::TakeBack(AnswerText* out) {
   taken_.clear();
   object_ = CallObject();
   is_list_ = false;
-  state_ = must_be_tool_ ? kNoMoreCalls : kText;
+  state_ = has_no_tag_ ? kNoMoreCalls : kText;
 }
 
 bool ToolCallParser::IsTool(const std::string& name) const {
-  return !must_be_tool_ || std::find(options_->tools.begin(), options_->tools.end(), name) != options_->tools.end();
+  return std::find(options_->tools.begin(), options_->tools.end(), name) != options_->tools.end();
 }
 
 bool ToolCallParser::SkipSpace() {

@@ -26,13 +26,13 @@ ToolCallFormat ToolCallFormatOf(absl::string_view name);
 
 struct ToolCallOptions {
   ToolCallFormat format = ToolCallFormat::kNone;
-  std::vector<std::string> tools = {};  // The names of the tools that the client has.
+  std::vector<std::string> tools = {};  // The names of the tools that the client has. Others are not called.
   bool is_single = false;               // Calls after the first one are left out.
   bool begins_in_call = false;          // The text begins behind the tag of a call.
 };
 
-// Finds the calls of tools in a model's text as it comes. What is no call after all becomes content, so no text is
-// lost. White space around calls is left out.
+// Finds the calls of tools in a model's text as it comes. A call has the name of a tool of the client. What is no call
+// after all becomes content, so no text is lost. White space around calls is left out.
 class ToolCallParser {
  public:
   // `make_id` returns the id of the call with an index. `options` must outlive the parser.
@@ -43,6 +43,8 @@ class ToolCallParser {
   void Add(absl::string_view text, bool is_last, AnswerText* out);
 
   size_t num_calls() const { return num_calls_; }
+  // Returns false when a call has broken arguments, or when the text has ended inside a call or behind its tag.
+  bool calls_are_whole() const { return calls_are_whole_; }
 
  private:
   enum State {
@@ -59,6 +61,8 @@ class ToolCallParser {
 
   // Goes on with pending_. Returns false when it needs more text.
   bool Step(bool is_last, AnswerText* out);
+  // Returns whether a text that ends now leaves a call unfinished.
+  bool IsInCall() const;
   bool OnStart(bool is_last);
   bool OnText(bool is_last, AnswerText* out);
   bool OnTag(bool is_last, AnswerText* out);
@@ -86,11 +90,13 @@ class ToolCallParser {
   std::string pending_;  // It has come and is not taken.
   std::string taken_;    // It was taken for the beginning of a call that has not begun.
   CallObject object_;
-  bool is_list_ = false;       // The list of calls has begun (kMistral).
-  bool must_be_tool_ = false;  // The object came without a tag, so only the name tells that it is a call.
-  bool has_begun_ = false;     // The name of the current call was given out.
-  bool is_left_out_ = false;   // The current call is not given out.
-  size_t num_calls_ = 0;       // That were given out.
+  bool is_list_ = false;      // The list of calls has begun (kMistral).
+  bool has_no_tag_ = false;   // The object came without a tag.
+  bool has_begun_ = false;    // The name of the current call was given out.
+  bool is_left_out_ = false;  // The current call is not given out.
+  std::string arguments_;     // So far, of the current call.
+  size_t num_calls_ = 0;      // That were given out.
+  bool calls_are_whole_ = true;
 };
 
 }  // namespace quire

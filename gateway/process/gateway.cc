@@ -107,6 +107,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
        .body_timeout = Milliseconds(options.body_timeout),
        .idle_timeout = Milliseconds(options.idle_timeout),
        .write_timeout = Milliseconds(options.write_timeout),
+       .send_timeout = Milliseconds(options.send_timeout),
        .on_refusal = [self = gateway.get()](int code) { self->metrics_.CountRefusal("unread", code); },
        .check_head = [self = gateway.get()](const WebRequest& head) { return self->CheckHead(head); }});
   gateway->bodies_ = std::make_unique<BodyReader>(gateway->server_.get());
@@ -211,7 +212,9 @@ void Gateway::Handle(const Exchange& exchange) {
   const std::variant<std::string, ApiError> token = AuthorizationOf(request);
   // Without --require-tokens, the manager decides whether it needs one.
   const auto* const authorization = std::get_if<std::string>(&token);
-  (this->*route->answer)(authorization == nullptr ? "" : *authorization, metrics_.Count(exchange, route->path));
+  const bool is_work = absl::string_view(route->method) == "POST";
+  const auto kind = is_work ? GatewayMetrics::Kind::kWork : GatewayMetrics::Kind::kLook;
+  (this->*route->answer)(authorization == nullptr ? "" : *authorization, metrics_.Count(exchange, route->path, kind));
 }
 
 void Gateway::Complete(const std::string& authorization, const Exchange& exchange) {
@@ -229,8 +232,8 @@ void Gateway::Chat(const std::string& authorization, const Exchange& exchange) {
 void Gateway::Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization,
                        const Exchange& exchange) {
   if (const ApiError* const error = std::get_if<ApiError>(&call)) return RespondWith(*error, exchange.get());
-  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange, &options_, link_.get(),
-                          server_.get());
+  GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange,
+                          {&options_, link_.get(), server_.get(), &answers_});
 }
 
 void Gateway::WithModel(const std::string& name, const std::string& authorization, const Exchange& exchange,

@@ -15,6 +15,7 @@
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/tokenize_call.h"
+#include "gateway/process/answer_memory.h"
 #include "gateway/process/body_reader.h"
 #include "gateway/process/gateway_metrics.h"
 #include "gateway/process/options.h"
@@ -73,7 +74,8 @@ class Gateway {
 
   const GatewayOptions options_;
   const std::time_t start_ = std::time(nullptr);
-  GatewayMetrics metrics_;  // Only the server's thread uses it.
+  GatewayMetrics metrics_;  // Only the server's thread uses it, and the next one.
+  AnswerMemory answers_{options_.max_answer_bytes};
   std::unique_ptr<WebServer> server_;
   std::unique_ptr<ManagerLink> link_;
   std::unique_ptr<BodyReader> bodies_;

@@ -16,15 +16,16 @@ namespace quire {
 // Ends with the last reference, when nobody can answer any more.
 class GatewayMetrics::Counted : public WebExchange {
  public:
-  Counted(GatewayMetrics* metrics, std::shared_ptr<WebExchange> exchange, std::string path)
-      : metrics_(metrics), exchange_(std::move(exchange)), path_(std::move(path)) {
-    ++metrics_->num_running_;
+  Counted(GatewayMetrics* metrics, std::shared_ptr<WebExchange> exchange, std::string path, int num_running)
+      : metrics_(metrics), exchange_(std::move(exchange)), path_(std::move(path)), num_running_(num_running) {
+    metrics_->num_running_ += num_running_;
   }
-  ~Counted() override { --metrics_->num_running_; }
+  ~Counted() override { metrics_->num_running_ -= num_running_; }
 
   const WebRequest& request() const override { return exchange_->request(); }
   std::shared_ptr<const std::string> TakeBody() override { return exchange_->TakeBody(); }
   void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
+  void Keep(std::shared_ptr<void> something) override { exchange_->Keep(std::move(something)); }
   void Respond(WebResponse response) override {
     ++metrics_->answers_[{path_, response.code}];
     exchange_->Respond(std::move(response));
@@ -41,6 +42,7 @@ class GatewayMetrics::Counted : public WebExchange {
   GatewayMetrics* const metrics_;
   const std::shared_ptr<WebExchange> exchange_;
   const std::string path_;
+  const int num_running_;  // Counts as so many: 0 or 1.
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -52,8 +54,9 @@ void GatewayMetrics::CountStreamStart(const std::string& path, std::chrono::stea
   starts.sum_s += seconds;
 }
 
-std::shared_ptr<WebExchange> GatewayMetrics::Count(std::shared_ptr<WebExchange> exchange, const std::string& path) {
-  return std::make_shared<Counted>(this, std::move(exchange), path);
+std::shared_ptr<WebExchange> GatewayMetrics::Count(std::shared_ptr<WebExchange> exchange, const std::string& path,
+                                                   Kind kind) {
+  return std::make_shared<Counted>(this, std::move(exchange), path, kind == Kind::kWork ? 1 : 0);
 }
 
 std::string GatewayMetrics::Page(const PortStats& port) const {
@@ -88,8 +91,11 @@ std::string GatewayMetrics::Page(const PortStats& port) const {
     metric.histogram.sample_count = count;
     metric.histogram.sample_sum = start.sum_s;
   }
-  prometheus::MetricFamily& running = families.emplace_back(prometheus::MetricFamily{
-      "quire_openai_running", "Requests whose answer is not complete", prometheus::MetricType::Gauge, {}});
+  prometheus::MetricFamily& running = families.emplace_back(
+      prometheus::MetricFamily{"quire_openai_running",
+                               "Requests to generate text or to convert tokens whose answer is not complete",
+                               prometheus::MetricType::Gauge,
+                               {}});
   running.metric.emplace_back().gauge.value = static_cast<double>(num_running_);
   return prometheus::TextSerializer().Serialize(families);
 }

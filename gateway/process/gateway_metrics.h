@@ -18,8 +18,12 @@ namespace quire {
 // Counts the answers of the gateway, and renders them for Prometheus. Not thread-safe.
 class GatewayMetrics {
  public:
+  // Work for the model counts as running. What only looks at the gateway does not, or a gateway at rest would show its
+  // own observers.
+  enum class Kind { kWork, kLook };
+
   // Returns an exchange that counts the answer under `path`, which must be one of few. The metrics must outlive it.
-  std::shared_ptr<WebExchange> Count(std::shared_ptr<WebExchange> exchange, const std::string& path);
+  std::shared_ptr<WebExchange> Count(std::shared_ptr<WebExchange> exchange, const std::string& path, Kind kind);
 
   // Counts an answer to a request that was refused before its body had arrived, under `path`, which must be one of few.
   void CountRefusal(const std::string& path, int code) { ++answers_[{path, code}]; }

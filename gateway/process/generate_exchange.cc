@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/library/call_status.h"
+#include "gateway/openai/logprob_limit.h"
 #include "gateway/openai/model_list.h"
+#include "gateway/process/answer_deadline.h"
 #include "gateway/process/manager_error.h"
 
 namespace quire {
@@ -22,6 +24,17 @@ namespace {
 constexpr std::chrono::seconds kComeBackTime(30);
 // Says how long to wait before the next attempt to go on with a request whose manager was lost.
 constexpr std::chrono::milliseconds kResumeDelay(100);
+
+ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes) {
+  return {
+      .http_code = 429,
+      .message = absl::StrCat("the answer has ", num_bytes, " bytes so far, and all answers together may take ",
+                              max_bytes, " (--max-answer-bytes), of which the others leave this caller too little; ",
+                              "try again, or ask for a stream"),
+      .type = "rate_limit_error",
+      .code = "answer_memory_full",
+      .retry_after_s = 1};
+}
 
 // A name that no other request has.
 std::string UniqueName(absl::string_view prefix) {
@@ -45,32 +58,46 @@ void RespondWith(const ApiError& error, WebExchange* exchange) {
 }
 
 void GenerateExchange::Start(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                             const GatewayOptions* options, ManagerLink* link, WebServer* server) {
+                             const Environment& environment) {
   std::shared_ptr<GenerateExchange> self(
-      new GenerateExchange(std::move(call), std::move(authorization), std::move(exchange), options, link, server));
+      new GenerateExchange(std::move(call), std::move(authorization), std::move(exchange), environment));
+  const auto deadline =
+      AnswerDeadline(self->exchange_->request(), self->call_.streams,
+                     absl::ToChronoMilliseconds(self->options_->request_timeout), std::chrono::steady_clock::now());
+  if (const ApiError* const error = std::get_if<ApiError>(&deadline)) return self->Fail(*error);
+  self->deadline_ = std::get<std::chrono::steady_clock::time_point>(deadline);
   size_t num_bytes = 0;
   for (const v1::GenerateRequest& request : self->call_.requests) num_bytes += request.ByteSizeLong();
-  self->hold_ = link->Hold(num_bytes);
-  if (self->hold_ == nullptr) return self->Fail(ManagerError(link->BusyError()));
+  self->hold_ = self->link_->Hold(num_bytes);
+  if (self->hold_ == nullptr) return self->Fail(ManagerError(self->link_->BusyError()));
   self->exchange_->OnGone([self] { self->OnGone(); });
-  link->GetModel(self->authorization_, [self](const google::rpc::Status& status, const v1::GetModelResponse& model) {
-    self->OnModel(status, model);
-  });
+  self->exchange_->Keep(self->memory_);
+  self->link_->GetModel(
+      self->authorization_,
+      [self](const google::rpc::Status& status, const v1::GetModelResponse& model) { self->OnModel(status, model); });
 }
 
 GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                                   const GatewayOptions* options, ManagerLink* link, WebServer* server)
+                                   const Environment& environment)
     : call_(std::move(call)),
       authorization_(std::move(authorization)),
       exchange_(std::move(exchange)),
-      options_(options),
-      link_(link),
-      server_(server) {}
+      options_(environment.options),
+      link_(environment.link),
+      server_(environment.server),
+      memory_(environment.memory->Begin(authorization_.empty() ? exchange_->request().address : authorization_)) {}
 
 void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model) {
   if (is_over_) return;
   if (status.code() != 0) return Fail(ManagerError(status));
   if (!call_.model.empty() && call_.model != model.name()) return Fail(NoSuchModel(call_.model, model.name()));
+  const uint64_t num_logprobs = ExpectedLogprobs(call_, model.max_context_tokens());
+  if (num_logprobs > options_->max_answer_logprobs) {
+    return Fail(TooManyLogprobs(call_, num_logprobs, options_->max_answer_logprobs));
+  }
+  if (const size_t num_bytes = GenerateAnswer::BytesAtStart(call_); !memory_->Resize(num_bytes)) {
+    return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes));
+  }
   id_ = UniqueName(call_.is_chat ? "chatcmpl-" : "cmpl-");
   answer_ = std::make_unique<GenerateAnswer>(
       call_, AnswerHead{.id = id_, .created_unix_sec = std::time(nullptr), .model = model.name()});
@@ -109,7 +136,9 @@ AnswerSyntax GenerateExchange::SyntaxFor(const v1::GetModelResponse& model) cons
   AnswerSyntax syntax;
   if (!call_.is_chat) return syntax;
   const auto choose = [](const std::string& flag, const std::string& guess) { return flag == "auto" ? guess : flag; };
-  syntax.has_reasoning = choose(options_->formats.reasoning, model.reasoning_format()) == "think";
+  // A guide holds for the whole answer, so nothing of it is a thought, even if the prompt has ended with <think>.
+  syntax.has_reasoning =
+      !call_.requests[0].has_guided() && choose(options_->formats.reasoning, model.reasoning_format()) == "think";
   if (call_.may_call_tools) {
     syntax.tool_calls = {.format = ToolCallFormatOf(choose(options_->formats.tool_calls, model.tool_call_format())),
                          .tools = call_.tools,
@@ -139,7 +168,8 @@ void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::Ren
   const uint32_t context = model.max_context_tokens();
   const auto num_tokens = static_cast<uint32_t>(prompt.token_ids_size());
   // A conversation without room is refused by the manager, which says so.
-  const uint32_t room = num_tokens < context ? context - num_tokens : 1;
+  const uint32_t room =
+      RoomForLogprobs(call_, num_tokens < context ? context - num_tokens : 1, options_->max_answer_logprobs);
   call_.requests[0].mutable_stopping()->set_max_tokens(
       model.has_default_max_tokens() ? std::min(model.default_max_tokens(), room) : room);
   StartRequests();
@@ -168,6 +198,11 @@ void GenerateExchange::FindPromptTokens(size_t prompt) {
 
 void GenerateExchange::StartRequests() {
   const bool outlives_manager = options_->resume_time > absl::ZeroDuration();
+  std::optional<std::chrono::milliseconds> timeout;
+  if (deadline_ != std::chrono::steady_clock::time_point::max()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
+    timeout = std::max(left, std::chrono::milliseconds(0));
+  }
   parts_.resize(call_.requests.size());
   for (size_t i = 0; i < call_.requests.size() && !is_over_; ++i) {
     v1::GenerateRequest& request = call_.requests[i];
@@ -175,7 +210,7 @@ void GenerateExchange::StartRequests() {
     request.set_request_id(i == 0 ? id_ : absl::StrCat(id_, "-", i));
     parts_[i].ticket = link_->Start(
         authorization_, std::move(request),
-        [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); }, hold_);
+        [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); }, hold_, timeout);
   }
   hold_ = nullptr;
 }
@@ -217,6 +252,7 @@ void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entr
     parts_[prompt].position.Note(entry.response());
     parts_[prompt].loss.reset();
     const std::string events = answer_->Add(prompt, entry.response());
+    if (!HasRoomForAnswer()) return;
     if (call_.streams) Send(events);
   }
   if (is_over_ || !entry.has_end()) return;
@@ -226,6 +262,15 @@ void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entr
     return Fail(ManagerError(parts_[prompt].loss.value_or(entry.end()), NamesOf(prompt)));
   }
   if (++num_ended_ == parts_.size()) Finish();
+}
+
+bool GenerateExchange::HasRoomForAnswer() {
+  if (answer_->num_logprobs() > options_->max_answer_logprobs) {
+    Fail(TooManyLogprobs(call_, answer_->num_logprobs(), options_->max_answer_logprobs));
+  } else if (!memory_->Resize(answer_->num_bytes())) {
+    Fail(AnswerTooLarge(answer_->num_bytes(), options_->max_answer_bytes));
+  }
+  return !is_over_;
 }
 
 ApiNames GenerateExchange::NamesOf(size_t prompt) const {
@@ -256,7 +301,12 @@ void GenerateExchange::Send(const std::string& events) {
 
 void GenerateExchange::Finish() {
   is_over_ = true;
-  if (!call_.streams) return exchange_->Respond({.body = answer_->Body()});
+  if (!call_.streams) {
+    WebResponse response{.body = answer_->Body()};
+    answer_ = nullptr;
+    memory_->Resize(response.body.size());
+    return exchange_->Respond(std::move(response));
+  }
   Send(answer_->LastEvents());
   exchange_->EndEvents();
 }
@@ -270,6 +320,7 @@ void GenerateExchange::Fail(const ApiError& error) {
 
 void GenerateExchange::CancelAll() {
   is_over_ = true;
+  memory_->Resize(0);
   call_.requests.clear();  // An answer of the manager may still be waited for, which keeps this object.
   hold_ = nullptr;
   for (const Part& part : parts_) link_->Cancel(part.ticket);

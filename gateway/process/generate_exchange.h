@@ -14,6 +14,7 @@
 #include "gateway/openai/generate_answer.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/stream_position.h"
+#include "gateway/process/answer_memory.h"
 #include "gateway/process/options.h"
 #include "gateway/web/web_server.h"
 
@@ -30,9 +31,16 @@ void RespondWith(const ApiError& error, WebExchange* exchange);
 // Lives as long as the manager or the client has something to say. Only the thread of the server uses it.
 class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
  public:
-  // `options`, `link` and `server` must outlive it.
+  // The parts of the gateway, which must outlive it.
+  struct Environment {
+    const GatewayOptions* options;
+    ManagerLink* link;
+    WebServer* server;
+    AnswerMemory* memory;
+  };
+
   static void Start(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                    const GatewayOptions* options, ManagerLink* link, WebServer* server);
+                    const Environment& environment);
 
  private:
   // The request of one prompt.
@@ -45,7 +53,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   };
 
   GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
-                   const GatewayOptions* options, ManagerLink* link, WebServer* server);
+                   const Environment& environment);
 
   void OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model);
   // Returns what to look for in the answer of the model.
@@ -60,6 +68,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   // asked for token ids of completions.
   void FindPromptTokens(size_t prompt);
   void StartRequests();
+  // Returns false, and has failed, when the answer has too many logprobs or takes too much memory.
+  bool HasRoomForAnswer();
   // Goes on with a stream, if the request says behind which event. Returns whether it has that, or is wrong.
   bool ResumeIfAsked();
   void OnGone();
@@ -82,6 +92,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   const GatewayOptions* const options_;
   ManagerLink* const link_;
   WebServer* const server_;
+  const std::shared_ptr<AnswerMemory::Hold> memory_;  // Of the answer.
+  std::chrono::steady_clock::time_point deadline_;    // The whole answer is of no use behind it.
   std::shared_ptr<void> hold_;  // It stands for the bytes of the requests, until they are started.
   std::string id_;
   std::unique_ptr<GenerateAnswer> answer_;  // Once the model is known.

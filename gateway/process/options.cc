@@ -63,12 +63,26 @@ ABSL_FLAG(
     int32_t, max_unsent_bytes, 1 << 20,
     "Largest part of a stream that waits for a client that reads slowly, in bytes. When there is more, the client "
     "is disconnected, and its request ends.");
+ABSL_FLAG(
+    int64_t, max_answer_bytes, int64_t{256} << 20,
+    "Memory for all answers that are collected, or that wait for clients which read slowly, in bytes. A caller (a "
+    "bearer token, or an address without one) may take as much as is left for all others; an answer that grows "
+    "beyond that ends with 429.");
+ABSL_FLAG(int64_t, max_answer_logprobs, int64_t{1} << 20,
+          "Largest number of logprobs in an answer: those of all prompts, choices and tokens, with their alternatives. "
+          "A request for more is refused with 400. Those of the tokens of a stream do not count.");
+ABSL_FLAG(absl::Duration, request_timeout, absl::ZeroDuration(),
+          "How long a request may take, from its arrival to the end of its answer. A client may say less with the "
+          "header X-Request-Timeout. The manager refuses a request at once if it would wait too long for this time. "
+          "0: there is no limit.");
 ABSL_FLAG(absl::Duration, head_timeout, absl::Seconds(10),
           "How long the TLS handshake and the head of a request may take.");
 ABSL_FLAG(absl::Duration, body_timeout, absl::Seconds(30), "How long the body of a request may take to arrive.");
 ABSL_FLAG(absl::Duration, idle_timeout, absl::Seconds(75), "How long a connection may stay open between two requests.");
 ABSL_FLAG(absl::Duration, write_timeout, absl::Seconds(30),
           "How long a client may read nothing while data waits for it, before it is disconnected.");
+ABSL_FLAG(absl::Duration, send_timeout, absl::Minutes(5),
+          "How long a client may take to read a whole answer, or what a stream has for it, before it is disconnected.");
 ABSL_FLAG(absl::Duration, call_timeout, absl::Seconds(10),
           "How long the manager may take to answer calls that generate nothing.");
 ABSL_FLAG(absl::Duration, resume_time, absl::Seconds(30),
@@ -136,10 +150,18 @@ absl::Status ReadLimits(GatewayOptions* options) {
   options->max_waiting_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_waiting_bytes));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_unsent_bytes", absl::GetFlag(FLAGS_max_unsent_bytes), 1024, 1 << 30));
   options->max_unsent_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_unsent_bytes));
+  QUIRE_RETURN_IF_ERROR(
+      CheckFlagRange("max_answer_bytes", absl::GetFlag(FLAGS_max_answer_bytes), 1 << 20, int64_t{1} << 40));
+  options->max_answer_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_answer_bytes));
+  QUIRE_RETURN_IF_ERROR(
+      CheckFlagRange("max_answer_logprobs", absl::GetFlag(FLAGS_max_answer_logprobs), 1024, int64_t{1} << 30));
+  options->max_answer_logprobs = static_cast<uint64_t>(absl::GetFlag(FLAGS_max_answer_logprobs));
+  QUIRE_ASSIGN_OR_RETURN(options->request_timeout, DurationOrZeroFlag(FLAGS_request_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->head_timeout, DurationFlag(FLAGS_head_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->body_timeout, DurationFlag(FLAGS_body_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->idle_timeout, DurationFlag(FLAGS_idle_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->write_timeout, DurationFlag(FLAGS_write_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options->send_timeout, DurationFlag(FLAGS_send_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->call_timeout, DurationFlag(FLAGS_call_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->resume_time, DurationOrZeroFlag(FLAGS_resume_time));
   QUIRE_ASSIGN_OR_RETURN(options->drain_timeout, DurationFlag(FLAGS_drain_timeout));
@@ -180,9 +202,11 @@ const ProgramFlags& GatewayFlags() {
        {"Callers:", {"require_tokens", "client_names", "max_callers"}},
        {"Answers of chats:", {"tool_call_format", "reasoning_format"}},
        {"TLS to the manager:", {"manager_tls_ca", "manager_tls_cert", "manager_tls_key", "manager_name"}},
-       {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_waiting_bytes", "max_unsent_bytes", "resume_time"}},
+       {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_waiting_bytes", "request_timeout", "resume_time"}},
+       {"Answers:", {"max_answer_bytes", "max_answer_logprobs", "max_unsent_bytes"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
-        {"head_timeout", "body_timeout", "idle_timeout", "write_timeout", "call_timeout", "drain_timeout"}},
+        {"head_timeout", "body_timeout", "idle_timeout", "write_timeout", "send_timeout", "call_timeout",
+         "drain_timeout"}},
        LogFlagGroup({}),
        ConfigurationFlagGroup()},
       {"client_names", "host_names", "allowed_origins"}};

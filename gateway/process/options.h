@@ -42,10 +42,14 @@ struct GatewayOptions {
   int64_t max_receiving_bytes;
   size_t max_waiting_bytes;
   size_t max_unsent_bytes;
+  size_t max_answer_bytes;
+  uint64_t max_answer_logprobs;
+  absl::Duration request_timeout;  // 0: there is none.
   absl::Duration head_timeout;
   absl::Duration body_timeout;
   absl::Duration idle_timeout;
   absl::Duration write_timeout;
+  absl::Duration send_timeout;
   absl::Duration call_timeout;
   absl::Duration resume_time;  // 0: requests end with their manager.
   absl::Duration drain_timeout;

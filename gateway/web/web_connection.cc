@@ -84,6 +84,9 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
     void OnGone(std::function<void()> gone) override {
       if (IsCurrent()) connection_->gone_ = std::move(gone);
     }
+    void Keep(std::shared_ptr<void> something) override {
+      if (IsCurrent()) connection_->kept_ = std::move(something);
+    }
     void Respond(WebResponse response) override {
       if (IsCurrent()) connection_->Respond(std::move(response));
     }
@@ -186,9 +189,11 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   std::function<void()> gone_;
   std::string unsent_;
   std::string sending_;
-  size_t num_sent_ = 0;  // Bytes of `sending_`.
+  size_t num_sent_ = 0;         // Bytes of `sending_`.
+  std::shared_ptr<void> kept_;  // For the response.
   SteadyTime deadline_ = SteadyTime::max();
   SteadyTime write_deadline_ = SteadyTime::max();
+  SteadyTime send_deadline_ = SteadyTime::max();
   bool is_watching_ = false;
   bool is_writing_ = false;
   bool is_late_ = false;     // The request did not arrive in time.
@@ -224,13 +229,14 @@ void Connection<Stream>::Close() {
   error_code ignored;
   socket().close(ignored);
   share_ = nullptr;
+  kept_ = nullptr;
   owner_->Remove(this);
   if (gone_) std::exchange(gone_, nullptr)();
 }
 
 template <typename Stream>
 void Connection<Stream>::CheckTime(SteadyTime now) {
-  if (now >= write_deadline_) return Close();
+  if (now >= write_deadline_ || now >= send_deadline_) return Close();
   // Bytes of the next request end the watching, and wait until the response has been sent.
   if (exchange_ != nullptr && !is_watching_ && HasPeerClosed()) return Close();
   const auto body_time =
@@ -347,14 +353,17 @@ void Connection<Stream>::OnHead(HttpHead head) {
   is_chunked_ = head.minor_version >= 1;
   if (const auto refusal = ReasonToRefuse(head)) return Refuse(refusal->code, refusal->message);
   const auto text = [&](const char* name) { return std::string(head.Header(name)); };
-  request_ = {.method = head.method,
-              .path = head.path,
-              .authorization = text("authorization"),
-              .last_event_id = text("last-event-id"),
-              .content_type = text("content-type"),
-              .is_of_page = IsOfPage(head),
-              .address = address_,
-              .client_names = client_names_};
+  request_ = {
+      .method = head.method,
+      .path = head.path,
+      .authorization = text("authorization"),
+      .last_event_id = text("last-event-id"),
+      .timeout = text("x-request-timeout"),
+      .read_timeout = text(head.Has("x-stainless-read-timeout") ? "x-stainless-read-timeout" : "x-stainless-timeout"),
+      .content_type = text("content-type"),
+      .is_of_page = IsOfPage(head),
+      .address = address_,
+      .client_names = client_names_};
   const bool has_body = head.is_chunked || head.content_length.value_or(0) > 0;
   if (owner_->options().check_head) {
     if (std::optional<WebResponse> response = owner_->options().check_head(request_)) {
@@ -490,7 +499,10 @@ void Connection<Stream>::Respond(WebResponse response) {
   std::string text = Head(response.code, response.content_type);
   for (const auto& [name, value] : response.headers) absl::StrAppend(&text, name, ": ", value, "\r\n");
   absl::StrAppend(&text, "Content-Length: ", response.body.size(), "\r\n\r\n");
-  if (!std::exchange(is_head_, false)) text += response.body;
+  if (!std::exchange(is_head_, false)) {
+    response.body.insert(0, text);
+    text = std::move(response.body);
+  }
   ends_after_write_ = true;
   EndResponse();
   Write(std::move(text));
@@ -526,13 +538,13 @@ void Connection<Stream>::EndResponse() {
 template <typename Stream>
 void Connection<Stream>::Write(std::string text) {
   if (is_closed_) return;
+  // What has been made already is sent, even if it is larger: a whole response, or one event.
+  if (!ends_after_write_ && unsent_.size() > owner_->options().max_unsent_bytes) return Close();
   if (unsent_.empty()) {
     unsent_ = std::move(text);
   } else {
     unsent_ += text;
   }
-  // A whole response has been made already, so its size is not limited.
-  if (!ends_after_write_ && unsent_.size() > owner_->options().max_unsent_bytes) return Close();
   if (!is_writing_) Flush();
 }
 
@@ -541,6 +553,7 @@ void Connection<Stream>::Flush() {
   is_writing_ = true;
   sending_ = std::exchange(unsent_, std::string());
   num_sent_ = 0;
+  send_deadline_ = std::chrono::steady_clock::now() + owner_->options().send_timeout;
   WriteSome();
 }
 
@@ -559,11 +572,14 @@ void Connection<Stream>::OnWritten(error_code error, size_t num_bytes) {
   if (!error && !is_closed_ && num_sent_ < sending_.size()) return WriteSome();
   is_writing_ = false;
   write_deadline_ = SteadyTime::max();
+  send_deadline_ = SteadyTime::max();
   if (is_closed_) return;
   if (error) return Close();
   if (!unsent_.empty()) return Flush();
-  sending_.clear();
-  if (std::exchange(ends_after_write_, false)) NextRequest();
+  sending_ = std::string();
+  if (!std::exchange(ends_after_write_, false)) return;
+  kept_ = nullptr;
+  NextRequest();
 }
 
 // Tells the client that nothing follows, and waits until it has closed its side. If the socket were closed while data

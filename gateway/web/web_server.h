@@ -26,6 +26,8 @@ struct WebRequest {
   std::string path;                            // As it was sent, without '?' and what follows it.
   std::string authorization;                   // The header, or empty.
   std::string last_event_id;                   // The header, or empty.
+  std::string timeout;                         // The header X-Request-Timeout, or empty.
+  std::string read_timeout;                    // The header X-Stainless-Read-Timeout or X-Stainless-Timeout, or empty.
   std::string content_type;                    // The header, or empty.
   bool is_of_page = false;                     // A browser has sent it for a page.
   std::string address;                         // The IP address of the client; empty for a unix socket.
@@ -55,6 +57,8 @@ class WebExchange {
   // `gone` is called at most once, when the client leaves before the whole response was given to the server, or when it
   // reads too slowly.
   virtual void OnGone(std::function<void()> gone) = 0;
+  // Keeps something until the client has got the whole response, or has left.
+  virtual void Keep(std::shared_ptr<void> something) = 0;
 
   virtual void Respond(WebResponse response) = 0;
   // Begins a stream of server-sent events with code 200. Its head is sent with the first piece, or with the end.
@@ -74,7 +78,7 @@ struct WebServerOptions {
   // All bodies that arrive or wait to be read have at most so many, see BodyMemory. One address has at most three
   // quarters of it, or a body of max_body_bytes.
   int64_t max_receiving_bytes = 256 << 20;
-  // One stream has at most so many. A client that is further behind is disconnected.
+  // A client of a stream that is further behind gets no more, and is disconnected.
   size_t max_unsent_bytes = 1 << 20;
   std::chrono::milliseconds head_timeout = std::chrono::seconds(10);  // It limits TLS and the head of a request.
   std::chrono::milliseconds body_timeout = std::chrono::seconds(30);  // It limits the body.
@@ -83,6 +87,8 @@ struct WebServerOptions {
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);
   // It limits the time in which a write makes no progress.
   std::chrono::milliseconds write_timeout = std::chrono::seconds(30);
+  // It limits the time until the client has got a whole response, or what a stream has for it.
+  std::chrono::milliseconds send_timeout = std::chrono::minutes(5);
   // The thread of the server calls it with the code when it refuses a request by itself.
   std::function<void(int code)> on_refusal = {};
   // The thread of the server calls it with each head, before it reads the body. A response refuses the request.

@@ -104,7 +104,7 @@ void PinCalls::RunOnText(const Request& request, const AdminCall& call,
                          void (PinCalls::*start)(const Request&, const AdminCall&)) {
   const size_t num_bytes = TextWork(AsGenerate(request));
   const absl::Status status = requests_->text_threads.RunInput(
-      num_bytes,
+      /*tenant=*/"", num_bytes,
       [this, start, call, request = std::make_shared<const Request>(request)] { (this->*start)(*request, call); });
   if (!status.ok()) call.Finish(status);
 }

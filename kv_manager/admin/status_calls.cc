@@ -43,7 +43,7 @@ void EncodeWorker(const WorkerStatus& in, v1::WorkerStatus* out) {
   out->set_last_error(in.last_error);
   out->set_epoch(in.epoch);
   out->set_steps(in.steps);
-  EncodeBlocks(in.blocks, out->mutable_blocks());
+  if (in.is_ready) EncodeBlocks(in.blocks, out->mutable_blocks());
   out->set_block_size(in.block_size);
   out->set_waiting_requests(in.waiting_requests);
   out->set_running_requests(in.running_requests);

@@ -187,6 +187,32 @@ std::optional<int> PagedBlockManager::Publish(SequenceId sequence, absl::Span<co
   return first_changed;
 }
 
+void PagedBlockManager::Prove(SequenceId sequence, int num_tokens) {
+  const auto it = holdings_.find(sequence);
+  if (it == holdings_.end()) return;
+  const int num_blocks = std::min(it->second.num_published_blocks, num_tokens / block_size());
+  if (num_blocks > 0) tree_.Prove(it->second.table.ids()[num_blocks - 1]);
+}
+
+void PagedBlockManager::Uncache(const std::string& salt, absl::Span<const TokenId> tokens) {
+  const PrefixTree::Hit hit = tree_.Find(salt, tokens, static_cast<int>(tokens.size()));
+  const auto first =
+      std::find_if(hit.blocks.begin(), hit.blocks.end(), [this](BlockId block) { return !tree_.is_proved(block); });
+  if (first != hit.blocks.end()) {
+    tree_.Drop(*first);
+    TellEvicted();
+  }
+  for (auto& [sequence, holding] : holdings_) {
+    const int num_published = holding.num_published_blocks;
+    const bool has_lost = num_published > 0 && !tree_.Contains(holding.table.ids()[num_published - 1]);
+    // What is in the host tier may be a copy of these blocks, which nobody knows there.
+    if (!has_lost && !(holding.is_swapped && holding.salt == salt)) continue;
+    promises_.Drop(sequence);
+    holding.is_published = false;
+    holding.num_published_blocks = 0;
+  }
+}
+
 bool PagedBlockManager::SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) {
   absl::flat_hash_set<BlockId> blocks;
   for (const SequenceExtent& extent : sequences) {
@@ -368,11 +394,14 @@ BlockRef PagedBlockManager::Take() {
 
 bool PagedBlockManager::EvictOne() {
   if (!tree_.EvictOne().has_value()) return false;
-  for (const BlockId block : tree_.last_evicted()) {
-    if (options_.index != nullptr) options_.index->Set(block, std::nullopt);
-  }
+  TellEvicted();
   ++num_evictions_;
   return true;
+}
+
+void PagedBlockManager::TellEvicted() {
+  if (options_.index == nullptr) return;
+  for (const BlockId block : tree_.last_evicted()) options_.index->Set(block, std::nullopt);
 }
 
 int PagedBlockManager::EvictCached(int max_blocks) {

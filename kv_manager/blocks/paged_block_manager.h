@@ -107,6 +107,8 @@ class PagedBlockManager : public BlockManager {
   void AdoptPrefix(SequenceId sequence, const std::string& salt, absl::Span<const TokenId> tokens,
                    int num_tokens) override;
   std::optional<int> Publish(SequenceId sequence, absl::Span<const TokenId> tokens, int num_tokens) override;
+  void Prove(SequenceId sequence, int num_tokens) override;
+  void Uncache(const std::string& salt, absl::Span<const TokenId> tokens) override;
 
   bool SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) override;
   int NumBlocksToSwapIn(absl::Span<const SequenceId> sequences) const override;
@@ -195,6 +197,8 @@ class PagedBlockManager : public BlockManager {
   void Count(const Holding& holding);
   // The sequence is about to give up its blocks: ends its promise and records the last use of its published blocks.
   void LeaveCache(SequenceId sequence, Holding* holding);
+  // Tells the index of the blocks that have just left the tree.
+  void TellEvicted();
   // Takes a free block, or evicts one. REQUIRES: num_free_blocks() > 0.
   BlockRef Take();
   bool EvictOne();

@@ -71,6 +71,13 @@ void PrefixTree::Touch(BlockId block, StepId step) {
   RaiseStep(Value(block), step);
 }
 
+void PrefixTree::Prove(BlockId block) {
+  QUIRE_CHECK(Contains(block)) << block << " is not cached";
+  for (uint32_t node = Value(block); trie_.IsBlock(node) && !nodes_[node].is_proved; node = trie_.Parent(node)) {
+    nodes_[node].is_proved = true;
+  }
+}
+
 BlockRef PrefixTree::Share(BlockId block) const {
   QUIRE_CHECK(Contains(block)) << block << " is not cached";
   return nodes_[Value(block)].block.Share();
@@ -95,6 +102,16 @@ std::optional<BlockId> PrefixTree::EvictOne() {
   }
   QUIRE_CHECK_EQ(num_evictable(), 0);
   return std::nullopt;
+}
+
+void PrefixTree::Drop(BlockId block) {
+  QUIRE_CHECK(Contains(block)) << block << " is not cached";
+  last_evicted_.clear();
+  const std::vector<uint32_t> subtree = SubtreeOf(Value(block));
+  for (const uint32_t node : subtree) nodes_[node].is_listed = false;
+  const auto has_left = [this](const Entry& entry) { return !nodes_[entry.node].is_listed; };
+  if (std::erase_if(evictable_, has_left) > 0) std::make_heap(evictable_.begin(), evictable_.end(), IsEvictedLater);
+  Remove(Value(block));
 }
 
 void PrefixTree::Clear() {
@@ -149,14 +166,20 @@ void PrefixTree::ListNewlyEvictable() {
   }
 }
 
-// Removes the node and all nodes below it. None of them is listed, because their turns came before that of the node.
+// Parents come before children.
+std::vector<uint32_t> PrefixTree::SubtreeOf(uint32_t node) const {
+  std::vector<uint32_t> subtree = {node};
+  for (size_t i = 0; i < subtree.size(); ++i) trie_.AppendChildren(subtree[i], &subtree);
+  return subtree;
+}
+
+// Removes the node and all nodes below it. None of them is listed: when a node is evicted, their turns came before.
 void PrefixTree::Remove(uint32_t node) {
   if (!trie_.HasChildren(node)) {
     RemoveLeaf(node);
     return;
   }
-  std::vector<uint32_t> subtree = {node};  // Parents before children.
-  for (size_t i = 0; i < subtree.size(); ++i) trie_.AppendChildren(subtree[i], &subtree);
+  std::vector<uint32_t> subtree = SubtreeOf(node);
   for (; !subtree.empty(); subtree.pop_back()) RemoveLeaf(subtree.back());
 }
 
@@ -216,6 +239,9 @@ absl::Status PrefixTree::CheckNode(uint32_t index) const {
   if (node.root != root || node.depth != depth) {
     return absl::InternalError(absl::StrCat("block ", index, " has root ", node.root, " and depth ", node.depth,
                                             ", its place has root ", root, " and depth ", depth));
+  }
+  if (has_parent && node.is_proved && !nodes_[parent].is_proved) {
+    return absl::InternalError(absl::StrCat("block ", index, " is proved, and its parent is not"));
   }
   if (has_parent && nodes_[parent].last_step < node.last_step) {
     return absl::InternalError(absl::StrCat("block ", index, " was used in step ", Value(node.last_step),

@@ -61,6 +61,10 @@ class PrefixTree {
   // a holder calls this before it gives up the block. REQUIRES: the block is cached.
   void Touch(BlockId block, StepId step);
 
+  // What the block and its ancestors hold is sound. REQUIRES: the block is cached.
+  void Prove(BlockId block);
+  bool is_proved(BlockId block) const { return nodes_[Value(block)].is_proved; }
+
   BlockRef Share(BlockId block) const;  // REQUIRES: the block is cached.
   bool Contains(BlockId block) const { return static_cast<bool>(nodes_[Value(block)].block); }
 
@@ -68,7 +72,9 @@ class PrefixTree {
   // the oldest, so leaves go first. Nodes below it that somebody holds without their ancestors leave the tree with it.
   // Returns nothing when no block is evictable.
   std::optional<BlockId> EvictOne();
-  // The blocks that left the tree in the last call of EvictOne. Valid until the next call.
+  // Removes the block and all nodes below it, whoever holds them. REQUIRES: the block is cached.
+  void Drop(BlockId block);
+  // The blocks that left the tree in the last call of EvictOne or Drop. Valid until the next call.
   const std::vector<BlockId>& last_evicted() const { return last_evicted_; }
 
   // The depth of a cached block is 1 for the first block of a prefix. Its last step is the one that last used it or a
@@ -95,6 +101,7 @@ class PrefixTree {
     uint64_t number = 0;     // Nodes count 1, 2, 3, ... in the order of Insert. 0 when the block is not cached.
     uint32_t root = 0;       // The root above this node, as a node of trie_.
     uint32_t depth = 0;      // 1 for a child of a root.
+    bool is_proved = false;  // See Prove. The nodes above it are proved, too.
     bool is_listed = false;  // The node has an entry in evictable_.
   };
 
@@ -114,6 +121,7 @@ class PrefixTree {
   void RaiseStep(uint32_t node, StepId step);
   void List(uint32_t node);
   void ListNewlyEvictable();
+  std::vector<uint32_t> SubtreeOf(uint32_t node) const;
   void Remove(uint32_t node);
   void RemoveLeaf(uint32_t node);
   absl::Status CheckNode(uint32_t node) const;

@@ -95,6 +95,7 @@ void LiveRequests::Start(Entry* entry, int num_cached_tokens, int64_t sent_us) {
   stats_->queue_seconds.Observe(Seconds(sent_us - entry->arrival_us));
   stats_->started_tokens += entry->num_prompt_tokens;
   stats_->cached_tokens += num_cached_tokens;
+  entry->num_cached_tokens = num_cached_tokens;
   entry->start_us = sent_us;
   entry->sink->OnStarted(num_cached_tokens);
 }
@@ -126,6 +127,7 @@ void LiveRequests::Emit(Emission emission, int64_t now_us, Entry* to) {
   const size_t index = emission.sample_index;
   ++stats_->tenants[entry.tenant_slot].generated_tokens;
   ++entry.num_generated_tokens;
+  entry.longest_output = std::max(entry.longest_output, emission.position - entry.num_prompt_tokens + 1);
   if (entry.last_token_us.empty()) {
     stats_->first_token_seconds.Observe(Seconds(now_us - entry.arrival_us));
     entry.first_token_us = now_us;
@@ -157,10 +159,17 @@ void LiveRequests::ObserveEnd(const Entry& entry, int64_t now_us) {
   stats_->request_seconds.Observe(Seconds(now_us - entry.arrival_us));
   stats_->request_prompt_tokens.Observe(entry.num_prompt_tokens);
   stats_->request_generated_tokens.Observe(static_cast<double>(entry.num_generated_tokens));
+  stats_->request_longest_output.Observe(entry.longest_output);
+  stats_->request_max_tokens.Observe(entry.max_tokens);
+  stats_->request_outputs.Observe(entry.num_outputs);
   if (entry.num_generated_tokens == 0) return;
   wait_->OnFinished(entry.max_tokens, TokensPerOutput(entry));
+  stats_->request_computed_tokens.Observe(entry.num_prompt_tokens - entry.num_cached_tokens);
   stats_->prefill_seconds.Observe(Seconds(entry.first_token_us - entry.start_us));
   stats_->decode_seconds.Observe(Seconds(now_us - entry.first_token_us));
+  stats_->running_seconds.Observe(Seconds(now_us - entry.start_us));
+  if (entry.longest_output < 2) return;
+  stats_->token_seconds.Observe(Seconds(now_us - entry.first_token_us) / (entry.longest_output - 1));
 }
 
 std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {

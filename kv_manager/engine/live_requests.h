@@ -34,11 +34,13 @@ class LiveRequests {
     int64_t arrival_us = 0;
     int64_t deadline_us = std::numeric_limits<int64_t>::max();
     int num_prompt_tokens = 0;
+    int num_cached_tokens = 0;  // The part of the prompt that was in the prefix cache when it started.
     int max_tokens = 0;
     int num_outputs = 1;  // Samples, or the hypotheses that a beam search returns.
     int num_rows = 1;     // Samples, or beams.
     int tenant_slot = 0;  // The index in stats->tenants.
     int64_t num_generated_tokens = 0;
+    int longest_output = 0;  // Tokens of the longest sample or hypothesis.
     // A beam search that moves has so many tokens in its beams beyond those that it has emitted.
     int num_beam_tokens = 0;
     int64_t start_us = 0;  // The time when its first plan was sent.

@@ -77,6 +77,7 @@ void LoopReport::Update(const WorkerSession& session) {
 WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& live, int64_t now_us) const {
   WorkerLoad load{.is_ready = session.is_ready() && !session.is_drained_by_worker(),
                   .has_tried = session.has_tried(),
+                  .has_joined = session.last_step_us() > 0,
                   .may_return = session.MayReturn(now_us),
                   .generation = session.generation(),
                   .family = session.family(),

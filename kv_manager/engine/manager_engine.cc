@@ -442,7 +442,11 @@ int64_t ManagerEngine::LongestSequence(GenerationId generation) const {
 
 std::shared_ptr<const ServedModel> ManagerEngine::ServedNow() const {
   const std::vector<std::shared_ptr<const ServedModel>> models = registry_.models();
-  if (models.size() <= 1) return models.empty() ? nullptr : models[0];
+  // A worker that has described itself, and whose session is not open yet, serves nobody.
+  const bool has_joined = std::any_of(workers_.begin(), workers_.end(),
+                                      [](const Worker& worker) { return worker.loop->load().has_joined; });
+  if (models.empty() || !has_joined) return nullptr;
+  if (models.size() == 1) return models[0];
   std::set<GenerationId> ready, waiting;
   for (const Worker& worker : workers_) {
     const WorkerLoad load = worker.loop->load();

@@ -19,6 +19,7 @@ namespace quire {
 struct WorkerLoad {
   bool is_ready = false;                // A session is open, and the worker itself does not drain.
   bool has_tried = false;               // A session was opened, or an attempt has failed.
+  bool has_joined = false;              // A session was opened.
   bool may_return = false;              // It is lost, and requests still wait for it to return.
   bool is_drained_by_operator = false;  // It gets no new requests.
   GenerationId generation{0};           // The worker's last session has it.

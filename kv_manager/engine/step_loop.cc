@@ -12,6 +12,7 @@
 #include "base/counted.h"
 #include "base/log.h"
 #include "base/status_reason.h"
+#include "kv_manager/engine/request_failure.h"
 #include "kv_manager/engine/work_time.h"
 
 namespace quire {
@@ -254,9 +255,21 @@ void StepLoop::Handle(PlanAnswered event) {
   if (!plan.has_value()) return;
   report_.wait()->OnStep(now_us_ - step_start_us, session_.pool()->scheduler()->counts().running);
   report_.CountResult(now_us_ - plan->sent_us, event.duration_us);
-  live_.Deliver(session_.pool()->scheduler()->Commit(std::move(event.result)), plan->sent_us, now_us_);
+  StepOutput output = session_.pool()->scheduler()->Commit(std::move(event.result));
+  const std::vector<FailedRequest> failed = std::exchange(output.failed, {});
+  live_.Deliver(std::move(output), plan->sent_us, now_us_);
+  FailRequests(failed);
   const WorkTime planning{.elapsed_us = plan->planning_us, .cpu_us = plan->planning_cpu_us};
   report_.CountManagerPart(planning + (WorkTime::Now(*clock_) - start));
+}
+
+void StepLoop::FailRequests(const std::vector<FailedRequest>& failed) {
+  for (const FailedRequest& request : failed) {
+    const absl::Status error = ErrorOf(request);
+    QUIRE_LOG(kWarning) << "request " << Value(request.request) << " failed on worker "
+                        << Named("worker", options_.address) << ": " << error.message();
+    live_.Fail(request.request, error);
+  }
 }
 
 // Deadlines count while the worker is busy or lost, too.

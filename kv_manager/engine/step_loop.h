@@ -105,6 +105,8 @@ class StepLoop {
   bool PassOn(RequestSubmitted* event);
   // A waiting request has given its place in a full queue to a request of another tenant.
   void OnDisplaced(const Displaced& displaced);
+  // The worker has ended sequences of these requests.
+  void FailRequests(const std::vector<FailedRequest>& failed);
   // Counts a refusal for the tenant.
   void CountRefusal(const std::string& tenant);
   void ExpireDeadlines();

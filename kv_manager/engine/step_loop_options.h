@@ -28,8 +28,9 @@ struct StepLoopOptions {
   SchedulerOptions scheduler;  // Narrowed to what the worker can do once it has described itself.
   WorkerLinkOptions link;
   bool has_prefix_cache = true;
-  bool reads_generation_config = true;  // The models that workers serve have them.
-  double max_pinned_share = 0.25;       // The share of the pool that pins may hold.
+  bool reads_generation_config = true;            // The models that workers serve have them.
+  int64_t max_worker_bytes = int64_t{256} << 20;  // See CheckMemoryFor.
+  double max_pinned_share = 0.25;                 // The share of the pool that pins may hold.
   // The requests of a lost worker move to another one after this time, but at the latest when the grace ends.
   int64_t failover_after_us = 0;
   // Says whether requests of a lost worker move to workers of another generation of its family if no worker of its own

@@ -55,12 +55,13 @@ int64_t WaitForecast::OutputUs(const Request& request) const {
 absl::Status CheckWait(const WaitLimits& limits, const WaitForecast& forecast, int64_t num_tokens_ahead,
                        const Request& request, int64_t now_us) {
   const int64_t wait_us = forecast.WaitUs(num_tokens_ahead);
-  if (wait_us > limits.max_wait_us) {
-    return Refusal(absl::StrFormat("the request would wait %d ms before it runs, the limit is %d ms (--max-queue-wait)",
+  if (request.deadline_us == kNever) {
+    if (wait_us <= limits.max_wait_us) return absl::OkStatus();
+    return Refusal(absl::StrFormat("the request would wait %d ms before it runs, the limit is %d ms for a request "
+                                   "without a deadline (--max-queue-wait of the manager)",
                                    wait_us / 1000, limits.max_wait_us / 1000),
                    wait_us, limits.max_wait_us);
   }
-  if (request.deadline_us == kNever) return absl::OkStatus();
   const int64_t left_us = std::max<int64_t>(request.deadline_us - now_us, 0);
   const auto wait_limit_us = static_cast<int64_t>(limits.max_deadline_share * static_cast<double>(left_us));
   if (wait_us > wait_limit_us) {

@@ -14,7 +14,7 @@ namespace quire {
 
 // Says how long a request may wait before its first step.
 struct WaitLimits {
-  int64_t max_wait_us = kNever;
+  int64_t max_wait_us = kNever;  // For a request without a deadline.
   // For a request with a deadline: the share of the time until then. The rest is for its prompt and its output.
   double max_deadline_share = 0.1;
 };

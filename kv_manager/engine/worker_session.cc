@@ -103,7 +103,9 @@ WorkerSession::WorkerSession(const StepLoopOptions* options, const StepLoopHooks
 
 void WorkerSession::OnDescribed(WorkerDescribed event, int64_t now_us) {
   if (!link_.is_current(event.epoch)) return;
-  const absl::StatusOr<GenerationId> generation = hooks_->admit_worker(event.description);
+  const absl::Status memory = CheckMemoryFor(event.description, options_->max_worker_bytes);
+  const absl::StatusOr<GenerationId> generation =
+      memory.ok() ? hooks_->admit_worker(event.description) : absl::StatusOr<GenerationId>(memory);
   if (!generation.ok()) {
     link_.Refuse(generation.status());
     return Lose(generation.status(), now_us);
@@ -450,7 +452,9 @@ void WorkerSession::LogFailedAttempt(const absl::Status& reason, int64_t now_us)
 }
 
 void WorkerSession::AbandonLost(const absl::Status& reason) {
-  for (const Convict& convict : pool_->scheduler()->AbandonLost(NamedSequence(reason))) {
+  const std::vector<Convict> convicts = pool_->scheduler()->AbandonLost(NamedSequence(reason));
+  if (!convicts.empty()) link_.ForgiveLosses();
+  for (const Convict& convict : convicts) {
     QUIRE_LOG(kWarning) << "request " << Value(convict.request) << " failed: worker "
                         << Named("worker", options_->address) << " was lost while it computed this request alone, and "
                         << convict.num_losses << " times in all: " << reason.message();

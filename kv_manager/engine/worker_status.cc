@@ -20,12 +20,26 @@ void StepLoopStats::Add(const StepLoopStats& other) {
         &StepLoopStats::interruptions, &StepLoopStats::swapped_out_blocks, &StepLoopStats::swapped_in_blocks}) {
     this->*count += other.*count;
   }
-  for (Histogram StepLoopStats::*histogram :
-       {&StepLoopStats::queue_seconds, &StepLoopStats::first_token_seconds, &StepLoopStats::inter_token_seconds,
-        &StepLoopStats::request_seconds, &StepLoopStats::prefill_seconds, &StepLoopStats::decode_seconds,
-        &StepLoopStats::request_prompt_tokens, &StepLoopStats::request_generated_tokens, &StepLoopStats::step_seconds,
-        &StepLoopStats::worker_step_seconds, &StepLoopStats::plan_seconds, &StepLoopStats::manager_step_seconds,
-        &StepLoopStats::manager_step_cpu_seconds, &StepLoopStats::step_tokens}) {
+  for (Histogram StepLoopStats::*histogram : {&StepLoopStats::queue_seconds,
+                                              &StepLoopStats::first_token_seconds,
+                                              &StepLoopStats::inter_token_seconds,
+                                              &StepLoopStats::request_seconds,
+                                              &StepLoopStats::prefill_seconds,
+                                              &StepLoopStats::decode_seconds,
+                                              &StepLoopStats::request_prompt_tokens,
+                                              &StepLoopStats::request_generated_tokens,
+                                              &StepLoopStats::step_seconds,
+                                              &StepLoopStats::worker_step_seconds,
+                                              &StepLoopStats::plan_seconds,
+                                              &StepLoopStats::manager_step_seconds,
+                                              &StepLoopStats::manager_step_cpu_seconds,
+                                              &StepLoopStats::step_tokens,
+                                              &StepLoopStats::request_longest_output,
+                                              &StepLoopStats::request_max_tokens,
+                                              &StepLoopStats::request_outputs,
+                                              &StepLoopStats::request_computed_tokens,
+                                              &StepLoopStats::running_seconds,
+                                              &StepLoopStats::token_seconds}) {
     (this->*histogram).Merge(other.*histogram);
   }
   if (tenants.size() < other.tenants.size()) tenants.resize(other.tenants.size());

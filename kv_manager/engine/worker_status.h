@@ -23,6 +23,7 @@ inline constexpr double kPlanSecondsBounds[] = {5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e
 inline constexpr double kStepTokensBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
 inline constexpr double kRequestTokensBounds[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
                                                   1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
+inline constexpr double kOutputsBounds[] = {1, 2, 5, 10, 20, 50, 100, 200};
 
 // The counters of a step loop since it started. Every number only grows.
 struct StepLoopStats {
@@ -64,6 +65,12 @@ struct StepLoopStats {
   Histogram decode_seconds{kSecondsBounds};
   Histogram request_prompt_tokens{kRequestTokensBounds};
   Histogram request_generated_tokens{kRequestTokensBounds};  // All samples of a request are counted together.
+  Histogram request_longest_output{kRequestTokensBounds};    // The tokens of its longest sample or hypothesis.
+  Histogram request_max_tokens{kRequestTokensBounds};        // What it asked for.
+  Histogram request_outputs{kOutputsBounds};                 // Samples, or the hypotheses that return.
+  Histogram request_computed_tokens{kRequestTokensBounds};   // The part of its prompt that no cache had.
+  Histogram running_seconds{kSecondsBounds};                 // They begin with the first plan and end with the request.
+  Histogram token_seconds{kSecondsBounds};                   // The mean of inter_token_seconds over a request.
   Histogram step_seconds{kSecondsBounds};                    // They begin with a plan and end with its result.
   Histogram worker_step_seconds{kSecondsBounds};             // The worker's part of it.
   Histogram plan_seconds{kPlanSecondsBounds};                // The time to make one plan.

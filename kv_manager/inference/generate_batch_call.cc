@@ -15,7 +15,9 @@
 #include "base/status_reason.h"
 #include "kv_manager/inference/call_metadata.h"
 #include "kv_manager/requests/client_request.h"
+#include "kv_manager/requests/guide_validation.h"
 #include "kv_manager/requests/request_validation.h"
+#include "kv_manager/requests/tenancy.h"
 #include "kv_manager/requests/token_stream.h"
 #include "kv_manager/requests/unknown_fields.h"
 #include "kv_manager/rpc/grpc_status.h"
@@ -198,7 +200,7 @@ template <typename Request>
 void GenerateBatchCall::Start(uint64_t tag, Request request, int64_t deadline_us) {
   const absl::StatusOr<std::optional<Caller>>& caller = CurrentCaller();
   if (!caller.ok()) return Refuse(tag, caller.status());
-  const size_t num_bytes = TextWork(request);
+  const size_t num_bytes = TextWork(request) + GuideWork(request, *caller, environment_->guides);
   const auto member = std::make_shared<Member>(shared_from_this(), *caller, tag, std::move(request));
   absl::Status status;
   {
@@ -214,8 +216,8 @@ void GenerateBatchCall::Start(uint64_t tag, Request request, int64_t deadline_us
     }
   }
   if (!status.ok()) return Refuse(tag, status);
-  status =
-      environment_->text_threads.RunInput(num_bytes, [member, deadline_us] { member->request().Start(deadline_us); });
+  status = environment_->text_threads.RunInput(OwnerOf(*caller), num_bytes,
+                                               [member, deadline_us] { member->request().Start(deadline_us); });
   if (!status.ok()) member->EndCall(nullptr, status);
 }
 

@@ -7,6 +7,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "kv_manager/inference/call_metadata.h"
+#include "kv_manager/requests/guide_validation.h"
+#include "kv_manager/requests/request_validation.h"
+#include "kv_manager/requests/tenancy.h"
 #include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "security/authorizer.h"
@@ -28,9 +31,12 @@ template <typename Request>
 absl::Status GenerateCall::MakeRequest(const grpc::ByteBuffer& bytes, size_t* num_bytes) {
   Request request;
   absl::Status status = FromBytes(bytes, &request);
-  *num_bytes = TextWork(request);
   const absl::StatusOr<std::optional<Caller>> caller = CallerOf(*context(), environment_->options.tokens.get());
   if (status.ok()) status = caller.status();
+  if (status.ok()) {
+    owner_ = OwnerOf(*caller);
+    *num_bytes = TextWork(request) + GuideWork(request, *caller, environment_->guides);
+  }
   request_ = std::make_unique<ClientRequest>(
       environment_, caller.value_or(std::nullopt), TraceParentOf(*context()), std::move(request), this,
       [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); });
@@ -45,7 +51,7 @@ void GenerateCall::OnRequest(const grpc::ByteBuffer& bytes) {
   // OnCancel may have come before.
   if (context()->IsCancelled()) request_->Leave();
   if (status.ok()) {
-    status = environment_->text_threads.RunInput(num_bytes, [call = shared_from_this()] {
+    status = environment_->text_threads.RunInput(owner_, num_bytes, [call = shared_from_this()] {
       call->request_->Start(DeadlineMicros(*call->context(), *call->environment_->clock));
     });
   }

@@ -64,6 +64,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   RequestEnvironment* const environment_;
   const RpcMethod method_;
   CallCanceller canceller_;
+  std::string owner_;                              // Who has sent the request, see OwnerOf.
   std::unique_ptr<ClientRequest> request_;         // It is null until the request has been received.
   std::atomic<ClientRequest*> started_ = nullptr;  // The same, for OnCancel.
   std::shared_ptr<GenerateCall> self_;             // It is set until OnDone.

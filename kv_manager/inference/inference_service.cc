@@ -18,6 +18,7 @@
 #include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/request_validation.h"
+#include "kv_manager/requests/tenancy.h"
 #include "kv_manager/requests/token_stream.h"
 #include "kv_manager/rpc/message_bytes.h"
 #include "kv_manager/rpc/rpc_status.h"
@@ -105,7 +106,7 @@ void InferenceServiceImpl::AddAnswer(const char* name, RpcMethod method, size_t 
     const absl::StatusOr<std::optional<Caller>> caller = CallerOf(*call->context(), environment_->options.tokens.get());
     if (status.ok()) status = caller.status();
     if (status.ok()) {
-      status = environment_->text_threads.RunInput(num_bytes(*request), [=, this] {
+      status = environment_->text_threads.RunInput(OwnerOf(*caller), num_bytes(*request), [=, this] {
         Response response;
         if (const absl::Status handled = (this->*handle)(*caller, *request, &response); !handled.ok()) {
           return refuse(handled);

@@ -43,6 +43,14 @@ void RenderGauges(const Pool& pool, const MetricLabels& labels, MetricPage* page
   page->Value(static_cast<double>(pool.running), labels);
   page->Begin(MetricType::Gauge, "vllm:num_requests_waiting", "Waiting requests");
   page->Value(static_cast<double>(pool.waiting), labels);
+  page->Begin(MetricType::Gauge, "vllm:num_requests_waiting_by_reason",
+              "Waiting requests by reason; in Quire all of them wait for room (capacity)");
+  page->Value(static_cast<double>(pool.waiting), With(labels, {{"reason", "capacity"}}));
+  page->Value(0, With(labels, {{"reason", "deferred"}}));
+  page->Begin(MetricType::Gauge, "vllm:engine_sleep_state", "1 for the state of the engine; Quire is always awake");
+  page->Value(1, With(labels, {{"sleep_state", "awake"}}));
+  page->Value(0, With(labels, {{"sleep_state", "weights_offloaded"}}));
+  page->Value(0, With(labels, {{"sleep_state", "discard_all"}}));
   page->Begin(MetricType::Gauge, "vllm:kv_cache_usage_perc",
               "Share of the KV blocks in use, from 0 to 1; blocks that only the prefix cache holds are not in use");
   const double blocks = static_cast<double>(pool.blocks);
@@ -66,6 +74,15 @@ void RenderCounters(const StepLoopStats& stats, const MetricLabels& labels, Metr
   count("vllm:prefix_cache_queries_total", "Prompt tokens for which the prefix cache was searched",
         stats.started_tokens);
   count("vllm:prefix_cache_hits_total", "Prompt tokens that were found in the prefix cache", stats.cached_tokens);
+  count("vllm:prompt_tokens_cached_total", "Prompt tokens that were found in the prefix cache", stats.cached_tokens);
+  const auto by_source = [&](const char* source, int64_t value) {
+    page->Value(static_cast<double>(value), With(labels, {{"source", source}}));
+  };
+  page->Begin(MetricType::Counter, "vllm:prompt_tokens_by_source_total",
+              "Prompt tokens of requests that have begun to run, by where their K and V came from");
+  by_source("local_compute", stats.started_tokens - stats.cached_tokens);
+  by_source("local_cache_hit", stats.cached_tokens);
+  by_source("external_kv_transfer", 0);
   count("vllm:num_preemptions_total", "Preemptions: running requests that had to wait again because blocks ran out",
         stats.preemptions);
   page->Begin(MetricType::Counter, "vllm:request_success_total", "Requests that ended, by reason");
@@ -89,12 +106,26 @@ void RenderHistograms(const StepLoopStats& stats, const MetricLabels& labels, Me
             stats.request_seconds);
   histogram("vllm:request_queue_time_seconds", "Time from the arrival of a request to the plan of its first step",
             stats.queue_seconds);
+  histogram("vllm:request_inference_time_seconds",
+            "Time from the plan of the first step of a request to its last token", stats.running_seconds);
   histogram("vllm:request_prefill_time_seconds", "Time from the plan of the first step of a request to its first token",
             stats.prefill_seconds);
   histogram("vllm:request_decode_time_seconds", "Time from the first token of a request to its last token",
             stats.decode_seconds);
+  histogram(
+      "vllm:request_time_per_output_token_seconds",
+      "Time from the first token of a request to its last token, divided by the tokens after the first one of its "
+      "longest sample",
+      stats.token_seconds);
   histogram("vllm:request_prompt_tokens", "Prompt tokens of a request", stats.request_prompt_tokens);
   histogram("vllm:request_generation_tokens", "Generated tokens of a request", stats.request_generated_tokens);
+  histogram("vllm:request_prefill_kv_computed_tokens", "Prompt tokens of a request that were not in the prefix cache",
+            stats.request_computed_tokens);
+  histogram("vllm:request_max_num_generation_tokens", "Generated tokens of the longest sample of a request",
+            stats.request_longest_output);
+  histogram("vllm:request_params_max_tokens", "max_tokens of a request", stats.request_max_tokens);
+  histogram("vllm:request_params_n", "Samples of a request, or hypotheses that its beam search returns",
+            stats.request_outputs);
   histogram("vllm:iteration_tokens_total", "Number of tokens in a step", stats.step_tokens);
 }
 

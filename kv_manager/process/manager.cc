@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/flags.h"
+#include "base/listening_sockets.h"
 #include "base/local_address.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -37,6 +38,24 @@ constexpr int kMinPingIntervalMs = 5'000;  // Clients may probe a connection tha
 constexpr absl::Duration kDiscoveryInterval = absl::Seconds(5);
 // After the drain, the time for the last messages to arrive.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(500);
+// Says how often a manager that starts looks whether its addresses are free.
+constexpr absl::Duration kAddressInterval = absl::Milliseconds(100);
+
+// Returns when no other process listens at these addresses, or after `patience`. A manager that drains has them to its
+// end. An empty address stands for none.
+void AwaitFree(const std::vector<std::string>& addresses, absl::Duration patience) {
+  const auto is_taken = [](const std::string& address) {
+    return !address.empty() && ListeningSockets::Open(address).status().message() == kAddressInUse;
+  };
+  const absl::Time end = absl::Now() + patience;
+  for (bool has_logged = false;; absl::SleepFor(kAddressInterval)) {
+    const auto taken = std::find_if(addresses.begin(), addresses.end(), is_taken);
+    if (taken == addresses.end() || absl::Now() >= end) return;
+    if (std::exchange(has_logged, true)) continue;
+    QUIRE_LOG(kInfo) << "another process listens at " << Named("address", *taken)
+                     << ", perhaps a manager that drains; waiting for at most " << absl::FormatDuration(patience);
+  }
+}
 
 StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   StepLoopOptions loop;
@@ -44,6 +63,7 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   loop.has_prefix_cache = options.has_prefix_cache;
   loop.reads_generation_config = options.inference.limits.uses_model_defaults;
   loop.max_pinned_share = options.max_pinned_share;
+  loop.max_worker_bytes = options.max_worker_bytes;
   loop.wait_limits = options.wait_limits;
   loop.max_inbox_requests = options.scheduler.max_waiting_requests;
   loop.max_step_us = int64_t{1000} * options.max_step_ms;
@@ -111,11 +131,11 @@ absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(const ManagerOptions& op
     manager->tenants_ = *std::move(tenants);
   }
   if (options.standby.keeper == LeaseKeeper::kNone) {
-    QUIRE_RETURN_IF_ERROR(manager->Listen());
+    QUIRE_RETURN_IF_ERROR(manager->ListenWhenFree());
     manager->Lead(/*term=*/0);
   } else {
     QUIRE_RETURN_IF_ERROR(CheckTlsFiles(options.standby.etcd_tls, "--etcd-tls-"));
-    QUIRE_RETURN_IF_ERROR(manager->Listen());
+    QUIRE_RETURN_IF_ERROR(manager->ListenWhenFree());
     manager->StandBy();
   }
   return manager;
@@ -193,6 +213,12 @@ Manager::~Manager() {
   if (leadership_ != nullptr) leadership_->Stop();
   discovery_.reset();
   engine_.Stop();
+}
+
+absl::Status Manager::ListenWhenFree() {
+  AwaitFree({options_.listen, options_.health_listen, options_.metrics_listen},
+            options_.drain_timeout + kShutdownTimeout);
+  return Listen();
 }
 
 absl::Status Manager::Listen() {

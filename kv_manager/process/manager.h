@@ -50,6 +50,8 @@ class Manager {
  private:
   explicit Manager(const ManagerOptions& options);
 
+  // Waits for the addresses for as long as a manager with the same flags may drain, and then listens.
+  absl::Status ListenWhenFree();
   absl::Status Listen();
   absl::Status ServeMetrics();
   // Takes part in the election of a leader.

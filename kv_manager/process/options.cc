@@ -15,6 +15,7 @@
 #include "base/flags.h"
 #include "base/limit_text.h"
 #include "base/local_address.h"
+#include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
@@ -106,9 +107,11 @@ ABSL_FLAG(
     "Largest number of requests that wait on each worker. When it is reached, the tenant with the most of them by "
     "weight loses its last one to a request of another tenant; further requests are refused with "
     "RESOURCE_EXHAUSTED.");
-ABSL_FLAG(absl::Duration, max_queue_wait, absl::Hours(24),
-          "Longest time that a request may wait before it runs. A request that would wait longer, judging by the last "
-          "seconds, is refused at once with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(
+    absl::Duration, max_queue_wait, absl::Seconds(5),
+    "Longest time that a request without a deadline may wait before it runs. A request that would wait longer, "
+    "judging by the last seconds, is refused at once with RESOURCE_EXHAUSTED. For work that nobody waits for, set "
+    "a long time, or give the requests a deadline.");
 ABSL_FLAG(double, max_queue_share, quire::WaitLimits().max_deadline_share,
           "For a request with a deadline: the share of the time until then, above 0 and at most 1, that it may wait "
           "before it runs. A request that would wait longer, or would end after three quarters of this time, is "
@@ -158,8 +161,14 @@ ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServi
 ABSL_FLAG(
     int32_t, text_threads, quire::InferenceServiceOptions().num_text_threads,
     "Number of threads that tokenize long texts. The same number of other threads converts generated tokens to text.");
-ABSL_FLAG(absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
-          "Longest time of a step. A worker that takes longer counts as lost, and the manager connects to it again.");
+ABSL_FLAG(int64_t, max_worker_bytes, quire::StepLoopOptions().max_worker_bytes,
+          "Memory of the manager for the blocks, rows and vocabulary of one worker. A worker that describes more is "
+          "refused. A block takes 192 bytes, and 4 for each of its tokens.");
+ABSL_FLAG(
+    absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
+    "Time for a step. A worker that takes longer counts as lost, and the manager connects to it again. If it "
+    "answers health checks, it has 20 times as long as its slowest step of late when that is more, up to 10 times "
+    "this value, and 4 times this value before its first result.");
 ABSL_FLAG(
     std::string, failover, "exact",
     "Where the requests of a lost worker may go on: exact (with workers of the same model and numerics, which give "
@@ -310,8 +319,9 @@ absl::Status ReadPolicy(SchedulerOptions* options) {
                                                                                   {"static", Batching::kStatic}}));
   options->waiting_served_ratio = absl::GetFlag(FLAGS_waiting_served_ratio);
   if (!(options->waiting_served_ratio >= 0 && options->waiting_served_ratio <= kMaxWaitingServedRatio)) {
-    return absl::InvalidArgumentError(absl::StrCat("--waiting-served-ratio is ", options->waiting_served_ratio,
-                                                   ", it must be 0 .. ", LimitText(kMaxWaitingServedRatio)));
+    return absl::InvalidArgumentError(absl::StrCat("--waiting-served-ratio is ",
+                                                   NumberText(options->waiting_served_ratio), ", it must be 0 .. ",
+                                                   LimitText(kMaxWaitingServedRatio)));
   }
   return absl::OkStatus();
 }
@@ -383,7 +393,8 @@ absl::StatusOr<SchedulerOptions> MakeSchedulerOptions() {
   options.max_plans_in_flight = absl::GetFlag(FLAGS_max_plans_in_flight);
   options.watermark = absl::GetFlag(FLAGS_watermark);
   if (!(options.watermark >= 0 && options.watermark < 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("--watermark is ", options.watermark, ", it must be in [0, 1)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--watermark is ", NumberText(options.watermark), ", it must be in [0, 1)"));
   }
   QUIRE_RETURN_IF_ERROR(ReadPolicy(&options));
   return options;
@@ -394,7 +405,7 @@ absl::StatusOr<WaitLimits> MakeWaitLimits() {
   const double share = absl::GetFlag(FLAGS_max_queue_share);
   if (!(share > 0 && share <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--max-queue-share is ", share, ", it must be above 0 and at most 1"));
+        absl::StrCat("--max-queue-share is ", NumberText(share), ", it must be above 0 and at most 1"));
   }
   return WaitLimits{.max_wait_us = absl::ToInt64Microseconds(max_wait), .max_deadline_share = share};
 }
@@ -427,8 +438,11 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   options.max_pinned_share = absl::GetFlag(FLAGS_max_pinned_share);
   if (!(options.max_pinned_share >= 0 && options.max_pinned_share <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--max-pinned-share is ", options.max_pinned_share, ", it must be in [0, 1]"));
+        absl::StrCat("--max-pinned-share is ", NumberText(options.max_pinned_share), ", it must be in [0, 1]"));
   }
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange(FLAGS_max_worker_bytes.Name(), absl::GetFlag(FLAGS_max_worker_bytes),
+                                       int64_t{1} << 20, int64_t{1} << 40));
+  options.max_worker_bytes = absl::GetFlag(FLAGS_max_worker_bytes);
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_step_ms, 0, 3'600'000));
   options.max_step_ms = absl::GetFlag(FLAGS_max_step_ms);
   QUIRE_ASSIGN_OR_RETURN(options.step_timeout, DurationFlag(FLAGS_step_timeout));
@@ -459,6 +473,7 @@ const ProgramFlags& ManagerFlags() {
        {"TLS to workers:", {"worker_tls_ca", "worker_tls_cert", "worker_tls_key", "worker_name"}},
        StandbyFlagGroup(),
        {"Steps:", {"max_tokens_per_step", "max_chunk_tokens", "max_step_ms", "max_plans_in_flight"}},
+       {"Workers:", {"max_worker_bytes"}},
        {"Lost workers and managers:", {"failover", "failover_after", "rebalance", "adopt_window"}},
        {"Requests:",
         {"policy", "tenant_weights", "batching", "waiting_served_ratio", "max_waiting_requests", "max_queue_share",

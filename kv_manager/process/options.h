@@ -47,6 +47,7 @@ struct ManagerOptions {
   bool has_prefix_cache = true;
   WaitLimits wait_limits;
   double max_pinned_share = 0;
+  int64_t max_worker_bytes = 0;  // See StepLoopOptions.
   int max_tenant_labels = 0;
   bool has_vllm_metrics = true;
   StatusPageKind status_page = StatusPageKind::kSums;

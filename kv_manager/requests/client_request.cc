@@ -204,12 +204,16 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(int64_t d
   std::shared_ptr<const ServedModel> model = environment_->engine->model();
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
   const uint64_t drawn_seed = environment_->random.Next();
-  absl::StatusOr<ValidRequest> valid = ValidateGenerate(request_, *model, environment_->options.limits, drawn_seed);
+  const GuideUser user = GuideUserOf(caller_, request_.cache_salt());
+  const auto validate = [&] {
+    return ValidateGenerate(request_, *model, environment_->options.limits, drawn_seed, user, &environment_->guides);
+  };
+  absl::StatusOr<ValidRequest> valid = validate();
   // A long text takes time to tokenize. If another generation is served by then, the text is tokenized again.
   for (int i = 0; i < kMaxTokenizedAgain && environment_->engine->model() != model; ++i) {
     model = environment_->engine->model();
     if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
-    valid = ValidateGenerate(request_, *model, environment_->options.limits, drawn_seed);
+    valid = validate();
   }
   if (!valid.ok()) return valid.status();
   QUIRE_RETURN_IF_ERROR(AssumeTenant(caller_, &valid->request));

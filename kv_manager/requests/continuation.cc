@@ -19,9 +19,9 @@ namespace {
 bool ReadTokens(const v1::ContinuedSample& in, const ServedModel& model, const ValidRequest& request,
                 const std::string& path, ValidRequest::Continued* out, bool* is_ended, FieldErrors* errors) {
   const std::string field = path + "token_ids";
-  if (in.token_ids_size() > request.request.max_tokens) {
-    errors->Add(field, absl::StrCat("has ", in.token_ids_size(), " tokens, stopping.max_tokens is ",
-                                    request.request.max_tokens));
+  const int max_tokens = request.request.is_prompt_only ? 0 : request.request.max_tokens;
+  if (in.token_ids_size() > max_tokens) {
+    errors->Add(field, absl::StrCat("has ", in.token_ids_size(), " tokens, stopping.max_tokens is ", max_tokens));
     return false;
   }
   OutputText text(model.tokenizer.get(), request.request.prompt, request.output, /*prompt_text=*/nullptr);

@@ -8,13 +8,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/status.h"
 #include "base/status_reason.h"
 #include "grammar/grammar.h"
 #include "grammar/guide_source.h"
 #include "grammar/matcher.h"
+#include "kv_manager/requests/tenancy.h"
 
 namespace quire {
 namespace {
+
+constexpr size_t kCompilationWork = 1 << 20;  // It takes about as long as to tokenize so many bytes.
 
 // The field of a guide that says what the output must be.
 const char* FieldOf(const grammar::Source& source) {
@@ -65,8 +69,15 @@ void CheckContinued(const std::shared_ptr<const grammar::Automaton>& automaton, 
 
 }  // namespace
 
-absl::Status ReadGuide(const v1::GenerateRequest& in, const ServedModel& model, ValidRequest* out,
-                       FieldErrors* errors) {
+size_t GuideWork(const v1::GenerateRequest& in, const std::optional<Caller>& caller, const GuideCache& guides) {
+  if (!in.has_guided()) return 0;
+  const GuideUser user = GuideUserOf(caller, in.cache_salt());
+  const bool is_compiled = in.continue_from_size() > 0 || !guides.Knows(user, in.guided());
+  return in.guided().ByteSizeLong() + (is_compiled ? kCompilationWork : 0);
+}
+
+absl::Status ReadGuide(const v1::GenerateRequest& in, const ServedModel& model, const GuideUser& user,
+                       GuideCache* guides, ValidRequest* out, FieldErrors* errors) {
   const v1::Guide& guide = in.guided();
   if (guide.kind_case() == v1::Guide::KIND_NOT_SET) {
     errors->Add("guided", "is empty: give json_schema, json_object, regex, choice or grammar");
@@ -82,9 +93,10 @@ absl::Status ReadGuide(const v1::GenerateRequest& in, const ServedModel& model, 
     errors->Add("stopping.min_tokens",
                 absl::StrCat("is ", in.stopping().min_tokens(), ", it cannot be combined with ", field));
   }
-  const absl::StatusOr<std::shared_ptr<const grammar::Automaton>> automaton = grammar::Compile(source);
-  if (!automaton.ok()) {
-    errors->Add(field, std::string(automaton.status().message()));
+  const absl::Status status = guides == nullptr ? grammar::Compile(source).status() : guides->Check(user, guide);
+  if (absl::IsResourceExhausted(status)) return status;
+  if (!status.ok()) {
+    errors->Add(field, std::string(status.message()));
     return absl::OkStatus();
   }
   if (model.guide_vocabulary == nullptr) {
@@ -94,13 +106,17 @@ absl::Status ReadGuide(const v1::GenerateRequest& in, const ServedModel& model, 
                           "without one of them")),
                       "NO_TOKENIZER");
   }
-  CheckContinued(*automaton, model, *out, field, errors);
+  if (!out->continued.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(const auto automaton, grammar::Compile(source));
+    CheckContinued(automaton, model, *out, field, errors);
+  }
   auto kept = std::make_shared<Guide>();
   kept->kind = KindOf(source);
   if (kept->kind == Guide::Kind::kChoice) {
     kept->texts = std::move(source.choices);
   } else if (kept->kind != Guide::Kind::kJsonObject) {
-    kept->texts = {std::move(source.text)};
+    // Workers get the guide with each row, so what has no effect stays here.
+    kept->texts = {grammar::WithoutAnnotations(std::move(source)).text};
   }
   kept->vocabulary = model.guide_vocabulary->Get();
   out->request.sampling.guide = std::move(kept);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "kv_manager/engine/engine.h"
+#include "kv_manager/requests/guide_cache.h"
 #include "kv_manager/requests/inference_options.h"
 #include "kv_manager/requests/random_source.h"
 #include "kv_manager/requests/request_registry.h"
@@ -28,6 +29,7 @@ struct RequestEnvironment {
         registry(options.max_requests),
         resumable(options.detach, clock),
         receiving(options.receive_limits, &SteadyClock()),
+        guides(clock, &counts),
         text_threads(options.num_text_threads, options.max_waiting_texts, &counts) {}
 
   // Nothing that the engine tells later reaches a stream.
@@ -41,6 +43,7 @@ struct RequestEnvironment {
   RequestRegistry registry;
   ResumableRequests resumable;
   ReceiveWatch receiving;  // It watches the messages of all calls.
+  GuideCache guides;
   // Returns whether workers may still have requests of an earlier manager, which are not restored yet, or this manager
   // leaves its requests to the next one. Set before the first call, and not changed then.
   std::function<bool()> is_restoring = [] { return false; };

@@ -35,7 +35,7 @@ v1::GenerateRequest WithoutPrompt(const v1::GenerateRequest& request, const Vali
   out.clear_continue_from();
   out.clear_continue_numerics();
   const SamplingParams& sampling = valid.request.sampling;
-  out.mutable_stopping()->set_max_tokens(valid.request.max_tokens);
+  out.mutable_stopping()->set_max_tokens(valid.request.is_prompt_only ? 0 : valid.request.max_tokens);
   v1::SamplingParams* const params = out.mutable_sampling();
   params->set_repetition_penalty(sampling.repetition_penalty);
   params->set_seed(sampling.seed);

@@ -24,13 +24,14 @@ namespace {
 
 // The message of the client, with the tokens that the worker has in place of the prompt.
 absl::StatusOr<ValidRequest> Validate(const RequestRecord& record, const RequestToRestore& found,
-                                      const RequestLimits& limits) {
+                                      const RequestLimits& limits, GuideCache* guides) {
   v1::GenerateRequest request = record.request;
   const std::string text = request.text();
   const bool had_text = request.has_text();
   request.mutable_token_ids()->mutable_ids()->Add(found.prompt.begin(), found.prompt.end());
   QUIRE_ASSIGN_OR_RETURN(ValidRequest valid,
-                         ValidateGenerate(request, *found.model, limits, record.request.sampling().seed()));
+                         ValidateGenerate(request, *found.model, limits, record.request.sampling().seed(),
+                                          {.tenant = record.identity.tenant, .salt = record.cache_salt}, guides));
   if (had_text) {
     valid.echo = Echo::kText;
     valid.prompt_text = text;
@@ -52,7 +53,8 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
   if (!environment_->resumable.is_enabled()) {
     return absl::FailedPreconditionError("--max-detached-requests is 0");
   }
-  QUIRE_ASSIGN_OR_RETURN(ValidRequest valid, Validate(*record, found, environment_->options.limits));
+  QUIRE_ASSIGN_OR_RETURN(ValidRequest valid,
+                         Validate(*record, found, environment_->options.limits, &environment_->guides));
   const int64_t now_us = environment_->clock->NowMicros();
   const int64_t unix_us = absl::ToUnixMicros(absl::Now());
   valid.request.id = environment_->registry.NextId();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "base/status_reason.h"
 #include "base/utf8.h"
@@ -73,10 +74,13 @@ bool CheckText(const std::string& text, const std::string& field, size_t max_byt
 // Walks over one GenerateRequest. Each Read function checks and converts some of its fields.
 class GenerateValidator {
  public:
-  GenerateValidator(const v1::GenerateRequest& in, const ServedModel& model, const RequestLimits& limits)
+  GenerateValidator(const v1::GenerateRequest& in, const ServedModel& model, const RequestLimits& limits,
+                    const GuideUser& user, GuideCache* guides)
       : in_(in),
         model_(model),
         limits_(limits),
+        user_(user),
+        guides_(guides),
         defaults_(limits.uses_model_defaults ? model.defaults : SamplingDefaults()) {}
 
   absl::StatusOr<ValidRequest> Run(uint64_t drawn_seed) {
@@ -108,7 +112,7 @@ class GenerateValidator {
   }
 
   void CheckGuide() {
-    const absl::Status status = ReadGuide(in_, model_, &out_, &errors_);
+    const absl::Status status = ReadGuide(in_, model_, user_, guides_, &out_, &errors_);
     if (precondition_.ok()) precondition_ = status;
   }
 
@@ -144,9 +148,10 @@ class GenerateValidator {
     }
     if (prompt.empty()) {
       errors_.Add(field, "has no token, a prompt needs at least one");
-    } else if (prompt.size() >= static_cast<size_t>(model_.max_context_tokens)) {
-      errors_.Add(field, absl::StrCat("has ", prompt.size(), " tokens, the model's context is ",
-                                      model_.max_context_tokens, " and must have room for one more"));
+    } else if (prompt.size() + (is_prompt_only() ? 0 : 1) > static_cast<size_t>(model_.max_context_tokens)) {
+      errors_.Add(field,
+                  absl::StrCat("has ", prompt.size(), " tokens, the model's context is ", model_.max_context_tokens,
+                               is_prompt_only() ? "" : " and must have room for one more"));
     }
   }
 
@@ -168,6 +173,9 @@ class GenerateValidator {
     return Encode(chat_text_, {.add_special_tokens = false, .user_ranges = text->user}, "chat", prompt);
   }
 
+  // Nothing is to be generated.
+  bool is_prompt_only() const { return in_.stopping().has_max_tokens() && in_.stopping().max_tokens() == 0; }
+
   // The error of a number of tokens for which the context has no room behind the prompt.
   std::string OverContext(int64_t num_tokens) const {
     const auto prompt_tokens = static_cast<int64_t>(out_.request.prompt.size());
@@ -182,11 +190,7 @@ class GenerateValidator {
     int64_t max_tokens = std::min<int64_t>(defaults_.max_tokens.value_or(kDefaultMaxTokens), room);
     if (stopping.has_max_tokens()) {
       max_tokens = stopping.max_tokens();
-      if (max_tokens == 0) {
-        errors_.Add("stopping.max_tokens", "is 0, must be at least 1");
-      } else if (max_tokens > room) {
-        errors_.Add("stopping.max_tokens", OverContext(max_tokens));
-      }
+      if (max_tokens > room) errors_.Add("stopping.max_tokens", OverContext(max_tokens));
     }
     const int64_t min_tokens = stopping.min_tokens();
     if (min_tokens > room) {
@@ -198,7 +202,8 @@ class GenerateValidator {
       errors_.Add("stopping.min_tokens",
                   absl::StrCat("is ", min_tokens, ", stopping.max_tokens is ", max_tokens, origin));
     }
-    out_.request.max_tokens = static_cast<int>(std::min<int64_t>(max_tokens, std::numeric_limits<int>::max()));
+    out_.request.is_prompt_only = is_prompt_only();
+    out_.request.max_tokens = static_cast<int>(std::clamp<int64_t>(max_tokens, 1, std::numeric_limits<int>::max()));
     out_.request.sampling.min_tokens = static_cast<int>(std::min<int64_t>(min_tokens, std::numeric_limits<int>::max()));
     out_.output.min_tokens = out_.request.sampling.min_tokens;
   }
@@ -237,7 +242,8 @@ class GenerateValidator {
     UseDefaults(&out);
     if (in.has_temperature()) {
       if (!(in.temperature() >= 0) || std::isinf(in.temperature())) {
-        errors_.Add("sampling.temperature", absl::StrCat("is ", in.temperature(), ", must be at least 0 and finite"));
+        errors_.Add("sampling.temperature",
+                    absl::StrCat("is ", NumberText(in.temperature()), ", must be at least 0 and finite"));
       }
       out.temperature = in.temperature() < kLeastTemperature ? 0 : in.temperature();
     }
@@ -248,7 +254,7 @@ class GenerateValidator {
     if (in.has_top_k()) out.top_k = static_cast<int>(std::min<uint32_t>(in.top_k(), model_.vocab_size));
     if (in.has_top_p()) {
       if (!(in.top_p() > 0 && in.top_p() <= 1)) {
-        errors_.Add("sampling.top_p", absl::StrCat("is ", in.top_p(), ", must be in (0, 1]"));
+        errors_.Add("sampling.top_p", absl::StrCat("is ", NumberText(in.top_p()), ", must be in (0, 1]"));
       }
       out.top_p = in.top_p();
     }
@@ -419,7 +425,8 @@ class GenerateValidator {
   // NaN is in no range.
   float InRange(float value, float low, float high, const std::string& field) {
     if (!(value >= low && value <= high)) {
-      errors_.Add(field, absl::StrCat("is ", value, ", must be in [", low, ", ", high, "]"));
+      errors_.Add(field, absl::StrCat("is ", NumberText(value), ", must be in [", NumberText(low), ", ",
+                                      NumberText(high), "]"));
     }
     return value;
   }
@@ -442,6 +449,8 @@ class GenerateValidator {
   const v1::GenerateRequest& in_;
   const ServedModel& model_;
   const RequestLimits& limits_;
+  const GuideUser& user_;
+  GuideCache* const guides_;  // May be null.
   const SamplingDefaults defaults_;
   ValidRequest out_;
   std::string chat_text_;  // A conversation becomes this text.
@@ -463,8 +472,9 @@ size_t TextWork(const v1::GenerateRequest& request) {
 }
 
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
-                                              const RequestLimits& limits, uint64_t drawn_seed) {
-  return GenerateValidator(request, model, limits).Run(drawn_seed);
+                                              const RequestLimits& limits, uint64_t drawn_seed, const GuideUser& user,
+                                              GuideCache* guides) {
+  return GenerateValidator(request, model, limits, user, guides).Run(drawn_seed);
 }
 
 absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,

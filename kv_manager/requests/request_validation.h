@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "kv_manager/engine/served_model.h"
 #include "kv_manager/jinja/text.h"
+#include "kv_manager/requests/guide_cache.h"
 #include "kv_manager/requests/inference_options.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "kv_manager/text/output_text.h"
@@ -85,9 +86,11 @@ inline size_t TextWork(const v1::ResumeRequest& /*request*/) {
 }
 
 // `drawn_seed` is used when the request has none. INVALID_ARGUMENT with every wrong field, as a BadRequest;
-// FAILED_PRECONDITION when something needs a tokenizer and the model has none.
+// FAILED_PRECONDITION when something needs a tokenizer and the model has none. A guide is compiled, unless `guides`
+// knows it.
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
-                                              const RequestLimits& limits, uint64_t drawn_seed);
+                                              const RequestLimits& limits, uint64_t drawn_seed,
+                                              const GuideUser& user = {}, GuideCache* guides = nullptr);
 
 // Returns the prompt of a conversation, with the same errors as ValidateGenerate.
 absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,

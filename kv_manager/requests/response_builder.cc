@@ -29,6 +29,7 @@ ResponseBuilder::ResponseBuilder(std::shared_ptr<const ServedModel> model, const
                                  std::string* prompt_text)
     : model_(std::move(model)),
       prompt_tokens_(static_cast<int>(request.request.prompt.size())),
+      is_prompt_only_(request.request.is_prompt_only),
       shows_logprobs_(request.shows_logprobs),
       named_stop_tokens_(request.named_stop_tokens),
       text_(model_->tokenizer.get(), request.request.prompt, request.output,
@@ -49,6 +50,7 @@ bool ResponseBuilder::has_news() const {
 
 bool ResponseBuilder::AddToken(const ScoredToken& token) {
   QUIRE_CHECK(!is_finished_);
+  if (is_prompt_only_) return false;
   ++num_tokens_;
   last_token_ = token.token;
   logprob_sum_ += token.logprob;
@@ -79,6 +81,7 @@ void ResponseBuilder::Finish(FinishReason reason) {
     case FinishReason::kLength:
       return SetFinished(v1::FINISH_REASON_LENGTH);
     case FinishReason::kStopToken:
+      if (is_prompt_only_) return SetFinished(v1::FINISH_REASON_LENGTH);
       if (std::binary_search(named_stop_tokens_.begin(), named_stop_tokens_.end(), last_token_)) {
         response_.set_stop_token_id(last_token_);
       }

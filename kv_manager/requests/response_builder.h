@@ -23,8 +23,8 @@ class ResponseBuilder {
   // Sets `prompt_text` to the text of the prompt when the request wants an echo, and to "" otherwise.
   ResponseBuilder(std::shared_ptr<const ServedModel> model, const ValidRequest& request, std::string* prompt_text);
 
-  // Adds the next generated token. Returns true when it completes a stop string, which finishes the sample.
-  // REQUIRES: !is_finished().
+  // Adds the next generated token. Returns true when it completes a stop string, which finishes the sample. The token
+  // is left out when only the prompt is wanted. REQUIRES: !is_finished().
   bool AddToken(const ScoredToken& token);
 
   // The client has the tokens before this position, and their text. Called before the first AddToken.
@@ -68,6 +68,7 @@ class ResponseBuilder {
 
   std::shared_ptr<const ServedModel> model_;
   int prompt_tokens_;
+  bool is_prompt_only_;
   bool shows_logprobs_;
   std::vector<TokenId> named_stop_tokens_;       // Sorted.
   int num_tokens_ = 0;                           // Number of generated tokens.

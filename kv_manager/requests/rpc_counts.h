@@ -24,9 +24,9 @@ inline constexpr std::array<const char*, 17> kRpcCodeNames = {
     "DATA_LOSS", "UNAUTHENTICATED"};
 
 // Limits of the service itself, which refuse requests before the engine sees them.
-enum class RpcRefusal { kTooManyRequests, kTooManyBatchRequests, kTooManyLongTexts };
-inline constexpr std::array<const char*, 3> kRpcRefusalNames = {"too_many_requests", "too_many_batch_requests",
-                                                                "too_many_long_texts"};
+enum class RpcRefusal { kTooManyRequests, kTooManyBatchRequests, kTooManyLongTexts, kTooManyNewGuides };
+inline constexpr std::array<const char*, 4> kRpcRefusalNames = {"too_many_requests", "too_many_batch_requests",
+                                                                "too_many_long_texts", "too_many_new_guides"};
 
 // Counts the calls that have ended by method and status code, and those that a limit of the service has refused by
 // limit. Thread-safe.

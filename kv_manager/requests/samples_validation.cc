@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
 #include "base/worker_protocol.h"
 #include "scheduler/beam_search.h"
 
@@ -53,7 +54,8 @@ void CheckNothingIsDrawn(const v1::GenerateRequest& in, FieldErrors* errors) {
   const v1::SamplingParams& sampling = in.sampling();
   const std::string search = absl::StrCat(" in a beam search (beam.width is ", in.beam().width(), ")");
   const auto refuse = [&](const char* field, auto value, const char* neutral) {
-    errors->Add(field, absl::StrCat("is ", value, search, ", which draws nothing: must be ", neutral, " or unset"));
+    errors->Add(
+        field, absl::StrCat("is ", NumberText(value), search, ", which draws nothing: must be ", neutral, " or unset"));
   };
   if (in.has_n()) {
     errors->Add("n", absl::StrCat("is ", in.n(), search, ", must be unset: beam.num_return_sequences tells how many ",
@@ -98,12 +100,12 @@ void ReadGroups(const v1::BeamParams& in, BeamParams* out, FieldErrors* errors) 
   }
   out->diversity_penalty = in.diversity_penalty();
   if (out->num_groups == 1 && out->diversity_penalty != 0) {
-    errors->Add("beam.diversity_penalty",
-                absl::StrCat("is ", out->diversity_penalty, ", must be 0 or unset unless beam.num_groups is above 1"));
+    errors->Add("beam.diversity_penalty", absl::StrCat("is ", NumberText(out->diversity_penalty),
+                                                       ", must be 0 or unset unless beam.num_groups is above 1"));
   } else if (out->num_groups > 1 && !(out->diversity_penalty > 0 && out->diversity_penalty <= kMaxDiversityPenalty)) {
     errors->Add("beam.diversity_penalty",
-                absl::StrCat("is ", out->diversity_penalty, ", must be in (0, ", kMaxDiversityPenalty, "] with ",
-                             out->num_groups, " groups, which would find the same"));
+                absl::StrCat("is ", NumberText(out->diversity_penalty), ", must be in (0, ", kMaxDiversityPenalty,
+                             "] with ", out->num_groups, " groups, which would find the same"));
   }
 }
 
@@ -126,8 +128,8 @@ BeamParams ReadBeam(const v1::BeamParams& in, FieldErrors* errors) {
   beam.width = CountInRange(in.width(), 1, kMaxBeams, "beam.width", errors);
   if (in.has_length_penalty()) beam.length_penalty = in.length_penalty();
   if (!(beam.length_penalty >= -kMaxLengthPenalty && beam.length_penalty <= kMaxLengthPenalty)) {
-    errors->Add("beam.length_penalty", absl::StrCat("is ", beam.length_penalty, ", must be in [", -kMaxLengthPenalty,
-                                                    ", ", kMaxLengthPenalty, "]"));
+    errors->Add("beam.length_penalty", absl::StrCat("is ", NumberText(beam.length_penalty), ", must be in [",
+                                                    -kMaxLengthPenalty, ", ", kMaxLengthPenalty, "]"));
   }
   beam.early_stopping = ReadEarlyStopping(in, errors);
   if (in.has_num_return_sequences()) {
@@ -141,6 +143,9 @@ BeamParams ReadBeam(const v1::BeamParams& in, FieldErrors* errors) {
 
 void ReadSamples(const v1::GenerateRequest& in, ValidRequest* out, FieldErrors* errors) {
   if (!in.has_beam()) return ReadDrawnSamples(in, out, errors);
+  if (out->request.is_prompt_only) {
+    errors->Add("beam", "cannot be set when stopping.max_tokens is 0: there is nothing to search");
+  }
   CheckNothingIsDrawn(in, errors);
   const BeamParams beam = ReadBeam(in.beam(), errors);
   if (errors->empty()) CheckCandidates(beam, *out, errors);

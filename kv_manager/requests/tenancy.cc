@@ -24,4 +24,9 @@ std::string TenantSalt(absl::string_view tenant, absl::string_view salt) {
   return absl::StrCat(tenant.size(), ":", tenant, salt);
 }
 
+GuideUser GuideUserOf(const std::optional<Caller>& caller, absl::string_view salt) {
+  if (!caller.has_value()) return {.salt = std::string(salt)};
+  return {.tenant = caller->tenant, .salt = TenantSalt(caller->tenant, salt)};
+}
+
 }  // namespace quire

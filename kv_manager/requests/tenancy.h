@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "kv_manager/requests/guide_cache.h"
 #include "scheduler/request.h"
 #include "security/caller.h"
 
@@ -25,6 +26,9 @@ std::string TenantSalt(absl::string_view tenant, absl::string_view salt);
 inline std::string OwnerOf(const std::optional<Caller>& caller) {
   return caller.has_value() ? caller->tenant : "";
 }
+
+// Returns who sends a guide in a request with this salt.
+GuideUser GuideUserOf(const std::optional<Caller>& caller, absl::string_view salt);
 
 }  // namespace quire
 

@@ -8,25 +8,23 @@
 #include "base/status_reason.h"
 
 namespace quire {
-namespace {
-
-// Tokenizing this much takes a millisecond or two, which gRPC's threads can spare.
-constexpr size_t kShortTextBytes = 16 << 10;
-
-}  // namespace
 
 TextThreads::TextThreads(int num_threads, size_t max_waiting_texts, RpcCounts* counts)
     : max_waiting_texts_(max_waiting_texts), counts_(counts), output_(num_threads), input_(num_threads) {}
 
-absl::Status TextThreads::RunInput(size_t num_bytes, std::function<void()> job) {
+absl::Status TextThreads::RunInput(const std::string& tenant, size_t num_bytes, std::function<void()> job) {
   if (num_bytes <= kShortTextBytes) {
     job();
     return absl::OkStatus();
   }
-  if (input_.TrySchedule(std::move(job), max_waiting_texts_)) return absl::OkStatus();
+  if (input_jobs_.TryAdd(tenant, std::move(job), max_waiting_texts_)) {
+    input_.Schedule([this] { input_jobs_.Take()(); });
+    return absl::OkStatus();
+  }
   counts_->Count(RpcRefusal::kTooManyLongTexts);
   return WithRetryDelay(WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                                       max_waiting_texts_, " long texts wait to be tokenized, and the limit is ",
+                                       max_waiting_texts_,
+                                       " long texts wait to be tokenized, or guides to be compiled, and the limit is ",
                                        max_waiting_texts_, " (--max-waiting-texts)")),
                                    "TOO_MANY_LONG_TEXTS", {{"max_waiting_texts", absl::StrCat(max_waiting_texts_)}}),
                         /*delay_ms=*/500);

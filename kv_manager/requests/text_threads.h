@@ -5,24 +5,31 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "base/thread_pool.h"
+#include "kv_manager/requests/fair_jobs.h"
 #include "kv_manager/requests/rpc_counts.h"
 
 namespace quire {
 
+// Tokenizing this much takes a millisecond or two, which gRPC's threads can spare.
+inline constexpr size_t kShortTextBytes = 16 << 10;
+
 // The threads that work on text, so that neither the step loops nor gRPC's threads wait for it: input threads tokenize
-// prompts, output threads turn generated tokens into text. The destructor runs all jobs to the end. Thread-safe.
+// prompts and compile guides, output threads turn generated tokens into text. The destructor runs all jobs to the end.
+// Thread-safe.
 class TextThreads {
  public:
   // `num_threads` of each kind. At most `max_waiting_texts` jobs wait for an input thread. `counts` is borrowed and
   // counts the refused ones.
   TextThreads(int num_threads, size_t max_waiting_texts, RpcCounts* counts);
 
-  // Runs `job`, which tokenizes or decodes `num_bytes` of text: within this call when they are few, on an input thread
-  // when they are many. RESOURCE_EXHAUSTED when too many jobs wait already; then `job` does not run.
-  absl::Status RunInput(size_t num_bytes, std::function<void()> job);
+  // Runs `job` of a tenant, which tokenizes or decodes `num_bytes` of text: within this call when they are few, on an
+  // input thread when they are many. Tenants take turns there. RESOURCE_EXHAUSTED when too many jobs wait already; then
+  // `job` does not run.
+  absl::Status RunInput(const std::string& tenant, size_t num_bytes, std::function<void()> job);
 
   // Runs `job` on an output thread.
   void RunOutput(std::function<void()> job) { output_.Schedule(std::move(job)); }
@@ -31,7 +38,8 @@ class TextThreads {
   const size_t max_waiting_texts_;
   RpcCounts* const counts_;
   ThreadPool output_;
-  ThreadPool input_;  // Ends first, because its jobs may start output jobs.
+  FairJobs input_jobs_;  // Those that wait for an input thread.
+  ThreadPool input_;     // Ends first, because its jobs may start output jobs.
 };
 
 }  // namespace quire

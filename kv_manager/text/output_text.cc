@@ -18,7 +18,7 @@ constexpr size_t kMaxChangedBytes = 64;
 
 OutputText::OutputText(const Tokenizer* tokenizer, const std::vector<TokenId>& prompt, OutputOptions options,
                        std::string* prompt_text)
-    : matcher_(std::exchange(options.stop, {})), options_(std::move(options)) {
+    : tokenizer_(tokenizer), matcher_(std::exchange(options.stop, {})), options_(std::move(options)) {
   if (tokenizer == nullptr) return;
   if (prompt_text == nullptr) {
     detokenizer_.emplace(*tokenizer, prompt, options_.skip_special_tokens);
@@ -36,18 +36,21 @@ std::optional<std::string> OutputText::Append(TokenId token, std::string* text) 
   if (is_end && !options_.include_stop) return std::nullopt;
   const std::string piece = detokenizer_->Push(token);
   num_code_points_ += NumCodePoints(piece);
-  return Match(piece, text);
+  std::optional<int> match = matcher_.Append(piece, may_match(), text);
+  if (!match.has_value() && options_.skip_special_tokens && tokenizer_->IsSpecial(token)) {
+    match = matcher_.AppendHidden(tokenizer_->TokenBytes(token), may_match(), text);
+  }
+  return Stop(match, text);
 }
 
 std::optional<std::string> OutputText::Finish(std::string* text) {
   if (!detokenizer_.has_value()) return std::nullopt;
-  std::optional<std::string> stop = Match(detokenizer_->Finish(), text);
+  std::optional<std::string> stop = Stop(matcher_.Append(detokenizer_->Finish(), may_match(), text), text);
   if (!stop.has_value()) text->append(matcher_.held_back());
   return stop;
 }
 
-std::optional<std::string> OutputText::Match(const std::string& piece, std::string* text) {
-  const std::optional<int> match = matcher_.Append(piece, num_tokens_ >= options_.min_tokens, text);
+std::optional<std::string> OutputText::Stop(std::optional<int> match, std::string* text) const {
   if (!match.has_value()) return std::nullopt;
   const std::string& stop = matcher_.stop(*match);
   if (options_.include_stop) text->append(stop);

@@ -18,16 +18,17 @@ namespace quire {
 
 // The part of the generated text that a caller wants. The values have been checked.
 struct OutputOptions {
-  std::vector<std::string> stop;    // Generation ends when the text contains one of these.
-  std::vector<TokenId> end_tokens;  // Tokens that end generation: eos and stop tokens. Sorted.
-  int min_tokens = 0;               // A stop string that an earlier token completes is ordinary text.
-  bool include_stop = false;        // The text includes the stop string or the end token.
+  std::vector<std::string> stop = {};    // Generation ends when the text contains one of these.
+  std::vector<TokenId> end_tokens = {};  // Tokens that end generation: eos and stop tokens. Sorted.
+  int min_tokens = 0;                    // A stop string that an earlier token completes is ordinary text.
+  bool include_stop = false;             // The text includes the stop string or the end token.
   bool skip_special_tokens = true;
 };
 
 // Makes the text of one sample, token by token. The appended pieces together are what the tokenizer decodes from the
 // generated tokens in their place behind the prompt, cut at the first stop string. Text that may still become a stop
-// string, and bytes that are not yet a whole character, are held back. Not thread-safe.
+// string, and bytes that are not yet a whole character, are held back. A special token that is skipped has no text, but
+// its name can complete, begin or be a stop string. Not thread-safe.
 class OutputText {
  public:
   // `tokenizer` is borrowed; when it is null, there is no text. Unless `prompt_text` is null, it is set to the decoded
@@ -46,8 +47,12 @@ class OutputText {
   std::optional<std::string> Finish(std::string* text);
 
  private:
-  std::optional<std::string> Match(const std::string& piece, std::string* text);
+  // Earlier matches are ordinary text.
+  bool may_match() const { return num_tokens_ >= options_.min_tokens; }
+  // Returns the stop string that was matched, if any. It becomes a part of the text if the caller wants it.
+  std::optional<std::string> Stop(std::optional<int> match, std::string* text) const;
 
+  const Tokenizer* tokenizer_;  // Borrowed; null if there is no text.
   StopStringMatcher matcher_;
   OutputOptions options_;                            // The stop strings are moved to the matcher.
   std::optional<StreamingDetokenizer> detokenizer_;  // It is empty when there is no tokenizer.

@@ -38,12 +38,15 @@ StopStringCondition::StopStringCondition(std::shared_ptr<const Tokenizer> tokeni
 bool StopStringCondition::IsMet(absl::Span<const TokenId> last_tokens, int num_tokens) const {
   if (last_tokens.empty() || num_tokens < min_tokens_) return false;
   StreamingDetokenizer detokenizer = Begin(&last_tokens);
-  std::string before;
-  for (const TokenId token : last_tokens.first(last_tokens.size() - 1)) before += detokenizer.Push(token);
   StopStringMatcher matcher = matcher_;
   std::string shown;
-  matcher.Append(before, /*may_match=*/false, &shown);
-  return matcher.Append(detokenizer.Push(last_tokens.back()), /*may_match=*/true, &shown).has_value();
+  const auto read = [&](TokenId token, bool may_match) {
+    if (matcher.Append(detokenizer.Push(token), may_match, &shown).has_value()) return true;
+    if (!skip_special_tokens_ || !tokenizer_->IsSpecial(token)) return false;
+    return matcher.AppendHidden(tokenizer_->TokenBytes(token), may_match, &shown).has_value();
+  };
+  for (const TokenId token : last_tokens.first(last_tokens.size() - 1)) read(token, /*may_match=*/false);
+  return read(last_tokens.back(), /*may_match=*/true);
 }
 
 StreamingDetokenizer StopStringCondition::Begin(absl::Span<const TokenId>* tokens) const {

@@ -18,6 +18,12 @@ namespace quire {
 //
 //   stops {"END"}: Append("the E") shows "the ", Append("asy E") shows "Easy ", Append("ND!") matches
 //
+// Some of the generated text may be hidden, such as the name of a special token. A stop string matches where the text
+// that is shown has it, and where the generated text with its hidden parts has it:
+//
+//   stops {"a</s>", "bc"}: Append("a") shows "", AppendHidden("</s>") matches
+//                          Append("b") shows "", AppendHidden("</s>") shows "", Append("c") matches
+//
 // If the stop strings and the text are UTF-8, code points are never split, because the text that is held back begins
 // where a stop string begins. Copies share the stop strings.
 class StopStringMatcher {
@@ -29,6 +35,9 @@ class StopStringMatcher {
   // stop string, nothing is held back any more, and the function returns the index of the stop string; then it must not
   // be called again. While `may_match` is false, completed stop strings are ordinary text.
   std::optional<int> Append(std::string_view text, bool may_match, std::string* shown);
+
+  // Reads generated text that is never shown, otherwise as Append does.
+  std::optional<int> AppendHidden(std::string_view text, bool may_match, std::string* shown);
 
   // The text that is held back. It is shown when the text ends without a match.
   std::string_view held_back() const { return held_back_; }
@@ -46,9 +55,36 @@ class StopStringMatcher {
     size_t Read(char byte, size_t matched) const;
   };
 
+  // The longest prefix of a stop string that the shown text ends with, and the one that the generated text ends with.
+  struct Matched {
+    size_t shown = 0;
+    size_t generated = 0;
+  };
+
+  struct Match {
+    int index = 0;
+    size_t num_shown = 0;  // Bytes of the shown text that belong to the match.
+  };
+
+  // A part of the generated text that is hidden, in bytes from the beginning.
+  struct Hidden {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
+  std::optional<Match> ReadByte(char byte, bool is_hidden);
+  // Ends the text at a match, and returns the index of the stop string.
+  int Cut(const Match& match, std::string* shown);
+  // Shows what begins no stop string any more.
+  void Release(std::string* shown);
+  // The number of shown bytes among the last `size` bytes of the generated text.
+  size_t NumShown(size_t size) const;
+
   std::shared_ptr<const std::vector<Automaton>> automata_;
-  std::vector<size_t> matched_;  // Each automaton has the longest prefix of `stop` that the text ends with.
-  std::string held_back_;        // The longest end of the text that begins a stop string.
+  std::vector<Matched> matched_;  // One for each automaton.
+  size_t num_generated_ = 0;      // Bytes read, shown and hidden.
+  std::vector<Hidden> hidden_;    // The parts that a match may still have.
+  std::string held_back_;         // The longest end of the shown text that belongs to a begun stop string.
 };
 
 }  // namespace quire

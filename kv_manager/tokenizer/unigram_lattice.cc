@@ -3,6 +3,8 @@
 #include "kv_manager/tokenizer/unigram_lattice.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include "base/utf8.h"
 
@@ -17,6 +19,19 @@ struct Best {
   TokenId id = -1;
   double score = 0;
 };
+
+// A sum in single precision keeps too few digits beyond this. Then the sums of all positions that are reached are made
+// smaller by the same number, as in the reference.
+constexpr double kMaxSingleScore = 100000;
+
+// REQUIRES: the first position is reached.
+void Rebase(std::span<Best> reached) {
+  const auto offset = static_cast<float>(reached.front().score);
+  reached.front().score = 0;
+  for (Best& best : reached.subspan(1)) {
+    if (best.begin != kUnreached) best.score = static_cast<float>(best.score) - offset;
+  }
+}
 
 }  // namespace
 
@@ -35,24 +50,25 @@ UnigramLattice::UnigramLattice(const std::vector<Piece>& pieces, TokenId unk, do
 std::vector<UnigramLattice::Segment> UnigramLattice::FindBest(std::string_view text) const {
   std::vector<Best> best(text.size() + 1);
   const bool is_single = arithmetic_ == Arithmetic::kSingle;
+  size_t frontier = 0;  // The last position that is reached.
   const auto offer = [&](size_t begin, size_t end, TokenId id, double score) {
+    const double sum =
+        is_single ? static_cast<float>(score) + static_cast<float>(best[begin].score) : score + best[begin].score;
     Best& target = best[end];
-    if (target.begin != kUnreached && !(score > target.score)) return;
-    // In single precision the candidate is compared before it is rounded, as in the reference.
-    target = {begin, id, is_single ? static_cast<float>(score) : score};
+    frontier = std::max(frontier, end);
+    if (target.begin == kUnreached || sum > target.score) target = {begin, id, sum};
   };
   for (size_t begin = 0; begin < text.size();) {
     const size_t character = Utf8Length(text[begin]);
-    const double so_far = best[begin].score;
+    if (is_single && std::abs(best[begin].score) > kMaxSingleScore) {
+      Rebase(std::span(best).subspan(begin, frontier - begin + 1));
+    }
     bool has_character = false;
     trie_.ForEachPrefix(text.substr(begin), [&](size_t num_bytes, TokenId id) {
-      offer(begin, begin + num_bytes, id, scores_[id] + so_far);
+      offer(begin, begin + num_bytes, id, scores_[id]);
       has_character = has_character || num_bytes == character;
     });
-    if (!has_character) {
-      const double score = unk_score_ + so_far;
-      offer(begin, begin + character, unk_, is_single ? static_cast<float>(score) : score);
-    }
+    if (!has_character) offer(begin, begin + character, unk_, unk_score_);
     begin += character;
   }
   std::vector<Segment> segments;

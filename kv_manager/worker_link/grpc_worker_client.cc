@@ -123,6 +123,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     request->mutable_open()->set_epoch(epoch_);
     request->mutable_open()->set_adopt(adopts_);
     request->mutable_open()->set_term(client_->options_.term);
+    request->mutable_open()->set_accepts_failures(true);
     Write(std::move(request));
     StartCall();
   }
@@ -216,7 +217,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
       expected = std::move(expected_.front());
       expected_.pop_front();
     }
-    absl::StatusOr<StepResult> decoded = DecodeStepResult(result, expected, vocab_size_);
+    absl::StatusOr<StepResult> decoded = DecodeStepResult(result, std::move(expected), vocab_size_);
     if (!decoded.ok()) return decoded.status();
     client_->listener_->OnResult(epoch_, *std::move(decoded), result.duration_us());
     return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -218,6 +219,38 @@ absl::Status DecodeTables(const v1::RowTables& in, const ExpectedResult& expecte
   return absl::OkStatus();
 }
 
+SequenceFailure::Reason ReasonFrom(v1::SequenceFailureReason reason) {
+  switch (reason) {
+    case v1::SEQUENCE_FAILURE_REASON_LOGITS_NOT_FINITE:
+      return SequenceFailure::Reason::kLogitsNotFinite;
+    case v1::SEQUENCE_FAILURE_REASON_GUIDE_TOO_EXPENSIVE:
+      return SequenceFailure::Reason::kGuideTooExpensive;
+    default:  // A worker of a later version may have others.
+      return SequenceFailure::Reason::kUnknown;
+  }
+}
+
+// Nothing else is due for a slice with a failure.
+absl::Status DecodeFailures(const v1::StepResult& in, ExpectedResult* expected, StepResult* out) {
+  for (const v1::SequenceFailure& failure : in.failures()) {
+    if (failure.slice() >= expected->slices.size())
+      return Malformed("failures.slice", failure.slice(), absl::StrCat("less than ", expected->slices.size()));
+    std::optional<SequenceFailure>& read = out->slices[failure.slice()].failure;
+    if (read.has_value()) return Malformed("failures.slice", failure.slice(), "each slice once");
+    if (failure.message().size() > size_t{kMaxFailureMessageBytes}) {
+      return Malformed("failures.message: length", failure.message().size(),
+                       absl::StrCat("at most ", kMaxFailureMessageBytes));
+    }
+    read = {SequenceId{failure.sequence()}, ReasonFrom(failure.reason()), failure.message()};
+    ExpectedResult::Slice& slice = expected->slices[failure.slice()];
+    expected->num_drawn -= slice.draws() ? 1 : 0;
+    expected->num_candidate_lists -= slice.lists_candidates() ? 1 : 0;
+    slice.sample = false;
+    slice.prompt_tokens.clear();
+  }
+  return absl::OkStatus();
+}
+
 // The counts of a description, each within 1 .. limit.
 absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t min, uint64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
@@ -286,6 +319,7 @@ void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out
   out->set_prompt_length(start.prompt_length);
   CopyTokens(start.tokens, out->mutable_token_ids());
   EncodeSampling(start.sampling, out->mutable_sampling());
+  if (!start.guide_owner.empty()) out->mutable_sampling()->set_guide_owner(start.guide_owner);
   if (start.cache_root.has_value()) {
     if (std::string root = NameOf(*start.cache_root); root.size() <= size_t{kMaxCacheRootBytes}) {
       out->set_cache_root(std::move(root));
@@ -332,9 +366,10 @@ ExpectedResult::Slice PlanEncoder::Expect(const SequenceSlice& slice) const {
   return expected;
 }
 
-absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size) {
+absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, ExpectedResult expected, int vocab_size) {
   if (in.step() != Value(expected.step)) return Malformed("step", in.step(), absl::StrCat(Value(expected.step)));
   StepResult out{.step = expected.step, .slices = std::vector<SliceResult>(expected.slices.size())};
+  QUIRE_RETURN_IF_ERROR(DecodeFailures(in, &expected, &out));
   QUIRE_RETURN_IF_ERROR(DecodeTokens(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeCandidates(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeScores(in, expected, vocab_size, &out));

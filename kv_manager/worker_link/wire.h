@@ -68,7 +68,7 @@ class PlanEncoder {
 };
 
 // Fails with INTERNAL when the answer does not fit the plan. The message names column, value and limit.
-absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, const ExpectedResult& expected, int vocab_size);
+absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, ExpectedResult expected, int vocab_size);
 
 // Fails with FAILED_PRECONDITION when no manager could serve such a worker. The message names field, value and limit.
 absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& in);

@@ -4,7 +4,33 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "base/byte_size.h"
+
 namespace quire {
+namespace {
+
+// The manager's arrays for each block of the pool: in BlockPool, PrefixTree, BlockTrie, CopiesInFlight and PrefixIndex.
+constexpr int64_t kBytesPerBlock = 192;
+constexpr int64_t kBytesPerTokenOfBlock = sizeof(TokenId);
+constexpr int64_t kBytesPerHostBlock = 32;
+constexpr int64_t kBytesPerRow = 256;
+// A guide needs the bytes of all tokens, here and as a message.
+constexpr int64_t kBytesPerVocabularyEntry = 32;
+
+}  // namespace
+
+absl::Status CheckMemoryFor(const WorkerDescription& worker, int64_t max_bytes) {
+  const int64_t bytes = worker.num_blocks * (kBytesPerBlock + worker.block_size * kBytesPerTokenOfBlock) +
+                        worker.num_host_blocks * kBytesPerHostBlock + worker.max_sequences * kBytesPerRow +
+                        worker.vocab_size * kBytesPerVocabularyEntry;
+  if (bytes <= max_bytes) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker describes num_blocks ", worker.num_blocks, ", block_size ", worker.block_size,
+                   ", num_host_blocks ", worker.num_host_blocks, ", max_sequences ", worker.max_sequences,
+                   " and vocab_size ", worker.vocab_size, ", for which the manager would need ", FormatBytes(bytes),
+                   " of memory; the limit is ", FormatBytes(max_bytes), " (--max-worker-bytes)"));
+}
 
 bool WorkerDescription::HasPoolOf(const WorkerDescription& other) const {
   return num_blocks == other.num_blocks && block_size == other.block_size && num_host_blocks == other.num_host_blocks &&

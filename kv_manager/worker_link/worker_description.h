@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "base/ids.h"
 #include "scheduler/scheduler_options.h"
 
@@ -45,6 +46,11 @@ struct WorkerDescription {
   // Both workers have the same blocks and rows, so this one can take over the requests of the other.
   bool HasPoolOf(const WorkerDescription& other) const;
 };
+
+// Returns an error if the manager would need more than `max_bytes` of its own memory for the blocks, the rows and the
+// vocabulary that the worker describes. It needs them at once, whatever the worker has in truth. FAILED_PRECONDITION
+// names the numbers and the limit.
+absl::Status CheckMemoryFor(const WorkerDescription& worker, int64_t max_bytes);
 
 // Returns `options`, reduced to what the worker can do.
 SchedulerOptions NarrowedTo(const WorkerDescription& worker, SchedulerOptions options);

@@ -17,6 +17,19 @@ constexpr int kMaxBrokenAdoptions = 3;
 // Clients wait until so many attempts to adopt have failed, also because the worker has refused them.
 constexpr int kMaxAwaitedAdoptions = 3;
 
+// A step that takes so many times as long as the slowest one of late hangs.
+constexpr int64_t kSlowSteps = 20;
+// The limit for a slow worker, and that before its first result, in multiples of the timeout.
+constexpr int64_t kMaxTimeouts = 10;
+constexpr int64_t kFirstTimeouts = 4;
+// The slowest step counts for less with each step that follows it: by this part.
+constexpr int64_t kForgetting = 64;
+
+// A timeout may be as long as an integer allows.
+int64_t Times(int64_t factor, int64_t us) {
+  return us > std::numeric_limits<int64_t>::max() / 4 / factor ? std::numeric_limits<int64_t>::max() / 4 : factor * us;
+}
+
 }  // namespace
 
 WorkerLink::WorkerLink(const WorkerLinkOptions& options, std::unique_ptr<WorkerClient> client)
@@ -42,7 +55,7 @@ absl::Status WorkerLink::Poll(int64_t now_us) {
       return absl::DeadlineExceededError(
           absl::StrCat("worker did not open the session within ", options_.connect_timeout_us / 1000, " ms"));
     case State::kReady:
-      if (now_us < progress_us_ + options_.step_timeout_us) {
+      if (now_us < progress_us_ + StepLimitUs(now_us)) {
         // When this process was paused itself, answers may have come that it has not read.
         const bool is_late = now_us >= next_probe_us_ + options_.probe_interval_us;
         if (!unanswered_probe_us_.has_value() || is_late) unanswered_probe_us_ = now_us;
@@ -51,7 +64,7 @@ absl::Status WorkerLink::Poll(int64_t now_us) {
         return absl::OkStatus();
       }
       return absl::DeadlineExceededError(
-          absl::StrCat("worker did not answer a plan within ", options_.step_timeout_us / 1000, " ms"));
+          absl::StrCat("worker did not answer a plan within ", StepLimitUs(now_us) / 1000, " ms"));
   }
   return absl::OkStatus();
 }
@@ -67,7 +80,8 @@ int64_t WorkerLink::next_poll_us() const {
       break;
   }
   if (num_in_flight_ == 0) return std::numeric_limits<int64_t>::max();
-  return std::min(progress_us_ + options_.step_timeout_us, next_probe_us_);
+  // When the process turns out to be silent, the limit becomes shorter. The next probe is soon enough to notice that.
+  return std::min(progress_us_ + StepLimitUs(progress_us_), next_probe_us_);
 }
 
 void WorkerLink::OnDescribed(const WorkerDescription& worker) {
@@ -141,6 +155,7 @@ WorkerLink::SentPlan WorkerLink::OnResult(int64_t now_us) {
   std::copy(in_flight_ + 1, in_flight_ + num_in_flight_, in_flight_);
   --num_in_flight_;
   ++num_steps_;
+  slowest_us_ = std::max(now_us - progress_us_, slowest_us_ - slowest_us_ / kForgetting);
   NoteProgress(now_us);
   // A worker that answers is healthy. One that accepts a session and dies of its first plan is not: it keeps its
   // backoff.
@@ -157,6 +172,13 @@ void WorkerLink::NoteProgress(int64_t now_us) {
 void WorkerLink::OnProbed(int64_t now_us) {
   unanswered_probe_us_.reset();
   next_probe_us_ = now_us + options_.probe_interval_us;
+}
+
+int64_t WorkerLink::StepLimitUs(int64_t now_us) const {
+  const int64_t timeout_us = options_.step_timeout_us;
+  if (IsSilent(now_us)) return timeout_us;
+  if (slowest_us_ == 0) return Times(kFirstTimeouts, timeout_us);
+  return std::clamp(Times(kSlowSteps, slowest_us_), timeout_us, Times(kMaxTimeouts, timeout_us));
 }
 
 bool WorkerLink::IsSilent(int64_t now_us) const {

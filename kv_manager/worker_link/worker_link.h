@@ -24,7 +24,9 @@ struct WorkerLinkOptions {
   // unless the clocks differ. See OnDescribed.
   uint64_t first_epoch = 1;
   int64_t connect_timeout_us = 10'000'000;  // It limits the time from the start of an attempt to the open session.
-  int64_t step_timeout_us = 60'000'000;     // It limits the time from one result to the next while plans are in flight.
+  // It limits the time from one result to the next while plans are in flight. A process that answers probes has more
+  // time if its steps are slow, see WorkerLink::StepLimitUs.
+  int64_t step_timeout_us = 60'000'000;
   // While a plan is unanswered for so long, the worker is asked whether its process still answers, and again after each
   // further time of this length.
   int64_t probe_interval_us = 500'000;
@@ -88,6 +90,13 @@ class WorkerLink {
   uint64_t num_steps() const { return num_steps_; }  // Results that have come in this session.
   // The process has answered a probe.
   void OnProbed(int64_t now_us);
+  // The longest time for the step that runs. A process that does not answer probes has step_timeout_us. One that
+  // answers them may be slow, so it has 20 times as long as its slowest step of late, but at least step_timeout_us and
+  // at most 10 times that. Until its first result it has 4 times that.
+  int64_t StepLimitUs(int64_t now_us) const;
+  // The session is about to be lost because of a request, which has been found. So the worker is not sick, and the next
+  // attempt comes soon.
+  void ForgiveLosses() { backoff_us_ = options_.min_backoff_us; }
   // Returns whether a plan is unanswered and the process of the worker does not answer probes. A process that was
   // stopped is silent, and so is one behind a network that loses everything. A slow step is not: other threads answer
   // probes.
@@ -122,6 +131,8 @@ class WorkerLink {
   int64_t progress_us_ = 0;                     // See progress_us().
   int64_t next_probe_us_ = 0;                   // It is used while plans are in flight.
   std::optional<int64_t> unanswered_probe_us_;  // When the first probe was sent that has no answer.
+  // The time of the slowest step of late. It falls slowly with each step that is faster. 0: there was no step.
+  int64_t slowest_us_ = 0;
   uint64_t num_steps_ = 0;
 };
 

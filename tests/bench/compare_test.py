@@ -94,6 +94,43 @@ class ResidentTest(unittest.TestCase):
         self.assertIn("too long", resident.answer(engine, line, 100)["error"])
 
 
+class CommonPrefixTest(unittest.TestCase):
+    """All engines compute the common prefix before the load that is measured, as ResidentTest shows of the others."""
+    ANSWER = '{"completed":1,"output_throughput":1}'
+
+    def work(self, shared):
+        return Clients("m", ((8, 2),) * 3, 2, 64, shared=shared)
+
+    def test_quire_sends_a_request_before_the_load(self):
+        for shared, warm_up in ((6, "--warmup=1"), (0, "--warmup=0")):
+            with unittest.mock.patch("engines.output_of", return_value=self.ANSWER) as run, \
+                    unittest.mock.patch("engines.processes") as processes, \
+                    unittest.mock.patch("engines.peak_bytes", return_value=0):
+                processes.return_value.__enter__.return_value = (None, None)
+                Quire(pathlib.Path("bin"), pathlib.Path("models"), 2).run(self.work(shared))
+            self.assertIn(warm_up, run.call_args.args[0])
+
+    def test_llama_gets_a_request_before_the_load(self):
+        for shared, expected in ((6, [(64, 4)] + [(8, 2)] + [(8, 2)] * 3), (0, [(64, 4)] + [(8, 2)] * 3)):
+            with unittest.mock.patch("engines.Load") as load, unittest.mock.patch("engines.processes") as processes, \
+                    unittest.mock.patch("engines.Shape"), unittest.mock.patch("engines.wait_until"), \
+                    unittest.mock.patch("engines.peak_bytes", return_value=0):
+                processes.return_value.__enter__.return_value = (None,)
+                load.return_value.run.return_value = {"total_token_throughput": 1}
+                engine = Llama(pathlib.Path("bin"), pathlib.Path("models"), 2, 1)
+                engine._serve(self.work(shared), "-kvu")
+            self.assertEqual([length for call in load.call_args_list for length in call.args[1]], expected)
+            self.assertEqual(len(load.call_args_list), 3 if shared else 2)
+
+    def test_engines_of_one_memory_leave_out_rows_that_fill_the_pool(self):
+        for row in ROWS:
+            if isinstance(row.work, Clients) and row.work.fills_pool:
+                self.assertIn("pool", row.name)
+                self.assertFalse(FakePeer("python", pathlib.Path("/"), 1, "log").can_run(row.work))
+                return
+        self.fail("no row fills the pool")
+
+
 class FakePeer(Resident):
     """Its processes run a program of the test instead of an engine."""
     project, weights, kind = "Fake", "bf16", "fake"

@@ -125,6 +125,16 @@ class DownloadTest(unittest.TestCase):
             self.serve(SMALL | {"model.safetensors.index.json": bad, "../../evil.safetensors": b""})
             self.assertIn(words, self.error())
 
+    def test_named_chat_templates_come_along(self):
+        named = "additional_chat_templates"
+        self.serve(CHECKPOINT | {f"{named}/tool_use.jinja": b"tools", f"{named}/a.md": b"",
+                                 f"other/{named}/b.jinja": b"", "special_tokens_map.json": b"{}"})
+        self.download()
+        folder = self.snapshot / named
+        self.assertEqual([path.name for path in folder.iterdir()], ["tool_use.jinja"])
+        self.assertEqual((folder / "tool_use.jinja").read_bytes(), b"tools")
+        self.assertTrue((self.snapshot / "special_tokens_map.json").exists())
+
     def test_one_gguf_file_is_downloaded_alone(self):
         self.serve(CHECKPOINT | {"big/m-Q8_0.gguf": WEIGHTS, "m-Q4_0.gguf": b"4"}, large=["big/m-Q8_0.gguf"])
         out, _ = self.download(f"{NAME}/big/m-Q8_0.gguf")
@@ -174,6 +184,8 @@ class DownloadTest(unittest.TestCase):
         self.assertEqual(len(lists), 2)
         names = set(re.findall(r'"([^"]*)"', "".join(lists)))
         self.assertEqual(set(sys.modules["hub_download"].SMALL_FILES), names | {"config.json"})
+        folder = re.search(r'kAdditionalTemplates\[\] = "([^"]*)"', text)[1]
+        self.assertTrue(sys.modules["hub_download"].NAMED_TEMPLATES.startswith(folder + "/"))
 
     def test_what_quire_cannot_read_is_not_downloaded(self):
         for files, argument, words in (
@@ -296,6 +308,43 @@ class DownloadTest(unittest.TestCase):
                      b'{"sha": 1, "siblings": [{"rfilename": []}]}'):
             self.hub.faults["list"] = [lambda h, body=body: h.answer(200, body)]
             self.assertRegex(self.error(), "sends no list of files as the hub does|the commit is '../x'")
+
+    def test_json_that_would_break_or_stop_the_reader_is_an_error_of_one_line(self):
+        deep = b"[" * 200000
+        for body, words in ((deep, "nested too deeply"), (b'{"a":' * 200000, "nested too deeply"),
+                            (b"[" + b"{}," * 2000000 + b"1]", "more than 4000000"),
+                            (b'{"sha": %s}' % (b"1" * 100000), "an integer has 100000 digits"),
+                            (b'{"sha": "\xff"}', "no list of files"),
+                            (b'{"sha": %s, "siblings": []}' % (b"1" * 40), "it must have 40 hexadecimal digits"),
+                            (b'{"sha": 1e400, "siblings": []}', "the commit is inf"),
+                            (b'{"sha": "", "siblings": [%s1]}' % (b"1," * 200000), "it has 200001 files"),
+                            (b'{"sha": null, "siblings": []}', "the commit is None")):
+            self.hub.faults["list"] = [lambda h, body=body: h.answer(200, body)]
+            error = self.error()
+            self.assertIn(words, error)
+            self.assertEqual(error.count("\n"), 1, error)
+        self.serve(SMALL | {"model.safetensors.index.json": deep})
+        self.assertTrue(self.error(NAME, "--quiet").startswith(
+            "quire-download: model.safetensors.index.json has no weight_map (ValueError('it is nested too deeply'))"))
+        self.hub.listed["model.safetensors.index.json"] = {"size": (64 << 20) + 1}
+        self.assertIn("model.safetensors.index.json has 67108865 bytes, at most 67108864 are read", self.error())
+
+    def test_a_digest_that_is_a_number_is_no_digest(self):
+        self.hub.listed["config.json"] = {"blobId": 10 ** 39}
+        self.assertIn("config.json: the hub lists no size and checksum of it", self.error())
+
+    def test_long_numbers_in_headers_are_no_numbers(self):
+        long = "9" * 5000
+        self.hub.faults["config.json"] = [lambda h: h.answer(503, Retry_After=long),
+                                          lambda h: h.cut(SMALL["config.json"], 4),
+                                          lambda h: h.answer(206, b"", Content_Range=f"bytes {long}-8/8")]
+        self.assertIn("another part than bytes 4 and on", self.download()[1])
+
+    def test_a_reference_of_the_cache_that_is_no_text_counts_as_absent(self):
+        self.download()
+        (self.folder / "refs" / "main").write_bytes(b"\xff\xfe")
+        self.hub.faults["list"] = [lambda h: h.answer(503)] * 9
+        self.assertIn("given up after 1 tries", self.error(NAME, "--retries=0"))
 
     def test_the_token_is_for_the_hub_alone(self):
         self.download(HF_TOKEN=TOKEN)

@@ -53,7 +53,8 @@ std::vector<std::string> Cluster::ManagerCommand() const {
   for (int i = 0; i < options_.num_workers; ++i) addresses.push_back(worker_endpoint(i));
   std::vector<std::string> command = {Binary("quire-manager"), absl::StrCat("--listen=", endpoint_),
                                       absl::StrCat("--workers=", absl::StrJoin(addresses, ",")),
-                                      absl::StrCat("--metrics-listen=", options_.metrics_listen)};
+                                      absl::StrCat("--metrics-listen=", options_.metrics_listen),
+                                      "--max-queue-wait=24h"};  // The machine of a test may be slow.
   command.insert(command.end(), options_.manager_flags.begin(), options_.manager_flags.end());
   return command;
 }

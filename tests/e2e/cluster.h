@@ -50,6 +50,9 @@ class Cluster {
   // Starts the manager again after its process has ended, at the same endpoint and with the same flags.
   void RestartManager();
 
+  // The command line of the manager, with its endpoint.
+  std::vector<std::string> ManagerCommand() const;
+
   // Returns the sum of a metric of the manager over all labels. REQUIRES: metrics_listen is "127.0.0.1:0".
   double ReadMetric(const std::string& name);
 
@@ -62,7 +65,6 @@ class Cluster {
 
  private:
   std::vector<std::string> WorkerCommand(int i, const std::string& model) const;
-  std::vector<std::string> ManagerCommand() const;
 
   const ClusterOptions options_;
   std::string directory_;

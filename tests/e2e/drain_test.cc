@@ -169,6 +169,25 @@ TEST(DrainTest, TheTimeoutEndsWhatStillRuns) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(15)) << "200 ms, and what a busy machine needs";
 }
 
+TEST(DrainTest, AManagerThatStartsMeanwhileWaitsForTheAddressOfTheOneBefore) {
+  Cluster cluster({.model = BundledModel()});
+  const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(Story(900), absl::Seconds(120));
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stream->Next(&response));
+  cluster.worker(0).Signal(SIGSTOP);
+  cluster.manager().Signal(SIGTERM);
+  ASSERT_NE(cluster.manager().WaitForLine("draining"), "") << cluster.manager().Output();
+  Process next(cluster.ManagerCommand());
+  ASSERT_NE(next.WaitForLine("another process listens at"), "") << next.Output();
+  EXPECT_FALSE(next.HasEnded());
+  cluster.worker(0).Signal(SIGCONT);
+  while (stream->Next(&response)) {
+  }
+  EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
+  EXPECT_EQ(cluster.manager().Wait(), 0);
+  EXPECT_NE(next.WaitForLine("listening on"), "") << next.Output();
+}
+
 TEST(DrainTest, ASecondSignalEndsTheProcessAtOnce) {
   Cluster cluster({.model = BundledModel(), .manager_flags = {"--drain-timeout=1h"}});
   const std::unique_ptr<GenerateStream> stream = cluster.client().Generate(Story(900), absl::Seconds(120));

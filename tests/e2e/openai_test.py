@@ -17,6 +17,7 @@ import unittest
 from openai_programs import ROOT, TIMEOUT_S, Installation, events_of, wait_for
 
 PROMPT = "Once upon a time"
+CONTEXT = 1024
 GREEDY = {"model": "tales", "prompt": PROMPT, "max_tokens": 20, "temperature": 0}
 
 
@@ -112,10 +113,10 @@ class OpenAiTest(unittest.TestCase):
         code, answer, _ = self.quire.call("/v1/completions", choice)
         self.assertEqual(code, 200, answer)
         self.assertIn(answer["choices"][0]["text"], ["one", "two"])
-        wrong = {**GREEDY, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}
+        wrong = {**GREEDY, "response_format": {"type": "json_schema", "json_schema": {"schema": {"disallow": {}}}}}
         error = self.error("/v1/completions", wrong)
         self.assertEqual(error["param"], "response_format.json_schema.schema")
-        self.assertIn('the keyword "not" is not supported', error["message"])
+        self.assertIn('the keyword "disallow" is not supported', error["message"])
 
     def test_logprobs_and_echo(self):
         answer = self.quire.call("/v1/completions", {**GREEDY, "max_tokens": 3, "logprobs": 2, "echo": True})[1]
@@ -134,9 +135,25 @@ class OpenAiTest(unittest.TestCase):
         echo = self.quire.call("/v1/completions", body)[1]
         self.assertEqual((echo["choices"][0]["text"], echo["usage"]["completion_tokens"]), (PROMPT, 0))
         self.assertEqual(echo["choices"][0]["logprobs"]["tokens"], logprobs["tokens"][:-3])
+        for length in (1, CONTEXT - 1, CONTEXT):
+            body = {"prompt": [5] * length, "max_tokens": 0, "logprobs": 1, "echo": True}
+            code, whole, _ = self.quire.call("/v1/completions", body)
+            self.assertEqual(code, 200, whole)
+            self.assertEqual(len(whole["choices"][0]["logprobs"]["token_logprobs"]), length)
+        for change in ({"max_tokens": 1}, {"prompt": [5] * (CONTEXT + 1)}):
+            self.error("/v1/completions", {**body, **change})
         body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
         content = self.quire.call("/v1/chat/completions", body)[1]["choices"][0]["logprobs"]["content"]
         self.assertEqual([len(entry["top_logprobs"]) for entry in content], [2, 2, 2])
+
+    def test_a_stop_string_may_be_a_special_token_that_the_text_hides(self):
+        body = {**GREEDY, "allowed_token_ids": [0], "stop": ["<|begin_of_text|>"]}
+        whole = self.quire.call("/v1/completions", body)[1]
+        *_, last, _ = self.quire.stream("/v1/completions", body)
+        for answer in (whole, last):
+            choice = answer["choices"][0]
+            self.assertEqual((choice["text"], choice["finish_reason"]), ("", "stop"))
+            self.assertEqual(choice["stop_reason"], "<|begin_of_text|>")
 
     def test_errors_name_the_field(self):
         for body, param in (
@@ -246,6 +263,26 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(response.status, 415)
         self.assertIn("Content-Encoding", json.loads(response.read())["error"]["message"])
 
+    def test_the_manager_ends_a_request_at_the_deadline_that_its_header_says(self):
+        body = {"prompt": "Once", "max_tokens": 900, "ignore_eos": True}
+        for header in ("X-Request-Timeout", "X-Stainless-Read-Timeout", "X-Stainless-Timeout"):
+            connection = self.quire.connect()
+            self.addCleanup(connection.close)
+            connection.request("POST", "/v1/completions", json.dumps(body).encode(),
+                               {"Content-Type": "application/json", header: "0.001"})
+            response = connection.getresponse()
+            self.assertEqual((response.status, json.loads(response.read())["error"]["type"]), (504, "timeout_error"))
+
+    def test_a_request_for_too_many_logprobs_is_refused_before_it_begins(self):
+        body = {"prompt": [[5] * 900] * 64, "max_tokens": 0, "echo": True, "logprobs": 20, "prompt_logprobs": 20}
+        code, answer, _ = self.quire.call("/v1/completions", body)
+        self.assertEqual(code, 400)
+        self.assertEqual(
+            answer["error"]["message"],
+            "prompt_logprobs is 20, and with 64 prompts and n 1 the answer has at least 2419200 logprobs; at most "
+            "1048576 are allowed (--max-answer-logprobs)",
+        )
+
     def test_version_and_metrics(self):
         self.assertRegex(self.quire.call("/version")[1]["version"], r"^\d+\.\d+\.\d+$")
         self.quire.call("/v1/nothing")
@@ -257,7 +294,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertIn('quire_openai_answers_total{path="unread",code="431"}', metrics)
         self.assertIn('quire_openai_answers_total{path="/version",code="200"}', metrics)
         self.assertIn('quire_openai_answers_total{path="other",code="404"}', metrics)
-        self.assertRegex(metrics, r"quire_openai_running [1-9]")
+        self.assertRegex(metrics, r"quire_openai_running \d+\n")
         self.assertIn('quire_port_connections{port="listen"}', metrics)
         documented = (ROOT / "docs/openai.md").read_text()
         for name in set(re.findall(r"^# TYPE (quire_openai_\w+)", metrics, re.MULTILINE)):
@@ -516,11 +553,12 @@ class ForcedCallsTest(unittest.TestCase):
         self.assertEqual((code, answer["choices"][0]["finish_reason"]), (200, "length"))
         self.assertTrue(answer["choices"][0]["message"]["reasoning_content"])
         # Errors name the field.
-        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "not": {}}}}]
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "disallow": {}}}}]
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required") | {"tools": tools})
         self.assertEqual((code, answer["error"]["param"]), (400, "tools[0].function.parameters"))
         self.assertEqual(answer["error"]["message"],
-                         'tools[0].function.parameters at #/not: the keyword "not" is not supported; its value is {}')
+                         'tools[0].function.parameters at #/disallow: the keyword "disallow" is not supported; its '
+                         'value is {}')
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required", ignore_eos=True))
         self.assertEqual((code, answer["error"]["param"]), (400, "ignore_eos"))
         self.assertEqual(answer["error"]["message"], "ignore_eos is true, it cannot be combined with tools")
@@ -564,8 +602,7 @@ class ManyStreamsTest(unittest.TestCase):
             return reader, writer
 
         streams = await asyncio.gather(*(open_stream() for _ in range(self.NUM_STREAMS)))
-        # The request for the metrics is running as well.
-        self.assertIn(f"quire_openai_running {self.NUM_STREAMS + 1}\n", quire.metrics())
+        self.assertIn(f"quire_openai_running {self.NUM_STREAMS}\n", quire.metrics())
         self.assertFalse(any(reader.at_eof() for reader, _ in streams))
         for _, writer in streams:
             writer.close()

@@ -31,6 +31,13 @@ TEST_F(QuirectlTest, GenerateStreamsText) {
   EXPECT_THAT(run.output, HasSubstr("20 generated tokens"));
 }
 
+TEST_F(QuirectlTest, WithoutTokensToGenerateOnlyThePromptIsShown) {
+  const Ended run = Quirectl({"generate", "Once upon a time", "-n", "0", "--echo", "--usage"});
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, StartsWith("Once upon a time\n"));
+  EXPECT_THAT(run.output, HasSubstr(" 0 generated tokens"));
+}
+
 TEST_F(QuirectlTest, AnAnswerThatTheDefaultLengthCutSaysSo) {
   const Ended cut = Shell("quirectl generate Once -t 0 --ignore-eos 2>&1 >/dev/null");
   EXPECT_EQ(cut.exit_code, 0);

@@ -57,7 +57,8 @@ class StandbyTest : public ::testing::Test {
   void StartManager(int i) {
     managers_[i] = std::make_unique<Process>(std::vector<std::string>{
         Binary("quire-manager"), absl::StrCat("--listen=", Address(i)), absl::StrCat("--workers=", WorkerAddress()),
-        "--metrics-listen=", "--standby=etcd", absl::StrCat("--etcd=", etcd_->address()), "--lease-duration=6s"});
+        "--metrics-listen=", "--max-queue-wait=24h", "--standby=etcd", absl::StrCat("--etcd=", etcd_->address()),
+        "--lease-duration=6s"});
     EXPECT_NE(managers_[i]->WaitForLine("listening on"), "") << managers_[i]->Output();
     clients_[i] = std::make_unique<Client>(ClientOptions{.endpoint = Address(i)});
   }

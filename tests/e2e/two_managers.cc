@@ -84,7 +84,7 @@ void TwoManagers::StartManager(int i) {
   const std::string address = absl::StrCat("unix:", SocketOf(i));
   managers_[i] = std::make_unique<Process>(std::vector<std::string>{
       Binary("quire-manager"), absl::StrCat("--listen=", address), absl::StrCat("--workers=", workers),
-      "--metrics-listen=", "--standby=etcd", absl::StrCat("--etcd=", etcd_->address()),
+      "--metrics-listen=", "--max-queue-wait=24h", "--standby=etcd", absl::StrCat("--etcd=", etcd_->address()),
       absl::StrCat("--lease-duration=", absl::FormatDuration(options_.lease)),
       absl::StrCat("--resume-key-file=", folder_, "/key")});
   QUIRE_CHECK(!managers_[i]->WaitForLine("listening on").empty()) << managers_[i]->Output();

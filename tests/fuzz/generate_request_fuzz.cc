@@ -40,7 +40,8 @@ void Validate(const v1::GenerateRequest& request) {
   }
   const Request& checked = valid->request;
   QUIRE_CHECK(!checked.prompt.empty() && checked.max_tokens > 0);
-  QUIRE_CHECK(checked.prompt.size() + 1 <= kContext) << checked.prompt.size();
+  QUIRE_CHECK(!checked.is_prompt_only || (checked.max_tokens == 1 && !checked.beam.has_value()));
+  QUIRE_CHECK(checked.prompt.size() + (checked.is_prompt_only ? 0 : 1) <= kContext) << checked.prompt.size();
   for (const TokenId token : checked.prompt) QUIRE_CHECK(token >= 0 && token < kVocabSize) << token;
   QUIRE_CHECK(checked.sampling.temperature >= 0);
   QUIRE_CHECK(checked.sampling.top_p > 0 && checked.sampling.top_p <= 1);

@@ -17,12 +17,14 @@ GuidedWalk::GuidedWalk(std::shared_ptr<const Automaton> automaton, TokenMasks* m
 }
 
 void GuidedWalk::Fill() {
-  masks_->Fill(matcher_, absl::MakeSpan(mask_));
+  allowed_.clear();
+  int64_t work = kMaxFillWork;
+  is_too_expensive_ = !masks_->Fill(matcher_, absl::MakeSpan(mask_), &work);
+  if (is_too_expensive_) return;
   const TokenTable& table = masks_->tokens();
   for (const TokenId end : table.end_tokens()) {
     QUIRE_CHECK_EQ(mask_[static_cast<size_t>(end) / 32] >> (end % 32) & 1, matcher_.can_end() ? 1u : 0u);
   }
-  allowed_.clear();
   for (size_t word = 0; word < mask_.size(); ++word) {
     for (uint32_t bits = mask_[word]; bits != 0; bits &= bits - 1) {
       const TokenId token = static_cast<TokenId>(word * 32) + std::countr_zero(bits);
@@ -60,22 +62,23 @@ bool GuidedWalk::AcceptToken(TokenId token) {
 
 void GuidedWalk::Try(TokenId token, bool is_exact) {
   const std::string_view bytes = masks_->tokens().bytes(token);
-  if (bytes.empty() || matcher_.is_dead()) return;
+  if (bytes.empty() || matcher_.is_dead() || is_too_expensive_) return;
   Matcher fork = matcher_;
   const bool is_allowed = (mask_[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0;
   const bool is_accepted = fork.Accept(bytes);
-  QUIRE_CHECK(is_accepted ? is_allowed : !(is_allowed && is_exact)) << "token " << token << " \"" << bytes << "\"";
+  QUIRE_CHECK(is_accepted ? is_allowed : !(is_allowed && is_exact && !fork.is_exhausted()))
+      << "token " << token << " \"" << bytes << "\"";
   QUIRE_CHECK_EQ(is_accepted, !fork.is_dead());
 }
 
 void GuidedWalk::Replay() {
-  if (matcher_.is_dead()) return;
+  if (matcher_.is_dead() || is_too_expensive_) return;
   Matcher again(automaton_);
   for (const TokenId token : tokens_) QUIRE_CHECK(again.Accept(masks_->tokens().bytes(token)));
   QUIRE_CHECK_EQ(again.can_end(), matcher_.can_end());
   std::vector<uint32_t> mask(mask_.size());
-  masks_->Fill(again, absl::MakeSpan(mask));
-  QUIRE_CHECK(mask == mask_);
+  int64_t work = kMaxFillWork;
+  if (masks_->Fill(again, absl::MakeSpan(mask), &work)) QUIRE_CHECK(mask == mask_);
 }
 
 }  // namespace quire::grammar

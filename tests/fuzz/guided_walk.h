@@ -39,6 +39,9 @@ class GuidedWalk {
 
  private:
   bool AcceptToken(TokenId token);
+  // The work that a mask may take. A text ends where it takes more.
+  static constexpr int64_t kMaxFillWork = 10'000'000;
+
   // Computes the mask, and what it allows besides end tokens.
   void Fill();
 
@@ -48,6 +51,7 @@ class GuidedWalk {
   std::vector<uint32_t> mask_;
   std::vector<TokenId> allowed_;
   std::vector<TokenId> tokens_;
+  bool is_too_expensive_ = false;  // The mask is not known.
 };
 
 }  // namespace quire::grammar

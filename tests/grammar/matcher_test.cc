@@ -46,7 +46,7 @@ TEST(MatcherTest, ForksAreIndependent) {
 TEST(MatcherTest, RecursionOnTheRightNeedsNoStack) {
   Matcher matcher(Ebnf("root ::= \"a\" root | \"b\""));
   for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(matcher.Accept("a"));
-  EXPECT_TRUE(matcher.frames().empty());
+  EXPECT_TRUE(matcher.frames().frames.empty());
   EXPECT_TRUE(matcher.Accept("b"));
   EXPECT_TRUE(matcher.can_end());
 }
@@ -81,15 +81,80 @@ TEST(MatcherTest, AGuideThatNeedsMoreLevelsThanThereAreIsRefused) {
   EXPECT_TRUE(Compile({.kind = Source::Kind::kEbnf, .text = ChainOfRules(kMaxNesting + 1, " | \"y\"")}).ok());
 }
 
-TEST(MatcherTest, AmbiguousGrammarsKeepALimitedNumberOfPositions) {
+TEST(MatcherTest, WaysToReadTheSameBytesShareTheirStacks) {
   Matcher matcher(Ebnf(R"~(root ::= x | y
 x ::= "(" root ")"
 y ::= "(" root ")" | "z")~"));
   for (int i = 0; i < 60; ++i) {
     ASSERT_TRUE(matcher.Accept("("));
-    ASSERT_LE(matcher.set().positions.size(), kMaxPositions);
+    ASSERT_LE(matcher.set().positions.size(), 3u);
+    ASSERT_LE(matcher.frames().frames.size(), static_cast<size_t>(i) + 1);
   }
-  EXPECT_TRUE(matcher.Accept("z"));
+  EXPECT_TRUE(matcher.Accept("z" + std::string(60, ')')));
+  EXPECT_TRUE(matcher.can_end());
+}
+
+// Rule r0 has 65,537 texts, and most of them can be read in very many ways.
+TEST(MatcherTest, NullableRulesThatDoubleAddFewPositions) {
+  std::string text = "root ::= r0 \"x\"\n";
+  for (int i = 0; i < 16; ++i) {
+    const std::string next = "r" + std::to_string(i + 1);
+    text += "r" + std::to_string(i) + " ::= " + next + " " + next + "\n";
+  }
+  Matcher matcher(Ebnf(text + "r16 ::= \"\" | \"a\""));
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(matcher.Accept("a"));
+    ASSERT_LE(matcher.set().positions.size(), 300u);
+    ASSERT_LE(matcher.frames().links.size(), 1000u);
+  }
+  EXPECT_TRUE(matcher.Accept("x"));
+  EXPECT_TRUE(matcher.can_end());
+}
+
+TEST(MatcherTest, TheEmptyTextMatchesWhereTheRootIsNullable) {
+  const auto automaton = Ebnf(R"~(root ::= "" | "(" root ")" root)~");
+  EXPECT_TRUE(automaton->matches_empty());
+  Matcher matcher(automaton);
+  EXPECT_TRUE(matcher.can_end());
+  EXPECT_TRUE(matcher.Accept("("));
+  EXPECT_FALSE(matcher.can_end());
+  EXPECT_TRUE(matcher.Accept(")()"));
+  EXPECT_TRUE(matcher.can_end());
+  EXPECT_TRUE(Matcher(Ebnf("root ::= \"\"")).can_end());
+  EXPECT_FALSE(Matcher(Ebnf("root ::= \"a\"*  \"b\"")).can_end());
+}
+
+// Every two neighbouring places can be the beginning and the end of a part, so the stacks grow with each byte.
+TEST(MatcherTest, TextsThatCanBeReadInTooManyWaysEnd) {
+  Matcher matcher(Ebnf(R"~(root ::= s
+s ::= t s | t
+t ::= "a" | "a" s "a")~"));
+  int num_accepted = 0;
+  while (matcher.Accept("a") && num_accepted < 10'000) {
+    ++num_accepted;
+    ASSERT_LE(matcher.set().positions.size(), kMaxPositions);
+    ASSERT_LE(matcher.frames().links.size(), kMaxLinks);
+  }
+  EXPECT_GT(num_accepted, 50);
+  EXPECT_LT(num_accepted, 1000);
+  EXPECT_TRUE(matcher.is_exhausted());
+  EXPECT_TRUE(matcher.is_dead());
+  EXPECT_FALSE(matcher.Accept("a"));
+}
+
+TEST(MatcherTest, AGrammarWhoseBeginningCanBeReadInTooManyWaysIsRefused) {
+  // Each rule can begin with all rules behind it.
+  std::string text;
+  constexpr int kNumRules = 170;
+  for (int i = 0; i < kNumRules; ++i) {
+    const std::string name = i == 0 ? "root" : "r" + std::to_string(i);
+    text += name + " ::= \"a\" " + name;
+    for (int j = i + 1; j < kNumRules; ++j) text += "|r" + std::to_string(j) + (j % 2 == 0 ? "\"b\"" : "");
+    text += "\n";
+    if (text.size() > 30'000) break;
+  }
+  const auto automaton = Compile({.kind = Source::Kind::kEbnf, .text = text});
+  EXPECT_FALSE(automaton.ok());
 }
 
 }  // namespace

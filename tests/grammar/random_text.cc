@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "grammar/matcher.h"
+#include "tests/grammar/fill_mask.h"
 
 namespace quire::grammar {
 namespace {
@@ -49,7 +50,7 @@ std::optional<std::string> RandomText(const std::shared_ptr<const Automaton>& au
   std::string text;
   std::vector<uint32_t> mask(masks->num_words());
   for (int i = 0; i < kMaxTokens; ++i) {
-    masks->Fill(matcher, absl::MakeSpan(mask));
+    FillMask(matcher, masks, &mask);
     const std::vector<TokenId> allowed = AllowedTokens(mask);
     if (allowed.empty()) return std::nullopt;
     const TokenId token = i < num_free ? allowed[static_cast<size_t>(random->Below(static_cast<int>(allowed.size())))]

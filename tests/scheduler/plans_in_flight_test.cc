@@ -53,6 +53,18 @@ TEST(PlansInFlightTest, OnlySlicesOfBeamsMayHaveCandidates) {
   EXPECT_EQ(beams.CheckResult(result), absl::OkStatus());
 }
 
+TEST(PlansInFlightTest, AFailureNamesTheSequenceOfItsSliceAndStandsAlone) {
+  PlansInFlight plans;
+  plans.Add(StepId{1}).slices.push_back(SamplingSlice(false));
+  StepResult result{StepId{1}, {SliceResult()}};
+  result.slices[0].failure = {SequenceId{2}, SequenceFailure::Reason::kLogitsNotFinite, ""};
+  EXPECT_THAT(plans.CheckResult(result).message(), HasSubstr("sequence 2 is said to have failed in the place of"));
+  result.slices[0].failure->sequence = SequenceId{1};
+  EXPECT_EQ(plans.CheckResult(result), absl::OkStatus());
+  result.slices[0].sampled = true;
+  EXPECT_THAT(plans.CheckResult(result).message(), HasSubstr("has failed, and its slice has a result"));
+}
+
 TEST(PlansInFlightTest, NoResultIsDueWithoutAPlan) {
   PlansInFlight plans;
   plans.Add(StepId{1}).slices.push_back(SamplingSlice(false));

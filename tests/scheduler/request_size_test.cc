@@ -51,5 +51,21 @@ TEST(RequestSizeTest, RequestBeyondTheContextIsInvalid) {
   EXPECT_EQ(Check(5, std::numeric_limits<int>::max()).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(RequestSizeTest, PromptWithoutOutputMayFillTheContext) {
+  SchedulerOptions options;
+  options.max_context_tokens = 8;
+  Request request;
+  request.max_tokens = 1;
+  for (const bool is_prompt_only : {false, true}) {
+    request.is_prompt_only = is_prompt_only;
+    const int most = is_prompt_only ? 8 : 7;
+    request.prompt.resize(most);
+    EXPECT_EQ(CheckCanEverFit(request, options, PagedBlockManager(2, 4)), absl::OkStatus());
+    request.prompt.resize(most + 1);
+    EXPECT_THAT(CheckCanEverFit(request, options, PagedBlockManager(8, 4)).message(),
+                HasSubstr("together 9; the context has at most 8"));
+  }
+}
+
 }  // namespace
 }  // namespace quire

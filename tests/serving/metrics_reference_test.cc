@@ -42,7 +42,9 @@ worker belong to the same moment. A histogram NAME has the series NAME_bucket, N
 constexpr char kVllm[] = R"(
 vLLM's dashboards and gateways can use these names. The manager appears as one engine, so each value is the sum over
 its workers. `--vllm-metrics=false` leaves these metrics out. Quire has no counterpart for the other metrics of vLLM
-(LoRA, request parameters, residency of blocks).
+0.32 (LoRA, speculative decoding, media, KV transfer, residency of blocks, preemptions by request, estimates of FLOPs).
+`quire_request_rejections_total` is what `vllm:admission_rejections_total` counts there. The counts of HTTP requests of
+vLLM's server (`http_requests_total`) are in the metrics of the gateway, under other names.
 )";
 
 const char* NameOf(MetricType type) {

@@ -54,10 +54,14 @@ void AuditedBlocks::OnStepsAbandoned() {
   swap_ins_.clear();
   host_owners_.assign(host_owners_.size(), 0);
   absl::erase_if(accounts_, [](const auto& entry) { return entry.second.is_swapped; });
-  for (auto& [sequence, account] : accounts_) account.is_published = false;
+  for (auto& [sequence, account] : accounts_) {
+    account.is_published = false;
+    account.num_published = 0;
+  }
   cached_.clear();
   for (BlockState& state : states_) {
     state.is_cached = false;
+    state.is_proved = false;
     state.num_cached_above = 0;
   }
   PagedBlockManager::OnStepsAbandoned();
@@ -149,16 +153,18 @@ AuditedBlocks::Content AuditedBlocks::ContentOf(std::optional<BlockId> parent, c
 }
 
 // With it go those above it. They would have been evicted before unless somebody holds them without what is below.
-void AuditedBlocks::ClearCached(BlockId block) {
+void AuditedBlocks::ClearCached(BlockId block, bool is_evicted) {
   BlockState& state = states_[Value(block)];
   state.is_cached = false;
+  state.is_proved = false;
   cached_.erase(state.content);
   if (state.cached_below != 0) --states_[state.cached_below - 1].num_cached_above;
   for (uint32_t i = 0; state.num_cached_above > 0; ++i) {
     const BlockState& above = states_[i];
     if (!above.is_cached || above.cached_below != Value(block) + 1) continue;
-    if (above.owners + above.copies == 0) Complain("block ", Value(block), " was evicted from below block ", i);
-    ClearCached(BlockId{i});
+    if (is_evicted && above.owners + above.copies == 0)
+      Complain("block ", Value(block), " was evicted from below block ", i);
+    ClearCached(BlockId{i}, is_evicted);
   }
 }
 
@@ -182,6 +188,7 @@ void AuditedBlocks::Fork(SequenceId parent, SequenceId child, int num_tokens) {
   it->second.num_lent = std::max(it->second.num_lent, num_tokens / block_size());
   account.num_lent = 0;
   account.table.resize(std::min<size_t>(account.table.size(), NumBlocksFor(num_tokens, block_size())));
+  account.num_published = std::min(account.num_published, num_tokens / block_size());
   for (const BlockId block : account.table) {
     ++(account.is_swapped ? host_owners_[Value(block)] : states_[Value(block)].owners);
   }
@@ -217,6 +224,7 @@ void AuditedBlocks::AdoptPrefix(SequenceId sequence, const std::string& salt, ab
   num_adopted_tokens_ += num_tokens;
   const absl::Span<const BlockId> table = Table(sequence);
   account.table.assign(table.begin(), table.end());
+  account.num_published = num_tokens / block_size();
   if (static_cast<int>(table.size()) != NumBlocksFor(num_tokens, block_size())) {
     Complain(table.size(), " cached blocks for ", num_tokens, " tokens");
   }
@@ -258,6 +266,7 @@ std::optional<int> AuditedBlocks::Publish(SequenceId sequence, absl::Span<const 
         if (!first_different.has_value()) first_different = i;
       }
     }
+    if (is_whole && !is_shared) it->second.num_published = std::max(it->second.num_published, i + 1);
     if (changed[i] != expected) {
       Complain("entry ", i, " was published as block ", Value(changed[i]), " in place of ", Value(expected));
     }
@@ -267,6 +276,34 @@ std::optional<int> AuditedBlocks::Publish(SequenceId sequence, absl::Span<const 
   }
   if (first_different != first_changed) Complain("Publish does not say which entry is the first that changed");
   return first_changed;
+}
+
+void AuditedBlocks::Prove(SequenceId sequence, int num_tokens) {
+  PagedBlockManager::Prove(sequence, num_tokens);
+  const auto it = accounts_.find(sequence);
+  if (it == accounts_.end()) return;
+  const int num_blocks = std::min(it->second.num_published, num_tokens / block_size());
+  for (int i = 0; i < num_blocks; ++i) states_[Value(it->second.table[i])].is_proved = true;
+}
+
+void AuditedBlocks::Uncache(const std::string& salt, absl::Span<const TokenId> tokens) {
+  PagedBlockManager::Uncache(salt, tokens);
+  std::optional<BlockId> below;
+  for (size_t i = 0; (i + 1) * block_size() <= tokens.size(); ++i) {
+    const auto cached = cached_.find(ContentOf(below, salt, tokens.subspan(i * block_size(), block_size())));
+    if (cached == cached_.end()) break;
+    below = cached->second;
+    if (states_[Value(*below)].is_proved) continue;
+    ClearCached(*below, /*is_evicted=*/false);
+    break;
+  }
+  for (auto& [sequence, account] : accounts_) {
+    const bool has_lost = std::any_of(account.table.begin(), account.table.begin() + account.num_published,
+                                      [this](BlockId block) { return !states_[Value(block)].is_cached; });
+    if (!has_lost && !(account.is_swapped && account.salt == salt)) continue;
+    account.is_published = false;
+    account.num_published = 0;
+  }
 }
 
 bool AuditedBlocks::SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) {
@@ -293,6 +330,7 @@ bool AuditedBlocks::SwapOut(absl::Span<const SequenceExtent> sequences, std::vec
     DropOwners(account.table, /*is_host=*/false);
     account.table = std::move(host_table);
     account.is_swapped = true;
+    account.num_published = 0;
     account.num_lent = 0;
     released_.push_back(extent.sequence);
   }

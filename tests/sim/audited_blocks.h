@@ -47,6 +47,8 @@ class AuditedBlocks : public PagedBlockManager {
   void AdoptPrefix(SequenceId sequence, const std::string& salt, absl::Span<const TokenId> tokens,
                    int num_tokens) override;
   std::optional<int> Publish(SequenceId sequence, absl::Span<const TokenId> tokens, int num_tokens) override;
+  void Prove(SequenceId sequence, int num_tokens) override;
+  void Uncache(const std::string& salt, absl::Span<const TokenId> tokens) override;
   bool SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) override;
   bool SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) override;
   void Restore(const RestoredBlocks& restored) override;
@@ -79,8 +81,9 @@ class AuditedBlocks : public PagedBlockManager {
     std::vector<BlockId> table;  // Blocks of the pool, or of the host tier if it is swapped.
     bool is_swapped = false;
     bool is_published = false;
-    std::string salt;  // The salt of the published blocks.
-    int num_lent = 0;  // Entries that the sequence may write although forks share them.
+    std::string salt;       // The salt of the published blocks.
+    int num_lent = 0;       // Entries that the sequence may write although forks share them.
+    int num_published = 0;  // The first entries of `table` that the sequence knows to be cached.
   };
   // The key of a cached block: the block before it (as cached_below), and its salt and tokens.
   using Content = std::pair<uint32_t, std::string>;
@@ -88,6 +91,7 @@ class AuditedBlocks : public PagedBlockManager {
     int owners = 0;  // Tables that hold the block.
     int copies = 0;  // Copies in flight that read or write it.
     bool is_cached = false;
+    bool is_proved = false;
     std::string salt;           // The salt under which it is cached.
     Content content;            // Set if it is cached.
     uint32_t cached_below = 0;  // 1 + the id of the block before it in its prefix; 0 if it is the first.
@@ -111,7 +115,8 @@ class AuditedBlocks : public PagedBlockManager {
   void TakeFresh(BlockId block);
   void DropOwners(const std::vector<BlockId>& table, bool is_host);
   void SetCached(BlockId block, Content content, const std::string& salt);
-  void ClearCached(BlockId block);
+  // The block leaves the cache because another one takes its place, or because what it holds is of no use.
+  void ClearCached(BlockId block, bool is_evicted = true);
   void EndCopy(const CopyInFlight& copy);
   void CheckWritable(SequenceId sequence, const Account& account, int first_written, int num_tokens);
 

@@ -175,7 +175,7 @@ absl::Status ClusterSim::Submit(const SimRequest& request) {
   }
   std::optional<Poison> poison;
   if (request.poison > 0) {
-    poison = {built.sampling.seed, request.poison - 1, request.named != 0};
+    poison = {built.sampling.seed, request.poison - 1, request.named == 1, request.named == 2};
     if (request.poison_sample > 0) poison->sample = request.poison_sample - 1;
   }
   const auto caller = std::make_shared<SimCaller>(std::move(built), engine->model(), poison);

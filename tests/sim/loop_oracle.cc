@@ -2,6 +2,8 @@
 
 #include "tests/sim/loop_oracle.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "tests/sim/violation.h"
 
@@ -17,9 +19,17 @@ bool LoopOracle::IsGraceOver(int64_t lost_since_us) const {
   return worker_.grace > 0 && now_us_ >= lost_since_us + worker_.grace * kMicrosPerEvent;
 }
 
+bool LoopOracle::IsLate(int64_t limit_us) const {
+  return was_ready_ && worker_.timeout > 0 && num_sent_ > num_committed_ && now_us_ >= progress_us_ + limit_us;
+}
+
 bool LoopOracle::IsTimeUp() const {
-  return was_ready_ && worker_.timeout > 0 && num_sent_ > num_committed_ &&
-         now_us_ >= progress_us_ + worker_.timeout * kMicrosPerEvent;
+  const int64_t timeout_us = worker_.timeout * kMicrosPerEvent;
+  return IsLate(slowest_us_ == 0 ? 4 * timeout_us : std::clamp(20 * slowest_us_, timeout_us, 10 * timeout_us));
+}
+
+bool LoopOracle::MayTimeBeUp() const {
+  return IsTimeUp() || (was_silent_ && IsLate(worker_.timeout * kMicrosPerEvent));
 }
 
 bool LoopOracle::MaySuspectsMove() const {
@@ -36,17 +46,22 @@ void LoopOracle::BeginRound(int64_t now_us, bool is_worker_draining) {
 }
 
 void LoopOracle::OnPlanSent() {
-  if (num_sent_ == num_committed_) progress_us_ = now_us_;
+  if (num_sent_ == num_committed_) {
+    progress_us_ = now_us_;
+    was_silent_ = is_silent_;
+  }
   ++num_sent_;
 }
 
 void LoopOracle::OnCommitted() {
   ++num_committed_;
+  slowest_us_ = std::max(now_us_ - progress_us_, slowest_us_ - slowest_us_ / 64);
   progress_us_ = now_us_;
+  was_silent_ = is_silent_;
 }
 
 void LoopOracle::OnSessionEnded(int num_running, int num_live) {
-  is_time_up_ = IsTimeUp();
+  is_time_up_ = MayTimeBeUp();
   has_ended_ = true;
   num_live_at_end_ = num_live;
   num_in_flight_at_end_ = static_cast<int>(num_sent_ - num_committed_);

@@ -27,6 +27,11 @@ class LoopOracle {
   void OnDrainPosted() { is_drain_posted_ = true; }
   // Called at any time: the session, or the attempt to open one, has ended on the side of the worker.
   void OnConnectionEnded() { is_drain_posted_ = false; }
+  // Called at any time: the process of the worker does not answer probes, or does so again.
+  void SetSilent(bool is_silent) {
+    is_silent_ = is_silent;
+    was_silent_ |= is_silent;
+  }
 
   void BeginRound(int64_t now_us, bool is_worker_draining);
   // Called in a round:
@@ -63,7 +68,10 @@ class LoopOracle {
 
  private:
   bool IsGraceOver(int64_t lost_since_us) const;
+  // The step takes too long for a process that answers probes. One that was silent meanwhile may be lost earlier.
   bool IsTimeUp() const;
+  bool MayTimeBeUp() const;
+  bool IsLate(int64_t limit_us) const;
 
   const SimWorker worker_;
   int64_t now_us_ = 0;
@@ -76,6 +84,9 @@ class LoopOracle {
   int64_t num_sent_ = 0;
   int64_t num_committed_ = 0;
   int64_t progress_us_ = 0;  // Time of the last commit, or of the last plan that was sent when none was in flight.
+  int64_t slowest_us_ = 0;   // The time of the slowest step of late, in all sessions.
+  bool is_silent_ = false;
+  bool was_silent_ = false;  // At some time since the last commit.
   bool is_drain_posted_ = false;
   bool is_drain_published_ = false;  // The load of an earlier round tells of the drain.
   // Consecutive rounds since the drain in which nothing was left to do and the session was open.

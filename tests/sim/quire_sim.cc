@@ -140,6 +140,7 @@ void PrintReport(const SearchResult& result) {
   print("lost requests", r.failed);
   print("  told of numerics", r.failed_for_numerics);
   print("convicted requests", r.convicted);
+  print("requests whose sequences failed", r.reported);
   print("table audits", r.audits);
   print("blocks probed", r.probed_blocks);
   print("  walked at the end", r.walked_blocks);

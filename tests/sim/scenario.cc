@@ -188,6 +188,9 @@ StepLoopOptions SimWorker::LoopOptions() const {
   options.link = {.adopts = keeps_rows != 0,
                   .connect_timeout_us = 20 * kMicrosPerEvent,
                   .step_timeout_us = timeout == 0 ? kForeverUs : timeout * kMicrosPerEvent,
+                  // That a process is silent is known when the time for its step is up, and not before.
+                  .probe_interval_us = timeout == 0 ? kForeverUs : (timeout + 1) / 2 * kMicrosPerEvent,
+                  .probe_timeout_us = timeout == 0 ? kForeverUs : (timeout + 1) / 2 * kMicrosPerEvent,
                   .min_backoff_us = kMicrosPerEvent,
                   .max_backoff_us = 8 * kMicrosPerEvent};
   return options;

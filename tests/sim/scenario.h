@@ -100,7 +100,9 @@ struct SimRequest {
   int half_length_penalty = 2;  // The length penalty in halves.
   int early_stopping = 0;       // An EarlyStopping.
   int poison = 0;  // The worker fails when it computes this token of the request, counted from 1; 0: it never does.
-  int named = 0;   // 1: the worker then names the sequence and stays alive.
+  // 1: the worker then names the sequence and stays alive. 2: it reports that the sequence has failed, and its session
+  // goes on.
+  int named = 0;
   int poison_sample = 0;  // Only sample poison_sample - 1 makes the worker fail, or some beams, see Poison; 0: all do.
 
   uint64_t seed() const;

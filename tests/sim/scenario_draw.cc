@@ -318,7 +318,7 @@ class Drawer {
     if (manager_period_ > 0) request.resumable = !random_.OneIn(8);
     if (has_poisons_ && random_.OneIn(4)) {
       request.poison = 1 + random_.Between(0, request.num_own + request.num_shared + request.max_tokens);
-      request.named = random_.OneIn(3);
+      request.named = random_.Between(0, 3) % 3;
       const int num_sequences = std::max(request.samples, request.beams);
       if (num_sequences > 1 && !random_.OneIn(3)) request.poison_sample = random_.Between(1, num_sequences);
     }

@@ -52,6 +52,7 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   EXPECT_GT(report.restored_renumbered, 5);
   EXPECT_GT(report.convicted, 25);
   EXPECT_GT(report.convicted_in_part, 10);
+  EXPECT_GT(report.reported, 25);
   EXPECT_GT(report.audits, 250);
 }
 

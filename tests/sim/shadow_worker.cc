@@ -170,7 +170,10 @@ absl::Status ShadowWorker::Copy(const std::vector<BlockCopy>& copies) {
     if (sources.contains(copy.destination)) return Broken("copies both from and to ", Value(copy.destination));
     for (int i = 0; i < block_size_; ++i) {
       const size_t source = static_cast<size_t>(Value(copy.source)) * block_size_ + i;
-      slots_[static_cast<size_t>(Value(copy.destination)) * block_size_ + i] = slots_[source];
+      Slot& destination = slots_[static_cast<size_t>(Value(copy.destination)) * block_size_ + i];
+      destination = slots_[source];
+      // Who shares a part of a block also has the tokens that have failed, if it reads them.
+      destination.is_poisoned = false;
     }
   }
   return absl::OkStatus();
@@ -259,7 +262,7 @@ WorkerInventory ShadowWorker::MakeInventory() const {
     return static_cast<int>(it - inventory.roots.begin());
   };
   for (uint32_t i = 0; i < rows_.size(); ++i) {
-    if (!rows_[i].has_value()) continue;
+    if (!rows_[i].has_value() || rows_[i]->has_failed) continue;
     const Row& in = *rows_[i];
     WorkerInventory::Row& out = inventory.rows.emplace_back();
     out.row = RowId{i};
@@ -285,6 +288,7 @@ WorkerInventory ShadowWorker::MakeInventory() const {
     for (int block = 0; block < num_blocks_; ++block) {
       const Slot* const slots = &slots_[static_cast<size_t>(block) * block_size_];
       if (has_label[block] || slots[0].token < 0 || !slots[0].root.has_value()) continue;
+      if (std::any_of(slots, slots + block_size_, [](const Slot& slot) { return slot.is_poisoned; })) continue;
       const int root = root_index(*slots[0].root);
       const auto parent = full.find({root, slots[0].before});
       if (slots[0].before != kEmptyPrefix && parent == full.end()) continue;
@@ -312,11 +316,23 @@ absl::Status ShadowWorker::CheckSlots(absl::Span<const BlockId> table, absl::Spa
     prefix = ExtendPrefix(prefix, tokens[i]);
     const BlockId block = table[i / block_size_];
     const Slot& slot = slots_[static_cast<size_t>(Value(block)) * block_size_ + i % block_size_];
+    if (slot.is_poisoned) return Broken("block ", Value(block), " holds what is of no use for position ", i);
     if (slot.HasSameTokens({tokens[i], prefix})) continue;
     return Broken("block ", Value(block), " holds token ", slot.token, " for position ", i, ", where ", tokens[i],
                   " is due or its prefix is another");
   }
   return absl::OkStatus();
+}
+
+SliceResult ShadowWorker::Fail(const SequenceSlice& slice, int first_position) {
+  Row& row = *rows_[Value(slice.row)];
+  row.has_failed = true;
+  for (int position = first_position; position < slice.first_position + slice.num_tokens; ++position) {
+    slots_[SlotOf(row, position)].is_poisoned = true;
+  }
+  SliceResult result;
+  result.failure = {row.start.sequence, SequenceFailure::Reason::kLogitsNotFinite, "the logits are not finite"};
+  return result;
 }
 
 SliceResult ShadowWorker::Finish(const SequenceSlice& slice) {

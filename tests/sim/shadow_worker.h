@@ -30,15 +30,20 @@ class ShadowWorker {
   // The error says which rule of step_plan.h the plan breaks, or which slot held what.
   absl::StatusOr<StepResult> Execute(const StepPlan& plan);
 
-  // What a real worker would say about its rows and blocks. The roots of private caches have no salt.
+  // The sequence of this slice of the last plan has failed. Returns its result, which has replaced what was drawn. What
+  // the slice has stored from `first_position` on is of no use: the cache of a manager must not have it.
+  SliceResult Fail(const SequenceSlice& slice, int first_position);
+
+  // What a real worker would say about its rows and blocks, without rows that have failed. The roots of private caches
+  // have no salt.
   WorkerInventory MakeInventory() const;
   // Whether a row has a record of this request.
   bool HasRowOf(absl::string_view record) const;
   // Another session takes the rows over. Its first plan is step 1.
   void BeginSession();
 
-  // Checks that the slots of `table` hold `tokens`, the first tokens of a sequence. The error names the first wrong
-  // slot.
+  // Checks that the slots of `table` hold `tokens`, the first tokens of a sequence, and nothing that is of no use. The
+  // error names the first wrong slot.
   absl::Status CheckSlots(absl::Span<const BlockId> table, absl::Span<const TokenId> tokens) const;
 
  private:
@@ -48,6 +53,7 @@ class ShadowWorker {
     // For labels:
     uint64_t before = 0;  // The hash of the tokens before this one.
     std::optional<CacheRoot> root = {};
+    bool is_poisoned = false;
 
     bool HasSameTokens(const Slot& other) const { return token == other.token && prefix_hash == other.prefix_hash; }
   };
@@ -59,6 +65,7 @@ class ShadowWorker {
     std::vector<BlockId> table;
     int num_stored = -1;  // -1 until the first slice, which may begin anywhere.
     StepId last_step{0};
+    bool has_failed = false;
     bool may_go_back = false;          // The next slice may begin at any position that is stored.
     std::optional<RowId> parent = {};  // Set if the row is forked in this step.
 

@@ -216,6 +216,7 @@ absl::Status SimEngine::RunRound() {
   is_inbox_handled_ = false;
   has_changed_ |= next_deadline_us_ <= clock_->NowMicros();
   must_fail_.clear();
+  reported_.clear();
   num_taken_ = posted_.size();
   num_waiting_ = loop_->status()->waiting_requests;
   waiting_by_tenant_.clear();
@@ -255,7 +256,7 @@ absl::Status SimEngine::RunRound() {
 absl::Status SimEngine::Answer() {
   const absl::StatusOr<bool> has_answered = process_->Answer();
   if (!has_answered.ok()) return has_answered.status();
-  if (*has_answered) Post({.kind = Posted::Kind::kResult});
+  if (*has_answered) Post({.kind = Posted::Kind::kResult, .failed = process_->failed_slices()});
   return absl::OkStatus();
 }
 
@@ -278,6 +279,7 @@ void SimEngine::Drain() {
 
 void SimEngine::SetSilent(bool is_silent) {
   process_->SetSilent(is_silent);
+  oracle_.SetSilent(is_silent);
   has_news_ = true;
 }
 

@@ -180,6 +180,7 @@ class SimEngine : private AuditedBlocks::Observer {
     std::shared_ptr<SimCaller> caller = nullptr;
     int sample_index = 0;
     Moving moving = {};
+    std::vector<PoisonWatch::FailedSlice> failed = {};  // The sequences that have failed in the step of a result.
   };
 
   struct Live {
@@ -234,6 +235,8 @@ class SimEngine : private AuditedBlocks::Observer {
   std::unique_ptr<PagedBlockManager> MakeBlocks(const PagedBlockManagerOptions& options);
   void OnDescribe();
   void OnPoison(const Poison& poison, SequenceId sequence);
+  // The loop commits the result that was taken last: notes the requests that must fail now.
+  void NoteReported();
   BlameOracle::Slices SlicesOf(const StepPlan& plan) const;
   bool IsSampleLive(RequestId request, int sample_index) const;
   void Settle();                                  // Tells the oracle of blame what the last step has ended.
@@ -338,12 +341,14 @@ class SimEngine : private AuditedBlocks::Observer {
   int64_t num_wanted_blocks_ = 0;         // Blocks wanted by live requests that have not started.
   int64_t next_deadline_us_ = kNever;     // The earliest deadline of live requests.
   std::set<RequestId> must_fail_;         // Requests that must fail in this round because they make workers fail.
-  std::vector<SimCaller*> wanting_end_;   // Live callers that have seen the end of all their samples.
-  bool has_changed_ = false;              // Whether the blocks may have changed since CheckBlocks was called.
-  int num_unchecked_ = 0;                 // The number of calls since all blocks were counted.
-  uint64_t probe_ = UINT64_MAX / 2;       // Sequence id of the last probe.
-  int64_t num_probed_tokens_ = 0;         // Tokens found by probes in this pool.
-  int64_t num_crowded_plans_ = 0;         // Plans after which a request waits.
+  std::set<RequestId> reported_;          // The worker has reported in this round that they fail, so they must.
+  std::vector<PoisonWatch::FailedSlice> failed_;  // Those of the result that was taken last.
+  std::vector<SimCaller*> wanting_end_;           // Live callers that have seen the end of all their samples.
+  bool has_changed_ = false;                      // Whether the blocks may have changed since CheckBlocks was called.
+  int num_unchecked_ = 0;                         // The number of calls since all blocks were counted.
+  uint64_t probe_ = UINT64_MAX / 2;               // Sequence id of the last probe.
+  int64_t num_probed_tokens_ = 0;                 // Tokens found by probes in this pool.
+  int64_t num_crowded_plans_ = 0;                 // Plans after which a request waits.
   int64_t num_sent_copies_ = 0;
   bool has_searched_ = false;
   uint64_t digest_ = 0;

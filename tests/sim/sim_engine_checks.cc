@@ -62,6 +62,10 @@ absl::Status SimEngine::CheckRound() {
   for (const RequestId request : must_fail_) {
     if (callers_.contains(request)) return Violation("request ", Value(request), " makes its worker fail and lives on");
   }
+  for (const RequestId request : reported_) {
+    if (callers_.contains(request))
+      return Violation("request ", Value(request), " has failed on its worker and lives on");
+  }
   if (next_deadline_us_ <= now_us) return Violation("a request outlives its deadline");
   if (wake_us_ > std::min(next_deadline_us_, audit_deadline_us_))
     return Violation("the loop sleeps through a deadline");

@@ -20,6 +20,12 @@ bool IsDisplacement(const absl::Status& failure) {
   return absl::IsResourceExhausted(failure) && absl::StrContains(failure.message(), "gave its place");
 }
 
+// Whether the request has failed because the worker has ended one of its sequences.
+bool IsReport(const absl::Status& failure) {
+  const std::optional<StatusReason> reason = ReasonOf(failure);
+  return absl::IsInternal(failure) && reason.has_value() && reason->word == "LOGITS_NOT_FINITE";
+}
+
 }  // namespace
 
 // The sequences share the whole blocks of the prompt.
@@ -102,6 +108,7 @@ bool SimEngine::TakeOnePosted() {
       posted.caller->OnSampleEndTaken(posted.sample_index);
       break;
     case Posted::Kind::kResult:
+      failed_ = std::move(posted.failed);
       break;
     case Posted::Kind::kOpened:
       FinishRestore();
@@ -335,8 +342,20 @@ void SimEngine::OnSubmissionTaken(const std::shared_ptr<SimCaller>& caller) {
 void SimEngine::OnStepCommitted() {
   ++report_.events;
   TakePosted(/*is_until_result=*/true);
+  NoteReported();
   oracle_.OnCommitted();
   blame_.OnCommitted([this](RequestId request, int sample) { return IsSampleLive(request, sample); });
+}
+
+// A sequence that the scheduler does not have any more may fail without consequences.
+void SimEngine::NoteReported() {
+  for (const PoisonWatch::FailedSlice& slice : std::exchange(failed_, {})) {
+    for (const auto& [request, live] : callers_) {
+      if (live.caller->request().sampling.seed != slice.seed) continue;
+      const SequenceGroup* const group = scheduler_->FindGroup(request);
+      if (group != nullptr && group->Find(slice.sequence) != nullptr) reported_.insert(request);
+    }
+  }
 }
 
 void SimEngine::OnStepsAbandoned() {
@@ -468,9 +487,13 @@ void SimEngine::DropEnded() {
         ++displaced_[request.tenant];
       } else if (!caller.failure().ok()) {
         ++(absl::IsDeadlineExceeded(caller.failure()) ? report_.expired : report_.failed);
-        const bool is_convicted = must_fail_.contains(request.id) && absl::IsInternal(caller.failure());
-        report_.convicted += is_convicted;
-        report_.convicted_in_part += is_convicted && caller.poison().has_value() && caller.poison()->sample.has_value();
+        const bool is_reported = reported_.contains(request.id) && IsReport(caller.failure());
+        const bool is_convicted =
+            is_reported || (must_fail_.contains(request.id) && absl::IsInternal(caller.failure()));
+        report_.reported += is_reported;
+        report_.convicted += is_convicted && !is_reported;
+        report_.convicted_in_part +=
+            is_convicted && !is_reported && caller.poison().has_value() && caller.poison()->sample.has_value();
         if (!is_convicted) {
           CheckReason(caller.failure());
           status_.Update(oracle_.CheckFailure(caller.failure(), request.deadline_us, caller.has_started(), is_ready,

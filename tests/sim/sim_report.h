@@ -45,6 +45,7 @@ struct SimReport {
   int64_t failed_for_numerics = 0;  // Those of them that had only workers with other numerics.
   int64_t convicted = 0;            // Those that made their worker fail.
   int64_t convicted_in_part = 0;    // Those of which only some samples or beams did.
+  int64_t reported = 0;             // Those of which the worker has ended a sequence.
   int64_t audits = 0;               // Comparisons of block tables.
   int64_t probed_blocks = 0;        // Cached blocks whose slots were compared.
   int64_t walked_blocks = 0;        // The same at the end, also those of dead beams and of earlier managers.

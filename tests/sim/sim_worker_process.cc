@@ -71,7 +71,7 @@ std::vector<SequenceStart> SimWorkerProcess::OnManagerLost(int num_plans) {
   for (; num_plans > 0 && !plans_.empty() && !is_silent_ && !has_failed; --num_plans) {
     has_failed = poison_watch_.OnPlan(plans_.front()).has_value();
     if (has_failed) break;
-    const absl::StatusOr<StepResult> result = session_->Execute(plans_.front());
+    const absl::StatusOr<StepResult> result = Execute(plans_.front());
     has_failed = !result.ok();
     if (has_failed && !may_refuse_plans_) status_.Update(result.status());
     plans_.pop_front();
@@ -281,7 +281,7 @@ absl::StatusOr<bool> SimWorkerProcess::Answer() {
     FailAt(hit->first, hit->second);
     return false;
   }
-  absl::StatusOr<StepResult> result = session_->Execute(plan);
+  absl::StatusOr<StepResult> result = Execute(plan);
   if (!result.ok() && may_refuse_plans_) {
     FailAtPlan(result.status());
     return false;
@@ -293,6 +293,15 @@ absl::StatusOr<bool> SimWorkerProcess::Answer() {
   last_epoch_ = epoch_;
   Tell()->OnResult(epoch_, *std::move(result), kMicrosPerToken * plan.num_tokens());
   return true;
+}
+
+absl::StatusOr<StepResult> SimWorkerProcess::Execute(const StepPlan& plan) {
+  absl::StatusOr<StepResult> result = session_->Execute(plan);
+  if (!result.ok()) return result;
+  for (const PoisonWatch::FailedSlice& slice : poison_watch_.failed_slices()) {
+    result->slices[slice.index] = session_->Fail(plan.slices[slice.index], slice.first_position);
+  }
+  return result;
 }
 
 // A worker that dies restarts by itself, unless it was told to stop.

@@ -64,6 +64,8 @@ class SimWorkerProcess {
   // Executes the oldest plan and sends the result, or fails. False when there is no result. The error is a rule that
   // the plan breaks.
   absl::StatusOr<bool> Answer();
+  // The sequences that have failed in the last plan that was executed.
+  const std::vector<PoisonWatch::FailedSlice>& failed_slices() const { return poison_watch_.failed_slices(); }
   // Sends the last result once more. False when there is none.
   bool RepeatLastResult();
   // The worker answers the next question for its tables as `lie` says.
@@ -102,6 +104,8 @@ class SimWorkerProcess {
   void EndConnection();
   WorkerClient::Listener* Tell();
   void TellDrain();
+  // Executes the plan, in which sequences may fail.
+  absl::StatusOr<StepResult> Execute(const StepPlan& plan);
   void FailAt(const Poison& poison, SequenceId sequence);
   void FailAtPlan(const absl::Status& reason);
   void Lie(StepResult* result);

@@ -196,7 +196,7 @@ class Soak {
     if (random_.OneIn(8)) request.deadline = random_.Between(10, 20'000);
     if (random_.OneIn(1500)) {
       request.poison = 1 + random_.Between(0, request.num_own + request.max_tokens);
-      request.named = random_.OneIn(3);
+      request.named = random_.Between(0, 3) % 3;
     }
     return request;
   }
@@ -224,7 +224,7 @@ class Soak {
     QUIRE_ASSIGN_OR_RETURN(const std::optional<int> chosen, ChooseWorkerAudited(loads, wanted));
     if (!chosen.has_value()) return absl::OkStatus();
     std::optional<Poison> poison;
-    if (drawn.poison > 0) poison = {request.sampling.seed, drawn.poison - 1, drawn.named != 0};
+    if (drawn.poison > 0) poison = {request.sampling.seed, drawn.poison - 1, drawn.named == 1, drawn.named == 2};
     const auto caller = std::make_shared<SimCaller>(std::move(request), model_, poison);
     Node* const node = &nodes_[*chosen];
     placed_.push_back({caller, node});

@@ -17,6 +17,7 @@ namespace quire {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 std::vector<std::vector<TokenId>> Golden(const char* key) {
@@ -235,12 +236,52 @@ TEST(ExecutorTest, CachedBlocksNeedNoSecondPrefill) {
   EXPECT_EQ(result->token_ids(0), static_cast<uint32_t>(expected[0]));
 }
 
-TEST(ExecutorTest, InfiniteLogitsEndTheSessionWithTheSequencesName) {
+TEST(ExecutorTest, ASequenceWithInfiniteLogitsFailsAlone) {
   TestWorker worker;
   worker.backend().SpoilLogits();
-  const auto result = worker.Run(PlanBuilder(1).Start(2, {5, 6, 7}).Slice(2, 0, 3, true, {0}).plan());
-  EXPECT_EQ(result.status().code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(result.status().message()), HasSubstr("sequence 102 after position 2"));
+  PlanBuilder both(1);
+  both.Start(2, {5, 6, 7}).Slice(2, 0, 3, true, {0}).Start(1, {5, 6, 8}).Slice(1, 0, 3, true, {1});
+  const auto result = worker.Run(both.plan());
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->failures_size(), 1);
+  EXPECT_EQ(result->failures(0).slice(), 0u);
+  EXPECT_EQ(result->failures(0).sequence(), 102u);
+  EXPECT_EQ(result->failures(0).reason(), v1::SEQUENCE_FAILURE_REASON_LOGITS_NOT_FINITE);
+  EXPECT_EQ(result->failures(0).message(), "the logits after position 2 are not finite");
+  TestWorker alone;
+  const auto expected = alone.Run(PlanBuilder(1).Start(1, {5, 6, 8}).Slice(1, 0, 3, true, {1}).plan());
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  EXPECT_THAT(result->token_ids(), ElementsAreArray(expected->token_ids()));
+}
+
+TEST(ExecutorTest, ARowWithInfiniteLogitsStaysFailedUntilAnotherSequenceTakesIt) {
+  TestWorker worker;
+  worker.backend().SpoilLogits();
+  ASSERT_TRUE(worker.Run(PlanBuilder(1).Start(2, {5, 6, 7}).Slice(2, 0, 3, true, {0}).plan()).ok());
+  worker.backend().SpoilLogits(false);
+  // The manager has made this plan before it knew of the failure.
+  const auto next = worker.Run(PlanBuilder(2).Fork(3, 2, 1).Slice(2, 3, 1, true).Slice(3, 3, 1, true, {1}).plan());
+  ASSERT_TRUE(next.ok()) << next.status();
+  ASSERT_EQ(next->failures_size(), 2);
+  EXPECT_EQ(next->failures(0).sequence(), 102u);
+  EXPECT_EQ(next->failures(1).slice(), 1u) << "the fork has failed as well";
+  EXPECT_TRUE(next->token_ids().empty());
+  const auto other = worker.Run(PlanBuilder(3).Start(2, {5, 6, 7}).Slice(2, 0, 3, true, {4}).plan());
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->failures_size(), 0);
+  EXPECT_EQ(other->token_ids_size(), 1);
+}
+
+TEST(ExecutorTest, InfiniteLogitsOfAPromptFailTheSequence) {
+  TestWorker worker;
+  worker.backend().SpoilLogits();
+  v1::RowSampling sampling = Greedy();
+  sampling.set_num_prompt_logprobs_plus_one(1);
+  const auto result = worker.Run(PlanBuilder(1).Start(2, {5, 6, 7}, sampling).Slice(2, 0, 2, false, {0}).plan());
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->failures_size(), 1);
+  EXPECT_EQ(result->failures(0).message(), "the logits after position 0 are not finite");
+  EXPECT_EQ(result->prompt_scores_size(), 0);
 }
 
 TEST(ExecutorTest, ResetForgetsRowsAndStartsAtStepOne) {

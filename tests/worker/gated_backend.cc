@@ -25,9 +25,9 @@ void GatedBackend::AwaitStep() {
   while (!is_step_waiting_) changed_.Wait(&mutex_);
 }
 
-void GatedBackend::SpoilLogits() {
+void GatedBackend::SpoilLogits(bool is_spoiled) {
   const MutexLock lock(&mutex_);
-  is_spoiled_ = true;
+  is_spoiled_ = is_spoiled;
 }
 
 void GatedBackend::Hang(std::chrono::milliseconds longest_wait) {

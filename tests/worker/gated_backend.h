@@ -25,8 +25,8 @@ class GatedBackend : public ForwardingBackend {
   void Open();
   // Returns when a step waits at the gate.
   void AwaitStep();
-  // Makes the first logit of every later step infinite.
-  void SpoilLogits();
+  // Makes the first logit of every later step infinite, or stops that.
+  void SpoilLogits(bool is_spoiled = true);
 
   // Makes it finish nothing from now on. It ends the process when a GPU with that limit would (cuda::ProgressWatch).
   void Hang(std::chrono::milliseconds longest_wait);

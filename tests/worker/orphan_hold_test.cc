@@ -196,8 +196,9 @@ TEST_F(OrphanHoldTest, NothingIsKeptAfterAStepThatFailed) {
   ExpectNothingToAdopt(2);
 }
 
-TEST_F(OrphanHoldTest, NothingIsKeptAfterLogitsThatAreNotFinite) {
-  const std::shared_ptr<RecordedSession> session = Open(1, false);
+TEST_F(OrphanHoldTest, NothingIsKeptAfterLogitsThatAreNotFiniteIfTheyEndTheSession) {
+  const auto session = std::make_shared<RecordedSession>();
+  ASSERT_EQ(loop_->Open(session, 1, /*adopts=*/false, /*term=*/0, /*accepts_failures=*/false), absl::OkStatus());
   Submit(*session, 1, 0);
   session->Await(2);
   worker_.backend().SpoilLogits();

@@ -34,9 +34,10 @@ class SessionClient {
   explicit SessionClient(v1::WorkerService::Stub* stub) : stream_(stub->Steps(&context_)) {}
   ~SessionClient() { context_.TryCancel(); }
 
-  bool Open(uint64_t epoch, bool adopts = false) {
+  bool Open(uint64_t epoch, bool adopts = false, bool accepts_failures = false) {
     v1::StepsRequest request;
     request.mutable_open()->set_epoch(epoch);
+    request.mutable_open()->set_accepts_failures(accepts_failures);
     request.mutable_open()->set_adopt(adopts);
     return stream_->Write(request);
   }
@@ -302,7 +303,21 @@ TEST_F(WorkerServiceTest, ABadPlanEndsItsSessionOnly) {
   EXPECT_EQ(next.Receive().result().step(), 1u);
 }
 
-TEST_F(WorkerServiceTest, LogitsThatAreNotNumbersEndTheSession) {
+TEST_F(WorkerServiceTest, LogitsThatAreNotNumbersEndTheirSequenceAndTheSessionGoesOn) {
+  worker_.backend().SpoilLogits();
+  SessionClient session(stub_.get());
+  session.Open(1, /*adopts=*/false, /*accepts_failures=*/true);
+  session.Receive();
+  session.Send(FirstPlan());
+  const v1::StepsResponse response = session.Receive();
+  ASSERT_EQ(response.result().failures_size(), 1);
+  EXPECT_EQ(response.result().failures(0).sequence(), 100u);
+  session.Send(Decode(2));
+  EXPECT_EQ(session.Receive().result().step(), 2u);
+  EXPECT_EQ(stats_.Snapshot().failed_steps, 0);
+}
+
+TEST_F(WorkerServiceTest, LogitsThatAreNotNumbersEndTheSessionOfAManagerThatReadsNoFailures) {
   worker_.backend().SpoilLogits();
   SessionClient session(stub_.get());
   session.Begin(1);

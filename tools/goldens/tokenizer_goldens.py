@@ -16,6 +16,7 @@ import pathlib
 import random
 import struct
 import subprocess
+import sys
 import tempfile
 import unicodedata
 

@@ -65,6 +65,7 @@ struct ModelConfig {
   float attention_softcap = 0;         // Caps the scores of attention (AttentionArgs); 0 means no cap.
   float logit_softcap = 0;             // Caps the logits after the scale (LinearArgs); 0 means no cap.
   bool tie_word_embeddings;            // Says whether the output matrix is the embedding matrix.
+  bool denies_own_output = false;      // config.json says so, and the checkpoint has two matrices that differ.
   TokenId bos_token_id;                // -1 if there is none.
   std::vector<TokenId> eos_token_ids;  // Ascending; may be empty.
 

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "base/counted.h"
 #include "base/status.h"
+#include "worker/model/tensor_values.h"
 
 namespace quire {
 namespace {
@@ -69,9 +70,40 @@ bool IsOfExtraLayer(const ModelConfig& config, const std::string& name) {
   return found && found->first >= config.num_layers;
 }
 
+bool HasOwnOutput(const Checkpoint& checkpoint) {
+  const Tensor* const embedding = checkpoint.Find(kEmbeddingName);
+  const Tensor* const output = checkpoint.Find(kOutputName);
+  return embedding != nullptr && output != nullptr &&
+         (embedding->dtype != output->dtype || embedding->shape != output->shape || embedding->bytes != output->bytes);
+}
+
+const char* EmbeddingName(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const bool has_output_only = checkpoint.Find(kEmbeddingName) == nullptr && checkpoint.Find(kOutputName) != nullptr;
+  return config.tie_word_embeddings && has_output_only ? kOutputName : kEmbeddingName;
+}
+
+absl::Status CheckMayBeLeftOut(const ModelConfig& config, const Tensor& tensor) {
+  const absl::string_view name = tensor.name;
+  const bool is_of_output = absl::StartsWith(name, "lm_head.");
+  if (!is_of_output && !absl::StartsWith(name, kLayersPrefix) && !absl::StartsWith(name, "model.norm.")) {
+    return absl::OkStatus();
+  }
+  const bool is_bias = absl::EndsWith(name, ".bias");
+  const bool is_norm = absl::EndsWith(name, "norm.weight");
+  if (is_bias && IsAllZero(tensor.bytes)) return absl::OkStatus();
+  const bool is_one = is_norm && WeightType(tensor).has_value() &&
+                      (config.norms_add_one ? IsAllZero(tensor.bytes) : IsAllOne(tensor.bytes, *WeightType(tensor)));
+  if (is_one || (!is_bias && !is_norm && !is_of_output)) return absl::OkStatus();
+  return InvalidArgument("tensor ", name, " is ", Describe(tensor), ", and by config.json a model of ",
+                         config.architecture, " has no such tensor, which would change its results",
+                         is_bias   ? "; attention_bias and mlp_bias say which biases it has"
+                         : is_norm ? "; another architecture may have it"
+                                   : "; a quantized output matrix is not supported");
+}
+
 absl::Status CheckNothingIsMissing(const ModelConfig& config, const Checkpoint& checkpoint) {
-  std::vector<std::string> others = {"model.embed_tokens.weight", "model.norm.weight"};
-  if (!config.tie_word_embeddings) others.emplace_back("lm_head.weight");
+  std::vector<std::string> others = {EmbeddingName(config, checkpoint), "model.norm.weight"};
+  if (!config.tie_word_embeddings) others.emplace_back(kOutputName);
   for (const std::string& name : others) {
     if (checkpoint.Find(name) == nullptr) return InvalidArgument("tensor ", name, " is missing");
   }

@@ -18,9 +18,21 @@ std::string ExtraLayers(const ModelConfig& config, const Checkpoint& checkpoint)
 // Returns whether the name of a tensor says that it is of a layer beyond those of config.json.
 bool IsOfExtraLayer(const ModelConfig& config, const std::string& name);
 
+// Returns whether the checkpoint has an embedding and an output matrix that differ, in a number or in the type. Reads
+// both until the first difference.
+bool HasOwnOutput(const Checkpoint& checkpoint);
+
+// Returns the name of the matrix that a model uses as embedding. If the output matrix is the same one, the checkpoint
+// may have it under the name of either.
+const char* EmbeddingName(const ModelConfig& config, const Checkpoint& checkpoint);
+
 // Returns INVALID_ARGUMENT with the name of a tensor when the checkpoint lacks the embedding, the last norm, the output
 // matrix, a whole layer, or a weight or bias of a layer that other layers have. Shapes and types are not checked.
 absl::Status CheckNothingIsMissing(const ModelConfig& config, const Checkpoint& checkpoint);
+
+// Returns INVALID_ARGUMENT when a tensor that the model does not use is a bias, the weights of a norm or a part of the
+// output matrix, and would change the results. Biases of 0 and norms that multiply by 1 change nothing.
+absl::Status CheckMayBeLeftOut(const ModelConfig& config, const Tensor& tensor);
 
 }  // namespace quire
 

@@ -27,7 +27,8 @@ struct Model {
 };
 
 // Reads config.json and generation_config.json of a model directory, or the metadata of a GGUF file. If its weights are
-// quantized and there, it also counts the stacks that are not. For `is_long` see ParseModelConfig.
+// quantized and there, it also counts the stacks that are not. If the file ties the output matrix to the embedding, and
+// the weights have two matrices that differ, the result has them apart. For `is_long` see ParseModelConfig.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path, bool is_long = false);
 
 // Returns FAILED_PRECONDITION, with the missing parts, when the model needs a part of the operations that a device

@@ -17,6 +17,8 @@ namespace quire {
 
 // The names of the tensors of a layer begin with this, its number and a dot.
 inline constexpr char kLayersPrefix[] = "model.layers.";
+inline constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
+inline constexpr char kOutputName[] = "lm_head.weight";
 
 // A tensor inside a mapped file: row-major, little-endian and not necessarily aligned. The mapping must outlive it.
 struct Tensor {

@@ -165,13 +165,14 @@ absl::Status TensorReader::CheckUnused(const ModelConfig& config) const {
   std::string first;
   for (const std::string& name : checkpoint_.Names()) {
     // Old checkpoints contain the rotary table. A checkpoint with a tied output matrix may contain that matrix as well.
-    if (used_.contains(name) || absl::EndsWith(name, "rotary_emb.inv_freq") || name == "lm_head.weight") continue;
+    if (used_.contains(name) || absl::EndsWith(name, "rotary_emb.inv_freq") || name == kOutputName) continue;
     if (IsOfExtraLayer(config, name)) continue;
     // A product that rounds its input to FP8 computes the scales, and K and V are never FP8. So these have no use.
     const bool is_fp8_scale = absl::EndsWith(name, ".input_scale") || absl::EndsWith(name, ".activation_scale") ||
                               absl::EndsWith(name, ".k_scale") || absl::EndsWith(name, ".v_scale");
     if (fp8_.has_value() && is_fp8_scale) continue;
     QUIRE_RETURN_IF_ERROR(CheckNoEffect(*checkpoint_.Find(name)));
+    QUIRE_RETURN_IF_ERROR(CheckMayBeLeftOut(config, *checkpoint_.Find(name)));
     if (num_unused++ == 0) first = name;
   }
   if (num_unused == 0) return absl::OkStatus();

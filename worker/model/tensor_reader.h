@@ -59,7 +59,7 @@ class TensorReader {
 
   // Logs the number of tensors that were not used and are not of layers beyond those of the config, which ExtraLayers
   // (layer_check.h) reports. Returns an error if one of them would change the numbers of a matrix that was used: zero
-  // points, scales or an order of columns, but not zero points of 0 or scales of 1.
+  // points, scales or an order of columns, but not zero points of 0 or scales of 1. The same for CheckMayBeLeftOut.
   absl::Status CheckUnused(const ModelConfig& config) const;
 
   // Adds text to the fingerprint.

@@ -19,8 +19,6 @@
 namespace quire {
 namespace {
 
-constexpr char kEmbedding[] = "model.embed_tokens.weight";
-
 absl::Status CheckPacked(const std::unique_ptr<PackedMatrix>& matrix, const MatrixPart& part) {
   if (matrix != nullptr) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("no memory to pack tensor ", part.name));
@@ -338,13 +336,19 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
     return absl::FailedPreconditionError(
         absl::StrCat(backend->Description(), " cannot multiply quantized weights; a CPU can"));
   }
-  QUIRE_RETURN_IF_ERROR(reader.Matrix({{kEmbedding, config.vocab_size}}, config.hidden_size, &weights.embedding));
+  if (config.denies_own_output) {
+    QUIRE_LOG(kWarning) << "config.json says that the output matrix is the embedding (tie_word_embeddings), but "
+                        << kOutputName << " and " << kEmbeddingName
+                        << " differ; both are used, as in Transformers 5; set tie_word_embeddings to false";
+  }
+  const char* const embedding = EmbeddingName(config, checkpoint);
+  QUIRE_RETURN_IF_ERROR(reader.Matrix({{embedding, config.vocab_size}}, config.hidden_size, &weights.embedding));
   for (int i = 0; i < config.num_layers; ++i) {
     weights.layers.emplace_back();
     QUIRE_RETURN_IF_ERROR(LoadLayer(config, i, &reader, &weights.layers.back()));
   }
   QUIRE_RETURN_IF_ERROR(reader.Norm("model.norm.weight", config.hidden_size, &weights.final_norm));
-  const MatrixPart output = {config.tie_word_embeddings ? kEmbedding : "lm_head.weight", config.vocab_size};
+  const MatrixPart output = {config.tie_word_embeddings ? embedding : kOutputName, config.vocab_size};
   if (rounding.output) {
     QUIRE_RETURN_IF_ERROR(reader.Int8Matrix(output, config.hidden_size, &weights.lm_head));
   } else if (!config.tie_word_embeddings) {

@@ -36,6 +36,7 @@ TEST(ApiErrorTest, FieldsOfTheManagerGetTheNamesOfTheInterface) {
   EXPECT_EQ(ApiFieldName("stopping.stop[2]", names), "stop[2]");
   EXPECT_EQ(ApiFieldName("stopping.include_stop", names), "include_stop_str_in_output");
   EXPECT_EQ(ApiFieldName("logprobs", names), "top_logprobs");
+  EXPECT_EQ(ApiFieldName("beam", names), "use_beam_search");
   EXPECT_EQ(ApiFieldName("beam.width", names), "n");
   EXPECT_EQ(ApiFieldName("token_ids.ids", names), "prompt");
   EXPECT_EQ(ApiFieldName("token_ids.ids[3]", names), "prompt[3]");

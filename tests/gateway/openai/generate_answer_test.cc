@@ -285,27 +285,19 @@ TEST(GenerateAnswerTest, LogprobsOfACompletionAreListsOverThePositions) {
   EXPECT_EQ(logprobs["top_logprobs"][1], Json({{"b", -0.5}, {"\xC3\xA4", -1.0}}));
 }
 
-TEST(GenerateAnswerTest, AnEchoWithoutTokensIsThePromptAlone) {
+TEST(GenerateAnswerTest, AnAnswerWithoutTokensHasThePromptAndItsLogprobs) {
   for (const bool streams : {false, true}) {
     const GenerateCall call = CompletionCall(
         absl::StrCat(R"("prompt": "x", "echo": true, "max_tokens": 0, "logprobs": 1, "n": 2, "stream": )",
                      streams ? "true" : "false"));
-    EXPECT_EQ(call.requests[0].stopping().max_tokens(), 1u);
     GenerateAnswer answer(call, kHead);
     std::string events;
     for (const uint32_t index : {0, 1}) {
-      v1::GenerateResponse first = Response("\xC3\xA4xy");  // The prompt has two characters.
-      first.set_index(index);
-      if (index == 0) first.add_prompt_logprobs()->set_first_token("\xC3\xA4x");
-      AddLogprob(first.mutable_logprobs(), "y", -1)->set_text_offset(2);
-      first.add_token_ids(7);
-      events += answer.Add(0, first);
-      v1::GenerateResponse last = Last("y", v1::FINISH_REASON_STOP);  // The rest of the token's text.
-      last.set_index(index);
-      last.set_stop("y");
-      last.mutable_usage()->set_prompt_tokens(1);
-      last.mutable_usage()->set_completion_tokens(1);
-      events += answer.Add(0, last);
+      v1::GenerateResponse response = Last("\xC3\xA4x", v1::FINISH_REASON_LENGTH);
+      response.set_index(index);
+      if (index == 0) response.add_prompt_logprobs()->set_first_token("\xC3\xA4x");
+      response.mutable_usage()->set_prompt_tokens(1);
+      events += answer.Add(0, response);
     }
     if (streams) {
       std::string text;
@@ -412,6 +404,20 @@ TEST(GenerateAnswerTest, ACallThatIsCutEndsWithTheLength) {
   const Json choice = Json::parse(answer.Body())["choices"][0];
   EXPECT_EQ(choice["finish_reason"], "length");
   EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"a");
+}
+
+TEST(GenerateAnswerTest, ACallThatAStopStringHasCutDoesNotEndWithToolCalls) {
+  for (const bool streams : {false, true}) {
+    const GenerateCall call = ChatCall(std::string(streams ? R"(, "stream": true)" : "") + kTools);
+    GenerateAnswer answer(call, kHead);
+    answer.SetSyntax(ThinkingHermes(call));
+    v1::GenerateResponse last = Last(R"(<tool_call>{"name": "f", "arguments": {"a": 1)", v1::FINISH_REASON_STOP);
+    last.set_stop("}");
+    const std::string events = answer.Add(0, last);
+    const Json body = streams ? Events(events).back() : Json::parse(answer.Body());
+    EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
+    EXPECT_EQ(body["choices"][0]["stop_reason"], "}");
+  }
 }
 
 TEST(GenerateAnswerTest, ACallOfTheToolThatTheClientHasNamedStops) {

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/gateway/openai/read_call.h"
@@ -83,16 +84,17 @@ TEST(CompletionCallTest, APromptIsATextTokensOrAListOfThem) {
     EXPECT_EQ(error.message, message);
     EXPECT_EQ(error.param, message.substr(0, message.find(' ')));
   };
-  check("[373, -1]", "prompt[1] is -1, it must be a token id");
-  check("[373, 4294967296]", "prompt[1] is 4294967296, it must be a token id");
-  check("[-1, 373]", "prompt[0] is -1, it must be a token id");
-  check(R"([1, "a"])", "prompt[1] is \"a\", it must be a token id");
-  check("[[373], [353, 2.5]]", "prompt[1][1] is 2.5, it must be a token id");
+  const std::string limit = ", it must be a token id, a whole number from 0 to 4294967295";
+  check("[373, -1]", "prompt[1] is -1" + limit);
+  check("[373, 4294967296]", "prompt[1] is 4294967296" + limit);
+  check("[-1, 373]", "prompt[0] is -1" + limit);
+  check(R"([1, "a"])", "prompt[1] is \"a\"" + limit);
+  check("[[373], [353, 2.5]]", "prompt[1][1] is 2.5" + limit);
   check("[[], [1]]", "prompt[0] is empty");
   check("[null]", "prompt[0] is null, it must be a text or a list of token ids");
   check(R"(["a", 1])", "prompt[1] is 1, it must be a text or a list of token ids");
   check("7", "prompt is 7, it must be a text, a list of token ids, or a list of these");
-  EXPECT_EQ(CompletionError(R"("stop_token_ids": [1, -1])").message, "stop_token_ids[1] is -1, it must be a token id");
+  EXPECT_EQ(CompletionError(R"("stop_token_ids": [1, -1])").message, "stop_token_ids[1] is -1" + limit);
   EXPECT_EQ(CompletionError(R"("stop": ["a", 5])").message, "stop[1] is 5, it must be a string");
 }
 
@@ -124,7 +126,7 @@ TEST(CompletionCallTest, NIsTheWidthOfABeamSearch) {
   EXPECT_EQ(request.beam().length_penalty(), 0.5f);
   EXPECT_FALSE(request.has_n() || request.has_best_of() || request.sampling().has_temperature());
   EXPECT_EQ(call.num_choices, 3u);
-  EXPECT_EQ(CompletionError(R"("length_penalty": 1)").param, "length_penalty");
+  EXPECT_EQ(CompletionError(R"("length_penalty": 0.5)").param, "length_penalty");
 }
 
 TEST(CompletionCallTest, EchoWithLogprobsAsksForThoseOfThePrompt) {
@@ -150,10 +152,60 @@ TEST(CompletionCallTest, AWrongValueIsRefusedWithFieldValueAndLimit) {
   EXPECT_EQ(CompletionError(R"("stream": 1)").param, "stream");
   EXPECT_EQ(CompletionError(R"("stop": [1])").param, "stop[0]");
   EXPECT_EQ(CompletionError(R"("logit_bias": {"a": 1})").param, "logit_bias");
-  EXPECT_EQ(CompletionError(R"("logit_bias": {"1": "a"})").param, "logit_bias");
+  EXPECT_EQ(CompletionError(R"("logit_bias": {"1": "a"})").param, "logit_bias[1]");
   EXPECT_EQ(CompletionError(R"("stop_token_ids": [4294967296])").param, "stop_token_ids[0]");
   EXPECT_EQ(CompletionError(R"("stream_options": {"include_usage": true})").param, "stream_options");
   EXPECT_EQ(CompletionError(R"("stream": true, "stream_options": {"x": true})").param, "stream_options.x");
+}
+
+TEST(CompletionCallTest, WholeNumbersAreExactOrRefused) {
+  const auto seed = [](const std::string& text) {
+    return Completion("{\"prompt\": \"x\", \"seed\": " + text + "}").requests[0].sampling().seed();
+  };
+  EXPECT_EQ(seed("9007199254740993"), 9007199254740993u);
+  EXPECT_EQ(seed("18446744073709551615"), UINT64_MAX);
+  EXPECT_EQ(seed("-9223372036854775808"), uint64_t{1} << 63);
+  EXPECT_EQ(seed("1e3"), 1000u);
+  EXPECT_EQ(seed("-2.0"), UINT64_MAX - 1);
+  EXPECT_EQ(seed("9007199254740991.0"), 9007199254740991u);
+  const std::string digits =
+      ", which has a point or an exponent, or more than 64 bits; such a number must be below 2^53, so write all of its "
+      "digits";
+  EXPECT_EQ(CompletionError(R"("seed": 9007199254740993.0)").message, "seed is 9.007199254740992e+15" + digits);
+  EXPECT_EQ(CompletionError(R"("seed": 1e16)").message, "seed is 1e+16" + digits);
+  EXPECT_EQ(CompletionError(R"("seed": 18446744073709551616)").message, "seed is 1.8446744073709552e+19" + digits);
+  const std::string range = ", it must be a whole number from -9223372036854775808 to 18446744073709551615";
+  EXPECT_EQ(CompletionError(R"("seed": 1e20)").message, "seed is 1e+20" + range);
+  EXPECT_EQ(CompletionError(R"("seed": 0.5)").message, "seed is 0.5" + range);
+  EXPECT_EQ(CompletionError(R"("max_tokens": 4294967296)").message,
+            "max_tokens is 4294967296, it must be a whole number from 1 to 4294967295");
+  EXPECT_EQ(CompletionError(R"("priority": -2147483649)").message,
+            "priority is -2147483649, it must be a whole number from -2147483648 to 2147483647");
+  for (const char* const key : {"05", "+5", " 5", "5.0", "-1", "4294967296", ""}) {
+    EXPECT_EQ(CompletionError(absl::StrCat(R"("logit_bias": {")", key, R"(": 1})")).message,
+              absl::StrCat("logit_bias has the key \"", key, "\", it must be a token id, a whole number from 0 to ",
+                           "4294967295"));
+  }
+}
+
+TEST(CompletionCallTest, NumbersKeepTheirSideOfALimit) {
+  const auto top_p = [](const std::string& text) {
+    return Completion("{\"prompt\": \"x\", \"top_p\": " + text + "}").requests[0].sampling().top_p();
+  };
+  EXPECT_GT(top_p("1e-300"), 0);
+  EXPECT_LT(top_p("-1e-300"), 0);
+  EXPECT_EQ(top_p("0.25"), 0.25f);
+  EXPECT_EQ(CompletionError(R"("temperature": 1e39)").message,
+            "temperature is 1e+39, it must be a number from -3.4028235e+38 to 3.4028235e+38");
+  EXPECT_EQ(CompletionError(R"("logit_bias": {"5": -1e39})").message,
+            "logit_bias[5] is -1e+39, it must be a number from -3.4028235e+38 to 3.4028235e+38");
+}
+
+TEST(CompletionCallTest, AnEmptyListOfAllowedTokensIsRefused) {
+  EXPECT_EQ(CompletionError(R"("allowed_token_ids": [])").message,
+            "allowed_token_ids is empty, which allows no token; it must have at least one, or be left out");
+  Completion(R"({"prompt": "x", "allowed_token_ids": null, "stop": [], "stop_token_ids": [], "bad_words": [],
+      "logit_bias": {}})");
 }
 
 TEST(CompletionCallTest, RunningUsageIsAnExtraOfTheUsage) {
@@ -189,17 +241,14 @@ TEST(CompletionCallTest, FieldsThatAreNullAndFieldsWithoutEffectAreAccepted) {
       "service_tier": "auto", "response_format": {"type": "text"}})");
 }
 
-TEST(CompletionCallTest, MaxTokensMayBeZeroWithEcho) {
-  const GenerateCall call = Completion(R"({"prompt": "x", "echo": true, "max_tokens": 0})");
-  EXPECT_TRUE(call.echoes_only);
-  EXPECT_FALSE(call.logprobs.has_value());
-  EXPECT_EQ(call.requests[0].logprobs(), 0u) << "they say where the echo ends";
-  EXPECT_TRUE(call.requests[0].has_logprobs());
-  EXPECT_FALSE(Completion(R"({"prompt": "x", "echo": true, "max_tokens": 1})").echoes_only);
+TEST(CompletionCallTest, MaxTokensMayBeZeroWhenTheAnswerShowsThePrompt) {
+  for (const char* shown : {R"("echo": true)", R"("prompt_logprobs": 0)"}) {
+    const GenerateCall call = Completion(absl::StrCat(R"({"prompt": "x", "max_tokens": 0, )", shown, "}"));
+    EXPECT_TRUE(call.requests[0].stopping().has_max_tokens());
+    EXPECT_EQ(call.requests[0].stopping().max_tokens(), 0u);
+    EXPECT_FALSE(call.requests[0].has_logprobs());
+  }
   EXPECT_EQ(CompletionError(R"("max_tokens": 0)").param, "max_tokens");
-  EXPECT_EQ(CompletionError(R"("echo": true, "max_tokens": 0, "stream": true, "stream_options": {"resumable": true})")
-                .message,
-            "stream_options.resumable is true, but max_tokens is 0");
 }
 
 TEST(GuideFieldsTest, EachFieldBecomesAGuideAndErrorsNameTheField) {

@@ -82,13 +82,12 @@ TEST(ToolCallParserTest, LlamaWritesOneObjectOrSeveralWithSemicolons) {
                   "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; "
                   "{\"name\": \"g\", \"parameters\": {\"b\": 2}}"),
             R"( | id0 f {} | id1 g {"b": 2})");
-  // Behind the tag, any name is that of a call.
-  EXPECT_EQ(Parse(kLlama3, R"(Let me see.<|python_tag|>{"name": "other", "parameters": {}})"),
-            "Let me see. | id0 other {}");
+  EXPECT_EQ(Parse(kLlama3, R"(Let me see.<|python_tag|>{"name": "g", "parameters": {}})"), "Let me see. | id0 g {}");
 }
 
 TEST(ToolCallParserTest, LlamaWritesPythonBehindItsTag) {
-  EXPECT_EQ(Parse(kLlama3, R"x(<|python_tag|>brave_search.call(query="a, (b)", count=3))x"),
+  const ToolCallOptions with_search{.format = ToolCallFormat::kLlama3, .tools = {"brave_search"}};
+  EXPECT_EQ(Parse(with_search, R"x(<|python_tag|>brave_search.call(query="a, (b)", count=3))x"),
             R"x( | id0 brave_search {"query":"a, (b)","count":3})x");
   EXPECT_EQ(Parse(kLlama3, "<|python_tag|>print(1)"), "<|python_tag|>print(1)");
   const ToolCallOptions with_python{.format = ToolCallFormat::kLlama3, .tools = {"python"}};
@@ -129,6 +128,62 @@ TEST(ToolCallParserTest, ATextMayBeginBehindTheTag) {
   options.begins_in_call = true;
   EXPECT_EQ(Parse(options, R"([{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}])"),
             R"( | id0 f {"a": 1} | id1 g {})");
+}
+
+TEST(ToolCallParserTest, ACallHasTheNameOfATool) {
+  for (const char* text :
+       {"The marker [TOOL_CALLS] is written before calls, and a set is {1, 2}.", "[TOOL_CALLS] h {\"a\": 1}",
+        "[TOOL_CALLS]{}", "[TOOL_CALLS] {\"name\": \"\", \"arguments\": {}} x", "a [TOOL_CALLS]h[ARGS]{\"f\": {}} b"}) {
+    EXPECT_EQ(Parse(kMistral, text), text);
+  }
+  for (const char* text :
+       {R"(<tool_call>{"name": "", "arguments": {}}</tool_call>)", R"(<tool_call>{"name": "h"}</tool_call> x)",
+        R"(  The tag <tool_call> {"name": "a name", "arguments": {"a": 1}} </tool_call> begins a call. )",
+        R"(<tool_call>{"name": "f", "arguments": "Paris"}</tool_call>)",
+        R"(<tool_call>{"name": "f", "arguments": "[1]"}</tool_call>)"}) {
+    EXPECT_EQ(Parse(kHermes, text), text);
+  }
+  for (const char* text : {R"(<|python_tag|>{"name": "h", "parameters": {}})", R"(<|python_tag|>h.call(a=1))",
+                           R"({"name": "", "parameters": {}})"}) {
+    EXPECT_EQ(Parse(kLlama3, text), text);
+  }
+}
+
+TEST(ToolCallParserTest, ACallBehindOneOfNoToolIsFound) {
+  EXPECT_EQ(Parse(kMistral, R"([TOOL_CALLS]h{"a": 1} [TOOL_CALLS]f{"b": 2})"),
+            R"([TOOL_CALLS]h{"a": 1} | id0 f {"b": 2})");
+  EXPECT_EQ(Parse(kMistral, R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "h", "arguments": {}}])"),
+            R"(, {"name": "h", "arguments": {}}] | id0 f {})");
+  EXPECT_EQ(Parse(kHermes, R"(<tool_call>{"name": "h"}</tool_call><tool_call>{"name": "f"}</tool_call>)"),
+            R"(<tool_call>{"name": "h"}</tool_call> | id0 f {})");
+}
+
+TEST(ToolCallParserTest, CallsAreWholeUnlessTheTextEndsInOneOrItsArgumentsAreBroken) {
+  const auto are_whole = [](ToolCallOptions options, const std::string& text) {
+    ToolCallParser parser(&options, [](size_t) { return "id"; });
+    AnswerText out;
+    parser.Add(text, /*is_last=*/true, &out);
+    return parser.calls_are_whole();
+  };
+  const std::string call = R"({"name": "f", "arguments": {"a": 1}})";
+  for (const std::string& text : {"<tool_call>" + call, "<tool_call>" + call + "</tool_call>\n",
+                                  "<tool_call>" + call + "</tool_call> x", std::string("no call")}) {
+    EXPECT_TRUE(are_whole(kHermes, text)) << text;
+  }
+  for (const std::string& text :
+       {std::string(R"(<tool_call>{"name": "f", "arguments": {"a": 1)"),
+        "<tool_call>" + call + "</tool_call><tool_call>", "<tool_call>" + call + R"(</tool_call><tool_call>{"na)",
+        std::string(R"(<tool_call>{"name": "f", "arguments": {"a": }}</tool_call>)")}) {
+    EXPECT_FALSE(are_whole(kHermes, text)) << text;
+  }
+  EXPECT_TRUE(are_whole(kMistral, "[TOOL_CALLS][" + call + "]"));
+  EXPECT_FALSE(are_whole(kMistral, R"([TOOL_CALLS]f{"a": )"));
+  EXPECT_TRUE(are_whole(kLlama3, call + "; "));
+  EXPECT_FALSE(are_whole(kLlama3, call + R"(; {"name": "f", "parameters": {)"));
+  ToolCallOptions single = kHermes;
+  single.is_single = true;
+  EXPECT_TRUE(are_whole(single, "<tool_call>" + call + R"(</tool_call><tool_call>{"name": "f", "arguments": {)"))
+      << "the client does not see the second call";
 }
 
 }  // namespace

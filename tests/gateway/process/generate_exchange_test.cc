@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -36,6 +37,12 @@ v1::GenerateBatchEntry Text(const std::string& text) {
   return entry;
 }
 
+v1::GenerateBatchEntry Finish(const std::string& text) {
+  v1::GenerateBatchEntry entry = Text(text);
+  entry.mutable_response()->set_finish_reason(v1::FINISH_REASON_STOP);
+  return entry;
+}
+
 v1::GenerateBatchEntry End(grpc::StatusCode code = grpc::StatusCode::OK) {
   v1::GenerateBatchEntry entry;
   entry.mutable_end()->set_code(code);
@@ -47,6 +54,7 @@ class FakeManager : public v1::InferenceService::Service {
  public:
   grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*, v1::GetModelResponse* response) override {
     response->set_name("model");
+    response->set_reasoning_format("think");
     response->set_max_message_bytes(1 << 20);
     return grpc::Status::OK;
   }
@@ -59,6 +67,7 @@ class FakeManager : public v1::InferenceService::Service {
       if (!request.has_start()) continue;
       std::unique_lock<std::mutex> lock(mutex_);
       ++num_requests_;
+      timeout_ms_ = request.has_timeout_ms() ? std::optional(request.timeout_ms()) : std::nullopt;
       changed_.wait(lock, [this] { return !entries_.empty(); });
       for (v1::GenerateBatchEntry& entry : std::exchange(entries_, {})) {
         v1::GenerateBatchResponse response;
@@ -80,29 +89,40 @@ class FakeManager : public v1::InferenceService::Service {
     const std::lock_guard<std::mutex> lock(mutex_);
     return num_requests_;
   }
+  std::optional<uint64_t> timeout_ms() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return timeout_ms_;
+  }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<v1::GenerateBatchEntry> entries_;
   int num_requests_ = 0;
+  std::optional<uint64_t> timeout_ms_;  // Of the last request.
 };
 
 // Records what a client gets.
 class FakeExchange : public WebExchange {
  public:
+  explicit FakeExchange(WebRequest request = WebRequest()) : request_(std::move(request)) {}
   const WebRequest& request() const override { return request_; }
   std::shared_ptr<const std::string> TakeBody() override { return std::make_shared<std::string>(); }
   void OnGone(std::function<void()> gone) override { gone_ = std::move(gone); }
+  void Keep(std::shared_ptr<void> something) override { kept = std::move(something); }
   void Respond(WebResponse response) override {
     code = response.code;
     text = response.body;
     headers = std::move(response.headers);
     has_ended = true;
+    gone_ = nullptr;
   }
   void BeginEvents() override { ++num_begins; }
   void Send(const std::string& piece) override { text += piece; }
-  void EndEvents() override { has_ended = true; }
+  void EndEvents() override {
+    has_ended = true;
+    gone_ = nullptr;
+  }
 
   void Leave() { std::exchange(gone_, nullptr)(); }
 
@@ -110,6 +130,7 @@ class FakeExchange : public WebExchange {
   int num_begins = 0;  // Of a stream.
   std::string text;
   std::vector<std::pair<std::string, std::string>> headers;
+  std::shared_ptr<void> kept;
   bool has_ended = false;
 
  private:
@@ -145,6 +166,8 @@ class GenerateExchangeTest : public ::testing::Test {
     builder.RegisterService(&manager_);
     grpc_server_ = builder.BuildAndStart();
     options_.formats = {.tool_calls = "none", .reasoning = "none"};
+    options_.max_answer_bytes = kMaxAnswerBytes;
+    options_.max_answer_logprobs = 100;
     link_ = std::make_unique<ManagerLink>(
         std::vector<std::shared_ptr<grpc::Channel>>{grpc::CreateChannel(address, grpc::InsecureChannelCredentials())},
         [this, call = calls_](std::function<void()> function) { server_.Post(std::move(function)); },
@@ -162,12 +185,14 @@ class GenerateExchangeTest : public ::testing::Test {
 
   // Begins a completion whose prompt has so many bytes.
   std::shared_ptr<FakeExchange> Start(size_t num_bytes, bool streams = true) {
-    const Json body = {{"prompt", std::string(num_bytes, 'x')}, {"stream", streams}};
-    auto exchange = std::make_shared<FakeExchange>();
-    GenerateExchange::Start(std::get<GenerateCall>(ReadCompletionCall(body)), "", exchange, &options_, link_.get(),
-                            &server_);
+    return Complete({{"prompt", std::string(num_bytes, 'x')}, {"stream", streams}});
+  }
+  std::shared_ptr<FakeExchange> Complete(const Json& body, WebRequest request = WebRequest()) {
+    auto exchange = std::make_shared<FakeExchange>(std::move(request));
+    GenerateExchange::Start(std::get<GenerateCall>(ReadCompletionCall(body)), "", exchange, environment());
     return exchange;
   }
+  GenerateExchange::Environment environment() { return {&options_, link_.get(), &server_, &memory_}; }
   void RunUntilEnd(const FakeExchange& exchange) {
     server_.loop.RunUntil([&] { return exchange.has_ended; });
   }
@@ -176,11 +201,13 @@ class GenerateExchangeTest : public ::testing::Test {
   }
 
   static constexpr size_t kMaxWaitingBytes = 1000;
+  static constexpr size_t kMaxAnswerBytes = 1 << 20;
 
   std::string directory_;
   FakeManager manager_;
   std::unique_ptr<grpc::Server> grpc_server_;
   GatewayOptions options_ = {};
+  AnswerMemory memory_{kMaxAnswerBytes};
   FakeServer server_;
   const std::shared_ptr<int> calls_ = std::make_shared<int>(0);  // The link and its calls have copies.
   std::unique_ptr<ManagerLink> link_;
@@ -242,6 +269,99 @@ TEST_F(GenerateExchangeTest, TheRequestOfAClientThatHasLeftDoesNotWait) {
     next->Leave();
     EXPECT_THAT(exchange->text, IsEmpty());
   }
+}
+
+TEST_F(GenerateExchangeTest, TheAnswerOfAGuideIsNotCutIntoThoughts) {
+  options_.formats.reasoning = "auto";
+  const char* const guides[] = {R"("response_format": {"type": "json_object"})",
+                                R"("response_format": {"type": "json_schema", "json_schema": {"schema": true}})",
+                                R"("guided_choice": ["a"])",
+                                R"("guided_regex": "a")",
+                                R"("guided_grammar": "root ::= x")",
+                                R"("guided_json": true)",
+                                R"("structured_outputs": {"regex": "a"})"};
+  for (const char* const guide : guides) {
+    for (const char* const streams : {"false", "true"}) {
+      manager_.Allow({Text("<think>a</think>"), Finish("b"), End()});
+      const auto exchange = std::make_shared<FakeExchange>();
+      const std::string body = absl::StrCat(R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 9, )",
+                                            R"("stream": )", streams, ", ", guide, "}");
+      GenerateExchange::Start(std::get<GenerateCall>(ReadChatCall(*ParseBody(body))), "", exchange, environment());
+      RunUntilEnd(*exchange);
+      EXPECT_THAT(exchange->text, HasSubstr("<think>a</think>")) << body;
+    }
+  }
+}
+
+TEST_F(GenerateExchangeTest, AnAnswerWithTooManyLogprobsIsRefusedBeforeTheManagerHasIt) {
+  const auto exchange = Complete({{"prompt", std::vector<uint32_t>(51, 5)}, {"echo", true}, {"logprobs", 1}});
+  RunUntilEnd(*exchange);
+  EXPECT_EQ(exchange->code, 400);
+  EXPECT_THAT(exchange->text, HasSubstr("logprobs is 1, and with 1 prompt and n 1 the answer has at least 102"));
+  EXPECT_EQ(manager_.num_requests(), 0);
+}
+
+TEST_F(GenerateExchangeTest, LogprobsThatTheRequestDoesNotTellAreCountedWhenTheyCome) {
+  v1::GenerateBatchEntry entry = Text("a");
+  for (int i = 0; i < 51; ++i) {
+    v1::PositionLogprobs* const position = entry.mutable_response()->add_prompt_logprobs();
+    position->mutable_chosen();
+    position->add_top();
+  }
+  manager_.Allow({entry, End()});
+  const auto exchange = Complete({{"prompt", "x"}, {"prompt_logprobs", 1}});
+  RunUntilEnd(*exchange);
+  EXPECT_EQ(exchange->code, 400);
+  EXPECT_THAT(exchange->text, HasSubstr("prompt_logprobs is 1, and with 1 prompt and n 1 the answer has at least 102"));
+}
+
+TEST_F(GenerateExchangeTest, TheMemoryOfAnswersIsBoundedUntilTheyAreRead) {
+  const std::string part(kMaxAnswerBytes / 6, 'y');
+  manager_.Allow({Text(part), Finish(part), End()});
+  auto first = Start(1, /*streams=*/false);
+  RunUntilEnd(*first);
+  EXPECT_EQ(first->code, 200) << first->text;
+  manager_.Allow({Text(part), Text(part), Finish(part), End()});
+  const auto second = Start(1, /*streams=*/false);
+  RunUntilEnd(*second);
+  EXPECT_EQ(second->code, 429) << "the first answer was not read";
+  EXPECT_THAT(second->text, HasSubstr("--max-answer-bytes"));
+  first = nullptr;
+  manager_.Allow({Text(part), Finish(part), End()});
+  const auto third = Start(1, /*streams=*/false);
+  RunUntilEnd(*third);
+  EXPECT_EQ(third->code, 200) << third->text;
+}
+
+TEST_F(GenerateExchangeTest, ManyChoicesTakeMemoryBeforeTheyBegin) {
+  const auto exchange = Complete({{"prompt", std::vector<std::string>(64, "x")}, {"n", 64}});
+  RunUntilEnd(*exchange);
+  EXPECT_EQ(exchange->code, 429);
+  EXPECT_EQ(manager_.num_requests(), 0);
+}
+
+TEST_F(GenerateExchangeTest, TheManagerLearnsTheDeadline) {
+  options_.request_timeout = absl::Seconds(60);
+  const auto with = [](const std::string& timeout) {
+    WebRequest request;
+    request.timeout = timeout;
+    return request;
+  };
+  const auto timeout_of = [&](const std::string& timeout) {
+    manager_.Allow({Finish("a"), End()});
+    const auto exchange = Complete({{"prompt", "x"}}, with(timeout));
+    RunUntilEnd(*exchange);
+    return manager_.timeout_ms();
+  };
+  const auto of_flag = timeout_of("");
+  ASSERT_TRUE(of_flag.has_value());
+  EXPECT_GT(*of_flag, 20'000u);
+  EXPECT_LE(*of_flag, 60'000u);
+  EXPECT_LE(timeout_of("20"), 20'000u);
+  options_.request_timeout = absl::ZeroDuration();
+  EXPECT_EQ(timeout_of(""), std::nullopt);
+  const auto wrong = Complete({{"prompt", "x"}}, with("soon"));
+  EXPECT_EQ(wrong->code, 400);
 }
 
 }  // namespace

@@ -41,12 +41,18 @@ TEST(GatewayOptionsTest, TheDefaultsAreLocal) {
 }
 
 TEST(GatewayOptionsTest, EveryFlagIsRead) {
-  const absl::StatusOr<GatewayOptions> options =
-      Parse({"--listen=unix:/run/http", "--manager=unix:/run/quire", "--require-tokens", "--max-callers=3",
-             "--max-connections=4", "--max-body-bytes=2048", "--max-receiving-bytes=4096", "--max-waiting-bytes=4097",
-             "--max-unsent-bytes=1025", "--head-timeout=1s", "--body-timeout=2s", "--idle-timeout=3s",
-             "--write-timeout=4s", "--call-timeout=5s", "--drain-timeout=6s", "--resume-time=0", "--manager-name=m",
-             "--tool-call-format=hermes", "--reasoning-format=none"});
+  const absl::StatusOr<GatewayOptions> options = Parse({"--listen=unix:/run/http",    "--manager=unix:/run/quire",
+                                                        "--require-tokens",           "--max-callers=3",
+                                                        "--max-connections=4",        "--max-body-bytes=2048",
+                                                        "--max-receiving-bytes=4096", "--max-waiting-bytes=4097",
+                                                        "--max-unsent-bytes=1025",    "--head-timeout=1s",
+                                                        "--body-timeout=2s",          "--idle-timeout=3s",
+                                                        "--write-timeout=4s",         "--call-timeout=5s",
+                                                        "--drain-timeout=6s",         "--resume-time=0",
+                                                        "--manager-name=m",           "--send-timeout=7s",
+                                                        "--request-timeout=8s",       "--max-answer-bytes=1048577",
+                                                        "--max-answer-logprobs=1025", "--tool-call-format=hermes",
+                                                        "--reasoning-format=none"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->listen, "unix:/run/http");
   EXPECT_EQ(options->manager, "unix:/run/quire");
@@ -58,6 +64,10 @@ TEST(GatewayOptionsTest, EveryFlagIsRead) {
   EXPECT_EQ(options->max_connections, 4);
   EXPECT_EQ(options->max_body_bytes, 2048u);
   EXPECT_EQ(options->max_receiving_bytes, 4096);
+  EXPECT_EQ(options->max_answer_bytes, 1048577u);
+  EXPECT_EQ(options->max_answer_logprobs, 1025u);
+  EXPECT_EQ(options->send_timeout, absl::Seconds(7));
+  EXPECT_EQ(options->request_timeout, absl::Seconds(8));
   EXPECT_EQ(options->max_waiting_bytes, 4097u);
   EXPECT_EQ(options->max_unsent_bytes, 1025u);
   EXPECT_EQ(options->head_timeout, absl::Seconds(1));

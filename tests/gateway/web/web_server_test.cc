@@ -406,6 +406,13 @@ TEST_F(WebServerTest, AClientThatDoesNotReadIsDisconnected) {
   EXPECT_EQ(gone_.get_future().wait_for(kLong), std::future_status::ready);
 }
 
+TEST_F(WebServerTest, AnEventThatIsLargerThanWhatMayWaitIsSent) {
+  Start({.max_unsent_bytes = 1000});
+  TestClient client(server_->address());
+  client.Send(Post("/stream", std::string(5000, 'x')));
+  EXPECT_THAT(client.ReadUntil("\r\n0\r\n\r\n"), HasSubstr(std::string(5000, 'x')));
+}
+
 TEST_F(WebServerTest, AWriteWithoutProgressEndsTheConnection) {
   Start({.max_unsent_bytes = 1 << 30, .write_timeout = std::chrono::milliseconds(500)});
   TestClient client(server_->address());
@@ -434,6 +441,40 @@ TEST_F(WebServerTest, AClientThatReadsSlowlyButSteadilyGetsTheWholeAnswer) {
   EXPECT_LT(num_bytes, kBodyBytes / 2) << "the client was too fast for this test";
   while (const size_t more = client.ReadSome()) num_bytes += more;
   EXPECT_GE(num_bytes, kBodyBytes);
+}
+
+TEST_F(WebServerTest, AClientThatTakesTooLongForAWholeAnswerIsDisconnected) {
+  constexpr size_t kBodyBytes = 50 << 20;  // More than the buffers of the sockets hold.
+  Start({.write_timeout = kLong, .send_timeout = std::chrono::milliseconds(500)});
+  TestClient client(server_->address());
+  client.Send(Post("/wait", "one"));
+  is_waiting_.get_future().get();
+  std::promise<void> is_freed;
+  std::shared_ptr<void> hold(nullptr, [&is_freed](void*) { is_freed.set_value(); });
+  server_->Post([this, hold = std::exchange(hold, nullptr)]() mutable {
+    waiting_->Keep(std::move(hold));
+    waiting_->Respond({.body = std::string(kBodyBytes, 'x')});
+  });
+  size_t num_bytes = 0;
+  auto freed = is_freed.get_future();
+  while (freed.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) num_bytes += client.ReadSome();
+  while (const size_t more = client.ReadSome()) num_bytes += more;
+  EXPECT_LT(num_bytes, kBodyBytes);
+}
+
+TEST_F(WebServerTest, AResponseIsHeldUntilItIsSent) {
+  Start();
+  TestClient client(server_->address());
+  client.Send(Post("/wait", "one"));
+  is_waiting_.get_future().get();
+  std::promise<void> is_freed;
+  std::shared_ptr<void> hold(nullptr, [&is_freed](void*) { is_freed.set_value(); });
+  server_->Post([this, hold = std::exchange(hold, nullptr)]() mutable {
+    waiting_->Keep(std::move(hold));
+    waiting_->Respond({.body = "two"});
+  });
+  EXPECT_THAT(client.ReadUntil("two"), HasSubstr("Content-Length: 3\r\n"));
+  EXPECT_EQ(is_freed.get_future().wait_for(kLong), std::future_status::ready) << "the connection stays open";
 }
 
 TEST_F(WebServerTest, FurtherConnectionsThanTheLimitAreClosed) {

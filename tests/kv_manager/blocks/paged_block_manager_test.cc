@@ -234,5 +234,73 @@ TEST_F(PagedBlockManagerTest, FreeAndUsedMakeTheWholePool) {
   EXPECT_EQ(counts.free + counts.used, counts.total);
 }
 
+// The tests of Uncache have a prefix of 12 tokens: two sequences share its first block, and one computes the rest.
+class UncacheTest : public PagedBlockManagerTest {
+ protected:
+  // Computes all tokens of a new sequence, as far as they are not cached, and publishes them.
+  void Compute(SequenceId sequence, const std::vector<TokenId>& tokens) {
+    const int num_cached = blocks_.FindPrefix("", tokens).num_block_tokens;
+    blocks_.AdoptPrefix(sequence, "", tokens, num_cached);
+    ASSERT_TRUE(Allocate(sequence, num_cached, static_cast<int>(tokens.size())));
+    blocks_.Publish(sequence, tokens, static_cast<int>(tokens.size()));
+  }
+  // How many of the tokens are cached in whole blocks.
+  int NumCached(std::vector<TokenId> tokens) {
+    tokens.push_back(0);
+    return blocks_.FindPrefix("", tokens).num_block_tokens;
+  }
+
+  const std::vector<TokenId> sound_ = {1, 2, 3, 4};
+  const std::vector<TokenId> poisoned_ = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+};
+
+TEST_F(UncacheTest, WhatNobodyHasProvedLeavesTheCacheAndTheRestStays) {
+  Compute(kA, sound_);
+  blocks_.Prove(kA, 4);
+  Compute(kB, poisoned_);
+  ASSERT_EQ(NumCached(poisoned_), 12);
+  blocks_.Free(kB);
+  blocks_.Uncache("", poisoned_);
+  EXPECT_EQ(NumCached(poisoned_), 4);
+}
+
+TEST_F(UncacheTest, ASequenceThatSharesTheBlocksKeepsThemAndPublishesNothingMore) {
+  Compute(kA, poisoned_);
+  std::vector<TokenId> longer = poisoned_;
+  for (TokenId token = 13; token <= 17; ++token) longer.push_back(token);
+  Compute(kB, longer);
+  blocks_.Free(kA);
+  blocks_.Uncache("", poisoned_);
+  EXPECT_EQ(NumCached(longer), 0);
+  EXPECT_EQ(blocks_.Table(kB).size(), 5u);
+  blocks_.Publish(kB, longer, 16);
+  blocks_.Free(kB);
+  EXPECT_EQ(NumCached(longer), 0);
+  EXPECT_EQ(blocks_.counts().free, 8);
+}
+
+TEST_F(UncacheTest, ASequenceInTheHostTierPublishesNothingMore) {
+  PagedBlockManager blocks({.num_blocks = 8, .block_size = 4, .num_host_blocks = 8});
+  blocks.BeginStep(StepId{1});
+  blocks.AdoptPrefix(kA, "", poisoned_, 0);
+  ASSERT_TRUE(blocks.Allocate(kA, 0, 12, &copies_));
+  blocks.Publish(kA, poisoned_, 12);
+  std::vector<BlockSwap> swaps;
+  const SequenceExtent extent{kA, 12};
+  ASSERT_TRUE(blocks.SwapOut(absl::MakeConstSpan(&extent, 1), &swaps));
+  blocks.Uncache("", poisoned_);
+  blocks.OnStepCommitted(StepId{1});
+  blocks.BeginStep(StepId{2});
+  ASSERT_TRUE(blocks.SwapIn(absl::MakeConstSpan(&kA, 1), &swaps));
+  blocks.Publish(kA, poisoned_, 12);
+  EXPECT_EQ(blocks.num_cached_blocks(), 0);
+}
+
+TEST_F(UncacheTest, AnotherSaltIsNotTouched) {
+  Compute(kA, poisoned_);
+  blocks_.Uncache("another", poisoned_);
+  EXPECT_EQ(NumCached(poisoned_), 12);
+}
+
 }  // namespace
 }  // namespace quire

@@ -60,6 +60,27 @@ class PrefixTreeTest : public ::testing::Test {
   PrefixTree tree_{2, &pool_};
 };
 
+TEST_F(PrefixTreeTest, ADroppedBlockTakesWhatIsBelowItWhetherHeldOrListed) {
+  const std::vector<BlockRef> held = Compute({1, 2, 3, 4, 5, 6}, 1);
+  Compute({1, 2, 3, 4, 7, 8}, 2);
+  Compute({9, 9}, 3);
+  EXPECT_EQ(tree_.EvictOne(), B(3)) << "the blocks that nobody holds are listed now";
+  Compute({1, 2, 3, 4, 7, 8}, 4);
+  tree_.Drop(held[1].id());
+  EXPECT_EQ(tree_.last_evicted().size(), 3u);
+  EXPECT_THAT(Find({1, 2, 3, 4, 5, 6}).blocks, ElementsAre(held[0].id()));
+  EXPECT_EQ(Integrity(), absl::OkStatus());
+  EXPECT_EQ(EvictAll().size(), 1u) << "the block with {9, 9}";
+}
+
+TEST_F(PrefixTreeTest, ABlockIsProvedWithItsAncestors) {
+  const std::vector<BlockRef> blocks = Compute({1, 2, 3, 4, 5, 6}, 1);
+  tree_.Prove(blocks[1].id());
+  EXPECT_TRUE(tree_.is_proved(blocks[0].id()));
+  EXPECT_TRUE(tree_.is_proved(blocks[1].id()));
+  EXPECT_FALSE(tree_.is_proved(blocks[2].id()));
+}
+
 TEST_F(PrefixTreeTest, EmptyTreeHitsNothing) {
   const PrefixTree::Hit hit = Find({1, 2, 3});
   EXPECT_THAT(hit.blocks, IsEmpty());

@@ -58,16 +58,11 @@ class FakeWorker::Client : public WorkerClient {
     const MutexLock lock(&worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
     worker_->epoch_ = epoch;
-    worker_->num_adoptions_ += adopts;
-    std::unique_ptr<WorkerInventory> inventory;
-    if (adopts && worker_->description_.keeps_rows && worker_->shadow_.has_value()) {
-      inventory = std::make_unique<WorkerInventory>(worker_->shadow_->MakeInventory());
-      worker_->shadow_->BeginSession();
+    if (worker_->holds_opening_) {
+      worker_->held_opening_ = adopts;
     } else {
-      worker_->Restart();
+      worker_->Open(adopts);
     }
-    worker_->held_back_.clear();
-    worker_->listener_->OnOpened(epoch, std::move(inventory));
   }
   void Refuse(const std::string& reason) override {
     const MutexLock lock(&worker_->mutex_);
@@ -84,9 +79,9 @@ class FakeWorker::Client : public WorkerClient {
       worker_->listener_->OnLost(*worker_->epoch_, FailureAt(hit->first, hit->second));
       worker_->epoch_.reset();
     } else if (worker_->holds_back_) {
-      worker_->held_back_.push_back(plan);
+      worker_->held_back_.push_back({plan, worker_->poison_watch_.failed_slices()});
     } else {
-      worker_->Execute(plan);
+      worker_->Execute({plan, worker_->poison_watch_.failed_slices()});
     }
   }
   void Probe(uint64_t epoch) override {
@@ -167,12 +162,12 @@ void FakeWorker::FailAt(const Poison& poison) {
 void FakeWorker::Answer() {
   const MutexLock lock(&mutex_);
   holds_back_ = false;
-  for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
+  for (const TakenPlan& taken : std::exchange(held_back_, {})) Execute(taken);
 }
 
 void FakeWorker::AnswerOnce() {
   const MutexLock lock(&mutex_);
-  for (const StepPlan& plan : std::exchange(held_back_, {})) Execute(plan);
+  for (const TakenPlan& taken : std::exchange(held_back_, {})) Execute(taken);
 }
 
 void FakeWorker::AnswerNextPlanWrongly() {
@@ -225,16 +220,49 @@ std::vector<uint64_t> FakeWorker::epochs() const {
   return epochs_;
 }
 
+void FakeWorker::HoldOpening() {
+  const MutexLock lock(&mutex_);
+  holds_opening_ = true;
+}
+
+void FakeWorker::LetOpen() {
+  const MutexLock lock(&mutex_);
+  holds_opening_ = false;
+  if (held_opening_.has_value()) Open(*std::exchange(held_opening_, std::nullopt));
+}
+
+bool FakeWorker::is_opening() const {
+  const MutexLock lock(&mutex_);
+  return held_opening_.has_value();
+}
+
+void FakeWorker::Open(bool adopts) {
+  num_adoptions_ += adopts;
+  std::unique_ptr<WorkerInventory> inventory;
+  if (adopts && description_.keeps_rows && shadow_.has_value()) {
+    inventory = std::make_unique<WorkerInventory>(shadow_->MakeInventory());
+    shadow_->BeginSession();
+  } else {
+    Restart();
+  }
+  held_back_.clear();
+  listener_->OnOpened(*epoch_, std::move(inventory));
+}
+
 void FakeWorker::Restart() {
   poison_watch_.Reset();
   shadow_.emplace(model_, description_.num_blocks, description_.block_size, description_.max_sequences);
 }
 
-void FakeWorker::Execute(const StepPlan& plan) {
+void FakeWorker::Execute(const TakenPlan& taken) {
+  const StepPlan& plan = taken.plan;
   absl::StatusOr<StepResult> result = shadow_->Execute(plan);
   if (!result.ok()) {
     error_.Update(result.status());
     return listener_->OnLost(*epoch_, result.status());
+  }
+  for (const PoisonWatch::FailedSlice& slice : taken.failed) {
+    result->slices[slice.index] = shadow_->Fail(plan.slices[slice.index], slice.first_position);
   }
   if (std::exchange(answers_wrongly_, false)) result->step = StepId{Value(plan.step) + 1};
   if (!result->tables.empty() && wrong_first_block_.has_value()) {

@@ -40,6 +40,11 @@ class FakeWorker {
   // the session.
   void Drain();
 
+  // Sessions are not opened until LetOpen() is called.
+  void HoldOpening();
+  void LetOpen();
+  bool is_opening() const;  // A session waits to be opened.
+
   // Plans are taken but not executed until Answer(). Probes are answered.
   void HoldBack();
   // Plans and probes are taken, and nothing is answered any more.
@@ -52,7 +57,7 @@ class FakeWorker {
   // From now on, every plan kills the process, which then restarts by itself.
   void DieOfEveryPlan();
   // From now on, plans that compute this token kill the process, which then restarts by itself. A named poison only
-  // ends the session.
+  // ends the session. With a reported one, only the sequence fails.
   void FailAt(const Poison& poison);
   // From now on the worker reports that its steps took this time. No real time passes.
   void ReportStepTime(int64_t us_per_token);
@@ -73,8 +78,14 @@ class FakeWorker {
  private:
   class Client;
 
+  struct TakenPlan {
+    StepPlan plan;
+    std::vector<PoisonWatch::FailedSlice> failed;  // The slices whose sequences fail.
+  };
+
+  void Open(bool adopts) QUIRE_REQUIRES(mutex_);
   void Restart() QUIRE_REQUIRES(mutex_);  // The memory is empty afterwards.
-  void Execute(const StepPlan& plan) QUIRE_REQUIRES(mutex_);
+  void Execute(const TakenPlan& taken) QUIRE_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   WorkerDescription description_ QUIRE_GUARDED_BY(mutex_);
@@ -82,8 +93,10 @@ class FakeWorker {
   std::optional<ShadowWorker> shadow_ QUIRE_GUARDED_BY(mutex_);  // Empty if the process is dead.
   WorkerClient::Listener* listener_ QUIRE_GUARDED_BY(mutex_) = nullptr;
   std::optional<uint64_t> epoch_ QUIRE_GUARDED_BY(mutex_);  // The epoch of the attempt or session, if there is one.
-  std::deque<StepPlan> held_back_ QUIRE_GUARDED_BY(mutex_);
+  std::deque<TakenPlan> held_back_ QUIRE_GUARDED_BY(mutex_);
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
+  bool holds_opening_ QUIRE_GUARDED_BY(mutex_) = false;
+  std::optional<bool> held_opening_ QUIRE_GUARDED_BY(mutex_);  // Whether the session that waits is to adopt.
   bool holds_back_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool dies_of_plans_ QUIRE_GUARDED_BY(mutex_) = false;

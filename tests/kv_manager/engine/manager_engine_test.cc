@@ -56,6 +56,18 @@ TEST_F(ManagerEngineTest, ARequestThatComesWhileTheOnlyWorkerIsLostRunsWhenItRet
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
 }
 
+TEST_F(ManagerEngineTest, AWorkerThatIsDescribedAndHasNotJoinedBringsNoModel) {
+  Make(0);
+  workers_.push_back(std::make_unique<FakeWorker>(Worker()));
+  workers_[0]->HoldOpening();
+  engine_->SetWorkers({"0"});
+  WaitFor([&] { return workers_[0]->is_opening(); }, "the manager to open a session");
+  EXPECT_EQ(engine_->model(), nullptr);
+  workers_[0]->LetOpen();
+  WaitForReady(true);
+  EXPECT_NE(engine_->model(), nullptr);
+}
+
 TEST_F(ManagerEngineTest, TheFirstWorkerBringsTheModel) {
   Make(1);
   WaitForReady(true);

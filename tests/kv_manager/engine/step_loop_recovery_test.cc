@@ -177,24 +177,61 @@ TEST_F(StepLoopRecoveryTest, RequestsForALostWorkerQueueUpToTheLimitAndRunWhenIt
   EXPECT_EQ(waiting->tokens(), SoloTokens({}, request));
 }
 
-TEST_F(StepLoopRecoveryTest, AWorkerThatDoesNotAnswerAPlanInTimeIsGivenUp) {
+TEST_F(StepLoopRecoveryTest, AWorkerThatAnswersNeitherAPlanNorProbesInTimeIsGivenUp) {
   StepLoopOptions options = Options();
   options.link.step_timeout_us = 2 * kSecond;
-  options.link.probe_interval_us = 3 * kSecond;
   Join(options);
-  worker_.HoldBack();
+  worker_.StopProcess();
   const Request request = MakeRequest(5, 4);
   const auto sink = Submit(request);
-  EXPECT_EQ(Run(), 2 * kSecond);
+  Run();
+  for (int i = 0; i < 3; ++i) Advance(500 * kMillisecond);
   EXPECT_GT(loop_->status()->num_plans_in_flight, 0);
-  Advance(2 * kSecond);
+  Advance(500 * kMillisecond);
   EXPECT_FALSE(loop_->status()->is_ready);
   EXPECT_EQ(loop_->status()->num_plans_in_flight, 0);
   EXPECT_EQ(loop_->status()->stats.interruptions, 1);
   EXPECT_THAT(loop_->status()->last_error, HasSubstr("did not answer a plan within 2000 ms"));
+  worker_.ContinueProcess();
   worker_.Answer();
   Advance(100 * kMillisecond);
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
+}
+
+TEST_F(StepLoopRecoveryTest, ASlowWorkerThatAnswersProbesKeepsItsSessionAndOneThatHangsDoesNot) {
+  StepLoopOptions options = Options();
+  options.link.step_timeout_us = 2 * kSecond;
+  Join(options);
+  const auto wait = [this](int seconds) {
+    for (int i = 0; i < 2 * seconds; ++i) Advance(500 * kMillisecond);
+  };
+  worker_.HoldBack();
+  Submit(MakeRequest(5, 40));
+  Run();
+  wait(7);
+  EXPECT_TRUE(loop_->status()->is_ready) << "nobody knows yet how long a step takes";
+  worker_.AnswerOnce();
+  Run();
+  wait(19);
+  EXPECT_TRUE(loop_->status()->is_ready) << "20 s are three times as long as the slowest step";
+  wait(1);
+  EXPECT_FALSE(loop_->status()->is_ready);
+  EXPECT_THAT(loop_->status()->last_error, HasSubstr("did not answer a plan within 20000 ms"));
+}
+
+TEST_F(StepLoopRecoveryTest, AFastWorkerThatHangsIsGivenUpAfterTheTimeout) {
+  StepLoopOptions options = Options();
+  options.link.step_timeout_us = 2 * kSecond;
+  Join(options);
+  worker_.HoldBack();
+  Submit(MakeRequest(5, 40));
+  Run();
+  Advance(50 * kMillisecond);
+  worker_.AnswerOnce();
+  Run();
+  for (int i = 0; i < 4; ++i) Advance(500 * kMillisecond);
+  EXPECT_FALSE(loop_->status()->is_ready);
+  EXPECT_THAT(loop_->status()->last_error, HasSubstr("did not answer a plan within 2000 ms"));
 }
 
 TEST_F(StepLoopRecoveryTest, AnAnswerToAnotherPlanIsALossAndNotACrash) {
@@ -248,6 +285,25 @@ TEST_F(StepLoopRecoveryTest, ARequestThatTheWorkerNamesFailsAfterOneTrialWithThe
   EXPECT_EQ(sink->tokens(), SoloTokens({}, innocent));
   EXPECT_EQ(loop_->status()->stats.worker_losses, 2);
   EXPECT_THAT(std::string(failing->failure().message()), EndsWith("are not finite"));
+}
+
+TEST_F(StepLoopRecoveryTest, ARequestWhoseSequenceFailsEndsAloneAndTheSessionGoesOn) {
+  StepLoopOptions options = Options();
+  options.scheduler.max_plans_in_flight = 2;
+  Join(options);
+  const Request innocent = MakeRequest(4, 8);
+  const auto sink = Submit(innocent);
+  const Request poison = MakeRequest(5, 8);
+  worker_.FailAt({.seed = poison.sampling.seed, .position = 6, .is_reported = true});
+  const auto failing = Submit(poison);
+  Run();
+  EXPECT_EQ(sink->tokens(), SoloTokens({}, innocent));
+  EXPECT_EQ(loop_->status()->stats.worker_losses, 0);
+  EXPECT_EQ(loop_->status()->stats.failed, 1);
+  EXPECT_EQ(failing->failure().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(ReasonOf(failing->failure()), (StatusReason{"LOGITS_NOT_FINITE", {}}));
+  EXPECT_EQ(failing->failure().message(),
+            "the model gives no finite numbers for the request: the logits are not finite");
 }
 
 // Keeps only the error of a request.

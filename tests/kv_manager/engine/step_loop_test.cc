@@ -306,6 +306,39 @@ TEST_F(StepLoopTest, StatsCountTokensAndTimes) {
   EXPECT_DOUBLE_EQ(stats.step_tokens.sum(), 5);
 }
 
+// Takes the events of any number of samples.
+class SamplesSink : public RequestSink {
+ public:
+  void OnStarted(int) override {}
+  void OnPromptLogprobs(int, std::vector<ScoredToken>) override {}
+  void OnToken(int, int, ScoredToken) override {}
+  void OnNumericsChanged(int, int) override {}
+  void OnFinished(const Finished&) override {}
+  void OnFailed(absl::Status) override {}
+};
+
+TEST_F(StepLoopTest, StatsTellWhatARequestAskedForAndItsLongestOutput) {
+  Join();
+  worker_.HoldBack();
+  Request request = MakeRequest(5, 3);
+  request.num_samples = 2;
+  ASSERT_TRUE(Submit(request, std::make_shared<SamplesSink>()).ok());
+  for (int step = 0; step < 3; ++step) {
+    Run();
+    clock_.Advance(10 * kMillisecond);
+    worker_.AnswerOnce();
+  }
+  Run();
+  const StepLoopStats& stats = loop_->status()->stats;
+  EXPECT_EQ(stats.generated_tokens, 6);
+  EXPECT_DOUBLE_EQ(stats.request_longest_output.sum(), 3);
+  EXPECT_DOUBLE_EQ(stats.request_max_tokens.sum(), 3);
+  EXPECT_DOUBLE_EQ(stats.request_outputs.sum(), 2);
+  EXPECT_DOUBLE_EQ(stats.request_computed_tokens.sum(), 5);
+  EXPECT_DOUBLE_EQ(stats.running_seconds.sum(), 0.03);
+  EXPECT_DOUBLE_EQ(stats.token_seconds.sum(), 0.01);
+}
+
 // It takes 2 ms to send a plan.
 class SlowClient : public WorkerClient {
  public:

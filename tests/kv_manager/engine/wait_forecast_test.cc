@@ -117,7 +117,15 @@ TEST(CheckWaitTest, ARequestWithoutADeadlineWaitsAsLongAsTheFlagAllows) {
   forecast.us_per_waiting_token = 100;
   EXPECT_TRUE(CheckWait({}, forecast, 1'000'000, WithDeadline(kNever), 0).ok());
   const absl::Status refused = CheckWait({.max_wait_us = kSecond}, forecast, 20'000, WithDeadline(kNever), 0);
-  EXPECT_THAT(refused.message(), HasSubstr("would wait 2000 ms before it runs, the limit is 1000 ms"));
+  EXPECT_EQ(refused.message(),
+            "the request would wait 2000 ms before it runs, the limit is 1000 ms for a request without a deadline "
+            "(--max-queue-wait of the manager)");
+}
+
+TEST(CheckWaitTest, ADeadlineSaysItselfHowLongARequestMayWait) {
+  WaitForecast forecast;
+  forecast.us_per_waiting_token = 100;
+  EXPECT_TRUE(CheckWait({.max_wait_us = 1}, forecast, 20'000, WithDeadline(20 * kSecond), 0).ok());
 }
 
 TEST(CheckWaitTest, ARequestMustEndBeforeItsDeadline) {

@@ -88,6 +88,10 @@ const BadRequestCase kBadRequests[] = {
     {"ZeroTopP", [](auto* r) { r->mutable_sampling()->set_top_p(0); }, "sampling.top_p", "is 0, must be in (0, 1]"},
     {"TopPOverOne", [](auto* r) { r->mutable_sampling()->set_top_p(1.1f); }, "sampling.top_p",
      "is 1.1, must be in (0, 1]"},
+    {"TopPBarelyOverOne", [](auto* r) { r->mutable_sampling()->set_top_p(1.0000001f); }, "sampling.top_p",
+     "is 1.0000001, must be in (0, 1]"},
+    {"PenaltyBarelyTooLarge", [](auto* r) { r->mutable_sampling()->set_presence_penalty(2.0000002f); },
+     "sampling.presence_penalty", "is 2.0000002, must be in [-2, 2]"},
     {"NanTopP", [](auto* r) { r->mutable_sampling()->set_top_p(NAN); }, "sampling.top_p", "is nan, must be in (0, 1]"},
     {"NegativeMinP", [](auto* r) { r->mutable_sampling()->set_min_p(-0.1f); }, "sampling.min_p",
      "is -0.1, must be in [0, 1]"},
@@ -128,8 +132,24 @@ const BadRequestCase kBadRequests[] = {
        for (int i = 0; i < 257; ++i) r->mutable_sampling()->add_bad_words("a");
      },
      "sampling.bad_words", "has 257 entries, at most 256 are allowed"},
-    {"ZeroMaxTokens", [](auto* r) { r->mutable_stopping()->set_max_tokens(0); }, "stopping.max_tokens",
-     "is 0, must be at least 1"},
+    {"PromptAloneOverContext",
+     [](auto* r) {
+       for (int i = 0; i < 129; ++i) r->mutable_token_ids()->add_ids(7);
+       r->mutable_stopping()->set_max_tokens(0);
+     },
+     "token_ids.ids", "has 129 tokens, the model's context is 128"},
+    {"MinTokensOfNoTokens",
+     [](auto* r) {
+       r->mutable_stopping()->set_max_tokens(0);
+       r->mutable_stopping()->set_min_tokens(1);
+     },
+     "stopping.min_tokens", "is 1, stopping.max_tokens is 0"},
+    {"BeamsOfNoTokens",
+     [](auto* r) {
+       r->mutable_stopping()->set_max_tokens(0);
+       r->mutable_beam()->set_width(2);
+     },
+     "beam", "cannot be set when stopping.max_tokens is 0: there is nothing to search"},
     {"MaxTokensOverContext", [](auto* r) { r->mutable_stopping()->set_max_tokens(126); }, "stopping.max_tokens",
      "is 126, with the prompt's 3 tokens 129; the model's context is 128"},
     {"MaxTokensBeyondInt", [](auto* r) { r->mutable_stopping()->set_max_tokens(0xffffffff); }, "stopping.max_tokens",
@@ -288,20 +308,14 @@ const BadRequestCase kBadRequests[] = {
      "is not set"},
     {"LongRole", [](auto* r) { Hello(r)->mutable_messages(0)->set_role(std::string(65, 'a')); },
      "chat.messages[0].role", "has 65 bytes, at most 64 are allowed"},
-    {"MessageWithoutContent", [](auto* r) { Hello(r)->add_messages()->set_role("user"); }, "chat.messages[1].content",
-     "is not set, and the message has no tool calls"},
     {"ToolsThatAreNotJson", [](auto* r) { Hello(r)->set_tools("[{]"); }, "chat.tools", "is not valid JSON at byte 3"},
     {"ToolsThatAreNoArray", [](auto* r) { Hello(r)->set_tools("{}"); }, "chat.tools", "is not a JSON array"},
-    {"CallWithoutName", [](auto* r) { CallTool(r)->clear_name(); }, "chat.messages[0].tool_calls[0].name",
-     "is not set"},
-    {"ArgumentsThatAreNoObject", [](auto* r) { CallTool(r)->set_arguments("3"); },
-     "chat.messages[0].tool_calls[0].arguments", "is not a JSON object"},
     {"TooManyToolCalls",
      [](auto* r) {
        CallTool(r);
-       for (int i = 0; i < 128; ++i) r->mutable_chat()->mutable_messages(0)->add_tool_calls()->set_name("g");
+       for (int i = 0; i < 4096; ++i) r->mutable_chat()->mutable_messages(0)->add_tool_calls();
      },
-     "chat.messages[0].tool_calls", "has 129 entries, at most 128 are allowed"},
+     "chat.messages[0].tool_calls", "has 4097 entries, at most 4096 are allowed"},
     {"KwargsThatAreNoObject", [](auto* r) { Hello(r)->set_template_kwargs("[]"); }, "chat.template_kwargs",
      "is not a JSON object"},
     {"KwargsWithAField", [](auto* r) { Hello(r)->set_template_kwargs(R"({"tools": []})"); }, "chat.template_kwargs",
@@ -395,10 +409,10 @@ TEST(BadRequestsTest, AllWrongFieldsAreReportedTogether) {
   request.set_text("a");
   request.mutable_sampling()->set_top_p(0);
   request.mutable_sampling()->set_min_p(2);
-  request.mutable_stopping()->set_max_tokens(0);
+  request.mutable_stopping()->add_stop("");
   const ServiceHarness::Result result = harness.Generate(request);
   EXPECT_EQ(Detail<google::rpc::BadRequest>(result.status).field_violations_size(), 3);
-  EXPECT_EQ(result.status.error_message(), "stopping.max_tokens: is 0, must be at least 1 (and 2 more errors)");
+  EXPECT_EQ(result.status.error_message(), "stopping.stop[0]: is empty (and 2 more errors)");
 }
 
 // Clients in languages that do not check their strings can send this.

@@ -429,7 +429,9 @@ TEST(InferenceServiceTest, LongTextsThatWaitAreLimited) {
   for (int i = 0; i < 256; ++i) bad_words.mutable_sampling()->add_bad_words(std::string(1024, 'a'));
   v1::GenerateRequest token_ids;
   for (int i = 0; i < 5000; ++i) token_ids.mutable_token_ids()->add_ids(5);
-  for (const auto& request : {TextRequest(std::string(50000, 'a')), bad_words, token_ids}) {
+  v1::GenerateRequest guided = TextRequest("a");
+  guided.mutable_guided()->set_regex("a+");
+  for (const auto& request : {TextRequest(std::string(50000, 'a')), bad_words, token_ids, guided}) {
     const ServiceHarness::Result result = harness.Generate(request);
     EXPECT_EQ(result.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << result.status.error_message();
     EXPECT_EQ(Detail<google::rpc::ErrorInfo>(result.status).reason(), "TOO_MANY_LONG_TEXTS");

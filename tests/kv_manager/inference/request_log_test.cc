@@ -166,7 +166,7 @@ TEST_F(RequestLogTest, RequestsOfABatchHaveSpansOfTheirOwnInTheStreamsTrace) {
 
 TEST_F(RequestLogTest, RefusedRequestHasNoLine) {
   ServiceHarness harness(ToyModel(), Logged());
-  const Answer refused = Generate(&harness, NamedRequest("refused", /*max_tokens=*/0), {kTraceparent});
+  const Answer refused = Generate(&harness, NamedRequest("refused", /*max_tokens=*/1 << 20), {kTraceparent});
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(refused.traceparents, IsEmpty()) << "a call with nothing but a status may be tried again by gRPC";
   EXPECT_THAT(Lines(), IsEmpty());

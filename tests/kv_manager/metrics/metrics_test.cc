@@ -139,8 +139,39 @@ TEST(MetricsTest, VllmsNamesShowOneEngine) {
   EXPECT_EQ(values["vllm:cache_config_info" + engine + " block_size=4 num_gpu_blocks=20"], 1);
   EXPECT_EQ(values["vllm:generation_tokens_total" + engine], 200);
   EXPECT_EQ(values["vllm:request_success_total" + engine + " finished_reason=stop"], 10);
+  EXPECT_EQ(values["vllm:num_requests_waiting_by_reason" + engine + " reason=capacity"], 4);
+  EXPECT_EQ(values["vllm:engine_sleep_state" + engine + " sleep_state=awake"], 1);
+  EXPECT_EQ(values["vllm:prompt_tokens_cached_total" + engine], 6);
+  EXPECT_EQ(values["vllm:prompt_tokens_by_source_total" + engine + " source=local_compute"], 8);
+  EXPECT_EQ(values["vllm:prompt_tokens_by_source_total" + engine + " source=local_cache_hit"], 6);
   for (const auto& family : RenderMetrics(SomeStatus(), SomeRpcs(), {.has_vllm_names = false})) {
     EXPECT_FALSE(family.name.starts_with("vllm:")) << family.name;
+  }
+}
+
+// The metrics that the dashboards of vLLM 0.32 read, without those of features that Quire does not have.
+TEST(MetricsTest, DashboardsOfVllmFindTheirMetrics) {
+  std::map<std::string, prometheus::MetricType> types;
+  for (const auto& family : RenderMetrics(SomeStatus(), SomeRpcs())) types[family.name] = family.type;
+  for (const char* name : {"num_requests_running", "num_requests_waiting", "num_requests_waiting_by_reason",
+                           "engine_sleep_state", "kv_cache_usage_perc", "cache_config_info"}) {
+    EXPECT_EQ(types.count(absl::StrCat("vllm:", name)), 1u) << name;
+    EXPECT_EQ(types[absl::StrCat("vllm:", name)], prometheus::MetricType::Gauge) << name;
+  }
+  for (const char* name :
+       {"prompt_tokens_total", "prompt_tokens_cached_total", "prompt_tokens_by_source_total", "generation_tokens_total",
+        "prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total", "request_success_total"}) {
+    EXPECT_EQ(types.count(absl::StrCat("vllm:", name)), 1u) << name;
+    EXPECT_EQ(types[absl::StrCat("vllm:", name)], prometheus::MetricType::Counter) << name;
+  }
+  for (const char* name :
+       {"time_to_first_token_seconds", "inter_token_latency_seconds", "request_time_per_output_token_seconds",
+        "e2e_request_latency_seconds", "request_queue_time_seconds", "request_inference_time_seconds",
+        "request_prefill_time_seconds", "request_decode_time_seconds", "request_prompt_tokens",
+        "request_generation_tokens", "request_max_num_generation_tokens", "request_params_max_tokens",
+        "request_params_n", "request_prefill_kv_computed_tokens", "iteration_tokens_total"}) {
+    EXPECT_EQ(types.count(absl::StrCat("vllm:", name)), 1u) << name;
+    EXPECT_EQ(types[absl::StrCat("vllm:", name)], prometheus::MetricType::Histogram) << name;
   }
 }
 

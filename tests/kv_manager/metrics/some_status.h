@@ -39,6 +39,8 @@ inline ManagerStatus SomeStatus() {
     worker.num_plans_in_flight = i == 0 ? 2 : 0;
     worker.last_step_us = 2'000'000;
     worker.progress_us = 3'000'000;
+    worker.stats.started_tokens = 7;
+    worker.stats.cached_tokens = 3;
     worker.stats.generated_tokens = 100;
     worker.stats.finished[static_cast<int>(FinishReason::kStopToken)] = 5;
     worker.stats.preemptions = 4;

@@ -96,6 +96,11 @@ TEST(RequestRecordTest, ThePromptIsLeftOutUnlessItIsEchoedAndDefaultsAreWrittenD
   EXPECT_EQ(kept.sampling().seed(), 77u);
   EXPECT_EQ(kept.sampling().temperature(), valid->request.sampling.temperature);
 
+  request.mutable_stopping()->set_max_tokens(0);
+  const auto scored = ValidateGenerate(request, *model, RequestLimits(), /*drawn_seed=*/77);
+  ASSERT_TRUE(scored.ok()) << scored.status();
+  EXPECT_EQ(WithoutPrompt(request, *scored).stopping().max_tokens(), 0u);
+
   request.set_echo(true);
   const auto echoed = ValidateGenerate(request, *model, RequestLimits(), /*drawn_seed=*/77);
   EXPECT_EQ(WithoutPrompt(request, *echoed).text(), "prompt");

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/rpc/rpc_status.h"
@@ -102,6 +103,34 @@ TEST_F(RequestValidationTest, DefaultsOfTheModelCanBeSwitchedOff) {
 TEST_F(RequestValidationTest, ADefaultForTheNumberOfTokensFitsTheContext) {
   model_.defaults.max_tokens = 1000;
   EXPECT_EQ(Valid().request.max_tokens, kContext - 2);
+}
+
+TEST_F(RequestValidationTest, APromptWithoutOutputMayFillTheContext) {
+  const auto fill = [this](int num_tokens) {
+    request_.mutable_token_ids()->clear_ids();
+    for (int i = 0; i < num_tokens; ++i) request_.mutable_token_ids()->add_ids(kThe);
+  };
+  for (const int num_tokens : {1, kContext - 1, kContext}) {
+    fill(num_tokens);
+    request_.mutable_stopping()->set_max_tokens(0);
+    EXPECT_TRUE(Valid().request.is_prompt_only) << num_tokens;
+    for (const bool is_set : {false, true}) {
+      request_.mutable_stopping()->clear_max_tokens();
+      if (is_set) request_.mutable_stopping()->set_max_tokens(1);
+      EXPECT_EQ(Validate().ok(), num_tokens < kContext) << num_tokens;
+    }
+  }
+  fill(kContext + 1);
+  request_.mutable_stopping()->set_max_tokens(0);
+  EXPECT_THAT(Validate().status().message(), HasSubstr("token_ids.ids: has 65 tokens, the model's context is 64"));
+}
+
+TEST_F(RequestValidationTest, ABadWordMayBeASpecialToken) {
+  request_.mutable_sampling()->add_bad_words("</s>");
+  request_.mutable_sampling()->add_bad_words("the</s>");
+  const std::vector<std::vector<TokenId>> expected = {
+      {ToyTokenizer::kEos}, {kThe, ToyTokenizer::kEos}, {kSpaceThe, ToyTokenizer::kEos}};
+  EXPECT_EQ(Valid().request.sampling.bad_words, expected);
 }
 
 TEST_F(RequestValidationTest, ABeamSearchTakesOnlyTheRepetitionPenaltyOfTheModel) {
@@ -410,7 +439,7 @@ TEST_F(RequestValidationTest, EchoShowsTextAsItCame) {
   EXPECT_EQ(Valid().echo, Echo::kTokens);
 }
 
-TEST_F(RequestValidationTest, GuidesAreCompiledAndKeptAsTheyCame) {
+TEST_F(RequestValidationTest, GuidesAreCompiledAndKeptWithoutAnnotations) {
   auto vocabulary = std::make_shared<GuideVocabulary>();
   model_.guide_vocabulary = std::make_unique<LazyGuideVocabulary>([&] { return vocabulary; });
   request_.mutable_guided()->set_regex("[ab]{2}");
@@ -423,6 +452,8 @@ TEST_F(RequestValidationTest, GuidesAreCompiledAndKeptAsTheyCame) {
   EXPECT_THAT(Valid().request.sampling.guide->texts, ElementsAre("yes"));
   request_.mutable_guided()->set_json_object(true);
   EXPECT_THAT(Valid().request.sampling.guide->texts, IsEmpty());
+  request_.mutable_guided()->set_json_schema(R"({"type": "null", "description": "nothing"})");
+  EXPECT_THAT(Valid().request.sampling.guide->texts, ElementsAre(R"({"type":"null"})"));
 }
 
 TEST_F(RequestValidationTest, WrongGuidesAreRefusedWithFieldAndPlace) {
@@ -432,8 +463,9 @@ TEST_F(RequestValidationTest, WrongGuidesAreRefusedWithFieldAndPlace) {
   EXPECT_THAT(message(), HasSubstr("guided: is empty"));
   guide->set_json_object(false);
   EXPECT_THAT(message(), HasSubstr("guided.json_object: is false, it must be true"));
-  guide->set_json_schema(R"({"items": {"uniqueItems": true}})");
-  EXPECT_THAT(message(), HasSubstr("guided.json_schema: at #/items/uniqueItems: the keyword \"uniqueItems\" is true"));
+  guide->set_json_schema(R"({"items": {"disallow": true}})");
+  EXPECT_THAT(message(),
+              HasSubstr("guided.json_schema: at #/items/disallow: the keyword \"disallow\" is not supported"));
   guide->set_regex("a(?=b)");
   EXPECT_THAT(message(), HasSubstr("guided.regex: at byte 1, \"(\": lookahead"));
   guide->set_grammar("root ::= x");

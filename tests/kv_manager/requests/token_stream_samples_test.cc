@@ -217,6 +217,29 @@ TEST_F(TokenStreamSamplesTest, EachSampleBeginsWithTheEchoAndItsOwnSeed) {
   EXPECT_FALSE(writer_.responses[2].has_seed());
 }
 
+TEST_F(TokenStreamSamplesTest, WithoutMaxTokensEachSampleIsThePromptAlone) {
+  request_.set_n(2);
+  request_.set_echo(true);
+  request_.set_logprobs(1);
+  request_.mutable_stopping()->set_max_tokens(0);
+  MakeStream();
+  Push("a", 0);
+  PushToken(ToyTokenizer::kEos, 1, -0.5f);
+  CompleteAllWrites();
+  EXPECT_THAT(writer_.responses, IsEmpty());
+  Finish(0, FinishReason::kLength);
+  Finish(1, FinishReason::kStopToken, /*ends_request=*/true);
+  CompleteAllWrites();
+  EXPECT_THAT(Indices(), ElementsAre(0, 1));
+  for (const uint32_t index : {0, 1}) {
+    EXPECT_EQ(writer_.text(index), "p");
+    EXPECT_EQ(writer_.last(index).finish_reason(), v1::FINISH_REASON_LENGTH);
+    EXPECT_EQ(writer_.last(index).token_ids_size(), 0);
+    EXPECT_EQ(writer_.last(index).logprobs_size(), 0);
+  }
+  EXPECT_EQ(writer_.responses.back().usage().completion_tokens(), 0u);
+}
+
 TEST_F(TokenStreamSamplesTest, BestOfSendsTheBestByMeanLogprobAtTheEnd) {
   request_.set_n(2);
   request_.set_best_of(3);

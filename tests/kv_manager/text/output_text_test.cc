@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/kv_manager/tokenizer/golden_files.h"
@@ -123,6 +124,50 @@ TEST(OutputTextTest, StopStringCutsTheDecodedTextOfAnyVocabulary) {
       ++num_stopped;
     }
     EXPECT_GT(num_stopped, 200) << name;
+  }
+}
+
+// Appends tokens until one completes a stop string.
+std::optional<std::string> Stopped(OutputText* output, const std::vector<TokenId>& tokens, std::string* text) {
+  for (const TokenId token : tokens) {
+    if (std::optional<std::string> stop = output->Append(token, text); stop.has_value()) return stop;
+  }
+  return output->Finish(text);
+}
+
+TEST(OutputTextTest, StopStringMatchesASpecialTokenOfAnyVocabularyThatIsNotShown) {
+  for (const auto& [name, special] :
+       {std::pair("llama3", "<|eot_id|>"), {"qwen2", "<|im_end|>"}, {"sp_bpe", "</s>"}, {"sp_unigram", "</s>"}}) {
+    const auto tokenizer = LoadGolden(name);
+    std::vector<TokenId> tokens = tokenizer->Encode("the hello", {.add_special_tokens = false}).value();
+    tokens.push_back(tokenizer->TokenToId(special).value());
+    const std::vector<TokenId> more = tokenizer->Encode(" world", {.add_special_tokens = false}).value();
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    for (const bool skips : {false, true}) {
+      for (const std::string before : {"", "lo"}) {
+        for (const bool includes : {false, true}) {
+          SCOPED_TRACE(testing::Message() << name << " skips " << skips << " includes " << includes << before);
+          const std::string stop = before + special;
+          OutputText output(tokenizer.get(), {},
+                            {.stop = {stop}, .include_stop = includes, .skip_special_tokens = skips}, nullptr);
+          std::string text;
+          EXPECT_EQ(Stopped(&output, tokens, &text), stop);
+          EXPECT_EQ(text, (before.empty() ? "the hello" : "the hel") + (includes ? stop : ""));
+        }
+      }
+    }
+  }
+}
+
+TEST(OutputTextTest, EndTokenIsNoStopStringUnlessItBelongsToTheText) {
+  const auto tokenizer = LoadGolden("llama3");
+  const TokenId end = tokenizer->TokenToId("<|eot_id|>").value();
+  for (const bool includes : {false, true}) {
+    OutputText output(tokenizer.get(), {}, {.stop = {"<|eot_id|>"}, .end_tokens = {end}, .include_stop = includes},
+                      nullptr);
+    std::string text;
+    EXPECT_EQ(Stopped(&output, {end}, &text).has_value(), includes);
+    EXPECT_EQ(text, includes ? "<|eot_id|>" : "");
   }
 }
 

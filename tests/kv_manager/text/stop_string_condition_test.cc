@@ -79,6 +79,22 @@ TEST(StopStringConditionTest, WorkIsBoundedByTheLongestStopString) {
   EXPECT_LE(condition.num_tokens_needed(), 32);
 }
 
+TEST(StopStringConditionTest, IsMetByASpecialTokenThatIsNotShown) {
+  const auto tokenizer = std::make_shared<ToyTokenizer>();
+  for (const bool skips : {false, true}) {
+    OutputOptions options = Stops({"b</s>", "END"});
+    options.skip_special_tokens = skips;
+    const StopStringCondition condition(tokenizer, Bytes("p"), options);
+    std::vector<TokenId> tokens = Bytes(std::string(40, 'x') + "ab");
+    tokens.push_back(ToyTokenizer::kEos);
+    EXPECT_EQ(EndOf(condition, tokens), 43u) << skips;
+    tokens = Bytes("EN");
+    tokens.push_back(ToyTokenizer::kEos);
+    tokens.push_back(ToyTokenizer::Byte('D'));
+    EXPECT_EQ(EndOf(condition, tokens), skips ? 4u : 0u) << "the shown text matches too";
+  }
+}
+
 std::vector<TokenId> RandomTokens(const Tokenizer& tokenizer, int max_tokens, std::mt19937* random) {
   const auto words =
       tokenizer.Encode("the na\u00EFve worker said: hello \U0001F600 world", {.add_special_tokens = false});
@@ -103,8 +119,8 @@ TEST(StopStringConditionTest, AgreesWithTheTextOfAnyVocabulary) {
       SCOPED_TRACE(testing::Message() << name << " round " << round);
       const std::vector<TokenId> prompt = RandomTokens(*tokenizer, 20, &random);
       const std::vector<TokenId> output = RandomTokens(*tokenizer, 120, &random);
-      std::string whole;
-      OutputText unstopped(tokenizer.get(), prompt, {}, nullptr);
+      std::string whole;  // Half of the stop strings are parts of the text with special tokens.
+      OutputText unstopped(tokenizer.get(), prompt, {.skip_special_tokens = round % 2 == 0}, nullptr);
       for (TokenId token : output) unstopped.Append(token, &whole);
       if (whole.empty()) continue;
       const size_t begin = random() % whole.size();

@@ -2,12 +2,18 @@
 
 // Tests the parts that encode a word: Bpe, Unigram, SentencePieceBpe, and the tries below them.
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kv_manager/tokenizer/bpe.h"
 #include "kv_manager/tokenizer/charsmap.h"
 #include "kv_manager/tokenizer/prefix_trie.h"
 #include "kv_manager/tokenizer/unigram.h"
+#include "kv_manager/tokenizer/unigram_lattice.h"
 #include "tests/kv_manager/tokenizer/golden_files.h"
 
 namespace quire {
@@ -85,6 +91,33 @@ TEST(UnigramTest, TheBestSumOfScoresWins) {
   ASSERT_TRUE(unigram.ok()) << unigram.status();
   EXPECT_THAT(Encode(**unigram, "abb"), ElementsAre(3, 2));
   EXPECT_THAT(Encode(**unigram, "axyab"), ElementsAre(1, 0, 3));
+}
+
+// The text of each segment.
+std::vector<std::string> Segments(const UnigramLattice& lattice, std::string_view text) {
+  std::vector<std::string> segments;
+  for (const UnigramLattice::Segment& segment : lattice.FindBest(text)) {
+    segments.emplace_back(text.substr(segment.begin, segment.end - segment.begin));
+  }
+  return segments;
+}
+
+// SentencePiece 0.2.3 and tokenizers 0.23.3 give these segments.
+TEST(UnigramLatticeTest, OfEqualSumsTheFirstOneFoundWins) {
+  const std::vector<UnigramLattice::Piece> pieces = {
+      {"a", 1, -7.5f}, {"b", 2, -8.0f}, {"=", 3, -8.652495384216309f}, {"===", 4, -13.115300178527832f}};
+  for (const auto arithmetic : {UnigramLattice::Arithmetic::kSingle, UnigramLattice::Arithmetic::kDouble}) {
+    EXPECT_THAT(Segments(UnigramLattice(pieces, 0, -30, arithmetic), "a====b"), ElementsAre("a", "=", "===", "b"));
+  }
+}
+
+// SentencePiece 0.2.3 gives this. Without smaller sums there would be 16 single characters.
+TEST(UnigramLatticeTest, SumsInSinglePrecisionAreMadeSmaller) {
+  const std::vector<UnigramLattice::Piece> pieces = {{"a", 1, -3864.3f}, {"aa", 2, -7728.6f}, {"aaa", 3, -11593.0f}};
+  const UnigramLattice lattice(pieces, 0, -12000, UnigramLattice::Arithmetic::kSingle);
+  const std::vector<std::string> segments = Segments(lattice, std::string(120, 'a'));
+  EXPECT_EQ(std::ranges::count(segments, "a"), 40);
+  EXPECT_EQ(std::ranges::count(segments, "aa"), 40);
 }
 
 TEST(UnigramTest, BadScoresAndIdsAreRefused) {

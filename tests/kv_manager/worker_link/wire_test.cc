@@ -451,6 +451,60 @@ TEST_F(MalformedResultTest, CandidateColumns) {
   EXPECT_THAT(ErrorAfter([](auto* m) { m->set_candidate_logprobs(1, -0.25f); }), HasSubstr("a larger one at 1"));
 }
 
+// The sequences of the slices 1 and 2 have failed, so prompt scores, a token and its scores are missing.
+class FailureColumnTest : public MalformedResultTest {
+ protected:
+  FailureColumnTest() {
+    message_.clear_prompt_scores();
+    message_.mutable_token_ids()->RemoveLast();
+    v1::ScoreColumns* const scores = message_.mutable_scores();
+    for (auto* column : {scores->mutable_ranks(), scores->mutable_top_lengths()}) column->RemoveLast();
+    scores->mutable_logprobs()->RemoveLast();
+    scores->mutable_top_token_ids()->Truncate(2);
+    scores->mutable_top_logprobs()->Truncate(2);
+    AddFailure(1, 31, v1::SEQUENCE_FAILURE_REASON_LOGITS_NOT_FINITE);
+    AddFailure(2, 32, v1::SEQUENCE_FAILURE_REASON_GUIDE_TOO_EXPENSIVE);
+  }
+
+  void AddFailure(uint32_t slice, uint64_t sequence, v1::SequenceFailureReason reason) {
+    v1::SequenceFailure* const failure = message_.add_failures();
+    failure->set_slice(slice);
+    failure->set_sequence(sequence);
+    failure->set_reason(reason);
+    failure->set_message("why");
+  }
+};
+
+TEST_F(FailureColumnTest, NothingElseIsDueForASliceWithAFailure) {
+  const absl::StatusOr<StepResult> result = DecodeStepResult(message_, expected_, kVocabSize);
+  ASSERT_TRUE(result.ok()) << result.status();
+  using Reason = SequenceFailure::Reason;
+  EXPECT_EQ(result->slices[1].failure, (SequenceFailure{SequenceId{31}, Reason::kLogitsNotFinite, "why"}));
+  EXPECT_EQ(result->slices[2].failure, (SequenceFailure{SequenceId{32}, Reason::kGuideTooExpensive, "why"}));
+  EXPECT_FALSE(result->slices[2].sampled);
+  EXPECT_TRUE(result->slices[0].sampled);
+  EXPECT_EQ(result->slices[3].candidates.size(), 3u);
+}
+
+TEST_F(FailureColumnTest, AReasonOfALaterVersionIsUnknown) {
+  message_.mutable_failures(0)->set_reason(static_cast<v1::SequenceFailureReason>(77));
+  const absl::StatusOr<StepResult> result = DecodeStepResult(message_, expected_, kVocabSize);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->slices[1].failure->reason, SequenceFailure::Reason::kUnknown);
+}
+
+TEST_F(FailureColumnTest, FailuresThatDoNotFitArePointedOut) {
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_failures(0)->set_slice(4); }),
+            "worker sent failures.slice 4, expected less than 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_failures(0)->set_slice(2); }),
+            "worker sent failures.slice 2, expected each slice once");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_failures(0)->set_message(std::string(1025, 'x')); }),
+            "worker sent failures.message: length 1025, expected at most 1024");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->add_token_ids(1); }), "worker sent token_ids: length 2, expected 1");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_failures()->RemoveLast(); }),
+            "worker sent token_ids: length 1, expected 2");
+}
+
 TEST_F(MalformedResultTest, TableColumns) {
   EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->add_sequences(1); }),
             "worker sent tables.sequences: length 1, expected 0");
@@ -469,6 +523,28 @@ TEST_F(MalformedResultTest, TableColumns) {
             "worker sent tables.table_lengths: length 0, expected 4");
   EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->set_table_lengths(0, 1u << 31); }),
             "worker sent tables.blocks: length 6, expected 2147483654");
+}
+
+TEST(DescriptionTest, NumbersThatWouldFillTheMemoryOfTheManagerAreRefused) {
+  WorkerDescription worker;
+  worker.vocab_size = 100;
+  worker.block_size = 16;
+  worker.num_blocks = 1000;
+  worker.max_sequences = 8;
+  const int64_t limit = 1000 * (192 + 64) + 8 * 256 + 100 * 32;
+  EXPECT_EQ(CheckMemoryFor(worker, limit), absl::OkStatus());
+  EXPECT_THAT(std::string(CheckMemoryFor(worker, limit - 1).message()),
+              HasSubstr("for which the manager would need 255.1 KiB of memory; the limit is 255.1 KiB"));
+  const auto exceeds = [&](int WorkerDescription::*field, int value) {
+    WorkerDescription other = worker;
+    other.*field = value;
+    return CheckMemoryFor(other, int64_t{256} << 20).code() == absl::StatusCode::kFailedPrecondition;
+  };
+  EXPECT_TRUE(exceeds(&WorkerDescription::num_blocks, kMaxWorkerBlocks));
+  EXPECT_TRUE(exceeds(&WorkerDescription::num_host_blocks, kMaxWorkerBlocks));
+  EXPECT_TRUE(exceeds(&WorkerDescription::vocab_size, std::numeric_limits<int>::max()));
+  worker.num_blocks = kMaxWorkerBlocks;
+  EXPECT_TRUE(exceeds(&WorkerDescription::block_size, kMaxWorkerBlockSize)) << "the product needs 64 bits";
 }
 
 TEST(DescriptionTest, CountsOutOfRangeAreNamed) {

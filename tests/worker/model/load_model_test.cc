@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -55,6 +56,16 @@ class LoadModelTest : public testing::Test {
     const size_t found = config.find(from);
     ASSERT_NE(found, std::string::npos) << from;
     directory_.Write("config.json", config.replace(found, from.size(), to));
+  }
+
+  // The place of a tensor in weights_.
+  std::pair<size_t, size_t> PlaceOf(const std::string& name) const {
+    const auto file = ParseSafetensors(weights_, "model.safetensors");
+    for (const Tensor& tensor : *file) {
+      if (tensor.name == name) return {tensor.bytes.data() - weights_.data(), tensor.bytes.size()};
+    }
+    ADD_FAILURE() << name << " is not there";
+    return {0, 0};
   }
 
   const std::unique_ptr<Backend> backend_;
@@ -178,6 +189,32 @@ TEST_F(LoadModelTest, TheChatTemplateComesAlongAndIsNotChecked) {
   EXPECT_EQ((*model)->tokenizer_files[1].contents, "{% broken");
 }
 
+TEST_F(LoadModelTest, NamedChatTemplatesAndFilesOfOlderCheckpointsComeAlong) {
+  std::filesystem::create_directory(directory_.path() + "/additional_chat_templates");
+  directory_.Write("additional_chat_templates/tool_use.jinja", "tools");
+  directory_.Write("additional_chat_templates/rag.jinja", "rag");
+  directory_.Write("additional_chat_templates/readme.md", "no template");
+  directory_.Write("special_tokens_map.json", "{}");
+  directory_.Write("added_tokens.json", "{}");
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::vector<std::string> names;
+  for (const TokenizerFile& file : (*model)->tokenizer_files) names.push_back(file.name);
+  EXPECT_THAT(names,
+              testing::ElementsAre("additional_chat_templates/rag.jinja", "additional_chat_templates/tool_use.jinja",
+                                   "special_tokens_map.json", "added_tokens.json"));
+  EXPECT_EQ((*model)->tokenizer_files[1].contents, "tools");
+  for (int i = 0; i < 64; ++i) {
+    directory_.Write("additional_chat_templates/" + std::to_string(i) + ".jinja", "x");
+  }
+  EXPECT_THAT(std::string(Load().status().message()), HasSubstr("has more than 64 chat templates"));
+}
+
+TEST_F(LoadModelTest, AnAdapterBesideTheWeightsIsRefused) {
+  directory_.Write("adapter_config.json", "{}");
+  EXPECT_THAT(std::string(Load().status().message()), HasSubstr("has adapter_config.json; it is a LoRA adapter"));
+}
+
 TEST_F(LoadModelTest, ABrokenTokenizerFileIsNamed) {
   directory_.Write("tokenizer.json", "{not json");
   EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.json is not valid JSON");
@@ -277,6 +314,74 @@ TEST_F(LoadModelTest, AMissingOutputMatrixIsOnlyFineWhenTied) {
   EXPECT_THAT(ErrorOfLoad(), HasSubstr("tensor lm_head.weight is missing, expected [96, 32]"));
   EditConfig("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
   EXPECT_TRUE(Load().ok());
+}
+
+TEST_F(LoadModelTest, TiedMatricesThatDifferAreBothUsedWithAWarning) {
+  const std::string untied = (*Load())->weights.fingerprint;
+  EditConfig("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true ");
+  testing::internal::CaptureStderr();
+  const auto model = Load();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("(tie_word_embeddings), but lm_head.weight and model.embed_tokens.weight differ"));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_FALSE((*model)->config.tie_word_embeddings);
+  EXPECT_NE((*model)->weights.lm_head, nullptr);
+  EXPECT_EQ((*model)->weights.fingerprint, untied) << "the same as without the wrong field";
+}
+
+TEST_F(LoadModelTest, TiedMatricesThatAreEqualAreOne) {
+  const auto [embedding, size] = PlaceOf("model.embed_tokens.weight");
+  weights_.replace(PlaceOf("lm_head.weight").first, size, weights_, embedding, size);
+  directory_.Write("model.safetensors", weights_);
+  EditConfig("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true ");
+  testing::internal::CaptureStderr();
+  const auto model = Load();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("tie_word_embeddings")));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE((*model)->config.tie_word_embeddings);
+  EXPECT_EQ((*model)->weights.lm_head, nullptr);
+}
+
+TEST_F(LoadModelTest, TiedMatricesMayHaveTheNameOfTheOutputMatrix) {
+  EditConfig("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true ");
+  Replace("model.embed_tokens.weight", "embed_tokens", "embed_tokenx");
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights.lm_head, nullptr);
+  Replace("lm_head.weight", "lm_head", "lm_tail");
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("tensor model.embed_tokens.weight is missing"));
+}
+
+TEST_F(LoadModelTest, ABiasOrNormThatTheConfigDeniesIsRefusedUnlessItChangesNothing) {
+  EditConfig("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");  // The tensors of the other one get new names.
+  const std::string bias = "model.layers.0.mlp.gate_proj.bias", norm = "model.layers.0.self_attn.q_norm.weight";
+  Replace("\"model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.weight", bias);
+  EXPECT_THAT(ErrorOfLoad(), AllOf(HasSubstr("tensor " + bias +
+                                             " is F32 [64, 32], and by config.json a model of "
+                                             "LlamaForCausalLM has no such tensor"),
+                                   HasSubstr("mlp_bias")));
+  const auto [begin, size] = PlaceOf(bias);
+  weights_.replace(begin, size, std::string(size, '\0'));
+  directory_.Write("model.safetensors", weights_);
+  EXPECT_TRUE(Load().ok()) << Load().status();
+
+  Replace("\"model.layers.1.self_attn.q_proj.weight", "model.layers.1.self_attn.q_proj.weight", norm);
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("tensor " + norm + " is F32 [32, 32], and by config.json"));
+  const auto [norm_begin, norm_size] = PlaceOf(norm);
+  for (size_t i = 0; i < norm_size; i += sizeof(float)) {
+    const float one = 1;
+    std::memcpy(&weights_[norm_begin + i], &one, sizeof(one));
+  }
+  directory_.Write("model.safetensors", weights_);
+  EXPECT_TRUE(Load().ok()) << Load().status();
+}
+
+TEST_F(LoadModelTest, AQuantizedOutputMatrixIsRefusedByName) {
+  EditConfig("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+  EditConfig("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true ");
+  Replace("\"lm_head.weight", "lm_head.weight", "lm_head.packed");
+  EXPECT_THAT(ErrorOfLoad(), AllOf(HasSubstr("tensor lm_head.packed is F32 [96, 32]"),
+                                   HasSubstr("a quantized output matrix is not supported")));
 }
 
 TEST_F(LoadModelTest, AWrongShapeIsShownBesideTheExpectedOne) {

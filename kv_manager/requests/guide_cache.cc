@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv_manager/requests/guide_cache.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_reason.h"
+#include "grammar/grammar.h"
+#include "grammar/guide_source.h"
+#include "kv_manager/engine/work_time.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kEntryBytes = 200;        // An entry without its message.
+constexpr size_t kMaxFullAccounts = 1024;  // When there are more accounts, the full ones are forgotten.
+constexpr int64_t kRetryMs = 1000;
+
+Sha256Digest KeyOf(const GuideUser& user, const v1::Guide& guide) {
+  return Sha256(absl::StrCat(user.salt.size(), ",", user.salt, guide.SerializeAsString()));
+}
+
+absl::Status EmptyAccount(const std::string& tenant) {
+  return WithRetryDelay(
+      WithReason(absl::ResourceExhaustedError(
+                     absl::StrCat("guided: to compile the new guides of tenant \"", tenant, "\" has taken more than ",
+                                  GuideCache::kSavedUsPerSecond / 1000, " ms of each second for too long")),
+                 "TOO_MANY_NEW_GUIDES", {{"tenant", tenant}}),
+      kRetryMs);
+}
+
+}  // namespace
+
+bool GuideCache::Knows(const GuideUser& user, const v1::Guide& guide) const {
+  const Sha256Digest key = KeyOf(user, guide);
+  const MutexLock lock(&mutex_);
+  return index_.contains(key);
+}
+
+absl::Status GuideCache::Check(const GuideUser& user, const v1::Guide& guide) {
+  const Sha256Digest key = KeyOf(user, guide);
+  {
+    const MutexLock lock(&mutex_);
+    if (const auto known = index_.find(key); known != index_.end()) {
+      entries_.splice(entries_.begin(), entries_, known->second);
+      return known->second->status;
+    }
+    if (SavedOf(user.tenant) <= 0) {
+      counts_->Count(RpcRefusal::kTooManyNewGuides);
+      return EmptyAccount(user.tenant);
+    }
+  }
+  const WorkTime start = WorkTime::Now(*clock_);
+  const absl::Status status = grammar::Compile(grammar::SourceOf(guide)).status();
+  const WorkTime spent = WorkTime::Now(*clock_) - start;
+  const MutexLock lock(&mutex_);
+  SavedOf(user.tenant) -= std::max<int64_t>(spent.cpu_us, 1);
+  Keep(key, status);
+  return status;
+}
+
+size_t GuideCache::BytesOf(const Entry& entry) {
+  return kEntryBytes + entry.status.message().size();
+}
+
+int64_t& GuideCache::SavedOf(const std::string& tenant) {
+  const int64_t now_us = clock_->NowMicros();
+  if (accounts_.size() > kMaxFullAccounts) {
+    absl::erase_if(accounts_, [&](const auto& entry) {
+      return entry.second.saved_us + (now_us - entry.second.updated_us) * kSavedUsPerSecond / 1'000'000 >=
+             max_saved_us_;
+    });
+  }
+  const auto [entry, is_new] = accounts_.try_emplace(tenant, Account{.saved_us = max_saved_us_, .updated_us = now_us});
+  Account& account = entry->second;
+  const int64_t gained_us = (now_us - account.updated_us) * kSavedUsPerSecond / 1'000'000;
+  if (gained_us > 0) {
+    account.saved_us = std::min(account.saved_us + gained_us, max_saved_us_);
+    account.updated_us = now_us;
+  }
+  return account.saved_us;
+}
+
+void GuideCache::Keep(const Sha256Digest& key, const absl::Status& status) {
+  if (index_.contains(key)) return;  // Another thread has compiled the same guide.
+  entries_.push_front({key, status});
+  index_[key] = entries_.begin();
+  num_bytes_ += BytesOf(entries_.front());
+  while (num_bytes_ > kMaxBytes && entries_.size() > 1) {
+    num_bytes_ -= BytesOf(entries_.back());
+    index_.erase(entries_.back().key);
+    entries_.pop_back();
+  }
+}
+
+}  // namespace quire

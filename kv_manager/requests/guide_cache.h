@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_KV_MANAGER_REQUESTS_GUIDE_CACHE_H_
+#define QUIRE_KV_MANAGER_REQUESTS_GUIDE_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "kv_manager/requests/rpc_counts.h"
+#include "quire/v1/inference.pb.h"
+#include "security/digest.h"
+
+namespace quire {
+
+// Who sends a guide. What is known of a guide is used again only for the same salt, which has the tenant in it (see
+// AssumeTenant), so that nobody can find out from the time of an answer which guides others use.
+struct GuideUser {
+  std::string tenant = {};
+  std::string salt = {};
+};
+
+// Knows which guides compile, and why others do not, so that the same guide is compiled once. Compilation costs the
+// tenant CPU time of an account, because a worker will need as much. While it is empty, guides that are not known are
+// refused. Thread-safe.
+class GuideCache {
+ public:
+  static constexpr size_t kMaxBytes = 4 << 20;
+  // A tenant saves at most the first number, and gets the second one each second.
+  static constexpr int64_t kMaxSavedUs = 1'000'000;
+  static constexpr int64_t kSavedUsPerSecond = 200'000;
+
+  // Both are borrowed. `counts` counts what Check refuses because an account is empty.
+  GuideCache(const Clock* clock, RpcCounts* counts, int64_t max_saved_us = kMaxSavedUs)
+      : clock_(clock), counts_(counts), max_saved_us_(max_saved_us) {}
+
+  // Returns whether Check needs no compilation.
+  bool Knows(const GuideUser& user, const v1::Guide& guide) const QUIRE_EXCLUDES(mutex_);
+  // Returns INVALID_ARGUMENT when the guide does not compile, as grammar::Compile does, and RESOURCE_EXHAUSTED when the
+  // account of the tenant is empty. It takes up to some 50 ms, unless Knows.
+  absl::Status Check(const GuideUser& user, const v1::Guide& guide) QUIRE_EXCLUDES(mutex_);
+
+ private:
+  struct Entry {
+    Sha256Digest key;
+    absl::Status status;
+  };
+  struct Account {
+    int64_t saved_us;
+    int64_t updated_us;
+  };
+
+  static size_t BytesOf(const Entry& entry);
+  // Returns how many microseconds the tenant has saved.
+  int64_t& SavedOf(const std::string& tenant) QUIRE_REQUIRES(mutex_);
+  void Keep(const Sha256Digest& key, const absl::Status& status) QUIRE_REQUIRES(mutex_);
+
+  const Clock* const clock_;
+  RpcCounts* const counts_;
+  const int64_t max_saved_us_;
+  mutable Mutex mutex_;
+  std::list<Entry> entries_ QUIRE_GUARDED_BY(mutex_);  // The one that was used last is at the front.
+  absl::flat_hash_map<Sha256Digest, std::list<Entry>::iterator> index_ QUIRE_GUARDED_BY(mutex_);
+  size_t num_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<std::string, Account> accounts_ QUIRE_GUARDED_BY(mutex_);  // By tenant. Full ones may be missing.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_REQUESTS_GUIDE_CACHE_H_
