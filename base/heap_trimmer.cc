@@ -10,6 +10,14 @@
 
 namespace quire {
 
+void GiveLargeBlocksBack() {
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+}
+
+void GiveFreeHeapBack() {
+  malloc_trim(0);
+}
+
 void HeapTrimmer::TrimIfGrown() {
   const int64_t before = ReadProcessUsage().resident_bytes;
   if (smallest_.has_value() && before <= *smallest_ + min_bytes_) return;
@@ -17,7 +25,7 @@ void HeapTrimmer::TrimIfGrown() {
     --num_to_skip_;
     return;
   }
-  malloc_trim(0);
+  GiveFreeHeapBack();
   const int64_t bytes = ReadProcessUsage().resident_bytes;
   // The memory is in use when little was given back, so the next attempt can wait.
   const bool was_in_vain = before - bytes < min_bytes_ / 16;

@@ -8,6 +8,13 @@
 
 namespace quire {
 
+// From now on, every block of at least 128 KiB goes back to the system when it is freed. By default, malloc keeps
+// blocks of up to 32 MiB once such a block was freed. Thread-safe.
+void GiveLargeBlocksBack();
+
+// Gives the free memory of all threads back to the system. It takes some milliseconds when there is much. Thread-safe.
+void GiveFreeHeapBack();
+
 // Gives memory back to the system. malloc keeps what a thread has freed for later allocations of the same threads.
 // After large messages on changing threads it keeps such memory several times. Used by one thread.
 class HeapTrimmer {

@@ -2,7 +2,6 @@
 
 #include "security/authorizer.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -11,6 +10,7 @@
 #include "grpc/grpc_security_constants.h"
 #include "grpcpp/security/auth_context.h"
 #include "security/method_access.h"
+#include "security/peer_names.h"
 
 namespace quire {
 namespace {
@@ -24,12 +24,6 @@ absl::string_view View(grpc::string_ref text) {
 
 absl::string_view TokenOf(absl::string_view authorization) {
   return absl::StartsWithIgnoreCase(authorization, kBearer) ? authorization.substr(kBearer.size()) : "";
-}
-
-bool IsOneOf(const std::vector<std::string>& names, const std::vector<std::string>& allowed) {
-  return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& name) {
-    return name == "*" || std::find(names.begin(), names.end(), name) != names.end();
-  });
 }
 
 bool DoesCertificateOpen(const AccessRules& rules, Access access, const std::vector<std::string>& names) {

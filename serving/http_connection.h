@@ -4,28 +4,12 @@
 #define QUIRE_SERVING_HTTP_CONNECTION_H_
 
 #include <chrono>
-#include <map>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace quire {
-
-// The head of an HTTP request.
-struct HttpHead {
-  std::string method;
-  std::string path;                               // Decoded, without the parameters.
-  std::map<std::string, std::string> parameters;  // The parameters after '?', decoded.
-  std::map<std::string, std::string> headers;     // By name in lower case.
-
-  // Returns an empty string when there is no such header. `name` is in lower case.
-  std::string Header(const std::string& name) const;
-};
-
-// Reads the head of a request from text that ends before the empty line. Returns nothing when it is not HTTP/1.
-std::optional<HttpHead> ParseHttpHead(absl::string_view text);
 
 // One side of a connected socket that does not block. It reads and writes with deadlines, so that a slow client costs
 // no more than that time.
@@ -37,9 +21,9 @@ class HttpConnection {
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // Reads until the empty line after the head of a request, for at most `timeout` in total. Returns the text before
-  // the empty line; or DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED when the head is longer than 16 KiB, or UNAVAILABLE when
-  // the client has gone.
+  // Reads until the empty line after the head of a request, for at most `timeout` in total. Returns the text with the
+  // empty line; or DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED when the head is longer than 16 KiB, INVALID_ARGUMENT when
+  // FindHeadEnd refuses it, or UNAVAILABLE when the client has gone.
   absl::StatusOr<std::string> ReadHead(Duration timeout);
 
   // Writes `text`, for at most `timeout` in total, and gives up after it.

@@ -11,11 +11,14 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "prometheus/text_serializer.h"
+#include "serving/http_head.h"
+#include "serving/web_rules.h"
 
 namespace quire {
 namespace {
@@ -56,39 +59,16 @@ std::string Gzip(const std::string& text) {
   return out;
 }
 
-const char* Reason(int code) {
-  switch (code) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return "Error";
-  }
-}
-
 bool IsForwarded(const HttpHead& head) {
   for (const char* name : {"forwarded", "x-forwarded-for", "x-real-ip", "via"}) {
-    if (head.headers.contains(name)) return true;
+    if (head.Has(name)) return true;
   }
   return false;
 }
 
 // Returns the text of a response. With `is_head` it has no body.
 std::string Render(HttpResponse response, bool takes_gzip, bool is_head) {
-  std::string text = absl::StrCat("HTTP/1.1 ", response.code, " ", Reason(response.code), "\r\n", kCommonHeaders,
+  std::string text = absl::StrCat("HTTP/1.1 ", response.code, " ", HttpReason(response.code), "\r\n", kCommonHeaders,
                                   "Content-Type: ", response.content_type, "\r\n");
   for (const auto& [name, value] : response.headers) absl::StrAppend(&text, name, ": ", value, "\r\n");
   if (response.body.size() >= kMinGzipBytes && takes_gzip) {
@@ -102,15 +82,20 @@ std::string Render(HttpResponse response, bool takes_gzip, bool is_head) {
   return text;
 }
 
-HttpResponse Error(const absl::Status& status) {
+// Says why a head could not be read.
+HttpRefusal RefusalOf(const absl::Status& status) {
   const int code = absl::IsDeadlineExceeded(status) ? 408 : absl::IsResourceExhausted(status) ? 431 : 400;
-  return {.code = code, .body = absl::StrCat(status.message(), "\n")};
+  return {code, std::string(status.message())};
+}
+
+HttpResponse Refused(const HttpRefusal& refusal) {
+  return {.code = refusal.code, .body = absl::StrCat(refusal.message, "\n")};
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& address) {
-  std::unique_ptr<MetricsServer> server(new MetricsServer());
+absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& address, WebAccess access) {
+  std::unique_ptr<MetricsServer> server(new MetricsServer(std::move(access)));
   const AcceptorOptions options{
       .port = "metrics_listen", .max_connections = kMaxConnections, .max_per_address = kMaxConnectionsPerAddress};
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
@@ -156,12 +141,12 @@ void MetricsServer::Serve(int fd, const std::string& peer) {
   HttpConnection connection(fd);
   const absl::StatusOr<std::string> text = connection.ReadHead(kHeadTimeout);
   if (!absl::IsUnavailable(text.status())) {
-    const std::optional<HttpHead> head = text.ok() ? ParseHttpHead(*text) : std::nullopt;
-    HttpResponse response = !text.ok() ? Error(text.status())
-                            : !head    ? Error(absl::InvalidArgumentError("this is not a request of HTTP/1"))
-                                       : Respond(*head, peer);
-    const bool takes_gzip = head && absl::StrContains(head->Header("accept-encoding"), "gzip");
-    connection.Write(Render(std::move(response), takes_gzip, head && head->method == "HEAD"), kResponseTimeout);
+    const std::variant<HttpHead, HttpRefusal> read = text.ok() ? ReadHttpHead(*text) : RefusalOf(text.status());
+    const auto* const head = std::get_if<HttpHead>(&read);
+    HttpResponse response = head != nullptr ? Respond(*head, peer) : Refused(std::get<HttpRefusal>(read));
+    const bool takes_gzip = head != nullptr && absl::StrContains(head->Header("accept-encoding"), "gzip");
+    const bool is_head = head != nullptr && head->method == "HEAD";
+    connection.Write(Render(std::move(response), takes_gzip, is_head), kResponseTimeout);
     connection.Finish(kFinishTimeout);
   }
   const MutexLock lock(&mutex_);
@@ -171,19 +156,21 @@ void MetricsServer::Serve(int fd, const std::string& peer) {
 }
 
 HttpResponse MetricsServer::Respond(const HttpHead& head, const std::string& peer) const {
+  if (const auto refusal = CheckWebRules(head, access_, /*has_tls=*/false)) return Refused(*refusal);
   if (head.method != "GET" && head.method != "HEAD") {
     return {.code = 405, .body = "this server answers only GET and HEAD\n", .headers = {{"Allow", "GET, HEAD"}}};
   }
-  if (head.path == "/metrics") return Metrics();
+  const std::string path = DecodedPath(head.path);
+  if (path == "/metrics") return Metrics();
   HttpPage page;
   {
     const MutexLock lock(&mutex_);
-    const auto it = pages_.find(head.path);
+    const auto it = pages_.find(path);
     if (it != pages_.end()) page = it->second;
   }
   if (page == nullptr) return {.code = 404, .body = "there is no such page here; see /metrics\n"};
   return page(
-      {.parameters = head.parameters, .is_local_user = IsLocalUser(peer, head.Header("host"), IsForwarded(head))});
+      {.parameters = QueryParameters(head.query), .is_local_user = IsLocalUser(peer, head.host, IsForwarded(head))});
 }
 
 HttpResponse MetricsServer::Metrics() const {

@@ -7,14 +7,17 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "base/web_access.h"
 #include "prometheus/collectable.h"
 #include "serving/acceptor.h"
 #include "serving/http_connection.h"
+#include "serving/http_head.h"
 #include "serving/http_page.h"
 
 namespace quire {
@@ -26,7 +29,8 @@ namespace quire {
 class MetricsServer {
  public:
   // `address` is host:port; port 0 takes a free one. Returns UNAVAILABLE with the reason when it cannot be taken.
-  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address);
+  // Requests of web pages of other sites and for other hosts get 403, see CheckWebRules.
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address, WebAccess access = {});
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
@@ -40,7 +44,7 @@ class MetricsServer {
   int port() const { return acceptor_->port(); }
 
  private:
-  MetricsServer() = default;
+  explicit MetricsServer(WebAccess access) : access_(std::move(access)) {}
 
   // Starts a thread for a connection.
   void Take(int fd, const std::string& peer);
@@ -49,6 +53,7 @@ class MetricsServer {
   HttpResponse Respond(const HttpHead& head, const std::string& peer) const;
   HttpResponse Metrics() const;
 
+  const WebAccess access_;
   mutable Mutex mutex_;
   CondVar ended_;  // A thread of a connection has ended.
   std::vector<std::shared_ptr<prometheus::Collectable>> metrics_ QUIRE_GUARDED_BY(mutex_);

@@ -415,6 +415,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalTcpAddressFlag(FLAGS_health_listen));
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalTcpAddressFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
+  QUIRE_ASSIGN_OR_RETURN(options.web_access, ReadWebAccess());
   QUIRE_RETURN_IF_ERROR(CheckBlockSize(absl::GetFlag(FLAGS_block_size)));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_sequences, 1, kMaxWorkerRows));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_tokens_per_step, 1, kMaxTokensPerStep));
@@ -461,7 +462,8 @@ const ProgramFlags& WorkerFlags() {
       {{"Model:",
         {"model", "model_name", "quantize", "quantize_output", "int4_inputs", "long_context", "explain_memory",
          "gpu_memory"}},
-       {"Addresses:", {"listen", "health_listen", "metrics_listen", "max_connections"}},
+       {"Addresses:",
+        {"listen", "health_listen", "metrics_listen", "max_connections", "host_names", "allowed_origins"}},
        TransportFlagGroup(),
        {"Authorization:", {"manager_names"}},
        {"Size of the KV pool. Set at most one of these. The default is half of the free memory (90 % on a\n"
@@ -480,7 +482,7 @@ const ProgramFlags& WorkerFlags() {
         {"drain_timeout", "gpu_timeout", "gpu_record_time"}},
        LogFlagGroup(),
        ConfigurationFlagGroup()},
-      {"manager_names"}};
+      {"manager_names", "host_names", "allowed_origins"}};
   return *flags;
 }
 

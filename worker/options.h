@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "base/flags.h"
 #include "base/log_flags.h"
+#include "base/web_access.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cuda/open_device.h"
 #include "kernels/kv_layout.h"
@@ -41,6 +42,7 @@ struct WorkerOptions {
   std::string health_listen;               // If empty, health checks are answered only at `listen`.
   std::string metrics_listen;              // If empty, no metrics are served.
   int max_connections;                     // It limits those at `listen`.
+  WebAccess web_access;                    // It is for `metrics_listen`.
   int block_size;
   PoolRequest pool;
   int64_t swap_bytes = 0;  // The size of the host tier, or 0 for none.

@@ -243,7 +243,8 @@ absl::Status Worker::TakeMemory(const WorkerOptions& options) {
 
 absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
   if (options.metrics_listen.empty()) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = MetricsServer::Start(options.metrics_listen);
+  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics =
+      MetricsServer::Start(options.metrics_listen, options.web_access);
   if (!metrics.ok()) return AboutFlag("--metrics-listen", metrics.status());
   metrics_ = *std::move(metrics);
   metrics_->Add(std::make_shared<LoadMetrics>(&loading_));

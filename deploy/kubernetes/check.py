@@ -126,9 +126,9 @@ def seconds(text):
 
 
 def flags_in_help(program):
-    """Returns the flags of one of our programs."""
+    """Returns the flags of one of our programs and their defaults."""
     text = subprocess.run([program, "--help"], check=True, capture_output=True, text=True, timeout=30).stdout
-    return set(re.findall(r"^  (?:-\w,)?(--[a-z0-9-]+)", text, re.MULTILINE))
+    return dict(re.findall(r"^  (?:-\w,)?(--[a-z0-9-]+)(?:=(\S*))?", text, re.MULTILINE))
 
 
 def asked(probe):
@@ -533,6 +533,36 @@ def check_resources(k8s, _programs):
                 yield workload, f"{container['name']} has {gpus(container)} GPUs and computes on {device}"
 
 
+def bytes_of(quantity):
+    """Returns the bytes of a quantity of Kubernetes, such as 3Gi, or of a flag, such as 64MiB."""
+    number, unit = re.fullmatch(r"(\d+)(Ki|Mi|Gi|Ti|)B?", quantity).groups()
+    return int(number) << 10 * ["", "Ki", "Mi", "Gi", "Ti"].index(unit)
+
+
+def gateway_memory(flags, defaults):
+    """Returns the bound for the memory of quire-openai with these flags, in bytes. docs/openai.md explains it."""
+    factors = {
+        "--max-connections": 256 << 10,
+        "--max-receiving-bytes": 1,
+        "--max-body-bytes": 6,
+        "--max-waiting-bytes": 2,
+        "--max-answer-bytes": 1,
+    }
+    by_flags = sum(bytes_of(flags.get(flag, defaults[flag])) * n for flag, n in factors.items() if flag in defaults)
+    return (300 << 20) + by_flags
+
+
+def check_memory(k8s, programs):
+    for workload in k8s.workloads:
+        for container in containers(workload):
+            if container["command"] != ["quire-openai"]:
+                continue
+            limit = container.get("resources", {}).get("limits", {}).get("memory", "0")
+            needed = gateway_memory(flags_of(container), programs["quire-openai"])
+            if bytes_of(limit) < needed:
+                yield workload, f"its limit for memory is {limit}, and its flags allow {needed >> 20}Mi"
+
+
 def check_volumes(k8s, _programs):
     for workload in k8s.workloads:
         volumes = {volume["name"]: volume for volume in pod_spec(workload).get("volumes", [])}
@@ -620,6 +650,7 @@ CHECKS = {
     "managers": check_managers,
     "security": check_security,
     "resources": check_resources,
+    "memory": check_memory,
     "gpus": check_gpus,
     "volumes": check_volumes,
     "spread": check_spread,

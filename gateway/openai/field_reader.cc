@@ -7,7 +7,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/nearest_name.h"
 #include "base/number_text.h"
@@ -15,85 +14,9 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMaxDepth = 100;
-constexpr int kMaxMembers = 2048;
-constexpr int kMaxAllMembers = 65536;
 constexpr size_t kMaxShownBytes = 40;
 
-// Returns why the text must not be parsed, or "". Finding a member takes time that grows with the size of its object.
-std::string ReasonToRefuse(const std::string& text) {
-  std::vector<int> members;  // Each open object or list has an entry.
-  int num_members = 0;
-  bool is_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (is_string) {
-      if (c == '\\') ++i;
-      if (c == '"') is_string = false;
-    } else if (c == '"') {
-      is_string = true;
-    } else if (c == '{' || c == '[') {
-      if (members.size() == kMaxDepth) return absl::StrCat("is nested more than ", kMaxDepth, " deep");
-      members.push_back(0);
-    } else if (c == '}' || c == ']') {
-      if (!members.empty()) members.pop_back();
-    } else if (c == ':' && !members.empty()) {
-      if (++members.back() > kMaxMembers) return absl::StrCat("has an object with more than ", kMaxMembers, " members");
-      if (++num_members > kMaxAllMembers) return absl::StrCat("has more than ", kMaxAllMembers, " members of objects");
-    }
-  }
-  return "";
-}
-
-// Parses a text up to its error.
-class ErrorFinder : public nlohmann::json_sax<Json> {
- public:
-  bool null() override { return true; }
-  bool boolean(bool /*value*/) override { return true; }
-  bool number_integer(int64_t /*value*/) override { return true; }
-  bool number_unsigned(uint64_t /*value*/) override { return true; }
-  bool number_float(double /*value*/, const std::string& /*text*/) override { return true; }
-  bool string(std::string& /*text*/) override { return true; }
-  bool binary(Json::binary_t& /*bytes*/) override { return true; }
-  bool start_object(size_t /*num_members*/) override { return true; }
-  bool key(std::string& /*text*/) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(size_t /*size*/) override { return true; }
-  bool end_array() override { return true; }
-  bool parse_error(size_t num_read, const std::string& /*token*/,
-                   const nlohmann::detail::exception& /*error*/) override {
-    num_read_ = num_read;
-    return false;
-  }
-
-  // The number of bytes up to the wrong one, which is included.
-  size_t num_read() const { return num_read_; }
-
- private:
-  size_t num_read_ = 0;
-};
-
-// Says where a text that cannot be parsed is wrong.
-std::string PlaceOfError(const std::string& text) {
-  ErrorFinder finder;
-  Json::sax_parse(text, &finder);
-  if (finder.num_read() == 0 || finder.num_read() > text.size()) return "it ends too early";
-  return absl::StrCat("byte ", finder.num_read() - 1, " of ", text.size(), " is wrong");
-}
-
 }  // namespace
-
-absl::StatusOr<Json> ParseBody(const std::string& body) {
-  if (const std::string reason = ReasonToRefuse(body); !reason.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("the body ", reason));
-  }
-  Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    return absl::InvalidArgumentError(absl::StrCat("the body is not JSON in UTF-8: ", PlaceOfError(body)));
-  }
-  if (!json.is_object()) return absl::InvalidArgumentError("the body is not a JSON object");
-  return json;
-}
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

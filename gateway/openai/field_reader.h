@@ -12,16 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "gateway/openai/api_error.h"
-#include "nlohmann/json.hpp"
+#include "gateway/openai/body_json.h"
 
 namespace quire {
-
-// JSON whose objects keep the order of their members, which chat templates write into prompts.
-using Json = nlohmann::ordered_json;
-
-// Parses the body of a request. INVALID_ARGUMENT when it is not JSON in UTF-8 (the message has the place), when it is
-// no object, when it is nested more than 100 deep, or when it has more than 2048 members in an object or 65536 in all.
-absl::StatusOr<Json> ParseBody(const std::string& body);
 
 // Reads the fields of a JSON object. A field that is null counts as missing. The first field with a wrong type or value
 // leaves an error with its name; later calls may still be made. Every field that nobody asked for is an error at the

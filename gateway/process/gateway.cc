@@ -6,9 +6,11 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/heap_trimmer.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/version.h"
@@ -22,6 +24,7 @@
 #include "gateway/openai/unknown_url.h"
 #include "gateway/process/generate_exchange.h"
 #include "gateway/process/manager_error.h"
+#include "security/peer_names.h"
 #include "serving/page_document.h"
 
 namespace quire {
@@ -41,17 +44,43 @@ ApiError BadBody(const absl::Status& status) {
   return {.message = std::string(status.message())};
 }
 
-// The metadata for the manager: "Bearer " and the token of the request, or empty if it has none.
+// Returns the metadata for the manager: "Bearer " and the token of the request, or empty if it has none. The error says
+// why the header Authorization has no token.
 std::variant<std::string, ApiError> AuthorizationOf(const WebRequest& request) {
   absl::string_view token = request.authorization;
-  if (token.empty()) return std::string();
-  if (!absl::StartsWithIgnoreCase(token, "bearer ")) {
+  if (token.empty()) {
+    return Unauthenticated("the request has no bearer token; send the header Authorization: Bearer TOKEN");
+  }
+  if (!absl::StartsWithIgnoreCase(token, "bearer")) {
     return Unauthenticated("the header Authorization must be: Bearer TOKEN");
   }
-  token.remove_prefix(7);
+  token.remove_prefix(6);
+  if (!token.empty() && token[0] != ' ') return Unauthenticated("the header Authorization must be: Bearer TOKEN");
   const absl::StatusOr<std::string> valid = HeaderToken(absl::StripAsciiWhitespace(token));
   if (!valid.ok()) return Unauthenticated(valid.status().message());
-  return valid->empty() ? std::string() : absl::StrCat("Bearer ", *valid);
+  if (valid->empty()) return Unauthenticated("the bearer token in the header Authorization is empty");
+  return absl::StrCat("Bearer ", *valid);
+}
+
+// Returns whether a body of this type may be read as JSON. curl -d says that it sends a form. A web page may send such
+// a body to any site without asking, so for pages only the type of JSON will do.
+bool IsTypeOfJson(absl::string_view type, bool is_of_page) {
+  type = absl::StripAsciiWhitespace(type.substr(0, type.find(';')));
+  const bool is_json = absl::EqualsIgnoreCase(type, "application/json") || absl::EndsWithIgnoreCase(type, "+json");
+  if (is_json || is_of_page) return is_json;
+  return type.empty() || absl::EqualsIgnoreCase(type, "application/x-www-form-urlencoded") ||
+         absl::EqualsIgnoreCase(type, "text/plain");
+}
+
+// Parses a body and translates it with `read`, which gets the JSON.
+template <typename Read>
+auto ReadWith(Read read) {
+  using Result = decltype(read(Json()));
+  return std::function<Result(const std::string&)>([read](const std::string& body) -> Result {
+    const absl::StatusOr<Json> json = ParseBody(body);
+    if (!json.ok()) return BadBody(json.status());
+    return read(*json);
+  });
 }
 
 }  // namespace
@@ -63,20 +92,25 @@ Gateway::~Gateway() {
 }
 
 absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& options) {
+  GiveLargeBlocksBack();  // Bodies and answers are such blocks.
   std::unique_ptr<Gateway> gateway(new Gateway(options));
-  gateway->server_ =
-      WebServer::Create({.address = options.listen,
-                         .tls = options.transport.tls,
-                         .max_connections = options.max_connections,
-                         .max_body_bytes = options.max_body_bytes,
-                         .max_receiving_bytes = options.max_receiving_bytes,
-                         .max_unsent_bytes = options.max_unsent_bytes,
-                         .head_timeout = Milliseconds(options.head_timeout),
-                         .body_timeout = Milliseconds(options.body_timeout),
-                         .idle_timeout = Milliseconds(options.idle_timeout),
-                         .write_timeout = Milliseconds(options.write_timeout),
-                         .send_timeout = Milliseconds(options.send_timeout),
-                         .on_refusal = [self = gateway.get()](int code) { self->metrics_.CountRefusal(code); }});
+  gateway->server_ = WebServer::Create(
+      {.address = options.listen,
+       .tls = options.transport.tls,
+       .access = options.web_access,
+       .max_connections = options.max_connections,
+       .max_connections_per_address = options.max_connections_per_address,
+       .max_body_bytes = options.max_body_bytes,
+       .max_receiving_bytes = options.max_receiving_bytes,
+       .max_unsent_bytes = options.max_unsent_bytes,
+       .head_timeout = Milliseconds(options.head_timeout),
+       .body_timeout = Milliseconds(options.body_timeout),
+       .idle_timeout = Milliseconds(options.idle_timeout),
+       .write_timeout = Milliseconds(options.write_timeout),
+       .send_timeout = Milliseconds(options.send_timeout),
+       .on_refusal = [self = gateway.get()](int code) { self->metrics_.CountRefusal("unread", code); },
+       .check_head = [self = gateway.get()](const WebRequest& head) { return self->CheckHead(head); }});
+  gateway->bodies_ = std::make_unique<BodyReader>(gateway->server_.get());
   WebServer* const server = gateway->server_.get();
   std::vector<std::shared_ptr<grpc::Channel>> managers;
   const std::vector<std::string> endpoints = SplitEndpoints(options.manager);
@@ -118,49 +152,81 @@ const Gateway::Route Gateway::kRoutes[] = {
     {"/metrics", "GET", false, &Gateway::ReportMetrics},   {"/", "GET", false, &Gateway::ShowChatPage},
 };
 
-void Gateway::Handle(const Exchange& exchange) {
-  const WebRequest& request = exchange->request();
-  const bool is_model = absl::StartsWith(request.path, kModelPath);
+const Gateway::Route* Gateway::RouteOf(const std::string& path) {
+  const bool is_model = absl::StartsWith(path, kModelPath);
   const auto* const route = std::find_if(std::begin(kRoutes), std::end(kRoutes), [&](const Route& candidate) {
-    return is_model ? absl::string_view(candidate.path) == kModelPath : request.path == candidate.path;
+    return is_model ? absl::string_view(candidate.path) == kModelPath : path == candidate.path;
   });
-  if (route == std::end(kRoutes)) {
+  return route == std::end(kRoutes) ? nullptr : route;
+}
+
+std::optional<WebResponse> Gateway::CheckHead(const WebRequest& head) {
+  const Route* const route = RouteOf(head.path);
+  std::optional<ApiError> error;
+  if (route != nullptr) {
+    error = ReasonToRefuse(*route, head);
+  } else {
     std::vector<absl::string_view> known;
     for (const Route& candidate : kRoutes) known.push_back(candidate.path);
-    return RespondWith(UnknownUrl(request.path, known),
-                       metrics_.Count(exchange, "other", GatewayMetrics::Kind::kLook).get());
+    error = UnknownUrl(head.path, known);
   }
-  const bool is_work = absl::string_view(route->method) == "POST";
-  const Exchange counted =
-      metrics_.Count(exchange, route->path, is_work ? GatewayMetrics::Kind::kWork : GatewayMetrics::Kind::kLook);
+  if (!error.has_value()) return std::nullopt;
+  metrics_.CountRefusal(route == nullptr ? "other" : route->path, error->http_code);
+  WebResponse response = ResponseOf(*error);
+  if (error->http_code == 405) {
+    const bool is_get = absl::string_view(route->method) == "GET";
+    response.headers.emplace_back("Allow", is_get ? "GET, HEAD" : route->method);
+  }
+  return response;
+}
+
+std::optional<ApiError> Gateway::ReasonToRefuse(const Route& route, const WebRequest& head) const {
   // The server leaves the body of the answer to HEAD out.
-  const absl::string_view method = request.method == "HEAD" ? "GET" : request.method;
-  if (method != route->method) {
-    return RespondWith(
-        {.http_code = 405,
-         .message = absl::StrCat(request.path, " needs the method ", route->method, ", not ", request.method),
-         .code = "method_not_allowed"},
-        counted.get());
+  const std::string method = head.method == "HEAD" ? "GET" : head.method;
+  if (method != route.method) {
+    return ApiError{.http_code = 405,
+                    .message = absl::StrCat(head.path, " needs the method ", route.method, ", not ", head.method),
+                    .code = "method_not_allowed"};
   }
-  const std::variant<std::string, ApiError> authorization = AuthorizationOf(request);
-  if (const ApiError* const error = std::get_if<ApiError>(&authorization)) return RespondWith(*error, counted.get());
-  if (options_.requires_tokens && route->needs_token && std::get<std::string>(authorization).empty()) {
-    return RespondWith(Unauthenticated("the request has no bearer token; send the header Authorization: Bearer TOKEN"),
-                       counted.get());
+  if (!route.needs_token) return std::nullopt;
+  if (!options_.transport.tls.authority.empty() && !IsOneOf(head.client_names, options_.client_names)) {
+    return ApiError{.http_code = 403,
+                    .message = "no name in the certificate is one of --client-names of quire-openai",
+                    .type = "permission_denied_error",
+                    .code = "permission_denied"};
   }
-  (this->*route->answer)(std::get<std::string>(authorization), counted);
+  if (options_.requires_tokens) {
+    const std::variant<std::string, ApiError> token = AuthorizationOf(head);
+    if (const auto* const error = std::get_if<ApiError>(&token)) return *error;
+  }
+  if (method != "POST" || IsTypeOfJson(head.content_type, head.is_of_page)) return std::nullopt;
+  return ApiError{.http_code = 415,
+                  .message = absl::StrCat("the header Content-Type is \"", absl::Utf8SafeCHexEscape(head.content_type),
+                                          "\", it must be application/json"),
+                  .code = "unsupported_media_type"};
+}
+
+void Gateway::Handle(const Exchange& exchange) {
+  const WebRequest& request = exchange->request();
+  const Route* const route = RouteOf(request.path);
+  const std::variant<std::string, ApiError> token = AuthorizationOf(request);
+  // Without --require-tokens, the manager decides whether it needs one.
+  const auto* const authorization = std::get_if<std::string>(&token);
+  const bool is_work = absl::string_view(route->method) == "POST";
+  const auto kind = is_work ? GatewayMetrics::Kind::kWork : GatewayMetrics::Kind::kLook;
+  (this->*route->answer)(authorization == nullptr ? "" : *authorization, metrics_.Count(exchange, route->path, kind));
 }
 
 void Gateway::Complete(const std::string& authorization, const Exchange& exchange) {
-  const absl::StatusOr<Json> body = ParseBody(exchange->request().body);
-  if (!body.ok()) return RespondWith(BadBody(body.status()), exchange.get());
-  Generate(ReadCompletionCall(*body), authorization, exchange);
+  bodies_->Read<std::variant<GenerateCall, ApiError>>(
+      exchange, ReadWith(ReadCompletionCall),
+      [this, authorization, exchange](auto call) { Generate(std::move(call), authorization, exchange); });
 }
 
 void Gateway::Chat(const std::string& authorization, const Exchange& exchange) {
-  const absl::StatusOr<Json> body = ParseBody(exchange->request().body);
-  if (!body.ok()) return RespondWith(BadBody(body.status()), exchange.get());
-  Generate(ReadChatCall(*body), authorization, exchange);
+  bodies_->Read<std::variant<GenerateCall, ApiError>>(
+      exchange, ReadWith(ReadChatCall),
+      [this, authorization, exchange](auto call) { Generate(std::move(call), authorization, exchange); });
 }
 
 void Gateway::Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization,
@@ -195,11 +261,14 @@ void Gateway::DescribeModel(const std::string& authorization, const Exchange& ex
 }
 
 void Gateway::Tokenize(const std::string& authorization, const Exchange& exchange) {
-  const absl::StatusOr<Json> body = ParseBody(exchange->request().body);
-  if (!body.ok()) return RespondWith(BadBody(body.status()), exchange.get());
-  const std::variant<TokenizeCall, ApiError> read = ReadTokenizeCall(*body);
-  if (const ApiError* const error = std::get_if<ApiError>(&read)) return RespondWith(*error, exchange.get());
-  const auto& call = std::get<TokenizeCall>(read);
+  bodies_->Read<std::variant<TokenizeCall, ApiError>>(
+      exchange, ReadWith(ReadTokenizeCall), [this, authorization, exchange](const auto& read) {
+        if (const auto* const error = std::get_if<ApiError>(&read)) return RespondWith(*error, exchange.get());
+        TokenizeWith(std::get<TokenizeCall>(read), authorization, exchange);
+      });
+}
+
+void Gateway::TokenizeWith(const TokenizeCall& call, const std::string& authorization, const Exchange& exchange) {
   WithModel(call.model, authorization, exchange, [this, call, authorization, exchange](const auto& model) {
     const auto answer = [call, exchange, context = model.max_context_tokens()](const google::rpc::Status& status,
                                                                                const auto& response) {
@@ -215,17 +284,20 @@ void Gateway::Tokenize(const std::string& authorization, const Exchange& exchang
 }
 
 void Gateway::Detokenize(const std::string& authorization, const Exchange& exchange) {
-  const absl::StatusOr<Json> body = ParseBody(exchange->request().body);
-  if (!body.ok()) return RespondWith(BadBody(body.status()), exchange.get());
-  const std::variant<DetokenizeCall, ApiError> read = ReadDetokenizeCall(*body);
-  if (const ApiError* const error = std::get_if<ApiError>(&read)) return RespondWith(*error, exchange.get());
-  const auto& call = std::get<DetokenizeCall>(read);
-  WithModel(call.model, authorization, exchange, [this, call, authorization, exchange](const auto& /*model*/) {
-    link_->Detokenize(authorization, call.request, [exchange](const google::rpc::Status& status, const auto& response) {
-      if (status.code() != 0) return RespondWith(ManagerError(status, {.prompt = "tokens"}), exchange.get());
-      exchange->Respond({.body = DetokenizeBody(response)});
-    });
-  });
+  bodies_->Read<std::variant<DetokenizeCall, ApiError>>(
+      exchange, ReadWith(ReadDetokenizeCall), [this, authorization, exchange](const auto& read) {
+        if (const auto* const error = std::get_if<ApiError>(&read)) return RespondWith(*error, exchange.get());
+        const auto& call = std::get<DetokenizeCall>(read);
+        WithModel(call.model, authorization, exchange, [this, call, authorization, exchange](const auto& /*model*/) {
+          link_->Detokenize(authorization, call.request,
+                            [exchange](const google::rpc::Status& status, const auto& response) {
+                              if (status.code() != 0) {
+                                return RespondWith(ManagerError(status, {.prompt = "tokens"}), exchange.get());
+                              }
+                              exchange->Respond({.body = DetokenizeBody(response)});
+                            });
+        });
+      });
 }
 
 void Gateway::ReportHealth(const std::string& /*authorization*/, const Exchange& exchange) {

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -13,7 +14,9 @@
 #include "gateway/manager_link/manager_link.h"
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/generate_call.h"
+#include "gateway/openai/tokenize_call.h"
 #include "gateway/process/answer_memory.h"
+#include "gateway/process/body_reader.h"
 #include "gateway/process/gateway_metrics.h"
 #include "gateway/process/options.h"
 #include "gateway/web/web_server.h"
@@ -39,18 +42,24 @@ class Gateway {
   struct Route {
     const char* path;
     const char* method;
-    bool needs_token;  // The flag --require-tokens asks for it.
+    bool needs_token;  // The flag --require-tokens asks for it. With --tls-ca, --client-names say who may ask.
     void (Gateway::*answer)(const std::string& authorization, const std::shared_ptr<WebExchange>& exchange);
   };
   static const Route kRoutes[];
+  // Returns null if there is nothing at this path.
+  static const Route* RouteOf(const std::string& path);
 
   using Exchange = std::shared_ptr<WebExchange>;
 
   // These run on the server's thread.
+  // Returns the answer to a request that is refused for its path, method, certificate, token or type of body.
+  std::optional<WebResponse> CheckHead(const WebRequest& head);
+  std::optional<ApiError> ReasonToRefuse(const Route& route, const WebRequest& head) const;
   void Handle(const Exchange& exchange);
   void Complete(const std::string& authorization, const Exchange& exchange);
   void Chat(const std::string& authorization, const Exchange& exchange);
   void Tokenize(const std::string& authorization, const Exchange& exchange);
+  void TokenizeWith(const TokenizeCall& call, const std::string& authorization, const Exchange& exchange);
   void Detokenize(const std::string& authorization, const Exchange& exchange);
   void ListModels(const std::string& authorization, const Exchange& exchange);
   void DescribeModel(const std::string& authorization, const Exchange& exchange);
@@ -69,6 +78,7 @@ class Gateway {
   AnswerMemory answers_{options_.max_answer_bytes};
   std::unique_ptr<WebServer> server_;
   std::unique_ptr<ManagerLink> link_;
+  std::unique_ptr<BodyReader> bodies_;
 };
 
 }  // namespace quire

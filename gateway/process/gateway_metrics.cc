@@ -23,6 +23,7 @@ class GatewayMetrics::Counted : public WebExchange {
   ~Counted() override { metrics_->num_running_ -= num_running_; }
 
   const WebRequest& request() const override { return exchange_->request(); }
+  std::shared_ptr<const std::string> TakeBody() override { return exchange_->TakeBody(); }
   void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
   void Keep(std::shared_ptr<void> something) override { exchange_->Keep(std::move(something)); }
   void Respond(WebResponse response) override {

@@ -25,8 +25,8 @@ class GatewayMetrics {
   // Returns an exchange that counts the answer under `path`, which must be one of few. The metrics must outlive it.
   std::shared_ptr<WebExchange> Count(std::shared_ptr<WebExchange> exchange, const std::string& path, Kind kind);
 
-  // Counts an answer to a request that was refused before its body had arrived.
-  void CountRefusal(int code) { ++answers_[{"unread", code}]; }
+  // Counts an answer to a request that was refused before its body had arrived, under `path`, which must be one of few.
+  void CountRefusal(const std::string& path, int code) { ++answers_[{path, code}]; }
 
   // The text of /metrics.
   std::string Page(const PortStats& port) const;

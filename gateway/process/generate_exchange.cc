@@ -46,11 +46,15 @@ std::string UniqueName(absl::string_view prefix) {
 
 }  // namespace
 
-void RespondWith(const ApiError& error, WebExchange* exchange) {
+WebResponse ResponseOf(const ApiError& error) {
   WebResponse response{.code = error.http_code, .body = error.Body()};
   if (error.retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*error.retry_after_s));
   if (error.http_code == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  exchange->Respond(std::move(response));
+  return response;
+}
+
+void RespondWith(const ApiError& error, WebExchange* exchange) {
+  exchange->Respond(ResponseOf(error));
 }
 
 void GenerateExchange::Start(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
@@ -81,7 +85,7 @@ GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization,
       options_(environment.options),
       link_(environment.link),
       server_(environment.server),
-      memory_(environment.memory->Begin(authorization_)) {}
+      memory_(environment.memory->Begin(authorization_.empty() ? exchange_->request().address : authorization_)) {}
 
 void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model) {
   if (is_over_) return;

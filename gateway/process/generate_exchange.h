@@ -20,6 +20,9 @@
 
 namespace quire {
 
+// Returns the answer for an error.
+WebResponse ResponseOf(const ApiError& error);
+
 // Answers with an error.
 void RespondWith(const ApiError& error, WebExchange* exchange);
 

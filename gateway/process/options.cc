@@ -2,10 +2,15 @@
 
 #include "gateway/process/options.h"
 
+#include <algorithm>
+
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/configuration.h"
 #include "base/connection_flags.h"
+#include "base/listen_address.h"
 #include "base/local_address.h"
 #include "base/status.h"
 #include "client/library/endpoint.h"
@@ -37,14 +42,20 @@ ABSL_FLAG(
     std::string, reasoning_format, "auto",
     "How the model writes its thoughts: auto, none, or think for <think>...</think>. With auto, the chat template "
     "of the model tells it. With none, thoughts are part of the text.");
+ABSL_FLAG(std::string, client_names, "quire-client,quire-admin",
+          "DNS names or URIs, separated by commas; with --tls-ca the certificate of a client that uses the model must "
+          "contain one of them. * accepts every name.");
+ABSL_FLAG(int32_t, max_connections_per_address, 0,
+          "Largest number of connections from one IP address, at most --max-connections. Further ones are closed at "
+          "once. 0: seven eighths of --max-connections, so that one client cannot take all of them.");
 ABSL_FLAG(int32_t, max_callers, 256,
           "Largest number of bearer tokens whose requests run at the same time. Requests with further tokens are "
           "refused with 429.");
 ABSL_FLAG(int32_t, max_body_bytes, 16 << 20,
           "Largest size of the body of a request, in bytes. Larger ones are refused with 413.");
 ABSL_FLAG(int64_t, max_receiving_bytes, int64_t{256} << 20,
-          "Memory for all bodies that have not arrived completely, in bytes. When it is used up, further requests are "
-          "refused with 503.");
+          "Memory for all bodies of more than 64 KiB that arrive or wait to be read, in bytes. One IP address can use "
+          "three quarters of it. When it is used up, the address that has most loses an unfinished body with 503.");
 ABSL_FLAG(int64_t, max_waiting_bytes, int64_t{256} << 20,
           "Memory for all requests for which the manager has not sent anything yet, in bytes. When it is used up, "
           "further requests are refused with 503.");
@@ -118,6 +129,15 @@ absl::Status ReadFormats(AnswerFormatOptions* formats) {
 }
 
 absl::Status ReadLimits(GatewayOptions* options) {
+  const int max_connections = options->max_connections;
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_connections_per_address", absl::GetFlag(FLAGS_max_connections_per_address),
+                                       0, max_connections));
+  options->max_connections_per_address = absl::GetFlag(FLAGS_max_connections_per_address);
+  if (options->max_connections_per_address == 0) {
+    // All clients of a unix socket have the same address, none.
+    const bool has_addresses = !absl::StartsWith(options->listen, kUnixPrefix);
+    options->max_connections_per_address = has_addresses ? std::max(1, max_connections - max_connections / 8) : 0;
+  }
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_callers", absl::GetFlag(FLAGS_max_callers), 1, 65'536));
   options->max_callers = static_cast<size_t>(absl::GetFlag(FLAGS_max_callers));
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("max_body_bytes", absl::GetFlag(FLAGS_max_body_bytes), 1024, 1 << 30));
@@ -159,6 +179,8 @@ absl::StatusOr<GatewayOptions> MakeGatewayOptions() {
         absl::StrCat("--require-tokens is set and --listen is '", options.listen,
                      "': tokens are not taken over a network without TLS, give --tls-cert"));
   }
+  options.client_names = absl::StrSplit(absl::GetFlag(FLAGS_client_names), ',', absl::SkipEmpty());
+  QUIRE_ASSIGN_OR_RETURN(options.web_access, ReadWebAccess());
   QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
   QUIRE_RETURN_IF_ERROR(ReadManager(&options));
   QUIRE_RETURN_IF_ERROR(ReadFormats(&options.formats));
@@ -174,9 +196,10 @@ const ProgramFlags& GatewayFlags() {
       "quire-openai",
       "serves the OpenAI HTTP interface and passes requests on to a manager.",
       "--manager=host:port [flags]",
-      {{"Addresses:", {"listen", "manager", "max_connections"}},
+      {{"Addresses:",
+        {"listen", "manager", "max_connections", "max_connections_per_address", "host_names", "allowed_origins"}},
        TransportFlagGroup(),
-       {"Callers:", {"require_tokens", "max_callers"}},
+       {"Callers:", {"require_tokens", "client_names", "max_callers"}},
        {"Answers of chats:", {"tool_call_format", "reasoning_format"}},
        {"TLS to the manager:", {"manager_tls_ca", "manager_tls_cert", "manager_tls_key", "manager_name"}},
        {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_waiting_bytes", "request_timeout", "resume_time"}},
@@ -185,7 +208,8 @@ const ProgramFlags& GatewayFlags() {
         {"head_timeout", "body_timeout", "idle_timeout", "write_timeout", "send_timeout", "call_timeout",
          "drain_timeout"}},
        LogFlagGroup({}),
-       ConfigurationFlagGroup()}};
+       ConfigurationFlagGroup()},
+      {"client_names", "host_names", "allowed_origins"}};
   return *flags;
 }
 

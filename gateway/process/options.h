@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/flags.h"
 #include "base/log_flags.h"
+#include "base/web_access.h"
 #include "security/transport_flags.h"
 
 namespace quire {
@@ -26,11 +28,14 @@ struct AnswerFormatOptions {
 struct GatewayOptions {
   std::string listen;
   Transport transport;
-  bool requires_tokens;  // Says whether a request needs a bearer token, which the manager checks.
+  bool requires_tokens;                   // Says whether a request needs a bearer token, which the manager checks.
+  std::vector<std::string> client_names;  // Those in certificates of clients that may use the model.
+  WebAccess web_access;
   int max_connections;
-  std::string manager;       // See CheckEndpoints of the client library.
-  TlsFiles manager_tls;      // Without an authority, the connection is plain text.
-  std::string manager_name;  // Expected in the manager's certificate. Empty: the host of `manager`.
+  int max_connections_per_address;  // 0 for a unix socket, whose clients have no addresses.
+  std::string manager;              // See CheckEndpoints of the client library.
+  TlsFiles manager_tls;             // Without an authority, the connection is plain text.
+  std::string manager_name;         // Expected in the manager's certificate. Empty: the host of `manager`.
   size_t max_callers;
   AnswerFormatOptions formats;
   size_t max_body_bytes;

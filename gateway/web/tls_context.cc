@@ -37,7 +37,7 @@ absl::Status TlsContext::Read() {
   QUIRE_RETURN_IF_ERROR(CheckTlsFiles(files_, "--tls-"));
   auto context = std::make_unique<ssl::context>(ssl::context::tls_server);
   context->set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
-                       ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
+                       ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1 | SSL_OP_NO_RENEGOTIATION);
   boost::system::error_code error;
   context->use_certificate_chain_file(files_.certificate, error);
   if (!error) context->use_private_key_file(files_.key, ssl::context::pem, error);

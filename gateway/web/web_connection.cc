@@ -4,53 +4,83 @@
 
 #include <poll.h>
 
+#include <algorithm>
+#include <bit>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gateway/web/chunk_decoder.h"
 #include "gateway/web/error_body.h"
+#include "security/peer_names.h"
+#include "serving/http_head.h"
+#include "serving/web_rules.h"
 
 namespace quire {
 namespace {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
 using boost::system::error_code;
 using SteadyTime = std::chrono::steady_clock::time_point;
 using Socket = asio::generic::stream_protocol::socket;
 
-constexpr uint32_t kMaxHeadBytes = 16 << 10;
-constexpr size_t kReadBytes = 16 << 10;
+constexpr size_t kMaxHeadBytes = 16 << 10;
+// A request whose answer does not depend on its body has a body of at most so many bytes.
+constexpr size_t kMaxUnusedBytes = BodyMemory::kSmallBytes;
 constexpr std::chrono::seconds kLingerTimeout(2);
+// A body of which so much has come gets memory for all that its head declares, so it is not copied while it grows.
+constexpr size_t kBelievedBytes = 1 << 20;
+// Behind body_start, a body must have come at so many bytes per second.
+constexpr int64_t kMinBodyRate = 1024;
+constexpr char kNoRoom[] = "the server is receiving too many bytes of requests";
 
 // One connection. It has at most one request at a time.
 template <typename Stream>
 class Connection : public WebConnection, public std::enable_shared_from_this<Connection<Stream>> {
  public:
   template <typename... Args>
-  explicit Connection(WebConnectionOwner* owner, Args&&... args)
-      : owner_(owner), stream_(std::forward<Args>(args)...) {}
+  explicit Connection(WebConnectionOwner* owner, std::string address, Args&&... args)
+      : owner_(owner), address_(std::move(address)), stream_(std::forward<Args>(args)...) {}
   void Start() override;
   void Close() override;
   bool is_busy() const override { return exchange_ != nullptr || is_writing_; }
+  std::optional<SteadyTime> waiting_since() const override {
+    const bool waits = phase_ == Phase::kIdle || phase_ == Phase::kHead;
+    return waits && !is_lingering_ ? std::optional(waiting_since_) : std::nullopt;
+  }
+  const std::string& address() const override { return address_; }
   void CheckTime(SteadyTime now) override;
 
  private:
+  // What the connection waits for: the handshake or the first byte of a request, the rest of a head, a body, or the end
+  // of the response.
+  enum class Phase { kIdle, kHead, kBody, kResponse };
+
   class Exchange : public WebExchange {
    public:
-    Exchange(std::shared_ptr<Connection> connection, WebRequest request)
-        : connection_(std::move(connection)), request_(std::move(request)) {}
+    Exchange(std::shared_ptr<Connection> connection, WebRequest request, std::shared_ptr<BodyMemory::Share> share)
+        : connection_(std::move(connection)), request_(std::move(request)), share_(std::move(share)) {}
     const WebRequest& request() const override { return request_; }
-    void DropBody() { request_.body = std::string(); }
+    std::shared_ptr<const std::string> TakeBody() override {
+      WebConnectionOwner* const owner = connection_->owner_;
+      return std::shared_ptr<const std::string>(
+          new std::string(std::exchange(request_.body, std::string())),
+          [owner, share = std::exchange(share_, nullptr)](const std::string* body) mutable {
+            delete body;
+            owner->RunSoon([share = std::move(share)] {});  // The share belongs to the thread of the server.
+          });
+    }
+    void DropBody() {
+      request_.body = std::string();
+      share_ = nullptr;
+    }
     void OnGone(std::function<void()> gone) override {
       if (IsCurrent()) connection_->gone_ = std::move(gone);
     }
@@ -75,6 +105,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
 
     const std::shared_ptr<Connection> connection_;
     WebRequest request_;
+    std::shared_ptr<BodyMemory::Share> share_;  // It is null for a request without a body.
   };
 
   auto& socket() {
@@ -91,27 +122,39 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   }
   void SetDeadline(std::chrono::milliseconds timeout) { deadline_ = std::chrono::steady_clock::now() + timeout; }
 
+  void SetPhase(Phase phase) {
+    phase_ = phase;
+    waiting_since_ = std::chrono::steady_clock::now();
+  }
+
   // Waits for bytes of the next request, or for the end of the connection: during a response, or when it lingers.
   void Watch();
   void OnBytes(error_code error, size_t num_bytes);
   void NextRequest();
+  // Adds bytes to buffer_ and goes on with `next`, unless the request must be refused meanwhile.
+  void Read(void (Connection::*next)());
+  void OnRead(error_code error, size_t num_bytes, void (Connection::*next)());
+  // Returns whether the reading of a request goes on after this result. Otherwise it has refused the request or closed
+  // the connection.
+  bool GoesOn(error_code error);
   void ReadHead();
-  void OnHead(error_code error);
-  void ReadBody();
-  // Chunks of a body that has no Content-Length.
-  void ReadChunks();
-  void OnChunks(error_code error);
-  void OnRequest(error_code error);
-  // Reserves memory for a body of this size. Otherwise refuses the request and returns false.
-  bool ReserveBody(int64_t num_bytes);
-  void ReleaseBody();
+  void ContinueHead();
+  void OnHead(HttpHead head);
+  // Returns why the request is refused, judging by its head.
+  std::optional<HttpRefusal> ReasonToRefuse(const HttpHead& head) const;
+  // Begins to read a body.
+  void BeginBody(const HttpHead& head);
+  void ContinueBody();
+  // Moves what has come of the body from buffer_ to the request.
+  std::optional<HttpRefusal> TakeBodyBytes();
+  bool IsBodyComplete() const { return decoder_.has_value() ? decoder_->is_done() : num_body_left_ == 0; }
+  // The memory of the body is needed for others.
+  void DropBody();
+  void OnRequest();
 
   // Answers a request that cannot be handled, and closes the connection.
   void Refuse(int code, absl::string_view message);
-  // The same for a request that cannot be read.
-  void RefuseUnreadable(error_code error);
-  // The same for a body that is compressed.
-  void RefuseEncoding(absl::string_view encoding);
+  void RefuseWith(WebResponse response);
   void Respond(WebResponse response);
   void BeginEvents();
   void Send(const std::string& text);
@@ -130,22 +173,31 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   void EndSocket();
 
   WebConnectionOwner* const owner_;
+  const std::string address_;
   Stream stream_;
-  boost::beast::flat_buffer buffer_{kMaxHeadBytes + kReadBytes};
-  std::optional<http::request_parser<http::string_body>> parser_;
+  std::string read_block_;   // The next bytes come here.
+  std::string buffer_;       // Bytes that came and were not used yet.
+  size_t num_searched_ = 0;  // So many of them have no end of the head.
+  Phase phase_ = Phase::kIdle;
+  SteadyTime waiting_since_ = std::chrono::steady_clock::now();  // The beginning of the phase.
+  WebRequest request_;                                           // It is being read.
+  std::shared_ptr<BodyMemory::Share> share_;                     // That of its body.
+  std::optional<ChunkDecoder> decoder_;                          // It is for a body in chunks.
+  uint64_t num_body_left_ = 0;                                   // Bytes of any other body.
+  std::vector<std::string> client_names_;
   Exchange* exchange_ = nullptr;  // The current one.
   std::function<void()> gone_;
   std::string unsent_;
   std::string sending_;
   size_t num_sent_ = 0;         // Bytes of `sending_`.
   std::shared_ptr<void> kept_;  // For the response.
-  int64_t reserved_bytes_ = 0;
   SteadyTime deadline_ = SteadyTime::max();
   SteadyTime write_deadline_ = SteadyTime::max();
   SteadyTime send_deadline_ = SteadyTime::max();
   bool is_watching_ = false;
   bool is_writing_ = false;
-  bool is_late_ = false;  // The request did not arrive in time.
+  bool is_late_ = false;     // The request did not arrive in time.
+  bool is_dropped_ = false;  // The memory of its body was needed for others.
   bool keeps_alive_ = true;
   bool is_head_ = false;           // The client wants the head of the response only.
   bool is_chunked_ = true;         // For HTTP/1.0 the end of the connection ends a stream.
@@ -162,7 +214,8 @@ void Connection<Stream>::Start() {
     Watch();
   } else {
     stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](error_code error) {
-      if (error) return self->Close();
+      if (error || self->is_closed_) return self->Close();
+      self->client_names_ = PeerNames(self->stream_.native_handle());
       self->Watch();
     });
   }
@@ -175,7 +228,7 @@ void Connection<Stream>::Close() {
   exchange_ = nullptr;
   error_code ignored;
   socket().close(ignored);
-  ReleaseBody();
+  share_ = nullptr;
   kept_ = nullptr;
   owner_->Remove(this);
   if (gone_) std::exchange(gone_, nullptr)();
@@ -186,9 +239,13 @@ void Connection<Stream>::CheckTime(SteadyTime now) {
   if (now >= write_deadline_ || now >= send_deadline_) return Close();
   // Bytes of the next request end the watching, and wait until the response has been sent.
   if (exchange_ != nullptr && !is_watching_ && HasPeerClosed()) return Close();
-  if (now < deadline_) return;
+  const auto body_time =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now - waiting_since_ - owner_->options().body_start);
+  const bool is_slow =
+      phase_ == Phase::kBody && static_cast<int64_t>(request_.body.size()) < body_time.count() * kMinBodyRate / 1000;
+  if (now < deadline_ && !is_slow) return;
   deadline_ = SteadyTime::max();
-  if (is_lingering_ || !parser_.has_value()) return Close();
+  if (is_lingering_ || (phase_ != Phase::kHead && phase_ != Phase::kBody)) return Close();
   // The read of the request ends with an error, and its handler refuses the request.
   is_late_ = true;
   error_code ignored;
@@ -201,9 +258,10 @@ void Connection<Stream>::Watch() {
   auto on_bytes = [self = this->shared_from_this()](error_code error, size_t num_bytes) {
     self->OnBytes(error, num_bytes);
   };
+  read_block_.resize(kReadBytes);
   // TLS has ended when the connection lingers, so what still comes is not decrypted.
-  if (is_lingering_) return socket().async_read_some(buffer_.prepare(kReadBytes), std::move(on_bytes));
-  stream_.async_read_some(buffer_.prepare(kReadBytes), std::move(on_bytes));
+  if (is_lingering_) return socket().async_read_some(asio::buffer(read_block_), std::move(on_bytes));
+  stream_.async_read_some(asio::buffer(read_block_), std::move(on_bytes));
 }
 
 template <typename Stream>
@@ -212,8 +270,13 @@ void Connection<Stream>::OnBytes(error_code error, size_t num_bytes) {
   if (is_closed_) return;
   if (is_lingering_ && !has_ended_sending_) return EndSending();
   if (error) return Close();
-  if (is_lingering_) return Watch();
-  buffer_.commit(num_bytes);
+  if (is_lingering_) {
+    // What a client still sends is not worth the time of others.
+    return owner_->Pace(absl::StrCat(address_, " end"), [self = this->shared_from_this()] {
+      if (!self->is_closed_) self->Watch();
+    });
+  }
+  buffer_.append(read_block_, 0, num_bytes);
   // Bytes during a response belong to the next request, which waits.
   if (!is_busy()) ReadHead();
 }
@@ -221,155 +284,213 @@ void Connection<Stream>::OnBytes(error_code error, size_t num_bytes) {
 template <typename Stream>
 void Connection<Stream>::NextRequest() {
   if (!keeps_alive_ || owner_->is_stopping()) return Linger();
+  SetPhase(Phase::kIdle);
   SetDeadline(owner_->options().idle_timeout);
   if (is_watching_) return;
-  if (buffer_.size() > 0) return ReadHead();
+  if (!buffer_.empty()) return ReadHead();
   Watch();
 }
 
 template <typename Stream>
+void Connection<Stream>::Read(void (Connection::*next)()) {
+  read_block_.resize(kReadBytes);
+  stream_.async_read_some(asio::buffer(read_block_),
+                          [self = this->shared_from_this(), next](error_code error, size_t num_bytes) {
+                            self->OnRead(error, num_bytes, next);
+                          });
+}
+
+template <typename Stream>
+void Connection<Stream>::OnRead(error_code error, size_t num_bytes, void (Connection::*next)()) {
+  if (!GoesOn(error)) return;
+  buffer_.append(read_block_, 0, num_bytes);
+  (this->*next)();
+}
+
+template <typename Stream>
+bool Connection<Stream>::GoesOn(error_code error) {
+  if (is_closed_) return false;
+  if (std::exchange(is_dropped_, false)) {
+    Refuse(503, kNoRoom);
+  } else if (std::exchange(is_late_, false)) {
+    Refuse(408, "the request did not arrive in time");
+  } else if (error) {
+    Close();
+  } else {
+    return true;
+  }
+  return false;
+}
+
+template <typename Stream>
 void Connection<Stream>::ReadHead() {
+  SetPhase(Phase::kHead);
   SetDeadline(owner_->options().head_timeout);
-  parser_.emplace();
-  parser_->header_limit(kMaxHeadBytes);
-  parser_->body_limit(owner_->options().max_body_bytes);
-  http::async_read_header(stream_, buffer_, *parser_,
-                          [self = this->shared_from_this()](error_code error, size_t) { self->OnHead(error); });
+  num_searched_ = 0;
+  ContinueHead();
 }
 
 template <typename Stream>
-void Connection<Stream>::OnHead(error_code error) {
-  if (is_closed_) return;
-  const uint64_t num_bytes = parser_->content_length().value_or(0);
-  if (num_bytes > owner_->options().max_body_bytes) error = http::error::body_limit;
-  if (error) return RefuseUnreadable(error);
-  const auto [begin, end] = parser_->get().equal_range(http::field::content_encoding);
-  for (auto field = begin; field != end; ++field) {
-    if (boost::beast::iequals(field->value(), "identity")) continue;
-    return RefuseEncoding({field->value().data(), field->value().size()});
+void Connection<Stream>::ContinueHead() {
+  const auto found = FindHeadEnd(buffer_, num_searched_);
+  if (const auto* const refusal = std::get_if<HttpRefusal>(&found)) return Refuse(refusal->code, refusal->message);
+  const std::optional<size_t> end = std::get<std::optional<size_t>>(found);
+  if (end.value_or(buffer_.size()) > kMaxHeadBytes) {
+    return Refuse(431, absl::StrCat("the head of the request has more than ", kMaxHeadBytes, " bytes"));
   }
-  if (!ReserveBody(static_cast<int64_t>(num_bytes))) return;
+  num_searched_ = buffer_.size();
+  if (!end.has_value()) return Read(&Connection::ContinueHead);
+  std::variant<HttpHead, HttpRefusal> head = ReadHttpHead(absl::string_view(buffer_).substr(0, *end));
+  buffer_.erase(0, *end);
+  if (const auto* const refusal = std::get_if<HttpRefusal>(&head)) return Refuse(refusal->code, refusal->message);
+  OnHead(std::get<HttpHead>(std::move(head)));
+}
+
+template <typename Stream>
+void Connection<Stream>::OnHead(HttpHead head) {
+  keeps_alive_ = head.keeps_alive;
+  is_head_ = head.method == "HEAD";
+  is_chunked_ = head.minor_version >= 1;
+  if (const auto refusal = ReasonToRefuse(head)) return Refuse(refusal->code, refusal->message);
+  const auto text = [&](const char* name) { return std::string(head.Header(name)); };
+  request_ = {
+      .method = head.method,
+      .path = head.path,
+      .authorization = text("authorization"),
+      .last_event_id = text("last-event-id"),
+      .timeout = text("x-request-timeout"),
+      .read_timeout = text(head.Has("x-stainless-read-timeout") ? "x-stainless-read-timeout" : "x-stainless-timeout"),
+      .content_type = text("content-type"),
+      .is_of_page = IsOfPage(head),
+      .address = address_,
+      .client_names = client_names_};
+  const bool has_body = head.is_chunked || head.content_length.value_or(0) > 0;
+  if (owner_->options().check_head) {
+    if (std::optional<WebResponse> response = owner_->options().check_head(request_)) {
+      if (has_body) return RefuseWith(*std::move(response));
+      SetPhase(Phase::kResponse);
+      deadline_ = SteadyTime::max();
+      return Respond(*std::move(response));
+    }
+  }
+  if (!has_body) return OnRequest();
+  BeginBody(head);
+}
+
+template <typename Stream>
+std::optional<HttpRefusal> Connection<Stream>::ReasonToRefuse(const HttpHead& head) const {
+  const WebServerOptions& options = owner_->options();
+  if (auto refusal = CheckWebRules(head, options.access, !std::is_same_v<Stream, Socket>)) return refusal;
+  for (const auto& [name, value] : head.headers) {
+    if (name != "content-encoding" || absl::EqualsIgnoreCase(value, "identity")) continue;
+    return HttpRefusal{415, absl::StrCat("the header Content-Encoding is \"", absl::Utf8SafeCHexEscape(value),
+                                         "\", and this server reads bodies without compression only; send the body as "
+                                         "it is, without the header")};
+  }
+  const size_t max_bytes = head.method == "POST" ? options.max_body_bytes : kMaxUnusedBytes;
+  if (head.content_length.value_or(0) <= max_bytes) return std::nullopt;
+  return HttpRefusal{413, absl::StrCat("the body of the request has more than ", max_bytes, " bytes")};
+}
+
+template <typename Stream>
+void Connection<Stream>::BeginBody(const HttpHead& head) {
+  num_body_left_ = head.content_length.value_or(0);
+  decoder_.reset();
+  if (head.is_chunked) decoder_.emplace(head.method == "POST" ? owner_->options().max_body_bytes : kMaxUnusedBytes);
+  share_ = owner_->body_memory()->Begin(address_, [this] { DropBody(); });
+  SetPhase(Phase::kBody);
   SetDeadline(owner_->options().body_timeout);
-  if (boost::beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
-    auto text = std::make_shared<std::string>("HTTP/1.1 100 Continue\r\n\r\n");
-    asio::async_write(stream_, asio::buffer(*text),
-                      [self = this->shared_from_this(), text](error_code write_error, size_t) {
-                        if (self->is_closed_) return;
-                        if (write_error) return self->Close();
-                        self->ReadBody();
-                      });
-    return;
+  if (!head.expects_continue || !buffer_.empty()) return ContinueBody();
+  auto text = std::make_shared<std::string>("HTTP/1.1 100 Continue\r\n\r\n");
+  asio::async_write(stream_, asio::buffer(*text), [self = this->shared_from_this(), text](error_code error, size_t) {
+    if (self->GoesOn(error)) self->ContinueBody();
+  });
+}
+
+template <typename Stream>
+void Connection<Stream>::ContinueBody() {
+  if (const auto refusal = TakeBodyBytes()) return Refuse(refusal->code, refusal->message);
+  if (!share_->Grow(static_cast<int64_t>(request_.body.size()))) {
+    return Refuse(503, kNoRoom);
   }
-  ReadBody();
+  if (IsBodyComplete()) return OnRequest();
+  if (request_.body.size() < BodyMemory::kSmallBytes) return Read(&Connection::ContinueBody);
+  // A body waits behind bodies of its size and of its address only, and takes turns with all others.
+  owner_->Pace(absl::StrCat(address_, " ", std::bit_width(request_.body.size())), [self = this->shared_from_this()] {
+    if (self->GoesOn({})) self->Read(&Connection::ContinueBody);
+  });
 }
 
 template <typename Stream>
-void Connection<Stream>::ReadBody() {
-  if (parser_->chunked()) return ReadChunks();
-  http::async_read(stream_, buffer_, *parser_,
-                   [self = this->shared_from_this()](error_code error, size_t) { self->OnRequest(error); });
+std::optional<HttpRefusal> Connection<Stream>::TakeBodyBytes() {
+  if (!decoder_.has_value()) {
+    const size_t size = std::min<uint64_t>(num_body_left_, buffer_.size());
+    // The rest is believed when much has come. Memory that is not used yet costs nothing.
+    if (request_.body.size() > kBelievedBytes) request_.body.reserve(request_.body.size() + num_body_left_);
+    request_.body.append(buffer_, 0, size);
+    buffer_.erase(0, size);
+    num_body_left_ -= size;
+    return std::nullopt;
+  }
+  absl::string_view input = buffer_;
+  auto refusal = decoder_->Decode(&input, &request_.body);
+  buffer_.erase(0, buffer_.size() - input.size());
+  return refusal;
 }
 
 template <typename Stream>
-void Connection<Stream>::ReadChunks() {
-  // An eager parser would read on while a chunk is not complete, and the memory of those before would not be reserved.
-  parser_->eager(false);
-  http::async_read_some(stream_, buffer_, *parser_,
-                        [self = this->shared_from_this()](error_code error, size_t) { self->OnChunks(error); });
+void Connection<Stream>::DropBody() {
+  request_.body = std::string();
+  share_ = nullptr;
+  // The read of the request ends, and its handler refuses the request.
+  is_dropped_ = true;
+  error_code ignored;
+  socket().cancel(ignored);
 }
 
 template <typename Stream>
-void Connection<Stream>::OnChunks(error_code error) {
-  if (is_closed_) return;
-  if (error || parser_->is_done()) return OnRequest(error);
-  if (ReserveBody(static_cast<int64_t>(parser_->get().body().size()))) ReadChunks();
-}
-
-template <typename Stream>
-void Connection<Stream>::OnRequest(error_code error) {
-  if (is_closed_) return;
-  if (error) return RefuseUnreadable(error);
+void Connection<Stream>::OnRequest() {
   is_late_ = false;
   deadline_ = SteadyTime::max();
-  auto message = parser_->release();
-  parser_.reset();
-  keeps_alive_ = message.keep_alive();
-  is_head_ = message.method() == http::verb::head;
-  is_chunked_ = message.version() >= 11;
-  const auto text = [](auto view) { return std::string(view.data(), view.size()); };
-  const std::string target = text(message.target());
-  WebRequest request{
-      .method = text(message.method_string()),
-      .path = target.substr(0, target.find('?')),
-      .authorization = text(message[http::field::authorization]),
-      .last_event_id = text(message["Last-Event-ID"]),
-      .timeout = text(message["X-Request-Timeout"]),
-      .read_timeout = text(
-          message[message.count("X-Stainless-Read-Timeout") > 0 ? "X-Stainless-Read-Timeout" : "X-Stainless-Timeout"]),
-      .body = std::move(message.body())};
-  auto exchange = std::make_shared<Exchange>(this->shared_from_this(), std::move(request));
+  SetPhase(Phase::kResponse);
+  if (share_ != nullptr) share_->Complete();
+  auto exchange = std::make_shared<Exchange>(this->shared_from_this(), std::exchange(request_, WebRequest()),
+                                             std::exchange(share_, nullptr));
   exchange_ = exchange.get();
-  if (buffer_.size() == 0) Watch();
+  if (buffer_.empty()) Watch();
   owner_->Handle(exchange);
   exchange->DropBody();  // A stream may last for minutes, and the bodies of all of them together have no limit.
-  ReleaseBody();
-}
-
-template <typename Stream>
-bool Connection<Stream>::ReserveBody(int64_t num_bytes) {
-  if (!owner_->ReserveBytes(num_bytes - reserved_bytes_)) {
-    Refuse(503, "the server is receiving too many bytes of requests");
-    return false;
-  }
-  reserved_bytes_ = num_bytes;
-  return true;
-}
-
-template <typename Stream>
-void Connection<Stream>::ReleaseBody() {
-  owner_->ReleaseBytes(std::exchange(reserved_bytes_, 0));
 }
 
 template <typename Stream>
 std::string Connection<Stream>::Head(int code, absl::string_view content_type) const {
-  const auto reason = http::obsolete_reason(http::int_to_status(code));
-  std::string head = absl::StrCat("HTTP/1.1 ", code, " ", absl::string_view(reason.data(), reason.size()),
-                                  "\r\nContent-Type: ", content_type,
-                                  "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
-  if (!keeps_alive_) head += "Connection: close\r\n";
+  std::string head = absl::StrCat("HTTP/1.1 ", code, " ", HttpReason(code), "\r\nContent-Type: ", content_type,
+                                  "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+                                  "Cross-Origin-Resource-Policy: same-origin\r\n");
+  if (!keeps_alive_) {
+    head += "Connection: close\r\n";
+  } else if (!is_chunked_) {
+    head += "Connection: keep-alive\r\n";  // HTTP/1.0 closes connections otherwise.
+  }
   return head;
 }
 
 template <typename Stream>
 void Connection<Stream>::Refuse(int code, absl::string_view message) {
-  keeps_alive_ = false;
-  deadline_ = SteadyTime::max();
   WebResponse response{.code = code, .body = ErrorBody(message, "invalid_request_error", std::nullopt, std::nullopt)};
   owner_->NoteRefusal(code);
   if (code == 503) response.headers.emplace_back("Retry-After", "1");
+  RefuseWith(std::move(response));
+}
+
+template <typename Stream>
+void Connection<Stream>::RefuseWith(WebResponse response) {
+  keeps_alive_ = false;
+  deadline_ = SteadyTime::max();
+  request_ = {};
+  share_ = nullptr;
+  SetPhase(Phase::kResponse);
   Respond(std::move(response));
-}
-
-template <typename Stream>
-void Connection<Stream>::RefuseUnreadable(error_code error) {
-  if (is_late_) return Refuse(408, "the request did not arrive in time");
-  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-    return Refuse(431, absl::StrCat("the head of the request has more than ", kMaxHeadBytes, " bytes"));
-  }
-  if (error == http::error::body_limit) {
-    return Refuse(413,
-                  absl::StrCat("the body of the request has more than ", owner_->options().max_body_bytes, " bytes"));
-  }
-  const bool is_of_http = error.category() == http::make_error_code(http::error::bad_method).category();
-  if (!is_of_http || error == http::error::end_of_stream || error == http::error::partial_message) return Close();
-  Refuse(400, absl::StrCat("this is not a request of HTTP/1: ", error.message()));
-}
-
-template <typename Stream>
-void Connection<Stream>::RefuseEncoding(absl::string_view encoding) {
-  Refuse(415, absl::StrCat("the header Content-Encoding is \"", absl::Utf8SafeCHexEscape(encoding),
-                           "\", and this server reads bodies without compression only; send the body as it is, without "
-                           "the header"));
 }
 
 template <typename Stream>
@@ -466,7 +587,6 @@ void Connection<Stream>::OnWritten(error_code error, size_t num_bytes) {
 template <typename Stream>
 void Connection<Stream>::Linger() {
   is_lingering_ = true;
-  parser_.reset();
   SetDeadline(kLingerTimeout);
   if (!is_watching_) return EndSending();
   // The read ends first, because the end of TLS reads as well.
@@ -477,7 +597,7 @@ void Connection<Stream>::Linger() {
 template <typename Stream>
 void Connection<Stream>::EndSending() {
   has_ended_sending_ = true;
-  buffer_.consume(buffer_.size());
+  buffer_.clear();
   if constexpr (std::is_same_v<Stream, Socket>) {
     EndSocket();
   } else {
@@ -497,9 +617,10 @@ void Connection<Stream>::EndSocket() {
 
 }  // namespace
 
-std::shared_ptr<WebConnection> MakeWebConnection(WebConnectionOwner* owner, Socket socket, asio::ssl::context* tls) {
-  if (tls == nullptr) return std::make_shared<Connection<Socket>>(owner, std::move(socket));
-  return std::make_shared<Connection<asio::ssl::stream<Socket>>>(owner, std::move(socket), *tls);
+std::shared_ptr<WebConnection> MakeWebConnection(WebConnectionOwner* owner, Socket socket, std::string address,
+                                                 asio::ssl::context* tls) {
+  if (tls == nullptr) return std::make_shared<Connection<Socket>>(owner, std::move(address), std::move(socket));
+  return std::make_shared<Connection<asio::ssl::stream<Socket>>>(owner, std::move(address), std::move(socket), *tls);
 }
 
 }  // namespace quire

@@ -6,9 +6,13 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <chrono>
-#include <cstdint>
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
+#include "gateway/web/body_memory.h"
 #include "gateway/web/web_server.h"
 
 namespace quire {
@@ -21,9 +25,16 @@ class WebConnection {
   virtual void Close() = 0;
   // A response is being made or sent.
   virtual bool is_busy() const = 0;
+  // Since when the connection waits for a handshake, for a request or for the rest of a head, or nothing if it does
+  // not.
+  virtual std::optional<std::chrono::steady_clock::time_point> waiting_since() const = 0;
+  virtual const std::string& address() const = 0;
   // Ends what has taken too long, and the request of a client that has left. The caller calls it every now and then.
   virtual void CheckTime(std::chrono::steady_clock::time_point now) = 0;
 };
+
+// One read of a connection takes at most so many bytes.
+inline constexpr size_t kReadBytes = 16 << 10;
 
 // A connection calls these functions of its server.
 class WebConnectionOwner {
@@ -36,15 +47,19 @@ class WebConnectionOwner {
   virtual void NoteRefusal(int code) = 0;
   // The connection is closed.
   virtual void Remove(WebConnection* connection) = 0;
-  // Returns false when there is no room for so many bytes. Otherwise they count until ReleaseBytes.
-  virtual bool ReserveBytes(int64_t num_bytes) = 0;
-  virtual void ReleaseBytes(int64_t num_bytes) = 0;
+  virtual BodyMemory* body_memory() = 0;
+  // Runs the function when it is the turn of `caller` to read kReadBytes of a large body. All large bodies together
+  // come at a rate that leaves the thread of the server time for others.
+  virtual void Pace(const std::string& caller, std::function<void()> read) = 0;
+  // Runs the function soon on the thread of the server. Thread-safe.
+  virtual void RunSoon(std::function<void()> function) = 0;
 };
 
-// Makes a connection of a socket, with TLS unless `tls` is null. The owner must outlive it.
+// Makes a connection of a socket to a client at this IP address, with TLS unless `tls` is null. The owner must outlive
+// it.
 std::shared_ptr<WebConnection> MakeWebConnection(WebConnectionOwner* owner,
                                                  boost::asio::generic::stream_protocol::socket socket,
-                                                 boost::asio::ssl::context* tls);
+                                                 std::string address, boost::asio::ssl::context* tls);
 
 }  // namespace quire
 

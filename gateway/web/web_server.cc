@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
@@ -19,6 +20,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "gateway/web/body_memory.h"
+#include "gateway/web/fair_queue.h"
 #include "gateway/web/tls_context.h"
 #include "gateway/web/web_connection.h"
 
@@ -32,10 +35,19 @@ using Socket = asio::generic::stream_protocol::socket;
 
 // Says how often the server looks for connections whose time is up or whose client has left.
 constexpr std::chrono::milliseconds kTick(200);
+// All large bodies together come at so many bytes per second, and at most so many at once.
+constexpr int64_t kPacedRate = 64 << 20;
+constexpr int64_t kMaxPacedBytes = 256 << 10;
+constexpr std::chrono::milliseconds kPaceTick(2);
+// One of so many connections is kept free for the next client, as long as others only wait.
+constexpr size_t kPartKeptFree = 16;
 
 class Server : public WebServer, public WebConnectionOwner {
  public:
-  explicit Server(WebServerOptions options) : options_(std::move(options)) {}
+  explicit Server(WebServerOptions options)
+      : options_(std::move(options)),
+        body_memory_(options_.max_receiving_bytes,
+                     std::max(options_.max_receiving_bytes / 4 * 3, static_cast<int64_t>(options_.max_body_bytes))) {}
   ~Server() override { Stop(std::chrono::milliseconds(0)); }
 
   absl::Status Listen(Handler handler) override;
@@ -53,26 +65,36 @@ class Server : public WebServer, public WebConnectionOwner {
     if (options_.on_refusal) options_.on_refusal(code);
   }
   void Remove(WebConnection* connection) override { connections_.erase(connection); }
-  bool ReserveBytes(int64_t num_bytes) override;
-  void ReleaseBytes(int64_t num_bytes) override { receiving_bytes_ -= num_bytes; }
+  BodyMemory* body_memory() override { return &body_memory_; }
+  void Pace(const std::string& caller, std::function<void()> read) override;
+  void RunSoon(std::function<void()> function) override { Post(std::move(function)); }
 
  private:
-  void Take(int fd);
+  void Take(int fd, const std::string& peer);
+  // Lets as much of large bodies come as is due, and looks again soon if there is more.
+  void ReadPaced();
+  // Closes a connection that waits, if nearly all are taken.
+  void MakeRoom();
   void Tick();
 
   const WebServerOptions options_;
+  BodyMemory body_memory_;           // Destroyed after what still waits in io_. It belongs to the server's thread.
   Handler handler_;                  // Constant after Listen.
   std::unique_ptr<TlsContext> tls_;  // It is null without TLS.
   std::unique_ptr<Acceptor> acceptor_;
   asio::io_context io_{1};
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;
   asio::steady_timer timer_{io_};
+  asio::steady_timer pace_timer_{io_};
   std::thread thread_;
   bool has_stopped_ = false;
 
   // These belong to the server's thread.
   absl::flat_hash_map<WebConnection*, std::shared_ptr<WebConnection>> connections_;
-  int64_t receiving_bytes_ = 0;
+  FairQueue<std::function<void()>> paced_;  // Reads of large bodies that wait.
+  int64_t paced_bytes_ = 0;                 // So many may be read now.
+  SteadyTime paced_until_;                  // The time that these bytes count.
+  bool is_pacing_ = false;                  // ReadPaced runs again soon.
   bool is_stopping_ = false;
   SteadyTime stop_deadline_;
 };
@@ -83,9 +105,13 @@ absl::Status Server::Listen(Handler handler) {
     QUIRE_ASSIGN_OR_RETURN(tls_, TlsContext::Open(options_.tls));
   }
   work_.emplace(io_.get_executor());
-  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
-      options_.address, {.port = "listen", .flag = "--max-connections", .max_connections = options_.max_connections},
-      [this](int fd, const std::string& /*peer*/) { Post([this, fd] { Take(fd); }); });
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
+      Acceptor::Start(options_.address,
+                      {.port = "listen",
+                       .flag = "--max-connections",
+                       .max_connections = options_.max_connections,
+                       .max_per_address = options_.max_connections_per_address},
+                      [this](int fd, const std::string& peer) { Post([this, fd, peer] { Take(fd, peer); }); });
   if (!acceptor.ok()) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", options_.address, ": ", acceptor.status().message()));
@@ -98,7 +124,7 @@ absl::Status Server::Listen(Handler handler) {
   return absl::OkStatus();
 }
 
-void Server::Take(int fd) {
+void Server::Take(int fd, const std::string& peer) {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
   if (is_stopping_ || getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
@@ -115,15 +141,50 @@ void Server::Take(int fd) {
     return;
   }
   const std::shared_ptr<WebConnection> connection =
-      MakeWebConnection(this, std::move(socket), tls_ == nullptr ? nullptr : &tls_->current());
+      MakeWebConnection(this, std::move(socket), peer, tls_ == nullptr ? nullptr : &tls_->current());
+  MakeRoom();
   connections_.emplace(connection.get(), connection);
   connection->Start();
 }
 
-bool Server::ReserveBytes(int64_t num_bytes) {
-  if (receiving_bytes_ + num_bytes > options_.max_receiving_bytes) return false;
-  receiving_bytes_ += num_bytes;
-  return true;
+void Server::Pace(const std::string& caller, std::function<void()> read) {
+  paced_.Push(caller, std::move(read));
+  if (!is_pacing_) ReadPaced();
+}
+
+void Server::ReadPaced() {
+  const SteadyTime now = std::chrono::steady_clock::now();
+  const auto passed = std::chrono::duration_cast<std::chrono::microseconds>(now - paced_until_).count();
+  paced_bytes_ = std::min(kMaxPacedBytes, paced_bytes_ + std::min<int64_t>(passed, 1'000'000) * kPacedRate / 1'000'000);
+  paced_until_ = now;
+  while (!paced_.empty() && paced_bytes_ > 0) {
+    paced_bytes_ -= kReadBytes;
+    paced_.Pop()();
+  }
+  is_pacing_ = !paced_.empty();
+  if (!is_pacing_) return;
+  pace_timer_.expires_after(kPaceTick);
+  pace_timer_.async_wait([this](error_code error) {
+    if (!error) ReadPaced();
+  });
+}
+
+void Server::MakeRoom() {
+  const auto max = static_cast<size_t>(options_.max_connections);
+  if (connections_.size() < max - max / kPartKeptFree) return;
+  absl::flat_hash_map<std::string, int> counts;
+  for (const auto& [key, connection] : connections_) ++counts[connection->address()];
+  WebConnection* oldest = nullptr;
+  for (const auto& [key, connection] : connections_) {
+    if (!connection->waiting_since().has_value()) continue;
+    if (oldest != nullptr) {
+      const int count = counts[connection->address()];
+      const int most = counts[oldest->address()];
+      if (count < most || (count == most && *connection->waiting_since() >= *oldest->waiting_since())) continue;
+    }
+    oldest = key;
+  }
+  if (oldest != nullptr) oldest->Close();
 }
 
 void Server::Tick() {

@@ -8,25 +8,31 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/web_access.h"
 #include "security/tls_files.h"
 #include "serving/acceptor.h"
 
 namespace quire {
 
-// A request of HTTP/1 with its whole body.
+// A request of HTTP/1.
 struct WebRequest {
   std::string method;
-  std::string path;           // As it was sent, without '?' and what follows it.
-  std::string authorization;  // The header, or empty.
-  std::string last_event_id;  // The header, or empty.
-  std::string timeout;        // The header X-Request-Timeout, or empty.
-  std::string read_timeout;   // The header X-Stainless-Read-Timeout or X-Stainless-Timeout, or empty.
-  std::string body;
+  std::string path;                            // As it was sent, without '?' and what follows it.
+  std::string authorization;                   // The header, or empty.
+  std::string last_event_id;                   // The header, or empty.
+  std::string timeout;                         // The header X-Request-Timeout, or empty.
+  std::string read_timeout;                    // The header X-Stainless-Read-Timeout or X-Stainless-Timeout, or empty.
+  std::string content_type;                    // The header, or empty.
+  bool is_of_page = false;                     // A browser has sent it for a page.
+  std::string address;                         // The IP address of the client; empty for a unix socket.
+  std::vector<std::string> client_names = {};  // Those in the client's certificate, see PeerNames.
+  std::string body = "";
 };
 
 struct WebResponse {
@@ -45,6 +51,9 @@ class WebExchange {
 
   // The body is empty after the handler has returned.
   virtual const WebRequest& request() const = 0;
+  // Takes the body over, so that it is still there after the handler has returned. Its memory counts until the result
+  // is destroyed, which any thread may do, but not after the server.
+  virtual std::shared_ptr<const std::string> TakeBody() = 0;
   // `gone` is called at most once, when the client leaves before the whole response was given to the server, or when it
   // reads too slowly.
   virtual void OnGone(std::function<void()> gone) = 0;
@@ -62,13 +71,18 @@ class WebExchange {
 struct WebServerOptions {
   std::string address = {};  // host:port or unix:path; port 0 takes a free one.
   TlsFiles tls = {};  // Without a certificate, the port has no TLS. With an authority, clients need a certificate.
+  WebAccess access = {};
   int max_connections = 1024;
-  size_t max_body_bytes = 16 << 20;         // One request has at most so many.
-  int64_t max_receiving_bytes = 256 << 20;  // All requests whose bodies are arriving have at most so many.
+  int max_connections_per_address = 0;  // 0: only max_connections counts.
+  size_t max_body_bytes = 16 << 20;     // One request has at most so many.
+  // All bodies that arrive or wait to be read have at most so many, see BodyMemory. One address has at most three
+  // quarters of it, or a body of max_body_bytes.
+  int64_t max_receiving_bytes = 256 << 20;
   // A client of a stream that is further behind gets no more, and is disconnected.
   size_t max_unsent_bytes = 1 << 20;
   std::chrono::milliseconds head_timeout = std::chrono::seconds(10);  // It limits TLS and the head of a request.
   std::chrono::milliseconds body_timeout = std::chrono::seconds(30);  // It limits the body.
+  std::chrono::milliseconds body_start = std::chrono::seconds(5);  // Afterwards, a body must come at 1 KiB per second.
   // It limits the time between two requests of a connection.
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);
   // It limits the time in which a write makes no progress.
@@ -77,12 +91,16 @@ struct WebServerOptions {
   std::chrono::milliseconds send_timeout = std::chrono::minutes(5);
   // The thread of the server calls it with the code when it refuses a request by itself.
   std::function<void(int code)> on_refusal = {};
+  // The thread of the server calls it with each head, before it reads the body. A response refuses the request.
+  std::function<std::optional<WebResponse>(const WebRequest& head)> check_head = {};
 };
 
 // An HTTP/1.1 server with one thread, which runs the handler and serves all connections without blocking. Everything
 // that a client can make it hold is bounded: connections, bytes of heads and bodies, unsent bytes, and times. Requests
-// that break a limit get 400, 408, 413, 431 or 503 with an error as the OpenAI interface has it. A body has a
-// Content-Length or comes in chunks. A compressed one gets 415.
+// that break a limit get 400, 408, 413, 431 or 503 with an error as the OpenAI interface has it. Heads are read
+// strictly (ReadHttpHead), and requests of other sites and for other hosts get 403 (CheckWebRules). A body has a
+// Content-Length or comes in chunks, and may not come slowly. A compressed one gets 415. When nearly all
+// connections are taken, the one that has waited longest for its client is closed, at the address that has most.
 class WebServer {
  public:
   using Handler = std::function<void(std::shared_ptr<WebExchange> exchange)>;

@@ -244,7 +244,8 @@ absl::Status Manager::Listen() {
 }
 
 absl::Status Manager::ServeMetrics() {
-  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = MetricsServer::Start(options_.metrics_listen);
+  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics =
+      MetricsServer::Start(options_.metrics_listen, options_.web_access);
   if (!metrics.ok()) return AboutFlag("--metrics-listen", metrics.status());
   metrics_ = *std::move(metrics);
   metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &requests_.counts, &requests_.resumable,

@@ -421,6 +421,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.health_listen, OptionalTcpAddressFlag(FLAGS_health_listen));
   QUIRE_ASSIGN_OR_RETURN(options.metrics_listen, OptionalTcpAddressFlag(FLAGS_metrics_listen));
   QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
+  QUIRE_ASSIGN_OR_RETURN(options.web_access, ReadWebAccess());
   QUIRE_ASSIGN_OR_RETURN(options.standby, ReadStandbyFlags(options.transport.is_insecure));
   QUIRE_ASSIGN_OR_RETURN(options.scheduler, MakeSchedulerOptions());
   QUIRE_RETURN_IF_ERROR(ReadTenants(&options));
@@ -464,7 +465,8 @@ const ProgramFlags& ManagerFlags() {
       "quire-manager",
       "schedules requests over the KV memory of its workers and streams tokens to clients.",
       "--workers=host:port[,host:port ...] [flags]",
-      {{"Addresses:", {"workers", "listen", "health_listen", "metrics_listen", "max_connections"}},
+      {{"Addresses:",
+        {"workers", "listen", "health_listen", "metrics_listen", "max_connections", "host_names", "allowed_origins"}},
        {"Metrics:", {"max_tenant_labels", "vllm_metrics", "status_page"}},
        TransportFlagGroup(),
        {"Who may call, and how much:", {"tokens", "tenants", "client_names", "admin_names"}},
@@ -485,7 +487,7 @@ const ProgramFlags& ManagerFlags() {
          "last_write_timeout", "detach_grace", "drain_timeout"}},
        LogFlagGroup({"log_requests"}),
        ConfigurationFlagGroup()},
-      {"workers", "client_names", "admin_names", "tenant_weights", "etcd"}};
+      {"workers", "client_names", "admin_names", "tenant_weights", "etcd", "host_names", "allowed_origins"}};
   return *flags;
 }
 

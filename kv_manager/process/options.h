@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "base/flags.h"
 #include "base/log_flags.h"
+#include "base/web_access.h"
 #include "kv_manager/engine/wait_forecast.h"
 #include "kv_manager/process/standby_flags.h"
 #include "kv_manager/requests/inference_options.h"
@@ -40,6 +41,7 @@ struct ManagerOptions {
   std::string health_listen;   // Empty: only `listen` answers health checks.
   std::string metrics_listen;  // Empty: there are no metrics.
   int max_connections;         // It limits those at `listen`.
+  WebAccess web_access;        // It is for `metrics_listen`.
   StandbyOptions standby;
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -43,6 +44,22 @@ TEST(HeapTrimmerTest, GivesFreeMemoryBackOnceTheProcessHasGrown) {
   // The attempt before was in vain, so a few calls are skipped.
   for (int i = 0; i < 5; ++i) trimmer.TrimIfGrown();
   EXPECT_LT(grown(), 8 * kMiB);
+}
+
+TEST(HeapTrimmerTest, LargeBlocksGoBackWhenTheyAreFreed) {
+#if defined(QUIRE_ADDRESS_SANITIZER) || defined(QUIRE_THREAD_SANITIZER)
+  GTEST_SKIP() << "a sanitizer has its own malloc";
+#endif
+  GiveLargeBlocksBack();
+  const int64_t before = ReadProcessUsage().resident_bytes;
+  // By default, malloc would keep later blocks of this size once one was freed.
+  std::string(20 * kMiB, 'x').clear();
+  std::vector<std::string> blocks;
+  for (int i = 0; i < 8; ++i) blocks.emplace_back(8 * kMiB, 'x');
+  const std::unique_ptr<char[]> last = std::make_unique<char[]>(1000);  // It keeps the heap from shrinking.
+  EXPECT_GT(ReadProcessUsage().resident_bytes - before, 60 * kMiB);
+  blocks.clear();
+  EXPECT_LT(ReadProcessUsage().resident_bytes - before, 8 * kMiB);
 }
 
 }  // namespace

@@ -134,6 +134,8 @@ MISTAKES = [
     ("resources", WORKERS, at(*CONTAINER, "resources", "limits", "nvidia.com/gpu", value=None), "0 GPUs"),
     ("resources", WORKERS, lambda w: container(w)["resources"]["limits"].update({"nvidia.com/mig-1g.10gb": "1"}),
      "2 GPUs"),
+    ("memory", GATEWAY, at(*CONTAINER, "resources", "limits", "memory", value="1Gi"), "is 1Gi, and its flags allow"),
+    ("memory", GATEWAY, lambda g: container(g)["args"].append("--max-receiving-bytes=4294967296"), "is 3Gi"),
     ("gpus", MANAGER, at(*TEMPLATE, "tolerations", value=None), "does not tolerate nvidia.com/gpu"),
     ("gpus", GATEWAY, at(*TEMPLATE, "tolerations", 0, "effect", value="NoExecute"), "does not tolerate nvidia.com/gpu"),
     ("gpus", WORKERS, at(*TEMPLATE, "tolerations", 0, "operator", value="Equal"), "does not tolerate nvidia.com/gpu"),

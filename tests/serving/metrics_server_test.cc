@@ -15,13 +15,16 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "prometheus/client_metric.h"
 #include "prometheus/metric_family.h"
 #include "serving/http_connection.h"
+#include "serving/http_head.h"
 #include "serving/http_page.h"
+#include "tests/serving/framing_cases.h"
 #include "tests/serving/sockets.h"
 
 namespace quire {
@@ -121,7 +124,7 @@ TEST_F(MetricsServerTest, ParametersAreDecoded) {
 
 TEST_F(MetricsServerTest, AUserIsLocalByALocalNameAndWithoutAProxy) {
   EXPECT_THAT(Ask("GET", "/who"), EndsWith("local"));
-  EXPECT_THAT(Ask("GET", "/who", "Host: evil.example:9460\r\n"), EndsWith("remote"));
+  EXPECT_THAT(Ask("GET", "/who", "Host: other-machine:9460\r\n"), EndsWith("remote"));
   EXPECT_THAT(Ask("GET", "/who", "X-Forwarded-For: 10.0.0.1\r\n"), EndsWith("remote"));
 }
 
@@ -140,6 +143,37 @@ TEST_F(MetricsServerTest, SlowClientsKeepNobodyOut) {
   ASSERT_TRUE(other.Connect(server_->port(), 2));
   for (const char c : std::string("GET /metrics HTTP/1.0\r\n\r\n")) other.Send(c);
   EXPECT_FALSE(other.IsClosed());
+}
+
+// Sends the bytes and returns all that comes back.
+std::string Exchange(int port, const std::string& bytes) {
+  TestSocket socket;
+  EXPECT_TRUE(socket.Connect(port));
+  EXPECT_EQ(send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t size; (size = recv(socket.fd(), buffer, sizeof(buffer), 0)) > 0;) answer.append(buffer, size);
+  return answer;
+}
+
+TEST_F(MetricsServerTest, HeadsWithoutASingleMeaningAreRefused) {
+  for (const FramingCase& framing : FramingCases()) {
+    const std::string answer = Exchange(server_->port(), framing.request);
+    const std::string code = framing.code < 100 ? "200" : absl::StrCat(framing.code);
+    EXPECT_THAT(answer, StartsWith(absl::StrCat("HTTP/1.1 ", code, " "))) << framing.request;
+  }
+}
+
+TEST_F(MetricsServerTest, WebPagesOfOtherSitesReadNothing) {
+  for (const char* path : {"/metrics", "/", "/who"}) {
+    EXPECT_THAT(Ask("GET", path, "Host: evil.example\r\n"), StartsWith("HTTP/1.1 403 ")) << path;
+    EXPECT_THAT(Ask("GET", path, "Sec-Fetch-Site: cross-site\r\n"), StartsWith("HTTP/1.1 403 ")) << path;
+    EXPECT_THAT(Ask("GET", path, "Sec-Fetch-Site: same-origin\r\n"), StartsWith("HTTP/1.1 200 ")) << path;
+  }
+  const auto open = MetricsServer::Start("127.0.0.1:0", {.host_names = {"llm.example"}, .allowed_origins = {}});
+  ASSERT_TRUE(open.ok()) << open.status();
+  EXPECT_THAT(Exchange((*open)->port(), "GET /metrics HTTP/1.1\r\nHost: llm.example\r\n\r\n"),
+              StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(MetricsServerTest, WhatIsNotARequestIsRefused) {
@@ -187,18 +221,48 @@ TEST_F(HttpConnectionTest, AClientThatReadsNothingIsGivenUp) {
   client.join();
 }
 
-TEST(HttpHeadTest, HasDecodedPartsAndHeadersInLowerCase) {
-  const auto head = ParseHttpHead("GET /a%20b+c?x=1+2%26&y HTTP/1.1\r\nHost: here:1 \r\nACCEPT:x");
-  ASSERT_TRUE(head.has_value());
-  EXPECT_EQ(head->method, "GET");
-  EXPECT_EQ(head->path, "/a b+c");
-  EXPECT_THAT(head->parameters, ::testing::ElementsAre(std::pair("x", "1 2&"), std::pair("y", "")));
-  EXPECT_EQ(head->Header("host"), "here:1");
-  EXPECT_EQ(head->Header("accept"), "x");
-  EXPECT_EQ(head->Header("none"), "");
-  for (const char* text : {"", "GET", "GET /", "GET / HTTP/2", "GET  / HTTP/1.1", "PRI * HTTP/2.0"}) {
-    EXPECT_FALSE(ParseHttpHead(text).has_value()) << text;
+TEST(HttpHeadTest, HasItsPartsAndHeadersInLowerCase) {
+  const auto read = ReadHttpHead("GET /a%20b+c?x=1+2%26&y HTTP/1.1\r\nHost: here:1 \r\nACCEPT:x\r\n\r\n");
+  ASSERT_TRUE(std::holds_alternative<HttpHead>(read)) << std::get<HttpRefusal>(read).message;
+  const auto& head = std::get<HttpHead>(read);
+  EXPECT_EQ(head.method, "GET");
+  EXPECT_EQ(DecodedPath(head.path), "/a b+c");
+  EXPECT_THAT(QueryParameters(head.query), ::testing::ElementsAre(std::pair("x", "1 2&"), std::pair("y", "")));
+  EXPECT_EQ(head.host, "here:1");
+  EXPECT_EQ(head.Header("accept"), "x");
+  EXPECT_EQ(head.Header("none"), "");
+  EXPECT_FALSE(head.Has("none"));
+}
+
+TEST(HttpHeadTest, AHostInTheTargetReplacesTheHeader) {
+  const auto read = ReadHttpHead("GET http://a:1?x HTTP/1.1\r\nHost: b\r\n\r\n");
+  const auto& head = std::get<HttpHead>(read);
+  EXPECT_EQ(head.host, "a:1");
+  EXPECT_EQ(head.path, "/");
+  EXPECT_EQ(head.query, "x");
+}
+
+TEST(HttpHeadTest, ARefusalNamesTheHeaderAndItsValue) {
+  const auto message = [](const std::string& headers) {
+    return std::get<HttpRefusal>(ReadHttpHead("GET / HTTP/1.1\r\n" + headers + "\r\n")).message;
+  };
+  const std::string prefix = "this is not a request of HTTP/1: ";
+  EXPECT_EQ(message(""), prefix + "the header Host is missing");
+  EXPECT_EQ(message("Host: h\r\nHost: h\r\n"), prefix + "the header host is there twice");
+  EXPECT_EQ(message("Host: h\r\nContent-Length: +1\r\n"), prefix + "Content-Length is \"+1\"");
+  EXPECT_EQ(message("Host: h\r\nTransfer-Encoding: gzip\r\n"),
+            "the header Transfer-Encoding is \"gzip\", it must be chunked");
+}
+
+TEST(HttpHeadTest, TheEndIsFoundInWhateverPartsItComes) {
+  const std::string head = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+  for (size_t cut = 0; cut < head.size(); ++cut) {
+    const auto part = FindHeadEnd(head.substr(0, cut), 0);
+    EXPECT_EQ(std::get<std::optional<size_t>>(part), std::nullopt) << cut;
+    EXPECT_EQ(std::get<std::optional<size_t>>(FindHeadEnd(head + "next", cut)), head.size()) << cut;
   }
+  const std::string cut_after_cr = "GET / HTTP/1.1\r";
+  EXPECT_TRUE(std::holds_alternative<HttpRefusal>(FindHeadEnd(cut_after_cr + "x", cut_after_cr.size())));
 }
 
 TEST(LocalUserTest, NeedsALocalPeerALocalNameAndNoProxy) {

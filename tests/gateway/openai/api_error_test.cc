@@ -213,29 +213,5 @@ TEST(ApiErrorTest, AMissingTokenIsOneOfAHeader) {
             "the request has no bearer token; send the header Authorization: Bearer TOKEN");
 }
 
-TEST(ParseBodyTest, AnErrorHasItsPlace) {
-  const auto message = [](const std::string& body) { return std::string(ParseBody(body).status().message()); };
-  EXPECT_EQ(message("{\"a\": x}"), "the body is not JSON in UTF-8: byte 6 of 8 is wrong");
-  EXPECT_EQ(message("{\"a\": \"\xFF\"}"), "the body is not JSON in UTF-8: byte 7 of 10 is wrong");
-  EXPECT_EQ(message("{\"a\": 1} x"), "the body is not JSON in UTF-8: byte 9 of 10 is wrong");
-  EXPECT_EQ(message("{\"a\": 1"), "the body is not JSON in UTF-8: it ends too early");
-  EXPECT_EQ(message(""), "the body is not JSON in UTF-8: it ends too early");
-}
-
-TEST(ParseBodyTest, WhatWouldCostTooMuchIsRefused) {
-  EXPECT_TRUE(ParseBody("{\"a\": [1, \"[{:\\\"\"]}").ok());
-  EXPECT_FALSE(ParseBody("[]").ok());
-  EXPECT_FALSE(ParseBody("{\"a\": \"\xFF\"}").ok());
-  EXPECT_FALSE(ParseBody("{\"a\": 1} x").ok());
-  EXPECT_EQ(ParseBody("{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}").status().message(),
-            "the body is nested more than 100 deep");
-  std::string many = "{\"0\":0";
-  for (int i = 1; i < 2049; ++i) many += ",\"" + std::to_string(i) + "\":0";
-  EXPECT_EQ(ParseBody(many + "}").status().message(), "the body has an object with more than 2048 members");
-  std::string lists = "{\"a\":[{\"b\":0}";
-  for (int i = 0; i < 65536; ++i) lists += ",{\"b\":0}";
-  EXPECT_EQ(ParseBody(lists + "]}").status().message(), "the body has more than 65536 members of objects");
-}
-
 }  // namespace
 }  // namespace quire

@@ -107,6 +107,7 @@ class FakeExchange : public WebExchange {
  public:
   explicit FakeExchange(WebRequest request = WebRequest()) : request_(std::move(request)) {}
   const WebRequest& request() const override { return request_; }
+  std::shared_ptr<const std::string> TakeBody() override { return std::make_shared<std::string>(); }
   void OnGone(std::function<void()> gone) override { gone_ = std::move(gone); }
   void Keep(std::shared_ptr<void> something) override { kept = std::move(something); }
   void Respond(WebResponse response) override {

@@ -107,6 +107,33 @@ TEST(GatewayOptionsTest, LimitsHaveRanges) {
   EXPECT_THAT(Error({"--max-unsent-bytes=1"}), HasSubstr("--max-unsent-bytes is 1"));
 }
 
+TEST(GatewayOptionsTest, OneAddressHasSevenEighthsOfTheConnectionsByDefault) {
+  EXPECT_EQ(Parse({})->max_connections_per_address, 896);
+  EXPECT_EQ(Parse({"--listen=unix:/run/http"})->max_connections_per_address, 0) << "there are no addresses";
+  EXPECT_EQ(Parse({"--max-connections=1"})->max_connections_per_address, 1);
+  EXPECT_EQ(Parse({"--max-connections=80", "--max-connections-per-address=80"})->max_connections_per_address, 80);
+  EXPECT_EQ(Error({"--max-connections=80", "--max-connections-per-address=81"}),
+            "--max-connections-per-address is 81, it must be 0 .. 80");
+}
+
+TEST(GatewayOptionsTest, NamesAndOriginsAreLists) {
+  const absl::StatusOr<GatewayOptions> options =
+      Parse({"--client-names=a,b", "--host-names=llm.example,x", "--allowed-origins=https://a.example:1,app://b"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_THAT(options->client_names, testing::ElementsAre("a", "b"));
+  EXPECT_THAT(options->web_access.host_names, testing::ElementsAre("llm.example", "x"));
+  EXPECT_THAT(options->web_access.allowed_origins, testing::ElementsAre("https://a.example:1", "app://b"));
+  EXPECT_THAT(Parse({})->client_names, testing::ElementsAre("quire-client", "quire-admin"));
+  EXPECT_TRUE(Parse({"--host-names=*", "--allowed-origins=*"}).ok());
+  for (const char* wrong : {"--host-names=llm.example:80", "--host-names=http://x", "--host-names=*.example"}) {
+    EXPECT_THAT(Error({wrong}), HasSubstr("which is no host name")) << wrong;
+  }
+  for (const char* wrong :
+       {"--allowed-origins=llm.example", "--allowed-origins=https://x/", "--allowed-origins=://x"}) {
+    EXPECT_THAT(Error({wrong}), HasSubstr("which is no origin")) << wrong;
+  }
+}
+
 TEST(GatewayOptionsTest, FormatsAreKnownByName) {
   EXPECT_EQ(Error({"--tool-call-format=xml"}),
             "--tool-call-format is 'xml', it must be one of auto, none, hermes, llama3, mistral");

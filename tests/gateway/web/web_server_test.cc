@@ -2,15 +2,6 @@
 
 #include "gateway/web/web_server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <openssl/ssl.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <future>
 #include <memory>
 #include <string>
@@ -22,7 +13,9 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/gateway/web_client.h"
 #include "tests/security/certificates.h"
+#include "tests/serving/framing_cases.h"
 
 namespace quire {
 namespace {
@@ -32,60 +25,6 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr std::chrono::seconds kLong(60);
-
-// A connection of a client. It waits for at most a minute.
-class TestClient {
- public:
-  explicit TestClient(const WebServer& server) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port =
-        htons(static_cast<uint16_t>(std::stoi(server.address().substr(server.address().rfind(':') + 1))));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval timeout = {.tv_sec = 60, .tv_usec = 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  }
-  ~TestClient() { Close(); }
-
-  void Close() {
-    if (fd_ >= 0) close(std::exchange(fd_, -1));
-  }
-  void Send(const std::string& text) {
-    EXPECT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), ssize_t(text.size()));
-  }
-
-  // Reads until `end` has come, or until the server closes the connection.
-  std::string ReadUntil(const std::string& end) {
-    while (received_.find(end) == std::string::npos) {
-      char buffer[4096];
-      const ssize_t num_bytes = recv(fd_, buffer, sizeof(buffer), 0);
-      if (num_bytes <= 0) return std::exchange(received_, "");
-      received_.append(buffer, static_cast<size_t>(num_bytes));
-    }
-    const size_t size = received_.find(end) + end.size();
-    std::string text = received_.substr(0, size);
-    received_.erase(0, size);
-    return text;
-  }
-  // Reads at most 4 KiB, and returns how many bytes came.
-  size_t ReadSome() {
-    char buffer[4096];
-    return static_cast<size_t>(std::max<ssize_t>(recv(fd_, buffer, sizeof(buffer), 0), 0));
-  }
-  // Returns whether the server closes the connection, and sends nothing before.
-  bool WaitForEnd() {
-    char byte;
-    const ssize_t num_bytes = recv(fd_, &byte, 1, 0);
-    return num_bytes == 0 || (num_bytes < 0 && errno == ECONNRESET);
-  }
-  std::string ReadAll() { return ReadUntil(std::string("\0never", 6)); }
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-  std::string received_;
-};
 
 std::string Post(const std::string& path, const std::string& body, const std::string& headers = "") {
   return absl::StrCat("POST ", path, " HTTP/1.1\r\nHost: h\r\n", headers, "Content-Length: ", body.size(), "\r\n\r\n",
@@ -104,6 +43,7 @@ class WebServerTest : public testing::Test {
   void TearDown() override {
     if (server_ != nullptr) server_->Stop(std::chrono::milliseconds(0));
     waiting_ = nullptr;
+    kept_.clear();
   }
 
   void Handle(const std::shared_ptr<WebExchange>& exchange) {
@@ -112,6 +52,9 @@ class WebServerTest : public testing::Test {
       exchange->BeginEvents();
       for (absl::string_view part : absl::StrSplit(request.body, ',')) exchange->Send(std::string(part));
       exchange->EndEvents();
+    } else if (request.path == "/keep") {
+      kept_.push_back(exchange->TakeBody());
+      exchange->Respond({.body = "kept"});
     } else if (request.path == "/wait") {
       exchange->OnGone([this] { gone_.set_value(); });
       waiting_ = exchange;
@@ -124,13 +67,14 @@ class WebServerTest : public testing::Test {
 
   std::unique_ptr<WebServer> server_;
   std::shared_ptr<WebExchange> waiting_;
+  std::vector<std::shared_ptr<const std::string>> kept_;
   std::promise<void> is_waiting_;
   std::promise<void> gone_;
 };
 
 TEST_F(WebServerTest, AResponseToHeadHasTheLengthOfItsBodyButNoBody) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send("HEAD /a HTTP/1.1\r\nHost: h\r\n\r\nHEAD /b HTTP/1.1\r\nHost: h\r\n\r\n" + Post("/c", "three"));
   for (int i = 0; i < 2; ++i) {
     const std::string head = client.ReadUntil("\r\n\r\n");
@@ -142,7 +86,7 @@ TEST_F(WebServerTest, AResponseToHeadHasTheLengthOfItsBodyButNoBody) {
 
 TEST_F(WebServerTest, AConnectionServesSeveralRequests) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/a?x=1", "one", "Authorization: Bearer t\r\nLast-Event-ID: 7\r\n"));
   const std::string first = client.ReadUntil("one");
   EXPECT_THAT(first, StartsWith("HTTP/1.1 200 OK\r\n"));
@@ -155,7 +99,7 @@ TEST_F(WebServerTest, AConnectionServesSeveralRequests) {
 
 TEST_F(WebServerTest, AStreamIsChunked) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/stream", "ab,cde"));
   const std::string text = client.ReadUntil("0\r\n\r\n");
   EXPECT_THAT(text, HasSubstr("Content-Type: text/event-stream"));
@@ -166,7 +110,7 @@ TEST_F(WebServerTest, AStreamIsChunked) {
 
 TEST_F(WebServerTest, ABodyMayComeInChunks) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n");
   client.ReadUntil("HTTP/1.1 100 Continue\r\n\r\n");
   client.Send("3\r\none\r\n4;an=extension\r\n tw");
@@ -177,14 +121,14 @@ TEST_F(WebServerTest, ABodyMayComeInChunks) {
 
 TEST_F(WebServerTest, ABodyInChunksMustArriveInTime) {
   Start({.body_timeout = std::chrono::milliseconds(300)});
-  TestClient client(*server_);
-  client.Send("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+  TestClient client(server_->address());
+  client.Send("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
   EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 408"));
 }
 
 TEST_F(WebServerTest, AStreamForHttp10EndsWithTheConnection) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send("POST /stream HTTP/1.0\r\nContent-Length: 6\r\n\r\nab,cde");
   const std::string text = client.ReadAll();
   EXPECT_THAT(text, HasSubstr("Connection: close"));
@@ -193,7 +137,7 @@ TEST_F(WebServerTest, AStreamForHttp10EndsWithTheConnection) {
 
 TEST_F(WebServerTest, AClientThatExpectsContinueGetsIt) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send("POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
   EXPECT_THAT(client.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 100 Continue"));
   client.Send("one");
@@ -201,9 +145,9 @@ TEST_F(WebServerTest, AClientThatExpectsContinueGetsIt) {
 }
 
 TEST_F(WebServerTest, RequestsBeyondALimitAreRefused) {
-  Start({.max_body_bytes = 100, .max_receiving_bytes = 150});
+  Start({.max_body_bytes = 100});
   const auto answer = [this](const std::string& request) {
-    TestClient client(*server_);
+    TestClient client(server_->address());
     client.Send(request);
     return client.ReadAll();
   };
@@ -213,25 +157,165 @@ TEST_F(WebServerTest, RequestsBeyondALimitAreRefused) {
   EXPECT_THAT(too_large, HasSubstr("{\"error\":{\"message\":\"the body of the request has more than 100 bytes\""));
   EXPECT_THAT(too_large, HasSubstr("Connection: close"));
   EXPECT_THAT(answer("GET /a HTTP/1.1\r\nX: " + std::string(17'000, 'x') + "\r\n\r\n"), StartsWith("HTTP/1.1 431"));
-  const std::string chunked = "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string chunked = "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
   const std::string chunk = "33\r\n" + std::string(51, 'x') + "\r\n";
   EXPECT_THAT(answer(chunked + chunk + chunk), StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(answer(chunked + "no number\r\n"), StartsWith("HTTP/1.1 400"));
-  // One body is on its way, so there is no room for a second one.
-  TestClient slow(*server_);
-  slow.Send("POST /a HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n");
-  slow.ReadUntil("\r\n\r\n");
-  EXPECT_THAT(answer(Post("/a", std::string(60, 'x'))), StartsWith("HTTP/1.1 503"));
-  EXPECT_THAT(answer(chunked + chunk), StartsWith("HTTP/1.1 503"));
-  slow.Send(std::string(100, 'y'));
-  EXPECT_THAT(slow.ReadUntil("yyy"), HasSubstr("200 OK"));
   EXPECT_THAT(answer(Post("/a", "x", "Connection: close\r\n")), StartsWith("HTTP/1.1 200"));
+}
+
+// Returns the codes of all answers in the text.
+std::vector<std::string> CodesIn(const std::string& text) {
+  std::vector<std::string> codes;
+  const std::string status = "HTTP/1.1 ";
+  for (size_t i = text.find(status); i != text.npos; i = text.find(status, i + 1)) {
+    const std::string code = text.substr(i + status.size(), 3);
+    if (code.find_first_not_of("0123456789") == code.npos) codes.push_back(code);  // Messages may name HTTP/1.1 too.
+  }
+  return codes;
+}
+
+TEST_F(WebServerTest, RequestsWithoutASingleMeaningAreRefusedAndTheConnectionEnds) {
+  Start();
+  const std::string next = "GET /next HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+  std::vector<FramingCase> cases = FramingCases();
+  for (const FramingCase& body : BodyCases()) cases.push_back(body);
+  for (const FramingCase& framing : cases) {
+    std::vector<std::string> expected = {framing.code < 100 ? "200" : absl::StrCat(framing.code)};
+    if (framing.code == kServed) expected.push_back("200");
+    TestClient client(server_->address());
+    client.Send(framing.request + next);
+    EXPECT_EQ(CodesIn(client.ReadAll()), expected) << framing.request;
+    // The same, byte by byte. The server may close the connection before the end.
+    TestClient slow(server_->address());
+    for (const char c : framing.request + next) slow.TrySend(c);
+    EXPECT_EQ(CodesIn(slow.ReadAll()), expected) << "byte by byte: " << framing.request;
+  }
+}
+
+TEST_F(WebServerTest, PagesOfOtherSitesAreRefused) {
+  Start({.access = {.host_names = {"llm.example"}, .allowed_origins = {}}});
+  const auto answer = [this](const std::string& headers) {
+    TestClient client(server_->address());
+    client.Send("GET /a HTTP/1.1\r\nConnection: close\r\n" + headers + "\r\n");
+    return client.ReadAll();
+  };
+  EXPECT_THAT(answer("Host: evil.example\r\n"), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(answer("Host: h\r\nSec-Fetch-Site: cross-site\r\n"), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(answer("Host: llm.example\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(WebServerTest, AHeadIsCheckedBeforeItsBodyComes) {
+  Start({.check_head = [](const WebRequest& head) {
+    return head.path == "/a" ? std::nullopt : std::optional(WebResponse{.code = 404, .body = "no " + head.path});
+  }});
+  TestClient client(server_->address());
+  client.Send("POST /b HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n");
+  const std::string refused = client.ReadAll();
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(refused, HasSubstr("Connection: close"));
+  EXPECT_THAT(refused, HasSubstr("no /b"));
+  TestClient other(server_->address());
+  other.Send("GET /b HTTP/1.1\r\nHost: h\r\n\r\n" + Post("/a", "one"));
+  EXPECT_THAT(other.ReadUntil("no /b"), Not(HasSubstr("Connection: close")));
+  EXPECT_THAT(other.ReadUntil("one"), HasSubstr("200 OK"));
+}
+
+TEST_F(WebServerTest, BodiesThatAreOnlyDeclaredKeepNobodyOut) {
+  constexpr size_t kBytes = 200 << 10;
+  Start({.max_body_bytes = kBytes, .max_receiving_bytes = kBytes});
+  std::vector<std::unique_ptr<TestClient>> idle;
+  for (int i = 0; i < 16; ++i) {
+    idle.push_back(std::make_unique<TestClient>(server_->address()));
+    idle.back()->Send(
+        absl::StrCat("POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: ", kBytes, "\r\n\r\n"));
+    idle.back()->ReadUntil("100 Continue\r\n\r\n");
+  }
+  TestClient client(server_->address());
+  client.Send(Post("/a", std::string(kBytes - 1, 'x') + "!"));
+  EXPECT_THAT(client.ReadUntil("!"), HasSubstr("200 OK"));
+}
+
+TEST_F(WebServerTest, ABodyThatStallsGivesWayToALargeOneAndSmallOnesNeedNoRoom) {
+  constexpr size_t kBytes = 200 << 10;
+  Start({.max_body_bytes = kBytes, .max_receiving_bytes = kBytes + 1000});
+  TestClient stalled(server_->address());
+  const std::string part(kBytes - 1000, 'x');
+  stalled.Send(absl::StrCat("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: ", kBytes, "\r\n\r\n", part));
+  TestClient small(server_->address());
+  small.Send(Post("/a", "small"));
+  EXPECT_THAT(small.ReadUntil("small"), HasSubstr("200 OK"));
+  TestClient large(server_->address());
+  large.Send(Post("/keep", std::string(kBytes, 'y')));
+  EXPECT_THAT(large.ReadUntil("kept"), HasSubstr("200 OK"));
+  const std::string dropped = stalled.ReadAll();
+  EXPECT_THAT(dropped, StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(dropped, HasSubstr("Retry-After: 1"));
+  // A body that was taken over keeps its memory, until its last user ends.
+  TestClient refused(server_->address());
+  refused.Send(Post("/a", std::string(kBytes, 'z')));
+  EXPECT_THAT(refused.ReadAll(), StartsWith("HTTP/1.1 503"));
+  EXPECT_EQ(kept_.at(0)->size(), kBytes);
+  kept_.clear();
+  TestClient again(server_->address());
+  again.Send(Post("/a", std::string(kBytes - 1, 'z') + "!"));
+  EXPECT_THAT(again.ReadUntil("!"), HasSubstr("200 OK"));
+}
+
+TEST_F(WebServerTest, ABodyThatTricklesIsRefused) {
+  Start({.body_start = std::chrono::milliseconds(100)});
+  TestClient client(server_->address());
+  client.Send("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nx");
+  EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 408"));
+}
+
+TEST_F(WebServerTest, IdleConnectionsGiveWayToNewOnes) {
+  Start({.max_connections = 16});
+  std::vector<std::unique_ptr<TestClient>> idle;
+  for (int i = 0; i < 15; ++i) {
+    idle.push_back(std::make_unique<TestClient>(server_->address()));
+    idle.back()->Send(Post("/a", "one"));
+    idle.back()->ReadUntil("one");
+  }
+  for (int i = 0; i < 5; ++i) {
+    TestClient client(server_->address());
+    client.Send(Post("/a", "new"));
+    EXPECT_THAT(client.ReadUntil("new"), HasSubstr("200 OK"));
+    client.Close();
+  }
+  EXPECT_EQ(idle[0]->ReadAll(), "");
+  idle[14]->Send(Post("/a", "last"));
+  EXPECT_THAT(idle[14]->ReadUntil("last"), HasSubstr("200 OK"));
+}
+
+TEST_F(WebServerTest, AnAddressHasFewerConnectionsThanThePort) {
+  Start({.max_connections = 3, .max_connections_per_address = 2});
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 2; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server_->address()));
+    clients.back()->Send(Post("/a", "one"));
+    clients.back()->ReadUntil("one");
+  }
+  TestClient third(server_->address());
+  EXPECT_EQ(third.ReadAll(), "");
+  TestClient neighbour(server_->address(), 2);
+  neighbour.Send(Post("/a", "one"));
+  EXPECT_THAT(neighbour.ReadUntil("one"), HasSubstr("200 OK"));
+}
+
+TEST_F(WebServerTest, AConnectionOfHttp10StaysOpenIfTheClientAsksForThat) {
+  Start();
+  TestClient client(server_->address());
+  client.Send("POST /a HTTP/1.0\r\nConnection: Keep-Alive\r\nContent-Length: 3\r\n\r\none");
+  EXPECT_THAT(client.ReadUntil("one"), HasSubstr("Connection: keep-alive\r\n"));
+  client.Send(Post("/a", "two"));
+  EXPECT_THAT(client.ReadUntil("two"), HasSubstr("200 OK"));
 }
 
 TEST_F(WebServerTest, ACompressedBodyIsRefusedByTheNameOfTheHeader) {
   Start();
   const auto answer = [&](const std::string& headers) {
-    TestClient client(*server_);
+    TestClient client(server_->address());
     client.Send(Post("/a", "ab", "Connection: close\r\n" + headers));
     return client.ReadAll();
   };
@@ -248,19 +332,19 @@ TEST_F(WebServerTest, ACompressedBodyIsRefusedByTheNameOfTheHeader) {
 
 TEST_F(WebServerTest, ARequestThatDoesNotArriveInTimeIsRefused) {
   Start({.head_timeout = std::chrono::milliseconds(300), .body_timeout = std::chrono::milliseconds(300)});
-  TestClient head(*server_);
+  TestClient head(server_->address());
   head.Send("GET /a HT");
   EXPECT_THAT(head.ReadAll(), StartsWith("HTTP/1.1 408"));
-  TestClient body(*server_);
-  body.Send("POST /a HTTP/1.1\r\nContent-Length: 9\r\n\r\nx");
+  TestClient body(server_->address());
+  body.Send("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
   EXPECT_THAT(body.ReadAll(), StartsWith("HTTP/1.1 408"));
 }
 
 TEST_F(WebServerTest, AConnectionWithoutRequestsIsClosed) {
   Start({.head_timeout = std::chrono::milliseconds(300), .idle_timeout = std::chrono::milliseconds(300)});
-  TestClient silent(*server_);
+  TestClient silent(server_->address());
   EXPECT_EQ(silent.ReadAll(), "");
-  TestClient idle(*server_);
+  TestClient idle(server_->address());
   idle.Send(Post("/a", "one"));
   idle.ReadUntil("one");
   EXPECT_EQ(idle.ReadAll(), "");
@@ -268,7 +352,7 @@ TEST_F(WebServerTest, AConnectionWithoutRequestsIsClosed) {
 
 TEST_F(WebServerTest, AClientThatLeavesIsNoticed) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/wait", "one"));
   is_waiting_.get_future().get();
   client.Close();
@@ -280,7 +364,7 @@ TEST_F(WebServerTest, AClientThatLeavesIsNoticedAlsoIfItHasSentAnotherRequest) {
     is_waiting_ = {};
     gone_ = {};
     Start();
-    TestClient client(*server_);
+    TestClient client(server_->address());
     client.Send(Post("/wait", "x") + (is_at_once ? Post("/next", "y") : ""));
     is_waiting_.get_future().wait();
     if (!is_at_once) client.Send(Post("/next", "y"));
@@ -293,7 +377,7 @@ TEST_F(WebServerTest, AClientThatLeavesIsNoticedAlsoIfItHasSentAnotherRequest) {
 TEST_F(WebServerTest, RefusalsAreTold) {
   std::promise<int> told;
   Start({.max_body_bytes = 10, .on_refusal = [&told](int code) { told.set_value(code); }});
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/a", "much too long"));
   EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 413"));
   EXPECT_EQ(told.get_future().get(), 413);
@@ -301,7 +385,7 @@ TEST_F(WebServerTest, RefusalsAreTold) {
 
 TEST_F(WebServerTest, AResponseThatGoesOnHoldsNoBody) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/wait", "one"));
   is_waiting_.get_future().get();
   client.Close();
@@ -311,7 +395,7 @@ TEST_F(WebServerTest, AResponseThatGoesOnHoldsNoBody) {
 
 TEST_F(WebServerTest, AClientThatDoesNotReadIsDisconnected) {
   Start({.max_unsent_bytes = 100'000});
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/wait", "one"));
   is_waiting_.get_future().get();
   // More than the buffers of the sockets hold.
@@ -324,14 +408,14 @@ TEST_F(WebServerTest, AClientThatDoesNotReadIsDisconnected) {
 
 TEST_F(WebServerTest, AnEventThatIsLargerThanWhatMayWaitIsSent) {
   Start({.max_unsent_bytes = 1000});
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/stream", std::string(5000, 'x')));
   EXPECT_THAT(client.ReadUntil("\r\n0\r\n\r\n"), HasSubstr(std::string(5000, 'x')));
 }
 
 TEST_F(WebServerTest, AWriteWithoutProgressEndsTheConnection) {
   Start({.max_unsent_bytes = 1 << 30, .write_timeout = std::chrono::milliseconds(500)});
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/wait", "one"));
   is_waiting_.get_future().get();
   server_->Post([this] {
@@ -344,7 +428,7 @@ TEST_F(WebServerTest, AWriteWithoutProgressEndsTheConnection) {
 TEST_F(WebServerTest, AClientThatReadsSlowlyButSteadilyGetsTheWholeAnswer) {
   constexpr size_t kBodyBytes = 50 << 20;  // More than the buffers of the sockets hold.
   Start({.write_timeout = std::chrono::seconds(2)});
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/wait", "one", "Connection: close\r\n"));
   is_waiting_.get_future().get();
   server_->Post([this] { waiting_->Respond({.body = std::string(kBodyBytes, 'x')}); });
@@ -362,7 +446,7 @@ TEST_F(WebServerTest, AClientThatReadsSlowlyButSteadilyGetsTheWholeAnswer) {
 TEST_F(WebServerTest, AClientThatTakesTooLongForAWholeAnswerIsDisconnected) {
   constexpr size_t kBodyBytes = 50 << 20;  // More than the buffers of the sockets hold.
   Start({.write_timeout = kLong, .send_timeout = std::chrono::milliseconds(500)});
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/wait", "one"));
   is_waiting_.get_future().get();
   std::promise<void> is_freed;
@@ -380,7 +464,7 @@ TEST_F(WebServerTest, AClientThatTakesTooLongForAWholeAnswerIsDisconnected) {
 
 TEST_F(WebServerTest, AResponseIsHeldUntilItIsSent) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/wait", "one"));
   is_waiting_.get_future().get();
   std::promise<void> is_freed;
@@ -395,19 +479,19 @@ TEST_F(WebServerTest, AResponseIsHeldUntilItIsSent) {
 
 TEST_F(WebServerTest, FurtherConnectionsThanTheLimitAreClosed) {
   Start({.max_connections = 1});
-  TestClient first(*server_);
+  TestClient first(server_->address());
   first.Send(Post("/a", "one"));
   first.ReadUntil("one");
-  TestClient second(*server_);
+  TestClient second(server_->address());
   EXPECT_EQ(second.ReadAll(), "");
 }
 
 TEST_F(WebServerTest, StopWaitsForResponses) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/wait", "one"));
   is_waiting_.get_future().get();
-  TestClient idle(*server_);
+  TestClient idle(server_->address());
   idle.Send(Post("/a", "accepted"));
   idle.ReadUntil("accepted");
   std::future<void> stopped = std::async(std::launch::async, [this] { server_->Stop(kLong); });
@@ -421,7 +505,7 @@ TEST_F(WebServerTest, StopWaitsForResponses) {
 
 TEST_F(WebServerTest, StopEndsResponsesAfterTheGrace) {
   Start();
-  TestClient client(*server_);
+  TestClient client(server_->address());
   client.Send(Post("/wait", "one"));
   is_waiting_.get_future().get();
   server_->Stop(std::chrono::milliseconds(10));
@@ -433,67 +517,14 @@ TEST_F(WebServerTest, StopClosesWhatWasAcceptedJustBefore) {
   constexpr size_t kNumClients = 50;
   Start();
   std::vector<std::unique_ptr<TestClient>> clients;
-  for (size_t i = 0; i < kNumClients; ++i) clients.push_back(std::make_unique<TestClient>(*server_));
+  for (size_t i = 0; i < kNumClients; ++i) clients.push_back(std::make_unique<TestClient>(server_->address()));
   server_->Stop(std::chrono::milliseconds(0));
   for (const auto& client : clients) EXPECT_TRUE(client->WaitForEnd());
 }
 
-// A connection with TLS.
-class TlsClient {
- public:
-  TlsClient(const WebServer& server, const TlsFiles& files, bool shows_certificate)
-      : client_(server), context_(SSL_CTX_new(TLS_client_method())) {
-    std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL.
-    SSL_CTX_load_verify_locations(context_, files.authority.c_str(), nullptr);
-    SSL_CTX_set_verify(context_, SSL_VERIFY_PEER, nullptr);
-    if (shows_certificate) {
-      SSL_CTX_use_certificate_chain_file(context_, files.certificate.c_str());
-      SSL_CTX_use_PrivateKey_file(context_, files.key.c_str(), SSL_FILETYPE_PEM);
-    }
-    tls_ = SSL_new(context_);
-    SSL_set_fd(tls_, client_.fd());
-    is_connected_ = SSL_connect(tls_) == 1;
-  }
-  ~TlsClient() {
-    SSL_free(tls_);
-    SSL_CTX_free(context_);
-  }
-
-  // Returns false when this or the handshake has failed.
-  bool Send(const std::string& text) {
-    return is_connected_ && SSL_write(tls_, text.data(), static_cast<int>(text.size())) > 0;
-  }
-  // Reads at most 4 KiB. Returns nothing at the end.
-  std::string ReadSome() {
-    char buffer[4096];
-    const int num_bytes = SSL_read(tls_, buffer, sizeof(buffer));
-    last_error_ = SSL_get_error(tls_, num_bytes);
-    return std::string(buffer, static_cast<size_t>(std::max(num_bytes, 0)));
-  }
-  std::string ReadAll() {
-    std::string text;
-    for (std::string part = ReadSome(); !part.empty(); part = ReadSome()) text += part;
-    return text;
-  }
-  // Returns whether the last read has found the end that the server has sent through TLS.
-  bool has_end() const { return last_error_ == SSL_ERROR_ZERO_RETURN; }
-  // Ends the side of the client. Returns whether the server then closes the connection.
-  bool Close() {
-    SSL_shutdown(tls_);
-    return client_.WaitForEnd();
-  }
-
- private:
-  TestClient client_;
-  SSL_CTX* const context_;
-  SSL* tls_ = nullptr;
-  bool is_connected_ = false;
-  int last_error_ = SSL_ERROR_NONE;
-};
-
 // Sends a request through TLS and returns the answer, or "" when the handshake fails.
 std::string AskWithTls(const WebServer& server, const TlsFiles& files, bool shows_certificate) {
-  TlsClient client(server, files, shows_certificate);
+  TlsClient client(server.address(), files, shows_certificate);
   return client.Send(Post("/a", "one")) ? client.ReadSome() : "";
 }
 
@@ -505,7 +536,7 @@ TEST_F(WebServerTest, TlsEndsBeforeItsConnection) {
   const std::string whole = Post("/a", "one", "Connection: close\r\n");
   // With nothing behind the request, the server reads on during the response.
   for (const std::string rest : {"", "more"}) {
-    TlsClient client(*server_, files, false);
+    TlsClient client(server_->address(), files, false);
     ASSERT_TRUE(client.Send(whole + rest));
     EXPECT_THAT(client.ReadAll(), HasSubstr("one"));
     EXPECT_TRUE(client.has_end());
@@ -518,10 +549,24 @@ TEST_F(WebServerTest, AClientThatStillSendsThroughTlsGetsTheAnswer) {
   TestAuthority authority(directory, "ca");
   const TlsFiles files = authority.Issue("server");
   Start({.tls = {files.certificate, files.key, ""}, .max_body_bytes = 100});
-  TlsClient client(*server_, files, false);
+  TlsClient client(server_->address(), files, false);
   ASSERT_TRUE(client.Send(Post("/a", std::string(1 << 20, 'x'))));
   EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 413"));
   EXPECT_TRUE(client.has_end());
+}
+
+TEST_F(WebServerTest, ARequestHasTheNamesInTheCertificateOfItsClient) {
+  const TemporaryDirectory directory;
+  TestAuthority authority(directory, "ca");
+  const TlsFiles files = authority.Issue("server");
+  std::vector<std::string> names;
+  Start({.tls = files, .check_head = [&](const WebRequest& head) {
+           names = head.client_names;
+           return std::optional<WebResponse>();
+         }});
+  TlsFiles own = authority.Issue("some-client");
+  EXPECT_THAT(AskWithTls(*server_, own, true), HasSubstr("200 OK"));
+  EXPECT_THAT(names, ::testing::ElementsAre("some-client"));
 }
 
 TEST_F(WebServerTest, TlsAsksForACertificateIfThereIsAnAuthority) {
