@@ -16,7 +16,8 @@ from partial_file import Partial, Progress, shown
 
 # What quire-worker reads of a checkpoint beside its weights.
 SMALL_FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-               "chat_template.jinja", "chat_template.json")
+               "chat_template.jinja", "chat_template.json", "special_tokens_map.json", "added_tokens.json")
+NAMED_TEMPLATES = rf"additional_chat_templates/{PART}\.jinja"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 LOCK_PAUSE_S = 0.2
@@ -121,6 +122,7 @@ class Download:
         if "config.json" not in self.files:
             raise Failure(f"{self.model} has no config.json; {self.gguf_list()}")
         names = [name for name in SMALL_FILES if name in self.files]
+        names += sorted(path for path in self.files if re.fullmatch(NAMED_TEMPLATES, path))
         if WEIGHTS not in self.files and INDEX not in self.files:
             pickles = [path for path in self.files if path.endswith((".bin", ".pt", ".pth"))]
             raise Failure(f"{self.model} has neither {WEIGHTS} nor {INDEX}" + (

@@ -20,6 +20,7 @@ CHUNK_BYTES = 1 << 20
 MAX_JSON_BYTES = 64 << 20
 MAX_JSON_MARKS = 4_000_000  # Brackets, braces, colons and commas. A file in the list of the hub has 16.
 MAX_INTEGER_DIGITS = 1000
+MAX_FILES = 200_000
 MAX_REDIRECTS = 5
 MAX_PAUSE_S = 60
 LIMIT_AGAIN_S = 1
@@ -239,6 +240,8 @@ class Hub:
 
         try:
             listed = json_of(self.retry(read))
+            if len(listed["siblings"]) > MAX_FILES:
+                raise ValueError(f"it has {len(listed['siblings'])} files, at most {MAX_FILES} are read")
             commit, files = listed["sha"], [self.file_of(sibling) for sibling in listed["siblings"]]
             if not all(isinstance(file.path, str) for file in files):
                 raise TypeError("rfilename")

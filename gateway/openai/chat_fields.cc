@@ -12,37 +12,45 @@
 namespace quire {
 namespace {
 
-// A text, or a list of parts, all of which must be texts.
-std::optional<std::string> ReadContent(FieldReader* fields) {
-  const Json* const content = fields->Find("content");
-  if (content == nullptr) return std::nullopt;
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) {
-    fields->Fail("content", absl::StrCat(Describe(*content), ", it must be a string or a list of parts"));
+// Returns the text of a part of a content: {"type": "text", "text": ...}, or {"type": "refusal", "refusal": ...}.
+std::optional<std::string> ReadPart(const Json& part, const std::string& name, FieldReader* fields) {
+  if (!part.is_object()) {
+    fields->Fail(name, absl::StrCat(Describe(part), ", it must be an object"));
     return std::nullopt;
   }
-  std::string text;
-  for (size_t i = 0; i < content->size(); ++i) {
-    const Json& part = (*content)[i];
-    const std::string name = absl::StrCat("content[", i, "]");
-    if (!part.is_object()) {
-      fields->Fail(name, absl::StrCat(Describe(part), ", it must be an object"));
-      return std::nullopt;
-    }
-    const auto type = part.find("type");
-    const auto value = part.find("text");
-    if (type == part.end() || *type != "text") {
-      fields->Fail(name + ".type",
-                   type == part.end() ? "is missing" : absl::StrCat(Describe(*type), ", only text is supported"));
-      return std::nullopt;
-    }
-    if (value == part.end() || !value->is_string()) {
-      fields->Fail(name + ".text", "is missing or no string");
-      return std::nullopt;
-    }
-    text += value->get<std::string>();
+  const auto type = part.find("type");
+  if (type == part.end() || (*type != "text" && *type != "refusal")) {
+    fields->Fail(name + ".type",
+                 type == part.end() ? "is missing" : absl::StrCat(Describe(*type), ", only text is supported"));
+    return std::nullopt;
   }
-  return text;
+  const auto value = part.find(type->get<std::string>());
+  if (value != part.end() && value->is_string()) return value->get<std::string>();
+  fields->Fail(absl::StrCat(name, ".", type->get<std::string>()), "is missing or no string");
+  return std::nullopt;
+}
+
+// A text, or a list of parts, all of which must be texts.
+void ReadContent(FieldReader* fields, v1::ChatMessage* message) {
+  const Json* const content = fields->Find("content");
+  if (content == nullptr) return;
+  if (content->is_string()) return message->set_content(content->get<std::string>());
+  if (!content->is_array()) {
+    return fields->Fail("content", absl::StrCat(Describe(*content), ", it must be a string or a list of parts"));
+  }
+  if (content->empty()) message->set_content("");
+  for (size_t i = 0; i < content->size(); ++i) {
+    const std::optional<std::string> text = ReadPart((*content)[i], absl::StrCat("content[", i, "]"), fields);
+    if (!text.has_value()) return;
+    message->add_content_parts(*text);
+  }
+}
+
+// Thoughts have several names. Templates see those that the client has used.
+void ReadReasoning(FieldReader* fields, v1::ChatMessage* message) {
+  if (const auto text = fields->String("reasoning_content")) message->set_reasoning_content(*text);
+  if (const auto text = fields->String("thinking")) message->set_thinking(*text);
+  if (const auto text = fields->String("reasoning")) message->set_reasoning(*text);
 }
 
 void ReadToolCall(const Json& json, const std::string& path, FieldReader* parent, v1::ToolCall* call) {
@@ -64,16 +72,6 @@ void ReadToolCall(const Json& json, const std::string& path, FieldReader* parent
   if (fields.error().has_value()) parent->Fail(*fields.error());
 }
 
-// The thoughts have two names, of which clients may send one or both.
-void ReadReasoning(FieldReader* fields, v1::ChatMessage* message) {
-  const std::optional<std::string> content = fields->String("reasoning_content");
-  const std::optional<std::string> other = fields->String("reasoning");
-  if (content.has_value() && other.has_value() && *content != *other) {
-    return fields->Fail("reasoning", "differs from reasoning_content, which is another name of the same");
-  }
-  if (content.has_value() || other.has_value()) message->set_reasoning_content(content.has_value() ? *content : *other);
-}
-
 void ReadMessage(const Json& json, const std::string& path, FieldReader* parent, v1::ChatMessage* message) {
   FieldReader fields(json, path + ".");
   if (const auto role = fields.String("role")) {
@@ -81,7 +79,7 @@ void ReadMessage(const Json& json, const std::string& path, FieldReader* parent,
   } else {
     fields.Fail("role", "is missing");
   }
-  if (const auto content = ReadContent(&fields)) message->set_content(*content);
+  ReadContent(&fields, message);
   if (const auto name = fields.String("name")) message->set_name(*name);
   if (const auto id = fields.String("tool_call_id")) message->set_tool_call_id(*id);
   ReadReasoning(&fields, message);

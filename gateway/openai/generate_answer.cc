@@ -281,7 +281,9 @@ void GenerateAnswer::AppendChoice(size_t index, std::string* out) {
 }
 
 std::string GenerateAnswer::Body() {
-  std::string body = "{\"id\":";
+  std::string body;
+  body.reserve(num_bytes_);
+  body += "{\"id\":";
   AppendJsonString(head_.id, &body);
   absl::StrAppend(&body, ",\"object\":\"", call_.is_chat ? "chat.completion" : "text_completion",
                   "\",\"created\":", head_.created_unix_sec, ",\"model\":");

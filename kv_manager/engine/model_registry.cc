@@ -25,6 +25,10 @@
 namespace quire {
 namespace {
 
+// The files from which a tokenizer is made.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+                                           "special_tokens_map.json", "added_tokens.json"};
+
 // Returns true if a worker has made the files from the metadata of a GGUF file (GgufTokenizerFiles).
 bool AreOfGguf(const std::vector<ModelFile>& files) {
   for (const ModelFile& file : files) {
@@ -53,7 +57,8 @@ std::string NamedForUser(absl::string_view error, const std::vector<ModelFile>& 
 }
 
 absl::Status BadTokenizer(absl::string_view file, absl::string_view reason, const std::vector<ModelFile>& files) {
-  const bool names_file = absl::StartsWith(reason, "tokenizer");
+  const bool names_file = std::any_of(std::begin(kTokenizerFiles), std::end(kTokenizerFiles),
+                                      [&](const char* name) { return absl::StartsWith(reason, name); });
   const std::string error = names_file ? std::string(reason) : absl::StrCat(file, ": ", reason);
   return absl::FailedPreconditionError(
       absl::StrCat("worker has a tokenizer that cannot be used: ", NamedForUser(error, files),
@@ -61,14 +66,19 @@ absl::Status BadTokenizer(absl::string_view file, absl::string_view reason, cons
 }
 
 // Returns null for a checkpoint without a tokenizer.
-absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector<ModelFile>& model_files) {
+absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const WorkerDescription& worker) {
+  const std::vector<ModelFile>& model_files = worker.tokenizer_files;
   TokenizerFiles files;
+  files.architecture = worker.architecture;
   for (const ModelFile& file : model_files) {
-    if (!absl::StartsWith(file.name, "tokenizer")) continue;
-    if (file.content.empty()) return BadTokenizer(file.name, "the file is empty", model_files);
+    if (absl::StartsWith(file.name, "tokenizer") && file.content.empty()) {
+      return BadTokenizer(file.name, "the file is empty", model_files);
+    }
     if (file.name == "tokenizer.json") files.tokenizer_json = file.content;
     if (file.name == "tokenizer.model") files.tokenizer_model = file.content;
     if (file.name == "tokenizer_config.json") files.tokenizer_config_json = file.content;
+    if (file.name == "special_tokens_map.json") files.special_tokens_map_json = file.content;
+    if (file.name == "added_tokens.json") files.added_tokens_json = file.content;
   }
   if (files.tokenizer_json.empty() && files.tokenizer_model.empty()) return nullptr;
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Load(files);
@@ -77,12 +87,27 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::vector
                       model_files);
 }
 
-absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadChatTemplate(const WorkerDescription& worker) {
+// `tokenizer` may be null. That of a tokenizer.model has tokens around a prompt even if no other file names them.
+absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadChatTemplate(const WorkerDescription& worker,
+                                                                     const Tokenizer* tokenizer) {
   ChatTemplateFiles files;
+  const bool has_json = std::any_of(worker.tokenizer_files.begin(), worker.tokenizer_files.end(),
+                                    [](const ModelFile& file) { return file.name == "tokenizer.json"; });
+  if (tokenizer != nullptr && !has_json) {
+    for (const auto& [name, id] :
+         {std::pair("bos_token", tokenizer->bos_id()), std::pair("eos_token", tokenizer->eos_id())}) {
+      if (id.has_value()) files.default_tokens.emplace_back(name, tokenizer->TokenPiece(*id).value());
+    }
+  }
   for (const ModelFile& file : worker.tokenizer_files) {
     if (file.name == "chat_template.jinja") files.chat_template_jinja = file.content;
     if (file.name == "chat_template.json") files.chat_template_json = file.content;
     if (file.name == "tokenizer_config.json") files.tokenizer_config_json = file.content;
+    if (file.name == "special_tokens_map.json") files.special_tokens_map_json = file.content;
+    absl::string_view name = file.name;
+    if (absl::ConsumePrefix(&name, "additional_chat_templates/") && absl::ConsumeSuffix(&name, ".jinja")) {
+      files.additional.emplace_back(std::string_view(name.data(), name.size()), file.content);
+    }
   }
   auto chat_template = ChatTemplate::Load(files);
   if (chat_template.ok()) return chat_template;
@@ -188,14 +213,14 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->max_context_tokens = std::min(max_context_tokens_, description.max_context_tokens);
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
-  QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description.tokenizer_files));
+  QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description));
   if (model->tokenizer != nullptr) CompareVocabularies(*model);
   if (model->tokenizer != nullptr && !model->eos_token_ids.empty()) {
     // The model owns the function that refers to it.
     model->guide_vocabulary =
         std::make_unique<LazyGuideVocabulary>([served = model.get()] { return GuideVocabularyOf(*served); });
   }
-  model->chat_template = LoadChatTemplate(description);
+  model->chat_template = LoadChatTemplate(description, model->tokenizer.get());
   for (const ModelFile& file : description.tokenizer_files) {
     if (file.name != "generation_config.json" || !reads_defaults_) continue;
     QUIRE_ASSIGN_OR_RETURN(model->defaults, ParseGenerationConfig(file.content, model->vocab_size));

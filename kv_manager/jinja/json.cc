@@ -28,14 +28,12 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool number_integer(int64_t value) override { return Add(Value(value)); }
   bool number_unsigned(uint64_t value) override {
     if (value <= static_cast<uint64_t>(INT64_MAX)) return Add(Value(static_cast<int64_t>(value)));
-    error_ = absl::StrCat("has the integer ", value, ", which has more than 64 bits");
-    return false;
+    return AddInteger(absl::StrCat(value));
   }
   bool number_float(double value, const std::string& digits) override {
-    // An integer that does not fit is given as a float. Python would keep all its digits.
+    // An integer that does not fit is given as a float, too.
     if (digits.find_first_of(".eE") != std::string::npos) return Add(Value(value));
-    error_ = absl::StrCat("has the integer ", digits, ", which has more than 64 bits");
-    return false;
+    return AddInteger(digits);
   }
   bool string(std::string& value) override { return Add(MakeText(value)); }
   bool binary(nlohmann::json::binary_t&) override { return false; }
@@ -86,6 +84,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     open_.emplace_back().is_object = is_object;
     return true;
   }
+  bool AddInteger(const std::string& digits) {
+    return Add(Value(BigInteger{std::make_shared<const std::string>(digits)}));
+  }
   bool Add(Value value) {
     if (--*num_values_left_ < 0) {
       error_ = absl::StrCat("has too many JSON values: at most ", kMaxJsonValues, " are allowed in all");
@@ -122,6 +123,8 @@ class Writer {
       out_.Append(*boolean ? "true" : "false", false);
     } else if (const int64_t* integer = value.as_int()) {
       out_.Append(absl::StrCat(*integer), false);
+    } else if (const std::string* digits = value.as_big_integer()) {
+      out_.Append(*digits, false);
     } else if (const double* number = value.as_float()) {
       out_.Append(Number(*number), false);
     } else if (list != nullptr && list->kind != List::Kind::kGenerator) {

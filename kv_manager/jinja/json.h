@@ -16,7 +16,8 @@ namespace quire::jinja {
 inline constexpr int kMaxJsonValues = 100'000;
 
 // Parses JSON. All strings and keys of the value are marked as text of a user when `from_user`. INVALID_ARGUMENT, with
-// the byte, when it is not JSON, is nested deeper than 64 levels, has an integer of more than 64 bits, or has more than
+// the byte, when it is not JSON, is nested deeper than 64 levels, has an integer of more than 308 digits, or has more
+// than
 // `*num_values_left` values; this number shrinks by its values. Without the number, kMaxJsonValues are allowed.
 absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user, int* num_values_left);
 absl::StatusOr<Value> ParseJson(std::string_view json, bool from_user);

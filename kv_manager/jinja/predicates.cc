@@ -124,7 +124,7 @@ OrBool IsFalseConstant(const Value& value, const Arguments&, Budget*) {
   return value.as_bool() != nullptr && !*value.as_bool();
 }
 OrBool IsInteger(const Value& value, const Arguments&, Budget*) {
-  return value.as_int() != nullptr;
+  return value.as_int() != nullptr || value.as_big_integer() != nullptr;
 }
 OrBool IsFloat(const Value& value, const Arguments&, Budget*) {
   return value.as_float() != nullptr;

@@ -25,6 +25,8 @@ bool HashOf(const Value& key, std::string* hash) {
   } else if (const double* number = key.as_float()) {
     const bool is_integer = *number == std::trunc(*number) && std::abs(*number) < 9e15;
     *hash = is_integer ? absl::StrCat("i", static_cast<int64_t>(*number)) : absl::StrCat("f", FloatRepr(*number));
+  } else if (const std::string* digits = key.as_big_integer()) {
+    *hash = absl::StrCat("i", *digits);
   } else if (key.is_none()) {
     *hash = "n";
   } else {
@@ -135,7 +137,7 @@ std::string_view Value::type_name() const {
   if (is_undefined()) return "undefined";
   if (is_none()) return "none";
   if (as_bool() != nullptr) return "boolean";
-  if (as_int() != nullptr) return "integer";
+  if (as_int() != nullptr || as_big_integer() != nullptr) return "integer";
   if (as_float() != nullptr) return "float";
   if (as_text() != nullptr) return "string";
   if (as_dict() != nullptr) return "dictionary";
@@ -201,6 +203,8 @@ bool AreIdentical(const Value& a, const Value& b) {
   if (a.as_bool() != nullptr && b.as_bool() != nullptr) return *a.as_bool() == *b.as_bool();
   if (a.as_int() != nullptr && b.as_int() != nullptr) return *a.as_int() == *b.as_int();
   if (a.as_text() != nullptr) return b.as_text() != nullptr && a.as_text()->bytes == b.as_text()->bytes;
+  const std::string* digits[2] = {a.as_big_integer(), b.as_big_integer()};
+  if (digits[0] != nullptr) return digits[1] != nullptr && *digits[0] == *digits[1];
   const auto same = [](const void* x, const void* y) { return x != nullptr && x == y; };
   return same(a.as_list(), b.as_list()) || same(a.as_dict(), b.as_dict()) || same(a.as_namespace(), b.as_namespace()) ||
          same(a.as_loop(), b.as_loop()) || same(a.as_function(), b.as_function());
@@ -339,6 +343,8 @@ absl::Status AppendRepr(const Value& value, Budget* budget, TextBuilder* out) {
     out->Append(*boolean ? "True" : "False", false);
   } else if (const int64_t* integer = value.as_int()) {
     out->Append(absl::StrCat(*integer), false);
+  } else if (const std::string* digits = value.as_big_integer()) {
+    out->Append(*digits, false);
   } else if (const double* number = value.as_float()) {
     out->Append(FloatRepr(*number), false);
   } else if (const Text* text = value.as_text()) {

@@ -31,6 +31,11 @@ struct Undefined {
   std::shared_ptr<const std::string> what;
 };
 struct None {};
+// An integer of more than 64 bits in JSON. It is a number that can be written and compared for equality, but has no
+// arithmetic.
+struct BigInteger {
+  std::shared_ptr<const std::string> digits;  // With the sign, if it is negative.
+};
 
 // A value of the template language, with Python's semantics. Lists and dictionaries are shared and do not change. Cheap
 // to copy.
@@ -41,6 +46,7 @@ class Value {
   explicit Value(bool value) : data_(value) {}
   explicit Value(int64_t value) : data_(value) {}
   explicit Value(double value) : data_(value) {}
+  explicit Value(BigInteger value) : data_(std::move(value)) {}
   explicit Value(Text text) : data_(std::make_shared<const Text>(std::move(text))) {}
   // A text that does not come from a user.
   explicit Value(std::string_view trusted);
@@ -69,7 +75,14 @@ class Value {
   Namespace* as_namespace() const { return Pointer<Namespace>(); }
   Loop* as_loop() const { return Pointer<Loop>(); }
   const Function* as_function() const { return Pointer<const Function>(); }
-  bool is_number() const { return as_bool() != nullptr || as_int() != nullptr || as_float() != nullptr; }
+  // The digits of a BigInteger.
+  const std::string* as_big_integer() const {
+    const auto* value = std::get_if<BigInteger>(&data_);
+    return value == nullptr ? nullptr : value->digits.get();
+  }
+  bool is_number() const {
+    return as_bool() != nullptr || as_int() != nullptr || as_float() != nullptr || as_big_integer() != nullptr;
+  }
 
   // The integer of an integer or boolean.
   bool GetInteger(int64_t* value) const;
@@ -91,7 +104,7 @@ class Value {
     return pointer == nullptr ? nullptr : pointer->get();
   }
 
-  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<List>,
+  std::variant<Undefined, None, bool, int64_t, double, BigInteger, std::shared_ptr<const Text>, std::shared_ptr<List>,
                std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<Loop>,
                std::shared_ptr<const Function>>
       data_;

@@ -108,7 +108,7 @@ ABSL_FLAG(
     "weight loses its last one to a request of another tenant; further requests are refused with "
     "RESOURCE_EXHAUSTED.");
 ABSL_FLAG(
-    absl::Duration, max_queue_wait, absl::Milliseconds(500),
+    absl::Duration, max_queue_wait, absl::Seconds(5),
     "Longest time that a request without a deadline may wait before it runs. A request that would wait longer, "
     "judging by the last seconds, is refused at once with RESOURCE_EXHAUSTED. For work that nobody waits for, set "
     "a long time, or give the requests a deadline.");

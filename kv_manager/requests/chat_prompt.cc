@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_reason.h"
 #include "base/utf8.h"
 #include "kv_manager/jinja/json.h"
@@ -45,11 +46,24 @@ bool IsBlank(std::string_view text) {
   return kept.begin == kept.end;
 }
 
+// Returns the content of a message, or the last text of a content in parts.
+const std::string& LastText(const v1::ChatMessage& message) {
+  return message.content_parts().empty() ? message.content() : *message.content_parts().rbegin();
+}
+
+bool LacksContent(const v1::ChatMessage& message) {
+  return !message.has_content() && message.content_parts().empty();
+}
+
+// What a template sees of a message without content.
+enum class Absent { kMissing, kEmptyText };
+
 // Checks one conversation and makes template values of it.
 class ChatReader {
  public:
-  ChatReader(const v1::Chat& chat, const ChatTemplate& chat_template, const std::string& field, FieldErrors* errors)
-      : chat_(chat), template_(chat_template), field_(field), errors_(errors) {}
+  ChatReader(const v1::Chat& chat, const ChatTemplate& chat_template, Absent absent, const std::string& field,
+             FieldErrors* errors)
+      : chat_(chat), template_(chat_template), absent_(absent), field_(field), errors_(errors) {}
 
   // Returns nothing when a field is wrong.
   std::optional<ChatTemplate::Input> Read() {
@@ -59,17 +73,18 @@ class ChatReader {
       Add("messages", absl::StrCat("has ", chat_.messages_size(), " entries, at most ", kMaxMessages, " are allowed"));
       return std::nullopt;
     }
+    ReadTools(&input);
+    has_tools_ = !input.tools.is_none();
     for (int i = 0; i < chat_.messages_size(); ++i) {
       input.messages.push_back(ReadMessage(chat_.messages(i), absl::StrCat("messages[", i, "]")));
     }
-    ReadTools(&input);
     ReadKwargs(&input);
     input.add_generation_prompt =
         chat_.has_add_generation_prompt() ? chat_.add_generation_prompt() : !chat_.continue_final_message();
     if (input.add_generation_prompt && chat_.continue_final_message()) {
       Add("continue_final_message", "cannot be combined with add_generation_prompt");
     }
-    if (chat_.continue_final_message() && !chat_.messages().empty() && IsBlank(chat_.messages().rbegin()->content())) {
+    if (chat_.continue_final_message() && !chat_.messages().empty() && IsBlank(LastText(*chat_.messages().rbegin()))) {
       Add("continue_final_message", "needs a last message with content");
     }
     if (has_error_) return std::nullopt;
@@ -77,29 +92,71 @@ class ChatReader {
   }
 
  private:
+  // Makes the members that the message has in Transformers, where a member that is null counts as missing.
   Value ReadMessage(const v1::ChatMessage& in, const std::string& path) {
     Dict message;
-    if (in.role().empty()) Add(absl::StrCat(path, ".role"), "is not set");
-    if (in.role().size() > kMaxRoleBytes) {
-      Add(absl::StrCat(path, ".role"),
-          absl::StrCat("has ", in.role().size(), " bytes, at most ", kMaxRoleBytes, " are allowed"));
-    }
-    // Messages of the role developer are what those of the role system were before.
-    const bool is_system = in.role() == kDeveloper && !template_.knows_developer();
-    Set("role", is_system ? Value("system") : Text(in.role(), absl::StrCat(path, ".role")), &message);
-    if (!in.has_content() && in.tool_calls().empty()) {
-      Add(absl::StrCat(path, ".content"), "is not set, and the message has no tool calls");
-    }
     const auto set_text = [&](const char* key, bool has, const std::string& text) {
       if (has) Set(key, Text(text, absl::StrCat(path, ".", key)), &message);
     };
-    Set("content", in.has_content() ? Text(in.content(), absl::StrCat(path, ".content")) : Value(jinja::None()),
-        &message);
-    set_text("reasoning_content", in.has_reasoning_content(), in.reasoning_content());
+    const std::string* const thoughts = Thoughts(in);
+    if (thoughts != nullptr) set_text("thinking", true, in.has_thinking() ? in.thinking() : *thoughts);
+    Set("role", ReadRole(in.role(), path), &message);
+    ReadContent(in, path, &message);
+    if (thoughts != nullptr) set_text("reasoning_content", true, *thoughts);
+    set_text("reasoning", in.has_reasoning(), in.reasoning());
     if (!in.tool_calls().empty()) Set("tool_calls", ReadToolCalls(in, path), &message);
     set_text("tool_call_id", in.has_tool_call_id(), in.tool_call_id());
     set_text("name", in.has_name(), in.name());
     return MakeDict(std::move(message));
+  }
+
+  Value ReadRole(const std::string& role, const std::string& path) {
+    if (role.empty()) Add(absl::StrCat(path, ".role"), "is not set");
+    if (role.size() > kMaxRoleBytes) {
+      Add(absl::StrCat(path, ".role"),
+          absl::StrCat("has ", role.size(), " bytes, at most ", kMaxRoleBytes, " are allowed"));
+    }
+    return IsSystem(role) ? Value("system") : Text(role, absl::StrCat(path, ".role"));
+  }
+
+  // Messages of the role developer are what those of the role system were before.
+  bool IsSystem(const std::string& role) const {
+    return role == "system" || (role == kDeveloper && !template_.knows_developer());
+  }
+
+  // Returns what the template sees as reasoning_content, or null if there is none.
+  static const std::string* Thoughts(const v1::ChatMessage& in) {
+    if (in.has_reasoning_content()) return &in.reasoning_content();
+    if (in.has_thinking()) return &in.thinking();
+    return in.has_reasoning() ? &in.reasoning() : nullptr;
+  }
+
+  void ReadContent(const v1::ChatMessage& in, const std::string& path, Dict* message) {
+    if (LacksContent(in)) {
+      if (absent_ == Absent::kEmptyText) Set("content", Value(""), message);
+      return;
+    }
+    const std::string content_path = absl::StrCat(path, ".content");
+    if (in.content_parts().empty()) return Set("content", Text(in.content(), content_path), message);
+    if (in.has_content()) Add(content_path, "cannot be combined with content_parts");
+    constexpr int kValuesPerPart = 3;
+    num_json_values_left_ -= std::min(num_json_values_left_, kValuesPerPart * in.content_parts_size());
+    if (num_json_values_left_ == 0) {
+      return Add(absl::StrCat(path, ".content_parts"),
+                 absl::StrCat("has too many parts: a conversation has at most ", jinja::kMaxJsonValues,
+                              " JSON values, and each part counts as ", kValuesPerPart));
+    }
+    if (!template_.TakesParts(IsSystem(in.role()) ? "system" : in.role(), has_tools_)) {
+      return Set("content", Text(absl::StrJoin(in.content_parts(), ""), content_path), message);
+    }
+    std::vector<Value> parts;
+    for (const std::string& text : in.content_parts()) {
+      Dict part;
+      Set("type", Value("text"), &part);
+      Set("text", Text(text, content_path), &part);
+      parts.push_back(MakeDict(std::move(part)));
+    }
+    Set("content", Value::MakeList(std::move(parts)), message);
   }
 
   Value ReadToolCalls(const v1::ChatMessage& in, const std::string& path) {
@@ -112,7 +169,6 @@ class ChatReader {
     for (int i = 0; i < in.tool_calls_size(); ++i) {
       const v1::ToolCall& call = in.tool_calls(i);
       const std::string call_path = absl::StrCat(path, ".tool_calls[", i, "]");
-      if (call.name().empty()) Add(absl::StrCat(call_path, ".name"), "is not set");
       Dict function;
       Set("name", Text(call.name(), absl::StrCat(call_path, ".name")), &function);
       Set("arguments", ReadArguments(call, absl::StrCat(call_path, ".arguments")), &function);
@@ -125,11 +181,13 @@ class ChatReader {
     return Value::MakeList(std::move(calls));
   }
 
+  // Templates expect an object. A model may have written something else, or an object that was cut, and the
+  // conversation must be able to continue, so these become an empty object, as in vLLM.
   Value ReadArguments(const v1::ToolCall& call, const std::string& path) {
-    const std::optional<Value> arguments = Json(call.arguments().empty() ? "{}" : call.arguments(), path);
-    if (!arguments.has_value()) return Value();
-    if (arguments->as_dict() == nullptr) Add(path, "is not a JSON object");
-    return *arguments;
+    absl::StatusOr<Value> arguments = jinja::ParseJson(call.arguments(), /*from_user=*/true, &num_json_values_left_);
+    if (arguments.ok() && arguments->as_dict() != nullptr) return *std::move(arguments);
+    if (num_json_values_left_ < 0) Add(path, std::string(arguments.status().message()));
+    return MakeDict(Dict());
   }
 
   void ReadTools(ChatTemplate::Input* input) {
@@ -178,9 +236,11 @@ class ChatReader {
 
   const v1::Chat& chat_;
   const ChatTemplate& template_;
+  const Absent absent_;
   const std::string& field_;
   FieldErrors* const errors_;
   int num_json_values_left_ = jinja::kMaxJsonValues;  // The whole conversation has so many left.
+  bool has_tools_ = false;
   bool has_error_ = false;
 };
 
@@ -225,10 +285,11 @@ void CheckUnusualRoles(const v1::Chat& chat, const ChatTemplate& chat_template, 
   int num_left = kMaxUnusualRoles;  // Each needs time that grows with the text.
   for (int i = 0; i < chat.messages_size() && num_left > 0; ++i) {
     const v1::ChatMessage& message = chat.messages(i);
-    if (IsUsualRole(message.role(), chat_template) || IsBlank(message.content())) continue;
+    if (IsUsualRole(message.role(), chat_template) || IsBlank(LastText(message))) continue;
     --num_left;
-    const jinja::Range kept = jinja::Strip(message.content(), /*chars=*/nullptr, /*left=*/true, /*right=*/true);
-    const std::string_view content = std::string_view(message.content()).substr(kept.begin, kept.end - kept.begin);
+    const std::string& last = LastText(message);
+    const jinja::Range kept = jinja::Strip(last, /*chars=*/nullptr, /*left=*/true, /*right=*/true);
+    const std::string_view content = std::string_view(last).substr(kept.begin, kept.end - kept.begin);
     if (FindLastOfUser(content, text) != std::string::npos) continue;
     errors->Add(absl::StrCat(field, ".messages[", i, "].role"),
                 absl::StrCat("is ", Quoted(message.role()),
@@ -256,7 +317,9 @@ size_t NumBytes(const v1::Chat& chat) {
   size_t num_bytes = chat.tools().size() + chat.template_kwargs().size();
   for (const v1::ChatMessage& message : chat.messages()) {
     num_bytes += message.role().size() + message.content().size() + message.tool_call_id().size() +
-                 message.name().size() + message.reasoning_content().size();
+                 message.name().size() + message.reasoning_content().size() + message.thinking().size() +
+                 message.reasoning().size();
+    for (const std::string& part : message.content_parts()) num_bytes += part.size();
     for (const v1::ToolCall& call : message.tool_calls()) {
       num_bytes += call.id().size() + call.name().size() + call.arguments().size();
     }
@@ -276,7 +339,9 @@ size_t NumElements(const std::string& json) {
 size_t TextWork(const v1::Chat& chat) {
   constexpr size_t kBytesPerMessage = 16;
   size_t num_messages = chat.messages_size();
-  for (const v1::ChatMessage& message : chat.messages()) num_messages += message.tool_calls_size();
+  for (const v1::ChatMessage& message : chat.messages()) {
+    num_messages += message.tool_calls_size() + message.content_parts_size();
+  }
   const size_t num_steps =
       num_messages * (num_messages + NumElements(chat.tools()) + NumElements(chat.template_kwargs()));
   return NumBytes(chat) + kBytesPerMessage * num_messages + num_steps;
@@ -290,20 +355,26 @@ absl::StatusOr<jinja::Text> RenderChat(const v1::Chat& chat, const ServedModel& 
     return jinja::Text();
   }
   const ChatTemplate& chat_template = **model.chat_template;
-  std::optional<ChatTemplate::Input> input = ChatReader(chat, chat_template, field, errors).Read();
-  if (!input.has_value()) return jinja::Text();
-  ChatTemplate::Input without_tools = *input;
-  without_tools.tools = jinja::None();
-  absl::StatusOr<jinja::Text> text = chat_template.Render(*std::move(input), max_bytes);
+  const auto render = [&](Absent absent, bool has_tools) -> absl::StatusOr<jinja::Text> {
+    std::optional<ChatTemplate::Input> input = ChatReader(chat, chat_template, absent, field, errors).Read();
+    if (!input.has_value()) return jinja::Text();
+    if (!has_tools) input->tools = jinja::None();
+    return chat_template.Render(*std::move(input), max_bytes);
+  };
+  absl::StatusOr<jinja::Text> text = render(Absent::kMissing, /*has_tools=*/true);
+  if (!text.ok() && std::any_of(chat.messages().begin(), chat.messages().end(), LacksContent)) {
+    absl::StatusOr<jinja::Text> with_empty = render(Absent::kEmptyText, /*has_tools=*/true);
+    if (with_empty.ok()) text = std::move(with_empty);
+  }
   if (!text.ok()) {
-    const bool refuses_tools = !chat.tools().empty() && chat_template.Render(std::move(without_tools), max_bytes).ok();
+    const bool refuses_tools = !chat.tools().empty() && render(Absent::kEmptyText, /*has_tools=*/false).ok();
     errors->Add(refuses_tools ? absl::StrCat(field, ".tools") : field,
                 absl::StrCat("is refused by the chat template: ", std::string(text.status().message())));
-    return jinja::Text();
   }
+  if (!errors->empty()) return jinja::Text();
   CheckUnusualRoles(chat, chat_template, *text, field, errors);
   if (!errors->empty()) return jinja::Text();
-  if (chat.continue_final_message() && !CutAfterFinalMessage(chat.messages().rbegin()->content(), &*text)) {
+  if (chat.continue_final_message() && !CutAfterFinalMessage(LastText(*chat.messages().rbegin()), &*text)) {
     errors->Add(absl::StrCat(field, ".continue_final_message"),
                 "is set, but the chat template does not write the content of the last message as it is");
     return jinja::Text();

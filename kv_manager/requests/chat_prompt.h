@@ -16,7 +16,7 @@
 namespace quire {
 
 inline constexpr int kMaxMessages = 4096;
-inline constexpr int kMaxToolCalls = 128;
+inline constexpr int kMaxToolCalls = 4096;  // In a message. A long answer of a model may have many.
 inline constexpr size_t kMaxRoleBytes = 64;
 
 // Returns how much work it is to write a conversation as text and to tokenize it, as a number of bytes of ordinary

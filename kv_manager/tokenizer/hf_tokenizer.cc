@@ -183,8 +183,8 @@ std::unique_ptr<DecodeStream> HfTokenizer::NewDecodeStream(bool skip_special_tok
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadHfTokenizer(std::string_view tokenizer_json,
-                                                           const TokenizerConfig& config) {
-  QUIRE_ASSIGN_OR_RETURN(TokenizerJson parts, TokenizerJson::Parse(tokenizer_json, config));
+                                                           const TokenizerConfig& config, SpacePrefix prefix) {
+  QUIRE_ASSIGN_OR_RETURN(TokenizerJson parts, TokenizerJson::Parse(tokenizer_json, config, prefix));
   auto tokenizer = std::make_unique<HfTokenizer>(std::move(parts), config);
   QUIRE_RETURN_IF_ERROR(tokenizer->CheckAddedAroundText());
   return tokenizer;

@@ -12,9 +12,11 @@
 
 namespace quire {
 
-// The tokenizer of a tokenizer.json, equal to the `tokenizers` library.
+// The tokenizer of a tokenizer.json, equal to the `tokenizers` library. With another `prefix` than kAsInFile it is
+// equal to Transformers' LlamaTokenizer, which takes from the file only the vocabulary, the merges, the added tokens
+// and the post-processor.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadHfTokenizer(std::string_view tokenizer_json,
-                                                           const TokenizerConfig& config);
+                                                           const TokenizerConfig& config, SpacePrefix prefix);
 
 }  // namespace quire
 

@@ -18,7 +18,8 @@ bool EndsWith(std::string_view text, std::string_view end) {
 
 }  // namespace
 
-absl::StatusOr<SentencePieceNormalizer> SentencePieceNormalizer::Create(const SentencePieceModel& model) {
+absl::StatusOr<SentencePieceNormalizer> SentencePieceNormalizer::Create(const SentencePieceModel& model,
+                                                                        bool adds_prefix) {
   SentencePieceNormalizer normalizer;
   if (!model.precompiled_charsmap.empty()) {
     absl::StatusOr<Charsmap> charsmap = Charsmap::Parse(model.precompiled_charsmap);
@@ -28,7 +29,7 @@ absl::StatusOr<SentencePieceNormalizer> SentencePieceNormalizer::Create(const Se
     }
     normalizer.charsmap_ = *std::move(charsmap);
   }
-  normalizer.add_dummy_prefix_ = model.add_dummy_prefix;
+  normalizer.add_dummy_prefix_ = adds_prefix;
   normalizer.remove_extra_whitespaces_ = model.remove_extra_whitespaces;
   normalizer.escape_whitespaces_ = model.escape_whitespaces;
   normalizer.treat_whitespace_as_suffix_ = model.treat_whitespace_as_suffix;

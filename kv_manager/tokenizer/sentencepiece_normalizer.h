@@ -20,8 +20,8 @@ namespace quire {
 // Thread-safe.
 class SentencePieceNormalizer {
  public:
-  // InvalidArgument when the rules are broken.
-  static absl::StatusOr<SentencePieceNormalizer> Create(const SentencePieceModel& model);
+  // InvalidArgument when the rules are broken. Without `adds_prefix` there is no dummy space.
+  static absl::StatusOr<SentencePieceNormalizer> Create(const SentencePieceModel& model, bool adds_prefix);
 
   // `user_defined` are the pieces that rules leave alone. InvalidArgument when `text` (valid UTF-8) grows beyond a
   // limit.

@@ -64,9 +64,15 @@ std::string TextOfPiece(std::string_view piece) {
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
+  // `plain` is the normalizer of parts that get no space in front.
   SentencePieceTokenizer(SentencePieceModel model, std::unique_ptr<SentencePieceVocabulary> vocabulary,
-                         SentencePieceNormalizer normalizer, const TokenizerConfig& config)
-      : model_(std::move(model)), vocabulary_(std::move(vocabulary)), normalizer_(std::move(normalizer)) {
+                         SentencePieceNormalizer normalizer, SentencePieceNormalizer plain,
+                         const TokenizerConfig& config, SpacePrefix prefix)
+      : model_(std::move(model)),
+        vocabulary_(std::move(vocabulary)),
+        normalizer_(std::move(normalizer)),
+        plain_normalizer_(std::move(plain)),
+        prefix_(prefix) {
     if (model_.algorithm == SentencePieceModel::Algorithm::kBpe) {
       segmenter_.emplace<SentencePieceBpe>(MakeBpe(vocabulary_.get()));
     } else {
@@ -129,6 +135,8 @@ class SentencePieceTokenizer : public Tokenizer {
   bool Contains(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < vocabulary_->size(); }
   const SentencePieceModel& model() const { return model_; }
   const SentencePieceVocabulary& vocabulary() const { return *vocabulary_; }
+  // Returns whether a text may begin with a space that nobody has written.
+  bool has_prefix() const { return prefix_ != SpacePrefix::kNone; }
 
  private:
   std::optional<TokenId> FindControl(std::string_view piece) const {
@@ -150,9 +158,8 @@ class SentencePieceTokenizer : public Tokenizer {
   absl::Status EncodePlain(std::string_view text, ByteRange part, absl::Span<const ByteRange> user,
                            std::vector<TokenId>* tokens) const {
     text = text.substr(part.begin, part.end - part.begin);
-    const auto normalize = [&](std::string_view raw) {
-      return normalizer_.Normalize(raw, vocabulary_->user_defined());
-    };
+    const SentencePieceNormalizer& normalizer = GetsSpace(text, part.begin) ? normalizer_ : plain_normalizer_;
+    const auto normalize = [&](std::string_view raw) { return normalizer.Normalize(raw, vocabulary_->user_defined()); };
     QUIRE_ASSIGN_OR_RETURN(const std::string normalized, normalize(text));
     std::vector<ByteRange> normalized_user;
     if (!user.empty()) {
@@ -162,6 +169,13 @@ class SentencePieceTokenizer : public Tokenizer {
     bool is_after_unk = false;
     AppendPieces(normalized, normalized_user, &is_after_unk, tokens);
     return absl::OkStatus();
+  }
+
+  // Returns whether a part of a text at `begin` gets a space in front.
+  bool GetsSpace(std::string_view part, size_t begin) const {
+    if (prefix_ == SpacePrefix::kAsInFile) return true;  // The normalizer knows whether there is one.
+    const bool has_space = part.substr(0, 1) == " " || part.substr(0, kSpaceSymbol.size()) == kSpaceSymbol;
+    return prefix_ != SpacePrefix::kNone && !has_space && (begin == 0 || prefix_ == SpacePrefix::kEveryPart);
   }
 
   // Appends the pieces of a normalised text. Where users have written a user-defined piece, it is encoded in two parts,
@@ -213,6 +227,8 @@ class SentencePieceTokenizer : public Tokenizer {
   SentencePieceModel model_;
   std::unique_ptr<SentencePieceVocabulary> vocabulary_;
   SentencePieceNormalizer normalizer_;
+  SentencePieceNormalizer plain_normalizer_;
+  SpacePrefix prefix_;
   std::variant<std::monostate, UnigramLattice, SentencePieceBpe> segmenter_;
   std::optional<TokenId> bos_id_;
   std::optional<TokenId> eos_id_;
@@ -263,7 +279,7 @@ class SentencePieceDecodeStream : public DecodeStream {
     if (piece.type == Type::kControl) return skip_special_tokens_ ? "" : piece.text;
     if (piece.type == Type::kUnknown) return model.unk_surface;
     std::string_view text = piece.text;
-    if (is_at_start_ && (model.add_dummy_prefix || model.remove_extra_whitespaces) &&
+    if (is_at_start_ && tokenizer_->has_prefix() && (model.add_dummy_prefix || model.remove_extra_whitespaces) &&
         text.substr(0, kSpaceSymbol.size()) == kSpaceSymbol) {
       text.remove_prefix(kSpaceSymbol.size());
       // When the model removes extra spaces, all leading spaces are dropped.
@@ -285,15 +301,47 @@ std::unique_ptr<DecodeStream> SentencePieceTokenizer::NewDecodeStream(bool skip_
   return std::make_unique<SentencePieceDecodeStream>(this, skip_special_tokens);
 }
 
+// Adds the tokens that other files have in addition to the pieces. Special ones become control pieces, and the others
+// user-defined ones.
+absl::Status AddTokens(const TokenizerConfig& config, SentencePieceModel* model) {
+  for (const AddedToken& token : config.added_tokens) {
+    const auto bad = [&](std::string_view what) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          config.is_legacy ? "added_tokens.json" : "tokenizer_config.json: added_tokens_decoder", ": token ", token.id,
+          " is \"", token.content, "\", ", absl::string_view(what.data(), what.size())));
+    };
+    const auto id = static_cast<size_t>(token.id);
+    if (id < model->pieces.size()) {
+      SentencePieceModel::Piece& piece = model->pieces[id];
+      const bool is_text = piece.type == Type::kNormal || piece.type == Type::kUserDefined;
+      if (piece.text == token.content && is_text && token.special) piece.type = Type::kControl;
+      if (piece.text != token.content && TextOfPiece(piece.text) != token.content) {
+        return bad(absl::StrCat("but tokenizer.model has \"", piece.text, "\" there"));
+      }
+      continue;
+    }
+    if (id > model->pieces.size()) return bad(absl::StrCat("but there is no token ", model->pieces.size()));
+    if (token.lstrip || token.rstrip || token.single_word) {
+      return bad("and has lstrip, rstrip or single_word, which need a tokenizer.json");
+    }
+    model->pieces.push_back({token.content, 0, token.special ? Type::kControl : Type::kUserDefined});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePieceTokenizer(std::string_view tokenizer_model,
-                                                                      const TokenizerConfig& config) {
+                                                                      const TokenizerConfig& config,
+                                                                      SpacePrefix prefix) {
   QUIRE_ASSIGN_OR_RETURN(SentencePieceModel model, SentencePieceModel::Parse(tokenizer_model));
+  QUIRE_RETURN_IF_ERROR(AddTokens(config, &model));
   QUIRE_ASSIGN_OR_RETURN(auto vocabulary, SentencePieceVocabulary::Create(model));
-  QUIRE_ASSIGN_OR_RETURN(SentencePieceNormalizer normalizer, SentencePieceNormalizer::Create(model));
+  QUIRE_ASSIGN_OR_RETURN(SentencePieceNormalizer normalizer,
+                         SentencePieceNormalizer::Create(model, model.add_dummy_prefix));
+  QUIRE_ASSIGN_OR_RETURN(SentencePieceNormalizer plain, SentencePieceNormalizer::Create(model, false));
   return std::make_unique<SentencePieceTokenizer>(std::move(model), std::move(vocabulary), std::move(normalizer),
-                                                  config);
+                                                  std::move(plain), config, prefix);
 }
 
 }  // namespace quire

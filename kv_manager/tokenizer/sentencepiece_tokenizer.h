@@ -18,7 +18,8 @@ namespace quire {
 // unless add_bos_token of the config is false, and EOS when add_eos_token is true. Without skip_special_tokens a
 // control piece decodes to itself.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePieceTokenizer(std::string_view tokenizer_model,
-                                                                      const TokenizerConfig& config);
+                                                                      const TokenizerConfig& config,
+                                                                      SpacePrefix prefix);
 
 }  // namespace quire
 

@@ -10,9 +10,14 @@
 namespace quire {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const TokenizerFiles& files) {
-  QUIRE_ASSIGN_OR_RETURN(const TokenizerConfig config, TokenizerConfig::Parse(files.tokenizer_config_json));
-  if (!files.tokenizer_json.empty()) return LoadHfTokenizer(files.tokenizer_json, config);
-  if (!files.tokenizer_model.empty()) return LoadSentencePieceTokenizer(files.tokenizer_model, config);
+  QUIRE_ASSIGN_OR_RETURN(const TokenizerConfig config,
+                         TokenizerConfig::Parse({.tokenizer_config_json = files.tokenizer_config_json,
+                                                 .special_tokens_map_json = files.special_tokens_map_json,
+                                                 .added_tokens_json = files.added_tokens_json}));
+  const bool has_json = !files.tokenizer_json.empty();
+  const SpacePrefix prefix = config.space_prefix(files.architecture == "LlamaForCausalLM", has_json);
+  if (has_json) return LoadHfTokenizer(files.tokenizer_json, config, prefix);
+  if (!files.tokenizer_model.empty()) return LoadSentencePieceTokenizer(files.tokenizer_model, config, prefix);
   return absl::InvalidArgumentError("the model has neither a tokenizer.json nor a tokenizer.model");
 }
 

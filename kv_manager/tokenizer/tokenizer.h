@@ -20,8 +20,11 @@ namespace quire {
 struct TokenizerFiles {
   std::string tokenizer_json;   // The file of Hugging Face. It is used when it exists.
   std::string tokenizer_model;  // The file of SentencePiece. It is used otherwise.
-  // Names the special tokens, and has further added tokens for a tokenizer.json. Optional.
+  // These name the special tokens, and have further added tokens for a tokenizer.json. Optional.
   std::string tokenizer_config_json;
+  std::string special_tokens_map_json = {};
+  std::string added_tokens_json = {};
+  std::string architecture = {};  // That of the model, such as "LlamaForCausalLM".
 };
 
 struct EncodeOptions {

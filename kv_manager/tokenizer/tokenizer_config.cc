@@ -58,8 +58,6 @@ absl::Status ParseAddedTokens(const JsonValue& root, TokenizerConfig* config) {
     QUIRE_ASSIGN_OR_RETURN(AddedToken token, ParseAddedToken(tokens.Child(value, key), key));
     config->added_tokens.push_back(std::move(token));
   }
-  std::sort(config->added_tokens.begin(), config->added_tokens.end(),
-            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   return absl::OkStatus();
 }
 
@@ -85,20 +83,128 @@ absl::Status ParseSpecialTokens(const JsonValue& root, TokenizerConfig* config) 
   return absl::OkStatus();
 }
 
+// An absent file is an empty object.
+absl::StatusOr<nlohmann::json> ReadObject(std::string_view text, const char* file) {
+  if (text.empty()) return nlohmann::json::object();
+  QUIRE_ASSIGN_OR_RETURN(nlohmann::json document, ParseJson(text, file));
+  if (!document.is_object()) return InvalidArgument(file, ": expected an object");
+  return document;
+}
+
+bool IsToken(const nlohmann::json& value) {
+  return value.is_string() || (value.is_object() && value.contains("content") && value["content"].is_string());
+}
+
+bool HasMembers(const nlohmann::json& object, const char* key) {
+  return object.contains(key) && !object[key].empty();
+}
+
+// Merges one member of special_tokens_map.json. Lists of further tokens are called additional_special_tokens, or
+// extra_special_tokens since version 5 of Transformers. The older name only counts if no other list is there.
+absl::Status MergeMember(const JsonValue& value, const std::string& key, nlohmann::json* config) {
+  const bool is_list = key == "additional_special_tokens" || key == "extra_special_tokens";
+  if (!is_list) {
+    if (!value.is_null() && !IsToken(value.raw())) return value.Error("expected a text or an object with \"content\"");
+    (*config)[key] = value.raw();
+    return absl::OkStatus();
+  }
+  if (value.raw().is_object()) {
+    (*config)[key] = value.raw();
+    return absl::OkStatus();
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<JsonValue> tokens, value.AsArray());
+  if (key[0] == 'a' &&
+      (HasMembers(*config, "additional_special_tokens") || HasMembers(*config, "extra_special_tokens"))) {
+    return absl::OkStatus();
+  }
+  nlohmann::json& merged = (*config)[key];
+  if (!merged.is_array()) merged = nlohmann::json::array();
+  for (const JsonValue& token : tokens) {
+    if (!IsToken(token.raw())) return token.Error("expected a text or an object with \"content\"");
+    if (std::find(merged.begin(), merged.end(), token.raw()) == merged.end()) merged.push_back(token.raw());
+  }
+  return absl::OkStatus();
+}
+
+// Reads {"<token>": id, ...}. Such a token is special if another file names it as one.
+absl::Status ParseLegacyTokens(std::string_view json, TokenizerConfig* config) {
+  constexpr char kFile[] = "added_tokens.json";
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json document, ReadObject(json, kFile));
+  const JsonValue root(document, absl::StrCat(kFile, ": "));
+  config->is_legacy = true;
+  for (const auto& [content, id] : document.items()) {
+    const bool is_id = id.is_number_integer() && id >= 0 && id <= kMaxTokenId;
+    if (!is_id) return root.Child(id, content).Error(absl::StrCat("expected a token id of 0 to ", kMaxTokenId));
+    const auto& special = config->special_tokens;
+    const bool is_special = std::find(special.begin(), special.end(), content) != special.end();
+    AddedToken token{.id = id.get<TokenId>(), .content = content, .special = is_special};
+    token.normalized = !is_special;
+    config->added_tokens.push_back(std::move(token));
+  }
+  return absl::OkStatus();
+}
+
+// Refuses fields with which Transformers would encode texts in another way.
+absl::Status CheckSupported(const JsonValue& root) {
+  QUIRE_ASSIGN_OR_RETURN(const JsonValue splits, root.Find("split_special_tokens"));
+  if (!splits.is_null() && splits.raw() != false) return splits.Error("is not false, the only value that is supported");
+  QUIRE_ASSIGN_OR_RETURN(const JsonValue files, root.Find("fast_tokenizer_files"));
+  if (files.is_null()) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<JsonValue> names, files.AsArray());
+  for (const JsonValue& name : names) {
+    if (name.raw() != "tokenizer.json") return name.Error("is not \"tokenizer.json\", the only file that is read");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseSpacePrefix(const JsonValue& root, TokenizerConfig* config) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view name, root.StringOr("tokenizer_class", ""));
+  config->is_llama_class = name == "LlamaTokenizer" || name == "LlamaTokenizerFast";
+  QUIRE_RETURN_IF_ERROR(ParseFlag(root, "legacy", &config->legacy));
+  QUIRE_ASSIGN_OR_RETURN(config->add_prefix_space, root.BoolOr("add_prefix_space", true));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<TokenizerConfig> TokenizerConfig::Parse(std::string_view json) {
+absl::StatusOr<nlohmann::json> MergeSpecialTokens(const TokenizerConfigFiles& files) {
+  QUIRE_ASSIGN_OR_RETURN(nlohmann::json config, ReadObject(files.tokenizer_config_json, "tokenizer_config.json"));
+  if (config.contains("added_tokens_decoder")) return config;
+  constexpr char kFile[] = "special_tokens_map.json";
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json map, ReadObject(files.special_tokens_map_json, kFile));
+  const JsonValue root(map, absl::StrCat(kFile, ": "));
+  for (const auto& [key, value] : map.items()) {
+    QUIRE_RETURN_IF_ERROR(MergeMember(root.Child(value, key), key, &config));
+  }
+  return config;
+}
+
+absl::StatusOr<TokenizerConfig> TokenizerConfig::Parse(const TokenizerConfigFiles& files) {
   TokenizerConfig config;
-  if (json.empty()) return config;
-  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(json, "tokenizer_config.json"));
+  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json document, MergeSpecialTokens(files));
   const JsonValue root(document, "tokenizer_config.json: ");
   QUIRE_RETURN_IF_ERROR(ParseToken(root, "bos_token", &config.bos_token));
   QUIRE_RETURN_IF_ERROR(ParseToken(root, "eos_token", &config.eos_token));
   QUIRE_RETURN_IF_ERROR(ParseFlag(root, "add_bos_token", &config.add_bos_token));
   QUIRE_RETURN_IF_ERROR(ParseFlag(root, "add_eos_token", &config.add_eos_token));
+  QUIRE_RETURN_IF_ERROR(CheckSupported(root));
+  QUIRE_RETURN_IF_ERROR(ParseSpacePrefix(root, &config));
   QUIRE_RETURN_IF_ERROR(ParseAddedTokens(root, &config));
   QUIRE_RETURN_IF_ERROR(ParseSpecialTokens(root, &config));
+  if (!document.contains("added_tokens_decoder")) {
+    QUIRE_RETURN_IF_ERROR(ParseLegacyTokens(files.added_tokens_json, &config));
+  }
+  std::sort(config.added_tokens.begin(), config.added_tokens.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   return config;
+}
+
+SpacePrefix TokenizerConfig::space_prefix(bool is_llama, bool has_json) const {
+  if (is_llama && is_llama_class) {
+    if (!add_prefix_space) return SpacePrefix::kNone;
+    return legacy.value_or(false) ? SpacePrefix::kEveryPart : SpacePrefix::kFirstPart;
+  }
+  return has_json || legacy.value_or(true) ? SpacePrefix::kAsInFile : SpacePrefix::kFirstPart;
 }
 
 }  // namespace quire

@@ -127,9 +127,10 @@ absl::Status AddTokensOfConfig(const TokenizerConfig& config, const Vocabulary& 
     index_of.emplace((*tokens)[i].content, i);
     content_of.emplace((*tokens)[i].id, (*tokens)[i].content);
   }
-  const auto bad = [](const AddedToken& token, std::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer_config.json: added_tokens_decoder.", token.id, ": is \"",
-                                                   token.content, "\", but ", std::string(what)));
+  const auto bad = [&](const AddedToken& token, std::string_view what) {
+    const char* const place = config.is_legacy ? "added_tokens.json: " : "tokenizer_config.json: added_tokens_decoder.";
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, token.id, ": is \"", token.content, "\", but ", std::string(what)));
   };
   const auto add = [&](AddedToken token) {
     index_of.emplace(token.content, tokens->size());
@@ -143,7 +144,7 @@ absl::Status AddTokensOfConfig(const TokenizerConfig& config, const Vocabulary& 
       return bad(token, absl::StrCat("tokenizer.json has this token as ", known));
     }
     if (found != index_of.end()) {
-      (*tokens)[found->second] = token;
+      if (!config.is_legacy) (*tokens)[found->second] = token;
       continue;
     }
     const auto other = content_of.find(token.id);
@@ -194,10 +195,38 @@ absl::StatusOr<AddedVocabulary> ParseAddedTokens(const JsonValue& json, const To
   return added;
 }
 
+// Makes the parts as Transformers' LlamaTokenizer does, whatever the file says. It is not taken for models of bytes.
+void MakeLlamaParts(SpacePrefix prefix, nlohmann::json* document) {
+  using nlohmann::json;
+  const char* const scheme = prefix == SpacePrefix::kFirstPart ? "first"
+                             : prefix == SpacePrefix::kNone    ? "never"
+                                                               : "always";
+  (*document)["normalizer"] = nullptr;
+  (*document)["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", scheme}, {"split", false}};
+  json decoders = json::array({{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
+                               {{"type", "ByteFallback"}},
+                               {{"type", "Fuse"}}});
+  if (prefix != SpacePrefix::kNone) {
+    decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  }
+  (*document)["decoder"] = {{"type", "Sequence"}, {"decoders", std::move(decoders)}};
+  json& model = (*document)["model"];
+  json made = {{"type", "BPE"}, {"fuse_unk", true}, {"byte_fallback", true}};
+  for (const char* name : {"vocab", "merges"}) made[name] = std::move(model[name]);
+  model = std::move(made);
+}
+
 }  // namespace
 
-absl::StatusOr<TokenizerJson> TokenizerJson::Parse(std::string_view text, const TokenizerConfig& config) {
-  QUIRE_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(text, "tokenizer.json"));
+absl::StatusOr<TokenizerJson> TokenizerJson::Parse(std::string_view text, const TokenizerConfig& config,
+                                                   SpacePrefix prefix) {
+  QUIRE_ASSIGN_OR_RETURN(nlohmann::json document, ParseJson(text, "tokenizer.json"));
+  const bool is_bpe = document.is_object() && document.contains("model") && document["model"].is_object() &&
+                      (!document["model"].contains("type") || document["model"]["type"] == "BPE");
+  if (prefix != SpacePrefix::kAsInFile && is_bpe && text.find("\"ByteLevel\"") == text.npos) {
+    MakeLlamaParts(prefix, &document);
+  }
   const JsonValue root(document, "tokenizer.json: ");
   TokenizerJson parts;
   QUIRE_ASSIGN_OR_RETURN(const JsonValue normalizer, root.Find("normalizer"));

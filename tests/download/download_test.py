@@ -125,6 +125,16 @@ class DownloadTest(unittest.TestCase):
             self.serve(SMALL | {"model.safetensors.index.json": bad, "../../evil.safetensors": b""})
             self.assertIn(words, self.error())
 
+    def test_named_chat_templates_come_along(self):
+        named = "additional_chat_templates"
+        self.serve(CHECKPOINT | {f"{named}/tool_use.jinja": b"tools", f"{named}/a.md": b"",
+                                 f"other/{named}/b.jinja": b"", "special_tokens_map.json": b"{}"})
+        self.download()
+        folder = self.snapshot / named
+        self.assertEqual([path.name for path in folder.iterdir()], ["tool_use.jinja"])
+        self.assertEqual((folder / "tool_use.jinja").read_bytes(), b"tools")
+        self.assertTrue((self.snapshot / "special_tokens_map.json").exists())
+
     def test_one_gguf_file_is_downloaded_alone(self):
         self.serve(CHECKPOINT | {"big/m-Q8_0.gguf": WEIGHTS, "m-Q4_0.gguf": b"4"}, large=["big/m-Q8_0.gguf"])
         out, _ = self.download(f"{NAME}/big/m-Q8_0.gguf")
@@ -174,6 +184,8 @@ class DownloadTest(unittest.TestCase):
         self.assertEqual(len(lists), 2)
         names = set(re.findall(r'"([^"]*)"', "".join(lists)))
         self.assertEqual(set(sys.modules["hub_download"].SMALL_FILES), names | {"config.json"})
+        folder = re.search(r'kAdditionalTemplates\[\] = "([^"]*)"', text)[1]
+        self.assertTrue(sys.modules["hub_download"].NAMED_TEMPLATES.startswith(folder + "/"))
 
     def test_what_quire_cannot_read_is_not_downloaded(self):
         for files, argument, words in (
@@ -305,6 +317,7 @@ class DownloadTest(unittest.TestCase):
                             (b'{"sha": "\xff"}', "no list of files"),
                             (b'{"sha": %s, "siblings": []}' % (b"1" * 40), "it must have 40 hexadecimal digits"),
                             (b'{"sha": 1e400, "siblings": []}', "the commit is inf"),
+                            (b'{"sha": "", "siblings": [%s1]}' % (b"1," * 200000), "it has 200001 files"),
                             (b'{"sha": null, "siblings": []}', "the commit is None")):
             self.hub.faults["list"] = [lambda h, body=body: h.answer(200, body)]
             error = self.error()

@@ -51,6 +51,12 @@ absl::Status CheckKind(const JsonFields& fields, const DecoderFamily& family) {
                                                    family.architecture, "\"]"));
     }
   }
+  QUIRE_ASSIGN_OR_RETURN(const bool is_causal, fields.Bool("is_causal", true));
+  if (!is_causal) return fields.Bad("is_causal", "true: a token must not see those behind it");
+  QUIRE_ASSIGN_OR_RETURN(const bool is_bidirectional, fields.Bool("use_bidirectional_attention", false));
+  if (is_bidirectional) return fields.Bad("use_bidirectional_attention", "false");
+  // It names another file with weights.
+  if (fields.Has("transformers_weights")) return fields.Bad("transformers_weights", "absent: it is not supported");
   for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     QUIRE_ASSIGN_OR_RETURN(const int64_t num_experts, fields.Int(name, 0, kMaxExperts, 0));
     if (num_experts == 0) continue;
@@ -129,7 +135,7 @@ absl::Status ReadActivation(const JsonFields& fields, const DecoderFamily& famil
   QUIRE_ASSIGN_OR_RETURN(const std::string name, fields.String(field, family.activation));
   if (name == "silu" || name == "swish") {
     config->activation = Activation::kSilu;
-  } else if (name == "gelu_pytorch_tanh" || name == "gelu_new") {
+  } else if (name == "gelu_pytorch_tanh" || name == "gelu_new" || (name == "gelu" && family.means_tanh_by_gelu)) {
     config->activation = Activation::kGeluTanh;
   } else {
     return fields.Bad(field, "\"silu\", \"swish\", \"gelu_pytorch_tanh\" or \"gelu_new\"");

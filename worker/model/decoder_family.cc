@@ -131,6 +131,7 @@ constexpr DecoderFamily kFamilies[] = {
      .output_bias_field = "attention_bias",
      .norms_add_one = true,
      .activation = "gelu_pytorch_tanh",
+     .means_tanh_by_gelu = true,
      .scales_embeddings = true},
     {.architecture = "Gemma2ForCausalLM",
      .model_type = "gemma2",

@@ -62,6 +62,7 @@ struct DecoderFamily {
   QkNorm qk_norm = QkNorm::kNone;
   const char* activation_field = "hidden_act";
   const char* activation = "silu";
+  bool means_tanh_by_gelu = false;  // Old files say "gelu" and mean "gelu_pytorch_tanh".
   bool has_fused_matrices = false;  // Says whether the checkpoint has qkv_proj and gate_up_proj.
 
   // Rotary embedding.

@@ -68,9 +68,14 @@ constexpr std::string_view kKnownKeys[] = {
     "rope.scaling.yarn_beta_slow",
 };
 
-// Control tokens with these texts end an answer.
-constexpr std::string_view kEndTexts[] = {"<|eot_id|>",      "<|eom_id|>",    "<|im_end|>",   "<|end|>",
-                                          "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>"};
+// Control tokens with these texts end an answer, as in llama.cpp.
+constexpr std::string_view kEndTexts[] = {"<|eot_id|>",      "<|eom_id|>",
+                                          "<|im_end|>",      "<|end|>",
+                                          "<|end_of_text|>", "<|endoftext|>",
+                                          "<end_of_turn>",   "</s>",
+                                          "<EOT>",           "_<EOT>",
+                                          "[EOT]",           "[EOS]",
+                                          "<eos>",           "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
 
 const Tensor* FindTensor(const GgufContents& contents, std::string_view name) {
   const auto found = std::find_if(contents.tensors.begin(), contents.tensors.end(),
@@ -148,6 +153,10 @@ absl::Status ConfigWriter::RefuseUnknownKeys() const {
   QUIRE_ASSIGN_OR_RETURN(const int64_t splits, fields_.Int("split.count", 0, kMaxContext, 1));
   if (splits > 1) {
     return fields_.Bad("split.count", "at most 1: join the parts of the model with llama-gguf-split --merge");
+  }
+  constexpr const char* kSuppressed = "tokenizer.ggml.suppress_tokens";
+  if (fields_.Has(kSuppressed) && !fields_.IsNeutral(kSuppressed)) {
+    return fields_.Bad(kSuppressed, "absent: it is not supported");
   }
   QUIRE_ASSIGN_OR_RETURN(const bool is_causal, fields_.Bool(Key("attention.causal"), true));
   return is_causal ? absl::OkStatus() : fields_.Bad(Key("attention.causal"), "true");
@@ -266,7 +275,7 @@ absl::Status ConfigWriter::WriteTokens() {
     QUIRE_ASSIGN_OR_RETURN(config_["bos_token_id"], fields_.Int(bos_key, 0, vocab_size_ - 1));
   }
   std::set<int64_t> ends;
-  for (const char* name : {"eos", "eot", "eom"}) {
+  for (const char* name : {"eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"}) {
     const std::string key = absl::StrCat("tokenizer.ggml.", name, "_token_id");
     if (!fields_.Has(key)) continue;
     QUIRE_ASSIGN_OR_RETURN(const int64_t token, fields_.Int(key, 0, vocab_size_ - 1));

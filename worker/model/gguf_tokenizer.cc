@@ -4,10 +4,12 @@
 
 #include <bit>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/status.h"
@@ -106,13 +108,20 @@ absl::StatusOr<std::string> SentencePieceModel(const GgufFields& fields, const G
 }
 
 // Adds the templates with names, such as "tool_use", to tokenizer_config.json. `main_template` is that without a name.
-absl::Status AddNamedTemplates(const GgufFields& fields, const std::string& main_template, json* config) {
-  QUIRE_ASSIGN_OR_RETURN(const auto names, fields.Strings("tokenizer.chat_templates"));
+// llama.cpp finds them by their keys. Its scripts also write tokenizer.chat_templates, a list of the names.
+absl::Status AddNamedTemplates(const GgufContents& contents, const std::string& main_template, json* config) {
+  const GgufFields fields(contents);
+  const std::string prefix = absl::StrCat(kTemplate, ".");
+  std::set<std::string> names;
+  QUIRE_ASSIGN_OR_RETURN(const auto listed, fields.Strings("tokenizer.chat_templates"));
+  for (const std::string_view name : listed) names.emplace(name);
+  for (const auto& [key, value] : contents.metadata) {
+    if (absl::StartsWith(key, prefix)) names.insert(key.substr(prefix.size()));
+  }
   json templates = json::array();
-  for (const std::string_view name : names) {
-    const std::string key = absl::StrCat(kTemplate, ".", absl::string_view(name.data(), name.size()));
-    QUIRE_ASSIGN_OR_RETURN(const std::string text, fields.String(key));
-    templates.push_back({{"name", std::string(name)}, {"template", text}});
+  for (const std::string& name : names) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, fields.String(prefix + name));
+    templates.push_back({{"name", name}, {"template", text}});
   }
   if (templates.empty()) return absl::OkStatus();
   if (!main_template.empty()) templates.push_back({{"name", "default"}, {"template", main_template}});
@@ -147,7 +156,7 @@ absl::StatusOr<std::vector<TokenizerFile>> GgufTokenizerFiles(const GgufContents
         std::pair("unk_token", vocabulary.unknown), std::pair("pad_token", vocabulary.padding)})
     if (id) config[name] = std::string(vocabulary.tokens[*id]);
   QUIRE_ASSIGN_OR_RETURN(const std::string chat_template, fields.String(kTemplate, ""));
-  QUIRE_RETURN_IF_ERROR(AddNamedTemplates(fields, chat_template, &config));
+  QUIRE_RETURN_IF_ERROR(AddNamedTemplates(contents, chat_template, &config));
   const bool has_named = config.contains("chat_template");
   files.push_back({"tokenizer_config.json", config.dump()});
   if (!chat_template.empty() && !has_named) files.push_back({"chat_template.jinja", chat_template});

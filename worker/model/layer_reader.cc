@@ -99,6 +99,7 @@ absl::Status ReadLayers(const json& root, const DecoderFamily& family, bool is_l
                            .default_theta = family.rope_theta,
                            .rotates_parts = family.rotates_parts,
                            .original_positions = family.original_positions,
+                           .has_window_rope = family.window_rope_theta > 0,
                            .is_long = is_long};
   QUIRE_ASSIGN_OR_RETURN(config->rope, ReadRopeConfig(fields, shape));
   if (config->rope.type == RopeType::kLongRope && !is_long) {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "nlohmann/json.hpp"
 #include "worker/model/checkpoint.h"
 #include "worker/model/directory_hint.h"
@@ -19,6 +22,7 @@
 #include "worker/model/gguf.h"
 #include "worker/model/gguf_config.h"
 #include "worker/model/gguf_names.h"
+#include "worker/model/gguf_sampling.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gguf_tokenizer.h"
 #include "worker/model/layer_check.h"
@@ -32,7 +36,11 @@ namespace {
 constexpr size_t kMaxConfigBytes = 16 << 20;
 constexpr size_t kMaxTokenizerBytes = 128 << 20;
 constexpr char kGenerationConfig[] = "/generation_config.json";
-constexpr const char* kOptionalFiles[] = {"chat_template.jinja", "chat_template.json", "generation_config.json"};
+constexpr const char* kOptionalFiles[] = {"chat_template.jinja", "chat_template.json", "generation_config.json",
+                                          "special_tokens_map.json", "added_tokens.json"};
+constexpr char kAdapterConfig[] = "adapter_config.json";
+constexpr char kAdditionalTemplates[] = "additional_chat_templates";
+constexpr size_t kMaxAdditionalTemplates = 64;
 
 // Returns nothing when there is no such file.
 absl::StatusOr<std::optional<std::string>> ReadOptionalFile(const std::string& path, size_t max_bytes) {
@@ -51,8 +59,30 @@ absl::Status CheckTokenizerFile(const std::string& path, const std::string& cont
   return absl::OkStatus();
 }
 
-// Also the chat template and generation_config.json, which has defaults of sampling. The manager reads them. It serves
-// a model without them, or with a broken chat template, too.
+// Returns the names of the named chat templates, "additional_chat_templates/NAME.jinja", in their order.
+absl::StatusOr<std::vector<std::string>> FindAdditionalTemplates(const std::string& directory) {
+  const std::string folder = absl::StrCat(directory, "/", kAdditionalTemplates);
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!absl::EndsWith(name, ".jinja")) continue;
+    if (!IsValidUtf8(name)) return absl::InvalidArgumentError(absl::StrCat(folder, " has a name that is not UTF-8"));
+    names.push_back(absl::StrCat(kAdditionalTemplates, "/", name));
+    if (names.size() > kMaxAdditionalTemplates) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(folder, " has more than ", kMaxAdditionalTemplates, " chat templates"));
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+    return absl::UnavailableError(absl::StrCat(folder, " cannot be read: ", error.message()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Also the chat templates, generation_config.json, which has defaults of sampling, and files of older checkpoints. The
+// manager reads them. It serves a model without them, or with a broken chat template, too.
 absl::StatusOr<std::vector<TokenizerFile>> ReadTokenizerFiles(const std::string& directory) {
   std::vector<TokenizerFile> files;
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
@@ -62,7 +92,9 @@ absl::StatusOr<std::vector<TokenizerFile>> ReadTokenizerFiles(const std::string&
     QUIRE_RETURN_IF_ERROR(CheckTokenizerFile(path, *contents));
     files.push_back({name, *std::move(contents)});
   }
-  for (const char* name : kOptionalFiles) {
+  QUIRE_ASSIGN_OR_RETURN(std::vector<std::string> optional, FindAdditionalTemplates(directory));
+  optional.insert(optional.end(), std::begin(kOptionalFiles), std::end(kOptionalFiles));
+  for (const std::string& name : optional) {
     QUIRE_ASSIGN_OR_RETURN(std::optional<std::string> contents,
                            ReadOptionalFile(absl::StrCat(directory, "/", name), kMaxConfigBytes));
     if (contents.has_value() && !contents->empty()) files.push_back({name, *std::move(contents)});
@@ -170,6 +202,9 @@ absl::Status ReadGgufModel(const std::string& path, Model* model) {
   absl::StatusOr<std::vector<TokenizerFile>> files = GgufTokenizerFiles(file.contents());
   if (!files.ok()) return In(path, ": ", files.status());
   model->tokenizer_files = *std::move(files);
+  absl::StatusOr<std::string> sampling = GgufGenerationConfig(file.contents());
+  if (!sampling.ok()) return In(path, ": ", sampling.status());
+  if (!sampling->empty()) model->tokenizer_files.push_back({"generation_config.json", *std::move(sampling)});
   return absl::OkStatus();
 }
 
@@ -195,6 +230,12 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool i
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadConfigFile(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::optional<std::string> generation,
                          ReadOptionalFile(directory + kGenerationConfig, kMaxConfigBytes));
+  // Transformers with peft would load another model, and change its weights.
+  std::error_code error;
+  if (std::filesystem::exists(absl::StrCat(directory, "/", kAdapterConfig), error)) {
+    return absl::InvalidArgumentError(absl::StrCat(directory, " has ", kAdapterConfig, DirectoryHint(directory),
+                                                   ", or remove the file if the weights are merged"));
+  }
   absl::StatusOr<ModelConfig> parsed = ParseModelConfig(config, generation.value_or(""), is_long);
   if (!parsed.ok()) return In(directory, "/", parsed.status());
   CountPlainStacksOf(directory, &*parsed);

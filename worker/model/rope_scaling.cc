@@ -91,8 +91,9 @@ absl::StatusOr<RopeConfig> ReadRope(const JsonFields& config, const JsonFields& 
   }
   if (rope.type == RopeType::kLinear || rope.type == RopeType::kDynamic) return rope;
   constexpr const char* kOriginal = "original_max_position_embeddings";
-  const JsonFields& owner =
-      config.Has(kOriginal) ? config : fields;  // In some files the field is outside of the rope object.
+  // As in Transformers: where the family has the field outside of the rope object, that one counts, and elsewhere that
+  // inside.
+  const JsonFields& owner = shape.original_positions > 0 ? config : fields;
   const int64_t default_original =
       shape.original_positions > 0 ? shape.original_positions : shape.max_position_embeddings;
   QUIRE_ASSIGN_OR_RETURN(const int64_t original, owner.Int(kOriginal, 1, int64_t{1} << 24, default_original));
@@ -189,13 +190,29 @@ int RotaryDim(const RopeConfig& rope, int head_dim) {
 }
 
 absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, const RopeShape& shape) {
-  std::string path = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  // The older name wins, as in Transformers, which replaces the whole object. Where there are objects for types of
+  // layers, it replaces members of that for layers without a window.
+  std::string path = "rope_scaling";
   QUIRE_ASSIGN_OR_RETURN(const nlohmann::json* object, config.Object(path.c_str()));
+  if (object == nullptr || object->empty()) {
+    path = "rope_parameters";
+    QUIRE_ASSIGN_OR_RETURN(object, config.Object(path.c_str()));
+  }
   const nlohmann::json none = nlohmann::json::object();
   if (object == nullptr) object = &none;
   // Some models have one object for each type of layers.
   constexpr const char* kFull = "full_attention";
+  nlohmann::json merged;
+  if (shape.has_window_rope && path == "rope_scaling" && !object->contains(kFull)) {
+    QUIRE_ASSIGN_OR_RETURN(const nlohmann::json* newer, config.Object("rope_parameters"));
+    if (newer != nullptr && newer->contains(kFull) && (*newer)[kFull].is_object()) {
+      merged = (*newer)[kFull];
+      merged.update(*object);
+      object = &merged;
+    }
+  }
   if (object->contains(kFull)) {
+    if (!shape.has_window_rope) return config.Bad(path.c_str(), "one object for all layers");
     QUIRE_ASSIGN_OR_RETURN(object, JsonFields(*object, kConfigFile, absl::StrCat(path, ".")).Object(kFull));
     if (object == nullptr) object = &none;
     absl::StrAppend(&path, ".", kFull);

@@ -49,9 +49,10 @@ struct RopeShape {
   int head_dim;
   int max_position_embeddings;
   double default_theta = 10000.0;
-  bool rotates_parts = false;  // Says whether partial_rotary_factor may be below 1.
-  int original_positions = 0;  // The default of original_max_position_embeddings; 0: max_position_embeddings.
-  bool is_long = false;        // With longrope, it says whether to take the long factors.
+  bool rotates_parts = false;    // Says whether partial_rotary_factor may be below 1.
+  int original_positions = 0;    // The default of original_max_position_embeddings; 0: max_position_embeddings.
+  bool has_window_rope = false;  // Layers with a window have a rope object of their own.
+  bool is_long = false;          // With longrope, it says whether to take the long factors.
 };
 
 // Returns the number of dimensions of a head that rotate.

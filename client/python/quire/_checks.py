@@ -49,8 +49,8 @@ def token_ids_of(name: str, value: Any, wanted: str = "a list of token ids") -> 
 
 
 def message_of(kind: Any, name: str, value: Any) -> Any:
-    """Returns a message of the wire from a map of its fields, of which each is a text or a list of messages. A message
-    stays as it is."""
+    """Returns a message of the wire from a map of its fields, of which each is a text, or a list of texts or of messages.
+    A message stays as it is."""
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):
@@ -63,7 +63,9 @@ def message_of(kind: Any, name: str, value: Any) -> Any:
         if part is None:
             continue
         path, type_of_part = f"{name}.{key}", known[key].message_type
-        if type_of_part is None:
+        if type_of_part is None and known[key].default_value == []:  # A list of texts.
+            fields[key] = [text_of(f"{path}[{i}]", p) for i, p in enumerate(list_of(path, part))]
+        elif type_of_part is None:
             fields[key] = text_of(path, part)
         else:
             of_part = _wire.message(type_of_part.full_name)

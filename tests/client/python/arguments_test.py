@@ -63,12 +63,15 @@ class ArgumentsTest(unittest.TestCase):
             ([{"role": "assistant", "tool_calls": ["f"]}], "messages[0].tool_calls[0] is text, it must be a map"),
             ([{"role": "user", "contents": "x"}],
              'messages[0] has the field "contents", it may have role, content, tool_calls, tool_call_id, name, '
-             "reasoning_content"),
+             "reasoning_content, thinking, reasoning, content_parts"),
+            ([{"role": "user", "content_parts": "x"}], "messages[0].content_parts is text, it must be a list"),
             (["Hi"], "messages[0] is text, it must be a map"),
             ("Hi", f"messages is text, {is_no_list}"),
             (USER, f"messages is a map, {is_no_list}"),
             (None, f"messages is None, {is_no_list}"),
         ), lambda messages: _requests.make_chat(messages, "", {}))
+        parts = _requests.make_chat([{"role": "user", "content_parts": ["a", "b"]}], "", {})
+        self.assertEqual(list(parts.messages[0].content_parts), ["a", "b"])
         call = v1.ToolCall(name="g", arguments="{}")
         chat = _requests.make_chat([{**USER, "name": None}, {"role": "assistant", "content": None, "tool_calls": [
             {"name": "f", "arguments": "{}"}, call]}], "", {})

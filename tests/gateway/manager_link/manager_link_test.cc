@@ -128,6 +128,7 @@ class FakeManager : public v1::InferenceService::Service {
   // When so many requests are there, each of them gets a text with the same message. When one more is there, each gets
   // another text and its end.
   std::atomic<int> num_together = 0;
+  std::atomic<int> num_positions = 0;  // Each of these texts has logprobs of so many.
   std::atomic<int> num_calls = 0;
   std::atomic<int> num_models = 0;    // Calls of GetModel.
   std::atomic<int> num_batches = 0;   // Calls of GenerateBatch.
@@ -153,6 +154,7 @@ class FakeManager : public v1::InferenceService::Service {
       v1::GenerateBatchEntry* const entry = response.add_entries();
       entry->set_tag(other);
       entry->mutable_response()->set_text_delta("text");
+      for (int i = 0; i < num_positions; ++i) entry->mutable_response()->add_prompt_logprobs();
       if (num_tags > num_together) entry->mutable_end();
     }
     stream->Write(response);
@@ -536,6 +538,20 @@ TEST_F(ManagerLinkTest, FirstTokensAndOtherWorkDoNotWaitForTheTokensOfManyReques
   EXPECT_EQ(handled[0], kNumRequests) << "its first text must not wait for those of the others";
   EXPECT_EQ(handled[1], 0);
   EXPECT_EQ(handled.back(), kNumRequests - 1);
+}
+
+TEST_F(ManagerLinkTest, OtherWorkDoesNotWaitForTheLogprobsOfSeveralRequests) {
+  managers_[0].num_together = 3;
+  managers_[0].num_positions = BatchCall::kMaxEntriesAtOnce * BatchCall::kPositionsPerEntry;
+  int num_handled = 0;
+  int num_handled_before_other_work = 0;
+  for (int i = 0; i < 3; ++i) {
+    link_->Start("", v1::GenerateRequest(), [&](const v1::GenerateBatchEntry&) {
+      if (num_handled++ == 0) loop_.PostAfter(milliseconds(0), [&] { num_handled_before_other_work = num_handled; });
+    });
+  }
+  loop_.RunUntil([&] { return num_handled == 3; });
+  EXPECT_EQ(num_handled_before_other_work, 1);
 }
 
 TEST_F(ManagerLinkTest, WithoutAnyManagerARequestFailsAtOnce) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gateway/openai/api_error.h"
+#include "gmock/gmock.h"
 #include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 #include "tests/gateway/openai/read_call.h"
@@ -28,7 +29,8 @@ TEST(ChatCallTest, MessagesBecomeAConversation) {
   const v1::Chat& chat = call.requests[0].chat();
   ASSERT_EQ(chat.messages_size(), 4);
   EXPECT_EQ(chat.messages(0).content(), "Be kind.");
-  EXPECT_EQ(chat.messages(1).content(), "ab");
+  EXPECT_FALSE(chat.messages(1).has_content());
+  EXPECT_THAT(chat.messages(1).content_parts(), testing::ElementsAre("a", "b"));
   EXPECT_EQ(chat.messages(1).name(), "tom");
   EXPECT_FALSE(chat.messages(2).has_content());
   EXPECT_EQ(chat.messages(2).reasoning_content(), "hm");
@@ -122,12 +124,29 @@ TEST(ChatCallTest, TheEffortOfReasoningIsAVariableOfTheTemplate) {
             "reasoning_effort cannot be combined with chat_template_kwargs.reasoning_effort");
 }
 
+TEST(ChatCallTest, NullMissingAndEmptyFieldsOfAMessageStayApart) {
+  const GenerateCall call = Chat(R"({"messages": [
+      {"role": "assistant", "content": null, "name": null, "tool_calls": null, "reasoning": null},
+      {"role": "assistant", "content": "", "name": "", "tool_calls": [], "reasoning": "", "thinking": "t"},
+      {"role": "assistant", "content": []},
+      {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]})");
+  const v1::Chat& chat = call.requests[0].chat();
+  EXPECT_FALSE(chat.messages(0).has_content() || chat.messages(0).has_name() || chat.messages(0).has_reasoning());
+  EXPECT_TRUE(chat.messages(1).has_content() && chat.messages(1).has_name() && chat.messages(1).has_reasoning());
+  EXPECT_EQ(chat.messages(1).thinking(), "t");
+  EXPECT_FALSE(chat.messages(1).has_reasoning_content());
+  EXPECT_TRUE(chat.messages(2).has_content());
+  EXPECT_THAT(chat.messages(3).content_parts(), testing::ElementsAre("no"));
+}
+
 TEST(ChatCallTest, AnErrorInAMessageHasItsPath) {
   EXPECT_EQ(ChatError(R"("messages": 5)").param, "messages");
   EXPECT_EQ(ChatError(R"("messages": [5])").param, "messages[0]");
   EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": "x"}, {"content": "x"}])").param, "messages[1].role");
   EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": [{"type": "image_url"}]}])").param,
             "messages[0].content[0].type");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": [{"type": "refusal", "text": "x"}]}])").param,
+            "messages[0].content[0].refusal");
   EXPECT_EQ(ChatError(R"("messages": [{"role": "user", "content": "x", "mood": 1}])").param, "messages[0].mood");
   EXPECT_EQ(ChatError(R"("messages": [{"role": "assistant", "tool_calls": [{"type": "x", "function": {}}]}])").param,
             "messages[0].tool_calls[0].type");
@@ -247,21 +266,14 @@ TEST(ChatCallTest, ASeedHas64Bits) {
   EXPECT_EQ(ChatError(R"("seed": 0.5)").param, "seed");
 }
 
-TEST(ChatCallTest, ReasoningIsAnotherNameOfTheThoughts) {
-  const auto thoughts = [](const std::string& members) {
-    return Chat(R"({"messages": [{"role": "assistant", "content": "y", )" + members + "}]}")
-        .requests[0]
-        .chat()
-        .messages(0)
-        .reasoning_content();
-  };
-  EXPECT_EQ(thoughts(R"("reasoning": "hm")"), "hm");
-  EXPECT_EQ(thoughts(R"("reasoning": "hm", "reasoning_content": null)"), "hm");
-  EXPECT_EQ(thoughts(R"("reasoning": "hm", "reasoning_content": "hm")"), "hm");
-  const auto call = ReadChatCall(*ParseBody(R"({"messages": [{"role": "assistant", "content": "y", "reasoning": "a",
-      "reasoning_content": "b"}]})"));
-  ASSERT_TRUE(std::holds_alternative<ApiError>(call));
-  EXPECT_EQ(std::get<ApiError>(call).param, "messages[0].reasoning");
+// The manager decides which of them the template sees under which name.
+TEST(ChatCallTest, ThoughtsKeepTheNamesThatTheClientUses) {
+  const GenerateCall call = Chat(R"({"messages": [{"role": "assistant", "content": "y", "reasoning": "a",
+      "reasoning_content": "b", "thinking": null}]})");
+  const v1::ChatMessage& message = call.requests[0].chat().messages(0);
+  EXPECT_EQ(message.reasoning(), "a");
+  EXPECT_EQ(message.reasoning_content(), "b");
+  EXPECT_FALSE(message.has_thinking());
 }
 
 }  // namespace

@@ -47,16 +47,82 @@ TEST(ChatTemplateTest, VariablesAreThoseOfTransformers) {
   const ChatTemplateFiles files{
       .chat_template_jinja =
           "{{ bos_token }} {{ eos_token }} {{ pad_token is defined }} {{ unk_token is defined }} "
-          "{{ additional_special_tokens }} {{ tools is none }} {{ documents is none }} "
+          "{{ image_token }} {{ call_token }} {{ add_bos_token is defined }} "
+          "{{ additional_special_tokens is defined }} {{ tools is none }} {{ documents is none }} "
           "{{ add_generation_prompt }} {{ messages[0].content }} {{ thinking is defined }}",
       .tokenizer_config_json = R"({"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": false},
-                                   "pad_token": null, "additional_special_tokens": ["<x>"]})"};
-  EXPECT_EQ(Render(files), "<s> </s> False False ['<x>'] True True True Hi False");
+                                   "pad_token": null, "add_bos_token": true, "image_token": "<i>",
+                                   "extra_special_tokens": {"call_token": {"content": "<c>"}},
+                                   "additional_special_tokens": ["<x>"]})"};
+  EXPECT_EQ(Render(files), "<s> </s> False False <i> <c> False False True True True Hi False");
   ChatTemplate::Input input = Conversation();
   input.more.emplace_back("thinking", jinja::Value(true));
   input.more.emplace_back("bos_token", jinja::Value("own"));
   input.add_generation_prompt = false;
-  EXPECT_EQ(Render(files, std::move(input)), "own </s> False False ['<x>'] True True False Hi True");
+  EXPECT_EQ(Render(files, std::move(input)), "own </s> False False <i> <c> False False True True False Hi True");
+}
+
+TEST(ChatTemplateTest, TokensOfSpecialTokensMapReplaceOthersUnlessThereAreAddedTokens) {
+  const ChatTemplateFiles older{.chat_template_jinja = "{{ bos_token }} {{ eos_token }} {{ pad_token is defined }}",
+                                .tokenizer_config_json = R"({"eos_token": "</s>", "pad_token": "<p>"})",
+                                .special_tokens_map_json = R"({"bos_token": {"content": "<b>", "lstrip": false},
+                                                               "eos_token": "<e>", "pad_token": null})"};
+  EXPECT_EQ(Render(older), "<b> <e> False");
+  ChatTemplateFiles newer = older;
+  newer.tokenizer_config_json = R"({"eos_token": "</s>", "added_tokens_decoder": {}})";
+  EXPECT_EQ(Render(newer), " </s> False");
+  EXPECT_EQ(ErrorOf({.chat_template_jinja = "x", .special_tokens_map_json = R"({"bos_token": 1})"}),
+            "special_tokens_map.json: bos_token: expected a text or an object with \"content\"");
+}
+
+TEST(ChatTemplateTest, DefaultTokensCountIfNoFileNamesThem) {
+  EXPECT_EQ(Render({.chat_template_jinja = "{{ bos_token }}{{ eos_token }}{{ unk_token is defined }}",
+                    .tokenizer_config_json = R"({"eos_token": null, "unk_token": null})",
+                    .default_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}}}),
+            "<s>False");
+}
+
+TEST(ChatTemplateTest, FilesOfNamedTemplatesComeBeforeTheConfiguration) {
+  ChatTemplate::Input with_tools = Conversation();
+  with_tools.tools = jinja::ParseJson("[{}]", /*from_user=*/true).value();
+  const ChatTemplateFiles both{.chat_template_jinja = "plain",
+                               .tokenizer_config_json = R"({"chat_template": "config"})",
+                               .additional = {{"tool_use", "tools"}}};
+  EXPECT_EQ(Render(both), "plain");
+  EXPECT_EQ(Render(both, with_tools), "tools");
+  ChatTemplateFiles without_default = both;
+  without_default.chat_template_jinja = "";
+  EXPECT_THAT(Render(without_default), HasSubstr("and none is named \"default\""));
+  EXPECT_EQ(Render(without_default, with_tools), "tools");
+  ChatTemplateFiles twice = both;
+  twice.additional = {{"default", "other"}};
+  EXPECT_EQ(Render(twice), "other");
+}
+
+TEST(ChatTemplateTest, NamedTemplatesMayBeMembersOfAnObject) {
+  EXPECT_EQ(Render({.tokenizer_config_json = R"({"chat_template": {"default": "plain", "tool_use": "tools"}})"}),
+            "plain");
+}
+
+TEST(ChatTemplateTest, ATemplateTellsForWhichRolesItTakesParts) {
+  const auto roles = [](const char* source) {
+    const auto chat = ChatTemplate::Load({.chat_template_jinja = source});
+    std::string taken;
+    for (const char* role : {"system", "user", "assistant", "tool"}) {
+      if ((*chat)->TakesParts(role, /*has_tools=*/false)) taken += std::string(role) + " ";
+    }
+    return taken;
+  };
+  EXPECT_EQ(roles("{% for m in messages %}{{ m.content }}{% endfor %}"), "") << "it prints the list";
+  EXPECT_EQ(roles("{% for m in messages %}{{ m.content | tojson }}{% endfor %}"), "");
+  EXPECT_EQ(roles("{% for m in messages %}{{ '<' + m.content }}{% endfor %}"), "") << "it refuses a list";
+  EXPECT_EQ(
+      roles("{% for m in messages %}{{ m.content | selectattr('text') | map(attribute='text') | join }}{% endfor %}"),
+      "system user assistant tool ")
+      << "the other messages of these conversations have a text";
+  EXPECT_EQ(roles("{% for m in messages %}{% if m.role != 'tool' and m.content is not string %}{% for p in m.content %}"
+                  "{{ p.text }}{% endfor %}{% else %}{{ m.content }}{% endif %}{% endfor %}"),
+            "system user assistant ");
 }
 
 TEST(ChatTemplateTest, NamedTemplatesAreChosenByTheTools) {

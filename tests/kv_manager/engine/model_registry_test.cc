@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "kv_manager/engine/model_comparison.h"
 #include "tests/kv_manager/engine/fake_worker.h"
+#include "tests/kv_manager/tokenizer/golden_files.h"
 
 namespace quire {
 namespace {
@@ -276,6 +277,10 @@ TEST(ModelRegistryTest, ABrokenTokenizerIsRefusedWithItsFileAndItsFault) {
   EXPECT_THAT(error({{"tokenizer.model", "x"}}), HasSubstr("cannot be used: tokenizer.model: "));
   EXPECT_THAT(error({{"tokenizer.json", "{}"}, {"tokenizer_config.json", "["}}),
               HasSubstr("cannot be used: tokenizer_config.json: not valid JSON"));
+  EXPECT_THAT(error({{"tokenizer.json", "{}"}, {"special_tokens_map.json", "["}}),
+              HasSubstr("cannot be used: special_tokens_map.json: not valid JSON"));
+  EXPECT_THAT(error({{"tokenizer.json", "{}"}, {"added_tokens.json", R"({"<x>": "1"})"}}),
+              HasSubstr("cannot be used: added_tokens.json: <x>: expected a token id of 0 to "));
 }
 
 // The user of a GGUF file does not have the files that the worker makes of it.
@@ -303,6 +308,44 @@ TEST(ModelRegistryTest, AModelHasTheChatTemplateOfItsFiles) {
   worker.tokenizer_files = {{"chat_template.jinja", "hi"}};
   ASSERT_TRUE(registry.Admit("a", worker).ok());
   EXPECT_EQ(registry.models()[0]->chat_template.value()->Render({}, 100)->bytes, "hi");
+}
+
+TEST(ModelRegistryTest, ToolsTakeTheTemplateThatIsMadeForThem) {
+  ModelRegistry registry(kNoCap);
+  WorkerDescription worker = SmallWorker();
+  worker.tokenizer_files = {{"chat_template.jinja", "plain"},
+                            {"additional_chat_templates/tool_use.jinja", "tools {{ bos_token }}"},
+                            {"special_tokens_map.json", R"({"bos_token": "<s>"})"}};
+  ASSERT_TRUE(registry.Admit("a", worker).ok());
+  const auto& chat_template = registry.models()[0]->chat_template.value();
+  EXPECT_EQ(chat_template->Render({}, 100)->bytes, "plain");
+  EXPECT_EQ(chat_template->Render({.messages = {}, .tools = jinja::Value(true)}, 100)->bytes, "tools <s>");
+  worker.tokenizer_files[1].content = "\n{% include 'x' %}";
+  ASSERT_TRUE(registry.Admit("b", worker).ok());
+  EXPECT_THAT(std::string(registry.models()[0]->chat_template.status().message()),
+              testing::StartsWith("additional_chat_templates/tool_use.jinja: line 2: "));
+}
+
+TEST(ModelRegistryTest, TheTemplateSeesTheTokensOfATokenizerModel) {
+  ModelRegistry registry(kNoCap);
+  WorkerDescription worker = SmallWorker();
+  worker.tokenizer_files = {{"tokenizer.model", GoldenFiles("sp_bpe").tokenizer_model},
+                            {"chat_template.jinja", "{{ bos_token }} {{ eos_token }}"}};
+  ASSERT_TRUE(registry.Admit("a", worker).ok());
+  EXPECT_EQ(registry.models()[0]->chat_template.value()->Render({}, 100)->bytes, "<s> </s>");
+}
+
+TEST(ModelRegistryTest, LegacyOfLlamaTokenizerIsThatOfLlamaModels) {
+  const auto tokens = [](const std::string& architecture) {
+    ModelRegistry registry(kNoCap);
+    WorkerDescription worker = SmallWorker();
+    worker.architecture = architecture;
+    worker.tokenizer_files = {{"tokenizer.json", GoldenFiles("sp_bpe_prepend").tokenizer_json},
+                              {"tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer", "legacy": false})"}};
+    EXPECT_TRUE(registry.Admit("a", worker).ok());
+    return registry.models()[0]->tokenizer->Encode("<s>hello", {.add_special_tokens = false})->size();
+  };
+  EXPECT_EQ(tokens("LlamaForCausalLM") + 1, tokens("MistralForCausalLM")) << "no space follows <s>";
 }
 
 TEST(ModelRegistryTest, AModelWithABrokenChatTemplateIsServedWithAWarning) {

@@ -149,7 +149,7 @@ TEST(ChatMessagesTest, TheTemplateSeesAllFields) {
   chat.set_tools(R"([{"type": "function"}])");
   chat.set_template_kwargs(R"({"thinking": false})");
   EXPECT_EQ(TextFor("{# 'tool' #}{{ messages[1] }}", chat),
-            "{'role': 'assistant', 'content': None, 'reasoning_content': 'hm', 'tool_calls': ["
+            "{'thinking': 'hm', 'role': 'assistant', 'reasoning_content': 'hm', 'tool_calls': ["
             "{'id': 'c1', 'type': 'function', 'function': {'name': 'f', 'arguments': {}}}, "
             "{'type': 'function', 'function': {'name': 'g', 'arguments': {'x': [1, 'y']}}}]}");
   EXPECT_EQ(TextFor("{{ messages[2] }}", chat), "{'role': 'tool', 'content': '42', 'tool_call_id': 'c1', 'name': 'f'}");
@@ -157,6 +157,80 @@ TEST(ChatMessagesTest, TheTemplateSeesAllFields) {
             "[{'type': 'function'}]FalseTrue");
   chat.set_tools("[]");
   EXPECT_EQ(TextFor("{# 'tool' #}{{ tools is none }}", chat), "True");
+}
+
+constexpr char kContents[] =
+    "{% for m in messages %}[{{ m.role }}]{% if m.content is defined %}{{ m.content | tojson }}{% endif %}{% endfor %}";
+
+TEST(ChatMessagesTest, AMissingContentIsMissingInTheTemplate) {
+  v1::Chat chat = Conversation("q");
+  chat.add_messages()->set_role("assistant");
+  chat.mutable_messages(1)->add_tool_calls()->set_name("f");
+  AddMessage("user", "", &chat);
+  EXPECT_EQ(TextFor(kContents, chat), "[user]\"q\"[assistant][user]\"\"");
+  chat.mutable_messages(1)->clear_tool_calls();
+  EXPECT_EQ(TextFor(kContents, chat), "[user]\"q\"[assistant][user]\"\"") << "an answer may have nothing but thoughts";
+}
+
+TEST(ChatMessagesTest, ATemplateThatNeedsAContentGetsAnEmptyOne) {
+  v1::Chat chat = Conversation("q");
+  chat.add_messages()->set_role("assistant");
+  chat.mutable_messages(1)->add_tool_calls()->set_name("f");
+  EXPECT_EQ(TextFor("{% for m in messages %}{{ '[' + m.role + ']' + m.content }}{% endfor %}", chat),
+            "[user]q[assistant]");
+  EXPECT_THAT(TextFor("{{ raise_exception('no') if messages[1].content == '' else messages[1].content.x }}", chat),
+              HasSubstr("no attribute 'content'"))
+      << "the error is that of the conversation as it is";
+}
+
+TEST(ChatMessagesTest, ThoughtsHaveTheNamesThatTransformersGivesThem) {
+  constexpr char kThoughts[] =
+      "{% set m = messages[0] %}{{ m.reasoning_content }} {{ m.thinking }} {{ m.reasoning is defined }}";
+  v1::Chat chat = Conversation("a");
+  v1::ChatMessage* const message = chat.mutable_messages(0);
+  EXPECT_EQ(TextFor(kThoughts, chat), "  False");
+  message->set_reasoning("r");
+  EXPECT_EQ(TextFor(kThoughts, chat), "r r True");
+  message->set_thinking("t");
+  EXPECT_EQ(TextFor(kThoughts, chat), "t t True");
+  message->clear_reasoning();
+  message->set_reasoning_content("");
+  EXPECT_EQ(TextFor(kThoughts, chat), " t False");
+}
+
+TEST(ChatMessagesTest, ArgumentsThatAreNoObjectAreAnEmptyOne) {
+  constexpr char kCall[] = "{{ messages[0].tool_calls[0].function | tojson }}";
+  v1::Chat chat = Conversation("a");
+  v1::ToolCall* const call = chat.mutable_messages(0)->add_tool_calls();
+  for (const char* arguments : {"", "{\"a\": \"cut", "{\"a\": tru}", "null", "[]", "\"text\"", "1", "not JSON"}) {
+    call->set_arguments(arguments);
+    EXPECT_EQ(TextFor(kCall, chat), R"({"name": "", "arguments": {}})") << arguments;
+  }
+  call->set_arguments(std::string(100, '[') + std::string(100, ']'));
+  EXPECT_EQ(TextFor(kCall, chat), R"({"name": "", "arguments": {}})") << "nested too deeply";
+  std::string numbers = "0";
+  for (int i = 0; i < 100'000; ++i) numbers += ",0";
+  call->set_arguments("[" + numbers + "]");
+  EXPECT_THAT(TextFor(kCall, chat), HasSubstr("arguments: has too many JSON values"));
+}
+
+TEST(ChatMessagesTest, APartIsAPartForATemplateThatTakesThem) {
+  constexpr char kParts[] =
+      "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
+      "({{ p.type }} {{ p.text }}){% endfor %}{% endif %}{% endfor %}";
+  constexpr char kText[] = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  v1::Chat chat;
+  chat.add_messages()->set_role("user");
+  for (const char* part : {"one ", "two"}) chat.mutable_messages(0)->add_content_parts(part);
+  EXPECT_EQ(TextFor(kParts, chat), "(text one )(text two)");
+  EXPECT_EQ(TextFor(kText, chat), "one two");
+  chat.set_continue_final_message(true);
+  EXPECT_EQ(TextFor(kParts, chat), "(text one )(text two");
+  chat.mutable_messages(0)->set_content("three");
+  EXPECT_EQ(TextFor(kText, chat), "chat.messages[0].content: cannot be combined with content_parts");
+  chat.mutable_messages(0)->clear_content();
+  for (int i = 0; i < 40'000; ++i) chat.mutable_messages(0)->add_content_parts("x");
+  EXPECT_THAT(TextFor(kText, chat), HasSubstr("messages[0].content_parts: has too many parts"));
 }
 
 TEST(ChatMessagesTest, TheLastMessageCanBeContinued) {

@@ -112,6 +112,15 @@ TEST(JinjaLimitsTest, SearchesAreShortForEveryText) {
   }
 }
 
+TEST(JsonLimitsTest, AnIntegerKeepsItsDigits) {
+  Budget budget{RenderLimits()};
+  const std::string digits = "-" + Repeated("1234567890", 30);
+  const auto value = ParseJson(digits, /*from_user=*/true);
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(ToJson(*value, JsonStyle(), &budget)->bytes, digits);
+  EXPECT_FALSE(ParseJson(Repeated("1234567890", 31), true).ok());
+}
+
 TEST(JinjaLimitsTest, JsonHasNotTooManyValues) {
   EXPECT_TRUE(ParseJson("[" + Repeated("0,", 50'000) + "0]", true).ok());
   EXPECT_EQ(ParseJson("[" + Repeated("{},", 100'000) + "0]", true).status().message(),

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kv_manager/tokenizer/tokenizer.h"
+#include "tests/kv_manager/tokenizer/golden_files.h"
 
 namespace quire {
 namespace {
@@ -74,6 +75,59 @@ TEST(TokenizerConfigTest, NamedSpecialTokensOfTheVocabularyAreSpecial) {
   EXPECT_THAT(*tokenizer->Encode("a<x>b", as_text), ElementsAre(0, 1)) << "the vocabulary lacks the other characters";
   EXPECT_TRUE(Load({{"extra_special_tokens", {{"image_token", "<x>"}}}})->IsSpecial(2));
   EXPECT_FALSE(Load(json::object())->IsSpecial(2));
+}
+
+TEST(TokenizerConfigTest, FilesOfOlderCheckpointsNameTokens) {
+  TokenizerFiles files = Files({{"eos_token", "<x>"}});
+  files.special_tokens_map_json = R"({"eos_token": {"content": "<e>"}, "additional_special_tokens": ["<x>"]})";
+  files.added_tokens_json = R"({"<u>": 9, "<x>": 2, "<s>": 4})";
+  const auto tokenizer = Tokenizer::Load(files);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(*(*tokenizer)->Encode("a<u><x>", {}), ElementsAre(0, 9, 2));
+  EXPECT_FALSE((*tokenizer)->IsSpecial(9));
+  EXPECT_TRUE((*tokenizer)->IsSpecial(2));
+  EXPECT_TRUE((*tokenizer)->IsSpecial(3));
+  EXPECT_TRUE((*tokenizer)->IsSpecial(4)) << "the flags of tokenizer.json stay";
+  files.added_tokens_json = R"({"<s>": 7})";
+  EXPECT_EQ(Tokenizer::Load(files).status().message(),
+            "added_tokens.json: 7: is \"<s>\", but tokenizer.json has this token as 4");
+  files.tokenizer_config_json = R"({"added_tokens_decoder": {}})";
+  EXPECT_TRUE(Tokenizer::Load(files).ok()) << "the older files do not count";
+}
+
+TEST(TokenizerConfigTest, AddedTokensOfATokenizerModelFollowItsPieces) {
+  TokenizerFiles files = GoldenFiles("sp_bpe");
+  const auto size = static_cast<TokenId>(LoadGolden("sp_bpe")->vocab_size());
+  const auto token = [](const char* content, bool special) { return json{{"content", content}, {"special", special}}; };
+  const auto load = [&](const json& decoder) {
+    files.tokenizer_config_json = json{{"added_tokens_decoder", decoder}}.dump();
+    return Tokenizer::Load(files);
+  };
+  const auto key = [](TokenId id) { return std::to_string(id); };
+  const auto tokenizer = load(
+      {{"1", token("<s>", true)}, {key(size), token("<|im_start|>", true)}, {key(size + 1), token("<tool>", false)}});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto tokens = *(*tokenizer)->Encode("<|im_start|><tool>", {.add_special_tokens = false});
+  EXPECT_EQ(tokens.front(), size);
+  EXPECT_EQ(tokens.back(), size + 1);
+  EXPECT_TRUE((*tokenizer)->IsSpecial(size));
+  EXPECT_FALSE((*tokenizer)->IsSpecial(size + 1));
+  EXPECT_EQ((*tokenizer)->Decode({size, size + 1}, /*skip_special_tokens=*/true), "<tool>");
+  EXPECT_THAT(std::string(load({{key(size + 1), token("<x>", true)}}).status().message()),
+              HasSubstr("but there is no token " + key(size)));
+  EXPECT_THAT(std::string(load({{"1", token("<x>", true)}}).status().message()),
+              HasSubstr("but tokenizer.model has \"<s>\" there"));
+  json stripped = token("<x>", true);
+  stripped["lstrip"] = true;
+  EXPECT_THAT(std::string(load({{key(size), stripped}}).status().message()), HasSubstr("need a tokenizer.json"));
+}
+
+TEST(TokenizerConfigTest, FieldsThatDemandAnotherEncodingAreRefused) {
+  EXPECT_EQ(ErrorOf({{"split_special_tokens", true}}),
+            "tokenizer_config.json: split_special_tokens: is not false, the only value that is supported");
+  EXPECT_THAT(ErrorOf({{"fast_tokenizer_files", {"tokenizer.4.0.0.json", "tokenizer.json"}}}),
+              HasSubstr("fast_tokenizer_files"));
+  EXPECT_EQ(ErrorOf({{"fast_tokenizer_files", {"tokenizer.json"}}, {"split_special_tokens", false}}), "");
 }
 
 TEST(TokenizerConfigTest, ContradictionsNameBothSides) {

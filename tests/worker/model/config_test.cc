@@ -365,6 +365,47 @@ json Phi3Json() {
   return config;
 }
 
+// As Transformers 5.24 decides.
+TEST(ModelConfigTest, OfTwoSpellingsOfRopeTheOneOfTransformersWins) {
+  json config = LlamaJson();
+  config["rope_theta"] = 20000.0;
+  config["original_max_position_embeddings"] = 512;
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 30000.0}};
+  EXPECT_EQ(ParseModelConfig(config.dump(), "")->rope.theta, 30000.0);
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"type", "linear"}, {"factor", 2.0}};
+  const auto scaled = ParseModelConfig(config.dump(), "");
+  ASSERT_TRUE(scaled.ok()) << scaled.status();
+  EXPECT_EQ(scaled->rope.theta, 20000.0) << "rope_scaling replaces all of rope_parameters";
+  EXPECT_EQ(scaled->rope.type, RopeType::kYarn);
+  EXPECT_EQ(scaled->rope.original_max_position_embeddings, scaled->max_position_embeddings);
+  config["rope_scaling"]["original_max_position_embeddings"] = 256;
+  EXPECT_EQ(ParseModelConfig(config.dump(), "")->rope.original_max_position_embeddings, 256);
+  config["rope_scaling"] = json::object();
+  EXPECT_EQ(ParseModelConfig(config.dump(), "")->rope.theta, 30000.0);
+  json gemma = LlamaJson();
+  gemma["architectures"] = {"Gemma3ForCausalLM"};
+  gemma["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 30000.0}}},
+                              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 4000.0}}}};
+  gemma["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  const auto windowed = ParseModelConfig(gemma.dump(), "");
+  ASSERT_TRUE(windowed.ok()) << windowed.status();
+  EXPECT_EQ(windowed->rope.type, RopeType::kLinear);
+  EXPECT_EQ(windowed->rope.theta, 30000.0) << "rope_scaling replaces members of full_attention";
+  EXPECT_EQ(windowed->window_rope->theta, 4000.0);
+  json phi = Phi3Json();
+  phi["rope_scaling"]["original_max_position_embeddings"] = 2048;
+  EXPECT_EQ(ParseModelConfig(phi.dump(), "")->rope.original_max_position_embeddings, 4096);
+}
+
+TEST(ModelConfigTest, GeluOfTheFirstGemmaMeansTheTanhForm) {
+  json config = LlamaJson();
+  config["architectures"] = {"GemmaForCausalLM"};
+  config["hidden_act"] = "gelu";
+  const auto parsed = ParseModelConfig(config.dump(), "");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->activation, Activation::kGeluTanh);
+}
+
 TEST(ModelConfigTest, LongRopeHasShortFactorsAndTheOriginalContextUnlessAsked) {
   const std::string text = Phi3Json().dump();
   const auto brief = ParseModelConfig(text, "");
@@ -449,6 +490,12 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
       {"rope_parameters",
        {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
        "rope_parameters.partial_rotary_factor is 0.5, must be 1"},
+      {"rope_parameters",
+       {{"full_attention", {{"rope_type", "default"}}}},
+       "rope_parameters is {\"full_attention\":{\"rope_type\":\"default\"}}, must be one object for all layers"},
+      {"is_causal", false, "is_causal is false, must be true"},
+      {"use_bidirectional_attention", true, "use_bidirectional_attention is true, must be false"},
+      {"transformers_weights", "other.safetensors", "transformers_weights is \"other.safetensors\", must be absent"},
       {"hidden_act", "gelu", "hidden_act is \"gelu\", must be \"silu\", \"swish\", \"gelu_pytorch_tanh\" or"},
       {"quantization_config",
        {{"quant_method", "bitsandbytes"}, {"bits", 4}},

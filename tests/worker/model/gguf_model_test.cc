@@ -386,14 +386,41 @@ TEST_F(SmallGgufTest, EveryTokenThatEndsAnAnswerIsAnEndToken) {
     tokens[5] = "<|im_end|>";
     types[5] = 3;
     tokens[6] = "<|eot_id|>";  // An ordinary token with this text.
+    tokens[7] = "</s>";
+    types[7] = 3;
     writer->AddStrings("tokenizer.ggml.tokens", tokens);
     writer->AddInts("tokenizer.ggml.token_type", types);
     writer->AddUint32("tokenizer.ggml.eos_token_id", 2);
     writer->AddUint32("tokenizer.ggml.eot_token_id", 9);
+    writer->AddUint32("tokenizer.ggml.fim_pad_token_id", 11);
   });
   const auto model = Load(file);
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_EQ((*model)->config.eos_token_ids, (std::vector<TokenId>{2, 5, 9}));
+  EXPECT_EQ((*model)->config.eos_token_ids, (std::vector<TokenId>{2, 5, 7, 9, 11}));
+}
+
+TEST_F(SmallGgufTest, DefaultsOfSamplingBecomeAGenerationConfig) {
+  const auto with = [this](const char* key, float value) {
+    return PlainFile([=](GgufWriter* writer) {
+      writer->AddFloat("general.sampling.temp", 0.5f);
+      writer->AddUint32("general.sampling.top_k", 20);
+      writer->AddFloat(key, value);
+    });
+  };
+  const auto model = Load(with("general.sampling.mirostat_tau", 1));
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ((*model)->tokenizer_files.size(), 1u);
+  EXPECT_EQ((*model)->tokenizer_files[0].name, "generation_config.json");
+  EXPECT_EQ((*model)->tokenizer_files[0].contents, R"({"temperature":0.5,"top_k":20})");
+  EXPECT_THAT(ErrorOfLoad(with("general.sampling.top_p", 2)),
+              HasSubstr("general.sampling.top_p is 2.0, must be a number in 0.000001 .. 1"));
+  EXPECT_TRUE((*Load(PlainFile()))->tokenizer_files.empty());
+}
+
+TEST_F(SmallGgufTest, TokensThatShallNotBeChosenAreRefused) {
+  EXPECT_THAT(
+      ErrorOfLoad(PlainFile([](GgufWriter* writer) { writer->AddInts("tokenizer.ggml.suppress_tokens", {3}); })),
+      HasSubstr("tokenizer.ggml.suppress_tokens is"));
 }
 
 TEST_F(SmallGgufTest, ANumberThatIsNotFiniteIsNamed) {

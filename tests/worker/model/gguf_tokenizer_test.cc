@@ -138,6 +138,18 @@ TEST(GgufTokenizerTest, ChatTemplatesComeAlong) {
   EXPECT_EQ(named[1]["template"], "{{ messages[0]['content'] }}<|im_end|>");
 }
 
+TEST(GgufTokenizerTest, NamedTemplatesAreFoundByTheirKeys) {
+  std::string file = ReadWholeFile(SourcePath("tests/golden/gguf/qwen2_bpe.gguf"));
+  const std::string list = "tokenizer.chat_templates";
+  ASSERT_NE(file.find(list), std::string::npos);
+  file.replace(file.find(list), list.size(), "tokenizer.chat_template_");  // No list of names any more.
+  const auto files = FilesOf(file);
+  ASSERT_TRUE(files.ok()) << files.status();
+  const json named = json::parse(files->at("tokenizer_config.json"))["chat_template"];
+  ASSERT_EQ(named.size(), 2u);
+  EXPECT_EQ(named[0]["name"], "tool_use");
+}
+
 TEST(GgufTokenizerTest, ATokenizerThatIsNotReadIsRefusedByItsName) {
   EXPECT_EQ(ErrorWith([](GgufWriter* writer) { writer->AddString("tokenizer.ggml.model", "bert"); }),
             "tokenizer.ggml.model is \"bert\", must be gpt2 or llama");

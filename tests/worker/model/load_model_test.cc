@@ -189,6 +189,32 @@ TEST_F(LoadModelTest, TheChatTemplateComesAlongAndIsNotChecked) {
   EXPECT_EQ((*model)->tokenizer_files[1].contents, "{% broken");
 }
 
+TEST_F(LoadModelTest, NamedChatTemplatesAndFilesOfOlderCheckpointsComeAlong) {
+  std::filesystem::create_directory(directory_.path() + "/additional_chat_templates");
+  directory_.Write("additional_chat_templates/tool_use.jinja", "tools");
+  directory_.Write("additional_chat_templates/rag.jinja", "rag");
+  directory_.Write("additional_chat_templates/readme.md", "no template");
+  directory_.Write("special_tokens_map.json", "{}");
+  directory_.Write("added_tokens.json", "{}");
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::vector<std::string> names;
+  for (const TokenizerFile& file : (*model)->tokenizer_files) names.push_back(file.name);
+  EXPECT_THAT(names,
+              testing::ElementsAre("additional_chat_templates/rag.jinja", "additional_chat_templates/tool_use.jinja",
+                                   "special_tokens_map.json", "added_tokens.json"));
+  EXPECT_EQ((*model)->tokenizer_files[1].contents, "tools");
+  for (int i = 0; i < 64; ++i) {
+    directory_.Write("additional_chat_templates/" + std::to_string(i) + ".jinja", "x");
+  }
+  EXPECT_THAT(std::string(Load().status().message()), HasSubstr("has more than 64 chat templates"));
+}
+
+TEST_F(LoadModelTest, AnAdapterBesideTheWeightsIsRefused) {
+  directory_.Write("adapter_config.json", "{}");
+  EXPECT_THAT(std::string(Load().status().message()), HasSubstr("has adapter_config.json; it is a LoRA adapter"));
+}
+
 TEST_F(LoadModelTest, ABrokenTokenizerFileIsNamed) {
   directory_.Write("tokenizer.json", "{not json");
   EXPECT_EQ(ErrorOfLoad(), directory_.path() + "/tokenizer.json is not valid JSON");
