@@ -43,11 +43,11 @@ bool TokenMasks::Fill(const Matcher& matcher, absl::Span<uint32_t> mask, int64_t
   LimitMemory();
   ++num_uses_;
   seen_.clear();
-  std::vector<std::pair<FrameId, const ByteTrie*>> leaving;
+  std::vector<std::pair<const ByteTrie*, FrameId>> leaving;
   for (const Position& position : positions) {
     const StateMask* known = MaskOf(automaton, position.state, work);
     if (known == nullptr) return false;
-    if (position.frame >= 0 && known->leaving.num_nodes() > 0) leaving.emplace_back(position.frame, &known->leaving);
+    if (position.frame >= 0 && known->leaving.num_nodes() > 0) leaving.emplace_back(&known->leaving, position.frame);
     // Several positions may have one state.
     if (--*work < 0 || (positions.size() > 1 && !seen_.insert({position.state, kUnknown}).second)) continue;
     *work -= static_cast<int64_t>(known->bits.size() / 16 + known->allowed.size());
@@ -59,8 +59,12 @@ bool TokenMasks::Fill(const Matcher& matcher, absl::Span<uint32_t> mask, int64_t
     frames_ = matcher.frames();
   }
   work_ = *work;
-  for (size_t i = 0; i < leaving.size() && work_ >= 0; ++i) {
-    FillLeaving(*automaton, leaving[i].first, *leaving[i].second, mask);
+  std::sort(leaving.begin(), leaving.end());
+  for (size_t i = 0; i < leaving.size() && work_ >= 0;) {
+    const ByteTrie* const trie = leaving[i].first;
+    frame_ids_.clear();
+    for (; i < leaving.size() && leaving[i].first == trie; ++i) frame_ids_.push_back(leaving[i].second);
+    if (!HasAll(*trie, mask)) FillLeaving(*automaton, *trie, mask);
   }
   *work = work_;
   if (matcher.can_end()) {
@@ -101,12 +105,25 @@ void TokenMasks::Forget(GroupId id) {
   groups_.erase(group);
 }
 
-void TokenMasks::FillLeaving(const Automaton& automaton, FrameId frame, const ByteTrie& leaving,
-                             absl::Span<uint32_t> mask) {
+bool TokenMasks::HasAll(const ByteTrie& trie, absl::Span<const uint32_t> mask) {
+  for (int place = 0; place < trie.num_tokens(); ++place) {
+    --work_;
+    const auto token = static_cast<size_t>(trie.token(place));
+    if ((mask[token / 32] >> (token % 32) & 1) == 0) return false;
+  }
+  return true;
+}
+
+void TokenMasks::FillLeaving(const Automaton& automaton, const ByteTrie& leaving, absl::Span<uint32_t> mask) {
   const Frames::Size size = frames_.size();
   levels_[0].positions.clear();
-  for (int32_t link = frames_.at(frame).first_link; link >= 0; link = frames_.link(link).other) {
-    levels_[0].positions.push_back(frames_.link(link).next);
+  seen_.clear();
+  for (const FrameId frame : frame_ids_) {
+    for (int32_t link = frames_.at(frame).first_link; link >= 0; link = frames_.link(link).other) {
+      --work_;
+      const Position next = frames_.link(link).next;
+      if (seen_.insert(next).second) levels_[0].positions.push_back(next);
+    }
   }
   Close(automaton, kNoDepthLimit, &frames_, &levels_[0], &work_);
   sizes_[0] = frames_.size();

@@ -93,8 +93,10 @@ class TokenMasks {
   // Adds the tokens below a node of the vocabulary at this depth, where the rule may have ended.
   void AddLeaving(const std::bitset<256>& follow, int node, size_t depth);
   void Finish(StateMask* out);
-  // Sets the bits of the tokens that lead from the frame with their bytes in `leaving`.
-  void FillLeaving(const Automaton& automaton, FrameId frame, const ByteTrie& leaving, absl::Span<uint32_t> mask);
+  // Returns whether the bits of all tokens of a trie are set.
+  bool HasAll(const ByteTrie& trie, absl::Span<const uint32_t> mask);
+  // Sets the bits of the tokens that lead from frame_ids_ with their bytes in `leaving`.
+  void FillLeaving(const Automaton& automaton, const ByteTrie& leaving, absl::Span<uint32_t> mask);
 
   const std::shared_ptr<const TokenTable> tokens_;
   const size_t max_bytes_;
@@ -115,6 +117,7 @@ class TokenMasks {
   std::vector<Frames::Size> sizes_;  // The frames of each level and of those above it.
   std::vector<StateId> states_;
   absl::flat_hash_set<Position> seen_;
+  std::vector<FrameId> frame_ids_;
 };
 
 }  // namespace quire::grammar

@@ -105,7 +105,7 @@ TEST(MatcherTest, NullableRulesThatDoubleAddFewPositions) {
   for (int i = 0; i < 300; ++i) {
     ASSERT_TRUE(matcher.Accept("a"));
     ASSERT_LE(matcher.set().positions.size(), 300u);
-    ASSERT_LE(matcher.frames().links.size(), 1000u);
+    ASSERT_LE(matcher.frames().links.size(), 2000u);
   }
   EXPECT_TRUE(matcher.Accept("x"));
   EXPECT_TRUE(matcher.can_end());
