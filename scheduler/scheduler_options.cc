@@ -3,6 +3,7 @@
 #include "scheduler/scheduler_options.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
 
 namespace quire {
 
@@ -30,7 +31,8 @@ absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
         absl::StrCat("max_plans_in_flight is ", options.max_plans_in_flight, ", it must be at most 2"));
   }
   if (!(options.watermark >= 0 && options.watermark < 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("watermark is ", options.watermark, ", it must be in [0, 1)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("watermark is ", NumberText(options.watermark), ", it must be in [0, 1)"));
   }
   if (!(options.waiting_served_ratio >= 0)) {
     return absl::InvalidArgumentError(

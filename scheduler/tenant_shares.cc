@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
 
 namespace quire {
 namespace {
@@ -15,7 +16,8 @@ absl::Status CheckShare(const std::string& whose, const TenantShare& share) {
         absl::StrCat("weight of ", whose, " is ", share.weight, ", it must be above 0 and below 1e9"));
   }
   if (!(share.max_blocks_share > 0 && share.max_blocks_share <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("max_blocks_share of ", whose, " is ", share.max_blocks_share,
+    return absl::InvalidArgumentError(absl::StrCat("max_blocks_share of ", whose, " is ",
+                                                   NumberText(share.max_blocks_share),
                                                    ", it must be above 0 and at most 1"));
   }
   return absl::OkStatus();

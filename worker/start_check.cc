@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/limit_text.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 
@@ -34,12 +35,12 @@ class Checker {
   // The condition is negated so that NaN is outside every range.
   absl::Status Range(absl::string_view field, float value, float low, float high) const {
     if (value >= low && value <= high) return absl::OkStatus();
-    return Bad(field, " is ", value, ", it must be ", LimitText(low), " to ", LimitText(high));
+    return Bad(field, " is ", NumberText(value), ", it must be ", LimitText(low), " to ", LimitText(high));
   }
 
   absl::Status AboveZero(absl::string_view field, float value, float high) const {
     if (value > 0 && value <= high) return absl::OkStatus();
-    return Bad(field, " is ", value, ", it must be above 0 and at most ", LimitText(high));
+    return Bad(field, " is ", NumberText(value), ", it must be above 0 and at most ", LimitText(high));
   }
 
   absl::Status AtMost(absl::string_view field, uint64_t value, uint64_t limit) const {

@@ -34,9 +34,9 @@ TEST(SchedulerOptionsTest, SharesOfTenantsAreInTheirRange) {
   EXPECT_EQ(CheckSchedulerOptions(options).message(),
             "weight of tenant \"acme\" is 0, it must be above 0 and below 1e9");
   options.tenants = {};
-  options.tenants.others.max_blocks_share = 1.5;
+  options.tenants.others.max_blocks_share = 1.00000001;
   EXPECT_EQ(CheckSchedulerOptions(options).message(),
-            "max_blocks_share of other tenants is 1.5, it must be above 0 and at most 1");
+            "max_blocks_share of other tenants is 1.00000001, it must be above 0 and at most 1");
 }
 
 TEST(SchedulerOptionsTest, WatermarkIsAShareBelowOne) {

@@ -84,6 +84,7 @@ const std::vector<BadPlan>& BadPlans() {
       {"sampling.temperature is nan", [](auto* p) { Sampling(p)->set_temperature(kNan); }},
       {"sampling.top_p is 0, it must be above 0", [](auto* p) { Sampling(p)->set_top_p(0); }},
       {"sampling.top_p is 1.5", [](auto* p) { Sampling(p)->set_top_p(1.5); }},
+      {"sampling.top_p is 1.0000001,", [](auto* p) { Sampling(p)->set_top_p(1.0000001f); }},
       {"sampling.min_p is nan", [](auto* p) { Sampling(p)->set_min_p(kNan); }},
       {"sampling.presence_penalty is nan, it must be the lowest float32 number (about -3.4e38) to the largest float32 "
        "number (about 3.4e38)",

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/number_text.h"
 #include "base/status.h"
 #include "kernels/kv_layout.h"
 #include "nlohmann/json.hpp"
@@ -255,9 +256,9 @@ absl::Status ConfigWriter::WriteRopeFactors(const Tensor& tensor) {
   for (size_t i = 0; i < factors.size(); ++i) {
     const float known = plain[i] / scaled[i];
     if (std::abs(factors[i] - known) <= 1e-5f * known) continue;
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", kGgufRopeFactors, " has ", factors[i], " as element ", i,
-                                                   ", only the scaling of Llama 3.1 is supported, which with factor ",
-                                                   factor, " has ", known));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", kGgufRopeFactors, " has ", NumberText(factors[i]), " as element ", i,
+        ", only the scaling of Llama 3.1 is supported, which with factor ", factor, " has ", NumberText(known)));
   }
   config_["rope_scaling"] = {{"rope_type", "llama3"},
                              {"factor", factor},

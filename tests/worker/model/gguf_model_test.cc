@@ -375,7 +375,7 @@ TEST_F(SmallGgufTest, OnlyTheFrequenciesOfLlama31AreAccepted) {
   }
   EXPECT_THAT(
       ErrorOfLoad(with(factors(8, 4096))),
-      HasSubstr("tensor rope_freqs.weight has 2.25251 as element 7, only the scaling of Llama 3.1 is supported"));
+      HasSubstr("tensor rope_freqs.weight has 2.2525141 as element 7, only the scaling of Llama 3.1 is supported"));
   EXPECT_EQ((*Load(with(factors(1, 8192))))->config.rope.type, RopeType::kDefault);
 }
 
