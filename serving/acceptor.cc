@@ -30,6 +30,7 @@ namespace {
 
 constexpr std::chrono::seconds kRetryInterval(1);             // Between attempts to listen anew.
 constexpr std::chrono::milliseconds kPauseWithoutFiles(100);  // Until somebody may have closed a file.
+constexpr std::chrono::milliseconds kPauseWhileBusy(5);       // Until must_wait is asked again.
 constexpr int kMaxAcceptsPerRound = 64;
 // After a refusal at a limit, the acceptor does not ask the kernel for so long which connections have been closed.
 constexpr std::chrono::milliseconds kRefusalTime(50);
@@ -202,6 +203,10 @@ void Acceptor::WaitUntil(Clock::time_point until, bool for_connections) {
 
 bool Acceptor::AcceptAll(int listener) {
   for (int i = 0; i < kMaxAcceptsPerRound; ++i) {
+    if (options_.must_wait != nullptr && options_.must_wait()) {
+      Pause();
+      return true;
+    }
     sockaddr_storage name{};
     socklen_t size = sizeof(name);
     const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&name), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -223,6 +228,13 @@ bool Acceptor::AcceptAll(int listener) {
     // All other errors are about one connection, which has already gone.
   }
   return true;
+}
+
+void Acceptor::Pause() {
+  EndProbe();  // It could no longer tell whether the port hears.
+  const Clock::time_point now = Clock::now();
+  paused_until_ = now + kPauseWhileBusy;
+  next_probe_ = now + options_.probe_interval;
 }
 
 void Acceptor::Admit(int fd, const std::string& peer, const std::string& name) {

@@ -28,6 +28,7 @@ struct PortStats {
   int max_connections = 0;        // The limit.
   int64_t refused_at_limit = 0;   // Connections that were refused because the port had its maximum of them.
   int64_t refused_for_files = 0;  // Connections that were refused because the process had no file descriptors left.
+  int64_t ended = 0;              // Connections that were ended for what they sent or held.
   int64_t listened_again = 0;     // How often the port had become deaf and listened anew.
   bool is_listening = false;
 };
@@ -37,6 +38,9 @@ struct AcceptorOptions {
   std::string flag = {};    // What sets max_connections, for the log; empty if nothing does.
   int max_connections = 0;  // Further connections are closed at once.
   int max_per_address = 0;  // The same for connections from one IP address. 0: only max_connections counts.
+  // While it returns true, no connection is accepted, and clients wait. Nobody asks it when it is null. The acceptor's
+  // thread calls it.
+  std::function<bool()> must_wait = nullptr;
   std::chrono::milliseconds probe_interval = std::chrono::seconds(5);  // See Acceptor.
   std::chrono::milliseconds probe_timeout = std::chrono::seconds(2);   // Until the port counts as deaf.
 };
@@ -80,6 +84,8 @@ class Acceptor {
   // Accepts the connections that wait at `listener`. Returns false when the port has listened anew, so that the
   // listeners are others.
   bool AcceptAll(int listener);
+  // Accepts nothing for a moment, because must_wait says so.
+  void Pause();
   // `name` is that of the peer, see NameOf in the source.
   void Admit(int fd, const std::string& peer, const std::string& name);
   // Returns why a connection from `peer` must be refused, or an empty string when it need not be.

@@ -18,6 +18,8 @@
 #include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server_builder.h"
+#include "grpcpp/support/server_interceptor.h"
+#include "serving/guarded_sockets.h"
 
 namespace quire {
 namespace {
@@ -48,7 +50,8 @@ constexpr GrpcServerLimits kProbeLimits{.max_message_bytes = 4096,
                                         .max_streams_per_connection = 8,
                                         .min_ping_interval_ms = 5'000,
                                         .max_receiving_bytes = int64_t{16} << 20,
-                                        .max_connections = 64};
+                                        .max_connections = 64,
+                                        .max_held_bytes = int64_t{16} << 20};
 
 void SetLimits(const GrpcServerLimits& limits, grpc::ServerBuilder* builder) {
   grpc::ResourceQuota memory;
@@ -77,6 +80,30 @@ class WithoutReflection : public grpc::ServerBuilderOption {
   void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override { plugins->clear(); }
 };
 
+// Lives as long as the call in the server.
+class CallCounter : public grpc::experimental::Interceptor {
+ public:
+  explicit CallCounter(std::shared_ptr<GuardedPort> port) : port_(std::move(port)) { port_->AddCalls(1); }
+  ~CallCounter() override { port_->AddCalls(-1); }
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override { methods->Proceed(); }
+
+ private:
+  const std::shared_ptr<GuardedPort> port_;
+};
+
+class CallCounterFactory : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit CallCounterFactory(std::shared_ptr<GuardedPort> port) : port_(std::move(port)) {}
+
+  grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* /*info*/) override {
+    return new CallCounter(port_);
+  }
+
+ private:
+  const std::shared_ptr<GuardedPort> port_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address,
@@ -102,12 +129,17 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string
   using NewConnection = grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters;
   grpc::EnableDefaultHealthCheckService(true);
   SetLimits(limits, builder);
+  const auto guard = std::make_shared<GuardedPort>(port, limits.max_held_bytes);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(std::make_unique<CallCounterFactory>(guard));
+  builder->experimental().SetInterceptorCreators(std::move(interceptors));
   auto connections =
       builder->experimental().AddExternalConnectionAcceptor(Connections::FROM_FD, std::move(credentials));
   std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
   if (server == nullptr) return absl::UnavailableError("gRPC cannot start a server");
   std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(server), std::move(names)));
   started->connections_ = std::move(connections);
+  started->guard_ = guard;
   started->SetReady(false);  // The first client must not find names of which the server knows nothing.
   const bool is_main = port == kMainPort;
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
@@ -115,8 +147,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string
                       {.port = port,
                        .flag = is_main ? "--max-connections" : "",
                        .max_connections = limits.max_connections,
-                       .max_per_address = is_main ? 0 : kMaxProbesPerAddress},
-                      [connections = started->connections_.get()](int fd, const std::string& /*peer*/) {
+                       .max_per_address = is_main ? 0 : kMaxProbesPerAddress,
+                       .must_wait = [guard] { return guard->HasManyAbandonedCalls(); }},
+                      [connections = started->connections_.get(), guard](int fd, const std::string& peer) {
+                        GuardedSockets::Instance().Add(fd, guard, peer.empty() ? "a unix socket" : peer);
                         NewConnection connection;
                         connection.fd = fd;
                         connections->HandleNewConnection(&connection);
@@ -168,7 +202,8 @@ std::optional<int64_t> GrpcServer::ReceivedBytes(const std::string& peer) const 
 
 std::vector<PortStats> GrpcServer::Ports() const {
   std::vector<PortStats> ports = {acceptor_->stats()};
-  if (probes_ != nullptr) ports.push_back(probes_->acceptor_->stats());
+  ports.back().ended = guard_->num_ended();
+  if (probes_ != nullptr) ports.push_back(probes_->Ports().front());
   return ports;
 }
 

@@ -18,11 +18,14 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "serving/acceptor.h"
+#include "serving/guarded_port.h"
 
 namespace quire {
 
 // It is large because gRPC chooses which calls fail beyond it, and does not choose those that use most.
 inline constexpr int64_t kDefaultMaxReceivingBytes = int64_t{1} << 30;
+
+inline constexpr int64_t kDefaultMaxHeldBytes = int64_t{512} << 20;
 
 // Limits of a port and of its clients.
 struct GrpcServerLimits {
@@ -33,6 +36,9 @@ struct GrpcServerLimits {
   // calls fail.
   int64_t max_receiving_bytes = kDefaultMaxReceivingBytes;
   int max_connections = kDefaultMaxConnections;  // Further connections are closed at once.
+  // Memory for the open calls of all connections, by an estimate, with the received parts of their unfinished messages.
+  // Beyond it, the connection that holds most is closed. One connection may hold half of it.
+  int64_t max_held_bytes = kDefaultMaxHeldBytes;
 };
 
 // A listening gRPC server with services, health checks (grpc.health.v1) and reflection. Thread-safe.
@@ -89,6 +95,7 @@ class GrpcServer {
                                                             grpc::ServerBuilder* builder);
 
   const std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<GuardedPort> guard_;  // Limits what the connections send and hold.
   // gRPC's own way to accept stops for ever when the process runs out of file descriptors, and knows no limit.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<Acceptor> acceptor_;                      // Gives its connections to connections_.

@@ -28,6 +28,11 @@ std::vector<MetricFamily> PortMetrics::Collect() const {
                        "the process had no file descriptors left",
                        MetricType::Counter,
                        {}};
+  MetricFamily ended{"quire_port_ended_connections_total",
+                     "Connections that were closed because the client sent what no honest client sends, or because its "
+                     "calls held too much memory. The log says why",
+                     MetricType::Counter,
+                     {}};
   MetricFamily anew{"quire_port_listened_again_total",
                     "How often the port took no connections and was opened again",
                     MetricType::Counter,
@@ -38,9 +43,10 @@ std::vector<MetricFamily> PortMetrics::Collect() const {
     Add(&limit, {{"port", port.port}}, port.max_connections);
     Add(&refused, {{"port", port.port}, {"reason", "limit"}}, static_cast<double>(port.refused_at_limit));
     Add(&refused, {{"port", port.port}, {"reason", "files"}}, static_cast<double>(port.refused_for_files));
+    Add(&ended, {{"port", port.port}}, static_cast<double>(port.ended));
     Add(&anew, {{"port", port.port}}, static_cast<double>(port.listened_again));
   }
-  return {listening, connections, limit, refused, anew};
+  return {listening, connections, limit, refused, ended, anew};
 }
 
 }  // namespace quire

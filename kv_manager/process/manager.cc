@@ -227,7 +227,8 @@ absl::Status Manager::Listen() {
       .max_streams_per_connection = kMaxStreamsPerConnection,
       .min_ping_interval_ms = kMinPingIntervalMs,
       .max_receiving_bytes = std::max(kDefaultMaxReceivingBytes, 4 * options_.inference.receive_limits.max_bytes),
-      .max_connections = options_.max_connections};
+      .max_connections = options_.max_connections,
+      .max_held_bytes = std::max(kDefaultMaxHeldBytes, 2 * options_.inference.receive_limits.max_bytes)};
   QUIRE_ASSIGN_OR_RETURN(const auto credentials,
                          MakeServerCredentials(options_.transport, options_.listen, RulesFor(options_)));
   absl::StatusOr<std::unique_ptr<GrpcServer>> server = GrpcServer::Start(

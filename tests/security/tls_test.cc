@@ -2,7 +2,11 @@
 
 // Tests security/tls_files.h and security/credentials.h with a real server that has only health checks.
 
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -20,6 +24,8 @@
 #include "serving/certificate_metrics.h"
 #include "serving/grpc_server.h"
 #include "tests/security/certificates.h"
+#include "tests/serving/frames.h"
+#include "tests/serving/sockets.h"
 
 namespace quire {
 namespace {
@@ -191,6 +197,34 @@ TEST_F(TlsTest, WhoIsConnectedStaysSoWhileThePairDoesNotMatch) {
   EXPECT_TRUE(Check(connected).ok());
   authority_.Issue("server");
   EXPECT_TRUE(WaitUntil([&] { return Check(*server, credentials).ok(); }));
+}
+
+// The limits of a connection hold for what is inside of TLS.
+TEST_F(TlsTest, AClientThatFillsTheMemoryWithFramesIsDisconnected) {
+  TlsFiles files = authority_.Issue("server");
+  files.authority.clear();  // Everybody may connect.
+  const auto server = Serve(files);
+  TestSocket socket;
+  ASSERT_TRUE(socket.Connect(std::stoi(server->address().substr(server->address().rfind(':') + 1))));
+  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+  const std::unique_ptr<SSL, void (*)(SSL*)> client(SSL_new(context.get()), &SSL_free);
+  constexpr unsigned char kHttp2[] = {2, 'h', '2'};
+  SSL_set_alpn_protos(client.get(), kHttp2, sizeof(kHttp2));
+  SSL_set_fd(client.get(), socket.fd());
+  ASSERT_EQ(SSL_connect(client.get()), 1);
+  const std::string block = frames::CallFields("/a") + frames::NewField("a", std::string(3900, 'a'));
+  std::string bytes = frames::Preface();
+  for (uint32_t i = 0; i < 20; ++i) {
+    bytes += frames::Frame(frames::kHeaders, frames::kEndHeaders, 2 * i + 1, block + frames::References(4000));
+  }
+  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to a connection that may have been closed.
+  SSL_write(client.get(), bytes.data(), static_cast<int>(bytes.size()));
+  const timeval timeout{.tv_sec = 60, .tv_usec = 0};
+  setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  char buffer[4096];
+  while (SSL_read(client.get(), buffer, sizeof(buffer)) > 0) continue;
+  EXPECT_EQ(server->Ports()[0].ended, 1);
+  EXPECT_TRUE(Check(*server, TlsChannelCredentials({.authority = authority_.file()})).ok());
 }
 
 }  // namespace

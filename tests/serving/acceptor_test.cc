@@ -108,6 +108,17 @@ TEST(AcceptorTest, AnAddressWithManyConnectionsLeavesRoomForOthers) {
   EXPECT_FALSE(other.IsClosed());
 }
 
+TEST(AcceptorTest, ConnectionsWaitWhileTheServerMustWait) {
+  Keeper keeper;
+  std::atomic<int> num_questions = 0;
+  const auto acceptor =
+      Start("127.0.0.1:0", {.max_connections = 2, .must_wait = [&] { return ++num_questions < 4; }}, &keeper);
+  TestSocket socket;
+  ASSERT_TRUE(socket.Connect(acceptor->port()));
+  EXPECT_FALSE(socket.IsClosed());
+  EXPECT_GE(num_questions, 4);
+}
+
 TEST(AcceptorTest, AUnixSocketWhoseFileWasRemovedListensAgain) {
   const std::string path = absl::StrCat(testing::TempDir(), "/quire_acceptor_test.", getpid());
   Keeper keeper;

@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "quire/v1/admin.grpc.pb.h"
+#include "tests/serving/frames.h"
 #include "tests/serving/half_sent_message.h"
 #include "tests/serving/sockets.h"
 
@@ -34,8 +37,8 @@ constexpr GrpcServerLimits kLimits{
 
 class GrpcServerTest : public ::testing::Test {
  protected:
-  void Start(const GrpcServerLimits& limits = kLimits) {
-    auto server = GrpcServer::Start("127.0.0.1:0", grpc::InsecureServerCredentials(), limits,
+  void Start(const GrpcServerLimits& limits = kLimits, const std::string& address = "127.0.0.1:0") {
+    auto server = GrpcServer::Start(address, grpc::InsecureServerCredentials(), limits,
                                     {{v1::AdminService::service_full_name(), &admin_}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -212,6 +215,69 @@ TEST_F(GrpcServerTest, HalfSentMessagesHoldLittleMemory) {
   };
   EXPECT_LT(held_mib(64 * kMiB), 160);
   EXPECT_GT(held_mib(1024 * kMiB), 200) << "the clients do not send what this test is about";
+}
+
+// Connects to `address` and sends `make(i)` for i = 0, 1, ..., 2 MiB in all, and does not read. Returns whether the
+// server has closed the connection before.
+template <typename Make>
+bool IsClosedWhileSending(const std::string& address, Make make) {
+  TestSocket socket;
+  const size_t colon = address.find(':');
+  const bool is_unix = address.substr(0, colon) == "unix";
+  EXPECT_TRUE(is_unix ? socket.Connect(address.substr(colon + 1))
+                      : socket.Connect(std::stoi(address.substr(colon + 1))));
+  const timeval send_timeout{.tv_sec = 5, .tv_usec = 0};
+  setsockopt(socket.fd(), SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof(send_timeout));
+  bool is_open = socket.SendAll(frames::Preface());
+  size_t num_sent = 0;
+  for (uint32_t i = 0; is_open && num_sent < 2 << 20; ++i) {
+    const std::string bytes = make(i);
+    is_open = socket.SendAll(bytes);
+    num_sent += bytes.size();
+  }
+  // The server may not have handled the last bytes yet. An open connection is silent after its settings.
+  const timeval timeout{.tv_sec = is_open ? 5 : 60, .tv_usec = 0};
+  setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  char buffer[4096];
+  ssize_t size;
+  while ((size = recv(socket.fd(), buffer, sizeof(buffer), 0)) > 0) continue;
+  return size == 0 || errno == ECONNRESET;
+}
+
+std::string CallOf(uint32_t i, const std::string& more_fields = "") {
+  return frames::Frame(frames::kHeaders, frames::kEndHeaders | frames::kEndStream, 2 * i + 1,
+                       frames::CallFields("/quire.v1.AdminService/GetStatus") + more_fields);
+}
+
+TEST_F(GrpcServerTest, ClientsThatFillTheMemoryWithFramesAreDisconnected) {
+  const std::string path = absl::StrCat("unix:", testing::TempDir(), "/quire_grpc_server_test.", getpid());
+  const std::string new_field = frames::NewField("a-bin", std::string(3900, 'A'));
+  const std::function<std::string(uint32_t)> attacks[] = {
+      [&](uint32_t i) { return CallOf(i, (i == 0 ? new_field : "") + frames::References(4000)); },
+      [](uint32_t i) { return CallOf(i); },
+      [](uint32_t i) {
+        return i == 0 ? frames::Frame(frames::kHeaders, 0, 1, frames::CallFields("/a"))
+                      : frames::Frame(frames::kContinuation, 0, 1, std::string(16'000, '\x90'));
+      },
+      [](uint32_t i) { return CallOf(i) + frames::Frame(frames::kReset, 0, 2 * i + 1, frames::BigEndian(8, 4)); },
+      [](uint32_t /*i*/) { return frames::Frame(frames::kSettings, 0, 0, ""); }};
+  for (const std::string& address : {std::string("127.0.0.1:0"), path}) {
+    Start(kLimits, address);
+    const int64_t before = ReadProcessUsage().resident_bytes;
+    int64_t num_ended = 0;
+    for (const auto& attack : attacks) {
+      EXPECT_TRUE(IsClosedWhileSending(server_->address(), attack)) << address << ", attack " << num_ended;
+      EXPECT_EQ(server_->Ports()[0].ended, ++num_ended);
+    }
+    EXPECT_LT(ReadProcessUsage().resident_bytes - before, 64 << 20);
+    EXPECT_EQ(Check("liveness"), HealthResponse::SERVING);
+  }
+}
+
+TEST_F(GrpcServerTest, ManyCallsOneAfterTheOtherAreNoAttack) {
+  Start();
+  for (int i = 0; i < 1500; ++i) ASSERT_EQ(Check("liveness"), HealthResponse::SERVING) << i;
+  EXPECT_EQ(server_->Ports()[0].ended, 0);
 }
 
 TEST_F(GrpcServerTest, CompressedMessagesAreRefused) {

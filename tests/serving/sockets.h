@@ -5,15 +5,20 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
+#include <string>
 #include <utility>
+
+#include "absl/strings/string_view.h"
 
 namespace quire {
 
-// A TCP client on this machine.
+// A client on this machine, of TCP unless it connects to a unix socket.
 class TestSocket {
  public:
   // Takes a descriptor and connects nowhere.
@@ -34,6 +39,16 @@ class TestSocket {
            connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0;
   }
 
+  // Connects to a unix socket instead.
+  bool Connect(const std::string& path) {
+    close(fd_);
+    fd_ = socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    std::strncpy(to.sun_path, path.c_str(), sizeof(to.sun_path) - 1);
+    return connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0;
+  }
+
   // Waits until the server has sent something or closed the connection. Returns whether it has closed it.
   bool IsClosed() {
     char byte;
@@ -45,6 +60,15 @@ class TestSocket {
     return recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
   }
   bool Send(char byte) { return send(fd_, &byte, 1, MSG_NOSIGNAL) == 1; }
+  // Returns whether all bytes could be sent.
+  bool SendAll(absl::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t size = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (size <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(size));
+    }
+    return true;
+  }
 
   int fd() const { return fd_; }
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "serving/guarded_port.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "serving/guarded_sockets.h"
+
+namespace quire {
+
+GuardedPort::GuardedPort(std::string name, int64_t max_held_bytes)
+    : name_(std::move(name)), max_held_bytes_(max_held_bytes), log_limiter_(1) {}
+
+int64_t GuardedPort::held_bytes() const {
+  const MutexLock lock(&mutex_);
+  return sum_.bytes;
+}
+
+int64_t GuardedPort::num_abandoned_calls() const {
+  const MutexLock lock(&mutex_);
+  return num_calls_ - sum_.streams;
+}
+
+bool GuardedPort::HasManyAbandonedCalls() {
+  if (num_calls_ <= kMaxAbandonedCalls) return false;
+  GuardedSockets::Instance().RemoveClosed();
+  return num_abandoned_calls() > kMaxAbandonedCalls;
+}
+
+void GuardedPort::SetHeld(GuardedConnection* connection, const Held& held) {
+  bool is_too_much;
+  {
+    const MutexLock lock(&mutex_);
+    if (connection->is_ended()) return;
+    const int64_t before = sum_.bytes;
+    Replace(connection, held);
+    is_too_much = sum_.bytes > before && (sum_.bytes > max_held_bytes_ || held.bytes > max_held_bytes_ / 2);
+  }
+  if (!is_too_much) return;
+  // gRPC does not say when it closes a connection, so some of them may hold nothing any more.
+  GuardedSockets::Instance().RemoveClosed();
+  EndGreedyConnections();
+}
+
+void GuardedPort::EndGreedyConnections() {
+  const MutexLock lock(&mutex_);
+  while (!held_.empty()) {
+    const auto [connection, held] = *std::max_element(
+        held_.begin(), held_.end(), [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+    if (sum_.bytes <= max_held_bytes_ && held.bytes <= max_held_bytes_ / 2) return;
+    connection->End(absl::StrCat("the calls of all connections hold about ", sum_.bytes, " bytes, and the limit is ",
+                                 max_held_bytes_, ", half of it for one connection; this one holds ", held.bytes));
+    Replace(connection, {});
+  }
+}
+
+void GuardedPort::Forget(GuardedConnection* connection) {
+  const MutexLock lock(&mutex_);
+  Replace(connection, {});
+}
+
+void GuardedPort::Replace(GuardedConnection* connection, const Held& held) {
+  Held& stored = held_[connection];
+  sum_.bytes += held.bytes - stored.bytes;
+  sum_.streams += held.streams - stored.streams;
+  stored = held;
+  if (held == Held()) held_.erase(connection);
+}
+
+void GuardedPort::Count(const std::string& peer, absl::string_view reason) {
+  ++num_ended_;
+  const std::optional<int64_t> num_dropped = log_limiter_.Admit(SteadyClock().NowMicros());
+  if (!num_dropped) return;
+  QUIRE_LOG(kWarning) << "ended a connection of " << peer << " at the port " << name_ << ": " << reason
+                      << (*num_dropped > 0 ? absl::StrCat("; ", *num_dropped, " like it since the last line") : "");
+}
+
+GuardedConnection::GuardedConnection(std::shared_ptr<GuardedPort> port, std::string peer, int fd)
+    : port_(std::move(port)), peer_(std::move(peer)), fd_(fd) {}
+
+GuardedConnection::~GuardedConnection() {
+  port_->Forget(this);
+}
+
+void GuardedConnection::Receive(absl::string_view bytes) {
+  absl::Status status;
+  GuardedPort::Held held;
+  {
+    const MutexLock lock(&mutex_);
+    status = guard_.Receive(bytes, SteadyClock().NowMicros());
+    held = GuardedPort::HeldBy(guard_);
+  }
+  if (status.ok()) return port_->SetHeld(this, held);
+  End(status.message());
+  port_->Forget(this);
+}
+
+void GuardedConnection::Send(const std::function<void(FrameGuard* guard)>& send) {
+  GuardedPort::Held held;
+  {
+    const MutexLock lock(&mutex_);
+    send(&guard_);
+    held = GuardedPort::HeldBy(guard_);
+  }
+  port_->SetHeld(this, held);
+}
+
+bool GuardedConnection::is_plain() const {
+  const MutexLock lock(&mutex_);
+  return guard_.is_http2();
+}
+
+void GuardedConnection::End(absl::string_view reason) {
+  if (is_ended_.exchange(true)) return;
+  port_->Count(peer_, reason);
+  // A thread of gRPC may wait for this socket.
+  if (fd_ >= 0) GuardedSockets::Instance().ShutDown(fd_, this);
+}
+
+}  // namespace quire

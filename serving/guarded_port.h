@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_SERVING_GUARDED_PORT_H_
+#define QUIRE_SERVING_GUARDED_PORT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "serving/frame_guard.h"
+
+namespace quire {
+
+class GuardedConnection;
+
+// Limits the memory that the connections of a port hold, by the estimate of FrameGuard. Thread-safe.
+class GuardedPort {
+ public:
+  // All connections may hold `max_held_bytes`, and one of them half of it. `name` is the name of the port in logs.
+  GuardedPort(std::string name, int64_t max_held_bytes);
+
+  // Says how many connections have been ended, for what they sent or held.
+  int64_t num_ended() const { return num_ended_; }
+  int64_t held_bytes() const QUIRE_EXCLUDES(mutex_);
+
+  static constexpr int64_t kMaxAbandonedCalls = 1024;
+
+  // A call has begun in the server or has ended there.
+  void AddCalls(int count) { num_calls_ += count; }
+  // Whether the server still has to end many calls of which clients want nothing any more: they reset them or closed
+  // the connection. Then further connections must wait, because each can leave many such calls behind.
+  bool HasManyAbandonedCalls() QUIRE_EXCLUDES(mutex_);
+
+ private:
+  friend class GuardedConnection;
+
+  struct Held {
+    int64_t bytes = 0;
+    int64_t streams = 0;
+    bool operator==(const Held&) const = default;
+  };
+
+  static Held HeldBy(const FrameGuard& guard) { return {guard.held_bytes(), guard.num_streams()}; }
+  int64_t num_abandoned_calls() const QUIRE_EXCLUDES(mutex_);
+  // While all connections hold too much, ends the one that holds most.
+  void SetHeld(GuardedConnection* connection, const Held& held) QUIRE_EXCLUDES(mutex_);
+  void EndGreedyConnections() QUIRE_EXCLUDES(mutex_);
+  void Forget(GuardedConnection* connection) QUIRE_EXCLUDES(mutex_);
+  void Replace(GuardedConnection* connection, const Held& held) QUIRE_REQUIRES(mutex_);
+  // Logs that a connection is ended.
+  void Count(const std::string& peer, absl::string_view reason);
+
+  const std::string name_;
+  const int64_t max_held_bytes_;
+  std::atomic<int64_t> num_ended_{0};
+  std::atomic<int64_t> num_calls_{0};
+  LogLimiter log_limiter_;
+  mutable Mutex mutex_;
+  // Only those that hold something and have not been ended.
+  absl::flat_hash_map<GuardedConnection*, Held> held_ QUIRE_GUARDED_BY(mutex_);
+  Held sum_ QUIRE_GUARDED_BY(mutex_);
+};
+
+// One connection of a port. Thread-safe.
+class GuardedConnection {
+ public:
+  // `fd` is its socket, which is shut down when the connection is ended, or -1. `peer` is for logs.
+  GuardedConnection(std::shared_ptr<GuardedPort> port, std::string peer, int fd);
+  ~GuardedConnection();
+  GuardedConnection(const GuardedConnection&) = delete;
+  GuardedConnection& operator=(const GuardedConnection&) = delete;
+
+  // Whether nothing that the client sends may be read any more.
+  bool is_ended() const { return is_ended_; }
+
+  // The client has sent these bytes. Ends the connection if it must not have sent them.
+  void Receive(absl::string_view bytes) QUIRE_EXCLUDES(mutex_);
+
+  // Runs `send`, which sends bytes to the client and shows them to the guard. An answer of the client is handled after
+  // that.
+  void Send(const std::function<void(FrameGuard* guard)>& send) QUIRE_EXCLUDES(mutex_);
+
+  // Ends the connection for this reason, once.
+  void End(absl::string_view reason);
+
+  // Whether the client speaks HTTP/2 without TLS, as far as it has sent anything.
+  bool is_plain() const QUIRE_EXCLUDES(mutex_);
+  const std::shared_ptr<GuardedPort>& port() const { return port_; }
+
+ private:
+  const std::shared_ptr<GuardedPort> port_;
+  const std::string peer_;
+  const int fd_;
+  std::atomic<bool> is_ended_{false};
+  mutable Mutex mutex_;
+  FrameGuard guard_ QUIRE_GUARDED_BY(mutex_);
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_SERVING_GUARDED_PORT_H_

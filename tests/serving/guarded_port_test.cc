@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "serving/guarded_port.h"
+
+#include <memory>
+
+#include "gtest/gtest.h"
+#include "tests/serving/frames.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kHeldPerCall = FrameGuard::kBytesPerStream + 6 * FrameGuard::kBytesPerField;
+
+// A client that begins calls and ends none.
+class Client {
+ public:
+  explicit Client(const std::shared_ptr<GuardedPort>& port) : connection_(port, "somebody", -1) {
+    connection_.Receive(frames::Preface());
+  }
+
+  void Call(int count) {
+    for (int i = 0; i < count; ++i) {
+      stream_ += 2;
+      connection_.Receive(frames::Frame(frames::kHeaders, frames::kEndHeaders, stream_, frames::CallFields("/a")));
+    }
+  }
+
+  bool is_ended() const { return connection_.is_ended(); }
+
+ private:
+  GuardedConnection connection_;
+  uint32_t stream_ = static_cast<uint32_t>(-1);
+};
+
+TEST(GuardedPortTest, AConnectionThatHoldsMoreThanHalfIsEnded) {
+  const auto port = std::make_shared<GuardedPort>("test", 20 * kHeldPerCall);
+  Client client(port);
+  client.Call(10);
+  EXPECT_FALSE(client.is_ended());
+  client.Call(1);
+  EXPECT_TRUE(client.is_ended());
+  EXPECT_EQ(port->num_ended(), 1);
+  EXPECT_EQ(port->held_bytes(), 0);
+}
+
+TEST(GuardedPortTest, WhenAllHoldTooMuchTheOneThatHoldsMostIsEnded) {
+  const auto port = std::make_shared<GuardedPort>("test", 20 * kHeldPerCall);
+  Client small(port), large(port), medium(port);
+  large.Call(9);
+  medium.Call(6);
+  small.Call(5);
+  EXPECT_EQ(port->num_ended(), 0);
+  small.Call(1);
+  EXPECT_TRUE(large.is_ended());
+  EXPECT_FALSE(medium.is_ended() || small.is_ended());
+  EXPECT_EQ(port->held_bytes(), 12 * kHeldPerCall);
+}
+
+TEST(GuardedPortTest, AConnectionThatIsGoneHoldsNothing) {
+  const auto port = std::make_shared<GuardedPort>("test", 20 * kHeldPerCall);
+  {
+    Client client(port);
+    client.Call(3);
+    EXPECT_EQ(port->held_bytes(), 3 * kHeldPerCall);
+  }
+  EXPECT_EQ(port->held_bytes(), 0);
+}
+
+TEST(GuardedPortTest, CallsOfConnectionsThatAreGoneAreAbandonedUntilTheServerEndsThem) {
+  const auto port = std::make_shared<GuardedPort>("test", 1 << 30);
+  constexpr int kMax = GuardedPort::kMaxAbandonedCalls;
+  port->AddCalls(kMax + 1);
+  {
+    Client client(port);
+    client.Call(1);
+    EXPECT_FALSE(port->HasManyAbandonedCalls());
+  }
+  EXPECT_TRUE(port->HasManyAbandonedCalls());
+  port->AddCalls(-1);
+  EXPECT_FALSE(port->HasManyAbandonedCalls());
+}
+
+}  // namespace
+}  // namespace quire
