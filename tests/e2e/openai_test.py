@@ -591,7 +591,7 @@ class ManyStreamsTest(unittest.TestCase):
     async def open_streams(self, quire):
         """Returns when all streams have got a token and none has ended."""
         data = json.dumps({**GREEDY, "max_tokens": 1000, "ignore_eos": True, "stream": True}).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: gateway\r\nContent-Length: {len(data)}\r\n\r\n".encode()
 
         async def open_stream():
             reader, writer = await asyncio.open_connection("127.0.0.1", quire.port)
