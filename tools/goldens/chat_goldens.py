@@ -57,6 +57,11 @@ def joined(message):
     return message | ({"content": "".join(part["text"] for part in message["content"])} if is_list else {})
 
 
+def last_text(message):
+    content = message.get("content")
+    return content[-1]["text"] if isinstance(content, list) else content
+
+
 def role_takes_parts(source, role):
     """Renders a short conversation in which a message of the role has its content in parts."""
     parts = [{"type": "text", "text": "qfirst"}, {"type": "text", "text": "qsecond"}]
@@ -85,7 +90,7 @@ def expected(source, body):
     if text is None:
         return None
     knows_tools = "'tool'" in source or '"tool"' in source
-    results = [joined(message).get("content") for message in messages if message["role"] == "tool"]
+    results = [last_text(message) for message in messages if message["role"] == "tool"]
     if not knows_tools and any(result and result not in text for result in results):
         return LEFT_OUT
     return text

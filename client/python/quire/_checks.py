@@ -49,7 +49,7 @@ def token_ids_of(name: str, value: Any, wanted: str = "a list of token ids") -> 
 
 
 def message_of(kind: Any, name: str, value: Any) -> Any:
-    """Returns a message of the wire from a map of its fields, of which each is a text, or a list of texts or of messages.
+    """Returns a message of the wire from a map of its fields, of which each is a text, or a list of texts or messages.
     A message stays as it is."""
     if isinstance(value, kind):
         return value

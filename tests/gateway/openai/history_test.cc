@@ -99,7 +99,7 @@ TEST(HistoryTest, EveryAnswerIsAcceptedBack) {
 TEST(HistoryTest, ArgumentsKeepTheirDigits) {
   const auto model = ModelWithTemplate(std::string(kTemplate) + "{# 'tool' #}");
   const Json body = {{"messages", {{{"role", "user"}, {"content", "x"}}, MessageOf(kOutputs[6], /*streams=*/false)}}};
-  EXPECT_EQ(*RenderBody(body, *model), "[user]x[assistant]soLook: (f a=12345678901234567890123)");
+  EXPECT_EQ(*RenderBody(body, *model), "[user]x[assistant]soLook:(f a=12345678901234567890123)");
 }
 
 }  // namespace

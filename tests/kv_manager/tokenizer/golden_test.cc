@@ -133,6 +133,7 @@ TEST(SentencePieceConversionTest, BothFilesOfARealModelAgree) {
   files.tokenizer_model = ReadRepositoryFile(folder + "tokenizer.model");
   files.tokenizer_config_json = ReadRepositoryFile(folder + "tokenizer_config.json");
   if (files.tokenizer_json.empty()) GTEST_SKIP() << folder << " is not here";
+  files.architecture = "LlamaForCausalLM";
   const auto from_json = Tokenizer::Load(files);
   ASSERT_TRUE(from_json.ok()) << from_json.status();
   files.tokenizer_json.clear();
