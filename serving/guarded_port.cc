@@ -16,6 +16,9 @@ namespace {
 
 constexpr int64_t kMaxWaitUs = 100'000;  // Further connections wait no longer than this, except for abandoned calls.
 
+// The connections that have begun most calls may be gone already. One with fewer calls is not ended in their place.
+constexpr int64_t kMinCallsOfAttacker = 100;
+
 }  // namespace
 
 GuardedPort::GuardedPort(std::string name, int64_t max_held_bytes)
@@ -73,6 +76,7 @@ void GuardedPort::CheckAbandonedCalls() {
     const auto [connection, held] = *std::max_element(held_.begin(), held_.end(), [](const auto& a, const auto& b) {
       return a.second.calls - a.second.calls_before < b.second.calls - b.second.calls_before;
     });
+    if (held.calls - held.calls_before < kMinCallsOfAttacker) return;
     End(connection, absl::StrCat("the server has to end ", num_abandoned_calls(),
                                  " calls whose clients do not wait for them, and the limit is ",
                                  kFarTooManyAbandonedCalls, "; this connection has begun most"));

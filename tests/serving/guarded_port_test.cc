@@ -89,7 +89,9 @@ TEST(GuardedPortTest, TheConnectionThatBeginsMostCallsBeforeTheServerCanEndThemI
   port->AddCalls(GuardedPort::kMaxAbandonedCalls + 200);
   neighbour.Call(1);
   port->AddCalls(GuardedPort::kFarTooManyAbandonedCalls);
-  attacker.Call(3);
+  neighbour.Call(98);
+  EXPECT_EQ(port->num_ended(), 0);
+  attacker.Call(100);
   EXPECT_TRUE(attacker.is_ended());
   neighbour.Call(1);
   EXPECT_FALSE(neighbour.is_ended() || earlier.is_ended());
