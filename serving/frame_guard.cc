@@ -84,8 +84,9 @@ absl::Status FrameGuard::BeginHeaders(const FrameHead& head) {
   Earn(1);
   streams_[head.stream] = {.bytes_of_head = kBytesPerStream};
   held_bytes_ += kBytesPerStream;
-  if (num_settings_acknowledged_ == 0 && ++num_streams_before_ack_ > kMaxStreamsBeforeAck) {
-    return absl::ResourceExhaustedError(absl::StrCat("the client has begun ", num_streams_before_ack_,
+  ++num_calls_;
+  if (num_settings_acknowledged_ == 0 && num_calls_ > kMaxStreamsBeforeAck) {
+    return absl::ResourceExhaustedError(absl::StrCat("the client has begun ", num_calls_,
                                                      " calls before it acknowledged the settings, and the limit is ",
                                                      kMaxStreamsBeforeAck));
   }

@@ -43,6 +43,8 @@ class FrameGuard {
 
   // The estimate for the streams that are open, and the messages that have not arrived completely.
   int64_t held_bytes() const { return held_bytes_; }
+  // Calls that the client has begun so far.
+  int64_t num_calls() const { return num_calls_; }
   int64_t num_streams() const { return static_cast<int64_t>(streams_.size()); }
   // Whether the client has sent nothing else than HTTP/2.
   bool is_http2() const { return is_http2_; }
@@ -77,7 +79,7 @@ class FrameGuard {
   uint32_t block_stream_ = 0;
   size_t skipped_ = 0;  // Bytes of a priority, before the block.
   uint32_t last_stream_ = 0;
-  int num_streams_before_ack_ = 0;
+  int64_t num_calls_ = 0;
   int num_settings_sent_ = 0;
   int num_settings_acknowledged_ = 0;
 

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -148,7 +149,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string
                        .flag = is_main ? "--max-connections" : "",
                        .max_connections = limits.max_connections,
                        .max_per_address = is_main ? 0 : kMaxProbesPerAddress,
-                       .must_wait = [guard] { return guard->HasManyAbandonedCalls(); }},
+                       .must_wait = [guard] { return guard->MustWait(SteadyClock().NowMicros()); }},
                       [connections = started->connections_.get(), guard](int fd, const std::string& peer) {
                         GuardedSockets::Instance().Add(fd, guard, peer.empty() ? "a unix socket" : peer);
                         NewConnection connection;

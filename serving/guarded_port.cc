@@ -12,6 +12,14 @@
 #include "serving/guarded_sockets.h"
 
 namespace quire {
+namespace {
+
+constexpr int64_t kMaxWaitUs = 100'000;  // Further connections wait no longer than this, except for abandoned calls.
+
+// The connections that have begun most calls may be gone already. One with fewer calls is not ended in their place.
+constexpr int64_t kMinCallsOfAttacker = 100;
+
+}  // namespace
 
 GuardedPort::GuardedPort(std::string name, int64_t max_held_bytes)
     : name_(std::move(name)), max_held_bytes_(max_held_bytes), log_limiter_(1) {}
@@ -21,26 +29,25 @@ int64_t GuardedPort::held_bytes() const {
   return sum_.bytes;
 }
 
-int64_t GuardedPort::num_abandoned_calls() const {
-  const MutexLock lock(&mutex_);
-  return num_calls_ - sum_.streams;
-}
-
-bool GuardedPort::HasManyAbandonedCalls() {
+bool GuardedPort::MustWait(int64_t now_us) {
+  if (now_us < wait_until_us_) return true;
   if (num_calls_ <= kMaxAbandonedCalls) return false;
   GuardedSockets::Instance().RemoveClosed();
+  const MutexLock lock(&mutex_);
   return num_abandoned_calls() > kMaxAbandonedCalls;
 }
 
 void GuardedPort::SetHeld(GuardedConnection* connection, const Held& held) {
-  bool is_too_much;
+  bool is_too_much, has_new_calls;
   {
     const MutexLock lock(&mutex_);
     if (connection->is_ended()) return;
-    const int64_t before = sum_.bytes;
+    const Held before = sum_;
     Replace(connection, held);
-    is_too_much = sum_.bytes > before && (sum_.bytes > max_held_bytes_ || held.bytes > max_held_bytes_ / 2);
+    is_too_much = sum_.bytes > before.bytes && (sum_.bytes > max_held_bytes_ || held.bytes > max_held_bytes_ / 2);
+    has_new_calls = sum_.calls > before.calls;
   }
+  if (has_new_calls && num_calls_ > kMaxAbandonedCalls) CheckAbandonedCalls();
   if (!is_too_much) return;
   // gRPC does not say when it closes a connection, so some of them may hold nothing any more.
   GuardedSockets::Instance().RemoveClosed();
@@ -53,28 +60,55 @@ void GuardedPort::EndGreedyConnections() {
     const auto [connection, held] = *std::max_element(
         held_.begin(), held_.end(), [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
     if (sum_.bytes <= max_held_bytes_ && held.bytes <= max_held_bytes_ / 2) return;
-    connection->End(absl::StrCat("the calls of all connections hold about ", sum_.bytes, " bytes, and the limit is ",
+    End(connection, absl::StrCat("the calls of all connections hold about ", sum_.bytes, " bytes, and the limit is ",
                                  max_held_bytes_, ", half of it for one connection; this one holds ", held.bytes));
-    Replace(connection, {});
+  }
+}
+
+void GuardedPort::CheckAbandonedCalls() {
+  const MutexLock lock(&mutex_);
+  if (num_abandoned_calls() <= kMaxAbandonedCalls) {
+    has_too_many_abandoned_ = false;
+  } else if (!has_too_many_abandoned_) {
+    has_too_many_abandoned_ = true;
+    for (auto& [connection, held] : held_) held.calls_before = held.calls;
+  } else if (num_abandoned_calls() > kFarTooManyAbandonedCalls && !held_.empty()) {
+    const auto [connection, held] = *std::max_element(held_.begin(), held_.end(), [](const auto& a, const auto& b) {
+      return a.second.calls - a.second.calls_before < b.second.calls - b.second.calls_before;
+    });
+    if (held.calls - held.calls_before < kMinCallsOfAttacker) return;
+    End(connection, absl::StrCat("the server has to end ", num_abandoned_calls(),
+                                 " calls whose clients do not wait for them, and the limit is ",
+                                 kFarTooManyAbandonedCalls, "; this connection has begun most"));
+    has_too_many_abandoned_ = false;
   }
 }
 
 void GuardedPort::Forget(GuardedConnection* connection) {
   const MutexLock lock(&mutex_);
   Replace(connection, {});
+  held_.erase(connection);
+}
+
+void GuardedPort::End(GuardedConnection* connection, absl::string_view reason) {
+  connection->End(reason);
+  Replace(connection, {});
+  held_.erase(connection);
 }
 
 void GuardedPort::Replace(GuardedConnection* connection, const Held& held) {
   Held& stored = held_[connection];
   sum_.bytes += held.bytes - stored.bytes;
   sum_.streams += held.streams - stored.streams;
-  stored = held;
-  if (held == Held()) held_.erase(connection);
+  sum_.calls += held.calls - stored.calls;
+  stored = {held.bytes, held.streams, held.calls, stored.calls_before};
 }
 
 void GuardedPort::Count(const std::string& peer, absl::string_view reason) {
   ++num_ended_;
-  const std::optional<int64_t> num_dropped = log_limiter_.Admit(SteadyClock().NowMicros());
+  const int64_t now_us = SteadyClock().NowMicros();
+  wait_until_us_ = std::min(std::max<int64_t>(wait_until_us_, now_us), now_us + kMaxWaitUs) + kWaitPerEndedUs;
+  const std::optional<int64_t> num_dropped = log_limiter_.Admit(now_us);
   if (!num_dropped) return;
   QUIRE_LOG(kWarning) << "ended a connection of " << peer << " at the port " << name_ << ": " << reason
                       << (*num_dropped > 0 ? absl::StrCat("; ", *num_dropped, " like it since the last line") : "");

@@ -29,13 +29,19 @@ class GuardedPort {
   int64_t num_ended() const { return num_ended_; }
   int64_t held_bytes() const QUIRE_EXCLUDES(mutex_);
 
+  // Calls of which clients want nothing any more, because they have reset them, have their answer or have closed the
+  // connection, and which the server still has to end. Beyond the first number, further connections wait. Beyond the
+  // second, the connection that has begun most calls since then is ended.
   static constexpr int64_t kMaxAbandonedCalls = 1024;
+  static constexpr int64_t kFarTooManyAbandonedCalls = 4096;
+  // After each connection that is ended, further connections wait so long, so that an attacker who connects again and
+  // again leaves time for others.
+  static constexpr int64_t kWaitPerEndedUs = 5'000;
 
   // A call has begun in the server or has ended there.
   void AddCalls(int count) { num_calls_ += count; }
-  // Whether the server still has to end many calls of which clients want nothing any more: they reset them or closed
-  // the connection. Then further connections must wait, because each can leave many such calls behind.
-  bool HasManyAbandonedCalls() QUIRE_EXCLUDES(mutex_);
+  // Whether further connections must wait at this time.
+  bool MustWait(int64_t now_us) QUIRE_EXCLUDES(mutex_);
 
  private:
   friend class GuardedConnection;
@@ -43,16 +49,21 @@ class GuardedPort {
   struct Held {
     int64_t bytes = 0;
     int64_t streams = 0;
-    bool operator==(const Held&) const = default;
+    int64_t calls = 0;         // Begun so far.
+    int64_t calls_before = 0;  // Begun before there were too many abandoned calls.
   };
 
-  static Held HeldBy(const FrameGuard& guard) { return {guard.held_bytes(), guard.num_streams()}; }
-  int64_t num_abandoned_calls() const QUIRE_EXCLUDES(mutex_);
+  static Held HeldBy(const FrameGuard& guard) { return {guard.held_bytes(), guard.num_streams(), guard.num_calls()}; }
+  int64_t num_abandoned_calls() const QUIRE_REQUIRES(mutex_) { return num_calls_ - sum_.streams; }
   // While all connections hold too much, ends the one that holds most.
   void SetHeld(GuardedConnection* connection, const Held& held) QUIRE_EXCLUDES(mutex_);
   void EndGreedyConnections() QUIRE_EXCLUDES(mutex_);
+  // While there are far too many abandoned calls, ends the connection that has begun most.
+  void CheckAbandonedCalls() QUIRE_EXCLUDES(mutex_);
   void Forget(GuardedConnection* connection) QUIRE_EXCLUDES(mutex_);
   void Replace(GuardedConnection* connection, const Held& held) QUIRE_REQUIRES(mutex_);
+  // Ends a connection and counts nothing of it any more.
+  void End(GuardedConnection* connection, absl::string_view reason) QUIRE_REQUIRES(mutex_);
   // Logs that a connection is ended.
   void Count(const std::string& peer, absl::string_view reason);
 
@@ -62,9 +73,11 @@ class GuardedPort {
   std::atomic<int64_t> num_calls_{0};
   LogLimiter log_limiter_;
   mutable Mutex mutex_;
-  // Only those that hold something and have not been ended.
+  // Without those that have been ended.
   absl::flat_hash_map<GuardedConnection*, Held> held_ QUIRE_GUARDED_BY(mutex_);
   Held sum_ QUIRE_GUARDED_BY(mutex_);
+  bool has_too_many_abandoned_ QUIRE_GUARDED_BY(mutex_) = false;
+  std::atomic<int64_t> wait_until_us_{0};
 };
 
 // One connection of a port. Thread-safe.

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/clock.h"
 #include "gtest/gtest.h"
 #include "tests/serving/frames.h"
 
@@ -67,18 +68,45 @@ TEST(GuardedPortTest, AConnectionThatIsGoneHoldsNothing) {
   EXPECT_EQ(port->held_bytes(), 0);
 }
 
-TEST(GuardedPortTest, CallsOfConnectionsThatAreGoneAreAbandonedUntilTheServerEndsThem) {
+TEST(GuardedPortTest, ConnectionsWaitForTheCallsOfThoseThatAreGone) {
   const auto port = std::make_shared<GuardedPort>("test", 1 << 30);
   constexpr int kMax = GuardedPort::kMaxAbandonedCalls;
   port->AddCalls(kMax + 1);
   {
     Client client(port);
     client.Call(1);
-    EXPECT_FALSE(port->HasManyAbandonedCalls());
+    EXPECT_FALSE(port->MustWait(0));
   }
-  EXPECT_TRUE(port->HasManyAbandonedCalls());
+  EXPECT_TRUE(port->MustWait(0));
   port->AddCalls(-1);
-  EXPECT_FALSE(port->HasManyAbandonedCalls());
+  EXPECT_FALSE(port->MustWait(0));
+}
+
+TEST(GuardedPortTest, TheConnectionThatBeginsMostCallsBeforeTheServerCanEndThemIsEnded) {
+  const auto port = std::make_shared<GuardedPort>("test", 1 << 30);
+  Client earlier(port), attacker(port), neighbour(port);
+  earlier.Call(100);
+  port->AddCalls(GuardedPort::kMaxAbandonedCalls + 200);
+  neighbour.Call(1);
+  port->AddCalls(GuardedPort::kFarTooManyAbandonedCalls);
+  neighbour.Call(98);
+  EXPECT_EQ(port->num_ended(), 0);
+  attacker.Call(100);
+  EXPECT_TRUE(attacker.is_ended());
+  neighbour.Call(1);
+  EXPECT_FALSE(neighbour.is_ended() || earlier.is_ended());
+}
+
+TEST(GuardedPortTest, ConnectionsWaitAfterOneWasEnded) {
+  const auto port = std::make_shared<GuardedPort>("test", 2 * kHeldPerCall);
+  const int64_t before_us = SteadyClock().NowMicros();
+  EXPECT_FALSE(port->MustWait(before_us));
+  Client client(port);
+  client.Call(2);
+  ASSERT_TRUE(client.is_ended());
+  EXPECT_TRUE(port->MustWait(before_us));
+  const int64_t now_us = SteadyClock().NowMicros();
+  EXPECT_FALSE(port->MustWait(now_us + GuardedPort::kWaitPerEndedUs));
 }
 
 }  // namespace
