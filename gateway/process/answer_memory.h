@@ -42,6 +42,7 @@ class AnswerMemory {
 
   explicit AnswerMemory(size_t max_bytes) : state_(std::make_shared<State>(State{.max_bytes = max_bytes})) {}
 
+  size_t max_bytes() const { return state_->max_bytes; }
   // `caller` is who gets the answer: a token or an address.
   std::shared_ptr<Hold> Begin(std::string caller) { return std::make_shared<Hold>(state_, std::move(caller)); }
 

@@ -270,10 +270,10 @@ void Gateway::Tokenize(const std::string& authorization, const Exchange& exchang
 
 void Gateway::TokenizeWith(const TokenizeCall& call, const std::string& authorization, const Exchange& exchange) {
   WithModel(call.model, authorization, exchange, [this, call, authorization, exchange](const auto& model) {
-    const auto answer = [call, exchange, context = model.max_context_tokens()](const google::rpc::Status& status,
-                                                                               const auto& response) {
+    const auto answer = [this, call, authorization, exchange, context = model.max_context_tokens()](
+                            const google::rpc::Status& status, const auto& response) {
       if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
-      exchange->Respond({.body = TokenizeBody(call, response, context)});
+      RespondWith(TokenizeBody(call, response, context), authorization, &answers_, exchange.get());
     };
     if (const auto* const chat = std::get_if<v1::Chat>(&call.prompt)) {
       link_->RenderChat(authorization, *chat, answer);
@@ -290,11 +290,11 @@ void Gateway::Detokenize(const std::string& authorization, const Exchange& excha
         const auto& call = std::get<DetokenizeCall>(read);
         WithModel(call.model, authorization, exchange, [this, call, authorization, exchange](const auto& /*model*/) {
           link_->Detokenize(authorization, call.request,
-                            [exchange](const google::rpc::Status& status, const auto& response) {
+                            [this, authorization, exchange](const google::rpc::Status& status, const auto& response) {
                               if (status.code() != 0) {
                                 return RespondWith(ManagerError(status, {.prompt = "tokens"}), exchange.get());
                               }
-                              exchange->Respond({.body = DetokenizeBody(response)});
+                              RespondWith(DetokenizeBody(response), authorization, &answers_, exchange.get());
                             });
         });
       });

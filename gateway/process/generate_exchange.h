@@ -26,6 +26,10 @@ WebResponse ResponseOf(const ApiError& error);
 // Answers with an error.
 void RespondWith(const ApiError& error, WebExchange* exchange);
 
+// Answers with a body, whose memory counts for the caller until the client has got it, or with an error if it has no
+// room.
+void RespondWith(std::string body, const std::string& authorization, AnswerMemory* memory, WebExchange* exchange);
+
 // Leads one request of completions or chats from the manager to the client. When the client leaves, the requests of the
 // manager end. When the manager is lost, its requests go on with the next one, and the client notices only a pause.
 // Lives as long as the manager or the client has something to say. Only the thread of the server uses it.

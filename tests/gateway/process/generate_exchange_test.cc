@@ -333,6 +333,19 @@ TEST_F(GenerateExchangeTest, TheMemoryOfAnswersIsBoundedUntilTheyAreRead) {
   EXPECT_EQ(third->code, 200) << third->text;
 }
 
+TEST_F(GenerateExchangeTest, AnAnswerThatWasNotGeneratedCountsAsWell) {
+  FakeExchange first;
+  RespondWith(std::string(kMaxAnswerBytes / 3, 'x'), "token", &memory_, &first);
+  EXPECT_EQ(first.code, 200);
+  FakeExchange second;
+  RespondWith(std::string(kMaxAnswerBytes / 3, 'x'), "token", &memory_, &second);
+  EXPECT_EQ(second.code, 429) << "the client has not read the first one";
+  first.kept = nullptr;
+  FakeExchange third;
+  RespondWith(std::string(kMaxAnswerBytes / 3, 'x'), "token", &memory_, &third);
+  EXPECT_EQ(third.code, 200);
+}
+
 TEST_F(GenerateExchangeTest, ManyChoicesTakeMemoryBeforeTheyBegin) {
   const auto exchange = Complete({{"prompt", std::vector<std::string>(64, "x")}, {"n", 64}});
   RunUntilEnd(*exchange);
