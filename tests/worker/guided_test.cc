@@ -83,28 +83,6 @@ TEST_F(GuidedTest, DrawsFollowTheGuideAndEndWhereItEnds) {
   EXPECT_EQ(tokens[2], kEnd);
 }
 
-// Each "a" may begin or end a part, so that the text can be read in more and more ways.
-TEST_F(GuidedTest, AGuideThatIsTooExpensiveEndsItsSequenceAlone) {
-  v1::RowSampling sampling = Greedy();
-  sampling.mutable_guided()->set_grammar("root ::= s\ns ::= t s | t\nt ::= \"a\" | \"a\" s \"a\"\n");
-  // Row 0 follows the guide and row 1 follows none.
-  worker_.executor().Reset();
-  PlanBuilder first(1);
-  first.Start(0, {11, 12, 13}, sampling).Slice(0, 0, 3, true, Blocks(0, 32));
-  first.Start(1, {11, 12, 13}).Slice(1, 0, 3, true, Blocks(32, 32));
-  absl::StatusOr<v1::StepResult> result = worker_.Run(first.plan());
-  uint32_t step = 2;
-  for (; result.ok() && result->failures().empty() && step < 120; ++step) {
-    ASSERT_EQ(result->token_ids_size(), 2) << "step " << step;
-    result = worker_.Run(PlanBuilder(step).Slice(0, step + 1, 1, true).Slice(1, step + 1, 1, true).plan());
-  }
-  ASSERT_TRUE(result.ok()) << result.status();
-  ASSERT_EQ(result->failures_size(), 1) << "after " << step << " steps";
-  EXPECT_EQ(result->failures(0).sequence(), 100u);
-  EXPECT_EQ(result->failures(0).reason(), v1::SEQUENCE_FAILURE_REASON_GUIDE_TOO_EXPENSIVE);
-  EXPECT_EQ(result->token_ids_size(), 1);
-}
-
 TEST_F(GuidedTest, OtherMasksHoldAsFarAsTheGuideLeavesTokens) {
   v1::RowSampling sampling = Guided("[A-C]{20}");
   sampling.add_allowed_token_ids(static_cast<uint32_t>(kFirstText + 'B' - ' '));
