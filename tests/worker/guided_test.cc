@@ -91,6 +91,7 @@ s ::= t s | t
 t ::= "a" | "a" s "a" | u | v
 u ::= "a" s t
 v ::= "a" u s "a")~");
+  sampling.add_allowed_token_ids(static_cast<uint32_t>(kFirstText + 'a' - ' '));
   // Row 0 follows the guide and row 1 follows none.
   worker_.executor().Reset();
   PlanBuilder first(1);
