@@ -11,20 +11,14 @@
 
 namespace quire::grammar {
 
-inline constexpr int kMaxSchemaDepth = 64;  // Schemas may be written in each other so deep.
-inline constexpr int kMaxCount = 10'000;    // A schema may limit items, properties and characters to so many.
-
 // Reads a JSON schema (draft 2020-12). Every text of the grammar is a value that the schema accepts, but not every such
 // value is a text of the grammar:
 //   - Properties come in the order of `properties`, and then those of `required` that are not there. Other properties
-//     come last, and only if `additionalProperties` is there, or neither `properties` nor `required`.
+//     come last, and only if `additionalProperties` is there, if `patternProperties` describes them, or if neither
+//     `properties` nor `required` is there.
 //   - A schema without `type`, with keywords for values of one type only, describes values of this type only.
 //   - Numbers are as in JsonText. With bounds they have no exponent.
-// Supported are type, enum, const, properties, required, additionalProperties, minProperties, maxProperties, items,
-// prefixItems, minItems, maxItems, minLength, maxLength, pattern, format (schema_formats.h), minimum, maximum,
-// exclusiveMinimum, exclusiveMaximum, anyOf, oneOf if no value is accepted by two of its schemas, allOf if its schemas
-// can be merged (schema_merge.h), $ref within the document, $defs and definitions. Annotations, and keywords that begin
-// with x-, have no effect.
+// docs/guided.md says what is supported. Keywords that are not known have no effect.
 //
 // INVALID_ARGUMENT, with the place as a JSON pointer and the keyword, for everything else.
 absl::StatusOr<SyntaxTree> ParseJsonSchema(std::string_view text);

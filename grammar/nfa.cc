@@ -111,6 +111,8 @@ class NullableSearch {
         return HasEmptyPath(expr);
       case Expr::Kind::kRule:
         return is_nullable_[static_cast<size_t>(expr.rule)];
+      case Expr::Kind::kAssertion:
+        break;
     }
     return false;
   }
@@ -237,6 +239,8 @@ class NfaWriter {
         return WriteGraph(expr, from, depth);
       case Expr::Kind::kRule:
         return WriteRule(expr.rule, from, depth);
+      case Expr::Kind::kAssertion:
+        break;
     }
     return from;
   }

@@ -62,8 +62,9 @@ class DigitGraph {
  public:
   DigitGraph(const NumberRule& rule, const Remainders& remainders, SyntaxTree* tree)
       : rule_(rule), remainders_(remainders), tree_(*tree) {
-    const int num_digits = remainders.multiples_of.empty() ? kMaxNumberDigits : std::max(1, remainders.num_digits);
-    num_fraction_ = rule.is_integer ? 0 : num_digits;
+    for (const std::optional<Decimal>* bound : {&rule.low, &rule.high}) {
+      if (bound->has_value()) num_bound_ = std::max(num_bound_, static_cast<int>((*bound)->fraction.size()));
+    }
   }
 
   absl::StatusOr<ExprId> Write() {
@@ -73,7 +74,14 @@ class DigitGraph {
     // To count digits and remainders together would take many nodes, so without a bound there are any number of digits.
     const bool is_counted = rule_.high.has_value() || remainders_.modulus == 1;
     for (size_t length = least; length <= (is_counted ? most : least); ++length) AddLength(length);
-    if (!is_counted) AddDigits(0, {.num_left = static_cast<int>(least) + 1, .has_any_length = true}, 1);
+    if (!is_counted) {
+      const int max_fraction = std::max(remainders_.multiples_of.empty() ? 3 : 1, remainders_.num_digits);
+      AddDigits(0,
+                {.num_left = static_cast<int>(least) + 1,
+                 .has_any_length = true,
+                 .max_fraction = rule_.is_integer ? 0 : max_fraction},
+                1);
+    }
     while (!waiting_.empty()) {
       const Place place = waiting_.back();
       waiting_.pop_back();
@@ -101,6 +109,7 @@ class DigitGraph {
     int num_left = -1;            // Digits before the point that are still to come, at least.
     bool has_any_length = false;  // More digits may come.
     int num_fraction = -1;        // Digits behind the point, -1 before the point.
+    int max_fraction = 0;         // The most digits behind the point.
     bool is_low = false;          // All digits so far are those of the lower bound.
     bool is_high = false;
     bool has_more = false;  // A digit behind the last unit of the remainder is not 0.
@@ -122,6 +131,15 @@ class DigitGraph {
     return index < bound.fraction.size() ? bound.fraction[index] - '0' : 0;
   }
 
+  // Multiples end with their last unit. Other numbers have so few digits that doubles tell them apart, unless a bound
+  // has more.
+  int MaxFraction(int length) const {
+    constexpr int kDigitsOfDoubles = 15;
+    if (rule_.is_integer) return 0;
+    if (!remainders_.multiples_of.empty()) return std::max(1, remainders_.num_digits);
+    return std::max({kDigitsOfDoubles - length, num_bound_, 0});
+  }
+
   int NodeOf(const Place& place) {
     const auto [entry, is_new] = nodes_.try_emplace(place, static_cast<int>(nodes_.size()));
     if (is_new) waiting_.push_back(place);
@@ -131,6 +149,7 @@ class DigitGraph {
   // Numbers with so many digits before the point begin at node 0.
   void AddLength(size_t length) {
     Place start{.length = static_cast<int>(length), .num_left = static_cast<int>(length)};
+    start.max_fraction = MaxFraction(static_cast<int>(length));
     start.is_low = NumDigits(*rule_.low) == length;
     start.is_high = rule_.high.has_value() && NumDigits(*rule_.high) == length;
     AddDigits(0, start, length > 1 ? 1 : 0);
@@ -166,31 +185,25 @@ class DigitGraph {
     } else {
       ++next.num_fraction;
     }
-    if (!next.is_low && !next.is_high) next.length = 0;
+    if (next.is_low || next.is_high) return next;
+    next.length = 0;
+    if (next.num_fraction > 1 && remainders_.is_empty()) {  // Only the number of digits that are left matters.
+      next.max_fraction -= next.num_fraction - 1;
+      next.num_fraction = 1;
+    }
     return next;
   }
 
   void Expand(const Place& at) {
     const int node = nodes_.at(at);
-    const bool is_free = !at.is_low && !at.is_high && remainders_.is_empty();
-    if (at.num_fraction < 0 && at.num_left > 0) {
-      if (!is_free) return AddDigits(node, at, 0);
-      Place whole = at;
-      whole.num_left = 0;
-      return edges_.push_back({node, NodeOf(whole), Digits(at.num_left, at.num_left)});
-    }
-    if (at.num_fraction < 0 && at.has_any_length) AddDigits(node, at, 0);
+    if (at.num_fraction < 0 && (at.num_left > 0 || at.has_any_length)) AddDigits(node, at, 0);
+    if (at.num_fraction < 0 && at.num_left > 0) return;
     if (CanEnd(at)) edges_.push_back({node, kEnd, tree_.Empty()});
-    if (at.num_fraction < 0) {
-      if (num_fraction_ == 0) return;
-      Place point = at;
-      point.num_fraction = 0;
-      return edges_.push_back({node, NodeOf(point), tree_.Bytes(".")});
-    }
-    const int num_left = num_fraction_ - at.num_fraction;
-    if (num_left == 0) return;
-    if (!is_free) return AddDigits(node, at, 0);
-    edges_.push_back({node, kEnd, Digits(1, num_left)});
+    if (at.num_fraction >= 0 && at.num_fraction < at.max_fraction) AddDigits(node, at, 0);
+    if (at.num_fraction >= 0 || at.max_fraction == 0) return;
+    Place point = at;
+    point.num_fraction = 0;
+    edges_.push_back({node, NodeOf(point), tree_.Bytes(".")});
   }
 
   bool CanEnd(const Place& at) const {
@@ -205,12 +218,10 @@ class DigitGraph {
     return remainders_.Allow(remainder, at.has_more);
   }
 
-  ExprId Digits(int min, int max) { return tree_.Repeat(tree_.Set(CodePointSet({{'0', '9'}})), min, max); }
-
   const NumberRule& rule_;
   const Remainders& remainders_;
   SyntaxTree& tree_;
-  int num_fraction_;
+  int num_bound_ = 0;  // Digits behind the point of the bounds.
   std::map<Place, int> nodes_;
   std::vector<Place> waiting_;
   std::vector<Expr::Edge> edges_;

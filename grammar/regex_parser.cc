@@ -12,7 +12,9 @@
 #include "base/hex.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "grammar/character_dfa.h"
 #include "grammar/parse_error.h"
+#include "grammar/regex_lookahead.h"
 
 namespace quire::grammar {
 namespace {
@@ -53,18 +55,35 @@ struct RegexPart {
   std::optional<size_t> empty_class = std::nullopt;
 };
 
+// Says which part of a text matches an expression.
+enum class RegexSpan {
+  kWhole,
+  kPrefix,  // It begins where the text begins.
+  kSearch,
+};
+
 // Reads one expression. Every method moves `at_` behind what it reads.
+//
+// ^ where the expression begins and $ where it ends need no assertion. With any other assertion, needs_assertions() is
+// true at the end, and the expression has to be read again with Assertions::kWritten into a tree for a CharacterDfa.
 class RegexReader {
  public:
-  RegexReader(std::string_view pattern, RegexText text, size_t at, SyntaxTree* tree)
-      : pattern_(pattern), text_(text), tree_(tree), at_(at) {}
+  enum class Assertions { kLeftOut, kWritten };
 
-  absl::StatusOr<RegexPart> Whole(bool is_search) {
-    is_search_ = is_search;
-    QUIRE_ASSIGN_OR_RETURN(const RegexPart whole, Alternatives(/*depth=*/0));
+  RegexReader(std::string_view pattern, RegexText text, size_t at, SyntaxTree* tree,
+              Assertions assertions = Assertions::kLeftOut)
+      : pattern_(pattern), text_(text), tree_(tree), at_(at), assertions_(assertions) {}
+
+  absl::StatusOr<RegexPart> Whole(RegexSpan span) {
+    is_search_ = span == RegexSpan::kSearch;
+    QUIRE_ASSIGN_OR_RETURN(RegexPart whole, Alternatives(/*depth=*/0));
     if (at_ < pattern_.size()) return ErrorAt(at_, "a \")\" has no \"(\"");
+    if (assertions_ == Assertions::kLeftOut || span == RegexSpan::kWhole) return whole;
+    whole.expr = tree_->Sequence({is_search_ ? Anything() : tree_->Empty(), whole.expr, Anything()});
     return whole;
   }
+
+  bool needs_assertions() const { return needs_assertions_; }
 
   absl::StatusOr<CodePointSet> Class() {
     const size_t begin = at_++;
@@ -138,16 +157,13 @@ class RegexReader {
     bool is_anchored = false;
     bool ends_anchored = false;
     while (at_ < pattern_.size() && Peek() != '|' && Peek() != ')') {
-      const size_t begin = at_;
-      if (ends_anchored) return ErrorAt(at_, "nothing can follow \"$\"");
-      if (Take('^')) {
-        if (depth > 0 || !terms.empty()) return ErrorAt(begin, "\"^\" is supported at the beginning only");
-        is_anchored = true;
-        continue;
-      }
-      if (Take('$')) {
-        if (depth > 0) return ErrorAt(begin, "\"$\" is supported at the end only");
-        ends_anchored = true;
+      needs_assertions_ |= ends_anchored;  // Something follows a $.
+      if (const std::optional<Assertion> assertion = TakeAssertion()) {
+        const bool is_begin = *assertion == Assertion::kBegin && terms.empty();
+        needs_assertions_ |= depth > 0 || !(is_begin || *assertion == Assertion::kEnd);
+        is_anchored |= is_begin;
+        ends_anchored |= *assertion == Assertion::kEnd;
+        if (assertions_ == Assertions::kWritten) terms.push_back(tree_->Assert(*assertion));
         continue;
       }
       QUIRE_ASSIGN_OR_RETURN(const RegexPart atom, Atom(depth));
@@ -155,12 +171,22 @@ class RegexReader {
       terms.push_back(term.expr);
       if (!empty_class.has_value()) empty_class = term.empty_class;
     }
-    if (is_search_ && depth == 0) {
-      const ExprId anything = tree_->Repeat(Characters(CodePointSet::All(), text_, tree_), 0, kUnbounded);
-      if (!is_anchored) terms.insert(terms.begin(), anything);
-      if (!ends_anchored) terms.push_back(anything);
+    if (is_search_ && depth == 0 && assertions_ == Assertions::kLeftOut) {
+      if (!is_anchored) terms.insert(terms.begin(), Anything());
+      if (!ends_anchored) terms.push_back(Anything());
     }
     return RegexPart{tree_->Sequence(std::move(terms)), empty_class};
+  }
+
+  ExprId Anything() { return tree_->Repeat(Characters(CodePointSet::All(), text_, tree_), 0, kUnbounded); }
+
+  std::optional<Assertion> TakeAssertion() {
+    if (Take('^')) return Assertion::kBegin;
+    if (Take('$')) return Assertion::kEnd;
+    const std::string_view rest = pattern_.substr(at_);
+    if (!rest.starts_with("\\b") && !rest.starts_with("\\B")) return std::nullopt;
+    at_ += 2;
+    return rest[1] == 'b' ? Assertion::kBoundary : Assertion::kNoBoundary;
   }
 
   absl::StatusOr<RegexPart> Atom(int depth) {
@@ -177,7 +203,7 @@ class RegexReader {
         return RegexPart{Characters(AnyInLine(), text_, tree_)};
       case '\\': {
         CodePointSet set;
-        QUIRE_RETURN_IF_ERROR(Escape(/*is_in_class=*/false, &set));
+        QUIRE_RETURN_IF_ERROR(Escape(&set));
         return RegexPart{Characters(set, text_, tree_)};
       }
       case '*':
@@ -265,13 +291,13 @@ class RegexReader {
   }
 
   absl::Status ClassMember(CodePointSet* out) {
-    if (Peek() == '\\') return Escape(/*is_in_class=*/true, out);
+    if (Peek() == '\\') return Escape(out);
     const uint32_t c = DecodeUtf8(pattern_, &at_);
     *out = CodePointSet({{c, c}});
     return absl::OkStatus();
   }
 
-  absl::Status Escape(bool is_in_class, CodePointSet* out) {
+  absl::Status Escape(CodePointSet* out) {
     const size_t begin = at_++;
     if (at_ >= pattern_.size()) return ErrorAt(begin, "nothing follows the \"\\\"");
     const char c = pattern_[at_];
@@ -320,10 +346,7 @@ class RegexReader {
         if (!absl::ascii_isalpha(static_cast<unsigned char>(Peek()))) return ErrorAt(begin, "\\c needs a letter");
         return one(static_cast<uint32_t>(pattern_[at_++]) & 31);
       case 'b':
-        if (is_in_class) return one('\b');
-        return ErrorAt(begin, "the assertion \\b is not supported");
-      case 'B':
-        return ErrorAt(begin, "the assertion \\B is not supported");
+        return one('\b');  // In a class, because elsewhere it is an assertion.
       case 'p':
       case 'P':
         return ErrorAt(begin, "properties of characters (\\", std::string(1, c), ") are not supported");
@@ -372,12 +395,52 @@ class RegexReader {
   const RegexText text_;
   SyntaxTree* const tree_;
   size_t at_;
+  const Assertions assertions_;
+  bool needs_assertions_ = false;
   bool is_search_ = false;
 };
 
+// Reads a part of an expression with its assertions. `*empty_class` becomes that of the part.
+absl::StatusOr<CharacterDfa> TextsOf(std::string_view pattern, size_t begin, size_t end, RegexSpan span, int64_t* steps,
+                                     std::optional<size_t>* empty_class) {
+  SyntaxTree plain;
+  RegexReader reader(pattern.substr(0, end), RegexText::kPlain, begin, &plain, RegexReader::Assertions::kWritten);
+  QUIRE_ASSIGN_OR_RETURN(const RegexPart part, reader.Whole(span));
+  *empty_class = part.empty_class;
+  absl::StatusOr<CharacterDfa> dfa = CharacterDfa::Of(plain, part.expr, steps);
+  if (!dfa.ok()) return ErrorAtByte(pattern, begin, "with its assertions, ", dfa.status().message());
+  return dfa;
+}
+
+// The texts that fit all lookaheads and the rest of an expression.
+absl::StatusOr<RegexPart> ReadLookaheads(std::string_view pattern, const LeadingLookaheads& lookaheads, RegexText text,
+                                         bool is_search, SyntaxTree* tree) {
+  int64_t* const steps = tree->character_steps();
+  std::optional<size_t> empty_class, unused;
+  const RegexSpan span = is_search ? RegexSpan::kPrefix : RegexSpan::kWhole;
+  QUIRE_ASSIGN_OR_RETURN(CharacterDfa texts,
+                         TextsOf(pattern, lookaheads.rest, pattern.size(), span, steps, &empty_class));
+  for (const Lookahead& one : lookaheads.list) {
+    QUIRE_ASSIGN_OR_RETURN(const CharacterDfa seen,
+                           TextsOf(pattern, one.begin, one.end, RegexSpan::kPrefix, steps, &unused));
+    absl::StatusOr<CharacterDfa> both = texts.Intersection(one.is_negated ? seen.Complement() : seen, steps);
+    if (!both.ok()) return ErrorAtByte(pattern, one.begin, "with this lookahead, ", both.status().message());
+    texts = *std::move(both);
+  }
+  return RegexPart{texts.AddTo(text, tree), empty_class};
+}
+
 absl::StatusOr<RegexPart> ReadWhole(std::string_view pattern, RegexText text, bool is_search, SyntaxTree* tree) {
   QUIRE_RETURN_IF_ERROR(CheckUtf8(pattern, "the regular expression"));
-  return RegexReader(pattern, text, 0, tree).Whole(is_search);
+  const LeadingLookaheads lookaheads = FindLeadingLookaheads(pattern, is_search);
+  if (!lookaheads.list.empty()) return ReadLookaheads(pattern, lookaheads, text, is_search, tree);
+  const RegexSpan span = is_search ? RegexSpan::kSearch : RegexSpan::kWhole;
+  RegexReader reader(pattern, text, 0, tree);
+  QUIRE_ASSIGN_OR_RETURN(RegexPart whole, reader.Whole(span));
+  if (!reader.needs_assertions()) return whole;
+  QUIRE_ASSIGN_OR_RETURN(const CharacterDfa dfa,
+                         TextsOf(pattern, 0, pattern.size(), span, tree->character_steps(), &whole.empty_class));
+  return RegexPart{dfa.AddTo(text, tree), whole.empty_class};
 }
 
 // The escape of a character that JSON strings cannot have as it is.

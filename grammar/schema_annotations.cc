@@ -8,8 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/json_depth.h"
 #include "base/utf8.h"
-#include "grammar/json_schema.h"
-#include "grammar/schema_place.h"
+#include "grammar/schema_document.h"
 
 namespace quire::grammar {
 namespace {

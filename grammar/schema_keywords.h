@@ -3,52 +3,61 @@
 #ifndef QUIRE_GRAMMAR_SCHEMA_KEYWORDS_H_
 #define QUIRE_GRAMMAR_SCHEMA_KEYWORDS_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "grammar/schema_place.h"
+#include "grammar/decimal.h"
+#include "grammar/schema_document.h"
 
 namespace quire::grammar {
 
-// Returns whether two values are equal as JSON schemas understand it: the order of members does not matter, nor how a
-// number is written (1 and 1.0).
-bool AreEqual(const SchemaJson& a, const SchemaJson& b);
+inline constexpr int kMaxCount = 10'000;  // A schema may limit items, properties and characters to so many.
 
-// Returns whether a keyword has no effect on what is accepted.
-bool IsAnnotation(std::string_view keyword);
+enum class ValueType : uint8_t { kNull, kBoolean, kNumber, kString, kArray, kObject };
+inline constexpr std::array<ValueType, 6> kValueTypes = {ValueType::kNull,   ValueType::kBoolean, ValueType::kNumber,
+                                                         ValueType::kString, ValueType::kArray,   ValueType::kObject};
 
-// The error of a value that is neither an object nor a boolean.
-absl::Status NoSchemaError(const SchemaPlace& place, const SchemaJson& value);
+ValueType TypeOf(const SchemaJson& value);
 
-// Checks that a schema is an object or a boolean with supported keywords only.
-absl::Status CheckKeywords(const SchemaJson& schema, const SchemaPlace& place, bool is_root);
+// The types that the keyword `type` names.
+struct TypeSet {
+  uint8_t bits = 0;
+  bool has_integers_only = false;  // Of the numbers.
 
-// The types that a schema describes: those of `type`, or the one type that its other keywords are for, or all.
-absl::StatusOr<std::set<std::string>> TypesOf(const SchemaJson& schema, const SchemaPlace& place);
-// The type of a value. An integer has the type "integer".
-std::string TypeOfValue(const SchemaJson& value);
-
-// The keywords for values of one type only that a schema has.
-std::set<std::string> TypedKeywords(const SchemaJson& schema);
-
-// Reads a count, or nothing if the schema does not have the keyword.
-absl::StatusOr<std::optional<int>> CountOf(const SchemaJson& schema, const char* keyword, const SchemaPlace& place);
-
-// The part of the document that the keyword $ref of a schema names, with the place. References to other documents, and
-// into schemas with an identity of their own, are errors.
-struct Referenced {
-  const SchemaJson* schema;
-  SchemaPlace place;
+  bool Has(ValueType type) const { return (bits >> static_cast<int>(type) & 1) != 0; }
+  void Add(ValueType type) { bits = static_cast<uint8_t>(bits | 1 << static_cast<int>(type)); }
 };
-absl::StatusOr<Referenced> Resolve(const SchemaJson& root, const SchemaJson& schema, const SchemaPlace& place);
 
-// Returns whether no value is accepted by both schemas, as far as types, constants and properties with constants tell.
-bool AreDisjoint(const SchemaJson& root, const SchemaJson& a, const SchemaJson& b);
+// Returns whether the value of a keyword is a map of schemas, and whether it is a schema or a list of schemas.
+bool IsMapOfSchemas(std::string_view keyword);
+bool HasSchemas(std::string_view keyword);
+// Returns whether a keyword has no effect on what is accepted, as all keywords that are not known.
+bool IsAnnotation(std::string_view keyword);
+// Returns whether a schema accepts all values, as far as it can be seen at once.
+bool AcceptsAll(const SchemaJson& schema);
+// The type whose values a keyword is for, or nothing if it is for all values.
+std::optional<ValueType> TypeOfKeyword(std::string_view keyword);
+
+// Checks that a schema is an object or a boolean without keywords that are known and not supported.
+absl::Status CheckKeywords(const SchemaDocument& document, const SchemaJson& schema);
+
+// Readers of keywords. REQUIRES: the schema has the keyword.
+absl::StatusOr<TypeSet> TypesOf(const SchemaDocument& document, const SchemaJson& schema);
+absl::StatusOr<int> CountOf(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword);
+absl::StatusOr<Decimal> DecimalOf(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword);
+absl::StatusOr<std::string> TextOf(const SchemaDocument& document, const SchemaJson& schema,
+                                   const std::string& keyword);
+absl::StatusOr<bool> FlagOf(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword);
+// An array of schemas, an object of schemas, and an array of names.
+absl::Status CheckList(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword);
+absl::Status CheckMap(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword);
+absl::Status CheckNames(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword,
+                        const SchemaJson& names);
 
 }  // namespace quire::grammar
 

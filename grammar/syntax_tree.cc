@@ -62,6 +62,10 @@ ExprId SyntaxTree::Use(RuleId rule) {
   return Add({.kind = Expr::Kind::kRule, .rule = rule});
 }
 
+ExprId SyntaxTree::Assert(Assertion assertion) {
+  return Add({.kind = Expr::Kind::kAssertion, .assertion = assertion});
+}
+
 RuleId SyntaxTree::AddRule(std::string name, bool may_be_inlined) {
   rules_.push_back({.name = std::move(name), .may_be_inlined = may_be_inlined});
   return static_cast<RuleId>(rules_.size()) - 1;

@@ -18,17 +18,22 @@ using ExprId = int32_t;
 using RuleId = int32_t;
 
 inline constexpr int kUnbounded = -1;
+inline constexpr int64_t kMaxCharacterSteps = 5'000'000;
+
+// What holds at a place of a text. A boundary has a letter of ASCII, a digit or _ on one side only.
+enum class Assertion { kBegin, kEnd, kBoundary, kNoBoundary };
 
 // A set of texts.
 struct Expr {
   enum class Kind {
-    kBytes,     // One text.
-    kSet,       // Each character of a set.
-    kSequence,  // One text of each part, one after the other.
-    kChoice,    // A text of any part. Without parts there is no text.
-    kRepeat,    // Some texts of the only part, one after the other.
-    kGraph,     // The texts along the paths of a graph from node 0 to the last node.
-    kRule,      // The texts of a rule.
+    kBytes,      // One text.
+    kSet,        // Each character of a set.
+    kSequence,   // One text of each part, one after the other.
+    kChoice,     // A text of any part. Without parts there is no text.
+    kRepeat,     // Some texts of the only part, one after the other.
+    kGraph,      // The texts along the paths of a graph from node 0 to the last node.
+    kRule,       // The texts of a rule.
+    kAssertion,  // The empty text, where an assertion holds. Only CharacterNfa knows it, no rule may have it.
   };
   struct Edge {
     int from;
@@ -37,14 +42,15 @@ struct Expr {
   };
 
   Kind kind;
-  std::string bytes = {};          // kBytes.
-  CodePointSet set = {};           // kSet.
-  std::vector<ExprId> parts = {};  // kSequence, kChoice, kRepeat.
-  int min = 0;                     // kRepeat.
-  int max = 0;                     // kRepeat; kUnbounded has no limit.
-  int num_nodes = 0;               // kGraph.
-  std::vector<Edge> edges = {};    // kGraph.
-  RuleId rule = -1;                // kRule.
+  std::string bytes = {};                   // kBytes.
+  CodePointSet set = {};                    // kSet.
+  std::vector<ExprId> parts = {};           // kSequence, kChoice, kRepeat.
+  int min = 0;                              // kRepeat.
+  int max = 0;                              // kRepeat; kUnbounded has no limit.
+  int num_nodes = 0;                        // kGraph.
+  std::vector<Edge> edges = {};             // kGraph.
+  RuleId rule = -1;                         // kRule.
+  Assertion assertion = Assertion::kBegin;  // kAssertion.
 };
 
 struct Rule {
@@ -69,6 +75,7 @@ class SyntaxTree {
   ExprId Optional(ExprId part) { return Repeat(part, 0, 1); }
   ExprId Graph(int num_nodes, std::vector<Expr::Edge> edges);
   ExprId Use(RuleId rule);
+  ExprId Assert(Assertion assertion);
   ExprId Nothing() { return Choice({}); }
   ExprId Empty() { return Bytes(""); }
 
@@ -82,6 +89,8 @@ class SyntaxTree {
   const Rule& rule(RuleId id) const { return rules_[static_cast<size_t>(id)]; }
   int num_rules() const { return static_cast<int>(rules_.size()); }
   int num_exprs() const { return static_cast<int>(exprs_.size()); }
+  // The steps that automata over characters (CharacterDfa) may still take, for all of this grammar together.
+  int64_t* character_steps() { return &character_steps_; }
 
  private:
   ExprId Add(Expr expr);
@@ -89,6 +98,7 @@ class SyntaxTree {
 
   std::vector<Expr> exprs_;
   std::vector<Rule> rules_;
+  int64_t character_steps_ = kMaxCharacterSteps;
 };
 
 }  // namespace quire::grammar

@@ -83,9 +83,9 @@ TEST(GuidedTest, EveryHypothesisOfABeamSearchFitsTheSchema) {
 
 TEST(GuidedTest, WrongGuidesAreRefusedWithFieldAndPlace) {
   v1::GenerateRequest request = GreedyRequest("a", 4);
-  request.mutable_guided()->set_json_schema(R"({"properties": {"a": {"not": {}}}})");
+  request.mutable_guided()->set_json_schema(R"({"properties": {"a": {"disallow": {}}}})");
   EXPECT_THAT(std::string(Generate(SharedCluster().client(), request).status.message()),
-              HasSubstr("guided.json_schema: at #/properties/a/not: the keyword \"not\" is not supported"));
+              HasSubstr("guided.json_schema: at #/properties/a/disallow: the keyword \"disallow\" is not supported"));
 }
 
 class GuidedQuirectlTest : public QuirectlTest {};

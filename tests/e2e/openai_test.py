@@ -113,10 +113,10 @@ class OpenAiTest(unittest.TestCase):
         code, answer, _ = self.quire.call("/v1/completions", choice)
         self.assertEqual(code, 200, answer)
         self.assertIn(answer["choices"][0]["text"], ["one", "two"])
-        wrong = {**GREEDY, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}
+        wrong = {**GREEDY, "response_format": {"type": "json_schema", "json_schema": {"schema": {"disallow": {}}}}}
         error = self.error("/v1/completions", wrong)
         self.assertEqual(error["param"], "response_format.json_schema.schema")
-        self.assertIn('the keyword "not" is not supported', error["message"])
+        self.assertIn('the keyword "disallow" is not supported', error["message"])
 
     def test_logprobs_and_echo(self):
         answer = self.quire.call("/v1/completions", {**GREEDY, "max_tokens": 3, "logprobs": 2, "echo": True})[1]
@@ -553,11 +553,12 @@ class ForcedCallsTest(unittest.TestCase):
         self.assertEqual((code, answer["choices"][0]["finish_reason"]), (200, "length"))
         self.assertTrue(answer["choices"][0]["message"]["reasoning_content"])
         # Errors name the field.
-        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "not": {}}}}]
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "disallow": {}}}}]
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required") | {"tools": tools})
         self.assertEqual((code, answer["error"]["param"]), (400, "tools[0].function.parameters"))
         self.assertEqual(answer["error"]["message"],
-                         'tools[0].function.parameters at #/not: the keyword "not" is not supported; its value is {}')
+                         'tools[0].function.parameters at #/disallow: the keyword "disallow" is not supported; its '
+                         'value is {}')
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required", ignore_eos=True))
         self.assertEqual((code, answer["error"]["param"]), (400, "ignore_eos"))
         self.assertEqual(answer["error"]["message"], "ignore_eos is true, it cannot be combined with tools")

@@ -110,7 +110,8 @@ TEST(JsonSchemaTest, AdditionalPropertiesOfOneSchemaHoldForThePropertiesOfAnothe
   EXPECT_FALSE(SchemaMatches(base, R"({"a":1})"));
   const std::string open = R"({"allOf": [{"properties": {"x": {"type": "null"}}, "additionalProperties": true},
       {"properties": {"y": {"type": "integer"}}, "additionalProperties": {"type": "null", "title": "other"}}]})";
-  EXPECT_FALSE(CompileSchema(open).ok());  // The properties x have equal schemas, but their titles differ.
+  EXPECT_TRUE(SchemaMatches(open, R"({"x":null,"y":1,"z":null})"));
+  EXPECT_FALSE(SchemaMatches(open, R"({"x":null,"y":null})"));
   const std::string narrowed = R"({"allOf": [{"properties": {"x": {"type": "null"}}, "additionalProperties": true},
       {"properties": {"y": {"type": "integer"}}, "additionalProperties": {"type": "null"}}]})";
   EXPECT_TRUE(SchemaMatches(narrowed, R"({"x":null,"y":1,"z":null})"));
@@ -137,15 +138,12 @@ TEST(JsonSchemaTest, FormatsAndPatternsHoldWithinStrings) {
 
 TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"({"not": {}})", R"(at #/not: the keyword "not" is not supported; its value is {})"},
-      {R"({"properties": {"a/b": {"type": "array", "contains": {"const": 7}}}})",
-       R"(at #/properties/a~1b/contains: the keyword "contains" is not supported; its value is {"const":7})"},
-      {R"({"items": {"multipleOf": 3}})", R"(at #/items/multipleOf: the keyword "multipleOf")"},
-      {R"({"uniqueItems": true})", R"(at #/uniqueItems: the keyword "uniqueItems" is true, only false is supported)"},
-      {R"({"anyOf": [{"type": "null"}, {"patternProperties": {}}]})",
-       R"(at #/anyOf/1/patternProperties: the keyword "patternProperties")"},
-      {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})",
-       R"(at #/oneOf: the keyword "oneOf" is supported only where)"},
+      {R"({"disallow": {}})", R"(at #/disallow: the keyword "disallow" is not supported; its value is {})"},
+      {R"({"properties": {"a/b": {"type": "array", "contains": {"$recursiveRef": "#"}}}})",
+       R"(at #/properties/a~1b/contains/$recursiveRef: the keyword "$recursiveRef" is not supported)"},
+      {R"({"items": {"multipleOf": 0}})", R"(at #/items/multipleOf: the keyword "multipleOf" is 0, it must be more)"},
+      {R"({"type": "string", "nullable": true})",
+       R"(at #/nullable: the keyword "nullable" is true, which is no keyword)"},
       {R"({"anyOf": {}})", R"(at #/anyOf: the keyword "anyOf" is {}, it must be an array of schemas)"},
       {R"({"type": "integer", "minimum": 18446744073709551617})",
        R"(at #/minimum: the keyword "minimum" is 1.8446744073709552e+19, supported are integers of 64 bits)"},
@@ -153,33 +151,17 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
        R"(the keyword "maximum" is 1e-19, supported are integers of 64 bits and other numbers below 2^63 with at most )"
        R"(18 digits behind the point)"},
       {R"({"items": {"maximum": "9"}})", R"(at #/items/maximum: the keyword "maximum" is "9", it must be a number)"},
-      {R"({"allOf": [{"minimum": 1}, {"minimum": 2}]})",
-       R"(at #/allOf/1/minimum: the keyword "allOf" joins schemas that both have "minimum", or one with a $ref; its )"
-       R"(value is 2 here and 1 elsewhere)"},
-      {R"({"allOf": [{"properties": {"a": {"minimum": 1}}}, {"additionalProperties": {"type": "integer"}}]})",
-       R"(the keyword "allOf" joins the property "a" with the "additionalProperties" of a schema that does not)"},
       {R"({"allOf": [{"properties": {"a": 1}}, {"properties": [2], "additionalProperties": false}]})",
        R"(at #/allOf/1/properties: the keyword "properties" is [2], it must be an object of schemas)"},
       {R"({"allOf": [{"properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": false},
                      {"properties": {"y": {"type": "integer"}}, "required": ["y"]}]})",
-       R"(no text matches, because rule "#/allOf/1/properties/y" has none)"},
-      {R"({"allOf": [{"const": 9007199254740993}, {"const": 9007199254740992.0}]})",
-       R"(the keyword "allOf" joins schemas that both have "const")"},
-      {R"({"oneOf": [{"const": {"a": 1, "b": [2]}}, {"const": {"b": [2.0], "a": 1}}]})",
-       R"(the keyword "oneOf" is supported only where)"},
-      {R"({"$ref": "other.json"})", R"(at #/$ref: the keyword "$ref" is "other.json", only # and #/... are supported)"},
+       "no text matches"},
+      {R"({"$ref": "other.json"})", R"(at #/$ref: the keyword "$ref" is "other.json", which is in another document)"},
       {R"({"$ref": "#/$defs/x"})", R"(at #/$ref: the keyword "$ref" is "#/$defs/x", which the document does not have)"},
       {R"({"$ref": 1})", R"(at #/$ref: the keyword "$ref" is 1, it must be a string)"},
-      {R"({"$ref": "#", "type": "null"})", R"(at #/$ref: the keyword "$ref" is "#", and "$ref" beside "type")"},
-      {R"({"format": "iri"})", R"(at #/format: the keyword "format" is "iri", which is not supported)"},
-      {R"({"format": "uri", "maxLength": 2000})",
-       R"(at #/format: the keyword "format" is "uri", and "format" beside "minLength or maxLength" is supported only )"
-       R"(where they allow all texts of the format, which have 9 to 2076 characters)"},
-      {R"({"format": "uri", "minLength": 10})", R"("format" beside "minLength or maxLength")"},
+      {R"({"$ref": "#"})", R"(at #/$ref: the keyword "$ref" is "#", which leads back to its own schema)"},
+      {R"({"anyOf": [{"type": "null"}, {"not": {"$ref": "#"}}]})", "which leads back to its own schema"},
       {R"~({"pattern": "(?=a)"})~", R"~(at #/pattern: the keyword "pattern" is "(?=a)", at byte 0, "(": lookahead)~"},
-      {R"({"pattern": "a", "maxLength": 3})", R"(at #/pattern: the keyword "pattern" is "a", and "pattern" beside)"},
-      {R"({"enum": ["a"], "maxLength": 3})",
-       R"(at #/maxLength: the keyword "maxLength" is 3, and "maxLength" beside "enum")"},
       {R"({"enum": 5})", R"(at #/enum: the keyword "enum" is 5, it must be an array)"},
       {R"({"type": "float"})",
        R"(at #/type: the keyword "type" is "float", it must name types of JSON: null, boolean)"},
@@ -187,8 +169,7 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
        R"(at #/minItems: the keyword "minItems" is -1, it must be a whole number of at least 0)"},
       {R"({"maxLength": 100000})", R"(at #/maxLength: the keyword "maxLength" is 100000, at most 10000 is supported)"},
       {R"({"required": "a"})", R"(at #/required: the keyword "required" is "a", it must be an array of strings)"},
-      {R"({"minProperties": 2, "additionalProperties": true})",
-       R"(at #/minProperties: the keyword "minProperties" is 2)"},
+      {R"({"minProperties": 2, "additionalProperties": true})", R"(at #: the keyword "minProperties" is 2)"},
       {R"({"$schema": "http://example.org/mine"})",
        R"(at #/$schema: the keyword "$schema" is "http://example.org/mine", which names a dialect)"},
       {R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})",
@@ -218,8 +199,8 @@ TEST(JsonSchemaTest, AnErrorOfAJoinedSchemaNamesThePlaceFromWhichItsPartComes) {
        R"(at #/allOf/1/allOf/1/items/prefixItems: the keyword "prefixItems" is 2)"},
       {R"({"maxLength": [], "anyOf": [{"minLength": 1}, {"minLength": 2}]})",
        R"(at #/maxLength: the keyword "maxLength" is [])"},
-      {R"({"type": "object", "anyOf": [{"properties": {"a": {"not": {}}}}, {"required": ["a"]}]})",
-       R"(at #/anyOf/0/properties/a/not: the keyword "not")"},
+      {R"({"type": "object", "anyOf": [{"properties": {"a": {"disallow": {}}}}, {"required": ["a"]}]})",
+       R"(at #/anyOf/0/properties/a/disallow: the keyword "disallow")"},
       {R"({"$ref": "#/$defs/a", "$defs": {"a": {"items": {"maximum": "1"}}}})",
        R"(at #/$defs/a/items/maximum: the keyword "maximum" is "1")"},
   };

@@ -7,8 +7,8 @@
 
 namespace quire::grammar {
 
-// Whether a value fits a JSON schema with the keywords that json_schema.h supports, by the specification alone. The
-// formats and the order of properties are not looked at.
+// Whether a value fits a JSON schema, by the specification alone. References are JSON pointers. The formats and the
+// order of properties are not looked at, nor are unevaluatedItems and unevaluatedProperties.
 bool FitsSchema(const nlohmann::ordered_json& value, const nlohmann::ordered_json& schema,
                 const nlohmann::ordered_json& root);
 

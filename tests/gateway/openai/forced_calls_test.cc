@@ -117,11 +117,11 @@ TEST(ForcedCallsTest, ThoughtsEndBeforeTheCalls) {
 TEST(ForcedCallsTest, AnErrorNamesTheToolAndTheKeyword) {
   const std::string text = ForcedCallGrammar(
       ToolCallFormat::kHermes,
-      {kCallable[0], {.name = "f", .parameters = R"({"type": "object", "not": {}})", .field = "tools[1]"}}, true,
+      {kCallable[0], {.name = "f", .parameters = R"({"type": "object", "disallow": {}})", .field = "tools[1]"}}, true,
       Thoughts::kNone);
   const auto automaton = grammar::Compile({.kind = grammar::Source::Kind::kEbnf, .text = text});
   EXPECT_THAT(std::string(automaton.status().message()),
-              HasSubstr("\"tools_1_function_parameters\", at #/not: the keyword \"not\" is not supported"));
+              HasSubstr("\"tools_1_function_parameters\", at #/disallow: the keyword \"disallow\" is not supported"));
 }
 
 }  // namespace

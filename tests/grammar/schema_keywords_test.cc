@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Keywords of JSON schemas: what they let through, and what not.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "grammar/grammar.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/grammar/random_text.h"
+#include "tests/grammar/schema_check.h"
+
+namespace quire::grammar {
+namespace {
+
+using testing::HasSubstr;
+
+// Expects that texts are those of a schema, and that others are not. A checker that follows the specification alone has
+// to agree, where the texts are JSON.
+void ExpectTexts(const std::string& schema, const std::vector<std::string>& texts,
+                 const std::vector<std::string>& others) {
+  SCOPED_TRACE(schema);
+  const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  const auto document = nlohmann::ordered_json::parse(schema);
+  for (const std::string& text : texts) {
+    EXPECT_TRUE(Matches(*automaton, text)) << text;
+    EXPECT_TRUE(FitsSchema(nlohmann::ordered_json::parse(text), document, document)) << text;
+  }
+  for (const std::string& text : others) {
+    EXPECT_FALSE(Matches(*automaton, text)) << text;
+    EXPECT_FALSE(FitsSchema(nlohmann::ordered_json::parse(text), document, document)) << text;
+  }
+}
+
+std::string ErrorOfSchema(const std::string& schema) {
+  return std::string(Compile({.kind = Source::Kind::kJsonSchema, .text = schema}).status().message());
+}
+
+TEST(SchemaKeywordsTest, WhatIsNotKnownHasNoEffect) {
+  for (const char* schema :
+       {R"({"type": "string", "example": "x"})", R"({"type": "string", "markdownDescription": "x"})",
+        R"({"type": "string", "format": "uuid4"})", R"({"type": "string", "format": "password"})",
+        R"({"type": "string", "nullable": false})", R"({"type": "string", "contentEncoding": "base64"})",
+        R"({"type": "string", "ui:widget": {"minLength": 3}})",
+        R"({"type": "string", "minLength": 1, "maxLength": 9})"}) {
+    ExpectTexts(schema, {R"("ab")"}, {"1"});
+  }
+}
+
+TEST(SchemaKeywordsTest, MultiplesOfANumber) {
+  ExpectTexts(R"({"type": "integer", "multipleOf": 1})", {"0", "-7", "12"}, {"1.5"});
+  ExpectTexts(R"({"type": "integer", "multipleOf": 15, "minimum": 0, "maximum": 60})", {"0", "45", "60"}, {"7", "75"});
+  ExpectTexts(R"({"type": "number", "multipleOf": 0.01})", {"0.01", "19.99", "5"}, {"0.001", "19.995"});
+  ExpectTexts(R"({"type": "number", "multipleOf": 0.5, "exclusiveMinimum": 0})", {"0.5", "100.0"}, {"0.25", "0"});
+  ExpectTexts(R"({"allOf": [{"multipleOf": 4}, {"multipleOf": 6}], "type": "integer"})", {"12", "-24"},
+              {"4", "6", "18"});
+  EXPECT_THAT(ErrorOfSchema(R"({"type": "number", "multipleOf": 0.123456789})"),
+              HasSubstr("at #: the keyword \"multipleOf\" is not supported here"));
+}
+
+TEST(SchemaKeywordsTest, PatternsOfNames) {
+  ExpectTexts(R"({"type": "object", "patternProperties": {}})", {R"({"a":1})"}, {"1"});
+  ExpectTexts(R"({"patternProperties": {"^s_": {"type": "string"}, "^n_": {"type": "null"}}})",
+              {R"({"s_a":"x","n_":null})", "{}", R"({"n_1":null,"s_1":"y"})"}, {R"({"s_a":1})", R"({"n_a":"x"})"});
+  ExpectTexts(R"({"properties": {"s_id": {"minLength": 2}}, "patternProperties": {"^s_": {"type": "string"}},
+                  "additionalProperties": {"type": "integer"}})",
+              {R"({"s_id":"ab","s_x":"","other":5})"}, {R"({"s_id":"a"})", R"({"s_id":5})", R"({"other":"x"})"});
+  ExpectTexts(
+      R"({"patternProperties": {"a": {"type": "integer"}, "b": {"maximum": 5}}, "additionalProperties": false})",
+      {R"({"ab":5,"b":1,"a":9})"}, {R"({"ab":6})", R"({"c":1})"});
+}
+
+TEST(SchemaKeywordsTest, NamesOfProperties) {
+  ExpectTexts(R"({"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "integer"}})",
+              {R"({"a":1,"b":2})"}, {R"({"a":"x"})"});
+  ExpectTexts(R"({"propertyNames": {"enum": ["x", "y"]}, "additionalProperties": {"type": "integer"}})",
+              {R"({"x":1,"y":2})", "{}", R"({"y":2})"}, {R"({"z":1})", R"({"x":null})"});
+  ExpectTexts(R"({"propertyNames": {"pattern": "^[a-z]+$", "maxLength": 3}, "additionalProperties": true})",
+              {R"({"abc":1,"a":null})"}, {R"({"abcd":1})", R"({"A":1})", R"({"":1})"});
+  ExpectTexts(R"({"properties": {"long": {}, "a": {}}, "propertyNames": {"maxLength": 3}})", {R"({"a":1})"},
+              {R"({"long":1})"});
+}
+
+TEST(SchemaKeywordsTest, PropertiesThatNeedOthers) {
+  ExpectTexts(R"({"properties": {"card": {}, "address": {}, "name": {}}, "dependentRequired": {"card": ["address"]}})",
+              {R"({"card":1,"address":2})", R"({"address":2})", R"({"name":1})"},
+              {R"({"card":1})", R"({"card":1,"name":2})"});
+  ExpectTexts(R"({"dependentRequired": {"bar": ["foo"]}, "type": "object"})", {R"({"bar":1,"foo":2})", R"({"x":1})"},
+              {R"({"bar":1})"});
+  ExpectTexts(R"({"properties": {"a": {}, "b": {}}, "dependentSchemas": {"a": {"properties": {"b": {"minimum": 3}}}}})",
+              {R"({"a":1,"b":3})", R"({"b":1})"}, {R"({"a":1,"b":2})"});
+}
+
+TEST(SchemaKeywordsTest, PatternsWithLengths) {
+  ExpectTexts(R"({"type": "string", "pattern": "^[a-z]+$", "maxLength": 3})", {R"("a")", R"("abc")"},
+              {R"("")", R"("abcd")", R"("aB")"});
+  ExpectTexts(R"({"type": "string", "pattern": "a", "minLength": 2})", {R"("ba")", R"("a\n")"}, {R"("a")", R"("bb")"});
+  ExpectTexts(R"({"type": "string", "pattern": "\\bcat\\b", "maxLength": 7})", {R"("a cat")"},
+              {R"("cats")", R"("concat")"});
+  ExpectTexts(R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}], "type": "string"})", {R"("ab")", R"("b-a")"},
+              {R"("a")"});
+  const auto email = Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"format": "email", "maxLength": 9})"});
+  EXPECT_TRUE(Matches(*email, R"("a@bb.org")"));
+  EXPECT_FALSE(Matches(*email, R"("aaa@bb.org")"));
+}
+
+TEST(SchemaKeywordsTest, Conditions) {
+  const std::string schema = R"({"type": "object", "properties": {"kind": {"enum": ["card", "cash"]}, "number": {}},
+      "required": ["kind"], "if": {"properties": {"kind": {"const": "card"}}}, "then": {"required": ["number"]},
+      "else": {"not": {"required": ["number"]}}})";
+  ExpectTexts(schema, {R"({"kind":"card","number":1})", R"({"kind":"cash"})"},
+              {R"({"kind":"card"})", R"({"kind":"cash","number":1})", R"({"kind":"x"})"});
+  ExpectTexts(R"({"type": "integer", "if": {"minimum": 10}, "then": {"multipleOf": 5}})", {"3", "10", "15"}, {"11"});
+}
+
+TEST(SchemaKeywordsTest, WhatAValueIsNot) {
+  ExpectTexts(R"({"type": "integer", "not": {"const": 5}, "minimum": 4, "maximum": 6})", {"4", "6"}, {"5"});
+  ExpectTexts(R"({"not": {"enum": [1, 2.5]}, "type": "number"})", {"1.5", "2", "-1"}, {"1", "2.5", "1.0"});
+  ExpectTexts(R"({"type": "string", "not": {"enum": ["a", "b"]}})", {R"("ab")", R"("")"}, {R"("a")"});
+  ExpectTexts(R"({"type": "string", "not": {"pattern": "^x"}})", {R"("ax")"}, {R"("xa")"});
+  ExpectTexts(R"({"not": {"type": ["string", "object"]}})", {"1", "[1]", "null", "true"}, {R"("a")", "{}"});
+  ExpectTexts(R"({"properties": {"a": {}, "b": {}}, "not": {"required": ["a", "b"]}})",
+              {R"({"a":1})", R"({"b":1})", "{}"}, {R"({"a":1,"b":2})"});
+  ExpectTexts(R"({"type": "array", "items": {"type": "integer"}, "not": {"const": [1, 2]}})",
+              {"[1]", "[2,1]", "[1,2,3]"}, {"[1,2]"});
+  EXPECT_THAT(ErrorOfSchema(R"({"type": "object", "not": {"patternProperties": {"a": false}}})"),
+              HasSubstr("at #/not/patternProperties: the keyword \"patternProperties\" is {\"a\":false}, and where"));
+  EXPECT_EQ(ErrorOfSchema(R"({"not": {}})"), "no text matches");
+}
+
+TEST(SchemaKeywordsTest, ExactlyOneOfSeveral) {
+  ExpectTexts(R"({"type": "integer", "oneOf": [{"multipleOf": 3}, {"minimum": 10}]})", {"3", "11"}, {"4", "12"});
+  ExpectTexts(
+      R"({"type": "object", "properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]})",
+      {R"({"a":1})", R"({"b":1})"}, {"{}", R"({"a":1,"b":1})"});
+  ExpectTexts(R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", {"1.5", "0.25"}, {"1"});
+  ExpectTexts(R"({"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 2}]})",
+              {R"("a")", R"("abcd")"}, {R"("ab")"});
+}
+
+TEST(SchemaKeywordsTest, AllOfSeveral) {
+  ExpectTexts(R"({"allOf": [{"minimum": 1}, {"minimum": 2}, {"maximum": 4}], "type": "integer"})", {"2", "4"},
+              {"1", "5"});
+  ExpectTexts(R"({"allOf": [{"properties": {"a": {"minimum": 1}}}, {"properties": {"a": {"maximum": 3}}}]})",
+              {R"({"a":2})"}, {R"({"a":0})", R"({"a":4})"});
+  ExpectTexts(R"({"$ref": "#/$defs/a", "maximum": 5, "$defs": {"a": {"type": "integer", "minimum": 3}}})", {"4"},
+              {"2", "6"});
+  ExpectTexts(R"({"anyOf": [{"type": "string"}, {"type": "array"}], "allOf": [{"maxLength": 1}, {"maxItems": 0}]})",
+              {R"("a")", "[]"}, {R"("ab")", "[1]", "1"});
+}
+
+TEST(SchemaKeywordsTest, ConstantsBesideOtherKeywords) {
+  ExpectTexts(R"({"enum": ["a", "abc", 5, null, [1], {"b": 1}], "maxLength": 2, "minItems": 2})",
+              {R"("a")", "5", "null", R"({"b":1})"}, {R"("abc")", "[1]"});
+  ExpectTexts(R"({"type": "integer", "enum": [1, 2.0, 2.5, "x"]})", {"1", "2.0"}, {"2.5", R"("x")"});
+  ExpectTexts(R"({"enum": [1, 2, 3], "const": 2})", {"2"}, {"1", "3"});
+  ExpectTexts(R"({"enum": ["a1", "b2"], "pattern": "^a"})", {R"("a1")"}, {R"("b2")"});
+}
+
+TEST(SchemaKeywordsTest, ItemsThatAnArrayContains) {
+  ExpectTexts(R"({"type": "array", "items": {"type": "integer"}, "contains": {"minimum": 5}})", {"[5]", "[1,6,2]"},
+              {"[]", "[1,2]"});
+  ExpectTexts(
+      R"({"type": "array", "items": {"type": "integer"}, "contains": {"const": 1}, "minContains": 2,
+            "maxContains": 3})",
+      {"[1,1]", "[1,2,1,1]"}, {"[1]", "[1,1,1,1]"});
+  ExpectTexts(R"({"type": "array", "items": {"type": "integer"}, "contains": {"const": 1}, "minContains": 0})",
+              {"[]", "[1]"}, {R"(["a"])"});
+  ExpectTexts(R"({"type": "array", "prefixItems": [{"const": 1}], "not": {"items": {"type": "integer"}}})",
+              {R"([1,"a"])"}, {"[1]", "[1,2]"});
+}
+
+TEST(SchemaKeywordsTest, ItemsThatAreDifferent) {
+  ExpectTexts(R"({"type": "array", "items": {"enum": ["a", "b", 1]}, "uniqueItems": true, "minItems": 1})",
+              {R"(["a"])", R"([1,"b","a"])", R"(["b", "a"])"}, {"[]", R"(["a","a"])", R"([1,"a",1])"});
+  ExpectTexts(R"({"type": "array", "items": {"type": "boolean"}, "uniqueItems": true})", {"[]", "[false,true]"},
+              {"[true,true]"});
+  ExpectTexts(
+      R"({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 30},
+            "uniqueItems": true, "maxItems": 2})",
+      {"[]", "[3,17]"}, {"[3,3]", "[1,2,3]", "[31]"});
+  ExpectTexts(R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true, "maxItems": 1})", {R"(["x"])"},
+              {R"(["x","x"])"});
+  ExpectTexts(R"({"type": "array", "items": {"type": "string"}, "uniqueItems": false})", {R"(["x","x"])"}, {"[1]"});
+}
+
+TEST(SchemaKeywordsTest, ManyItemsThatAreDifferentAscend) {
+  const std::string strings = R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true})";
+  ExpectTexts(strings, {"[]", R"(["red"])", R"(["","a","blue","é"])"}, {R"(["a","a"])", R"(["b","c","b"])"});
+  EXPECT_THAT(ErrorOfSchema(R"({"type": "array", "uniqueItems": true, "items": {"type": "integer"}})"),
+              HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, which is supported where"));
+  EXPECT_THAT(ErrorOfSchema(R"({"type": "array", "uniqueItems": true, "items": {"type": "object"}})"),
+              HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, which is supported where"));
+}
+
+TEST(SchemaKeywordsTest, SchemasWithNames) {
+  ExpectTexts(
+      R"({"type": "object", "properties": {"a": {"type": "null"}}, "not": {"properties": {"b": {}},
+            "required": ["b"]}})",
+      {R"({"a":null})"}, {R"({"a":1})"});
+  const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"$id": "http://example.org/root.json",
+      "properties": {"a": {"$ref": "item.json"}, "b": {"$ref": "#word"}, "c": {"$ref": "item.json#/$defs/n"}},
+      "$defs": {"i": {"$id": "item.json", "type": "integer", "$defs": {"n": {"type": "null"}}},
+                "w": {"$anchor": "word", "type": "string"}}})"});
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  EXPECT_TRUE(Matches(*automaton, R"({"a":1,"b":"x","c":null})"));
+  EXPECT_FALSE(Matches(*automaton, R"({"a":"x"})"));
+}
+
+TEST(SchemaKeywordsTest, WhatNoOtherSchemaEvaluates) {
+  const auto matches = [](const std::string& schema, const std::string& text) {
+    const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
+    EXPECT_TRUE(automaton.ok()) << automaton.status();
+    return automaton.ok() && Matches(*automaton, text);
+  };
+  const std::string object =
+      R"({"type": "object", "properties": {"a": {"type": "null"}}, "unevaluatedProperties": false,
+      "anyOf": [{"properties": {"b": {"const": 1}}, "required": ["b"]}, {"properties": {"c": {}},
+            "required": ["c"]}, {}]})";
+  for (const char* text : {"{}", R"({"a":null,"b":1})", R"({"b":1,"c":2})", R"({"c":2})"}) {
+    EXPECT_TRUE(matches(object, text)) << text;
+  }
+  for (const char* text : {R"({"b":2})", R"({"x":1})", R"({"a":null,"b":2})"})
+    EXPECT_FALSE(matches(object, text)) << text;
+  const std::string typed =
+      R"({"allOf": [{"properties": {"a": {"type": "null"}}}], "unevaluatedProperties": {"type": "integer"}})";
+  EXPECT_TRUE(matches(typed, R"({"a":null,"x":1})"));
+  EXPECT_FALSE(matches(typed, R"({"a":null,"x":"y"})"));
+  const std::string array = R"({"type": "array", "prefixItems": [{"type": "null"}], "unevaluatedItems": false,
+      "if": {"prefixItems": [true, {"const": 1}]}})";
+  for (const char* text : {"[]", "[null]", "[null,1]"}) EXPECT_TRUE(matches(array, text)) << text;
+  for (const char* text : {"[1]", "[null,2]", "[null,1,1]"}) EXPECT_FALSE(matches(array, text)) << text;
+  const std::string contains = R"({"type": "array", "prefixItems": [{"type": "null"}], "contains": {"type": "string"},
+      "unevaluatedItems": false})";
+  for (const char* text : {R"([null,"a"])", R"([null,"a","b"])"}) EXPECT_TRUE(matches(contains, text)) << text;
+  for (const char* text : {"[null]", R"([null,"a",1])"}) EXPECT_FALSE(matches(contains, text)) << text;
+  EXPECT_THAT(ErrorOfSchema(R"({"type": "object", "not": {"unevaluatedProperties": false}})"),
+              HasSubstr("at #/not/unevaluatedProperties: the keyword \"unevaluatedProperties\" is false, and where"));
+}
+
+TEST(SchemaKeywordsTest, OlderDialects) {
+  const auto matches = [](const std::string& schema, const std::string& text) {
+    const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
+    EXPECT_TRUE(automaton.ok()) << automaton.status();
+    return automaton.ok() && Matches(*automaton, text);
+  };
+  const std::string tuple = R"({"$schema": "http://json-schema.org/draft-07/schema#", "type": "array",
+      "items": [{"type": "null"}, {"type": "integer"}], "additionalItems": {"type": "string"}})";
+  EXPECT_TRUE(matches(tuple, R"([null,1,"a"])"));
+  EXPECT_FALSE(matches(tuple, R"([null,1,1])"));
+  const std::string reference = R"({"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a",
+      "type": "null", "definitions": {"a": {"type": "integer"}}})";
+  EXPECT_TRUE(matches(reference, "1"));
+  EXPECT_FALSE(matches(reference, "null"));
+}
+
+TEST(SchemaKeywordsTest, TooManyCasesAreRefused) {
+  std::string schema = R"({"type": "object", "allOf": [)";
+  for (int i = 0; i < 12; ++i) {
+    schema += (i > 0 ? "," : "") + std::string(R"({"anyOf": [{"required": ["a)") + std::to_string(i) +
+              R"("]}, {"required": ["b)" + std::to_string(i) + R"("]}]})";
+  }
+  EXPECT_THAT(ErrorOfSchema(schema + "]}"), HasSubstr("come to more than 500 cases together"));
+}
+
+TEST(SchemaKeywordsTest, ValuesThatAreNotWrittenAreNoReasonToSayThatNoneFits) {
+  EXPECT_THAT(ErrorOfSchema(R"({"properties": {"a": {}}, "minProperties": 2})"),
+              HasSubstr("at #: values that fit are not written, because beside the keyword \"properties\" they need"));
+}
+
+}  // namespace
+}  // namespace quire::grammar
