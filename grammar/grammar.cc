@@ -23,18 +23,21 @@ size_t NumBytes(const Source& source) {
   return num_bytes;
 }
 
-absl::Status CheckSize(const Source& source) {
-  if (NumBytes(source) <= kMaxSourceBytes) return absl::OkStatus();
-  if (NumBytes(source) > kMaxAnnotatedBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("has ", NumBytes(source), " bytes, at most ", kMaxAnnotatedBytes, " are allowed"));
-  }
-  const size_t num_bytes = NumBytes(WithoutAnnotations(source));
-  if (num_bytes <= kMaxSourceBytes) return absl::OkStatus();
-  const bool has_annotations = num_bytes < NumBytes(source);
-  return absl::InvalidArgumentError(absl::StrCat("has ", num_bytes, " bytes",
-                                                 has_annotations ? " without descriptions and other annotations" : "",
-                                                 ", at most ", kMaxSourceBytes, " are allowed"));
+absl::Status TooLarge(size_t num_bytes, const char* which, size_t limit) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("has ", num_bytes, " bytes", which, ", at most ", limit, " are allowed"));
+}
+
+// Takes the annotations out of a source that is small only without them.
+absl::StatusOr<Source> SmallSource(const Source& source) {
+  const size_t num_bytes = NumBytes(source);
+  if (num_bytes <= kMaxSourceBytes) return source;
+  if (num_bytes > kMaxAnnotatedBytes) return TooLarge(num_bytes, "", kMaxAnnotatedBytes);
+  Source small = WithoutAnnotations(source);
+  if (NumBytes(small) <= kMaxSourceBytes) return small;
+  const bool has_annotations = NumBytes(small) < num_bytes;
+  return TooLarge(NumBytes(small), has_annotations ? " without descriptions and other annotations" : "",
+                  kMaxSourceBytes);
 }
 
 absl::StatusOr<SyntaxTree> TreeOfChoices(const std::vector<std::string>& choices) {
@@ -83,8 +86,8 @@ Source WithoutAnnotations(Source source) {
 }
 
 absl::StatusOr<std::shared_ptr<const Automaton>> Compile(const Source& source, std::string_view owner) {
-  QUIRE_RETURN_IF_ERROR(CheckSize(source));
-  QUIRE_ASSIGN_OR_RETURN(SyntaxTree tree, TreeOf(source));
+  QUIRE_ASSIGN_OR_RETURN(const Source small, SmallSource(source));
+  QUIRE_ASSIGN_OR_RETURN(SyntaxTree tree, TreeOf(small));
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Automaton> automaton, Automaton::Compile(std::move(tree), owner));
   if (!HasTextWithin(*automaton, kMaxNesting)) {
     return absl::InvalidArgumentError(

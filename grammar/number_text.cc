@@ -75,7 +75,7 @@ class DigitGraph {
     const bool is_counted = rule_.high.has_value() || remainders_.modulus == 1;
     for (size_t length = least; length <= (is_counted ? most : least); ++length) AddLength(length);
     if (!is_counted) {
-      const int max_fraction = std::max(1, remainders_.num_digits);
+      const int max_fraction = std::max(remainders_.multiples_of.empty() ? 3 : 1, remainders_.num_digits);
       AddDigits(0,
                 {.num_left = static_cast<int>(least) + 1,
                  .has_any_length = true,

@@ -81,8 +81,6 @@ class ItemKinds {
       if (shapes.size() > 1 || shapes[0].constants.has_value()) return false;
       if (type == ValueType::kString) {
         QUIRE_RETURN_IF_ERROR(AddStrings(shapes[0], goal));
-      } else if (type == ValueType::kNumber) {
-        QUIRE_RETURN_IF_ERROR(AddNumbersOf(shapes[0]));
       } else if (type == ValueType::kNull || type == ValueType::kBoolean) {
         if (type == ValueType::kNull) kinds_.push_back(tree_.Bytes("null"));
         if (type == ValueType::kBoolean) kinds_.insert(kinds_.end(), {tree_.Bytes("false"), tree_.Bytes("true")});
@@ -126,50 +124,6 @@ class ItemKinds {
       const ExprId body = both.AddTo(RegexText::kJsonString, &tree_);
       if (!both.empty()) kinds_.push_back(tree_.Sequence({tree_.Bytes("\""), body, tree_.Bytes("\"")}));
     }
-    return absl::OkStatus();
-  }
-
-  // Numbers with the same number of digits before the point and, if these are few, the same first digit. The smallest
-  // come first.
-  absl::Status AddNumbersOf(const Shape& shape) {
-    if (!shape.excluded.empty()) {
-      return SchemaError(context_.document, place_, "the keyword \"uniqueItems\" is not supported beside numbers that ",
-                         "are excluded");
-    }
-    constexpr int kFewDigits = 6;
-    std::vector<Decimal> steps;
-    for (int digits = 0; digits < kMaxNumberDigits; ++digits) {
-      for (char first = '1'; first <= (digits < kFewDigits ? '9' : '1'); ++first) {
-        steps.push_back({false, first + std::string(static_cast<size_t>(digits), '0'), ""});
-      }
-    }
-    for (size_t i = steps.size(); i-- > 0;) {
-      NumberRule rule = shape.number;
-      rule.AtMost(steps[i].Negated(), /*is_excluded=*/false);
-      if (i + 1 < steps.size()) rule.AtLeast(steps[i + 1].Negated(), /*is_excluded=*/true);
-      QUIRE_RETURN_IF_ERROR(AddKind(rule));
-    }
-    NumberRule zero = shape.number;
-    zero.AtLeast(steps[0].Negated(), /*is_excluded=*/true);
-    zero.AtMost(steps[0], /*is_excluded=*/true);
-    QUIRE_RETURN_IF_ERROR(AddKind(zero));
-    for (size_t i = 0; i < steps.size(); ++i) {
-      NumberRule rule = shape.number;
-      rule.AtLeast(steps[i], /*is_excluded=*/false);
-      if (i + 1 < steps.size()) rule.AtMost(steps[i + 1], /*is_excluded=*/true);
-      QUIRE_RETURN_IF_ERROR(AddKind(rule));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status AddKind(const NumberRule& rule) {
-    if (rule.low.has_value() && rule.high.has_value() && IsLess(*rule.high, *rule.low)) return absl::OkStatus();
-    const absl::StatusOr<ExprId> kind = AddNumbers(rule, &tree_);
-    if (!kind.ok()) {
-      return SchemaError(context_.document, place_,
-                         "the keyword \"multipleOf\" is not supported here: ", kind.status().message());
-    }
-    kinds_.push_back(*kind);
     return absl::OkStatus();
   }
 
@@ -252,7 +206,7 @@ absl::StatusOr<ExprId> AddUniqueArray(const Shape& shape, const SchemaContext& c
   const auto refuse = [&] {
     return KeywordError(context.document, *shape.unique, "uniqueItems",
                         ", which is supported where all items are of one schema with constants, booleans, null, or ",
-                        "one schema each for numbers and for strings, without \"contains\"");
+                        "one schema for strings, without \"contains\"");
   };
   Goal item;
   for (const Shape::Items& items : shape.items) AddDemand(items.item, &item);

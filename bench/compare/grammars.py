@@ -18,6 +18,7 @@ import argparse
 import importlib.metadata
 import importlib.util
 import json
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -157,13 +158,26 @@ def compare_guides(trace, other):
         print(row(guide["name"], ours, (seconds, *other.masks(compiled, guide["texts"]))), flush=True)
 
 
-def compare_suite(trace, others):
+def read_cases(folder):
+    """The values of each schema of the suite, also of those that Quire refuses, by the name that guide_trace gives."""
+    cases = {}
+    for path in pathlib.Path(folder).glob("*.json"):
+        for group in json.loads(path.read_text(encoding="utf-8")):
+            cases[f"{path.stem}: {group['description']}"] = [
+                {"text": json.dumps(test["data"], ensure_ascii=False, separators=(",", ":")), "valid": test["valid"]}
+                for test in group["tests"]]
+    return cases
+
+
+def compare_suite(trace, others, folder):
     """Compiles each schema of the suite with all engines, and asks them for the values that it comes with."""
     names = ["Quire", *others]
     times, masks = {name: [] for name in names}, {name: [] for name in names}
     counts = {name: dict.fromkeys(("taken", "loose", "valid", "valid taken"), 0) for name in names}
+    all_cases = read_cases(folder)
     for guide in trace["suite"]:
         taken, compiled = {}, {}
+        guide.setdefault("cases", all_cases[guide["name"]])
         if "error" not in guide:
             times["Quire"].append(guide["compile"] + guide["prepare"])
             taken["Quire"] = [case["accepted"] for case in guide["cases"]]
@@ -219,7 +233,7 @@ def main():
           f"of xgrammar from Python take {1e6 * call:.1f} us\n")
     compare_guides(trace, other)
     if trace["suite"]:
-        compare_suite(trace, {"xgrammar": other, "llguidance": Llguidance(trace)})
+        compare_suite(trace, {"xgrammar": other, "llguidance": Llguidance(trace)}, options.schemas)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"disallow": {}})", R"(at #/disallow: the keyword "disallow" is not supported; its value is {})"},
       {R"({"properties": {"a/b": {"type": "array", "contains": {"$recursiveRef": "#"}}}})",
-       R"(at #/properties/a~1b/contains/$recursiveRef: the keyword "$recursiveRef" is not supported; its value is "#")"},
+       R"(at #/properties/a~1b/contains/$recursiveRef: the keyword "$recursiveRef" is not supported)"},
       {R"({"items": {"multipleOf": 0}})", R"(at #/items/multipleOf: the keyword "multipleOf" is 0, it must be more)"},
       {R"({"type": "string", "nullable": true})",
        R"(at #/nullable: the keyword "nullable" is true, which is no keyword)"},

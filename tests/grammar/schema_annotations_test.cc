@@ -20,7 +20,7 @@ std::string WithDescription(size_t num_bytes, const std::string& more = "") {
 
 TEST(SchemaAnnotationsTest, DescriptionsAreTakenOutWhereASchemaHasThem) {
   EXPECT_EQ(WithoutAnnotations(R"({"title": "t", "properties": {"title": {"description": "d", "type": "null"}},
-                                   "items": [{"examples": [1]}, {"$comment": "c", "default": {"type": 1}}], "x-a": 2})"),
+                     "items": [{"examples": [1]}, {"$comment": "c", "default": {"type": 1}}], "x-a": 2})"),
             R"({"properties":{"title":{"type":"null"}},"items":[{},{}]})");
 }
 

@@ -164,7 +164,8 @@ TEST(SchemaKeywordsTest, ItemsThatAnArrayContains) {
   ExpectTexts(R"({"type": "array", "items": {"type": "integer"}, "contains": {"minimum": 5}})", {"[5]", "[1,6,2]"},
               {"[]", "[1,2]"});
   ExpectTexts(
-      R"({"type": "array", "items": {"type": "integer"}, "contains": {"const": 1}, "minContains": 2, "maxContains": 3})",
+      R"({"type": "array", "items": {"type": "integer"}, "contains": {"const": 1}, "minContains": 2,
+            "maxContains": 3})",
       {"[1,1]", "[1,2,1,1]"}, {"[1]", "[1,1,1,1]"});
   ExpectTexts(R"({"type": "array", "items": {"type": "integer"}, "contains": {"const": 1}, "minContains": 0})",
               {"[]", "[1]"}, {R"(["a"])"});
@@ -178,7 +179,8 @@ TEST(SchemaKeywordsTest, ItemsThatAreDifferent) {
   ExpectTexts(R"({"type": "array", "items": {"type": "boolean"}, "uniqueItems": true})", {"[]", "[false,true]"},
               {"[true,true]"});
   ExpectTexts(
-      R"({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 30}, "uniqueItems": true, "maxItems": 2})",
+      R"({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 30},
+            "uniqueItems": true, "maxItems": 2})",
       {"[]", "[3,17]"}, {"[3,3]", "[1,2,3]", "[31]"});
   ExpectTexts(R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true, "maxItems": 1})", {R"(["x"])"},
               {R"(["x","x"])"});
@@ -187,18 +189,17 @@ TEST(SchemaKeywordsTest, ItemsThatAreDifferent) {
 
 TEST(SchemaKeywordsTest, ManyItemsThatAreDifferentAscend) {
   const std::string strings = R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true})";
-  ExpectTexts(strings, {"[]", R"(["red"])", R"(["","a","blue","\u00e9"])"}, {R"(["a","a"])", R"(["b","c","b"])"});
-  const std::string integers = R"({"type": "array", "items": {"type": "integer"}, "uniqueItems": true, "minItems": 2})";
-  ExpectTexts(integers, {"[1,2,35]", "[-20,-5,0,7]"}, {"[1]", "[3,3]", "[20,20]"});
-  const std::string numbers = R"({"type": "array", "items": {"type": "number", "minimum": 0.5}, "uniqueItems": true})";
-  ExpectTexts(numbers, {"[0.5,1.5,20]"}, {"[1,1.0]", "[0.25]", "[1.50,1.5]"});
+  ExpectTexts(strings, {"[]", R"(["red"])", R"(["","a","blue","é"])"}, {R"(["a","a"])", R"(["b","c","b"])"});
+  EXPECT_THAT(ErrorOfSchema(R"({"type": "array", "uniqueItems": true, "items": {"type": "integer"}})"),
+              HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, which is supported where"));
   EXPECT_THAT(ErrorOfSchema(R"({"type": "array", "uniqueItems": true, "items": {"type": "object"}})"),
               HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, which is supported where"));
 }
 
 TEST(SchemaKeywordsTest, SchemasWithNames) {
   ExpectTexts(
-      R"({"type": "object", "properties": {"a": {"type": "null"}}, "not": {"properties": {"b": {}}, "required": ["b"]}})",
+      R"({"type": "object", "properties": {"a": {"type": "null"}}, "not": {"properties": {"b": {}},
+            "required": ["b"]}})",
       {R"({"a":null})"}, {R"({"a":1})"});
   const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"$id": "http://example.org/root.json",
       "properties": {"a": {"$ref": "item.json"}, "b": {"$ref": "#word"}, "c": {"$ref": "item.json#/$defs/n"}},
@@ -217,7 +218,8 @@ TEST(SchemaKeywordsTest, WhatNoOtherSchemaEvaluates) {
   };
   const std::string object =
       R"({"type": "object", "properties": {"a": {"type": "null"}}, "unevaluatedProperties": false,
-      "anyOf": [{"properties": {"b": {"const": 1}}, "required": ["b"]}, {"properties": {"c": {}}, "required": ["c"]}, {}]})";
+      "anyOf": [{"properties": {"b": {"const": 1}}, "required": ["b"]}, {"properties": {"c": {}},
+            "required": ["c"]}, {}]})";
   for (const char* text : {"{}", R"({"a":null,"b":1})", R"({"b":1,"c":2})", R"({"c":2})"}) {
     EXPECT_TRUE(matches(object, text)) << text;
   }
