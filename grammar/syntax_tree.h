@@ -18,7 +18,7 @@ using ExprId = int32_t;
 using RuleId = int32_t;
 
 inline constexpr int kUnbounded = -1;
-inline constexpr int64_t kMaxCharacterSteps = 5'000'000;
+inline constexpr int64_t kMaxCharacterSteps = 500'000;
 
 // What holds at a place of a text. A boundary has a letter of ASCII, a digit or _ on one side only.
 enum class Assertion { kBegin, kEnd, kBoundary, kNoBoundary };
