@@ -181,7 +181,7 @@ TEST_F(ConfigurationTest, EveryLineIsJsonAndARequestsLineHasItsNamesAndItsTraceA
   const auto fresh = ParseTraceparent(Generate(endpoint, GreedyRequest(kPrompt, 1), "00-zz").traceparent);
   ASSERT_TRUE(fresh.has_value()) << "a malformed one starts a trace";
   EXPECT_NE(fresh->trace_id, kTrace);
-  request.mutable_stopping()->set_max_tokens(0);
+  request.mutable_stopping()->set_max_tokens(4096);
   const Traced refused = Generate(endpoint, request, kTraceparent);
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(refused.traceparent, "") << "nothing is sent before admission";

@@ -60,7 +60,7 @@ TEST_F(QuirectlTroubleTest, WrongUsageExitsWithTwoAndNamesTheArgument) {
                  "put a text of several words in quotes: quirectl generate \"big red"},
            Wrong{{"generate", "--big dog"}, "put -- before a text that begins with a dash"},
            Wrong{{"generate", "hello", "--logit-bias", "seven"}, "--logit-bias is \"seven\""},
-           Wrong{{"generate", "hello", "-n", "few"}, "--max-tokens is few, it must be a whole number, 1 .. 4294967295"},
+           Wrong{{"generate", "hello", "-n", "few"}, "--max-tokens is few, it must be a whole number, 0 .. 4294967295"},
            Wrong{{"health", "--wait=soon"}, "--wait is soon, it must be 1ms .. 24h, such as 500ms, 30s or 10m"},
            Wrong{{"generate", "hello", "--regex", ""}, "--regex is empty"},
            Wrong{{"generate", "hello", "--json-schema", ""}, "--json-schema is empty"},

@@ -139,7 +139,10 @@ class StatusPageTest(unittest.TestCase):
         self.assertLessEqual(self.page.evaluate("document.documentElement.scrollWidth"), 360)
         self.page.resize(1200, 900)
 
-        stranger = self.read("status.json", Host="rebound.example")
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.read("status.json", Host="rebound.example")
+        self.assertEqual(refused.exception.code, 403)
+        stranger = self.read("status.json", Host="manager.internal")
         self.assertNotIn("owned", stranger)
         self.assertNotIn("blue", stranger)
         self.assertEqual(json.loads(stranger)["workers"][0]["map"]["num_blocks"], NUM_BLOCKS)

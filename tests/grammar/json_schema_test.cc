@@ -173,7 +173,7 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
       {R"({"$schema": "http://example.org/mine"})",
        R"(at #/$schema: the keyword "$schema" is "http://example.org/mine", which names a dialect)"},
       {R"({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}})",
-       R"(no text matches, because rule "#" has none)"},
+       R"(no text matches, because rule "#/properties/a" has none)"},
       {R"({"type": "string", "maxLength": 9999})", "need more than"},
       {R"({"maxProperties": 9999, "properties": {"a": true, "b": true}})",
        "at #: 2 properties and numbers of them up to 9999 need 30000 nodes, at most 20000 are supported"},
