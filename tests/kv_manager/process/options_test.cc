@@ -194,8 +194,7 @@ TEST(OptionsTest, ErrorsNameFlagValueAndLimit) {
   EXPECT_EQ(Error({"--max-context-tokens=1"}), "--max-context-tokens is 1, it must be 0 or at least 2");
   EXPECT_EQ(Error({"--max-plans-in-flight=3"}), "--max-plans-in-flight is 3, it must be 1 .. 2");
   EXPECT_EQ(Error({"--watermark=1"}), "--watermark is 1, it must be in [0, 1)");
-  EXPECT_EQ(Error({"--max-queue-share=1.0000001"}),
-            "--max-queue-share is 1.0000001, it must be above 0 and at most 1");
+  EXPECT_EQ(Error({"--max-queue-share=1.0000001"}), "--max-queue-share is 1.0000001, it must be above 0 and at most 1");
   EXPECT_EQ(Error({"--watermark=nan"}), "--watermark is nan, it must be in [0, 1)");
   EXPECT_EQ(Error({"--step-timeout=5"}),
             "--step-timeout is '5', it must be a duration such as 500ms, 30s, 10m or 1h30m");
