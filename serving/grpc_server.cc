@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -45,6 +46,12 @@ constexpr char kMainPort[] = "listen";
 
 // So that one client of the port for probes leaves room for the others.
 constexpr int kMaxProbesPerAddress = 16;
+
+// Returns how many connections one IP address may have at the port for clients, so that it leaves room for the others.
+// The clients of a unix socket have no addresses, and 0 means that only the limit of the port counts.
+int MaxPerAddress(const std::string& address, int max_connections) {
+  return absl::StartsWith(address, "unix:") ? 0 : max_connections - max_connections / 8;
+}
 
 // A probe asks one question.
 constexpr GrpcServerLimits kProbeLimits{.max_message_bytes = 4096,
@@ -143,19 +150,19 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string
   started->guard_ = guard;
   started->SetReady(false);  // The first client must not find names of which the server knows nothing.
   const bool is_main = port == kMainPort;
-  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
-      Acceptor::Start(address,
-                      {.port = port,
-                       .flag = is_main ? "--max-connections" : "",
-                       .max_connections = limits.max_connections,
-                       .max_per_address = is_main ? 0 : kMaxProbesPerAddress,
-                       .must_wait = [guard] { return guard->MustWait(SteadyClock().NowMicros()); }},
-                      [connections = started->connections_.get(), guard](int fd, const std::string& peer) {
-                        GuardedSockets::Instance().Add(fd, guard, peer.empty() ? "a unix socket" : peer);
-                        NewConnection connection;
-                        connection.fd = fd;
-                        connections->HandleNewConnection(&connection);
-                      });
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
+      address,
+      {.port = port,
+       .flag = is_main ? "--max-connections" : "",
+       .max_connections = limits.max_connections,
+       .max_per_address = is_main ? MaxPerAddress(address, limits.max_connections) : kMaxProbesPerAddress,
+       .must_wait = [guard] { return guard->MustWait(SteadyClock().NowMicros()); }},
+      [connections = started->connections_.get(), guard](int fd, const std::string& peer) {
+        GuardedSockets::Instance().Add(fd, guard, peer.empty() ? "a unix socket" : peer);
+        NewConnection connection;
+        connection.fd = fd;
+        connections->HandleNewConnection(&connection);
+      });
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", acceptor.status().message()));
   }

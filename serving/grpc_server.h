@@ -35,7 +35,8 @@ struct GrpcServerLimits {
   // Memory for everything that all clients are sending, such as the received parts of unfinished messages. Beyond it,
   // calls fail.
   int64_t max_receiving_bytes = kDefaultMaxReceivingBytes;
-  int max_connections = kDefaultMaxConnections;  // Further connections are closed at once.
+  // Further connections are closed at once. One IP address may have seven eighths of them.
+  int max_connections = kDefaultMaxConnections;
   // Memory for the open calls of all connections, by an estimate, with the received parts of their unfinished messages.
   // Beyond it, the connection that holds most is closed. One connection may hold half of it.
   int64_t max_held_bytes = kDefaultMaxHeldBytes;

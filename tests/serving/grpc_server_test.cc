@@ -160,6 +160,20 @@ TEST_F(GrpcServerTest, ConnectionsBeyondTheLimitAreRefusedUntilOthersEnd) {
   EXPECT_EQ(WaitForReady(), HealthResponse::SERVING);
 }
 
+TEST_F(GrpcServerTest, AnAddressWithManyConnectionsLeavesRoomForOthers) {
+  GrpcServerLimits limits = kLimits;
+  limits.max_connections = 8;
+  Start(limits);
+  channel_.reset();
+  std::vector<TestSocket> sockets(7);
+  for (TestSocket& socket : sockets) ASSERT_TRUE(socket.Connect(port()));
+  TestSocket refused, other;
+  refused.Connect(port());
+  EXPECT_TRUE(refused.IsClosed());
+  ASSERT_TRUE(other.Connect(port(), 2));
+  EXPECT_FALSE(other.IsClosed());
+}
+
 TEST_F(GrpcServerTest, AnAddressWithManyConnectionsLeavesRoomForProbesOfOthers) {
   Start();
   ASSERT_TRUE(server_->ServeHealthAt("127.0.0.1:0").ok());
