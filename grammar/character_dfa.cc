@@ -55,8 +55,9 @@ class SubsetBuilder {
   absl::StatusOr<CharacterDfa> Run() {
     StateOf({{0}, nfa_.has_assertions ? Side::kNothing : Side::kOther});
     for (size_t i = 0; i < dfa_.states_.size(); ++i) {
-      if (steps_ < 0 || static_cast<int>(i) > kMaxCharacterStates) return TooLarge();
+      if (static_cast<int>(i) >= kMaxCharacterStates) return TooLarge();
       Expand(i);
+      if (steps_ < 0) return TooLarge();
     }
     return std::move(dfa_);
   }
@@ -131,7 +132,8 @@ class SubsetBuilder {
     return within;
   }
 
-  // Splits the ranges of the steps into ranges whose characters lead to the same states.
+  // Splits the ranges of the steps into ranges whose characters lead to the same states. Adds nothing when that takes
+  // more steps than are left.
   void AddEdges(size_t index, const Steps& steps, Side before) {
     std::vector<uint32_t> begins;
     for (const auto& [range, to] : steps) {
@@ -140,12 +142,14 @@ class SubsetBuilder {
     }
     std::sort(begins.begin(), begins.end());
     begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
+    if (begins.empty()) return;
+    steps_ -= static_cast<int64_t>((begins.size() - 1) * steps.size());
+    if (steps_ < 0) return;
     for (size_t i = 0; i + 1 < begins.size(); ++i) {
       Key key{{}, before};
       for (const auto& [range, to] : steps) {
         if (range.first <= begins[i] && begins[i] <= range.last) key.set.push_back(to);
       }
-      steps_ -= static_cast<int64_t>(steps.size());
       if (key.set.empty()) continue;
       std::sort(key.set.begin(), key.set.end());
       key.set.erase(std::unique(key.set.begin(), key.set.end()), key.set.end());

@@ -9,6 +9,7 @@ namespace quire::grammar {
 namespace {
 
 constexpr size_t kMaxCharacterNfaStates = 100'000;
+constexpr size_t kMaxCharacterNfaRanges = 200'000;  // Of all steps.
 constexpr int kMaxCharacterNfaDepth = 1000;
 
 // Builds by Thompson's construction.
@@ -20,6 +21,10 @@ class CharacterNfaWriter {
     const int end = Write(expr, Add(), 0);
     Jump(end, Add());
     if (!is_full_) return absl::OkStatus();
+    if (num_ranges_ > kMaxCharacterNfaRanges) {
+      return absl::InvalidArgumentError(absl::StrCat("it needs more than ", kMaxCharacterNfaRanges,
+                                                     " ranges of characters: its repetitions are too long"));
+    }
     return absl::InvalidArgumentError(
         absl::StrCat("it needs more than ", kMaxCharacterNfaStates, " states: its repetitions are too long"));
   }
@@ -75,6 +80,9 @@ class CharacterNfaWriter {
   }
 
   int Step(int from, const std::vector<CodePointRange>& ranges) {
+    num_ranges_ += ranges.size();
+    if (num_ranges_ > kMaxCharacterNfaRanges) is_full_ = true;
+    if (is_full_) return 0;
     const int end = Add();
     for (const CodePointRange& range : ranges) At(from).steps.push_back({range, end});
     return end;
@@ -117,6 +125,7 @@ class CharacterNfaWriter {
 
   const SyntaxTree& tree_;
   CharacterNfa* const nfa_;
+  size_t num_ranges_ = 0;
   bool is_full_ = false;
 };
 

@@ -28,7 +28,7 @@ struct CharacterNfa {
   bool has_assertions = false;
 };
 
-// INVALID_ARGUMENT when there are too many states. REQUIRES: the expression uses no rules.
+// INVALID_ARGUMENT when there are too many states, or ranges of characters. REQUIRES: the expression uses no rules.
 absl::StatusOr<CharacterNfa> BuildCharacterNfa(const SyntaxTree& tree, ExprId expr);
 
 }  // namespace quire::grammar

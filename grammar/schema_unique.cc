@@ -17,8 +17,8 @@
 namespace quire::grammar {
 namespace {
 
-constexpr size_t kMaxAnyOrder = 8;  // So many values may come in any order.
-constexpr size_t kMaxListed = 1000;
+constexpr size_t kMaxAnyOrder = 8;   // So many values may come in any order.
+constexpr size_t kMaxListed = 1000;  // Each value is compared with all others.
 constexpr int kMaxUniqueNodes = 20'000;
 
 // Appends the integers of a rule, and returns false if they are too many or the rule has others.
@@ -37,14 +37,19 @@ bool AppendIntegers(const NumberRule& rule, std::vector<SchemaJson>* values) {
   return true;
 }
 
-// The values that meet a goal, each once, if they are few.
-absl::StatusOr<std::optional<std::vector<SchemaJson>>> FewValues(const Goal& goal, const SchemaContext& context) {
+// The values that meet a goal, each once, if they are few. `place` is the schema with uniqueItems.
+absl::StatusOr<std::optional<std::vector<SchemaJson>>> FewValues(const Goal& goal, const SchemaJson& place,
+                                                                 const SchemaContext& context) {
   std::vector<SchemaJson> values;
   for (const ValueType type : kValueTypes) {
     QUIRE_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, context.expand(type, goal));
     for (const Shape& shape : shapes) {
       if (!IsWritten(shape)) continue;
       if (shape.constants.has_value()) {
+        if (values.size() + shape.constants->size() > kMaxListed) {
+          return KeywordError(context.document, place, "uniqueItems", ", and ", values.size() + shape.constants->size(),
+                              " values are listed for the items, at most ", kMaxListed, " are supported");
+        }
         for (const SchemaJson* value : *shape.constants) values.push_back(*value);
       } else if (type == ValueType::kNull) {
         values.push_back(nullptr);
@@ -211,7 +216,7 @@ absl::StatusOr<ExprId> AddUniqueArray(const Shape& shape, const SchemaContext& c
   Goal item;
   for (const Shape::Items& items : shape.items) AddDemand(items.item, &item);
   if (!has_one_item_schema || item.empty()) return refuse();
-  QUIRE_ASSIGN_OR_RETURN(const std::optional<std::vector<SchemaJson>> values, FewValues(item, context));
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<std::vector<SchemaJson>> values, FewValues(item, *shape.unique, context));
   std::vector<ExprId> kinds;
   if (values.has_value()) {
     for (const SchemaJson& value : *values) kinds.push_back(context.tree.Bytes(value.dump()));

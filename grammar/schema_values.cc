@@ -23,6 +23,7 @@ namespace {
 constexpr int kMaxReferences = 16;
 constexpr int kMaxLevels = 200;
 constexpr size_t kMaxComparedConstants = 100;
+constexpr size_t kMaxComparisons = 1'000'000;  // Of the constants of two schemas.
 
 // The value of a number that is an integer of at most about 66 bits.
 std::optional<absl::int128> IntegerOf(const SchemaJson& number) {
@@ -303,7 +304,9 @@ uint8_t AcceptedTypes(const SchemaDocument& document, const SchemaJson& schema) 
   return 0xFF;
 }
 
+// May return true for lists that are too long to be compared.
 bool HaveCommon(const std::vector<SchemaJson>& a, const std::vector<SchemaJson>& b) {
+  if (a.size() * b.size() > kMaxComparisons) return true;
   return std::any_of(a.begin(), a.end(), [&](const SchemaJson& value) {
     return std::any_of(b.begin(), b.end(), [&](const SchemaJson& other) { return AreEqual(value, other); });
   });

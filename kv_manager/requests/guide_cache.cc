@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kEntryBytes = 200;        // An entry without its message.
 constexpr size_t kMaxFullAccounts = 1024;  // When there are more accounts, the full ones are forgotten.
 constexpr int64_t kRetryMs = 1000;
+constexpr int64_t kMaxIdleUs = 86'400'000'000;  // After a day every account is full, and a product with it fits.
 
 Sha256Digest KeyOf(const GuideUser& user, const v1::Guide& guide) {
   return Sha256(absl::StrCat(user.salt.size(), ",", user.salt, guide.SerializeAsString()));
@@ -47,7 +48,7 @@ absl::Status GuideCache::Check(const GuideUser& user, const v1::Guide& guide) {
       entries_.splice(entries_.begin(), entries_, known->second);
       return known->second->status;
     }
-    if (SavedOf(user.tenant) <= 0) {
+    if (user.pays && SavedOf(user.tenant) <= 0) {
       counts_->Count(RpcRefusal::kTooManyNewGuides);
       return EmptyAccount(user.tenant);
     }
@@ -56,7 +57,7 @@ absl::Status GuideCache::Check(const GuideUser& user, const v1::Guide& guide) {
   const absl::Status status = grammar::Compile(grammar::SourceOf(guide)).status();
   const WorkTime spent = WorkTime::Now(*clock_) - start;
   const MutexLock lock(&mutex_);
-  SavedOf(user.tenant) -= std::max<int64_t>(spent.cpu_us, 1);
+  if (user.pays) SavedOf(user.tenant) -= std::max<int64_t>(spent.cpu_us, 1);
   Keep(key, status);
   return status;
 }
@@ -65,17 +66,20 @@ size_t GuideCache::BytesOf(const Entry& entry) {
   return kEntryBytes + entry.status.message().size();
 }
 
+int64_t GuideCache::GainOf(const Account& account, int64_t now_us) {
+  return std::min(now_us - account.updated_us, kMaxIdleUs) * kSavedUsPerSecond / 1'000'000;
+}
+
 int64_t& GuideCache::SavedOf(const std::string& tenant) {
   const int64_t now_us = clock_->NowMicros();
   if (accounts_.size() > kMaxFullAccounts) {
     absl::erase_if(accounts_, [&](const auto& entry) {
-      return entry.second.saved_us + (now_us - entry.second.updated_us) * kSavedUsPerSecond / 1'000'000 >=
-             max_saved_us_;
+      return entry.second.saved_us + GainOf(entry.second, now_us) >= max_saved_us_;
     });
   }
   const auto [entry, is_new] = accounts_.try_emplace(tenant, Account{.saved_us = max_saved_us_, .updated_us = now_us});
   Account& account = entry->second;
-  const int64_t gained_us = (now_us - account.updated_us) * kSavedUsPerSecond / 1'000'000;
+  const int64_t gained_us = GainOf(account, now_us);
   if (gained_us > 0) {
     account.saved_us = std::min(account.saved_us + gained_us, max_saved_us_);
     account.updated_us = now_us;

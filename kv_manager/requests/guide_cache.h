@@ -23,6 +23,7 @@ namespace quire {
 struct GuideUser {
   std::string tenant = {};
   std::string salt = {};
+  bool pays = true;  // Compilation costs the tenant time of its account.
 };
 
 // Knows which guides compile, and why others do not, so that the same guide is compiled once. Compilation costs the
@@ -42,7 +43,7 @@ class GuideCache {
   // Returns whether Check needs no compilation.
   bool Knows(const GuideUser& user, const v1::Guide& guide) const QUIRE_EXCLUDES(mutex_);
   // Returns INVALID_ARGUMENT when the guide does not compile, as grammar::Compile does, and RESOURCE_EXHAUSTED when the
-  // account of the tenant is empty. It takes up to some 50 ms, unless Knows.
+  // account of the tenant is empty and the user pays. It takes up to some 50 ms, unless Knows.
   absl::Status Check(const GuideUser& user, const v1::Guide& guide) QUIRE_EXCLUDES(mutex_);
 
  private:
@@ -56,6 +57,8 @@ class GuideCache {
   };
 
   static size_t BytesOf(const Entry& entry);
+  // Returns how many microseconds an account has got since it was updated.
+  static int64_t GainOf(const Account& account, int64_t now_us);
   // Returns how many microseconds the tenant has saved.
   int64_t& SavedOf(const std::string& tenant) QUIRE_REQUIRES(mutex_);
   void Keep(const Sha256Digest& key, const absl::Status& status) QUIRE_REQUIRES(mutex_);

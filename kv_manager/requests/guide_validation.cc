@@ -20,6 +20,8 @@ namespace {
 
 constexpr size_t kCompilationWork = 1 << 20;  // It takes about as long as to tokenize so many bytes.
 
+constexpr int64_t kMaxContinuedWork = 20'000'000;  // Of Matcher::Accept, for all samples that a request continues.
+
 // The field of a guide that says what the output must be.
 const char* FieldOf(const grammar::Source& source) {
   switch (source.kind) {
@@ -56,12 +58,25 @@ Guide::Kind KindOf(const grammar::Source& source) {
 // The tokens of samples that are continued must be the beginning of a text that the guide allows.
 void CheckContinued(const std::shared_ptr<const grammar::Automaton>& automaton, const ServedModel& model,
                     const ValidRequest& valid, absl::string_view guide, FieldErrors* errors) {
+  const grammar::Matcher begin(automaton);
+  int64_t work = kMaxContinuedWork;
   for (size_t i = 0; i < valid.continued.size(); ++i) {
-    grammar::Matcher matcher(automaton);
+    grammar::Matcher matcher = begin;
     for (const TokenId token : valid.continued[i].tokens) {
-      if (!model.tokenizer->IsSpecial(token)) matcher.Accept(model.tokenizer->TokenBytes(token));
+      if (model.tokenizer->IsSpecial(token)) continue;
+      const bool follows = matcher.Accept(model.tokenizer->TokenBytes(token), &work);
+      if (work < 0) {
+        errors->Add("continue_from", absl::StrCat("has tokens that need more than ", kMaxContinuedWork, " steps of ",
+                                                  guide, ", reached in sample ", i));
+        return;
+      }
+      if (!follows) break;
     }
-    if (matcher.is_dead()) {
+    if (matcher.is_exhausted()) {
+      errors->Add("continue_from",
+                  absl::StrCat("has a token of sample ", i, " that needs more than ", grammar::kMaxAcceptWork,
+                               " steps of ", guide, ", or can be read in too many ways"));
+    } else if (matcher.is_dead()) {
       errors->Add("continue_from", absl::StrCat("has tokens of sample ", i, " that do not follow ", guide));
     }
   }

@@ -29,9 +29,10 @@ absl::StatusOr<ValidRequest> Validate(const RequestRecord& record, const Request
   const std::string text = request.text();
   const bool had_text = request.has_text();
   request.mutable_token_ids()->mutable_ids()->Add(found.prompt.begin(), found.prompt.end());
-  QUIRE_ASSIGN_OR_RETURN(ValidRequest valid,
-                         ValidateGenerate(request, *found.model, limits, record.request.sampling().seed(),
-                                          {.tenant = record.identity.tenant, .salt = record.cache_salt}, guides));
+  // The manager that admitted the request has charged its tenant for the guide.
+  const GuideUser user{.tenant = record.identity.tenant, .salt = record.cache_salt, .pays = false};
+  QUIRE_ASSIGN_OR_RETURN(ValidRequest valid, ValidateGenerate(request, *found.model, limits,
+                                                              record.request.sampling().seed(), user, guides));
   if (had_text) {
     valid.echo = Echo::kText;
     valid.prompt_text = text;

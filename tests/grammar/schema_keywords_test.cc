@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "grammar/grammar.h"
 #include "gtest/gtest.h"
@@ -194,6 +195,29 @@ TEST(SchemaKeywordsTest, ManyItemsThatAreDifferentAscend) {
               HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, which is supported where"));
   EXPECT_THAT(ErrorOfSchema(R"({"type": "array", "uniqueItems": true, "items": {"type": "object"}})"),
               HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, which is supported where"));
+}
+
+TEST(SchemaKeywordsTest, AtMostAThousandListedItemsAreDifferent) {
+  const auto schema = [](int num_values) {
+    nlohmann::ordered_json values = nlohmann::ordered_json::array();
+    for (int i = 0; i < num_values; ++i) values.push_back(i);
+    return nlohmann::ordered_json{{"type", "array"}, {"items", {{"enum", values}}}, {"uniqueItems", true}}.dump();
+  };
+  EXPECT_THAT(ErrorOfSchema(schema(1000)), testing::Not(HasSubstr("uniqueItems"))) << "another limit is reached";
+  EXPECT_THAT(ErrorOfSchema(schema(1001)),
+              HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, and 1001 values are listed for the "
+                        "items, at most 1000 are supported"));
+}
+
+TEST(SchemaKeywordsTest, PatternsWithTooManyRangesAreRefused) {
+  std::string characters = "[";
+  for (char32_t c = 0x4E00; c < 0x4E00 + 10'000; c += 2) AppendUtf8(c, &characters);
+  characters += "]";
+  const auto schema = [&](const std::string& end) {
+    return nlohmann::ordered_json{{"type", "string"}, {"minLength", 1}, {"pattern", "^" + characters + end}}.dump();
+  };
+  EXPECT_THAT(ErrorOfSchema(schema("{0,10000}$")), HasSubstr("it needs more than 200000 ranges of characters"));
+  EXPECT_THAT(ErrorOfSchema(schema("$")), HasSubstr("more than 500000 steps of compilation"));
 }
 
 TEST(SchemaKeywordsTest, SchemasWithNames) {

@@ -61,6 +61,22 @@ TEST_F(GuideCacheTest, NewGuidesCostTheTimeOfTheirTenant) {
   EXPECT_TRUE(absl::IsInvalidArgument(cache.Check(acme, Regex("b("))));
 }
 
+TEST_F(GuideCacheTest, GuidesOfRestoredRequestsCostNothing) {
+  GuideCache cache(&clock_, &counts_, /*max_saved_us=*/1);
+  const GuideUser restored{.tenant = "acme", .pays = false};
+  EXPECT_TRUE(cache.Check(restored, Regex("a")).ok());
+  EXPECT_TRUE(cache.Check({.tenant = "acme"}, Regex("b")).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(cache.Check({.tenant = "acme"}, Regex("c"))));
+  EXPECT_TRUE(cache.Check(restored, Regex("c")).ok());
+}
+
+TEST_F(GuideCacheTest, AnAccountIsFullAfterYearsWithoutAGuide) {
+  GuideCache cache(&clock_, &counts_, /*max_saved_us=*/1);
+  EXPECT_TRUE(cache.Check({.tenant = "acme"}, Regex("a")).ok());
+  clock_.Advance(int64_t{600} * 86'400 * 1'000'000);
+  EXPECT_TRUE(cache.Check({.tenant = "acme"}, Regex("b")).ok());
+}
+
 TEST_F(GuideCacheTest, TheMemoryOfKnownGuidesIsLimited) {
   const std::string first = "first";
   EXPECT_TRUE(cache_.Check({}, Regex(first)).ok());

@@ -499,6 +499,24 @@ TEST_F(RequestValidationTest, ContinuedTokensFollowTheGuide) {
   EXPECT_THAT(Validate().status().message(), HasSubstr("continue_from: has tokens of sample 0 that do not follow"));
 }
 
+TEST_F(RequestValidationTest, ContinuedTokensHaveALimitOfStepsTogether) {
+  model_.guide_vocabulary = std::make_unique<LazyGuideVocabulary>([] { return std::make_shared<GuideVocabulary>(); });
+  model_.tokenizer = std::make_unique<ToyTokenizer>(std::vector<std::string>{"the", " the", std::string(40'000, 'a')});
+  model_.vocab_size = kVocabSize + 1;
+  request_.mutable_guided()->set_regex("a+");
+  request_.mutable_sampling()->set_seed(1);
+  request_.mutable_stopping()->set_max_tokens(50);
+  request_.set_n(16);
+  for (uint32_t i = 0; i < 16; ++i) {
+    v1::ContinuedSample* const sample = request_.add_continue_from();
+    sample->set_index(i);
+    for (int k = 0; k < 40; ++k) sample->add_token_ids(kVocabSize);
+    if (i == 0) Valid();
+  }
+  EXPECT_THAT(Validate().status().message(),
+              HasSubstr("continue_from: has tokens that need more than 20000000 steps of guided.regex"));
+}
+
 TEST_F(RequestValidationTest, DetokenizeNamesTheTokenOutOfRange) {
   v1::DetokenizeRequest request;
   request.add_token_ids(259);
