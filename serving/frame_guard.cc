@@ -61,25 +61,31 @@ absl::Status FrameGuard::Handle(const FrameReader::Piece& piece, int64_t now_us)
 absl::Status FrameGuard::BeginFrame(const FrameHead& head, int64_t now_us) {
   switch (head.type) {
     case FrameHead::kHeaders:
-      return BeginHeaders(head);
+      return BeginHeaders(head, now_us);
     case FrameHead::kContinuation:
       return head.size > 0 ? absl::OkStatus() : Spend(1, now_us);
     case FrameHead::kData:
+      if (!streams_.contains(head.stream)) return Spend(1 + head.size / kLateBytesPerSpareFrame, now_us);
       return head.size > 0 || head.has(FrameHead::kEndStream) ? absl::OkStatus() : Spend(1, now_us);
     case FrameHead::kResetStream:
       return Spend(CloseStream(head.stream) ? kSpareFramesPerReset : 1, now_us);
     case FrameHead::kSettings:
       return BeginSettings(head, now_us);
     default:
-      return Spend(1, now_us);
+      return Spend(1 + head.size / kBytesPerSpareFrame, now_us);
   }
 }
 
-absl::Status FrameGuard::BeginHeaders(const FrameHead& head) {
+absl::Status FrameGuard::BeginHeaders(const FrameHead& head, int64_t now_us) {
+  if (head.stream % 2 == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("headers came on stream ", head.stream, ", and the streams of a client have odd numbers"));
+  }
   block_ = HeaderBlock();
   block_stream_ = head.stream;
   skipped_ = head.has(FrameHead::kPriority) ? kPrioritySize : 0;
-  if (head.stream <= last_stream_) return absl::OkStatus();
+  // Trailers of a call. gRPC ignores them when the call has ended, and also a call that comes out of order.
+  if (head.stream <= last_stream_) return Spend(1, now_us);
   last_stream_ = head.stream;
   Earn(1);
   streams_[head.stream] = {.bytes_of_head = kBytesPerStream};
@@ -94,7 +100,7 @@ absl::Status FrameGuard::BeginHeaders(const FrameHead& head) {
 }
 
 absl::Status FrameGuard::BeginSettings(const FrameHead& head, int64_t now_us) {
-  if (!head.has(FrameHead::kAck)) return Spend(1, now_us);
+  if (!head.has(FrameHead::kAck)) return Spend(1 + head.size / kBytesPerSpareFrame, now_us);
   if (++num_settings_acknowledged_ <= num_settings_sent_) return absl::OkStatus();
   // gRPC would take it for the answer to settings that it sends later, and never apply their limits.
   return absl::InvalidArgumentError("the client has acknowledged settings that were not sent");

@@ -18,8 +18,9 @@ namespace quire {
 // number of streams and the size of headers only after the client has acknowledged its settings, and it limits a header
 // block only within a frame. The guard also estimates how much memory the calls of the connection hold.
 //
-// A client may send a limited number of frames that bring nothing: resets, settings, pings, window updates, empty data.
-// Each frame that the server sends earns some of them, each new call one, and time some more. Not thread-safe.
+// A client may send a limited number of frames that bring nothing: resets, settings, pings, window updates, empty data,
+// headers that begin no call. Each frame that the server sends earns some of them, each new call one, and time some
+// more. Not thread-safe.
 class FrameGuard {
  public:
   static constexpr int64_t kMaxHeaderBytes = 16 << 10;  // Of a block with its continuations, compressed.
@@ -29,7 +30,12 @@ class FrameGuard {
   static constexpr int64_t kMaxSpareFrames = 4096;  // A client starts with this number.
   static constexpr int64_t kSpareFramesPerSecond = 1000;
   static constexpr int64_t kSpareFramesPerSentFrame = 4;
-  static constexpr int64_t kSpareFramesPerReset = 8;  // The price of ending a call that the server has not answered.
+  // The price of ending a call that the server has not answered. A client may end all of its 1024 calls at once.
+  static constexpr int64_t kSpareFramesPerReset = 3;
+  // A frame that brings nothing costs one more for each of these parts, because gRPC keeps the buffer in which it came
+  // as long as a part of a message beside it. Data of a call that the server has just ended is an honest mistake.
+  static constexpr int64_t kBytesPerSpareFrame = 64;
+  static constexpr int64_t kLateBytesPerSpareFrame = 4096;
   // Estimates of the memory of gRPC and of our own code.
   static constexpr int64_t kBytesPerStream = 16 << 10;
   static constexpr int64_t kBytesPerField = 600;
@@ -46,8 +52,6 @@ class FrameGuard {
   // Calls that the client has begun so far.
   int64_t num_calls() const { return num_calls_; }
   int64_t num_streams() const { return static_cast<int64_t>(streams_.size()); }
-  // Whether the client has sent nothing else than HTTP/2.
-  bool is_http2() const { return is_http2_; }
 
  private:
   // The message that arrives through a stream: a prefix of five bytes with its size, and the message.
@@ -61,7 +65,7 @@ class FrameGuard {
 
   absl::Status Handle(const FrameReader::Piece& piece, int64_t now_us);
   absl::Status BeginFrame(const FrameHead& head, int64_t now_us);
-  absl::Status BeginHeaders(const FrameHead& head);
+  absl::Status BeginHeaders(const FrameHead& head, int64_t now_us);
   absl::Status BeginSettings(const FrameHead& head, int64_t now_us);
   absl::Status AddHeaders(const FrameReader::Piece& piece);
   void AddData(uint32_t stream, absl::string_view bytes);
@@ -77,8 +81,8 @@ class FrameGuard {
 
   HeaderBlock block_;
   uint32_t block_stream_ = 0;
-  size_t skipped_ = 0;  // Bytes of a priority, before the block.
-  uint32_t last_stream_ = 0;
+  size_t skipped_ = 0;        // Bytes of a priority, before the block.
+  uint32_t last_stream_ = 0;  // That of the newest call.
   int64_t num_calls_ = 0;
   int num_settings_sent_ = 0;
   int num_settings_acknowledged_ = 0;

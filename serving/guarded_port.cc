@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -20,6 +21,15 @@ constexpr int64_t kMaxWaitUs = 100'000;  // Further connections wait no longer t
 constexpr int64_t kMinCallsOfAttacker = 100;
 
 }  // namespace
+
+// Declared before the lock of a mutex, it logs the lines without the lock.
+struct GuardedPort::Warnings {
+  ~Warnings() {
+    for (const std::string& line : lines) QUIRE_LOG(kWarning) << line;
+  }
+
+  std::vector<std::string> lines;
+};
 
 GuardedPort::GuardedPort(std::string name, int64_t max_held_bytes)
     : name_(std::move(name)), max_held_bytes_(max_held_bytes), log_limiter_(1) {}
@@ -55,17 +65,21 @@ void GuardedPort::SetHeld(GuardedConnection* connection, const Held& held) {
 }
 
 void GuardedPort::EndGreedyConnections() {
+  Warnings warnings;
   const MutexLock lock(&mutex_);
   while (!held_.empty()) {
     const auto [connection, held] = *std::max_element(
         held_.begin(), held_.end(), [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
     if (sum_.bytes <= max_held_bytes_ && held.bytes <= max_held_bytes_ / 2) return;
-    End(connection, absl::StrCat("the calls of all connections hold about ", sum_.bytes, " bytes, and the limit is ",
-                                 max_held_bytes_, ", half of it for one connection; this one holds ", held.bytes));
+    End(connection,
+        absl::StrCat("the calls of all connections hold about ", sum_.bytes, " bytes, and the limit is ",
+                     max_held_bytes_, ", half of it for one connection; this one holds ", held.bytes),
+        &warnings);
   }
 }
 
 void GuardedPort::CheckAbandonedCalls() {
+  Warnings warnings;
   const MutexLock lock(&mutex_);
   if (num_abandoned_calls() <= kMaxAbandonedCalls) {
     has_too_many_abandoned_ = false;
@@ -77,11 +91,19 @@ void GuardedPort::CheckAbandonedCalls() {
       return a.second.calls - a.second.calls_before < b.second.calls - b.second.calls_before;
     });
     if (held.calls - held.calls_before < kMinCallsOfAttacker) return;
-    End(connection, absl::StrCat("the server has to end ", num_abandoned_calls(),
-                                 " calls whose clients do not wait for them, and the limit is ",
-                                 kFarTooManyAbandonedCalls, "; this connection has begun most"));
+    End(connection,
+        absl::StrCat("the server has to end ", num_abandoned_calls(),
+                     " calls whose clients do not wait for them, and the limit is ", kFarTooManyAbandonedCalls,
+                     "; this connection has begun most"),
+        &warnings);
     has_too_many_abandoned_ = false;
   }
+}
+
+void GuardedPort::Refuse(GuardedConnection* connection, absl::string_view reason) {
+  Warnings warnings;
+  const MutexLock lock(&mutex_);
+  End(connection, reason, &warnings);
 }
 
 void GuardedPort::Forget(GuardedConnection* connection) {
@@ -90,8 +112,8 @@ void GuardedPort::Forget(GuardedConnection* connection) {
   held_.erase(connection);
 }
 
-void GuardedPort::End(GuardedConnection* connection, absl::string_view reason) {
-  connection->End(reason);
+void GuardedPort::End(GuardedConnection* connection, absl::string_view reason, Warnings* warnings) {
+  if (connection->End()) Count(connection->peer_, reason, warnings);
   Replace(connection, {});
   held_.erase(connection);
 }
@@ -104,14 +126,15 @@ void GuardedPort::Replace(GuardedConnection* connection, const Held& held) {
   stored = {held.bytes, held.streams, held.calls, stored.calls_before};
 }
 
-void GuardedPort::Count(const std::string& peer, absl::string_view reason) {
+void GuardedPort::Count(const std::string& peer, absl::string_view reason, Warnings* warnings) {
   ++num_ended_;
   const int64_t now_us = SteadyClock().NowMicros();
   wait_until_us_ = std::min(std::max<int64_t>(wait_until_us_, now_us), now_us + kMaxWaitUs) + kWaitPerEndedUs;
   const std::optional<int64_t> num_dropped = log_limiter_.Admit(now_us);
   if (!num_dropped) return;
-  QUIRE_LOG(kWarning) << "ended a connection of " << peer << " at the port " << name_ << ": " << reason
-                      << (*num_dropped > 0 ? absl::StrCat("; ", *num_dropped, " like it since the last line") : "");
+  warnings->lines.push_back(
+      absl::StrCat("ended a connection of ", peer, " at the port ", name_, ": ", reason,
+                   *num_dropped > 0 ? absl::StrCat("; ", *num_dropped, " like it since the last line") : ""));
 }
 
 GuardedConnection::GuardedConnection(std::shared_ptr<GuardedPort> port, std::string peer, int fd)
@@ -122,38 +145,23 @@ GuardedConnection::~GuardedConnection() {
 }
 
 void GuardedConnection::Receive(absl::string_view bytes) {
-  absl::Status status;
-  GuardedPort::Held held;
-  {
-    const MutexLock lock(&mutex_);
-    status = guard_.Receive(bytes, SteadyClock().NowMicros());
-    held = GuardedPort::HeldBy(guard_);
-  }
-  if (status.ok()) return port_->SetHeld(this, held);
-  End(status.message());
-  port_->Forget(this);
+  const MutexLock lock(&mutex_);
+  const absl::Status status = guard_.Receive(bytes, SteadyClock().NowMicros());
+  if (!status.ok()) return port_->Refuse(this, status.message());
+  port_->SetHeld(this, GuardedPort::HeldBy(guard_));
 }
 
 void GuardedConnection::Send(const std::function<void(FrameGuard* guard)>& send) {
-  GuardedPort::Held held;
-  {
-    const MutexLock lock(&mutex_);
-    send(&guard_);
-    held = GuardedPort::HeldBy(guard_);
-  }
-  port_->SetHeld(this, held);
-}
-
-bool GuardedConnection::is_plain() const {
   const MutexLock lock(&mutex_);
-  return guard_.is_http2();
+  send(&guard_);
+  port_->SetHeld(this, GuardedPort::HeldBy(guard_));
 }
 
-void GuardedConnection::End(absl::string_view reason) {
-  if (is_ended_.exchange(true)) return;
-  port_->Count(peer_, reason);
+bool GuardedConnection::End() {
+  if (is_ended_.exchange(true)) return false;
   // A thread of gRPC may wait for this socket.
   if (fd_ >= 0) GuardedSockets::Instance().ShutDown(fd_, this);
+  return true;
 }
 
 }  // namespace quire

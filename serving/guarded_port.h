@@ -45,6 +45,7 @@ class GuardedPort {
 
  private:
   friend class GuardedConnection;
+  struct Warnings;
 
   struct Held {
     int64_t bytes = 0;
@@ -55,17 +56,20 @@ class GuardedPort {
 
   static Held HeldBy(const FrameGuard& guard) { return {guard.held_bytes(), guard.num_streams(), guard.num_calls()}; }
   int64_t num_abandoned_calls() const QUIRE_REQUIRES(mutex_) { return num_calls_ - sum_.streams; }
-  // While all connections hold too much, ends the one that holds most.
+  // While all connections hold too much, ends the one that holds most. The connection holds its own mutex, so that the
+  // newest value is stored last. Nothing here takes the mutex of a connection.
   void SetHeld(GuardedConnection* connection, const Held& held) QUIRE_EXCLUDES(mutex_);
   void EndGreedyConnections() QUIRE_EXCLUDES(mutex_);
   // While there are far too many abandoned calls, ends the connection that has begun most.
   void CheckAbandonedCalls() QUIRE_EXCLUDES(mutex_);
+  // Ends a connection for what the client has sent.
+  void Refuse(GuardedConnection* connection, absl::string_view reason) QUIRE_EXCLUDES(mutex_);
   void Forget(GuardedConnection* connection) QUIRE_EXCLUDES(mutex_);
   void Replace(GuardedConnection* connection, const Held& held) QUIRE_REQUIRES(mutex_);
   // Ends a connection and counts nothing of it any more.
-  void End(GuardedConnection* connection, absl::string_view reason) QUIRE_REQUIRES(mutex_);
-  // Logs that a connection is ended.
-  void Count(const std::string& peer, absl::string_view reason);
+  void End(GuardedConnection* connection, absl::string_view reason, Warnings* warnings) QUIRE_REQUIRES(mutex_);
+  // Counts a connection that is ended.
+  void Count(const std::string& peer, absl::string_view reason, Warnings* warnings) QUIRE_REQUIRES(mutex_);
 
   const std::string name_;
   const int64_t max_held_bytes_;
@@ -77,7 +81,7 @@ class GuardedPort {
   absl::flat_hash_map<GuardedConnection*, Held> held_ QUIRE_GUARDED_BY(mutex_);
   Held sum_ QUIRE_GUARDED_BY(mutex_);
   bool has_too_many_abandoned_ QUIRE_GUARDED_BY(mutex_) = false;
-  std::atomic<int64_t> wait_until_us_{0};
+  std::atomic<int64_t> wait_until_us_{0};  // Written with mutex_.
 };
 
 // One connection of a port. Thread-safe.
@@ -99,19 +103,17 @@ class GuardedConnection {
   // that.
   void Send(const std::function<void(FrameGuard* guard)>& send) QUIRE_EXCLUDES(mutex_);
 
-  // Ends the connection for this reason, once.
-  void End(absl::string_view reason);
-
-  // Whether the client speaks HTTP/2 without TLS, as far as it has sent anything.
-  bool is_plain() const QUIRE_EXCLUDES(mutex_);
-  const std::shared_ptr<GuardedPort>& port() const { return port_; }
-
  private:
+  friend class GuardedPort;
+
+  // Returns whether it was not ended before. Does not take mutex_.
+  bool End();
+
   const std::shared_ptr<GuardedPort> port_;
   const std::string peer_;
   const int fd_;
   std::atomic<bool> is_ended_{false};
-  mutable Mutex mutex_;
+  Mutex mutex_;  // Taken before that of the port.
   FrameGuard guard_ QUIRE_GUARDED_BY(mutex_);
 };
 

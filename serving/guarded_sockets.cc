@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "base/check.h"
 
 namespace quire {
 namespace {
@@ -21,7 +22,9 @@ namespace {
 // Returns the function of this name that the program would call without ours.
 template <typename Function>
 Function* Original(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+  void* const function = dlsym(RTLD_NEXT, name);
+  QUIRE_CHECK(function != nullptr) << "no library has the function " << name;
+  return reinterpret_cast<Function*>(function);
 }
 
 // Calls `use` with each part of the first `size` bytes of a message.
@@ -143,7 +146,6 @@ ssize_t recvmsg(int fd, msghdr* message, int flags) {
   if (size == 0) sockets.Remove(fd);
   if (size <= 0) return size;
   quire::ForEachPart(*message, size, [&](absl::string_view bytes) { connection->Receive(bytes); });
-  if (!connection->is_plain()) sockets.SetTlsPort(connection->port());
   if (!connection->is_ended()) return size;
   errno = ECONNRESET;
   return -1;

@@ -31,9 +31,9 @@ class GuardedSockets {
   // Returns the guard of the connection at `fd`, or null.
   std::shared_ptr<GuardedConnection> Find(int fd) QUIRE_EXCLUDES(mutex_);
 
-  // Makes the guard of a connection with TLS, which sees the bytes without TLS. Returns null while no port has TLS.
+  // Makes the guard of a connection with TLS, which sees the bytes without TLS. Returns null without a port for it.
   std::shared_ptr<GuardedConnection> MakeForTls() const QUIRE_EXCLUDES(mutex_);
-  // The clients of this port speak TLS.
+  // If any clients of the process speak TLS, they are those of this port.
   void SetTlsPort(const std::shared_ptr<GuardedPort>& port) QUIRE_EXCLUDES(mutex_);
 
   // Shuts the socket down, if it still is that of this connection.

@@ -131,9 +131,29 @@ TEST_F(FrameGuardTest, AMessageHoldsMemoryUntilItIsComplete) {
 
 TEST_F(FrameGuardTest, ResetsOfCallsThatRunAreLimited) {
   Acknowledge();
-  // A call earns one frame and its reset takes eight.
+  // A call earns one frame and its reset takes three.
   EXPECT_EQ(CountUntilRefused([&] { return Call().ok() ? Reset() : absl::InternalError("call"); }),
-            FrameGuard::kMaxSpareFrames / 7);
+            FrameGuard::kMaxSpareFrames / 2);
+}
+
+TEST_F(FrameGuardTest, AClientMayEndAllOfItsCallsAtOnce) {
+  Acknowledge();
+  constexpr uint32_t kNumCalls = 1024;  // What a manager allows.
+  for (uint32_t i = 0; i < kNumCalls; ++i) ASSERT_TRUE(Call().ok());
+  for (stream_ = 1; stream_ < 2 * kNumCalls; stream_ += 2) ASSERT_TRUE(Reset().ok()) << stream_;
+}
+
+TEST_F(FrameGuardTest, FramesThatAreThrownAwayCostTheirBytes) {
+  ASSERT_TRUE(Call().ok());
+  const std::string unknown = frames::Frame(0x20, 0, 0, std::string(16 << 10, 'x'));
+  EXPECT_EQ(CountUntilRefused([&] { return Receive(unknown); }), FrameGuard::kMaxSpareFrames / (1 + (16 << 10) / 64));
+}
+
+TEST_F(FrameGuardTest, DataOfACallThatHasEndedCostsALittle) {
+  ASSERT_TRUE(Call().ok());
+  Answer();
+  const std::string late = frames::Frame(frames::kData, 0, stream_, std::string(16 << 10, 'x'));
+  EXPECT_EQ(CountUntilRefused([&] { return Receive(late); }), FrameGuard::kMaxSpareFrames / (1 + (16 << 10) / 4096));
 }
 
 TEST_F(FrameGuardTest, CallsThatAreAnsweredAllowAsManyResets) {
@@ -144,6 +164,40 @@ TEST_F(FrameGuardTest, CallsThatAreAnsweredAllowAsManyResets) {
     return Call().ok() ? Reset() : absl::InternalError("call");
   };
   EXPECT_EQ(CountUntilRefused(one_of_two), 100'000);
+}
+
+TEST_F(FrameGuardTest, HeadersOnAStreamThatNoClientMayBeginAreRefused) {
+  for (const uint32_t stream : {0u, 2u, 0x7FFF'FFFEu}) {
+    FrameGuard guard;
+    ASSERT_TRUE(guard.Receive(frames::Preface(), kNow).ok());
+    const std::string call = frames::Frame(frames::kHeaders, frames::kEndHeaders, stream, frames::CallFields(kPath));
+    EXPECT_THAT(std::string(guard.Receive(call, kNow).message()), HasSubstr("have odd numbers")) << stream;
+    EXPECT_EQ(guard.num_calls(), 0);
+  }
+}
+
+TEST_F(FrameGuardTest, HeadersThatBeginNoCallAreLimited) {
+  ASSERT_TRUE(Call().ok());
+  stream_ += 2;
+  ASSERT_TRUE(Call().ok());
+  Answer();
+  // On an open stream, on one that was left out, and on a closed one.
+  for (const uint32_t stream : {1u, 3u, 5u}) {
+    FrameGuard guard = guard_;
+    const std::string empty = frames::Frame(frames::kHeaders, frames::kEndHeaders | frames::kEndStream, stream, "");
+    EXPECT_EQ(CountUntilRefused([&] { return guard.Receive(empty, kNow); }), FrameGuard::kMaxSpareFrames) << stream;
+    EXPECT_EQ(guard.num_calls(), 2);
+  }
+}
+
+TEST_F(FrameGuardTest, CallsMayHaveTrailers) {
+  Acknowledge();
+  for (int64_t i = 0; i < 2 * FrameGuard::kMaxSpareFrames; ++i) {
+    ASSERT_TRUE(Call().ok());
+    ASSERT_TRUE(Receive(frames::Frame(frames::kHeaders, frames::kEndHeaders | frames::kEndStream, stream_,
+                                      frames::Field("checksum", "1")))
+                    .ok());
+  }
 }
 
 TEST_F(FrameGuardTest, FramesThatBringNothingAreLimited) {
@@ -173,9 +227,7 @@ TEST_F(FrameGuardTest, TimeAndAnswersAllowMoreOfThem) {
 
 TEST_F(FrameGuardTest, WhatIsNotHttp2IsLeftToTheServer) {
   FrameGuard guard;
-  EXPECT_TRUE(guard.is_http2());
   EXPECT_TRUE(guard.Receive("\x16\x03\x01" + std::string(100'000, '\xBE'), kNow).ok());
-  EXPECT_FALSE(guard.is_http2());
   EXPECT_EQ(guard.held_bytes(), 0);
 }
 
