@@ -81,7 +81,8 @@ void WaitMeter::OnLost() {
 
 WaitForecast WaitMeter::Forecast() const {
   WaitForecast forecast;
-  if (is_busy_ && sum_.us >= kMinBusyUs) {
+  const bool has_starts = static_cast<double>(sum_.starts) >= std::min<double>(kMinStarts, step_requests_);
+  if (is_busy_ && has_starts && sum_.us >= kMinBusyUs) {
     // The next request counts as one that has just started, so a rate of 0 does not occur.
     forecast.us_per_waiting_token =
         static_cast<double>(sum_.us) / (static_cast<double>(sum_.tokens) + waiting_mean_tokens_);

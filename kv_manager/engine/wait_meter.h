@@ -16,7 +16,9 @@ namespace quire {
 // By Little's law, a request waits as long as the tokens before it take to start. Tokens stand for the work of a
 // request, because a long prompt takes longer than a short one. Only the time in which a plan has left requests waiting
 // counts: at other times the rate of starts is that of the arrivals, and nobody waits for more than a step. Nothing is
-// known before requests have waited for kMinBusyUs, nor when the last plan has left none.
+// known before requests have waited for kMinBusyUs, nor when the last plan has left none. Nor is it before kMinStarts
+// requests have started meanwhile, or as many as run if these are fewer: when the rows are full of requests that began
+// together, none ends for a while, and then many do.
 class WaitMeter {
  public:
   static constexpr int64_t kMinBusyUs = 200'000;

@@ -71,6 +71,17 @@ TEST(WaitMeterTest, AWorkerThatStartsNothingMakesTheWaitGrow) {
   EXPECT_NEAR(static_cast<double>(meter.Forecast().WaitUs(1000)), 198.0 * kSecond, kSecond);
 }
 
+TEST(WaitMeterTest, RowsFullOfRequestsThatBeganTogetherSayNothingUntilSomeEnd) {
+  WaitMeter meter;
+  for (int i = 0; i < 50; ++i) {
+    meter.OnStep(100'000, 256);
+    meter.OnPlanned(i * 100'000, {.waiting = 45, .waiting_tokens = 2250, .entered = 256, .entered_tokens = 12'800});
+  }
+  EXPECT_EQ(meter.Forecast().WaitUs(2250), 0) << "after 5 s, all of the first 256 requests still run";
+  meter.OnPlanned(5 * kSecond, {.waiting = 37, .waiting_tokens = 1850, .entered = 264, .entered_tokens = 13'200});
+  EXPECT_GT(meter.Forecast().WaitUs(1850), kSecond);
+}
+
 TEST(WaitMeterTest, MoreRequestsMakeStepsLonger) {
   WaitMeter meter;
   for (int i = 0; i < 100; ++i) meter.OnStep(1000, 1);
