@@ -63,6 +63,7 @@ void ReadToolCall(const Json& json, const std::string& path, FieldReader* parent
     FieldReader inner(*function, path + ".function.");
     call->set_name(inner.String("name").value_or(""));
     call->set_arguments(inner.String("arguments").value_or(""));
+    inner.Ignore({"parsed_arguments"});
     inner.RefuseOthers();
     if (inner.error().has_value()) fields.Fail(*inner.error());
   } else {
@@ -94,8 +95,9 @@ void ReadMessage(const Json& json, const std::string& path, FieldReader* parent,
       ReadToolCall((*calls)[i], call_path, &fields, message->add_tool_calls());
     }
   }
-  // Clients send these fields back from an answer that they have received. The audio of our answers is always null.
-  fields.Ignore({"refusal", "annotations"});
+  // Clients send these fields back from an answer that they have received. OpenAI's adds those with "parsed". The audio
+  // of our answers is always null.
+  fields.Ignore({"refusal", "annotations", "parsed"});
   fields.RefuseOthers();
   if (fields.error().has_value()) parent->Fail(*fields.error());
 }

@@ -16,6 +16,7 @@ constexpr char kTextOnly[] = "the model reads and writes text only";
 constexpr NeutralField kOfBoth[] = {
     {"moderation", "[]", "this server does not moderate"},
     // Extras of vLLM.
+    {"detokenize", "[true]", "return_token_ids gives the ids beside the text"},
     {"early_stopping", "[false]", "a beam search ends as that of vLLM"},
     {"ec_transfer_params", "[{}]", "this server does not divide requests among servers"},
     {"guided_decoding_backend", R"(["auto"])", "this server has one of its own"},

@@ -30,6 +30,7 @@ constexpr Default kDefaults[] = {
     {Of::kBoth, "bad_words", "[]"},
     {Of::kBoth, "best_of", "1"},
     {Of::kBoth, "cache_salt", "null"},
+    {Of::kBoth, "detokenize", "true"},
     {Of::kBoth, "early_stopping", "false"},
     {Of::kBoth, "ec_transfer_params", "{}"},
     {Of::kBoth, "frequency_penalty", "0.0"},
@@ -162,7 +163,9 @@ TEST(NeutralFieldsTest, WhatAsksForSomethingUnsupportedIsRefusedWithItsValueAndT
 
 TEST(NeutralFieldsTest, MembersOfFieldsAreAcceptedAtTheirDefaultsAsWell) {
   Chat(R"({"messages": [{"role": "assistant", "content": "x", "audio": null, "function_call": null, "refusal": null,
-      "annotations": [], "tool_calls": [], "reasoning": null}],
+      "annotations": [], "tool_calls": [], "reasoning": null, "parsed": {"a": 1}},
+      {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}",
+                                                                    "parsed_arguments": {}}}]}],
       "tools": [{"type": "function", "defer_loading": null, "function": {"name": "f", "strict": false,
                  "defer_loading": false}}]})");
   Completion(R"({"prompt": "x", "structured_outputs": {"regex": "a", "json": null, "json_object": null,
