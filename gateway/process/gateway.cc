@@ -273,7 +273,8 @@ void Gateway::TokenizeWith(const TokenizeCall& call, const std::string& authoriz
     const auto answer = [this, call, authorization, exchange, context = model.max_context_tokens()](
                             const google::rpc::Status& status, const auto& response) {
       if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
-      RespondWith(TokenizeBody(call, response, context), authorization, &answers_, exchange.get());
+      RespondWith(TokenizeBody(call, response, context), CallerOf(options_, authorization, *exchange), &answers_,
+                  exchange.get());
     };
     if (const auto* const chat = std::get_if<v1::Chat>(&call.prompt)) {
       link_->RenderChat(authorization, *chat, answer);
@@ -294,7 +295,8 @@ void Gateway::Detokenize(const std::string& authorization, const Exchange& excha
                               if (status.code() != 0) {
                                 return RespondWith(ManagerError(status, {.prompt = "tokens"}), exchange.get());
                               }
-                              RespondWith(DetokenizeBody(response), authorization, &answers_, exchange.get());
+                              RespondWith(DetokenizeBody(response), CallerOf(options_, authorization, *exchange),
+                                          &answers_, exchange.get());
                             });
         });
       });

@@ -36,11 +36,6 @@ ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes) {
       .retry_after_s = 1};
 }
 
-// Who gets the answer.
-const std::string& CallerOf(const std::string& authorization, const WebExchange& exchange) {
-  return authorization.empty() ? exchange.request().address : authorization;
-}
-
 // A name that no other request has.
 std::string UniqueName(absl::string_view prefix) {
   static std::random_device* const source = new std::random_device();
@@ -62,8 +57,13 @@ void RespondWith(const ApiError& error, WebExchange* exchange) {
   exchange->Respond(ResponseOf(error));
 }
 
-void RespondWith(std::string body, const std::string& authorization, AnswerMemory* memory, WebExchange* exchange) {
-  const auto hold = memory->Begin(CallerOf(authorization, *exchange));
+const std::string& CallerOf(const GatewayOptions& options, const std::string& authorization,
+                            const WebExchange& exchange) {
+  return options.requires_tokens ? authorization : exchange.request().address;
+}
+
+void RespondWith(std::string body, const std::string& caller, AnswerMemory* memory, WebExchange* exchange) {
+  const auto hold = memory->Begin(caller);
   if (!hold->Resize(body.size())) return RespondWith(AnswerTooLarge(body.size(), memory->max_bytes()), exchange);
   exchange->Keep(hold);
   exchange->Respond({.body = std::move(body)});
@@ -97,7 +97,7 @@ GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization,
       options_(environment.options),
       link_(environment.link),
       server_(environment.server),
-      memory_(environment.memory->Begin(CallerOf(authorization_, *exchange_))) {}
+      memory_(environment.memory->Begin(CallerOf(*options_, authorization_, *exchange_))) {}
 
 void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model) {
   if (is_over_) return;

@@ -26,9 +26,14 @@ WebResponse ResponseOf(const ApiError& error);
 // Answers with an error.
 void RespondWith(const ApiError& error, WebExchange* exchange);
 
+// Returns whose memory the answer of an exchange takes: the token's with --require-tokens, and otherwise the address's,
+// because a client can make up tokens that nobody checks.
+const std::string& CallerOf(const GatewayOptions& options, const std::string& authorization,
+                            const WebExchange& exchange);
+
 // Answers with a body, whose memory counts for the caller until the client has got it, or with an error if it has no
 // room.
-void RespondWith(std::string body, const std::string& authorization, AnswerMemory* memory, WebExchange* exchange);
+void RespondWith(std::string body, const std::string& caller, AnswerMemory* memory, WebExchange* exchange);
 
 // Leads one request of completions or chats from the manager to the client. When the client leaves, the requests of the
 // manager end. When the manager is lost, its requests go on with the next one, and the client notices only a pause.

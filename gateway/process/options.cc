@@ -66,8 +66,8 @@ ABSL_FLAG(
 ABSL_FLAG(
     int64_t, max_answer_bytes, int64_t{256} << 20,
     "Memory for all answers that are collected, or that wait for clients which read slowly, in bytes. A caller (a "
-    "bearer token, or an address without one) may take as much as is left for all others; an answer that grows "
-    "beyond that ends with 429.");
+    "bearer token with --require-tokens, otherwise an address) may take as much as is left for all others; an answer "
+    "that grows beyond that ends with 429.");
 ABSL_FLAG(int64_t, max_answer_logprobs, int64_t{1} << 20,
           "Largest number of logprobs in an answer: those of all prompts, choices and tokens, with their alternatives. "
           "A request for more is refused with 400. Those of the tokens of a stream do not count.");

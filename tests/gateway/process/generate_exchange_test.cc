@@ -346,6 +346,13 @@ TEST_F(GenerateExchangeTest, AnAnswerThatWasNotGeneratedCountsAsWell) {
   EXPECT_EQ(third.code, 200);
 }
 
+TEST_F(GenerateExchangeTest, ATokenThatNobodyChecksMakesNoCaller) {
+  const FakeExchange exchange;
+  EXPECT_EQ(CallerOf(options_, "token", exchange), exchange.request().address);
+  options_.requires_tokens = true;
+  EXPECT_EQ(CallerOf(options_, "token", exchange), "token");
+}
+
 TEST_F(GenerateExchangeTest, ManyChoicesTakeMemoryBeforeTheyBegin) {
   const auto exchange = Complete({{"prompt", std::vector<std::string>(64, "x")}, {"n", 64}});
   RunUntilEnd(*exchange);
