@@ -113,7 +113,10 @@ void GuardedPort::Forget(GuardedConnection* connection) {
 }
 
 void GuardedPort::End(GuardedConnection* connection, absl::string_view reason, Warnings* warnings) {
-  if (connection->End()) Count(connection->peer_, reason, warnings);
+  if (!connection->is_ended_.exchange(true)) {
+    Count(connection->peer_, reason, warnings);  // Before the client can notice it.
+    connection->ShutDown();
+  }
   Replace(connection, {});
   held_.erase(connection);
 }
@@ -157,11 +160,9 @@ void GuardedConnection::Send(const std::function<void(FrameGuard* guard)>& send)
   port_->SetHeld(this, GuardedPort::HeldBy(guard_));
 }
 
-bool GuardedConnection::End() {
-  if (is_ended_.exchange(true)) return false;
+void GuardedConnection::ShutDown() {
   // A thread of gRPC may wait for this socket.
   if (fd_ >= 0) GuardedSockets::Instance().ShutDown(fd_, this);
-  return true;
 }
 
 }  // namespace quire

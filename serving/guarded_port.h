@@ -106,8 +106,8 @@ class GuardedConnection {
  private:
   friend class GuardedPort;
 
-  // Returns whether it was not ended before. Does not take mutex_.
-  bool End();
+  // Shuts the socket down. Does not take mutex_.
+  void ShutDown();
 
   const std::shared_ptr<GuardedPort> port_;
   const std::string peer_;

@@ -234,7 +234,8 @@ TEST_F(QuirectlTest, ATimeMayHaveAUnit) {
   EXPECT_EQ(Quirectl({"--rpc-timeout", "1m", "generate", "Once", "-n", "1", "--timeout", "1h30m"}).exit_code, 0);
   EXPECT_EQ(Quirectl({"--rpc-timeout=5000ms", "status"}).exit_code, 0);
   const Ended late = Quirectl({"generate", "Once", "-n", "900", "--ignore-eos", "--timeout", "1ms"});
-  EXPECT_EQ(late.exit_code, 3) << late.output;
+  // On a busy machine the first tokens may come before the client looks at its clock.
+  EXPECT_THAT(late.exit_code, ::testing::AnyOf(3, 5)) << late.output;
 }
 
 TEST_F(QuirectlTest, DashReadsStandardInput) {
