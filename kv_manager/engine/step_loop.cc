@@ -87,6 +87,7 @@ int64_t StepLoop::RunOnce() {
   AnswerQuestions(pool == nullptr ? nullptr : pool->scheduler(), pool == nullptr ? nullptr : pool->blocks());
   session_.tables()->OnRound(now_us_, pool == nullptr ? 0 : pool->scheduler()->counts().running);
   Publish();
+  session_.LogJoined();
   return NextWake();
 }
 

@@ -175,11 +175,17 @@ void WorkerSession::OnOpened(const SessionOpened& event, int64_t now_us) {
   last_step_us_ = now_us;
   has_logged_waiting_ = false;
   logged_reason_.clear();
+  joined_ = Joined{.epoch = event.epoch, .num_requests = live_->size()};
+}
+
+void WorkerSession::LogJoined() {
+  if (!joined_.has_value()) return;
   QUIRE_LOG(kInfo) << "worker " << Named("worker", options_->address) << " joined: epoch "
-                   << Named("epoch", event.epoch) << ", model " << description_->model_name << ", "
+                   << Named("epoch", joined_->epoch) << ", model " << description_->model_name << ", "
                    << PoolSummary(description_->num_blocks, description_->block_size, description_->max_context_tokens)
                    << ", " << description_->max_sequences << " rows, " << description_->device << "; "
-                   << Counted(live_->size(), "request") << " waited for it";
+                   << Counted(joined_->num_requests, "request") << " waited for it";
+  joined_.reset();
 }
 
 void WorkerSession::OnDraining(const WorkerDraining& event) {
@@ -195,6 +201,7 @@ void WorkerSession::OnProbed(const WorkerProbed& event, int64_t now_us) {
 }
 
 void WorkerSession::OnLost(WorkerLost event, int64_t now_us) {
+  LogJoined();  // The session may have been opened in this round.
   if (link_.is_current(event.epoch)) Lose(std::move(event.reason), now_us);
 }
 

@@ -75,6 +75,8 @@ class WorkerSession {
   void OnPlanned(int64_t now_us);
   // Once per round, after planning: ends the session of a worker that drains, when nothing is left to do.
   void EndIfDrained(int64_t now_us);
+  // After the round was published: logs that the worker has joined. Whoever reads the line finds the worker ready.
+  void LogJoined();
   // Once per round: the load that others see now tells whether the worker drains.
   void OnPublished() {
     if (drain_ == Drain::kAnnounced) drain_ = Drain::kPublished;
@@ -129,6 +131,11 @@ class WorkerSession {
   int64_t movable_at_us() const;
   // Returns whether the worker is silent for long enough and another one can go on with a request at once.
   bool IsOutdone(int64_t now_us) const;
+  // A session that was opened.
+  struct Joined {
+    uint64_t epoch;
+    int num_requests;  // Number of requests that waited for the worker.
+  };
   struct MoveNeeds {
     bool is_last_chance = false;  // The requests that stay will fail, so none shall stay.
     bool needs_room = false;      // See MoveWish.
@@ -188,6 +195,7 @@ class WorkerSession {
   bool is_taken_over_ = false;  // The last session was lost to another manager.
   Rebalancer rebalancer_;
   int64_t next_move_us_ = 0;         // When MoveRequests looks for other workers again.
+  std::optional<Joined> joined_;     // Not logged yet.
   bool has_logged_waiting_ = false;  // It was logged since the worker was lost that it is not there yet.
   std::string logged_reason_;        // This reason was logged last since the worker was lost, without its numbers.
   WorkerLink link_;                  // The last member: its client may call until it is destroyed.
