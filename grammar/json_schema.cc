@@ -145,7 +145,7 @@ class SchemaCompiler {
     return tree_.Choice(std::move(parts));
   }
 
-  // Appends the texts of a shape, or the constants that have it.
+  // Appends the texts of a shape, or its constants.
   absl::Status AddShape(const Shape& shape, const SchemaJson& place, std::vector<ExprId>* parts,
                         std::vector<const SchemaJson*>* constants) {
     if (shape.constants.has_value()) {

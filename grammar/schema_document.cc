@@ -170,7 +170,7 @@ const SchemaJson& SchemaDocument::Make(SchemaJson schema, const SchemaJson& orig
   return made;
 }
 
-// Returns null when the resource does not have it.
+// Returns null when the resource lacks it.
 const SchemaJson* SchemaDocument::Named(const Resource& resource, const std::string& fragment) const {
   if (fragment.empty()) return resource.root;
   if (fragment[0] != '/') {

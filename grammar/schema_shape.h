@@ -55,7 +55,7 @@ struct Shape {
     Goal value = {};
     bool is_required = false;
     bool is_forbidden = false;
-    bool is_described = false;  // The keyword "properties" of a schema that values must fit has it.
+    bool is_described = false;  // Named in "properties" of some schema.
     bool is_named = false;      // That keyword has it, or "required", so others do not come.
     bool is_allowed = false;    // It may come though it is not named.
   };

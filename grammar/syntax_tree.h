@@ -33,7 +33,7 @@ struct Expr {
     kRepeat,     // Some texts of the only part, one after the other.
     kGraph,      // The texts along the paths of a graph from node 0 to the last node.
     kRule,       // The texts of a rule.
-    kAssertion,  // The empty text, where an assertion holds. Only CharacterNfa knows it, no rule may have it.
+    kAssertion,  // The empty text, where an assertion holds. For CharacterNfa alone, not in rules.
   };
   struct Edge {
     int from;

@@ -39,7 +39,7 @@ class TokenMasks {
   static constexpr int64_t kMaxPreparedWork = 300'000;
 
   // Sets the bit of every token that the matcher would accept, and of end tokens if the text may end, and clears all
-  // others. Subtracts what it does from *work: 1 is about 10 to 30 ns. Returns false when *work is used up; then the
+  // others. Subtracts what it does from *work: 1 is about 5 to 30 ns. Returns false when *work is used up; then the
   // mask is of no use. REQUIRES: mask.size() == num_words().
   bool Fill(const Matcher& matcher, absl::Span<uint32_t> mask, int64_t* work);
 

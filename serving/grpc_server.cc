@@ -150,7 +150,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string
   started->guard_ = guard;
   started->SetReady(false);  // The first client must not find names of which the server knows nothing.
   const bool is_main = port == kMainPort;
-  // The credentials do not say whether they have TLS, but no other port of a process has it.
+  // The credentials do not tell whether they use TLS. No other port of a process uses it.
   if (is_main) GuardedSockets::Instance().SetTlsPort(guard);
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Start(
       address,

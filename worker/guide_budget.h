@@ -8,8 +8,9 @@
 
 namespace quire {
 
-// Bounds the work on masks in a step, so that no guide makes a step long for the rows of others. Work is counted as by
-// TokenMasks::Fill. A guide has an account for all rows with this guide. Owned by the executor thread.
+// Bounds the work on masks in a step: kStepWork for all rows together, and a little for each draw after that. Compiling
+// a guide and reading its tokens do not count. Work is counted as by TokenMasks::Fill. A guide has an account for all
+// rows with this guide. Owned by the executor thread.
 class GuideBudget {
  public:
   // A guide begins with this much, for its first masks, and cannot save more.

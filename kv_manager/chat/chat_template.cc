@@ -26,7 +26,7 @@ using nlohmann::json;
 constexpr size_t kMaxTemplates = 64;
 constexpr int64_t kMaxProbeSteps = 100'000;
 constexpr int64_t kMaxProbeBytes = 4 << 20;
-// Conversations that tell whether a template takes a content in parts, with the role of the message that has it.
+// Conversations that tell whether a template takes a content in parts, with the role of that message.
 constexpr char kProbeUser[] = R"({"role": "user", "content": "q"})";
 constexpr char kProbeParts[] = R"([{"type": "text", "text": "qfirst"}, {"type": "text", "text": "qsecond"}])";
 constexpr char kProbeCall[] =

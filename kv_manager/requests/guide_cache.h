@@ -26,9 +26,9 @@ struct GuideUser {
   bool pays = true;  // Compilation costs the tenant time of its account.
 };
 
-// Knows which guides compile, and why others do not, so that the same guide is compiled once. Compilation costs the
-// tenant CPU time of an account, because a worker will need as much. While it is empty, guides that are not known are
-// refused. Thread-safe.
+// Knows which guides compile, and why others do not, so that the same guide is seldom compiled again. Compilation costs
+// the tenant CPU time of an account, because a worker that gets the guide for the first time needs as much. While the
+// account is empty, guides that are not known are refused. Thread-safe.
 class GuideCache {
  public:
   static constexpr size_t kMaxBytes = 4 << 20;
@@ -43,7 +43,7 @@ class GuideCache {
   // Returns whether Check needs no compilation.
   bool Knows(const GuideUser& user, const v1::Guide& guide) const QUIRE_EXCLUDES(mutex_);
   // Returns INVALID_ARGUMENT when the guide does not compile, as grammar::Compile does, and RESOURCE_EXHAUSTED when the
-  // account of the tenant is empty and the user pays. It takes up to some 50 ms, unless Knows.
+  // account of the tenant is empty and the user pays. It takes up to some 90 ms, unless Knows.
   absl::Status Check(const GuideUser& user, const v1::Guide& guide) QUIRE_EXCLUDES(mutex_);
 
  private:

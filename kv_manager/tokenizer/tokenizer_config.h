@@ -36,7 +36,7 @@ enum class SpacePrefix {
   kNone,
 };
 
-// This is what these files say about the special and the added tokens.
+// The special and added tokens that these files name.
 struct TokenizerConfig {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;

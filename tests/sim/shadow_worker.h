@@ -31,7 +31,7 @@ class ShadowWorker {
   absl::StatusOr<StepResult> Execute(const StepPlan& plan);
 
   // The sequence of this slice of the last plan has failed. Returns its result, which has replaced what was drawn. What
-  // the slice has stored from `first_position` on is of no use: the cache of a manager must not have it.
+  // the slice has stored from `first_position` on is of no use and must not be in the cache of a manager.
   SliceResult Fail(const SequenceSlice& slice, int first_position);
 
   // What a real worker would say about its rows and blocks, without rows that have failed. The roots of private caches
