@@ -4,6 +4,7 @@
 #define QUIRE_SCHEDULER_PLANS_IN_FLIGHT_H_
 
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +29,13 @@ struct SliceInFlight {
 struct PlanInFlight {
   StepId step;
   std::vector<SliceInFlight> slices;  // They are in the order of StepPlan::slices.
+};
+
+// A sequence that ended before all its slices were answered. The cache may hold what these slices store.
+struct EndedSequence {
+  std::string salt;
+  std::vector<TokenId> tokens;
+  int num_slices_in_flight;
 };
 
 // The plans that were sent and not answered yet, and the check that a result answers the oldest of them. Owned by the

@@ -430,7 +430,7 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     group = Find(slice.request);
     sequence = group == nullptr ? nullptr : group->Find(slice.sequence);
   }
-  if (sequence == nullptr) return;  // The sequence ended after the slice was planned.
+  if (sequence == nullptr) return CommitEnded(slice.sequence, result.failure.has_value());
   const int position = slice.first_position + slice.num_tokens;
   if (sequence->OnSliceCommitted(position, slice.sample)) group->suspicion().OnFarther();
   if (SequenceGroup::Progress& progress = group->progress(); !progress.has_started) {
@@ -490,8 +490,16 @@ void Scheduler::Fail(SequenceGroup* group, const Sequence& sequence, SequenceFai
   Remove(group);
 }
 
+void Scheduler::CommitEnded(SequenceId sequence, bool has_failed) {
+  const auto it = ended_.find(sequence);
+  if (it == ended_.end()) return;
+  if (has_failed) blocks_->Uncache(it->second.salt, it->second.tokens);
+  if (--it->second.num_slices_in_flight == 0) ended_.erase(it);
+}
+
 void Scheduler::AbandonAll() {
   plans_in_flight_.Clear();
+  ended_.clear();
   blocks_->OnStepsAbandoned();
   rows_.Clear();
   next_step_ = StepId{1};
@@ -700,15 +708,21 @@ void Scheduler::SendTableAgain(RowId row, SequenceId sequence) {
   if (owner.sequence != nullptr && owner.id == sequence) owner.sequence->ForgetSentTable();
 }
 
+void Scheduler::Release(SequenceGroup* group, Sequence* sequence) {
+  // A sequence that waits shares blocks that are not computed yet: they must not be cached.
+  if (group->is_running() && !group->KeepsWaiting(sequence)) Publish(sequence);
+  blocks_->Free(sequence->id());
+  if (!sequence->has_slices_in_flight() || group->request().bypass_prefix_cache) return;
+  ended_.emplace(sequence->id(), EndedSequence{group->request().cache_salt, std::move(*sequence).TakeTokens(),
+                                               sequence->num_slices_in_flight()});
+}
+
 void Scheduler::RemoveSequence(SequenceGroup* group, Sequence* sequence, bool has_finished) {
   if (group->num_sequences() == 1) return Remove(group, has_finished);
   const SequenceId id = sequence->id();
   const int num_computed = sequence->num_computed_tokens();
-  if (group->is_running()) {
-    if (!group->KeepsWaiting(sequence)) Publish(sequence);
-    running_.FreeRowOf(*sequence);
-  }
-  blocks_->Free(id);
+  if (group->is_running()) running_.FreeRowOf(*sequence);
+  Release(group, sequence);
   group->Erase(sequence);
   bool is_broken = false;
   for (const auto& sibling : group->sequences()) {
@@ -743,11 +757,7 @@ void Scheduler::Remove(SequenceGroup* group, bool has_finished) {
   } else {
     waiting_.Remove(group);
   }
-  for (const auto& sequence : group->sequences()) {
-    // A sequence that waits shares blocks that are not computed yet: they must not be cached.
-    if (group->is_running() && !group->KeepsWaiting(sequence.get())) Publish(sequence.get());
-    blocks_->Free(sequence->id());
-  }
+  for (const auto& sequence : group->sequences()) Release(group, sequence.get());
   num_beam_searches_ -= group->beam_search() != nullptr;
   suspects_.Remove(*group);
   groups_.erase(group->id());

@@ -253,10 +253,14 @@ class Scheduler {
 
   // The worker has ended the sequence, and its whole group fails.
   void Fail(SequenceGroup* group, const Sequence& sequence, SequenceFailure failure, StepOutput* output);
+  // The sequence had ended before the slice was answered. If the slice has failed, the cache forgets what it stored.
+  void CommitEnded(SequenceId sequence, bool has_failed);
 
   // Running groups that are no suspects make room for those that are: a group was cleared, or a suspect has come.
   void SuspendCleared();
 
+  // Publishes what the sequence has computed and frees its blocks. Its slices in flight may still fail.
+  void Release(SequenceGroup* group, Sequence* sequence);
   // The sequence leaves its group. The group is removed with its last sequence.
   void RemoveSequence(SequenceGroup* group, Sequence* sequence, bool has_finished);
   // A running group gives up its rows and waits. Its blocks are freed, unless `keeps_blocks` says that they have moved
@@ -281,6 +285,7 @@ class Scheduler {
   AdmissionControl admission_;
   SequenceForks forks_;
   PlansInFlight plans_in_flight_;
+  absl::flat_hash_map<SequenceId, EndedSequence> ended_;  // Ended sequences with slices in flight.
   Suspects suspects_;
   RecordedRows rows_;  // Without options_.keeps_rows there are none.
 

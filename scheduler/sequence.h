@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -110,6 +111,7 @@ class Sequence : public Pooled {
   int sample_index() const { return sample_index_; }
   RowId row() const { return row_; }  // REQUIRES: the sequence is in a row.
   const std::vector<TokenId>& tokens() const { return tokens_; }
+  std::vector<TokenId> TakeTokens() && { return std::move(tokens_); }
   int prompt_length() const { return prompt_length_; }
   int num_known_tokens() const { return static_cast<int>(tokens_.size()); }
   int num_generated_tokens() const { return num_known_tokens() - prompt_length_; }
@@ -138,6 +140,7 @@ class Sequence : public Pooled {
   bool is_behind_loss() const { return lost_at_ > 0; }
 
   bool has_slices_in_flight() const { return num_slices_in_flight_ > 0; }
+  int num_slices_in_flight() const { return num_slices_in_flight_; }
   // The first `num_tokens` tokens were computed by another scheduler.
   void SetComputedBefore(int num_tokens) { max_computed_ = std::max(max_computed_, num_tokens); }
 

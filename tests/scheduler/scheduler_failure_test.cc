@@ -103,6 +103,29 @@ TEST_F(SchedulerFailureTest, WhatItHasComputedLeavesThePrefixCache) {
   ExpectOthersGoOn(2);
 }
 
+TEST_F(SchedulerFailureTest, WhatAnEndedSequenceHadInFlightLeavesThePrefixCache) {
+  has_prefix_cache_ = true;
+  Make(16);
+  Submit(1, 7, 6);
+  Step();
+  Plan();
+  EXPECT_TRUE(scheduler_->Cancel(RequestId{1}));
+  EXPECT_EQ(blocks_->num_cached_blocks(), 2) << "the next request may begin with the same tokens";
+  CommitWithFailures({0});
+  EXPECT_EQ(blocks_->num_cached_blocks(), 1) << "a token was drawn from the first block, not from the second";
+}
+
+TEST_F(SchedulerFailureTest, WhatAnEndedSequenceHadInFlightStaysCachedIfItIsSound) {
+  has_prefix_cache_ = true;
+  Make(16);
+  Submit(1, 7, 6);
+  Step();
+  Plan();
+  EXPECT_TRUE(scheduler_->Cancel(RequestId{1}));
+  Commit();
+  EXPECT_EQ(blocks_->num_cached_blocks(), 2);
+}
+
 TEST_F(SchedulerFailureTest, WhatOthersHaveReadSoundlyStaysCached) {
   has_prefix_cache_ = true;
   Make(16);

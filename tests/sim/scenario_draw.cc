@@ -34,6 +34,7 @@ class Drawer {
     while (static_cast<int>(scenario_.events.size()) < num_events) DrawEvent();
     DrawNumerics();
     DrawCopies();
+    if (has_poisons_) DrawLateFailures();
     return std::move(scenario_);
   }
 
@@ -119,6 +120,18 @@ class Drawer {
       for (int i = 0; i < 4; ++i) DrawRoundOfAll();
       Add({SimEventKind::kManagerLost, random_.Between(0, 2)});
       if (has_damage_ && random_.OneIn(2)) Add({SimEventKind::kDamage, AnyWorker(), random_.Between(1, 5)});
+    }
+  }
+
+  // Requests are cancelled while the slice that makes them fail is in flight.
+  void DrawLateFailures() {
+    int poisoned = 0;  // The request submitted last that makes its worker fail; 0: there is none.
+    for (const SimEvent& event : std::exchange(scenario_.events, {})) {
+      Add(event);
+      const bool submits = event.kind == SimEventKind::kSubmit;
+      if (submits && scenario_.requests.at(event.subject).poison > 0) poisoned = event.subject;
+      const bool cancels = event.kind == SimEventKind::kPlan && poisoned > 0 && random_.OneIn(8);
+      if (cancels) Add({SimEventKind::kCancel, std::exchange(poisoned, 0)});
     }
   }
 

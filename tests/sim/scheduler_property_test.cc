@@ -153,6 +153,9 @@ INSTANTIATE_TEST_SUITE_P(
         "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
         "plan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
         "manager_lost 0\n",
+        // A cancelled sequence left a block in the cache that its slice in flight had yet to compute, and that failed.
+        "model\nworker block_size=3\nsubmit 25 num_own=2 max_tokens=2 poison=3 named=2\nplan 0\ncommit 0\nplan 0\n"
+        "cancel_sample 25 0\n",
         // A request that exceeds the context was passed on by a worker that was lost, and the next one refused it.
         "model\nworker block_size=9 context=142 timeout=13\nworker\nworker block_size=9 timeout=1\n"
         "submit 178 num_shared=1\nsubmit 179 num_own=65\nsilence 2 1\nplan 0\nplan 2\nplan 2\nplan 2\naudit 1\n"
