@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "tools/make_model/tokenizer_files.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/tensor.h"
 
 namespace quire::make_model {
 namespace {

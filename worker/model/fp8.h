@@ -9,9 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/operations.h"
-#include "worker/model/owned_tensor.h"
 #include "worker/model/quantize.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/tensor.h"
 
 namespace quire {
 

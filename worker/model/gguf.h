@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/model/mapped_file.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/tensor.h"
 
 namespace quire {
 

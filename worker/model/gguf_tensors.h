@@ -12,8 +12,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/types.h"
 #include "worker/model/gguf.h"
-#include "worker/model/owned_tensor.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/tensor.h"
 
 namespace quire {
 

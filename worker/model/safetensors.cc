@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/counted.h"
 #include "base/status.h"
 #include "worker/model/json_reader.h"
@@ -137,17 +136,6 @@ uint64_t ReadLittleEndian(std::string_view bytes) {
 }
 
 }  // namespace
-
-std::string Describe(const Tensor& tensor) {
-  return absl::StrCat(tensor.dtype, " [", absl::StrJoin(tensor.shape, ", "), "]");
-}
-
-std::optional<DataType> WeightType(const Tensor& tensor) {
-  if (tensor.dtype == "F32") return DataType::kFloat32;
-  if (tensor.dtype == "BF16") return DataType::kBFloat16;
-  if (tensor.dtype == "F16") return DataType::kFloat16;
-  return std::nullopt;
-}
 
 absl::StatusOr<std::vector<Tensor>> ParseSafetensors(std::string_view contents, const std::string& name) {
   if (contents.size() < kLengthBytes) {

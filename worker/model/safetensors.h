@@ -4,38 +4,15 @@
 #define QUIRE_WORKER_MODEL_SAFETENSORS_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/types.h"
 #include "worker/model/mapped_file.h"
+#include "worker/model/tensor.h"
 
 namespace quire {
-
-// The names of the tensors of a layer begin with this, its number and a dot.
-inline constexpr char kLayersPrefix[] = "model.layers.";
-inline constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
-inline constexpr char kOutputName[] = "lm_head.weight";
-
-// A tensor inside a mapped file: row-major, little-endian and not necessarily aligned. The mapping must outlive it.
-struct Tensor {
-  std::string name;
-  std::string dtype;  // As in the file: "F32", "BF16", "F16", "I64" and so on; of a GGUF file also "Q8_0" and so on.
-  std::vector<int64_t> shape;
-  std::string_view bytes;
-  // Q and K in some GGUF files have so many heads whose rows are interleaved (see gguf_tensors.h). 0 if the rows are in
-  // the usual order.
-  int interleaved_heads = 0;
-};
-
-// Returns type and shape, as in "F32 [512, 64]".
-std::string Describe(const Tensor& tensor);
-
-// Returns the type of the elements, if weights may have that type.
-std::optional<DataType> WeightType(const Tensor& tensor);
 
 // One .safetensors file. It begins with the length of its header (8 bytes, little-endian). Then come the JSON header,
 // which has the type, shape and byte range of every tensor, and the bytes of the tensors. Opening a file checks that

@@ -18,7 +18,7 @@
 #include "worker/model/fp8.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/load_progress.h"
-#include "worker/model/owned_tensor.h"
+#include "worker/model/tensor.h"
 
 namespace quire {
 

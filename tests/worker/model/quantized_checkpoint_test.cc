@@ -23,7 +23,7 @@
 #include "tests/worker/model/quantized_checkpoint.h"
 #include "tests/worker/model/test_backends.h"
 #include "worker/model/model.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/tensor.h"
 #include "worker/model/tensor_values.h"
 
 namespace quire {
