@@ -242,9 +242,13 @@ bool ClusterSim::Move(SimEngine* from, const MoveWish& wish, TakeRequest take) {
     if (wish.family == FamilyId{0} || has_own) status_.Update(Violation("a request moves to other numerics"));
     ++num_renumbered_;
   }
-  if (to->generation() != wish.request().generation) placed.holders.clear();
-  placed.holders.insert(IndexOf(to));
+  const bool is_renumbered = to->generation() != wish.request().generation;
   MovingRequest moving = take();
+  if (is_renumbered) {
+    placed.holders.clear();
+    placed.first_move = moving.request.group().progress().num_moves;
+  }
+  placed.holders.insert(IndexOf(to));
   placed.caller->OnMoved(to->generation(), to->model());
   to->Adopt(std::move(moving), from->Release(id));
   placed.engine = to;

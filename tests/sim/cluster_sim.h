@@ -45,6 +45,7 @@ class ClusterSim {
     // The workers whose rows of the request, if there are any, have the tokens of its client. When the request gets
     // other numerics, its other workers still have what it was before.
     std::set<size_t> holders = {};
+    int first_move = 0;   // The number of moves at which holders began. Rows with fewer moves are left ones.
     int num_repeats = 0;  // See RecordOf.
     // What another manager has left on the worker, if the request goes on with that.
     std::optional<RestoredCopy> copy = std::nullopt;

@@ -88,7 +88,7 @@ absl::Status ClusterSim::Keep(SimEngine* to, int id, std::shared_ptr<SimCaller> 
   Placed& placed = placed_.at(id);
   const bool is_last = ran_last && placed.last_engine == to && !placed.has_lost_track;
   const bool is_settled = IsSettled(placed);
-  if (!placed.holders.contains(IndexOf(to))) {
+  if (!placed.holders.contains(IndexOf(to)) || copy.num_moves < placed.first_move) {
     ++lost_.left_behind;
     const bool has_last = placed.engine != nullptr && placed.copy.has_value() && !placed.has_lost_track;
     if (has_last && IsLaterCopy(copy, *placed.copy)) {
@@ -176,6 +176,7 @@ absl::Status ClusterSim::StartAgain(Placed* placed) {
   placed->engine = engine;
   placed->has_lost_track = false;
   placed->holders = {IndexOf(engine)};
+  placed->first_move = 0;
   ++lost_.resubmitted;
   return engine->Submit(placed->caller);
 }

@@ -156,6 +156,19 @@ INSTANTIATE_TEST_SUITE_P(
         // A cancelled sequence left a block in the cache that its slice in flight had yet to compute, and that failed.
         "model\nworker block_size=3\nsubmit 25 num_own=2 max_tokens=2 poison=3 named=2\nplan 0\ncommit 0\nplan 0\n"
         "cancel_sample 25 0\n",
+        // A request moved back to a worker that it had left for other numerics, and the manager was lost before it ran
+        // there. The worker still had the rows from before.
+        "model\nworker timeout=1 keeps_rows=1 approximate=1\nworker keeps_rows=1 numerics=1 approximate=1\n"
+        "submit 24 num_own=1 max_tokens=2 resumable=1 beams=1\nplan 0\ncommit 0\nsilence 0 1\nplan 0\n"
+        "plan 0\nplan 0\nplan 0\nplan 1\ncommit 1\nmanager_lost 0\nsilence 0\nplan 0\nplan 1\nplan 0\n"
+        "plan 1\nlose 1\nplan 0\nplan 1\nmanager_lost 0\n",
+        // Of a search whose beam had failed, the next manager found the other beam, but not the newest record.
+        "model\nworker keeps_rows=1\nsubmit 90 num_own=1\nsubmit 92 num_own=1\nsubmit 95 num_own=1\n"
+        "submit 96 num_own=6 max_tokens=4 resumable=1 beams=2 poison=9 named=2 poison_sample=1\n"
+        "submit 97 num_own=1 poison=1\nplan 0\ncommit 0\nplan 0\nplan 0\nplan 0\nplan 0\ncommit 0\nplan 0\n"
+        "plan 0\nplan 0\nplan 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\nplan 0\nplan 0\nplan 0\nplan 0\n"
+        "commit 0\nplan 0\nplan 0\nplan 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\n"
+        "commit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nplan 0\ncommit 0\nmanager_lost 0\n",
         // A request that exceeds the context was passed on by a worker that was lost, and the next one refused it.
         "model\nworker block_size=9 context=142 timeout=13\nworker\nworker block_size=9 timeout=1\n"
         "submit 178 num_shared=1\nsubmit 179 num_own=65\nsilence 2 1\nplan 0\nplan 2\nplan 2\nplan 2\naudit 1\n"

@@ -245,9 +245,10 @@ void ShadowWorker::BeginSession() {
   }
 }
 
-bool ShadowWorker::HasRowOf(absl::string_view record) const {
+bool ShadowWorker::HasRowOf(absl::string_view record, bool has_failed) const {
   return std::any_of(rows_.begin(), rows_.end(), [&](const std::optional<Row>& row) {
-    return row.has_value() && row->start.record != nullptr && *row->start.record == record;
+    return row.has_value() && row->has_failed == has_failed && row->start.record != nullptr &&
+           *row->start.record == record;
   });
 }
 

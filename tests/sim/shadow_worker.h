@@ -37,8 +37,8 @@ class ShadowWorker {
   // What a real worker would say about its rows and blocks, without rows that have failed. The roots of private caches
   // have no salt.
   WorkerInventory MakeInventory() const;
-  // Whether a row has a record of this request.
-  bool HasRowOf(absl::string_view record) const;
+  // Whether a row that has failed, or one that has not and so is in the inventory, has a record of this request.
+  bool HasRowOf(absl::string_view record, bool has_failed) const;
   // Another session takes the rows over. Its first plan is step 1.
   void BeginSession();
 

@@ -115,9 +115,11 @@ void SimEngine::OnRestored(const RestoredBlocks& restored) {
   has_changed_ = true;
 }
 
-// A search whose rows the worker still has goes on with all of its live beams.
+// A search whose rows the worker still has goes on with all of its live beams. The row of a beam that has failed, and
+// the record in it, are no longer there.
 void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks& restored) {
   const std::string& record = *request.record;
+  if (process_->memory().HasRowOf(record, /*has_failed=*/true)) return;
   std::optional<BeamSearchState> search;
   std::map<SequenceId, size_t> num_tokens;  // Of each sequence.
   for (const WorkerInventory::Row& row : process_->adopted()->rows) {
@@ -268,7 +270,7 @@ void SimEngine::OnHere(RequestId request) {
 void SimEngine::OnExecuted(StepId step) {
   for (; !ending_.empty() && ending_.front().first <= step; ending_.pop_front()) {
     for (const auto& [request, record] : ending_.front().second) {
-      if (process_->has_hidden_rows() || !process_->memory().HasRowOf(record)) continue;
+      if (process_->has_hidden_rows() || !process_->memory().HasRowOf(record, /*has_failed=*/false)) continue;
       Complain("request ", Value(request), " has left, and the next manager can still find it");
     }
   }
