@@ -287,7 +287,9 @@ absl::Status DenyItems(const SchemaDocument& document, const SchemaJson& schema,
 
 absl::Status DenyArray(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword,
                        Branches* branches) {
-  if (keyword == "unevaluatedItems") return CannotBeDenied(document, schema, keyword);
+  if (keyword == "unevaluatedItems") {
+    return AcceptsAll(schema[keyword]) ? absl::OkStatus() : CannotBeDenied(document, schema, keyword);
+  }
   if (keyword == "uniqueItems") {
     QUIRE_ASSIGN_OR_RETURN(const bool is_unique, FlagOf(document, schema, keyword));
     return is_unique ? CannotBeDenied(document, schema, keyword) : absl::OkStatus();
@@ -346,15 +348,17 @@ absl::Status DenyObject(const SchemaDocument& document, const SchemaJson& schema
     if (AcceptsAll(schema[keyword])) return absl::OkStatus();
     if (schema.contains("patternProperties")) return CannotBeDenied(document, schema, keyword);
     AddBranch(branches, [&schema](Shape* shape) { shape->extras.push_back(&schema); });
-  } else if (keyword == "unevaluatedProperties") {
-    return CannotBeDenied(document, schema, keyword);
-  } else if (keyword == "patternProperties" || keyword == "propertyNames") {
-    const bool has_effect = keyword == "propertyNames" ? !AcceptsAll(schema[keyword]) : !schema[keyword].empty();
-    if (has_effect) return CannotBeDenied(document, schema, keyword);
+  } else if (keyword == "unevaluatedProperties" || keyword == "propertyNames") {
+    if (!AcceptsAll(schema[keyword])) return CannotBeDenied(document, schema, keyword);
+  } else if (keyword == "patternProperties") {
+    QUIRE_RETURN_IF_ERROR(CheckMap(document, schema, keyword));
+    for (const auto& [pattern, value] : schema[keyword].items()) {
+      if (!AcceptsAll(value)) return CannotBeDenied(document, schema, keyword);
+    }
   } else if (keyword == "minProperties" || keyword == "maxProperties") {
     QUIRE_ASSIGN_OR_RETURN(const int count, CountOf(document, schema, keyword));
     if (keyword == "maxProperties") {
-      AddBranch(branches,
+        AddBranch(branches,
                 [count](Shape* shape) { shape->min_properties = std::max(shape->min_properties, count + 1); });
     } else if (count > 0) {
       AddBranch(branches, [count](Shape* shape) { AtMost(count - 1, &shape->max_properties); });

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "grammar/grammar.h"
@@ -232,6 +233,42 @@ TEST(SchemaKeywordsTest, SchemasWithNames) {
   ASSERT_TRUE(automaton.ok()) << automaton.status();
   EXPECT_TRUE(Matches(*automaton, R"({"a":1,"b":"x","c":null})"));
   EXPECT_FALSE(Matches(*automaton, R"({"a":"x"})"));
+}
+
+TEST(SchemaKeywordsTest, TheDynamicAnchorOfTheRootCounts) {
+  const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"$id": "http://example.org/strict",
+      "$ref": "list", "$defs": {"word": {"$dynamicAnchor": "item", "type": "string"},
+          "list": {"$id": "list", "type": "array", "items": {"$dynamicRef": "#item"},
+                   "$defs": {"any": {"$dynamicAnchor": "item", "type": ["string", "integer"]}}}}})"});
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  EXPECT_TRUE(Matches(*automaton, R"(["a"])"));
+  EXPECT_FALSE(Matches(*automaton, "[1]"));
+}
+
+TEST(SchemaKeywordsTest, WhatAcceptsEverythingCannotBreak) {
+  for (const char* keyword :
+       {R"("patternProperties": {"b": true})", R"("unevaluatedProperties": true)", R"("propertyNames": {})"}) {
+    const auto automaton =
+        Compile({.kind = Source::Kind::kJsonSchema,
+                 .text = absl::StrCat(
+                     R"({"type": "object", "properties": {"a": {"type": "null"}}, "not": {"required": ["a"], )",
+                     keyword, "}}")});
+    ASSERT_TRUE(automaton.ok()) << automaton.status();
+    EXPECT_TRUE(Matches(*automaton, "{}")) << keyword;
+    EXPECT_FALSE(Matches(*automaton, R"({"a":null})")) << keyword;
+  }
+}
+
+TEST(SchemaKeywordsTest, ReferencesMayHaveDots) {
+  for (const char* reference : {"./item.json", "../folder/item.json", "x/../item.json", "/folder/./item.json"}) {
+    const std::string schema =
+        absl::StrCat(R"({"$id": "http://example.org/folder/root.json", "properties": {"a": {"$ref": ")", reference,
+                     R"("}}, "$defs": {"i": {"$id": "./item.json", "type": "integer"}}})");
+    const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
+    ASSERT_TRUE(automaton.ok()) << automaton.status();
+    EXPECT_TRUE(Matches(*automaton, R"({"a":1})")) << reference;
+    EXPECT_FALSE(Matches(*automaton, R"({"a":null})")) << reference;
+  }
 }
 
 TEST(SchemaKeywordsTest, WhatNoOtherSchemaEvaluates) {
