@@ -248,6 +248,7 @@ absl::Status DenyString(const SchemaDocument& document, const SchemaJson& schema
   }
   QUIRE_ASSIGN_OR_RETURN(const int count, CountOf(document, schema, keyword));
   if (keyword == "maxLength") {
+    if (count >= kMaxCount) return absl::OkStatus();  // Such long strings are not written.
     AddBranch(branches, [count](Shape* shape) { shape->min_length = std::max(shape->min_length, count + 1); });
   } else if (count > 0) {
     AddBranch(branches, [count](Shape* shape) { AtMost(count - 1, &shape->max_length); });
@@ -298,6 +299,7 @@ absl::Status DenyArray(const SchemaDocument& document, const SchemaJson& schema,
   if (keyword != "minItems" && keyword != "maxItems") return DenyItems(document, schema, keyword, branches);
   QUIRE_ASSIGN_OR_RETURN(const int count, CountOf(document, schema, keyword));
   if (keyword == "maxItems") {
+    if (count >= kMaxCount) return absl::OkStatus();
     AddBranch(branches, [count](Shape* shape) { shape->min_items = std::max(shape->min_items, count + 1); });
   } else if (count > 0) {
     AddBranch(branches, [count](Shape* shape) { AtMost(count - 1, &shape->max_items); });
@@ -358,7 +360,8 @@ absl::Status DenyObject(const SchemaDocument& document, const SchemaJson& schema
   } else if (keyword == "minProperties" || keyword == "maxProperties") {
     QUIRE_ASSIGN_OR_RETURN(const int count, CountOf(document, schema, keyword));
     if (keyword == "maxProperties") {
-        AddBranch(branches,
+      if (count >= kMaxCount) return absl::OkStatus();
+      AddBranch(branches,
                 [count](Shape* shape) { shape->min_properties = std::max(shape->min_properties, count + 1); });
     } else if (count > 0) {
       AddBranch(branches, [count](Shape* shape) { AtMost(count - 1, &shape->max_properties); });
