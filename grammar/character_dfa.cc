@@ -184,6 +184,13 @@ CharacterDfa CharacterDfa::OfLengths(int min, int max) {
   return dfa;
 }
 
+CharacterDfa CharacterDfa::OfCharacters(const CodePointSet& characters) {
+  CharacterDfa dfa;
+  dfa.states_.push_back({.is_final = true});
+  for (const CodePointRange& range : characters.ranges()) dfa.states_[0].edges.push_back({range, 0});
+  return dfa;
+}
+
 CharacterDfa CharacterDfa::Except(const std::vector<std::string>& texts) {
   struct Prefix {
     std::map<uint32_t, int> next;
@@ -258,6 +265,36 @@ CharacterDfa CharacterDfa::Complement() const {
   return other;
 }
 
+CharacterDfa CharacterDfa::From(int state) const {
+  CharacterDfa dfa;
+  std::vector<int> reached = {state};
+  std::vector<int> index(states_.size(), -1);
+  index[static_cast<size_t>(state)] = 0;
+  for (size_t i = 0; i < reached.size(); ++i) {
+    dfa.states_.push_back(states_[static_cast<size_t>(reached[i])]);
+    for (Edge& edge : dfa.states_.back().edges) {
+      int& to = index[static_cast<size_t>(edge.to)];
+      if (to < 0) {
+        to = static_cast<int>(reached.size());
+        reached.push_back(edge.to);
+      }
+      edge.to = to;
+    }
+  }
+  return dfa;
+}
+
+std::vector<CharacterDfa::Continuation> CharacterDfa::Continuations() const {
+  const std::vector<bool> is_live = LiveStates();
+  std::map<int, std::vector<CodePointRange>> characters;
+  for (const Edge& edge : states_[0].edges) {
+    if (is_live[static_cast<size_t>(edge.to)]) characters[edge.to].push_back(edge.range);
+  }
+  std::vector<Continuation> continuations;
+  for (auto& [to, ranges] : characters) continuations.push_back({CodePointSet(std::move(ranges)), From(to)});
+  return continuations;
+}
+
 int CharacterDfa::Next(const State& state, uint32_t character) {
   for (const Edge& edge : state.edges) {
     if (edge.range.first <= character && character <= edge.range.last) return edge.to;
@@ -290,6 +327,12 @@ std::vector<bool> CharacterDfa::LiveStates() const {
     }
   }
   return is_live;
+}
+
+int CharacterDfa::num_ranges() const {
+  int count = 0;
+  for (const State& state : states_) count += static_cast<int>(state.edges.size());
+  return std::max(1, count);
 }
 
 bool CharacterDfa::empty() const {

@@ -25,14 +25,22 @@ class CharacterDfa {
   static absl::StatusOr<CharacterDfa> Of(const SyntaxTree& tree, ExprId expr, int64_t* steps);
   // All texts of min .. max characters; kUnbounded has no limit.
   static CharacterDfa OfLengths(int min, int max);
+  // All texts of these characters.
+  static CharacterDfa OfCharacters(const CodePointSet& characters);
   // All texts but these.
   static CharacterDfa Except(const std::vector<std::string>& texts);
 
   absl::StatusOr<CharacterDfa> Intersection(const CharacterDfa& other, int64_t* steps) const;
   CharacterDfa Complement() const;
 
+  // The texts but the empty one, by the sets of first characters behind which the same texts may follow.
+  struct Continuation;
+  std::vector<Continuation> Continuations() const;
+
   bool Matches(std::string_view text) const;
   bool empty() const;
+  // The ranges of characters of all states, at least 1.
+  int num_ranges() const;
   // Adds the texts to a grammar.
   ExprId AddTo(RegexText text, SyntaxTree* tree) const;
 
@@ -48,11 +56,18 @@ class CharacterDfa {
     bool is_final = false;
   };
 
+  // What may follow behind a state.
+  CharacterDfa From(int state) const;
   static int Next(const State& state, uint32_t character);
   // For each state, says whether a text leads from it to the end.
   std::vector<bool> LiveStates() const;
 
   std::vector<State> states_;  // 0 is the start.
+};
+
+struct CharacterDfa::Continuation {
+  CodePointSet first;
+  CharacterDfa rest;
 };
 
 }  // namespace quire::grammar

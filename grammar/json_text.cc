@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "grammar/code_points.h"
+#include "grammar/long_repeat.h"
 #include "grammar/number_text.h"
 
 namespace quire::grammar {
@@ -105,7 +106,7 @@ ExprId JsonText::AnyValue() {
 ExprId JsonText::StringOfLength(int min, int max) {
   const ExprId escape = tree_->Sequence({Literal("\\"), tree_->Set(CharactersOf("\"\\/bfnrt"))});
   const ExprId character = tree_->Choice({tree_->Set(PlainCharacters()), escape});
-  return tree_->Sequence({Literal("\""), tree_->Repeat(character, min, max), Literal("\"")});
+  return tree_->Sequence({Literal("\""), LongRepeat(character, min, max, tree_), Literal("\"")});
 }
 
 // A graph of the prefixes of the names. From each prefix, every character that no name has there leads to a node where

@@ -24,7 +24,8 @@ class JsonText {
   ExprId String();
   ExprId Number();
   ExprId Integer();
-  // A string of min .. max characters. Characters that need an escape of six bytes are left out.
+  // A string of min .. max characters, and at most kMaxLongRepeat. Characters that need an escape of six bytes are left
+  // out.
   ExprId StringOfLength(int min, int max);
   // A string that equals none of the names. Characters that need an escape are left out.
   ExprId KeyExcept(const std::vector<std::string>& names);

@@ -29,15 +29,16 @@ size_t FindOutside(std::string_view pattern, size_t at, std::string_view charact
 
 }  // namespace
 
-LeadingLookaheads FindLeadingLookaheads(std::string_view pattern, bool is_search) {
+LeadingLookaheads FindLeadingLookaheads(std::string_view pattern, size_t begin, bool is_search) {
   LeadingLookaheads found;
-  size_t at = pattern.starts_with('^') ? 1 : 0;
-  if (is_search && at == 0) return found;
+  const std::string_view all = pattern.substr(begin);
+  size_t at = begin + (all.starts_with('^') ? 1 : all.starts_with("\\A") ? 2 : 0);
+  if (is_search && at == begin) return found;
   while (pattern.substr(at).starts_with("(?=") || pattern.substr(at).starts_with("(?!")) {
-    const size_t begin = at + 3;
-    const size_t end = FindOutside(pattern, begin, ")");
+    const size_t inner = at + 3;
+    const size_t end = FindOutside(pattern, inner, ")");
     if (end == pattern.npos) return {};
-    found.list.push_back({begin, end, pattern[at + 2] == '!'});
+    found.list.push_back({inner, end, pattern[at + 2] == '!'});
     at = end + 1;
   }
   if (FindOutside(pattern, at, "|") != pattern.npos) return {};

@@ -22,9 +22,9 @@ struct LeadingLookaheads {
   size_t rest = 0;  // The place of the expression behind them.
 };
 
-// Returns nothing in the list if there are none, or if the expression has several alternatives, or if it may begin
-// within a text.
-LeadingLookaheads FindLeadingLookaheads(std::string_view pattern, bool is_search);
+// Looks at the expression from `begin` on. Returns nothing in the list if there are none, or if the expression has
+// several alternatives, or if it may begin within a text.
+LeadingLookaheads FindLeadingLookaheads(std::string_view pattern, size_t begin, bool is_search);
 
 }  // namespace quire::grammar
 

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "grammar/character_dfa.h"
+#include "grammar/character_properties.h"
 #include "grammar/parse_error.h"
 #include "grammar/regex_lookahead.h"
 
@@ -48,6 +49,56 @@ CodePointSet AnyInLine() {
   return CodePointSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).Complement();
 }
 
+// What the flags of an expression, or of a group in it, say.
+struct RegexFlags {
+  bool ignores_case = false;   // i
+  bool dot_has_lines = false;  // s: `.` matches the ends of lines, too.
+};
+
+// Reads letters of flags from `*at` on, and "-" with those that are taken away. Returns nothing if there are others.
+std::optional<RegexFlags> ReadFlags(std::string_view pattern, RegexFlags flags, size_t* at) {
+  bool value = true;
+  for (; *at < pattern.size(); ++*at) {
+    const char c = pattern[*at];
+    if (c == '-' && value) {
+      value = false;
+    } else if (c == 'i') {
+      flags.ignores_case = value;
+    } else if (c == 's') {
+      flags.dot_has_lines = value;
+    } else {
+      return flags;
+    }
+  }
+  return std::nullopt;
+}
+
+// Reads flags for the whole expression, such as (?i), which Python has at its beginning.
+RegexFlags ReadGlobalFlags(std::string_view pattern, size_t* at) {
+  if (!pattern.starts_with("(?")) return {};
+  size_t end = 2;
+  const std::optional<RegexFlags> flags = ReadFlags(pattern, {}, &end);
+  const bool has_flags = flags.has_value() && end > 2 && pattern[2] != '-' && pattern.substr(end).starts_with(')');
+  *at = has_flags ? end + 1 : 0;
+  return has_flags ? *flags : RegexFlags();
+}
+
+// Adds the other case of letters of ASCII.
+CodePointSet WithCases(const CodePointSet& set) {
+  std::vector<CodePointRange> ranges = set.ranges();
+  for (uint32_t c = 'a'; c <= 'z'; ++c) {
+    const uint32_t upper = c - 'a' + 'A';
+    if (set.Contains(c)) ranges.push_back({upper, upper});
+    if (set.Contains(upper)) ranges.push_back({c, c});
+  }
+  return CodePointSet(std::move(ranges));
+}
+
+// The characters that are no letters of ASCII, and that some implementations take for cases of i, s and k.
+CodePointSet UnusualCases() {
+  return CodePointSet({{0x130, 0x131}, {0x17F, 0x17F}, {0x212A, 0x212A}});
+}
+
 // An expression or a part of it.
 struct RegexPart {
   ExprId expr;
@@ -71,8 +122,8 @@ class RegexReader {
   enum class Assertions { kLeftOut, kWritten };
 
   RegexReader(std::string_view pattern, RegexText text, size_t at, SyntaxTree* tree,
-              Assertions assertions = Assertions::kLeftOut)
-      : pattern_(pattern), text_(text), tree_(tree), at_(at), assertions_(assertions) {}
+              Assertions assertions = Assertions::kLeftOut, RegexFlags flags = {})
+      : pattern_(pattern), text_(text), tree_(tree), at_(at), assertions_(assertions), flags_(flags) {}
 
   absl::StatusOr<RegexPart> Whole(RegexSpan span) {
     is_search_ = span == RegexSpan::kSearch;
@@ -88,6 +139,7 @@ class RegexReader {
   absl::StatusOr<CodePointSet> Class() {
     const size_t begin = at_++;
     const bool is_negated = Take('^');
+    has_other_letters_ = false;
     std::vector<CodePointRange> ranges;
     while (!Take(']')) {
       if (at_ >= pattern_.size()) return ErrorAt(begin, "the class has no \"]\"");
@@ -112,7 +164,13 @@ class RegexReader {
       ranges.insert(ranges.end(), first.ranges().begin(), first.ranges().end());
     }
     const CodePointSet set(std::move(ranges));
-    return is_negated ? set.Complement() : set;
+    if (!flags_.ignores_case) return is_negated ? set.Complement() : set;
+    const CodePointSet others = WithCases(set).Complement();
+    if (!is_negated) return others.Complement();
+    if (has_other_letters_) {
+      return ErrorAt(begin, "with the flag i, a class that begins with ^ may name characters of ASCII only");
+    }
+    return others.Intersection(UnusualCases().Complement());
   }
 
   size_t at() const { return at_; }
@@ -183,10 +241,18 @@ class RegexReader {
   std::optional<Assertion> TakeAssertion() {
     if (Take('^')) return Assertion::kBegin;
     if (Take('$')) return Assertion::kEnd;
-    const std::string_view rest = pattern_.substr(at_);
-    if (!rest.starts_with("\\b") && !rest.starts_with("\\B")) return std::nullopt;
-    at_ += 2;
-    return rest[1] == 'b' ? Assertion::kBoundary : Assertion::kNoBoundary;
+    // Python has \A and \Z for the ends of a text, and others \z.
+    constexpr std::pair<std::string_view, Assertion> kEscapes[] = {{"\\b", Assertion::kBoundary},
+                                                                   {"\\B", Assertion::kNoBoundary},
+                                                                   {"\\A", Assertion::kBegin},
+                                                                   {"\\Z", Assertion::kEnd},
+                                                                   {"\\z", Assertion::kEnd}};
+    for (const auto& [escape, assertion] : kEscapes) {
+      if (pattern_.substr(at_, escape.size()) != escape) continue;
+      at_ += escape.size();
+      return assertion;
+    }
+    return std::nullopt;
   }
 
   absl::StatusOr<RegexPart> Atom(int depth) {
@@ -200,11 +266,11 @@ class RegexReader {
       }
       case '.':
         ++at_;
-        return RegexPart{Characters(AnyInLine(), text_, tree_)};
+        return RegexPart{Characters(flags_.dot_has_lines ? CodePointSet::All() : AnyInLine(), text_, tree_)};
       case '\\': {
         CodePointSet set;
         QUIRE_RETURN_IF_ERROR(Escape(&set));
-        return RegexPart{Characters(set, text_, tree_)};
+        return RegexPart{Characters(flags_.ignores_case ? WithCases(set) : set, text_, tree_)};
       }
       case '*':
       case '+':
@@ -213,34 +279,46 @@ class RegexReader {
         return ErrorAt(begin, "\"", std::string(1, Peek()), "\" repeats nothing");
       default: {
         const uint32_t c = DecodeUtf8(pattern_, &at_);
-        return RegexPart{Characters(CodePointSet({{c, c}}), text_, tree_)};
+        const CodePointSet set({{c, c}});
+        return RegexPart{Characters(flags_.ignores_case ? WithCases(set) : set, text_, tree_)};
       }
     }
   }
 
   absl::StatusOr<RegexPart> Group(int depth) {
     const size_t begin = at_++;
-    if (Take('?')) {
-      if (Take('<') && Peek() != '=' && Peek() != '!') {
-        while (at_ < pattern_.size() && Peek() != '>') ++at_;
-        if (!Take('>')) return ErrorAt(begin, "the name of the group has no \">\"");
-      } else if (!Take(':')) {
-        return ErrorAt(begin, WhatIsNotSupported());
-      }
-    }
+    const RegexFlags outer = flags_;
+    if (Take('?')) QUIRE_RETURN_IF_ERROR(GroupKind(begin));
     QUIRE_ASSIGN_OR_RETURN(const RegexPart inner, Alternatives(depth + 1));
     if (!Take(')')) return ErrorAt(begin, "the group has no \")\"");
+    flags_ = outer;
     return inner;
+  }
+
+  // Reads what follows "(?": a name, also as Python writes it (?P<name>...), or flags for the group.
+  absl::Status GroupKind(size_t begin) {
+    const bool is_of_python = pattern_.substr(at_).starts_with("P<");
+    if (is_of_python) ++at_;
+    if (Take('<') && (is_of_python || (Peek() != '=' && Peek() != '!'))) {
+      while (at_ < pattern_.size() && Peek() != '>') ++at_;
+      return Take('>') ? absl::OkStatus() : ErrorAt(begin, "the name of the group has no \">\"");
+    }
+    size_t end = at_;
+    const std::optional<RegexFlags> flags = ReadFlags(pattern_, flags_, &end);
+    if (!flags.has_value() || pattern_[end] != ':') return ErrorAt(begin, WhatIsNotSupported());
+    flags_ = *flags;
+    at_ = end + 1;
+    return absl::OkStatus();
   }
 
   // Names the extension behind "(?", or behind "(?<" for a lookbehind.
   std::string WhatIsNotSupported() const {
     const char c = Peek();
     if (c == '=' || c == '!') return "lookahead and lookbehind are not supported";
-    if (c == 'P') return "(?P is not supported; the name of a group is written (?<name>...)";
+    if (c == 'P') return "references to groups are not supported";
     if (c == '>') return "atomic groups are not supported; write (?:...)";
     if (c == '-' || absl::ascii_isalpha(static_cast<unsigned char>(c))) {
-      return absl::StrCat("flags such as (?", std::string(1, c), ") are not supported; write [Yy] to match both cases");
+      return "only the flags i and s are supported, at the beginning of the expression or for a group, as in (?i:...)";
     }
     return "a group that begins with (? must be (?:...) or (?<name>...)";
   }
@@ -291,9 +369,13 @@ class RegexReader {
   }
 
   absl::Status ClassMember(CodePointSet* out) {
-    if (Peek() == '\\') return Escape(out);
-    const uint32_t c = DecodeUtf8(pattern_, &at_);
-    *out = CodePointSet({{c, c}});
+    if (Peek() == '\\') {
+      QUIRE_RETURN_IF_ERROR(Escape(out));
+    } else {
+      const uint32_t c = DecodeUtf8(pattern_, &at_);
+      *out = CodePointSet({{c, c}});
+    }
+    has_other_letters_ |= IsOneCharacter(*out) && out->ranges()[0].first >= 0x80;
     return absl::OkStatus();
   }
 
@@ -321,6 +403,7 @@ class RegexReader {
         return absl::OkStatus();
       case 'W':
         *out = WordCharacters().Complement();
+        if (flags_.ignores_case) *out = out->Intersection(UnusualCases().Complement());
         return absl::OkStatus();
       case 's':
         *out = Spaces();
@@ -349,7 +432,7 @@ class RegexReader {
         return one('\b');  // In a class, because elsewhere it is an assertion.
       case 'p':
       case 'P':
-        return ErrorAt(begin, "properties of characters (\\", std::string(1, c), ") are not supported");
+        return Property(begin, c == 'P', out);
       case 'k':
         return ErrorAt(begin, "references to groups are not supported");
       default:
@@ -363,6 +446,23 @@ class RegexReader {
       return ErrorAt(begin, "\\", std::string(1, c), " is not supported");
     }
     return one(static_cast<uint32_t>(c));
+  }
+
+  // Reads the name of a property in braces.
+  absl::Status Property(size_t begin, bool is_negated, CodePointSet* out) {
+    const size_t end = Peek() == '{' ? pattern_.find('}', at_) : pattern_.npos;
+    if (end == pattern_.npos) return ErrorAt(begin, "\\p needs a name in braces");
+    const std::string_view name = pattern_.substr(at_ + 1, end - at_ - 1);
+    const std::optional<CodePointSet> set = CharactersWith(name);
+    if (!set.has_value()) {
+      return ErrorAt(begin, "of the properties of characters (\\p), only general categories such as \\p{L} and ",
+                     "\\p{Lu} are supported");
+    }
+    if (is_negated && flags_.ignores_case) return ErrorAt(begin, "\\P is not supported with the flag i");
+    at_ = end + 1;
+    has_other_letters_ = true;
+    *out = is_negated ? set->Complement() : *set;
+    return absl::OkStatus();
   }
 
   absl::Status Unicode(size_t begin, CodePointSet* out) {
@@ -396,15 +496,18 @@ class RegexReader {
   SyntaxTree* const tree_;
   size_t at_;
   const Assertions assertions_;
+  RegexFlags flags_;
+  bool has_other_letters_ = false;  // The last class names characters that are not of ASCII.
   bool needs_assertions_ = false;
   bool is_search_ = false;
 };
 
 // Reads a part of an expression with its assertions. `*empty_class` becomes that of the part.
-absl::StatusOr<CharacterDfa> TextsOf(std::string_view pattern, size_t begin, size_t end, RegexSpan span, int64_t* steps,
-                                     std::optional<size_t>* empty_class) {
+absl::StatusOr<CharacterDfa> TextsOf(std::string_view pattern, size_t begin, size_t end, RegexSpan span,
+                                     RegexFlags flags, int64_t* steps, std::optional<size_t>* empty_class) {
   SyntaxTree plain;
-  RegexReader reader(pattern.substr(0, end), RegexText::kPlain, begin, &plain, RegexReader::Assertions::kWritten);
+  RegexReader reader(pattern.substr(0, end), RegexText::kPlain, begin, &plain, RegexReader::Assertions::kWritten,
+                     flags);
   QUIRE_ASSIGN_OR_RETURN(const RegexPart part, reader.Whole(span));
   *empty_class = part.empty_class;
   absl::StatusOr<CharacterDfa> dfa = CharacterDfa::Of(plain, part.expr, steps);
@@ -414,15 +517,15 @@ absl::StatusOr<CharacterDfa> TextsOf(std::string_view pattern, size_t begin, siz
 
 // The texts that fit all lookaheads and the rest of an expression.
 absl::StatusOr<RegexPart> ReadLookaheads(std::string_view pattern, const LeadingLookaheads& lookaheads, RegexText text,
-                                         bool is_search, SyntaxTree* tree) {
+                                         bool is_search, RegexFlags flags, SyntaxTree* tree) {
   int64_t* const steps = tree->character_steps();
   std::optional<size_t> empty_class, unused;
   const RegexSpan span = is_search ? RegexSpan::kPrefix : RegexSpan::kWhole;
   QUIRE_ASSIGN_OR_RETURN(CharacterDfa texts,
-                         TextsOf(pattern, lookaheads.rest, pattern.size(), span, steps, &empty_class));
+                         TextsOf(pattern, lookaheads.rest, pattern.size(), span, flags, steps, &empty_class));
   for (const Lookahead& one : lookaheads.list) {
     QUIRE_ASSIGN_OR_RETURN(const CharacterDfa seen,
-                           TextsOf(pattern, one.begin, one.end, RegexSpan::kPrefix, steps, &unused));
+                           TextsOf(pattern, one.begin, one.end, RegexSpan::kPrefix, flags, steps, &unused));
     absl::StatusOr<CharacterDfa> both = texts.Intersection(one.is_negated ? seen.Complement() : seen, steps);
     if (!both.ok()) return ErrorAtByte(pattern, one.begin, "with this lookahead, ", both.status().message());
     texts = *std::move(both);
@@ -432,14 +535,16 @@ absl::StatusOr<RegexPart> ReadLookaheads(std::string_view pattern, const Leading
 
 absl::StatusOr<RegexPart> ReadWhole(std::string_view pattern, RegexText text, bool is_search, SyntaxTree* tree) {
   QUIRE_RETURN_IF_ERROR(CheckUtf8(pattern, "the regular expression"));
-  const LeadingLookaheads lookaheads = FindLeadingLookaheads(pattern, is_search);
-  if (!lookaheads.list.empty()) return ReadLookaheads(pattern, lookaheads, text, is_search, tree);
+  size_t begin = 0;
+  const RegexFlags flags = ReadGlobalFlags(pattern, &begin);
+  const LeadingLookaheads lookaheads = FindLeadingLookaheads(pattern, begin, is_search);
+  if (!lookaheads.list.empty()) return ReadLookaheads(pattern, lookaheads, text, is_search, flags, tree);
   const RegexSpan span = is_search ? RegexSpan::kSearch : RegexSpan::kWhole;
-  RegexReader reader(pattern, text, 0, tree);
+  RegexReader reader(pattern, text, begin, tree, RegexReader::Assertions::kLeftOut, flags);
   QUIRE_ASSIGN_OR_RETURN(RegexPart whole, reader.Whole(span));
   if (!reader.needs_assertions()) return whole;
-  QUIRE_ASSIGN_OR_RETURN(const CharacterDfa dfa,
-                         TextsOf(pattern, 0, pattern.size(), span, tree->character_steps(), &whole.empty_class));
+  QUIRE_ASSIGN_OR_RETURN(const CharacterDfa dfa, TextsOf(pattern, begin, pattern.size(), span, flags,
+                                                         tree->character_steps(), &whole.empty_class));
   return RegexPart{dfa.AddTo(text, tree), whole.empty_class};
 }
 

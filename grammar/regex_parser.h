@@ -18,14 +18,16 @@ enum class RegexText {
 
 // Adds the texts that match a regular expression. The syntax is that of ECMAScript with the flag u: characters, `.`,
 // classes in brackets, \d \w \s \D \W \S, \t \n \r \f \v \0 \xhh \uhhhh \u{h...} \cX, groups (also named ones, whose
-// names mean nothing), `|`, and the repetitions * + ? {m} {m,} {m,n}, which may be lazy. The expression has to match a
-// whole text. ^, $, \b and \B may stand anywhere; where ^ does not begin and $ does not end the expression, its texts
-// need a CharacterDfa, which has a limit.
+// names mean nothing), `|`, and the repetitions * + ? {m} {m,} {m,n}, which may be lazy. Of Python, groups
+// (?P<name>...) and the assertions \A and \Z are read, too. The flags i and s may come at the beginning, as in (?i), or
+// for a group, as in (?i:...). With i, letters of ASCII match both cases. The expression has to match a whole text. ^,
+// $, \b and \B may stand anywhere; where ^ does not begin and $ does not end the expression, its texts need a
+// CharacterDfa, which has a limit.
 //
 // So do lookaheads, which may stand at the beginning of an expression, behind ^ where it may match a part of a text.
 //
 // INVALID_ARGUMENT, with the place, when the expression is wrong or uses what is not supported: other lookaheads and
-// lookbehind, references to groups, and properties of characters (\p).
+// lookbehind, references to groups, and properties of characters but general categories, as in \p{L}.
 absl::StatusOr<ExprId> ParseRegex(std::string_view pattern, RegexText text, SyntaxTree* tree);
 
 // The same, and INVALID_ARGUMENT when no text matches, with the place of a class without a character.

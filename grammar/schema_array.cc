@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "grammar/long_repeat.h"
 #include "grammar/schema_writer.h"
 
 namespace quire::grammar {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr size_t kMaxArrayEdges = 40'000;
 constexpr size_t kMaxContains = 4;
+constexpr int kMaxCountedItems = 1000;
 
 // Writes an array as a graph. A node stands behind some items, when some of them have counted for each `contains`.
 // Beyond the last number that makes a difference, numbers are not counted.
@@ -24,7 +26,9 @@ class ArrayWriter {
     size_t last = std::max<size_t>({1, shape.prefix.size(), static_cast<size_t>(shape.min_items)});
     for (const Shape::Items& items : shape.items) last = std::max(last, items.first);
     for (const Shape::Contains& contains : shape.contains) last = std::max(last, contains.first);
-    last_ = shape.max_items == kUnbounded ? static_cast<int>(last) : shape.max_items;
+    has_long_rest_ = shape.contains.empty() && shape.max_items != kUnbounded &&
+                     shape.max_items > static_cast<int>(last) + kMaxCountedItems;
+    last_ = shape.max_items == kUnbounded || has_long_rest_ ? static_cast<int>(last) : shape.max_items;
   }
 
   absl::StatusOr<ExprId> Write() {
@@ -77,7 +81,15 @@ class ArrayWriter {
     const int node = nodes_.at(at);
     bool has_enough = at.num_items >= shape_.min_items;
     for (size_t i = 0; i < at.counts.size(); ++i) has_enough &= at.counts[i] >= shape_.contains[i].min;
-    if (has_enough) edges_.push_back({node, kEnd, tree_.Sequence({context_.json.Space(), tree_.Bytes("]")})});
+    const ExprId close = tree_.Sequence({context_.json.Space(), tree_.Bytes("]")});
+    if (has_long_rest_ && at.num_items == last_) {
+      QUIRE_ASSIGN_OR_RETURN(const ExprId value, context_.use(ItemAt(static_cast<size_t>(last_))));
+      const ExprId item = tree_.Sequence({tree_.Bytes(","), context_.json.Space(), value});
+      const ExprId rest = LongRepeat(item, 0, shape_.max_items - last_, &tree_);
+      edges_.push_back({node, kEnd, tree_.Sequence({rest, close})});
+      return absl::OkStatus();
+    }
+    if (has_enough) edges_.push_back({node, kEnd, close});
     if (shape_.max_items != kUnbounded && at.num_items >= shape_.max_items) return absl::OkStatus();
     Place next{std::min(at.num_items + 1, last_), at.counts};
     return AddItems(at, node, 0, ItemAt(static_cast<size_t>(at.num_items)), std::move(next));
@@ -111,6 +123,7 @@ class ArrayWriter {
   const SchemaContext& context_;
   SyntaxTree& tree_;
   int last_;
+  bool has_long_rest_ = false;  // All items behind the last one that is counted are alike.
   std::map<Place, int> nodes_;
   std::vector<Place> waiting_;
   std::vector<Expr::Edge> edges_;

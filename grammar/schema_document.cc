@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/json_depth.h"
 #include "base/status.h"
@@ -63,7 +64,24 @@ size_t SchemeLength(std::string_view uri) {
   return colon != uri.npos && colon > 0 && uri[colon] == ':' ? colon + 1 : 0;
 }
 
-// Resolves a reference without a fragment (RFC 3986, section 5.2), of which the parts with dots are left out.
+// Removes "." and ".." from a path (RFC 3986, section 5.2.4).
+std::string WithoutDots(const std::string& path) {
+  std::vector<std::string> kept;
+  const std::vector<std::string> parts = absl::StrSplit(path, '/');
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool is_last = i + 1 == parts.size();
+    if (parts[i] != "." && parts[i] != "..") {
+      kept.push_back(parts[i]);
+      continue;
+    }
+    // The empty part before the first slash stays.
+    if (parts[i] == ".." && (kept.size() > 1 || (kept.size() == 1 && !kept[0].empty()))) kept.pop_back();
+    if (is_last) kept.emplace_back();
+  }
+  return absl::StrJoin(kept, "/");
+}
+
+// Resolves a reference without a fragment (RFC 3986, section 5.2).
 std::string JoinUri(const std::string& base, const std::string& reference) {
   if (reference.empty()) return base;
   if (SchemeLength(reference) > 0 || base.empty()) return reference;
@@ -71,10 +89,10 @@ std::string JoinUri(const std::string& base, const std::string& reference) {
   if (absl::StartsWith(reference, "//")) return base.substr(0, scheme) + reference;
   const bool has_authority = base.substr(scheme).starts_with("//");
   const size_t path = has_authority ? std::min(base.find('/', scheme + 2), base.size()) : scheme;
-  if (reference[0] == '/') return base.substr(0, path) + reference;
+  if (reference[0] == '/') return base.substr(0, path) + WithoutDots(reference);
   const size_t last = base.rfind('/');
   const size_t kept = last == base.npos || last < path ? path : last + 1;
-  return base.substr(0, kept) + reference;
+  return base.substr(0, path) + WithoutDots(base.substr(path, kept - path) + reference);
 }
 
 }  // namespace
@@ -209,6 +227,9 @@ absl::StatusOr<const SchemaJson*> SchemaDocument::Resolve(const SchemaJson& sche
   const SchemaJson* const target = Named(*resource, fragment);
   if (target == nullptr) return KeywordError(*this, schema, keyword, ", which the document does not have");
   if (keyword != "$dynamicRef" || !resource->dynamic_anchors.contains(fragment)) return target;
+  // The anchor of the outermost schema on the way to a reference counts, and the way begins at the root.
+  const auto of_root = resources_[0].dynamic_anchors.find(fragment);
+  if (of_root != resources_[0].dynamic_anchors.end()) return of_root->second;
   const auto has_anchor = [&](const Resource& one) { return one.dynamic_anchors.contains(fragment); };
   if (std::count_if(resources_.begin(), resources_.end(), has_anchor) == 1) return target;
   return KeywordError(*this, schema, keyword, ", and is supported only where one schema has this \"$dynamicAnchor\"");

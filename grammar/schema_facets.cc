@@ -248,6 +248,7 @@ absl::Status DenyString(const SchemaDocument& document, const SchemaJson& schema
   }
   QUIRE_ASSIGN_OR_RETURN(const int count, CountOf(document, schema, keyword));
   if (keyword == "maxLength") {
+    if (count >= kMaxCount) return absl::OkStatus();  // Such long strings are not written.
     AddBranch(branches, [count](Shape* shape) { shape->min_length = std::max(shape->min_length, count + 1); });
   } else if (count > 0) {
     AddBranch(branches, [count](Shape* shape) { AtMost(count - 1, &shape->max_length); });
@@ -287,7 +288,9 @@ absl::Status DenyItems(const SchemaDocument& document, const SchemaJson& schema,
 
 absl::Status DenyArray(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword,
                        Branches* branches) {
-  if (keyword == "unevaluatedItems") return CannotBeDenied(document, schema, keyword);
+  if (keyword == "unevaluatedItems") {
+    return AcceptsAll(schema[keyword]) ? absl::OkStatus() : CannotBeDenied(document, schema, keyword);
+  }
   if (keyword == "uniqueItems") {
     QUIRE_ASSIGN_OR_RETURN(const bool is_unique, FlagOf(document, schema, keyword));
     return is_unique ? CannotBeDenied(document, schema, keyword) : absl::OkStatus();
@@ -296,6 +299,7 @@ absl::Status DenyArray(const SchemaDocument& document, const SchemaJson& schema,
   if (keyword != "minItems" && keyword != "maxItems") return DenyItems(document, schema, keyword, branches);
   QUIRE_ASSIGN_OR_RETURN(const int count, CountOf(document, schema, keyword));
   if (keyword == "maxItems") {
+    if (count >= kMaxCount) return absl::OkStatus();
     AddBranch(branches, [count](Shape* shape) { shape->min_items = std::max(shape->min_items, count + 1); });
   } else if (count > 0) {
     AddBranch(branches, [count](Shape* shape) { AtMost(count - 1, &shape->max_items); });
@@ -346,14 +350,17 @@ absl::Status DenyObject(const SchemaDocument& document, const SchemaJson& schema
     if (AcceptsAll(schema[keyword])) return absl::OkStatus();
     if (schema.contains("patternProperties")) return CannotBeDenied(document, schema, keyword);
     AddBranch(branches, [&schema](Shape* shape) { shape->extras.push_back(&schema); });
-  } else if (keyword == "unevaluatedProperties") {
-    return CannotBeDenied(document, schema, keyword);
-  } else if (keyword == "patternProperties" || keyword == "propertyNames") {
-    const bool has_effect = keyword == "propertyNames" ? !AcceptsAll(schema[keyword]) : !schema[keyword].empty();
-    if (has_effect) return CannotBeDenied(document, schema, keyword);
+  } else if (keyword == "unevaluatedProperties" || keyword == "propertyNames") {
+    if (!AcceptsAll(schema[keyword])) return CannotBeDenied(document, schema, keyword);
+  } else if (keyword == "patternProperties") {
+    QUIRE_RETURN_IF_ERROR(CheckMap(document, schema, keyword));
+    for (const auto& [pattern, value] : schema[keyword].items()) {
+      if (!AcceptsAll(value)) return CannotBeDenied(document, schema, keyword);
+    }
   } else if (keyword == "minProperties" || keyword == "maxProperties") {
     QUIRE_ASSIGN_OR_RETURN(const int count, CountOf(document, schema, keyword));
     if (keyword == "maxProperties") {
+      if (count >= kMaxCount) return absl::OkStatus();
       AddBranch(branches,
                 [count](Shape* shape) { shape->min_properties = std::max(shape->min_properties, count + 1); });
     } else if (count > 0) {

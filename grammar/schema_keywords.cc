@@ -158,6 +158,8 @@ absl::StatusOr<int> CountOf(const SchemaDocument& document, const SchemaJson& sc
   if (count < 0 || count != std::floor(count)) {
     return KeywordError(document, schema, keyword, ", it must be a whole number of at least 0");
   }
+  const bool is_limit = keyword == "maxLength" || keyword == "maxItems" || keyword == "maxProperties";
+  if (is_limit) return static_cast<int>(std::min<double>(count, kMaxLimit));
   if (count > kMaxCount) return KeywordError(document, schema, keyword, ", at most ", kMaxCount, " is supported");
   return static_cast<int>(count);
 }

@@ -16,7 +16,9 @@
 
 namespace quire::grammar {
 
-inline constexpr int kMaxCount = 10'000;  // A schema may limit items, properties and characters to so many.
+inline constexpr int kMaxCount = 10'000;  // A schema may ask for so many items, properties or characters.
+// No text is that long, so larger limits of schemas are taken for this one.
+inline constexpr int kMaxLimit = 1 << 30;
 
 enum class ValueType : uint8_t { kNull, kBoolean, kNumber, kString, kArray, kObject };
 inline constexpr std::array<ValueType, 6> kValueTypes = {ValueType::kNull,   ValueType::kBoolean, ValueType::kNumber,

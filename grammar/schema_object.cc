@@ -11,6 +11,7 @@
 #include "grammar/schema_facets.h"
 #include "grammar/schema_values.h"
 #include "grammar/schema_writer.h"
+#include "grammar/string_kinds.h"
 
 namespace quire::grammar {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 constexpr int kMaxGraphNodes = 20'000;
 constexpr size_t kMaxPatterns = 32;
 constexpr size_t kMaxKeyClasses = 32;
+constexpr int kMaxNameKinds = 700;  // Together behind all numbers of properties.
 
 // Writes the properties of a shape in their order, and then the others.
 class ObjectWriter {
@@ -34,11 +36,11 @@ class ObjectWriter {
     QUIRE_ASSIGN_OR_RETURN(const std::vector<ExprId> others, Others());
     const int num_required = static_cast<int>(
         std::count_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.is_required; }));
+    std::vector<ExprId> different;
     if (!others.empty() && shape_.min_properties > std::max(1, num_required)) {
-      return SchemaError(context_.document, place_, "the keyword \"minProperties\" is ", shape_.min_properties,
-                         ", which is not supported where other properties may come: two could have the same name");
+      QUIRE_ASSIGN_OR_RETURN(different, OthersByName());
     }
-    return Graph(others);
+    return Graph(others, different);
   }
 
  private:
@@ -158,6 +160,38 @@ class ObjectWriter {
     return absl::OkStatus();
   }
 
+  // Properties with other names and without the quotation mark with which they begin: one expression for each kind of
+  // names, so that two kinds have different names.
+  absl::StatusOr<std::vector<ExprId>> OthersByName() {
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<KeyClass> classes, KeyClasses());
+    std::vector<StringKinds> names;
+    for (const KeyClass& one : classes) {
+      Goal goal;
+      AddDemands(nullptr, one.patterns, &goal);
+      QUIRE_ASSIGN_OR_RETURN(const ExprId value, context_.use(goal));
+      names.emplace_back(one.names, tree_.Sequence({tree_.Bytes("\":"), context_.json.Space(), value}), &tree_);
+    }
+    std::vector<ExprId> kinds;
+    std::vector<KindGroups> groups;
+    for (const FirstCharacter& first : FirstCharacters()) {
+      std::vector<ExprId> parts;
+      for (const StringKinds& one : names) {
+        if (const std::optional<ExprId> part = one.BeginningWith(first.characters)) parts.push_back(*part);
+      }
+      if (parts.empty()) continue;
+      kinds.push_back(tree_.Choice(std::move(parts)));
+      groups.push_back(first.groups);
+    }
+    for (size_t level = 0; level < KindGroups().size(); ++level) {
+      if (static_cast<int>(kinds.size()) * (shape_.min_properties + 1) <= kMaxNameKinds) break;
+      kinds = JoinGroups(kinds, level, &groups, &tree_);
+    }
+    const int most = std::min(static_cast<int>(kinds.size()), kMaxNameKinds / static_cast<int>(kinds.size() + 1));
+    if (most >= shape_.min_properties) return kinds;
+    return SchemaError(context_.document, place_, "the keyword \"minProperties\" is ", shape_.min_properties,
+                       ", which is too many where other properties may come: at most ", most, " are supported");
+  }
+
   absl::StatusOr<std::vector<KeyClass>> KeyClasses() {
     CharacterDfa all = CharacterDfa::Except(listed_);
     if (!shape_.names.empty()) {
@@ -200,18 +234,19 @@ class ObjectWriter {
   }
 
   // Node (i, c) of the graph stands behind entry i, when there are c properties, or at least c if c is the last one.
-  absl::StatusOr<ExprId> Graph(const std::vector<ExprId>& others) {
+  // Until there are as many as minProperties asks for, other properties are `different`, if it is not empty.
+  absl::StatusOr<ExprId> Graph(const std::vector<ExprId>& others, const std::vector<ExprId>& different) {
     const int num_entries = static_cast<int>(entries_.size());
-    const int last = std::max({1, shape_.min_properties, shape_.max_properties});
+    const bool is_limited =
+        shape_.max_properties != kUnbounded && (!others.empty() || shape_.max_properties < num_entries);
+    const int last = std::max({1, shape_.min_properties, is_limited ? shape_.max_properties : 0});
     const int64_t num_nodes = int64_t{num_entries + 1} * (last + 1);
     if (num_nodes > kMaxGraphNodes) {
       return SchemaError(context_.document, place_, num_entries, " properties and numbers of them up to ", last,
                          " need ", num_nodes, " nodes, at most ", kMaxGraphNodes, " are supported");
     }
     const auto node = [&](int entry, int count) { return entry * (last + 1) + count; };
-    const auto may_add = [&](int count) {
-      return shape_.max_properties == kUnbounded || count < shape_.max_properties;
-    };
+    const auto may_add = [&](int count) { return !is_limited || count < shape_.max_properties; };
     std::vector<Expr::Edge> edges;
     for (int i = 0; i < num_entries; ++i) {
       const Entry& entry = entries_[static_cast<size_t>(i)];
@@ -223,16 +258,37 @@ class ObjectWriter {
         edges.push_back({node(i, count), node(i + 1, std::min(count + 1, last)), member});
       }
     }
-    const int end = node(num_entries + 1, 0);
+    const int first_different = node(num_entries + 1, 0);
+    const int end = AddDifferent(different, node(num_entries, 0), first_different, &edges);
     const ExprId close = tree_.Sequence({context_.json.Space(), tree_.Bytes("}")});
     for (int count = 0; count <= last; ++count) {
-      if (!others.empty() && may_add(count)) {
+      const bool is_different = !different.empty() && count < shape_.min_properties;
+      if (!others.empty() && may_add(count) && !is_different) {
         const ExprId member = tree_.Sequence({Separator(count == 0), tree_.Choice(others)});
         edges.push_back({node(num_entries, count), node(num_entries, std::min(count + 1, last)), member});
       }
       if (count >= shape_.min_properties) edges.push_back({node(num_entries, count), end, close});
     }
     return tree_.Sequence({tree_.Bytes("{"), tree_.Graph(end + 1, std::move(edges))});
+  }
+
+  // Adds the edges of properties that differ, which come in their order. Node `counted` + c stands behind the entries,
+  // when there are c properties. Returns the number of the first node that is free.
+  int AddDifferent(const std::vector<ExprId>& different, int counted, int first_free, std::vector<Expr::Edge>* edges) {
+    const auto num_kinds = static_cast<int>(different.size());
+    // Kinds from k on may follow, behind c properties, and behind the separator.
+    const auto behind = [&](int k, int c) {
+      return k == 0 || c == shape_.min_properties ? counted + c : first_free + 2 * (k * shape_.min_properties + c);
+    };
+    const auto before = [&](int k, int c) { return first_free + 2 * (k * shape_.min_properties + c) + 1; };
+    for (int k = 0; k < num_kinds; ++k) {
+      for (int c = 0; c < shape_.min_properties; ++c) {
+        edges->push_back({behind(k, c), before(k, c), tree_.Sequence({Separator(c == 0), tree_.Bytes("\"")})});
+        edges->push_back({before(k, c), behind(k + 1, c + 1), different[static_cast<size_t>(k)]});
+        if (k + 1 < num_kinds) edges->push_back({before(k, c), before(k + 1, c), tree_.Empty()});
+      }
+    }
+    return different.empty() ? first_free : first_free + 2 * (num_kinds + 1) * shape_.min_properties;
   }
 
   const Shape& shape_;

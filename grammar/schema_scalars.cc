@@ -16,6 +16,7 @@ namespace quire::grammar {
 namespace {
 
 constexpr size_t kMaxExcludedNumbers = 64;
+constexpr int kMaxCountedRanges = 32'000;  // Of the characters of a pattern, once for each place that is counted.
 
 // Splits rules at a number that they must not have.
 std::vector<NumberRule> Without(const Decimal& number, std::vector<NumberRule> rules) {
@@ -50,15 +51,27 @@ ExprId Quoted(ExprId body, SyntaxTree* tree) {
 }
 
 absl::StatusOr<CharacterDfa> StringsOfShape(const Shape& shape, const SchemaJson& place, const SchemaContext& context) {
-  CharacterDfa dfa = CharacterDfa::OfLengths(shape.min_length, shape.max_length);
   std::vector<std::string> excluded;
   for (const SchemaJson* value : shape.excluded) excluded.push_back(value->get<std::string>());
-  absl::StatusOr<CharacterDfa> both = std::move(dfa);
+  absl::StatusOr<CharacterDfa> both = CharacterDfa::OfLengths(0, kUnbounded);
   if (!excluded.empty()) both = both->Intersection(CharacterDfa::Except(excluded), context.tree.character_steps());
   for (const Shape::Text& text : shape.texts) {
     QUIRE_ASSIGN_OR_RETURN(const CharacterDfa* one, context.texts.OfKeyword(*text.schema, text.keyword));
     if (both.ok())
       both = both->Intersection(text.is_negated ? one->Complement() : *one, context.tree.character_steps());
+  }
+  // A character whose escape has six bytes needs many states for each place where characters are counted.
+  const bool has_length = shape.min_length > 0 || shape.max_length != kUnbounded;
+  if (both.ok() && has_length && !shape.texts.empty()) {
+    const CodePointSet long_escapes({{0, 7}, {0xB, 0xB}, {0xE, 0x1F}});
+    const absl::StatusOr<CharacterDfa> plain =
+        both->Intersection(CharacterDfa::OfCharacters(long_escapes.Complement()), context.tree.character_steps());
+    if (plain.ok() && !plain->empty()) both = *plain;
+  }
+  if (both.ok() && has_length) {
+    const int most = std::clamp(kMaxCountedRanges / both->num_ranges(), shape.min_length, kMaxCount);
+    const int max_length = shape.max_length == kUnbounded ? kUnbounded : std::min(shape.max_length, most);
+    both = both->Intersection(CharacterDfa::OfLengths(shape.min_length, max_length), context.tree.character_steps());
   }
   if (both.ok()) return both;
   return SchemaError(context.document, place, "lengths and the keyword \"",

@@ -38,7 +38,7 @@ struct Layer {
 const std::map<std::string, Layer>& Layers() {
   static const auto* layers = new std::map<std::string, Layer>{
       {"base", {{"base"}, {"absl/", "yaml-cpp/"}}},
-      {"grammar", {{"base", "grammar", "quire"}, {"absl/", "nlohmann/"}}},
+      {"grammar", {{"base", "grammar", "quire"}, {"absl/", "nlohmann/", "utf8proc"}}},
       {"kernels", {{"kernels"}, {"cuda", "cublas", "sanitizer/", "Python.h"}}},
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
       {"security", {{"base", "security"}, {"absl/", "grpcpp/", "grpc/", "openssl/"}}},

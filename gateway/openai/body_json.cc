@@ -88,9 +88,15 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool key(std::string& text) override;
-  bool parse_error(size_t num_read, const std::string& /*token*/,
-                   const nlohmann::detail::exception& /*error*/) override {
+  bool parse_error(size_t num_read, const std::string& /*token*/, const nlohmann::detail::exception& error) override {
     num_read_ = num_read;
+    const std::string_view what = error.what();
+    if (dynamic_cast<const Json::out_of_range*>(&error) != nullptr) {
+      reason_ = "has a number that is too large for a double";
+    } else if (what.find("surrogate") != what.npos) {
+      reason_ = "has one half of a surrogate pair alone (\\ud800 to \\udfff), which is no character";
+    }
+    if (!reason_.empty()) absl::StrAppend(&reason_, ", before byte ", num_read);
     return false;
   }
 

@@ -85,11 +85,62 @@ void ReadForcedTools(const Json& choice, const Json* tools, FieldReader* fields,
     return fields->Fail("tool_choice", absl::StrCat(value, ", which cannot be combined with ", call->names.guide));
   }
   call->forced_tools = CallableTools(*tools, fields);
+  std::erase_if(call->forced_tools, [&](const CallableTool& tool) {
+    return std::find(call->tools.begin(), call->tools.end(), tool.name) == call->tools.end();
+  });
   if (choice.is_object() && !fields->error().has_value()) {
     call->names_tool = true;
     ReadNamedTool(choice, fields, &call->forced_tools);
   }
+  call->tools.clear();
+  for (const CallableTool& tool : call->forced_tools) call->tools.push_back(tool.name);
   call->names.guide = "tools";
+}
+
+bool IsAllowedTools(const Json& choice) {
+  return choice.is_object() && choice.contains("type") && choice["type"] == "allowed_tools";
+}
+
+// Reads {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}. Leaves these tools
+// alone in the request. Returns whether one must be called.
+bool ReadAllowedTools(const Json& choice, const Json& tools, FieldReader* fields, v1::Chat* chat,
+                      std::vector<std::string>* names) {
+  FieldReader reader(choice, "tool_choice.");
+  reader.Ignore({"type"});
+  const Json* const allowed = reader.Object("allowed_tools");
+  if (allowed == nullptr) reader.Fail("allowed_tools", "is missing");
+  FieldReader inner(allowed == nullptr ? choice : *allowed, "tool_choice.allowed_tools.");
+  const std::string mode = inner.String("mode").value_or("");
+  if (mode != "auto" && mode != "required") {
+    inner.Fail("mode", absl::StrCat("is ", Json(mode).dump(), ", it must be auto or required"));
+  }
+  const Json* const list = inner.Find("tools");
+  if (list == nullptr || !list->is_array() || list->empty()) {
+    inner.Fail("tools", "is missing, empty or no list, it must name one of the tools at least");
+  }
+  Json kept = Json::array();
+  for (size_t i = 0; list != nullptr && list->is_array() && i < list->size(); ++i) {
+    const Json& one = (*list)[i];
+    const bool has_name = one.is_object() && one.contains("function") && one["function"].is_object() &&
+                          one["function"].contains("name") && one["function"]["name"].is_string();
+    const auto same = [&](const Json& tool) { return tool["function"]["name"] == one["function"]["name"]; };
+    const auto tool = has_name ? std::find_if(tools.begin(), tools.end(), same) : tools.end();
+    if (tool != tools.end()) {
+      if (std::find(kept.begin(), kept.end(), *tool) == kept.end()) kept.push_back(*tool);
+      continue;
+    }
+    inner.Fail(absl::StrCat("tools[", i, "].function.name"),
+               has_name ? absl::StrCat("is ", one["function"]["name"].dump(), ", which no function of tools has")
+                        : "is missing");
+  }
+  inner.RefuseOthers();
+  if (inner.error().has_value()) reader.Fail(*inner.error());
+  reader.RefuseOthers();
+  if (reader.error().has_value()) fields->Fail(*reader.error());
+  if (fields->error().has_value()) return false;
+  *names = ToolNames(kept);
+  chat->set_tools(Dump(kept));
+  return mode == "required";
 }
 
 void ReadToolChoice(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call) {
@@ -101,6 +152,10 @@ void ReadToolChoice(FieldReader* fields, v1::GenerateRequest* request, GenerateC
   call->has_parallel_tool_calls = fields->Bool("parallel_tool_calls").value_or(true);
   if (choice != nullptr && *choice == "none") {
     chat->clear_tools();  // A model that knows no tools calls none.
+  } else if (choice != nullptr && IsAllowedTools(*choice)) {
+    const bool is_required =
+        ReadAllowedTools(*choice, tools == nullptr ? Json::array() : *tools, fields, chat, &call->tools);
+    if (is_required) ReadForcedTools("required", tools, fields, *request, call);
   } else if (choice != nullptr && *choice != "auto") {
     ReadForcedTools(*choice, tools, fields, *request, call);
   }

@@ -53,6 +53,19 @@ void ReadReasoning(FieldReader* fields, v1::ChatMessage* message) {
   if (const auto text = fields->String("reasoning")) message->set_reasoning(*text);
 }
 
+// Some clients keep the arguments as an object.
+void ReadCalledFunction(FieldReader* function, v1::ToolCall* call) {
+  call->set_name(function->String("name").value_or(""));
+  const Json* const arguments = function->Find("arguments");
+  if (arguments != nullptr && arguments->is_object()) {
+    call->set_arguments(Dump(*arguments));
+  } else {
+    call->set_arguments(function->String("arguments").value_or(""));
+  }
+  function->Ignore({"parsed_arguments"});
+  function->RefuseOthers();
+}
+
 void ReadToolCall(const Json& json, const std::string& path, FieldReader* parent, v1::ToolCall* call) {
   FieldReader fields(json, path + ".");
   call->set_id(fields.String("id").value_or(""));
@@ -61,16 +74,34 @@ void ReadToolCall(const Json& json, const std::string& path, FieldReader* parent
   fields.Ignore({"index"});
   if (const Json* const function = fields.Object("function"); function != nullptr) {
     FieldReader inner(*function, path + ".function.");
-    call->set_name(inner.String("name").value_or(""));
-    call->set_arguments(inner.String("arguments").value_or(""));
-    inner.Ignore({"parsed_arguments"});
-    inner.RefuseOthers();
+    ReadCalledFunction(&inner, call);
     if (inner.error().has_value()) fields.Fail(*inner.error());
   } else {
     fields.Fail("function", "is missing");
   }
   fields.RefuseOthers();
   if (fields.error().has_value()) parent->Fail(*fields.error());
+}
+
+// Before OpenAI had tools, a message could have one call, which had no id, and the answer to it the role "function".
+// Most templates know tools only. They may want an id of nine letters and digits.
+constexpr char kOldCallId[] = "function0";
+
+void ReadOldCall(const std::string& path, FieldReader* fields, v1::ChatMessage* message) {
+  const Json* const function = fields->Object("function_call");
+  if (function == nullptr) return;
+  if (message->tool_calls_size() > 0) return fields->Fail("function_call", "cannot be combined with tool_calls");
+  v1::ToolCall* const call = message->add_tool_calls();
+  call->set_id(kOldCallId);
+  FieldReader inner(*function, path + ".function_call.");
+  ReadCalledFunction(&inner, call);
+  if (inner.error().has_value()) fields->Fail(*inner.error());
+}
+
+void AnswerOldCall(v1::ChatMessage* message) {
+  if (message->role() != "function") return;
+  message->set_role("tool");
+  message->set_tool_call_id(kOldCallId);
 }
 
 void ReadMessage(const Json& json, const std::string& path, FieldReader* parent, v1::ChatMessage* message) {
@@ -95,6 +126,7 @@ void ReadMessage(const Json& json, const std::string& path, FieldReader* parent,
       ReadToolCall((*calls)[i], call_path, &fields, message->add_tool_calls());
     }
   }
+  ReadOldCall(path, &fields, message);
   // Clients send these fields back from an answer that they have received. OpenAI's adds those with "parsed". The audio
   // of our answers is always null.
   fields.Ignore({"refusal", "annotations", "parsed"});
@@ -106,12 +138,15 @@ void ReadMessages(FieldReader* fields, v1::Chat* chat) {
   const Json* const messages = fields->Find("messages");
   if (messages == nullptr) return fields->Fail("messages", "is missing");
   if (!messages->is_array()) return fields->Fail("messages", absl::StrCat(Describe(*messages), ", it must be a list"));
+  bool has_old_call = false;
   for (size_t i = 0; i < messages->size(); ++i) {
     const std::string path = absl::StrCat("messages[", i, "]");
     if (!(*messages)[i].is_object()) {
       return fields->Fail(path, absl::StrCat(Describe((*messages)[i]), ", it must be an object"));
     }
     ReadMessage((*messages)[i], path, fields, chat->add_messages());
+    has_old_call = has_old_call || (*messages)[i].contains("function_call");
+    if (has_old_call) AnswerOldCall(&*chat->mutable_messages()->rbegin());
   }
 }
 
@@ -168,17 +203,17 @@ void ReadTools(FieldReader* fields, v1::Chat* chat) {
   if (!tools->empty()) chat->set_tools(Dump(*tools));
 }
 
-// The effort of reasoning is a variable of the templates that know it, as for vLLM.
+// The effort of reasoning and the verbosity are variables of the templates that know them, as for vLLM.
 void ReadTemplateVariables(FieldReader* fields, v1::Chat* chat) {
-  constexpr char kEffort[] = "reasoning_effort";
   const Json* const given = fields->Object("chat_template_kwargs");
-  const std::optional<std::string> effort = fields->String(kEffort);
-  if (given == nullptr && !effort.has_value()) return;
   Json variables = given == nullptr ? Json::object() : *given;
-  if (effort.has_value() && !variables.emplace(kEffort, *effort).second) {
-    return fields->Fail(kEffort, "cannot be combined with chat_template_kwargs.reasoning_effort");
+  for (const char* name : {"reasoning_effort", "verbosity"}) {
+    const std::optional<std::string> value = fields->String(name);
+    if (value.has_value() && !variables.emplace(name, *value).second) {
+      return fields->Fail(name, absl::StrCat("cannot be combined with chat_template_kwargs.", name));
+    }
   }
-  chat->set_template_kwargs(Dump(variables));
+  if (given != nullptr || !variables.empty()) chat->set_template_kwargs(Dump(variables));
 }
 
 }  // namespace

@@ -72,7 +72,10 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
   ReadGenerateFields(&fields, &request, &call);
   if (const auto value = fields.Bool("echo")) request.set_echo(*value);
   const bool shows_prompt = request.echo() || request.has_prompt_logprobs();
-  if (const auto value = fields.Count("max_tokens", shows_prompt ? 0 : 1)) {
+  if (const auto value = fields.Count("max_tokens")) {
+    if (*value == 0 && !shows_prompt) {
+      fields.Fail("max_tokens", "is 0, which needs echo or prompt_logprobs, because the answer would be empty");
+    }
     request.mutable_stopping()->set_max_tokens(*value);
   } else {
     call.names.max_tokens.reset();
@@ -83,6 +86,9 @@ std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
     request.set_logprobs(*value);
     if (request.echo()) {
       call.echoes_logprobs = true;
+      if (call.token_name == TokenName::kId) {
+        fields.Fail("return_tokens_as_token_ids", "is true, which is not supported with both echo and logprobs");
+      }
       if (!request.has_prompt_logprobs()) request.set_prompt_logprobs(*value);
       call.prompt_logprobs = request.prompt_logprobs();
     }

@@ -44,6 +44,15 @@ std::string CallId(const std::string& name, ToolCallFormat format) {
   return format == ToolCallFormat::kMistral ? digits : absl::StrCat("call_", digits);
 }
 
+// Appends a member that makes the event from `begin` on a multiple of 64 bytes long, so that its length tells little
+// about its text. The text of the member means nothing.
+void AppendObfuscation(size_t begin, std::string* out) {
+  constexpr size_t kUnit = 64;
+  constexpr absl::string_view kMember = ",\"obfuscation\":\"";
+  const size_t num_bytes = out->size() - begin + kMember.size() + sizeof("\"}\n\n") - 1;
+  absl::StrAppend(out, kMember, std::string(kUnit - num_bytes % kUnit, 'x'), "\"");
+}
+
 }  // namespace
 
 GenerateAnswer::GenerateAnswer(const GenerateCall& call, const AnswerHead& head)
@@ -116,7 +125,7 @@ void GenerateAnswer::AddPromptLogprobs(Prompt* prompt, const LogprobList& positi
     num_bytes_ += prompt->logprobs.size();
   }
   if (call_.echoes_logprobs) {
-    prompt->echoed.Add(positions, *call_.logprobs);
+    prompt->echoed.Add(positions, *call_.logprobs, call_.token_name);
     num_logprobs_ += num_logprobs * call_.num_choices;
     num_bytes_ += prompt->echoed.num_bytes();
   }
@@ -127,11 +136,11 @@ void GenerateAnswer::AddLogprobs(Choice* choice, const Prompt& prompt, const v1:
   if (!call_.streams) num_logprobs_ += CountLogprobs(response.logprobs());
   const size_t num_bytes_before = choice->chat_logprobs.size() + choice->completion_logprobs.num_bytes();
   if (call_.is_chat) {
-    AppendChatLogprobs(response.logprobs(), &choice->chat_logprobs);
+    AppendChatLogprobs(response.logprobs(), call_.token_name, &choice->chat_logprobs);
   } else {
     if (call_.echoes_logprobs && !choice->has_begun) choice->completion_logprobs.Add(prompt.echoed);
     choice->has_begun = true;
-    choice->completion_logprobs.Add(response.logprobs(), *call_.logprobs);
+    choice->completion_logprobs.Add(response.logprobs(), *call_.logprobs, call_.token_name);
   }
   const size_t num_bytes = choice->chat_logprobs.size() + choice->completion_logprobs.num_bytes();
   if (!call_.streams) num_bytes_ += num_bytes - num_bytes_before;
@@ -199,6 +208,7 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
   if (text.empty() && reason.empty() && logprobs == "null" && prompt_logprobs.empty() && !has_token_ids) return out;
   // An event without text has no id, so a client that has lost its text gets it again.
   if (call_.is_resumable && position_.CanResume()) absl::StrAppend(&out, "id: ", position_.Id(), "\n");
+  const size_t begin = out.size();
   absl::StrAppend(&out, event_begin_, "{\"index\":", index);
   if (!call_.is_chat) {
     out += ",\"text\":";
@@ -217,10 +227,12 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
     absl::StrAppend(&out, ",\"token_ids\":[", absl::StrJoin(response.token_ids(), ","), "]");
   }
   if (call_.is_chat) {
-    absl::StrAppend(&out, "}]", prompt_logprobs, usage, "}\n\n");
+    absl::StrAppend(&out, "}]", prompt_logprobs, usage);
   } else {
-    absl::StrAppend(&out, PromptTokensMember(choice, index), prompt_logprobs, "}]", usage, "}\n\n");
+    absl::StrAppend(&out, PromptTokensMember(choice, index), prompt_logprobs, "}]", usage);
   }
+  if (call_.has_obfuscation) AppendObfuscation(begin, &out);
+  out += "}\n\n";
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/field_reader.h"
 #include "gateway/openai/forced_calls.h"
+#include "gateway/openai/logprobs_json.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
@@ -32,6 +33,8 @@ struct GenerateCall {
   bool has_prompt_logprobs = false;                 // The client asked for prompt_logprobs, an extra of vLLM.
   uint32_t prompt_logprobs = 0;                     // The number of alternatives at each position of the prompt.
   bool returns_token_ids = false;                   // The client asked for the ids of all tokens, an extra of vLLM.
+  TokenName token_name = TokenName::kText;          // Logprobs name tokens so.
+  bool has_obfuscation = false;                     // Events of a stream have a length that tells little.
   bool has_max_tokens = true;           // The client of a chat has set it. Otherwise the answer may fill the context.
   ApiNames names = {};                  // The names of fields that this call uses.
   bool may_call_tools = false;          // The client has tools, and wants calls of them.

@@ -49,7 +49,11 @@ void ReadSampling(FieldReader* fields, v1::SamplingParams* sampling) {
 }
 
 void ReadStopping(FieldReader* fields, v1::StoppingParams* stopping) {
-  for (const std::string& stop : fields->Strings("stop")) stopping->add_stop(stop);
+  const Json* const stop = fields->Find("stop");
+  const bool has_stop = stop != nullptr && *stop != "";  // Clients send an empty text for none.
+  for (const std::string& text : has_stop ? fields->Strings("stop") : std::vector<std::string>()) {
+    stopping->add_stop(text);
+  }
   for (const uint32_t id : fields->TokenIds("stop_token_ids")) stopping->add_stop_token_ids(id);
   if (const auto value = fields->Count("min_tokens")) stopping->set_min_tokens(*value);
   if (const auto value = fields->Bool("ignore_eos")) stopping->set_ignore_eos(*value);
@@ -90,9 +94,7 @@ void ReadStream(FieldReader* fields, GenerateCall* call) {
   FieldReader reader(*options, "stream_options.");
   call->includes_usage = reader.Bool("include_usage").value_or(false);
   call->is_resumable = reader.Bool("resumable").value_or(false);
-  if (reader.Bool("include_obfuscation").value_or(false)) {
-    reader.Fail("include_obfuscation", "is true, which is not supported");
-  }
+  call->has_obfuscation = reader.Bool("include_obfuscation").value_or(false);
   call->includes_running_usage = reader.Bool("continuous_usage_stats").value_or(false);
   if (call->includes_running_usage && !call->includes_usage) {
     reader.Fail("continuous_usage_stats", "is true, but include_usage is not");
@@ -121,6 +123,7 @@ void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, Gener
     call->has_prompt_logprobs = true;
   }
   call->returns_token_ids = fields->Bool("return_token_ids").value_or(false);
+  if (fields->Bool("return_tokens_as_token_ids").value_or(false)) call->token_name = TokenName::kId;
   if (const auto value = fields->Bool("skip_special_tokens")) request->set_skip_special_tokens(*value);
   if (const auto value =
           fields->Integer("priority", std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max())) {

@@ -62,7 +62,10 @@ void ReadResponseFormat(FieldReader* fields, GuideReader* guide) {
   if (format == nullptr) return;
   FieldReader reader(*format, "response_format.");
   const std::string type = reader.String("type").value_or("");
-  if (type == "json_object") {
+  if (reader.Find("schema") != nullptr && (type == "json_object" || type == "json_schema")) {
+    // llama.cpp and others have the schema here.
+    guide->ReadSchema(&reader, "schema", "response_format.schema");
+  } else if (type == "json_object") {
     guide->SetJsonObject(&reader, "type", "response_format.type");
   } else if (type == "json_schema") {
     const Json* const named = reader.Object("json_schema");
@@ -113,6 +116,9 @@ void ReadGuideFields(FieldReader* fields, v1::GenerateRequest* request, Generate
   guide.ReadRegex(fields, "guided_regex", "guided_regex");
   guide.ReadChoice(fields, "guided_choice", "guided_choice");
   guide.ReadGrammar(fields, "guided_grammar", "guided_grammar");
+  // llama.cpp has these.
+  guide.ReadSchema(fields, "json_schema", "json_schema");
+  guide.ReadGrammar(fields, "grammar", "grammar");
 }
 
 }  // namespace quire

@@ -36,10 +36,15 @@ void Join(const std::string& more, std::string* entries) {
   *entries += more;
 }
 
+void AppendName(const v1::TokenLogprob& token, TokenName name, std::string* out) {
+  if (name == TokenName::kText) return AppendJsonString(token.token(), out);
+  absl::StrAppend(out, "\"token_id:", token.token_id(), "\"");
+}
+
 // Appends {"token", "logprob", "bytes"} without the last brace.
-void AppendChatToken(const v1::TokenLogprob& token, std::string* out) {
+void AppendChatToken(const v1::TokenLogprob& token, TokenName name, std::string* out) {
   *out += "{\"token\":";
-  AppendJsonString(token.token(), out);
+  AppendName(token, name, out);
   *out += ",\"logprob\":";
   AppendLogprob(token, out);
   *out += ",\"bytes\":[";
@@ -47,12 +52,13 @@ void AppendChatToken(const v1::TokenLogprob& token, std::string* out) {
   *out += ']';
 }
 
-// The logprobs of a position by their texts. Different tokens may have the same text; the last one counts.
-std::string TopObject(const v1::PositionLogprobs& position, uint32_t num_top) {
+// The logprobs of a position by their names. Different tokens may have the same text; the last one counts.
+std::string TopObject(const v1::PositionLogprobs& position, uint32_t num_top, TokenName name) {
   std::vector<const v1::TokenLogprob*> tokens;  // At most 21.
-  const auto add = [&tokens](const v1::TokenLogprob& token) {
-    const auto same = std::find_if(tokens.begin(), tokens.end(),
-                                   [&](const v1::TokenLogprob* other) { return other->token() == token.token(); });
+  const auto add = [&tokens, name](const v1::TokenLogprob& token) {
+    const auto same = std::find_if(tokens.begin(), tokens.end(), [&](const v1::TokenLogprob* other) {
+      return name == TokenName::kId ? other->token_id() == token.token_id() : other->token() == token.token();
+    });
     same == tokens.end() ? tokens.push_back(&token) : void(*same = &token);
   };
   for (int i = 0; i < position.top_size() && i < static_cast<int>(num_top); ++i) add(position.top(i));
@@ -60,7 +66,7 @@ std::string TopObject(const v1::PositionLogprobs& position, uint32_t num_top) {
   std::string object = "{";
   for (const v1::TokenLogprob* token : tokens) {
     if (object.size() > 1) object += ',';
-    AppendJsonString(token->token(), &object);
+    AppendName(*token, name, &object);
     object += ':';
     AppendLogprob(*token, &object);
   }
@@ -83,18 +89,19 @@ size_t CountLogprobs(const LogprobList& positions) {
   return count;
 }
 
-void CompletionLogprobs::Add(const LogprobList& positions, uint32_t num_top) {
+void CompletionLogprobs::Add(const LogprobList& positions, uint32_t num_top, TokenName name) {
   for (const v1::PositionLogprobs& position : positions) {
     for (std::string* entries : {&text_offsets_, &tokens_, &token_logprobs_, &top_logprobs_}) Separate(entries);
     absl::StrAppend(&text_offsets_, position.text_offset());
-    AppendJsonString(position.has_chosen() ? position.chosen().token() : position.first_token(), &tokens_);
     if (!position.has_chosen()) {
+      AppendJsonString(position.first_token(), &tokens_);
       token_logprobs_ += "null";
       top_logprobs_ += "null";
       continue;
     }
+    AppendName(position.chosen(), name, &tokens_);
     AppendLogprob(position.chosen(), &token_logprobs_);
-    top_logprobs_ += TopObject(position, num_top);
+    top_logprobs_ += TopObject(position, num_top, name);
   }
 }
 
@@ -115,14 +122,14 @@ std::string CompletionLogprobs::Take() {
   return text;
 }
 
-void AppendChatLogprobs(const LogprobList& positions, std::string* entries) {
+void AppendChatLogprobs(const LogprobList& positions, TokenName name, std::string* entries) {
   for (const v1::PositionLogprobs& position : positions) {
     Separate(entries);
-    AppendChatToken(position.chosen(), entries);
+    AppendChatToken(position.chosen(), name, entries);
     *entries += ",\"top_logprobs\":[";
     for (const v1::TokenLogprob& token : position.top()) {
       if (entries->back() != '[') *entries += ',';
-      AppendChatToken(token, entries);
+      AppendChatToken(token, name, entries);
       *entries += '}';
     }
     *entries += "]}";

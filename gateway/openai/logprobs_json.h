@@ -19,12 +19,15 @@ using LogprobList = google::protobuf::RepeatedPtrField<v1::PositionLogprobs>;
 // Returns how many logprobs the list has: those of its tokens, and of their alternatives.
 size_t CountLogprobs(const LogprobList& positions);
 
+// How logprobs name a token: by its text, or by its id, as in "token_id:17".
+enum class TokenName { kText, kId };
+
 // Logprobs as a completion has them: tokens, token_logprobs, top_logprobs and text_offset, which are lists with an
 // entry for each position. The logprobs of the first token of a prompt are null.
 class CompletionLogprobs {
  public:
-  // `num_top` is the number of alternatives that the client asked for.
-  void Add(const LogprobList& positions, uint32_t num_top);
+  // `num_top` is the number of alternatives that the client asked for. The first token of a prompt has its text always.
+  void Add(const LogprobList& positions, uint32_t num_top, TokenName name);
   // Adds what the other one has.
   void Add(const CompletionLogprobs& other);
 
@@ -44,7 +47,7 @@ class CompletionLogprobs {
 };
 
 // Appends logprobs as a chat has them to the entries of a list: an object for each position.
-void AppendChatLogprobs(const LogprobList& positions, std::string* entries);
+void AppendChatLogprobs(const LogprobList& positions, TokenName name, std::string* entries);
 
 // Returns prompt_logprobs as vLLM has them: a list with an object for each position, whose keys are token ids.
 std::string PromptLogprobs(const LogprobList& positions);

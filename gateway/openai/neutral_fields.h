@@ -7,8 +7,9 @@
 
 namespace quire {
 
-// Reads the fields of OpenAI and vLLM that this server does not support. Clients send many of them with the value that
-// is their default, which asks for nothing, so this value is accepted. Any other one leaves an error with the reason.
+// Reads the fields of OpenAI, vLLM, llama.cpp and SGLang that this server does not support. Clients send many of them
+// with the value that is their default, which asks for nothing, so this value is accepted. Any other one leaves an
+// error with the reason.
 void ReadNeutralFields(bool is_chat, FieldReader* fields);
 
 }  // namespace quire

@@ -29,6 +29,7 @@ struct ToolCallOptions {
   std::vector<std::string> tools = {};  // The names of the tools that the client has. Others are not called.
   bool is_single = false;               // Calls after the first one are left out.
   bool begins_in_call = false;          // The text begins behind the tag of a call.
+  bool is_forced = false;               // The text is nothing but calls, also where it was cut.
 };
 
 // Finds the calls of tools in a model's text as it comes. A call has the name of a tool of the client. What is no call
@@ -39,7 +40,8 @@ class ToolCallParser {
   ToolCallParser(const ToolCallOptions* options, std::function<std::string(size_t index)> make_id);
 
   // Appends what `text` adds to the content and the calls of `out`. Text that could be the beginning of a call is kept
-  // until the next call; with `is_last`, nothing is kept.
+  // until the next call; with `is_last`, nothing is kept. With is_forced, nothing becomes content, and a text that was
+  // cut before the name of the only tool is a call of it without arguments.
   void Add(absl::string_view text, bool is_last, AnswerText* out);
 
   size_t num_calls() const { return num_calls_; }
@@ -59,6 +61,7 @@ class ToolCallParser {
     kNoMoreCalls  // The text began with an object that is no call (kLlama3).
   };
 
+  void Read(absl::string_view text, bool is_last, AnswerText* out);
   // Goes on with pending_. Returns false when it needs more text.
   bool Step(bool is_last, AnswerText* out);
   // Returns whether a text that ends now leaves a call unfinished.
@@ -95,7 +98,8 @@ class ToolCallParser {
   bool has_begun_ = false;    // The name of the current call was given out.
   bool is_left_out_ = false;  // The current call is not given out.
   std::string arguments_;     // So far, of the current call.
-  size_t num_calls_ = 0;      // That were given out.
+  bool has_text_ = false;
+  size_t num_calls_ = 0;  // That were given out.
   bool calls_are_whole_ = true;
 };
 

@@ -154,9 +154,10 @@ AnswerSyntax GenerateExchange::SyntaxFor(const v1::GetModelResponse& model) cons
   if (call_.may_call_tools) {
     syntax.tool_calls = {.format = ToolCallFormatOf(choose(options_->formats.tool_calls, model.tool_call_format())),
                          .tools = call_.tools,
-                         .is_single = !call_.has_parallel_tool_calls || call_.names_tool};
+                         .is_single = !call_.has_parallel_tool_calls || call_.names_tool,
+                         .is_forced = !call_.forced_tools.empty()};
     syntax.tool_calls.begins_in_call =
-        !call_.forced_tools.empty() && syntax.tool_calls.format == ToolCallFormat::kMistral;
+        syntax.tool_calls.is_forced && syntax.tool_calls.format == ToolCallFormat::kMistral;
   }
   return syntax;
 }

@@ -123,11 +123,12 @@ void LiveRequests::EmitAll(std::vector<Emission> emissions, int64_t now_us) {
 void LiveRequests::Emit(Emission emission, int64_t now_us, Entry* to) {
   Entry& entry = *to;
   StopWanting(&entry);
-  ++stats_->generated_tokens;
+  const int num_generated = entry.is_prompt_only ? 0 : 1;
+  stats_->generated_tokens += num_generated;
   const size_t index = emission.sample_index;
-  ++stats_->tenants[entry.tenant_slot].generated_tokens;
-  ++entry.num_generated_tokens;
-  entry.longest_output = std::max(entry.longest_output, emission.position - entry.num_prompt_tokens + 1);
+  stats_->tenants[entry.tenant_slot].generated_tokens += num_generated;
+  entry.num_generated_tokens += num_generated;
+  entry.longest_output = std::max(entry.longest_output, emission.position - entry.num_prompt_tokens + num_generated);
   if (entry.last_token_us.empty()) {
     stats_->first_token_seconds.Observe(Seconds(now_us - entry.arrival_us));
     entry.first_token_us = now_us;

@@ -143,6 +143,7 @@ LiveRequests::Entry StepLoop::EntryOf(RequestSubmitted* event) const {
                             .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
                             .num_rows = NumRows(request),
                             .num_generated_tokens = NumKnownTokens(request) - static_cast<int>(request.prompt.size()),
+                            .is_prompt_only = request.is_prompt_only,
                             .is_restorable = IsRestorable(request, options_),
                             .ticket = std::move(event->ticket)};
   if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);

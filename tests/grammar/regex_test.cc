@@ -113,6 +113,51 @@ TEST(RegexTest, AssertionsHoldAnywhere) {
   EXPECT_TRUE(matches(R"([\b])", "\b"));
 }
 
+TEST(RegexTest, ReadsWhatPythonWrites) {
+  const auto matches = [](const std::string& pattern, const std::string& text) {
+    const auto automaton = CompileRegex(pattern);
+    EXPECT_TRUE(automaton.ok()) << pattern << ": " << automaton.status();
+    return automaton.ok() && Matches(*automaton, text);
+  };
+  EXPECT_TRUE(matches("(?P<year>[0-9]{4})-(?P<n>x)", "2024-x"));
+  for (const char* pattern : {"\\Aab\\Z", "\\Aab\\z", "(?:\\Aab|c)\\Z"}) {
+    EXPECT_TRUE(matches(pattern, "ab")) << pattern;
+    EXPECT_FALSE(matches(pattern, "abc")) << pattern;
+  }
+  EXPECT_TRUE(matches("\\A(?=.*1)[a-z1]+\\Z", "a1"));
+  EXPECT_FALSE(matches("\\A(?=.*1)[a-z1]+\\Z", "ab"));
+  for (const char* text : {"yes", "YES", "yEs"}) {
+    EXPECT_TRUE(matches("(?i)yes", text)) << text;
+    EXPECT_TRUE(matches("(?i:y)[eE](?i:S)", text)) << text;
+    EXPECT_TRUE(matches("(?i)[x-z][^a](?-i:[sS])", text)) << text;
+  }
+  EXPECT_FALSE(matches("(?i:y)es", "YES")) << "the flag is for the group";
+  EXPECT_TRUE(matches("(?i)^(?=.*A)[a-z]+$", "ba"));
+  // Some implementations take K (the sign of Kelvin) for a k.
+  EXPECT_FALSE(matches("(?i)[^k]", "K"));
+  EXPECT_FALSE(matches("(?i)[^k]", "\xE2\x84\xAA"));
+  EXPECT_FALSE(matches("(?i)\\W", "\xE2\x84\xAA"));
+  EXPECT_TRUE(matches("(?i)[^\\sk]", "\xC3\xA9"));
+  EXPECT_TRUE(matches("(?s)a.b", "a\nb"));
+  EXPECT_TRUE(matches("(?is:A.)b", "a\nb"));
+  EXPECT_FALSE(matches("a.b", "a\nb"));
+}
+
+TEST(RegexTest, CharactersHaveGeneralCategories) {
+  const auto matches = [](const std::string& pattern, const std::string& text) {
+    const auto automaton = CompileRegex(pattern);
+    EXPECT_TRUE(automaton.ok()) << pattern << ": " << automaton.status();
+    return automaton.ok() && Matches(*automaton, text);
+  };
+  for (const char* pattern : {"\\p{L}+", "\\p{Letter}+", "\\p{gc=L}+", "[\\p{Lu}\\p{Ll}\\p{Lo}]+", "[^\\P{L}]+"}) {
+    EXPECT_TRUE(matches(pattern, "aZ\u00e9\u4e2d")) << pattern;
+    EXPECT_FALSE(matches(pattern, "a1")) << pattern;
+  }
+  EXPECT_TRUE(matches("\\p{Nd}\\p{Sc}\\P{L}", "7$!"));
+  EXPECT_FALSE(matches("\\P{L}", "\u00e9"));
+  EXPECT_TRUE(matches("(\\p{L}| ){0,30}", "a b"));
+}
+
 TEST(RegexTest, LookaheadsMayStandAtTheBeginning) {
   const auto matches = [](const std::string& pattern, const std::string& text) {
     const auto automaton = CompileRegex(pattern);
@@ -135,13 +180,16 @@ TEST(RegexTest, RefusesWhatItDoesNotSupportWithThePlace) {
       {"a(?<!b)", R"~(at byte 1, "(": lookahead and lookbehind)~"},
       {"a|(?!b)", R"~(at byte 2, "(": lookahead and lookbehind)~"},
       {"(?<=b)", R"~(at byte 0, "(": lookahead and lookbehind)~"},
-      {"a(?i)yes", R"~(at byte 1, "(": flags such as (?i) are not supported; write [Yy] to match both cases)~"},
-      {"(?-s:a)", R"~(at byte 0, "(": flags such as (?-) are not supported)~"},
-      {"(?P<year>[0-9]{4})", R"~(at byte 0, "(": (?P is not supported; the name of a group is written (?<name>...))~"},
+      {"a(?i)yes", R"~(at byte 1, "(": only the flags i and s are supported, at the beginning of the expression)~"},
+      {"(?m)^a", R"~(at byte 0, "(": only the flags i and s are supported, at the beginning of the expression)~"},
+      {"(?P=year)", R"~(at byte 0, "(": references to groups are not supported)~"},
+      {"(?i)[^\u00E9]",
+       R"~(at byte 4, "[": with the flag i, a class that begins with ^ may name characters of ASCII)~"},
       {"(?>a)", R"~(at byte 0, "(": atomic groups are not supported; write (?:...))~"},
       {"(?#a)", R"~(at byte 0, "(": a group that begins with (? must be (?:...) or (?<name>...))~"},
       {R"~((a)\1)~", R"~(at byte 3, "\\": references to groups)~"},
-      {R"~(\p{L})~", R"~(at byte 0, "\\": properties of characters)~"},
+      {R"~(\p{Script=Latin})~", R"~(at byte 0, "\\": of the properties of characters (\p), only general)~"},
+      {R"~(\pL)~", R"~(at byte 0, "\\": \p needs a name in braces)~"},
       {"(ab", R"~(at byte 0, "(": the group has no)~"},
       {"ab)", R"~(at byte 2, ")": a ")" has no "(")~"},
       {"[ab", R"~(at byte 0, "[": the class has no)~"},

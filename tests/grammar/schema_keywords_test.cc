@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "grammar/grammar.h"
+#include "grammar/matcher.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/grammar/random_text.h"
@@ -189,12 +191,90 @@ TEST(SchemaKeywordsTest, ItemsThatAreDifferent) {
 }
 
 TEST(SchemaKeywordsTest, ManyItemsThatAreDifferentAscend) {
-  const std::string strings = R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true})";
-  ExpectTexts(strings, {"[]", R"(["red"])", R"(["","a","blue","é"])"}, {R"(["a","a"])", R"(["b","c","b"])"});
-  EXPECT_THAT(ErrorOfSchema(R"({"type": "array", "uniqueItems": true, "items": {"type": "integer"}})"),
-              HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, which is supported where"));
-  EXPECT_THAT(ErrorOfSchema(R"({"type": "array", "uniqueItems": true, "items": {"type": "object"}})"),
-              HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, which is supported where"));
+  const std::string strings = R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true)";
+  for (const char* more : {"}", ", \"maxItems\": 4}", ", \"maxItems\": 20}", ", \"maxItems\": 1000}"}) {
+    ExpectTexts(strings + more, {"[]", R"(["red"])", R"(["","a","blue","é"])"}, {R"(["a","a"])", R"(["b","c","b"])"});
+  }
+  ExpectTexts(strings + ", \"minItems\": 2, \"maxItems\": 3}", {R"(["a","b"])", R"(["a","b","c"])"},
+              {R"(["a"])", R"(["a","b","c","d"])"});
+  ExpectTexts(R"({"type": "array", "items": {"type": "integer"}, "uniqueItems": true})",
+              {"[]", "[-5,0,1,2,3,10,99,105,2024,70000]"}, {"[1,1]", "[-5,-5]", "[3,105,105]"});
+  ExpectTexts(R"({"type": "array", "items": {"type": "integer"}, "uniqueItems": true, "maxItems": 5})",
+              {"[1,2,3]", "[0,1,2,3,4]"}, {"[0,1,2,3,4,5]", "[2,2]"});
+  ExpectTexts(R"({"type": "array", "items": {"type": "integer", "minimum": 5}, "uniqueItems": true})", {"[5,6,70]"},
+              {"[4]", "[6,6]"});
+  ExpectTexts(R"({"type": "array", "items": {"type": "number"}, "uniqueItems": true})", {"[0.25,0.5,1.0,2.75]"},
+              {"[1,1.0]", "[0.5,0.50]"});
+  ExpectTexts(R"({"type": "array", "uniqueItems": true})", {R"(["a","b",1,2,true,null])", "[]"},
+              {"[1,1]", "[null,null]"});
+}
+
+TEST(SchemaKeywordsTest, ItemsOfAPrefixAreDifferentIfTheyAreFew) {
+  const std::string prefix =
+      R"({"type": "array", "prefixItems": [{"type": "boolean"}, {"enum": [true, "a"]}], "uniqueItems": true)";
+  ExpectTexts(prefix + "}", {"[]", "[false]", "[false,true]", R"([true,"a"])"}, {"[true,true]", R"(["a"])"});
+  ExpectTexts(prefix + R"(, "items": {"const": false}})", {"[true,\"a\",false]", "[false,true]"},
+              {"[false,true,false]"});
+  EXPECT_THAT(ErrorOfSchema(prefix + ", \"minItems\": 3}"), HasSubstr("the keyword \"uniqueItems\" is true, which is"));
+}
+
+TEST(SchemaKeywordsTest, ItemsThatCannotBeComparedAreRefused) {
+  for (const char* item : {R"({"type": "object"})", R"({"type": "array"})"}) {
+    EXPECT_THAT(ErrorOfSchema(absl::StrCat(R"({"type": "array", "uniqueItems": true, "items": )", item, "}")),
+                HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, which is supported for items of"));
+  }
+  EXPECT_THAT(ErrorOfSchema(R"({"type": "array", "uniqueItems": true, "items": {"type": "string"}, "minItems": 500})"),
+              HasSubstr("is true, and at least 500 different items are asked for, at most "));
+}
+
+TEST(SchemaKeywordsTest, LimitsMayBeLarge) {
+  const auto matches = [](const std::string& schema, const std::string& text) {
+    const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
+    EXPECT_TRUE(automaton.ok()) << automaton.status();
+    if (!automaton.ok()) return false;
+    Matcher matcher(*automaton);
+    for (size_t i = 0; i < text.size(); i += 1000) {  // As tokens, which have a limit of steps.
+      if (!matcher.Accept(std::string_view(text).substr(i, 1000))) return false;
+    }
+    return matcher.can_end();
+  };
+  const auto text = [](size_t size) { return "\"" + std::string(size, 'a') + "\""; };
+  const std::string length = R"({"type": "string", "minLength": 3000, "maxLength": 70000})";
+  for (const size_t size : {3000, 3072, 4096, 69632, 69999, 70000}) EXPECT_TRUE(matches(length, text(size))) << size;
+  for (const size_t size : {0, 1024, 2999, 70001}) EXPECT_FALSE(matches(length, text(size))) << size;
+  EXPECT_TRUE(matches(R"({"type": "string", "minLength": 5000})", text(5000)));
+  EXPECT_FALSE(matches(R"({"type": "string", "minLength": 5000})", text(4999)));
+  EXPECT_TRUE(matches(R"({"type": "string", "maxLength": 2147483647})", text(3)));
+  EXPECT_TRUE(matches(R"({"type": "string", "pattern": "^a", "maxLength": 2147483647})", text(3)));
+  const auto list = [](size_t size) {
+    std::string items = "[1";
+    while (size-- > 1) items += ",1";
+    return items + "]";
+  };
+  const std::string items =
+      R"({"type": "array", "prefixItems": [{"const": 1}], "items": {"type": "integer"}, "maxItems": 5000})";
+  for (const size_t size : {1, 1024, 1025, 5000}) EXPECT_TRUE(matches(items, list(size))) << size;
+  EXPECT_FALSE(matches(items, list(5001)));
+  EXPECT_FALSE(matches(items, "[2]"));
+  EXPECT_TRUE(matches(R"({"type": "array", "items": {"type": "null"}, "maxItems": 4294967295})", "[null,null]"));
+  EXPECT_TRUE(matches(R"({"properties": {"a": {"type": "null"}}, "maxProperties": 4294967295})", R"({"a":null})"));
+  // A string of a million characters and more is not written, so nothing is left where one must be as long.
+  EXPECT_TRUE(matches(R"({"type": ["string", "null"], "not": {"type": "string", "maxLength": 65536}})", "null"));
+}
+
+TEST(SchemaKeywordsTest, PropertiesWithOtherNamesAreCountedByTheirNames) {
+  ExpectTexts(R"({"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 3})",
+              {R"({"a":1,"b":2,"c":3})", R"({"a":1,"b":2,"c":3,"d":4})"}, {"{}", R"({"a":1,"b":2})"});
+  ExpectTexts(R"({"properties": {"x": {"type": "integer"}}, "additionalProperties": {"type": "null"},
+                  "minProperties": 2, "maxProperties": 3})",
+              {R"({"x":1,"b":null})", R"({"a":null,"b":null,"c":null})"},
+              {R"({"x":1})", R"({"a":null,"b":null,"c":null,"d":null})"});
+  const auto automaton =
+      Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"additionalProperties": true, "minProperties": 2})"});
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  EXPECT_FALSE(Matches(*automaton, R"({"a":1,"a":2})")) << "it has one property";
+  EXPECT_THAT(ErrorOfSchema(R"({"additionalProperties": true, "minProperties": 100})"),
+              HasSubstr("the keyword \"minProperties\" is 100, which is too many where other properties may come"));
 }
 
 TEST(SchemaKeywordsTest, AtMostAThousandListedItemsAreDifferent) {
@@ -203,7 +283,9 @@ TEST(SchemaKeywordsTest, AtMostAThousandListedItemsAreDifferent) {
     for (int i = 0; i < num_values; ++i) values.push_back(i);
     return nlohmann::ordered_json{{"type", "array"}, {"items", {{"enum", values}}}, {"uniqueItems", true}}.dump();
   };
-  EXPECT_THAT(ErrorOfSchema(schema(1000)), testing::Not(HasSubstr("uniqueItems"))) << "another limit is reached";
+  EXPECT_THAT(ErrorOfSchema(schema(1000)),
+              HasSubstr("and 1000 values or kinds of values, with numbers of items up to 1, need"))
+      << "another limit is reached";
   EXPECT_THAT(ErrorOfSchema(schema(1001)),
               HasSubstr("at #/uniqueItems: the keyword \"uniqueItems\" is true, and 1001 values are listed for the "
                         "items, at most 1000 are supported"));
@@ -232,6 +314,42 @@ TEST(SchemaKeywordsTest, SchemasWithNames) {
   ASSERT_TRUE(automaton.ok()) << automaton.status();
   EXPECT_TRUE(Matches(*automaton, R"({"a":1,"b":"x","c":null})"));
   EXPECT_FALSE(Matches(*automaton, R"({"a":"x"})"));
+}
+
+TEST(SchemaKeywordsTest, TheDynamicAnchorOfTheRootCounts) {
+  const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"$id": "http://example.org/strict",
+      "$ref": "list", "$defs": {"word": {"$dynamicAnchor": "item", "type": "string"},
+          "list": {"$id": "list", "type": "array", "items": {"$dynamicRef": "#item"},
+                   "$defs": {"any": {"$dynamicAnchor": "item", "type": ["string", "integer"]}}}}})"});
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  EXPECT_TRUE(Matches(*automaton, R"(["a"])"));
+  EXPECT_FALSE(Matches(*automaton, "[1]"));
+}
+
+TEST(SchemaKeywordsTest, WhatAcceptsEverythingCannotBreak) {
+  for (const char* keyword :
+       {R"("patternProperties": {"b": true})", R"("unevaluatedProperties": true)", R"("propertyNames": {})"}) {
+    const auto automaton =
+        Compile({.kind = Source::Kind::kJsonSchema,
+                 .text = absl::StrCat(
+                     R"({"type": "object", "properties": {"a": {"type": "null"}}, "not": {"required": ["a"], )",
+                     keyword, "}}")});
+    ASSERT_TRUE(automaton.ok()) << automaton.status();
+    EXPECT_TRUE(Matches(*automaton, "{}")) << keyword;
+    EXPECT_FALSE(Matches(*automaton, R"({"a":null})")) << keyword;
+  }
+}
+
+TEST(SchemaKeywordsTest, ReferencesMayHaveDots) {
+  for (const char* reference : {"./item.json", "../folder/item.json", "x/../item.json", "/folder/./item.json"}) {
+    const std::string schema =
+        absl::StrCat(R"({"$id": "http://example.org/folder/root.json", "properties": {"a": {"$ref": ")", reference,
+                     R"("}}, "$defs": {"i": {"$id": "./item.json", "type": "integer"}}})");
+    const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
+    ASSERT_TRUE(automaton.ok()) << automaton.status();
+    EXPECT_TRUE(Matches(*automaton, R"({"a":1})")) << reference;
+    EXPECT_FALSE(Matches(*automaton, R"({"a":null})")) << reference;
+  }
 }
 
 TEST(SchemaKeywordsTest, WhatNoOtherSchemaEvaluates) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace quire {
@@ -27,6 +28,12 @@ TEST(ParseBodyTest, AnErrorHasItsPlace) {
   EXPECT_EQ(message("{\"a\": \"\xFF\"}"), "the body is not JSON in UTF-8: byte 7 of 10 is wrong");
   EXPECT_EQ(message("{\"a\": 1} x"), "the body is not JSON in UTF-8: byte 9 of 10 is wrong");
   EXPECT_EQ(message("{\"a\": 1"), "the body is not JSON in UTF-8: it ends too early");
+  EXPECT_EQ(message("{\"a\": 1e400}"), "the body has a number that is too large for a double, before byte 11");
+  for (const char* text : {"\\ud800", "\\ud800x", "\\udc00"}) {
+    EXPECT_THAT(message(std::string("{\"a\": \"") + text + "\"}"),
+                testing::StartsWith("the body has one half of a surrogate pair alone (\\ud800 to \\udfff), which is no "
+                                    "character, before byte "));
+  }
   EXPECT_EQ(message(""), "the body is not JSON in UTF-8: it ends too early");
 }
 

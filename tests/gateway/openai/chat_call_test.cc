@@ -105,7 +105,6 @@ TEST(ChatCallTest, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(ChatError(R"("functions": [{}])").param, "functions");
   EXPECT_EQ(ChatError(R"("audio": {})").param, "audio");
   EXPECT_EQ(ChatError(R"("echo": true)").param, "echo");
-  EXPECT_EQ(ChatError(R"("verbosity": "low")").param, "verbosity");
 }
 
 TEST(ChatCallTest, TheEffortOfReasoningIsAVariableOfTheTemplate) {
@@ -119,6 +118,8 @@ TEST(ChatCallTest, TheEffortOfReasoningIsAVariableOfTheTemplate) {
   EXPECT_EQ(variables(R"(, "reasoning_effort": "low", "chat_template_kwargs": {"a": 1})"),
             R"({"a":1,"reasoning_effort":"low"})");
   EXPECT_EQ(variables(R"(, "reasoning_effort": null)"), "");
+  EXPECT_EQ(variables(R"(, "verbosity": "low")"), R"({"verbosity":"low"})");
+  EXPECT_EQ(ChatError(R"("verbosity": "low", "chat_template_kwargs": {"verbosity": "high"})").param, "verbosity");
   EXPECT_EQ(ChatError(R"("reasoning_effort": 1)").param, "reasoning_effort");
   EXPECT_EQ(ChatError(R"("reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"})").message,
             "reasoning_effort cannot be combined with chat_template_kwargs.reasoning_effort");
@@ -137,6 +138,34 @@ TEST(ChatCallTest, NullMissingAndEmptyFieldsOfAMessageStayApart) {
   EXPECT_FALSE(chat.messages(1).has_reasoning_content());
   EXPECT_TRUE(chat.messages(2).has_content());
   EXPECT_THAT(chat.messages(3).content_parts(), testing::ElementsAre("no"));
+}
+
+TEST(ChatCallTest, AnOldCallOfAFunctionIsACallOfATool) {
+  const GenerateCall call = Chat(R"({"messages": [
+      {"role": "user", "content": "x"},
+      {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}},
+      {"role": "function", "name": "f", "content": "7"}]})");
+  const v1::Chat& chat = call.requests[0].chat();
+  ASSERT_EQ(chat.messages(1).tool_calls_size(), 1);
+  EXPECT_EQ(chat.messages(1).tool_calls(0).name(), "f");
+  EXPECT_EQ(chat.messages(1).tool_calls(0).arguments(), "{}");
+  EXPECT_EQ(chat.messages(2).role(), "tool");
+  EXPECT_EQ(chat.messages(2).tool_call_id(), chat.messages(1).tool_calls(0).id());
+  EXPECT_EQ(Chat(R"({"messages": [{"role": "function", "content": "7"}]})").requests[0].chat().messages(0).role(),
+            "function")
+      << "without such a call, the template may know this role";
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "assistant", "function_call": {"name": 1}}])").message,
+            "messages[0].function_call.name is 1, it must be a string");
+  EXPECT_EQ(ChatError(R"("messages": [{"role": "assistant", "function_call": {"name": "f"},
+                                       "tool_calls": [{"function": {"name": "f"}}]}])")
+                .param,
+            "messages[0].function_call");
+}
+
+TEST(ChatCallTest, ArgumentsOfACallMayBeAnObject) {
+  const GenerateCall call = Chat(R"({"messages": [{"role": "assistant", "tool_calls": [
+      {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": [1, "b"]}}}]}]})");
+  EXPECT_EQ(call.requests[0].chat().messages(0).tool_calls(0).arguments(), R"({"a":[1,"b"]})");
 }
 
 TEST(ChatCallTest, AnErrorInAMessageHasItsPath) {
@@ -226,14 +255,44 @@ TEST(ChatCallTest, AToolChoiceForcesCalls) {
   EXPECT_TRUE(read(R"(, "tool_choice": "auto")").forced_tools.empty());
 }
 
+TEST(ChatCallTest, AllowedToolsAreTheOnlyOnes) {
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f"}},
+                                         {"type": "function", "function": {"name": "g"}},
+                                         {"type": "function", "function": {"name": "h"}}])";
+  const auto choice = [](const std::string& mode, const std::string& names) {
+    return absl::StrCat(R"(, "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": ")", mode,
+                        R"(", "tools": [)", names, "]}}");
+  };
+  const std::string g_and_h =
+      R"({"type": "function", "function": {"name": "h"}}, {"type": "function", "function": {"name": "g"}})";
+  const std::string messages = R"({"messages": [{"role": "user", "content": "x"}], )";
+  const GenerateCall call = Chat(messages + tools + choice("auto", g_and_h) + "}");
+  EXPECT_EQ(call.tools, (std::vector<std::string>{"h", "g"}));
+  EXPECT_TRUE(call.may_call_tools);
+  EXPECT_TRUE(call.forced_tools.empty());
+  EXPECT_EQ(call.requests[0].chat().tools(),
+            R"([{"type":"function","function":{"name":"h"}},{"type":"function","function":{"name":"g"}}])");
+  const GenerateCall forced = Chat(messages + tools + choice("required", g_and_h) + "}");
+  ASSERT_EQ(forced.forced_tools.size(), 2u);
+  EXPECT_EQ(forced.forced_tools[0].name, "g");
+  EXPECT_EQ(forced.forced_tools[0].field, "tools[1]") << "an error names the place in the request";
+  EXPECT_FALSE(forced.names_tool);
+  EXPECT_EQ(ChatError(tools + choice("none", g_and_h)).param, "tool_choice.allowed_tools.mode");
+  EXPECT_EQ(ChatError(tools + choice("auto", "")).param, "tool_choice.allowed_tools.tools");
+  EXPECT_EQ(ChatError(tools + choice("auto", R"({"function": {"name": "i"}})")).message,
+            "tool_choice.allowed_tools.tools[0].function.name is \"i\", which no function of tools has");
+  EXPECT_EQ(ChatError(tools + R"(, "tool_choice": {"type": "allowed_tools"})").message,
+            "tool_choice.allowed_tools is missing");
+}
+
 TEST(ChatCallTest, AWrongToolChoiceIsNamedWithItsValue) {
   const auto message = [](const std::string& members) { return ChatError(members).message; };
   EXPECT_EQ(message(R"("tool_choice": "required")"), "tool_choice is \"required\", but tools is missing or empty");
   const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f"}}], )";
   EXPECT_EQ(message(tools + R"("tool_choice": "any")"),
             "tool_choice is \"any\", it must be none, auto, required or an object with a function");
-  EXPECT_EQ(message(tools + R"("tool_choice": {"type": "allowed_tools"})"),
-            "tool_choice.type is \"allowed_tools\", it must be \"function\"");
+  EXPECT_EQ(message(tools + R"("tool_choice": {"type": "custom"})"),
+            "tool_choice.type is \"custom\", it must be \"function\"");
   EXPECT_EQ(message(tools + R"("tool_choice": {"type": "function", "function": {"name": "h"}})"),
             "tool_choice.function.name is \"h\", which no function of tools has");
   EXPECT_EQ(ChatError(tools + R"("tool_choice": {"type": "function", "function": {"name": "f"}, "x": 1})").param,

@@ -330,6 +330,39 @@ TEST(GenerateAnswerTest, LogprobsOfAChatHaveTheBytesOfTokens) {
   EXPECT_TRUE(entry["top_logprobs"].empty());
 }
 
+TEST(GenerateAnswerTest, LogprobsMayNameTokensByTheirIds) {
+  const GenerateCall chat = ChatCall(R"(, "logprobs": true, "stream": true, "return_tokens_as_token_ids": true)");
+  const GenerateCall completion =
+      CompletionCall(R"("prompt": "x", "logprobs": 0, "stream": true, "return_tokens_as_token_ids": true)");
+  v1::GenerateResponse response = Response("a");
+  AddLogprob(response.mutable_logprobs(), "a", -1);
+  GenerateAnswer of_chat(chat, kHead);
+  const Json entry = Events(of_chat.Add(0, response))[1]["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(entry["token"], "token_id:7");
+  EXPECT_EQ(entry["bytes"], Json::array({'a'}));
+  GenerateAnswer of_completion(completion, kHead);
+  const Json lists = Events(of_completion.Add(0, response))[0]["choices"][0]["logprobs"];
+  EXPECT_EQ(lists["tokens"], Json::array({"token_id:7"}));
+  EXPECT_EQ(lists["top_logprobs"][0], Json({{"token_id:7", -1.0}}));
+}
+
+TEST(GenerateAnswerTest, WithObfuscationShortTextsGiveEventsOfOneLength) {
+  const GenerateCall call =
+      ChatCall(R"(, "stream": true, "stream_options": {"include_obfuscation": true, "include_usage": true})");
+  GenerateAnswer answer(call, kHead);
+  answer.Add(0, Response("a"));  // With the role.
+  const size_t length = answer.Add(0, Response("a")).size();
+  EXPECT_EQ(length % 64, 0u);
+  for (const size_t size : {2, 3, 9, 15}) {
+    const std::string event = answer.Add(0, Response(std::string(size, 'b')));
+    EXPECT_EQ(event.size() % 64, 0u) << size;
+    EXPECT_LE(event.size(), length + 64) << size;
+    const Json json = Events(event)[0];
+    EXPECT_EQ(json["choices"][0]["delta"]["content"], std::string(size, 'b'));
+    EXPECT_FALSE(json["obfuscation"].get<std::string>().empty());
+  }
+}
+
 TEST(GenerateAnswerTest, PromptLogprobsAreMapsOfTokenIds) {
   const GenerateCall call = CompletionCall(R"("prompt": "x", "prompt_logprobs": 1)");
   GenerateAnswer answer(call, kHead);

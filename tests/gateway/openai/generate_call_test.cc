@@ -139,7 +139,7 @@ TEST(CompletionCallTest, EchoWithLogprobsAsksForThoseOfThePrompt) {
 TEST(CompletionCallTest, AWrongValueIsRefusedWithFieldValueAndLimit) {
   EXPECT_EQ(CompletionError(R"("temperature": "hot")").message, "temperature is \"hot\", it must be a number");
   EXPECT_EQ(CompletionError(R"("max_tokens": -1)").message,
-            "max_tokens is -1, it must be a whole number from 1 to 4294967295");
+            "max_tokens is -1, it must be a whole number from 0 to 4294967295");
   EXPECT_EQ(CompletionError(R"("logprobs": true)").message, "logprobs is true, it must be a whole number from 0 to 20");
   EXPECT_EQ(CompletionError(R"("prompt_logprobs": 21)").message,
             "prompt_logprobs is 21, it must be a whole number from 0 to 20");
@@ -178,7 +178,7 @@ TEST(CompletionCallTest, WholeNumbersAreExactOrRefused) {
   EXPECT_EQ(CompletionError(R"("seed": 1e20)").message, "seed is 1e+20" + range);
   EXPECT_EQ(CompletionError(R"("seed": 0.5)").message, "seed is 0.5" + range);
   EXPECT_EQ(CompletionError(R"("max_tokens": 4294967296)").message,
-            "max_tokens is 4294967296, it must be a whole number from 1 to 4294967295");
+            "max_tokens is 4294967296, it must be a whole number from 0 to 4294967295");
   EXPECT_EQ(CompletionError(R"("priority": -2147483649)").message,
             "priority is -2147483649, it must be a whole number from -2147483648 to 2147483647");
   for (const char* const key : {"05", "+5", " 5", "5.0", "-1", "4294967296", ""}) {
@@ -248,7 +248,15 @@ TEST(CompletionCallTest, MaxTokensMayBeZeroWhenTheAnswerShowsThePrompt) {
     EXPECT_EQ(call.requests[0].stopping().max_tokens(), 0u);
     EXPECT_FALSE(call.requests[0].has_logprobs());
   }
-  EXPECT_EQ(CompletionError(R"("max_tokens": 0)").param, "max_tokens");
+  EXPECT_EQ(CompletionError(R"("max_tokens": 0)").message,
+            "max_tokens is 0, which needs echo or prompt_logprobs, because the answer would be empty");
+}
+
+TEST(CompletionCallTest, LogprobsMayNameTokensByTheirIds) {
+  EXPECT_EQ(Completion(R"({"prompt": "x", "return_tokens_as_token_ids": true})").token_name, TokenName::kId);
+  EXPECT_EQ(Completion(R"({"prompt": "x", "return_tokens_as_token_ids": false})").token_name, TokenName::kText);
+  EXPECT_EQ(CompletionError(R"("return_tokens_as_token_ids": true, "echo": true, "logprobs": 1)").param,
+            "return_tokens_as_token_ids");
 }
 
 TEST(GuideFieldsTest, EachFieldBecomesAGuideAndErrorsNameTheField) {
@@ -257,6 +265,10 @@ TEST(GuideFieldsTest, EachFieldBecomesAGuideAndErrorsNameTheField) {
     return call.requests[0].guided().ShortDebugString() + " " + ApiFieldName("guided.any", call.names);
   };
   EXPECT_EQ(guide(R"("response_format": {"type": "json_object"})"), "json_object: true response_format.type");
+  for (const char* type : {"json_object", "json_schema"}) {
+    EXPECT_EQ(guide(absl::StrCat(R"("response_format": {"schema": {"type": "null"}, "type": ")", type, "\"}")),
+              R"(json_schema: "{\"type\":\"null\"}" response_format.schema)");
+  }
   EXPECT_EQ(guide(R"("response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": true,
                 "schema": {"type": "object", "properties": {"b": {}, "a": {}}}}})"),
             "json_schema: \"{\\\"type\\\":\\\"object\\\",\\\"properties\\\":{\\\"b\\\":{},\\\"a\\\":{}}}\" "

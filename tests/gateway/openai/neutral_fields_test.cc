@@ -77,6 +77,7 @@ constexpr Default kDefaults[] = {
     {Of::kBoth, "skip_special_tokens", "true"},
     {Of::kBoth, "spaces_between_special_tokens", "true"},
     {Of::kBoth, "stop", "[]"},
+    {Of::kBoth, "stop", "\"\""},
     {Of::kBoth, "stop_token_ids", "[]"},
     {Of::kBoth, "store", "false"},
     {Of::kBoth, "stream", "false"},
@@ -125,6 +126,46 @@ constexpr Default kDefaults[] = {
     {Of::kChats, "top_logprobs", "0"},
     {Of::kChats, "verbosity", "\"medium\""},
     {Of::kChats, "web_search_options", "null"},
+    // Those of llama.cpp and SGLang that are not among them.
+    {Of::kBoth, "cache_prompt", "true"},
+    {Of::kBoth, "dry_allowed_length", "2"},
+    {Of::kBoth, "dry_base", "1.75"},
+    {Of::kBoth, "dry_multiplier", "0.0"},
+    {Of::kBoth, "dry_penalty_last_n", "-1"},
+    {Of::kBoth, "dry_sequence_breakers", R"(["\n", ":", "\"", "*"])"},
+    {Of::kBoth, "dynatemp_exponent", "1.0"},
+    {Of::kBoth, "dynatemp_range", "0.0"},
+    {Of::kBoth, "grammar", "null"},
+    {Of::kBoth, "id_slot", "-1"},
+    {Of::kBoth, "json_schema", "null"},
+    {Of::kBoth, "lora", "[]"},
+    {Of::kBoth, "min_keep", "0"},
+    {Of::kBoth, "mirostat", "0"},
+    {Of::kBoth, "mirostat_eta", "0.1"},
+    {Of::kBoth, "mirostat_tau", "5.0"},
+    {Of::kBoth, "n_indent", "0"},
+    {Of::kBoth, "n_keep", "0"},
+    {Of::kBoth, "n_predict", "-1"},
+    {Of::kBoth, "n_probs", "0"},
+    {Of::kBoth, "no_stop_trim", "false"},
+    {Of::kBoth, "post_sampling_probs", "false"},
+    {Of::kBoth, "reasoning_budget", "-1"},
+    {Of::kBoth, "reasoning_format", "\"auto\""},
+    {Of::kBoth, "repeat_last_n", "64"},
+    {Of::kBoth, "repeat_penalty", "1.0"},
+    {Of::kBoth, "response_fields", "[]"},
+    {Of::kBoth, "return_hidden_states", "false"},
+    {Of::kBoth, "return_progress", "false"},
+    {Of::kBoth, "return_tokens", "false"},
+    {Of::kBoth, "samplers",
+     R"(["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"])"},
+    {Of::kBoth, "separate_reasoning", "true"},
+    {Of::kBoth, "stream_reasoning", "true"},
+    {Of::kBoth, "t_max_predict_ms", "0"},
+    {Of::kBoth, "timings_per_token", "false"},
+    {Of::kBoth, "typical_p", "1.0"},
+    {Of::kBoth, "xtc_probability", "0.0"},
+    {Of::kBoth, "xtc_threshold", "0.1"},
 };
 
 TEST(NeutralFieldsTest, EveryFieldOfOpenAiAndVllmIsAcceptedAtItsDefault) {
@@ -146,11 +187,9 @@ TEST(NeutralFieldsTest, WhatAsksForSomethingUnsupportedIsRefusedWithItsValueAndT
          "is \"y\", which is not supported: the model continues prompts and fills no gaps");
   expect(ChatError(R"("modalities": ["text", "audio"])"), "modalities",
          "is a list, which is not supported: the model reads and writes text only");
-  expect(ChatError(R"("verbosity": "low")"), "verbosity",
-         "is \"low\", which is not supported: the model has no such setting");
-  for (const char* const member : {R"("truncate_prompt_tokens": 5)", R"("thinking_token_budget": 0)",
-                                   R"("return_tokens_as_token_ids": true)", R"("logprob_token_ids": [1])",
-                                   R"("vllm_xargs": {"a": 1})", R"("request_id": "r")", R"("watermarking": true)"}) {
+  for (const char* const member :
+       {R"("truncate_prompt_tokens": 5)", R"("thinking_token_budget": 0)", R"("logprob_token_ids": [1])",
+        R"("vllm_xargs": {"a": 1})", R"("request_id": "r")", R"("watermarking": true)"}) {
     EXPECT_THAT(CompletionError(member).message, HasSubstr("which is not supported")) << member;
     EXPECT_THAT(ChatError(member).message, HasSubstr("which is not supported")) << member;
   }

@@ -76,6 +76,22 @@ TEST(ToolCallParserTest, ACallThatIsCutKeepsWhatHasCome) {
   EXPECT_EQ(Parse(kMistral, R"([TOOL_CALLS]f[ARGS]{"a": )"), R"( | id0 f {"a": )");
 }
 
+TEST(ToolCallParserTest, ACallThatWasForcedAndCutIsNoContent) {
+  ToolCallOptions hermes = kHermes, llama3 = kLlama3, mistral = kMistral;
+  for (ToolCallOptions* options : {&hermes, &llama3, &mistral}) options->is_forced = true;
+  mistral.begins_in_call = true;
+  for (const char* text : {"<to", "<tool_call>", "<tool_call>\n{\"name\": \"", "<tool_call>\n{\"name\": \"f"}) {
+    EXPECT_EQ(Parse(hermes, text), "") << text;
+  }
+  EXPECT_EQ(Parse(llama3, R"({"name": "f)"), "");
+  EXPECT_EQ(Parse(mistral, R"([{"name": "f)"), "");
+  EXPECT_EQ(Parse(hermes, R"(<tool_call>{"name": "f", "arguments": {"a")"), R"( | id0 f {"a")");
+  EXPECT_EQ(Parse(hermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\n<tool_ca"), " | id0 f {}");
+  hermes.tools = {"f"};
+  EXPECT_EQ(Parse(hermes, "<tool_call>\n{\"na"), " | id0 f ") << "only this tool can be called";
+  EXPECT_EQ(Parsed(hermes, "", 1), "") << "the thoughts before it were cut";
+}
+
 TEST(ToolCallParserTest, LlamaWritesOneObjectOrSeveralWithSemicolons) {
   EXPECT_EQ(Parse(kLlama3, R"({"name": "f", "parameters": {"a": 1}})"), R"( | id0 f {"a": 1})");
   EXPECT_EQ(Parse(kLlama3,

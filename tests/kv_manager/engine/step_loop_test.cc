@@ -306,6 +306,19 @@ TEST_F(StepLoopTest, StatsCountTokensAndTimes) {
   EXPECT_DOUBLE_EQ(stats.step_tokens.sum(), 5);
 }
 
+TEST_F(StepLoopTest, StatsDoNotCountTheTokenOfARequestForItsPrompt) {
+  Join();
+  Request request = MakeRequest(5, 1);
+  request.is_prompt_only = true;
+  Submit(request);
+  Run();
+  const StepLoopStats& stats = loop_->status()->stats;
+  EXPECT_EQ(stats.finished[static_cast<int>(FinishReason::kLength)], 1);
+  EXPECT_EQ(stats.generated_tokens, 0);
+  EXPECT_DOUBLE_EQ(stats.request_generated_tokens.sum(), 0);
+  EXPECT_DOUBLE_EQ(stats.request_longest_output.sum(), 0);
+}
+
 // Takes the events of any number of samples.
 class SamplesSink : public RequestSink {
  public:
