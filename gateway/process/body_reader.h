@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/fair_queue.h"
 #include "base/mutex.h"
-#include "gateway/web/fair_queue.h"
 #include "gateway/web/web_server.h"
 
 namespace quire {
