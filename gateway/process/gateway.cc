@@ -171,7 +171,9 @@ std::optional<WebResponse> Gateway::CheckHead(const WebRequest& head) {
     error = UnknownUrl(head.path, known);
   }
   if (!error.has_value()) return std::nullopt;
-  metrics_.CountRefusal(route == nullptr ? "other" : route->path, error->http_code);
+  const std::string path = route == nullptr ? "other" : route->path;
+  metrics_.CountRefusal(path, error->http_code);
+  metrics_.LogFailure(head, path, error->http_code);
   WebResponse response = ResponseOf(*error);
   if (error->http_code == 405) {
     const bool is_get = absl::string_view(route->method) == "GET";
