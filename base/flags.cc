@@ -167,6 +167,12 @@ absl::Status AboutFlag(absl::string_view flag, const absl::Status& error) {
   return {error.code(), error.ok() ? "" : absl::StrCat(flag, ": ", error.message())};
 }
 
+absl::Status BothErrors(const absl::Status& first, const absl::Status& second) {
+  if (first.ok()) return second;
+  if (second.ok()) return first;
+  return {first.code(), absl::StrCat(first.message(), "; ", second.message())};
+}
+
 absl::Status CheckFlagRange(absl::string_view name, int64_t value, int64_t min, int64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(FlagAsTyped(name), " is ", value, ", it must be ", min, " .. ", max));

@@ -82,6 +82,10 @@ std::string FlagAsTyped(absl::string_view name);
 // Puts the flag that is to blame before the message of an error, as in "--listen: cannot listen on 10.0.0.1:1".
 absl::Status AboutFlag(absl::string_view flag, const absl::Status& error);
 
+// Returns both errors as one, with the code of the first, or the only one, or OK. So a user who must change two flags
+// learns it at once.
+absl::Status BothErrors(const absl::Status& first, const absl::Status& second);
+
 // Returns an error such as "--threads is -1, it must be 0 .. 1024" when the value is outside [min, max].
 absl::Status CheckFlagRange(absl::string_view name, int64_t value, int64_t min, int64_t max);
 

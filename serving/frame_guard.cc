@@ -10,7 +10,6 @@
 namespace quire {
 namespace {
 
-constexpr absl::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr size_t kPrioritySize = 5;
 constexpr int64_t kMicrosPerSpareFrame = 1'000'000 / FrameGuard::kSpareFramesPerSecond;
 
@@ -40,12 +39,17 @@ void FrameGuard::Send(absl::string_view bytes) {
     if (has_payload) Earn(kSpareFramesPerSentFrame);
     if (head.type == FrameHead::kResetStream || (has_payload && head.has(FrameHead::kEndStream))) {
       CloseStream(head.stream);
+    } else if (has_payload) {
+      NoteAnswer(head.stream);
     }
   }
 }
 
 absl::Status FrameGuard::Handle(const FrameReader::Piece& piece, int64_t now_us) {
-  if (piece.is_first) QUIRE_RETURN_IF_ERROR(BeginFrame(piece.head, now_us));
+  if (piece.is_first) {
+    work_us_ += kMicrosPerFrame + piece.head.size / kBytesPerMicro;
+    QUIRE_RETURN_IF_ERROR(BeginFrame(piece.head, now_us));
+  }
   switch (piece.head.type) {
     case FrameHead::kHeaders:
     case FrameHead::kContinuation:
@@ -88,6 +92,7 @@ absl::Status FrameGuard::BeginHeaders(const FrameHead& head, int64_t now_us) {
   if (head.stream <= last_stream_) return Spend(1, now_us);
   last_stream_ = head.stream;
   Earn(1);
+  work_us_ += kMicrosPerCall;
   streams_[head.stream] = {.bytes_of_head = kBytesPerStream};
   held_bytes_ += kBytesPerStream;
   ++num_calls_;
@@ -167,10 +172,16 @@ void FrameGuard::Earn(int64_t num_frames) {
   num_spare_ = std::min(num_spare_ + num_frames, kMaxSpareFrames);
 }
 
+void FrameGuard::NoteAnswer(uint32_t stream) {
+  const auto it = streams_.find(stream);
+  if (it != streams_.end()) it->second.has_answer = true;
+}
+
 bool FrameGuard::CloseStream(uint32_t stream) {
   const auto it = streams_.find(stream);
   if (it == streams_.end()) return false;
   held_bytes_ -= it->second.bytes_of_head + it->second.unfinished;
+  if (!it->second.has_answer) work_us_ += kMicrosPerLostCall;
   streams_.erase(it);
   return true;
 }

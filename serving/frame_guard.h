@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@ namespace quire {
 // more. Not thread-safe.
 class FrameGuard {
  public:
+  static constexpr absl::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";  // A client begins with it.
   static constexpr int64_t kMaxHeaderBytes = 16 << 10;  // Of a block with its continuations, compressed.
   static constexpr int kMaxHeaderFields = 256;
   // Streams that a client may begin before it acknowledges the settings of the server.
@@ -39,6 +41,12 @@ class FrameGuard {
   // Estimates of the memory of gRPC and of our own code.
   static constexpr int64_t kBytesPerStream = 16 << 10;
   static constexpr int64_t kBytesPerField = 600;
+  // Estimates of the time that the server needs.
+  static constexpr int64_t kMicrosPerFrame = 5;
+  static constexpr int64_t kMicrosPerCall = 30;
+  // More for a call that the client resets before it has an answer, or that ends without one.
+  static constexpr int64_t kMicrosPerLostCall = 270;
+  static constexpr int64_t kBytesPerMicro = 1024;
 
   // Takes bytes that the client has sent. Returns an error when the connection must be closed. Bytes that do not begin
   // with the preface of HTTP/2 are ignored, because gRPC closes the connection itself.
@@ -51,6 +59,8 @@ class FrameGuard {
   int64_t held_bytes() const { return held_bytes_; }
   // Calls that the client has begun so far.
   int64_t num_calls() const { return num_calls_; }
+  // Returns the estimate of the time that the server needs for what was new since the last call.
+  int64_t TakeWork() { return std::exchange(work_us_, 0); }
   int64_t num_streams() const { return static_cast<int64_t>(streams_.size()); }
 
  private:
@@ -59,8 +69,9 @@ class FrameGuard {
     int64_t bytes_of_head = 0;
     std::array<uint8_t, 5> prefix = {};
     size_t prefix_size = 0;
-    int64_t missing = 0;     // Bytes of the message that have not arrived.
-    int64_t unfinished = 0;  // Bytes of it that have arrived, or 0 when it is complete.
+    int64_t missing = 0;      // Bytes of the message that have not arrived.
+    int64_t unfinished = 0;   // Bytes of it that have arrived, or 0 when it is complete.
+    bool has_answer = false;  // The server has sent something that does not end the call.
   };
 
   absl::Status Handle(const FrameReader::Piece& piece, int64_t now_us);
@@ -71,6 +82,8 @@ class FrameGuard {
   void AddData(uint32_t stream, absl::string_view bytes);
   absl::Status Spend(int64_t num_frames, int64_t now_us);
   void Earn(int64_t num_frames);
+  // The server has sent a part of an answer.
+  void NoteAnswer(uint32_t stream);
   // Returns whether the stream was open.
   bool CloseStream(uint32_t stream);
 
@@ -92,6 +105,7 @@ class FrameGuard {
 
   absl::flat_hash_map<uint32_t, Stream> streams_;  // The open ones.
   int64_t held_bytes_ = 0;
+  int64_t work_us_ = 0;
 };
 
 }  // namespace quire

@@ -39,7 +39,7 @@ std::optional<FrameReader::Piece> FrameReader::Next(absl::string_view* bytes) {
   const absl::string_view payload = bytes->substr(0, left_);
   bytes->remove_prefix(payload.size());
   left_ -= static_cast<uint32_t>(payload.size());
-  return Piece{.head = head_, .is_first = is_first, .is_last = left_ == 0, .payload = payload};
+  return Piece{.head = head_, .is_first = is_first, .payload = payload};
 }
 
 }  // namespace quire

@@ -20,7 +20,7 @@ struct FrameHead {
     kSettings = 4,
     kContinuation = 9,
   };
-  enum Flag : uint8_t { kAck = 1, kEndStream = 1, kEndHeaders = 4, kPriority = 32 };
+  enum Flag : uint8_t { kAck = 1, kEndStream = 1, kPriority = 32 };
 
   bool has(Flag flag) const { return (flags & flag) != 0; }
 
@@ -36,7 +36,6 @@ class FrameReader {
   struct Piece {
     FrameHead head;
     bool is_first;              // A frame begins here. Its payload may still be missing.
-    bool is_last;               // The frame ends here.
     absl::string_view payload;  // A part of the bytes that were given to Next.
   };
 

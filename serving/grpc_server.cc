@@ -2,6 +2,8 @@
 
 #include "serving/grpc_server.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -114,6 +116,39 @@ class CallCounterFactory : public grpc::experimental::ServerInterceptorFactoryIn
 
 }  // namespace
 
+// Gives connections to gRPC when it is their turn, until it is closed. Thread-safe.
+class GrpcServer::Handover {
+ public:
+  Handover(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections,
+           std::shared_ptr<GuardedPort> guard)
+      : connections_(std::move(connections)), guard_(std::move(guard)) {}
+
+  // Takes the socket over. `peer` is the address of the client, or empty for a unix socket.
+  void Give(int fd, const std::string& peer) QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
+    if (is_closed_) {
+      close(fd);
+      return;
+    }
+    GuardedSockets::Instance().Add(fd, guard_, peer);
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    connections_->HandleNewConnection(&connection);
+  }
+
+  // Connections that still wait for their turn are closed then. Later calls do nothing.
+  void Close() QUIRE_EXCLUDES(mutex_) {
+    const MutexLock lock(&mutex_);
+    is_closed_ = true;
+  }
+
+ private:
+  Mutex mutex_;
+  const std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  const std::shared_ptr<GuardedPort> guard_;
+  bool is_closed_ QUIRE_GUARDED_BY(mutex_) = false;
+};
+
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& address,
                                                               std::shared_ptr<grpc::ServerCredentials> credentials,
                                                               const GrpcServerLimits& limits,
@@ -134,7 +169,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string
                                                                std::vector<std::string> names,
                                                                grpc::ServerBuilder* builder) {
   using Connections = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-  using NewConnection = grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters;
   grpc::EnableDefaultHealthCheckService(true);
   SetLimits(limits, builder);
   const auto guard = std::make_shared<GuardedPort>(port, limits.max_held_bytes);
@@ -146,7 +180,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string
   std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
   if (server == nullptr) return absl::UnavailableError("gRPC cannot start a server");
   std::unique_ptr<GrpcServer> started(new GrpcServer(std::move(server), std::move(names)));
-  started->connections_ = std::move(connections);
+  started->handover_ = std::make_shared<Handover>(std::move(connections), guard);
   started->guard_ = guard;
   started->SetReady(false);  // The first client must not find names of which the server knows nothing.
   const bool is_main = port == kMainPort;
@@ -158,12 +192,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Listen(const std::string
        .flag = is_main ? "--max-connections" : "",
        .max_connections = limits.max_connections,
        .max_per_address = is_main ? MaxPerAddress(address, limits.max_connections) : kMaxProbesPerAddress,
-       .must_wait = [guard] { return guard->MustWait(SteadyClock().NowMicros()); }},
-      [connections = started->connections_.get(), guard](int fd, const std::string& peer) {
-        GuardedSockets::Instance().Add(fd, guard, peer.empty() ? "a unix socket" : peer);
-        NewConnection connection;
-        connection.fd = fd;
-        connections->HandleNewConnection(&connection);
+       .must_wait = [guard] { return guard->MustWait(); }},
+      [handover = started->handover_](int fd, const std::string& peer) {
+        GuardedSockets::Instance().turns()->Push(peer, GuardedPort::kConnectionPriceUs,
+                                                 [handover, fd, peer] { handover->Give(fd, peer); });
       });
   if (!acceptor.ok()) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", acceptor.status().message()));
@@ -219,6 +251,7 @@ std::vector<PortStats> GrpcServer::Ports() const {
 
 void GrpcServer::Shutdown(absl::Duration timeout) {
   if (acceptor_ != nullptr) acceptor_->Stop();
+  handover_->Close();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + timeout));
   server_->Wait();
 }

@@ -95,11 +95,13 @@ class GrpcServer {
                                                             std::vector<std::string> names,
                                                             grpc::ServerBuilder* builder);
 
+  class Handover;
+
   const std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<GuardedPort> guard_;  // Limits what the connections send and hold.
   // gRPC's own way to accept stops for ever when the process runs out of file descriptors, and knows no limit.
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
-  std::unique_ptr<Acceptor> acceptor_;                      // Gives its connections to connections_.
+  std::shared_ptr<Handover> handover_;
+  std::unique_ptr<Acceptor> acceptor_;                      // Gives its connections to handover_.
   const std::vector<std::string> names_;                    // The names of the services.
   std::unique_ptr<grpc::CallbackGenericService> refusals_;  // Answers UNIMPLEMENTED to all other calls at probes_.
   std::unique_ptr<GrpcServer> probes_;                      // The server of ServeHealthAt, or null.

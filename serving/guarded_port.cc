@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,6 @@
 
 namespace quire {
 namespace {
-
-constexpr int64_t kMaxWaitUs = 100'000;  // Further connections wait no longer than this, except for abandoned calls.
 
 // The connections that have begun most calls may be gone already. One with fewer calls is not ended in their place.
 constexpr int64_t kMinCallsOfAttacker = 100;
@@ -34,13 +33,7 @@ struct GuardedPort::Warnings {
 GuardedPort::GuardedPort(std::string name, int64_t max_held_bytes)
     : name_(std::move(name)), max_held_bytes_(max_held_bytes), log_limiter_(1) {}
 
-int64_t GuardedPort::held_bytes() const {
-  const MutexLock lock(&mutex_);
-  return sum_.bytes;
-}
-
-bool GuardedPort::MustWait(int64_t now_us) {
-  if (now_us < wait_until_us_) return true;
+bool GuardedPort::MustWait() {
   if (num_calls_ <= kMaxAbandonedCalls) return false;
   GuardedSockets::Instance().RemoveClosed();
   const MutexLock lock(&mutex_);
@@ -108,6 +101,7 @@ void GuardedPort::Refuse(GuardedConnection* connection, absl::string_view reason
 
 void GuardedPort::Forget(GuardedConnection* connection) {
   const MutexLock lock(&mutex_);
+  ChargeForCalls(connection);
   Replace(connection, {});
   held_.erase(connection);
 }
@@ -115,10 +109,17 @@ void GuardedPort::Forget(GuardedConnection* connection) {
 void GuardedPort::End(GuardedConnection* connection, absl::string_view reason, Warnings* warnings) {
   if (!connection->is_ended_.exchange(true)) {
     Count(connection->peer_, reason, warnings);  // Before the client can notice it.
+    ChargeForCalls(connection);
     connection->ShutDown();
   }
   Replace(connection, {});
   held_.erase(connection);
+}
+
+void GuardedPort::ChargeForCalls(GuardedConnection* connection) {
+  const int64_t num_calls = held_[connection].streams;
+  if (num_calls == 0) return;
+  GuardedSockets::Instance().turns()->Charge(connection->peer_, num_calls * FrameGuard::kMicrosPerLostCall);
 }
 
 void GuardedPort::Replace(GuardedConnection* connection, const Held& held) {
@@ -131,13 +132,12 @@ void GuardedPort::Replace(GuardedConnection* connection, const Held& held) {
 
 void GuardedPort::Count(const std::string& peer, absl::string_view reason, Warnings* warnings) {
   ++num_ended_;
-  const int64_t now_us = SteadyClock().NowMicros();
-  wait_until_us_ = std::min(std::max<int64_t>(wait_until_us_, now_us), now_us + kMaxWaitUs) + kWaitPerEndedUs;
-  const std::optional<int64_t> num_dropped = log_limiter_.Admit(now_us);
+  GuardedSockets::Instance().turns()->Charge(peer, kEndedPriceUs);
+  const std::optional<int64_t> num_dropped = log_limiter_.Admit(SteadyClock().NowMicros());
   if (!num_dropped) return;
   warnings->lines.push_back(
-      absl::StrCat("ended a connection of ", peer, " at the port ", name_, ": ", reason,
-                   *num_dropped > 0 ? absl::StrCat("; ", *num_dropped, " like it since the last line") : ""));
+      absl::StrCat("ended a connection of ", peer.empty() ? "a unix socket" : peer, " at the port ", name_, ": ",
+                   reason, *num_dropped > 0 ? absl::StrCat("; ", *num_dropped, " like it since the last line") : ""));
 }
 
 GuardedConnection::GuardedConnection(std::shared_ptr<GuardedPort> port, std::string peer, int fd)
@@ -147,9 +147,54 @@ GuardedConnection::~GuardedConnection() {
   port_->Forget(this);
 }
 
+size_t GuardedConnection::BytesToRead() {
+  constexpr size_t kAll = std::numeric_limits<size_t>::max();
+  if (peer_.empty()) return kAll;  // TakeTurn cannot wake a unix socket, whose clients have the rights for its file.
+  const MutexLock lock(&mutex_);
+  const size_t num_bytes = waits_for_turn_ ? 0 : budget_.BytesToRead(SteadyClock().NowMicros());
+  if (num_bytes > 0 || waits_for_turn_) return num_bytes;
+  TurnQueue* const turns = GuardedSockets::Instance().turns();
+  if (turns->TryTake(budget_.PriceOfTurn())) {
+    budget_.TakeTurn();
+    return budget_.BytesToRead(SteadyClock().NowMicros());
+  }
+  waits_for_turn_ = true;
+  turns->Push(peer_, budget_.PriceOfTurn(), [weak = weak_from_this()] {
+    if (const auto connection = weak.lock()) connection->TakeTurn();
+  });
+  return 0;
+}
+
+void GuardedConnection::TakeTurn() {
+  {
+    const MutexLock lock(&mutex_);
+    budget_.TakeTurn();
+    waits_for_turn_ = false;
+  }
+  // gRPC has been told that the socket has no bytes, so it waits for more. Setting this option lets Linux report those
+  // that are there. It is the value that sockets have, so it does no harm if another socket has the descriptor now.
+  const int one = 1;
+  setsockopt(fd_, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+}
+
+std::optional<std::string> GuardedConnection::ReceiveFromSocket(absl::string_view bytes) {
+  {
+    const MutexLock lock(&mutex_);
+    budget_.AddBytes(bytes.size());
+    if (!std::exchange(has_bytes_, true) && bytes[0] != FrameGuard::kPreface[0]) {
+      has_tls_ = true;
+      hello_.emplace();
+    }
+    if (hello_.has_value()) return hello_->Add(bytes);
+  }
+  Receive(bytes);
+  return std::nullopt;
+}
+
 void GuardedConnection::Receive(absl::string_view bytes) {
   const MutexLock lock(&mutex_);
   const absl::Status status = guard_.Receive(bytes, SteadyClock().NowMicros());
+  budget_.AddWork(guard_.TakeWork());
   if (!status.ok()) return port_->Refuse(this, status.message());
   port_->SetHeld(this, GuardedPort::HeldBy(guard_));
 }
@@ -157,6 +202,7 @@ void GuardedConnection::Receive(absl::string_view bytes) {
 void GuardedConnection::Send(const std::function<void(FrameGuard* guard)>& send) {
   const MutexLock lock(&mutex_);
   send(&guard_);
+  budget_.AddWork(guard_.TakeWork());
   port_->SetHeld(this, GuardedPort::HeldBy(guard_));
 }
 

@@ -10,9 +10,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 
@@ -44,6 +47,13 @@ void FreeTlsGuard(void* /*ssl*/, void* guard, CRYPTO_EX_DATA* /*data*/, int /*in
   delete static_cast<TlsGuard*>(guard);
 }
 
+// Returns the bytes by which the client of a connection has named itself.
+std::string RandomOf(const SSL* ssl) {
+  std::string random(ClientHello::kRandomSize, '\0');
+  random.resize(SSL_get_client_random(ssl, reinterpret_cast<unsigned char*>(random.data()), random.size()));
+  return random;
+}
+
 // Returns the guard of a connection with TLS, or null if it needs none. The threads of gRPC use a connection one after
 // the other.
 GuardedConnection* TlsGuardOf(SSL* ssl) {
@@ -51,11 +61,29 @@ GuardedConnection* TlsGuardOf(SSL* ssl) {
   if (SSL_is_server(ssl) == 0) return nullptr;
   auto* guard = static_cast<TlsGuard*>(SSL_get_ex_data(ssl, index));
   if (guard == nullptr) {
-    guard = new TlsGuard(GuardedSockets::Instance().MakeForTls());
+    guard = new TlsGuard(GuardedSockets::Instance().TakeTls(RandomOf(ssl)));
     SSL_set_ex_data(ssl, index, guard);
   }
   return guard->get();
 }
+
+// The parts of a message in which `size` bytes have room.
+struct ShortMessage {
+  ShortMessage(const msghdr& whole, size_t size) : head(whole) {
+    for (size_t i = 0; i < whole.msg_iovlen && size > 0; ++i) {
+      parts.push_back(whole.msg_iov[i]);
+      parts.back().iov_len = std::min(parts.back().iov_len, size);
+      size -= parts.back().iov_len;
+    }
+    head.msg_iov = parts.data();
+    head.msg_iovlen = parts.size();
+  }
+  ShortMessage(const ShortMessage&) = delete;
+  ShortMessage& operator=(const ShortMessage&) = delete;
+
+  msghdr head;
+  absl::InlinedVector<iovec, 8> parts;
+};
 
 }  // namespace
 
@@ -69,61 +97,88 @@ bool GuardedSockets::IsOpen(int fd, const Socket& socket) {
   return fstat(fd, &file) == 0 && file.st_dev == socket.device && file.st_ino == socket.inode;
 }
 
+// A lane for every second processor, so that the others are left for neighbours.
+GuardedSockets::GuardedSockets() : turns_(std::max(1, static_cast<int>(std::thread::hardware_concurrency() / 2))) {}
+
 void GuardedSockets::Add(int fd, std::shared_ptr<GuardedPort> port, const std::string& peer) {
   struct stat file;
   if (fstat(fd, &file) != 0) return;
   Socket socket{file.st_dev, file.st_ino, std::make_shared<GuardedConnection>(std::move(port), peer, fd)};
-  const MutexLock lock(&mutex_);
-  std::swap(sockets_[fd], socket);  // The connection before is destroyed without the lock.
+  Shard& shard = ShardOf(fd);
+  const MutexLock lock(&shard.mutex);
+  std::swap(shard.sockets[fd], socket);  // The connection before is destroyed without the lock.
 }
 
 std::shared_ptr<GuardedConnection> GuardedSockets::Find(int fd) {
   Socket closed;
-  const MutexLock lock(&mutex_);
-  const auto it = sockets_.find(fd);
-  if (it == sockets_.end()) return nullptr;
+  Shard& shard = ShardOf(fd);
+  const MutexLock lock(&shard.mutex);
+  const auto it = shard.sockets.find(fd);
+  if (it == shard.sockets.end()) return nullptr;
   if (IsOpen(fd, it->second)) return it->second.connection;
   closed = std::move(it->second);
-  sockets_.erase(it);
+  shard.sockets.erase(it);
   return nullptr;
 }
 
-std::shared_ptr<GuardedConnection> GuardedSockets::MakeForTls() const {
-  const MutexLock lock(&mutex_);
+std::shared_ptr<GuardedConnection> GuardedSockets::TakeTls(const std::string& random) {
+  const MutexLock lock(&tls_mutex_);
   std::shared_ptr<GuardedPort> port = tls_port_.lock();
-  return port == nullptr ? nullptr : std::make_shared<GuardedConnection>(std::move(port), "a client with TLS", -1);
+  if (port == nullptr) return nullptr;
+  const auto it = tls_.find(random);
+  std::shared_ptr<GuardedConnection> connection = it == tls_.end() ? nullptr : it->second.lock();
+  if (it != tls_.end()) tls_.erase(it);
+  if (connection != nullptr) return connection;
+  return std::make_shared<GuardedConnection>(std::move(port), "a client with TLS", -1);
+}
+
+void GuardedSockets::AddTls(const std::string& random, const std::shared_ptr<GuardedConnection>& connection) {
+  const MutexLock lock(&tls_mutex_);
+  if (tls_.size() >= tls_limit_) {
+    absl::erase_if(tls_, [](const auto& entry) { return entry.second.expired(); });
+    tls_limit_ = std::max<size_t>(64, 2 * tls_.size());
+  }
+  std::weak_ptr<GuardedConnection>& named = tls_[random];
+  if (named.expired())
+    named = connection;
+  else if (named.lock() != connection)
+    connection->Refuse("another client has sent the same random bytes");
 }
 
 void GuardedSockets::SetTlsPort(const std::shared_ptr<GuardedPort>& port) {
-  const MutexLock lock(&mutex_);
+  const MutexLock lock(&tls_mutex_);
   tls_port_ = port;
 }
 
 void GuardedSockets::ShutDown(int fd, const GuardedConnection* connection) {
-  const MutexLock lock(&mutex_);
-  const auto it = sockets_.find(fd);
-  if (it == sockets_.end() || it->second.connection.get() != connection || !IsOpen(fd, it->second)) return;
+  Shard& shard = ShardOf(fd);
+  const MutexLock lock(&shard.mutex);
+  const auto it = shard.sockets.find(fd);
+  if (it == shard.sockets.end() || it->second.connection.get() != connection || !IsOpen(fd, it->second)) return;
   shutdown(fd, SHUT_RDWR);
 }
 
 void GuardedSockets::Remove(int fd) {
   Socket closed;
-  const MutexLock lock(&mutex_);
-  const auto it = sockets_.find(fd);
-  if (it == sockets_.end()) return;
+  Shard& shard = ShardOf(fd);
+  const MutexLock lock(&shard.mutex);
+  const auto it = shard.sockets.find(fd);
+  if (it == shard.sockets.end()) return;
   closed = std::move(it->second);
-  sockets_.erase(it);
+  shard.sockets.erase(it);
 }
 
 void GuardedSockets::RemoveClosed() {
   std::vector<Socket> closed;
-  const MutexLock lock(&mutex_);
-  for (auto it = sockets_.begin(); it != sockets_.end();) {
-    if (IsOpen(it->first, it->second)) {
-      ++it;
-    } else {
-      closed.push_back(std::move(it->second));
-      sockets_.erase(it++);
+  for (Shard& shard : shards_) {
+    const MutexLock lock(&shard.mutex);
+    for (auto it = shard.sockets.begin(); it != shard.sockets.end();) {
+      if (IsOpen(it->first, it->second)) {
+        ++it;
+      } else {
+        closed.push_back(std::move(it->second));
+        shard.sockets.erase(it++);
+      }
     }
   }
 }
@@ -142,10 +197,21 @@ ssize_t recvmsg(int fd, msghdr* message, int flags) {
     errno = ECONNRESET;
     return -1;
   }
-  const ssize_t size = original(fd, message, flags);
+  const size_t num_bytes = connection->BytesToRead();
+  if (num_bytes == 0) {
+    errno = EAGAIN;
+    return -1;
+  }
+  quire::ShortMessage part(*message, num_bytes);
+  const ssize_t size = original(fd, &part.head, flags);
+  message->msg_controllen = part.head.msg_controllen;
+  message->msg_flags = part.head.msg_flags;
   if (size == 0) sockets.Remove(fd);
   if (size <= 0) return size;
-  quire::ForEachPart(*message, size, [&](absl::string_view bytes) { connection->Receive(bytes); });
+  quire::ForEachPart(*message, size, [&](absl::string_view bytes) {
+    const std::optional<std::string> random = connection->ReceiveFromSocket(bytes);
+    if (random.has_value()) sockets.AddTls(*random, connection);
+  });
   if (!connection->is_ended()) return size;
   errno = ECONNRESET;
   return -1;
@@ -154,7 +220,7 @@ ssize_t recvmsg(int fd, msghdr* message, int flags) {
 ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const original = quire::Original<decltype(sendmsg)>("sendmsg");
   const std::shared_ptr<quire::GuardedConnection> connection = quire::GuardedSockets::Instance().Find(fd);
-  if (connection == nullptr) return original(fd, message, flags);
+  if (connection == nullptr || connection->has_tls()) return original(fd, message, flags);
   ssize_t size = 0;
   int error = 0;
   connection->Send([&](quire::FrameGuard* guard) {

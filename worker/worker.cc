@@ -160,12 +160,12 @@ absl::Status Worker::Listen(const WorkerOptions& options) {
   limits.max_connections = options.max_connections;
   absl::StatusOr<std::unique_ptr<GrpcServer>> server =
       GrpcServer::Start(options.listen, credentials, limits, {{v1::WorkerService::service_full_name(), &service_}});
-  if (!server.ok()) return AboutFlag("--listen", server.status());
-  server_ = *std::move(server);
-  if (!options.health_listen.empty()) {
-    QUIRE_RETURN_IF_ERROR(AboutFlag("--health-listen", server_->ServeHealthAt(options.health_listen)));
+  absl::Status error = AboutFlag("--listen", server.status());
+  if (server.ok()) server_ = *std::move(server);
+  if (server_ != nullptr && !options.health_listen.empty()) {
+    error = AboutFlag("--health-listen", server_->ServeHealthAt(options.health_listen));
   }
-  QUIRE_RETURN_IF_ERROR(ServeMetrics(options));
+  QUIRE_RETURN_IF_ERROR(BothErrors(error, ServeMetrics(options)));
   QUIRE_LOG(kInfo) << "the worker is not ready until it has loaded " << options.model
                    << (metrics_ == nullptr ? "" : absl::StrCat("; metrics on port ", metrics_->port()));
   return absl::OkStatus();
@@ -246,6 +246,7 @@ absl::Status Worker::ServeMetrics(const WorkerOptions& options) {
   absl::StatusOr<std::unique_ptr<MetricsServer>> metrics =
       MetricsServer::Start(options.metrics_listen, options.web_access);
   if (!metrics.ok()) return AboutFlag("--metrics-listen", metrics.status());
+  if (server_ == nullptr) return absl::OkStatus();  // There is nothing to serve, and the caller has the error.
   metrics_ = *std::move(metrics);
   metrics_->Add(std::make_shared<LoadMetrics>(&loading_));
   metrics_->Add(std::make_shared<CertificateMetrics>(

@@ -60,9 +60,17 @@ void BatchCall::Post(void (BatchCall::*event)()) {
   executor_([self = self_, event] { (self.get()->*event)(); });
 }
 
+void BatchCall::Abandon() {
+  running_.clear();
+  End();
+  if (!std::exchange(is_over_, true)) reactor_.RemoveHold();
+}
+
 void BatchCall::PostEnd(const grpc::Status& status) {
-  // The reactor lives in this object, so the last reference must go on the other thread, after this function.
-  executor_([self = std::exchange(self_, nullptr), end = RpcStatusOf(status)] { self->OnEnd(end); });
+  // The reactor lives in this object, so the last reference goes on the other thread, after this function, or here when
+  // the executor runs nothing any more.
+  const Executor executor = executor_;
+  executor([self = std::exchange(self_, nullptr), end = RpcStatusOf(status)] { self->OnEnd(end); });
 }
 
 void BatchCall::OnRead() {

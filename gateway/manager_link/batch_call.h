@@ -48,7 +48,9 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
 
   // Ends the call, and so all requests.
   void End() { context_.TryCancel(); }
-  // Does the same, and the requests end with UNAVAILABLE, so that they may go to another manager.
+  // Does the same when the executor runs nothing any more. Handlers are not called any more.
+  void Abandon();
+  // Ends the call, and the requests end with UNAVAILABLE, so that they may go to another manager.
   void GiveUp() {
     is_given_up_ = true;
     End();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "client/library/call_status.h"
 #include "gateway/manager_link/message_limit.h"
 #include "google/rpc/error_details.pb.h"
@@ -29,6 +30,18 @@ google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {
 
 }  // namespace
 
+struct ManagerLink::Gate {
+  explicit Gate(Executor function) : executor(std::move(function)) {}
+
+  void Post(std::function<void()> function) QUIRE_EXCLUDES(mutex) {
+    const MutexLock lock(&mutex);
+    if (executor != nullptr) executor(std::move(function));
+  }
+
+  Mutex mutex;
+  Executor executor QUIRE_GUARDED_BY(mutex);  // Null when it must not be called any more.
+};
+
 bool ManagerLink::Caller::is_idle() const {
   return std::all_of(calls.begin(), calls.end(), [](const OpenCall& open) { return open.call->num_requests() == 0; });
 }
@@ -36,7 +49,8 @@ bool ManagerLink::Caller::is_idle() const {
 ManagerLink::ManagerLink(const std::vector<std::shared_ptr<grpc::Channel>>& channels, Executor executor,
                          DelayedExecutor delayed_executor, size_t max_callers, std::chrono::milliseconds timeout,
                          size_t max_waiting_bytes)
-    : executor_(std::move(executor)),
+    : gate_(std::make_shared<Gate>(std::move(executor))),
+      executor_([gate = gate_](std::function<void()> function) { gate->Post(std::move(function)); }),
       delayed_executor_(std::move(delayed_executor)),
       max_callers_(max_callers),
       timeout_(timeout),
@@ -48,8 +62,15 @@ ManagerLink::ManagerLink(const std::vector<std::shared_ptr<grpc::Channel>>& chan
 }
 
 ManagerLink::~ManagerLink() {
+  {
+    const MutexLock lock(&gate_->mutex);
+    gate_->executor = nullptr;
+  }
   for (const auto& [authorization, caller] : callers_) {
-    for (const OpenCall& open : caller.calls) open.call->End();
+    for (const OpenCall& open : caller.calls) open.call->Abandon();
+  }
+  for (const auto& weak : contexts_) {
+    if (const auto context = weak.lock()) context->TryCancel();
   }
 }
 
@@ -124,7 +145,8 @@ void ManagerLink::AskHealth(size_t manager, std::function<void(LeaderWatch::Answ
   request.set_service(v1::InferenceService::service_full_name());
   auto* const stub = managers_[manager].health.get();
   CallOnce<grpc::health::v1::HealthCheckRequest, Response>(
-      "", request, std::chrono::steady_clock::now() + LeaderWatch::kPatience,
+      "", std::make_shared<const grpc::health::v1::HealthCheckRequest>(request),
+      std::chrono::steady_clock::now() + LeaderWatch::kPatience,
       [done = std::move(done)](const google::rpc::Status& status, const Response& response) {
         done({.has_come = !IsOfNoLeader(status) || !status.details().empty(),
               .is_serving = status.code() == 0 && response.status() == Response::SERVING});
@@ -161,10 +183,10 @@ ManagerLink::Caller* ManagerLink::CallerOf(const std::string& authorization) {
   return &callers_[authorization];
 }
 
-BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller) {
+BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller, bool is_large) {
   for (const OpenCall& open : caller->calls) {
     const bool has_room = !open.call->is_over() && open.call->num_counted_requests() < max_requests_per_call_;
-    if (open.manager == current_ && has_room) return open.call.get();
+    if (open.manager == current_ && open.is_for_large == is_large && has_room) return open.call.get();
   }
   const auto ended = [this, authorization](BatchCall* call) {
     const auto found = callers_.find(authorization);
@@ -174,7 +196,7 @@ BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller
     if (found->second.calls.empty()) callers_.erase(found);
   };
   caller->calls.push_back(
-      {BatchCall::Start(managers_[current_].inference.get(), authorization, executor_, ended), current_});
+      {BatchCall::Start(managers_[current_].inference.get(), authorization, executor_, ended), current_, is_large});
   return caller->calls.back().call.get();
 }
 
@@ -217,7 +239,8 @@ void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_p
     executor_([this, manager = current_, sending, entry] { OnEntry(manager, sending, entry); });
     return;
   }
-  BatchCall* const call = CallFor(sending->authorization, caller);
+  const bool is_large = message.ByteSizeLong() > max_message_bytes_ / kLargePart;
+  BatchCall* const call = CallFor(sending->authorization, caller, is_large);
   sending->call = call->weak_from_this();
   sending->tag = message.tag();
   sending->message = std::make_shared<const v1::GenerateBatchRequest>(std::move(message));
@@ -257,33 +280,37 @@ void ManagerLink::Cancel(const Ticket& ticket) {
 }
 
 template <typename Request, typename Response, typename Call>
-std::shared_ptr<grpc::ClientContext> ManagerLink::CallOnce(const std::string& authorization, const Request& request,
+std::shared_ptr<grpc::ClientContext> ManagerLink::CallOnce(const std::string& authorization,
+                                                           std::shared_ptr<const Request> request,
                                                            std::chrono::steady_clock::time_point end,
                                                            Handler<Response> handler, Call call) {
   struct State {
     grpc::ClientContext context;
-    Request request;
+    std::shared_ptr<const Request> request;
     Response response;
   };
   auto state = std::make_shared<State>();
-  state->request = request;
+  state->request = std::move(request);
   state->context.set_deadline(std::chrono::system_clock::now() + (end - std::chrono::steady_clock::now()));
   if (!authorization.empty()) state->context.AddMetadata("authorization", authorization);
-  call(&state->context, &state->request, &state->response,
+  call(&state->context, state->request.get(), &state->response,
        [executor = executor_, state, handler = std::move(handler)](const grpc::Status& status) {
          executor([state, handler, end = RpcStatusOf(status)] { handler(end, state->response); });
        });
-  return {state, &state->context};
+  std::shared_ptr<grpc::ClientContext> context(state, &state->context);
+  std::erase_if(contexts_, [](const auto& weak) { return weak.expired(); });
+  contexts_.push_back(context);
+  return context;
 }
 
 template <typename Request, typename Response, typename Call>
-void ManagerLink::Infer(const std::string& authorization, const Request& request, Handler<Response> handler, Call call,
-                        std::shared_ptr<Search> search) {
-  const google::rpc::Status refusal = CheckMessageBytes(request, max_message_bytes_);
+void ManagerLink::Infer(const std::string& authorization, std::shared_ptr<const Request> request,
+                        Handler<Response> handler, Call call, std::shared_ptr<Search> search) {
+  const google::rpc::Status refusal = CheckMessageBytes(*request, max_message_bytes_);
   if (refusal.code() != 0) return executor_([handler, refusal] { handler(refusal, Response()); });
   if (search == nullptr) {
     search = std::make_shared<Search>(NewSearch());
-    search->hold = Hold(request.ByteSizeLong());
+    search->hold = Hold(request->ByteSizeLong());
     if (search->hold == nullptr) return executor_([handler, busy = BusyError()] { handler(busy, Response()); });
   }
   const auto again = [this, authorization, request, handler, call, search] {
@@ -316,7 +343,7 @@ void ManagerLink::GetModel(const std::string& authorization, Handler<v1::GetMode
 
 void ManagerLink::AskModel(const std::string& authorization, Handler<v1::GetModelResponse> handler) {
   Infer<v1::GetModelRequest, v1::GetModelResponse>(
-      authorization, {},
+      authorization, std::make_shared<const v1::GetModelRequest>(),
       [this, authorization, handler = std::move(handler)](const google::rpc::Status& status,
                                                           const v1::GetModelResponse& model) {
         if (model.max_message_bytes() > 0) max_message_bytes_ = model.max_message_bytes();
@@ -348,24 +375,24 @@ void ManagerLink::PlanModelRenewal(const std::string& authorization, Caller* cal
 
 void ManagerLink::RenderChat(const std::string& authorization, const v1::Chat& chat,
                              Handler<v1::RenderChatResponse> handler) {
-  v1::RenderChatRequest request;
-  *request.mutable_chat() = chat;
+  auto request = std::make_shared<v1::RenderChatRequest>();
+  *request->mutable_chat() = chat;
   Infer<v1::RenderChatRequest, v1::RenderChatResponse>(
-      authorization, request, std::move(handler),
+      authorization, std::move(request), std::move(handler),
       [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->RenderChat(std::move(arguments)...); });
 }
 
-void ManagerLink::Tokenize(const std::string& authorization, const v1::TokenizeRequest& request,
+void ManagerLink::Tokenize(const std::string& authorization, std::shared_ptr<const v1::TokenizeRequest> request,
                            Handler<v1::TokenizeResponse> handler) {
   Infer<v1::TokenizeRequest, v1::TokenizeResponse>(
-      authorization, request, std::move(handler),
+      authorization, std::move(request), std::move(handler),
       [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->Tokenize(std::move(arguments)...); });
 }
 
-void ManagerLink::Detokenize(const std::string& authorization, const v1::DetokenizeRequest& request,
+void ManagerLink::Detokenize(const std::string& authorization, std::shared_ptr<const v1::DetokenizeRequest> request,
                              Handler<v1::DetokenizeResponse> handler) {
   Infer<v1::DetokenizeRequest, v1::DetokenizeResponse>(
-      authorization, request, std::move(handler),
+      authorization, std::move(request), std::move(handler),
       [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->Detokenize(std::move(arguments)...); });
 }
 
@@ -385,7 +412,7 @@ void ManagerLink::CheckHealthFrom(size_t first, size_t num_asked,
   };
   auto* const stub = managers_[(first + num_asked) % managers_.size()].health.get();
   CallOnce<grpc::health::v1::HealthCheckRequest, grpc::health::v1::HealthCheckResponse>(
-      "", request, NewSearch().end, answer,
+      "", std::make_shared<const grpc::health::v1::HealthCheckRequest>(request), NewSearch().end, answer,
       [stub](auto... arguments) { stub->async()->Check(std::move(arguments)...); });
 }
 

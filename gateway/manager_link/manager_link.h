@@ -60,13 +60,16 @@ class ManagerLink {
   template <typename Response>
   using Handler = std::function<void(const google::rpc::Status& status, const Response& response)>;
 
+  // A request is large when it has more than this part of what the manager takes. Large ones have calls of their own.
+  static constexpr size_t kLargePart = 16;
   // When a call of GenerateBatch has so many requests, or as many as the manager takes, another call is opened.
   static constexpr size_t kMaxRequestsPerCall = 512;
 
   // `max_callers` is the number of bearer tokens that have calls at the same time. An idle one gives way to a new one;
   // without an idle one, requests of new tokens are refused with RESOURCE_EXHAUSTED. Unary calls end after `timeout`.
   // `max_waiting_bytes` is the memory for requests that wait for the manager, see Hold.
-  // When it is destroyed, the executors must not run functions any more. REQUIRES: there is a channel.
+  // When it is destroyed, the executors must not run functions any more, and they are not called any more after that.
+  // Calls that have no answer are cancelled. REQUIRES: there is a channel.
   ManagerLink(const std::vector<std::shared_ptr<grpc::Channel>>& channels, Executor executor,
               DelayedExecutor delayed_executor, size_t max_callers, std::chrono::milliseconds timeout,
               size_t max_waiting_bytes = size_t{256} << 20);
@@ -93,9 +96,9 @@ class ManagerLink {
   // Shows the prompt that a conversation becomes.
   void RenderChat(const std::string& authorization, const v1::Chat& chat, Handler<v1::RenderChatResponse> handler);
 
-  void Tokenize(const std::string& authorization, const v1::TokenizeRequest& request,
+  void Tokenize(const std::string& authorization, std::shared_ptr<const v1::TokenizeRequest> request,
                 Handler<v1::TokenizeResponse> handler);
-  void Detokenize(const std::string& authorization, const v1::DetokenizeRequest& request,
+  void Detokenize(const std::string& authorization, std::shared_ptr<const v1::DetokenizeRequest> request,
                   Handler<v1::DetokenizeResponse> handler);
 
   // Asks whether the manager, or one of several, can take requests. NOT_FOUND when what answers is not a manager.
@@ -109,6 +112,7 @@ class ManagerLink {
   struct OpenCall {
     std::shared_ptr<BatchCall> call;
     size_t manager;
+    bool is_for_large;  // It takes large requests only, so that small ones need not wait until these are sent.
   };
   struct Caller {
     std::vector<OpenCall> calls;
@@ -138,20 +142,21 @@ class ManagerLink {
   void SendOnce(v1::GenerateBatchRequest message, const std::shared_ptr<Sending>& sending);
   // Handles an entry of the request, which was sent to this manager.
   void OnEntry(size_t manager, const std::shared_ptr<Sending>& sending, const v1::GenerateBatchEntry& entry);
-  BatchCall* CallFor(const std::string& authorization, Caller* caller);
+  BatchCall* CallFor(const std::string& authorization, Caller* caller, bool is_large);
   // Asks the manager for the model, and keeps the answer.
   void AskModel(const std::string& authorization, Handler<v1::GetModelResponse> handler);
   // Asks for the model again after a time, unless nobody has wanted to know it for long.
   void PlanModelRenewal(const std::string& authorization, Caller* caller);
   // Makes a call with one request and one response to a manager. `call` starts it. Returns its context.
   template <typename Request, typename Response, typename Call>
-  std::shared_ptr<grpc::ClientContext> CallOnce(const std::string& authorization, const Request& request,
+  std::shared_ptr<grpc::ClientContext> CallOnce(const std::string& authorization,
+                                                std::shared_ptr<const Request> request,
                                                 std::chrono::steady_clock::time_point end, Handler<Response> handler,
                                                 Call call);
   // Makes such a call of InferenceService to the manager that leads.
   template <typename Request, typename Response, typename Call>
-  void Infer(const std::string& authorization, const Request& request, Handler<Response> handler, Call call,
-             std::shared_ptr<Search> search = nullptr);
+  void Infer(const std::string& authorization, std::shared_ptr<const Request> request, Handler<Response> handler,
+             Call call, std::shared_ptr<Search> search = nullptr);
   // Asks the managers one after the other, `num_asked` of which were asked. The first one was `first`.
   void CheckHealthFrom(size_t first, size_t num_asked, Handler<grpc::health::v1::HealthCheckResponse> handler);
   Search NewSearch() const {
@@ -163,6 +168,9 @@ class ManagerLink {
 
   std::vector<Manager> managers_;
   size_t current_ = 0;  // The manager that is asked first.
+  // Lets gRPC's threads reach the executor until this object is destroyed.
+  struct Gate;
+  const std::shared_ptr<Gate> gate_;
   const Executor executor_;
   const DelayedExecutor delayed_executor_;
   const size_t max_callers_;
@@ -171,6 +179,7 @@ class ManagerLink {
   const std::shared_ptr<size_t> waiting_bytes_ = std::make_shared<size_t>(0);  // A hold may outlive this object.
   std::map<std::string, Caller> callers_;                                      // The key is the authorization.
   std::set<std::shared_ptr<UnaryCall>> unary_calls_;                           // Those of Infer.
+  std::vector<std::weak_ptr<grpc::ClientContext>> contexts_;  // Of all calls with one response; some have ended.
   LeaderWatch watch_;
   uint64_t next_tag_ = 1;
   // A manager has said this last. Before that, it is the default of its flag.

@@ -3,6 +3,7 @@
 #ifndef QUIRE_GATEWAY_OPENAI_GENERATE_CALL_H_
 #define QUIRE_GATEWAY_OPENAI_GENERATE_CALL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct GenerateCall {
   std::string model = {};  // It is empty if the client names none.
   // One request for each prompt. Only the prompts differ. Their names are not set yet.
   std::vector<v1::GenerateRequest> requests = {};
+  size_t num_bytes = 0;      // The size of these messages. Counting the bytes of many tokens takes time.
   uint32_t num_choices = 1;  // Each prompt gets so many. Choice i of prompt p has the index p * num_choices + i.
   bool streams = false;
   bool is_resumable = false;                        // The client of a stream may come back and go on with it.

@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/fair_queue.h"
 #include "base/mutex.h"
-#include "gateway/web/fair_queue.h"
 #include "gateway/web/web_server.h"
 
 namespace quire {
@@ -20,7 +20,7 @@ namespace quire {
 // Reads bodies of requests. A small one is read at once, on the server's thread, which takes less than a millisecond.
 // All others wait for one of two threads, so that they delay nobody else: one reads bodies of at most kLargeBytes, the
 // other one larger bodies. On each, the addresses of clients take turns. So at most two bodies are values at the same
-// time. Used on the server's thread.
+// time. These threads have a lower priority than all others. Used on the server's thread.
 class BodyReader {
  public:
   static constexpr size_t kSmallBytes = 32 << 10;

@@ -83,6 +83,17 @@ auto ReadWith(Read read) {
   });
 }
 
+// The same for a call of which the messages are measured.
+auto ReadCallWith(std::variant<GenerateCall, ApiError> (*read)(const Json& body)) {
+  return ReadWith([read](const Json& json) {
+    std::variant<GenerateCall, ApiError> result = read(json);
+    if (auto* const call = std::get_if<GenerateCall>(&result)) {
+      for (const v1::GenerateRequest& request : call->requests) call->num_bytes += request.ByteSizeLong();
+    }
+    return result;
+  });
+}
+
 }  // namespace
 
 Gateway::Gateway(const GatewayOptions& options) : options_(options) {}
@@ -171,7 +182,9 @@ std::optional<WebResponse> Gateway::CheckHead(const WebRequest& head) {
     error = UnknownUrl(head.path, known);
   }
   if (!error.has_value()) return std::nullopt;
-  metrics_.CountRefusal(route == nullptr ? "other" : route->path, error->http_code);
+  const std::string path = route == nullptr ? "other" : route->path;
+  metrics_.CountRefusal(path, error->http_code);
+  metrics_.LogFailure(head, path, error->http_code);
   WebResponse response = ResponseOf(*error);
   if (error->http_code == 405) {
     const bool is_get = absl::string_view(route->method) == "GET";
@@ -219,13 +232,13 @@ void Gateway::Handle(const Exchange& exchange) {
 
 void Gateway::Complete(const std::string& authorization, const Exchange& exchange) {
   bodies_->Read<std::variant<GenerateCall, ApiError>>(
-      exchange, ReadWith(ReadCompletionCall),
+      exchange, ReadCallWith(ReadCompletionCall),
       [this, authorization, exchange](auto call) { Generate(std::move(call), authorization, exchange); });
 }
 
 void Gateway::Chat(const std::string& authorization, const Exchange& exchange) {
   bodies_->Read<std::variant<GenerateCall, ApiError>>(
-      exchange, ReadWith(ReadChatCall),
+      exchange, ReadCallWith(ReadChatCall),
       [this, authorization, exchange](auto call) { Generate(std::move(call), authorization, exchange); });
 }
 
@@ -262,35 +275,37 @@ void Gateway::DescribeModel(const std::string& authorization, const Exchange& ex
 
 void Gateway::Tokenize(const std::string& authorization, const Exchange& exchange) {
   bodies_->Read<std::variant<TokenizeCall, ApiError>>(
-      exchange, ReadWith(ReadTokenizeCall), [this, authorization, exchange](const auto& read) {
+      exchange, ReadWith(ReadTokenizeCall), [this, authorization, exchange](auto read) {
         if (const auto* const error = std::get_if<ApiError>(&read)) return RespondWith(*error, exchange.get());
-        TokenizeWith(std::get<TokenizeCall>(read), authorization, exchange);
+        TokenizeWith(std::make_shared<const TokenizeCall>(std::get<TokenizeCall>(std::move(read))), authorization,
+                     exchange);
       });
 }
 
-void Gateway::TokenizeWith(const TokenizeCall& call, const std::string& authorization, const Exchange& exchange) {
-  WithModel(call.model, authorization, exchange, [this, call, authorization, exchange](const auto& model) {
+void Gateway::TokenizeWith(const std::shared_ptr<const TokenizeCall>& call, const std::string& authorization,
+                           const Exchange& exchange) {
+  WithModel(call->model, authorization, exchange, [this, call, authorization, exchange](const auto& model) {
     const auto answer = [this, call, authorization, exchange, context = model.max_context_tokens()](
                             const google::rpc::Status& status, const auto& response) {
       if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
-      RespondWith(TokenizeBody(call, response, context), CallerOf(options_, authorization, *exchange), &answers_,
+      RespondWith(TokenizeBody(*call, response, context), CallerOf(options_, authorization, *exchange), &answers_,
                   exchange.get());
     };
-    if (const auto* const chat = std::get_if<v1::Chat>(&call.prompt)) {
+    if (const auto* const chat = std::get_if<v1::Chat>(&call->prompt)) {
       link_->RenderChat(authorization, *chat, answer);
     } else {
-      link_->Tokenize(authorization, std::get<v1::TokenizeRequest>(call.prompt), answer);
+      link_->Tokenize(authorization, {call, &std::get<v1::TokenizeRequest>(call->prompt)}, answer);
     }
   });
 }
 
 void Gateway::Detokenize(const std::string& authorization, const Exchange& exchange) {
   bodies_->Read<std::variant<DetokenizeCall, ApiError>>(
-      exchange, ReadWith(ReadDetokenizeCall), [this, authorization, exchange](const auto& read) {
+      exchange, ReadWith(ReadDetokenizeCall), [this, authorization, exchange](auto read) {
         if (const auto* const error = std::get_if<ApiError>(&read)) return RespondWith(*error, exchange.get());
-        const auto& call = std::get<DetokenizeCall>(read);
-        WithModel(call.model, authorization, exchange, [this, call, authorization, exchange](const auto& /*model*/) {
-          link_->Detokenize(authorization, call.request,
+        const auto call = std::make_shared<const DetokenizeCall>(std::get<DetokenizeCall>(std::move(read)));
+        WithModel(call->model, authorization, exchange, [this, call, authorization, exchange](const auto& /*model*/) {
+          link_->Detokenize(authorization, {call, &call->request},
                             [this, authorization, exchange](const google::rpc::Status& status, const auto& response) {
                               if (status.code() != 0) {
                                 return RespondWith(ManagerError(status, {.prompt = "tokens"}), exchange.get());

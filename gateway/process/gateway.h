@@ -59,7 +59,8 @@ class Gateway {
   void Complete(const std::string& authorization, const Exchange& exchange);
   void Chat(const std::string& authorization, const Exchange& exchange);
   void Tokenize(const std::string& authorization, const Exchange& exchange);
-  void TokenizeWith(const TokenizeCall& call, const std::string& authorization, const Exchange& exchange);
+  void TokenizeWith(const std::shared_ptr<const TokenizeCall>& call, const std::string& authorization,
+                    const Exchange& exchange);
   void Detokenize(const std::string& authorization, const Exchange& exchange);
   void ListModels(const std::string& authorization, const Exchange& exchange);
   void DescribeModel(const std::string& authorization, const Exchange& exchange);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "prometheus/metric_family.h"
 #include "prometheus/text_serializer.h"
 #include "serving/port_metrics.h"
@@ -28,6 +30,7 @@ class GatewayMetrics::Counted : public WebExchange {
   void Keep(std::shared_ptr<void> something) override { exchange_->Keep(std::move(something)); }
   void Respond(WebResponse response) override {
     ++metrics_->answers_[{path_, response.code}];
+    if (response.code >= 400) metrics_->LogFailure(request(), path_, response.code);
     exchange_->Respond(std::move(response));
   }
   void BeginEvents() override {
@@ -45,6 +48,14 @@ class GatewayMetrics::Counted : public WebExchange {
   const int num_running_;  // Counts as so many: 0 or 1.
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+void GatewayMetrics::LogFailure(const WebRequest& request, const std::string& path, int code) {
+  const std::optional<int64_t> num_dropped = log_limiter_.Admit(SteadyClock().NowMicros());
+  if (!num_dropped) return;
+  QUIRE_LOG(kInfo) << "request " << Named("x_request_id", request.id) << " for " << Named("path", path) << " got "
+                   << Named("code", code)
+                   << (*num_dropped > 0 ? absl::StrCat(" (", *num_dropped, " such lines were dropped)") : "");
+}
 
 void GatewayMetrics::CountStreamStart(const std::string& path, std::chrono::steady_clock::duration time) {
   const double seconds = std::chrono::duration<double>(time).count();

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/log.h"
 #include "gateway/web/web_server.h"
 
 namespace quire {
@@ -27,6 +28,9 @@ class GatewayMetrics {
 
   // Counts an answer to a request that was refused before its body had arrived, under `path`, which must be one of few.
   void CountRefusal(const std::string& path, int code) { ++answers_[{path, code}]; }
+
+  // Logs a request that got an error.
+  void LogFailure(const WebRequest& request, const std::string& path, int code);
 
   // The text of /metrics.
   std::string Page(const PortStats& port) const;
@@ -47,6 +51,7 @@ class GatewayMetrics {
   std::map<std::pair<std::string, int>, int64_t> answers_;  // The key is the path and the code.
   std::map<std::string, StreamStarts> stream_starts_;       // The key is the path.
   int64_t num_running_ = 0;
+  LogLimiter log_limiter_{10};
 };
 
 }  // namespace quire

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <ctime>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +15,7 @@
 #include "gateway/openai/model_list.h"
 #include "gateway/process/answer_deadline.h"
 #include "gateway/process/manager_error.h"
+#include "gateway/web/request_id.h"
 
 namespace quire {
 namespace {
@@ -34,14 +34,6 @@ ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes) {
       .type = "rate_limit_error",
       .code = "answer_memory_full",
       .retry_after_s = 1};
-}
-
-// A name that no other request has.
-std::string UniqueName(absl::string_view prefix) {
-  static std::random_device* const source = new std::random_device();
-  std::string name(prefix);
-  for (int i = 0; i < 4; ++i) absl::StrAppend(&name, absl::Hex((*source)(), absl::kZeroPad8));
-  return name;
 }
 
 }  // namespace
@@ -78,9 +70,7 @@ void GenerateExchange::Start(GenerateCall call, std::string authorization, std::
                      absl::ToChronoMilliseconds(self->options_->request_timeout), std::chrono::steady_clock::now());
   if (const ApiError* const error = std::get_if<ApiError>(&deadline)) return self->Fail(*error);
   self->deadline_ = std::get<std::chrono::steady_clock::time_point>(deadline);
-  size_t num_bytes = 0;
-  for (const v1::GenerateRequest& request : self->call_.requests) num_bytes += request.ByteSizeLong();
-  self->hold_ = self->link_->Hold(num_bytes);
+  self->hold_ = self->link_->Hold(self->call_.num_bytes);
   if (self->hold_ == nullptr) return self->Fail(ManagerError(self->link_->BusyError()));
   self->exchange_->OnGone([self] { self->OnGone(); });
   self->exchange_->Keep(self->memory_);
@@ -103,6 +93,7 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
   if (is_over_) return;
   if (status.code() != 0) return Fail(ManagerError(status));
   if (!call_.model.empty() && call_.model != model.name()) return Fail(NoSuchModel(call_.model, model.name()));
+  if (const std::optional<ApiError> error = BeyondContext(model)) return Fail(*error);
   const uint64_t num_logprobs = ExpectedLogprobs(call_, model.max_context_tokens());
   if (num_logprobs > options_->max_answer_logprobs) {
     return Fail(TooManyLogprobs(call_, num_logprobs, options_->max_answer_logprobs));
@@ -110,7 +101,7 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
   if (const size_t num_bytes = GenerateAnswer::BytesAtStart(call_); !memory_->Resize(num_bytes)) {
     return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes));
   }
-  id_ = UniqueName(call_.is_chat ? "chatcmpl-" : "cmpl-");
+  id_ = absl::StrCat(call_.is_chat ? "chatcmpl-" : "cmpl-", NewRequestId());
   answer_ = std::make_unique<GenerateAnswer>(
       call_, AnswerHead{.id = id_, .created_unix_sec = std::time(nullptr), .model = model.name()});
   AnswerSyntax syntax = SyntaxFor(model);
@@ -142,6 +133,19 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
                     [self = shared_from_this(), model](const google::rpc::Status& end, const auto& prompt) {
                       self->OnPrompt(end, prompt, model);
                     });
+}
+
+std::optional<ApiError> GenerateExchange::BeyondContext(const v1::GetModelResponse& model) const {
+  const auto max = static_cast<int64_t>(model.max_context_tokens());
+  for (size_t i = 0; i < call_.requests.size() && max > 0; ++i) {
+    const int64_t num_tokens = call_.requests[i].token_ids().ids_size();
+    if (num_tokens <= max) continue;
+    ApiError error =
+        FieldError(NamesOf(i).prompt, absl::StrCat("has ", num_tokens, " tokens, the model's context is ", max));
+    error.code = "context_length_exceeded";
+    return error;
+  }
+  return std::nullopt;
 }
 
 AnswerSyntax GenerateExchange::SyntaxFor(const v1::GetModelResponse& model) const {
@@ -197,9 +201,9 @@ void GenerateExchange::FindPromptTokens(size_t prompt) {
   }
   if (prompt == call_.requests.size()) return StartRequests();
   const v1::GenerateRequest& request = call_.requests[prompt];
-  v1::TokenizeRequest text;
-  text.set_text(request.text());
-  if (request.has_add_special_tokens()) text.set_add_special_tokens(request.add_special_tokens());
+  const auto text = std::make_shared<v1::TokenizeRequest>();
+  text->set_text(request.text());
+  if (request.has_add_special_tokens()) text->set_add_special_tokens(request.add_special_tokens());
   link_->Tokenize(authorization_, text,
                   [self = shared_from_this(), prompt](const google::rpc::Status& status, const auto& tokens) {
                     if (self->is_over_) return;
@@ -317,7 +321,9 @@ void GenerateExchange::Finish() {
   if (!call_.streams) {
     WebResponse response{.body = answer_->Body()};
     answer_ = nullptr;
-    memory_->Resize(response.body.size());
+    // JSON may need six bytes for a character.
+    const size_t num_bytes = response.body.size();
+    if (!memory_->Resize(num_bytes)) return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes));
     return exchange_->Respond(std::move(response));
   }
   Send(answer_->LastEvents());

@@ -17,8 +17,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "gateway/web/chunk_decoder.h"
+#include "gateway/web/body_decoder.h"
 #include "gateway/web/error_body.h"
+#include "gateway/web/request_id.h"
+#include "gateway/web/response_head.h"
 #include "security/peer_names.h"
 #include "serving/http_head.h"
 #include "serving/web_rules.h"
@@ -35,8 +37,6 @@ constexpr size_t kMaxHeadBytes = 16 << 10;
 // A request whose answer does not depend on its body has a body of at most so many bytes.
 constexpr size_t kMaxUnusedBytes = BodyMemory::kSmallBytes;
 constexpr std::chrono::seconds kLingerTimeout(2);
-// A body of which so much has come gets memory for all that its head declares, so it is not copied while it grows.
-constexpr size_t kBelievedBytes = 1 << 20;
 // Behind body_start, a body must have come at so many bytes per second.
 constexpr int64_t kMinBodyRate = 1024;
 constexpr char kNoRoom[] = "the server is receiving too many bytes of requests";
@@ -145,9 +145,6 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   // Begins to read a body.
   void BeginBody(const HttpHead& head);
   void ContinueBody();
-  // Moves what has come of the body from buffer_ to the request.
-  std::optional<HttpRefusal> TakeBodyBytes();
-  bool IsBodyComplete() const { return decoder_.has_value() ? decoder_->is_done() : num_body_left_ == 0; }
   // The memory of the body is needed for others.
   void DropBody();
   void OnRequest();
@@ -159,7 +156,9 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   void BeginEvents();
   void Send(const std::string& text);
   void EndEvents();
-  std::string Head(int code, absl::string_view content_type) const;
+  std::string Head(int code, absl::string_view content_type) const {
+    return ResponseHead{code, content_type, request_id_, keeps_alive_, /*is_http10=*/!is_chunked_}.Text();
+  }
   void Write(std::string text);
   void Flush();
   // Writes what is left of `sending_`, as much as the socket takes.
@@ -180,10 +179,10 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   size_t num_searched_ = 0;  // So many of them have no end of the head.
   Phase phase_ = Phase::kIdle;
   SteadyTime waiting_since_ = std::chrono::steady_clock::now();  // The beginning of the phase.
+  std::string request_id_;                                       // Of the request that is read or answered.
   WebRequest request_;                                           // It is being read.
   std::shared_ptr<BodyMemory::Share> share_;                     // That of its body.
-  std::optional<ChunkDecoder> decoder_;                          // It is for a body in chunks.
-  uint64_t num_body_left_ = 0;                                   // Bytes of any other body.
+  std::optional<BodyDecoder> decoder_;                           // It is for the body that is being read.
   std::vector<std::string> client_names_;
   Exchange* exchange_ = nullptr;  // The current one.
   std::function<void()> gone_;
@@ -327,6 +326,7 @@ void Connection<Stream>::ReadHead() {
   SetPhase(Phase::kHead);
   SetDeadline(owner_->options().head_timeout);
   num_searched_ = 0;
+  request_id_.clear();
   ContinueHead();
 }
 
@@ -351,6 +351,8 @@ void Connection<Stream>::OnHead(HttpHead head) {
   keeps_alive_ = head.keeps_alive;
   is_head_ = head.method == "HEAD";
   is_chunked_ = head.minor_version >= 1;
+  const absl::string_view id = head.Header("x-request-id");
+  request_id_ = IsRequestId(id) ? std::string(id) : NewRequestId();
   if (const auto refusal = ReasonToRefuse(head)) return Refuse(refusal->code, refusal->message);
   const auto text = [&](const char* name) { return std::string(head.Header(name)); };
   request_ = {
@@ -361,6 +363,7 @@ void Connection<Stream>::OnHead(HttpHead head) {
       .timeout = text("x-request-timeout"),
       .read_timeout = text(head.Has("x-stainless-read-timeout") ? "x-stainless-read-timeout" : "x-stainless-timeout"),
       .content_type = text("content-type"),
+      .id = request_id_,
       .is_of_page = IsOfPage(head),
       .address = address_,
       .client_names = client_names_};
@@ -394,9 +397,7 @@ std::optional<HttpRefusal> Connection<Stream>::ReasonToRefuse(const HttpHead& he
 
 template <typename Stream>
 void Connection<Stream>::BeginBody(const HttpHead& head) {
-  num_body_left_ = head.content_length.value_or(0);
-  decoder_.reset();
-  if (head.is_chunked) decoder_.emplace(head.method == "POST" ? owner_->options().max_body_bytes : kMaxUnusedBytes);
+  decoder_.emplace(head, head.method == "POST" ? owner_->options().max_body_bytes : kMaxUnusedBytes);
   share_ = owner_->body_memory()->Begin(address_, [this] { DropBody(); });
   SetPhase(Phase::kBody);
   SetDeadline(owner_->options().body_timeout);
@@ -409,33 +410,16 @@ void Connection<Stream>::BeginBody(const HttpHead& head) {
 
 template <typename Stream>
 void Connection<Stream>::ContinueBody() {
-  if (const auto refusal = TakeBodyBytes()) return Refuse(refusal->code, refusal->message);
+  if (const auto refusal = decoder_->Take(&buffer_, &request_.body)) return Refuse(refusal->code, refusal->message);
   if (!share_->Grow(static_cast<int64_t>(request_.body.size()))) {
     return Refuse(503, kNoRoom);
   }
-  if (IsBodyComplete()) return OnRequest();
+  if (decoder_->is_done()) return OnRequest();
   if (request_.body.size() < BodyMemory::kSmallBytes) return Read(&Connection::ContinueBody);
   // A body waits behind bodies of its size and of its address only, and takes turns with all others.
   owner_->Pace(absl::StrCat(address_, " ", std::bit_width(request_.body.size())), [self = this->shared_from_this()] {
     if (self->GoesOn({})) self->Read(&Connection::ContinueBody);
   });
-}
-
-template <typename Stream>
-std::optional<HttpRefusal> Connection<Stream>::TakeBodyBytes() {
-  if (!decoder_.has_value()) {
-    const size_t size = std::min<uint64_t>(num_body_left_, buffer_.size());
-    // The rest is believed when much has come. Memory that is not used yet costs nothing.
-    if (request_.body.size() > kBelievedBytes) request_.body.reserve(request_.body.size() + num_body_left_);
-    request_.body.append(buffer_, 0, size);
-    buffer_.erase(0, size);
-    num_body_left_ -= size;
-    return std::nullopt;
-  }
-  absl::string_view input = buffer_;
-  auto refusal = decoder_->Decode(&input, &request_.body);
-  buffer_.erase(0, buffer_.size() - input.size());
-  return refusal;
 }
 
 template <typename Stream>
@@ -460,19 +444,6 @@ void Connection<Stream>::OnRequest() {
   if (buffer_.empty()) Watch();
   owner_->Handle(exchange);
   exchange->DropBody();  // A stream may last for minutes, and the bodies of all of them together have no limit.
-}
-
-template <typename Stream>
-std::string Connection<Stream>::Head(int code, absl::string_view content_type) const {
-  std::string head = absl::StrCat("HTTP/1.1 ", code, " ", HttpReason(code), "\r\nContent-Type: ", content_type,
-                                  "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-                                  "Cross-Origin-Resource-Policy: same-origin\r\n");
-  if (!keeps_alive_) {
-    head += "Connection: close\r\n";
-  } else if (!is_chunked_) {
-    head += "Connection: keep-alive\r\n";  // HTTP/1.0 closes connections otherwise.
-  }
-  return head;
 }
 
 template <typename Stream>

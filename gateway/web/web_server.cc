@@ -19,9 +19,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/fair_queue.h"
 #include "base/status.h"
 #include "gateway/web/body_memory.h"
-#include "gateway/web/fair_queue.h"
 #include "gateway/web/tls_context.h"
 #include "gateway/web/web_connection.h"
 

@@ -29,6 +29,7 @@ struct WebRequest {
   std::string timeout;                         // The header X-Request-Timeout, or empty.
   std::string read_timeout;                    // The header X-Stainless-Read-Timeout or X-Stainless-Timeout, or empty.
   std::string content_type;                    // The header, or empty.
+  std::string id;                              // The header X-Request-Id, or a new name. The answer has it as well.
   bool is_of_page = false;                     // A browser has sent it for a page.
   std::string address;                         // The IP address of the client; empty for a unix socket.
   std::vector<std::string> client_names = {};  // Those in the client's certificate, see PeerNames.

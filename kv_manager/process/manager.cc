@@ -234,20 +234,23 @@ absl::Status Manager::Listen() {
   absl::StatusOr<std::unique_ptr<GrpcServer>> server = GrpcServer::Start(
       options_.listen, credentials, limits,
       {{v1::InferenceService::service_full_name(), &inference_}, {v1::AdminService::service_full_name(), &admin_}});
-  if (!server.ok()) return AboutFlag("--listen", server.status());
-  server_ = *std::move(server);
-  requests_.receiving.CountBytesWith(
-      [server = server_.get()](const std::string& peer) { return server->ReceivedBytes(peer); });
-  if (!options_.health_listen.empty()) {
-    QUIRE_RETURN_IF_ERROR(AboutFlag("--health-listen", server_->ServeHealthAt(options_.health_listen)));
+  absl::Status error = AboutFlag("--listen", server.status());
+  if (server.ok()) {
+    server_ = *std::move(server);
+    requests_.receiving.CountBytesWith(
+        [server = server_.get()](const std::string& peer) { return server->ReceivedBytes(peer); });
   }
-  return options_.metrics_listen.empty() ? absl::OkStatus() : ServeMetrics();
+  if (server_ != nullptr && !options_.health_listen.empty()) {
+    error = AboutFlag("--health-listen", server_->ServeHealthAt(options_.health_listen));
+  }
+  return BothErrors(error, options_.metrics_listen.empty() ? absl::OkStatus() : ServeMetrics());
 }
 
 absl::Status Manager::ServeMetrics() {
   absl::StatusOr<std::unique_ptr<MetricsServer>> metrics =
       MetricsServer::Start(options_.metrics_listen, options_.web_access);
   if (!metrics.ok()) return AboutFlag("--metrics-listen", metrics.status());
+  if (server_ == nullptr) return absl::OkStatus();  // There is nothing to serve, and the caller has the error.
   metrics_ = *std::move(metrics);
   metrics_->Add(std::make_shared<ManagerMetrics>(&engine_, &requests_.counts, &requests_.resumable,
                                                  MetricsOptions{.has_vllm_names = options_.has_vllm_metrics}));

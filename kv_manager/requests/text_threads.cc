@@ -17,8 +17,8 @@ absl::Status TextThreads::RunInput(const std::string& tenant, size_t num_bytes, 
     job();
     return absl::OkStatus();
   }
-  if (input_jobs_.TryAdd(tenant, std::move(job), max_waiting_texts_)) {
-    input_.Schedule([this] { input_jobs_.Take()(); });
+  if (TryAddInput(tenant, std::move(job))) {
+    input_.Schedule([this] { RunNextInput(); });
     return absl::OkStatus();
   }
   counts_->Count(RpcRefusal::kTooManyLongTexts);
@@ -28,6 +28,20 @@ absl::Status TextThreads::RunInput(const std::string& tenant, size_t num_bytes, 
                                        max_waiting_texts_, " (--max-waiting-texts)")),
                                    "TOO_MANY_LONG_TEXTS", {{"max_waiting_texts", absl::StrCat(max_waiting_texts_)}}),
                         /*delay_ms=*/500);
+}
+
+bool TextThreads::TryAddInput(const std::string& tenant, std::function<void()> job) {
+  const MutexLock lock(&mutex_);
+  return input_jobs_.TryPush(tenant, std::move(job), max_waiting_texts_);
+}
+
+void TextThreads::RunNextInput() {
+  std::function<void()> job;
+  {
+    const MutexLock lock(&mutex_);
+    job = input_jobs_.Pop();
+  }
+  job();
 }
 
 }  // namespace quire

@@ -8,8 +8,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "base/fair_queue.h"
+#include "base/mutex.h"
 #include "base/thread_pool.h"
-#include "kv_manager/requests/fair_jobs.h"
 #include "kv_manager/requests/rpc_counts.h"
 
 namespace quire {
@@ -35,11 +36,16 @@ class TextThreads {
   void RunOutput(std::function<void()> job) { output_.Schedule(std::move(job)); }
 
  private:
+  bool TryAddInput(const std::string& tenant, std::function<void()> job) QUIRE_EXCLUDES(mutex_);
+  // Runs the job whose tenant has its turn.
+  void RunNextInput() QUIRE_EXCLUDES(mutex_);
+
   const size_t max_waiting_texts_;
   RpcCounts* const counts_;
   ThreadPool output_;
-  FairJobs input_jobs_;  // Those that wait for an input thread.
-  ThreadPool input_;     // Ends first, because its jobs may start output jobs.
+  Mutex mutex_;
+  FairQueue<std::function<void()>> input_jobs_ QUIRE_GUARDED_BY(mutex_);  // Those that wait for an input thread.
+  ThreadPool input_;  // Ends first, because its jobs may start output jobs.
 };
 
 }  // namespace quire

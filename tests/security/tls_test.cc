@@ -5,6 +5,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -43,10 +44,10 @@ class TlsTest : public ::testing::Test {
     return std::string(status.message());
   }
 
-  std::unique_ptr<GrpcServer> Serve(const TlsFiles& files) {
+  std::unique_ptr<GrpcServer> Serve(const TlsFiles& files, const GrpcServerLimits& limits = kLimits) {
     const auto credentials = MakeServerCredentials({.tls = files}, "127.0.0.1:0", {});
     EXPECT_TRUE(credentials.ok()) << credentials.status();
-    auto server = GrpcServer::Start("127.0.0.1:0", *credentials, kLimits, {});
+    auto server = GrpcServer::Start("127.0.0.1:0", *credentials, limits, {});
     EXPECT_TRUE(server.ok()) << server.status();
     return *std::move(server);
   }
@@ -199,32 +200,75 @@ TEST_F(TlsTest, WhoIsConnectedStaysSoWhileThePairDoesNotMatch) {
   EXPECT_TRUE(WaitUntil([&] { return Check(*server, credentials).ok(); }));
 }
 
+// A client of HTTP/2 with TLS.
+class Http2Client {
+ public:
+  explicit Http2Client(const GrpcServer& server)
+      : context_(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free), ssl_(SSL_new(context_.get()), &SSL_free) {
+    EXPECT_TRUE(socket_.Connect(std::stoi(server.address().substr(server.address().rfind(':') + 1))));
+    const timeval timeout{.tv_sec = 60, .tv_usec = 0};
+    setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to a connection that may have been closed.
+    constexpr unsigned char kHttp2[] = {2, 'h', '2'};
+    SSL_set_alpn_protos(ssl_.get(), kHttp2, sizeof(kHttp2));
+    SSL_set_fd(ssl_.get(), socket_.fd());
+    EXPECT_EQ(SSL_connect(ssl_.get()), 1);
+    Send(frames::Preface());
+  }
+
+  void Send(const std::string& bytes) { SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())); }
+
+  // Begins calls that get no answer until they are complete.
+  void Begin(uint32_t num_calls) {
+    const std::string fields = frames::CallFields("/grpc.health.v1.Health/Watch");
+    for (uint32_t i = 0; i < num_calls; ++i) {
+      Send(frames::Frame(frames::kHeaders, frames::kEndHeaders, 2 * i + 1, fields));
+    }
+  }
+
+  // Waits until the server closes the connection.
+  bool IsClosed() {
+    char buffer[4096];
+    ssize_t size;
+    while ((size = recv(socket_.fd(), buffer, sizeof(buffer), 0)) > 0) continue;
+    return size == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  TestSocket socket_;
+  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context_;
+  const std::unique_ptr<SSL, void (*)(SSL*)> ssl_;
+};
+
 // The limits of a connection hold for what is inside of TLS.
 TEST_F(TlsTest, AClientThatFillsTheMemoryWithFramesIsDisconnected) {
   TlsFiles files = authority_.Issue("server");
   files.authority.clear();  // Everybody may connect.
   const auto server = Serve(files);
-  TestSocket socket;
-  ASSERT_TRUE(socket.Connect(std::stoi(server->address().substr(server->address().rfind(':') + 1))));
-  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
-  const std::unique_ptr<SSL, void (*)(SSL*)> client(SSL_new(context.get()), &SSL_free);
-  constexpr unsigned char kHttp2[] = {2, 'h', '2'};
-  SSL_set_alpn_protos(client.get(), kHttp2, sizeof(kHttp2));
-  SSL_set_fd(client.get(), socket.fd());
-  ASSERT_EQ(SSL_connect(client.get()), 1);
+  Http2Client client(*server);
   const std::string block = frames::CallFields("/a") + frames::NewField("a", std::string(3900, 'a'));
-  std::string bytes = frames::Preface();
+  std::string bytes;
   for (uint32_t i = 0; i < 20; ++i) {
     bytes += frames::Frame(frames::kHeaders, frames::kEndHeaders, 2 * i + 1, block + frames::References(4000));
   }
-  signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to a connection that may have been closed.
-  SSL_write(client.get(), bytes.data(), static_cast<int>(bytes.size()));
-  const timeval timeout{.tv_sec = 60, .tv_usec = 0};
-  setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  char buffer[4096];
-  while (SSL_read(client.get(), buffer, sizeof(buffer)) > 0) continue;
+  client.Send(bytes);
+  EXPECT_TRUE(client.IsClosed());
   EXPECT_EQ(server->Ports()[0].ended, 1);
   EXPECT_TRUE(Check(*server, TlsChannelCredentials({.authority = authority_.file()})).ok());
+}
+
+TEST_F(TlsTest, AClientThatHoldsMostIsDisconnectedAlthoughItIsSilent) {
+  TlsFiles files = authority_.Issue("server");
+  files.authority.clear();
+  GrpcServerLimits limits = kLimits;
+  limits.max_held_bytes = 16 * (FrameGuard::kBytesPerStream + 6 * FrameGuard::kBytesPerField);
+  const auto server = Serve(files, limits);
+  Http2Client large(*server), medium(*server), small(*server);
+  large.Begin(8);
+  medium.Begin(7);
+  small.Begin(2);
+  EXPECT_TRUE(large.IsClosed());
+  EXPECT_EQ(server->Ports()[0].ended, 1);
 }
 
 }  // namespace

@@ -5,21 +5,29 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/process_usage.h"
 #include "gmock/gmock.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "quire/v1/admin.grpc.pb.h"
+#include "serving/frame_guard.h"
+#include "serving/read_budget.h"
+#include "serving/turn_queue.h"
 #include "tests/serving/frames.h"
 #include "tests/serving/half_sent_message.h"
 #include "tests/serving/sockets.h"
@@ -286,6 +294,35 @@ TEST_F(GrpcServerTest, ClientsThatFillTheMemoryWithFramesAreDisconnected) {
     EXPECT_LT(ReadProcessUsage().resident_bytes - before, 64 << 20);
     EXPECT_EQ(Check("liveness"), HealthResponse::SERVING);
   }
+}
+
+// The server answers a ping when it has read everything before it.
+TEST_F(GrpcServerTest, CallsThatAreResetComeNoFasterThanTheirPrice) {
+  Start();
+  TestSocket socket;
+  ASSERT_TRUE(socket.Connect(port()));
+  ASSERT_TRUE(socket.SendAll(frames::Preface()));
+  ASSERT_FALSE(socket.IsClosed()) << "these are the settings of the server";
+  constexpr uint32_t kNumCalls = 1000;
+  std::string bytes = frames::Frame(frames::kSettings, frames::kAck, 0, "");
+  for (uint32_t i = 0; i < kNumCalls; ++i) {
+    bytes += CallOf(i) + frames::Frame(frames::kReset, 0, 2 * i + 1, frames::BigEndian(8, 4));
+  }
+  const int64_t before_us = SteadyClock().NowMicros();
+  ASSERT_TRUE(socket.SendAll(bytes + frames::Frame(frames::kPing, 0, 0, "12345678")));
+  std::string received;
+  char buffer[4096];
+  while (!absl::StrContains(received, frames::Frame(frames::kPing, frames::kAck, 0, "12345678"))) {
+    const ssize_t size = recv(socket.fd(), buffer, sizeof(buffer), 0);
+    ASSERT_GT(size, 0);
+    received.append(buffer, static_cast<size_t>(size));
+  }
+  const int64_t num_lanes = std::max<int64_t>(1, std::thread::hardware_concurrency() / 2);
+  const int64_t price_us = kNumCalls * (FrameGuard::kMicrosPerCall + FrameGuard::kMicrosPerLostCall);
+  // Some of it needs no turn.
+  EXPECT_GE(SteadyClock().NowMicros() - before_us,
+            price_us / num_lanes * 9 / 10 - TurnQueue::kBurstUs - ReadBudget::kFreeUs);
+  EXPECT_EQ(server_->Ports()[0].ended, 0);
 }
 
 TEST_F(GrpcServerTest, ManyCallsOneAfterTheOtherAreNoAttack) {

@@ -214,6 +214,19 @@ TEST(WorkerProcessTest, AnAddressInUseIsOneLineAndExitCodeOne) {
                   HasSubstr("--metrics-listen: cannot serve metrics on 127.0.0.1:" + metrics_port + ": it is in use")));
 }
 
+// As a second worker with the flags of the first one.
+TEST(WorkerProcessTest, TwoAddressesInUseAreToldTogether) {
+  Process first(Command({}));
+  const std::string address = After(&first, "listening on ");
+  const std::string metrics = "127.0.0.1:" + After(&first, "metrics on port ");
+  Process second(Command({"--listen=" + address, "--metrics-listen=" + metrics}));
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(
+      Complaints(second),
+      ::testing::ElementsAre(HasSubstr("--listen: cannot listen on " + address + ": it is in use; " +
+                                       "--metrics-listen: cannot serve metrics on " + metrics + ": it is in use")));
+}
+
 TEST(WorkerProcessTest, AnAddressForHealthChecksInUseNamesItsFlag) {
   Process first(Command({}));
   const std::string address = After(&first, "listening on ");

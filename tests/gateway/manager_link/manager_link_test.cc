@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,12 +56,14 @@ class FakeManager : public v1::InferenceService::Service {
  public:
   explicit FakeManager(std::string name) : name_(std::move(name)) {}
 
-  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*, v1::GetModelResponse* response) override {
+  grpc::Status GetModel(grpc::ServerContext* context, const v1::GetModelRequest*,
+                        v1::GetModelResponse* response) override {
     ++num_calls;
     ++num_models;
     response->set_name(name_);
     response->set_max_message_bytes(kMaxMessageBytes);
     response->set_max_batch_requests(max_batch_requests);
+    if (waits_for_cancel) WaitForCancel(context);
     if (num_restoring-- > 0) return ToGrpc(Unavailable("RESTORING"));
     return leads ? grpc::Status::OK : ToGrpc(Unavailable("NOT_LEADER"));
   }
@@ -115,6 +118,10 @@ class FakeManager : public v1::InferenceService::Service {
   }
 
   std::atomic<bool> leads = true;
+  // Calls of GetModel wait until their client cancels them.
+  std::atomic<bool> waits_for_cancel = false;
+  std::promise<void> waiting;
+  std::promise<void> cancelled;
   std::atomic<bool> stops = false;       // It refuses requests, and its calls stay open.
   std::atomic<bool> is_cut = false;      // The call breaks after the first response.
   std::atomic<bool> is_endless = false;  // Requests have no end.
@@ -135,6 +142,11 @@ class FakeManager : public v1::InferenceService::Service {
   std::atomic<int> num_messages = 0;  // That came with calls of GenerateBatch.
 
  private:
+  void WaitForCancel(grpc::ServerContext* context) {
+    waiting.set_value();
+    while (!context->IsCancelled()) std::this_thread::sleep_for(milliseconds(1));
+    cancelled.set_value();
+  }
   void SendCancelled(uint64_t tag, uint64_t last_tag,
                      grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) {
     v1::GenerateBatchResponse response;
@@ -374,6 +386,18 @@ v1::GenerateRequest RequestOf(size_t num_message_bytes) {
   return message.start();
 }
 
+TEST_F(ManagerLinkTest, SmallRequestsDoNotWaitUntilLargeOnesAreSent) {
+  EXPECT_EQ(ModelName(), "a");  // It says how long a message may be.
+  const std::string large(kMaxMessageBytes / ManagerLink::kLargePart, 'x');
+  EXPECT_EQ(Generate("small"), "asmall");
+  EXPECT_EQ(managers_[0].num_batches, 1);
+  EXPECT_EQ(Generate(large), "a" + large);
+  EXPECT_EQ(managers_[0].num_batches, 2);
+  EXPECT_EQ(Generate("small too"), "asmall too");
+  EXPECT_EQ(Generate(large), "a" + large);
+  EXPECT_EQ(managers_[0].num_batches, 2);
+}
+
 TEST_F(ManagerLinkTest, AMessageThatIsTooLongEndsItsOwnRequestOnly) {
   managers_[0].is_endless = true;
   EXPECT_EQ(ModelName(), "a");
@@ -395,7 +419,8 @@ TEST_F(ManagerLinkTest, AMessageThatIsTooLongEndsItsOwnRequestOnly) {
             "message");
   start(v1::GenerateRequest());
   loop_.RunUntil([&] { return num_responses == 3; });
-  EXPECT_EQ(managers_[0].num_calls, 2) << "there was one call of GetModel and one of GenerateBatch";
+  EXPECT_EQ(managers_[0].num_calls, 3)
+      << "there was one call of GetModel, and two of GenerateBatch, one for large ones";
 }
 
 TEST_F(ManagerLinkTest, ACallWhoseMessageIsTooLongIsNotMade) {
@@ -501,8 +526,8 @@ TEST_F(ManagerLinkTest, RequestsCountUntilTheManagerSendsSomethingOrTheyAreCance
   hold = link_->Hold(1000);
   ASSERT_NE(hold, nullptr);
 
-  v1::TokenizeRequest text;
-  text.set_text("Once");
+  const auto text = std::make_shared<v1::TokenizeRequest>();
+  text->set_text("Once");
   google::rpc::Status end;
   link_->Tokenize("", text, [&](const google::rpc::Status& status, const auto&) { end = status; });
   loop_.RunUntil([&] { return end.code() != 0; });
@@ -561,6 +586,25 @@ TEST_F(ManagerLinkTest, WithoutAnyManagerARequestFailsAtOnce) {
   MakeLink(milliseconds(600'000));
   EXPECT_THAT(Generate("1"), HasSubstr("failed to connect"));
   EXPECT_LT(steady_clock::now() - start, seconds(60));
+}
+
+// The executors of a gateway are gone when their server is.
+TEST_F(ManagerLinkTest, ALinkThatIsDestroyedCancelsItsCallsAndUsesItsExecutorNoMore) {
+  managers_[0].waits_for_cancel = true;
+  auto posts = std::make_shared<std::atomic<int>>(0);
+  auto link = std::make_unique<ManagerLink>(
+      std::vector<std::shared_ptr<grpc::Channel>>{grpc::CreateChannel(Address(0), grpc::InsecureChannelCredentials())},
+      [posts](const std::function<void()>&) { ++*posts; }, [](milliseconds, const std::function<void()>&) {},
+      /*max_callers=*/4, milliseconds(3'600'000));
+  link->GetModel("", [](const google::rpc::Status&, const v1::GetModelResponse&) { FAIL(); });
+  managers_[0].waiting.get_future().wait();
+  v1::GenerateRequest request;
+  link->Start("", request, [](const v1::GenerateBatchEntry&) { FAIL(); });
+  const int num_posts = *posts;
+  link.reset();
+  EXPECT_EQ(*posts, num_posts);
+  EXPECT_EQ(posts.use_count(), 1) << "nobody has the executor any more";
+  managers_[0].cancelled.get_future().wait();
 }
 
 TEST_F(ManagerLinkTest, HealthIsThatOfTheOneThatServes) {

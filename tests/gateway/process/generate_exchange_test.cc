@@ -3,6 +3,7 @@
 #include "gateway/process/generate_exchange.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -18,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "gateway/process/body_reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/gateway/loop.h"
@@ -52,10 +54,13 @@ v1::GenerateBatchEntry End(grpc::StatusCode code = grpc::StatusCode::OK) {
 // Sends every request the entries that Allow has given out.
 class FakeManager : public v1::InferenceService::Service {
  public:
+  static constexpr int kContext = 100;
+
   grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*, v1::GetModelResponse* response) override {
     response->set_name("model");
     response->set_reasoning_format("think");
     response->set_max_message_bytes(1 << 20);
+    response->set_max_context_tokens(kContext);
     return grpc::Status::OK;
   }
 
@@ -189,7 +194,9 @@ class GenerateExchangeTest : public ::testing::Test {
   }
   std::shared_ptr<FakeExchange> Complete(const Json& body, WebRequest request = WebRequest()) {
     auto exchange = std::make_shared<FakeExchange>(std::move(request));
-    GenerateExchange::Start(std::get<GenerateCall>(ReadCompletionCall(body)), "", exchange, environment());
+    auto call = std::get<GenerateCall>(ReadCompletionCall(body));
+    for (const v1::GenerateRequest& generate : call.requests) call.num_bytes += generate.ByteSizeLong();
+    GenerateExchange::Start(std::move(call), "", exchange, environment());
     return exchange;
   }
   GenerateExchange::Environment environment() { return {&options_, link_.get(), &server_, &memory_}; }
@@ -331,6 +338,36 @@ TEST_F(GenerateExchangeTest, TheMemoryOfAnswersIsBoundedUntilTheyAreRead) {
   const auto third = Start(1, /*streams=*/false);
   RunUntilEnd(*third);
   EXPECT_EQ(third->code, 200) << third->text;
+}
+
+TEST_F(GenerateExchangeTest, ABodyThatIsLargerThanItsAnswerMustHaveRoom) {
+  manager_.Allow({Finish(std::string(kMaxAnswerBytes / 9, '\1')), End()});  // The body has \u0001 for each of them.
+  const auto exchange = Start(1, /*streams=*/false);
+  RunUntilEnd(*exchange);
+  EXPECT_EQ(exchange->code, 429);
+  EXPECT_THAT(exchange->text, HasSubstr("--max-answer-bytes"));
+}
+
+TEST_F(GenerateExchangeTest, APromptBeyondTheContextIsNotSent) {
+  const Json prompts = {std::vector<uint32_t>(2, 7), std::vector<uint32_t>(FakeManager::kContext + 1, 7)};
+  const auto exchange = Complete({{"prompt", prompts}, {"stream", true}});
+  RunUntilEnd(*exchange);
+  EXPECT_EQ(exchange->code, 400);
+  EXPECT_THAT(exchange->text, HasSubstr("prompt[1] has 101 tokens, the model's context is 100"));
+  EXPECT_THAT(exchange->text, HasSubstr("context_length_exceeded"));
+  EXPECT_EQ(manager_.num_requests(), 0);
+}
+
+TEST_F(GenerateExchangeTest, LargeBodiesAreReadWithALowerPriority) {
+  BodyReader reader(&server_);
+  WebRequest request;
+  request.body = std::string(BodyReader::kSmallBytes + 1, 'x');
+  const auto exchange = std::make_shared<FakeExchange>(std::move(request));
+  std::optional<int> nice;
+  reader.Read<int>(
+      exchange, [](const std::string&) { return getpriority(PRIO_PROCESS, 0); }, [&nice](int read) { nice = read; });
+  server_.loop.RunUntil([&nice] { return nice.has_value(); });
+  EXPECT_GT(*nice, getpriority(PRIO_PROCESS, 0));
 }
 
 TEST_F(GenerateExchangeTest, AnAnswerThatWasNotGeneratedCountsAsWell) {

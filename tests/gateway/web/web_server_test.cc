@@ -4,6 +4,7 @@
 
 #include <future>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +21,7 @@
 namespace quire {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -95,6 +97,24 @@ TEST_F(WebServerTest, AConnectionServesSeveralRequests) {
   client.Send("GET /b HTTP/1.1\r\nHost: h\r\n\r\n" + Post("/c", "three"));
   EXPECT_THAT(client.ReadUntil("/b   "), HasSubstr("GET /b"));
   EXPECT_THAT(client.ReadUntil("three"), HasSubstr("POST /c"));
+}
+
+TEST_F(WebServerTest, EveryAnswerHasTheNameOfItsRequest) {
+  Start();
+  TestClient client(server_->address());
+  client.Send(Post("/a", "one", "X-Request-Id: mine-1_2.3:4/5\r\n"));
+  EXPECT_THAT(client.ReadUntil("one"), HasSubstr("\r\nX-Request-Id: mine-1_2.3:4/5\r\n"));
+  std::set<std::string> names;
+  for (const std::string& name : {std::string(), std::string(129, 'x'), std::string("a b"), std::string("a\"b")}) {
+    client.Send(Post("/stream", "two", name.empty() ? "" : absl::StrCat("X-Request-Id: ", name, "\r\n")));
+    const std::string text = client.ReadUntil("0\r\n\r\n");
+    const size_t begin = text.find("X-Request-Id: ") + 14;
+    ASSERT_EQ(text.find("\r\n", begin), begin + 32) << text;
+    names.insert(text.substr(begin, 32));
+  }
+  EXPECT_EQ(names.size(), 4U) << "these are new names";
+  client.Send("nonsense\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("}}"), AllOf(HasSubstr("HTTP/1.1 400"), HasSubstr("\r\nX-Request-Id: ")));
 }
 
 TEST_F(WebServerTest, AStreamIsChunked) {

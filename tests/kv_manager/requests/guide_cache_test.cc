@@ -8,7 +8,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "kv_manager/requests/fair_jobs.h"
 
 namespace quire {
 namespace {
@@ -87,24 +86,6 @@ TEST_F(GuideCacheTest, TheMemoryOfKnownGuidesIsLimited) {
   }
   EXPECT_FALSE(cache_.Knows({}, Regex(first)));
   EXPECT_TRUE(cache_.Knows({}, Regex(absl::StrCat(num_guides - 1))));
-}
-
-TEST(FairJobsTest, TenantsTakeTurns) {
-  FairJobs jobs;
-  std::string ran;
-  const auto add = [&](const std::string& tenant, char name) {
-    return jobs.TryAdd(
-        tenant, [&ran, name] { ran += name; }, /*max_waiting=*/4);
-  };
-  EXPECT_TRUE(add("acme", 'a'));
-  EXPECT_TRUE(add("acme", 'b'));
-  EXPECT_TRUE(add("acme", 'c'));
-  EXPECT_TRUE(add("initech", 'i'));
-  EXPECT_FALSE(add("acme", 'd')) << "four jobs wait";
-  EXPECT_TRUE(add("hooli", 'h')) << "the first one of a tenant finds room";
-  EXPECT_FALSE(add("hooli", 'k'));
-  for (int i = 0; i < 5; ++i) jobs.Take()();
-  EXPECT_EQ(ran, "aihbc");
 }
 
 }  // namespace

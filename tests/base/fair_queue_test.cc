@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "gateway/web/fair_queue.h"
+#include "base/fair_queue.h"
 
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -32,6 +33,22 @@ TEST(FairQueueTest, ACallerThatComesAgainWaitsForTheOthers) {
   EXPECT_EQ(queue.Pop(), 10);
   EXPECT_EQ(queue.Pop(), 1);
   EXPECT_EQ(queue.Pop(), 2);
+}
+
+TEST(FairQueueTest, AFullQueueTakesTheFirstJobOfACallerOnly) {
+  FairQueue<char> queue;
+  const auto add = [&](const std::string& caller, char job) { return queue.TryPush(caller, std::move(job), 4); };
+  EXPECT_TRUE(add("acme", 'a'));
+  EXPECT_TRUE(add("acme", 'b'));
+  EXPECT_TRUE(add("acme", 'c'));
+  EXPECT_TRUE(add("initech", 'i'));
+  EXPECT_FALSE(add("acme", 'd')) << "four jobs wait";
+  EXPECT_TRUE(add("hooli", 'h')) << "the first one of a caller finds room";
+  EXPECT_FALSE(add("hooli", 'k'));
+  EXPECT_FALSE(queue.TryPush("new", 'n', 0));
+  std::string order;
+  while (!queue.empty()) order += queue.Pop();
+  EXPECT_EQ(order, "aihbc");
 }
 
 }  // namespace
