@@ -172,7 +172,7 @@ void LiveRequests::ObserveEnd(const Entry& entry, int64_t now_us) {
   stats_->token_seconds.Observe(Seconds(now_us - entry.first_token_us) / (entry.longest_output - 1));
 }
 
-std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
+std::vector<RequestId> LiveRequests::Expire(int64_t now_us, const std::string& cause) {
   std::vector<RequestId> expired;
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_us) {
     const auto it = entries_.find(deadlines_.begin()->second);
@@ -180,7 +180,8 @@ std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
     expired.push_back(it->first);
     wait_->OnEndedEarly(it->second.max_tokens, TokensPerOutput(it->second));
     EndWith(it, absl::DeadlineExceededError(absl::StrCat(
-                    "the call's deadline passed ", it->second.has_started ? "while it ran" : "before it could run")));
+                    "the call's deadline passed ", it->second.has_started ? "while it ran" : "before it could run",
+                    cause.empty() ? "" : ": ", cause)));
   }
   return expired;
 }

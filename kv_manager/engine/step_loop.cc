@@ -275,7 +275,8 @@ void StepLoop::FailRequests(const std::vector<FailedRequest>& failed) {
 
 // Deadlines count while the worker is busy or lost, too.
 void StepLoop::ExpireDeadlines() {
-  for (const RequestId request : live_.Expire(now_us_)) session_.pool()->scheduler()->Cancel(request);
+  const std::string cause = session_.CauseOfAbsence(now_us_);
+  for (const RequestId request : live_.Expire(now_us_, cause)) session_.pool()->scheduler()->Cancel(request);
   if (!session_.is_ready() || !report_.wait()->is_busy()) return;
   // A request that waits and cannot get a token in time must not take the place of one that can.
   Scheduler* const scheduler = session_.pool()->scheduler();
