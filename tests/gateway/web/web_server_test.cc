@@ -52,6 +52,8 @@ class WebServerTest : public testing::Test {
       exchange->BeginEvents();
       for (absl::string_view part : absl::StrSplit(request.body, ',')) exchange->Send(std::string(part));
       exchange->EndEvents();
+    } else if (request.path == "/timeout") {
+      exchange->Respond({.body = absl::StrCat("timeout ", request.timeout.value_or("none"), "!")});
     } else if (request.path == "/keep") {
       kept_.push_back(exchange->TakeBody());
       exchange->Respond({.body = "kept"});
@@ -95,6 +97,18 @@ TEST_F(WebServerTest, AConnectionServesSeveralRequests) {
   client.Send("GET /b HTTP/1.1\r\nHost: h\r\n\r\n" + Post("/c", "three"));
   EXPECT_THAT(client.ReadUntil("/b   "), HasSubstr("GET /b"));
   EXPECT_THAT(client.ReadUntil("three"), HasSubstr("POST /c"));
+}
+
+TEST_F(WebServerTest, ATimeoutThatIsGivenTwiceIsAListOfTwo) {
+  Start();
+  TestClient client(server_->address());
+  for (const auto& [headers, timeout] : {std::pair("", "none"),
+                                         {"X-Request-Timeout: 2\r\n", "2"},
+                                         {"X-Request-Timeout:\r\n", ""},
+                                         {"X-Request-Timeout: 2\r\nA: b\r\nx-request-timeout: 5\r\n", "2, 5"}}) {
+    client.Send(Post("/timeout", "x", headers));
+    EXPECT_THAT(client.ReadUntil("!"), testing::EndsWith(absl::StrCat("timeout ", timeout, "!"))) << headers;
+  }
 }
 
 TEST_F(WebServerTest, AStreamIsChunked) {
