@@ -16,13 +16,15 @@ token comes within 1 s, no gap between two tokens is longer than 200 ms, and the
 """
 
 import argparse
-import asyncio
 import collections
 import contextlib
 import json
+import os
 import pathlib
 import random
 import re
+import select
+import socket
 import subprocess
 import tempfile
 import time
@@ -61,20 +63,78 @@ class Server:
         self.process.terminate()
         self.process.wait()
 
+    def processor_seconds(self):
+        # Behind the name, which is in parentheses, come the state and, as the 14th and 15th field, the times.
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory_mib(self, field):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(rf"{field}:\s+(\d+)", status)[1]) / 1024
 
 
-class HttpCallers:
-    """Callers of quire-openai that come at random times, and leave after a while."""
+class HttpCall:
+    """One request of HTTP, and what its caller has seen so far."""
 
-    def __init__(self, port, options, seed):
+    def __init__(self, message, port, now):
+        self.begin = self.last = now
+        self.message = message
+        self.is_answered = False
+        self.ttft, self.gaps = None, []
+        self.is_whole, self.failure = False, None
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+        self.socket.connect_ex(("127.0.0.1", port))
+
+    def send(self):
+        """Returns whether the whole request was sent."""
+        self.message = self.message[self.socket.send(self.message):]
+        return not self.message
+
+    def read(self):
+        """Reads what has come, and returns whether more may come."""
+        data = self.socket.recv(65536)
+        now = time.monotonic()
+        if not self.is_answered and not data.startswith(b"HTTP/1.1 200"):
+            self.failure = data[9:12].decode() or "closed"
+            return False
+        self.is_answered = True
+        if b"data: " in data:
+            if self.ttft is None:
+                self.ttft = now - self.begin
+            else:
+                self.gaps.append(now - self.last)
+            self.last = now
+        if b"data: [DONE]" in data:
+            self.is_whole = True
+        elif b'data: {"error"' in data:
+            self.failure = "error event"
+        elif data:
+            return True
+        else:
+            self.failure = "cut"
+        return False
+
+    def is_good(self):
+        return self.is_whole and self.ttft <= MAX_TTFT and max(self.gaps, default=0) <= MAX_GAP
+
+
+class HttpCallers:
+    """Callers of quire-openai that come at random times, and leave after a while.
+
+    One loop around epoll serves all of them, because what it takes of the processors is missing to the servers.
+    """
+
+    def __init__(self, port, options, num_requests, seed):
         self.port, self.options, self.random = port, options, random.Random(seed)
-        self.requests = []
+        self.messages = collections.deque(self.message() for _ in range(num_requests))
+        self.calls = []
+        self.poll = select.epoll()
+        self.open = {}  # By descriptor.
+        self.leaving = collections.deque()  # The calls in the order in which their callers leave.
 
     def message(self):
-        """Returns a request of HTTP. They are made before the load, because that takes time."""
+        """Returns a request of HTTP."""
         prompt = [self.random.randrange(5, VOCABULARY) for _ in range(int(self.options.input_tokens))]
         body = json.dumps({"prompt": prompt, "max_tokens": int(self.options.output_tokens), "ignore_eos": True,
                            "stream": True, "return_token_ids": True}).encode()
@@ -82,63 +142,60 @@ class HttpCallers:
         return (f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{deadline}"
                 f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
 
-    async def call(self, message):
-        request = {"ttft": None, "gaps": [], "is_whole": False, "failure": None}
-        self.requests.append(request)
-        writer = None
+    def begin(self, message):
+        call = HttpCall(message, self.port, time.monotonic())
+        self.calls.append(call)
+        self.leaving.append(call)
+        self.open[call.socket.fileno()] = call
+        self.poll.register(call.socket, select.EPOLLOUT)
+
+    def end(self, call):
+        del self.open[call.socket.fileno()]
+        call.socket.close()  # This also ends its registration.
+
+    def serve(self, call, events):
         try:
-            async with asyncio.timeout(self.options.timeout):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                writer.write(message)
-                await self.read(reader, request)
-        except TimeoutError:
-            request["failure"] = "left"
+            if events & select.EPOLLOUT:
+                if call.send():
+                    self.poll.modify(call.socket, select.EPOLLIN)
+            elif not call.read():
+                self.end(call)
+        except BlockingIOError:
+            pass
         except OSError as error:
-            request["failure"] = type(error).__name__
-        if writer is not None:
-            writer.close()
+            call.failure = type(error).__name__
+            self.end(call)
 
-    @staticmethod
-    async def read(reader, request):
-        begin = last = time.monotonic()
-        data = await reader.read(65536)
-        if not data.startswith(b"HTTP/1.1 200"):
-            request["failure"] = data[9:12].decode() or "closed"
-            return
-        while data:
-            if b"data: " in data:
-                now = time.monotonic()
-                if request["ttft"] is None:
-                    request["ttft"] = now - begin
-                else:
-                    request["gaps"].append(now - last)
-                last = now
-            if b"data: [DONE]" in data:
-                request["is_whole"] = True
-                return
-            if b'data: {"error"' in data:
-                request["failure"] = "error event"
-                return
-            data = await reader.read(65536)
-        request["failure"] = "cut"
+    def send_away(self):
+        """The callers leave whose time is up. Returns when the next one leaves, or nothing."""
+        while self.leaving:
+            call = self.leaving[0]
+            is_open = call.socket.fileno() >= 0
+            if is_open and call.begin + self.options.timeout > time.monotonic():
+                return call.begin + self.options.timeout
+            self.leaving.popleft()
+            if is_open:
+                call.failure = "left"
+                self.end(call)
+        return None
 
-    async def come(self, rate, num_requests):
-        messages = [self.message() for _ in range(num_requests)]
-        calls = []
+    def come(self, rate):
         next_arrival = time.monotonic()
-        for message in messages:
-            await asyncio.sleep(max(0, next_arrival - time.monotonic()))
-            calls.append(asyncio.create_task(self.call(message)))
-            next_arrival += self.random.expovariate(rate)
-        await asyncio.gather(*calls)
+        while self.messages or self.open:
+            while self.messages and next_arrival <= time.monotonic():
+                self.begin(self.messages.popleft())
+                next_arrival += self.random.expovariate(rate)
+            ends = [time_up for time_up in (self.send_away(), next_arrival if self.messages else None) if time_up]
+            timeout = max(min(ends, default=time.monotonic()) - time.monotonic(), 0)
+            for descriptor, events in self.poll.poll(timeout):
+                self.serve(self.open[descriptor], events)
 
     def report(self):
-        good = [r for r in self.requests
-                if r["is_whole"] and r["ttft"] <= MAX_TTFT and max(r["gaps"], default=0) <= MAX_GAP]
-        ttfts = [r["ttft"] for r in self.requests if r["ttft"] is not None]
-        gaps = [gap for r in self.requests for gap in r["gaps"]]
-        failures = collections.Counter(r["failure"] for r in self.requests if r["failure"] not in (None, "429"))
-        return {"num_good": len(good), "good_request_share": len(good) / len(self.requests),
+        num_good = sum(call.is_good() for call in self.calls)
+        ttfts = [call.ttft for call in self.calls if call.ttft is not None]
+        gaps = [gap for call in self.calls for gap in call.gaps]
+        failures = collections.Counter(call.failure for call in self.calls if call.failure not in (None, "429"))
+        return {"num_good": num_good, "good_request_share": num_good / len(self.calls),
                 "failed_by_code": dict(failures), "p99_ttft_ms": p99_ms(ttfts), "p99_itl_ms": p99_ms(gaps)}
 
 
@@ -186,6 +243,19 @@ class Deployment:
         found = re.findall(r'quire_request_rejections_total{reason="(\w+)"} (\d+)', text)
         return {reason: int(count) for reason, count in found}
 
+    @contextlib.contextmanager
+    def measure_processors(self):
+        """Fills a dictionary with the processors that each program has used on average."""
+        def seconds():
+            own = os.times()
+            used = {server.log.stem: server.processor_seconds() for server in self.servers}
+            return used | {"script": own.user + own.system + own.children_user + own.children_system}
+        processors = {}
+        begin, before = time.monotonic(), seconds()
+        yield processors
+        duration = time.monotonic() - begin
+        processors.update({name: (used - before[name]) / duration for name, used in seconds().items()})
+
     def run(self, options, rate, seed):
         """Sends requests at this rate and returns what their callers saw."""
         before = self.refusals()
@@ -200,21 +270,24 @@ class Deployment:
         return report
 
     def run_http(self, options, rate, num_requests, seed):
-        callers = HttpCallers(self.port, options, seed)
-        asyncio.run(callers.come(rate, num_requests))
-        return callers.report()
+        callers = HttpCallers(self.port, options, num_requests, seed)  # To make the requests takes time, too.
+        with self.measure_processors() as processors:
+            callers.come(rate)
+        return callers.report() | {"processors": processors}
 
     def run_grpc(self, options, rate, num_requests, seed):
         command = [self.quirectl, "-o", "json", "-e", self.endpoint, "bench", f"--rate={rate:.2f}",
                    f"--requests={num_requests}", f"--input-tokens={options.input_tokens}",
                    f"--output-tokens={options.output_tokens}", f"--timeout={options.timeout}",
                    f"--slo={SERVICE_LEVEL}", "--no-prefix-cache", "--max-in-flight=16384", f"--seed={seed}"]
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+        with self.measure_processors() as processors:
+            done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
         try:
             report = json.loads(done.stdout)
         except json.JSONDecodeError as error:
             raise RuntimeError(done.stderr) from error
         report["num_good"] = report["request_goodput"] * report["duration"]
+        report["processors"] = processors
         return report
 
 
@@ -243,9 +316,10 @@ def row(name, report, peak):
     refused = ", ".join(f"{count} {reason}" for reason, count in report["refused"].items()) or "0"
     other = ", ".join(f"{count} {code}" for code, count in report["failed_by_code"].items()
                       if code != "resource_exhausted") or "0"
+    processors = ", ".join(f"{name} {used:.2f}" for name, used in report["processors"].items())
     return (f"| {name} | {report['rate']:.0f} | {report['goodput']:.1f} | {100 * report['goodput'] / peak:.0f} % "
             f"| {refused} | {other} | {milliseconds(report['p99_ttft_ms'])} | {milliseconds(report['p99_itl_ms'])} "
-            f"| {report['memory_mib']:.0f} |")
+            f"| {report['memory_mib']:.0f} | {processors} |")
 
 
 def main():
@@ -280,12 +354,12 @@ def main():
             peak = options.peak
             deployment.run(options, peak / 2, 1)  # After this the manager knows how long requests take.
         for factor in options.factors:
-            rows.append(row(f"{factor:g} x peak", deployment.run(options, factor * peak, 100 + factor), peak))
+            rows.append(row(f"{factor:g} x peak", deployment.run(options, factor * peak, 100 + int(factor)), peak))
             print(rows[-1], flush=True)
             time.sleep(options.timeout)
         print("\n| load | offered (req/s) | goodput (req/s) | of the peak | refused | failed otherwise "
-              "| p99 TTFT of the admitted (ms) | p99 ITL (ms) | memory of the manager (MiB) |")
-        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+              "| p99 TTFT of the admitted (ms) | p99 ITL (ms) | memory of the manager (MiB) | processors |")
+        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---|")
         print("\n".join(rows))
 
 

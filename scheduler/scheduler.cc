@@ -649,6 +649,7 @@ SchedulerCounts Scheduler::counts() const {
   return {.waiting = waiting_.size(),
           .running = running_.size(),
           .swapped = waiting_.num_swapped(),
+          .free_rows = running_.num_free_rows(),
           .suspects = suspects_.size(),
           .waiting_tokens = waiting_.num_tokens(),
           .entered = admission_.num_entered(),
@@ -692,8 +693,12 @@ std::vector<RequestId> Scheduler::FirstWaiting(int max_requests,
   return requests;
 }
 
-void Scheduler::ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const {
+void Scheduler::ForEachRunning(absl::FunctionRef<void(const SequenceGroup&)> call) const {
   for (const SequenceGroup* group : running_.groups()) call(*group);
+}
+
+void Scheduler::ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const {
+  ForEachRunning(call);
   waiting_.ForEach([&](SequenceGroup* group) { call(*group); });
 }
 

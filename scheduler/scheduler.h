@@ -42,6 +42,7 @@ struct SchedulerCounts {
   int waiting = 0;                // Requests that wait, including preempted ones.
   int running = 0;                // Requests that run.
   int swapped = 0;                // Waiting requests whose blocks are in the host tier.
+  int free_rows = 0;              // Rows that no request has.
   int suspects = 0;               // Requests that may be what makes the worker fail, see Suspicion.
   int64_t waiting_tokens = 0;     // The work of the waiting requests, see WaitingQueue::num_tokens.
   int64_t entered = 0;            // Says how often a waiting request began or went on to run.
@@ -200,6 +201,9 @@ class Scheduler {
   std::vector<RequestId> FirstWaiting(int max_requests, absl::FunctionRef<bool(const SequenceGroup&)> may) const;
   // Visits all groups: first the running ones in the order of service, then the waiting ones.
   void ForEachGroup(absl::FunctionRef<void(const SequenceGroup&)> call) const;
+
+  // Visits the running groups.
+  void ForEachRunning(absl::FunctionRef<void(const SequenceGroup&)> call) const;
 
   // The sequence that runs in `row` and has had a slice there. `sequence` is null when there is none.
   struct Occupant {

@@ -198,7 +198,11 @@ std::string ToText(const LoadReport& report) {
   if (report.num_preemptions.has_value()) {
     AppendLine(&text, "Preemptions for lack of blocks:", count(*report.num_preemptions));
   }
-  AppendLine(&text, "Requests sent (req/s):", SentRate(report).has_value() ? rate(*SentRate(report)) : "-");
+  // This rate is that of the intervals between n requests, of which there are n - 1. So it may be below the throughput.
+  AppendLine(&text, "Requests sent:",
+             SentRate(report).has_value() ? absl::StrFormat("%d (%.2f per second from the first to the last)",
+                                                            report.num_sent, *SentRate(report))
+                                          : count(report.num_sent));
   AppendLine(&text, "Request throughput (req/s):", rate(PerSecond(report.num_completed, report.duration_s)));
   if (report.has_service_level) {
     AppendLine(&text, "Request goodput (req/s):",

@@ -15,12 +15,27 @@ namespace {
 
 constexpr char kHeader[] = "X-Request-Timeout";
 constexpr double kMaxSeconds = 86400;
+// A client that waits for t learns what the server says if it comes this part of t earlier, within these limits.
+constexpr int kMarginPart = 50;
+constexpr std::chrono::milliseconds kMinMargin(100);
+constexpr std::chrono::milliseconds kMaxMargin(1000);
 
-// Returns nothing if the text is no number of seconds above 0. Longer times than a day are a day.
-std::optional<std::chrono::milliseconds> Seconds(const std::string& text) {
+// Returns nothing if the text is no number of seconds above 0.
+std::optional<double> Seconds(absl::string_view text) {
   double seconds = 0;
   if (!absl::SimpleAtod(text, &seconds) || !(seconds > 0)) return std::nullopt;
+  return seconds;
+}
+
+// Longer times than a day are a day.
+std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(static_cast<int64_t>(std::min(seconds, kMaxSeconds) * 1000), 1));
+}
+
+// Returns when the server must answer a client that waits for this time. What is on its way takes time, too.
+std::chrono::milliseconds BeforeEndOf(std::chrono::milliseconds wait) {
+  const auto margin = std::min(std::clamp(wait / kMarginPart, kMinMargin, kMaxMargin), wait / 2);
+  return std::max(wait - margin, std::chrono::milliseconds(1));
 }
 
 }  // namespace
@@ -33,15 +48,17 @@ std::variant<std::chrono::steady_clock::time_point, ApiError> AnswerDeadline(
     timeout = std::min(timeout.value_or(other), other);
   };
   if (limit > std::chrono::milliseconds(0)) shorten(limit);
-  if (!request.timeout.empty()) {
-    const std::optional<std::chrono::milliseconds> wanted = Seconds(request.timeout);
-    if (!wanted.has_value()) {
-      return FieldError(kHeader, absl::StrCat(Describe(Json(request.timeout)),
-                                              ", it must be a number of seconds above 0, such as 2.5"));
+  if (request.timeout.has_value()) {
+    const std::optional<double> seconds = Seconds(*request.timeout);
+    if (!seconds.has_value() || *seconds > kMaxSeconds) {
+      return FieldError(kHeader, absl::StrCat(Describe(Json(*request.timeout)), ", it must be one number of seconds, ",
+                                              "such as 2.5, above 0 and at most ", kMaxSeconds));
     }
-    shorten(*wanted);
+    shorten(Milliseconds(*seconds));
   } else if (!streams) {
-    if (const auto wanted = Seconds(request.read_timeout); wanted.has_value()) shorten(*wanted);
+    if (const auto seconds = Seconds(request.read_timeout); seconds.has_value()) {
+      shorten(BeforeEndOf(Milliseconds(*seconds)));
+    }
   }
   return timeout.has_value() ? now + *timeout : std::chrono::steady_clock::time_point::max();
 }

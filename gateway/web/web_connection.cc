@@ -41,6 +41,16 @@ constexpr std::chrono::seconds kLingerTimeout(2);
 constexpr int64_t kMinBodyRate = 1024;
 constexpr char kNoRoom[] = "the server is receiving too many bytes of requests";
 
+// Returns the values of all headers with this name, which RFC 9110, 5.3 takes as one list. Returns nothing when there
+// is none. `name` is in lower case.
+std::optional<std::string> AllValues(const HttpHead& head, absl::string_view name) {
+  std::optional<std::string> values;
+  for (const auto& [key, value] : head.headers) {
+    if (key == name) values = values.has_value() ? absl::StrCat(*values, ", ", value) : value;
+  }
+  return values;
+}
+
 // One connection. It has at most one request at a time.
 template <typename Stream>
 class Connection : public WebConnection, public std::enable_shared_from_this<Connection<Stream>> {
@@ -360,7 +370,7 @@ void Connection<Stream>::OnHead(HttpHead head) {
       .path = head.path,
       .authorization = text("authorization"),
       .last_event_id = text("last-event-id"),
-      .timeout = text("x-request-timeout"),
+      .timeout = AllValues(head, "x-request-timeout"),
       .read_timeout = text(head.Has("x-stainless-read-timeout") ? "x-stainless-read-timeout" : "x-stainless-timeout"),
       .content_type = text("content-type"),
       .id = request_id_,

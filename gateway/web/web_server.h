@@ -26,7 +26,7 @@ struct WebRequest {
   std::string path;                            // As it was sent, without '?' and what follows it.
   std::string authorization;                   // The header, or empty.
   std::string last_event_id;                   // The header, or empty.
-  std::string timeout;                         // The header X-Request-Timeout, or empty.
+  std::optional<std::string> timeout;          // The headers X-Request-Timeout; those of several are joined by commas.
   std::string read_timeout;                    // The header X-Stainless-Read-Timeout or X-Stainless-Timeout, or empty.
   std::string content_type;                    // The header, or empty.
   std::string id;                              // The header X-Request-Id, or a new name. The answer has it as well.

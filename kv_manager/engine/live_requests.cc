@@ -164,7 +164,7 @@ void LiveRequests::ObserveEnd(const Entry& entry, int64_t now_us) {
   stats_->request_max_tokens.Observe(entry.max_tokens);
   stats_->request_outputs.Observe(entry.num_outputs);
   if (entry.num_generated_tokens == 0) return;
-  wait_->OnFinished(entry.max_tokens, TokensPerOutput(entry));
+  wait_->OnFinished(entry.max_tokens, TokensPerOutput(entry), entry.num_prompt_tokens - entry.num_cached_tokens);
   stats_->request_computed_tokens.Observe(entry.num_prompt_tokens - entry.num_cached_tokens);
   stats_->prefill_seconds.Observe(Seconds(entry.first_token_us - entry.start_us));
   stats_->decode_seconds.Observe(Seconds(now_us - entry.first_token_us));
@@ -173,7 +173,7 @@ void LiveRequests::ObserveEnd(const Entry& entry, int64_t now_us) {
   stats_->token_seconds.Observe(Seconds(now_us - entry.first_token_us) / (entry.longest_output - 1));
 }
 
-std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
+std::vector<RequestId> LiveRequests::Expire(int64_t now_us, const std::string& cause) {
   std::vector<RequestId> expired;
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_us) {
     const auto it = entries_.find(deadlines_.begin()->second);
@@ -181,7 +181,8 @@ std::vector<RequestId> LiveRequests::Expire(int64_t now_us) {
     expired.push_back(it->first);
     wait_->OnEndedEarly(it->second.max_tokens, TokensPerOutput(it->second));
     EndWith(it, absl::DeadlineExceededError(absl::StrCat(
-                    "the call's deadline passed ", it->second.has_started ? "while it ran" : "before it could run")));
+                    "the call's deadline passed ", it->second.has_started ? "while it ran" : "before it could run",
+                    cause.empty() ? "" : ": ", cause)));
   }
   return expired;
 }

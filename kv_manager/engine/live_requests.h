@@ -93,8 +93,9 @@ class LiveRequests {
   // The requests that have ended, for whatever reason, since the last call.
   std::vector<RequestId> TakeEnded() { return std::exchange(ended_, {}); }
 
-  // Fails the requests whose deadline is at or before `now_us`. Returns their ids, earliest deadline first.
-  std::vector<RequestId> Expire(int64_t now_us);
+  // Fails the requests whose deadline is at or before `now_us`. `cause` says why they do not run, or is empty. Returns
+  // their ids, earliest deadline first.
+  std::vector<RequestId> Expire(int64_t now_us, const std::string& cause);
   int64_t next_deadline_us() const;  // kNever when there is none.
   // Fails the requests whose deadline comes within a step, which takes `step_us`, if `is_waiting` is true for them.
   // Returns their ids.

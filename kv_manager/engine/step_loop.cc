@@ -76,6 +76,10 @@ int64_t StepLoop::RunOnce() {
   WorkerPool* const pool = session_.pool();
   if (pool != nullptr) pool->blocks()->ExpirePins(now_us_);
   PlanSteps();
+  if (pool != nullptr) {
+    report_.wait()->NoteQueue(now_us_, pool->scheduler()->counts().waiting_tokens, options_.wait_limits);
+    report_.wait()->NoteEnds(*pool->scheduler());
+  }
   session_.OnPlanned(now_us_);
   if (pool != nullptr) {
     live_.StopWantingIf([scheduler = pool->scheduler()](RequestId request) {
@@ -255,7 +259,8 @@ void StepLoop::Handle(PlanAnswered event) {
   const int64_t step_start_us = session_.link().progress_us();
   const auto plan = session_.OnAnswered(event, now_us_);
   if (!plan.has_value()) return;
-  report_.wait()->OnStep(now_us_ - step_start_us, session_.pool()->scheduler()->counts().running);
+  report_.wait()->OnStep(now_us_ - step_start_us, session_.pool()->scheduler()->counts().running,
+                         static_cast<int>(event.result.slices.size()), plan->num_tokens);
   report_.CountResult(now_us_ - plan->sent_us, event.duration_us);
   StepOutput output = session_.pool()->scheduler()->Commit(std::move(event.result));
   const std::vector<FailedRequest> failed = std::exchange(output.failed, {});
@@ -276,7 +281,8 @@ void StepLoop::FailRequests(const std::vector<FailedRequest>& failed) {
 
 // Deadlines count while the worker is busy or lost, too.
 void StepLoop::ExpireDeadlines() {
-  for (const RequestId request : live_.Expire(now_us_)) session_.pool()->scheduler()->Cancel(request);
+  const std::string cause = session_.CauseOfAbsence(now_us_);
+  for (const RequestId request : live_.Expire(now_us_, cause)) session_.pool()->scheduler()->Cancel(request);
   if (!session_.is_ready() || !report_.wait()->is_busy()) return;
   // A request that waits and cannot get a token in time must not take the place of one that can.
   Scheduler* const scheduler = session_.pool()->scheduler();

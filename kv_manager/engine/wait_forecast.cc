@@ -42,25 +42,43 @@ int64_t WaitForecast::WaitUs(int64_t num_tokens_ahead) const {
   return static_cast<int64_t>(us_per_waiting_token * static_cast<double>(num_tokens_ahead));
 }
 
+int64_t WaitForecast::RowWaitUs(int64_t num_tokens_ahead, const Request& request) const {
+  if (tokens_per_waiting == 0) return num_free_rows > 0 ? 0 : static_cast<int64_t>(ends_us.front());
+  const auto num_ahead = static_cast<int64_t>(static_cast<double>(num_tokens_ahead) / tokens_per_waiting);
+  const int64_t num_ends = num_ahead - num_free_rows;  // So many rows become free before the one for the request.
+  if (num_ends < 0) return 0;
+  if (num_ends < num_running) return static_cast<int64_t>(ends_us[num_ends * kNumEnds / num_running]);
+  const int64_t num_rounds = 1 + (num_ends - num_running) / std::max(num_running + num_free_rows, 1);
+  const double run_us = step_us * output_tokens[OutputSizeOf(request.max_tokens)];
+  return static_cast<int64_t>(static_cast<double>(num_rounds) * run_us);
+}
+
 int64_t WaitForecast::OutputUs(const Request& request) const {
   if (step_requests == 0 || num_requests == 0) return 0;
-  const double us_per_request = (step_us - least_step_us) / step_requests;
+  const double us_per_one = std::max((step_us - least_step_us) / step_requests, us_per_request);
   // When requests wait, no more of them fit into a step than now.
-  const double num_running = us_per_waiting_token > 0 ? step_requests : num_requests + 1;
-  const double expected_step_us = least_step_us + us_per_request * num_running;
+  const double num_together =
+      us_per_waiting_token > 0 ? std::max<double>(step_requests, num_running) : num_requests + 1;
+  const double expected_step_us = least_step_us + us_per_one * num_together;
   if (expected_step_us <= kSlowFactor * least_step_us) return 0;
   return static_cast<int64_t>(expected_step_us * output_tokens[OutputSizeOf(request.max_tokens)]);
 }
 
 absl::Status CheckWait(const WaitLimits& limits, const WaitForecast& forecast, int64_t num_tokens_ahead,
                        const Request& request, int64_t now_us) {
-  const int64_t wait_us = forecast.WaitUs(num_tokens_ahead);
-  if (request.deadline_us == kNever) {
-    if (wait_us <= limits.max_wait_us) return absl::OkStatus();
-    return Refusal(absl::StrFormat("the request would wait %d ms before it runs, the limit is %d ms for a request "
-                                   "without a deadline (--max-queue-wait of the manager)",
-                                   wait_us / 1000, limits.max_wait_us / 1000),
-                   wait_us, limits.max_wait_us);
+  int64_t wait_us = forecast.WaitUs(num_tokens_ahead);
+  const bool has_deadline = request.deadline_us != kNever;
+  if (has_deadline || forecast.is_overloaded) {
+    wait_us = std::max(wait_us, forecast.RowWaitUs(num_tokens_ahead, request));
+  }
+  if (!has_deadline) {
+    const int64_t limit_us = forecast.is_overloaded ? limits.overloaded_wait_us() : limits.max_wait_us;
+    if (wait_us <= limit_us) return absl::OkStatus();
+    return Refusal(
+        absl::StrFormat("the request would wait %d ms before it runs, the limit is %d ms for a request "
+                        "without a deadline%s (--max-queue-wait of the manager)",
+                        wait_us / 1000, limit_us / 1000, forecast.is_overloaded ? " while the overload lasts" : ""),
+        wait_us, limit_us);
   }
   const int64_t left_us = std::max<int64_t>(request.deadline_us - now_us, 0);
   const auto wait_limit_us = static_cast<int64_t>(limits.max_deadline_share * static_cast<double>(left_us));

@@ -15,8 +15,13 @@ namespace quire {
 // Says how long a request may wait before its first step.
 struct WaitLimits {
   int64_t max_wait_us = kNever;  // For a request without a deadline.
-  // For a request with a deadline: the share of the time until then. The rest is for its prompt and its output.
+  // For a request with a deadline: the share of the time until then. The rest is for its prompt and its output. During
+  // a lasting overload, a request without a deadline may wait for this share of max_wait_us.
   double max_deadline_share = 0.1;
+
+  int64_t overloaded_wait_us() const {
+    return static_cast<int64_t>(max_deadline_share * static_cast<double>(max_wait_us));
+  }
 };
 
 // Holds what a step loop has measured of the time that requests take. A value of 0 means that it is not known, or that
@@ -30,15 +35,28 @@ struct WaitForecast {
   // the request, see WorkerLoad::waiting_tenant. Then only the step loop can tell.
   int64_t waiting_tokens = 0;
   double us_per_waiting_token = 0;
+  bool is_overloaded = false;  // The overload lasts, see WaitMeter::NoteQueue.
   // The mean time of the last steps, and the mean number of requests that ran in them.
   double step_us = 0;
   double step_requests = 0;
-  double least_step_us = 0;  // The time of a step with few requests.
-  int num_requests = 0;      // The requests that wait or run now.
+  double least_step_us = 0;   // The time of a step with few requests.
+  double us_per_request = 0;  // By so much each further request makes a step longer, see StepModel.
+  int num_requests = 0;       // The requests that wait or run now.
+  int num_running = 0;        // The part of these that runs.
+  int num_free_rows = 0;      // A request that comes now and has no more than this ahead gets one of these.
+  // The times until 1/8, 2/8, .. of the requests that run now have probably ended.
+  static constexpr int kNumEnds = 8;
+  std::array<float, kNumEnds> ends_us = {};
+  double tokens_per_waiting = 0;  // The mean of the waiting requests.
   // The mean number of tokens that a sample of a request with this size has generated.
   std::array<float, kNumOutputSizes> output_tokens = {};
 
+  // By the rate at which requests have started.
   int64_t WaitUs(int64_t num_tokens_ahead) const;
+  // The time until there is a row for the request, by the ends of the requests that run now and of those that start
+  // before it, which are expected to be like this one. Requests that began together end together, and then the rate of
+  // the last seconds says too little about a single request. Returns 0 when it is not known.
+  int64_t RowWaitUs(int64_t num_tokens_ahead, const Request& request) const;
   // Returns the time from the first step to the end of the request. The more requests run together, the longer is a
   // step. This one is expected to run together with all others, or, when there is a queue, with as many as run now.
   // Returns 0 when this does not make steps slow, for example when there are no others.

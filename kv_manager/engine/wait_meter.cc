@@ -11,6 +11,9 @@ constexpr int64_t kSpanUs = 50'000;
 // The weight of the newest value in a mean over steps and over requests.
 constexpr double kStepWeight = 1.0 / 32;
 constexpr float kRequestWeight = 1.0F / 32;
+// A queue of this part of the longest wait is full, and one of this part of the wait during overload is short.
+constexpr double kFullQueue = 0.9;
+constexpr double kShortQueue = 0.5;
 
 }  // namespace
 
@@ -49,8 +52,35 @@ void WaitMeter::Add(const Span& span) {
   }
 }
 
-void WaitMeter::OnStep(int64_t step_us, int num_requests) {
+void WaitMeter::NoteQueue(int64_t now_us, int64_t waiting_tokens, const WaitLimits& limits) {
+  const auto wait_us = static_cast<double>(Forecast().WaitUs(waiting_tokens));
+  if (wait_us >= kFullQueue * static_cast<double>(limits.max_wait_us)) is_overloaded_ = true;
+  if (wait_us >= kShortQueue * static_cast<double>(limits.overloaded_wait_us())) last_long_queue_us_ = now_us;
+  if (now_us - last_long_queue_us_ >= limits.max_wait_us) is_overloaded_ = false;
+}
+
+void WaitMeter::NoteEnds(const Scheduler& scheduler) {
+  const SchedulerCounts counts = scheduler.counts();
+  num_running_ = counts.running;
+  num_free_rows_ = counts.free_rows;
+  ends_us_ = {};
+  if (counts.free_rows >= counts.running) return;  // They are enough for all that may come soon.
+  steps_left_.clear();
+  scheduler.ForEachRunning([this](const SequenceGroup& group) {
+    const float expected = output_tokens_[WaitForecast::OutputSizeOf(group.request().max_tokens)];
+    const auto num_tokens = static_cast<float>(group.sequences().front()->num_generated_tokens());
+    steps_left_.push_back(std::max(expected - num_tokens, 0.0F));
+  });
+  std::sort(steps_left_.begin(), steps_left_.end());
+  for (size_t i = 0; i < ends_us_.size(); ++i) {
+    const size_t num_ended = ((i + 1) * steps_left_.size() + ends_us_.size() - 1) / ends_us_.size();
+    ends_us_[i] = steps_left_[num_ended - 1] * static_cast<float>(step_us_);
+  }
+}
+
+void WaitMeter::OnStep(int64_t step_us, int num_requests, int num_slices, int num_tokens) {
   const auto us = static_cast<double>(step_us);
+  step_model_.Record(num_slices, num_tokens, us);
   if (step_us_ == 0) {
     step_us_ = us;
     step_requests_ = num_requests;
@@ -60,14 +90,21 @@ void WaitMeter::OnStep(int64_t step_us, int num_requests) {
   least_step_us_ = least_step_us_ == 0 ? step_us_ : std::min(least_step_us_, step_us_);
 }
 
-void WaitMeter::OnFinished(int max_tokens, double num_tokens) {
+void WaitMeter::OnFinished(int max_tokens, double num_tokens, int num_prompt_tokens) {
+  LearnOutput(max_tokens, num_tokens);
+  const double weight = sample_tokens_ == 0 ? 1 : kRequestWeight;
+  sample_tokens_ += weight * (num_tokens - sample_tokens_);
+  prompt_tokens_ += weight * (num_prompt_tokens - prompt_tokens_);
+}
+
+void WaitMeter::LearnOutput(int max_tokens, double num_tokens) {
   float& mean = output_tokens_[WaitForecast::OutputSizeOf(max_tokens)];
   const auto value = static_cast<float>(num_tokens);
   mean = mean == 0 ? value : mean + kRequestWeight * (value - mean);
 }
 
 void WaitMeter::OnEndedEarly(int max_tokens, double num_tokens) {
-  if (num_tokens > output_tokens_[WaitForecast::OutputSizeOf(max_tokens)]) OnFinished(max_tokens, num_tokens);
+  if (num_tokens > output_tokens_[WaitForecast::OutputSizeOf(max_tokens)]) LearnOutput(max_tokens, num_tokens);
 }
 
 void WaitMeter::OnLost() {
@@ -77,6 +114,10 @@ void WaitMeter::OnLost() {
   step_us_ = 0;
   step_requests_ = 0;
   least_step_us_ = 0;
+  step_model_ = {};
+  num_running_ = 0;
+  num_free_rows_ = 0;
+  ends_us_ = {};
 }
 
 WaitForecast WaitMeter::Forecast() const {
@@ -87,9 +128,18 @@ WaitForecast WaitMeter::Forecast() const {
     forecast.us_per_waiting_token =
         static_cast<double>(sum_.us) / (static_cast<double>(sum_.tokens) + waiting_mean_tokens_);
   }
+  forecast.is_overloaded = is_overloaded_;
   forecast.step_us = step_us_;
   forecast.step_requests = step_requests_;
   forecast.least_step_us = least_step_us_;
+  if (sample_tokens_ > 0 && step_model_.us_per_request() > 0) {
+    const double prompt_tokens_per_step = prompt_tokens_ / sample_tokens_;
+    forecast.us_per_request = step_model_.us_per_request() + step_model_.us_per_prompt_token() * prompt_tokens_per_step;
+  }
+  forecast.num_running = num_running_;
+  forecast.num_free_rows = num_free_rows_;
+  forecast.tokens_per_waiting = waiting_mean_tokens_;
+  forecast.ends_us = ends_us_;
   forecast.output_tokens = output_tokens_;
   return forecast;
 }

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <vector>
 
+#include "kv_manager/engine/step_model.h"
 #include "kv_manager/engine/wait_forecast.h"
 #include "scheduler/scheduler.h"
 
@@ -30,11 +32,19 @@ class WaitMeter {
 
   // A plan has just been made, or nothing could be planned. `counts` are those after it.
   void OnPlanned(int64_t now_us, const SchedulerCounts& counts);
-  // A step in which `num_requests` requests ran has ended, `step_us` after the step before it, or after its plan was
-  // sent.
-  void OnStep(int64_t step_us, int num_requests);
-  // A request has ended by itself, with this number of tokens in each of its samples.
-  void OnFinished(int max_tokens, double num_tokens);
+  // `waiting_tokens` wait after the last plan. The overload lasts from the moment at which the queue is nearly as long
+  // as a request without a deadline may wait, until it has been short for as much time. Those who come during a burst
+  // may wait, because it ends. While more requests come than are served, a long queue serves nobody more, and makes
+  // everybody wait.
+  void NoteQueue(int64_t now_us, int64_t waiting_tokens, const WaitLimits& limits);
+  // Looks which rows are free, and when the others will be.
+  void NoteEnds(const Scheduler& scheduler);
+  // A step in which `num_requests` requests ran, and which computed `num_tokens` tokens for `num_slices` sequences, has
+  // ended, `step_us` after the step before it, or after its plan was sent.
+  void OnStep(int64_t step_us, int num_requests, int num_slices, int num_tokens);
+  // A request has ended by itself, with this number of tokens in each of its samples. `num_prompt_tokens` tokens of its
+  // prompt were computed.
+  void OnFinished(int max_tokens, double num_tokens, int num_prompt_tokens);
   // A request was ended by its caller or its deadline when it had this number of tokens in each of its samples. It
   // would have got more, so it counts only if that is above the mean.
   void OnEndedEarly(int max_tokens, double num_tokens);
@@ -56,6 +66,7 @@ class WaitMeter {
   };
 
   void Add(const Span& span);
+  void LearnOutput(int max_tokens, double num_tokens);
 
   bool is_busy_ = false;
   int64_t last_plan_us_ = 0;
@@ -68,6 +79,16 @@ class WaitMeter {
   double step_us_ = 0;  // 0: no step was measured.
   double step_requests_ = 0;
   double least_step_us_ = 0;  // The smallest value of step_us_ in this session.
+  StepModel step_model_;
+  // The means of the requests that have ended by themselves.
+  double prompt_tokens_ = 0;
+  double sample_tokens_ = 0;
+  bool is_overloaded_ = false;
+  int64_t last_long_queue_us_ = 0;
+  int num_running_ = 0;
+  int num_free_rows_ = 0;
+  std::array<float, WaitForecast::kNumEnds> ends_us_ = {};
+  std::vector<float> steps_left_;  // Scratch memory of NoteEnds.
   std::array<float, WaitForecast::kNumOutputSizes> output_tokens_ = {};
 };
 

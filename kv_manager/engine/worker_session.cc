@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/counted.h"
@@ -394,6 +395,16 @@ void WorkerSession::Stop(int64_t now_us) {
                      << " for the next manager";
   }
   FailAll(ShuttingDownError());
+}
+
+std::string WorkerSession::CauseOfAbsence(int64_t now_us) const {
+  if (link_.is_ready()) return "";
+  const absl::Status& error = link_.last_error();
+  // Why the manager refuses a worker is in the log. The reason may have its address.
+  const std::string cause =
+      absl::IsFailedPrecondition(error) ? "the manager cannot use the worker" : CauseForClients(error);
+  return absl::StrFormat("its worker has not been there for %d ms%s%s", (now_us - lost_since_us_) / 1000,
+                         cause.empty() ? "" : "; ", cause);
 }
 
 bool WorkerSession::MayReturn(int64_t now_us) const {

@@ -95,6 +95,8 @@ class WorkerSession {
   bool is_drained_by_worker() const { return drain_ != Drain::kNone; }
   // Returns whether the worker is ready, but has not answered a plan for longer than overdue_us.
   bool IsOverdue(int64_t now_us) const { return link_.is_ready() && now_us >= overdue_at_us(); }
+  // Says for clients why requests do not run: the worker is not there. Returns an empty text if it is.
+  std::string CauseOfAbsence(int64_t now_us) const;
   // Returns whether the worker is lost and requests still wait for it.
   bool MayReturn(int64_t now_us) const;
   // REQUIRES: is_ready().

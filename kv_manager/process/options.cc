@@ -109,9 +109,11 @@ ABSL_FLAG(
     "RESOURCE_EXHAUSTED.");
 ABSL_FLAG(
     absl::Duration, max_queue_wait, absl::Seconds(5),
-    "Longest time that a request without a deadline may wait before it runs. A request that would wait longer, "
-    "judging by the last seconds, is refused at once with RESOURCE_EXHAUSTED. For work that nobody waits for, set "
-    "a long time, or give the requests a deadline.");
+    "Longest time that a request without a deadline may wait before it runs, as expected when it comes. A request that "
+    "would wait longer, judging by the last seconds, is refused at once with RESOURCE_EXHAUSTED; one that was accepted "
+    "waits as long as it takes. Once the queue has been that long, and until it is short again, the limit is "
+    "--max-queue-share of this time. For work that nobody waits for, set a long time, or give the requests a "
+    "deadline.");
 ABSL_FLAG(double, max_queue_share, quire::WaitLimits().max_deadline_share,
           "For a request with a deadline: the share of the time until then, above 0 and at most 1, that it may wait "
           "before it runs. A request that would wait longer, or would end after three quarters of this time, is "

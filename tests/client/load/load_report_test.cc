@@ -52,7 +52,7 @@ TEST(LoadReportTest, WhatWasNotMeasuredIsNoNumber) {
   EXPECT_EQ(json["median_ttft_ms"], 5.0);
   EXPECT_EQ(json["input_throughput"], 5.0);
   const std::string text = ToText(report);
-  EXPECT_THAT(text, ContainsRegex("Requests sent \\(req/s\\): +-\n"));
+  EXPECT_THAT(text, ContainsRegex("Requests sent: +1\n"));
   EXPECT_THAT(text, ContainsRegex("Time per output token( +-){5}\n"));
   EXPECT_THAT(text, ContainsRegex("Time to first token( +5\\.00){5}\n"));
 }
@@ -71,7 +71,9 @@ TEST(LoadReportTest, WhatWasMeasuredIsThereInTextAndJson) {
   EXPECT_EQ(json["request_goodput"], 1.0);
   EXPECT_NEAR(json["good_request_share"].get<double>(), 0.8, 1e-12);
   EXPECT_EQ(json["std_itl_ms"], 1.0);
-  EXPECT_THAT(ToText(report), HasSubstr("1.00 (80.0 % of requests)"));
+  const std::string text = ToText(report);
+  EXPECT_THAT(text, ContainsRegex("Requests sent: +5 \\(2\\.00 per second from the first to the last\\)\n"));
+  EXPECT_THAT(text, HasSubstr("1.00 (80.0 % of requests)"));
 }
 
 TEST(LoadReportTest, OneRequestInAHundredMayBeLate) {

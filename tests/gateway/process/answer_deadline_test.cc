@@ -18,7 +18,7 @@ constexpr milliseconds kNoLimit(0);
 
 WebRequest With(const std::string& timeout, const std::string& read_timeout = "") {
   WebRequest request;
-  request.timeout = timeout;
+  if (!timeout.empty()) request.timeout = timeout;
   request.read_timeout = read_timeout;
   return request;
 }
@@ -38,13 +38,18 @@ TEST(AnswerDeadlineTest, TheShorterOfFlagAndHeaderCounts) {
   EXPECT_EQ(Timeout(With("2.5"), true), milliseconds(2500));
   EXPECT_EQ(Timeout(With("2.5"), true, milliseconds(700)), milliseconds(700));
   EXPECT_EQ(Timeout(With("0.5"), false, milliseconds(700)), milliseconds(500));
-  EXPECT_EQ(Timeout(With("1e300"), false), std::chrono::hours(24));
+  EXPECT_EQ(Timeout(With("86400"), false), std::chrono::hours(24));
   EXPECT_EQ(Timeout(With("1e-9"), false), milliseconds(1));
 }
 
 TEST(AnswerDeadlineTest, TheReadTimeoutOfAClientIsThatOfAnAnswerInOnePiece) {
-  EXPECT_EQ(Timeout(With("", "600"), false), std::chrono::minutes(10));
-  EXPECT_EQ(Timeout(With("", "5.0"), false), std::chrono::seconds(5));
+  // The client learns what the server says a little before its own time is up.
+  EXPECT_EQ(Timeout(With("", "600"), false), milliseconds(599'000));
+  EXPECT_EQ(Timeout(With("", "20"), false), milliseconds(19'600));
+  EXPECT_EQ(Timeout(With("", "5.0"), false), milliseconds(4900));
+  EXPECT_EQ(Timeout(With("", "0.1"), false), milliseconds(50));
+  EXPECT_EQ(Timeout(With("", "0.0001"), false), milliseconds(1));
+  EXPECT_EQ(Timeout(With("", "1e300"), false), std::chrono::hours(24) - std::chrono::seconds(1));
   EXPECT_EQ(Timeout(With("", "5.0"), true), std::nullopt) << "a stream may take longer in all";
   EXPECT_EQ(Timeout(With("9", "5"), false), std::chrono::seconds(9)) << "it is about this";
   for (const char* const text : {"None", "0", "-1", "nan"}) {
@@ -53,11 +58,15 @@ TEST(AnswerDeadlineTest, TheReadTimeoutOfAClientIsThatOfAnAnswerInOnePiece) {
 }
 
 TEST(AnswerDeadlineTest, AHeaderThatIsNoTimeIsRefused) {
-  for (const char* const text : {"soon", "0", "-1", "5s", "nan"}) {
-    const auto deadline = AnswerDeadline(With(text), true, kNoLimit, Time());
+  // Two headers of this name come as one list.
+  for (const char* const text : {"soon", "0", "-1", "5s", "nan", "inf", "1e300", "86401", "2, 5", "2, 2", ""}) {
+    WebRequest request;
+    request.timeout = text;
+    const auto deadline = AnswerDeadline(request, true, kNoLimit, Time());
     ASSERT_TRUE(std::holds_alternative<ApiError>(deadline)) << text;
-    EXPECT_EQ(std::get<ApiError>(deadline).message, "X-Request-Timeout is \"" + std::string(text) +
-                                                        "\", it must be a number of seconds above 0, such as 2.5");
+    EXPECT_EQ(std::get<ApiError>(deadline).message,
+              "X-Request-Timeout is \"" + std::string(text) +
+                  "\", it must be one number of seconds, such as 2.5, above 0 and at most 86400");
   }
 }
 

@@ -401,7 +401,7 @@ TEST_F(GenerateExchangeTest, TheManagerLearnsTheDeadline) {
   options_.request_timeout = absl::Seconds(60);
   const auto with = [](const std::string& timeout) {
     WebRequest request;
-    request.timeout = timeout;
+    if (!timeout.empty()) request.timeout = timeout;
     return request;
   };
   const auto timeout_of = [&](const std::string& timeout) {

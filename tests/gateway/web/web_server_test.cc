@@ -54,6 +54,8 @@ class WebServerTest : public testing::Test {
       exchange->BeginEvents();
       for (absl::string_view part : absl::StrSplit(request.body, ',')) exchange->Send(std::string(part));
       exchange->EndEvents();
+    } else if (request.path == "/timeout") {
+      exchange->Respond({.body = absl::StrCat("timeout ", request.timeout.value_or("none"), "!")});
     } else if (request.path == "/keep") {
       kept_.push_back(exchange->TakeBody());
       exchange->Respond({.body = "kept"});
@@ -115,6 +117,18 @@ TEST_F(WebServerTest, EveryAnswerHasTheNameOfItsRequest) {
   EXPECT_EQ(names.size(), 4U) << "these are new names";
   client.Send("nonsense\r\n\r\n");
   EXPECT_THAT(client.ReadUntil("}}"), AllOf(HasSubstr("HTTP/1.1 400"), HasSubstr("\r\nX-Request-Id: ")));
+}
+
+TEST_F(WebServerTest, ATimeoutThatIsGivenTwiceIsAListOfTwo) {
+  Start();
+  TestClient client(server_->address());
+  for (const auto& [headers, timeout] : {std::pair("", "none"),
+                                         {"X-Request-Timeout: 2\r\n", "2"},
+                                         {"X-Request-Timeout:\r\n", ""},
+                                         {"X-Request-Timeout: 2\r\nA: b\r\nx-request-timeout: 5\r\n", "2, 5"}}) {
+    client.Send(Post("/timeout", "x", headers));
+    EXPECT_THAT(client.ReadUntil("!"), testing::EndsWith(absl::StrCat("timeout ", timeout, "!"))) << headers;
+  }
 }
 
 TEST_F(WebServerTest, AStreamIsChunked) {

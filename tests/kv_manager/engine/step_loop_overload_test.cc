@@ -92,6 +92,37 @@ TEST_F(OverloadTest, GoodputStaysWhenMoreRequestsComeThanCanBeServed) {
   EXPECT_GT(loop_->status()->expected_wait_us, 0);
 }
 
+// All rows are taken at once, and their requests end at once. So the mean rate of starts says too little: who comes in
+// the first half of such a time waits for all of its rest.
+TEST_F(OverloadTest, RequestsThatEndTogetherMakeNobodyWaitForLongerThanTheLimit) {
+  WorkerDescription worker = SmallWorker();
+  worker.num_blocks = 256;
+  worker_.Start(worker);
+  Join();
+  worker_.HoldBack();
+  const auto load = [this](int num_steps) {
+    for (int i = 0; i < num_steps; ++i) {
+      for (int k = 0; k < 8; ++k) {
+        Request request = MakeRequest(kPromptLength, /*max_tokens=*/40);
+        request.deadline_us = clock_.NowMicros() + 2 * kSecond;
+        calls_.push_back({Submit(request), clock_.NowMicros()});
+      }
+      loop_->RunOnce();
+      Step();
+    }
+  };
+  load(200);  // The first ones teach it how long requests are.
+  calls_.clear();
+  load(400);
+  int num_served = 0;
+  for (const Call& call : calls_) {
+    if (call.first_token_us == kNever) continue;
+    ++num_served;
+    EXPECT_LE(call.first_token_us - call.arrival_us, 200 * kMillisecond + 6 * kStepUs);
+  }
+  EXPECT_GE(num_served, 400 / 40 * 8 * 9 / 10) << "the rows are full nearly all the time";
+}
+
 TEST_F(OverloadTest, RequestsWithoutADeadlineAreNotRefused) {
   Join();
   worker_.HoldBack();
@@ -114,11 +145,16 @@ TEST_F(OverloadTest, ARequestWaitsOnlyForThoseOfItsPriority) {
 }
 
 TEST_F(OverloadTest, ARequestThatCanGetNoTokenInTimeIsNotStarted) {
-  Join();
+  StepLoopOptions options = Options();
+  options.wait_limits.max_deadline_share = 1;
+  Join(options);
   worker_.HoldBack();
   Load(/*num_steps=*/10, /*per_step=*/3, kNever);
   calls_.clear();
-  Send(kStepUs / 2);
+  Send(50 * kStepUs);
+  loop_->RunOnce();
+  ASSERT_TRUE(calls_[0].sink->failure().ok()) << calls_[0].sink->failure();
+  clock_.Advance(50 * kStepUs - kStepUs / 2);  // The worker does not answer meanwhile.
   loop_->RunOnce();
   EXPECT_EQ(calls_[0].sink->failure().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_FALSE(calls_[0].sink->started());

@@ -198,6 +198,8 @@ TEST_F(StepLoopTest, ADeadlineEndsARequestWhileTheWorkerIsLost) {
   EXPECT_FALSE(sink->ended());
   Advance(3 * kSecond);
   EXPECT_TRUE(absl::IsDeadlineExceeded(sink->failure())) << sink->failure();
+  EXPECT_THAT(sink->failure().message(), HasSubstr("its worker has not been there for "));
+  EXPECT_THAT(sink->failure().message(), HasSubstr("; the connection to the worker was lost"));
 }
 
 TEST_F(StepLoopTest, TheInboxIsBounded) {

@@ -74,7 +74,7 @@ TEST(WaitMeterTest, AWorkerThatStartsNothingMakesTheWaitGrow) {
 TEST(WaitMeterTest, RowsFullOfRequestsThatBeganTogetherSayNothingUntilSomeEnd) {
   WaitMeter meter;
   for (int i = 0; i < 50; ++i) {
-    meter.OnStep(100'000, 256);
+    meter.OnStep(100'000, 256, 256, 256);
     meter.OnPlanned(i * 100'000, {.waiting = 45, .waiting_tokens = 2250, .entered = 256, .entered_tokens = 12'800});
   }
   EXPECT_EQ(meter.Forecast().WaitUs(2250), 0) << "after 5 s, all of the first 256 requests still run";
@@ -84,11 +84,11 @@ TEST(WaitMeterTest, RowsFullOfRequestsThatBeganTogetherSayNothingUntilSomeEnd) {
 
 TEST(WaitMeterTest, MoreRequestsMakeStepsLonger) {
   WaitMeter meter;
-  for (int i = 0; i < 100; ++i) meter.OnStep(1000, 1);
-  meter.OnFinished(100, 100);
+  for (int i = 0; i < 100; ++i) meter.OnStep(1000, 1, 1, 1);
+  meter.OnFinished(100, 100, 0);
   WaitForecast forecast = meter.Forecast();
   EXPECT_EQ(forecast.OutputUs(WithDeadline(kNever)), 0) << "one request is no load";
-  for (int i = 0; i < 500; ++i) meter.OnStep(11'000, 100);
+  for (int i = 0; i < 500; ++i) meter.OnStep(11'000, 100, 100, 100);
   forecast = meter.Forecast();
   forecast.num_requests = 99;
   EXPECT_NEAR(static_cast<double>(forecast.OutputUs(WithDeadline(kNever))), 1.1e6, 0.02e6);
@@ -100,10 +100,61 @@ TEST(WaitMeterTest, MoreRequestsMakeStepsLonger) {
   EXPECT_EQ(meter.Forecast().OutputUs(WithDeadline(kNever)), 0);
 }
 
+// A step takes 300 us, 60 us for each request, and 10 us for each token of a prompt. At light load 1 to 4 requests run.
+// Each has a prompt of 512 tokens and 256 tokens of output.
+WaitMeter LightlyLoadedMeter() {
+  WaitMeter meter;
+  for (int i = 0; i < 2000; ++i) {
+    const int num_requests = 1 + i / 7 % 4;
+    const int num_prompt_tokens = i % 64 == 0 ? 512 : 0;
+    meter.OnStep(300 + 60 * num_requests + 10 * num_prompt_tokens, num_requests, num_requests,
+                 num_requests + num_prompt_tokens);
+  }
+  for (int i = 0; i < 100; ++i) meter.OnFinished(256, 256, 512);
+  return meter;
+}
+
+TEST(WaitMeterTest, AnOverloadLastsFromAFullQueueUntilItHasBeenShortForAsLong) {
+  constexpr WaitLimits kLimits{.max_wait_us = 5 * kSecond, .max_deadline_share = 0.1};
+  WaitMeter meter = BusyMeter(100);  // 500 tokens start in a second.
+  const auto is_overloaded = [&](double now_s, int64_t waiting_tokens) {
+    meter.NoteQueue(static_cast<int64_t>(now_s * kSecond), waiting_tokens, kLimits);
+    return meter.Forecast().is_overloaded;
+  };
+  EXPECT_FALSE(is_overloaded(100, 2000)) << "a burst";
+  EXPECT_TRUE(is_overloaded(101, 2400));
+  EXPECT_TRUE(is_overloaded(120, 200)) << "the queue has 0.4 s, near the limit of an overload";
+  EXPECT_TRUE(is_overloaded(124, 50));
+  EXPECT_TRUE(is_overloaded(124.5, 200));
+  EXPECT_TRUE(is_overloaded(129, 0));
+  EXPECT_FALSE(is_overloaded(129.5, 0));
+  constexpr WaitLimits kNoLimits;
+  meter.NoteQueue(130 * kSecond, 1'000'000'000, kNoLimits);
+  EXPECT_FALSE(meter.Forecast().is_overloaded);
+}
+
+TEST(WaitMeterTest, LightLoadSaysHowLongTheStepsOfManyRequestsAre) {
+  WaitForecast forecast = LightlyLoadedMeter().Forecast();
+  EXPECT_NEAR(forecast.us_per_request, 60 + 10 * 2, 1) << "each step has two tokens of prompts for each request";
+  forecast.num_requests = 299;
+  // When so many requests have come at once, their steps take 24 ms, and not a little more than those of a few.
+  EXPECT_NEAR(static_cast<double>(forecast.OutputUs(WithDeadline(kNever, 256))), 256 * 24'300, 256 * 300);
+  const absl::Status refused = CheckWait({}, forecast, 0, WithDeadline(5 * kSecond, 256), 0);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  forecast.num_requests = 99;
+  EXPECT_TRUE(CheckWait({}, forecast, 0, WithDeadline(5 * kSecond, 256), 0).ok());
+}
+
+TEST(WaitMeterTest, StepsOfTheSameNumberOfRequestsDoNotChangeTheTimePerRequest) {
+  WaitMeter meter = LightlyLoadedMeter();
+  for (int i = 0; i < 5000; ++i) meter.OnStep(16'300, 200, 200, 600);
+  EXPECT_NEAR(meter.Forecast().us_per_request, 80, 1);
+}
+
 TEST(WaitMeterTest, AnOutputThatWasCutOffCountsWhenItIsLongerThanTheMean) {
   WaitMeter meter;
   const auto mean = [&] { return meter.Forecast().output_tokens[WaitForecast::OutputSizeOf(100)]; };
-  meter.OnFinished(100, 10);
+  meter.OnFinished(100, 10, 0);
   meter.OnEndedEarly(100, 5);
   EXPECT_EQ(mean(), 10);
   for (int i = 0; i < 500; ++i) meter.OnEndedEarly(100, 60);
@@ -123,6 +174,43 @@ TEST(CheckWaitTest, ADeadlineLimitsTheWaitToAShareOfTheTimeThatIsLeft) {
   EXPECT_EQ(RetryDelayOf(refused), 2000);
 }
 
+// 32 requests have all rows. Half of them end in 100 ms, and the others in 900 ms.
+WaitForecast FullRows() {
+  WaitForecast forecast{.step_us = 10'000, .num_running = 32, .tokens_per_waiting = 100};
+  forecast.output_tokens[WaitForecast::OutputSizeOf(100)] = 100;
+  for (size_t i = 0; i < forecast.ends_us.size(); ++i) forecast.ends_us[i] = i < 4 ? 100'000 : 900'000;
+  return forecast;
+}
+
+TEST(CheckWaitTest, ARequestWithADeadlineWaitsForARowNoLongerThanItMay) {
+  const WaitForecast forecast = FullRows();
+  const Request request = WithDeadline(5 * kSecond);
+  EXPECT_EQ(forecast.RowWaitUs(0, request), 100'000);
+  EXPECT_EQ(forecast.RowWaitUs(15 * 100, request), 100'000) << "it takes the 16th row";
+  EXPECT_EQ(forecast.RowWaitUs(16 * 100, request), 900'000);
+  EXPECT_EQ(forecast.RowWaitUs(32 * 100, request), 1'000'000) << "a request of 1 s runs before it";
+  EXPECT_EQ(forecast.RowWaitUs(64 * 100, request), 2'000'000);
+  EXPECT_TRUE(CheckWait({}, forecast, 15 * 100, WithDeadline(5 * kSecond), 0).ok());
+  const absl::Status refused = CheckWait({}, forecast, 16 * 100, WithDeadline(5 * kSecond), 0);
+  EXPECT_THAT(refused.message(), HasSubstr("would wait 900 ms before it runs, the limit is 500 ms"));
+  EXPECT_TRUE(CheckWait({.max_wait_us = 1}, forecast, 16 * 100, WithDeadline(kNever), 0).ok());
+  EXPECT_EQ(WaitForecast().RowWaitUs(1000, request), 0);
+}
+
+TEST(CheckWaitTest, RowsThatAreFreeGoToThoseWhoCameBefore) {
+  WaitForecast forecast = FullRows();
+  const Request request = WithDeadline(5 * kSecond);
+  forecast.num_free_rows = 2;
+  EXPECT_EQ(forecast.RowWaitUs(1 * 100, request), 0);
+  EXPECT_EQ(forecast.RowWaitUs(2 * 100, request), 100'000);
+  // Nothing runs yet, and 32 requests have come at once.
+  forecast.num_running = 0;
+  forecast.num_free_rows = 32;
+  forecast.ends_us = {};
+  EXPECT_EQ(forecast.RowWaitUs(31 * 100, request), 0);
+  EXPECT_EQ(forecast.RowWaitUs(32 * 100, request), 1'000'000);
+}
+
 TEST(CheckWaitTest, ARequestWithoutADeadlineWaitsAsLongAsTheFlagAllows) {
   WaitForecast forecast;
   forecast.us_per_waiting_token = 100;
@@ -131,6 +219,22 @@ TEST(CheckWaitTest, ARequestWithoutADeadlineWaitsAsLongAsTheFlagAllows) {
   EXPECT_EQ(refused.message(),
             "the request would wait 2000 ms before it runs, the limit is 1000 ms for a request without a deadline "
             "(--max-queue-wait of the manager)");
+}
+
+TEST(CheckWaitTest, WhileAnOverloadLastsARequestWithoutADeadlineWaitsForAShareOfThat) {
+  WaitForecast forecast;
+  forecast.us_per_waiting_token = 100;
+  forecast.is_overloaded = true;
+  EXPECT_TRUE(CheckWait({.max_wait_us = 5 * kSecond}, forecast, 5000, WithDeadline(kNever), 0).ok());
+  const absl::Status refused = CheckWait({.max_wait_us = 5 * kSecond}, forecast, 6000, WithDeadline(kNever), 0);
+  EXPECT_EQ(refused.message(),
+            "the request would wait 600 ms before it runs, the limit is 500 ms for a request without a deadline while "
+            "the overload lasts (--max-queue-wait of the manager)");
+  EXPECT_TRUE(CheckWait({}, forecast, 1'000'000'000, WithDeadline(kNever), 0).ok()) << "there is no limit";
+  forecast = FullRows();
+  EXPECT_TRUE(CheckWait({.max_wait_us = 5 * kSecond}, forecast, 16 * 100, WithDeadline(kNever), 0).ok());
+  forecast.is_overloaded = true;
+  EXPECT_FALSE(CheckWait({.max_wait_us = 5 * kSecond}, forecast, 16 * 100, WithDeadline(kNever), 0).ok());
 }
 
 TEST(CheckWaitTest, ADeadlineSaysItselfHowLongARequestMayWait) {
