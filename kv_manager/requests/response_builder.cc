@@ -31,7 +31,7 @@ ResponseBuilder::ResponseBuilder(std::shared_ptr<const ServedModel> model, const
       prompt_tokens_(static_cast<int>(request.request.prompt.size())),
       is_prompt_only_(request.request.is_prompt_only),
       shows_logprobs_(request.shows_logprobs),
-      named_stop_tokens_(request.named_stop_tokens),
+      named_stop_tokens_(std::make_shared<std::vector<TokenId>>(request.named_stop_tokens)),
       text_(model_->tokenizer.get(), request.request.prompt, request.output,
             request.echo == Echo::kTokens ? prompt_text : nullptr) {
   if (request.echo != Echo::kTokens) *prompt_text = request.prompt_text;
@@ -82,7 +82,7 @@ void ResponseBuilder::Finish(FinishReason reason) {
       return SetFinished(v1::FINISH_REASON_LENGTH);
     case FinishReason::kStopToken:
       if (is_prompt_only_) return SetFinished(v1::FINISH_REASON_LENGTH);
-      if (std::binary_search(named_stop_tokens_.begin(), named_stop_tokens_.end(), last_token_)) {
+      if (std::binary_search(named_stop_tokens_->begin(), named_stop_tokens_->end(), last_token_)) {
         response_.set_stop_token_id(last_token_);
       }
       return SetFinished(v1::FINISH_REASON_STOP);

@@ -3,6 +3,7 @@
 #ifndef QUIRE_KV_MANAGER_REQUESTS_RESPONSE_BUILDER_H_
 #define QUIRE_KV_MANAGER_REQUESTS_RESPONSE_BUILDER_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,7 +71,8 @@ class ResponseBuilder {
   int prompt_tokens_;
   bool is_prompt_only_;
   bool shows_logprobs_;
-  std::vector<TokenId> named_stop_tokens_;       // Sorted.
+  // Sorted. All samples of a request share them.
+  std::shared_ptr<const std::vector<TokenId>> named_stop_tokens_;
   int num_tokens_ = 0;                           // Number of generated tokens.
   int num_skipped_ = 0;                          // The first of them that the client has already.
   TokenId last_token_ = 0;                       // The latest of them.
