@@ -39,8 +39,17 @@ ResponseBuilder::ResponseBuilder(std::shared_ptr<const ServedModel> model, const
   response_.set_position(prompt_tokens_);
 }
 
+void ResponseBuilder::WriteLogprobs() {
+  for (const Scored& scored : std::exchange(scored_, {})) {
+    v1::PositionLogprobs* const logprobs = response_.add_logprobs();
+    SetLogprobs(*model_, scored.token, logprobs);
+    logprobs->set_text_offset(scored.text_offset);
+  }
+}
+
 void ResponseBuilder::StartNextResponse() {
   response_.Clear();
+  scored_.clear();
   response_.set_position(prompt_tokens_ + num_tokens_);
 }
 
@@ -59,9 +68,7 @@ bool ResponseBuilder::AddToken(const ScoredToken& token) {
   if (position == numerics_changed_at_) response_.set_numerics_changed_at(position);
   contradicts_client_ |= position == expected_numerics_change_ && position != numerics_changed_at_;
   if (shows_logprobs_) {
-    v1::PositionLogprobs* const logprobs = response_.add_logprobs();
-    SetLogprobs(*model_, token, logprobs);
-    logprobs->set_text_offset(static_cast<uint32_t>(text_begin_ + text_.num_code_points()));
+    scored_.push_back({token, static_cast<uint32_t>(text_begin_ + text_.num_code_points())});
   }
   std::optional<std::string> stop = text_.Append(token.token, response_.mutable_text_delta());
   if (num_tokens_ <= num_skipped_) StartNextResponse();

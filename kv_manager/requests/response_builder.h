@@ -54,6 +54,8 @@ class ResponseBuilder {
   v1::GenerateResponse* mutable_response() { return &response_; }
   bool has_news() const;
 
+  // Completes the response with the logprobs of its tokens. Called before the response is sent.
+  void WriteLogprobs();
   // The response was sent; begins the next one.
   void StartNextResponse();
 
@@ -65,6 +67,12 @@ class ResponseBuilder {
   double logprob_sum() const { return logprob_sum_; }  // The sum over all tokens.
 
  private:
+  // A token of the response, if it shows logprobs.
+  struct Scored {
+    ScoredToken token;
+    uint32_t text_offset;
+  };
+
   void SetFinished(v1::FinishReason reason);
 
   std::shared_ptr<const ServedModel> model_;
@@ -82,7 +90,9 @@ class ResponseBuilder {
   double logprob_sum_ = 0;
   bool is_finished_ = false;
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
-  v1::GenerateResponse response_;
+  v1::GenerateResponse response_;  // Without logprobs, until WriteLogprobs.
+  // Their messages take ten times as much memory, and a sample may wait for all others.
+  std::vector<Scored> scored_;
   OutputText text_;
   size_t text_begin_ = 0;  // The generated text begins here in that of the sample, in code points.
 };

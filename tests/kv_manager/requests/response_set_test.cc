@@ -35,5 +35,30 @@ TEST(ResponseSetTest, StopTokensTakeMemoryOnceForAllSamples) {
   EXPECT_LE(MemoryOf(stop_tokens, 256), MemoryOf({0}, 256) + 64 * 1024);
 }
 
+// With best_of above n, all samples wait for the last one. Each token has 21 logprobs here, of 8 bytes each.
+TEST(ResponseSetTest, LogprobsThatWaitTakeLittleMoreThanTheirNumbers) {
+  ValidRequest request;
+  request.request.prompt = {ToyTokenizer::kBos};
+  request.request.num_samples = 2;
+  request.num_returned = 1;
+  request.shows_logprobs = true;
+  ResponseSet responses(ToyModel(), "name", request);
+  const ScoredToken token{.token = ToyTokenizer::Byte('a'), .rank = 1, .top = std::vector<TokenLogprob>(20)};
+  const size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < 1000; ++i) responses.AddToken(/*sample_index=*/0, token);
+  EXPECT_LE(mallinfo2().uordblks - before, 1000u * 400);
+
+  responses.AddToken(/*sample_index=*/1, token);
+  for (const int i : {0, 1}) {
+    responses.FinishSample(
+        {.request = RequestId{0}, .sample_index = i, .reason = FinishReason::kLength, .ends_request = i == 1});
+  }
+  responses.End(/*is_whole=*/true);
+  const v1::GenerateResponse& best = *responses.Next();
+  ASSERT_EQ(best.logprobs_size(), 1000);
+  EXPECT_EQ(best.logprobs(999).top_size(), 20);
+  EXPECT_EQ(best.logprobs(999).text_offset(), 999u);
+}
+
 }  // namespace
 }  // namespace quire
