@@ -75,7 +75,8 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine)
 }  // namespace
 
 InferenceServiceImpl::InferenceServiceImpl(RequestEnvironment* environment)
-    : ReceivingService(v1::InferenceService::service_full_name(), &environment->receiving), environment_(environment) {
+    : ReceivingService(v1::InferenceService::service_full_name(), &environment->receiving, &environment->answers),
+      environment_(environment) {
   for (const auto& [name, method] : {std::pair("Generate", RpcMethod::kGenerate), {"Resume", RpcMethod::kResume}}) {
     AddStream(name, [environment, method = method](grpc::CallbackServerContext* context) {
       return GenerateCall::New(environment, method, context);
