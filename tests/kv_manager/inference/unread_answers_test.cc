@@ -96,5 +96,19 @@ TEST(UnreadAnswersTest, BatchIsCancelledWithItsRequests) {
   harness.engine.WaitUntilIdle();
 }
 
+TEST(UnreadAnswersTest, TextThatIsTooLongForAMessageIsNotMade) {
+  InferenceServiceOptions options;
+  options.max_message_bytes = 10000;
+  ServiceHarness harness(ToyModel({std::string(1000, 'x')}), options);
+  v1::DetokenizeRequest request;
+  for (int i = 0; i < 100; ++i) request.add_token_ids(258);
+  grpc::ClientContext context;
+  v1::DetokenizeResponse response;
+  const grpc::Status status = harness.stub->Detokenize(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(status.error_message(), "the response has 11003 bytes or more, the limit is 10000 (--max-message-bytes)");
+  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status).reason(), "RESPONSE_TOO_LARGE");
+}
+
 }  // namespace
 }  // namespace quire
