@@ -58,7 +58,14 @@ class Measurement {
     Sampling("top-k 50, top-p 0.9", row);
     row.top_k = 0;
     Sampling("top-p 0.9", row);
+    row.temperature = 1e6;
+    row.top_p = 0.5f;
+    Sampling("top-p 0.5 of nearly equal scores", row);
     row.top_p = 1;
+    row.top_k = 31'999;
+    Sampling("top-k 31999 of nearly equal scores", row);
+    row.temperature = 1;
+    row.top_k = 0;
     for (const int num_candidates : {8, 32, 256}) {
       row.num_candidates = num_candidates;
       Sampling(absl::StrCat(num_candidates, " candidates"), row, 16, 128 * 1024);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "kernels/cpu/logit_processing.h"
@@ -16,7 +17,7 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr int kScanChunk = 64;
 
-// Top-p sorts only the bucket of scores in which the mass is reached. Buckets are 1/32 wide. The first one starts at
+// Top-p looks only at the bucket of scores in which the mass is reached. Buckets are 1/32 wide. The first one starts at
 // the best score, which is 0; the last one takes all lower scores.
 constexpr int kNumBuckets = 1024;
 
@@ -29,16 +30,6 @@ struct Precedes {
   const float* scores;
   bool operator()(int32_t a, int32_t b) const { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; }
 };
-
-// Cuts `tokens` after the token at which the mass reaches `limit`. The tokens are in order from `first` on, and `mass`
-// is the mass of the tokens before `first`. At least one token stays.
-void CutAtMass(const std::vector<float>& weights, double mass, double limit, size_t first,
-               std::vector<int32_t>* tokens) {
-  for (size_t i = first; i < tokens->size(); ++i) {
-    if (i > 0 && mass >= limit) return tokens->resize(i);
-    mass += weights[(*tokens)[i]];
-  }
-}
 
 }  // namespace
 
@@ -81,7 +72,7 @@ void CpuSampler::RunRow(const SamplingArgs& args, int index, Scratch* scratch) {
   result->rank = kernels_->rank(logits, vocab_size, result->token);
   const int num_top = std::min({row.num_top, args.max_top, vocab_size});
   if (num_top <= 0) return;
-  SelectTop(logits, vocab_size, num_top, scratch);
+  ListTop(logits, vocab_size, num_top, scratch);
   for (int i = 0; i < num_top; ++i) top[i] = {scratch->tokens[i], logprob(scratch->tokens[i])};
 }
 
@@ -118,7 +109,7 @@ int CpuSampler::ListCandidates(const SamplingRow& row, const float* logits, int 
   ApplyBiasAndPenalties(row, vocab_size, scores.data());
   ApplyAllowed(row, vocab_size, &scratch->kept, scores.data());
   if (row.num_masked > 0) ApplyMasked(row, vocab_size, &scratch->kept, scores.data());
-  SelectTop(scores.data(), vocab_size, std::min(row.num_candidates, vocab_size), scratch);
+  ListTop(scores.data(), vocab_size, std::min(row.num_candidates, vocab_size), scratch);
   const std::vector<int32_t>& tokens = scratch->tokens;
   for (size_t i = 0; i < tokens.size(); ++i) top[i] = {tokens[i], scores[tokens[i]]};
   return int(tokens.size());
@@ -130,10 +121,11 @@ void CpuSampler::KeepTopP(const SamplingRow& row, int vocab_size, bool has_candi
   scratch->weights.resize(vocab_size);
   kernels_->exp(scores, vocab_size, scratch->weights.data());
   std::vector<int32_t>& tokens = scratch->tokens;
+  const auto weight = [&](int32_t token) { return double{scratch->weights[token]}; };
   if (has_candidates) {
     double total = 0;
-    for (int32_t token : tokens) total += scratch->weights[token];
-    return CutAtMass(scratch->weights, 0, row.top_p * total, 0, &tokens);
+    for (int32_t token : tokens) total += weight(token);
+    return scratch->best.Keep(scores, row.top_p * total, weight, &tokens);
   }
 
   std::vector<double>& masses = scratch->masses;
@@ -151,11 +143,13 @@ void CpuSampler::KeepTopP(const SamplingRow& row, int vocab_size, bool has_candi
   const float bound = last + 1 < kNumBuckets ? std::nextafter(float(last + 1) / -32, 0.0f) : kLowest;
   tokens.resize(vocab_size);
   tokens.resize(kernels_->collect(scores, vocab_size, bound, tokens.data()));
-  const auto certain_end =
-      std::partition(tokens.begin(), tokens.end(), [&](int32_t token) { return BucketOf(scores[token]) < last; });
-  const size_t num_certain = size_t(certain_end - tokens.begin());
-  std::sort(certain_end, tokens.end(), Precedes{scores});
-  CutAtMass(scratch->weights, before, limit, num_certain, &tokens);
+  const auto is_certain = [&](int32_t token) { return BucketOf(scores[token]) < last; };
+  std::vector<int32_t>& certain = scratch->certain;
+  certain.clear();
+  std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(certain), is_certain);
+  std::erase_if(tokens, is_certain);
+  scratch->best.Keep(scores, limit - before, weight, &tokens);
+  tokens.insert(tokens.end(), certain.begin(), certain.end());
 }
 
 // A few candidates are drawn from a list. For many candidates it is faster to pass over the whole vocabulary, in which
@@ -205,11 +199,14 @@ void CpuSampler::SelectTop(const float* x, int vocab_size, int k, Scratch* scrat
   std::vector<int32_t>& tokens = scratch->tokens;
   tokens.resize(vocab_size);
   tokens.resize(kernels_->collect(x, vocab_size, std::max(bound, kLowest), tokens.data()));
-  if (tokens.size() > size_t(k)) {
-    std::nth_element(tokens.begin(), tokens.begin() + (k - 1), tokens.end(), Precedes{x});
-    tokens.resize(k);
-  }
-  std::sort(tokens.begin(), tokens.end(), Precedes{x});
+  if (tokens.size() <= size_t(k)) return;
+  scratch->best.Keep(
+      x, k, [](int32_t /*token*/) { return 1.0; }, &tokens);
+}
+
+void CpuSampler::ListTop(const float* x, int vocab_size, int k, Scratch* scratch) {
+  SelectTop(x, vocab_size, k, scratch);
+  std::sort(scratch->tokens.begin(), scratch->tokens.end(), Precedes{x});
 }
 
 }  // namespace quire::cpu

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/best_tokens.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/sampling.h"
@@ -30,6 +31,8 @@ class CpuSampler {
     std::vector<int32_t> tokens;   // [vocab_size] candidates.
     std::vector<float> kept;       // Scores of the candidates, or of all tokens with -inf for the others.
     std::vector<double> masses;    // Masses of the buckets of top-p.
+    std::vector<int32_t> certain;  // Candidates in the buckets before the last one.
+    BestTokens best;
   };
 
   void RunRow(const SamplingArgs& args, int row, Scratch* scratch);
@@ -40,8 +43,10 @@ class CpuSampler {
   void KeepTopP(const SamplingRow& row, int vocab_size, bool has_candidates, Scratch* scratch);
   int32_t DrawFromCandidates(const SamplingRow& row, int vocab_size, Scratch* scratch);
   int Gumbel(const SamplingRow& row, const std::vector<float>& scores, const int32_t* tokens, int best_score) const;
-  // Selects the k best entries of x in order: falling value, equal values by id. Fewer when x has fewer above -inf.
+  // Selects the k best entries of x; equal values count by id. Fewer when x has fewer above -inf.
   void SelectTop(const float* x, int vocab_size, int k, Scratch* scratch);
+  // The same in order: falling value, equal values by id. It is for a few entries, because it sorts them.
+  void ListTop(const float* x, int vocab_size, int k, Scratch* scratch);
 
   const KernelTable* const kernels_;
   ThreadPool* const pool_;

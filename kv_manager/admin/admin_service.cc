@@ -7,7 +7,7 @@
 namespace quire {
 
 AdminServiceImpl::AdminServiceImpl(ManagerEngine* engine, RequestEnvironment* requests)
-    : ReceivingService(v1::AdminService::service_full_name(), &requests->receiving),
+    : ReceivingService(v1::AdminService::service_full_name(), &requests->receiving, &requests->answers),
       status_(engine, requests),
       pins_(engine, requests),
       blocks_(&asker_, requests),

@@ -270,6 +270,7 @@ void GenerateBatchCall::AddResponse(std::shared_ptr<Member> member, v1::Generate
     const MutexLock lock(&mutex_);
     if (stage_ == Stage::kOpen) {
       packer_.AddResponse(std::move(entry), [member](bool ok) { member->request().OnWritten(ok); });
+      CountUnread();
       return;
     }
   }
@@ -296,7 +297,19 @@ void GenerateBatchCall::AddEnd(v1::GenerateBatchEntry entry, const absl::Status&
                                BatchPacker::OnWritten on_written) {
   *entry.mutable_end() = ToRpcStatus(status);
   environment_->counts.Count(RpcMethod::kGenerate, status.code());
-  if (stage_ == Stage::kOpen) packer_.AddEnd(std::move(entry), std::move(on_written));
+  if (stage_ != Stage::kOpen) return;
+  packer_.AddEnd(std::move(entry), std::move(on_written));
+  CountUnread();
+}
+
+void GenerateBatchCall::CountUnread() {
+  AnswerWatch& answers = environment_->answers;
+  const int64_t num_bytes = packer_.num_unread_bytes();
+  if (num_bytes <= AnswerWatch::kSmallBytes) return answers.End(std::exchange(answer_id_, 0));
+  if (answer_id_ != 0) return answers.Resize(answer_id_, num_bytes);
+  answer_id_ = answers.Begin(context_->peer(), num_bytes, AnswerWatch::Wait::kUnlimited, [weak = weak_from_this()] {
+    if (const std::shared_ptr<GenerateBatchCall> call = weak.lock()) call->canceller_.TryCancel();
+  });
 }
 
 void GenerateBatchCall::Flush() {
@@ -323,6 +336,7 @@ void GenerateBatchCall::OnWriteDone(bool ok) {
   {
     const MutexLock lock(&mutex_);
     on_written = packer_.FinishWrite();
+    CountUnread();
     has_first = has_first_;
     reads_on = reading_ == Reading::kPaused && packer_.num_unread_ends() < environment_->options.max_batch_requests;
     if (reads_on) reading_ = Reading::kOn;
@@ -375,6 +389,7 @@ void GenerateBatchCall::CancelAll() {
     if (stage_ == Stage::kOpen) stage_ = Stage::kCancelled;
     if (reading_ == Reading::kPaused) reading_ = Reading::kOver;
     dropped = packer_.DropWaiting();
+    CountUnread();
     for (const auto& [tag, member] : running_) members.push_back(member);
   }
   for (const BatchPacker::OnWritten& tell : dropped) tell(false);

@@ -17,10 +17,10 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "base/trace_context.h"
-#include "kv_manager/inference/call_canceller.h"
 #include "kv_manager/requests/batch_packer.h"
 #include "kv_manager/requests/job_queue.h"
 #include "kv_manager/requests/request_environment.h"
+#include "kv_manager/rpc/call_canceller.h"
 #include "quire/v1/inference.pb.h"
 #include "security/caller.h"
 
@@ -106,6 +106,9 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   // Writes the next message, unless there is none or a write is under way.
   void Write();
 
+  // Tells the watch of answers how much the client has not read.
+  void CountUnread() QUIRE_REQUIRES(mutex_);
+
   // --- The end.
   void CancelAll();
   void FinishIfDone();
@@ -132,7 +135,8 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   int64_t write_start_us_ QUIRE_GUARDED_BY(mutex_) = 0;  // When the write under way began.
   Reading reading_ QUIRE_GUARDED_BY(mutex_) = Reading::kOn;
   Stage stage_ QUIRE_GUARDED_BY(mutex_) = Stage::kOpen;
-  absl::Status status_ QUIRE_GUARDED_BY(mutex_);                 // An error that ends the stream.
+  uint64_t answer_id_ QUIRE_GUARDED_BY(mutex_) = 0;  // What is unread has it in the watch, unless it is small.
+  absl::Status status_ QUIRE_GUARDED_BY(mutex_);     // An error that ends the stream.
   std::unique_ptr<grpc::Alarm> alarm_ QUIRE_GUARDED_BY(mutex_);  // Null: not set. Set as long as something is written.
 };
 

@@ -73,11 +73,25 @@ void GenerateCall::WriteResponse(const v1::GenerateResponse* response) {
     const MutexLock lock(&mutex_);
     is_writing_ = true;
   }
-  write_ = ToBytes(*response);
+  SetWrite(*response);
   StartWrite(&write_);
 }
 
+// The stream keeps the response until it is written, and a response with logprobs takes several times its bytes.
+void GenerateCall::SetWrite(const v1::GenerateResponse& response) {
+  write_ = ToBytes(response);
+  const auto num_bytes = static_cast<int64_t>(write_.Length());
+  if (num_bytes <= AnswerWatch::kSmallBytes) return;
+  answer_id_ =
+      environment_->answers.Begin(context()->peer(), num_bytes + static_cast<int64_t>(response.SpaceUsedLong()),
+                                  AnswerWatch::Wait::kUnlimited, [weak = weak_from_this()] {
+                                    if (const std::shared_ptr<GenerateCall> call = weak.lock())
+                                      call->canceller_.TryCancel();
+                                  });
+}
+
 void GenerateCall::OnWriteDone(bool ok) {
+  environment_->answers.End(answer_id_);
   std::optional<grpc::Status> end;
   {
     const MutexLock lock(&mutex_);
@@ -103,7 +117,7 @@ void GenerateCall::EndCall(const v1::GenerateResponse* response, const absl::Sta
   if (response != nullptr) {
     AddInitialMetadata();
     LimitWrite();
-    write_ = ToBytes(*response);
+    SetWrite(*response);
     return StartWriteAndFinish(&write_, grpc::WriteOptions(), wire);
   }
   {

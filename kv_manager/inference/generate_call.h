@@ -8,16 +8,17 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
-#include "kv_manager/inference/call_canceller.h"
 #include "kv_manager/requests/client_request.h"
 #include "kv_manager/requests/request_environment.h"
 #include "kv_manager/requests/rpc_counts.h"
 #include "kv_manager/requests/token_stream.h"
+#include "kv_manager/rpc/call_canceller.h"
 #include "kv_manager/rpc/grpc_status.h"
 #include "kv_manager/rpc/received_call.h"
 #include "quire/v1/inference.pb.h"
@@ -41,6 +42,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   void OnCancel() override;
   void OnDone() override {
     canceller_.OnDone();
+    environment_->answers.End(answer_id_);
     self_.reset();
   }
 
@@ -56,6 +58,9 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   // A call without a request does not count as a call of Generate, so that it does not count as an error of the
   // service.
   void OnNoRequest(const absl::Status& status) override { Finish(ToGrpcStatus(status, context())); }
+
+  // Sets write_, and tells the watch of answers.
+  void SetWrite(const v1::GenerateResponse& response);
 
   // Called before the first response, and not for a call without responses: gRPC itself may retry a call only as long
   // as nothing was sent, initial metadata included.
@@ -73,6 +78,7 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   std::atomic<bool> is_limited_ = false;  // The alarm is set.
   grpc::Alarm write_alarm_;
   grpc::ByteBuffer write_;  // The response that is being written.
+  uint64_t answer_id_ = 0;  // It has this one in the watch, unless it is small.
 
   Mutex mutex_;
   bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;

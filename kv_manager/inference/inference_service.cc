@@ -66,6 +66,13 @@ void AddTokens(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens, R
   }
 }
 
+absl::Status ResponseTooLarge(size_t num_bytes, size_t limit) {
+  return WithReason(
+      absl::ResourceExhaustedError(absl::StrCat("the response has ", num_bytes, " bytes or more, the limit is ", limit,
+                                                " (--max-message-bytes)")),
+      "RESPONSE_TOO_LARGE", {{"max_message_bytes", absl::StrCat(limit)}});
+}
+
 absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine) {
   std::shared_ptr<const ServedModel> model = engine.model();
   if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
@@ -75,7 +82,8 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelOf(const Engine& engine)
 }  // namespace
 
 InferenceServiceImpl::InferenceServiceImpl(RequestEnvironment* environment)
-    : ReceivingService(v1::InferenceService::service_full_name(), &environment->receiving), environment_(environment) {
+    : ReceivingService(v1::InferenceService::service_full_name(), &environment->receiving, &environment->answers),
+      environment_(environment) {
   for (const auto& [name, method] : {std::pair("Generate", RpcMethod::kGenerate), {"Resume", RpcMethod::kResume}}) {
     AddStream(name, [environment, method = method](grpc::CallbackServerContext* context) {
       return GenerateCall::New(environment, method, context);
@@ -111,6 +119,8 @@ void InferenceServiceImpl::AddAnswer(const char* name, RpcMethod method, size_t 
         if (const absl::Status handled = (this->*handle)(*caller, *request, &response); !handled.ok()) {
           return refuse(handled);
         }
+        const size_t limit = environment_->options.max_message_bytes;
+        if (const size_t size = response.ByteSizeLong(); size > limit) return refuse(ResponseTooLarge(size, limit));
         environment_->counts.Count(method, absl::StatusCode::kOk);
         call->FinishWith(response);
       });
@@ -159,7 +169,8 @@ absl::Status InferenceServiceImpl::DoDetokenize(const std::optional<Caller>& /*c
   QUIRE_RETURN_IF_ERROR(ValidateDetokenize(request, *model));
   const std::vector<TokenId> tokens(request.token_ids().begin(), request.token_ids().end());
   const bool skip_special_tokens = request.has_skip_special_tokens() ? request.skip_special_tokens() : true;
-  response->set_text(model->tokenizer->Decode(tokens, skip_special_tokens));
+  const size_t max_bytes = environment_->options.max_message_bytes;
+  response->set_text(model->tokenizer->Decode(tokens, skip_special_tokens, max_bytes));
   return absl::OkStatus();
 }
 

@@ -136,7 +136,9 @@ ABSL_FLAG(int32_t, max_message_bytes, static_cast<int32_t>(quire::InferenceServi
 ABSL_FLAG(
     int64_t, max_receiving_bytes, quire::ReceiveLimits().max_bytes,
     "Memory for all messages of clients that have not arrived completely, in bytes. One connection can use half of "
-    "it. When it is used up, calls of the connection that uses most end with RESOURCE_EXHAUSTED.");
+    "it. When it is used up, calls of the connection that uses most end with RESOURCE_EXHAUSTED. Answers of more than "
+    "16 KiB that clients have not read may use as much again. When it is used up, calls of the address that uses most "
+    "are cancelled.");
 ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(quire::RequestLimits().max_prompt_bytes),
           "Largest size of a text to tokenize, in bytes. Longer texts are refused.");
 ABSL_FLAG(std::string, generation_config, "model",
@@ -197,8 +199,10 @@ ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
           "Longest time for the answer to a keepalive probe. The manager probes the connection to a worker that has "
           "sent nothing for 20s. Without an answer the connection is closed, because the worker's host is gone or "
           "overloaded. This does not apply to unix sockets.");
-ABSL_FLAG(absl::Duration, last_write_timeout, quire::InferenceServiceOptions().last_write_timeout,
-          "How long a client may take to read the end of its stream before its call is cancelled.");
+ABSL_FLAG(
+    absl::Duration, last_write_timeout, quire::InferenceServiceOptions().last_write_timeout,
+    "How long a client may take to read the end of its stream, or the answer of a call without a stream, before its "
+    "call is cancelled.");
 ABSL_FLAG(absl::Duration, detach_grace, quire::DetachOptions().grace,
           "How long a request whose client has left, and which is to outlive its call, waits for the client to resume "
           "its stream before it ends. A stream that has ended can be resumed for the same time.");

@@ -15,6 +15,8 @@ namespace {
 
 // Upper bound of the bytes that a message has besides its entries, and that an entry takes besides its own bytes.
 constexpr size_t kEnvelopeBytes = 16;
+// Of larger entries the memory is counted, which is several times their bytes if they have logprobs.
+constexpr size_t kSmallEntryBytes = 4 << 10;
 
 }  // namespace
 
@@ -32,6 +34,9 @@ BatchPacker::Message& BatchPacker::Add(v1::GenerateBatchEntry entry, OnWritten o
   if (waiting_.empty() || waiting_.back().num_bytes + num_bytes > limit) waiting_.emplace_back();
   Message& message = waiting_.back();
   message.num_bytes += num_bytes;
+  const size_t num_memory_bytes = num_bytes > kSmallEntryBytes ? entry.SpaceUsedLong() : num_bytes;
+  message.num_memory_bytes += static_cast<int64_t>(num_memory_bytes);
+  num_unread_bytes_ += static_cast<int64_t>(num_memory_bytes);
   *message.response.add_entries() = std::move(entry);
   message.on_written.push_back(std::move(on_written));
   return message;
@@ -56,6 +61,7 @@ const v1::GenerateBatchResponse* BatchPacker::StartWrite() {
 std::vector<BatchPacker::OnWritten> BatchPacker::FinishWrite() {
   QUIRE_CHECK(is_writing());
   num_unread_ends_ -= written_->num_ends;
+  num_unread_bytes_ -= written_->num_memory_bytes;
   std::vector<OnWritten> on_written = std::move(written_->on_written);
   written_.reset();
   return on_written;
@@ -65,6 +71,7 @@ std::vector<BatchPacker::OnWritten> BatchPacker::DropWaiting() {
   std::vector<OnWritten> on_written;
   for (Message& message : waiting_) {
     num_unread_ends_ -= message.num_ends;
+    num_unread_bytes_ -= message.num_memory_bytes;
     std::move(message.on_written.begin(), message.on_written.end(), std::back_inserter(on_written));
   }
   waiting_.clear();

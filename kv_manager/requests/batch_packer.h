@@ -49,11 +49,14 @@ class BatchPacker {
   bool is_empty() const { return waiting_.empty() && !is_writing(); }
   // Returns how many ends wait or are being written.
   size_t num_unread_ends() const { return num_unread_ends_; }
+  // Returns about how much memory the messages take that wait or are being written.
+  int64_t num_unread_bytes() const { return num_unread_bytes_; }
 
  private:
   struct Message {
     v1::GenerateBatchResponse response = {};
     size_t num_bytes = 0;  // An upper bound.
+    int64_t num_memory_bytes = 0;
     size_t num_ends = 0;
     std::vector<OnWritten> on_written = {};
   };
@@ -64,6 +67,7 @@ class BatchPacker {
   std::deque<Message> waiting_;
   std::optional<Message> written_;  // The message of the write under way.
   size_t num_unread_ends_ = 0;
+  int64_t num_unread_bytes_ = 0;
 };
 
 }  // namespace quire

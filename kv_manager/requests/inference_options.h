@@ -40,8 +40,9 @@ struct InferenceServiceOptions {
   size_t max_batch_requests = 1024;     // Requests of one GenerateBatch at the same time.
   size_t max_message_bytes = 16 << 20;  // Bytes of a message that gRPC sends.
   DetachOptions detach = {};
-  ReceiveLimits receive_limits = {};  // They limit messages that are being received.
-  size_t max_outbox_tokens = 4096;    // Says how many tokens may wait for a slow reader before its request is ended.
+  ReceiveLimits receive_limits =
+      {};  // They limit messages that are being received. max_bytes also limits answers that are not read.
+  size_t max_outbox_tokens = 4096;  // Says how many tokens may wait for a slow reader before its request is ended.
   // When generation has ended: how long a client may take to read the rest before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);
   size_t max_waiting_texts = 64;  // Says how many long texts may wait to be tokenized.

@@ -14,6 +14,7 @@
 #include "kv_manager/requests/resumable_requests.h"
 #include "kv_manager/requests/rpc_counts.h"
 #include "kv_manager/requests/text_threads.h"
+#include "kv_manager/rpc/answer_watch.h"
 #include "kv_manager/rpc/receive_watch.h"
 
 namespace quire {
@@ -29,6 +30,7 @@ struct RequestEnvironment {
         registry(options.max_requests),
         resumable(options.detach, clock),
         receiving(options.receive_limits, &SteadyClock()),
+        answers(options.receive_limits.max_bytes, options.last_write_timeout, &SteadyClock()),
         guides(clock, &counts),
         text_threads(options.num_text_threads, options.max_waiting_texts, &counts) {}
 
@@ -43,6 +45,7 @@ struct RequestEnvironment {
   RequestRegistry registry;
   ResumableRequests resumable;
   ReceiveWatch receiving;  // It watches the messages of all calls.
+  AnswerWatch answers;     // It watches their answers.
   GuideCache guides;
   // Returns whether workers may still have requests of an earlier manager, which are not restored yet, or this manager
   // leaves its requests to the next one. Set before the first call, and not changed then.

@@ -31,7 +31,7 @@ ResponseBuilder::ResponseBuilder(std::shared_ptr<const ServedModel> model, const
       prompt_tokens_(static_cast<int>(request.request.prompt.size())),
       is_prompt_only_(request.request.is_prompt_only),
       shows_logprobs_(request.shows_logprobs),
-      named_stop_tokens_(request.named_stop_tokens),
+      named_stop_tokens_(std::make_shared<std::vector<TokenId>>(request.named_stop_tokens)),
       text_(model_->tokenizer.get(), request.request.prompt, request.output,
             request.echo == Echo::kTokens ? prompt_text : nullptr) {
   if (request.echo != Echo::kTokens) *prompt_text = request.prompt_text;
@@ -39,8 +39,17 @@ ResponseBuilder::ResponseBuilder(std::shared_ptr<const ServedModel> model, const
   response_.set_position(prompt_tokens_);
 }
 
+void ResponseBuilder::WriteLogprobs() {
+  for (const Scored& scored : std::exchange(scored_, {})) {
+    v1::PositionLogprobs* const logprobs = response_.add_logprobs();
+    SetLogprobs(*model_, scored.token, logprobs);
+    logprobs->set_text_offset(scored.text_offset);
+  }
+}
+
 void ResponseBuilder::StartNextResponse() {
   response_.Clear();
+  scored_.clear();
   response_.set_position(prompt_tokens_ + num_tokens_);
 }
 
@@ -59,9 +68,7 @@ bool ResponseBuilder::AddToken(const ScoredToken& token) {
   if (position == numerics_changed_at_) response_.set_numerics_changed_at(position);
   contradicts_client_ |= position == expected_numerics_change_ && position != numerics_changed_at_;
   if (shows_logprobs_) {
-    v1::PositionLogprobs* const logprobs = response_.add_logprobs();
-    SetLogprobs(*model_, token, logprobs);
-    logprobs->set_text_offset(static_cast<uint32_t>(text_begin_ + text_.num_code_points()));
+    scored_.push_back({token, static_cast<uint32_t>(text_begin_ + text_.num_code_points())});
   }
   std::optional<std::string> stop = text_.Append(token.token, response_.mutable_text_delta());
   if (num_tokens_ <= num_skipped_) StartNextResponse();
@@ -82,7 +89,7 @@ void ResponseBuilder::Finish(FinishReason reason) {
       return SetFinished(v1::FINISH_REASON_LENGTH);
     case FinishReason::kStopToken:
       if (is_prompt_only_) return SetFinished(v1::FINISH_REASON_LENGTH);
-      if (std::binary_search(named_stop_tokens_.begin(), named_stop_tokens_.end(), last_token_)) {
+      if (std::binary_search(named_stop_tokens_->begin(), named_stop_tokens_->end(), last_token_)) {
         response_.set_stop_token_id(last_token_);
       }
       return SetFinished(v1::FINISH_REASON_STOP);

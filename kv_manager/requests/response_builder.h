@@ -3,6 +3,7 @@
 #ifndef QUIRE_KV_MANAGER_REQUESTS_RESPONSE_BUILDER_H_
 #define QUIRE_KV_MANAGER_REQUESTS_RESPONSE_BUILDER_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +54,8 @@ class ResponseBuilder {
   v1::GenerateResponse* mutable_response() { return &response_; }
   bool has_news() const;
 
+  // Completes the response with the logprobs of its tokens. Called before the response is sent.
+  void WriteLogprobs();
   // The response was sent; begins the next one.
   void StartNextResponse();
 
@@ -64,13 +67,20 @@ class ResponseBuilder {
   double logprob_sum() const { return logprob_sum_; }  // The sum over all tokens.
 
  private:
+  // A token of the response, if it shows logprobs.
+  struct Scored {
+    ScoredToken token;
+    uint32_t text_offset;
+  };
+
   void SetFinished(v1::FinishReason reason);
 
   std::shared_ptr<const ServedModel> model_;
   int prompt_tokens_;
   bool is_prompt_only_;
   bool shows_logprobs_;
-  std::vector<TokenId> named_stop_tokens_;       // Sorted.
+  // Sorted. All samples of a request share them.
+  std::shared_ptr<const std::vector<TokenId>> named_stop_tokens_;
   int num_tokens_ = 0;                           // Number of generated tokens.
   int num_skipped_ = 0;                          // The first of them that the client has already.
   TokenId last_token_ = 0;                       // The latest of them.
@@ -80,7 +90,9 @@ class ResponseBuilder {
   double logprob_sum_ = 0;
   bool is_finished_ = false;
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
-  v1::GenerateResponse response_;
+  v1::GenerateResponse response_;  // Without logprobs, until WriteLogprobs.
+  // Their messages take ten times as much memory, and a sample may wait for all others.
+  std::vector<Scored> scored_;
   OutputText text_;
   size_t text_begin_ = 0;  // The generated text begins here in that of the sample, in code points.
 };

@@ -157,6 +157,7 @@ bool ResponseSet::is_last() const {
 const v1::GenerateResponse* ResponseSet::Next() {
   const int index = *FindNext();
   Sample& sample = samples_[order_[index]];
+  sample.builder.WriteLogprobs();
   v1::GenerateResponse* response = sample.builder.mutable_response();
   response->set_request_id(name_);
   response->set_index(index);

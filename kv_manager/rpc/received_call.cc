@@ -47,13 +47,23 @@ void UnaryCall::FinishWithError(const absl::Status& status) {
 
 void UnaryCall::FinishWith(const google::protobuf::Message& response) {
   response_ = ToBytes(response);
+  if (const auto num_bytes = static_cast<int64_t>(response_.Length()); num_bytes > AnswerWatch::kSmallBytes) {
+    answer_id_ = answers_->Begin(context()->peer(), num_bytes, AnswerWatch::Wait::kLimited,
+                                 [canceller = canceller_] { canceller->TryCancel(); });
+  }
   StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+}
+
+void UnaryCall::OnDone() {
+  canceller_->OnDone();
+  answers_->End(answer_id_);
+  delete this;
 }
 
 void ReceivingService::AddUnary(absl::string_view method, UnaryCall::Handler handler) {
   handlers_.push_back(std::move(handler));
   AddStream(method, [this, handler = &handlers_.back()](grpc::CallbackServerContext* context) {
-    auto* const call = new UnaryCall(watch_, context, handler);
+    auto* const call = new UnaryCall(watch_, answers_, context, handler);
     call->Receive();
     return call;
   });

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "grpcpp/impl/codegen/service_type.h"
+#include "kv_manager/rpc/answer_watch.h"
+#include "kv_manager/rpc/call_canceller.h"
 #include "kv_manager/rpc/receive_watch.h"
 
 namespace quire {
@@ -60,8 +63,11 @@ class UnaryCall final : public ReceivedCall {
   // and the call must end with this status.
   using Handler = std::function<void(UnaryCall* call, const absl::Status& received, const grpc::ByteBuffer& request)>;
 
-  UnaryCall(ReceiveWatch* watch, grpc::CallbackServerContext* context, const Handler* handler)
-      : ReceivedCall(watch, context), handler_(*handler) {}
+  UnaryCall(ReceiveWatch* watch, AnswerWatch* answers, grpc::CallbackServerContext* context, const Handler* handler)
+      : ReceivedCall(watch, context),
+        answers_(answers),
+        canceller_(std::make_shared<CallCanceller>(context)),
+        handler_(*handler) {}
 
   // End the call: with an error, or with a response. One of them is called, once, and the call must not be used
   // afterwards.
@@ -69,14 +75,17 @@ class UnaryCall final : public ReceivedCall {
   void FinishWith(const google::protobuf::Message& response);
 
   // gRPC calls it.
-  void OnDone() override { delete this; }
+  void OnDone() override;
 
  private:
   void OnRequest(const grpc::ByteBuffer& request) override { handler_(this, absl::OkStatus(), request); }
   void OnNoRequest(const absl::Status& status) override { handler_(this, status, grpc::ByteBuffer()); }
 
+  AnswerWatch* const answers_;
+  const std::shared_ptr<CallCanceller> canceller_;  // The watch has it, too.
   const Handler& handler_;
   grpc::ByteBuffer response_;
+  uint64_t answer_id_ = 0;  // The response has it in the watch, unless it is small.
 };
 
 // A gRPC service that registers all its methods as bidirectional streams, see ReceivedCall. A derived class adds the
@@ -90,8 +99,9 @@ class ReceivingService : public grpc::Service {
  protected:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-  // `full_name` is that of the service, and `watch` is borrowed.
-  ReceivingService(absl::string_view full_name, ReceiveWatch* watch) : full_name_(full_name), watch_(watch) {}
+  // `full_name` is that of the service, and the watches are borrowed.
+  ReceivingService(absl::string_view full_name, ReceiveWatch* watch, AnswerWatch* answers)
+      : full_name_(full_name), watch_(watch), answers_(answers) {}
 
   void AddUnary(absl::string_view method, UnaryCall::Handler handler);
   // `start` makes the reactor of a call and calls its Receive, if it has one.
@@ -102,6 +112,7 @@ class ReceivingService : public grpc::Service {
  private:
   const std::string full_name_;
   ReceiveWatch* const watch_;
+  AnswerWatch* const answers_;
   std::function<absl::Status()> gate_ = [] { return absl::OkStatus(); };
   int num_methods_ = 0;
   // gRPC keeps pointers to the names.

@@ -18,13 +18,15 @@ constexpr size_t kMaxChangedBytes = 64;
 
 OutputText::OutputText(const Tokenizer* tokenizer, const std::vector<TokenId>& prompt, OutputOptions options,
                        std::string* prompt_text)
-    : tokenizer_(tokenizer), matcher_(std::exchange(options.stop, {})), options_(std::move(options)) {
+    : tokenizer_(tokenizer),
+      matcher_(std::exchange(options.stop, {})),
+      options_(std::make_shared<OutputOptions>(std::move(options))) {
   if (tokenizer == nullptr) return;
   if (prompt_text == nullptr) {
-    detokenizer_.emplace(*tokenizer, prompt, options_.skip_special_tokens);
+    detokenizer_.emplace(*tokenizer, prompt, options_->skip_special_tokens);
     return;
   }
-  detokenizer_.emplace(*tokenizer, absl::Span<const TokenId>(), options_.skip_special_tokens);
+  detokenizer_.emplace(*tokenizer, absl::Span<const TokenId>(), options_->skip_special_tokens);
   prompt_text->clear();
   for (TokenId token : prompt) prompt_text->append(detokenizer_->Push(token));
 }
@@ -32,12 +34,12 @@ OutputText::OutputText(const Tokenizer* tokenizer, const std::vector<TokenId>& p
 std::optional<std::string> OutputText::Append(TokenId token, std::string* text) {
   ++num_tokens_;
   if (!detokenizer_.has_value()) return std::nullopt;
-  const bool is_end = std::binary_search(options_.end_tokens.begin(), options_.end_tokens.end(), token);
-  if (is_end && !options_.include_stop) return std::nullopt;
+  const bool is_end = std::binary_search(options_->end_tokens.begin(), options_->end_tokens.end(), token);
+  if (is_end && !options_->include_stop) return std::nullopt;
   const std::string piece = detokenizer_->Push(token);
   num_code_points_ += NumCodePoints(piece);
   std::optional<int> match = matcher_.Append(piece, may_match(), text);
-  if (!match.has_value() && options_.skip_special_tokens && tokenizer_->IsSpecial(token)) {
+  if (!match.has_value() && options_->skip_special_tokens && tokenizer_->IsSpecial(token)) {
     match = matcher_.AppendHidden(tokenizer_->TokenBytes(token), may_match(), text);
   }
   return Stop(match, text);
@@ -53,7 +55,7 @@ std::optional<std::string> OutputText::Finish(std::string* text) {
 std::optional<std::string> OutputText::Stop(std::optional<int> match, std::string* text) const {
   if (!match.has_value()) return std::nullopt;
   const std::string& stop = matcher_.stop(*match);
-  if (options_.include_stop) text->append(stop);
+  if (options_->include_stop) text->append(stop);
   return stop;
 }
 

@@ -4,6 +4,7 @@
 #define QUIRE_KV_MANAGER_TEXT_OUTPUT_TEXT_H_
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,13 +49,14 @@ class OutputText {
 
  private:
   // Earlier matches are ordinary text.
-  bool may_match() const { return num_tokens_ >= options_.min_tokens; }
+  bool may_match() const { return num_tokens_ >= options_->min_tokens; }
   // Returns the stop string that was matched, if any. It becomes a part of the text if the caller wants it.
   std::optional<std::string> Stop(std::optional<int> match, std::string* text) const;
 
   const Tokenizer* tokenizer_;  // Borrowed; null if there is no text.
   StopStringMatcher matcher_;
-  OutputOptions options_;                            // The stop strings are moved to the matcher.
+  // All samples of a request share them. The stop strings are moved to the matcher.
+  std::shared_ptr<const OutputOptions> options_;
   std::optional<StreamingDetokenizer> detokenizer_;  // It is empty when there is no tokenizer.
   int num_tokens_ = 0;
   size_t num_code_points_ = 0;

@@ -21,10 +21,13 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const TokenizerFiles&
   return absl::InvalidArgumentError("the model has neither a tokenizer.json nor a tokenizer.model");
 }
 
-std::string Tokenizer::Decode(absl::Span<const TokenId> tokens, bool skip_special_tokens) const {
+std::string Tokenizer::Decode(absl::Span<const TokenId> tokens, bool skip_special_tokens, size_t max_bytes) const {
   const std::unique_ptr<DecodeStream> stream = NewDecodeStream(skip_special_tokens);
   std::string text;
-  for (const TokenId token : tokens) stream->Push(token, &text);
+  for (const TokenId token : tokens) {
+    stream->Push(token, &text);
+    if (text.size() > max_bytes) return text;
+  }
   stream->Finish(&text);
   return text;
 }

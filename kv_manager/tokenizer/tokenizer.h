@@ -3,6 +3,7 @@
 #ifndef QUIRE_KV_MANAGER_TOKENIZER_TOKENIZER_H_
 #define QUIRE_KV_MANAGER_TOKENIZER_TOKENIZER_H_
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,8 +68,10 @@ class Tokenizer {
   // InvalidArgument when `text` is not UTF-8 (naming the byte), or has a character that the vocabulary cannot express.
   virtual absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options) const = 0;
 
-  // With `skip_special_tokens`, special tokens give no text. Ids outside of the vocabulary never give text.
-  std::string Decode(absl::Span<const TokenId> tokens, bool skip_special_tokens) const;
+  // With `skip_special_tokens`, special tokens give no text. Ids outside of the vocabulary never give text. Stops with
+  // the token that makes the text longer than `max_bytes`: tokens of one byte each may stand for a text of any size.
+  std::string Decode(absl::Span<const TokenId> tokens, bool skip_special_tokens,
+                     size_t max_bytes = std::string::npos) const;
   virtual std::unique_ptr<DecodeStream> NewDecodeStream(bool skip_special_tokens) const = 0;
 
   // Returns the piece of a token as it is in the vocabulary, or NotFound when there is no such token. Valid as long as

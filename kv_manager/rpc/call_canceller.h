@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_KV_MANAGER_INFERENCE_CALL_CANCELLER_H_
-#define QUIRE_KV_MANAGER_INFERENCE_CALL_CANCELLER_H_
+#ifndef QUIRE_KV_MANAGER_RPC_CALL_CANCELLER_H_
+#define QUIRE_KV_MANAGER_RPC_CALL_CANCELLER_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -36,4 +36,4 @@ class CallCanceller {
 
 }  // namespace quire
 
-#endif  // QUIRE_KV_MANAGER_INFERENCE_CALL_CANCELLER_H_
+#endif  // QUIRE_KV_MANAGER_RPC_CALL_CANCELLER_H_
