@@ -16,14 +16,17 @@ namespace quire {
 
 // Tokenizing this much takes a millisecond or two, which gRPC's threads can spare.
 inline constexpr size_t kShortTextBytes = 16 << 10;
+// So much takes a tenth of a second. A guide that is to be compiled counts as much.
+inline constexpr size_t kVeryLongTextBytes = 1 << 20;
 
 // The threads that work on text, so that neither the step loops nor gRPC's threads wait for it: input threads tokenize
-// prompts and compile guides, output threads turn generated tokens into text. The destructor runs all jobs to the end.
-// Thread-safe.
+// prompts and compile guides, output threads turn generated tokens into text. Very long jobs have threads of their own
+// with a low priority, because a worker on the same machine would be late with its steps. The destructor runs all jobs
+// to the end. Thread-safe.
 class TextThreads {
  public:
-  // `num_threads` of each kind. At most `max_waiting_texts` jobs wait for an input thread. `counts` is borrowed and
-  // counts the refused ones.
+  // `num_threads` of each kind. At most `max_waiting_texts` jobs wait for an input thread, and as many for one with a
+  // low priority. `counts` is borrowed and counts the refused ones.
   TextThreads(int num_threads, size_t max_waiting_texts, RpcCounts* counts);
 
   // Runs `job` of a tenant, which tokenizes or decodes `num_bytes` of text: within this call when they are few, on an
@@ -38,8 +41,10 @@ class TextThreads {
   const size_t max_waiting_texts_;
   RpcCounts* const counts_;
   ThreadPool output_;
-  FairJobs input_jobs_;  // Those that wait for an input thread.
-  ThreadPool input_;     // Ends first, because its jobs may start output jobs.
+  FairJobs input_jobs_;      // Those that wait for an input thread.
+  FairJobs very_long_jobs_;  // Those that wait for an input thread with a low priority.
+  ThreadPool input_;         // These two end first, because their jobs may start output jobs.
+  ThreadPool very_long_;
 };
 
 }  // namespace quire
