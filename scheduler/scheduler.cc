@@ -477,12 +477,14 @@ void Scheduler::AdvanceBeams(SequenceGroup* group, StepOutput* output) {
   forks_.ReplaceBeams(group, extensions);
 }
 
-// The blocks are freed first, so that Remove publishes none of them.
+// The blocks are freed first, so that Remove publishes none of them. The failure of a guide says nothing about them.
 void Scheduler::Fail(SequenceGroup* group, const Sequence& sequence, SequenceFailure failure, StepOutput* output) {
   const Request& request = group->request();
   const bool is_sample = request.num_samples > 1 && group->beam_search() == nullptr && group->num_to_fork() == 0;
+  const bool is_stored_well = failure.reason == SequenceFailure::Reason::kGuideTooExpensive;
   output->failed.push_back(
       {request.id, is_sample ? std::optional(sequence.sample_index()) : std::nullopt, std::move(failure)});
+  if (is_stored_well) return Remove(group);
   for (const auto& each : group->sequences()) blocks_->Free(each->id());
   for (const auto& each : group->sequences()) {
     if (!request.bypass_prefix_cache) blocks_->Uncache(request.cache_salt, each->tokens());
