@@ -91,7 +91,8 @@ struct Displaced {
 // at most kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them.
 //
 // When the worker reports that a sequence has failed, its request fails, and the session and all other requests go on.
-// What the request has computed leaves the prefix cache, unless only its guide has failed.
+// What the request has computed leaves the prefix cache, unless only its guide has failed. When the worker has
+// postponed a draw, a later plan repeats it.
 //
 // With two plans in flight, the second one is made on the assumption that every sequence goes on. An end that is known
 // in advance (max_tokens) wastes nothing. After a stop token, one row of the second plan is wasted and its result is
