@@ -80,7 +80,8 @@ Json Trace(const NamedSource& named, const std::shared_ptr<const grammar::TokenT
   }
   grammar::TokenMasks masks(tokens);
   const double prepare_start = ThreadCpuSeconds();
-  masks.Prepare(*automaton);
+  grammar::TokenMasks::Preparation preparation;
+  masks.Prepare(*automaton, grammar::TokenMasks::kMaxPreparedWork, &preparation);
   out["prepare"] = ThreadCpuSeconds() - prepare_start;
   std::vector<uint32_t> mask(masks.num_words());
   Random random(3);

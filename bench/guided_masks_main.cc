@@ -63,7 +63,8 @@ void Measure(const NamedSource& named, const std::shared_ptr<const grammar::Toke
   }
   grammar::TokenMasks masks(tokens);
   const double prepare_start = ThreadCpuSeconds();
-  masks.Prepare(automaton);
+  grammar::TokenMasks::Preparation preparation;
+  masks.Prepare(automaton, grammar::TokenMasks::kMaxPreparedWork, &preparation);
   const double prepare = ThreadCpuSeconds() - prepare_start;
   std::vector<uint32_t> mask(masks.num_words());
   Random random(3);
@@ -104,7 +105,8 @@ absl::Status MeasureSuite(const std::shared_ptr<const grammar::TokenTable>& toke
       if (!automaton.ok()) continue;
       compile.push_back(ThreadCpuSeconds() - start);
       const double prepare_start = ThreadCpuSeconds();
-      masks.Prepare(*automaton);
+      grammar::TokenMasks::Preparation preparation;
+      masks.Prepare(*automaton, grammar::TokenMasks::kMaxPreparedWork, &preparation);
       prepare.push_back(ThreadCpuSeconds() - prepare_start);
     }
   }

@@ -378,7 +378,8 @@ absl::StatusOr<std::shared_ptr<const Automaton>> Automaton::Compile(SyntaxTree t
 size_t Automaton::num_bytes() const {
   size_t bytes = table_.size() * sizeof(StateId) + states_.size() * (sizeof(State) + sizeof(calls_[0]));
   for (const std::vector<Call>& calls : calls_) bytes += calls.size() * sizeof(Call);
-  return bytes + classes_.size() * sizeof(classes_[0]) + rules_.size() * sizeof(RuleStates);
+  for (const RuleStates& rule : rules_) bytes += sizeof(RuleStates) + rule.content.size();
+  return bytes + classes_.size() * sizeof(classes_[0]);
 }
 
 }  // namespace quire::grammar

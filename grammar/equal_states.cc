@@ -15,7 +15,8 @@ namespace {
 // class in the round before.
 class Refinement {
  public:
-  Refinement(const Automaton& automaton, RuleId rule)
+  // Subtracts what it does from *work.
+  Refinement(const Automaton& automaton, RuleId rule, int64_t* work)
       : automaton_(automaton),
         first_(automaton.first_state(rule)),
         num_states_(automaton.num_states(rule)),
@@ -28,7 +29,9 @@ class Refinement {
       ++sizes_[static_cast<size_t>(ClassOf(state))];
       looked_at_.push_back(state);
       int last = -1;
+      --*work;
       ForEachNext(state, [&](StateId next) {
+        --*work;
         if (next != kNoState && next - first_ != last) {
           last = next - first_;
           before_[static_cast<size_t>(last)].push_back(state);
@@ -124,17 +127,31 @@ class Refinement {
   std::vector<bool> is_looked_at_;        // [states]
 };
 
-}  // namespace
-
-std::vector<StateId> FindEqualStates(const Automaton& automaton, RuleId rule, int max_bytes, int64_t* work) {
-  Refinement refinement(automaton, rule);
-  int64_t left = kMaxEqualStatesWork;
-  const bool is_complete = refinement.Run(max_bytes, &left);
-  *work -= kMaxEqualStatesWork - left;
-  if (is_complete) return refinement.FirstOfClasses();
+std::vector<StateId> EachState(const Automaton& automaton, RuleId rule) {
   std::vector<StateId> states(static_cast<size_t>(automaton.num_states(rule)));
   std::iota(states.begin(), states.end(), automaton.first_state(rule));
   return states;
+}
+
+}  // namespace
+
+std::vector<StateId> FindEqualStates(const Automaton& automaton, RuleId rule, int max_bytes, int64_t* work) {
+  Refinement refinement(automaton, rule, work);
+  int64_t left = kMaxEqualStatesWork;
+  const bool is_complete = refinement.Run(max_bytes, &left);
+  *work -= kMaxEqualStatesWork - left;
+  return is_complete ? refinement.FirstOfClasses() : EachState(automaton, rule);
+}
+
+std::vector<std::vector<StateId>> FindAllEqualStates(const Automaton& automaton, int max_bytes) {
+  std::vector<std::vector<StateId>> result(static_cast<size_t>(automaton.num_rules()));
+  int64_t left = kMaxAllEqualStatesWork;
+  for (RuleId rule = 0; rule < automaton.num_rules(); ++rule) {
+    if (automaton.num_states(rule) < kManyStates) continue;
+    result[static_cast<size_t>(rule)] =
+        left > 0 ? FindEqualStates(automaton, rule, max_bytes, &left) : EachState(automaton, rule);
+  }
+  return result;
 }
 
 }  // namespace quire::grammar

@@ -34,6 +34,10 @@ class SchemaDocument {
   // Keeps a schema that is not in the text. `origin` is the part from which it comes.
   const SchemaJson& Make(SchemaJson schema, const SchemaJson& origin);
 
+  // To find out whether schemas have values in common may take a million steps for the whole document. Takes some of
+  // them, and returns whether there were enough.
+  bool TakeComparingWork(size_t work) const { return (comparing_work_ -= static_cast<int64_t>(work)) >= 0; }
+
   // The part that the keyword $ref or $dynamicRef of a schema names. References to other documents are errors.
   absl::StatusOr<const SchemaJson*> Resolve(const SchemaJson& schema, const std::string& keyword) const;
   // Whether the rules of drafts before 2019-09 apply, in which keywords beside $ref have no effect.
@@ -63,6 +67,7 @@ class SchemaDocument {
   std::vector<Resource> resources_;
   std::vector<std::unique_ptr<SchemaJson>> made_;
   bool ignores_siblings_of_ref_ = false;
+  mutable int64_t comparing_work_ = 1'000'000;
 };
 
 // Returns the JSON text of a value for an error, shortened to 64 bytes.

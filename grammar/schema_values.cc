@@ -291,6 +291,11 @@ std::optional<std::vector<SchemaJson>> Constants(const SchemaJson& schema) {
   return std::nullopt;
 }
 
+// The number of constants that Constants may copy.
+size_t NumConstants(const SchemaJson& schema) {
+  return schema.is_object() && schema.contains("enum") ? schema["enum"].size() : 1;
+}
+
 // The types of values that a schema can accept, as bits, as far as its own keywords tell.
 uint8_t AcceptedTypes(const SchemaDocument& document, const SchemaJson& schema) {
   TypeSet types;
@@ -328,6 +333,11 @@ bool HasConstantsOnly(const SchemaJson& schema) {
 bool Requires(const SchemaJson& schema, const std::string& name) {
   return schema.contains("required") && schema["required"].is_array() &&
          std::find(schema["required"].begin(), schema["required"].end(), name) != schema["required"].end();
+}
+
+// How many names Requires may look at.
+size_t NumRequired(const SchemaJson& schema) {
+  return schema.contains("required") ? schema["required"].size() : 0;
 }
 
 bool HasObject(const SchemaJson& schema, const char* keyword) {
@@ -385,19 +395,27 @@ bool AreDisjoint(const SchemaDocument& document, const SchemaJson& a, const Sche
   const SchemaJson& first = *Target(document, &a);
   const SchemaJson& second = *Target(document, &b);
   if (first == false || second == false) return true;
+  if (!document.TakeComparingWork(1 + NumConstants(first) + NumConstants(second))) return false;
   const uint8_t types = AcceptedTypes(document, first);
   const uint8_t other_types = AcceptedTypes(document, second);
   if ((types & other_types) == 0) return true;
   const auto constants = Constants(first);
   const auto others = Constants(second);
-  if (constants.has_value() && others.has_value()) return !HaveCommon(*constants, *others);
+  if (constants.has_value() && others.has_value()) {
+    return document.TakeComparingWork(constants->size() * others->size()) && !HaveCommon(*constants, *others);
+  }
   if (!HasObject(first, "properties") || !HasObject(second, "properties")) return false;
   const auto object = static_cast<uint8_t>(1 << static_cast<int>(ValueType::kObject));
   if ((types & other_types) != object) return false;
   for (const auto& [name, schema] : first["properties"].items()) {
+    if (!document.TakeComparingWork(1 + NumRequired(first) + NumRequired(second))) return false;
     if (!second["properties"].contains(name) || !Requires(first, name) || !Requires(second, name)) continue;
-    const auto mine = Constants(*Target(document, &schema));
-    const auto theirs = Constants(*Target(document, &second["properties"][name]));
+    const SchemaJson& mine_in = *Target(document, &schema);
+    const SchemaJson& theirs_in = *Target(document, &second["properties"][name]);
+    const size_t num_pairs = (1 + NumConstants(mine_in)) * (1 + NumConstants(theirs_in));
+    if (!document.TakeComparingWork(num_pairs)) return false;
+    const auto mine = Constants(mine_in);
+    const auto theirs = Constants(theirs_in);
     if (mine.has_value() && theirs.has_value() && !HaveCommon(*mine, *theirs)) return true;
   }
   return false;

@@ -22,7 +22,8 @@ absl::StatusOr<bool> MeetsGoal(const SchemaJson& value, const Goal& goal, const 
 // Returns whether a goal demands a constant, and no constant is left, as far as the keywords const and enum tell.
 bool LacksConstants(const SchemaDocument& document, const Goal& goal);
 
-// Returns whether no value is accepted by both schemas, as far as types, constants and properties with constants tell.
+// Returns whether no value is accepted by both schemas, as far as types, constants and properties with constants tell,
+// and as far as the document still allows it (SchemaDocument::TakeComparingWork).
 bool AreDisjoint(const SchemaDocument& document, const SchemaJson& a, const SchemaJson& b);
 
 }  // namespace quire::grammar

@@ -26,6 +26,7 @@ void StateRuns::SetAutomaton(const Automaton& automaton) {
   automaton_ = &automaton;
   if (serial_ == automaton.serial()) return;
   serial_ = automaton.serial();
+  work_ += automaton.num_states() / 16;
   runs_.assign(static_cast<size_t>(automaton.num_states()), Run());
 }
 
@@ -50,6 +51,7 @@ const StateRuns::Run& StateRuns::RunOf(StateId state) {
   Run& run = runs_[static_cast<size_t>(state)];
   if (run.is_known) return run;
   run.is_known = true;
+  work_ += 40;
   for (const char c : {'e', '0', ' ', 'A'}) {
     run.next = automaton_->Next(state, static_cast<uint8_t>(c));
     if (run.next != kNoState) break;
@@ -79,12 +81,13 @@ bool StateRuns::RefusesBeyondAscii(StateId state) const {
   return true;
 }
 
-bool StateRuns::LeadsBeyondAscii(StateId state, StateId next) const {
+bool StateRuns::LeadsBeyondAscii(StateId state, StateId next) {
   std::vector<StateId> from, to;
   for (const ByteSequence& sequence : SequencesBeyondAscii()) {
     from = {state};
     for (int i = 0; i < sequence.length; ++i) {
       to.clear();
+      work_ += 2 + static_cast<int64_t>(from.size()) * (1 + sequence.last[i] - sequence.first[i]) / 4;
       for (const StateId at : from) {
         for (int byte = sequence.first[i]; byte <= sequence.last[i]; ++byte) {
           const StateId reached = automaton_->Next(at, static_cast<uint8_t>(byte));

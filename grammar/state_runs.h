@@ -4,6 +4,7 @@
 #define QUIRE_GRAMMAR_STATE_RUNS_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "grammar/automaton.h"
@@ -26,6 +27,10 @@ class StateRuns {
   // Returns whether most texts continue the rule of the state. Then its mask is large.
   bool IsWide(StateId state);
 
+  // Returns what was done since the last call, as TokenMasks::Fill counts it: states are looked at when they are first
+  // needed.
+  int64_t TakeWork() { return std::exchange(work_, 0); }
+
  private:
   struct Run {
     bool is_known = false;
@@ -36,13 +41,14 @@ class StateRuns {
 
   const Run& RunOf(StateId state);
   // Returns whether every character beyond ASCII leads to `next`.
-  bool LeadsBeyondAscii(StateId state, StateId next) const;
+  bool LeadsBeyondAscii(StateId state, StateId next);
   // Returns whether no character beyond ASCII leads anywhere.
   bool RefusesBeyondAscii(StateId state) const;
 
   const Automaton* automaton_ = nullptr;
   uint64_t serial_ = 0;
   std::vector<Run> runs_;  // [states]
+  int64_t work_ = 0;
 };
 
 }  // namespace quire::grammar

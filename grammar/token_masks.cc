@@ -18,8 +18,6 @@ constexpr int kNoDepthLimit = std::numeric_limits<int>::max();
 constexpr uint64_t kContentBit = uint64_t{1} << 63;
 // What it takes to look at all bytes of a state.
 constexpr int64_t kStateWork = 50;
-// Rules with fewer states have hardly any that are equal.
-constexpr int kManyStates = 100;
 
 void SetBit(TokenId token, absl::Span<uint32_t> mask) {
   mask[static_cast<size_t>(token) / 32] |= uint32_t{1} << (token % 32);
@@ -73,17 +71,29 @@ bool TokenMasks::Fill(const Matcher& matcher, absl::Span<uint32_t> mask, int64_t
   return *work >= 0;
 }
 
-void TokenMasks::Prepare(const std::shared_ptr<const Automaton>& automaton) {
+void TokenMasks::SetEqualStates(const std::shared_ptr<const Automaton>& automaton,
+                                std::vector<std::vector<StateId>> equal_states) {
+  KnownOf(automaton).equal_states = std::move(equal_states);
+}
+
+// A mask for which the work of this call is too little is begun anew in the next call.
+bool TokenMasks::Prepare(const std::shared_ptr<const Automaton>& automaton, int64_t max_work,
+                         Preparation* preparation) {
   LimitMemory();
-  int64_t work = kMaxPreparedWork;
-  for (StateId state = 0; state < automaton->num_states(); ++state) {
+  int64_t work = std::min(max_work, preparation->work);
+  preparation->work -= work;
+  for (StateId& state = preparation->next_state; state < automaton->num_states(); ++state) {
     // One mask more must not be the one for which Fill forgets some of them.
+    if (num_bytes_ + 8 * num_words() > max_bytes_ - max_bytes_ / 16) return false;
     work -= kStateWork;
-    if (work < 0 || num_bytes_ + 8 * num_words() > max_bytes_ - max_bytes_ / 16) return;
+    if (work < 0) return preparation->work > 0;
     if (FirstEqual(*automaton, state, &KnownOf(automaton), &work) != state) continue;
     runs_.SetAutomaton(*automaton);
-    if (runs_.IsWide(state)) MaskOf(automaton, state, &work);
+    const bool is_wide = runs_.IsWide(state);
+    work -= runs_.TakeWork();
+    if (is_wide && MaskOf(automaton, state, &work) == nullptr) return preparation->work > 0;
   }
+  return false;
 }
 
 void TokenMasks::LimitMemory() {
@@ -263,6 +273,7 @@ bool TokenMasks::TakeTokens(int node, StateId state, bool may_end, absl::Span<ui
   const ByteTrie& trie = tokens_->trie();
   const SuffixTable& suffixes = tokens_->suffixes();
   const int fitting = state == kNoState ? -1 : runs_.CharactersThatFit(state, suffixes.of(node), may_end);
+  work_ -= runs_.TakeWork();
   if (fitting < 0) {
     for (const TokenId token : trie.tokens(node)) SetBit(token, bits);
     return false;

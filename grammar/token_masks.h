@@ -32,11 +32,21 @@ class TokenMasks {
 
   // The number of words of a mask. Token t has bit t % 32 of word t / 32.
   size_t num_words() const { return (static_cast<size_t>(tokens_->vocab_size()) + 31) / 32; }
-  // Makes masks that take long before they are needed: those of states where most texts may follow. It stops when it
-  // has done kMaxPreparedWork, and before the memory is full. The caller's thread does nothing else meanwhile. The
-  // others are made when Fill needs them.
-  void Prepare(const std::shared_ptr<const Automaton>& automaton);
+  // Takes over which states of the automaton have equal masks, so that Fill need not find it out: for each rule the
+  // result of FindEqualStates with the longest token of the vocabulary, or nothing. [rules]
+  void SetEqualStates(const std::shared_ptr<const Automaton>& automaton,
+                      std::vector<std::vector<StateId>> equal_states);
+
+  // Masks that are made before they are needed.
   static constexpr int64_t kMaxPreparedWork = 300'000;
+  struct Preparation {
+    StateId next_state = 0;
+    int64_t work = kMaxPreparedWork;  // What is left.
+  };
+  // Makes masks that take long before they are needed: those of states where most texts may follow. It stops when it
+  // has done `max_work`, and goes on with the next call. Returns whether there is more to do: it ends with
+  // kMaxPreparedWork, and before the memory is full. The other masks are made when Fill needs them.
+  bool Prepare(const std::shared_ptr<const Automaton>& automaton, int64_t max_work, Preparation* preparation);
 
   // Sets the bit of every token that the matcher would accept, and of end tokens if the text may end, and clears all
   // others. Subtracts what it does from *work: 1 is about 5 to 30 ns. Returns false when *work is used up; then the

@@ -23,6 +23,15 @@ absl::Status CheckFailure(const SliceInFlight& slice, const SliceResult& answer)
   return absl::OkStatus();
 }
 
+absl::Status CheckPostponed(const SliceInFlight& slice, const SliceResult& answer) {
+  if (!slice.sample || answer.sampled || !answer.candidates.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("a draw of sequence ", Value(slice.sequence),
+                                                   " is said to be postponed, and its slice ",
+                                                   slice.sample ? "has a result" : "draws nothing"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status PlansInFlight::CheckResult(const StepResult& result) const {
@@ -45,7 +54,12 @@ absl::Status PlansInFlight::CheckResult(const StepResult& result) const {
       QUIRE_RETURN_IF_ERROR(CheckFailure(slice, answer));
       continue;
     }
-    if (answer.sampled != slice.sample) {
+    if (answer.is_postponed) QUIRE_RETURN_IF_ERROR(CheckPostponed(slice, answer));
+    if (slice.is_early && !answer.is_postponed) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sequence ", Value(slice.sequence), " has drawn a token behind one whose draw was postponed"));
+    }
+    if (answer.sampled != (slice.sample && !answer.is_postponed)) {
       return absl::InvalidArgumentError(absl::StrCat("slice ", i, " of step ", Value(plan.step), " samples ",
                                                      slice.sample ? 1 : 0, " tokens, its result has ",
                                                      answer.sampled ? 1 : 0));
@@ -67,6 +81,12 @@ PlanInFlight PlansInFlight::TakeOldest() {
   PlanInFlight plan = std::move(plans_.front());
   plans_.pop_front();
   return plan;
+}
+
+void PlansInFlight::OnPostponed(SequenceId sequence) {
+  for (PlanInFlight& plan : plans_) {
+    for (SliceInFlight& slice : plan.slices) slice.is_early |= slice.sequence == sequence;
+  }
 }
 
 }  // namespace quire

@@ -24,6 +24,7 @@ struct SliceInFlight {
   bool sample;              // The worker reports a token, or candidates for it.
   bool has_candidates;      // The slice samples for a beam: the worker reports candidates and draws no token.
   int num_prompt_logprobs;  // The result has this many.
+  bool is_early = false;    // It counts on a token whose draw was postponed after it was sent.
 };
 
 struct PlanInFlight {
@@ -50,6 +51,8 @@ class PlansInFlight {
 
   // Removes the oldest plan. REQUIRES: size() > 0.
   PlanInFlight TakeOldest();
+  // The worker has put off a draw of the sequence, so its slices in flight come too early.
+  void OnPostponed(SequenceId sequence);
 
   void Clear() { plans_.clear(); }
   const std::deque<PlanInFlight>& plans() const { return plans_; }  // Oldest first.

@@ -205,7 +205,8 @@ void Scheduler::PlanRunning(PlanDraft* draft) {
       // A chunk leaves one token of the budget to each sequence after it, so that prefill never stops a decode.
       const int fair_budget = std::min(draft->BudgetOf(*sequence), std::max(draft->budget - num_unserved, 1));
       const int num_tokens = NumSliceTokens(*sequence, fair_budget, options_.max_chunk_tokens);
-      if (num_tokens <= 0 || !Reserve(*group, sequence.get(), num_tokens, draft)) continue;
+      if (num_tokens <= 0) continue;
+      if (!sequence->draws_again() && !Reserve(*group, sequence.get(), num_tokens, draft)) continue;
       draft->AddSlice(group, sequence.get(), num_tokens);
     }
   }
@@ -367,22 +368,22 @@ SequenceSlice Scheduler::PlanSlice(SequenceGroup* group, Sequence* sequence, int
   SequenceSlice slice;
   slice.row = sequence->row();
   slice.first_position = sequence->num_computed_tokens();
-  slice.num_tokens = num_tokens;
+  slice.num_tokens = sequence->draws_again() ? 0 : num_tokens;
   slice.sample = num_tokens == sequence->num_uncomputed_tokens();
   if (sequence->MayHaveChangedTable()) {
     sequence->FillTableChange(blocks_->Table(sequence->id()), blocks_->block_size(), &slice);
   } else {
     slice.first_changed_block = sequence->num_sent_blocks();
   }
-  num_scheduled_tokens_ += num_tokens;
+  num_scheduled_tokens_ += slice.num_tokens;
   num_recomputed_tokens_ += sequence->NumRecomputed(num_tokens);
   sequence->OnSlicePlanned(num_tokens);
   waiting_.Charge(group->request().tenant, std::max(num_tokens, 1));
   running_.SetOwner(slice.row, group, sequence);
-  in_flight->slices.push_back({group->id(), sequence->id(), slice.row, slice.first_position, num_tokens,
-                               slice.first_position + num_tokens > sequence->reached(), slice.sample,
+  in_flight->slices.push_back({group->id(), sequence->id(), slice.row, slice.first_position, slice.num_tokens,
+                               slice.first_position + slice.num_tokens > sequence->reached(), slice.sample,
                                slice.sample && group->beam_search() != nullptr,
-                               NumPromptLogprobs(group->request(), slice.first_position, num_tokens)});
+                               NumPromptLogprobs(group->request(), slice.first_position, slice.num_tokens)});
   return slice;
 }
 
@@ -430,9 +431,10 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     group = Find(slice.request);
     sequence = group == nullptr ? nullptr : group->Find(slice.sequence);
   }
-  if (sequence == nullptr) return CommitEnded(slice.sequence, result.failure.has_value());
+  if (sequence == nullptr) return CommitEnded(slice.sequence, result.failure);
   const int position = slice.first_position + slice.num_tokens;
-  if (sequence->OnSliceCommitted(position, slice.sample)) group->suspicion().OnFarther();
+  const int reached = std::min(position, sequence->num_known_tokens());  // The slice may have come too early.
+  if (sequence->OnSliceCommitted(reached, slice.sample)) group->suspicion().OnFarther();
   if (SequenceGroup::Progress& progress = group->progress(); !progress.has_started) {
     progress.has_started = true;
     output->started.push_back({slice.request, progress.num_cached_tokens});
@@ -442,6 +444,10 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     EmitPromptLogprobs(group, slice.first_position + 1, std::move(result.prompt_logprobs), output);
   }
   if (!slice.sample) return;
+  if (result.is_postponed) {
+    plans_in_flight_.OnPostponed(slice.sequence);
+    return sequence->OnPostponed();
+  }
   QUIRE_CHECK_EQ(position, sequence->num_known_tokens()) << slice.sequence;
   if (sequence->TakeUnproved(position, blocks_->block_size())) blocks_->Prove(slice.sequence, position);
   if (slice.has_candidates) {
@@ -477,12 +483,14 @@ void Scheduler::AdvanceBeams(SequenceGroup* group, StepOutput* output) {
   forks_.ReplaceBeams(group, extensions);
 }
 
-// The blocks are freed first, so that Remove publishes none of them.
+// Spoiled blocks are freed first, so that Remove publishes none of them.
 void Scheduler::Fail(SequenceGroup* group, const Sequence& sequence, SequenceFailure failure, StepOutput* output) {
   const Request& request = group->request();
   const bool is_sample = request.num_samples > 1 && group->beam_search() == nullptr && group->num_to_fork() == 0;
+  const bool spoils_blocks = failure.spoils_blocks();
   output->failed.push_back(
       {request.id, is_sample ? std::optional(sequence.sample_index()) : std::nullopt, std::move(failure)});
+  if (!spoils_blocks) return Remove(group);
   for (const auto& each : group->sequences()) blocks_->Free(each->id());
   for (const auto& each : group->sequences()) {
     if (!request.bypass_prefix_cache) blocks_->Uncache(request.cache_salt, each->tokens());
@@ -490,10 +498,10 @@ void Scheduler::Fail(SequenceGroup* group, const Sequence& sequence, SequenceFai
   Remove(group);
 }
 
-void Scheduler::CommitEnded(SequenceId sequence, bool has_failed) {
+void Scheduler::CommitEnded(SequenceId sequence, const std::optional<SequenceFailure>& failure) {
   const auto it = ended_.find(sequence);
   if (it == ended_.end()) return;
-  if (has_failed) blocks_->Uncache(it->second.salt, it->second.tokens);
+  if (failure.has_value() && failure->spoils_blocks()) blocks_->Uncache(it->second.salt, it->second.tokens);
   if (--it->second.num_slices_in_flight == 0) ended_.erase(it);
 }
 

@@ -92,7 +92,8 @@ struct Displaced {
 // at most kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them.
 //
 // When the worker reports that a sequence has failed, its request fails, and the session and all other requests go on.
-// What the request has computed leaves the prefix cache.
+// What the request has computed leaves the prefix cache, unless only its guide has failed. When the worker has
+// postponed a draw, a later plan repeats it.
 //
 // With two plans in flight, the second one is made on the assumption that every sequence goes on. An end that is known
 // in advance (max_tokens) wastes nothing. After a stop token, one row of the second plan is wasted and its result is
@@ -258,7 +259,7 @@ class Scheduler {
   // The worker has ended the sequence, and its whole group fails.
   void Fail(SequenceGroup* group, const Sequence& sequence, SequenceFailure failure, StepOutput* output);
   // The sequence had ended before the slice was answered. If the slice has failed, the cache forgets what it stored.
-  void CommitEnded(SequenceId sequence, bool has_failed);
+  void CommitEnded(SequenceId sequence, const std::optional<SequenceFailure>& failure);
 
   // Running groups that are no suspects make room for those that are: a group was cleared, or a suspect has come.
   void SuspendCleared();

@@ -34,6 +34,7 @@ Sequence Sequence::Fork(SequenceId id, int sample_index) const {
   child.num_samples_in_flight_ = 0;
   child.pending_fork.reset();
   child.has_pending_append = false;
+  child.draws_again_ = false;
   child.num_writable_ = 0;
   child.may_have_changed_table_ = true;
   child.candidates.reset();
@@ -53,7 +54,10 @@ void Sequence::EnterRow(RowId row, int num_computed) {
   num_computed_ = num_computed;
   max_computed_ = std::max(max_computed_, num_computed);
   // Candidates that came while the sequence waited come again, unless all known tokens are still computed.
-  if (num_computed < num_known_tokens()) candidates.reset();
+  if (num_computed < num_known_tokens()) {
+    candidates.reset();
+    draws_again_ = false;
+  }
 }
 
 void Sequence::Restore(RowId row, std::vector<TokenId> tokens, int num_stored, int num_computed) {
@@ -81,6 +85,7 @@ void Sequence::LeaveRow(bool keeps_blocks) {
   has_pending_append = false;
   if (keeps_blocks) return;
   num_computed_ = 0;
+  draws_again_ = false;
   wait.reset();
   candidates.reset();
 }
@@ -89,7 +94,7 @@ void Sequence::OnSlicePlanned(int num_tokens) {
   QUIRE_CHECK_GE(num_tokens, 0) << id_;
   QUIRE_CHECK_LE(num_tokens, num_uncomputed_tokens()) << id_;
   const bool samples = num_tokens == num_uncomputed_tokens();
-  num_computed_ += num_tokens;
+  if (!std::exchange(draws_again_, false)) num_computed_ += num_tokens;
   max_computed_ = std::max(max_computed_, num_computed_);
   ++num_slices_in_flight_;
   if (samples) ++num_samples_in_flight_;
@@ -106,6 +111,14 @@ bool Sequence::OnSliceCommitted(int position, bool sampled) {
   return true;
 }
 
+// A slice that counts on the token may have been planned already.
+void Sequence::OnPostponed() {
+  if (num_slices_in_flight_ > 0) return;
+  num_computed_ = std::min(num_computed_, num_known_tokens());
+  max_computed_ = std::min(max_computed_, num_known_tokens());
+  draws_again_ = num_computed_ == num_known_tokens();
+}
+
 void Sequence::OnLost(int position) {
   lost_at_ = std::max(lost_at_, position);
 }
@@ -114,6 +127,7 @@ void Sequence::OnSlicesAbandoned() {
   num_slices_in_flight_ = 0;
   num_samples_in_flight_ = 0;
   num_computed_ = 0;
+  draws_again_ = false;
   wait.reset();
   candidates.reset();
 }

@@ -51,6 +51,10 @@ class Sequence : public Pooled {
   // whether a worker got farther with the sequence than ever before.
   bool OnSliceCommitted(int position, bool sampled);
 
+  // The oldest slice in flight is done, as OnSliceCommitted was told, but the worker has drawn nothing. Once no slice
+  // is in flight any more, the next one repeats the draw, unless the tokens must be computed again anyway.
+  void OnPostponed();
+
   // No slice in flight will be committed, and no token is computed any more.
   void OnSlicesAbandoned();
 
@@ -122,8 +126,13 @@ class Sequence : public Pooled {
   // Tokens whose K and V are stored once the plans made so far have run.
   int num_computed_tokens() const { return num_computed_; }
 
-  // Tokens that the next slices must compute. 0 once the last token is in flight, because nobody reads its K and V.
-  int num_uncomputed_tokens() const { return num_tokens() >= max_length_ ? 0 : num_tokens() - num_computed_; }
+  // Tokens that the next slices must compute. 0 once the last token is in flight, because nobody reads its K and V. 1
+  // if the next slice repeats a draw: the worker computes the last token once more, and stores nothing.
+  int num_uncomputed_tokens() const {
+    return num_tokens() >= max_length_ ? 0 : num_tokens() - num_computed_ + (draws_again_ ? 1 : 0);
+  }
+  // Returns whether the next slice repeats a draw that was postponed. It has no tokens then.
+  bool draws_again() const { return draws_again_; }
 
   // Computed tokens that other requests may share. A beam shares only those of the prompt: most beams are dropped, and
   // their blocks would drive more useful ones out of the prefix cache.
@@ -186,6 +195,7 @@ class Sequence : public Pooled {
   int num_proved_blocks_ = 0;
   int num_writable_ = 0;  // The slots of this many first tokens are writable.
   bool may_have_changed_table_ = true;
+  bool draws_again_ = false;
   std::vector<BlockId> sent_table_;  // The table that the worker's row holds.
   int first_changed_block_;          // An index into sent_table_, see OnTableChanged.
   std::optional<NumericsChange> numerics_change_;

@@ -129,7 +129,9 @@ void SequenceGroup::OnSlicesAbandoned() {
   for (const auto& sequence : sequences_) sequence->OnSlicesAbandoned();
   const bool has_drawn = std::any_of(sequences_.begin(), sequences_.end(),
                                      [](const auto& sequence) { return sequence->num_generated_tokens() > 0; });
-  if (has_drawn || beam_search_ != nullptr || !request_.continued.empty()) return;
+  // Samples may have ended while the draws of others were postponed.
+  const bool has_lost_any = num_to_fork_ == 0 && num_sequences() < request_.num_samples;
+  if (has_drawn || has_lost_any || beam_search_ != nullptr || !request_.continued.empty()) return;
   sequences_.resize(1);
   num_to_fork_ = request_.num_samples - 1;
 }

@@ -120,9 +120,10 @@ struct TokenAppend {
 // and V, and attention covers everything up to them. One token is a decode, many are a prefill chunk. The tokens are
 // those that the row holds, including the one that the step before has sampled.
 //
-// A slice of no tokens belongs to a row that is forked in this plan. It stores nothing, and draws the next token of the
-// row from the logits of the slice of the parent, which ends at first_position. In this way a prompt is computed once
-// for many samples.
+// A slice of no tokens stores nothing. If the row is forked in this plan, it draws the next token of the row from the
+// logits of the slice of the parent, which ends at first_position. In this way a prompt is computed once for many
+// samples. In another row it repeats a draw that the worker has postponed. The row has first_position tokens, and all
+// of them are computed.
 struct SequenceSlice {
   RowId row;
   int first_position;
@@ -173,6 +174,9 @@ struct SequenceFailure {
   Reason reason = Reason::kUnknown;
   std::string message;
 
+  // Returns whether what the sequence has stored is of no use. The failure of a guide says nothing about it.
+  bool spoils_blocks() const { return reason != Reason::kGuideTooExpensive; }
+
   bool operator==(const SequenceFailure&) const = default;
 };
 
@@ -188,6 +192,9 @@ struct SliceResult {
   std::vector<ScoredToken> prompt_logprobs;
   // Set when the sequence of the slice cannot go on. Nothing else is set then.
   std::optional<SequenceFailure> failure = std::nullopt;
+  // The slice was to sample, and the worker has put that off. If the slice counts on a token whose draw was put off, it
+  // has computed nothing.
+  bool is_postponed = false;
 
   bool operator==(const SliceResult&) const = default;
 };

@@ -3,6 +3,7 @@
 #include "worker/executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
+constexpr std::chrono::microseconds kGuidePatience = std::chrono::milliseconds(10);
 
 // Returns the block tables of the rows in these slices.
 v1::RowTables TellTables(absl::Span<const BatchSlice> slices) {
@@ -96,6 +98,7 @@ absl::Status Executor::Begin(const v1::StepPlan& plan) {
   for (const uint32_t row : plan.slice_rows()) rows_[row].SetLastSlice(start_us);
   MoveBlocks(plan);
   if (label_keeper_ != nullptr) label_keeper_->Begin(plan, batch_.slices());
+  WaitForGuides();
   const bool has_slices = !batch_.slices().empty();
   if (has_slices) {
     QUIRE_RETURN_IF_ERROR(sampler_->Begin(batch_, storage_->layout(), storage_->pools()));
@@ -103,6 +106,19 @@ absl::Status Executor::Begin(const v1::StepPlan& plan) {
   begun_.push_back({plan.step(), start_us, backend_->Mark(), has_slices,
                     plan.wants_tables() ? std::make_unique<v1::RowTables>(TellTables(batch_.slices())) : nullptr});
   return absl::OkStatus();
+}
+
+void Executor::WaitForGuides() {
+  const absl::Span<const BatchSlice> slices = batch_.slices();
+  const auto lacks_guide = [](const BatchSlice& slice) {
+    const RowGuide* const guide = slice.row->sampling().guide();
+    return slice.is_sampling && guide != nullptr && !guide->grammar().is_compiled();
+  };
+  while (!may_postpone_ && std::any_of(slices.begin(), slices.end(), lacks_guide)) guides_.WaitForGuide(kGuidePatience);
+  const bool has_nothing_else = std::all_of(slices.begin(), slices.end(), [&](const BatchSlice& slice) {
+    return (slice.is_repeat || slice.is_early) && lacks_guide(slice);
+  });
+  if (may_postpone_ && has_nothing_else && !slices.empty()) guides_.WaitForGuide(kGuidePatience);
 }
 
 void Executor::Finish(v1::StepResult* result) {
@@ -159,8 +175,9 @@ absl::Status Executor::ChangeRows(const v1::StepPlan& plan) {
     SequenceRow& row = rows_[start.row()];
     row.Start(start, limits_.vocab_size);
     if (!start.sampling().has_guided()) continue;
-    QUIRE_ASSIGN_OR_RETURN(RowGuide guide, guides_.Start(start, absl::StrCat("starts[", i, "]")));
-    row.sampling().SetGuide(std::move(guide));
+    absl::StatusOr<RowGuide> guide = guides_.Start(start, absl::StrCat("starts[", i, "]"));
+    QUIRE_RETURN_IF_ERROR(guide.status());
+    row.sampling().SetGuide(*std::move(guide));
   }
   for (int i = 0; i < plan.fork_rows_size(); ++i) {
     const SequenceRow& parent = rows_[plan.fork_parents(i)];

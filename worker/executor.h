@@ -44,6 +44,12 @@ class Executor {
 
   // Keeps labels of blocks from now on. REQUIRES: no plan has run.
   void KeepLabels();
+  // Says whether draws may be postponed (StepResult.postponed_slices). By default they may not: then a step waits until
+  // the guides of its rows are compiled.
+  void SetMayPostpone(bool may_postpone) {
+    may_postpone_ = may_postpone;
+    guides_.SetMayPostpone(may_postpone);
+  }
 
   // Forgets all rows, all labels and all plans that are not finished. The next plan is step 1. Blocks keep their
   // contents.
@@ -83,6 +89,9 @@ class Executor {
   // Applies the plan's vocabulary, ends, starts, forks, appends and records. Returns INVALID_ARGUMENT when a change
   // does not match its row.
   absl::Status ChangeRows(const v1::StepPlan& plan);
+  // If the step has nothing to do before a guide is compiled, waits a moment for that. If draws may not be postponed,
+  // waits until the guides of all rows that draw are compiled.
+  void WaitForGuides();
   // Queues the plan's swaps and copies of blocks.
   void MoveBlocks(const v1::StepPlan& plan);
   // Tells the rows which of their blocks the plan swaps out.
@@ -104,6 +113,7 @@ class Executor {
   StepBatch batch_;
   PlanCheck check_;
   GuideBook guides_;
+  bool may_postpone_ = false;
   std::unique_ptr<LabelKeeper> label_keeper_;  // It is null without KeepLabels.
   MarkSet swapped_out_;                        // Blocks. The owner is the index of the swap in the plan.
 

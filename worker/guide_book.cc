@@ -8,10 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "grammar/grammar.h"
 #include "grammar/guide_source.h"
 
 namespace quire {
+namespace {
+
+constexpr std::chrono::microseconds kPatience = std::chrono::seconds(1);  // Then the thread looks again.
+constexpr size_t kMaxUnprepared = 16;
+
+}  // namespace
 
 absl::Status GuideBook::SetVocabulary(const v1::Vocabulary& vocabulary) {
   std::string serialized = vocabulary.SerializeAsString();
@@ -42,29 +47,41 @@ absl::Status GuideBook::SetVocabulary(const v1::Vocabulary& vocabulary) {
   }
   auto table = std::make_shared<const grammar::TokenTable>(
       std::move(bytes), std::vector<TokenId>(vocabulary.end_token_ids().begin(), vocabulary.end_token_ids().end()));
-  maker_ = std::make_shared<MaskMaker>(MaskMaker{.masks = grammar::TokenMasks(std::move(table))});
+  const int num_nodes = table->trie().num_nodes();
+  maker_ = std::make_shared<MaskMaker>(
+      MaskMaker{.masks = grammar::TokenMasks(std::move(table)), .budget = GuideBudget(num_nodes)});
   vocabulary_ = std::move(serialized);
   return absl::OkStatus();
 }
 
 void GuideBook::BeginStep() {
-  if (maker_ != nullptr) maker_->budget.BeginStep();
+  for (CompiledGuide& guide : compiler_.Take()) Take(std::move(guide));
+  if (maker_ == nullptr) return;
+  maker_->budget.BeginStep(may_postpone_);
+  PrepareMasks();
+}
+
+void GuideBook::WaitForGuide(std::chrono::microseconds timeout) {
+  for (CompiledGuide& guide : compiler_.Take(timeout)) Take(std::move(guide));
 }
 
 absl::StatusOr<RowGuide> GuideBook::Start(const v1::SequenceStart& start, absl::string_view path) {
   if (maker_ == nullptr) {
     return InvalidArgument(path, ".sampling.guided is set, but no plan had a vocabulary");
   }
-  absl::StatusOr<std::shared_ptr<RowGrammar>> grammar = Compile(start.sampling());
-  if (!grammar.ok()) return InvalidArgument(path, ".sampling.guided: ", grammar.status().message());
-  RowGuide guide(*std::move(grammar), maker_);
+  std::shared_ptr<RowGrammar> grammar = Find(start.sampling());
+  if (!may_postpone_) {
+    while (!grammar->is_compiled()) WaitForGuide(kPatience);
+    if (!grammar->error.ok()) return InvalidArgument(path, ".sampling.guided: ", grammar->error.message());
+  }
+  RowGuide guide(std::move(grammar), maker_);
   for (int i = static_cast<int>(start.prompt_length()); i < start.token_ids_size(); ++i) {
     guide.Append(static_cast<TokenId>(start.token_ids(i)));
   }
   return guide;
 }
 
-absl::StatusOr<std::shared_ptr<RowGrammar>> GuideBook::Compile(const v1::RowSampling& sampling) {
+std::shared_ptr<RowGrammar> GuideBook::Find(const v1::RowSampling& sampling) {
   const std::string& owner = sampling.guide_owner();
   std::string key = absl::StrCat(owner.size(), ",", owner, sampling.guided().SerializeAsString());
   const auto known =
@@ -73,19 +90,58 @@ absl::StatusOr<std::shared_ptr<RowGrammar>> GuideBook::Compile(const v1::RowSamp
     std::rotate(known, known + 1, grammars_.end());
     return grammars_.back().grammar;
   }
+  if (compiling_.size() >= kMaxGrammars) DropUnwanted();
+  std::weak_ptr<RowGrammar>& compiling = compiling_[key];
+  if (std::shared_ptr<RowGrammar> grammar = compiling.lock(); grammar != nullptr) return grammar;
   auto grammar = std::make_shared<RowGrammar>();
-  QUIRE_ASSIGN_OR_RETURN(grammar->automaton, grammar::Compile(grammar::SourceOf(sampling.guided()), owner));
-  maker_->masks.Prepare(grammar->automaton);
-  const size_t num_bytes = grammar->automaton->num_bytes();
+  compiling = grammar;
+  compiler_.Add({.key = std::move(key),
+                 .owner = owner,
+                 .source = grammar::SourceOf(sampling.guided()),
+                 .max_token_bytes = maker_->masks.tokens().trie().max_depth(),
+                 .user = grammar});
+  return grammar;
+}
+
+void GuideBook::DropUnwanted() {
+  absl::erase_if(compiling_, [](const auto& entry) { return entry.second.expired(); });
+}
+
+void GuideBook::Take(CompiledGuide guide) {
+  DropUnwanted();
+  const auto compiling = compiling_.find(guide.key);
+  if (compiling == compiling_.end()) return;
+  const std::shared_ptr<RowGrammar> grammar = compiling->second.lock();
+  compiling_.erase(compiling);
+  if (!guide.begin.ok()) {
+    grammar->error = guide.begin.status();
+    return;
+  }
+  grammar->begin = *std::move(guide.begin);
+  const std::shared_ptr<const grammar::Automaton>& automaton = grammar->begin->automaton();
+  if (guide.max_token_bytes == maker_->masks.tokens().trie().max_depth()) {  // The vocabulary is the same.
+    maker_->masks.SetEqualStates(automaton, std::move(guide.equal_states));
+  }
+  if (unprepared_.size() < kMaxUnprepared) unprepared_.push_back({automaton, {}});
+  const size_t num_bytes = automaton->num_bytes();
   DropOldest(num_bytes);
   num_bytes_ += num_bytes;
-  grammars_.push_back({std::move(key), grammar});
-  return grammar;
+  grammars_.push_back({std::move(guide.key), grammar});
+}
+
+void GuideBook::PrepareMasks() {
+  if (unprepared_.empty()) return;
+  const std::shared_ptr<const grammar::Automaton> automaton = unprepared_.front().automaton.lock();
+  const int64_t allowed = maker_->budget.AllowedAhead();
+  if (automaton == nullptr || !maker_->masks.Prepare(automaton, allowed, &unprepared_.front().preparation)) {
+    unprepared_.pop_front();
+  }
+  if (automaton != nullptr) maker_->budget.SpendAhead(allowed);
 }
 
 void GuideBook::DropOldest(size_t num_bytes) {
   while (!grammars_.empty() && (grammars_.size() >= kMaxGrammars || num_bytes_ + num_bytes > kMaxGrammarBytes)) {
-    num_bytes_ -= grammars_.front().grammar->automaton->num_bytes();
+    num_bytes_ -= grammars_.front().grammar->begin->automaton()->num_bytes();
     grammars_.pop_front();
   }
 }

@@ -199,7 +199,10 @@ absl::Status PlanCheck::CheckSlices(const v1::StepPlan& plan) {
 absl::Status PlanCheck::CheckSliceSums(const v1::StepPlan& plan) const {
   uint64_t num_tokens = 0;
   uint64_t tail_length = 0;
-  for (uint32_t slice_tokens : plan.slice_num_tokens()) num_tokens += slice_tokens;
+  for (int i = 0; i < plan.slice_rows_size(); ++i) {
+    const bool is_repeat = plan.slice_num_tokens(i) == 0 && !forked_rows_.IsMarked(plan.slice_rows(i));
+    num_tokens += is_repeat ? 1 : plan.slice_num_tokens(i);
+  }
   for (uint32_t slice_tail_length : plan.slice_tail_lengths()) tail_length += slice_tail_length;
   if (num_tokens > static_cast<uint64_t>(limits_.max_tokens_per_step)) {
     return InvalidArgument("slice_num_tokens add up to ", num_tokens, ", the limit per step is ",
@@ -217,8 +220,11 @@ absl::Status PlanCheck::CheckEmptySlice(const v1::StepPlan& plan, int index) con
   const auto bad = [&](const auto&... parts) {
     return InvalidArgument("slice_num_tokens[", index, "] is 0, ", parts...);
   };
-  if (!forked_rows_.IsMarked(row)) return bad("it must be at least 1: no fork of the plan takes row ", row);
   if (plan.slice_samples()[index] == 0) return bad("such a slice samples, slice_samples[", index, "] is 0");
+  if (!forked_rows_.IsMarked(row)) {
+    if (!appended_rows_.IsMarked(row)) return absl::OkStatus();
+    return bad("an append of the plan changes row ", row);
+  }
   const uint32_t parent = plan.fork_parents(static_cast<int>(forked_rows_.Owner(row)));
   // When a later start or fork of the plan takes the parent's row, that row has another sequence by the time of its
   // slice.

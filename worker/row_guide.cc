@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 
@@ -35,35 +34,73 @@ void AppendTokens(absl::Span<const uint32_t> words, uint32_t flip, int vocab_siz
 }  // namespace
 
 void RowGuide::Append(TokenId token) {
-  const grammar::TokenTable& tokens = maker_->masks.tokens();
-  if (tokens.is_end(token) || is_too_expensive_) return;
-  is_too_expensive_ = grammar_->account.is_empty();
-  if (is_too_expensive_) return;
-  int64_t left = 0;
-  matcher_.Accept(tokens.bytes(token), &left);
-  maker_->budget.Spend(-left, &grammar_->account);
+  if (!maker_->masks.tokens().is_end(token)) unread_.push_back(token);
 }
 
-absl::Status RowGuide::FillMask(std::vector<uint32_t>* words) const {
-  words->resize(maker_->masks.num_words());
-  const int64_t limit = maker_->budget.Limit(&grammar_->account);
-  int64_t left = limit;
-  absl::Status status;
-  if (is_too_expensive_) {
-    status = absl::ResourceExhaustedError("it takes too many steps to read the output with this guide");
-  } else if (matcher_.is_exhausted()) {
-    status = absl::ResourceExhaustedError("the output can be read in too many ways with this guide");
-  } else if (!maker_->masks.Fill(matcher_, absl::MakeSpan(*words), &left)) {
-    status = absl::ResourceExhaustedError(
-        absl::StrCat("it takes more than ", limit, " steps to find the tokens that this guide allows next"));
+absl::Status RowGuide::FillMask(std::vector<uint32_t>* words) {
+  if (const absl::Status& error = grammar_->error; !error.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("the guide does not compile: ", error.message()));
   }
-  maker_->budget.Spend(limit - left, &grammar_->account);
-  if (!status.ok()) std::fill(words->begin(), words->end(), 0);
-  if (CountBits(*words) > 0) return status;
+  if (!grammar_->begin.has_value()) return absl::UnavailableError("the guide is not compiled yet");
+  if (!std::exchange(is_drawing_, true)) {
+    GuideBudget::BeginDraw(&grammar_->account);
+    work_ = 0;
+  }
+  if (!is_light_) maker_->budget.TakeTurn(&grammar_->account);
+  absl::Status status = Read();
+  if (status.ok()) status = Fill(words);
+  is_drawing_ = absl::IsUnavailable(status);
+  is_light_ = maker_->budget.IsLight(work_) && (is_light_ || !is_drawing_);
+  if (!status.ok() || CountBits(*words) > 0) return status;
   for (const TokenId token : maker_->masks.tokens().end_tokens()) {
     (*words)[static_cast<size_t>(token) / 32] |= uint32_t{1} << (token % 32);
   }
   return status;
+}
+
+std::pair<bool, uint64_t> RowGuide::turn() const {
+  return {!is_light_, is_light_ ? 0 : grammar_->account.last_turn()};
+}
+
+int64_t RowGuide::Allowed() const {
+  return maker_->budget.Allowed(is_light_, work_, grammar_->account);
+}
+
+void RowGuide::Spend(int64_t work) {
+  work_ += work;
+  maker_->budget.Spend(work, &grammar_->account);
+}
+
+absl::Status RowGuide::OutOfWork(const char* what) const {
+  if (maker_->budget.may_postpone() && !grammar_->account.is_empty()) {
+    return absl::UnavailableError("the guides have used up the work of the step");
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("it takes too many steps to ", what, ": its rows have used up the ", GuideBudget::kMaxSavedWork,
+                   " steps that a guide has at most, of which each draw adds ", GuideBudget::kWorkPerDraw));
+}
+
+absl::Status RowGuide::Read() {
+  if (!matcher_.has_value()) matcher_ = grammar_->begin;
+  for (; num_read_ < unread_.size(); ++num_read_) {
+    if (Allowed() <= 0) return OutOfWork("read the output with this guide");
+    int64_t left = 0;
+    matcher_->Accept(maker_->masks.tokens().bytes(unread_[num_read_]), &left);
+    Spend(-left);
+  }
+  unread_.clear();
+  num_read_ = 0;
+  if (!matcher_->is_exhausted()) return absl::OkStatus();
+  return absl::ResourceExhaustedError("the output can be read in too many ways with this guide");
+}
+
+absl::Status RowGuide::Fill(std::vector<uint32_t>* words) {
+  words->resize(maker_->masks.num_words());
+  const int64_t allowed = Allowed();
+  int64_t left = allowed;
+  const bool is_done = allowed > 0 && maker_->masks.Fill(*matcher_, absl::MakeSpan(*words), &left);
+  Spend(allowed - left);
+  return is_done ? absl::OkStatus() : OutOfWork("find the tokens that this guide allows next");
 }
 
 GuidedTokens SelectTokens(absl::Span<const uint32_t> mask, int vocab_size, absl::Span<const TokenId> allowed,

@@ -103,7 +103,6 @@ SamplingRow SamplingState::Draw(absl::Span<const TokenId> tokens) {
 }
 
 void SamplingState::ApplyGuide(SamplingRow* row) {
-  guide_status_ = guide_->FillMask(&guide_mask_);
   guided_ = SelectTokens(guide_mask_, vocab_size_, allowed_, masked_);
   row->allowed = guided_.allowed.data();
   row->num_allowed = static_cast<int>(guided_.allowed.size());

@@ -26,6 +26,11 @@ class SamplingState {
   void Start(const v1::SequenceStart& start, int vocab_size);
   // The output of the row follows this guide, which knows the generated tokens of `start`.
   void SetGuide(RowGuide guide) { guide_ = std::move(guide); }
+  // Returns null if the row has no guide.
+  const RowGuide* guide() const { return guide_.has_value() ? &*guide_ : nullptr; }
+  // Finds what the guide allows next. An error says why there can be no draw now, see RowGuide::FillMask. REQUIRES: the
+  // row has a guide.
+  const absl::Status& FillGuideMask() { return guide_status_ = guide_->FillMask(&guide_mask_); }
   void Append(TokenId token);
   // Sets which sample of its request the sequence is. A fork changes nothing else. Sample i draws like sample 0 of a
   // request with seed + i.
@@ -35,8 +40,9 @@ class SamplingState {
   // NeedsTokens(), their values are not used. The penalties count the tokens of Start and Append only. Bad words are
   // matched against generated tokens only, so that the end of the prompt masks nothing. If the masks would leave no
   // token, they are dropped, but not that of a guide. The arrays are valid until the next call on this object.
+  // REQUIRES: the row has no guide, or FillGuideMask was called after the last token and guide_status() is OK.
   SamplingRow Draw(absl::Span<const TokenId> tokens);
-  // Returns why the last draw is not one: the guide has used up the work that it may take. OK if it is one.
+  // What FillGuideMask has returned. OK if the row has no guide.
   const absl::Status& guide_status() const { return guide_status_; }
   // Returns the row that scores `token`, a token of the prompt.
   SamplingRow Score(TokenId token) const;

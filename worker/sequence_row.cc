@@ -14,6 +14,7 @@ void SequenceRow::Start(const v1::SequenceStart& start, int vocab_size) {
   num_computed_ = -1;
   last_slice_us_.reset();
   num_pending_ = 0;
+  lacks_draw_ = false;
   failure_.reset();
   tokens_.assign(start.token_ids().begin(), start.token_ids().end());
   block_table_.clear();
@@ -35,11 +36,13 @@ void SequenceRow::Fork(const SequenceRow& parent, SequenceId sequence, uint32_t 
 
 void SequenceRow::Append(TokenId token) {
   tokens_.push_back(token);
+  lacks_draw_ = false;
   sampling_.Append(token);
 }
 
 void SequenceRow::AppendPending() {
   tokens_.push_back(0);
+  lacks_draw_ = false;
   ++num_pending_;
 }
 

@@ -40,6 +40,9 @@ class SequenceRow {
   void AppendPending();
   // Sets the value of the oldest token that is being drawn. It does not count if the sequence has failed.
   void Resolve(TokenId token);
+  // The draw of the next token is put off. AppendPending makes up for it, and so does Append.
+  void PostponeDraw() { lacks_draw_ = true; }
+  bool lacks_draw() const { return lacks_draw_; }
   // Replaces the entries of the block table from `first_changed` on by `tail`. An empty tail changes nothing. REQUIRES:
   // first_changed is at most the length of the table.
   void ChangeTable(int first_changed, absl::Span<const uint32_t> tail);
@@ -108,6 +111,7 @@ class SequenceRow {
   std::optional<int64_t> last_slice_us_;
   std::vector<TokenId> tokens_;
   int num_pending_ = 0;
+  bool lacks_draw_ = false;
   std::vector<uint32_t> block_table_;
   std::vector<std::pair<int, uint32_t>> swapped_out_;
   std::shared_ptr<const std::string> cache_root_;

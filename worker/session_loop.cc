@@ -68,7 +68,7 @@ SessionLoop::~SessionLoop() {
 }
 
 absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts, uint64_t term,
-                               bool accepts_failures) {
+                               const AcceptedResults& accepts) {
   const MutexLock lock(&mutex_);
   if (phase_ == Phase::kStopping) return absl::UnavailableError("the worker is stopping");
   if (phase_ == Phase::kDraining) return absl::UnavailableError("the worker is draining");
@@ -98,7 +98,7 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t ep
   if (current_ != nullptr && current_ != served_) current_->End(TakenOver(epoch));
   SetCurrent(std::move(session));
   adopts_ = adopts;
-  accepts_failures_ = accepts_failures;
+  accepts_ = accepts;
   SetRefusal("");
   wake_.NotifyOne();
   return absl::OkStatus();
@@ -267,7 +267,8 @@ void SessionLoop::SwitchSession() {
   LogEndOfServed();
   served_ = current_;
   served_epoch_ = last_epoch_;
-  served_accepts_failures_ = accepts_failures_;
+  served_accepts_ = accepts_;
+  executor_->SetMayPostpone(served_accepts_.postponed);
   stats_->SetSession(last_epoch_, served_ != nullptr);
   if (served_ == nullptr) {
     Hold();
@@ -366,7 +367,7 @@ void SessionLoop::FinishPlan() {
 }
 
 absl::Status SessionLoop::ErrorOf(const v1::StepResult& result) const {
-  if (served_accepts_failures_ || result.failures().empty()) return absl::OkStatus();
+  if (served_accepts_.failures || result.failures().empty()) return absl::OkStatus();
   const v1::SequenceFailure& failure = result.failures(0);
   constexpr absl::string_view kPrefix = "SEQUENCE_FAILURE_REASON_";
   const std::string sequence = absl::StrCat(failure.sequence());

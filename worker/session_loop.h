@@ -32,6 +32,12 @@ struct OrphanHold {
   InventoryLimits limits = {};
 };
 
+// What a manager reads of StepResult. One of an earlier version does not read all of it.
+struct AcceptedResults {
+  bool failures = true;   // Without it, a sequence that fails ends the session.
+  bool postponed = true;  // Without it, no draw is postponed.
+};
+
 // Owns the thread that runs plans, and enforces that there is one session at a time: the one with the greatest epoch.
 // When a session ends, its rows and labels stay for the orphan hold. A session that adopts them gets an inventory.
 // Thread-safe.
@@ -51,10 +57,10 @@ class SessionLoop {
   // If `adopts` is true, its rows and labels stay, or those that the orphan hold has kept; otherwise the executor
   // forgets them. Then SendOpened follows. Returns FAILED_PRECONDITION when `epoch` is not greater than every epoch
   // seen or is more than a day ahead of the clock, or when `term` is less than the greatest one seen (kStaleTerm), and
-  // UNAVAILABLE while the worker drains or stops; `session` is not used then. If `accepts_failures` is false, a
-  // sequence that fails ends the session.
+  // UNAVAILABLE while the worker drains or stops; `session` is not used then. `accepts` says what the
+  // manager understands.
   absl::Status Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts = false, uint64_t term = 0,
-                    bool accepts_failures = true);
+                    const AcceptedResults& accepts = {});
   // A manager says that it will not use this worker. The worker counts as refused until a session is opened. Does
   // nothing during a session.
   void Refuse(const std::string& reason);
@@ -137,16 +143,16 @@ class SessionLoop {
   std::deque<v1::StepPlan> plans_ QUIRE_GUARDED_BY(mutex_);  // Plans of current_ that are not begun.
   int in_flight_ QUIRE_GUARDED_BY(mutex_) = 0;               // Plans of current_ that are not answered.
   bool adopts_ QUIRE_GUARDED_BY(mutex_) = false;             // current_ adopts what the session before it has left.
-  bool accepts_failures_ QUIRE_GUARDED_BY(mutex_) = false;   // The manager of current_ reads StepResult.failures.
+  AcceptedResults accepts_ QUIRE_GUARDED_BY(mutex_);         // What the manager of current_ reads.
   bool is_closing_ QUIRE_GUARDED_BY(mutex_) = false;         // current_ sends no more plans: CloseAfterPlans.
   std::string refusal_ QUIRE_GUARDED_BY(mutex_);             // The reason of the last Refuse; empty: not refused.
   Phase phase_ QUIRE_GUARDED_BY(mutex_) = Phase::kServing;
 
   // These are used by the loop thread only.
-  std::deque<v1::StepPlan> begun_;        // Plans of served_ that are begun and not finished, the oldest first.
-  LastSteps last_steps_;                  // It is empty if nothing is ever held.
-  bool has_failed_ = false;               // A step has failed, so the rows and labels of the executor are undefined.
-  bool served_accepts_failures_ = false;  // As accepts_failures_, for served_.
+  std::deque<v1::StepPlan> begun_;  // Plans of served_ that are begun and not finished, the oldest first.
+  LastSteps last_steps_;            // It is empty if nothing is ever held.
+  bool has_failed_ = false;         // A step has failed, so the rows and labels of the executor are undefined.
+  AcceptedResults served_accepts_;  // As accepts_, for served_.
   std::optional<std::chrono::steady_clock::time_point> hold_end_;  // Set during an orphan hold,
   std::optional<int64_t> held_since_us_;                           // and so is this time of the steady clock.
 

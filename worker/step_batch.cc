@@ -6,9 +6,21 @@
 #include "base/status.h"
 
 namespace quire {
+namespace {
+
+// Returns whether the manager made the plan before it knew that the draw of the row's next token was postponed.
+bool IsEarly(const v1::StepPlan& plan, int index, const SequenceRow& row) {
+  return row.lacks_draw() && plan.slice_samples()[index] != 0 && plan.slice_num_tokens(index) == 1 &&
+         plan.slice_first_positions(index) == static_cast<uint32_t>(row.num_tokens());
+}
+
+}  // namespace
 
 StepBatch::StepBatch(const WorkerLimits& limits)
-    : limits_(limits), writers_(limits.num_blocks), sliced_rows_(limits.max_sequences) {
+    : limits_(limits),
+      writers_(limits.num_blocks),
+      sliced_rows_(limits.max_sequences),
+      forked_rows_(limits.max_sequences) {
   token_ids_.reserve(limits.max_tokens_per_step);
   positions_.reserve(limits.max_tokens_per_step);
   slots_.reserve(limits.max_tokens_per_step);
@@ -19,6 +31,7 @@ StepBatch::StepBatch(const WorkerLimits& limits)
 
 absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> rows) {
   Clear();
+  for (const uint32_t row : plan.fork_rows()) forked_rows_.Mark(row);
   int first_token = 0;
   const uint32_t* tail = plan.block_tails().data();
   for (int i = 0; i < plan.slice_rows_size(); ++i) {
@@ -33,11 +46,21 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
                        .first_token = first_token,
                        .last_token = first_token + static_cast<int>(plan.slice_num_tokens(i)) - 1,
                        .is_sampling = plan.slice_samples()[i] != 0});
-    first_token += slices_.back().num_tokens;
-    if (slices_.back().num_tokens > 0) QUIRE_RETURN_IF_ERROR(ClaimWrites(i));
+    BatchSlice& slice = slices_.back();
+    if (IsEarly(plan, i, row)) {
+      slice.is_early = true;
+      slice.num_tokens = 0;
+    } else if (slice.num_tokens == 0 && !forked_rows_.IsMarked(plan.slice_rows(i))) {
+      QUIRE_RETURN_IF_ERROR(CheckRepeat(i, row));
+      slice.is_repeat = true;
+      first_token += FindRepeated(&slice);
+    }
+    first_token += slice.num_tokens;
+    if (slice.num_tokens > 0) QUIRE_RETURN_IF_ERROR(ClaimWrites(i));
   }
   for (size_t i = 0; i < slices_.size(); ++i) {
-    if (slices_[i].num_tokens > 0) QUIRE_RETURN_IF_ERROR(Append(i));
+    const bool is_first = slices_[i].is_repeat && slices_[i].last_token == static_cast<int>(token_ids_.size());
+    if (slices_[i].num_tokens > 0 || is_first) QUIRE_RETURN_IF_ERROR(Append(i));
     slices_[i].row->SetComputed(slices_[i].end_position());
   }
   FindParents(plan);
@@ -46,6 +69,8 @@ absl::Status StepBatch::Build(const v1::StepPlan& plan, absl::Span<SequenceRow> 
 
 void StepBatch::Clear() {
   slices_.clear();
+  forked_rows_.Clear();
+  repeated_.clear();
   writers_.Clear();
   token_ids_.clear();
   positions_.clear();
@@ -63,14 +88,16 @@ void StepBatch::FindParents(const v1::StepPlan& plan) {
   for (int i = 0; i < plan.fork_rows_size(); ++i) {
     if (!sliced_rows_.IsMarked(plan.fork_rows(i))) continue;
     BatchSlice& slice = slices_[sliced_rows_.Owner(plan.fork_rows(i))];
-    if (slice.num_tokens > 0) continue;
-    slice.last_token = slices_[sliced_rows_.Owner(plan.fork_parents(i))].last_token;
+    if (slice.num_tokens > 0 || slice.is_early) continue;
+    const BatchSlice& parent = slices_[sliced_rows_.Owner(plan.fork_parents(i))];
+    slice.last_token = parent.last_token;
+    slice.is_early = parent.is_early;
   }
 }
 
 absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const SequenceRow& row) const {
   const int64_t first = plan.slice_first_positions(index);
-  const int64_t end = first + plan.slice_num_tokens(index);
+  const int64_t end = first + (IsEarly(plan, index, row) ? 0 : plan.slice_num_tokens(index));
   if (!row.is_started()) {
     return InvalidArgument("slice_rows[", index, "] is ", plan.slice_rows(index), ", which no sequence has taken");
   }
@@ -109,6 +136,27 @@ absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const Se
   return absl::OkStatus();
 }
 
+absl::Status StepBatch::CheckRepeat(int index, const SequenceRow& row) const {
+  if (row.num_pending() > 0) {
+    return InvalidArgument("slice ", index, " repeats a draw, its row has ", row.num_pending(),
+                           " tokens that are being drawn");
+  }
+  if (row.num_computed() >= 0 && row.num_computed() < row.num_tokens()) {
+    return InvalidArgument("slice ", index, " repeats a draw after position ", row.num_tokens(),
+                           ", its row is computed up to ", row.num_computed());
+  }
+  return absl::OkStatus();
+}
+
+int StepBatch::FindRepeated(BatchSlice* slice) {
+  const int position = slice->first_position - 1;
+  const int64_t block = slice->row->block_table()[position / limits_.block_size];
+  const auto [known, is_new] =
+      repeated_.try_emplace(block * limits_.block_size + position % limits_.block_size, slice->first_token);
+  slice->last_token = known->second;
+  return is_new ? 1 : 0;
+}
+
 absl::Status StepBatch::ClaimWrites(int index) {
   const BatchSlice& slice = slices_[index];
   const absl::Span<const uint32_t> table = slice.row->block_table();
@@ -128,12 +176,14 @@ absl::Status StepBatch::Append(int index) {
   const int num_known = slice.row->num_tokens() - slice.row->num_pending();
   const absl::Span<const uint32_t> table = slice.row->block_table();
   const int block_size = limits_.block_size;
-  for (int position = slice.first_position; position < slice.end_position(); ++position) {
+  const int first_position = slice.is_repeat ? slice.first_position - 1 : slice.first_position;
+  for (int position = first_position; position < slice.end_position(); ++position) {
     token_ids_.push_back(position < num_known ? tokens[position] : -1 - slice.row_index);
     positions_.push_back(position);
     slots_.push_back(int64_t{table[position / block_size]} * block_size + position % block_size);
   }
-  for (int i = 0; i < slice.first_position / block_size; ++i) {
+  const int num_read = slice.is_repeat ? limits_.NumBlocksFor(slice.first_position) : slice.first_position / block_size;
+  for (int i = 0; i < num_read; ++i) {
     if (writers_.IsMarked(table[i])) {
       return InvalidArgument("block ", table[i], " is read by slice ", index, " and written by slice ",
                              writers_.Owner(table[i]));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/batch.h"
@@ -25,12 +26,18 @@ struct BatchSlice {
   int first_token;  // The index in the batch's token arrays at which the slice begins.
   int last_token;   // The token whose logits the slice samples from: its last one, or its parent's if it has none.
   bool is_sampling;
+  bool is_early = false;   // It counts on the token of a draw that was postponed. It computes and draws nothing.
+  bool is_repeat = false;  // It draws what was postponed, after the last token of the row. num_tokens is 0.
 
   int end_position() const { return first_position + num_tokens; }
 };
 
 // The slices of a plan as the flat arrays that kernels read. Slices without tokens do not appear in the arrays. The
 // memory is kept from step to step. Owned by the executor thread.
+//
+// A draw that is repeated has one token in the arrays: the last one of its row, whose K and V are stored once more.
+// They are the same as before, so it does not matter who shares the block. Rows that share the block there share the
+// token.
 //
 // If a token is still being drawn, its id is the one that stands for the last token drawn for a place
 // (kernels/batch.h). The place is the index of its row.
@@ -55,9 +62,12 @@ class StepBatch {
 
  private:
   void Clear();
-  // Sets last_token of every slice without tokens.
+  // Sets last_token of every slice of a fork without tokens.
   void FindParents(const v1::StepPlan& plan);
   absl::Status CheckSlice(const v1::StepPlan& plan, int index, const SequenceRow& row) const;
+  absl::Status CheckRepeat(int index, const SequenceRow& row) const;
+  // Returns the number of tokens that the slice of a repeated draw appends, and sets its last_token.
+  int FindRepeated(BatchSlice* slice);
   // Marks the blocks that the slice writes. Returns an error when another slice writes one of them.
   absl::Status ClaimWrites(int index);
   // Appends the slice's tokens and block table to the arrays. Returns an error when another slice writes one of its
@@ -68,6 +78,8 @@ class StepBatch {
   std::vector<BatchSlice> slices_;
   MarkSet writers_;      // The blocks that this step writes. The owner is the slice's index.
   MarkSet sliced_rows_;  // The owner is the slice's index.
+  MarkSet forked_rows_;
+  absl::flat_hash_map<int64_t, int> repeated_;  // The tokens of repeated draws, by slot.
 
   std::vector<int32_t> token_ids_;
   std::vector<int32_t> positions_;

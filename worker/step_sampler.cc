@@ -23,6 +23,11 @@ int ListLength(int max_top) {
   return *std::lower_bound(std::begin(kListLengths), std::end(kListLengths), max_top);
 }
 
+v1::SequenceFailureReason ReasonOf(const absl::Status& guide) {
+  return absl::IsResourceExhausted(guide) ? v1::SEQUENCE_FAILURE_REASON_GUIDE_TOO_EXPENSIVE
+                                          : v1::SEQUENCE_FAILURE_REASON_UNSPECIFIED;
+}
+
 }  // namespace
 
 StepSampler::StepSampler(Backend* backend, Transformer* transformer, const WorkerLimits& limits)
@@ -42,6 +47,7 @@ absl::Status StepSampler::Begin(const StepBatch& batch, const KvLayout& layout, 
   QUIRE_RETURN_IF_ERROR(step.results.Reserve(num_jobs));
   QUIRE_RETURN_IF_ERROR(step.top.Reserve(size_t(num_jobs) * step.max_top));
   ++num_begun_;
+  if (batch.view().num_tokens == 0) return absl::OkStatus();  // All slices have come too early.
   const int chunk = transformer_->limits().max_logit_rows;
   if (num_jobs > 0 && num_jobs <= chunk) {
     const SamplingArgs args = Collect(step, 0, num_jobs);
@@ -64,17 +70,33 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices, Step* step) {
   step->has_scores = false;
   step->max_top = 0;
   rows_.clear();
+  FillGuideMasks(slices);
   for (int i = 0; i < static_cast<int>(slices.size()); ++i) {
     SequenceRow& row = *slices[i].row;
     const int num_pending = row.num_pending();
     CollectPromptJobs(slices[i], i, step);
-    if (slices[i].is_sampling) CollectDraw(slices[i], i, step);
+    const bool is_postponed = slices[i].is_sampling && CollectDraw(slices[i], i, step);
     step->slices.push_back({.row = &row,
                             .sequence = row.sequence(),
                             .end_job = static_cast<int>(step->jobs.size()),
-                            .has_pending = row.num_pending() > num_pending});
+                            .has_pending = row.num_pending() > num_pending,
+                            .is_postponed = is_postponed});
   }
   step->max_top = ListLength(step->max_top);
+}
+
+void StepSampler::FillGuideMasks(absl::Span<const BatchSlice> slices) {
+  guided_.clear();
+  for (const BatchSlice& slice : slices) {
+    SamplingState& sampling = slice.row->sampling();
+    if (slice.is_sampling && !slice.is_early && slice.row->failure() == nullptr && sampling.guide() != nullptr) {
+      guided_.push_back(&sampling);
+    }
+  }
+  std::stable_sort(guided_.begin(), guided_.end(), [](const SamplingState* a, const SamplingState* b) {
+    return a->guide()->turn() < b->guide()->turn();
+  });
+  for (SamplingState* const sampling : guided_) sampling->FillGuideMask().IgnoreError();  // CollectDraw looks at it.
 }
 
 void StepSampler::CollectPromptJobs(const BatchSlice& slice, int index, Step* step) {
@@ -88,18 +110,20 @@ void StepSampler::CollectPromptJobs(const BatchSlice& slice, int index, Step* st
   }
 }
 
-void StepSampler::CollectDraw(const BatchSlice& slice, int index, Step* step) {
+bool StepSampler::CollectDraw(const BatchSlice& slice, int index, Step* step) {
   SequenceRow& row = *slice.row;
+  const absl::Status& guide = row.sampling().guide_status();
+  if (row.failure() == nullptr && (slice.is_early || absl::IsUnavailable(guide))) {
+    row.PostponeDraw();
+    return true;
+  }
+  if (!guide.ok() && !absl::IsUnavailable(guide)) row.Fail({ReasonOf(guide), std::string(guide.message())});
   if (row.failure() != nullptr) {
     // The next plan counts on a token.
     if (row.sampling().num_candidates() == 0) row.AppendPending();
-    return;
+    return false;
   }
   SamplingRow draw = row.sampling().Draw(row.tokens());
-  if (const absl::Status& guide = row.sampling().guide_status(); !guide.ok()) {
-    row.Fail({v1::SEQUENCE_FAILURE_REASON_GUIDE_TOO_EXPENSIVE, std::string(guide.message())});
-    return CollectDraw(slice, index, step);
-  }
   if (draw.num_candidates == 0) {
     draw.drawn_place = slice.row_index;
     if (row.num_pending() > 0) draw.pending_place = slice.row_index;
@@ -107,6 +131,7 @@ void StepSampler::CollectDraw(const BatchSlice& slice, int index, Step* step) {
   }
   AddJob(slice, index, slice.last_token, slice.end_position() - 1, /*is_sampling=*/true, draw, step);
   step->has_scores |= row.sampling().num_top() >= 0;
+  return false;
 }
 
 void StepSampler::AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool is_sampling,
@@ -158,6 +183,8 @@ void StepSampler::Finish(v1::StepResult* result) {
       out->set_message(failure->message.substr(0, kMaxFailureMessageBytes));
       if (slice.has_pending) slice.row->Resolve(0);
       job = slice.end_job;
+    } else if (slice.is_postponed) {
+      result->add_postponed_slices(static_cast<uint32_t>(i));
     }
     for (; job < slice.end_job; ++job) FinishJob(step, job, result);
   }

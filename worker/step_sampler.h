@@ -37,7 +37,8 @@ class StepSampler {
   absl::Status Begin(const StepBatch& batch, const KvLayout& layout, void* const* kv_pools);
   // Finishes the oldest step that was begun: resolves the pending tokens of its rows and fills the columns of the
   // result. A sequence whose logits are not finite fails, and so does each one whose row has failed before: the result
-  // has the failure in place of tokens and scores. REQUIRES: everything that its Begin queued is done.
+  // has the failure in place of tokens and scores. The result also tells which draws were postponed. REQUIRES:
+  // everything that its Begin queued is done.
   void Finish(v1::StepResult* result);
   // Forgets the steps that were begun. REQUIRES: everything that was queued is done.
   void Reset();
@@ -59,6 +60,7 @@ class StepSampler {
     SequenceId sequence;
     int end_job;       // Its jobs end before this index, and begin where those of the slice before end.
     bool has_pending;  // The row got a pending token.
+    bool is_postponed = false;
   };
   struct Step {
     explicit Step(Backend* backend) : results(backend, "drawn tokens"), top(backend, "lists of tokens") {}
@@ -72,9 +74,12 @@ class StepSampler {
   };
 
   void CollectJobs(absl::Span<const BatchSlice> slices, Step* step);
+  // Finds what the guides of rows that draw allow, as far as the step has work for that.
+  void FillGuideMasks(absl::Span<const BatchSlice> slices);
   // Adds the jobs of a slice. A row that has failed has none.
   void CollectPromptJobs(const BatchSlice& slice, int index, Step* step);
-  void CollectDraw(const BatchSlice& slice, int index, Step* step);
+  // Returns whether the draw is postponed.
+  bool CollectDraw(const BatchSlice& slice, int index, Step* step);
   void AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool is_sampling,
               const SamplingRow& row, Step* step);
   // Fills token_rows_ and logit_rows_ for the jobs [begin, end). Returns their arguments without logits.
@@ -98,6 +103,7 @@ class StepSampler {
 
   v1::ScoreColumns score_;  // Scratch of KeepScore.
 
+  std::vector<SamplingState*> guided_;  // Scratch of FillGuideMasks.
   // Scratch of Begin. A chunk is the set of jobs whose logits are computed at a time.
   std::vector<SamplingRow> rows_;    // [jobs]
   std::vector<int32_t> token_rows_;  // The token rows of the chunk, without duplicates.

@@ -154,7 +154,8 @@ absl::Status StepStream::HandleOpen(const v1::OpenSession& open) {
     phase_ = Phase::kOpen;
   }
   open_alarm_.Cancel();
-  return loop_->Open(self_, open.epoch(), open.adopt(), open.term(), open.accepts_failures());
+  return loop_->Open(self_, open.epoch(), open.adopt(), open.term(),
+                     {.failures = open.accepts_failures(), .postponed = open.accepts_postponed()});
 }
 
 void StepStream::OnWriteDone(bool ok) {

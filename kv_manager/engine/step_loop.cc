@@ -273,9 +273,12 @@ void StepLoop::Handle(PlanAnswered event) {
 void StepLoop::FailRequests(const std::vector<FailedRequest>& failed) {
   for (const FailedRequest& request : failed) {
     const absl::Status error = ErrorOf(request);
-    QUIRE_LOG(kWarning) << "request " << Value(request.request) << " failed on worker "
-                        << Named("worker", options_.address) << ": " << error.message();
     live_.Fail(request.request, error);
+    const std::optional<int64_t> num_dropped = failure_log_.Admit(now_us_);
+    if (!num_dropped.has_value()) continue;
+    QUIRE_LOG(kWarning) << "request " << Value(request.request) << " failed on worker "
+                        << Named("worker", options_.address) << ": " << error.message()
+                        << (*num_dropped > 0 ? absl::StrCat(" (", *num_dropped, " more failed)") : "");
   }
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/log.h"
 #include "kv_manager/blocks/prefix_index.h"
 #include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/loop_inbox.h"
@@ -130,7 +131,8 @@ class StepLoop {
     int num_requests = 0;
     int num_changed = 0;  // Those of them that go on with other numerics.
   };
-  TakenOver taken_over_;  // They were taken over in this round.
+  LogLimiter failure_log_{5};  // Clients can let requests fail as often as they like.
+  TakenOver taken_over_;       // They were taken over in this round.
   LoopReport report_;
   LiveRequests live_;
   WorkerSession session_;  // It stands after the inbox, which its client calls until it is destroyed.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_reason.h"
@@ -44,22 +45,40 @@ absl::Status GuideCache::Check(const GuideUser& user, const v1::Guide& guide) {
   const Sha256Digest key = KeyOf(user, guide);
   {
     const MutexLock lock(&mutex_);
-    if (const auto known = index_.find(key); known != index_.end()) {
-      entries_.splice(entries_.begin(), entries_, known->second);
-      return known->second->status;
-    }
+    while (compiling_.contains(key)) compiled_.Wait(&mutex_);
+    if (const auto known = index_.find(key); known != index_.end()) return Use(known->second, user);
     if (user.pays && SavedOf(user.tenant) <= 0) {
       counts_->Count(RpcRefusal::kTooManyNewGuides);
       return EmptyAccount(user.tenant);
     }
+    compiling_.insert(key);
   }
   const WorkTime start = WorkTime::Now(*clock_);
   const absl::Status status = grammar::Compile(grammar::SourceOf(guide)).status();
   const WorkTime spent = WorkTime::Now(*clock_) - start;
   const MutexLock lock(&mutex_);
-  if (user.pays) SavedOf(user.tenant) -= std::max<int64_t>(spent.cpu_us, 1);
-  Keep(key, status);
+  const int64_t cost_us = std::max<int64_t>(spent.cpu_us, 1);
+  if (user.pays) SavedOf(user.tenant) -= cost_us;
+  Keep({key, status, cost_us, ++num_uses_});
+  compiling_.erase(key);
+  compiled_.NotifyAll();
   return status;
+}
+
+absl::Status GuideCache::Use(std::list<Entry>::iterator entry, const GuideUser& user) {
+  const bool is_dropped = entry->status.ok() && num_uses_ - entry->last_use > kKeptByWorkers;
+  if (is_dropped && user.pays) {
+    int64_t& saved_us = SavedOf(user.tenant);
+    if (saved_us <= 0) {
+      counts_->Count(RpcRefusal::kTooManyNewGuides);
+      return EmptyAccount(user.tenant);
+    }
+    saved_us -= entry->cost_us;
+  }
+  if (entry != entries_.begin()) ++num_uses_;
+  entry->last_use = num_uses_;
+  entries_.splice(entries_.begin(), entries_, entry);
+  return entry->status;
 }
 
 size_t GuideCache::BytesOf(const Entry& entry) {
@@ -87,10 +106,9 @@ int64_t& GuideCache::SavedOf(const std::string& tenant) {
   return account.saved_us;
 }
 
-void GuideCache::Keep(const Sha256Digest& key, const absl::Status& status) {
-  if (index_.contains(key)) return;  // Another thread has compiled the same guide.
-  entries_.push_front({key, status});
-  index_[key] = entries_.begin();
+void GuideCache::Keep(Entry entry) {
+  entries_.push_front(std::move(entry));
+  index_[entries_.front().key] = entries_.begin();
   num_bytes_ += BytesOf(entries_.front());
   while (num_bytes_ > kMaxBytes && entries_.size() > 1) {
     num_bytes_ -= BytesOf(entries_.back());

@@ -14,11 +14,13 @@
 #include "grammar/guide_source.h"
 #include "grammar/matcher.h"
 #include "kv_manager/requests/tenancy.h"
+#include "kv_manager/requests/text_threads.h"
 
 namespace quire {
 namespace {
 
-constexpr size_t kCompilationWork = 1 << 20;  // It takes about as long as to tokenize so many bytes.
+// To compile a guide takes up to about as long as to tokenize so many bytes.
+constexpr size_t kCompilationWork = kVeryLongTextBytes;
 
 constexpr int64_t kMaxContinuedWork = 20'000'000;  // Of Matcher::Accept, for all samples that a request continues.
 

@@ -6,21 +6,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_reason.h"
+#include "base/thread_priority.h"
 
 namespace quire {
 
 TextThreads::TextThreads(int num_threads, size_t max_waiting_texts, RpcCounts* counts)
-    : max_waiting_texts_(max_waiting_texts), counts_(counts), output_(num_threads), input_(num_threads) {}
+    : max_waiting_texts_(max_waiting_texts),
+      counts_(counts),
+      output_(num_threads),
+      input_(num_threads, /*has_low_priority=*/false),
+      very_long_(num_threads, /*has_low_priority=*/true) {}
 
 absl::Status TextThreads::RunInput(const std::string& tenant, size_t num_bytes, std::function<void()> job) {
   if (num_bytes <= kShortTextBytes) {
     job();
     return absl::OkStatus();
   }
-  if (TryAddInput(tenant, std::move(job))) {
-    input_.Schedule([this] { RunNextInput(); });
-    return absl::OkStatus();
-  }
+  Lane& lane = num_bytes >= kVeryLongTextBytes ? very_long_ : input_;
+  if (lane.TryRun(tenant, std::move(job), max_waiting_texts_)) return absl::OkStatus();
   counts_->Count(RpcRefusal::kTooManyLongTexts);
   return WithRetryDelay(WithReason(absl::ResourceExhaustedError(absl::StrCat(
                                        max_waiting_texts_,
@@ -30,16 +33,23 @@ absl::Status TextThreads::RunInput(const std::string& tenant, size_t num_bytes, 
                         /*delay_ms=*/500);
 }
 
-bool TextThreads::TryAddInput(const std::string& tenant, std::function<void()> job) {
-  const MutexLock lock(&mutex_);
-  return input_jobs_.TryPush(tenant, std::move(job), max_waiting_texts_);
+bool TextThreads::Lane::TryRun(const std::string& tenant, std::function<void()> job, size_t max_waiting) {
+  {
+    const MutexLock lock(&mutex_);
+    if (!jobs_.TryPush(tenant, std::move(job), max_waiting)) return false;
+  }
+  threads_.Schedule([this] {
+    if (has_low_priority_) LowerPriorityOfThread();
+    RunNext();
+  });
+  return true;
 }
 
-void TextThreads::RunNextInput() {
+void TextThreads::Lane::RunNext() {
   std::function<void()> job;
   {
     const MutexLock lock(&mutex_);
-    job = input_jobs_.Pop();
+    job = jobs_.Pop();
   }
   job();
 }

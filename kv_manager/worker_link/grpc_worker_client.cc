@@ -124,6 +124,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     request->mutable_open()->set_adopt(adopts_);
     request->mutable_open()->set_term(client_->options_.term);
     request->mutable_open()->set_accepts_failures(true);
+    request->mutable_open()->set_accepts_postponed(true);
     Write(std::move(request));
     StartCall();
   }

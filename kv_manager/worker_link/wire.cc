@@ -251,6 +251,21 @@ absl::Status DecodeFailures(const v1::StepResult& in, ExpectedResult* expected, 
   return absl::OkStatus();
 }
 
+// A slice whose draw is postponed owes the scores of the prompt, and nothing else.
+absl::Status DecodePostponed(const v1::StepResult& in, ExpectedResult* expected, StepResult* out) {
+  for (const uint32_t index : in.postponed_slices()) {
+    if (index >= expected->slices.size())
+      return Malformed("postponed_slices", index, absl::StrCat("less than ", expected->slices.size()));
+    ExpectedResult::Slice& slice = expected->slices[index];
+    if (!slice.sample) return Malformed("postponed_slices", index, "each slice that samples and has not failed, once");
+    out->slices[index].is_postponed = true;
+    expected->num_drawn -= slice.draws() ? 1 : 0;
+    expected->num_candidate_lists -= slice.lists_candidates() ? 1 : 0;
+    slice.sample = false;
+  }
+  return absl::OkStatus();
+}
+
 // The counts of a description, each within 1 .. limit.
 absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t min, uint64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
@@ -370,6 +385,7 @@ absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, ExpectedRe
   if (in.step() != Value(expected.step)) return Malformed("step", in.step(), absl::StrCat(Value(expected.step)));
   StepResult out{.step = expected.step, .slices = std::vector<SliceResult>(expected.slices.size())};
   QUIRE_RETURN_IF_ERROR(DecodeFailures(in, &expected, &out));
+  QUIRE_RETURN_IF_ERROR(DecodePostponed(in, &expected, &out));
   QUIRE_RETURN_IF_ERROR(DecodeTokens(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeCandidates(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeScores(in, expected, vocab_size, &out));

@@ -55,7 +55,8 @@ uint64_t HashOf(const uint8_t* data, size_t size) {
 }
 
 void Draw(const std::shared_ptr<const Automaton>& automaton, TokenMasks* masks, Random* random) {
-  if (random->OneIn(8)) masks->Prepare(automaton);
+  TokenMasks::Preparation preparation;
+  if (random->OneIn(8)) masks->Prepare(automaton, TokenMasks::kMaxPreparedWork, &preparation);
   GuidedWalk walk(automaton, masks);
   for (int i = random->Between(1, kMaxDraws); i > 0; --i) {
     walk.Try(random->Below(masks->tokens().vocab_size()), /*is_exact=*/false);

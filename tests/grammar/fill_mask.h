@@ -22,6 +22,13 @@ inline int64_t FillMask(const Matcher& matcher, TokenMasks* masks, std::vector<u
   return kMuch - left;
 }
 
+// Makes all masks that Prepare makes.
+inline void PrepareAll(const std::shared_ptr<const Automaton>& automaton, TokenMasks* masks) {
+  TokenMasks::Preparation preparation;
+  while (masks->Prepare(automaton, TokenMasks::kMaxPreparedWork, &preparation)) {
+  }
+}
+
 }  // namespace quire::grammar
 
 #endif  // QUIRE_TESTS_GRAMMAR_FILL_MASK_H_

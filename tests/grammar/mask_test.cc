@@ -86,7 +86,7 @@ TEST(MaskTest, PreparedMasksAreStillThereWhenTheyAreNeeded) {
   const auto automaton =
       *Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"type": "string", "maxLength": 40})"});
   TokenMasks masks(TrialVocabulary(3000, 3), /*max_bytes=*/8000);
-  masks.Prepare(automaton);
+  PrepareAll(automaton, &masks);
   const size_t num_bytes = masks.num_bytes();
   EXPECT_GT(num_bytes, 4000u);
   std::vector<uint32_t> mask(masks.num_words());
@@ -97,7 +97,7 @@ TEST(MaskTest, PreparedMasksAreStillThereWhenTheyAreNeeded) {
 TEST(MaskTest, PreparedMasksAreThoseThatAreNeeded) {
   const auto automaton = *Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"type": "string", "maxLength": 8})"});
   TokenMasks prepared(TrialVocabulary(3000, 3));
-  prepared.Prepare(automaton);
+  PrepareAll(automaton, &prepared);
   const size_t num_bytes = prepared.num_bytes();
   TokenMasks masks(TrialVocabulary(3000, 3));
   std::vector<uint32_t> mask, other;

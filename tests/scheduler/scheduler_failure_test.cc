@@ -126,6 +126,19 @@ TEST_F(SchedulerFailureTest, WhatAnEndedSequenceHadInFlightStaysCachedIfItIsSoun
   EXPECT_EQ(blocks_->num_cached_blocks(), 2);
 }
 
+TEST_F(SchedulerFailureTest, TheFailureOfAGuideLeavesTheCacheAsItIs) {
+  has_prefix_cache_ = true;
+  Make(16);
+  Submit(1, 12, 6);
+  const StepPlan plan = Plan();
+  StepResult result = *worker_->Execute(plan);
+  result.slices[0] = SliceResult();
+  result.slices[0].failure = {plan.starts[0].sequence, SequenceFailure::Reason::kGuideTooExpensive,
+                              "it takes too long"};
+  EXPECT_THAT(scheduler_->Commit(result).failed, SizeIs(1));
+  EXPECT_EQ(blocks_->num_cached_blocks(), 3);
+}
+
 TEST_F(SchedulerFailureTest, WhatOthersHaveReadSoundlyStaysCached) {
   has_prefix_cache_ = true;
   Make(16);

@@ -69,15 +69,17 @@ absl::Status BlameOracle::OnPlan(Slices slices) {
   return absl::OkStatus();
 }
 
-void BlameOracle::OnCommitted(IsLive is_live) {
+void BlameOracle::OnCommitted(const std::vector<SequenceId>& early, IsLive is_live) {
   for (const Slice& slice : in_flight_.front()) {
+    const bool is_early = std::find(early.begin(), early.end(), slice.sequence) != early.end();
+    const int end = slice.end - (is_early ? 1 : 0);
     const auto it = live_.find(slice.request);
     if (it == live_.end()) continue;
     if (slice.member.num_tokens == 0 && !is_live(slice.request, slice.member.index)) continue;
     Progress* const progress = Find(slice, &it->second);
-    if (slice.end >= progress->lost_at) progress->lost_at = 0;
-    if (slice.end <= progress->reached) continue;
-    progress->reached = slice.end;
+    if (end >= progress->lost_at) progress->lost_at = 0;
+    if (end <= progress->reached) continue;
+    progress->reached = end;
     it->second.has_got_farther = true;
   }
   in_flight_.pop_front();

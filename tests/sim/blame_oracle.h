@@ -71,7 +71,8 @@ class BlameOracle {
   // A plan was sent. The error says that it computes something beside a suspect.
   absl::Status OnPlan(Slices slices);
   // The oldest plan was answered. Settle() is called before anything else happens, but after its results are known.
-  void OnCommitted(IsLive is_live);
+  // `early` are the sequences whose slices have not computed their last token.
+  void OnCommitted(const std::vector<SequenceId>& early, IsLive is_live);
   void Settle(IsLive is_live);
   // The session has ended. `is_blameless`: for a reason that has nothing to do with requests. `has_drawn` tells whether
   // a request has a token. Returns the requests that must fail.

@@ -30,6 +30,16 @@ int64_t MostBlocks(int64_t num_prompt_tokens, int max_tokens, int num_rows, int 
   return num_shared + num_rows * ((num_slots + block_size - 1) / block_size - num_shared);
 }
 
+// The tokens that a worker computes. A draw that is repeated computes a token again.
+int NumComputed(const StepPlan& plan) {
+  absl::flat_hash_set<RowId> forks;
+  for (const SequenceFork& fork : plan.forks) forks.insert(fork.row);
+  const auto num_draws = std::count_if(plan.slices.begin(), plan.slices.end(), [&](const SequenceSlice& slice) {
+    return slice.num_tokens == 0 && !forks.contains(slice.row);
+  });
+  return plan.num_tokens() + static_cast<int>(num_draws);
+}
+
 }  // namespace
 
 int64_t MostBlocks(const Request& request, int block_size) {
@@ -138,7 +148,7 @@ bool PlanAudit::HasDecode(const StepPlan& plan) const {
   for (const SequenceStart& start : plan.starts) entered.insert(start.row);
   for (const SequenceFork& fork : plan.forks) entered.insert(fork.row);
   return std::any_of(plan.slices.begin(), plan.slices.end(), [&](const SequenceSlice& slice) {
-    return slice.num_tokens == 1 && slice.sample && !entered.contains(slice.row);
+    return slice.num_tokens <= 1 && slice.sample && !entered.contains(slice.row);
   });
 }
 
@@ -154,7 +164,8 @@ int PlanAudit::MaxTokens(const StepPlan& plan) const {
 absl::Status PlanAudit::CheckLimits(const StepPlan& plan, const SchedulerCounts& before,
                                     const SchedulerCounts& after) const {
   const int max_tokens = MaxTokens(plan);
-  if (plan.num_tokens() > max_tokens) return Broken(plan.num_tokens(), " tokens, the budget is ", max_tokens);
+  const int num_tokens = NumComputed(plan);
+  if (num_tokens > max_tokens) return Broken(num_tokens, " tokens, the budget is ", max_tokens);
   if (after.scheduled_tokens - before.scheduled_tokens != plan.num_tokens()) return Broken("its tokens are miscounted");
   if (after.preemptions > before.preemptions && !plan.starts.empty()) return Broken("preempted and admitted");
   if (after.running + after.waiting != num_live()) return Broken("a request is in no queue, or in two");
@@ -328,7 +339,7 @@ absl::Status PlanAudit::CheckNobodyWaitsInVain(const StepPlan& plan, bool has_pr
     if (live.most_blocks > num_free) does_everybody_fit = false;
   }
   const bool is_in_vain = does_anybody_wait && does_everybody_fit && num_rows <= worker_.rows && plan.starts.empty() &&
-                          !has_preempted && plan.num_tokens() < worker_.step_tokens && worker_.token_budget == 0 &&
+                          !has_preempted && NumComputed(plan) < worker_.step_tokens && worker_.token_budget == 0 &&
                           worker_.prefix_cache == 0 && worker_.is_static == 0 && worker_.served_percent == 0;
   num_plans_in_vain_ = is_in_vain ? num_plans_in_vain_ + 1 : 0;
   if (num_plans_in_vain_ <= kMaxPlansInVain) return absl::OkStatus();

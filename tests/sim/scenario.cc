@@ -46,6 +46,7 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"rebalances", &SimWorker::rebalances},
     {"numerics", &SimWorker::numerics},
     {"approximate", &SimWorker::approximate},
+    {"postpones", &SimWorker::postpones},
 };
 constexpr SimField<SimModel> kModelFields[] = {
     {"vocab", &SimModel::vocab},

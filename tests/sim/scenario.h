@@ -57,6 +57,7 @@ struct SimWorker {
   int rebalances = 0;   // 1: waiting requests move to idle workers.
   int numerics = 0;     // Workers with other numerics give other tokens.
   int approximate = 0;  // 1: --failover=approximate.
+  int postpones = 0;    // Above 1: the worker puts off about one draw in this number.
 
   double WeightOf(const std::string& tenant) const;
   // The number of blocks that the tenant may hold. Blocks that its requests share count for each of them.

@@ -224,6 +224,7 @@ class Drawer {
     worker.rebalances = num_workers > 1 && !random_.OneIn(4);
     if (has_shares_) worker.first_percent = random_.Between(5, 99);
     if (has_shares_ && random_.OneIn(3)) worker.others_percent = random_.Between(5, 99);
+    if (random_.OneIn(4)) worker.postpones = random_.Between(2, 12);
     return worker;
   }
 

@@ -191,6 +191,9 @@ INSTANTIATE_TEST_SUITE_P(
         "manager_lost 2\nplan 0\nplan 0\nplan 0\nplan 1\nsubmit 59 num_own=1\nsubmit 60 num_own=1\nplan 1\n"
         "plan 1\nplan 2\nplan 2\nplan 2\nplan 0\ncommit 0\nplan 1\nplan 2\nplan 0\ncommit 2\n"
         "submit 96 num_own=1 resumable=1\nplan 2\ncommit 1\nplan 0\nplan 1\nsubmit 99 num_own=1 tenant=1\n",
+        // Some samples have drawn their first and last tokens, and the draws of others are postponed, when the worker
+        // is lost.
+        "model\nworker postpones=2\nsubmit 1 num_own=1 poison=1\nsubmit 2 num_own=1 samples=6\n",
         // The start of a preempted search was lost with the manager. The worker still had an old row of it, in which
         // the same beam had run before.
         "model vocab=3\nworker block_size=12 others_percent=81 keeps_rows=1\n"

@@ -37,6 +37,7 @@ absl::StatusOr<StepResult> ShadowWorker::Execute(const StepPlan& plan) {
     return Broken("step ", Value(plan.step), " follows step ", Value(last_step_));
   }
   last_step_ = plan.step;
+  early_sequences_.clear();
   if (plan.empty()) return Broken("step ", Value(plan.step), " is empty");
   QUIRE_RETURN_IF_ERROR(Swap(plan));
   QUIRE_RETURN_IF_ERROR(Copy(plan.copies));
@@ -187,18 +188,17 @@ absl::Status ShadowWorker::Store(StepId step, const SequenceSlice& slice) {
   if (row.last_step == step) return Broken("two slices of row ", Value(slice.row));
   row.last_step = step;
   if (slice.num_tokens == 0) {
-    const Row* parent = row.parent.has_value() ? &*rows_[Value(*row.parent)] : nullptr;
-    if (parent == nullptr || parent->last_step != step || parent->num_stored != slice.first_position) {
-      return Broken("row ", Value(slice.row), " draws where no parent has computed");
-    }
+    QUIRE_RETURN_IF_ERROR(CheckDraw(step, slice, row));
     row.num_stored = slice.first_position;
   }
   const bool goes_back = std::exchange(row.may_go_back, false) && slice.first_position < row.num_stored;
   if (row.num_stored >= 0 && slice.first_position != row.num_stored && !goes_back) {
     return Broken("slice from ", slice.first_position, ", the row has stored ", row.num_stored);
   }
-  const int end = slice.first_position + slice.num_tokens;
   const int num_tokens = static_cast<int>(row.tokens.size());
+  row.is_early = row.lacks_draw && slice.first_position == num_tokens && slice.num_tokens == 1 && slice.sample;
+  if (row.is_early) early_sequences_.push_back(row.start.sequence);
+  const int end = row.is_early ? num_tokens : slice.first_position + slice.num_tokens;
   if (end > num_tokens) return Broken("slice up to ", end, ", tokens ", num_tokens);
   if (slice.sample != (end == num_tokens)) return Broken("sample ", slice.sample, " at ", end, " of ", num_tokens);
   const int old_size = static_cast<int>(row.table.size());
@@ -222,6 +222,18 @@ absl::Status ShadowWorker::Store(StepId step, const SequenceSlice& slice) {
   return absl::OkStatus();
 }
 
+// It draws what its parent has computed, or what was put off. A row that was swapped in comes with all its K and V.
+absl::Status ShadowWorker::CheckDraw(StepId step, const SequenceSlice& slice, const Row& row) const {
+  if (!row.parent.has_value()) {
+    const bool is_computed = row.num_stored == slice.first_position || row.num_stored == -1;
+    if (is_computed && (row.lacks_draw || row.num_stored == -1)) return absl::OkStatus();
+    return Broken("row ", Value(slice.row), " draws again where nothing was put off");
+  }
+  const Row& parent = *rows_[Value(*row.parent)];
+  if (parent.last_step == step && parent.num_stored == slice.first_position) return absl::OkStatus();
+  return Broken("row ", Value(slice.row), " draws where no parent has computed");
+}
+
 absl::Status ShadowWorker::Read(const SequenceSlice& slice) const {
   const Row& row = *rows_[Value(slice.row)];
   for (int position = 0; position < row.num_stored; ++position) {
@@ -241,6 +253,7 @@ void ShadowWorker::BeginSession() {
   for (std::optional<Row>& row : rows_) {
     if (!row.has_value()) continue;
     row->last_step = StepId{0};
+    row->lacks_draw = false;
     row->may_go_back = true;
   }
 }
@@ -328,7 +341,8 @@ absl::Status ShadowWorker::CheckSlots(absl::Span<const BlockId> table, absl::Spa
 SliceResult ShadowWorker::Fail(const SequenceSlice& slice, int first_position) {
   Row& row = *rows_[Value(slice.row)];
   row.has_failed = true;
-  for (int position = first_position; position < slice.first_position + slice.num_tokens; ++position) {
+  const int end = std::min(slice.first_position + slice.num_tokens, row.num_stored);
+  for (int position = first_position; position < end; ++position) {
     slots_[SlotOf(row, position)].is_poisoned = true;
   }
   SliceResult result;
@@ -346,7 +360,9 @@ SliceResult ShadowWorker::Finish(const SequenceSlice& slice) {
       if (static_cast<int>(row.prompt_scores->size()) == i) row.prompt_scores->push_back(result.prompt_logprobs.back());
     }
   }
-  if (slice.sample) {
+  row.lacks_draw = slice.sample && (row.is_early || IsPostponed(slice));
+  result.is_postponed = row.lacks_draw;
+  if (slice.sample && !row.lacks_draw) {
     result.sampled = true;
     if (row.start.sampling.num_candidates > 0) {
       result.candidates = model_.Candidates(row.prefix_hashes.back(), row.start.sampling.num_candidates);
@@ -361,6 +377,10 @@ SliceResult ShadowWorker::Finish(const SequenceSlice& slice) {
     row.Append(result.token.token);
   }
   return result;
+}
+
+bool ShadowWorker::IsPostponed(const SequenceSlice& slice) const {
+  return postpones_ > 1 && ExtendPrefix(Value(last_step_), static_cast<TokenId>(Value(slice.row))) % postpones_ == 0;
 }
 
 int64_t ShadowWorker::SlotOf(const Row& row, int position) const {

@@ -27,8 +27,14 @@ class ShadowWorker {
  public:
   ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows, int num_host_blocks = 0);
 
+  // Puts off about one draw in `one_in` from now on, or none if that is 0 or 1.
+  void Postpone(int one_in) { postpones_ = one_in; }
+
   // The error says which rule of step_plan.h the plan breaks, or which slot held what.
   absl::StatusOr<StepResult> Execute(const StepPlan& plan);
+
+  // The sequences whose slices in the last plan have counted on a token of a draw that was put off.
+  const std::vector<SequenceId>& early_sequences() const { return early_sequences_; }
 
   // The sequence of this slice of the last plan has failed. Returns its result, which has replaced what was drawn. What
   // the slice has stored from `first_position` on is of no use and must not be in the cache of a manager.
@@ -66,6 +72,8 @@ class ShadowWorker {
     int num_stored = -1;  // -1 until the first slice, which may begin anywhere.
     StepId last_step{0};
     bool has_failed = false;
+    bool lacks_draw = false;           // The last draw was put off.
+    bool is_early = false;             // The slice of this step counts on the token of a draw that was put off.
     bool may_go_back = false;          // The next slice may begin at any position that is stored.
     std::optional<RowId> parent = {};  // Set if the row is forked in this step.
 
@@ -80,7 +88,10 @@ class ShadowWorker {
   absl::Status Copy(const std::vector<BlockCopy>& copies);
   absl::Status Store(StepId step, const SequenceSlice& slice);  // Takes the table change, then writes K and V.
   absl::Status Read(const SequenceSlice& slice) const;
+  // Checks a slice without tokens.
+  absl::Status CheckDraw(StepId step, const SequenceSlice& slice, const Row& row) const;
   SliceResult Finish(const SequenceSlice& slice);  // Samples and scores.
+  bool IsPostponed(const SequenceSlice& slice) const;
 
   std::vector<RowTable> TellTables(const StepPlan& plan) const;
 
@@ -94,6 +105,8 @@ class ShadowWorker {
   std::vector<Slot> host_slots_;
   std::vector<StepId> written_in_;  // By slot: the last step that stored into it.
   StepId last_step_{0};
+  int postpones_ = 0;
+  std::vector<SequenceId> early_sequences_;
 };
 
 }  // namespace quire

@@ -256,7 +256,10 @@ absl::Status SimEngine::RunRound() {
 absl::Status SimEngine::Answer() {
   const absl::StatusOr<bool> has_answered = process_->Answer();
   if (!has_answered.ok()) return has_answered.status();
-  if (*has_answered) Post({.kind = Posted::Kind::kResult, .failed = process_->failed_slices()});
+  if (*has_answered)
+    Post({.kind = Posted::Kind::kResult,
+          .failed = process_->failed_slices(),
+          .early = process_->memory().early_sequences()});
   return absl::OkStatus();
 }
 

@@ -181,6 +181,7 @@ class SimEngine : private AuditedBlocks::Observer {
     int sample_index = 0;
     Moving moving = {};
     std::vector<PoisonWatch::FailedSlice> failed = {};  // The sequences that have failed in the step of a result.
+    std::vector<SequenceId> early = {};                 // See ShadowWorker::early_sequences.
   };
 
   struct Live {
@@ -343,6 +344,7 @@ class SimEngine : private AuditedBlocks::Observer {
   std::set<RequestId> must_fail_;         // Requests that must fail in this round because they make workers fail.
   std::set<RequestId> reported_;          // The worker has reported in this round that they fail, so they must.
   std::vector<PoisonWatch::FailedSlice> failed_;  // Those of the result that was taken last.
+  std::vector<SequenceId> early_;                 // The same, see ShadowWorker::early_sequences.
   std::vector<SimCaller*> wanting_end_;           // Live callers that have seen the end of all their samples.
   bool has_changed_ = false;                      // Whether the blocks may have changed since CheckBlocks was called.
   int num_unchecked_ = 0;                         // The number of calls since all blocks were counted.

@@ -109,6 +109,7 @@ bool SimEngine::TakeOnePosted() {
       break;
     case Posted::Kind::kResult:
       failed_ = std::move(posted.failed);
+      early_ = std::move(posted.early);
       break;
     case Posted::Kind::kOpened:
       FinishRestore();
@@ -344,7 +345,7 @@ void SimEngine::OnStepCommitted() {
   TakePosted(/*is_until_result=*/true);
   NoteReported();
   oracle_.OnCommitted();
-  blame_.OnCommitted([this](RequestId request, int sample) { return IsSampleLive(request, sample); });
+  blame_.OnCommitted(early_, [this](RequestId request, int sample) { return IsSampleLive(request, sample); });
 }
 
 // A sequence that the scheduler does not have any more may fail without consequences.
@@ -419,6 +420,8 @@ void SimEngine::OnPlan(const StepPlan& plan) {
 
 BlameOracle::Slices SimEngine::SlicesOf(const StepPlan& plan) const {
   BlameOracle::Slices slices;
+  absl::flat_hash_set<RowId> forks;
+  for (const SequenceFork& fork : plan.forks) forks.insert(fork.row);
   for (const SequenceSlice& slice : plan.slices) {
     const Scheduler::Occupant occupant = scheduler_->OccupantOf(slice.row);
     if (occupant.sequence == nullptr) continue;
@@ -430,7 +433,7 @@ BlameOracle::Slices SimEngine::SlicesOf(const StepPlan& plan) const {
       member = {occupant.sequence->num_known_tokens(), static_cast<int>(place - group.sequences().begin())};
     }
     slices.push_back({occupant.request, member, occupant.sequence->id(), slice.first_position + slice.num_tokens,
-                      slice.num_tokens == 0});
+                      slice.num_tokens == 0 && forks.contains(slice.row)});
   }
   return slices;
 }

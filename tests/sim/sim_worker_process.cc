@@ -183,6 +183,7 @@ void SimWorkerProcess::Open(uint64_t epoch, bool adopts) {
     Spoil(inventory.get());
   } else {
     session_.emplace(model_, worker_.blocks, worker_.block_size, worker_.rows, worker_.host_blocks);
+    session_->Postpone(worker_.postpones);
     has_hidden_rows_ = false;
     poison_watch_.Reset();
   }

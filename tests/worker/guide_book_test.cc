@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -37,7 +41,7 @@ TEST(GuideBookTest, AGrammarIsCompiledOnceWhileItIsOneOfTheLastThatWereUsed) {
   const auto use = [&](int grammar) -> uint64_t {
     const absl::StatusOr<RowGuide> guide = book.Start(StartOf(absl::StrCat("a{", grammar, "}")), "starts[0]");
     EXPECT_TRUE(guide.ok()) << guide.status();
-    return guide.ok() ? guide->grammar().automaton->serial() : 0;
+    return guide.ok() ? guide->grammar().begin->automaton()->serial() : 0;
   };
   constexpr int kMax = GuideBook::kMaxGrammars;
   const uint64_t first = use(1);
@@ -105,28 +109,115 @@ TEST(GuideBookTest, RowsOfAGuideThatTakesTooMuchWorkFailAndOthersGoOn) {
   EXPECT_TRUE(other.FillMask(&mask).ok());
 }
 
-TEST(GuideBookTest, AllMasksOfAStepTogetherTakeLimitedWork) {
+// Starts a row with a guide of its own, and waits until the guide is compiled.
+RowGuide StartCompiled(GuideBook* book, const std::string& regex, const std::string& owner = "") {
+  RowGuide row = *book->Start(StartOf(regex, owner), "");
+  while (!row.grammar().is_compiled()) book->WaitForGuide(std::chrono::seconds(1));
+  return row;
+}
+
+TEST(GuideBookTest, RowsWaitForTheNextStepWhenOthersHaveUsedUpItsWork) {
+  constexpr int kVocabSize = 50'000;
+  constexpr int kNumRows = 8;
+  GuideBook book(kVocabSize);
+  book.SetMayPostpone(true);
+  ASSERT_TRUE(book.SetVocabulary(Words(kVocabSize)).ok());
+  std::vector<RowGuide> rows;
+  for (int i = 0; i < kNumRows; ++i) rows.push_back(StartCompiled(&book, kExpensive, absl::StrCat(i)));
+  RowGuide light = StartCompiled(&book, "[a-z]*");
+  std::vector<uint32_t> mask;
+  for (int i = 0; i < 3; ++i) {
+    book.BeginStep();
+    while (absl::IsUnavailable(light.FillMask(&mask))) book.BeginStep();
+  }
+  std::vector<int> num_draws(kNumRows);
+  int num_postponed = 0;
+  for (int step = 0; step < 100; ++step) {
+    book.BeginStep();
+    ASSERT_TRUE(light.FillMask(&mask).ok()) << "step " << step;
+    light.Append(step);
+    std::vector<int> order(kNumRows);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return rows[a].turn() < rows[b].turn(); });
+    for (const int i : order) {
+      const absl::Status status = rows[i].FillMask(&mask);
+      ASSERT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+      num_postponed += status.ok() ? 0 : 1;
+      if (!status.ok()) continue;
+      ++num_draws[i];
+      rows[i].Append((step * 7919 + i) % (kVocabSize - 1));
+    }
+  }
+  EXPECT_GT(num_postponed, 100);
+  EXPECT_GT(*std::min_element(num_draws.begin(), num_draws.end()), 2);
+  EXPECT_LT(*std::max_element(num_draws.begin(), num_draws.end()), 100);
+}
+
+TEST(GuideBookTest, ARowReadsManyTokensInSeveralSteps) {
   constexpr int kVocabSize = 50'000;
   GuideBook book(kVocabSize);
+  book.SetMayPostpone(true);
   ASSERT_TRUE(book.SetVocabulary(Words(kVocabSize)).ok());
-  book.BeginStep();
+  v1::SequenceStart start = StartOf("[a-z]*");
+  for (int i = 0; i < 60'000; ++i) start.add_token_ids(static_cast<uint32_t>(i % 1000));
+  RowGuide row = *book.Start(start, "");
+  while (!row.grammar().is_compiled()) book.WaitForGuide(std::chrono::seconds(1));
   std::vector<uint32_t> mask;
-  int num_filled = 0;
-  int num_rows = 0;
-  // Each row has another guide with another account.
-  for (; num_filled == num_rows && num_rows < 1000; ++num_rows) {
-    RowGuide row = *book.Start(StartOf(kExpensive, absl::StrCat(num_rows)), "");
-    absl::Status status;
-    for (int i = 0; status.ok() && i < 30; ++i) {
-      status = row.FillMask(&mask);
-      row.Append(i * 7919 % (kVocabSize - 1));
-    }
-    num_filled += status.ok() ? 1 : 0;
+  int num_steps = 0;
+  absl::Status status = absl::UnavailableError("");
+  for (; absl::IsUnavailable(status) && num_steps < 100; ++num_steps) {
+    book.BeginStep();
+    status = row.FillMask(&mask);
   }
-  EXPECT_LT(num_rows, 10);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GT(num_steps, 2);
+}
+
+TEST(GuideBookTest, AStepDoesNotWaitForTheCompilationOfAGuide) {
+  GuideBook book(/*vocab_size=*/2);
+  book.SetMayPostpone(true);
+  ASSERT_TRUE(book.SetVocabulary(OneLetter()).ok());
   book.BeginStep();
-  RowGuide row = *book.Start(StartOf(kExpensive, "later"), "");
+  RowGuide row = *book.Start(StartOf("a+"), "");
+  RowGuide same = *book.Start(StartOf("a+"), "");
+  EXPECT_EQ(&row.grammar(), &same.grammar()) << "it is compiled once";
+  std::vector<uint32_t> mask;
+  EXPECT_TRUE(absl::IsUnavailable(row.FillMask(&mask))) << "the guide comes in the next step at the earliest";
+  while (!row.grammar().is_compiled()) book.WaitForGuide(std::chrono::seconds(1));
   EXPECT_TRUE(row.FillMask(&mask).ok());
+  EXPECT_TRUE(same.FillMask(&mask).ok());
+}
+
+TEST(GuideBookTest, AGuideThatDoesNotCompileFailsTheDrawOfItsRow) {
+  GuideBook book(/*vocab_size=*/2);
+  book.SetMayPostpone(true);
+  ASSERT_TRUE(book.SetVocabulary(OneLetter()).ok());
+  RowGuide row = StartCompiled(&book, "a(");
+  std::vector<uint32_t> mask;
+  EXPECT_TRUE(absl::IsInvalidArgument(row.FillMask(&mask)));
+}
+
+TEST(GuideCompilerTest, OwnersTakeTurnsAndJobsThatNobodyWantsAreDropped) {
+  GuideCompiler compiler;
+  const auto user = std::make_shared<int>();
+  const auto add = [&](const std::string& key, const std::string& owner, const std::string& regex) {
+    compiler.Add({.key = key, .owner = owner, .source = {grammar::Source::Kind::kRegex, regex}, .user = user});
+  };
+  // Most of the time the first one is still being compiled when the others come. The order does not depend on it.
+  add("long", "acme", "(a|b)*a(a|b){13}");
+  for (int i = 0; i < 3; ++i) add(absl::StrCat("acme", i), "acme", "a+");
+  add("initech", "initech", "a+");
+  for (int i = 0; i < 100; ++i) {
+    compiler.Add({.key = "unwanted", .source = {grammar::Source::Kind::kRegex, "a+"}, .user = std::make_shared<int>()});
+  }
+  EXPECT_LE(compiler.num_waiting(), 5u);
+  std::vector<std::string> keys;
+  while (keys.size() < 5) {
+    for (const CompiledGuide& guide : compiler.Take(std::chrono::seconds(1))) keys.push_back(guide.key);
+  }
+  const auto place = [&](const char* key) { return std::find(keys.begin(), keys.end(), key) - keys.begin(); };
+  EXPECT_LT(place("initech"), place("acme2"));
+  EXPECT_EQ(place("unwanted"), 5);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -156,6 +157,77 @@ TEST_F(GuidedTest, ForksGoTheirOwnWays) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->candidate_lengths(), ElementsAre(1, 1));
   EXPECT_THAT(result->candidate_token_ids(), ElementsAre(token('B'), token('D')));
+}
+
+// Takes results until the draw of row 0, which has `num_tokens` tokens, is not postponed.
+absl::StatusOr<v1::StepResult> Repeat(TestWorker* worker, absl::StatusOr<v1::StepResult> result, uint32_t num_tokens) {
+  while (result.ok() && result->postponed_slices_size() > 0) {
+    EXPECT_THAT(result->token_ids(), IsEmpty());
+    result = worker->Run(PlanBuilder(result->step() + 1).Slice(0, num_tokens, 0, true).plan());
+  }
+  return result;
+}
+
+TEST_F(GuidedTest, ADrawWaitsUntilTheGuideIsCompiled) {
+  const std::vector<TokenId> expected = Draw(Guided("[A-F]{3}-[0-9]{7}"), 4);
+  v1::RowSampling sampling = Guided("[A-F]{3}-[0-9]{7}");
+  sampling.set_guide_owner("another");
+  worker_.executor().Reset();
+  worker_.executor().SetMayPostpone(true);
+  auto result = worker_.Run(PlanBuilder(1).Start(0, {11, 12, 13}, sampling).Slice(0, 0, 3, true, Blocks(0, 4)).plan());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->postponed_slices(), ElementsAre(0u));
+  // The next plan was made before the manager knew of that.
+  result = worker_.Run(PlanBuilder(2).Slice(0, 3, 1, true).WantTables().plan());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->postponed_slices(), ElementsAre(0u));
+  EXPECT_THAT(result->tables().computed_tokens(), ElementsAre(3u));
+  result = Repeat(&worker_, result, 3);
+  std::vector<TokenId> tokens;
+  for (uint32_t num_tokens = 4; result.ok() && result->token_ids_size() == 1; ++num_tokens) {
+    tokens.push_back(static_cast<TokenId>(result->token_ids(0)));
+    if (tokens.size() == expected.size()) break;
+    result = worker_.Run(PlanBuilder(result->step() + 1).Slice(0, num_tokens - 1, 1, true).plan());
+    result = Repeat(&worker_, result, num_tokens);
+  }
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(tokens, expected);
+}
+
+TEST_F(GuidedTest, ForksRepeatTheirDrawsInTheBlockThatTheyShare) {
+  v1::RowSampling sampling = Guided("[A-F]{3}");
+  worker_.executor().Reset();
+  worker_.executor().SetMayPostpone(true);
+  auto result = worker_.Run(PlanBuilder(1)
+                                .Start(0, {11, 12, 13, 14}, sampling)
+                                .Fork(1, 0, /*sample_index=*/1)
+                                .Slice(0, 0, 4, true, Blocks(0, 1))
+                                .Slice(1, 4, 0, true, Blocks(0, 1))
+                                .plan());
+  while (result.ok() && result->postponed_slices_size() > 0) {
+    ASSERT_EQ(result->postponed_slices_size(), 2);
+    result = worker_.Run(PlanBuilder(result->step() + 1).Slice(0, 4, 0, true).Slice(1, 4, 0, true).plan());
+  }
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GT(result->step(), 1u);
+  const std::vector<uint32_t> drawn(result->token_ids().begin(), result->token_ids().end());
+  worker_.executor().Reset();
+  worker_.executor().SetMayPostpone(false);
+  result = worker_.Run(PlanBuilder(1)
+                           .Start(0, {11, 12, 13, 14}, sampling)
+                           .Fork(1, 0, /*sample_index=*/1)
+                           .Slice(0, 0, 4, true, Blocks(0, 1))
+                           .Slice(1, 4, 0, true, Blocks(0, 1))
+                           .plan());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(drawn, ElementsAreArray(result->token_ids()));
+}
+
+TEST_F(GuidedTest, ADrawIsRepeatedOnlyWhereAllIsComputed) {
+  worker_.executor().Reset();
+  ASSERT_TRUE(worker_.Run(PlanBuilder(1).Start(0, {11, 12, 13}).Slice(0, 0, 2, false, Blocks(0, 4)).plan()).ok());
+  const auto result = worker_.Run(PlanBuilder(2).Slice(0, 3, 0, true).plan());
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("slice 0 repeats a draw after position 3, its row is"));
 }
 
 TEST_F(GuidedTest, EndTokensFollowWhereTheVocabularyCannotGoOn) {

@@ -198,7 +198,7 @@ TEST_F(OrphanHoldTest, NothingIsKeptAfterAStepThatFailed) {
 
 TEST_F(OrphanHoldTest, NothingIsKeptAfterLogitsThatAreNotFiniteIfTheyEndTheSession) {
   const auto session = std::make_shared<RecordedSession>();
-  ASSERT_EQ(loop_->Open(session, 1, /*adopts=*/false, /*term=*/0, /*accepts_failures=*/false), absl::OkStatus());
+  ASSERT_EQ(loop_->Open(session, 1, /*adopts=*/false, /*term=*/0, {.failures = false}), absl::OkStatus());
   Submit(*session, 1, 0);
   session->Await(2);
   worker_.backend().SpoilLogits();

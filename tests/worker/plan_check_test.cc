@@ -145,7 +145,7 @@ const std::vector<BadPlan>& BadPlans() {
       {"slice_rows[0] is 4, it must be below 4", [](auto* p) { p->set_slice_rows(0, 4); }},
       {"slice_rows[1] is 0, which an earlier slice", [](auto* p) { p->set_slice_rows(1, 0); }},
       {"slice_rows[0] is 3, which no sequence has taken", [](auto* p) { p->set_slice_rows(0, 3); }},
-      {"slice_num_tokens[0] is 0, it must be at least 1", [](auto* p) { p->set_slice_num_tokens(0, 0); }},
+      {"slice 0 samples after position 4, its row has 5 tokens", [](auto* p) { p->set_slice_num_tokens(0, 0); }},
       {"slice_num_tokens add up to 67, the limit per step is 64", [](auto* p) { p->set_slice_num_tokens(0, 65); }},
       {"slice_num_tokens add up to 4294967297", [](auto* p) { p->set_slice_num_tokens(0, 0xffffffff); }},
       {"slice_tail_lengths add up to 3, block_tails has 2", [](auto* p) { p->set_slice_tail_lengths(0, 1); }},
@@ -243,8 +243,7 @@ const std::vector<BadPlan>& BadForkPlans() {
       {"append_rows[1] is 2, which an earlier append of the plan has", [](auto* p) { AddAppend(p, 2); }},
       {"append_rows[1] is 1, which draws its tokens: its num_candidates is 0", [](auto* p) { AddAppend(p, 1); }},
 
-      {"slice_num_tokens[0] is 0, it must be at least 1: no fork of the plan takes row 2",
-       [](auto* p) { p->set_slice_num_tokens(0, 0); }},
+      {"slice_num_tokens[0] is 0, an append of the plan changes row 2", [](auto* p) { p->set_slice_num_tokens(0, 0); }},
       {"slice_num_tokens[1] is 0, such a slice samples, slice_samples[1] is 0",
        [](auto* p) { (*p->mutable_slice_samples())[1] = 0; }},
       {"slice_num_tokens[1] is 0, its parent, row 0, is taken by a fork of the plan",

@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -67,6 +70,37 @@ TEST_F(GuideCacheTest, GuidesOfRestoredRequestsCostNothing) {
   EXPECT_TRUE(cache.Check({.tenant = "acme"}, Regex("b")).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(cache.Check({.tenant = "acme"}, Regex("c"))));
   EXPECT_TRUE(cache.Check(restored, Regex("c")).ok());
+}
+
+// Workers keep the guides that were used last.
+TEST_F(GuideCacheTest, AGuideThatWorkersHaveDroppedCostsAsMuchAgain) {
+  GuideCache cache(&clock_, &counts_, /*max_saved_us=*/1);
+  const GuideUser acme{.tenant = "acme"};
+  const GuideUser restored{.tenant = "acme", .pays = false};
+  EXPECT_TRUE(cache.Check(acme, Regex("a")).ok());
+  EXPECT_TRUE(cache.Check(acme, Regex("a")).ok()) << "the account is empty, and the workers have the guide";
+  for (uint64_t i = 0; i < GuideCache::kKeptByWorkers; ++i) {
+    EXPECT_TRUE(cache.Check(restored, Regex(absl::StrCat(i))).ok());
+  }
+  EXPECT_TRUE(cache.Check(acme, Regex("a")).ok()) << "it is the last that they have";
+  for (uint64_t i = 0; i <= GuideCache::kKeptByWorkers; ++i) {
+    EXPECT_TRUE(cache.Check(restored, Regex(absl::StrCat(i))).ok());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(cache.Check(acme, Regex("a"))));
+  clock_.Advance(60'000'000);
+  EXPECT_TRUE(cache.Check(acme, Regex("a")).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(cache.Check(acme, Regex("b")))) << "it has emptied the account again";
+}
+
+TEST_F(GuideCacheTest, ThreadsThatAskForTheSameGuidePayForOneCompilation) {
+  GuideCache cache(&clock_, &counts_, /*max_saved_us=*/1);
+  const GuideUser acme{.tenant = "acme"};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] { EXPECT_TRUE(cache.Check(acme, Regex("(a|b)*a(a|b){12}")).ok()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(counts_.count(RpcRefusal::kTooManyNewGuides), 0);
 }
 
 TEST_F(GuideCacheTest, AnAccountIsFullAfterYearsWithoutAGuide) {

@@ -505,6 +505,38 @@ TEST_F(FailureColumnTest, FailuresThatDoNotFitArePointedOut) {
             "worker sent token_ids: length 1, expected 2");
 }
 
+// The draw of slice 2 is postponed, so a token and its scores are missing.
+class PostponedColumnTest : public MalformedResultTest {
+ protected:
+  PostponedColumnTest() {
+    message_.mutable_token_ids()->RemoveLast();
+    v1::ScoreColumns* const scores = message_.mutable_scores();
+    for (auto* column : {scores->mutable_ranks(), scores->mutable_top_lengths()}) column->RemoveLast();
+    scores->mutable_logprobs()->RemoveLast();
+    scores->mutable_top_token_ids()->Truncate(2);
+    scores->mutable_top_logprobs()->Truncate(2);
+    message_.add_postponed_slices(2);
+  }
+};
+
+TEST_F(PostponedColumnTest, NoTokenIsDueForAPostponedSlice) {
+  const absl::StatusOr<StepResult> result = DecodeStepResult(message_, expected_, kVocabSize);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->slices[2].is_postponed);
+  EXPECT_FALSE(result->slices[2].sampled);
+  EXPECT_FALSE(result->slices[0].is_postponed);
+  EXPECT_TRUE(result->slices[0].sampled);
+}
+
+TEST_F(PostponedColumnTest, SlicesThatCannotBePostponedArePointedOut) {
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_postponed_slices(0, 4); }),
+            "worker sent postponed_slices 4, expected less than 4");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->set_postponed_slices(0, 1); }),
+            "worker sent postponed_slices 1, expected each slice that samples and has not failed, once");
+  EXPECT_EQ(ErrorAfter([](auto* m) { m->add_postponed_slices(2); }),
+            "worker sent postponed_slices 2, expected each slice that samples and has not failed, once");
+}
+
 TEST_F(MalformedResultTest, TableColumns) {
   EXPECT_EQ(ErrorAfter([](auto* m) { m->mutable_tables()->add_sequences(1); }),
             "worker sent tables.sequences: length 1, expected 0");
