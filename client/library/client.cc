@@ -178,8 +178,9 @@ std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {
   return std::make_unique<GenerateBatchStream>(links_.current().inference.get());
 }
 
-template <typename Method, typename Request, typename Response>
-absl::Status Client::Infer(Method method, const Request& request, Response* response, absl::Duration timeout) {
+template <typename Request, typename Response>
+absl::StatusOr<Response> Client::Infer(Method<v1::InferenceService::Stub, Request, Response> method,
+                                       const Request& request, absl::Duration timeout) {
   QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   const absl::Time deadline = absl::Now() + std::min(timeout, options_.timeout);
@@ -189,7 +190,9 @@ absl::Status Client::Infer(Method method, const Request& request, Response* resp
     const Link& link = links_.Connect(deadline);
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(deadline));
-    const grpc::Status status = (link.inference.get()->*method)(&context, request, response);
+    Response response;
+    const grpc::Status status = (link.inference.get()->*method)(&context, request, &response);
+    if (status.ok()) return response;
     if (IsRestoring(status) && absl::Now() + kLeaderDelay < deadline) {
       absl::SleepFor(kLeaderDelay);
       continue;
@@ -205,15 +208,18 @@ absl::Status Client::Infer(Method method, const Request& request, Response* resp
   }
 }
 
-template <typename Method, typename Request, typename Response>
-absl::Status Client::Administer(Method method, const Request& request, Response* response) {
+template <typename Request, typename Response>
+absl::StatusOr<Response> Client::Administer(Method<v1::AdminService::Stub, Request, Response> method,
+                                            const Request& request) {
   QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   const absl::Time deadline = absl::Now() + options_.timeout;
   FindLeader(deadline);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(deadline));
-  return FromGrpcStatus((links_.Connect(deadline).admin.get()->*method)(&context, request, response));
+  Response response;
+  QUIRE_RETURN_IF_ERROR(FromGrpcStatus((links_.Connect(deadline).admin.get()->*method)(&context, request, &response)));
+  return response;
 }
 
 // One round, in which a manager that hangs is left after a second. The call itself then says why it fails.
@@ -229,62 +235,45 @@ void Client::FindLeader(absl::Time deadline) {
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request) {
-  v1::TokenizeResponse response;
-  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::Tokenize, request, &response));
-  return response;
+  return Infer(&v1::InferenceService::Stub::Tokenize, request);
 }
 
 absl::StatusOr<v1::RenderChatResponse> Client::RenderChat(const v1::Chat& chat) {
   v1::RenderChatRequest request;
   *request.mutable_chat() = chat;
-  v1::RenderChatResponse response;
-  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::RenderChat, request, &response));
-  return response;
+  return Infer(&v1::InferenceService::Stub::RenderChat, request);
 }
 
 absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request) {
-  v1::DetokenizeResponse response;
-  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::Detokenize, request, &response));
-  return response;
+  return Infer(&v1::InferenceService::Stub::Detokenize, request);
 }
 
 absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
-  v1::GetModelResponse response;
-  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::GetModel, v1::GetModelRequest(), &response));
-  return response;
+  return Infer(&v1::InferenceService::Stub::GetModel, v1::GetModelRequest());
 }
 
 absl::Status Client::Abort(const std::string& request_id, absl::Duration timeout) {
   v1::AbortRequest request;
   request.set_request_id(request_id);
-  v1::AbortResponse response;
-  return Infer(&v1::InferenceService::Stub::Abort, request, &response, timeout);
+  return Infer(&v1::InferenceService::Stub::Abort, request, timeout).status();
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
-  v1::GetStatusResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::GetStatus, v1::GetStatusRequest());
 }
 
 absl::StatusOr<v1::ExplainWaitResponse> Client::ExplainWait(const std::string& request_id) {
   v1::ExplainWaitRequest request;
   request.set_request_id(request_id);
-  v1::ExplainWaitResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::ExplainWait, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::ExplainWait, request);
 }
 
 absl::StatusOr<v1::PinPrefixResponse> Client::PinPrefix(const v1::PinPrefixRequest& request) {
-  v1::PinPrefixResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::PinPrefix, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::PinPrefix, request);
 }
 
 absl::StatusOr<v1::UnpinPrefixResponse> Client::UnpinPrefix(const v1::UnpinPrefixRequest& request) {
-  v1::UnpinPrefixResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::UnpinPrefix, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::UnpinPrefix, request);
 }
 
 std::unique_ptr<WatchBlocksStream> Client::WatchBlocks(const v1::WatchBlocksRequest& request, absl::Duration timeout) {
@@ -293,51 +282,38 @@ std::unique_ptr<WatchBlocksStream> Client::WatchBlocks(const v1::WatchBlocksRequ
 }
 
 absl::StatusOr<v1::DescribeBlockResponse> Client::DescribeBlock(const v1::DescribeBlockRequest& request) {
-  v1::DescribeBlockResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::DescribeBlock, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::DescribeBlock, request);
 }
 
 absl::StatusOr<v1::ListRequestsResponse> Client::ListRequests(const v1::ListRequestsRequest& request) {
-  v1::ListRequestsResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::ListRequests, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::ListRequests, request);
 }
 
 absl::StatusOr<v1::DescribeRequestResponse> Client::DescribeRequest(const std::string& request_id) {
   v1::DescribeRequestRequest request;
   request.set_request_id(request_id);
-  v1::DescribeRequestResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::DescribeRequest, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::DescribeRequest, request);
 }
 
 absl::StatusOr<v1::AuditResponse> Client::Audit(const v1::AuditRequest& request) {
-  v1::AuditResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::Audit, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::Audit, request);
 }
 
 absl::StatusOr<v1::DrainResponse> Client::Drain(const std::string& worker, bool migrates) {
   v1::DrainRequest request;
   request.set_worker(worker);
   request.set_migrate(migrates);
-  v1::DrainResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::Drain, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::Drain, request);
 }
 
 absl::Status Client::Undrain(const std::string& worker) {
   v1::UndrainRequest request;
   request.set_worker(worker);
-  v1::UndrainResponse response;
-  return Administer(&v1::AdminService::Stub::Undrain, request, &response);
+  return Administer(&v1::AdminService::Stub::Undrain, request).status();
 }
 
 absl::StatusOr<v1::FlushPrefixCacheResponse> Client::FlushPrefixCache(const v1::FlushPrefixCacheRequest& request) {
-  v1::FlushPrefixCacheResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::FlushPrefixCache, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::FlushPrefixCache, request);
 }
 
 absl::StatusOr<bool> Client::IsServing(const std::string& service) {

@@ -239,15 +239,17 @@ class Client {
 
  private:
   using Link = ManagerLinks::Link;
+  template <typename Stub, typename Request, typename Response>
+  using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Response*);
 
   // A call of InferenceService, which managers that stand by refuse.
-  template <typename Method, typename Request, typename Response>
-  absl::Status Infer(Method method, const Request& request, Response* response,
-                     absl::Duration timeout = absl::InfiniteDuration());
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Infer(Method<v1::InferenceService::Stub, Request, Response> method, const Request& request,
+                                 absl::Duration timeout = absl::InfiniteDuration());
   // A call of AdminService. Managers that stand by answer it too, so this one asks who leads before, if there are
   // several.
-  template <typename Method, typename Request, typename Response>
-  absl::Status Administer(Method method, const Request& request, Response* response);
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Administer(Method<v1::AdminService::Stub, Request, Response> method, const Request& request);
   // Makes the leader the current manager, if there are several and one of them leads.
   void FindLeader(absl::Time deadline);
 
