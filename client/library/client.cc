@@ -12,9 +12,9 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "client/library/bearer_token.h"
-#include "client/library/call_status.h"
 #include "client/library/generate_streams.h"
 #include "client/library/utf8.h"
+#include "client/policy/call_status.h"
 #include "google/rpc/error_details.pb.h"
 #include "grpcpp/support/client_interceptor.h"
 #include "security/credentials.h"
@@ -22,8 +22,6 @@
 namespace quire {
 namespace {
 
-// Says how long a call waits when all managers were asked and none leads, or while the manager restores its requests.
-constexpr absl::Duration kLeaderDelay = absl::Milliseconds(100);
 // Says how long gRPC waits between two attempts to connect, at first and at most.
 constexpr absl::Duration kFirstReconnectDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestReconnectDelay = absl::Milliseconds(500);
@@ -83,19 +81,25 @@ absl::Status FromRpcStatus(const google::rpc::Status& status) {
     }
   }
   absl::Status result(static_cast<absl::StatusCode>(status.code()), message);
+  // A manager's own UNAVAILABLE always carries details.
+  if (absl::IsUnavailable(result) && status.details().empty()) result.SetPayload(kConnectionErrorPayload, absl::Cord());
+  if (IsStandingBy(status)) result.SetPayload(kStandbyErrorPayload, absl::Cord());
   if (HasReason(status, "NO_WORKER")) result.SetPayload(kNoWorkerErrorPayload, absl::Cord());
   return result;
 }
 
-absl::Status FromGrpcStatus(const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  absl::Status result = FromRpcStatus(RpcStatusOf(status));
-  // A manager's own UNAVAILABLE always carries details.
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
-    result.SetPayload(kConnectionErrorPayload, absl::Cord());
-  }
-  if (IsStandingBy(status)) result.SetPayload(kStandbyErrorPayload, absl::Cord());
+google::rpc::Status RpcStatusOf(const grpc::Status& status) {
+  google::rpc::Status result;
+  if (!result.ParseFromString(status.error_details())) result.clear_details();
+  // Details that cannot be read show that a server has answered.
+  if (result.details().empty() && !status.error_details().empty()) result.add_details();
+  result.set_code(status.error_code());
+  result.set_message(status.error_message());
   return result;
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  return status.ok() ? absl::OkStatus() : FromRpcStatus(RpcStatusOf(status));
 }
 
 bool IsConnectionError(const absl::Status& status) {
@@ -184,8 +188,7 @@ absl::StatusOr<Response> Client::Infer(Method<v1::InferenceService::Stub, Reques
   QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   const absl::Time deadline = absl::Now() + std::min(timeout, options_.timeout);
-  LeaderSearch search(links_.size());
-  std::optional<absl::Status> standby_end;  // It says more than that the time is up.
+  CallPolicy policy({.num_managers = links_.size(), .deadline = deadline});
   while (true) {
     const Link& link = links_.Connect(deadline);
     grpc::ClientContext context;
@@ -193,18 +196,10 @@ absl::StatusOr<Response> Client::Infer(Method<v1::InferenceService::Stub, Reques
     Response response;
     const grpc::Status status = (link.inference.get()->*method)(&context, request, &response);
     if (status.ok()) return response;
-    if (IsRestoring(status) && absl::Now() + kLeaderDelay < deadline) {
-      absl::SleepFor(kLeaderDelay);
-      continue;
-    }
-    if (!IsOfNoLeader(status)) return FromGrpcStatus(status);
-    links_.Leave(link);
-    if (IsStandingBy(status)) standby_end = FromGrpcStatus(status);
-    const absl::Status end = standby_end.value_or(FromGrpcStatus(status));
-    if (links_.size() == 1 || absl::Now() + kLeaderDelay >= deadline) return end;
-    const LeaderSearch::Next next = search.After(IsStandingBy(status));
-    if (next == LeaderSearch::Next::kEnd) return end;
-    if (next == LeaderSearch::Next::kPauseAndAsk) absl::SleepFor(kLeaderDelay);
+    const CallAction action = policy.After(RpcStatusOf(status), absl::Now());
+    if (action.leaves) links_.Leave(link);
+    if (action.kind == CallAction::Kind::kStop) return FromRpcStatus(action.error);
+    absl::SleepFor(action.delay);
   }
 }
 
@@ -229,7 +224,7 @@ void Client::FindLeader(absl::Time deadline) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + kConnectPatience)));
     v1::GetModelResponse response;
-    if (!IsOfNoLeader(link.inference->GetModel(&context, v1::GetModelRequest(), &response))) return;
+    if (!IsOfNoLeader(RpcStatusOf(link.inference->GetModel(&context, {}, &response)))) return;
     links_.Leave(link);
   }
 }

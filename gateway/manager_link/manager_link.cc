@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/library/call_status.h"
+#include "client/library/client.h"
+#include "client/policy/call_status.h"
 #include "gateway/manager_link/message_limit.h"
 #include "google/rpc/error_details.pb.h"
 

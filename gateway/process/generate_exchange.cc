@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/library/call_status.h"
+#include "client/policy/call_status.h"
 #include "gateway/openai/logprob_limit.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/process/answer_deadline.h"
