@@ -35,7 +35,7 @@ if(QUIRE_CUDA)
 endif()
 
 # The client library as one archive. Applications may link it into shared libraries of theirs.
-set(parts quire_base quire_client quire_messages quire_proto quire_sealing quire_security)
+set(parts quire_base quire_call_policy quire_client quire_messages quire_proto quire_sealing quire_security)
 set(objects)
 foreach(part IN LISTS parts)
   set_target_properties(${part} PROPERTIES POSITION_INDEPENDENT_CODE ON)
@@ -57,7 +57,7 @@ target_link_libraries(quire_client_archive INTERFACE
 set(headers ${PROJECT_BINARY_DIR}/public_headers)
 quire_public_headers(TARGET quire_client_headers FOLDER ${headers} HEADERS
   base/mutex.h client/library/client.h client/library/endpoint.h client/library/generate_batch_stream.h
-  client/library/generate_streams.h client/library/leader_search.h client/library/manager_links.h security/tls_files.h)
+  client/library/generate_streams.h client/library/manager_links.h client/policy/call_policy.h security/tls_files.h)
 install(DIRECTORY ${headers}/ COMPONENT client-dev DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 get_target_property(generated quire_messages INTERFACE_INCLUDE_DIRECTORIES)
 install(DIRECTORY ${generated}/quire/v1 COMPONENT client-dev DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quire

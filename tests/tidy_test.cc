@@ -70,7 +70,8 @@ struct Room {
 
 const std::vector<Room>& Rooms() {
   static const auto* rooms = new std::vector<Room>{
-      {"client/library", {}},
+      {"client/policy", {}},
+      {"client/library", {"client/policy"}},
       {"client/load", {"client/library"}},
       {"client/terminal", {"client/library"}},
       {"client/views", {"client/library", "client/terminal"}},

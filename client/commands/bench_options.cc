@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "base/version.h"
 #include "client/commands/option_range.h"
+#include "client/commands/shared_options.h"
 
 namespace quire {
 namespace {
@@ -21,153 +22,97 @@ constexpr char kExamples[] =
     "  quirectl bench --trace mooncake.jsonl --trace-scale 0.05\n"
     "  quirectl -o json bench --rate 10 --save run.json\n"
     "\n"
-    "Latencies count from the time at which a request was due, even if the generator or --max-in-flight held it back. "
-    "A "
-    "server that stalls is therefore charged for all requests that arrive meanwhile. A closed loop (--concurrency) "
-    "cannot "
-    "show that, because its callers wait as well.\n"
+    "Latencies count from the time at which a request was due, even if the generator or --max-in-flight held it "
+    "back. A server that stalls is therefore charged for all requests that arrive meanwhile. A closed loop "
+    "(--concurrency) cannot show that, because its callers wait as well.\n"
     "\n"
-    "The same options and seed give the same requests at the same times. A second run therefore finds the prompts of "
-    "the "
-    "first one in the prefix cache: change --seed or use --no-prefix-cache.\n"
+    "The same options and seed give the same requests at the same times. A second run therefore finds the prompts "
+    "of the first one in the prefix cache: change --seed or use --no-prefix-cache.\n"
     "\n"
     "These options of `vllm bench serve` have the same name: --request-rate, --burstiness, --num-prompts, --goodput "
-    "and "
-    "--seed. Instead of --random-input-len N use --input-tokens N, instead of --max-concurrency N use --concurrency N, "
-    "or "
-    "with --rate --max-in-flight N.\n"
+    "and --seed. Instead of --random-input-len N use --input-tokens N, instead of --max-concurrency N use "
+    "--concurrency N, or with --rate --max-in-flight N.\n"
     "\n"
     "Exit codes: 0 all requests succeeded, 1 some failed. When all failed, the code is that of the first error (3 "
     "unavailable, 4 rejected). Ctrl-C prints the report and exits with 130.";
 
 void AddLoadOptions(CLI::App* command, BenchOptions* options) {
   const char* const group = "Load";
-  command
-      ->add_option("--rate,--request-rate", options->rate,
-                   "Average number of requests per second, however fast the server is; inf sends all at once. With a "
-                   "trace this replaces the trace's own rate")
-      ->option_text("RATE [inf]")
-      ->group(group);
-  command
-      ->add_option("--burstiness", options->burstiness,
-                   "Shape of the gaps between requests: 1 is a Poisson process, smaller values give bursts")
-      ->check(InRange<double>(0.001, 1e6))
-      ->option_text("SHAPE [1]")
-      ->group(group);
-  command
-      ->add_option("--concurrency", options->concurrency,
-                   "Run a closed loop of N callers instead: each sends its next request when its last one has ended")
+  AddOption(command, group, "--rate,--request-rate", &options->rate, "RATE [inf]",
+            "Average number of requests per second, however fast the server is; inf sends all at once. With a "
+            "trace this replaces the trace's own rate");
+  AddOption(command, group, "--burstiness", &options->burstiness, "SHAPE [1]",
+            "Shape of the gaps between requests: 1 is a Poisson process, smaller values give bursts")
+      ->check(InRange<double>(0.001, 1e6));
+  AddOption(command, group, "--concurrency", &options->concurrency, "N",
+            "Run a closed loop of N callers instead: each sends its next request when its last one has ended")
       ->check(InRange<int>(1, 1 << 14))
-      ->option_text("N")
-      ->excludes("--rate")
-      ->group(group);
-  command
-      ->add_option("--max-in-flight", options->max_in_flight,
-                   "Delay requests while N are in flight; the report then says so")
-      ->check(InRange<int>(1, 1 << 14))
-      ->option_text("N [1024]")
-      ->group(group);
-  command
-      ->add_option("--requests,--num-prompts", options->num_requests,
-                   "Send N requests; without it the end of the trace or --duration is the limit")
-      ->check(InRange<int64_t>(1, int64_t{1} << 40))
-      ->option_text("N [100]")
-      ->group(group);
-  command
-      ->add_option("--duration", options->duration_s,
-                   "Send nothing after this time; requests that are running finish, the others are reported as unsent")
-      ->transform(InSeconds<double>(0.001, 1e6))
-      ->option_text("SECONDS")
-      ->group(group);
-  command->add_option("--warmup", options->num_warm_up, "First send N requests that are not measured")
-      ->check(InRange<int>(0, 1 << 20))
-      ->option_text("N [0]")
-      ->group(group);
-  command->add_option("--seed", options->seed, "Seed of lengths, arrival times and prompts")
-      ->check(InRange<uint32_t>())
-      ->option_text("SEED [0]")
-      ->group(group);
+      ->excludes("--rate");
+  AddOption(command, group, "--max-in-flight", &options->max_in_flight, "N [1024]",
+            "Delay requests while N are in flight; the report then says so")
+      ->check(InRange<int>(1, 1 << 14));
+  AddOption(command, group, "--requests,--num-prompts", &options->num_requests, "N [100]",
+            "Send N requests; without it the end of the trace or --duration is the limit")
+      ->check(InRange<int64_t>(1, int64_t{1} << 40));
+  AddOption(command, group, "--duration", &options->duration_s, "SECONDS",
+            "Send nothing after this time; requests that are running finish, the others are reported as unsent")
+      ->transform(InSeconds<double>(0.001, 1e6));
+  AddOption(command, group, "--warmup", &options->num_warm_up, "N [0]", "First send N requests that are not measured")
+      ->check(InRange<int>(0, 1 << 20));
+  AddOption(command, group, "--seed", &options->seed, "SEED [0]", "Seed of lengths, arrival times and prompts")
+      ->check(InRange<uint32_t>());
 }
 
 void AddLengthOptions(CLI::App* command, BenchOptions* options) {
   const char* const group = "Requests";
-  command
-      ->add_option("--input-tokens", options->input_tokens,
-                   "Length of the prompts: 128, 32..512 (uniform) or lognormal:128 (mean)")
-      ->option_text("LENGTHS [128]")
-      ->group(group);
-  command->add_option("--output-tokens", options->output_tokens, "Length of the outputs, in the same form")
-      ->option_text("LENGTHS [64]")
-      ->group(group);
-  command
-      ->add_option("--shared-prefix-tokens", options->shared_prefix_tokens,
-                   "Begin every prompt with the same N tokens, before its own tokens")
-      ->check(InRange<int>(0, 1 << 24))
-      ->option_text("N [0]")
-      ->group(group);
-  CLI::Option* const trace = command
-                                 ->add_option("--trace", options->trace,
-                                              "Take lengths and arrival times from an Azure trace (CSV) or a Mooncake "
-                                              "trace (JSON lines; its hash_ids define which prefixes prompts share)")
-                                 ->option_text("FILE")
-                                 ->excludes("--input-tokens", "--output-tokens")
-                                 ->group(group);
-  command
-      ->add_option("--trace-scale", options->trace_scale,
-                   "Multiply the trace's lengths by this, for a model with a smaller context")
+  AddOption(command, group, "--input-tokens", &options->input_tokens, "LENGTHS [128]",
+            "Length of the prompts: 128, 32..512 (uniform) or lognormal:128 (mean)");
+  AddOption(command, group, "--output-tokens", &options->output_tokens, "LENGTHS [64]",
+            "Length of the outputs, in the same form");
+  AddOption(command, group, "--shared-prefix-tokens", &options->shared_prefix_tokens, "N [0]",
+            "Begin every prompt with the same N tokens, before its own tokens")
+      ->check(InRange<int>(0, 1 << 24));
+  CLI::Option* const trace = AddOption(command, group, "--trace", &options->trace, "FILE",
+                                       "Take lengths and arrival times from an Azure trace (CSV) or a Mooncake "
+                                       "trace (JSON lines; its hash_ids define which prefixes prompts share)")
+                                 ->excludes("--input-tokens", "--output-tokens");
+  AddOption(command, group, "--trace-scale", &options->trace_scale, "FACTOR [1]",
+            "Multiply the trace's lengths by this, for a model with a smaller context")
       ->check(InRange<double>(1e-4, 1.0))
-      ->option_text("FACTOR [1]")
-      ->needs(trace)
-      ->group(group);
+      ->needs(trace);
 }
 
 void AddRequestOptions(CLI::App* command, BenchOptions* options) {
   const char* const group = "Requests";
-  CLI::Option* const samples = command->add_option("--n", options->num_samples, "Samples of each prompt")
-                                   ->check(InRange<uint32_t>(1, 256))
-                                   ->option_text("N [1]")
-                                   ->group(group);
-  command->add_option("--beams", options->beam_width, "Use beam search with this width")
+  CLI::Option* const samples =
+      AddOption(command, group, "--n", &options->num_samples, "N [1]", "Samples of each prompt")
+          ->check(InRange<uint32_t>(1, 256));
+  AddOption(command, group, "--beams", &options->beam_width, "WIDTH", "Use beam search with this width")
       ->check(InRange<uint32_t>(1, 256))
-      ->option_text("WIDTH")
-      ->excludes(samples)
-      ->group(group);
-  command->add_option("-t,--temperature", options->temperature, "0 always takes the likeliest token [0; 1 with --n]")
+      ->excludes(samples);
+  AddOption(command, group, "-t,--temperature", &options->temperature, "T",
+            "0 always takes the likeliest token [0; 1 with --n]")
       ->check(IsNumber())
-      ->option_text("T")
-      ->excludes("--beams")
-      ->group(group);
-  command->add_option("--tenant", options->tenant, "Tenant of the requests, for --policy=fair-share")
-      ->option_text("NAME")
-      ->group(group);
-  command
-      ->add_option("--cache-salt", options->cache_salt,
-                   "Share cached prefixes only with requests that have the same salt")
-      ->option_text("TEXT")
-      ->group(group);
+      ->excludes("--beams");
+  AddOption(command, group, "--tenant", &options->tenant, "NAME", "Tenant of the requests, for --policy=fair-share");
+  AddOption(command, group, "--cache-salt", &options->cache_salt, "TEXT",
+            "Share cached prefixes only with requests that have the same salt");
   command->add_flag("--no-prefix-cache", options->no_prefix_cache, "Neither use cached prefixes nor store any")
       ->group(group);
   command
       ->add_flag("--multiplex", options->multiplexes,
                  "Send all requests over one GenerateBatch stream, as a gateway would")
       ->group(group);
-  command->add_option("--timeout", options->timeout_s, "Cancel a request after this time")
-      ->transform(InSeconds<double>(0.001, 1e6))
-      ->option_text("SECONDS [600]")
-      ->group(group);
+  AddOption(command, group, "--timeout", &options->timeout_s, "SECONDS [600]", "Cancel a request after this time")
+      ->transform(InSeconds<double>(0.001, 1e6));
 }
 
 void AddReportOptions(CLI::App* command, BenchOptions* options) {
   const char* const group = "Report";
-  command
-      ->add_option("--slo,--goodput", options->service_level,
-                   "A request is good if it keeps these limits of ttft, tpot, itl (every gap) and e2el: "
-                   "ttft:500ms,itl:100ms")
-      ->option_text("NAME:TIME,...")
-      ->group(group);
-  command->add_option("--save", options->save_path, "Also write the report to this file as JSON")
-      ->option_text("FILE")
-      ->group(group);
+  AddOption(command, group, "--slo,--goodput", &options->service_level, "NAME:TIME,...",
+            "A request is good if it keeps these limits of ttft, tpot, itl (every gap) and e2el: "
+            "ttft:500ms,itl:100ms");
+  AddOption(command, group, "--save", &options->save_path, "FILE", "Also write the report to this file as JSON");
 }
 
 }  // namespace

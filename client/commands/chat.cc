@@ -19,6 +19,7 @@
 #include "client/commands/commands.h"
 #include "client/commands/option_names.h"
 #include "client/commands/option_range.h"
+#include "client/commands/shared_options.h"
 #include "client/terminal/interrupt.h"
 
 namespace quire {
@@ -213,31 +214,21 @@ void AddChatCommand(CommandList* list) {
   const auto [command, options] =
       list->Add("chat", "Talk to the model: each line of standard input is a message.", RunChat);
   command->add_option("--system", options->system, "Begin with this system message")->option_text("TEXT");
-  command
-      ->add_option("-n,--max-tokens", options->max_tokens,
-                   "Longest answer, at most what the context leaves [the model's default or 512]")
-      ->check(InRange<uint32_t>(1))
-      ->option_text("N");
-  command
-      ->add_option("-t,--temperature", options->temperature,
-                   "0 always takes the likeliest token [the model's default or 1]")
-      ->check(IsNumber())
-      ->option_text("T");
-  command
-      ->add_option("--top-p", options->top_p,
-                   "Draw from the likeliest tokens that together reach this probability [the model's default or 1]")
-      ->check(IsNumber())
-      ->option_text("P");
-  command->add_option("--seed", options->seed, "Make the draws repeatable [the manager chooses a random seed]")
-      ->check(InRange<uint64_t>())
-      ->option_text("SEED");
-  command
-      ->add_option("--template-kwargs", options->template_kwargs,
-                   "Variables of the chat template as JSON, such as {\"enable_thinking\": false}")
-      ->option_text("JSON");
-  command->add_option("--timeout", options->timeout_s, "Cancel an answer after this time")
-      ->transform(InSeconds<double>(0.001, 1e6))
-      ->option_text("SECONDS [600]");
+  AddOption(command, "-n,--max-tokens", &options->max_tokens, "N",
+            "Longest answer, at most what the context leaves [the model's default or 512]")
+      ->check(InRange<uint32_t>(1));
+  AddOption(command, "-t,--temperature", &options->temperature, "T",
+            "0 always takes the likeliest token [the model's default or 1]")
+      ->check(IsNumber());
+  AddOption(command, "--top-p", &options->top_p, "P",
+            "Draw from the likeliest tokens that together reach this probability [the model's default or 1]")
+      ->check(IsNumber());
+  AddOption(command, "--seed", &options->seed, "SEED", "Make the draws repeatable [the manager chooses a random seed]")
+      ->check(InRange<uint64_t>());
+  AddOption(command, "--template-kwargs", &options->template_kwargs, "JSON",
+            "Variables of the chat template as JSON, such as {\"enable_thinking\": false}");
+  AddOption(command, "--timeout", &options->timeout_s, "SECONDS [600]", "Cancel an answer after this time")
+      ->transform(InSeconds<double>(0.001, 1e6));
   command->footer(kCommands);
 }
 

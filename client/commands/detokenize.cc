@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "client/commands/commands.h"
+#include "client/commands/shared_options.h"
 #include "client/terminal/input.h"
 
 namespace quire {
@@ -35,9 +36,9 @@ int RunDetokenize(const DetokenizeOptions& options, const CommandContext& contex
 
 void AddDetokenizeCommand(CommandList* list) {
   const auto [command, options] = list->Add("detokenize", "Print the text of tokens.", RunDetokenize);
-  command->add_option("ids", options->ids, "Token ids, or the JSON of `tokenize -o json`; \"-\" reads standard input")
-      ->required()
-      ->option_text(" ");
+  AddOption(command, "ids", &options->ids, " ",
+            "Token ids, or the JSON of `tokenize -o json`; \"-\" reads standard input")
+      ->required();
   command->add_flag("--keep-special-tokens", options->keep_special_tokens, "Print special tokens as text");
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/commands/commands.h"
+#include "client/commands/shared_options.h"
 #include "client/library/endpoint.h"
 #include "client/terminal/terminal.h"
 
@@ -114,10 +115,8 @@ void AddDoctorCommand(CommandList* list) {
                 "with 0 when nothing fails, with 3 when the manager cannot be reached, else with 1.",
                 RunDoctor);
   command->add_flag("--no-generate", options->no_generate, "Do not generate a token");
-  command
-      ->add_option("--metrics", options->metrics,
-                   "Address of the manager's metrics, to check for refusals and for workers that are stuck in a step")
-      ->option_text("HOST:PORT");
+  AddOption(command, "--metrics", &options->metrics, "HOST:PORT",
+            "Address of the manager's metrics, to check for refusals and for workers that are stuck in a step");
 }
 
 }  // namespace quire

@@ -85,11 +85,9 @@ void AddDrainCommand(CommandList* list) {
   command->add_flag("--migrate", options->migrates,
                     "Move its requests to other workers with the same model and numerics that have room for them");
   command->add_flag("--wait", options->waits, "Return when the worker has no requests any more");
-  command
-      ->add_option("--timeout", options->timeout_s,
-                   "Stop waiting after this time and exit with 3; 0 means no limit; needs --wait")
+  AddOption(command, "--timeout", &options->timeout_s, "SECONDS [0]",
+            "Stop waiting after this time and exit with 3; 0 means no limit; needs --wait")
       ->transform(InSeconds<double>(0, 1e6))
-      ->option_text("SECONDS [0]")
       ->needs("--wait");
 }
 

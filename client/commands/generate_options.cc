@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "client/commands/option_names.h"
 #include "client/commands/option_range.h"
+#include "client/commands/shared_options.h"
 #include "client/library/utf8.h"
 #include "client/terminal/input.h"
 
@@ -24,26 +25,22 @@ namespace {
 // An option that may be given several times. It takes one value each time, so that it does not swallow the prompt
 // behind it.
 template <typename T>
-CLI::Option* AddRepeatable(CLI::App* command, const char* flags, std::vector<T>* values, const char* help) {
-  return command->add_option(flags, *values, help)->allow_extra_args(false);
+CLI::Option* AddRepeatable(CLI::App* command, const char* group, const char* flags, std::vector<T>* values,
+                           const char* text, const char* help) {
+  return AddOption(command, group, flags, values, text, help)->allow_extra_args(false);
 }
 
 void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
-  options->prompt_option =
-      command->add_option("prompt", options->prompt, "The prompt; \"-\" reads standard input; \"\" starts from nothing")
-          ->option_text(" ");
-  command->add_option("--prompt-ids", options->prompt_ids, "Token ids as the prompt instead of text")
+  options->prompt_option = AddOption(command, "prompt", &options->prompt, " ",
+                                     "The prompt; \"-\" reads standard input; \"\" starts from nothing");
+  AddOption(command, "--prompt-ids", &options->prompt_ids, "ID,...", "Token ids as the prompt instead of text")
       ->delimiter(',')
-      ->check(InRange<uint32_t>())
-      ->option_text("ID,...");
-  command
-      ->add_option("-n,--max-tokens", options->max_tokens,
-                   "Generate at most this many tokens [the model's default or 128, or what the context leaves]")
-      ->check(InRange<uint32_t>())
-      ->option_text("N");
-  command->add_option("--timeout", options->timeout_s, "Cancel the call after this time")
-      ->transform(InSeconds<double>(0.001, 1e6))
-      ->option_text("SECONDS [600]");
+      ->check(InRange<uint32_t>());
+  AddOption(command, "-n,--max-tokens", &options->max_tokens, "N",
+            "Generate at most this many tokens [the model's default or 128, or what the context leaves]")
+      ->check(InRange<uint32_t>());
+  AddOption(command, "--timeout", &options->timeout_s, "SECONDS [600]", "Cancel the call after this time")
+      ->transform(InSeconds<double>(0.001, 1e6));
   command->add_flag("--no-resume", options->no_resume,
                     "End the request when the connection breaks, instead of going on where it was");
   command->add_flag("--echo", options->echo, "Print the prompt first");
@@ -52,158 +49,100 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
 
 void AddSamplingOptions(CLI::App* command, GenerateOptions* options) {
   const char* const group = "Sampling";
-  command
-      ->add_option("-t,--temperature", options->temperature,
-                   "0 always takes the likeliest token [the model's default or 1]")
-      ->check(IsNumber())
-      ->option_text("T")
-      ->group(group);
-  command->add_option("--top-k", options->top_k, "Draw from the K likeliest tokens [the model's default or all]")
-      ->check(InRange<uint32_t>())
-      ->option_text("K")
-      ->group(group);
-  command
-      ->add_option("--top-p", options->top_p,
-                   "Draw from the likeliest tokens that together reach this probability [the model's default or 1]")
-      ->check(IsNumber())
-      ->option_text("P")
-      ->group(group);
-  command
-      ->add_option("--min-p", options->min_p,
-                   "Drop tokens below this share of the likeliest token's probability [the model's default or 0]")
-      ->check(IsNumber())
-      ->option_text("P")
-      ->group(group);
-  command
-      ->add_option("--presence-penalty", options->presence_penalty,
-                   "Lower the logit of every token that was generated before by this, -2 .. 2 [0]")
-      ->check(IsNumber())
-      ->option_text("X")
-      ->group(group);
-  command
-      ->add_option("--frequency-penalty", options->frequency_penalty,
-                   "Lower the logit by this for each time that the token was generated, -2 .. 2 [0]")
-      ->check(IsNumber())
-      ->option_text("X")
-      ->group(group);
-  command
-      ->add_option(
-          "--repetition-penalty", options->repetition_penalty,
-          "Divide positive logits of tokens that occurred before by this, 0.01 .. 10 [the model's default or 1]")
-      ->check(IsNumber())
-      ->option_text("X")
-      ->group(group);
-  command->add_option("--seed", options->seed, "Make the draws repeatable [the manager chooses a random seed]")
-      ->check(InRange<uint64_t>())
-      ->option_text("SEED")
-      ->group(group);
-  AddRepeatable(command, "--logit-bias", &options->logit_bias,
-                "Add this to the token's logit, -100 .. 100; may be repeated")
-      ->option_text("TOKEN_ID=BIAS")
-      ->group(group);
-  AddRepeatable(command, "--allowed-token-ids", &options->allowed_token_ids, "Draw only from these tokens")
+  AddOption(command, group, "-t,--temperature", &options->temperature, "T",
+            "0 always takes the likeliest token [the model's default or 1]")
+      ->check(IsNumber());
+  AddOption(command, group, "--top-k", &options->top_k, "K",
+            "Draw from the K likeliest tokens [the model's default or all]")
+      ->check(InRange<uint32_t>());
+  AddOption(command, group, "--top-p", &options->top_p, "P",
+            "Draw from the likeliest tokens that together reach this probability [the model's default or 1]")
+      ->check(IsNumber());
+  AddOption(command, group, "--min-p", &options->min_p, "P",
+            "Drop tokens below this share of the likeliest token's probability [the model's default or 0]")
+      ->check(IsNumber());
+  AddOption(command, group, "--presence-penalty", &options->presence_penalty, "X",
+            "Lower the logit of every token that was generated before by this, -2 .. 2 [0]")
+      ->check(IsNumber());
+  AddOption(command, group, "--frequency-penalty", &options->frequency_penalty, "X",
+            "Lower the logit by this for each time that the token was generated, -2 .. 2 [0]")
+      ->check(IsNumber());
+  AddOption(command, group, "--repetition-penalty", &options->repetition_penalty, "X",
+            "Divide positive logits of tokens that occurred before by this, 0.01 .. 10 [the model's default or 1]")
+      ->check(IsNumber());
+  AddOption(command, group, "--seed", &options->seed, "SEED",
+            "Make the draws repeatable [the manager chooses a random seed]")
+      ->check(InRange<uint64_t>());
+  AddRepeatable(command, group, "--logit-bias", &options->logit_bias, "TOKEN_ID=BIAS",
+                "Add this to the token's logit, -100 .. 100; may be repeated");
+  AddRepeatable(command, group, "--allowed-token-ids", &options->allowed_token_ids, "ID,...",
+                "Draw only from these tokens")
       ->delimiter(',')
-      ->check(InRange<uint32_t>())
-      ->option_text("ID,...")
-      ->group(group);
-  AddRepeatable(command, "--bad-word", &options->bad_words, "Never generate this text; may be repeated")
-      ->option_text("TEXT")
-      ->group(group);
+      ->check(InRange<uint32_t>());
+  AddRepeatable(command, group, "--bad-word", &options->bad_words, "TEXT", "Never generate this text; may be repeated");
 }
 
 void AddSampleOptions(CLI::App* command, GenerateOptions* options) {
   const char* const group = "Several answers";
-  command->add_option("--samples", options->num_samples, "Draw N answers; sample i uses the seed plus i [1]")
+  AddOption(command, group, "--samples", &options->num_samples, "N",
+            "Draw N answers; sample i uses the seed plus i [1]")
+      ->check(InRange<uint32_t>());
+  AddOption(command, group, "--best-of", &options->best_of, "N",
+            "Draw N answers and print the --samples best by mean logprob")
+      ->check(InRange<uint32_t>());
+  CLI::Option* const beam = AddOption(command, group, "--beam", &options->beam_width, "WIDTH",
+                                      "Search for the likeliest answers with WIDTH beams")
+                                ->check(InRange<uint32_t>());
+  AddOption(command, group, "--return", &options->num_return, "N", "Print N of the answers that the search finds [1]")
       ->check(InRange<uint32_t>())
-      ->option_text("N")
-      ->group(group);
-  command->add_option("--best-of", options->best_of, "Draw N answers and print the --samples best by mean logprob")
-      ->check(InRange<uint32_t>())
-      ->option_text("N")
-      ->group(group);
-  CLI::Option* const beam =
-      command->add_option("--beam", options->beam_width, "Search for the likeliest answers with WIDTH beams")
-          ->check(InRange<uint32_t>())
-          ->option_text("WIDTH")
-          ->group(group);
-  command->add_option("--return", options->num_return, "Print N of the answers that the search finds [1]")
-      ->check(InRange<uint32_t>())
-      ->option_text("N")
-      ->needs(beam)
-      ->group(group);
-  command->add_option("--length-penalty", options->length_penalty, "Divide a score by the length to this power [1]")
+      ->needs(beam);
+  AddOption(command, group, "--length-penalty", &options->length_penalty, "X",
+            "Divide a score by the length to this power [1]")
       ->check(IsNumber())
-      ->option_text("X")
-      ->needs(beam)
-      ->group(group);
-  command->add_option("--early-stopping", options->early_stopping, "When a search that has enough answers ends")
+      ->needs(beam);
+  AddOption(command, group, "--early-stopping", &options->early_stopping, "heuristic|when-full|never [heuristic]",
+            "When a search that has enough answers ends")
       ->check(CLI::IsMember({"heuristic", "when-full", "never"}))
-      ->option_text("heuristic|when-full|never [heuristic]")
-      ->needs(beam)
-      ->group(group);
-  command->add_option("--beam-groups", options->num_groups, "Divide the beams into N groups with different answers [1]")
+      ->needs(beam);
+  AddOption(command, group, "--beam-groups", &options->num_groups, "N",
+            "Divide the beams into N groups with different answers [1]")
       ->check(InRange<uint32_t>())
-      ->option_text("N")
-      ->needs(beam)
-      ->group(group);
-  command
-      ->add_option("--diversity-penalty", options->diversity_penalty,
-                   "Lower the logprob of tokens that earlier groups chose by this [0]")
+      ->needs(beam);
+  AddOption(command, group, "--diversity-penalty", &options->diversity_penalty, "X",
+            "Lower the logprob of tokens that earlier groups chose by this [0]")
       ->check(IsNumber())
-      ->option_text("X")
-      ->needs(beam)
-      ->group(group);
+      ->needs(beam);
 }
 
 void AddStoppingOptions(CLI::App* command, GenerateOptions* options) {
   const char* const group = "Stopping";
-  command->add_option("--min-tokens", options->min_tokens, "Do not end before this many tokens [0]")
-      ->check(InRange<uint32_t>())
-      ->option_text("N")
-      ->group(group);
-  AddRepeatable(command, "--stop", &options->stop, "End at this text; may be repeated")
-      ->option_text("TEXT")
-      ->group(group);
-  AddRepeatable(command, "--stop-token-ids", &options->stop_token_ids, "End at one of these tokens")
+  AddOption(command, group, "--min-tokens", &options->min_tokens, "N", "Do not end before this many tokens [0]")
+      ->check(InRange<uint32_t>());
+  AddRepeatable(command, group, "--stop", &options->stop, "TEXT", "End at this text; may be repeated");
+  AddRepeatable(command, group, "--stop-token-ids", &options->stop_token_ids, "ID,...", "End at one of these tokens")
       ->delimiter(',')
-      ->check(InRange<uint32_t>())
-      ->option_text("ID,...")
-      ->group(group);
+      ->check(InRange<uint32_t>());
   command->add_flag("--include-stop", options->include_stop, "Print the stop text as well")->group(group);
   command->add_flag("--ignore-eos", options->ignore_eos, "Continue after the model's end token")->group(group);
 }
 
 void AddOtherOptions(CLI::App* command, GenerateOptions* options) {
   const char* const group = "More";
-  command
-      ->add_option("--logprobs", options->logprobs,
-                   "Print one line per token: its logprob, its rank and the K likeliest tokens")
-      ->check(InRange<uint32_t>())
-      ->option_text("K")
-      ->group(group);
-  command->add_option("--prompt-logprobs", options->prompt_logprobs, "Print the same for the prompt's tokens")
-      ->check(InRange<uint32_t>())
-      ->option_text("K")
-      ->group(group);
-  command
-      ->add_option("--priority", options->priority,
-                   "The manager serves smaller numbers first under --policy=priority [0]")
-      ->check(InRange<int32_t>())
-      ->option_text("N")
-      ->group(group);
-  command->add_option("--tenant", options->tenant, "Tenant of the request, for --policy=fair-share")
-      ->option_text("NAME")
-      ->group(group);
-  command
-      ->add_option("--cache-salt", options->cache_salt,
-                   "Share cached prefixes only with requests that have the same salt")
-      ->option_text("TEXT")
-      ->group(group);
+  AddOption(command, group, "--logprobs", &options->logprobs, "K",
+            "Print one line per token: its logprob, its rank and the K likeliest tokens")
+      ->check(InRange<uint32_t>());
+  AddOption(command, group, "--prompt-logprobs", &options->prompt_logprobs, "K",
+            "Print the same for the prompt's tokens")
+      ->check(InRange<uint32_t>());
+  AddOption(command, group, "--priority", &options->priority, "N",
+            "The manager serves smaller numbers first under --policy=priority [0]")
+      ->check(InRange<int32_t>());
+  AddOption(command, group, "--tenant", &options->tenant, "NAME", "Tenant of the request, for --policy=fair-share");
+  AddOption(command, group, "--cache-salt", &options->cache_salt, "TEXT",
+            "Share cached prefixes only with requests that have the same salt");
   command->add_flag("--no-prefix-cache", options->no_prefix_cache, "Neither use cached prefixes nor store any")
       ->group(group);
-  command->add_option("--request-id", options->request_id, "Name of the request, for abort and logs")
-      ->option_text("NAME")
-      ->group(group);
+  AddOption(command, group, "--request-id", &options->request_id, "NAME", "Name of the request, for abort and logs");
   command->add_flag("--no-special-tokens", options->no_special_tokens, "Do not add the begin-of-sequence token")
       ->group(group);
   command

@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "base/read_file.h"
 #include "base/status.h"
+#include "client/commands/shared_options.h"
 
 namespace quire {
 namespace {
@@ -56,23 +57,15 @@ std::string GuideOptions::Description() const {
 
 void AddGuideOptions(CLI::App* command, GuideOptions* options) {
   const char* const group = "What the answer must be";
-  options->json_schema_option =
-      command->add_option("--json-schema", options->json_schema, "A value that fits this JSON schema; @FILE reads it")
-          ->option_text("SCHEMA")
-          ->group(group);
+  options->json_schema_option = AddOption(command, group, "--json-schema", &options->json_schema, "SCHEMA",
+                                          "A value that fits this JSON schema; @FILE reads it");
   command->add_flag("--json-object", options->json_object, "A JSON object")->group(group);
-  options->regex_option =
-      command->add_option("--regex", options->regex, "A text that matches this regular expression as a whole")
-          ->option_text("REGEX")
-          ->group(group);
-  command->add_option("--choice", options->choices, "This text, or one of several; may be repeated")
-      ->allow_extra_args(false)
-      ->option_text("TEXT")
-      ->group(group);
-  options->grammar_option =
-      command->add_option("--grammar", options->grammar, "A text of this grammar in GBNF or Lark; @FILE reads it")
-          ->option_text("GRAMMAR")
-          ->group(group);
+  options->regex_option = AddOption(command, group, "--regex", &options->regex, "REGEX",
+                                    "A text that matches this regular expression as a whole");
+  AddOption(command, group, "--choice", &options->choices, "TEXT", "This text, or one of several; may be repeated")
+      ->allow_extra_args(false);
+  options->grammar_option = AddOption(command, group, "--grammar", &options->grammar, "GRAMMAR",
+                                      "A text of this grammar in GBNF or Lark; @FILE reads it");
 }
 
 }  // namespace quire

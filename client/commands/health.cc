@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"
+#include "client/commands/shared_options.h"
 #include "client/terminal/terminal.h"
 
 namespace quire {
@@ -98,13 +99,10 @@ int RunHealth(const HealthOptions& options, const CommandContext& context) {
 void AddHealthCommand(CommandList* list) {
   const auto [command, options] =
       list->Add("health", "Exit with 0 when the manager serves, with 3 when it does not.", RunHealth);
-  command
-      ->add_option("service", options->service,
-                   "liveness, readiness or the full name of a service; empty means the whole server")
-      ->option_text(" ");
-  command->add_option("--wait", options->wait, "Wait until it serves, but not longer than this")
-      ->check(IsDuration())
-      ->option_text("DURATION");
+  AddOption(command, "service", &options->service, " ",
+            "liveness, readiness or the full name of a service; empty means the whole server");
+  AddOption(command, "--wait", &options->wait, "DURATION", "Wait until it serves, but not longer than this")
+      ->check(IsDuration());
 }
 
 }  // namespace quire

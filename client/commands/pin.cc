@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"
+#include "client/commands/shared_options.h"
 #include "client/terminal/input.h"
 
 namespace quire {
@@ -27,9 +28,9 @@ struct PinOptions {
 };
 
 void AddPromptOptions(CLI::App* command, PromptOptions* prompt) {
-  command->add_option("prompt", prompt->text, "The prompt; \"-\" reads standard input")->required()->option_text(" ");
-  command->add_option("--cache-salt", prompt->cache_salt, "The cache salt of the requests that share the prompt")
-      ->option_text("SALT");
+  AddOption(command, "prompt", &prompt->text, " ", "The prompt; \"-\" reads standard input")->required();
+  AddOption(command, "--cache-salt", &prompt->cache_salt, "SALT",
+            "The cache salt of the requests that share the prompt");
   command->add_flag("--no-special-tokens", prompt->no_special_tokens, "Do not add the begin-of-sequence token");
   command->add_flag("--no-parse-special", prompt->no_parse_special,
                     "Take text that spells a special token as ordinary text");
@@ -94,9 +95,8 @@ void AddPinCommand(CommandList* list) {
       "its whole blocks can be pinned. Exit with 1 when no block of it is cached.",
       RunPin);
   AddPromptOptions(command, &options->prompt);
-  command->add_option("--ttl", options->ttl_seconds, "How long to keep the blocks, 1 .. 86400")
-      ->transform(InSeconds<uint32_t>(1, 86400))
-      ->option_text("SECONDS [600]");
+  AddOption(command, "--ttl", &options->ttl_seconds, "SECONDS [600]", "How long to keep the blocks, 1 .. 86400")
+      ->transform(InSeconds<uint32_t>(1, 86400));
 }
 
 void AddUnpinCommand(CommandList* list) {

@@ -56,9 +56,9 @@ void AddRequestsCommand(CommandList* list) {
       "holds.",
       RunRequests);
   AddWorkerOption(command, &options->worker);
-  command->add_option("-n,--max-requests", options->max_requests, "List at most this many of each worker, 1 .. 1000")
-      ->check(InRange<uint32_t>())
-      ->option_text("NUMBER [100]");
+  AddOption(command, "-n,--max-requests", &options->max_requests, "NUMBER [100]",
+            "List at most this many of each worker, 1 .. 1000")
+      ->check(InRange<uint32_t>());
 }
 
 }  // namespace quire

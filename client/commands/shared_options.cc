@@ -5,11 +5,9 @@
 namespace quire {
 
 void AddRequestIdArgument(CLI::App* command, std::string* request_id) {
-  command
-      ->add_option("request_id", *request_id,
-                   "Name of the request, as --request-id of generate gave it or as `quirectl requests` lists it")
-      ->required()
-      ->option_text(" ");
+  AddOption(command, "request_id", request_id, " ",
+            "Name of the request, as --request-id of generate gave it or as `quirectl requests` lists it")
+      ->required();
 }
 
 absl::Status CheckRequestId(const std::string& request_id) {
@@ -18,8 +16,7 @@ absl::Status CheckRequestId(const std::string& request_id) {
 }
 
 void AddWorkerOption(CLI::App* command, std::string* worker) {
-  command->add_option("-w,--worker", *worker, "Look only at the worker with this address, as status shows it")
-      ->option_text("ADDRESS");
+  AddOption(command, "-w,--worker", worker, "ADDRESS", "Look only at the worker with this address, as status shows it");
 }
 
 void AddWorkerArgument(CLI::App* command, std::string* worker) {

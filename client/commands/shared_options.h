@@ -12,6 +12,18 @@
 
 namespace quire {
 
+// An option. `text` describes its value.
+template <typename T>
+CLI::Option* AddOption(CLI::App* command, const char* flags, T* value, const std::string& text, const char* help) {
+  return command->add_option(flags, *value, help)->option_text(text);
+}
+// The same in a group of --help.
+template <typename T>
+CLI::Option* AddOption(CLI::App* command, const char* group, const char* flags, T* value, const std::string& text,
+                       const char* help) {
+  return AddOption(command, flags, value, text, help)->group(group);
+}
+
 // The name of a request.
 void AddRequestIdArgument(CLI::App* command, std::string* request_id);
 // INVALID_ARGUMENT when the name is empty.

@@ -3,6 +3,7 @@
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
 #include "client/commands/option_range.h"
+#include "client/commands/shared_options.h"
 #include "client/views/top_view.h"
 
 #include <algorithm>
@@ -61,12 +62,10 @@ void AddTopCommand(CommandList* list) {
       "once, with rates since the manager's start. This is the default when standard output is not a terminal. TTFT is "
       "the time from a request's arrival to its first token, ITL the time between two tokens.",
       RunTop);
-  command->add_option("-n,--frames", options->num_frames, "Number of updates; 0 means until Ctrl-C")
-      ->check(InRange<int>(0, 1'000'000))
-      ->option_text("NUMBER [0]");
-  command->add_option("-i,--interval", options->interval_s, "Time between two updates")
-      ->transform(InSeconds<double>(0.1, 3600))
-      ->option_text("SECONDS [1]");
+  AddOption(command, "-n,--frames", &options->num_frames, "NUMBER [0]", "Number of updates; 0 means until Ctrl-C")
+      ->check(InRange<int>(0, 1'000'000));
+  AddOption(command, "-i,--interval", &options->interval_s, "SECONDS [1]", "Time between two updates")
+      ->transform(InSeconds<double>(0.1, 3600));
 }
 
 }  // namespace quire

@@ -12,9 +12,9 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "client/library/bearer_token.h"
-#include "client/library/call_status.h"
 #include "client/library/generate_streams.h"
 #include "client/library/utf8.h"
+#include "client/policy/call_status.h"
 #include "google/rpc/error_details.pb.h"
 #include "grpcpp/support/client_interceptor.h"
 #include "security/credentials.h"
@@ -22,8 +22,6 @@
 namespace quire {
 namespace {
 
-// Says how long a call waits when all managers were asked and none leads, or while the manager restores its requests.
-constexpr absl::Duration kLeaderDelay = absl::Milliseconds(100);
 // Says how long gRPC waits between two attempts to connect, at first and at most.
 constexpr absl::Duration kFirstReconnectDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestReconnectDelay = absl::Milliseconds(500);
@@ -83,19 +81,25 @@ absl::Status FromRpcStatus(const google::rpc::Status& status) {
     }
   }
   absl::Status result(static_cast<absl::StatusCode>(status.code()), message);
+  // A manager's own UNAVAILABLE always carries details.
+  if (absl::IsUnavailable(result) && status.details().empty()) result.SetPayload(kConnectionErrorPayload, absl::Cord());
+  if (IsStandingBy(status)) result.SetPayload(kStandbyErrorPayload, absl::Cord());
   if (HasReason(status, "NO_WORKER")) result.SetPayload(kNoWorkerErrorPayload, absl::Cord());
   return result;
 }
 
-absl::Status FromGrpcStatus(const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  absl::Status result = FromRpcStatus(RpcStatusOf(status));
-  // A manager's own UNAVAILABLE always carries details.
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
-    result.SetPayload(kConnectionErrorPayload, absl::Cord());
-  }
-  if (IsStandingBy(status)) result.SetPayload(kStandbyErrorPayload, absl::Cord());
+google::rpc::Status RpcStatusOf(const grpc::Status& status) {
+  google::rpc::Status result;
+  if (!result.ParseFromString(status.error_details())) result.clear_details();
+  // Details that cannot be read show that a server has answered.
+  if (result.details().empty() && !status.error_details().empty()) result.add_details();
+  result.set_code(status.error_code());
+  result.set_message(status.error_message());
   return result;
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  return status.ok() ? absl::OkStatus() : FromRpcStatus(RpcStatusOf(status));
 }
 
 bool IsConnectionError(const absl::Status& status) {
@@ -178,42 +182,39 @@ std::unique_ptr<GenerateBatchStream> Client::GenerateBatch() {
   return std::make_unique<GenerateBatchStream>(links_.current().inference.get());
 }
 
-template <typename Method, typename Request, typename Response>
-absl::Status Client::Infer(Method method, const Request& request, Response* response, absl::Duration timeout) {
+template <typename Request, typename Response>
+absl::StatusOr<Response> Client::Infer(Method<v1::InferenceService::Stub, Request, Response> method,
+                                       const Request& request, absl::Duration timeout) {
   QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   const absl::Time deadline = absl::Now() + std::min(timeout, options_.timeout);
-  LeaderSearch search(links_.size());
-  std::optional<absl::Status> standby_end;  // It says more than that the time is up.
+  CallPolicy policy({.num_managers = links_.size(), .deadline = deadline});
   while (true) {
     const Link& link = links_.Connect(deadline);
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(deadline));
-    const grpc::Status status = (link.inference.get()->*method)(&context, request, response);
-    if (IsRestoring(status) && absl::Now() + kLeaderDelay < deadline) {
-      absl::SleepFor(kLeaderDelay);
-      continue;
-    }
-    if (!IsOfNoLeader(status)) return FromGrpcStatus(status);
-    links_.Leave(link);
-    if (IsStandingBy(status)) standby_end = FromGrpcStatus(status);
-    const absl::Status end = standby_end.value_or(FromGrpcStatus(status));
-    if (links_.size() == 1 || absl::Now() + kLeaderDelay >= deadline) return end;
-    const LeaderSearch::Next next = search.After(IsStandingBy(status));
-    if (next == LeaderSearch::Next::kEnd) return end;
-    if (next == LeaderSearch::Next::kPauseAndAsk) absl::SleepFor(kLeaderDelay);
+    Response response;
+    const grpc::Status status = (link.inference.get()->*method)(&context, request, &response);
+    if (status.ok()) return response;
+    const CallAction action = policy.After(RpcStatusOf(status), absl::Now());
+    if (action.leaves) links_.Leave(link);
+    if (action.kind == CallAction::Kind::kStop) return FromRpcStatus(action.error);
+    absl::SleepFor(action.delay);
   }
 }
 
-template <typename Method, typename Request, typename Response>
-absl::Status Client::Administer(Method method, const Request& request, Response* response) {
+template <typename Request, typename Response>
+absl::StatusOr<Response> Client::Administer(Method<v1::AdminService::Stub, Request, Response> method,
+                                            const Request& request) {
   QUIRE_RETURN_IF_ERROR(HeaderToken(options_.token).status());
   QUIRE_RETURN_IF_ERROR(CheckUtf8Fields(request));
   const absl::Time deadline = absl::Now() + options_.timeout;
   FindLeader(deadline);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(deadline));
-  return FromGrpcStatus((links_.Connect(deadline).admin.get()->*method)(&context, request, response));
+  Response response;
+  QUIRE_RETURN_IF_ERROR(FromGrpcStatus((links_.Connect(deadline).admin.get()->*method)(&context, request, &response)));
+  return response;
 }
 
 // One round, in which a manager that hangs is left after a second. The call itself then says why it fails.
@@ -223,68 +224,51 @@ void Client::FindLeader(absl::Time deadline) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + kConnectPatience)));
     v1::GetModelResponse response;
-    if (!IsOfNoLeader(link.inference->GetModel(&context, v1::GetModelRequest(), &response))) return;
+    if (!IsOfNoLeader(RpcStatusOf(link.inference->GetModel(&context, {}, &response)))) return;
     links_.Leave(link);
   }
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request) {
-  v1::TokenizeResponse response;
-  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::Tokenize, request, &response));
-  return response;
+  return Infer(&v1::InferenceService::Stub::Tokenize, request);
 }
 
 absl::StatusOr<v1::RenderChatResponse> Client::RenderChat(const v1::Chat& chat) {
   v1::RenderChatRequest request;
   *request.mutable_chat() = chat;
-  v1::RenderChatResponse response;
-  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::RenderChat, request, &response));
-  return response;
+  return Infer(&v1::InferenceService::Stub::RenderChat, request);
 }
 
 absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request) {
-  v1::DetokenizeResponse response;
-  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::Detokenize, request, &response));
-  return response;
+  return Infer(&v1::InferenceService::Stub::Detokenize, request);
 }
 
 absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
-  v1::GetModelResponse response;
-  QUIRE_RETURN_IF_ERROR(Infer(&v1::InferenceService::Stub::GetModel, v1::GetModelRequest(), &response));
-  return response;
+  return Infer(&v1::InferenceService::Stub::GetModel, v1::GetModelRequest());
 }
 
 absl::Status Client::Abort(const std::string& request_id, absl::Duration timeout) {
   v1::AbortRequest request;
   request.set_request_id(request_id);
-  v1::AbortResponse response;
-  return Infer(&v1::InferenceService::Stub::Abort, request, &response, timeout);
+  return Infer(&v1::InferenceService::Stub::Abort, request, timeout).status();
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
-  v1::GetStatusResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::GetStatus, v1::GetStatusRequest(), &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::GetStatus, v1::GetStatusRequest());
 }
 
 absl::StatusOr<v1::ExplainWaitResponse> Client::ExplainWait(const std::string& request_id) {
   v1::ExplainWaitRequest request;
   request.set_request_id(request_id);
-  v1::ExplainWaitResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::ExplainWait, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::ExplainWait, request);
 }
 
 absl::StatusOr<v1::PinPrefixResponse> Client::PinPrefix(const v1::PinPrefixRequest& request) {
-  v1::PinPrefixResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::PinPrefix, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::PinPrefix, request);
 }
 
 absl::StatusOr<v1::UnpinPrefixResponse> Client::UnpinPrefix(const v1::UnpinPrefixRequest& request) {
-  v1::UnpinPrefixResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::UnpinPrefix, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::UnpinPrefix, request);
 }
 
 std::unique_ptr<WatchBlocksStream> Client::WatchBlocks(const v1::WatchBlocksRequest& request, absl::Duration timeout) {
@@ -293,51 +277,38 @@ std::unique_ptr<WatchBlocksStream> Client::WatchBlocks(const v1::WatchBlocksRequ
 }
 
 absl::StatusOr<v1::DescribeBlockResponse> Client::DescribeBlock(const v1::DescribeBlockRequest& request) {
-  v1::DescribeBlockResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::DescribeBlock, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::DescribeBlock, request);
 }
 
 absl::StatusOr<v1::ListRequestsResponse> Client::ListRequests(const v1::ListRequestsRequest& request) {
-  v1::ListRequestsResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::ListRequests, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::ListRequests, request);
 }
 
 absl::StatusOr<v1::DescribeRequestResponse> Client::DescribeRequest(const std::string& request_id) {
   v1::DescribeRequestRequest request;
   request.set_request_id(request_id);
-  v1::DescribeRequestResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::DescribeRequest, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::DescribeRequest, request);
 }
 
 absl::StatusOr<v1::AuditResponse> Client::Audit(const v1::AuditRequest& request) {
-  v1::AuditResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::Audit, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::Audit, request);
 }
 
 absl::StatusOr<v1::DrainResponse> Client::Drain(const std::string& worker, bool migrates) {
   v1::DrainRequest request;
   request.set_worker(worker);
   request.set_migrate(migrates);
-  v1::DrainResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::Drain, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::Drain, request);
 }
 
 absl::Status Client::Undrain(const std::string& worker) {
   v1::UndrainRequest request;
   request.set_worker(worker);
-  v1::UndrainResponse response;
-  return Administer(&v1::AdminService::Stub::Undrain, request, &response);
+  return Administer(&v1::AdminService::Stub::Undrain, request).status();
 }
 
 absl::StatusOr<v1::FlushPrefixCacheResponse> Client::FlushPrefixCache(const v1::FlushPrefixCacheRequest& request) {
-  v1::FlushPrefixCacheResponse response;
-  QUIRE_RETURN_IF_ERROR(Administer(&v1::AdminService::Stub::FlushPrefixCache, request, &response));
-  return response;
+  return Administer(&v1::AdminService::Stub::FlushPrefixCache, request);
 }
 
 absl::StatusOr<bool> Client::IsServing(const std::string& service) {

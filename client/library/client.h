@@ -16,8 +16,8 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "client/library/generate_batch_stream.h"
-#include "client/library/leader_search.h"
 #include "client/library/manager_links.h"
+#include "client/policy/call_policy.h"
 #include "google/rpc/status.pb.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
@@ -30,6 +30,9 @@ namespace quire {
 // Converts a gRPC status to an absl status. The server's google.rpc details are appended to the message: further field
 // violations as "field: description", and after how long to try again.
 absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// Returns the status with its details. Only those of a manager have some.
+google::rpc::Status RpcStatusOf(const grpc::Status& status);
 
 // Converts the status with which a request of GenerateBatch ended.
 absl::Status FromRpcStatus(const google::rpc::Status& status);
@@ -55,9 +58,10 @@ class GenerateStreams;
 // lost: Next returns every token once, as if nothing had happened. It tries again for 30 seconds without progress, and
 // not after the timeout; then Finish returns how the connection was lost. A request without a request_id cannot be
 // resumed before its first response. When the manager does not know the request any more, it is sent again with what
-// was received (continue_from), unless it is a beam search or has best_of above n. Destruction and Cancel end only the
-// call, and the request waits for --detach-grace; Client::Abort ends it at once. A manager that is too old to know
-// on_disconnect gets the request without it, and then the stream does not resume.
+// was received (continue_from), unless it is a beam search or has best_of above n. A request that already has
+// continue_from is sent again after a loss, with what was received since, whatever its on_disconnect. Destruction and
+// Cancel end only the call, and the request waits for --detach-grace; Client::Abort ends it at once. A manager that is
+// too old to know on_disconnect gets the request without it, and then the stream does not resume.
 //
 // It is not thread-safe, except that Cancel may be called from any thread. The connection is read by the threads that
 // wait in Next, so each response of each stream wakes a thread. For many calls at a time, see GenerateStreams.
@@ -93,58 +97,44 @@ class GenerateStream {
 
   // Starts a call that goes on where the stream is.
   void Call();
-  // Notes a response that was read. Returns false, and sets finished_, when the manager may not send it.
+  // Notes a response that was read. Returns false, and sets finished_, when its tokens were received before.
   bool Take(const v1::GenerateResponse& response);
-  // Returns an error when a response has tokens that were received before.
-  absl::Status CheckOrder(const v1::GenerateResponse& response) const;
   void Note(const v1::GenerateResponse& response);
-  // A call has ended. Returns true when another call may go on, and sets finished_ otherwise.
-  bool GoesOnAfter(const grpc::Status& status);
-  // Returns the same, and waits before that call if that makes sense. Sets finished_ only if another status says more.
-  bool MayCallAgain(const grpc::Status& status);
-  // Returns whether GoesOnAfter, or the call that may go on, can wait.
-  bool MayWaitAfter(const grpc::Status& status) const;
-  // Calls on_loss_ if it is time.
-  void TellLoss();
-  // Returns whether another call may go on after the connection was lost.
-  bool MayResume() const;
-  // The manager stands by, stops or was not reached, and no manager has begun the request. Returns whether the next one
-  // may be asked. When all were asked and one of them stands by or stops, waits before that.
-  bool AsksNextManager(bool stands_by);
-  // The manager does not know the request any more. Makes request_ one that continues it. Returns false when that is
-  // not possible.
-  bool Continue();
+  // A call has ended. Decides what follows, in action_ or finished_, and returns whether Continues can wait.
+  bool Decide(const grpc::Status& status);
+  // Does what was decided, and waits as long as that says. Returns true when another call may be made, and sets
+  // finished_ otherwise.
+  bool Continues();
+  // Makes request_ one that continues the stream, which the manager does not know any more.
+  void Continue();
   // Makes request_ continue all that was received.
   void SetContinued();
-  // Returns false when the stream was cancelled, or when the time is up.
-  bool WaitBeforeAttempt();
+  // Returns false when the stream was cancelled.
+  bool Wait(absl::Duration delay);
+  bool has_no_connection() const;
   // Waits for a connection after a call that found none, and returns whether the call may be sent again, which is done
-  // once. gRPC before 1.61 reads errno too late, and may take an attempt to connect that still goes on for one that has
-  // failed. The manager has not got such a call.
-  bool MaySendUnreachedAgain(const grpc::Status& status);
+  // once. gRPC before 1.61 reads errno too late, and may take an attempt to connect that is still running for one that
+  // has failed. The manager has not got such a call.
+  bool MaySendUnreachedAgain();
   bool is_cancelled() const;
 
   ManagerLinks* const links_;
   grpc::CompletionQueue* const queue_;        // Null: the calls are read by Next.
   void* const tag_;                           // All events in the queue have it.
   const ManagerLinks::Link* link_ = nullptr;  // The last call used it.
-  LeaderSearch search_;                       // It began after the last response.
   v1::GenerateRequest request_;
   const absl::Time deadline_;
+  CallPolicy policy_;
+  CallAction action_;                                // What follows the call that has ended.
   std::string resume_token_;                         // It is empty until the first response.
   std::map<uint32_t, v1::ReceivedSample> received_;  // The key is the index.
   // Continue needs what was received of each sample, by index, and what the first responses have said.
   std::map<uint32_t, v1::ContinuedSample> continued_;
   std::string numerics_;
-  std::optional<uint64_t> seed_;          // That of the sample with index 0.
-  std::optional<absl::Status> unknown_;   // The request is being continued because of it.
-  std::optional<absl::Status> cut_;       // Says how the connection was lost, until a manager takes another call.
-  absl::Time call_began_;                 // The last call.
-  absl::Time last_attempt_;               // No attempt begins later, while cut_ is set.
+  std::optional<uint64_t> seed_;          // Of the sample with index 0.
   std::function<void()> on_loss_;         // May be empty.
-  bool has_told_loss_ = false;            // It can be true while cut_ is set.
+  absl::Time told_loss_at_;               // When the last loss that on_loss_ was told of began.
   bool was_sent_again_ = false;           // After a call that had found no connection.
-  absl::Duration delay_;                  // The next attempt waits so long.
   std::optional<absl::Status> finished_;  // Set without a call when the request cannot be sent.
 
   mutable Mutex mutex_;
@@ -239,15 +229,17 @@ class Client {
 
  private:
   using Link = ManagerLinks::Link;
+  template <typename Stub, typename Request, typename Response>
+  using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Response*);
 
   // A call of InferenceService, which managers that stand by refuse.
-  template <typename Method, typename Request, typename Response>
-  absl::Status Infer(Method method, const Request& request, Response* response,
-                     absl::Duration timeout = absl::InfiniteDuration());
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Infer(Method<v1::InferenceService::Stub, Request, Response> method, const Request& request,
+                                 absl::Duration timeout = absl::InfiniteDuration());
   // A call of AdminService. Managers that stand by answer it too, so this one asks who leads before, if there are
   // several.
-  template <typename Method, typename Request, typename Response>
-  absl::Status Administer(Method method, const Request& request, Response* response);
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Administer(Method<v1::AdminService::Stub, Request, Response> method, const Request& request);
   // Makes the leader the current manager, if there are several and one of them leads.
   void FindLeader(absl::Time deadline);
 

@@ -121,7 +121,7 @@ bool GenerateStreams::Handle(Call* call, bool ok, Event* event) {
       stream.queued_reader_->Read(&call->response, call);
       return true;
     case Call::Phase::kFinish:
-      if (stream.MayWaitAfter(call->status)) {
+      if (stream.Decide(call->status)) {
         call->waiter = std::thread([this, call] { GoOn(call); });
       } else {
         GoOn(call);
@@ -140,7 +140,7 @@ void GenerateStreams::Finish(Call* call) {
 }
 
 void GenerateStreams::GoOn(Call* call) {
-  if (call->stream.GoesOnAfter(call->status)) {
+  if (call->stream.Continues()) {
     Begin(call);
   } else {
     TellEnd(call);

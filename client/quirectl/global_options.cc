@@ -6,6 +6,7 @@
 #include "base/local_address.h"
 #include "base/status.h"
 #include "client/commands/option_range.h"
+#include "client/commands/shared_options.h"
 #include "client/library/bearer_token.h"
 #include "client/library/endpoint.h"
 #include "security/tls_files.h"
@@ -13,37 +14,25 @@
 namespace quire {
 
 GlobalOptions::GlobalOptions(CLI::App* app) {
-  app->add_option(
-         "-e,--endpoint", client_.endpoint,
-         "The manager: host:port or unix:path; several managers of which one leads are separated by commas; also "
-         "$QUIRE_ENDPOINT")
-      ->envname("QUIRE_ENDPOINT")
-      ->option_text(absl::StrCat("ENDPOINT [", client_.endpoint, "]"));
-  app->add_option("--tls-ca", client_.tls.authority,
-                  "Use TLS; the manager's certificate must come from an authority in this PEM file; also $QUIRE_TLS_CA")
-      ->envname("QUIRE_TLS_CA")
-      ->option_text("FILE");
-  app->add_option("--tls-cert", client_.tls.certificate, "The client's certificate; also $QUIRE_TLS_CERT")
-      ->envname("QUIRE_TLS_CERT")
-      ->option_text("FILE");
-  app->add_option("--tls-key", client_.tls.key, "The private key of --tls-cert; also $QUIRE_TLS_KEY")
-      ->envname("QUIRE_TLS_KEY")
-      ->option_text("FILE");
-  app->add_option("--tls-name", client_.server_name,
-                  "The DNS name that the manager's certificate must have; also $QUIRE_TLS_NAME")
-      ->envname("QUIRE_TLS_NAME")
-      ->option_text("NAME [the endpoint's host]");
-  app->add_option("--token", client_.token,
-                  "Bearer token of the caller. Other users of this machine see it on the command line but not in "
-                  "$QUIRE_TOKEN")
-      ->envname("QUIRE_TOKEN")
-      ->option_text("TOKEN");
-  app->add_option("-o,--output", format_name_, "json prints one line per message; text and table are the same")
-      ->check(CLI::IsMember({"text", "table", "json"}))
-      ->option_text("text|table|json [text]");
-  app->add_option("--rpc-timeout", rpc_timeout_s_, "Time limit of every call except generate")
-      ->transform(InSeconds<double>(0.001, 1e6))
-      ->option_text("SECONDS [10]");
+  const auto add = [app](const char* flags, std::string* value, const char* environment, const std::string& text,
+                         const char* help) { AddOption(app, flags, value, text, help)->envname(environment); };
+  add("-e,--endpoint", &client_.endpoint, "QUIRE_ENDPOINT", absl::StrCat("ENDPOINT [", client_.endpoint, "]"),
+      "The manager: host:port or unix:path; several managers of which one leads are separated by commas; also "
+      "$QUIRE_ENDPOINT");
+  add("--tls-ca", &client_.tls.authority, "QUIRE_TLS_CA", "FILE",
+      "Use TLS; the manager's certificate must come from an authority in this PEM file; also $QUIRE_TLS_CA");
+  add("--tls-cert", &client_.tls.certificate, "QUIRE_TLS_CERT", "FILE",
+      "The client's certificate; also $QUIRE_TLS_CERT");
+  add("--tls-key", &client_.tls.key, "QUIRE_TLS_KEY", "FILE", "The private key of --tls-cert; also $QUIRE_TLS_KEY");
+  add("--tls-name", &client_.server_name, "QUIRE_TLS_NAME", "NAME [the endpoint's host]",
+      "The DNS name that the manager's certificate must have; also $QUIRE_TLS_NAME");
+  add("--token", &client_.token, "QUIRE_TOKEN", "TOKEN",
+      "Bearer token of the caller. Other users of this machine see it on the command line but not in $QUIRE_TOKEN");
+  AddOption(app, "-o,--output", &format_name_, "text|table|json [text]",
+            "json prints one line per message; text and table are the same")
+      ->check(CLI::IsMember({"text", "table", "json"}));
+  AddOption(app, "--rpc-timeout", &rpc_timeout_s_, "SECONDS [10]", "Time limit of every call except generate")
+      ->transform(InSeconds<double>(0.001, 1e6));
 }
 
 absl::Status GlobalOptions::CheckConnection() const {

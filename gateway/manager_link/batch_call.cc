@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/library/call_status.h"
+#include "client/library/client.h"
 
 namespace quire {
 

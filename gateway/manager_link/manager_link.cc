@@ -7,7 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
-#include "client/library/call_status.h"
+#include "client/library/client.h"
+#include "client/policy/call_status.h"
 #include "gateway/manager_link/message_limit.h"
 #include "google/rpc/error_details.pb.h"
 
@@ -18,8 +19,6 @@ constexpr std::chrono::milliseconds kModelLife(1000);
 // An answer is renewed after this time, until nobody has asked for so long.
 constexpr std::chrono::milliseconds kModelRenewal(750);
 constexpr std::chrono::seconds kModelUse(5);
-// Says how long to wait when all managers were asked and none leads, or while the manager restores its requests.
-constexpr std::chrono::milliseconds kRetryDelay(100);
 
 google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {
   google::rpc::Status status;
@@ -91,35 +90,22 @@ google::rpc::Status ManagerLink::BusyError() const {
   return status;
 }
 
-bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, Search* search, std::function<void()> again) {
-  const bool has_time = std::chrono::steady_clock::now() + kRetryDelay < search->end;
-  if (IsRestoring(*status) && has_time) {
-    delayed_executor_(kRetryDelay, std::move(again));
-    return true;
-  }
-  if (managers_.size() == 1 || !IsOfNoLeader(*status)) return false;
-  if (current_ == manager) {
+bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, CallPolicy* policy,
+                            std::function<void()> again) {
+  if (status->code() == 0) return false;
+  const CallAction action = policy->After(*status, PolicyTime(std::chrono::steady_clock::now()));
+  if (action.leaves && current_ == manager) {
     current_ = (manager + 1) % managers_.size();
     for (auto& [authorization, caller] : callers_) caller.model_until = {};  // The next one may have another model.
   }
-  const bool stands_by = IsNotLeading(*status);
-  if (stands_by) {
-    search->standby_end = *status;
-  } else if (search->standby_end.code() != 0) {
-    *status = search->standby_end;
+  *status = action.error;
+  if (action.kind == CallAction::Kind::kStop) return false;
+  if (action.delay == absl::ZeroDuration()) {
+    executor_(std::move(again));
+  } else {
+    delayed_executor_(absl::ToChronoMilliseconds(action.delay), std::move(again));
   }
-  if (!has_time) return false;
-  switch (search->managers.After(stands_by)) {
-    case LeaderSearch::Next::kAsk:
-      executor_(std::move(again));
-      return true;
-    case LeaderSearch::Next::kPauseAndAsk:
-      delayed_executor_(kRetryDelay, std::move(again));
-      return true;
-    case LeaderSearch::Next::kEnd:
-      break;
-  }
-  return false;
+  return true;
 }
 
 LeaderWatch::Hooks ManagerLink::WatchHooks() {
@@ -218,8 +204,11 @@ ManagerLink::Ticket ManagerLink::Resume(const std::string& authorization, const 
 
 ManagerLink::Ticket ManagerLink::Send(const std::string& authorization, v1::GenerateBatchRequest message,
                                       EntryHandler handler, std::shared_ptr<void> hold) {
-  std::shared_ptr<Sending> sending(new Sending{
-      .authorization = authorization, .handler = std::move(handler), .search = NewSearch(), .hold = std::move(hold)});
+  std::shared_ptr<Sending> sending(
+      new Sending{.authorization = authorization,
+                  .handler = std::move(handler),
+                  .policy = CallPolicy({.num_managers = managers_.size(), .resume_time = absl::FromChrono(timeout_)}),
+                  .hold = std::move(hold)});
   SendOnce(std::move(message), sending);
   return {std::move(sending)};
 }
@@ -260,9 +249,7 @@ void ManagerLink::OnEntry(size_t manager, const std::shared_ptr<Sending>& sendin
     const auto again = [this, sending] {
       if (sending->handler != nullptr) SendOnce(*sending->message, sending);
     };
-    // Until it is refused, a request may wait in the queue of its first manager for any time.
-    if (!std::exchange(sending->search.has_begun, true)) sending->search.end = NewSearch().end;
-    if (sending->message != nullptr && AsksAgain(manager, end.mutable_end(), &sending->search, again)) return;
+    if (sending->message != nullptr && AsksAgain(manager, end.mutable_end(), &sending->policy, again)) return;
   }
   sending->message = nullptr;
   sending->hold = nullptr;
@@ -309,8 +296,11 @@ void ManagerLink::Infer(const std::string& authorization, std::shared_ptr<const 
   const google::rpc::Status refusal = CheckMessageBytes(*request, max_message_bytes_);
   if (refusal.code() != 0) return executor_([handler, refusal] { handler(refusal, Response()); });
   if (search == nullptr) {
-    search = std::make_shared<Search>(NewSearch());
-    search->hold = Hold(request->ByteSizeLong());
+    const auto end = std::chrono::steady_clock::now() + timeout_;
+    search = std::make_shared<Search>(
+        Search{.end = end,
+               .policy = CallPolicy({.num_managers = managers_.size(), .deadline = PolicyTime(end)}),
+               .hold = Hold(request->ByteSizeLong())});
     if (search->hold == nullptr) return executor_([handler, busy = BusyError()] { handler(busy, Response()); });
   }
   const auto again = [this, authorization, request, handler, call, search] {
@@ -322,7 +312,7 @@ void ManagerLink::Infer(const std::string& authorization, std::shared_ptr<const 
     unary_calls_.erase(unary);
     google::rpc::Status end = unary->is_given_up ? SilentError() : status;
     if (end.code() == 0) watch_.OnHeard(unary->manager);
-    if (!AsksAgain(unary->manager, &end, search.get(), again)) handler(end, response);
+    if (!AsksAgain(unary->manager, &end, &search->policy, again)) handler(end, response);
   };
   unary_calls_.insert(unary);
   watch_.OnSent();
@@ -412,7 +402,8 @@ void ManagerLink::CheckHealthFrom(size_t first, size_t num_asked,
   };
   auto* const stub = managers_[(first + num_asked) % managers_.size()].health.get();
   CallOnce<grpc::health::v1::HealthCheckRequest, grpc::health::v1::HealthCheckResponse>(
-      "", std::make_shared<const grpc::health::v1::HealthCheckRequest>(request), NewSearch().end, answer,
+      "", std::make_shared<const grpc::health::v1::HealthCheckRequest>(request),
+      std::chrono::steady_clock::now() + timeout_, answer,
       [stub](auto... arguments) { stub->async()->Check(std::move(arguments)...); });
 }
 

@@ -14,13 +14,19 @@
 #include <string>
 #include <vector>
 
-#include "client/library/leader_search.h"
+#include "absl/time/time.h"
+#include "client/policy/call_policy.h"
 #include "gateway/manager_link/batch_call.h"
 #include "gateway/manager_link/leader_watch.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/client_context.h"
 
 namespace quire {
+
+// The time of a call policy.
+inline absl::Time PolicyTime(std::chrono::steady_clock::time_point time) {
+  return absl::UnixEpoch() + absl::FromChrono(time.time_since_epoch());
+}
 
 // The connection of the gateway to its manager, or to several ones of which one leads. There is one channel for each,
 // and on it calls of GenerateBatch that stay open. Each bearer token has calls of its own, because the manager takes
@@ -32,19 +38,11 @@ namespace quire {
 // and handlers run on the owner's thread.
 class ManagerLink {
  private:
-  // Says how a call or a request finds the manager that leads.
-  struct Search {
-    std::chrono::steady_clock::time_point end;
-    LeaderSearch managers;
-    bool has_begun = false;                // A manager has refused the call or request.
-    std::shared_ptr<void> hold = nullptr;  // It stands for the bytes of the request.
-    google::rpc::Status standby_end = {};  // The last one that stands by or stops has said this. OK if there was none.
-  };
   // A request that was sent.
   struct Sending {
     const std::string authorization;
     EntryHandler handler;  // It is null after the end. It may own the ticket, so the last entry and Cancel free it.
-    Search search;
+    CallPolicy policy;
     std::shared_ptr<void> hold;
     std::weak_ptr<BatchCall> call = {};
     uint64_t tag = 0;
@@ -129,6 +127,12 @@ class ManagerLink {
     std::shared_ptr<grpc::ClientContext> context = nullptr;
     bool is_given_up = false;
   };
+  // What repeats a unary call.
+  struct Search {
+    std::chrono::steady_clock::time_point end;
+    CallPolicy policy;
+    std::shared_ptr<void> hold;  // It stands for the bytes of the request.
+  };
 
   LeaderWatch::Hooks WatchHooks();
   bool IsAwaited(size_t manager) const;
@@ -159,12 +163,9 @@ class ManagerLink {
              Call call, std::shared_ptr<Search> search = nullptr);
   // Asks the managers one after the other, `num_asked` of which were asked. The first one was `first`.
   void CheckHealthFrom(size_t first, size_t num_asked, Handler<grpc::health::v1::HealthCheckResponse> handler);
-  Search NewSearch() const {
-    return {.end = std::chrono::steady_clock::now() + timeout_, .managers = LeaderSearch(managers_.size())};
-  }
-  // A call to this manager has ended with the status. If another manager may be asked, calls `again` soon and returns
-  // true. Otherwise the status becomes the one that says most.
-  bool AsksAgain(size_t manager, google::rpc::Status* status, Search* search, std::function<void()> again);
+  // A call to this manager has ended with the status. If it is made again, calls `again` soon and returns true.
+  // Otherwise the status becomes the one that says most.
+  bool AsksAgain(size_t manager, google::rpc::Status* status, CallPolicy* policy, std::function<void()> again);
 
   std::vector<Manager> managers_;
   size_t current_ = 0;  // The manager that is asked first.

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/library/call_status.h"
 #include "gateway/openai/logprob_limit.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/process/answer_deadline.h"
@@ -22,8 +21,6 @@ namespace {
 
 // Says how long a client may stay away from a stream that can be resumed.
 constexpr std::chrono::seconds kComeBackTime(30);
-// Says how long to wait before the next attempt to go on with a request whose manager was lost.
-constexpr std::chrono::milliseconds kResumeDelay(100);
 
 ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes) {
   return {
@@ -220,7 +217,7 @@ void GenerateExchange::StartRequests() {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
     timeout = std::max(left, std::chrono::milliseconds(0));
   }
-  parts_.resize(call_.requests.size());
+  parts_.resize(call_.requests.size(), {.ticket = {}, .position = {}, .policy = NewPolicy()});
   for (size_t i = 0; i < call_.requests.size() && !is_over_; ++i) {
     v1::GenerateRequest& request = call_.requests[i];
     if (call_.is_resumable || outlives_manager) request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
@@ -242,10 +239,18 @@ bool GenerateExchange::ResumeIfAsked() {
     Fail(FieldError("Last-Event-ID", "is not the id of an event of this server"));
   } else {
     answer_->ResumeBehind(*position);
-    parts_.push_back({.ticket = {}, .position = *position});
+    parts_.push_back({.ticket = {}, .position = *position, .policy = NewPolicy()});
+    parts_[0].policy.Note(/*index=*/0, /*has_token=*/true);
     ResumePart(0);
   }
   return true;
+}
+
+// The link looks for the manager that leads, and repeats calls while it does, so the policy is not told how long they
+// last. No tokens are kept, so a request cannot be continued as another one.
+CallPolicy GenerateExchange::NewPolicy() const {
+  return CallPolicy(
+      {.resume_time = options_->resume_time, .is_stream = true, .is_detachable = true, .is_ranked = true});
 }
 
 void GenerateExchange::ResumePart(size_t prompt) {
@@ -267,6 +272,7 @@ void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entr
   if (is_over_) return;
   if (entry.has_response()) {
     parts_[prompt].position.Note(entry.response());
+    parts_[prompt].policy.Note(entry.response().index(), !entry.response().resume_token().empty());
     parts_[prompt].loss.reset();
     const std::string events = answer_->Add(prompt, entry.response());
     if (!HasRoomForAnswer()) return;
@@ -298,15 +304,11 @@ ApiNames GenerateExchange::NamesOf(size_t prompt) const {
 
 bool GenerateExchange::GoesOnAfter(size_t prompt, const google::rpc::Status& end) {
   Part& part = parts_[prompt];
-  const bool is_cut = IsCut(end) || (part.loss.has_value() && IsNotLeading(end));
-  if (!is_cut || is_gone_ || !part.position.CanResume()) return false;
-  const auto now = std::chrono::steady_clock::now();
-  if (!part.loss.has_value()) {
-    part.loss = end;
-    part.give_up = now + absl::ToChronoMilliseconds(options_->resume_time);
-  }
-  if (now + kResumeDelay > part.give_up) return false;
-  server_->PostAfter(kResumeDelay, [self = shared_from_this(), prompt] { self->ResumePart(prompt); });
+  const CallAction action = part.policy.After(end, PolicyTime(std::chrono::steady_clock::now()));
+  if (is_gone_ || action.kind != CallAction::Kind::kResume) return false;
+  part.loss = action.error;
+  server_->PostAfter(absl::ToChronoMilliseconds(action.delay),
+                     [self = shared_from_this(), prompt] { self->ResumePart(prompt); });
   return true;
 }
 

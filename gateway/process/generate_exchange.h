@@ -56,9 +56,9 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   struct Part {
     ManagerLink::Ticket ticket;
     StreamPosition position;  // The manager has sent so much of it.
-    // Says how the manager was lost, until the next one has sent something, and when the search for that one ends.
+    CallPolicy policy;        // Says whether the stream is resumed.
+    // How the manager was lost, until the next one has sent something.
     std::optional<google::rpc::Status> loss = std::nullopt;
-    std::chrono::steady_clock::time_point give_up = {};
   };
 
   GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
@@ -91,6 +91,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   // A request has ended with an error. Returns whether it goes on with another manager, or with the same one when that
   // is back.
   bool GoesOnAfter(size_t prompt, const google::rpc::Status& end);
+  CallPolicy NewPolicy() const;
   void ResumePart(size_t prompt);
   void Send(const std::string& events);
   void Finish();

@@ -94,7 +94,7 @@ class InstallTest(unittest.TestCase):
         self.assertEqual([path.name for path in (self.prefix / "include").iterdir()], ["quire"])
         names = {path.name for path in (self.prefix / "include/quire").glob("*.h")}
         self.assertEqual(names, {
-            "client.h", "endpoint.h", "generate_batch_stream.h", "generate_streams.h", "leader_search.h",
+            "call_policy.h", "client.h", "endpoint.h", "generate_batch_stream.h", "generate_streams.h",
             "manager_links.h", "mutex.h", "tls_files.h"})
         for name in names:
             text = (self.prefix / "include/quire" / name).read_text()

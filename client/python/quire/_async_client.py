@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,14 @@ import grpc.aio
 from quire import _connection, _wire, v1
 from quire._checks import text_of, token_ids_of
 from quire._errors import Error
-from quire._requests import Collector, Message, Options, Prompt, Sample, make_chat, make_request
+from quire._requests import Collector, Message, Options, Prompt, Prompts, Sample, make_chat
 from quire._resume import Resumption
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class AsyncClient:
+class AsyncClient(Prompts[AsyncGenerator[v1.GenerateResponse, None]]):
     """The same as Client, for the event loop in which it is used first. It may be made before that loop runs."""
 
     def __init__(
@@ -65,26 +66,6 @@ class AsyncClient:
         for manager in self._managers.all:
             await manager.channel.close()
 
-    def generate(
-        self, prompt: Prompt, *, timeout: float = 300.0, **options: Unpack[Options]
-    ) -> AsyncGenerator[v1.GenerateResponse, None]:
-        """Yields the responses for a prompt, which is text or token ids, as they come. See `stream`."""
-        return self.stream(make_request(prompt, None, options), timeout=timeout)
-
-    def chat(
-        self,
-        messages: Iterable[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] | str = "",
-        template: Mapping[str, Any] | None = None,
-        timeout: float = 300.0,
-        **options: Unpack[Options],
-    ) -> AsyncGenerator[v1.GenerateResponse, None]:
-        """Yields the responses for a conversation. A message is a map such as {"role": "user", "content": "Hi"}, and
-        `template` has further variables of the chat template."""
-        chat = make_chat(messages, tools, template or {})
-        return self.stream(make_request(None, chat, options), timeout=timeout)
-
     async def complete(self, prompt: Prompt, *, timeout: float = 300.0, **options: Unpack[Options]) -> list[Sample]:
         """Returns the whole samples for a prompt, ordered by their index."""
         collector = Collector()
@@ -112,9 +93,7 @@ class AsyncClient:
                     return
                 except grpc.RpcError as error:
                     failure = Error(error, manager.endpoint, is_of_prompt=True)
-                    if failure.is_of_no_leader():
-                        self._managers.leave(manager)
-                    delay = state.delay_after(failure)
+                    delay = state.delay_after(failure, functools.partial(self._managers.leave, manager))
                 finally:
                     call.cancel()  # A call that has ended already stays as it is.
                 await asyncio.sleep(delay)
@@ -165,12 +144,11 @@ class AsyncClient:
         for manager in self._managers.all:
             try:
                 response = await manager.health.Check(request, timeout=timeout, metadata=self._metadata)
+                if response.status == 1:
+                    return True
             except grpc.RpcError as error:
                 if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     raise Error(error, manager.endpoint) from None
-            else:
-                if response.status == 1:
-                    return True
         return False
 
     async def call(self, method: str, request: Any, *, timeout: float | None = None) -> Any:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -14,14 +15,14 @@ import grpc
 from quire import _connection, _wire, v1
 from quire._checks import text_of, token_ids_of
 from quire._errors import Error
-from quire._requests import Collector, Message, Options, Prompt, Sample, make_chat, make_request
+from quire._requests import Collector, Message, Options, Prompt, Prompts, Sample, make_chat
 from quire._resume import Resumption
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Client:
+class Client(Prompts[Generator[v1.GenerateResponse, None, None]]):
     """A client of one manager, or of several ones of which one leads. Any thread may use it. It connects when it is
     used first, and again when the connection was lost. When a manager stands by, stops or cannot be reached, a call
     goes to the next one, until its time is up, or until none can be reached. Calls raise quire.Error.
@@ -62,26 +63,6 @@ class Client:
         for manager in self._managers.all:
             manager.channel.close()
 
-    def generate(
-        self, prompt: Prompt, *, timeout: float = 300.0, **options: Unpack[Options]
-    ) -> Generator[v1.GenerateResponse, None, None]:
-        """Yields the responses for a prompt, which is text or token ids, as they come. See `stream`."""
-        return self.stream(make_request(prompt, None, options), timeout=timeout)
-
-    def chat(
-        self,
-        messages: Iterable[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] | str = "",
-        template: Mapping[str, Any] | None = None,
-        timeout: float = 300.0,
-        **options: Unpack[Options],
-    ) -> Generator[v1.GenerateResponse, None, None]:
-        """Yields the responses for a conversation. A message is a map such as {"role": "user", "content": "Hi"}, and
-        `template` has further variables of the chat template."""
-        chat = make_chat(messages, tools, template or {})
-        return self.stream(make_request(None, chat, options), timeout=timeout)
-
     def complete(self, prompt: Prompt, *, timeout: float = 300.0, **options: Unpack[Options]) -> list[Sample]:
         """Returns the whole samples for a prompt, ordered by their index."""
         collector = Collector()
@@ -109,9 +90,7 @@ class Client:
                     return
                 except grpc.RpcError as error:
                     failure = Error(error, manager.endpoint, is_of_prompt=True)
-                    if failure.is_of_no_leader():
-                        self._managers.leave(manager)
-                    delay = state.delay_after(failure)
+                    delay = state.delay_after(failure, functools.partial(self._managers.leave, manager))
                 finally:
                     call.cancel()  # A call that has ended already stays as it is.
                 _connection.pause(self._managers.current, delay)
@@ -162,12 +141,11 @@ class Client:
         for manager in self._managers.all:
             try:
                 response = manager.health.Check(request, timeout=timeout, metadata=self._metadata)
+                if response.status == 1:
+                    return True
             except grpc.RpcError as error:
                 if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                     raise Error(error, manager.endpoint) from None
-            else:
-                if response.status == 1:
-                    return True
         return False
 
     def call(self, method: str, request: Any, *, timeout: float | None = None) -> Any:

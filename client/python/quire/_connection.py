@@ -13,6 +13,7 @@ import grpc
 
 from quire import _wire
 from quire._endpoint import is_on_this_machine, split
+from quire._call_policy import CallPolicy, CallRequest
 from quire._errors import Error
 
 # A manager that is started again is found soon. A manager that vanished is noticed within 16 seconds, which must be
@@ -27,8 +28,6 @@ _OPTIONS = [
 ]
 # How long an attempt to connect may take when there are other managers to ask.
 _PATIENCE_MS = 3_000
-# How long to wait when all managers were asked and none leads.
-_DELAY_S = 0.1
 
 
 class Manager:
@@ -79,8 +78,7 @@ class Search:
 
     def __init__(self, managers: Managers, timeout: float):
         self._managers, self._end = managers, time.monotonic() + timeout
-        self._num_asked, self._has_standby = 0, False
-        self._standby_error: Error | None = None  # It says more than that the time is up.
+        self._policy = CallPolicy(CallRequest(num_managers=len(managers.all), deadline=self._end))
 
     def time_left(self) -> float:
         return max(0.0, self._end - time.monotonic())
@@ -88,24 +86,8 @@ class Search:
     def delay_after(self, manager: Manager, error: Error) -> float:
         """The call to `manager` has failed. Returns after how many seconds the current one may be asked, or raises the
         error."""
-        if error.reason == "RESTORING" and self.time_left() > _DELAY_S:
-            return _DELAY_S  # The manager has just started.
-        if not error.is_of_no_leader():
-            raise error from None
-        self._managers.leave(manager)
-        self._num_asked += 1
-        if error.is_not_leading():
-            self._has_standby, self._standby_error = True, error
-        error = self._standby_error or error
-        if len(self._managers.all) == 1 or self.time_left() < _DELAY_S:
-            raise error from None
-        if self._num_asked % len(self._managers.all) != 0:
-            return 0.0
-        # Where one stands by or stops, one will lead soon.
-        if not self._has_standby:
-            raise error from None
-        self._has_standby = False
-        return _DELAY_S
+        action = self._policy.after(error, time.monotonic())
+        return action.follow(lambda: self._managers.leave(manager))
 
 
 def prepare(

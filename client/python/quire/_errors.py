@@ -92,13 +92,18 @@ class Error(Exception):
         else:
             self.retry_after = detail.retry_delay.seconds + detail.retry_delay.nanos / 1e9
 
+    def is_restoring(self) -> bool:
+        """Whether the manager has just started and may still find the request on a worker."""
+        return self.reason == "RESTORING"
+
     def is_cut(self) -> bool:
-        """Whether the connection was lost. The manager's own errors have details, which gRPC's have not."""
-        return self.code in _CUT and not self.is_from_manager
+        """Whether the call has ended and another one may get on: gRPC or a proxy has ended it, or the manager is not
+        ready to answer. The manager's own errors have details, which gRPC's have not."""
+        return self.code in _CUT and (not self.is_from_manager or self.is_restoring())
 
     def is_not_leading(self) -> bool:
         """Whether another manager leads or will lead soon: this one stands by, or stops and takes no more requests."""
-        return self.reason in ("NOT_LEADER", "DRAINING")
+        return self.code == grpc.StatusCode.UNAVAILABLE and self.reason in ("NOT_LEADER", "DRAINING")
 
     def is_of_no_leader(self) -> bool:
         """Whether a manager has answered that is not leading, or none has answered."""

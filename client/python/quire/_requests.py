@@ -8,13 +8,17 @@ import difflib
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Union
 
 from quire import v1
 from quire._checks import list_of, message_of, token_ids_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 Prompt = Union[str, Sequence[int]]
 Message = Union[Mapping[str, Any], "v1.ChatMessage"]
+Stream = TypeVar("Stream")
 
 
 class Options(TypedDict, total=False):
@@ -159,3 +163,27 @@ class Collector:
 
     def samples(self) -> list[Sample]:
         return [self._samples[index] for index in sorted(self._samples)]
+
+
+class Prompts(Generic[Stream]):
+    """What both clients make of a prompt or of a conversation: a stream of the responses."""
+
+    def stream(self, request: v1.GenerateRequest, *, timeout: float = 300.0, resume_time: float = 30.0) -> Stream:
+        raise NotImplementedError
+
+    def generate(self, prompt: Prompt, *, timeout: float = 300.0, **options: Unpack[Options]) -> Stream:
+        """Yields the responses for a prompt, which is text or token ids, as they come. See `stream`."""
+        return self.stream(make_request(prompt, None, options), timeout=timeout)
+
+    def chat(
+        self,
+        messages: Iterable[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | str = "",
+        template: Mapping[str, Any] | None = None,
+        timeout: float = 300.0,
+        **options: Unpack[Options],
+    ) -> Stream:
+        """Yields the responses for a conversation. A message is a map such as {"role": "user", "content": "Hi"}, and
+        `template` has further variables of the chat template."""
+        return self.stream(make_request(None, make_chat(messages, tools, template or {}), options), timeout=timeout)

@@ -256,6 +256,43 @@ TEST_P(GenerateStreamTest, ARequestThatWasContinuedIsContinuedAgainWithAllThatWa
   EXPECT_THAT(service_.generates[2].continue_from(0).token_ids(), ElementsAre(5, 6));
 }
 
+// It ends with its call, and a second call gives the same tokens.
+TEST_P(GenerateStreamTest, ARequestThatContinuesAnotherOneIsSentAgainWithAllThatWasReceived) {
+  request_.clear_on_disconnect();
+  request_.add_continue_from()->add_token_ids(4);
+  service_.generate = {[](const auto&, Writer*) { return Cut(); },
+                       [](const auto&, Writer* writer) {
+                         v1::GenerateResponse response = Response(5, "a");
+                         response.set_request_id("of the call that ends");
+                         writer->Write(response);
+                         return Cut();
+                       },
+                       [](const auto&, Writer*) { return Error(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_RUNNING"); },
+                       [](const auto&, Writer* writer) {
+                         writer->Write(Response(6, "b"));
+                         return grpc::Status::OK;
+                       }};
+  EXPECT_EQ(ReadAll(), absl::OkStatus());
+  EXPECT_THAT(texts_, ElementsAre("a", "b"));
+  ASSERT_THAT(service_.generates, SizeIs(4));
+  EXPECT_THAT(service_.generates[1].continue_from(0).token_ids(), ElementsAre(4));
+  EXPECT_THAT(service_.generates[3].continue_from(0).token_ids(), ElementsAre(4, 5));
+  EXPECT_EQ(service_.generates[3].request_id(), "r");
+}
+
+TEST_P(GenerateStreamTest, AnyRequestIsSentAgainWhileTheManagerRestores) {
+  request_.clear_on_disconnect();
+  request_.clear_request_id();
+  service_.generate = {[](const auto&, Writer*) { return Error(grpc::StatusCode::UNAVAILABLE, "RESTORING"); },
+                       [](const auto&, Writer* writer) {
+                         writer->Write(Response(0, "a"));
+                         return Cut();
+                       }};
+  EXPECT_EQ(ReadAll().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(texts_, ElementsAre("a"));
+  EXPECT_THAT(service_.generates, SizeIs(2));
+}
+
 TEST_P(GenerateStreamTest, TokensThatWereReceivedBeforeAreAnError) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));

@@ -214,6 +214,23 @@ class StreamTest(unittest.TestCase):
                    [("Generate", 2), ("Resume", "one", [6]), ("Generate", 2, (0, [5])),
                     ("Generate", 2, (0, [5, 6]), (1, [5])), ("Generate", 2, (0, [5, 6, 7]), (1, [5, 6]))])
 
+    def test_a_request_that_continues_another_one_is_sent_again_with_all_that_was_received(self):
+        request = v1.GenerateRequest(text="Hi", request_id="r", continue_from=[{"token_ids": [4]}])
+        running = error_with_reason(CODES.ALREADY_EXISTS, "REQUEST_RUNNING")
+        self.check([([], CUT), ([response(5)], CUT), ([], running), ([response(6)], None)], [5, 6],
+                   [*[("Generate", 0, (0, [4]))] * 2, *[("Generate", 0, (0, [4, 5]))] * 2], request=request)
+
+    def test_a_request_without_a_name_gets_that_of_its_first_response(self):
+        request = v1.GenerateRequest(text="Hi", on_disconnect=v1.ON_DISCONNECT_DETACH)
+        self.check([([], CUT)], [], [("Generate", 2)], error=CUT, request=request)
+        state = Resumption(request, timeout=1000, resume_time=1000)
+        first = response(5, "one")
+        first.request_id = "chosen"
+        state.note(first)
+        state.delay_after(quire.Error(CUT))
+        state.delay_after(quire.Error(UNKNOWN))
+        self.assertEqual(state.next_call()[1].request_id, "chosen", "so it cannot start twice")
+
     def test_tokens_that_were_received_before_are_an_error(self):
         error = FakeError(CODES.INTERNAL, "the manager has sent position 5 of sample 0 again, the next one is 6")
         self.check([([response(5, "one"), response(5, "one")], None)], [5], None, error=error)
