@@ -4,11 +4,16 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace quire {
 
-// In Linux, 0 is the calling thread, and each thread has a nice value of its own. Nobody is refused a greater value.
+// In Linux, 0 is the calling thread, and each thread has a nice value of its own. Every process may raise it.
 void LowerPriorityOfThread() {
-  setpriority(PRIO_PROCESS, 0, 10);
+  static thread_local bool has_been_lowered = false;
+  if (std::exchange(has_been_lowered, true)) return;
+  setpriority(PRIO_PROCESS, 0, std::min(getpriority(PRIO_PROCESS, 0) + 10, 19));
 }
 
 }  // namespace quire

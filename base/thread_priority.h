@@ -6,7 +6,7 @@
 namespace quire {
 
 // Lets the calling thread give way to other threads of the machine: it gets about a tenth of the time of a thread with
-// the usual priority that wants the same core. There is no way back.
+// the usual priority that wants the same core. There is no way back. Further calls do nothing.
 void LowerPriorityOfThread();
 
 }  // namespace quire

@@ -94,7 +94,10 @@ def stream(phase, stop, fields, results):
     gaps, firsts = [], []
     while not stop.is_set():
         last, begin = None, time.monotonic()
-        for line in post({"stream": True, **fields}):
+        response = post({"stream": True, **fields})
+        if response.status != 200:
+            raise SystemExit(f"a neighbour was refused: {response.status}")
+        for line in response:
             if not line.startswith(b"data: {"):
                 continue
             now = time.monotonic()

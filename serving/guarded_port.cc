@@ -144,6 +144,10 @@ GuardedConnection::GuardedConnection(std::shared_ptr<GuardedPort> port, std::str
     : port_(std::move(port)), peer_(std::move(peer)), fd_(fd) {}
 
 GuardedConnection::~GuardedConnection() {
+  // A turn that waits has this price already.
+  if (!peer_.empty() && !waits_for_turn_ && budget_.DebtUs() > 0) {
+    GuardedSockets::Instance().turns()->Charge(peer_, budget_.DebtUs());
+  }
   port_->Forget(this);
 }
 
@@ -180,7 +184,6 @@ void GuardedConnection::TakeTurn() {
 std::optional<std::string> GuardedConnection::ReceiveFromSocket(absl::string_view bytes) {
   {
     const MutexLock lock(&mutex_);
-    budget_.AddBytes(bytes.size());
     if (!std::exchange(has_bytes_, true) && bytes[0] != FrameGuard::kPreface[0]) {
       has_tls_ = true;
       hello_.emplace();
@@ -193,6 +196,7 @@ std::optional<std::string> GuardedConnection::ReceiveFromSocket(absl::string_vie
 
 void GuardedConnection::Receive(absl::string_view bytes) {
   const MutexLock lock(&mutex_);
+  budget_.AddBytes(bytes.size());
   const absl::Status status = guard_.Receive(bytes, SteadyClock().NowMicros());
   budget_.AddWork(guard_.TakeWork());
   if (!status.ok()) return port_->Refuse(this, status.message());

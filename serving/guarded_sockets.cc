@@ -199,8 +199,12 @@ ssize_t recvmsg(int fd, msghdr* message, int flags) {
   }
   const size_t num_bytes = connection->BytesToRead();
   if (num_bytes == 0) {
-    errno = EAGAIN;
-    return -1;
+    // The end of the connection is told at once. Linux has reported it now, and would not report it with the turn.
+    char byte = 0;
+    const ssize_t left = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (left == 0) sockets.Remove(fd);
+    if (left > 0) errno = EAGAIN;
+    return left == 0 ? 0 : -1;
   }
   quire::ShortMessage part(*message, num_bytes);
   const ssize_t size = original(fd, &part.head, flags);

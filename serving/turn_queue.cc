@@ -32,16 +32,18 @@ bool TurnQueue::TryTake(int64_t price_us) {
 }
 
 void TurnQueue::Push(const std::string& address, int64_t price_us, std::function<void()> turn) {
+  const int64_t now_us = SteadyClock().NowMicros();
   const MutexLock lock(&mutex_);
   Find(address).turns.push_back({price_us, std::move(turn)});
-  ++num_waiting_;
+  if (num_waiting_++ == 0) waiting_since_us_ = now_us;
   changed_.NotifyAll();
 }
 
 void TurnQueue::Charge(const std::string& address, int64_t price_us) {
   const int64_t now_us = SteadyClock().NowMicros();
   const MutexLock lock(&mutex_);
-  Find(address).paid_us += price_us;
+  Address& debtor = Find(address);
+  debtor.paid_us = std::min(debtor.paid_us + price_us, std::max(debtor.paid_us, paid_us_ + kMaxDebtUs));
   next_us_ = std::max(next_us_, now_us);
   Wait(price_us, now_us);
 }
@@ -60,7 +62,10 @@ TurnQueue::Turn TurnQueue::Pop() {
   Turn turn = std::move(address.turns.front());
   address.turns.pop_front();
   --num_waiting_;
-  paid_us_ = std::exchange(address.paid_us, address.paid_us + turn.price_us);
+  const auto num_others = std::count_if(addresses_.begin(), addresses_.end(),
+                                        [](const auto& entry) { return !entry.second.turns.empty(); });
+  paid_us_ = std::max(paid_us_, address.paid_us) + turn.price_us / (num_others + 1);
+  address.paid_us += turn.price_us;
   absl::erase_if(addresses_, [paid_us = paid_us_](const auto& entry) {
     return entry.second.turns.empty() && entry.second.paid_us <= paid_us;
   });
@@ -68,7 +73,8 @@ TurnQueue::Turn TurnQueue::Pop() {
 }
 
 void TurnQueue::Wait(int64_t price_us, int64_t now_us) {
-  next_us_ = std::min(std::max(next_us_, now_us - kBurstUs) + price_us / num_lanes_, now_us + kMaxWaitUs);
+  const int64_t since_us = num_waiting_ > 0 ? waiting_since_us_ : now_us;
+  next_us_ = std::min(std::max(next_us_, now_us - kBurstUs) + price_us / num_lanes_, since_us + kMaxWaitUs);
 }
 
 void TurnQueue::Run() {
@@ -89,6 +95,7 @@ TurnQueue::Turn TurnQueue::Next() {
       changed_.WaitFor(&mutex_, std::chrono::microseconds(next_us_ - now_us));
     } else {
       Turn turn = Pop();
+      waiting_since_us_ = now_us;
       Wait(turn.price_us, now_us);
       return turn;
     }

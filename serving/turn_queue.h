@@ -25,6 +25,8 @@ class TurnQueue {
   static constexpr int64_t kBurstUs = 10'000;
   // The next turn comes after this time at the latest, whatever the work before it costs.
   static constexpr int64_t kMaxWaitUs = 250'000;
+  // Charges put an address back by at most this, so that it gets turns again while there is a queue.
+  static constexpr int64_t kMaxDebtUs = 2'000'000;
 
   // Turns worth `num_lanes` microseconds come in a microsecond.
   explicit TurnQueue(int num_lanes);
@@ -61,7 +63,10 @@ class TurnQueue {
   CondVar changed_;
   absl::flat_hash_map<std::string, Address> addresses_ QUIRE_GUARDED_BY(mutex_);  // Since there is a queue.
   size_t num_waiting_ QUIRE_GUARDED_BY(mutex_) = 0;                               // Turns.
-  int64_t paid_us_ QUIRE_GUARDED_BY(mutex_) = 0;  // What the address of the latest turn had paid before it.
+  int64_t waiting_since_us_ QUIRE_GUARDED_BY(mutex_) = 0;  // The time of the latest turn, or since one waits.
+  // What a new address counts as having paid. It grows with each turn, so that addresses that wait come before those
+  // that have never been seen.
+  int64_t paid_us_ QUIRE_GUARDED_BY(mutex_) = 0;
   int64_t next_us_ QUIRE_GUARDED_BY(mutex_) = 0;  // The next turn does not come before.
   bool is_ending_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;

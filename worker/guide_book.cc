@@ -133,6 +133,7 @@ void GuideBook::PrepareMasks() {
   if (unprepared_.empty()) return;
   const std::shared_ptr<const grammar::Automaton> automaton = unprepared_.front().automaton.lock();
   const int64_t allowed = maker_->budget.AllowedAhead();
+  if (allowed <= 0) return;
   if (automaton == nullptr || !maker_->masks.Prepare(automaton, allowed, &unprepared_.front().preparation)) {
     unprepared_.pop_front();
   }

@@ -26,8 +26,10 @@ class GuideBudget {
   // A step has so much work, and 2 more for each node of the vocabulary's tree of bytes: a mask for which the whole
   // tree is visited must fit. With a large vocabulary the model takes longer for a step as well.
   static constexpr int64_t kStepWork = 60'000;
-  // Where nothing can be postponed, each draw may have this much when the step has nothing left.
+  // Where nothing can be postponed, each draw may have this much, or the work of a whole step if that is more.
   static constexpr int64_t kLateWork = 300'000;
+  // At most this many later steps pay for what was taken beyond the work of a step.
+  static constexpr int64_t kMaxLateSteps = 8;
   // After this many steps in which light rows have left nothing, heavy ones get something all the same.
   static constexpr uint64_t kPatience = 8;
 
@@ -50,7 +52,7 @@ class GuideBudget {
   void BeginStep(bool may_postpone) {
     ++step_;
     may_postpone_ = may_postpone;
-    left_ = std::min(left_ + step_work_, step_work_);
+    left_ = std::min(std::max(left_, -kMaxLateSteps * step_work_) + step_work_, step_work_);
   }
   bool may_postpone() const { return may_postpone_; }
   int64_t step_work() const { return step_work_; }
@@ -67,7 +69,7 @@ class GuideBudget {
   int64_t Allowed(bool is_light, int64_t work, const Account& account) const {
     int64_t allowed = left_;
     if (!may_postpone_) {
-      allowed = std::max(left_, kLateWork);
+      allowed = std::max({left_, kLateWork, step_work_});
     } else if (is_light) {
       const int64_t most = std::clamp(left_, step_work_ / 16, step_work_ / 4);
       allowed = left_ > -step_work_ ? most - work : 0;

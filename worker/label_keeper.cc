@@ -25,7 +25,7 @@ void LabelKeeper::Begin(const v1::StepPlan& plan, absl::Span<const BatchSlice> s
     step.moves.push_back({plan.copy_sources(i), plan.copy_destinations(i)});
   }
   for (const BatchSlice& slice : slices) {
-    if (slice.num_tokens == 0) continue;
+    if (slice.num_tokens == 0 && !slice.is_repeat) continue;
     const SequenceRow& row = *slice.row;
     const int num_known = row.num_tokens() - row.num_pending();
     const int num_blocks = NumBlocksFor(slice.end_position(), block_size_);
@@ -59,6 +59,7 @@ void LabelKeeper::Finish(const google::protobuf::RepeatedPtrField<v1::SequenceFa
       labels_.WriteUnlabelled(table, 0);
       continue;
     }
+    if (slice.num_tokens == 0) continue;
     if (slice.cache_root == nullptr) {
       labels_.WriteUnlabelled(table, slice.first_position);
       continue;

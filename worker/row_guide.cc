@@ -59,7 +59,8 @@ absl::Status RowGuide::FillMask(std::vector<uint32_t>* words) {
 }
 
 std::pair<bool, uint64_t> RowGuide::turn() const {
-  return {!is_light_, is_light_ ? 0 : grammar_->account.last_turn()};
+  // Of the light rows, those whose draws were postponed come first.
+  return {!is_light_, is_light_ ? (is_drawing_ ? 0 : 1) : grammar_->account.last_turn()};
 }
 
 int64_t RowGuide::Allowed() const {

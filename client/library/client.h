@@ -31,7 +31,7 @@ namespace quire {
 // violations as "field: description", and after how long to try again.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// Returns the status with its details. Only those of a manager have some.
+// Returns the status with its details, which only a manager's own errors have.
 google::rpc::Status RpcStatusOf(const grpc::Status& status);
 
 // Converts the status with which a request of GenerateBatch ended.

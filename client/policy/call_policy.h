@@ -54,8 +54,7 @@ struct CallAction {
 // - A stream that was cut is resumed with its token. Before the first token, the request is repeated by its name. This
 //   needs ON_DISCONNECT_DETACH.
 // - A request with continue_from is repeated after a cut, with all that was received: its tokens depend on nothing
-// else,
-//   so none comes twice and none is another one. on_disconnect decides what becomes of the call that was cut.
+//   else, so none comes twice and none is another one. on_disconnect decides what becomes of the call that was cut.
 // - While a manager restores its requests, it begins no call, so every call without a response is repeated.
 // - All attempts end after `resume_time` without progress, and with the deadline. A call that a manager has taken is
 //   progress, also without a response.

@@ -94,7 +94,7 @@ bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, CallPol
                             std::function<void()> again) {
   if (status->code() == 0) return false;
   const CallAction action = policy->After(*status, PolicyTime(std::chrono::steady_clock::now()));
-  if (action.leaves && current_ == manager) {
+  if (action.leaves && managers_.size() > 1 && current_ == manager) {
     current_ = (manager + 1) % managers_.size();
     for (auto& [authorization, caller] : callers_) caller.model_until = {};  // The next one may have another model.
   }

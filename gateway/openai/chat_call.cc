@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/openai/chat_fields.h"
 #include "gateway/openai/generate_call.h"
@@ -85,9 +87,8 @@ void ReadForcedTools(const Json& choice, const Json* tools, FieldReader* fields,
     return fields->Fail("tool_choice", absl::StrCat(value, ", which cannot be combined with ", call->names.guide));
   }
   call->forced_tools = CallableTools(*tools, fields);
-  std::erase_if(call->forced_tools, [&](const CallableTool& tool) {
-    return std::find(call->tools.begin(), call->tools.end(), tool.name) == call->tools.end();
-  });
+  const absl::flat_hash_set<std::string> allowed(call->tools.begin(), call->tools.end());
+  std::erase_if(call->forced_tools, [&](const CallableTool& tool) { return !allowed.contains(tool.name); });
   if (choice.is_object() && !fields->error().has_value()) {
     call->names_tool = true;
     ReadNamedTool(choice, fields, &call->forced_tools);
@@ -118,15 +119,17 @@ bool ReadAllowedTools(const Json& choice, const Json& tools, FieldReader* fields
   if (list == nullptr || !list->is_array() || list->empty()) {
     inner.Fail("tools", "is missing, empty or no list, it must name one of the tools at least");
   }
+  absl::flat_hash_map<std::string, const Json*> by_name;
+  for (const Json& tool : tools) by_name.emplace(tool["function"]["name"].get<std::string>(), &tool);
+  absl::flat_hash_set<const Json*> taken;
   Json kept = Json::array();
   for (size_t i = 0; list != nullptr && list->is_array() && i < list->size(); ++i) {
     const Json& one = (*list)[i];
     const bool has_name = one.is_object() && one.contains("function") && one["function"].is_object() &&
                           one["function"].contains("name") && one["function"]["name"].is_string();
-    const auto same = [&](const Json& tool) { return tool["function"]["name"] == one["function"]["name"]; };
-    const auto tool = has_name ? std::find_if(tools.begin(), tools.end(), same) : tools.end();
-    if (tool != tools.end()) {
-      if (std::find(kept.begin(), kept.end(), *tool) == kept.end()) kept.push_back(*tool);
+    const auto tool = has_name ? by_name.find(one["function"]["name"].get<std::string>()) : by_name.end();
+    if (tool != by_name.end()) {
+      if (taken.insert(tool->second).second) kept.push_back(*tool->second);
       continue;
     }
     inner.Fail(absl::StrCat("tools[", i, "].function.name"),

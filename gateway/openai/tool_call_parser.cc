@@ -51,13 +51,8 @@ ToolCallParser::ToolCallParser(const ToolCallOptions* options, std::function<std
                                                           : kText) {}
 
 void ToolCallParser::Add(absl::string_view text, bool is_last, AnswerText* out) {
-  has_text_ |= !text.empty();
   Read(text, is_last, out);
-  if (!options_->is_forced) return;
-  out->content.clear();
-  if (!is_last || !has_text_ || num_calls_ > 0) return;
-  calls_are_whole_ = false;
-  if (options_->tools.size() == 1) Begin(options_->tools[0], "", out);
+  if (options_->is_forced) out->content.clear();
 }
 
 void ToolCallParser::Read(absl::string_view text, bool is_last, AnswerText* out) {

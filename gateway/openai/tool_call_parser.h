@@ -40,8 +40,7 @@ class ToolCallParser {
   ToolCallParser(const ToolCallOptions* options, std::function<std::string(size_t index)> make_id);
 
   // Appends what `text` adds to the content and the calls of `out`. Text that could be the beginning of a call is kept
-  // until the next call; with `is_last`, nothing is kept. With is_forced, nothing becomes content, and a text that was
-  // cut before the name of the only tool is a call of it without arguments.
+  // until the next call; with `is_last`, nothing is kept. With is_forced, nothing becomes content.
   void Add(absl::string_view text, bool is_last, AnswerText* out);
 
   size_t num_calls() const { return num_calls_; }
@@ -98,7 +97,6 @@ class ToolCallParser {
   bool has_begun_ = false;    // The name of the current call was given out.
   bool is_left_out_ = false;  // The current call is not given out.
   std::string arguments_;     // So far, of the current call.
-  bool has_text_ = false;
   size_t num_calls_ = 0;  // That were given out.
   bool calls_are_whole_ = true;
 };

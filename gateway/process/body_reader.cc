@@ -2,18 +2,10 @@
 
 #include "gateway/process/body_reader.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include "base/heap_trimmer.h"
+#include "base/thread_priority.h"
 
 namespace quire {
-namespace {
-
-// What the reading threads add to their nice value. The other threads answer many requests in the time of a large body.
-constexpr int kNice = 10;
-
-}  // namespace
 
 void BodyReader::ReadLater(const std::shared_ptr<WebExchange>& exchange,
                            std::function<void(const std::string& body)> read, std::function<void()> use) {
@@ -46,8 +38,9 @@ std::optional<BodyReader::Job> BodyReader::Lane::Next() {
   return is_ending_ ? std::nullopt : std::optional(jobs_.Pop());
 }
 
+// The other threads answer many requests in the time of a large body.
 void BodyReader::Lane::Run() {
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), getpriority(PRIO_PROCESS, 0) + kNice);
+  LowerPriorityOfThread();
   while (std::optional<Job> job = Next()) {
     const bool is_large = job->body->size() > kLargeBytes;
     job->read(*job->body);

@@ -65,10 +65,10 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
                    const Environment& environment);
 
   void OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model);
-  // Returns what to look for in the answer of the model.
   // Returns an error when a prompt of tokens is longer than the context. The manager would say it as well, but sending
   // millions of tokens takes the server's thread too long.
   std::optional<ApiError> BeyondContext(const v1::GetModelResponse& model) const;
+  // Returns what to look for in the answer of the model.
   AnswerSyntax SyntaxFor(const v1::GetModelResponse& model) const;
   // Makes the answer consist of calls, if the client has asked for that.
   void ForceCalls(Thoughts thoughts);

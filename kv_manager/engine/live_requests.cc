@@ -163,8 +163,10 @@ void LiveRequests::ObserveEnd(const Entry& entry, int64_t now_us) {
   stats_->request_longest_output.Observe(entry.longest_output);
   stats_->request_max_tokens.Observe(entry.max_tokens);
   stats_->request_outputs.Observe(entry.num_outputs);
-  if (entry.num_generated_tokens == 0) return;
-  wait_->OnFinished(entry.max_tokens, TokensPerOutput(entry), entry.num_prompt_tokens - entry.num_cached_tokens);
+  if (entry.last_token_us.empty()) return;
+  if (!entry.is_prompt_only) {
+    wait_->OnFinished(entry.max_tokens, TokensPerOutput(entry), entry.num_prompt_tokens - entry.num_cached_tokens);
+  }
   stats_->request_computed_tokens.Observe(entry.num_prompt_tokens - entry.num_cached_tokens);
   stats_->prefill_seconds.Observe(Seconds(entry.first_token_us - entry.start_us));
   stats_->decode_seconds.Observe(Seconds(now_us - entry.first_token_us));

@@ -41,7 +41,7 @@ class LiveRequests {
     int tenant_slot = 0;  // The index in stats->tenants.
     int64_t num_generated_tokens = 0;
     bool is_prompt_only = false;  // Its only token is dropped, and does not count.
-    int longest_output = 0;  // Tokens of the longest sample or hypothesis.
+    int longest_output = 0;       // Tokens of the longest sample or hypothesis.
     // A beam search that moves has so many tokens in its beams beyond those that it has emitted.
     int num_beam_tokens = 0;
     int64_t start_us = 0;  // The time when its first plan was sent.

@@ -259,8 +259,10 @@ void StepLoop::Handle(PlanAnswered event) {
   const int64_t step_start_us = session_.link().progress_us();
   const auto plan = session_.OnAnswered(event, now_us_);
   if (!plan.has_value()) return;
-  report_.wait()->OnStep(now_us_ - step_start_us, session_.pool()->scheduler()->counts().running,
-                         static_cast<int>(event.result.slices.size()), plan->num_tokens);
+  if (plan->num_tokens > 0) {  // Otherwise it may have waited for a guide.
+    report_.wait()->OnStep(now_us_ - step_start_us, session_.pool()->scheduler()->counts().running,
+                           static_cast<int>(event.result.slices.size()), plan->num_tokens);
+  }
   report_.CountResult(now_us_ - plan->sent_us, event.duration_us);
   StepOutput output = session_.pool()->scheduler()->Commit(std::move(event.result));
   const std::vector<FailedRequest> failed = std::exchange(output.failed, {});

@@ -44,21 +44,33 @@ int64_t WaitForecast::WaitUs(int64_t num_tokens_ahead) const {
 
 int64_t WaitForecast::RowWaitUs(int64_t num_tokens_ahead, const Request& request) const {
   if (tokens_per_waiting == 0) return num_free_rows > 0 ? 0 : static_cast<int64_t>(ends_us.front());
-  const auto num_ahead = static_cast<int64_t>(static_cast<double>(num_tokens_ahead) / tokens_per_waiting);
-  const int64_t num_ends = num_ahead - num_free_rows;  // So many rows become free before the one for the request.
+  // The mean may be that of earlier requests, and there are no more ahead than wait.
+  const auto num_ahead = std::min(static_cast<int64_t>(static_cast<double>(num_tokens_ahead) / tokens_per_waiting),
+                                  int64_t{std::max(num_requests - num_running, 0)});
+  const int64_t num_ends = num_ahead - num_free_rows;  // Rows that become free before the one for the request.
   if (num_ends < 0) return 0;
-  if (num_ends < num_running) return static_cast<int64_t>(ends_us[num_ends * kNumEnds / num_running]);
+  if (num_ends < num_running) return EndUs(static_cast<int>(num_ends));
   const int64_t num_rounds = 1 + (num_ends - num_running) / std::max(num_running + num_free_rows, 1);
   const double run_us = step_us * output_tokens[OutputSizeOf(request.max_tokens)];
   return static_cast<int64_t>(static_cast<double>(num_rounds) * run_us);
+}
+
+int64_t WaitForecast::EndUs(int index) const {
+  const double place = static_cast<double>(index) * (kNumEnds - 1) / std::max(num_running - 1, 1);
+  const auto before = static_cast<size_t>(place);
+  const size_t behind = std::min<size_t>(before + 1, kNumEnds - 1);
+  const double share = place - static_cast<double>(before);
+  return static_cast<int64_t>((1 - share) * ends_us[before] + share * ends_us[behind]);
 }
 
 int64_t WaitForecast::OutputUs(const Request& request) const {
   if (step_requests == 0 || num_requests == 0) return 0;
   const double us_per_one = std::max((step_us - least_step_us) / step_requests, us_per_request);
   // When requests wait, no more of them fit into a step than now.
-  const double num_together =
-      us_per_waiting_token > 0 ? std::max<double>(step_requests, num_running) : num_requests + 1;
+  const int num_rows = num_running + num_free_rows;  // 0: not known.
+  const double num_together = us_per_waiting_token > 0 ? std::max<double>(step_requests, num_running)
+                              : num_rows > 0           ? std::min(num_requests + 1, num_rows)
+                                                       : num_requests + 1;
   const double expected_step_us = least_step_us + us_per_one * num_together;
   if (expected_step_us <= kSlowFactor * least_step_us) return 0;
   return static_cast<int64_t>(expected_step_us * output_tokens[OutputSizeOf(request.max_tokens)]);

@@ -43,8 +43,9 @@ struct WaitForecast {
   double us_per_request = 0;  // By so much each further request makes a step longer, see StepModel.
   int num_requests = 0;       // The requests that wait or run now.
   int num_running = 0;        // The part of these that runs.
-  int num_free_rows = 0;      // A request that comes now and has no more than this ahead gets one of these.
-  // The times until 1/8, 2/8, .. of the requests that run now have probably ended.
+  int num_free_rows = 0;      // A request that comes now and has fewer requests ahead gets one of these.
+  // The times until requests that run now have probably ended: the first one, the last one, and at equal distances the
+  // ones between, in the order of their ends.
   static constexpr int kNumEnds = 8;
   std::array<float, kNumEnds> ends_us = {};
   double tokens_per_waiting = 0;  // The mean of the waiting requests.
@@ -57,6 +58,9 @@ struct WaitForecast {
   // before it, which are expected to be like this one. Requests that began together end together, and then the rate of
   // the last seconds says too little about a single request. Returns 0 when it is not known.
   int64_t RowWaitUs(int64_t num_tokens_ahead, const Request& request) const;
+  // Returns the time until the request with this index, in the order of their ends, has probably ended.
+  // REQUIRES: 0 <= index < num_running.
+  int64_t EndUs(int index) const;
   // Returns the time from the first step to the end of the request. The more requests run together, the longer is a
   // step. This one is expected to run together with all others, or, when there is a queue, with as many as run now.
   // Returns 0 when this does not make steps slow, for example when there are no others.

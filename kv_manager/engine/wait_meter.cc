@@ -3,6 +3,7 @@
 #include "kv_manager/engine/wait_meter.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace quire {
 namespace {
@@ -10,7 +11,8 @@ namespace {
 constexpr int64_t kSpanUs = 50'000;
 // The weight of the newest value in a mean over steps and over requests.
 constexpr double kStepWeight = 1.0 / 32;
-constexpr float kRequestWeight = 1.0F / 32;
+constexpr double kRequestWeight = 1.0 / 32;
+constexpr int kMeanOutputs = 32;  // The mean of the outputs of a size is over about this many.
 // A queue of this part of the longest wait is full, and one of this part of the wait during overload is short.
 constexpr double kFullQueue = 0.9;
 constexpr double kShortQueue = 0.5;
@@ -69,12 +71,14 @@ void WaitMeter::NoteEnds(const Scheduler& scheduler) {
   scheduler.ForEachRunning([this](const SequenceGroup& group) {
     const float expected = output_tokens_[WaitForecast::OutputSizeOf(group.request().max_tokens)];
     const auto num_tokens = static_cast<float>(group.sequences().front()->num_generated_tokens());
-    steps_left_.push_back(std::max(expected - num_tokens, 0.0F));
+    // Nothing is known of outputs with this size, or how far beyond the mean this one goes: as far again, at most to
+    // its limit.
+    const auto most = static_cast<float>(group.request().max_tokens) - num_tokens;
+    steps_left_.push_back(expected == 0 ? 0.0F : std::max(std::min(std::abs(expected - num_tokens), most), 0.0F));
   });
   std::sort(steps_left_.begin(), steps_left_.end());
   for (size_t i = 0; i < ends_us_.size(); ++i) {
-    const size_t num_ended = ((i + 1) * steps_left_.size() + ends_us_.size() - 1) / ends_us_.size();
-    ends_us_[i] = steps_left_[num_ended - 1] * static_cast<float>(step_us_);
+    ends_us_[i] = steps_left_[(steps_left_.size() - 1) * i / (ends_us_.size() - 1)] * static_cast<float>(step_us_);
   }
 }
 
@@ -98,9 +102,10 @@ void WaitMeter::OnFinished(int max_tokens, double num_tokens, int num_prompt_tok
 }
 
 void WaitMeter::LearnOutput(int max_tokens, double num_tokens) {
-  float& mean = output_tokens_[WaitForecast::OutputSizeOf(max_tokens)];
-  const auto value = static_cast<float>(num_tokens);
-  mean = mean == 0 ? value : mean + kRequestWeight * (value - mean);
+  const int size = WaitForecast::OutputSizeOf(max_tokens);
+  int& num_outputs = num_outputs_[size];
+  num_outputs = std::min(num_outputs + 1, kMeanOutputs);
+  output_tokens_[size] += (static_cast<float>(num_tokens) - output_tokens_[size]) / static_cast<float>(num_outputs);
 }
 
 void WaitMeter::OnEndedEarly(int max_tokens, double num_tokens) {

@@ -90,6 +90,7 @@ class WaitMeter {
   std::array<float, WaitForecast::kNumEnds> ends_us_ = {};
   std::vector<float> steps_left_;  // Scratch memory of NoteEnds.
   std::array<float, WaitForecast::kNumOutputSizes> output_tokens_ = {};
+  std::array<int, WaitForecast::kNumOutputSizes> num_outputs_ = {};  // In output_tokens_, at most kMeanOutputs.
 };
 
 }  // namespace quire

@@ -305,7 +305,10 @@ void GenerateBatchCall::AddEnd(v1::GenerateBatchEntry entry, const absl::Status&
 void GenerateBatchCall::CountUnread() {
   AnswerWatch& answers = environment_->answers;
   const int64_t num_bytes = packer_.num_unread_bytes();
-  if (num_bytes <= AnswerWatch::kSmallBytes) return answers.End(std::exchange(answer_id_, 0));
+  if (num_bytes <= AnswerWatch::kSmallBytes) {
+    if (answer_id_ != 0) answers.End(std::exchange(answer_id_, 0));
+    return;
+  }
   if (answer_id_ != 0) return answers.Resize(answer_id_, num_bytes);
   answer_id_ = answers.Begin(context_->peer(), num_bytes, AnswerWatch::Wait::kUnlimited, [weak = weak_from_this()] {
     if (const std::shared_ptr<GenerateBatchCall> call = weak.lock()) call->canceller_.TryCancel();
@@ -336,6 +339,8 @@ void GenerateBatchCall::OnWriteDone(bool ok) {
   {
     const MutexLock lock(&mutex_);
     on_written = packer_.FinishWrite();
+    // The client reads, so what is left counts as new.
+    if (answer_id_ != 0) environment_->answers.End(std::exchange(answer_id_, 0));
     CountUnread();
     has_first = has_first_;
     reads_on = reading_ == Reading::kPaused && packer_.num_unread_ends() < environment_->options.max_batch_requests;

@@ -91,7 +91,7 @@ void GenerateCall::SetWrite(const v1::GenerateResponse& response) {
 }
 
 void GenerateCall::OnWriteDone(bool ok) {
-  environment_->answers.End(answer_id_);
+  if (answer_id_ != 0) environment_->answers.End(std::exchange(answer_id_, 0));
   std::optional<grpc::Status> end;
   {
     const MutexLock lock(&mutex_);

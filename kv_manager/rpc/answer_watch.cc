@@ -15,6 +15,9 @@ namespace {
 // The time between two looks at the time limits.
 constexpr std::chrono::seconds kInterval{1};
 
+// An answer that has waited for this time is old.
+constexpr int64_t kOldUs = 2'000'000;
+
 // The peer without its port, so that a client gets no more memory by opening more connections. All clients of a unix
 // socket are one.
 std::string AddressOf(absl::string_view peer) {
@@ -45,9 +48,10 @@ uint64_t AnswerWatch::Begin(const std::string& peer, int64_t num_bytes, Wait wai
     const MutexLock lock(&mutex_);
     id = next_id_++;
     must_wake = answers_.empty();
-    const int64_t limit_us = clock_->NowMicros() + absl::ToInt64Microseconds(timeout_);
+    const int64_t now_us = clock_->NowMicros();
+    const int64_t limit_us = now_us + absl::ToInt64Microseconds(timeout_);
     Answer& answer = answers_[id];
-    answer = {AddressOf(peer), 0, wait == Wait::kLimited ? limit_us : kNever, std::move(cancel_call)};
+    answer = {AddressOf(peer), 0, now_us, wait == Wait::kLimited ? limit_us : kNever, std::move(cancel_call)};
     Add(&answer, num_bytes);
     must_wake |= num_bytes_ > max_bytes_;
   }
@@ -78,7 +82,7 @@ void AnswerWatch::Check() {
       const auto answer = it++;
       if (answer->second.deadline_us <= now_us) cancelled.push_back(Remove(answer));
     }
-    while (num_bytes_ > max_bytes_) cancelled.push_back(Remove(FindVictim()));
+    while (num_bytes_ > max_bytes_) cancelled.push_back(Remove(FindVictim(now_us)));
   }
   if (cancelled.empty()) return;
   if (const auto num_dropped = log_limiter_.Admit(clock_->NowMicros()); num_dropped.has_value()) {
@@ -100,7 +104,9 @@ void AnswerWatch::Run() {
   }
 }
 
-AnswerWatch::Answers::iterator AnswerWatch::FindVictim() {
+AnswerWatch::Answers::iterator AnswerWatch::FindVictim(int64_t now_us) {
+  // A client that reads its answers has none that is old, however many addresses an attacker has.
+  if (answers_.begin()->second.begin_us + kOldUs <= now_us) return answers_.begin();
   const auto most = std::max_element(address_bytes_.begin(), address_bytes_.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   return std::find_if(answers_.begin(), answers_.end(),

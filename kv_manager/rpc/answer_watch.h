@@ -21,8 +21,9 @@ namespace quire {
 // Limits the memory of answers that were given to gRPC and wait for clients to read them. gRPC has no limit for them: a
 // client that opens no window for its calls leaves all of their answers in memory.
 //
-// When the answers have too much, calls are cancelled: those of the address whose clients have left most unread, the
-// one that has waited longest first. A client that reads its answers has none that is old. Thread-safe.
+// When the answers have too much, calls are cancelled: the oldest answer if it has waited for two seconds, because a
+// client that reads has none like that. Otherwise the oldest of the address whose clients have left most unread.
+// Thread-safe.
 class AnswerWatch {
  public:
   enum class Wait {
@@ -55,6 +56,7 @@ class AnswerWatch {
   struct Answer {
     std::string address;
     int64_t num_bytes;
+    int64_t begin_us;
     int64_t deadline_us;
     CancelCall cancel_call;
   };
@@ -63,7 +65,7 @@ class AnswerWatch {
 
   void Run();
   // The answer that is to go because all have too much.
-  Answers::iterator FindVictim() QUIRE_REQUIRES(mutex_);
+  Answers::iterator FindVictim(int64_t now_us) QUIRE_REQUIRES(mutex_);
   void Add(Answer* answer, int64_t num_bytes) QUIRE_REQUIRES(mutex_);
   CancelCall Remove(Answers::iterator answer) QUIRE_REQUIRES(mutex_);
 

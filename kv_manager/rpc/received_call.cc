@@ -56,7 +56,7 @@ void UnaryCall::FinishWith(const google::protobuf::Message& response) {
 
 void UnaryCall::OnDone() {
   canceller_->OnDone();
-  answers_->End(answer_id_);
+  if (answer_id_ != 0) answers_->End(answer_id_);
   delete this;
 }
 

@@ -320,8 +320,9 @@ TEST_F(GrpcServerTest, CallsThatAreResetComeNoFasterThanTheirPrice) {
   const int64_t num_lanes = std::max<int64_t>(1, std::thread::hardware_concurrency() / 2);
   const int64_t price_us = kNumCalls * (FrameGuard::kMicrosPerCall + FrameGuard::kMicrosPerLostCall);
   // Some of it needs no turn.
-  EXPECT_GE(SteadyClock().NowMicros() - before_us,
-            price_us / num_lanes * 9 / 10 - TurnQueue::kBurstUs - ReadBudget::kFreeUs);
+  const int64_t least_us = price_us / num_lanes * 9 / 10 - TurnQueue::kBurstUs - ReadBudget::kFreeUs;
+  if (least_us <= 0) GTEST_SKIP() << "too many processors";
+  EXPECT_GE(SteadyClock().NowMicros() - before_us, least_us);
   EXPECT_EQ(server_->Ports()[0].ended, 0);
 }
 

@@ -2,9 +2,12 @@
 
 #include "serving/turn_queue.h"
 
+#include <chrono>
+#include <functional>
 #include <future>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "gtest/gtest.h"
 
@@ -58,6 +61,35 @@ TEST(TurnQueueTest, AnAddressPaysForWorkThatHadNoTurn) {
   order.Push("a1", 1);
   for (const char* name : {"b1", "b2", "b3"}) order.Push(name, 100);
   EXPECT_EQ(order.Run(), "b1b2b3a1");
+}
+
+TEST(TurnQueueTest, AnAddressThatWaitsComesBeforeOnesThatWereNeverSeen) {
+  int num_new = 0;
+  std::promise<int> second;
+  std::function<void()> next;
+  TurnQueue turns(1000);
+  next = [&] {
+    if (++num_new < 1000) turns.Push(absl::StrCat("new ", num_new), 100, next);
+  };
+  turns.Push("a", 100, [] {});
+  turns.Push("a", 100, [&] { second.set_value(num_new); });
+  turns.Push("new", 100, next);
+  EXPECT_LT(second.get_future().get(), 10);
+}
+
+TEST(TurnQueueTest, ChargesPostponeTheNextTurnByALimitedTime) {
+  const int64_t before_us = SteadyClock().NowMicros();
+  std::promise<void> turn;
+  std::future<void> has_come = turn.get_future();
+  TurnQueue turns(1);
+  turns.Charge("a", 1'000'000);
+  turns.Push("b", 0, [&turn] { turn.set_value(); });
+  int num_charges = 0;
+  for (; has_come.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready; ++num_charges) {
+    ASSERT_LT(num_charges, 500);
+    turns.Charge("a", 1'000'000);
+  }
+  EXPECT_GE(SteadyClock().NowMicros() - before_us, TurnQueue::kMaxWaitUs / 2);
 }
 
 TEST(TurnQueueTest, ATurnComesWhenThoseBeforeHaveHadTheirTime) {

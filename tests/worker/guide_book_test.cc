@@ -197,6 +197,29 @@ TEST(GuideBookTest, AGuideThatDoesNotCompileFailsTheDrawOfItsRow) {
   EXPECT_TRUE(absl::IsInvalidArgument(row.FillMask(&mask)));
 }
 
+TEST(GuideBudgetTest, FewStepsPayForWhatWasTakenBeyondTheWorkOfOne) {
+  GuideBudget budget(/*num_nodes=*/1000);
+  GuideBudget::Account expensive;
+  budget.BeginStep(/*may_postpone=*/false);
+  budget.Spend(int64_t{1} << 50, &expensive);
+  const GuideBudget::Account other;
+  int num_steps = 0;
+  do {
+    budget.BeginStep(/*may_postpone=*/true);
+    ASSERT_LE(++num_steps, GuideBudget::kMaxLateSteps);
+  } while (budget.Allowed(/*is_light=*/true, /*work=*/0, other) <= 0);
+  EXPECT_GT(num_steps, 1);
+}
+
+TEST(GuideBudgetTest, WhereNothingIsPostponedEachDrawMayVisitTheWholeTree) {
+  constexpr int kNumNodes = 700'000;
+  GuideBudget budget(kNumNodes);
+  GuideBudget::Account first;
+  budget.BeginStep(/*may_postpone=*/false);
+  budget.Spend(budget.step_work(), &first);
+  EXPECT_GE(budget.Allowed(/*is_light=*/true, /*work=*/0, GuideBudget::Account()), 2 * kNumNodes);
+}
+
 TEST(GuideCompilerTest, OwnersTakeTurnsAndJobsThatNobodyWantsAreDropped) {
   GuideCompiler compiler;
   const auto user = std::make_shared<int>();

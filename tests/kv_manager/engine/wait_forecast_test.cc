@@ -151,6 +151,13 @@ TEST(WaitMeterTest, StepsOfTheSameNumberOfRequestsDoNotChangeTheTimePerRequest) 
   EXPECT_NEAR(meter.Forecast().us_per_request, 80, 1);
 }
 
+TEST(WaitMeterTest, OneVeryLongOutputIsSoonForgotten) {
+  WaitMeter meter;
+  meter.OnFinished(100, 100'000, 0);
+  for (int i = 0; i < 32; ++i) meter.OnFinished(100, 200, 0);
+  EXPECT_LT(meter.Forecast().output_tokens[WaitForecast::OutputSizeOf(100)], 4000);
+}
+
 TEST(WaitMeterTest, AnOutputThatWasCutOffCountsWhenItIsLongerThanTheMean) {
   WaitMeter meter;
   const auto mean = [&] { return meter.Forecast().output_tokens[WaitForecast::OutputSizeOf(100)]; };
@@ -174,9 +181,9 @@ TEST(CheckWaitTest, ADeadlineLimitsTheWaitToAShareOfTheTimeThatIsLeft) {
   EXPECT_EQ(RetryDelayOf(refused), 2000);
 }
 
-// 32 requests have all rows. Half of them end in 100 ms, and the others in 900 ms.
+// 32 requests have all rows. Half of them end in 100 ms, and the others in 900 ms. 100 requests wait.
 WaitForecast FullRows() {
-  WaitForecast forecast{.step_us = 10'000, .num_running = 32, .tokens_per_waiting = 100};
+  WaitForecast forecast{.step_us = 10'000, .num_requests = 132, .num_running = 32, .tokens_per_waiting = 100};
   forecast.output_tokens[WaitForecast::OutputSizeOf(100)] = 100;
   for (size_t i = 0; i < forecast.ends_us.size(); ++i) forecast.ends_us[i] = i < 4 ? 100'000 : 900'000;
   return forecast;
@@ -186,15 +193,39 @@ TEST(CheckWaitTest, ARequestWithADeadlineWaitsForARowNoLongerThanItMay) {
   const WaitForecast forecast = FullRows();
   const Request request = WithDeadline(5 * kSecond);
   EXPECT_EQ(forecast.RowWaitUs(0, request), 100'000);
-  EXPECT_EQ(forecast.RowWaitUs(15 * 100, request), 100'000) << "it takes the 16th row";
-  EXPECT_EQ(forecast.RowWaitUs(16 * 100, request), 900'000);
+  EXPECT_EQ(forecast.RowWaitUs(13 * 100, request), 100'000) << "it takes the 14th row";
+  EXPECT_EQ(forecast.RowWaitUs(18 * 100, request), 900'000);
   EXPECT_EQ(forecast.RowWaitUs(32 * 100, request), 1'000'000) << "a request of 1 s runs before it";
   EXPECT_EQ(forecast.RowWaitUs(64 * 100, request), 2'000'000);
-  EXPECT_TRUE(CheckWait({}, forecast, 15 * 100, WithDeadline(5 * kSecond), 0).ok());
-  const absl::Status refused = CheckWait({}, forecast, 16 * 100, WithDeadline(5 * kSecond), 0);
+  EXPECT_TRUE(CheckWait({}, forecast, 13 * 100, WithDeadline(5 * kSecond), 0).ok());
+  const absl::Status refused = CheckWait({}, forecast, 18 * 100, WithDeadline(5 * kSecond), 0);
   EXPECT_THAT(refused.message(), HasSubstr("would wait 900 ms before it runs, the limit is 500 ms"));
   EXPECT_TRUE(CheckWait({.max_wait_us = 1}, forecast, 16 * 100, WithDeadline(kNever), 0).ok());
   EXPECT_EQ(WaitForecast().RowWaitUs(1000, request), 0);
+}
+
+TEST(CheckWaitTest, NoMoreRequestsAreAheadThanWait) {
+  WaitForecast forecast = FullRows();
+  forecast.num_running = 1;
+  forecast.num_free_rows = 31;
+  forecast.num_requests = 2;
+  // The one that waits has a long prompt, and the mean is that of the short ones before it.
+  EXPECT_EQ(forecast.RowWaitUs(20'000, WithDeadline(5 * kSecond)), 0);
+}
+
+TEST(CheckWaitTest, TheFirstRowIsFreeWhenTheFirstRequestEnds) {
+  WaitForecast forecast{.num_running = 64};
+  for (size_t i = 0; i < forecast.ends_us.size(); ++i)
+    forecast.ends_us[i] = static_cast<float>(i) * 4'000'000 + 500'000;
+  EXPECT_EQ(forecast.RowWaitUs(0, WithDeadline(30 * kSecond)), 500'000);
+  EXPECT_EQ(forecast.EndUs(63), 28'500'000);
+}
+
+TEST(CheckWaitTest, NoMoreRequestsRunTogetherThanThereAreRows) {
+  WaitForecast forecast{.step_us = 15'000, .step_requests = 200, .least_step_us = 3000, .num_requests = 4000};
+  forecast.output_tokens[WaitForecast::OutputSizeOf(100)] = 100;
+  forecast.num_running = 200;
+  EXPECT_NEAR(static_cast<double>(forecast.OutputUs(WithDeadline(kNever))), 1.5e6, 0.01e6);
 }
 
 TEST(CheckWaitTest, RowsThatAreFreeGoToThoseWhoCameBefore) {

@@ -55,6 +55,14 @@ TEST_F(AnswerWatchTest, ManyConnectionsOfAnAddressCountAsOne) {
   EXPECT_THAT(cancelled_, ElementsAre("0", "1", "2"));
 }
 
+TEST_F(AnswerWatchTest, AnAnswerThatHasWaitedGoesBeforeLargeOnesThatHaveNot) {
+  for (int i = 0; i < 5; ++i) Begin("ipv6:[2001:db8::" + std::to_string(i) + "]:1", "unread " + std::to_string(i), 10);
+  clock_.Advance(2000000);
+  Begin("ipv4:10.0.0.1:1", "large", 60);
+  watch_.Check();
+  EXPECT_THAT(cancelled_, ElementsAre("unread 0"));
+}
+
 TEST_F(AnswerWatchTest, ReadAnswersTakeNothing) {
   for (int i = 0; i < 5; ++i) watch_.End(Begin("unix:", "read", 90));
   watch_.Check();
