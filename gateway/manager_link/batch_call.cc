@@ -17,9 +17,11 @@ google::rpc::Status SilentError() {
 }
 
 std::shared_ptr<BatchCall> BatchCall::Start(v1::InferenceService::Stub* stub, const std::string& authorization,
-                                            Executor executor, std::function<void(BatchCall* call)> ended) {
+                                            Executor executor, std::function<void(BatchCall* call)> ended,
+                                            std::shared_ptr<void> pending) {
   std::shared_ptr<BatchCall> call(new BatchCall(std::move(executor), std::move(ended)));
   call->self_ = call;
+  call->pending_ = std::move(pending);
   if (!authorization.empty()) call->context_.AddMetadata("authorization", authorization);
   stub->async()->GenerateBatch(&call->context_, &call->reactor_);
   call->reactor_.AddHold();  // Until the stream has ended, because other threads than gRPC's start reads and writes.
@@ -70,6 +72,7 @@ void BatchCall::PostEnd(const grpc::Status& status) {
   // The reactor lives in this object, so the last reference goes on the other thread, after this function, or here when
   // the executor runs nothing any more.
   const Executor executor = executor_;
+  const std::shared_ptr<void> pending = std::move(pending_);
   executor([self = std::exchange(self_, nullptr), end = RpcStatusOf(status)] { self->OnEnd(end); });
 }
 

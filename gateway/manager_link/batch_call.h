@@ -35,9 +35,10 @@ google::rpc::Status SilentError();
 class BatchCall : public std::enable_shared_from_this<BatchCall> {
  public:
   // `authorization` is sent with the call, unless it is empty. `ended` is called when the call is over, before its
-  // requests get their ends.
+  // requests get their ends. `pending` is released when gRPC is done with the call.
   static std::shared_ptr<BatchCall> Start(v1::InferenceService::Stub* stub, const std::string& authorization,
-                                          Executor executor, std::function<void(BatchCall* call)> ended);
+                                          Executor executor, std::function<void(BatchCall* call)> ended,
+                                          std::shared_ptr<void> pending);
 
   // Sends a message with a new tag, which starts or resumes a request. `handler` is called until the end of the
   // request. REQUIRES: !is_over().
@@ -104,6 +105,7 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   const std::function<void(BatchCall* call)> ended_;
   grpc::ClientContext context_;
   Reactor reactor_{this};
+  std::shared_ptr<void> pending_;                   // See Start.
   std::shared_ptr<BatchCall> self_;                 // It is set until gRPC has said that the call is over.
   absl::flat_hash_map<uint64_t, Running> running_;  // The key is the tag.
   absl::flat_hash_set<uint64_t> cancelled_;         // Tags whose ends the manager has not sent yet.

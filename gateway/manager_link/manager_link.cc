@@ -19,6 +19,8 @@ constexpr std::chrono::milliseconds kModelLife(1000);
 // An answer is renewed after this time, until nobody has asked for so long.
 constexpr std::chrono::milliseconds kModelRenewal(750);
 constexpr std::chrono::seconds kModelUse(5);
+// Calls that were cancelled end within this time, unless gRPC has no threads.
+constexpr std::chrono::seconds kMaxEndTime(5);
 
 google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {
   google::rpc::Status status;
@@ -34,11 +36,26 @@ struct ManagerLink::Gate {
 
   void Post(std::function<void()> function) QUIRE_EXCLUDES(mutex) {
     const MutexLock lock(&mutex);
-    if (executor != nullptr) executor(std::move(function));
+    if (executor != nullptr) return executor(std::move(function));
+    dropped.push_back(std::move(function));
+  }
+  // A call begins. It is over for gRPC when the result is destroyed.
+  static std::shared_ptr<void> Begin(const std::shared_ptr<Gate>& gate) {
+    const MutexLock lock(&gate->mutex);
+    ++gate->num_calls;
+    return {gate.get(), [gate](void*) {
+              const MutexLock lock(&gate->mutex);
+              --gate->num_calls;
+              gate->changed.NotifyAll();
+            }};
   }
 
   Mutex mutex;
+  CondVar changed;
   Executor executor QUIRE_GUARDED_BY(mutex);  // Null when it must not be called any more.
+  int num_calls QUIRE_GUARDED_BY(mutex) = 0;
+  // What came after that. It holds calls, and with the last of them a channel ends, which no thread of gRPC may do.
+  std::vector<std::function<void()>> dropped QUIRE_GUARDED_BY(mutex);
 };
 
 bool ManagerLink::Caller::is_idle() const {
@@ -71,6 +88,12 @@ ManagerLink::~ManagerLink() {
   for (const auto& weak : contexts_) {
     if (const auto context = weak.lock()) context->TryCancel();
   }
+  std::vector<std::function<void()>> dropped;
+  const auto end = std::chrono::steady_clock::now() + kMaxEndTime;
+  const MutexLock lock(&gate_->mutex);
+  while (gate_->num_calls > 0 && gate_->changed.WaitUntil(&gate_->mutex, end)) {
+  }
+  std::swap(dropped, gate_->dropped);
 }
 
 std::shared_ptr<void> ManagerLink::Hold(size_t num_bytes) const {
@@ -182,7 +205,8 @@ BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller
     if (found->second.calls.empty()) callers_.erase(found);
   };
   caller->calls.push_back(
-      {BatchCall::Start(managers_[current_].inference.get(), authorization, executor_, ended), current_, is_large});
+      {BatchCall::Start(managers_[current_].inference.get(), authorization, executor_, ended, Gate::Begin(gate_)),
+       current_, is_large});
   return caller->calls.back().call.get();
 }
 
@@ -275,14 +299,20 @@ std::shared_ptr<grpc::ClientContext> ManagerLink::CallOnce(const std::string& au
     grpc::ClientContext context;
     std::shared_ptr<const Request> request;
     Response response;
+    std::shared_ptr<State> self;  // Until gRPC has called back.
+    std::shared_ptr<void> call;   // See Gate::Begin.
   };
   auto state = std::make_shared<State>();
+  state->self = state;
+  state->call = Gate::Begin(gate_);
   state->request = std::move(request);
   state->context.set_deadline(std::chrono::system_clock::now() + (end - std::chrono::steady_clock::now()));
   if (!authorization.empty()) state->context.AddMetadata("authorization", authorization);
   call(&state->context, state->request.get(), &state->response,
-       [executor = executor_, state, handler = std::move(handler)](const grpc::Status& status) {
-         executor([state, handler, end = RpcStatusOf(status)] { handler(end, state->response); });
+       [executor = executor_, pending = state.get(), handler = std::move(handler)](const grpc::Status& status) {
+         const std::shared_ptr<void> call = std::move(pending->call);
+         executor(
+             [state = std::move(pending->self), handler, end = RpcStatusOf(status)] { handler(end, state->response); });
        });
   std::shared_ptr<grpc::ClientContext> context(state, &state->context);
   std::erase_if(contexts_, [](const auto& weak) { return weak.expired(); });

@@ -19,8 +19,8 @@ class BestTokens {
  public:
   // Orders the tokens by falling score; equal scores stay in the order of `tokens`. A token stays while the weights of
   // the tokens before it sum to less than `limit`. `weight` returns the weight of a token. The tokens that stay are in
-  // no order, except that equal scores are in the order that they had. REQUIRES: no score is NaN, and `limit` is above
-  // 0 and, apart from rounding, at most the sum of all weights.
+  // no order, except that equal scores are in the order that they had. REQUIRES: no score is NaN, tokens of equal score
+  // are in rising order, and `limit` is above 0 and, apart from rounding, at most the sum of all weights.
   template <typename Weight>
   void Keep(const float* scores, double limit, const Weight& weight, std::vector<int32_t>* tokens) {
     kept_.clear();
@@ -39,7 +39,9 @@ class BestTokens {
       tokens->resize(num_undecided);
     }
     if (tokens->size() <= kFewTokens) {
-      std::stable_sort(tokens->begin(), tokens->end(), [&](int32_t a, int32_t b) { return scores[a] > scores[b]; });
+      std::sort(tokens->begin(), tokens->end(), [&](int32_t a, int32_t b) {  // A stable sort would allocate memory.
+        return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
+      });
     }
     for (const int32_t token : *tokens) {
       if (before >= limit) break;
