@@ -20,6 +20,7 @@ struct WaitLimits {
   double max_deadline_share = 0.1;
 
   int64_t overloaded_wait_us() const {
+    if (max_wait_us == kNever) return kNever;
     return static_cast<int64_t>(max_deadline_share * static_cast<double>(max_wait_us));
   }
 };

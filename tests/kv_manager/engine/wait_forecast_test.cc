@@ -262,6 +262,7 @@ TEST(CheckWaitTest, WhileAnOverloadLastsARequestWithoutADeadlineWaitsForAShareOf
             "the request would wait 600 ms before it runs, the limit is 500 ms for a request without a deadline while "
             "the overload lasts (--max-queue-wait of the manager)");
   EXPECT_TRUE(CheckWait({}, forecast, 1'000'000'000, WithDeadline(kNever), 0).ok()) << "there is no limit";
+  EXPECT_EQ(WaitLimits({.max_deadline_share = 1}).overloaded_wait_us(), kNever);
   forecast = FullRows();
   EXPECT_TRUE(CheckWait({.max_wait_us = 5 * kSecond}, forecast, 16 * 100, WithDeadline(kNever), 0).ok());
   forecast.is_overloaded = true;
