@@ -97,7 +97,7 @@ class ToolCallParser {
   bool has_begun_ = false;    // The name of the current call was given out.
   bool is_left_out_ = false;  // The current call is not given out.
   std::string arguments_;     // So far, of the current call.
-  size_t num_calls_ = 0;  // That were given out.
+  size_t num_calls_ = 0;      // That were given out.
   bool calls_are_whole_ = true;
 };
 
