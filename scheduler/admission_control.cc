@@ -171,6 +171,7 @@ void AdmissionControl::StartAgain(SequenceGroup* group, int num_cached_tokens, S
     const bool has_room = blocks_->Allocate(sequence->id(), num_computed, sequence->num_known_tokens(), &plan->copies);
     QUIRE_CHECK(has_room) << sequence->id() << " was admitted into " << blocks_->num_free_blocks() << " free blocks";
     sequence->EnterRow(running_->TakeRow(), num_computed);
+    if (num_computed == sequence->num_known_tokens()) sequence->DrawAgain();
   }
   num_tokens_from_cache_ += num_cached_tokens;
   SequenceGroup::Progress& progress = group->progress();

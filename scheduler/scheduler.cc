@@ -376,7 +376,7 @@ SequenceSlice Scheduler::PlanSlice(SequenceGroup* group, Sequence* sequence, int
     slice.first_changed_block = sequence->num_sent_blocks();
   }
   num_scheduled_tokens_ += slice.num_tokens;
-  num_recomputed_tokens_ += sequence->NumRecomputed(num_tokens);
+  num_recomputed_tokens_ += sequence->NumRecomputed(slice.num_tokens);
   sequence->OnSlicePlanned(num_tokens);
   waiting_.Charge(group->request().tenant, std::max(num_tokens, 1));
   running_.SetOwner(slice.row, group, sequence);

@@ -33,6 +33,9 @@ class Sequence : public Pooled {
   // The sequence runs in `row` from here on. Its first `num_computed` tokens are already computed.
   void EnterRow(RowId row, int num_computed);
 
+  // All known tokens are computed, and the next slice draws the token behind them.
+  void DrawAgain() { draws_again_ = true; }
+
   // The sequence runs in `row` since an earlier session. The row has these tokens, and the K and V of the first
   // `num_stored` are stored. An earlier scheduler has computed `num_computed`. The next slice sends the whole table.
   void Restore(RowId row, std::vector<TokenId> tokens, int num_stored, int num_computed);

@@ -148,8 +148,9 @@ std::optional<Sequence::Wait> SharedPart(const Sequence& sequence, absl::Span<co
                                          int block_size) {
   std::optional<Sequence::Wait> best;
   const std::vector<TokenId>& tokens = sequence.tokens();
+  const int num_needed = sequence.num_generated_tokens() == 0 ? 0 : 1;  // Tokens that must be computed.
   for (const auto& other : earlier) {
-    const int limit = std::min(sequence.num_known_tokens() - 1, other->num_known_tokens());
+    const int limit = std::min(sequence.num_known_tokens() - num_needed, other->num_known_tokens());
     int length = std::min(sequence.prompt_length(), limit);  // Both begin with the prompt.
     while (length < limit && tokens[length] == other->tokens()[length]) ++length;
     length -= length % block_size;

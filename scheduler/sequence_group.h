@@ -180,7 +180,9 @@ class SequenceGroup : public Pooled {
 
 // Returns where a sequence that must be recomputed can share the blocks of another sequence of its group. Among
 // `earlier`, it finds the sequence that agrees with `sequence` for the largest number of whole blocks. The last token
-// of `sequence` is never shared, because it must be computed. Returns nothing when less than a block agrees.
+// of `sequence` is not shared, because it must be computed. A sample that has drawn nothing shares the whole prompt: it
+// only repeats its draw, and the group holds no more blocks of the prompt than before. Returns nothing when less than a
+// block agrees.
 std::optional<Sequence::Wait> SharedPart(const Sequence& sequence, absl::Span<const std::unique_ptr<Sequence>> earlier,
                                          int block_size);
 

@@ -64,6 +64,27 @@ TEST_F(SchedulerPostponedTest, ASliceThatDrawsNothingCannotBePostponed) {
   EXPECT_THAT(std::string(scheduler_->CheckResult(Postponed(1)).message()), HasSubstr("its slice draws nothing"));
 }
 
+TEST_F(SchedulerPostponedTest, SamplesThatHaveDrawnNothingShareTheWholePromptAfterALoss) {
+  Make(5);  // The two blocks of the prompt, and one for each sample.
+  Request samples = MakeRequest(1, 8, 5);
+  samples.num_samples = 3;
+  Submit(samples);
+  EXPECT_EQ(Shape(Plan()), "0:0+8* 1:8+0* 2:8+0*");
+  StepResult result = *worker_->Execute(sent_.front());
+  sent_.clear();
+  for (const int i : {1, 2}) {
+    result.slices[i] = {};
+    result.slices[i].is_postponed = true;
+  }
+  emitted_[RequestId{1}].push_back(scheduler_->Commit(result).emissions[0].token.token);
+  scheduler_->AbandonAll();
+  NewWorker();
+  EXPECT_EQ(Step(), "0:0+9*");
+  EXPECT_EQ(Step(), "0:9+1* 1:8+0* 2:8+0*");
+  RunToTheEnd();
+  EXPECT_EQ(scheduler_->counts().preemptions, 0);
+}
+
 TEST_F(SchedulerPostponedTest, TokensAreThoseOfARequestWhoseDrawsAreNotPostponed) {
   has_prefix_cache_ = true;
   for (const int num_plans : {1, 2}) {

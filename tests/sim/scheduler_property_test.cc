@@ -194,6 +194,11 @@ INSTANTIATE_TEST_SUITE_P(
         // Some samples have drawn their first and last tokens, and the draws of others are postponed, when the worker
         // is lost.
         "model\nworker postpones=2\nsubmit 1 num_own=1 poison=1\nsubmit 2 num_own=1 samples=6\n",
+        // Some samples had drawn nothing, and the prompt fills a block, when the worker was lost.
+        "model\nworker blocks=17 block_size=2 host_blocks=5 plans_in_flight=2 postpones=2\n"
+        "submit 3 num_own=1 max_tokens=2 samples=3\nplan 0\n"
+        "submit 4 num_own=2 max_tokens=2 bypass_cache=1 samples=12\ncommit 0\nsubmit 9 num_own=5 max_tokens=2 "
+        "poison=6\n",
         // The start of a preempted search was lost with the manager. The worker still had an old row of it, in which
         // the same beam had run before.
         "model vocab=3\nworker block_size=12 others_percent=81 keeps_rows=1\n"
