@@ -9,7 +9,9 @@ namespace quire {
 // positions count from the start of the prompt.
 struct NumericsChange {
   int first = 0;  // The tokens before this position have the numerics with which the request began.
-  int last = 0;   // The tokens from this position on have those of the worker that the sequence has now.
+  // The tokens from this position on have those of the worker that the sequence has now. It is behind the first token
+  // after the prompt if any sample of the request had drawn one: then the request cannot begin again on this worker.
+  int last = 0;
 
   bool operator==(const NumericsChange&) const = default;
 };

@@ -19,7 +19,7 @@ std::unique_ptr<SequenceGroup> MakeRestoredGroup(RestoredRequest* restored, Serv
   if (keeps_scores) group->KeepScores();
   if (restored->samples.empty()) {
     group->sequences().front()->SetComputedBefore(restored->num_computed);
-    if (restored->has_changed_numerics) group->sequences().front()->ChangeNumerics();
+    if (restored->has_changed_numerics) group->sequences().front()->ChangeNumerics(/*has_begun=*/false);
     return group;
   }
   SequenceGroup::Sequences sequences;

@@ -41,10 +41,10 @@ Sequence Sequence::Fork(SequenceId id, int sample_index) const {
   return child;
 }
 
-void Sequence::ChangeNumerics() {
+void Sequence::ChangeNumerics(bool has_begun) {
   const int position = num_known_tokens();
   if (!numerics_change_.has_value()) numerics_change_ = {.first = position, .last = position};
-  numerics_change_->last = position;
+  numerics_change_->last = std::max(position, prompt_length_ + (has_begun ? 1 : 0));
 }
 
 void Sequence::EnterRow(RowId row, int num_computed) {

@@ -64,8 +64,9 @@ class Sequence : public Pooled {
   // The worker was lost while a slice that ends at `position` was in flight.
   void OnLost(int position);
 
-  // The tokens behind those that are known come from workers of another generation.
-  void ChangeNumerics();
+  // The tokens behind those that are known come from workers of another generation. `has_begun`: another sample of the
+  // request has drawn a token.
+  void ChangeNumerics(bool has_begun);
   // The sequence has gone on with this change in an earlier scheduler.
   void RestoreNumericsChange(std::optional<NumericsChange> change) { numerics_change_ = change; }
   const std::optional<NumericsChange>& numerics_change() const { return numerics_change_; }

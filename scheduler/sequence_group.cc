@@ -32,7 +32,7 @@ SequenceGroup::SequenceGroup(Request request, ServiceRank rank, SequenceId seque
 
 void SequenceGroup::SetGeneration(GenerationId generation) {
   request_.generation = generation;
-  for (const auto& sequence : sequences_) sequence->ChangeNumerics();
+  for (const auto& sequence : sequences_) sequence->ChangeNumerics(has_begun());
 }
 
 Sequence* SequenceGroup::Find(SequenceId sequence) const {
@@ -122,16 +122,19 @@ bool SequenceGroup::has_slices_in_flight() const {
   return std::any_of(sequences_.begin(), sequences_.end(), [](const auto& s) { return s->has_slices_in_flight(); });
 }
 
+// Samples may have ended while the draws of others were postponed.
+bool SequenceGroup::has_begun() const {
+  return std::any_of(sequences_.begin(), sequences_.end(),
+                     [](const auto& s) { return s->num_generated_tokens() > 0; }) ||
+         (num_to_fork_ == 0 && num_sequences() < request_.num_samples);
+}
+
 void SequenceGroup::OnSlicesAbandoned() {
   QUIRE_CHECK(!is_running()) << id();
   state_ = State::kWaiting;
   shortage_.num_free_blocks = -1;
   for (const auto& sequence : sequences_) sequence->OnSlicesAbandoned();
-  const bool has_drawn = std::any_of(sequences_.begin(), sequences_.end(),
-                                     [](const auto& sequence) { return sequence->num_generated_tokens() > 0; });
-  // Samples may have ended while the draws of others were postponed.
-  const bool has_lost_any = num_to_fork_ == 0 && num_sequences() < request_.num_samples;
-  if (has_drawn || has_lost_any || beam_search_ != nullptr || !request_.continued.empty()) return;
+  if (has_begun() || beam_search_ != nullptr || !request_.continued.empty()) return;
   sequences_.resize(1);
   num_to_fork_ = request_.num_samples - 1;
 }

@@ -129,6 +129,9 @@ class SequenceGroup : public Pooled {
   // The tokens of all its sequences behind the prompt.
   int NumGeneratedTokens() const;
 
+  // Returns whether any sample or beam has drawn a token.
+  bool has_begun() const;
+
   bool has_slices_in_flight() const;
 
   // The worker is lost while the group waits: nothing of it is computed any more, and its samples are one sequence

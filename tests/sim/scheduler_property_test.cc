@@ -194,6 +194,12 @@ INSTANTIATE_TEST_SUITE_P(
         // Some samples have drawn their first and last tokens, and the draws of others are postponed, when the worker
         // is lost.
         "model\nworker postpones=2\nsubmit 1 num_own=1 poison=1\nsubmit 2 num_own=1 samples=6\n",
+        // Some samples had drawn nothing when their request got other numerics, and then their manager was lost. The
+        // rows of those that had drawn a token were taken by another request.
+        "model\nworker rows=11 keeps_rows=1\nworker numerics=1 approximate=1 postpones=2\n"
+        "submit 9 num_shared=1 max_tokens=2 resumable=1 samples=7\nplan 1\ncommit 1\nsubmit 10 num_shared=1\n"
+        "late_result 1\nsubmit 12 num_shared=1 samples=4\nplan 1\nplan 0\ncommit 0\nplan 0\ncommit 0\n"
+        "manager_lost 0\n",
         // Some samples had drawn nothing, and the prompt fills a block, when the worker was lost.
         "model\nworker blocks=17 block_size=2 host_blocks=5 plans_in_flight=2 postpones=2\n"
         "submit 3 num_own=1 max_tokens=2 samples=3\nplan 0\n"

@@ -33,6 +33,7 @@ std::shared_ptr<SimCaller> SimCaller::RestoredOn(GenerationId generation, const 
   restored->request_.generation = restored->next_generation_ = generation;
   restored->next_model_ = model;
   restored->changes_ = changes_;
+  restored->has_mixed_numerics_ = has_mixed_numerics_;
   for (const auto& [sample, changes] : changes_) {
     const int num_told = request_.beam.has_value() ? request_.beam->num_return : 1;
     for (int i = 0; i < num_told; ++i) restored->untold_[sample + i] = changes.front().num_generated;
@@ -148,6 +149,7 @@ void SimCaller::OnNumericsChanged(int sample_index, int position) {
     return Complain("beams have other numerics from different positions on");
   }
   changes.push_back({num_generated, next_model_});
+  has_mixed_numerics_ |= num_generated > 0 || num_tokens_ > 0;
   auto solo = std::make_shared<SoloOutput>(*solo_);
   if (is_search) {
     *solo = SoloRun(model_, request_, changes);
@@ -182,9 +184,7 @@ void SimCaller::OnFailed(absl::Status status) {
   if (status.ok()) Complain("failed without an error");
   failure_ = std::move(status);
   has_ended_ = true;
-  const bool may_be_lost = std::any_of(changes_.begin(), changes_.end(),
-                                       [](const auto& entry) { return entry.second.back().num_generated > 0; });
-  if (is_lost() && (!may_be_lost || has_started_)) Complain("is lost, and it could begin again or go on");
+  if (is_lost() && (!has_mixed_numerics_ || has_started_)) Complain("is lost, and it could begin again or go on");
 }
 
 bool SimCaller::MayEndSample(int sample_index) const {

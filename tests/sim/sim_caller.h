@@ -114,6 +114,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   GenerationId next_generation_;  // See OnMoved.
   ShadowModel next_model_;
   std::map<int, std::vector<ModelChange>> changes_;  // By sample. Those of beams are under 0.
+  bool has_mixed_numerics_ = false;  // A sample had drawn a token at a change, so no worker can begin again.
   // By sample or hypothesis: from this number of generated tokens on it had other numerics under an earlier manager,
   // and the stream has to be told so before.
   std::map<int, int> untold_;
