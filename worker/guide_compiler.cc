@@ -97,7 +97,8 @@ void GuideCompiler::DropUnwanted() {
     num_waiting_ -= std::erase_if(jobs->second, [](const GuideJob& job) { return job.user.expired(); });
     jobs = jobs->second.empty() ? by_owner_.erase(jobs) : std::next(jobs);
   }
-  std::erase_if(turns_, [&](const std::string& owner) { return !by_owner_.contains(owner); });
+  // The analysis of locks does not see that the lambda runs under the mutex, and does not follow a pointer.
+  std::erase_if(turns_, [jobs = &by_owner_](const std::string& owner) { return !jobs->contains(owner); });
 }
 
 }  // namespace quire
