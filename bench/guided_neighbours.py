@@ -3,12 +3,12 @@
 """How much later do the tokens of neighbours come beside clients whose guides are expensive?
 
 Starts a manager, a worker and a gateway with their default flags. Three neighbours stream plain text, and one streams a
-JSON object. In turns, 16 attackers send requests with guides, or nothing. Prints the times between two tokens of the
-neighbours, and until their first token, without and with the attackers.
+JSON object. In turns, 16 clients send nothing, requests without guides, or requests with expensive guides. Prints the
+times between two tokens of the neighbours, and until their first token. Each request of "ambiguous" has 8 sequences, as
+those without guides, and most of those of "new" have one.
 
     bench/guided_neighbours.py ambiguous    # grammars whose texts can be read in many ways, and large masks
     bench/guided_neighbours.py new          # many different guides that take long to compile, or are refused
-    bench/guided_neighbours.py plain        # the same number of sequences as "ambiguous", without guides
 """
 
 import argparse
@@ -60,8 +60,10 @@ def small(i):
     return {"guided_regex": f"[a-z ,.]+{i}?"}
 
 
-ATTACKS = {"ambiguous": [nested, ambiguous, cold], "new": [long_string, many_states, refused, small],
-           "plain": [lambda i: {"n": 8}]}
+ATTACKS = {"ambiguous": [nested, ambiguous, cold], "new": [long_string, many_states, refused, small]}
+# What the 16 clients do in the parts of a round. The requests without guides have as many sequences as the others.
+PLAIN = {"ambiguous": [lambda i: {"n": 8}], "new": [lambda i: {}]}
+PARTS = ("alone", "beside plain requests", "beside expensive guides")
 
 
 def post(fields):
@@ -71,23 +73,27 @@ def post(fields):
     return connection.getresponse()
 
 
-def attack(kind, first, stop, answers):
+def attack(makers, first, stop, answers):
     numbers = iter(range(first, first + 10**9))
     counts = collections.Counter()
+    lock = threading.Lock()
 
     def run():
         while not stop.is_set():
-            i = next(numbers)
-            response = post(ATTACKS[kind][i % len(ATTACKS[kind])](i))
+            with lock:
+                i = next(numbers)
+            response = post(makers[i % len(makers)](i))
             response.read()
-            counts[response.status] += 1
+            with lock:
+                counts[response.status] += 1
             if response.status != 200:
                 time.sleep(0.02)
 
     for _ in range(16):
         threading.Thread(target=run, daemon=True).start()
     stop.wait()
-    answers.put(dict(counts))
+    with lock:
+        answers.put(dict(counts))
 
 
 def stream(phase, stop, fields, results):
@@ -107,7 +113,7 @@ def stream(phase, stop, fields, results):
 
 
 def show(name, lists):
-    for phase, condition in ((0, "without"), (1, "with")):
+    for phase, condition in enumerate(PARTS):
         times = sorted(1e3 * t for entries in lists for p, t in entries if p == phase)
         if times:
             at = lambda share: times[min(int(len(times) * share), len(times) - 1)]
@@ -133,26 +139,29 @@ def measure(args):
         neighbour.start()
     time.sleep(3)
     counts = collections.Counter()
-    for part in range(args.rounds):
-        phase.value = 0
-        time.sleep(args.seconds)
-        phase.value = -1
-        over = multiprocessing.Event()
-        attackers = multiprocessing.Process(target=attack, args=(args.kind, part * 100000, over, answers))
-        attackers.start()
-        time.sleep(1)
-        phase.value = 1
-        time.sleep(args.seconds)
-        phase.value = -1
-        over.set()
-        counts.update(answers.get())
-        attackers.kill()
-        time.sleep(2)
+    for turn in range(args.rounds):
+        for part, makers in enumerate(([], PLAIN[args.kind], ATTACKS[args.kind])):
+            over = multiprocessing.Event()
+            clients = multiprocessing.Process(target=attack, args=(makers, turn * 100000, over, answers))
+            if makers:
+                clients.start()
+                time.sleep(1)
+            phase.value = part
+            time.sleep(args.seconds)
+            phase.value = -1
+            if not makers:
+                continue
+            over.set()
+            counts.update({(PARTS[part], status): count for status, count in answers.get().items()})
+            clients.kill()
+            time.sleep(2)
     stop.set()
     lists = [results.get() for _ in neighbours]
     show("between tokens", [gaps for gaps, _ in lists])
     show("first token", [firsts for _, firsts in lists])
-    print(f"answers to the attackers by status: {dict(counts)}; load {os.getloadavg()[0]:.1f}")
+    for (part, status), count in sorted(counts.items()):
+        print(f"answers {part}: {count} with status {status}")
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 def main():
@@ -161,7 +170,7 @@ def main():
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--model", default="models/tales")
     parser.add_argument("--seconds", type=float, default=30, help="of each part")
-    parser.add_argument("--rounds", type=int, default=4, help="parts with attackers, and parts without")
+    parser.add_argument("--rounds", type=int, default=4, help="of the three parts")
     args = parser.parse_args()
     with tempfile.TemporaryFile() as log:
         processes = []
