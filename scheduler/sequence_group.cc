@@ -32,7 +32,8 @@ SequenceGroup::SequenceGroup(Request request, ServiceRank rank, SequenceId seque
 
 void SequenceGroup::SetGeneration(GenerationId generation) {
   request_.generation = generation;
-  for (const auto& sequence : sequences_) sequence->ChangeNumerics(has_begun());
+  const bool has_begun = this->has_begun();
+  for (const auto& sequence : sequences_) sequence->ChangeNumerics(has_begun);
 }
 
 Sequence* SequenceGroup::Find(SequenceId sequence) const {
