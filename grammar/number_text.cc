@@ -71,17 +71,10 @@ class DigitGraph {
     nodes_.emplace(Place{}, 0);
     const size_t least = NumDigits(*rule_.low);
     const size_t most = rule_.high.has_value() ? NumDigits(*rule_.high) : std::max<size_t>(kMaxNumberDigits, least + 1);
-    // To count digits and remainders together would take many nodes, so without a bound there are any number of digits.
-    const bool is_counted = rule_.high.has_value() || remainders_.modulus == 1;
-    for (size_t length = least; length <= (is_counted ? most : least); ++length) AddLength(length);
-    if (!is_counted) {
-      const int max_fraction = std::max(remainders_.multiples_of.empty() ? 3 : 1, remainders_.num_digits);
-      AddDigits(0,
-                {.num_left = static_cast<int>(least) + 1,
-                 .has_any_length = true,
-                 .max_fraction = rule_.is_integer ? 0 : max_fraction},
-                1);
-    }
+    // A node for each length and remainder would be too many, so without a bound longer numbers share their nodes.
+    const bool has_lengths = rule_.high.has_value() || remainders_.modulus == 1;
+    for (size_t length = least; length <= (has_lengths ? most : least); ++length) AddLength(length);
+    if (!has_lengths) AddLongerThan(least, most);
     while (!waiting_.empty()) {
       const Place place = waiting_.back();
       waiting_.pop_back();
@@ -106,11 +99,11 @@ class DigitGraph {
   // `length` is the number of digits before the point, or 0 where it does not matter any more.
   struct Place {
     int length = 0;
-    int num_left = -1;            // Digits before the point that are still to come, at least.
-    bool has_any_length = false;  // More digits may come.
-    int num_fraction = -1;        // Digits behind the point, -1 before the point.
-    int max_fraction = 0;         // The most digits behind the point.
-    bool is_low = false;          // All digits so far are those of the lower bound.
+    int num_left = -1;      // Digits before the point that are still to come, at least.
+    int num_more = 0;       // Digits before the point that may follow these, -1 for any number of them.
+    int num_fraction = -1;  // Digits behind the point, -1 before the point.
+    int max_fraction = 0;   // The most digits behind the point.
+    bool is_low = false;    // All digits so far are those of the lower bound.
     bool is_high = false;
     bool has_more = false;  // A digit behind the last unit of the remainder is not 0.
     int64_t remainder = 0;
@@ -131,13 +124,13 @@ class DigitGraph {
     return index < bound.fraction.size() ? bound.fraction[index] - '0' : 0;
   }
 
-  // Multiples end with their last unit. Other numbers have so few digits that doubles tell them apart, unless a bound
-  // has more.
+  // Numbers with a point have so few digits that doubles tell them apart, unless a bound has more. Multiples end with
+  // their last unit.
   int MaxFraction(int length) const {
     constexpr int kDigitsOfDoubles = 15;
     if (rule_.is_integer) return 0;
-    if (!remainders_.multiples_of.empty()) return std::max(1, remainders_.num_digits);
-    return std::max({kDigitsOfDoubles - length, num_bound_, 0});
+    const int most = std::max({kDigitsOfDoubles - length, num_bound_, 0});
+    return remainders_.multiples_of.empty() ? most : std::min(most, std::max(1, remainders_.num_digits));
   }
 
   int NodeOf(const Place& place) {
@@ -153,6 +146,20 @@ class DigitGraph {
     start.is_low = NumDigits(*rule_.low) == length;
     start.is_high = rule_.high.has_value() && NumDigits(*rule_.high) == length;
     AddDigits(0, start, length > 1 ? 1 : 0);
+  }
+
+  // Numbers with more digits before the point than `least` begin at node 0. They have at most `most` if digits and
+  // remainders can be counted together, and otherwise any number.
+  void AddLongerThan(size_t least, size_t most) {
+    most_ = static_cast<int>(most);
+    const auto num_remainders = static_cast<size_t>(remainders_.modulus);
+    const size_t num_nodes = num_remainders * (most + 2 * static_cast<size_t>(1 + remainders_.num_digits));
+    const int length = static_cast<int>(least) + 1;
+    const int max_fraction = std::max(remainders_.multiples_of.empty() ? 3 : 1, remainders_.num_digits);
+    const Place start{.num_left = length,
+                      .num_more = num_nodes * 10 <= kMaxEdges ? most_ - length : -1,
+                      .max_fraction = rule_.is_integer ? 0 : std::min(max_fraction, MaxFraction(length))};
+    AddDigits(0, start, 1);
   }
 
   // Adds edges for the digits from `least` on that lead on from a place. Neighbours with the same end share an edge.
@@ -180,10 +187,13 @@ class DigitGraph {
       next.has_more = at.has_more || digit != 0;
       if (next.has_more && !remainders_.multiples_of.empty()) return std::nullopt;
     }
-    if (at.num_fraction < 0) {
-      next.num_left = std::max(at.num_left - 1, 0);
-    } else {
+    if (at.num_fraction >= 0) {
       ++next.num_fraction;
+    } else if (at.num_left > 0) {
+      --next.num_left;
+    } else if (at.num_more > 0) {
+      --next.num_more;
+      next.max_fraction = std::min(at.max_fraction, MaxFraction(most_ - next.num_more));
     }
     if (next.is_low || next.is_high) return next;
     next.length = 0;
@@ -196,13 +206,14 @@ class DigitGraph {
 
   void Expand(const Place& at) {
     const int node = nodes_.at(at);
-    if (at.num_fraction < 0 && (at.num_left > 0 || at.has_any_length)) AddDigits(node, at, 0);
+    if (at.num_fraction < 0 && (at.num_left > 0 || at.num_more != 0)) AddDigits(node, at, 0);
     if (at.num_fraction < 0 && at.num_left > 0) return;
     if (CanEnd(at)) edges_.push_back({node, kEnd, tree_.Empty()});
     if (at.num_fraction >= 0 && at.num_fraction < at.max_fraction) AddDigits(node, at, 0);
     if (at.num_fraction >= 0 || at.max_fraction == 0) return;
     Place point = at;
     point.num_fraction = 0;
+    point.num_more = 0;
     edges_.push_back({node, NodeOf(point), tree_.Bytes(".")});
   }
 
@@ -222,6 +233,7 @@ class DigitGraph {
   const Remainders& remainders_;
   SyntaxTree& tree_;
   int num_bound_ = 0;  // Digits behind the point of the bounds.
+  int most_ = 0;       // Digits before the point, where lengths share nodes.
   std::map<Place, int> nodes_;
   std::vector<Place> waiting_;
   std::vector<Expr::Edge> edges_;

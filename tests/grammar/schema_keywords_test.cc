@@ -53,6 +53,19 @@ TEST(SchemaKeywordsTest, WhatIsNotKnownHasNoEffect) {
   }
 }
 
+TEST(SchemaKeywordsTest, MultiplesHaveAsManyDigitsAsOtherNumbers) {
+  const auto integers = Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"type": "integer", "multipleOf": 7})"});
+  ASSERT_TRUE(integers.ok()) << integers.status();
+  EXPECT_TRUE(Matches(*integers, "-700000000000000007"));
+  EXPECT_FALSE(Matches(*integers, "7000000000000000007"));
+  const auto numbers =
+      Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"type": "number", "multipleOf": 7, "minimum": 5})"});
+  ASSERT_TRUE(numbers.ok()) << numbers.status();
+  EXPECT_TRUE(Matches(*numbers, "70000000000007.0"));
+  EXPECT_FALSE(Matches(*numbers, "7000000000000007.0")) << "doubles tell 15 digits apart";
+  EXPECT_TRUE(Matches(*numbers, "7000000000000007"));
+}
+
 TEST(SchemaKeywordsTest, MultiplesOfANumber) {
   ExpectTexts(R"({"type": "integer", "multipleOf": 1})", {"0", "-7", "12"}, {"1.5"});
   ExpectTexts(R"({"type": "integer", "multipleOf": 15, "minimum": 0, "maximum": 60})", {"0", "45", "60"}, {"7", "75"});
