@@ -103,13 +103,15 @@ std::optional<Number> FieldReader::Whole(const char* name, int64_t min, Number m
     }
   } else if (value->is_number_float()) {
     const double real = value->get<double>();
-    const bool is_in_range = real >= static_cast<double>(min) && real <= static_cast<double>(max);
-    if (std::floor(real) == real && is_in_range && std::abs(real) < kExact) {
+    const auto least = static_cast<double>(min), most = static_cast<double>(max);
+    if (std::floor(real) == real && real >= least && real <= most && std::abs(real) < kExact) {
       return static_cast<Number>(static_cast<int64_t>(real));
     }
-    if (std::abs(real) >= kExact && is_in_range) {
-      Fail(name, absl::StrCat(Describe(*value), ", which has a point or an exponent, or more than 64 bits; such a ",
-                              "number must be below 2^53, so write all of its digits"));
+    // An integer just beyond 64 bits was rounded to the limit when it was read.
+    if (std::abs(real) >= kExact && real > least && real < most) {
+      Fail(name,
+           absl::StrCat(Describe(*value), ", which has a point or an exponent; such a number must be below 2^53, so ",
+                        "write all of its digits"));
       return std::nullopt;
     }
   }

@@ -169,13 +169,13 @@ TEST(CompletionCallTest, WholeNumbersAreExactOrRefused) {
   EXPECT_EQ(seed("-2.0"), UINT64_MAX - 1);
   EXPECT_EQ(seed("9007199254740991.0"), 9007199254740991u);
   const std::string digits =
-      ", which has a point or an exponent, or more than 64 bits; such a number must be below 2^53, so write all of its "
-      "digits";
+      ", which has a point or an exponent; such a number must be below 2^53, so write all of its digits";
   EXPECT_EQ(CompletionError(R"("seed": 9007199254740993.0)").message, "seed is 9.007199254740992e+15" + digits);
   EXPECT_EQ(CompletionError(R"("seed": 1e16)").message, "seed is 1e+16" + digits);
-  EXPECT_EQ(CompletionError(R"("seed": 18446744073709551616)").message, "seed is 1.8446744073709552e+19" + digits);
   const std::string range = ", it must be a whole number from -9223372036854775808 to 18446744073709551615";
   EXPECT_EQ(CompletionError(R"("seed": 1e20)").message, "seed is 1e+20" + range);
+  EXPECT_EQ(CompletionError(R"("seed": 18446744073709551616)").message, "seed is 1.8446744073709552e+19" + range);
+  EXPECT_EQ(CompletionError(R"("seed": -9223372036854775809)").message, "seed is -9.223372036854776e+18" + range);
   EXPECT_EQ(CompletionError(R"("seed": 0.5)").message, "seed is 0.5" + range);
   EXPECT_EQ(CompletionError(R"("max_tokens": 4294967296)").message,
             "max_tokens is 4294967296, it must be a whole number from 0 to 4294967295");
