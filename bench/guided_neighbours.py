@@ -153,7 +153,8 @@ def measure(args):
                 continue
             over.set()
             counts.update({(PARTS[part], status): count for status, count in answers.get().items()})
-            clients.kill()
+            # It ends with its last word. Killed, it may keep the lock of the queue for ever.
+            clients.join()
             time.sleep(2)
     stop.set()
     lists = [results.get() for _ in neighbours]
