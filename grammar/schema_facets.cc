@@ -192,6 +192,7 @@ absl::Status AssertObject(const SchemaDocument& document, const SchemaJson& sche
     to->ForScopes(to->scopes[static_cast<size_t>(scope)].outer, [](auto* outer) { outer->has_all_properties = true; });
   } else if (keyword == "properties" || keyword == "patternProperties") {
     QUIRE_RETURN_IF_ERROR(CheckMap(document, schema, keyword));
+    shape.has_properties |= keyword == "properties";
     for (const auto& [name, value] : schema[keyword].items()) {
       if (keyword == "patternProperties") {
         shape.patterns.push_back({&schema, name, {&value}});
@@ -422,9 +423,11 @@ bool CanHold(const SchemaDocument& document, const Shape& shape) {
 bool IsOpen(const Shape& shape) {
   const auto is_false = [](const Shape::Rest& rest) { return *rest.value == false; };
   if (std::any_of(shape.rests.begin(), shape.rests.end(), is_false)) return false;
-  return !shape.rests.empty() ||
-         (shape.patterns.empty() && std::none_of(shape.properties.begin(), shape.properties.end(),
-                                                 [](const Shape::Property& property) { return property.is_named; }));
+  if (!shape.rests.empty()) return true;
+  // Tools without arguments have "properties": {}. If minProperties asks for some, they can only be others.
+  if (shape.has_properties && shape.min_properties == 0) return false;
+  return shape.patterns.empty() && std::none_of(shape.properties.begin(), shape.properties.end(),
+                                                [](const Shape::Property& property) { return property.is_named; });
 }
 
 bool IsWritten(const Shape& shape) {

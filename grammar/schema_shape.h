@@ -92,6 +92,7 @@ struct Shape {
   int min_items = 0;
   int max_items = kUnbounded;
   const SchemaJson* unique = nullptr;  // The schema with uniqueItems.
+  bool has_properties = false;         // Some schema has "properties", so others do not come.
   std::vector<Property> properties;
   absl::flat_hash_map<std::string, size_t> property_indices;  // The places of names in `properties`.
   std::vector<Pattern> patterns;

@@ -53,6 +53,23 @@ TEST(SchemaKeywordsTest, WhatIsNotKnownHasNoEffect) {
   }
 }
 
+TEST(SchemaKeywordsTest, NoPropertiesComeWhereNoneIsNamed) {
+  const std::vector<std::tuple<std::string, std::string, bool>> cases = {
+      {R"({"type": "object", "properties": {}})", "{}", true},
+      {R"({"type": "object", "properties": {}})", R"({"a": 1})", false},
+      {R"({"type": "object", "properties": {}, "additionalProperties": true})", R"({"a": 1})", true},
+      {R"({"type": "object", "properties": {}, "patternProperties": {"^a": {}}})", R"({"a": 1})", true},
+      {R"({"type": "object", "properties": {}, "patternProperties": {"^a": {}}})", R"({"b": 1})", false},
+      {R"({"type": "object", "properties": {}, "minProperties": 1})", R"({"a": 1})", true},
+      {R"({"type": "object"})", R"({"a": 1})", true},
+  };
+  for (const auto& [schema, text, matches] : cases) {
+    const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
+    ASSERT_TRUE(automaton.ok()) << automaton.status();
+    EXPECT_EQ(Matches(*automaton, text), matches) << schema << " " << text;
+  }
+}
+
 TEST(SchemaKeywordsTest, MultiplesHaveAsManyDigitsAsOtherNumbers) {
   const auto integers = Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"type": "integer", "multipleOf": 7})"});
   ASSERT_TRUE(integers.ok()) << integers.status();
