@@ -163,9 +163,10 @@ class AutomatonBuilder {
       rule = *next;
       is_seen[static_cast<size_t>(rule)] = true;
     }
-    if (rule == 0) return absl::InvalidArgumentError("no text matches");
-    return absl::InvalidArgumentError(
-        absl::StrCat("no text matches, because rule \"", tree_.rule(rule).name, "\" has none"));
+    const std::string& demands = tree_.rule(rule).demands;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no text matches", rule == 0 ? "" : absl::StrCat(", because rule \"", tree_.rule(rule).name, "\" has none"),
+        demands.empty() ? "" : ": ", demands));
   }
 
   std::optional<RuleId> DeadRuleCalledBy(RuleId rule, const std::vector<bool>& is_seen) {

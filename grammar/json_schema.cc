@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "grammar/schema_cycles.h"
 #include "grammar/schema_document.h"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr int kMaxSchemas = 2000;
 constexpr int kMaxExprs = 250'000;
+constexpr size_t kMaxShownKeywords = 10;
 
 // Writes each goal as a rule. Goals wait in a queue, so that references may form circles.
 class SchemaCompiler {
@@ -72,9 +74,26 @@ class SchemaCompiler {
     if (is_new) {
       for (const Demand& demand : goal) QUIRE_RETURN_IF_ERROR(cycles_->Check(*demand.schema));
       entry->second = tree_.AddRule(document_->PlaceOf(*goal.front().schema), /*may_be_inlined=*/false);
+      tree_.SetDemands(entry->second, ShownGoal(goal));
       queue_.push_back({goal, entry->second});
     }
     return tree_.Use(entry->second);
+  }
+
+  // The keywords of a goal with their values, without those that are long.
+  static std::string ShownGoal(const Goal& goal) {
+    std::vector<std::string> parts;
+    for (const auto& [schema, is_negated, scope] : goal) {
+      if (schema->is_boolean()) parts.push_back(absl::StrCat("the schema is ", Shown(*schema)));
+      if (!schema->is_object()) continue;
+      for (const auto& [keyword, value] : schema->items()) {
+        if (IsAnnotation(keyword)) continue;
+        parts.push_back(absl::StrCat(is_negated ? "in \"not\", " : "", "\"", keyword, "\"",
+                                     value.is_structured() ? " is there" : absl::StrCat(" is ", Shown(value))));
+      }
+    }
+    if (parts.size() > kMaxShownKeywords) parts.resize(kMaxShownKeywords);
+    return absl::StrJoin(parts, ", ");
   }
 
   absl::StatusOr<ExprId> Body(const Goal& goal, const SchemaJson& place) {

@@ -56,6 +56,7 @@ struct Expr {
 struct Rule {
   std::string name;
   ExprId body = -1;
+  std::string demands = {};  // What its texts must meet, for the error that there is none.
   // Says whether the rule is compiled into the rules that use it, if it is small and does not use itself. That makes
   // masks cheaper, unless many rules use it.
   bool may_be_inlined = false;
@@ -81,6 +82,7 @@ class SyntaxTree {
 
   RuleId AddRule(std::string name, bool may_be_inlined);
   void SetBody(RuleId rule, ExprId body) { rules_[static_cast<size_t>(rule)].body = body; }
+  void SetDemands(RuleId rule, std::string demands) { rules_[static_cast<size_t>(rule)].demands = std::move(demands); }
   // Makes a rule of the expression at the first place, and lets all places use it. REQUIRES: equal expressions are
   // there.
   void MakeRule(std::string name, const std::vector<ExprId>& places);

@@ -50,14 +50,13 @@ bool NamesAPlace(const SuiteJson& schema, std::string_view message, std::string_
 
 // A refusal names a place and a keyword of the schema, or says that there is nothing to write.
 bool NamesAReason(const SuiteJson& schema, std::string_view message) {
-  if (message == "no text matches") return true;
+  if (message == "no text matches: the schema is false") return true;
   if (NamesAPlace(schema, message, "no text matches, because rule \"#", "\"")) return true;
-  if (!NamesAPlace(schema, message, "at #", ": ")) return false;
+  if (!message.starts_with("no text matches: ") && !NamesAPlace(schema, message, "at #", ": ")) return false;
   std::set<std::string> keywords;
   if (schema.is_object()) CollectKeywords(schema, &keywords);
-  return std::any_of(keywords.begin(), keywords.end(), [&](const std::string& keyword) {
-    return message.find("the keyword \"" + keyword + "\"") != message.npos;
-  });
+  return std::any_of(keywords.begin(), keywords.end(),
+                     [&](const std::string& keyword) { return message.find("\"" + keyword + "\"") != message.npos; });
 }
 
 TEST(JsonSchemaSuiteTest, SupportedSchemasGiveValidTextsAndOthersAreRefusedByName) {
