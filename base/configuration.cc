@@ -18,7 +18,7 @@
 #include "absl/strings/strip.h"
 #include "base/config_file.h"
 #include "base/log.h"
-#include "base/nearest_name.h"
+#include "base/nearest_flag.h"
 #include "base/version.h"
 
 ABSL_FLAG(
@@ -73,7 +73,7 @@ absl::Status ReadEnvironment(const ProgramFlags& flags, absl::Span<const char* c
       values->push_back(
           {absl::FindCommandLineFlag(flag->second), sides.second, name, absl::StrCat("environment ", name)});
     } else if (!IsServiceLink(name)) {
-      const std::string nearest = NearestName(absl::string_view(name).substr(prefix.size()), known);
+      const std::string nearest = NearestFlag(absl::string_view(name).substr(prefix.size()), known);
       const std::string hint = nearest.empty() ? "see --help" : absl::StrCat("did you mean ", prefix, nearest, "?");
       first.Update(InvalidArgument("the environment has ", name, ", which is no flag; ", hint));
     }

@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "base/byte_size.h"
 #include "base/listen_address.h"
-#include "base/nearest_name.h"
+#include "base/nearest_flag.h"
 #include "base/status.h"
 #include "base/version.h"
 
@@ -155,7 +155,7 @@ std::vector<std::string> FlagNames(const ProgramFlags& flags) {
 }
 
 std::string DidYouMean(absl::string_view typed, const std::vector<std::string>& known) {
-  const std::string nearest = NearestName(typed, known);
+  const std::string nearest = NearestFlag(typed, known);
   return nearest.empty() ? " see --help" : absl::StrCat(" did you mean ", nearest, "?");
 }
 

@@ -73,7 +73,7 @@ absl::Status SetFlag(const FlagValue& value);
 
 // Returns all names of `flags` in their order.
 std::vector<std::string> FlagNames(const ProgramFlags& flags);
-// Returns " did you mean NAME?", or " see --help" when no name in `known` is similar to `typed`.
+// Returns " did you mean NAME?", or " see --help" when NearestFlag knows none.
 std::string DidYouMean(absl::string_view typed, const std::vector<std::string>& known);
 
 // Turns "kv_bytes" into "--kv-bytes".

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/nearest_flag.h"
 #include "base/nearest_name.h"
 
 namespace quire {
@@ -26,8 +27,7 @@ std::string TranslateBenchOption(const std::string& name) {
 }
 
 // "; did you mean NAME?", or "" when no known name is near.
-std::string Suggest(const std::string& typed, const std::vector<std::string>& known) {
-  const std::string nearest = NearestName(typed, known);
+std::string Suggest(const std::string& nearest) {
   return nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?");
 }
 
@@ -37,10 +37,11 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
   return names;
 }
 
-// The long options of the command and the global ones.
-std::vector<std::string> OptionNames(const CLI::App& app, const CLI::App& command) {
+// The long options of the command, which may be null, and the global ones.
+std::vector<std::string> OptionNames(const CLI::App& app, const CLI::App* command) {
   std::vector<std::string> names;
-  for (const CLI::App* owner : {&command, &app}) {
+  for (const CLI::App* owner : {command, &app}) {
+    if (owner == nullptr) continue;
     for (const CLI::Option* option : owner->get_options()) {
       for (const std::string& name : option->get_lnames()) names.push_back(absl::StrCat("--", name));
     }
@@ -48,26 +49,26 @@ std::vector<std::string> OptionNames(const CLI::App& app, const CLI::App& comman
   return names;
 }
 
-// Suggests the option that the user probably meant.
-std::string SuggestOption(const CLI::App& app, const CLI::App& command, const std::string& typed) {
+// Suggests the option that the user probably meant. `command` may be null.
+std::string SuggestOption(const CLI::App& app, const CLI::App* command, const std::string& typed) {
   const std::string name = typed.substr(0, typed.find('='));
-  if (command.get_name() == "bench") {
+  if (command != nullptr && command->get_name() == "bench") {
     if (const std::string translation = TranslateBenchOption(name); !translation.empty()) {
       return absl::StrCat("; that option of `vllm bench serve` is ", translation, " here");
     }
   }
-  return Suggest(name, OptionNames(app, command));
+  return Suggest(NearestFlag(name, OptionNames(app, command)));
 }
 
 // Explains words that no option and no argument took. REQUIRES: `stray` is not empty.
 std::string ExplainStray(const CLI::App& app, const CLI::App* command, const std::vector<std::string>& stray) {
   std::string message = absl::StrCat("unexpected argument \"", stray[0], "\"");
+  if (absl::StartsWith(stray[0], "--") && !absl::StrContains(stray[0], " ")) {
+    return absl::StrCat(message, SuggestOption(app, command, stray[0]));
+  }
   if (command == nullptr) {
     if (absl::StartsWith(stray[0], "-")) return message;
-    return absl::StrCat("there is no command \"", stray[0], "\"", Suggest(stray[0], CommandNames(app)));
-  }
-  if (absl::StartsWith(stray[0], "--") && !absl::StrContains(stray[0], " ")) {
-    return absl::StrCat(message, SuggestOption(app, *command, stray[0]));
+    return absl::StrCat("there is no command \"", stray[0], "\"", Suggest(NearestName(stray[0], CommandNames(app))));
   }
   const CLI::Option* text = command->get_option_no_throw("prompt");
   if (text == nullptr) text = command->get_option_no_throw("text");

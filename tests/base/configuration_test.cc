@@ -19,6 +19,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "base/config_file.h"
+#include "base/nearest_flag.h"
 #include "base/nearest_name.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -275,6 +276,20 @@ TEST(NearestNameTest, IsTheOneWithTheFewestChanges) {
   EXPECT_EQ(NearestName("list", names), "") << "two changes in four letters";
   EXPECT_EQ(NearestName("", names), "");
   EXPECT_EQ(NearestName(std::string(1000, 'x'), names), "");
+}
+
+TEST(NearestFlagTest, IsTheOneForTheSameThingOfAnotherProgram) {
+  const std::vector<std::string> quirectl = {"--tls-ca", "--endpoint", "--tls-name", "--rpc-timeout"};
+  EXPECT_EQ(NearestFlag("--manager", quirectl), "--endpoint");
+  EXPECT_EQ(NearestFlag("--manager_tls_ca", quirectl), "--tls-ca");
+  EXPECT_EQ(NearestFlag("--manager-name", quirectl), "--tls-name");
+  EXPECT_EQ(NearestFlag("--call-timeout", quirectl), "--rpc-timeout");
+  EXPECT_EQ(NearestFlag("--endpiont", quirectl), "--endpoint");
+  EXPECT_EQ(NearestFlag("--workers", quirectl), "");
+  const std::vector<std::string> gateway = {"MANAGER", "LISTEN", "MANAGER_TLS_CA", "MANAGER_NAME"};
+  EXPECT_EQ(NearestFlag("ENDPOINT", gateway), "MANAGER");
+  EXPECT_EQ(NearestFlag("PORT", gateway), "LISTEN") << "not the port of the manager";
+  EXPECT_EQ(NearestFlag("MANAGER_TLS_NAME", gateway), "MANAGER_NAME");
 }
 
 TEST(ConfigSectionsTest, NamesHaveKeysAndValues) {

@@ -402,6 +402,11 @@ class DownloadTest(unittest.TestCase):
                           self.error(**variables))
             self.assertEqual(len(self.hub.seen), seen + 1, "another try is useless")
 
+    def test_an_unknown_option_is_told_what_was_meant(self):
+        for argument, hint in (("--retires=3", "--retires=3; did you mean --retries?\n"), ("--zebra", "--zebra\n")):
+            _, err = self.download(NAME, argument, code=2)
+            self.assertIn(f"quire-download: error: unexpected argument {hint}", err)
+
     def test_busy_servers_are_asked_again(self):
         self.hub.faults["list"] = [lambda h: h.answer(429, Retry_After="1"), lambda h: h.answer(503)]
         self.hub.faults["model.safetensors"] = [lambda h: h.answer(500), lambda h: h.answer(416)]

@@ -5,11 +5,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import os
 import sys
 from collections.abc import Generator
 
 from quire import Client, Error, Options, guides, v1
+
+
+def hint(name: str, parser: argparse.ArgumentParser) -> str:
+    """Says what was probably meant with an option that does not exist."""
+    if name in ("--endpoint", "--manager"):
+        return "; the manager is the second argument, behind the prompt"
+    near = difflib.get_close_matches(name, parser._option_string_actions, 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def read_arguments() -> argparse.Namespace:
@@ -31,7 +40,10 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--tls-key", help="PEM file of the client's private key")
     parser.add_argument("--tls-name", help="name in the manager's certificate, if it is not the endpoint's host")
     parser.add_argument("--token", default=os.environ.get("QUIRE_TOKEN"), help="bearer token; also $QUIRE_TOKEN")
-    return parser.parse_args()
+    arguments, unknown = parser.parse_known_args()
+    if unknown:
+        parser.error(f"unexpected argument {unknown[0]}" + hint(unknown[0].partition("=")[0], parser))
+    return arguments
 
 
 def text_of(path: str) -> str:

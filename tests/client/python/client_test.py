@@ -409,6 +409,20 @@ class ConnectionTest(unittest.TestCase):
 
 
 class ProgramTest(unittest.TestCase):
+    def test_an_unknown_option_is_told_what_was_meant(self):
+        for argument, hint in (
+            ("--manager=node1:1", "unexpected argument --manager=node1:1; the manager is the second argument"),
+            ("--endpoint=node1:1", "; the manager is the second argument"),
+            ("--max-tokns=5", "unexpected argument --max-tokns=5; did you mean --max-tokens?\n"),
+            ("--zebra", "unexpected argument --zebra\n"),
+        ):
+            output = io.StringIO()
+            with (mock.patch.object(sys, "argv", ["quire-generate", "Once", argument]),
+                  contextlib.redirect_stderr(output), self.assertRaises(SystemExit) as end):
+                program.main()
+            self.assertEqual(end.exception.code, 2)
+            self.assertIn(hint, output.getvalue())
+
     def test_errors_of_the_command_line_have_exit_code_2(self):
         for arguments, token, error in (
             (["Once", "node1:1", "--token=secret"], "", "a token is not sent to node1:1 in plain text"),

@@ -95,6 +95,7 @@ TEST(GatewayOptionsTest, AManagerOnAnotherMachineNeedsTls) {
   EXPECT_TRUE(Parse({"--manager=localhost:1,localhost:2"}).ok());
   EXPECT_THAT(Error({"--manager=localhost:1,"}), HasSubstr("--manager: the endpoint is empty"));
   EXPECT_THAT(Error({"--manager=node"}), HasSubstr("--manager"));
+  EXPECT_EQ(Error({"--endpoint=localhost:1"}), "there is no flag --endpoint; did you mean --manager?");
   EXPECT_THAT(Error({"--manager-tls-cert=c", "--manager-tls-key=k"}), HasSubstr("--manager-tls-ca is missing"));
   EXPECT_THAT(Error({"--manager-tls-ca=a", "--manager-tls-key=k"}), HasSubstr("need each other"));
   EXPECT_THAT(Error({"--manager-tls-ca=/does/not/exist"}), HasSubstr("--manager-tls-ca"));
