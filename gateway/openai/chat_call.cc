@@ -169,6 +169,11 @@ void ReadMaxTokens(FieldReader* fields, v1::StoppingParams* stopping, GenerateCa
   const std::optional<uint32_t> max_tokens = fields->Count("max_tokens", 1);
   const std::optional<uint32_t> max_completion_tokens = fields->Count("max_completion_tokens", 1);
   if (max_completion_tokens.has_value()) call->names.max_tokens = "max_completion_tokens";
+  if (max_tokens.has_value() && max_completion_tokens.has_value() && *max_tokens != *max_completion_tokens) {
+    fields->Fail("max_completion_tokens",
+                 absl::StrCat("is ", *max_completion_tokens, ", but max_tokens, its older name, is ", *max_tokens,
+                              "; they must be equal, or one of them must be left out"));
+  }
   call->has_max_tokens = max_tokens.has_value() || max_completion_tokens.has_value();
   if (call->has_max_tokens) {
     stopping->set_max_tokens(max_completion_tokens.has_value() ? *max_completion_tokens : *max_tokens);

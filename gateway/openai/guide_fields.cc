@@ -3,6 +3,7 @@
 #include "gateway/openai/guide_fields.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,39 +19,50 @@ class GuideReader {
   // `fields` has the field `name`, and `path` is the name with what comes before it.
   void ReadSchema(FieldReader* fields, const char* name, const std::string& path) {
     const Json* const schema = fields->Find(name);
-    if (schema == nullptr || !Begin(fields, name, path)) return;
+    if (schema == nullptr) return;
+    v1::Guide guide;
     // vLLM takes a schema as JSON, and as a text with JSON.
-    request_->mutable_guided()->set_json_schema(schema->is_string() ? schema->get<std::string>() : Dump(*schema));
+    guide.set_json_schema(schema->is_string() ? schema->get<std::string>() : Dump(*schema));
+    Set(std::move(guide), fields, name, path);
   }
   void ReadRegex(FieldReader* fields, const char* name, const std::string& path) {
     const std::optional<std::string> regex = fields->String(name);
-    if (regex.has_value() && Begin(fields, name, path)) request_->mutable_guided()->set_regex(*regex);
+    if (!regex.has_value()) return;
+    v1::Guide guide;
+    guide.set_regex(*regex);
+    Set(std::move(guide), fields, name, path);
   }
   void ReadGrammar(FieldReader* fields, const char* name, const std::string& path) {
     const std::optional<std::string> grammar = fields->String(name);
-    if (grammar.has_value() && Begin(fields, name, path)) request_->mutable_guided()->set_grammar(*grammar);
+    if (!grammar.has_value()) return;
+    v1::Guide guide;
+    guide.set_grammar(*grammar);
+    Set(std::move(guide), fields, name, path);
   }
   void ReadChoice(FieldReader* fields, const char* name, const std::string& path) {
     if (fields->Find(name) == nullptr) return;
     const std::vector<std::string> texts = fields->Strings(name);
     if (texts.empty()) return fields->Fail(name, "is empty, it must be a list of 1 to 1024 texts");
-    if (!Begin(fields, name, path)) return;
-    for (const std::string& text : texts) request_->mutable_guided()->mutable_choice()->add_texts(text);
+    v1::Guide guide;
+    for (const std::string& text : texts) guide.mutable_choice()->add_texts(text);
+    Set(std::move(guide), fields, name, path);
   }
   void SetJsonObject(FieldReader* fields, const char* name, const std::string& path) {
-    if (Begin(fields, name, path)) request_->mutable_guided()->set_json_object(true);
+    v1::Guide guide;
+    guide.set_json_object(true);
+    Set(std::move(guide), fields, name, path);
   }
   bool has_guide() const { return request_->has_guided(); }
 
  private:
-  // Returns false when there is a guide already.
-  bool Begin(FieldReader* fields, const char* name, const std::string& path) {
-    if (request_->has_guided()) {
-      fields->Fail(name, absl::StrCat("cannot be combined with ", call_->names.guide));
-      return false;
+  // The same guide may have several names.
+  void Set(v1::Guide guide, FieldReader* fields, const char* name, const std::string& path) {
+    if (!request_->has_guided()) {
+      call_->names.guide = path;
+      *request_->mutable_guided() = std::move(guide);
+    } else if (guide.SerializeAsString() != request_->guided().SerializeAsString()) {
+      fields->Fail(name, absl::StrCat("cannot be combined with ", call_->names.guide, ", which is another guide"));
     }
-    call_->names.guide = path;
-    return true;
   }
 
   v1::GenerateRequest* const request_;

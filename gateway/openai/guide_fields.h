@@ -9,8 +9,8 @@
 namespace quire {
 
 // Reads what the output must be into request->guided: response_format, and structured_outputs and the older
-// guided_json, guided_regex, guided_choice and guided_grammar of vLLM. Leaves an error when there is more than one of
-// them. The manager checks the guide itself; call->names gets the field that its errors are about.
+// guided_json, guided_regex, guided_choice and guided_grammar of vLLM. Leaves an error when two of them say
+// different things. The manager checks the guide itself; call->names gets the field that its errors are about.
 void ReadGuideFields(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call);
 
 }  // namespace quire

@@ -43,13 +43,20 @@ TEST(ChatCallTest, MessagesBecomeAConversation) {
   EXPECT_TRUE(chat.has_add_generation_prompt() && chat.has_continue_final_message());
 }
 
-TEST(ChatCallTest, MaxCompletionTokensReplacesMaxTokens) {
+TEST(ChatCallTest, MaxTokensIsAnotherNameOfMaxCompletionTokens) {
   const std::string messages = R"({"messages": [{"role": "user", "content": "x"}])";
-  const GenerateCall call = Chat(messages + R"(, "max_tokens": 5, "max_completion_tokens": 6})");
+  const GenerateCall call = Chat(messages + R"(, "max_tokens": 6, "max_completion_tokens": 6})");
   EXPECT_EQ(call.requests[0].stopping().max_tokens(), 6u);
   EXPECT_EQ(call.names.max_tokens, "max_completion_tokens");
   EXPECT_TRUE(call.has_max_tokens);
+  EXPECT_EQ(Chat(messages + R"(, "max_tokens": 5})").requests[0].stopping().max_tokens(), 5u);
+  EXPECT_EQ(Chat(messages + R"(, "max_tokens": 5, "max_completion_tokens": null})").names.max_tokens, "max_tokens");
   EXPECT_FALSE(Chat(messages + "}").has_max_tokens);
+  const ApiError error = ChatError(R"("max_tokens": 5, "max_completion_tokens": 6)");
+  EXPECT_EQ(error.param, "max_completion_tokens");
+  EXPECT_EQ(error.message,
+            "max_completion_tokens is 6, but max_tokens, its older name, is 5; they must be equal, or one of them must "
+            "be left out");
 }
 
 // The gateway fills the context then, or the manager has a default.
@@ -122,7 +129,9 @@ TEST(ChatCallTest, TheEffortOfReasoningIsAVariableOfTheTemplate) {
   EXPECT_EQ(ChatError(R"("verbosity": "low", "chat_template_kwargs": {"verbosity": "high"})").param, "verbosity");
   EXPECT_EQ(ChatError(R"("reasoning_effort": 1)").param, "reasoning_effort");
   EXPECT_EQ(ChatError(R"("reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"})").message,
-            "reasoning_effort cannot be combined with chat_template_kwargs.reasoning_effort");
+            "reasoning_effort is \"low\", but chat_template_kwargs.reasoning_effort is another value");
+  EXPECT_EQ(variables(R"(, "reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "low"})"),
+            R"({"reasoning_effort":"low"})");
 }
 
 TEST(ChatCallTest, NullMissingAndEmptyFieldsOfAMessageStayApart) {

@@ -283,10 +283,18 @@ TEST(GuideFieldsTest, EachFieldBecomesAGuideAndErrorsNameTheField) {
   EXPECT_EQ(guide(R"("structured_outputs": {"choice": ["a"]})"), "choice { texts: \"a\" } structured_outputs.choice");
   EXPECT_EQ(guide(R"("structured_outputs": {"json_object": true})"),
             "json_object: true structured_outputs.json_object");
+  // Clients send the same guide under an old and a new name.
+  EXPECT_EQ(guide(R"("structured_outputs": {"regex": "a"}, "guided_regex": "a")"),
+            "regex: \"a\" structured_outputs.regex");
+  EXPECT_EQ(guide(R"("response_format": {"type": "json_schema", "json_schema": {"schema": {"a": 1}}},
+                     "guided_json": {"a": 1})"),
+            R"(json_schema: "{\"a\":1}" response_format.json_schema.schema)");
 }
 
 TEST(GuideFieldsTest, WrongFieldsAreNamed) {
   EXPECT_EQ(CompletionError(R"("guided_regex": "a", "guided_choice": ["a"])").param, "guided_choice");
+  EXPECT_EQ(CompletionError(R"("structured_outputs": {"regex": "a"}, "guided_regex": "b")").message,
+            "guided_regex cannot be combined with structured_outputs.regex, which is another guide");
   EXPECT_EQ(CompletionError(R"("guided_choice": [])").message,
             "guided_choice is empty, it must be a list of 1 to 1024 texts");
   EXPECT_EQ(CompletionError(R"("structured_outputs": {"choice": []})").param, "structured_outputs.choice");
