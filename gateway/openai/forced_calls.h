@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gateway/openai/reasoning_splitter.h"
 #include "gateway/openai/tool_call_parser.h"
 
 namespace quire {
@@ -16,13 +17,6 @@ struct CallableTool {
   std::string name;
   std::string parameters;  // A JSON schema of an object.
   std::string field;       // Says where the client has described it, such as "tools[2]".
-};
-
-// Says where the thoughts of an answer are that consists of calls otherwise.
-enum class Thoughts {
-  kNone,
-  kOptional,  // The answer may begin with <think>.
-  kBegun,     // The prompt has ended with <think>.
 };
 
 // Returns a grammar in Lark for answers that call at least one of the tools, or exactly one if `is_single`, in the form

@@ -27,8 +27,15 @@ void DropLineBreaks(std::string* text) {
 
 }  // namespace
 
-bool ReasoningSplitter::EndsInReasoning(absl::string_view prompt) {
-  return absl::EndsWith(absl::StripTrailingAsciiWhitespace(prompt), kThinkBegin);
+Thoughts ThoughtsAfter(absl::string_view prompt, std::optional<absl::string_view> continued) {
+  prompt = absl::StripTrailingAsciiWhitespace(prompt);
+  if (absl::EndsWith(prompt, kThinkBegin)) return Thoughts::kBegun;
+  if (absl::EndsWith(prompt, kThinkEnd)) return Thoughts::kNone;
+  if (!continued.has_value()) return Thoughts::kOptional;
+  const size_t begin = continued->rfind(kThinkBegin);
+  const size_t end = continued->rfind(kThinkEnd);
+  const bool is_open = begin != continued->npos && (end == continued->npos || end < begin);
+  return is_open ? Thoughts::kBegun : Thoughts::kNone;
 }
 
 void ReasoningSplitter::Add(absl::string_view text, bool is_last, AnswerText* out) {

@@ -3,12 +3,25 @@
 #ifndef QUIRE_GATEWAY_OPENAI_REASONING_SPLITTER_H_
 #define QUIRE_GATEWAY_OPENAI_REASONING_SPLITTER_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "gateway/openai/answer_text.h"
 
 namespace quire {
+
+// Says where the thoughts of an answer are.
+enum class Thoughts {
+  kNone,      // They are over, or the model has none.
+  kOptional,  // The answer may begin with <think>.
+  kBegun,     // The answer begins within them.
+};
+
+// Returns what a prompt leaves to the answer. Templates end it with <think> to make the model think, and with thoughts
+// that are empty or over to keep it from that; a prompt with another end leaves the choice to the model. With
+// `continued`, the answer goes on with a message that has this content so far, so no thoughts can begin any more.
+Thoughts ThoughtsAfter(absl::string_view prompt, std::optional<absl::string_view> continued);
 
 // Takes the thoughts out of a model's text as it comes: "<think>thoughts</think>content". The text may also begin in
 // the thoughts, where the prompt has ended with the tag. Line breaks around the thoughts are left out.
@@ -19,9 +32,6 @@ class ReasoningSplitter {
   // Appends what `text` adds to the reasoning and the content of `out`. Text that could be a part of a tag is kept
   // until the next call; with `is_last`, nothing is kept.
   void Add(absl::string_view text, bool is_last, AnswerText* out);
-
-  // Returns whether a prompt ends with the tag that begins the thoughts.
-  static bool EndsInReasoning(absl::string_view prompt);
 
  private:
   enum State {

@@ -33,6 +33,13 @@ ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes) {
       .retry_after_s = 1};
 }
 
+// Returns the content of the message that the answer continues, or nothing if it is a message of its own.
+std::optional<absl::string_view> ContinuedContent(const v1::Chat& chat) {
+  if (!chat.continue_final_message() || chat.messages().empty()) return std::nullopt;
+  const v1::ChatMessage& last = *chat.messages().rbegin();
+  return last.content_parts().empty() ? last.content() : *last.content_parts().rbegin();
+}
+
 }  // namespace
 
 WebResponse ResponseOf(const ApiError& error) {
@@ -174,9 +181,9 @@ void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::Ren
                                 const v1::GetModelResponse& model) {
   if (is_over_) return;
   if (status.code() != 0) return Fail(ManagerError(status, call_.names));
-  const bool begins_in_reasoning = ReasoningSplitter::EndsInReasoning(prompt.text());
-  answer_->SetBeginsInReasoning(begins_in_reasoning);
-  if (has_reasoning_) ForceCalls(begins_in_reasoning ? Thoughts::kBegun : Thoughts::kOptional);
+  const Thoughts thoughts = ThoughtsAfter(prompt.text(), ContinuedContent(call_.requests[0].chat()));
+  answer_->SetBeginsInReasoning(thoughts == Thoughts::kBegun);
+  if (has_reasoning_) ForceCalls(thoughts);
   if (call_.returns_token_ids) answer_->SetPromptTokens(0, {prompt.token_ids().begin(), prompt.token_ids().end()});
   if (call_.has_max_tokens) return StartRequests();
   const uint32_t context = model.max_context_tokens();

@@ -491,6 +491,7 @@ class ForcedCallsTest(unittest.TestCase):
         model = pathlib.Path(folder.name) / "caller"
         shutil.copytree(ROOT / "models/tales", model)
         template = "{{ messages[0].content }}{% if thinks %}<think>\n{% endif %}{# </think> <tool_call> #}"
+        template += "{% if thinks is false %}<think>\n\n</think>\n\n{% endif %}"
         (model / "chat_template.jinja").write_text(template)
         quire = Installation(BIN, worker_flags=[f"--model={model}"], gateway_flags=gateway_flags)
         self.addCleanup(quire.close)
@@ -552,6 +553,13 @@ class ForcedCallsTest(unittest.TestCase):
         code, answer, _ = thinker.call("/v1/chat/completions", {**body, "max_tokens": 20})
         self.assertEqual((code, answer["choices"][0]["finish_reason"]), (200, "length"))
         self.assertTrue(answer["choices"][0]["message"]["reasoning_content"])
+        # The template has ended the thoughts, so the call comes at once. This model would begin them otherwise.
+        tag = thinker.call("/tokenize", {"prompt": "<think>", "add_special_tokens": False})[1]["tokens"]
+        bias = {str(token): 100 for token in tag}
+        body = self.body("required", chat_template_kwargs={"thinks": False}, logit_bias=bias, temperature=0)
+        code, answer, _ = thinker.call("/v1/chat/completions", {**body, "parallel_tool_calls": False})
+        self.assertEqual((code, answer["choices"][0]["finish_reason"]), (200, "tool_calls"))
+        self.assertNotIn("reasoning_content", answer["choices"][0]["message"])
         # Errors name the field.
         tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "disallow": {}}}}]
         code, answer, _ = quire.call("/v1/chat/completions", self.body("required") | {"tools": tools})

@@ -42,8 +42,21 @@ TEST(ReasoningSplitterTest, WithoutATagAtTheBeginningAllIsContent) {
 TEST(ReasoningSplitterTest, AfterAPromptThatEndsWithTheTagTheTextBeginsWithThoughts) {
   EXPECT_EQ(Split("a\n</think>\n\nc", true), "a|c");
   EXPECT_EQ(Split("<think>\na</think>c", true), "a|c");
-  EXPECT_TRUE(ReasoningSplitter::EndsInReasoning("x<think>\n"));
-  EXPECT_FALSE(ReasoningSplitter::EndsInReasoning("x<think>\n\n</think>\n\n"));
+}
+
+TEST(ReasoningSplitterTest, TheEndOfAPromptTellsWhetherThoughtsCome) {
+  EXPECT_EQ(ThoughtsAfter("x<think>\n", std::nullopt), Thoughts::kBegun);
+  EXPECT_EQ(ThoughtsAfter("x<think>\n\n</think>\n\n", std::nullopt), Thoughts::kNone);
+  EXPECT_EQ(ThoughtsAfter("assistant</think>", std::nullopt), Thoughts::kNone) << "as DeepSeek V3.1 writes it";
+  EXPECT_EQ(ThoughtsAfter("<think></think>x", std::nullopt), Thoughts::kOptional) << "an earlier answer";
+  EXPECT_EQ(ThoughtsAfter("", std::nullopt), Thoughts::kOptional);
+}
+
+TEST(ReasoningSplitterTest, NoThoughtsBeginWithinAMessageThatIsContinued) {
+  EXPECT_EQ(ThoughtsAfter("user: a, assistant: b", "b"), Thoughts::kNone);
+  EXPECT_EQ(ThoughtsAfter("user: a, assistant: <think>b", "<think>b"), Thoughts::kBegun);
+  EXPECT_EQ(ThoughtsAfter("<think>a</think>b", "<think>a</think>b"), Thoughts::kNone);
+  EXPECT_EQ(ThoughtsAfter("assistant: <think>\n", "<think>"), Thoughts::kBegun);
 }
 
 TEST(ReasoningSplitterTest, ThoughtsThatAreCutStayThoughts) {

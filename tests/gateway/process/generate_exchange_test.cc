@@ -31,6 +31,7 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 v1::GenerateBatchEntry Text(const std::string& text) {
   v1::GenerateBatchEntry entry;
@@ -64,6 +65,13 @@ class FakeManager : public v1::InferenceService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status RenderChat(grpc::ServerContext*, const v1::RenderChatRequest*,
+                          v1::RenderChatResponse* response) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    response->set_text(rendered_chat_);
+    return grpc::Status::OK;
+  }
+
   grpc::Status GenerateBatch(
       grpc::ServerContext*,
       grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) override {
@@ -72,6 +80,7 @@ class FakeManager : public v1::InferenceService::Service {
       if (!request.has_start()) continue;
       std::unique_lock<std::mutex> lock(mutex_);
       ++num_requests_;
+      grammar_ = request.start().guided().grammar();
       timeout_ms_ = request.has_timeout_ms() ? std::optional(request.timeout_ms()) : std::nullopt;
       changed_.wait(lock, [this] { return !entries_.empty(); });
       for (v1::GenerateBatchEntry& entry : std::exchange(entries_, {})) {
@@ -90,6 +99,14 @@ class FakeManager : public v1::InferenceService::Service {
     entries_ = std::move(entries);
     changed_.notify_one();
   }
+  void SetRenderedChat(const std::string& text) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rendered_chat_ = text;
+  }
+  std::string grammar() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return grammar_;
+  }
   int num_requests() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return num_requests_;
@@ -103,6 +120,8 @@ class FakeManager : public v1::InferenceService::Service {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<v1::GenerateBatchEntry> entries_;
+  std::string rendered_chat_;
+  std::string grammar_;  // Of the last request.
   int num_requests_ = 0;
   std::optional<uint64_t> timeout_ms_;  // Of the last request.
 };
@@ -298,6 +317,26 @@ TEST_F(GenerateExchangeTest, TheAnswerOfAGuideIsNotCutIntoThoughts) {
       EXPECT_THAT(exchange->text, HasSubstr("<think>a</think>")) << body;
     }
   }
+}
+
+TEST_F(GenerateExchangeTest, ThePromptDecidesWhetherACallMayComeAfterThoughts) {
+  options_.formats = {.tool_calls = "hermes", .reasoning = "think"};
+  const auto grammar_after = [&](const std::string& rendered_chat, const std::string& fields = "") {
+    manager_.SetRenderedChat(rendered_chat);
+    manager_.Allow({Finish("x"), End()});
+    const auto exchange = std::make_shared<FakeExchange>();
+    const std::string body =
+        absl::StrCat(R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 9, )",
+                     R"("tools": [{"function": {"name": "f"}}], "tool_choice": "required")", fields, "}");
+    GenerateExchange::Start(std::get<GenerateCall>(ReadChatCall(*ParseBody(body))), "", exchange, environment());
+    RunUntilEnd(*exchange);
+    EXPECT_EQ(exchange->code, 200) << exchange->text;
+    return manager_.grammar();
+  };
+  EXPECT_THAT(grammar_after("a"), StartsWith("start: [\"<think>\" thoughts] "));
+  EXPECT_THAT(grammar_after("a<think>\n"), StartsWith("start: thoughts "));
+  EXPECT_THAT(grammar_after("a<think>\n\n</think>\n\n"), StartsWith("start: (\"<tool_call>"));
+  EXPECT_THAT(grammar_after("a", R"(, "continue_final_message": true)"), StartsWith("start: (\"<tool_call>"));
 }
 
 TEST_F(GenerateExchangeTest, AnAnswerWithTooManyLogprobsIsRefusedBeforeTheManagerHasIt) {
