@@ -210,8 +210,8 @@ void ReadTemplateVariables(FieldReader* fields, v1::Chat* chat) {
   for (const char* name : {"reasoning_effort", "verbosity"}) {
     const std::optional<std::string> value = fields->String(name);
     if (value.has_value() && *variables.emplace(name, *value).first != *value) {
-      return fields->Fail(name, absl::StrCat("is ", Json(*value).dump(), ", but chat_template_kwargs.", name,
-                                             " is another value"));
+      return fields->Fail(
+          name, absl::StrCat("is ", Json(*value).dump(), ", but chat_template_kwargs.", name, " is another value"));
     }
   }
   if (given != nullptr || !variables.empty()) chat->set_template_kwargs(Dump(variables));

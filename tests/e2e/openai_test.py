@@ -99,6 +99,15 @@ class OpenAiTest(unittest.TestCase):
         for choice in answer["choices"]:
             self.assertIn(choice["text"], beams)
 
+    def test_beams_of_a_guide_differ_in_their_tokens(self):
+        # A guide bounds the text, which may be divided into tokens in several ways.
+        body = {**GREEDY, "use_beam_search": True, "n": 3, "return_token_ids": True}
+        for guide, num_texts in (({"guided_choice": ["one"]}, 1), ({"guided_regex": "a{1,3}"}, 3)):
+            code, answer, _ = self.quire.call("/v1/completions", {**body, **guide})
+            self.assertEqual(code, 200, answer)
+            self.assertEqual(len({tuple(choice["token_ids"]) for choice in answer["choices"]}), 3, answer)
+            self.assertEqual(len({choice["text"] for choice in answer["choices"]}), num_texts, answer)
+
     def test_an_answer_follows_its_guide(self):
         schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99}}, "required": ["age"]}
         body = {
