@@ -169,6 +169,7 @@ class OpenAiTest(unittest.TestCase):
             ({**GREEDY, "temperature": -1}, "temperature"),
             ({**GREEDY, "top_p": 0}, "top_p"),
             ({**GREEDY, "stop": [""]}, "stop[0]"),
+            ({**GREEDY, "stop": ["a", ""], "stream": True}, "stop[1]"),
             ({**GREEDY, "prompt": [1, 999999]}, "prompt[1]"),
             ({**GREEDY, "prompt": [[1], [2, 999999]]}, "prompt[1][1]"),
             ({**GREEDY, "logprobs": 21}, "logprobs"),
