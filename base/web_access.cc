@@ -15,7 +15,7 @@ ABSL_FLAG(std::string, host_names, "",
           "web page could have given its own name the address of this machine. * accepts every name.");
 ABSL_FLAG(std::string, allowed_origins, "",
           "Origins of web pages, separated by commas, such as https://chat.example. A browser may send requests of "
-          "these pages to the HTTP ports of this service; those of other sites are refused. * allows every origin.");
+          "these pages to the HTTP ports of this service; requests of other sites are refused. * allows every origin.");
 
 namespace quire {
 

@@ -25,7 +25,7 @@ ABSL_FLAG(int32_t, prompt_tokens, 32, "Tokens of each prompt.");
 ABSL_FLAG(absl::Duration, step, absl::Milliseconds(250), "How long each step of a worker takes.");
 ABSL_FLAG(absl::Duration, time, absl::Seconds(20), "Length of the measurement, which begins when all sequences run.");
 ABSL_FLAG(absl::Duration, kill_every, absl::ZeroDuration(),
-          "Kill a worker and start it again so often during the measurement; 0: never.");
+          "Interval at which a worker is killed and started again during the measurement; 0: never.");
 ABSL_FLAG(int32_t, streams, 16, "Number of GenerateBatch calls that the client uses.");
 ABSL_FLAG(std::string, model, "models/tales", "Model directory. Its weights are not read.");
 

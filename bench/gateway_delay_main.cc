@@ -39,14 +39,14 @@
 ABSL_FLAG(std::string, manager, "127.0.0.1:50051", "Address of the manager. It must have no other work.");
 ABSL_FLAG(int32_t, gateway_port, 8000, "Port of the gateway on 127.0.0.1.");
 ABSL_FLAG(int32_t, streams, 0, "Streams through the gateway that run while the first tokens are measured.");
-ABSL_FLAG(int32_t, requests, 100, "Requests of a round over gRPC, and as many through the gateway, in turns.");
+ABSL_FLAG(int32_t, requests, 100, "Requests of a round over gRPC; the same number goes through the gateway, in turns.");
 ABSL_FLAG(int32_t, rounds, 5, "Number of rounds.");
 
 namespace quire {
 namespace {
 
 constexpr char kText[] = "Once upon a time";
-// Each of the streams ends by itself after so many tokens, if the program has not closed its connection before.
+// Number of tokens after which each stream ends by itself, if the program has not closed its connection before.
 constexpr int kStreamTokens = 1000;
 constexpr absl::Duration kReadPause = absl::Milliseconds(50);
 // Requests come at any time of a step.

@@ -59,7 +59,7 @@ class Clock:
         return left
 
     def passed(self):
-        return Failure(f"the deadline of {self.seconds:g} s (--deadline) has passed; the next run goes on from here")
+        return Failure(f"the deadline of {self.seconds:g} s (--deadline) has passed; the next run continues from here")
 
     @contextlib.contextmanager
     def limit(self):
@@ -71,7 +71,7 @@ class Clock:
 
         before = signal.signal(signal.SIGALRM, end)
         try:
-            # Again and again, because an exception in a destructor would be lost.
+            # Repeatedly, because an exception in a destructor would be lost.
             signal.setitimer(signal.ITIMER_REAL, self.left(), LIMIT_AGAIN_S)
             yield
         finally:
@@ -215,8 +215,8 @@ class Hub:
             except Trouble as trouble:
                 failures = 1 if progress() > before else failures + 1
                 if failures > self.retries:
-                    raise Unreachable(f"{trouble}; given up after {failures} tries without progress, the next run goes "
-                                      "on from here") from None
+                    raise Unreachable(f"{trouble}; given up after {failures} tries without progress, the next run "
+                                      "continues from here") from None
                 pause_s = self.retry_wait_s * min(2 ** (failures - 1), 32) * random.uniform(0.5, 1)
                 pause_s = max(min(pause_s, MAX_PAUSE_S), trouble.pause_s or 0)
                 print(f"{trouble}; the next try is in {pause_s:.1f} s", file=sys.stderr)

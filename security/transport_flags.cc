@@ -8,8 +8,8 @@
 
 ABSL_FLAG(
     std::string, tls_cert, "",
-    "PEM file with this server's certificate, followed by those of intermediate authorities. With it, every client "
-    "must use TLS. This file, the key and the CA file are read again when they change.");
+    "PEM file with this server's certificate, followed by the certificates of intermediate authorities. With it, every "
+    "client must use TLS. This file, the key and the CA file are read again when they change.");
 ABSL_FLAG(std::string, tls_key, "", "PEM file with the private key of --tls-cert, without a password.");
 ABSL_FLAG(
     std::string, tls_ca, "",

@@ -28,13 +28,13 @@
 namespace quire {
 namespace {
 
-constexpr std::chrono::seconds kRetryInterval(1);             // Between attempts to listen anew.
+constexpr std::chrono::seconds kRetryInterval(1);             // Between attempts to listen again.
 constexpr std::chrono::milliseconds kPauseWithoutFiles(100);  // Until somebody may have closed a file.
 constexpr std::chrono::milliseconds kPauseWhileBusy(5);       // Until must_wait is asked again.
 constexpr int kMaxAcceptsPerRound = 64;
-// After a refusal at a limit, the acceptor does not ask the kernel for so long which connections have been closed.
+// After refusing a connection at a limit, wait this long before asking the kernel which connections have been closed.
 constexpr std::chrono::milliseconds kRefusalTime(50);
-// A peer that does not acknowledge data for so long has gone.
+// Time without an acknowledgement after which a peer counts as gone.
 constexpr int kUserTimeoutMs = 30'000;
 
 // Returns the IP address in the name of a socket, or an empty string for a unix socket.
@@ -355,7 +355,7 @@ void Acceptor::ListenAnew(const std::string& reason) {
   EndProbe();
   if (!reason.empty()) {
     QUIRE_LOG(kError) << "the port " << Named("address", address_) << " takes no connections: " << reason
-                      << "; listening anew";
+                      << "; listening again";
   }
   const bool was_listening = !sockets_.fds().empty();
   sockets_.Close();

@@ -32,8 +32,8 @@ ABSL_FLAG(
     "Required. A Hugging Face model directory with config.json and *.safetensors, a GGUF file, or the name of a model "
     "in the cache of the hub: hf:owner/name or hf:owner/name/FILE.gguf, with @revision at the end if it is not main. "
     "quire-download fills this cache, and HF_HUB_CACHE or HF_HOME say where it is. A tokenizer (tokenizer.json or "
-    "tokenizer.model, or that of the GGUF file) is optional; without one, clients can send and receive token ids "
-    "only.");
+    "tokenizer.model, or the tokenizer in the GGUF file) is optional; without one, clients can send and receive token "
+    "ids only.");
 ABSL_FLAG(std::string, model_name, "",
           "Name under which clients see the model. The default is owner/name of a model of the hub, otherwise the name "
           "of the folder or of the GGUF file.");
@@ -61,13 +61,13 @@ ABSL_FLAG(
     bool, long_context, false,
     "Serve the whole context of a model whose rotary embedding has two sets of factors (longrope, such as Phi-3 with a "
     "context of 128K), with the factors for long texts. Without it, the model has its original context and the factors "
-    "for short texts, so that its answers are those of Hugging Face transformers.");
+    "for short texts, so that its answers are the same as with Hugging Face transformers.");
 ABSL_FLAG(
     std::string, explain_memory, "",
     "Do not start, but read config.json of this model or the metadata of this GGUF file (a value as for --model), and "
-    "print the memory of weights, of K and V, and of sequences of 4096 tokens for each precision, and at the end what "
-    "a worker with the other flags of this command line would use. With --device=cuda, they are those of the GPU, and "
-    "a model that a GPU cannot run is refused as it is at a start. Not for --device=simulated.");
+    "print the memory of weights, of K and V, and of sequences of 4096 tokens for each precision, and finally the "
+    "memory that a worker with the other flags of this command line would use. With --device=cuda, the numbers are for "
+    "the GPU, and a model that a GPU cannot run is refused as at a start. Not for --device=simulated.");
 ABSL_FLAG(
     std::string, gpu_memory, "",
     "With --explain-memory and --device=cuda, the memory of a GPU that need not be here, such as 80GiB. If empty, "
@@ -125,9 +125,9 @@ ABSL_FLAG(
 ABSL_FLAG(
     std::string, device, "cpu",
     "Device that computes: cpu, cuda (the first GPU), cuda:N or simulated. N counts the GPUs that the process sees, in "
-    "the order of CUDA, which is that of nvidia-smi if CUDA_DEVICE_ORDER=PCI_BUS_ID is set; the worker's first lines "
-    "give the PCI address. A simulated device reads no weights and computes nothing; its tokens come from a hash of "
-    "all tokens before them.");
+    "the order of CUDA, which is the order of nvidia-smi if CUDA_DEVICE_ORDER=PCI_BUS_ID is set; the worker's first "
+    "lines give the PCI address. A simulated device reads no weights and computes nothing; its tokens come from a hash "
+    "of all tokens before them.");
 ABSL_FLAG(
     std::string, simulated_step_times, "",
     "With --device=simulated, YAML file with how long steps take: step, prefill_token, decode_row and "
@@ -135,8 +135,8 @@ ABSL_FLAG(
     "sequence that decodes, and 5ns for each token of the contexts. With 0, steps take no longer than they need.");
 ABSL_FLAG(
     int32_t, simulated_output_tokens, 0,
-    "With --device=simulated, mean number of tokens after which the model ends its output, up to 1000000000. With "
-    "0, it never does so, and outputs end at the limits of their requests.");
+    "With --device=simulated, mean number of tokens after which the model ends its output, up to 1000000000. With 0, "
+    "it never does, and outputs end at the limits of their requests.");
 ABSL_FLAG(
     bool, exact_gpu, false,
     "On a GPU, make the logits of a token independent of the other tokens in the step, bit for bit, as they "
@@ -339,7 +339,7 @@ bool IsForGpu(absl::string_view flag) {
 }
 
 // Refuses flags for GPUs on the command line of a worker on another device, where somebody has forgotten --device. The
-// environment and a file may be those of several workers, and only some of them may have a GPU.
+// environment and a file may belong to several workers, and only some of them may have a GPU.
 absl::Status CheckGpuFlags(absl::Span<const char* const> arguments) {
   std::vector<FlagValue> values;
   QUIRE_RETURN_IF_ERROR(ParseArguments(WorkerFlags(), arguments, &values));
@@ -375,8 +375,8 @@ std::string LastPart(absl::string_view path) {
   return std::string(slash == absl::string_view::npos ? path : path.substr(slash + 1));
 }
 
-// Returns the name of the folder or of the file at `path`, also if the path is that of a folder and ends with "." or
-// "..". Other symbolic links keep their names. Returns an error if there is no name.
+// Returns the name of the folder or of the file at `path`, also if the path names a folder and ends with "." or "..".
+// Other symbolic links keep their names. Returns an error if there is no name.
 absl::StatusOr<std::string> NameOfPath(absl::string_view flag, const std::string& path) {
   std::string name = LastPart(path);
   if (name == "." || name == "..") {

@@ -36,7 +36,7 @@ int WaitForDrain(Client& client, const DrainOptions& options, const CommandConte
     if (!left.ok()) return ReportError(left.status(), context.client.endpoint);
     if (left->num_requests() == 0) break;
     if (absl::Now() >= give_up) {
-      std::fprintf(stderr, "quirectl: worker %s still has %s after %g s; it goes on draining\n", options.worker.c_str(),
+      std::fprintf(stderr, "quirectl: worker %s still has %s after %g s; it keeps draining\n", options.worker.c_str(),
                    Counted(left->num_requests(), "request").c_str(), options.timeout_s);
       return kExitUnavailable;
     }

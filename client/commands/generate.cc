@@ -75,7 +75,7 @@ struct Streamed {
   absl::Status status;
   v1::GenerateResponse last;
   std::map<uint32_t, uint32_t> num_tokens;  // The key is the sample.
-  std::set<uint32_t> cut_samples;           // Those that were cut by --max-tokens or the context.
+  std::set<uint32_t> cut_samples;           // Samples that were cut by --max-tokens or the context.
   bool has_printed = false;
   bool can_print = true;  // Becomes false when standard output cannot be written, which cancels the call.
 
@@ -88,7 +88,7 @@ struct Streamed {
 // Tells the user why no text comes.
 void TellOfLoss(bool has_printed) {
   FlushOutput();
-  std::fprintf(stderr, "%squirectl: the connection to the manager was lost; trying for %d s to go on (Ctrl-C stops)\n",
+  std::fprintf(stderr, "%squirectl: the connection to the manager was lost; trying for %d s to resume (Ctrl-C stops)\n",
                has_printed && isatty(STDERR_FILENO) == 1 ? "\n" : "",
                static_cast<int>(absl::ToInt64Seconds(GenerateStream::kResumeTime)));
 }
@@ -156,8 +156,8 @@ void WarnOfCuts(const GenerateOptions& options, OutputFormat format, uint32_t wa
   }
 }
 
-// A connection that breaks is made again, and the stream goes on. Ctrl-C ends the call, the line and then the process;
-// output that cannot be written ends the call as well. The manager frees the blocks in both cases.
+// A connection that breaks is made again, and the stream continues. Ctrl-C ends the call, the line and then the
+// process; output that cannot be written ends the call as well. The manager frees the blocks in both cases.
 int RunGenerate(const GenerateOptions& options, const CommandContext& context) {
   absl::StatusOr<v1::GenerateRequest> request = options.MakeRequest();
   if (!request.ok()) return ReportUsage(request.status().message());

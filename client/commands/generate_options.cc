@@ -37,12 +37,12 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
       ->delimiter(',')
       ->check(InRange<uint32_t>());
   AddOption(command, "-n,--max-tokens", &options->max_tokens, "N",
-            "Generate at most this many tokens [the model's default or 128, or what the context leaves]")
+            "Largest number of tokens to generate [the model's default or 128, or what the context leaves]")
       ->check(InRange<uint32_t>());
   AddOption(command, "--timeout", &options->timeout_s, "SECONDS [600]", "Cancel the call after this time")
       ->transform(InSeconds<double>(0.001, 1e6));
   command->add_flag("--no-resume", options->no_resume,
-                    "End the request when the connection breaks, instead of going on where it was");
+                    "End the request when the connection breaks, instead of resuming it");
   command->add_flag("--echo", options->echo, "Print the prompt first");
   command->add_flag("--usage", options->show_usage, "Print token counts to standard error at the end");
 }
@@ -116,7 +116,7 @@ void AddSampleOptions(CLI::App* command, GenerateOptions* options) {
 
 void AddStoppingOptions(CLI::App* command, GenerateOptions* options) {
   const char* const group = "Stopping";
-  AddOption(command, group, "--min-tokens", &options->min_tokens, "N", "Do not end before this many tokens [0]")
+  AddOption(command, group, "--min-tokens", &options->min_tokens, "N", "Smallest number of tokens to generate [0]")
       ->check(InRange<uint32_t>());
   AddRepeatable(command, group, "--stop", &options->stop, "TEXT", "End at this text; may be repeated");
   AddRepeatable(command, group, "--stop-token-ids", &options->stop_token_ids, "ID,...", "End at one of these tokens")

@@ -57,7 +57,7 @@ void AddRequestsCommand(CommandList* list) {
       RunRequests);
   AddWorkerOption(command, &options->worker);
   AddOption(command, "-n,--max-requests", &options->max_requests, "NUMBER [100]",
-            "List at most this many of each worker, 1 .. 1000")
+            "Largest number of requests to list for each worker, 1 .. 1000")
       ->check(InRange<uint32_t>());
 }
 

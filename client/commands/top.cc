@@ -58,9 +58,9 @@ int RunTop(const TopOptions& options, const CommandContext& context) {
 void AddTopCommand(CommandList* list) {
   const auto [command, options] = list->Add(
       "top",
-      "Show workers, their blocks, tokens per second and latencies, again and again until Ctrl-C. With -n 1, show them "
-      "once, with rates since the manager's start. This is the default when standard output is not a terminal. TTFT is "
-      "the time from a request's arrival to its first token, ITL the time between two tokens.",
+      "Show workers, their blocks, tokens per second and latencies, refreshed until Ctrl-C. With -n 1, show them once, "
+      "with rates since the manager's start. This is the default when standard output is not a terminal. TTFT is the "
+      "time from a request's arrival to its first token, ITL the time between two tokens.",
       RunTop);
   AddOption(command, "-n,--frames", &options->num_frames, "NUMBER [0]", "Number of updates; 0 means until Ctrl-C")
       ->check(InRange<int>(0, 1'000'000));

@@ -626,7 +626,7 @@ def check_references(k8s, _programs):
     seen = set()
     for thing in k8s.objects:
         if name_of(thing) in seen:
-            yield thing, "it is there twice"
+            yield thing, "it is defined twice"
         seen.add(name_of(thing))
         if thing["kind"] != "Namespace" and k8s.named("Namespace", thing["metadata"].get("namespace")) is None:
             yield thing, f"there is no Namespace {thing['metadata'].get('namespace')}"

@@ -19,8 +19,8 @@ ABSL_FLAG(std::string, listen, "127.0.0.1:8000",
           "Address for HTTP clients: host:port or unix:path. With port 0 the gateway takes a free port and prints it. "
           "With 0.0.0.0 as the host it listens on all networks of the machine, which requires TLS.");
 ABSL_FLAG(std::string, manager, "127.0.0.1:50051",
-          "Address of the manager: host:port, unix:path, or a gRPC name such as dns:///host:port. Those of several "
-          "managers, of which one leads, are separated by commas.");
+          "Address of the manager: host:port, unix:path, or a gRPC name such as dns:///host:port. With several "
+          "managers, of which one leads, list all addresses, separated by commas.");
 ABSL_FLAG(bool, require_tokens, false,
           "Refuse requests for the model that have no bearer token. The gateway passes tokens on to the manager, which "
           "checks them if it has --tokens; the gateway does not check them itself.");
@@ -37,11 +37,11 @@ ABSL_FLAG(std::string, manager_name, "",
 ABSL_FLAG(
     std::string, tool_call_format, "auto",
     "How the model writes calls of tools: auto, none, hermes (Qwen and others), llama3 or mistral. With auto, the "
-    "chat template of the model tells it. With none, calls are part of the text.");
+    "format is taken from the chat template of the model. With none, calls are part of the text.");
 ABSL_FLAG(
     std::string, reasoning_format, "auto",
-    "How the model writes its thoughts: auto, none, or think for <think>...</think>. With auto, the chat template "
-    "of the model tells it. With none, thoughts are part of the text.");
+    "How the model writes its thoughts: auto, none, or think for <think>...</think>. With auto, the format is taken "
+    "from the chat template of the model. With none, thoughts are part of the text.");
 ABSL_FLAG(std::string, client_names, "quire-client,quire-admin",
           "DNS names or URIs, separated by commas; with --tls-ca the certificate of a client that uses the model must "
           "contain one of them. * accepts every name.");
@@ -59,22 +59,21 @@ ABSL_FLAG(int64_t, max_receiving_bytes, int64_t{256} << 20,
 ABSL_FLAG(int64_t, max_waiting_bytes, int64_t{256} << 20,
           "Memory for all requests for which the manager has not sent anything yet, in bytes. When it is used up, "
           "further requests are refused with 503.");
-ABSL_FLAG(
-    int32_t, max_unsent_bytes, 1 << 20,
-    "Largest part of a stream that waits for a client that reads slowly, in bytes. When there is more, the client "
-    "is disconnected, and its request ends.");
+ABSL_FLAG(int32_t, max_unsent_bytes, 1 << 20,
+          "Largest part of a stream that waits for a client that reads slowly, in bytes. Beyond it the client is "
+          "disconnected, and its request ends.");
 ABSL_FLAG(
     int64_t, max_answer_bytes, int64_t{256} << 20,
     "Memory for all answers that are collected, or that wait for clients which read slowly, in bytes. A caller (a "
-    "bearer token with --require-tokens, otherwise an address) may take as much as is left for all others; an answer "
-    "that grows beyond that ends with 429.");
+    "bearer token with --require-tokens, otherwise an address) may use at most as much as is left for all others. An "
+    "answer that grows beyond that ends with 429.");
 ABSL_FLAG(int64_t, max_answer_logprobs, int64_t{1} << 20,
-          "Largest number of logprobs in an answer: those of all prompts, choices and tokens, with their alternatives. "
-          "A request for more is refused with 400. Those of the tokens of a stream do not count.");
+          "Largest number of logprobs in an answer, over all prompts, choices and tokens, with their alternatives. A "
+          "request for more is refused with 400. Logprobs of streamed tokens do not count.");
 ABSL_FLAG(absl::Duration, request_timeout, absl::ZeroDuration(),
-          "How long a request may take, from its arrival to the end of its answer. A client may say less with the "
-          "header X-Request-Timeout. The manager refuses a request at once if it would wait too long for this time. "
-          "0: there is no limit.");
+          "How long a request may take, from its arrival to the end of its answer. A client may set a shorter time "
+          "with the header X-Request-Timeout. The manager refuses a request at once if it would wait too long for this "
+          "time. 0: there is no limit.");
 ABSL_FLAG(absl::Duration, head_timeout, absl::Seconds(10),
           "How long the TLS handshake and the head of a request may take.");
 ABSL_FLAG(absl::Duration, body_timeout, absl::Seconds(30), "How long the body of a request may take to arrive.");
@@ -82,11 +81,12 @@ ABSL_FLAG(absl::Duration, idle_timeout, absl::Seconds(75), "How long a connectio
 ABSL_FLAG(absl::Duration, write_timeout, absl::Seconds(30),
           "How long a client may read nothing while data waits for it, before it is disconnected.");
 ABSL_FLAG(absl::Duration, send_timeout, absl::Minutes(5),
-          "How long a client may take to read a whole answer, or what a stream has for it, before it is disconnected.");
+          "How long a client may take to read a whole answer, or the pending part of a stream, before it is "
+          "disconnected.");
 ABSL_FLAG(absl::Duration, call_timeout, absl::Seconds(10),
           "How long the manager may take to answer calls that generate nothing.");
 ABSL_FLAG(absl::Duration, resume_time, absl::Seconds(30),
-          "How long an answer whose manager was lost waits for a manager that goes on with it. It then ends with an "
+          "How long an answer whose manager was lost waits for a manager that continues it. It then ends with an "
           "error. 0: it ends at once, and the manager lets no request outlive its connection to the gateway.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long running requests may continue after SIGTERM or Ctrl-C. New connections are refused.");

@@ -199,9 +199,9 @@ class Adoption {
   void Log(size_t num_found) const {
     const size_t num_refused = num_found - streams_.size() - num_over_ - num_forgotten_;
     QUIRE_LOG(kInfo) << "worker " << Named("worker", loop_.options->address) << " had " << Counted(num_found, "request")
-                     << " of another manager: " << streams_.size() - num_begun_again_ << " go on, " << num_begun_again_
-                     << " begin again, " << num_over_ << " had ended and can be resumed, " << num_forgotten_
-                     << " had ended too long ago, " << num_refused << " were refused"
+                     << " of another manager: " << streams_.size() - num_begun_again_ << " continue, "
+                     << num_begun_again_ << " restart, " << num_over_ << " had ended and can be resumed, "
+                     << num_forgotten_ << " had ended too long ago, " << num_refused << " were refused"
                      << (refusal_.ok() ? "" : absl::StrCat(" (", refusal_.message(), ")")) << "; "
                      << loop_.pool->blocks()->num_cached_blocks() << " blocks are cached";
   }

@@ -21,7 +21,7 @@ absl::Status ShuttingDownError() {
 
 absl::Status NextManagerError() {
   return WithRetryDelay(
-      WithReason(absl::UnavailableError("this manager stops, and the next one goes on with the request"), "RESTORING"),
+      WithReason(absl::UnavailableError("this manager stops, and the next one continues the request"), "RESTORING"),
       /*delay_ms=*/100);
 }
 

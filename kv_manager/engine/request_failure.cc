@@ -30,7 +30,7 @@ absl::Status ErrorOf(const FailedRequest& failed) {
     case SequenceFailure::Reason::kUnknown:
       break;
   }
-  return WithReason(absl::InternalError(absl::StrCat("the worker cannot go on with ", subject, ": ", cause)),
+  return WithReason(absl::InternalError(absl::StrCat("the worker cannot continue ", subject, ": ", cause)),
                     "SEQUENCE_FAILED", metadata);
 }
 

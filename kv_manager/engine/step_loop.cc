@@ -160,10 +160,10 @@ void StepLoop::LogTakenOver() {
   if (taken.num_requests == 0) return;
   const std::string requests = Counted(taken.num_requests, "request");
   if (taken.num_changed == 0) {
-    QUIRE_LOG(kInfo) << "worker " << Named("worker", options_.address) << " goes on with " << requests
+    QUIRE_LOG(kInfo) << "worker " << Named("worker", options_.address) << " continues " << requests
                      << " of other workers";
   } else {
-    QUIRE_LOG(kWarning) << "worker " << Named("worker", options_.address) << " goes on with " << requests
+    QUIRE_LOG(kWarning) << "worker " << Named("worker", options_.address) << " continues " << requests
                         << " of other workers, and " << taken.num_changed << " of them change their numerics";
   }
 }
@@ -188,7 +188,7 @@ void StepLoop::Handle(RequestMoved event) {
       // the same reason, so it moves on only once.
       if (!std::exchange(event.was_refused, true) && PassOn(&event)) return;
       status = absl::Status(status.code(), absl::StrCat("the worker of the request was lost, and another worker "
-                                                        "cannot go on with it: ",
+                                                        "cannot continue it: ",
                                                         status.message()));
     }
   }

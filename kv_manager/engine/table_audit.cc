@@ -76,7 +76,7 @@ absl::Status TableAuditor::OnResult(const StepResult& result, Scheduler* schedul
       scheduler->SendTableAgain(expected.row, expected.table.sequence);
     } else {
       status = absl::InternalError(absl::StrCat("an audit found that row ", Value(expected.row),
-                                                " holds what it should not; the session begins anew"));
+                                                " holds what it should not; the session restarts"));
     }
   }
   audit.is_repaired = is_repair_wanted && audit.num_differences > 0;

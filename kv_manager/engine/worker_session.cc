@@ -328,7 +328,7 @@ void WorkerSession::Poll(int64_t now_us) {
     const int64_t silence_us = options_->link.probe_timeout_us + options_->failover_after_us;
     // No request makes a whole process stop.
     Lose(absl::DeadlineExceededError(absl::StrCat("the process of the worker has not answered for ", silence_us / 1000,
-                                                  " ms, and another worker can go on with its requests")),
+                                                  " ms, and another worker can continue its requests")),
          now_us, Blame::kNobody);
     failover_at_us_ = now_us;  // The requests have waited already.
   }

@@ -30,7 +30,7 @@ namespace quire {
 namespace {
 
 absl::Status TagRunning(uint64_t tag) {
-  return WithReason(absl::AlreadyExistsError(absl::StrCat("tag: request ", tag, " of the stream runs, and goes on")),
+  return WithReason(absl::AlreadyExistsError(absl::StrCat("tag: request ", tag, " of the stream is still running")),
                     "TAG_RUNNING");
 }
 

@@ -200,7 +200,7 @@ void RenderRpcs(const RpcCounts& rpcs, MetricPage* page) {
 
 void RenderDetached(const DetachedCounts& detached, MetricPage* page) {
   page->Begin(MetricType::Gauge, "quire_detached_requests",
-              "Requests that go on without a client, which has left and may resume the stream");
+              "Requests that continue without a client, which has left and may resume the stream");
   page->Value(detached.running);
   page->Begin(MetricType::Gauge, "quire_replayable_requests",
               "Requests that have ended and whose stream can still be resumed");
@@ -279,12 +279,12 @@ void RenderPreemptions(const Workers& workers, MetricPage* page) {
   }
   page->Begin(
       MetricType::Counter, "quire_restored_requests_total",
-      "Requests of an earlier manager with which this one goes on, or which it begins again, because the worker "
-      "still had them; requests that had ended do not count");
+      "Requests of an earlier manager that this one continues or restarts, because the worker still had them; finished "
+      "requests do not count");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.restored_requests; });
   page->Begin(
       MetricType::Counter, "quire_moved_requests_total",
-      "Requests that went on with another worker, because this one was lost or drained, or could no longer serve them");
+      "Requests that continued on another worker, because this one was lost or drained, or could no longer serve them");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.moved_requests; });
   page->Begin(MetricType::Counter, "quire_rebalanced_requests_total",
               "The part of quire_moved_requests_total that waited here and moved to an idle worker, see --rebalance");

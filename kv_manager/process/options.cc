@@ -24,8 +24,8 @@
 #include "kv_manager/worker_link/worker_address.h"
 
 ABSL_FLAG(std::string, workers, "127.0.0.1:50061",
-          "Addresses of the workers, separated by commas: host:port, unix:path or dns:///name:port, which stands for "
-          "every address of the name. Such a name is looked up again every few seconds.");
+          "Addresses of the workers, separated by commas: host:port, unix:path or dns:///name:port, which means every "
+          "address of the name. Such a name is looked up again every few seconds.");
 ABSL_FLAG(
     std::string, listen, "127.0.0.1:50051",
     "Address for the gRPC connections of clients: host:port or unix:path. With port 0 the manager takes a free port "
@@ -127,8 +127,8 @@ ABSL_FLAG(double, max_pinned_share, quire::StepLoopOptions().max_pinned_share,
           "Largest share of a worker's KV blocks, from 0 to 1, that pins (quirectl pin) protect from eviction.");
 ABSL_FLAG(
     int32_t, max_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_requests),
-    "Largest number of calls of Generate and requests of GenerateBatch at the same time. Further ones are refused, "
-    "except that tenants with less than an equal share of them get an eighth as many places more.");
+    "Largest number of calls of Generate and requests of GenerateBatch at the same time. Further ones are refused. A "
+    "reserve of 1/8 of this number is added for tenants below an equal share.");
 ABSL_FLAG(int32_t, max_batch_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_batch_requests),
           "Largest number of requests of one GenerateBatch call at the same time. Further ones are refused.");
 ABSL_FLAG(int32_t, max_message_bytes, static_cast<int32_t>(quire::InferenceServiceOptions().max_message_bytes),
@@ -137,26 +137,27 @@ ABSL_FLAG(
     int64_t, max_receiving_bytes, quire::ReceiveLimits().max_bytes,
     "Memory for all messages of clients that have not arrived completely, in bytes. One connection can use half of "
     "it. When it is used up, calls of the connection that uses most end with RESOURCE_EXHAUSTED. Answers of more than "
-    "16 KiB that clients have not read may use as much again. When it is used up, calls of the address that uses most "
-    "are cancelled.");
+    "16 KiB that clients have not read have a second budget of this size. When it is used up, calls of the address "
+    "that uses most are cancelled.");
 ABSL_FLAG(int32_t, max_prompt_bytes, static_cast<int32_t>(quire::RequestLimits().max_prompt_bytes),
           "Largest size of a text to tokenize, in bytes. Longer texts are refused.");
 ABSL_FLAG(std::string, generation_config, "model",
-          "Defaults for the sampling fields and the number of tokens that a request does not set: model (those of the "
-          "model's generation_config.json) or none (those of the API). The model's end tokens are used in any case.");
+          "Defaults for the sampling fields and the number of tokens that a request does not set: model (from the "
+          "model's generation_config.json) or none (the defaults of the API). The model's end tokens are used in any "
+          "case.");
 ABSL_FLAG(
     int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
-    "Largest number of tokens that wait for a client that reads slowly. When there are more, its request ends; if "
-    "the request may outlive its call (on_disconnect in the API), only the call ends.");
+    "Largest number of tokens that wait for a client that reads slowly. Beyond it the request ends; if the request may "
+    "outlive its call (on_disconnect in the API), only the call ends.");
 ABSL_FLAG(
     int32_t, max_detached_requests, static_cast<int32_t>(quire::DetachOptions().max_detached),
-    "Largest number of requests that go on without their client, which has left and may come back (on_disconnect in "
-    "the API). As many that have ended keep their stream for their client. When there are more of either, the oldest "
-    "one of the tenant with the most of them goes. 0: no request outlives its call.");
+    "Largest number of requests that continue without their client, which has left and may come back (on_disconnect in "
+    "the API). The same number of finished streams is kept for their clients. Beyond either limit, the oldest one of "
+    "the tenant with the most is dropped. 0: no request outlives its call.");
 ABSL_FLAG(int64_t, max_replay_bytes, quire::DetachOptions().max_replay_bytes,
           "Memory for the streams that can be resumed, in bytes. A token takes about 50 bytes, and 8 more for each "
-          "logprob. When it is used up, streams that have ended go first, and then further streams can no longer be "
-          "resumed. One eighth is for tenants that use less than an equal share.");
+          "logprob. When it is used up, finished streams are dropped first, and then further streams can no longer be "
+          "resumed. 1/8 of it is reserved for tenants below an equal share.");
 ABSL_FLAG(std::string, resume_key_file, "",
           "File with a secret of at least 32 bytes, which seals resume tokens. Managers with the same file accept each "
           "other's tokens. If empty, the manager draws a key when it starts, and accepts no token of an earlier one.");
@@ -175,26 +176,25 @@ ABSL_FLAG(
     "this value, and 4 times this value before its first result.");
 ABSL_FLAG(
     std::string, failover, "exact",
-    "Where the requests of a lost worker may go on: exact (with workers of the same model and numerics, which give "
-    "the same tokens; without such a worker a request waits for its own one, for --worker-grace, and then fails) "
-    "or approximate (if no such worker is ready, with workers of the same model and tokenizer, which may give "
-    "other tokens; the response says from which position on, in numerics_changed_at).");
+    "Where the requests of a lost worker may continue: exact (with workers of the same model and numerics, which give "
+    "the same tokens; without such a worker a request waits for its own one, for --worker-grace, and then fails) or "
+    "approximate (if no such worker is ready, with workers of the same model and tokenizer, which may give other "
+    "tokens; the response says from which position on, in numerics_changed_at).");
 ABSL_FLAG(
     absl::Duration, failover_after, absl::Microseconds(quire::StepLoopOptions().failover_after_us),
     "How long the requests of a lost worker wait for it before they move to other workers with the same model and "
-    "numerics, at most 24h. 0: they move at once. A worker whose process does not answer also counts as lost so much "
-    "later.");
+    "numerics, at most 24h. 0: they move at once. An unresponsive worker is declared lost this much later, "
+    "too.");
 ABSL_FLAG(bool, rebalance, true,
           "Give waiting requests of a worker that has been full for a while to idle workers with the same model and "
           "numerics. They have the same tokens there. Requests that run stay.");
 ABSL_FLAG(
     absl::Duration, adopt_window, absl::Seconds(5),
     "How long a manager that has started waits for workers which may still have requests of the manager before it. It "
-    "goes on with these requests and keeps the prefix cache, see --orphan-hold of the worker. Requests need "
+    "continues these requests and keeps the prefix cache, see --orphan-hold of the worker. Requests need "
     "--resume-key-file. At most 24h. 0: the workers drop what they have.");
-ABSL_FLAG(
-    absl::Duration, worker_grace, absl::Microseconds(quire::StepLoopOptions().worker_grace_us),
-    "How long requests wait for a lost worker to return before they fail, if no other worker can go on with them.");
+ABSL_FLAG(absl::Duration, worker_grace, absl::Microseconds(quire::StepLoopOptions().worker_grace_us),
+          "How long requests wait for a lost worker to return before they fail, if no other worker can continue them.");
 ABSL_FLAG(absl::Duration, worker_keepalive_timeout, absl::Seconds(30),
           "Longest time for the answer to a keepalive probe. The manager probes the connection to a worker that has "
           "sent nothing for 20s. Without an answer the connection is closed, because the worker's host is gone or "

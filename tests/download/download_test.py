@@ -247,7 +247,7 @@ class DownloadTest(unittest.TestCase):
         self.hub.faults["model.safetensors"] = [lambda h: h.cut(WEIGHTS, size)] * 9
         self.hub.has_ranges = False
         error = self.error("--retries=2", NAME)
-        self.assertIn("given up after 3 tries without progress, the next run goes on from here", error)
+        self.assertIn("given up after 3 tries without progress, the next run continues from here", error)
         self.assertEqual(self.partial().stat().st_size, size)
 
     def test_the_next_run_goes_on_where_the_last_one_stopped(self):
@@ -432,15 +432,15 @@ class DownloadTest(unittest.TestCase):
     def test_the_deadline_ends_everything(self):
         self.hub.faults["model.safetensors"] = [lambda h: h.hang()] * 9
         error = self.error("--timeout=0.2", "--retries=1000", "--deadline=2", NAME)
-        self.assertIn("the deadline of 2 s (--deadline) has passed; the next run goes on from here", error)
+        self.assertIn("the deadline of 2 s (--deadline) has passed; the next run continues from here", error)
 
     def test_the_deadline_ends_an_answer_that_comes_byte_by_byte(self):
         for begin in (b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
             self.hub.faults["model.safetensors"] = [lambda h, begin=begin: h.trickle(begin)]
             begun = time.monotonic()
             error = self.error("--timeout=30", "--deadline=1", NAME)
-            self.assertIn("the deadline of 1 s (--deadline) has passed; the next run goes on from here", error)
-            self.assertLess(time.monotonic() - begun, 20, "the server goes on for 40 s")
+            self.assertIn("the deadline of 1 s (--deadline) has passed; the next run continues from here", error)
+            self.assertLess(time.monotonic() - begun, 20, "the server continues for 40 s")
 
     def test_a_server_that_is_not_there_is_named(self):
         self.assertIn("127.0.0.1: [Errno 111] Connection refused; given up after 2 tries",

@@ -203,8 +203,8 @@ TEST(GuidedExactnessTest, TheTokensAreTheSameAfterARestartOfTheManager) {
   cluster.manager().Wait();
   cluster.RestartManager();
   const std::string line = cluster.manager().WaitForLine("of another manager: ");
-  EXPECT_THAT(line, HasSubstr(" go on, "));
-  EXPECT_THAT(line, Not(HasSubstr(": 0 go on")));
+  EXPECT_THAT(line, HasSubstr(" continue, "));
+  EXPECT_THAT(line, Not(HasSubstr(": 0 continue")));
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(cluster.ReadMetric("quire_recomputed_tokens_total"), 0);
   const std::regex numbers("([0-9]{3} ){60}");

@@ -281,7 +281,7 @@ void LoseTheManager(const std::string& option) {
   // Only a stream that resumes says that it tries.
   const bool resumes = option != "--no-resume";
   EXPECT_EQ(CountOf(process.Output(),
-                    "quirectl: the connection to the manager was lost; trying for 30 s to go on (Ctrl-C stops)\n"),
+                    "quirectl: the connection to the manager was lost; trying for 30 s to resume (Ctrl-C stops)\n"),
             resumes);
   EXPECT_EQ(CountOf(process.Output(), "quirectl:"), 1 + resumes);
 }

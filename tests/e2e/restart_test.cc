@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The manager is killed, or stopped, and started again: its streams go on with what the workers have kept, with the
+// The manager is killed, or stopped, and started again: its streams continue with what the workers have kept, with the
 // same tokens.
 
 #include <atomic>
@@ -273,7 +273,7 @@ TEST_F(RestartTest, OfTwoWorkersWithRowsOfARequestTheOneWhereItRanLastGoesOn) {
     cluster.worker(worker).Signal(SIGCONT);
     const std::string line = cluster.manager().WaitForLine(
         absl::StrCat("worker ", cluster.worker_endpoint(worker), " had "), /*timeout_ms=*/60'000);
-    EXPECT_NE(line.find("had 1 request of another manager: 1 go on, "), std::string::npos)
+    EXPECT_NE(line.find("had 1 request of another manager: 1 continue, "), std::string::npos)
         << line << "\n"
         << cluster.manager().Output();
   }
@@ -285,7 +285,7 @@ TEST_F(RestartTest, OfTwoWorkersWithRowsOfARequestTheOneWhereItRanLastGoesOn) {
   ExpectSame(actual, GenerateAll(cluster.client(), request));
 }
 
-// What has not ended at the drain timeout goes on as after a kill.
+// What has not ended at the drain timeout continues as after a kill.
 TEST_F(RestartTest, StreamsThatADrainCutsOffGoOn) {
   ClusterOptions options = Options();
   options.manager_flags.push_back("--drain-timeout=1ms");

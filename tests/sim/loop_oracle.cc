@@ -80,12 +80,12 @@ absl::Status LoopOracle::CheckFailure(const absl::Status& failure, int64_t deadl
   }
   if (absl::IsInvalidArgument(failure)) {
     // Such a request was passed on to another worker before it was looked at.
-    if (exceeds_context && !has_started && says("another worker cannot go on with it")) return absl::OkStatus();
+    if (exceeds_context && !has_started && says("another worker cannot continue it")) return absl::OkStatus();
   }
   const bool is_right =
       absl::IsFailedPrecondition(failure)
           ? is_too_large && ((says("came back with another pool") && was_pool_replaced_) ||
-                             says("another worker cannot go on with it"))
+                             says("another worker cannot continue it"))
           : absl::IsUnavailable(failure) &&
                 ((says("is not connected") && is_grace_over_before_) ||
                  (says("were restarted with another model") && was_generation_replaced_) ||
@@ -101,7 +101,7 @@ absl::Status LoopOracle::EndRound(const WorkerStatus& status, const WorkerLoad& 
                      ", the last error is '", status.last_error, "'");
   }
   if (was_ready_ && !has_ended_ && (is_loss_due_ || IsTimeUp()))
-    return Violation("loop: ", "a session goes on that must end");
+    return Violation("loop: ", "a session continues that must end");
   if (has_ended_ && !is_loss) {
     if (!is_worker_draining_ || num_live_at_end_ > 0 || num_in_flight_at_end_ > 0) {
       return Violation("loop: ", "a session has ended with ", num_live_at_end_, " requests and ", num_in_flight_at_end_,

@@ -43,7 +43,7 @@ int64_t SimEngine::BlocksOf(const SequenceGroup& group, int block_size) {
 bool SimEngine::IsRefusal(const absl::Status& failure) {
   if (IsDisplacement(failure)) return false;
   if (absl::StrContains(failure.message(), "came back with another pool")) return false;
-  if (absl::StrContains(failure.message(), "another worker cannot go on with it")) return false;
+  if (absl::StrContains(failure.message(), "another worker cannot continue it")) return false;
   return absl::IsInvalidArgument(failure) || absl::IsFailedPrecondition(failure) ||
          absl::IsResourceExhausted(failure) || absl::StrContains(failure.message(), "is not connected");
 }
@@ -118,7 +118,7 @@ bool SimEngine::TakeOnePosted() {
   return posted.kind == Posted::Kind::kResult;
 }
 
-// Requests move when the loop has handled the inbox and has not planned yet. A request that cannot go on here moves
+// Requests move when the loop has handled the inbox and has not planned yet. A request that cannot continue here moves
 // before, when the loop handles the event with which it has come.
 bool SimEngine::OnWish(const MoveWish& wish, TakeRequest take) {
   const RequestId id = wish.request().id;
@@ -220,7 +220,7 @@ void SimEngine::OnAdoptionTaken(Moving moving) {
   audit_->OnAdopted(request);
   blame_.Adopt(request.id, std::move(moving.record));
   if (!caller.has_ended() && passed_on_ != request.id && request.generation != generation_) {
-    Complain("request ", Value(request.id), " goes on with other numerics, and its caller was not told");
+    Complain("request ", Value(request.id), " continues with other numerics, and its caller was not told");
   }
   callers_.emplace(request.id, Live{moving.caller, moving.is_start_checked,
                                     caller.has_started() ? caller.num_tokens() : -1, moving.num_beam_tokens,

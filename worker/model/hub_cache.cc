@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kPrefix = "hf:";
-constexpr size_t kMaxPartLength = 255;      // That is the limit of a file system.
+constexpr size_t kMaxPartLength = 255;      // Limit of a file system.
 constexpr size_t kMaxReferenceBytes = 256;  // A reference holds one commit.
 constexpr size_t kMaxNamesShown = 5;
 
@@ -140,7 +140,7 @@ absl::StatusOr<HubModel> ParseHubName(absl::string_view text) {
     rest = rest.substr(0, at);
     if (!AreParts(model.revision)) {
       return InvalidArgument(text, ", its revision \"", model.revision,
-                             "\" must be a branch, a tag or a commit; @revision stands at the end of a name");
+                             "\" must be a branch, a tag or a commit; @revision belongs at the end of a name");
     }
   }
   const std::vector<absl::string_view> parts = absl::StrSplit(rest, absl::MaxSplits('/', 2));

@@ -310,7 +310,7 @@ absl::Status QuantizedReader::ReadGptqZeros(const Tensor& tensor, int rows, int 
   }
   if (const std::optional<int> stored_less = GptqZerosStoredLess(numbers); stored_less.has_value()) {
     if (*stored_less != gptq_zeros_stored_less_) {
-      QUIRE_LOG(kWarning) << "the zero points of tensor " << tensor.name << " are those of version "
+      QUIRE_LOG(kWarning) << "the zero points of tensor " << tensor.name << " have the layout of version "
                           << (*stored_less == 1 ? 1 : 2) << " of GPTQ, but config.json says version "
                           << (*stored_less == 1 ? 2 : 1) << "; the tensor decides";
     }

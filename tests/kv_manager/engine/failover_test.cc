@@ -297,7 +297,7 @@ TEST_F(FailoverTest, TheLogSaysWhereRequestsGoAndHowManyChangeTheirNumerics) {
   EXPECT_THAT(log, HasSubstr("an operator drains worker 0, and its requests stay; it has 3 requests"));
   EXPECT_THAT(log, HasSubstr("; it had 3 requests\n"));
   EXPECT_THAT(log, HasSubstr(" of worker 0 move to other workers; it still has 0 requests\n"));
-  EXPECT_THAT(log, testing::ContainsRegex("W .*worker 1 goes on with . requests? of other workers, and . of them"));
+  EXPECT_THAT(log, testing::ContainsRegex("W .*worker 1 continues . requests? of other workers, and . of them"));
 }
 
 TEST_F(FailoverTest, ApproximateRequestsPreferTheirOwnNumerics) {
@@ -345,7 +345,7 @@ TEST_F(FailoverTest, ApproximateRequestsStayWithAWorkerThatReturnsWithOtherNumer
   EXPECT_EQ(NumMoved(), 0);
 }
 
-// A drain is no loss: the requests can go on where they are.
+// A drain is no loss: the requests can continue where they are.
 TEST_F(FailoverTest, ADrainMovesNothingToOtherNumerics) {
   Make({Worker(), OtherNumerics()}, Approximate());
   Submit(2, 9, 20);

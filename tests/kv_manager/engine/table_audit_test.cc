@@ -140,7 +140,7 @@ TEST_F(TableAuditorTest, WhatNoTableMendsEndsTheSession) {
   result.tables[0].sequence = SequenceId{77};
   const absl::Status status = auditor_.OnResult(result, &scheduler_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(status.message(), "an audit found that row 0 holds what it should not; the session begins anew");
+  EXPECT_EQ(status.message(), "an audit found that row 0 holds what it should not; the session restarts");
   EXPECT_TRUE(audit_->is_repaired);
 }
 

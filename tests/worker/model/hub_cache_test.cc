@@ -55,7 +55,7 @@ TEST(HubNameTest, OtherNamesAreRefusedWithTheWrongPart) {
   EXPECT_THAT(NameErrorOf("hf:a/b/../c.gguf"), HasSubstr("its file \"../c.gguf\""));
   EXPECT_THAT(NameErrorOf("hf:a/b@"), HasSubstr("its revision \"\" must be"));
   EXPECT_THAT(NameErrorOf("hf:a/b@../../x"), HasSubstr("its revision \"../../x\""));
-  EXPECT_THAT(NameErrorOf("hf:a/b@main/c.gguf@x"), HasSubstr("@revision stands at the end"));
+  EXPECT_THAT(NameErrorOf("hf:a/b@main/c.gguf@x"), HasSubstr("@revision belongs at the end"));
   EXPECT_THAT(NameErrorOf("hf:a/b:Q4_K_M"), HasSubstr("a tag such as \":Q4_K_M\" names no file; write the file"));
 }
 
