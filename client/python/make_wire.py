@@ -96,7 +96,7 @@ def stub_of_message(message, lines, indent="") -> None:
 
 
 def stub_of_enum(enum, lines, indent="") -> None:
-    # A value of an enum is an int. The name of the enum is that of its type and of the object with its names.
+    # A value of an enum is an int. Its type and the object with its names have the name of the enum.
     lines.append(f"{indent}class {enum.name}(int):")
     for function in ("Name(number: int) -> str", "Value(name: str) -> int"):
         lines += [f"{indent}    @staticmethod", f"{indent}    def {function}: ..."]

@@ -7,7 +7,7 @@
         for response in client.generate("Once upon a time", max_tokens=100, temperature=0.7):
             print(response.text_delta, end="", flush=True)
 
-AsyncClient has the same methods for asyncio. A stream goes on by itself after its connection was lost. quire.v1 has the
+AsyncClient has the same methods for asyncio. A stream resumes by itself after its connection was lost. quire.v1 has the
 messages of the wire, and quire.guides what an output must be: a value of a JSON schema, for example.
 """
 

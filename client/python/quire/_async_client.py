@@ -62,7 +62,7 @@ class AsyncClient(Prompts[AsyncGenerator[v1.GenerateResponse, None]]):
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections. Close the streams before: a request whose stream is open goes on for a while."""
+        """Closes the connections. Close the streams before: a request with an open stream runs on for a while."""
         for manager in self._managers.all:
             await manager.channel.close()
 

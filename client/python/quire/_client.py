@@ -27,7 +27,7 @@ class Client(Prompts[Generator[v1.GenerateResponse, None, None]]):
     used first, and again when the connection was lost. When a manager stands by, stops or cannot be reached, a call
     goes to the next one, until its time is up, or until none can be reached. Calls raise quire.Error.
 
-    endpoint  host:port, [IPv6]:port, unix:path, or a name of gRPC such as dns:///host:port; those of several managers
+    endpoint  host:port, [IPv6]:port, unix:path, or a name of gRPC such as dns:///host:port; several managers
               are separated by commas
     token     bearer token. Without TLS it is sent only to this machine.
     tls_ca    use TLS; PEM file of the authority that has issued the manager's certificate. tls_cert and tls_key are
@@ -59,7 +59,7 @@ class Client(Prompts[Generator[v1.GenerateResponse, None, None]]):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections. Close the streams before: a request whose stream is open goes on for a while."""
+        """Closes the connections. Close the streams before: a request with an open stream runs on for a while."""
         for manager in self._managers.all:
             manager.channel.close()
 

@@ -41,8 +41,8 @@ class Manager:
 
 
 def pause(manager: Manager, delay: float) -> None:
-    """Waits for `delay` seconds, or until the connection that was lost is there again. gRPC goes on with a connection
-    only while somebody waits for it."""
+    """Waits for `delay` seconds, or until the lost connection is back. gRPC keeps connecting only while somebody waits
+    for the connection."""
     was_lost, is_back = False, threading.Event()
 
     def note(state: grpc.ChannelConnectivity) -> None:

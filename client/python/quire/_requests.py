@@ -107,7 +107,7 @@ def make_request(prompt: Prompt | None, chat: v1.Chat | None, options: Mapping[s
     request = v1.GenerateRequest(
         sampling=_make(v1.SamplingParams, parts["sampling"]),
         stopping=_make(v1.StoppingParams, parts["stopping"]),
-        # The request has a name and goes on without its client, so that a call that was cut off can be resumed.
+        # The request has a name and continues without its client, so that a call that was cut off can be resumed.
         on_disconnect=v1.ON_DISCONNECT_DETACH,
     )
     request.MergeFrom(_make(v1.GenerateRequest, parts["request"]))
