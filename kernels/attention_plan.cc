@@ -10,7 +10,7 @@ namespace {
 // A sequence with more new tokens amortises the reading of its cache itself. Sharing would leave many partial results.
 constexpr int kMaxSharingQueries = 8;
 
-// Reading one token costs as much as this many rows of arithmetic on it.
+// Cost of reading one token, in rows of arithmetic on it.
 constexpr int kReadingCost = 16;
 
 }  // namespace

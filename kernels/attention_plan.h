@@ -35,7 +35,7 @@ struct PartialPlace {
   int32_t head_stride = 0;
 };
 
-// A piece of work, to be done for every KV head. A row is an index into AttentionPlan::tokens and stands for all query
+// A piece of work, to be done for every KV head. A row is an index into AttentionPlan::tokens and covers all query
 // heads of a group.
 struct AttentionItem {
   int32_t sequence;  // The sequence whose blocks are read.
@@ -82,9 +82,9 @@ struct AttentionPlanOptions {
   int split_tokens;  // Tokens per split; fixed for a backend.
   int item_rows;     // Upper bound on an item's query rows (tokens x group). An item has at least one token.
   int min_items;     // An item that costs more than 1/min_items of all work is cut at its splits.
-  // Such an item is cut only into so many parts, of about equally many splits each, that no part costs much more than
-  // 1/min_items of all work. Otherwise every split becomes a part. The size of the parts depends on the other rows, so
-  // this changes bits where the kernels do not process an item split by split (GPU kernels).
+  // Such an item is cut into the fewest parts, of about equally many splits each, with which no part costs much more
+  // than 1/min_items of all work. Otherwise every split becomes a part. The size of the parts depends on the other
+  // rows, so this changes bits where the kernels do not process an item split by split (GPU kernels).
   bool sizes_parts = false;
   // Approximate limit on the number of partial results of a step. Beyond the limit no item is cut, and shared tokens
   // are computed by each sequence. This changes bits where the kernels do not process an item split by split (GPU
@@ -132,7 +132,7 @@ class AttentionPlanner {
   PartialPlace PlaceOf(const Segment& segment, int row) const;
   void AddItem(const AttentionItem& item, int phase);
   int NumSplits(int begin, int end) const;  // The number of splits that contain tokens of [begin, end).
-  // Returns whether `num_parts` partial results of this many rows stay within max_partials.
+  // Returns whether `num_parts` partial results of `num_rows` rows stay within max_partials.
   bool HasRoom(int num_rows, int num_parts) const;
 
   void PlanSharing();

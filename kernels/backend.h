@@ -19,8 +19,8 @@ namespace quire {
 struct StepSizes {
   int max_tokens;
   int max_sequences;
-  int max_context_tokens;  // A sequence has at most so many.
-  int max_logit_rows;      // A call of Sample has at most so many.
+  int max_context_tokens;  // Limit for one sequence.
+  int max_logit_rows;      // Limit for one call of Sample.
   int max_top;             // SamplingArgs::max_top
   int vocab_size;
 };

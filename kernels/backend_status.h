@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Says whether a backend can do what it was asked for. This folder does not include Abseil, so it is no absl::Status.
+// Whether a backend can do what it was asked for. This folder does not include Abseil, so it is no absl::Status.
 class [[nodiscard]] BackendStatus {
  public:
   static BackendStatus Ok() { return BackendStatus(true, ""); }

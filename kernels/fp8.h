@@ -14,7 +14,7 @@ namespace quire {
 // and 0xff are NaNs. The number of the largest magnitude is kLargestFp8.
 constexpr float kLargestFp8 = 448;
 
-// Most checkpoints with scales of blocks have blocks of so many rows and columns, and some products take no others.
+// Rows and columns of a block in most checkpoints with scales of blocks; some products take no others.
 constexpr int kFp8BlockSide = 128;
 
 static inline float Fp8ToFloat(uint8_t bits) {
@@ -25,7 +25,7 @@ static inline float Fp8ToFloat(uint8_t bits) {
   return bits & 0x80 ? -magnitude : magnitude;
 }
 
-// Rounds to the nearest number, ties to even. What is beyond the largest magnitude becomes that.
+// Rounds to the nearest number, ties to even. Values beyond the largest magnitude saturate.
 static inline uint8_t FloatToFp8(float value) {
   const uint32_t bits = FloatToBits(value);
   const uint8_t sign = bits >> 24 & 0x80;

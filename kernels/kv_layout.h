@@ -13,7 +13,7 @@ namespace quire {
 // The largest head dimension that the backends support.
 constexpr int kMaxHeadDim = 256;
 
-// Says how the numbers of K and V are stored. The first three types are those of DataType, in the same order.
+// How the numbers of K and V are stored. The first three types match DataType, in the same order.
 enum class KvType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt8 };
 constexpr int kNumKvTypes = 4;
 
@@ -41,7 +41,7 @@ constexpr const char* Name(KvType type) {
 // Let x be the K or V of one token and KV head, and m the largest magnitude in x. What is stored is
 //   q[d] = x[d] * (127 / m), rounded to the nearest whole number (ties to even), in [-127, 127]
 //   scale = m / 127
-// in float32 arithmetic, and q[d] * scale stands for x[d]. If m < 2^-100, everything is 0. If x has an infinity or a
+// in float32 arithmetic, and q[d] * scale represents x[d]. If m < 2^-100, everything is 0. If x has an infinity or a
 // NaN, all q are 0 and the scale is NaN, so that all of x reads as NaN. These bytes depend on nothing but x, and each
 // block holds all the scales that it needs. So it does not matter when, in which step and in which block a token is
 // stored, and a copied, swapped or shared block is complete.

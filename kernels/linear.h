@@ -28,9 +28,9 @@ constexpr int kMaxSlices = 8;
 // Slices are multiples of this.
 constexpr int kSliceStep = 32;
 // The least columns of a slice. They are a block of k of the products with AMX tiles of many rows, which keep their
-// sums in memory between two blocks anyway. Thus slices of this size cost as much memory traffic as no slices.
+// sums in memory between two blocks anyway. Thus slices of this size cost the same memory traffic as no slices.
 constexpr int kMinSliceColumns = 512;
-// Returns the number of slices of a matrix of so many columns: the most whose slices have enough columns and consist of
+// Returns the number of slices of a matrix of `cols` columns: the most whose slices have enough columns and consist of
 // whole units of `unit` columns (the heads of attention, or 1) and of whole groups of `group` columns (0 if there are
 // no groups).
 constexpr int NumSlices(int cols, int unit, int group) {
@@ -53,8 +53,8 @@ struct MatrixView {
   int num_slices = 1;
 };
 
-// Says how the numbers of a quantized matrix are stored, and what happens to the input of a product by it. GPUs round
-// the input in kInt8 and kFp8 alone (Operations::RoundsQuantizedInputs).
+// How the numbers of a quantized matrix are stored, and what happens to the input of a product by it. GPUs round the
+// input in kInt8 and kFp8 alone (Operations::RoundsQuantizedInputs).
 //   kInt8         Numbers of 8 bits. The input is rounded to 8 bits, with a scale for each row.
 //   kInt4         Numbers of 4 bits. The input is rounded to 8 bits, with a scale for each group of columns.
 //   kInt4Float32  Numbers of 4 bits. The input stays in float32.
@@ -86,19 +86,19 @@ struct QuantizedMatrixView {
   // With groups: 32, 64 or 128 in int4, and a multiple of kFp8GroupStep in kFp8, which may be more than cols. The last
   // group of a row may be shorter.
   int group = 0;
-  const uint8_t* zeros = nullptr;  // In int4: as many as scales, at most 16.
+  const uint8_t* zeros = nullptr;  // In int4: one for each scale, at most 16.
   // With groups, it is [cols] or null. Column k is multiplied by element order[k] of the input instead of element k. A
   // stack of matrices has one order.
   const int32_t* order = nullptr;
   // In kFp8: whether the checkpoint has blocks, of which one can be as wide as a row.
   bool has_blocks = false;
-  // This is the same as in MatrixView. With groups, slices are whole groups; with an order, they are those of the
-  // ordered columns. Products in kInt8 are summed as if this were 1.
+  // This is the same as in MatrixView. With groups, slices are whole groups; with an order, they divide the ordered
+  // columns. Products in kInt8 are summed as if this were 1.
   int num_slices = 1;
 };
-// The exact sum of so many products of two numbers of 8 bits fits into 32 bits.
+// The most products of two numbers of 8 bits whose exact sum fits into 32 bits.
 constexpr int kMaxQuantizedCols = 1 << 17;
-// The sum of so many products of a number of 8 bits and one of 4 bits fits into the 24 bits of a float32.
+// The most products of a number of 8 bits and one of 4 bits whose sum fits into the 24 bits of a float32.
 constexpr int kMaxInt4Group = 128;
 constexpr int kMinInt4Group = 32;
 constexpr int kFp8GroupStep = 32;

@@ -19,8 +19,8 @@
 
 namespace quire {
 
-// Which numbers of a checkpoint of kFp8 share a scale: those of a row at least, of a block of 128 rows (or a multiple)
-// and 128 columns, or of another block.
+// Which numbers of a checkpoint of kFp8 share a scale: the numbers of a row at least, of a block of 128 rows (or a
+// multiple) and 128 columns, or of another block.
 enum class Fp8ScaleShape : uint8_t { kRows, kBlocks128, kOtherBlocks };
 
 // The operations that a dense decoder needs. They take effect in the order of the calls. On an asynchronous backend an
@@ -76,7 +76,7 @@ class Operations {
   // The additional tokens have no meaning, and their K and V are stored nowhere.
   virtual const BatchView& PrepareBatch(const BatchView& batch, int max_tokens) = 0;
 
-  // y[i, :] = table[token_ids[i], :] * scale. The ids are those of the prepared batch. `table` was packed from the
+  // y[i, :] = table[token_ids[i], :] * scale. The ids come from the prepared batch. `table` was packed from the
   // embedding matrix. REQUIRES: Has(OptionalPart::kScaledEmbeddings), unless the scale is 1.
   virtual void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) = 0;
   // Rounds activations to the type that the input of a matrix has. REQUIRES: Has(OptionalPart::kNormedOutputs), and

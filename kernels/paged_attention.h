@@ -76,7 +76,7 @@ struct PagedAttentionStep {
   std::vector<int32_t> positions;  // [num_seqs] query positions of all sequences, -1 for an empty context.
   std::vector<int32_t> query_starts = {0}, context_lens, table_starts = {0};  // Same meaning as in BatchView.
   std::vector<uint32_t> block_tables;                                         // Block numbers in the copy.
-  std::vector<UsedBlock> used_blocks;  // They are in the order of their first occurrence in the tables.
+  std::vector<UsedBlock> used_blocks;  // In the order of their first occurrence in the tables.
 };
 
 // Checks everything except the strides, and fills `step`. `block_tables` and `context_lens` are the arrays of `args` in

@@ -24,8 +24,8 @@ struct ScoredCandidate {
   float logprob;
 };
 
-// Says how to draw one token from one row of logits. All arrays are in host memory. Ids outside the vocabulary are
-// ignored. The steps, in order:
+// How to draw one token from one row of logits. All arrays are in host memory. Ids outside the vocabulary are ignored.
+// The steps, in order:
 //   1. bias: logit += bias.
 //   2. penalties. The repetition penalty covers prompt and output, as in Hugging Face: a positive logit is divided by
 //      the penalty, a negative one is multiplied by it. Then frequency * output_count is subtracted, and presence if
@@ -66,8 +66,8 @@ struct SamplingRow {
   int num_masked;
   int num_top;          // -1: no logprobs; k: logprobs of the chosen token and of the k best tokens, k <= max_top.
   int32_t given_token;  // -1: draw. Otherwise the row only scores this token (prompt logprobs).
-  int num_candidates;   // 0: draw. Otherwise the row lists this many candidates, at most max_top; num_top and
-                        // given_token are -1.
+  int num_candidates;   // 0: draw. Otherwise the number of listed candidates, at most max_top; num_top and given_token
+                        // are -1.
   // The place of Backend::KeepDrawnTokens where the backend keeps the drawn token. Batches that are sent before the
   // host knows the token can then refer to it (kernels/batch.h). -1 means that it is not kept.
   int32_t drawn_place = -1;

@@ -21,7 +21,7 @@ constexpr const char* Name(DataType type) {
 
 // The order of the input of a multiplication by a matrix.
 //   kRows      Rows of [num_tokens, cols].
-//   kTiles     The order that the backend multiplies fastest. It takes at most as much memory as rows of activations.
+//   kTiles     The order that the backend multiplies fastest. It takes no more memory than rows of activations.
 //   kTilesOf2  The same for a matrix of 2 slices (MatrixView::num_slices), and so on.
 enum class InputLayout : uint8_t { kRows, kTiles, kTilesOf2, kTilesOf4, kTilesOf8 };
 

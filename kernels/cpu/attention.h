@@ -37,7 +37,7 @@ class CpuAttention {
   struct Scratch {
     std::vector<const float*> queries;
     std::vector<RoundedQueries> rounded_queries;
-    bool queries_are_rounded = false;  // Says whether a kernel has rounded the queries of the item.
+    bool queries_are_rounded = false;  // Whether a kernel has rounded the queries of the item.
     std::vector<int32_t> visible_begin, visible_end;
     std::vector<SoftmaxState> states;  // [2 * rows]: first of the item, then of one split.
     std::vector<float> values;         // [2 * rows, padded_dim]

@@ -120,7 +120,7 @@ inline AmxAttention::AmxAttention(const AttentionTask& task, int first_row, int 
   }
 }
 
-// Sets the tile shapes for this many rows.
+// Sets the tile shapes for `rows` rows.
 inline void AmxAttention::Configure(int rows) {
   TileShapes shapes;
   for (int sums = 0; sums < kUnitsPerTile; ++sums) shapes.Set(sums, rows, kTileRowBytes);

@@ -18,7 +18,7 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 struct TileValues {
   const BFloat16* units[kUnitsPerTile];
   int begin, end;  // The units that some row sees.
-  bool is_sick;    // Says whether each row must be multiplied by the V that it sees.
+  bool is_sick;    // Whether each row must be multiplied by the V that it sees.
 };
 
 // A tile of 64 tokens is named by its first unit.

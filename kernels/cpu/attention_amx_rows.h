@@ -15,7 +15,7 @@
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 constexpr int kKeyDepth = 32;                            // Dimensions of a product of tiles.
-constexpr int kKeyTileElements = kTileRows * kKeyDepth;  // A tile of queries or keys has so many.
+constexpr int kKeyTileElements = kTileRows * kKeyDepth;  // Elements of a tile of queries or keys.
 constexpr float kMaxGrowth = 5.545f;                     // 8 ln 2
 
 // Tokens that some or all of several rows see: [begin, end) and [all_begin, all_end), as positions.
@@ -54,7 +54,7 @@ struct alignas(64) RowBlock {
   float sums[kRowsPerTile];   // The weights have these sums.
   const BFloat16* queries;    // [padded_dim / 32, rounded up][16][32]
   float* values;              // [rows of the tiles, padded_dim]
-  int first_row;              // It counts from the first row of the task.
+  int first_row;              // Counted from the first row of the task.
   int count;
   VisibleTokens visible;
 };
@@ -72,7 +72,7 @@ class AmxRows {
   int num_blocks() const { return num_blocks_; }
   RowBlock& block(int b) { return blocks_[b]; }
   const RowBlock& block(int b) const { return blocks_[b]; }
-  // All tiles have this many rows. The last block may have fewer; then its tiles have zeros below.
+  // Number of rows of each tile. The last block may have fewer; then its tiles have zeros below.
   int rows_of_tiles() const { return rows_of_tiles_; }
   bool has_short_block() const { return blocks_[num_blocks_ - 1].count < rows_of_tiles_; }
   const VisibleTokens& visible() const { return visible_; }  // Some row sees each of these tokens.
@@ -134,7 +134,7 @@ inline void AmxRows::LoadBlock(RowBlock* block, BFloat16* queries) {
   }
 }
 
-// Gives a short block as many rows as the tiles have.
+// Extends a short block to the rows of the tiles.
 inline void AmxRows::FillUp(RowBlock* block, BFloat16* queries) {
   for (int r = block->count; r < kRowsPerTile; ++r) {
     for (int d = 0; d < depth_; ++d) {

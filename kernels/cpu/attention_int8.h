@@ -16,7 +16,7 @@
 //     float(sum of rounded q * k) * ((m / 32767 * task.scale) * scale of k), which is then capped if the model says so.
 //   - In each tile of 64 tokens, the weight exp(score - max) of a token is multiplied by the scale of its V, and these
 //     products are rounded like a query. A tile adds float(sum of rounded products * v) * (m / 32767) to the values.
-// The sum of the weights is that of the weights in float32.
+// The sum of the weights uses the weights in float32.
 //
 // All bytes of K and V are finite numbers, so a token that a row does not see needs no more than a weight of 0. The
 // scales of such tokens may be anything, also NaN. A NaN in a scale that a row sees makes the row's result NaN.
@@ -28,15 +28,15 @@ static_assert(int64_t{kMaxWord} * 127 * kMaxHeadDim <= 0x7fffffff && kAttentionT
 // Queries of up to kMaxAttentionRows rows.
 struct alignas(64) RoundedQueries {
   int16_t values[kMaxAttentionRows * kMaxHeadDim];  // [rows, padded_dim]
-  float scales[kMaxAttentionRows];                  // They include the scale of the scores.
+  float scales[kMaxAttentionRows];                  // With the scale of the scores.
 };
 
 // Data of the rows that are processed together, for one tile.
 struct alignas(64) Int8Rows {
   float scores[kMaxChunkRows * kAttentionTileTokens];
   int16_t weights[kMaxChunkRows * kAttentionTileTokens];
-  float factors[kMaxChunkRows];  // They multiply the values that the rows have summed so far.
-  float scales[kMaxChunkRows];   // They multiply the tile's sums of weights * v.
+  float factors[kMaxChunkRows];  // Factors for the values that the rows have summed so far.
+  float scales[kMaxChunkRows];   // Factors for the tile's sums of weights * v.
 };
 
 // Returns the scales of K, or of V, of a unit: [16].
@@ -50,7 +50,7 @@ QUIRE_INLINE const float* ValueScales(const void* unit, int padded_dim) {
 // Rounds a query to words, with zeros up to padded_dim.
 QUIRE_INLINE void RoundQuery(const float* query, const AttentionTask& task, int16_t* words, float* scale) {
   const float largest = LargestMagnitude(query, task.head_dim);
-  const bool is_zero = !(largest >= kSmallestMagnitude);  // It is also true for a NaN.
+  const bool is_zero = !(largest >= kSmallestMagnitude);  // Also true for a NaN.
   const Vec inverse = Set(is_zero ? 0.0f : kMaxWord / largest);
   *scale = (is_zero ? 0 * largest : largest / kMaxWord) * task.scale;
   for (int d = 0; d < task.padded_dim; d += kLanes) {
@@ -61,7 +61,7 @@ QUIRE_INLINE void RoundQuery(const float* query, const AttentionTask& task, int1
 
 // --- Scores ---
 
-// Computes the scores of the units [first, first + kUnits) of a tile. `words` and `scales` are those of the first row.
+// Computes the scores of the units [first, first + kUnits) of a tile. `words` and `scales` begin with the first row.
 template <int kRows, int kUnits>
 QUIRE_INLINE void ScoreByteUnits(const int16_t* words, const float* scales, const TileUnits& tile, int first,
                                  int padded_dim, float* scores) {

@@ -66,8 +66,8 @@ class AmxInt8Attention {
   alignas(64) int8_t k_[kUnitsPerTile][kMaxDepths * kTileBytes];  // [padded_dim / 64, rounded up][16][16][4]
   alignas(64) int8_t v_[kMaxHeadDim / kLanes * kTileBytes];       // [padded_dim / 16][16][16][4]
   alignas(64) float scores_[kRowsPerTile * kAttentionTileTokens];
-  alignas(64) float factors_[kRowsPerTile];  // They multiply the values that the rows have summed so far.
-  alignas(64) float scales_[kRowsPerTile];   // They multiply the tile's sums of weights * v.
+  alignas(64) float factors_[kRowsPerTile];  // Factors for the values that the rows have summed so far.
+  alignas(64) float scales_[kRowsPerTile];   // Factors for the tile's sums of weights * v.
   SplitWords<1> weights_;
   alignas(64) int32_t upper_sums_[kRowsPerTile * kMaxHeadDim];
   alignas(64) int32_t lower_sums_[kRowsPerTile * kMaxHeadDim];

@@ -19,8 +19,8 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 #if defined(__AVX2__)
 
-// The high byte for each upper half of a number, and what the bytes of subnormal numbers have less and more than those
-// of the formula above.
+// The high byte for each upper half of a number, and the differences between the bytes of subnormal numbers and the
+// formula above.
 alignas(16) constexpr uint8_t kFp8High[16] = {0x3c, 0x3d, 0x3e, 0x3f, 0x40, 0x41, 0x42, 0x43,
                                               0xbc, 0xbd, 0xbe, 0xbf, 0xc0, 0xc1, 0xc2, 0xc3};
 alignas(16) constexpr uint8_t kFp8HighLess[16] = {0x3c, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};

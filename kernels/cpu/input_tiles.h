@@ -45,7 +45,7 @@ class InputTiles {
   int num_rows_ = 0;
   int cols_ = 0;
   TileOrder order_{0, 1, 1};
-  bool is_shared_ = false;  // Says whether all threads use the first copy.
+  bool is_shared_ = false;  // Whether all threads use the first copy.
   std::vector<Memory> copies_;
   // Each thread has an entry. Not a vector of bits, because threads write at the same time.
   std::vector<char> is_copied_;

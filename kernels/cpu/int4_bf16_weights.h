@@ -45,7 +45,7 @@ constexpr int Int4LinesOfGroup(int units_per_column) {
 // [32 columns][32 k]. The steps of the two buffers alternate in memory, so a load never has the lowest 12 bits of its
 // address in common with a store of these. Otherwise it would wait for the store.
 constexpr int kConvertedElements = kInt4UnitColumns * kPanelColumns;
-constexpr int kConvertedStride = 2 * kConvertedElements;  // A step is so far from the next one of a buffer.
+constexpr int kConvertedStride = 2 * kConvertedElements;  // Distance between steps of a buffer.
 static_assert(kConvertedStride * sizeof(BFloat16) == 4096);
 
 // Converts line `line` of a group of kUnits * 32 columns. `to` is the place of its first step.

@@ -14,8 +14,8 @@
 
 namespace quire::cpu {
 
-// Says how weights are stored. The first three formats are those of DataType, in the same order. kInt4, kInt4Float32
-// and kInt4BFloat16 have the same panels, and differ in the input. The input of kInt4Units is bfloat16, too.
+// How weights are stored. The first three formats match DataType, in the same order. kInt4, kInt4Float32 and
+// kInt4BFloat16 have the same panels, and differ in the input. The input of kInt4Units is bfloat16, too.
 enum class WeightFormat : uint8_t {
   kFloat32,
   kBFloat16,
@@ -140,11 +140,11 @@ constexpr int SlicesOf(InputLayout layout) {
          : layout == InputLayout::kTilesOf2 ? 2
                                             : 1;
 }
-// Says where the elements of a matrix in tiles are.
+// Where the elements of a matrix in tiles are.
 struct TileOrder {
   int num_pairs;
   int num_steps;   // A step has 32 columns.
-  KBlocks blocks;  // They divide these steps.
+  KBlocks blocks;  // Blocks of these steps.
 
   constexpr TileOrder(int num_rows, int cols, int num_slices)
       : num_pairs((num_rows + kTilePairRows - 1) / kTilePairRows),
@@ -158,7 +158,7 @@ struct TileOrder {
   }
 };
 
-// The same for panels of int4, whose blocks are groups: a block has at most so many columns, and becomes so many bytes.
+// The same for panels of int4, whose blocks are groups: the most columns of a block, and the bytes that it becomes.
 constexpr int kMaxInt4BlockColumns = 512;
 constexpr int kInt4BlockBytes = kMaxInt4BlockColumns * kPanelColumns;
 // Returns the blocks in groups.
@@ -174,12 +174,12 @@ constexpr int kInt4BlockBytes = kMaxInt4BlockColumns * kPanelColumns;
 constexpr int kMaxPairBlockColumns = 512;
 // Elements of LinearTask::scratch for a block of a panel as bfloat16, and for a part of the next one.
 constexpr int kPairScratchElements = 3 * kMaxPairBlockColumns / 2 * kPanelColumns;
-// Says where the tiles of more rows are.
+// Where the tiles of more rows are.
 struct PairOrder {
-  int num_pairs;        // They are pairs of tiles.
+  int num_pairs;        // Pairs of tiles.
   int num_steps;        // A step has 32 columns.
   int steps_per_group;  // The same of a group.
-  KBlocks blocks;       // They divide groups.
+  KBlocks blocks;       // Blocks of groups.
 
   [[gnu::always_inline]] constexpr PairOrder(int num_rows, int cols, int group, int num_slices)
       : num_pairs((num_rows + kTilePairRows - 1) / kTilePairRows),
@@ -191,7 +191,7 @@ struct PairOrder {
     return int64_t{num_pairs} * num_steps * kTilePairElements;
   }
   [[gnu::always_inline]] constexpr int FirstStep(int block) const { return blocks.First(block) * steps_per_group; }
-  // Returns the steps of a block. They do not include those of the last group that have no columns.
+  // Returns the steps of a block. They do not include steps of the last group without columns.
   [[gnu::always_inline]] constexpr int NumSteps(int block) const {
     const int whole = blocks.Count(block) * steps_per_group, rest = num_steps - FirstStep(block);
     return whole < rest ? whole : rest;
@@ -210,15 +210,15 @@ struct PairRowsTask {
   int num_rows;         // At most 16.
   int cols;             // Zeros follow, up to a multiple of 32.
   BFloat16* y;          // The place of the first pair.
-  int64_t y_stride;     // A pair is so far from the next one of the same 32 columns.
-  int64_t step_stride;  // The first pair of 32 columns is so far from that of the next 32.
+  int64_t y_stride;     // Distance between pairs of the same 32 columns.
+  int64_t step_stride;  // Distance from the first pair of 32 columns to the first one of the next 32.
 };
 
 // The slices that are finished are added in the order of a binary counter. If slice s has just been summed, there is
-// one earlier sum for each bit 1 of s, and bit i is the sum of 2^i slices. The sum of slice s is added to those of its
-// lowest bits, as many as there are 1 before the first 0, lowest bit first. If these are n bits, the result is the sum
-// of bit n, or the whole sum after the last slice. Slice 3, for example, is added to slice 2, and that sum to
-// the one of the slices 0 and 1.
+// one earlier sum for each bit 1 of s, and bit i is the sum of 2^i slices. The sum of slice s is added to the sums of
+// its lowest bits, up to the first 0, lowest bit first. If these are n bits, the result is the sum of bit n, or the
+// whole sum after the last slice. Slice 3, for example, is added to slice 2, and that sum to the one of the slices 0
+// and 1.
 [[gnu::always_inline]] constexpr int NumEarlierSums(int slice) {
   int n = 0;
   for (; (slice >> n & 1) != 0; ++n) {
@@ -231,7 +231,7 @@ static_assert(NumEarlierSums(kMaxSlices - 1) == kMaxEarlierSums);
 constexpr int NumKeptSums(int num_slices) {
   return NumEarlierSums(num_slices - 1) + 1;
 }
-// A tile of x has this many k.
+// Number of k in a tile of x.
 constexpr int kMaxInt4TileStep = 64;
 constexpr int Int4TileStep(int group) {
   return group < kMaxInt4TileStep ? group : kMaxInt4TileStep;
@@ -284,18 +284,18 @@ struct LinearTask {
   // for kInt4 bytes of quantize_groups. If is_tiled, it is the first tile: of the whole product for kBFloat16 and
   // kInt4Units, and of the task for kInt4.
   const void* x;
-  bool is_tiled;          // Says whether x is in tiles, which StepBlocks, GroupBlocks or PairOrder divides.
-  const float* x_scales;  // They belong to x in tiles, for kInt4.
+  bool is_tiled;          // Whether x is in tiles, which StepBlocks, GroupBlocks or PairOrder divides.
+  const float* x_scales;  // Of x in tiles, for kInt4.
   // Tells whether y is the first tile of the whole product. REQUIRES: is_tiled and is_gated; the columns fill tiles.
   bool y_is_tiled;
   int y_slices;        // SlicesOf the layout of y, if y_is_tiled.
-  int num_tile_pairs;  // The whole product has so many, if is_tiled.
+  int num_tile_pairs;  // In the whole product, if is_tiled.
   int first_row;       // The task begins here in the whole product. Used for what is in tiles.
   int first_column;
   const void* panels;       // The first panel of the task.
   const void* next_panels;  // The first panel of this thread's probable next task, or null. It may be prefetched.
   PanelFetch fetch;         // Filled and used by linear_kernel.h.
-  bool is_gated;            // Says whether the panels belong to a gated matrix.
+  bool is_gated;            // Whether the panels belong to a gated matrix.
   const float* bias;        // [num_columns], starting at the task's first panel; or null.
   const float* up_bias;     // Bias of up, when `bias` is the bias of a gate.
   const float* residual;    // Same shape as y, or null; may be y. It is null for a gated matrix.
@@ -311,15 +311,15 @@ struct LinearTask {
   int64_t y_stride;
   int64_t panel_elements;  // Distance from one panel to the next.
   int group;               // Columns that share a scale, in panels of int4 and fp8.
-  int x_header_bytes;      // A row of x has so many, for kInt4.
+  int x_header_bytes;      // Header of a row of x, for kInt4.
   int num_rows;
   int cols;
-  int num_slices;  // They divide k; see MatrixView.
+  int num_slices;  // Slices of k; see MatrixView.
   int num_panels;
   int num_columns;  // Columns of y in all panels of the task, without the padding at the end.
   float scale;      // As in LinearArgs.
   float softcap;
-  Activation activation;  // A gated matrix has it.
+  Activation activation;  // For a gated matrix.
 };
 
 // Attends rows of queries to consecutive 16-token units of one KV head and updates each row's running softmax. Tokens
@@ -367,7 +367,7 @@ struct GumbelTask {
 struct RowExtremes {
   float max;
   int32_t argmax;  // Lowest index of the maximum; 0 when there is a NaN.
-  bool is_finite;  // Says whether there is neither an infinity nor a NaN.
+  bool is_finite;  // Whether there is neither an infinity nor a NaN.
 };
 
 // The operations that are compiled once per instruction set.
@@ -378,7 +378,7 @@ struct KernelTable {
   // The type of x: float32, or bfloat16 where bfloat16 instructions multiply. With bfloat16, the rows of x are padded
   // with zeros from `cols` to the next multiple of 32. Rows for kInt8 and kInt4 are made from float32.
   DataType linear_input[kNumWeightFormats];
-  // Sums of at most so many rows of x are in registers at a time, except in AMX tiles.
+  // The most rows of x whose sums are in registers at a time, except in AMX tiles.
   int max_tile_rows;
   // Tells whether linear[kBFloat16] and linear[kInt4] also take tiles, and linear[kInt4Units] takes pairs of k.
   bool takes_tiles;
@@ -392,7 +392,7 @@ struct KernelTable {
   void (*quantize_groups)(const QuantizeGroupsTask& task);
   // Indexed by KvType. Attention over int8 has the same bits on all instruction sets with fused multiply-add.
   void (*attend[kNumKvTypes])(const AttentionTask& task);
-  // Says whether attend[kBFloat16] multiplies pairs of bfloat16. Then its bits differ from attend[kFloat32] on the same
+  // Whether attend[kBFloat16] multiplies pairs of bfloat16. Then its bits differ from attend[kFloat32] on the same
   // values.
   bool multiplies_pairs;
 

@@ -12,8 +12,9 @@
 namespace quire::cpu {
 namespace {
 
-constexpr int kLineBytes = 64;  // A cache line has so many.
-// Lines of first-level caches whose distance is a multiple of this share a set, which holds at least so many of them.
+constexpr int kLineBytes = 64;  // Size of a cache line.
+// Lines of first-level caches whose distance is a multiple of this share a set of at
+// least kCacheSetLines lines.
 constexpr int kCacheSetDistance = 4096;
 constexpr int kCacheSetLines = 8;
 
@@ -25,7 +26,7 @@ constexpr int kMinRowsPerItem = 128;
 constexpr int kMinFloatsPerItem = 32 << 10;
 // Work items per thread. Several items even out threads of unequal speed.
 constexpr int kItemsPerThread = 8;
-// With few rows the kernels process so many panels at once, so the panels of an item are a multiple of it.
+// Number of panels that the kernels process at once with few rows, so the panels of an item are a multiple of it.
 constexpr int kPanelsAtOnce = 4;
 
 // Items whose rows are in tiles. A block of k of the rows and the sums of the item fit into the second-level cache.
@@ -68,7 +69,7 @@ int GroupedRowBytes(const CpuPackedMatrix& w) {
   return GroupHeaderBytes(w) + w.padded_cols();
 }
 
-// An item has so many rows and panels.
+// Rows and panels of an item.
 struct ItemSize {
   int rows;
   int panels;
@@ -146,7 +147,7 @@ bool CpuLinear::MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const {
   return kernels_.takes_tiles && has_kernel && num_rows > InputTiles::kMaxPlainRows;
 }
 
-// Tiles of whole columns fit into the memory of rows of float32, because at most as many rows are added as there are.
+// Tiles of whole columns fit into the memory of rows of float32, because the number of rows at most doubles.
 InputLayout CpuLinear::InputLayoutOf(const CpuPackedMatrix& w, int num_tokens) const {
   const bool fills_tiles = num_tokens > InputTiles::kMaxOwnRows && w.cols() == w.padded_cols();
   const bool takes_tiles = w.format() == WeightFormat::kBFloat16 && MultipliesTiles(w, num_tokens);

@@ -30,11 +30,11 @@ class CpuLinear {
   // Multiplies all rows by all panels, in tasks. The caller leaves empty the fields of `whole` that follow from the
   // matrix.
   void Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole);
-  // Says how a product is divided into items, and where an item finds its input.
+  // How a product is divided into items, and where an item finds its input.
   struct Items {
-    int rows;  // An item has at most so many rows and panels.
+    int rows;  // Largest numbers of rows and panels of an item.
     int panels;
-    int64_t x_row_bytes;  // It is 0 if all items share one input.
+    int64_t x_row_bytes;  // 0 if all items share one input.
     bool copies_tiles;    // The input is copied into tiles_.
     bool has_scratch;
   };
@@ -44,7 +44,7 @@ class CpuLinear {
   // Returns the item that begins at this row and panel, for this thread.
   LinearTask TaskOf(const CpuPackedMatrix& w, const LinearTask& whole, const Items& items, int row, int panel,
                     int thread);
-  // Returns whether so many rows are multiplied in tiles.
+  // Returns whether `num_rows` rows are multiplied in tiles.
   bool MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const;
 
   // Points the task to its input in the form that kernels take, which is the input itself or a copy. Returns the bytes
@@ -79,9 +79,9 @@ class CpuLinear {
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
-  InputTiles tiles_;             // They are copies of an input for LinearTask::is_tiled.
-  Memory scales_;                // They belong to an input in tiles.
-  Memory copy_;                  // It holds a copy of an input. Grows to the size of the largest call.
+  InputTiles tiles_;             // Copies of an input for LinearTask::is_tiled.
+  Memory scales_;                // Of an input in tiles.
+  Memory copy_;                  // A copy of an input. Grows to the size of the largest call.
   Memory ordered_;               // The same of OrderInput.
   std::vector<Memory> scratch_;  // Each thread has an entry. Grows in the same way.
 };

@@ -18,7 +18,7 @@
 //
 // A converted unit has 32 k of a column, which is a row of the left-hand tile. So columns are the rows of the sums, and
 // rows of x are their columns; the inputs are in pairs of k. A product of tiles adds the same products in the same
-// order as with the operands exchanged, so the bits are those of linear_amx_kernel.h.
+// order as with the operands exchanged, so the bits are the same as in linear_amx_kernel.h.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 inline void PairRows(const PairRowsTask& task) {
@@ -162,8 +162,8 @@ class FewRowsInt4BFloat16 {
   const int x_stride_;      // In bytes.
   const uint8_t* weights_;  // The group that is converted next.
   const uint8_t* const weights_end_;
-  BFloat16* const ring_;   // It has room for kRingGroups groups.
-  int to_ = 0, from_ = 0;  // They say what is converted and what is multiplied next in the ring.
+  BFloat16* const ring_;   // Room for kRingGroups groups.
+  int to_ = 0, from_ = 0;  // What is converted and what is multiplied next in the ring.
   PanelFetcher fetcher_;
   alignas(64) float sums_[kMaxSlices * kPanelColumns * kStride];
   alignas(64) float rows_[kTiles * kTileSums];

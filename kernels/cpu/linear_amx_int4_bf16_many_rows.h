@@ -28,13 +28,13 @@ QUIRE_INLINE void TransposeSums(const float* from, int from_stride, float* to) {
 
 // The sums of the last pass that ended a slice and has earlier sums, or that was the last one of its rows. They are
 // [32 columns][32 rows]. They are processed in parts between the products of the next pass, which the tile unit
-// computes at the same time: the earlier sums are added to those of each column, and then the rows of each tile are
+// computes at the same time: the earlier sums are added to the sums of each column, and then the rows of each tile are
 // transposed and stored. The parts are spread evenly over the pass, because stores wait for lines of y.
 class PendingColumns {
  public:
   explicit PendingColumns(const LinearTask* task) : task_(*task) {}
 
-  // Divides the work among so many calls of Work.
+  // Divides the work among `num_calls` calls of Work.
   void Begin(int num_calls) {
     num_calls_ = num_calls;
     num_parts_ = end_ - part_;
@@ -232,13 +232,13 @@ class ManyRowsInt4BFloat16 {
 
   const LinearTask& task_;
   const PairOrder order_;
-  const int num_blocks_;  // All panels have so many.
-  const int num_pairs_;   // The task has so many pairs of tiles.
+  const int num_blocks_;  // Number of blocks of a panel.
+  const int num_pairs_;   // Number of pairs of tiles of the task.
   float* const sums_;     // [earlier sum][panel][pair][32 columns][32 rows]
   const int64_t kept_stride_;
   PendingColumns pending_;
 
-  int head_line_ = 0;  // This line of the next block is converted next.
+  int head_line_ = 0;  // Line of the next block that is converted next.
   const uint8_t* fetched_ = nullptr;
   const uint8_t* fetch_end_ = nullptr;
   int fetches_per_turn_ = 0;

@@ -13,8 +13,8 @@
 
 // Multiplication of many rounded rows, which are stored in tiles, by int4 weights. K is divided into blocks
 // (GroupBlocks), as in linear_amx_many_rows.h. A block of a panel is converted to bytes once. It stays in the
-// first-level cache while all rows are multiplied by it. Between two blocks, and until they are added to those of other
-// slices, the products are kept in the task's scratch as the sums there are.
+// first-level cache while all rows are multiplied by it. Between two blocks, and until they are added to the products
+// of other slices, the products are kept in the task's scratch, like the sums there.
 //
 // Tiles and vectors work at the same time. So each step of a pass has a part of the vector work: it converts the next
 // block, combines the sums of the group before with its scales, and stores rows of an earlier pass.
@@ -74,13 +74,13 @@ class TiledInt4Product {
     const char* panel;
     int group;
     float* products;       // [32, 32]
-    bool is_first;         // Says whether the group is the first of its slice.
+    bool is_first;         // Whether the group is the first of its slice.
     int num_earlier;       // If it is the last of its slice: how many earlier sums are added. Otherwise 0.
     const float* earlier;  // The first of them.
-    bool is_last;          // Says whether the products are then complete.
-    int index;             // The panel has it.
+    bool is_last;          // Whether the products are then complete.
+    int index;             // Index of the panel.
     int first;             // The row of y of the first of the 32.
-    int row, end;          // They are among these 32.
+    int row, end;          // Rows among these 32.
   };
   // The same of complete products, which wait to be stored.
   struct WaitingProducts {
@@ -101,7 +101,7 @@ class TiledInt4Product {
 
   // All passes over a block have these values in common.
   struct Block {
-    int index;  // The panel has it.
+    int index;  // Index of the panel.
     int first_group, num_groups, num_steps;
     int next_steps;   // Steps of the next block.
     int num_earlier;  // Earlier sums of its slice.
@@ -258,17 +258,17 @@ class TiledInt4Product {
   const Int4Tiles format_;
   const int num_groups_;
   const KBlocks blocks_;
-  const int num_blocks_;  // All panels have so many.
+  const int num_blocks_;  // Number of blocks of a panel.
   const int num_pairs_;
-  const int tile_bytes_;       // A tile of x has so many.
-  const int step_bytes_;       // A step of converted weights has so many.
+  const int tile_bytes_;       // Bytes of a tile of x.
+  const int step_bytes_;       // Bytes of a step of converted weights.
   float* const products_;      // [earlier sum][panel][pair][32, 32]
-  const int64_t kept_stride_;  // An earlier sum is so far from the next.
+  const int64_t kept_stride_;  // Distance between earlier sums.
 
   WaitingSums waiting_ = {};
   WaitingProducts to_store_ = {};
   int parity_ = 0;           // Which of sums_ is next.
-  int converted_steps_ = 0;  // They belong to the next block.
+  int converted_steps_ = 0;  // Of the next block.
   const char* fetched_ = nullptr;
   const char* fetch_end_ = nullptr;
   int lines_per_step_ = 0;

@@ -12,7 +12,7 @@
 
 // Multiplication of many rounded rows by int8 weights. A panel is divided into blocks of k. A block stays in the
 // first-level cache while all rows are multiplied by it, and the rows come from the second-level cache. Between two
-// blocks of a panel the sums are kept as they are. They are whole numbers, so the bits are those of
+// blocks of a panel the sums are kept as they are. They are whole numbers, so the bits are the same as in
 // linear_int8_kernel.h.
 //
 // Tiles and vectors work at the same time. So each step of a pass stores some rows of the last pass whose sums were
@@ -138,7 +138,7 @@ class BlockedInt8Product {
 
   PanelFetcher fetcher_;
   WaitingRows to_store_ = {};
-  int parity_ = 0;  // It belongs to the sums that were stored last.
+  int parity_ = 0;  // Of the sums that were stored last.
 };
 
 }  // namespace quire::cpu::QUIRE_CPU_NAMESPACE

@@ -45,7 +45,7 @@ class Fetcher {
   int64_t line_;  // Lines fetched so far. The first block of 8 pages counts as fetched, because it is needed at once.
 };
 
-// Says how often to fetch: `times` lines of each page in every `interval`-th product of tiles.
+// How often to fetch: `times` lines of each page in every `interval`-th product of tiles.
 struct FetchRate {
   int times;
   int interval;

@@ -91,10 +91,10 @@ class WeightBlocks {
 struct Pass {
   const BFloat16* x;
   const BFloat16* w;
-  float* sums;  // They have the sums of the earlier blocks of the slice, and take those of the slice.
+  float* sums;  // Sums of the earlier blocks of the slice, then of the slice.
   int num_steps;
-  bool is_first;    // Says whether there are no earlier blocks in the slice.
-  bool is_last;     // Says whether there are no later blocks.
+  bool is_first;    // Whether there are no earlier blocks in the slice.
+  bool is_last;     // Whether there are no later blocks.
   int num_earlier;  // If this is the last block of the slice: how many earlier sums are added to its own. Otherwise 0.
   const float* earlier;  // The first of them, with `earlier_stride` from one to the next.
   int64_t earlier_stride;
@@ -146,7 +146,7 @@ class PendingRows {
   }
 
  private:
-  // Adds the earlier sums to those of the rows [row_, until). Not inline, because most matrices have one slice.
+  // Adds the earlier sums to the sums of the rows [row_, until). Not inline, because most matrices have one slice.
   __attribute__((noinline)) void AddEarlierTo(int until) {
     const int at = (row_ - begin_) * kPanelColumns;
     float* const sums = sums_[current_] + at;
@@ -207,7 +207,7 @@ QUIRE_INLINE void StoreSums(float* sums) {
   StoreTile<kSum11>(sums + kTileSums + kLanes, kSumsStride);
 }
 
-// Stands behind load or product number kPart of the kParts of a step. Fetches its share of the kLines lines of weights
+// Called after load or product number kPart of the kParts of a step. Fetches its share of the kLines lines of weights
 // of the step. While many fetches wait for memory, loads from the second-level cache wait behind them. So the lines are
 // spread evenly.
 template <int kPart, int kParts, int kLines>

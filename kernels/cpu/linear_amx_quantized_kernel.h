@@ -65,7 +65,7 @@ class QuantizedProduct {
   }
 
  private:
-  // The ring holds so many steps of converted weights. With one pass, they stay in the first-level cache.
+  // Number of steps of converted weights in the ring. With one pass, they stay in the first-level cache.
   static constexpr int kRingSteps = 8;
   static constexpr int kStepsAtOnce = 4;  // Steps whose sums are combined at once. More would not stay in that cache.
 
@@ -79,7 +79,7 @@ class QuantizedProduct {
   struct WaitingGroups {
     int begin, count;
     int slice;
-    bool begins_slice, ends_slice;  // Says whether they are the first or the last of the slice.
+    bool begins_slice, ends_slice;  // Whether they are the first or the last of the slice.
   };
 
   // Multiplies the rows [row, end) by a panel in kTiles tiles of rows.
@@ -229,7 +229,7 @@ class QuantizedProduct {
   const LinearTask& task_;
   const Format format_;
   const int num_passes_;
-  const int slice_steps_;  // All groups of a slice have so many.
+  const int slice_steps_;  // Number of steps in all groups of a slice.
   const int groups_at_once_;
   const int stores_per_step_;
   const int ring_steps_;  // Steps of weights that the scratch holds: a few, or two panels.
@@ -237,11 +237,11 @@ class QuantizedProduct {
 
   PanelFetcher fetcher_;
   WaitingRows to_combine_ = {}, to_store_ = {};
-  WaitingGroups groups_ = {};  // They belong to to_combine_.
+  WaitingGroups groups_ = {};  // Of to_combine_.
   int pass_begin_ = 0;         // The first row of the pass of to_combine_.
   int sums_parity_ = 0, products_parity_ = 0;
   int panel_slot_ = 0;                                                   // The panel begins here in the ring.
-  int converted_panels_ = 0, converted_steps_ = 0, converted_slot_ = 0;  // They say what is converted next, and where.
+  int converted_panels_ = 0, converted_steps_ = 0, converted_slot_ = 0;  // What is converted next, and where.
   int steps_to_conversion_ = 0;
 };
 

@@ -9,12 +9,12 @@
 #include "kernels/cpu/simd.h"
 
 // Panels of int8 and int4 as tiles. A step multiplies up to 64 columns of each row of x by a tile for each half of a
-// panel, and the sums of a group are those of one or more steps. Sums are whole numbers, so their order does not
+// panel, and the sums of a group are the sums of one or more steps. Sums are whole numbers, so their order does not
 // matter; the rest is done in the order of linear_int8_kernel.h and linear_int4_kernel.h, and gives the same bits.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
-constexpr int kWeightStride = 2 * kTileRowBytes;       // A row of a tile of weights is so far from the next.
-constexpr int kStepBytes = kTileRows * kWeightStride;  // The weights of a step have so many.
+constexpr int kWeightStride = 2 * kTileRowBytes;       // Distance between rows of a tile of weights.
+constexpr int kStepBytes = kTileRows * kWeightStride;  // Bytes of the weights of a step.
 constexpr int kPassRows = 2 * kTileRows;
 
 // Prefetches the panels of a task into the second-level cache while they are multiplied. It fetches one cache line of
@@ -46,7 +46,7 @@ class PanelFetcher {
 
   const char* const panels_;
   const int64_t lines_per_panel_;
-  const int64_t num_lines_;             // All panels have so many.
+  const int64_t num_lines_;             // Lines of all panels.
   const int64_t lines_per_turn_;        // A turn fetches kPages lines. This is their number times steps_per_panel.
   int64_t line_ = kPages * kPageLines;  // Fetched so far. The first block counts as fetched, as it is needed at once.
   int64_t lines_due_ = 0;               // Times steps_per_panel.

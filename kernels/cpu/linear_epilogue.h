@@ -44,7 +44,7 @@ QUIRE_INLINE void StoreGated(const LinearTask& task, int64_t column, Vec gate, V
   StoreFirst(to, n, Mul(active, AddFirst(up, task.up_bias, column, n)));
 }
 
-// Columns of y in tiles: those of a panel of a gated matrix, which are half a tile.
+// Columns of y in tiles: the columns of a panel of a gated matrix, which are half a tile.
 class TiledColumns {
  public:
   TiledColumns() = default;

@@ -110,7 +110,7 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const GroupedRow* x, cons
                                Columns columns, Tile<kRows, kVecs>* tile) {
   SetZero(tile);
   const int num_groups = (task.cols + task.group - 1) / task.group;
-  // At the end of a panel, the panel that the next tile has in its place is prefetched. Between them are those that
+  // At the end of a panel, the corresponding panel of the next tile is prefetched. Between them are the panels that
   // this tile multiplies at the same time.
   const int groups_ahead = kColumnsAhead / task.group;
   const int64_t ahead = groups_ahead * int64_t{Int4GroupBytes(task.group)};

@@ -14,7 +14,7 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 
 // Distance in bytes at which weights are prefetched, if one tile of rows reads them from memory.
 constexpr int kPrefetchBytes = 4096;
-// A tile of half a panel needs little time for as many bytes, so pairs are prefetched at a greater distance.
+// A tile of half a panel needs little time for the same bytes, so pairs are prefetched at a greater distance.
 constexpr int kPairPrefetchBytes = kRegisters >= 32 ? kPrefetchBytes : 3 * kPrefetchBytes;
 constexpr int kPanelVecs = kPanelColumns / kLanes;
 
@@ -22,7 +22,7 @@ constexpr int kPanelVecs = kPanelColumns / kLanes;
 // uses all registers, except one or two for weights and one for x. With few rows a tile has several panels, because the
 // multiplier needs enough independent sums. With many rows and few registers a tile has only half a panel.
 constexpr int kMaxTileRows = kRegisters >= 32 ? 12 : kRegisters >= 8 ? 6 : 3;
-// Tiles have at least so many rows if there are several of them (MultiplyRowTiles).
+// Smallest number of rows of a tile if there are several of them (MultiplyRowTiles).
 constexpr int kLeastRowsOfSeveral = kMaxTileRows / 2;
 constexpr int TileVecs(int rows) {
   if (kRegisters >= 32) return rows <= 2 ? 8 : rows <= 4 ? 6 : rows <= 6 ? 4 : 2;
@@ -77,7 +77,7 @@ struct Columns {
   int end;
 };
 
-// A panel has so many rows of so many bytes. A row has the weights of one k, of a pair of k, or of four k.
+// Rows of a panel, and the bytes of each. A row has the weights of one k, of a pair of k, or of four k.
 struct PanelRows {
   int num;
   int bytes;
@@ -220,7 +220,7 @@ QUIRE_INLINE void MultiplySlices(const LinearTask& task, const X* x, const W* pa
   }
 }
 
-// Multiplies rows [row, row + kRows) by kPanels panels from `index` on, in tiles of as many columns as registers allow.
+// Multiplies rows [row, row + kRows) by kPanels panels from `index` on, in tiles as wide as registers allow.
 template <int kRows, int kPanels, typename X, typename W>
 void RunPanels(const LinearTask& task, int row, int index) {
   constexpr int kVecs = kPanels * kPanelVecs < TileVecs(kRows) ? kPanels * kPanelVecs : TileVecs(kRows);

@@ -36,7 +36,7 @@ QUIRE_INLINE void AddSlices(int count, int64_t stride, float* sums) {
   for (int i = 0; i < count; i += kLanes) Store(sums + i, SliceTree<kSlices>(sums + i, stride));
 }
 
-// Adds the sums of all slices to those of the first: `count` sums of slice i begin at sums + i * stride.
+// Adds the sums of all slices to the sums of the first: `count` sums of slice i begin at sums + i * stride.
 inline void AddSlices(int num_slices, int count, int64_t stride, float* sums) {
   if (num_slices == 2) AddSlices<2>(count, stride, sums);
   if (num_slices == 4) AddSlices<4>(count, stride, sums);

@@ -44,8 +44,8 @@ class OutOfMemory : public std::bad_alloc {
   const std::string text_;
 };
 
-// Replaces the memory if it has less than so many bytes, and returns it. Throws OutOfMemory when the system does not
-// give as much, as containers throw std::bad_alloc.
+// Replaces the memory if it has less than `bytes` bytes, and returns it. Throws OutOfMemory when the system does not
+// give it, as containers throw std::bad_alloc.
 void* GrownTo(size_t bytes, Memory* memory);
 
 }  // namespace quire::cpu

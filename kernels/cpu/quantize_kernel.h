@@ -39,7 +39,7 @@ QUIRE_INLINE float LargestMagnitude(const float* x, int n) {
 template <typename Value>
 QUIRE_INLINE int32_t QuantizeSpan(const float* x, int n, int step, Value* values, float* scale) {
   const float largest = LargestMagnitude(x, n);
-  const bool is_zero = !(largest >= kSmallestMagnitude);  // It is also true for a NaN.
+  const bool is_zero = !(largest >= kSmallestMagnitude);  // Also true for a NaN.
   *scale = is_zero ? 0 * largest : largest / 127.0f;
   const int padded = (n + step - 1) / step * step;
   if (is_zero) {

@@ -21,9 +21,9 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   // Binds every thread to its own core; the calling thread is thread 0. Then no thread waits for a core while another
-  // core is idle. Does nothing and returns false unless there are as many threads as cores that the calling thread may
-  // use, because with fewer threads the operating system schedules better. Threads that the caller starts later share
-  // its core.
+  // core is idle. Does nothing and returns false unless the number of threads equals the number of cores that the
+  // calling thread may use, because with fewer threads the operating system schedules better. Threads that the caller
+  // starts later share its core.
   bool BindToCores();
 
   int num_threads() const { return int(threads_.size()) + 1; }

@@ -23,7 +23,7 @@ constexpr int64_t BytesPerPartial(int head_dim) {
 // processes several of them in turn. There are more blocks than the device runs at a time, so that blocks with little
 // work make room for others.
 constexpr int kRecordedBlocksPerMultiprocessor = 8;
-// Every launch of attention_prefill_sm90 has so many, because a block copies for its next item while it computes.
+// For every launch of attention_prefill_sm90, because a block copies for its next item while it computes.
 constexpr int kLongBlocksPerMultiprocessor = 1;
 
 // Returns the room for `count` values, with some to spare.

@@ -51,7 +51,7 @@ class CudaAttention {
   // memory. The addresses stay the same while num_moves and Device::num_frees stay the same.
   std::string PlanForRecording();
   int64_t num_moves() const { return num_moves_; }
-  // Says whether the following launches are recorded.
+  // Sets whether the following launches are recorded.
   void set_is_recording(bool is_recording) { is_recording_ = is_recording; }
 
  private:
@@ -93,7 +93,7 @@ class CudaAttention {
   static int64_t MaxPartials(int head_dim);
   const StepPlan& PlanFor(const quire::AttentionArgs& args, const KernelTable& kernels);
   // The size of the grid of a launch. When it is recorded, the size depends only on a power of two near the number of
-  // items, so that steps with about as many items share a recording.
+  // items, so that steps with about the same number of items share a recording.
   int NumBlocks(const Kind& kind, const AttentionLaunch& launch, bool is_recorded) const;
   // Plans the step on the host.
   void MakePlan(StepPlan* plan);

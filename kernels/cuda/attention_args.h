@@ -17,7 +17,7 @@ constexpr int kSplitTokens = 256;
 // The arrays that the attention kernels of a step read and write, all in device memory. `item.resumed` is never used.
 struct AttentionArgs {
   const uint16_t* q;  // [num_tokens, q_stride], type of K and V; the first num_heads * head_dim of a row.
-  int32_t q_stride;   // It counts elements and is a multiple of 2.
+  int32_t q_stride;   // In elements; a multiple of 2.
   uint16_t* out;      // [num_tokens, num_heads * head_dim]
   const char* kv_pool;
   const int32_t* positions;      // [num_tokens]

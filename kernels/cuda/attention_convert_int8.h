@@ -31,7 +31,7 @@ struct Int8Operand<Bf16> {
 // where copies of 16-bit units would have stored them.
 //
 // Let g = lane / 8 and t = lane % 8. Of 8 tokens and a panel of 64 elements, a lane copies and converts chunk g of int8
-// of token t, which becomes the 16-bit chunks 2g and 2g + 1: bytes 0 and 2 of its words are those of the first one
+// of token t, which becomes the 16-bit chunks 2g and 2g + 1: bytes 0 and 2 of its words belong to the first one
 // (kv_unit.h). Lanes read only what they have copied themselves. Each quarter of a warp stores the same chunk of 8
 // tokens, which is in 8 different groups of banks.
 template <int kHeadDim>
@@ -44,9 +44,9 @@ class Int8Pair {
   using Unit = KvUnit<kHeadDim, 1>;
   static constexpr int kPanels = kHeadDim / 64;
   static constexpr int kTokensAtOnce = 8;
-  static constexpr int kParts = kUnitTokens / kTokensAtOnce;  // A unit has so many.
+  static constexpr int kParts = kUnitTokens / kTokensAtOnce;  // Number of parts of a unit.
   static constexpr int kMatrixBytes = Unit{kUnitTokens}.matrix_bytes();
-  static constexpr int kScaleBytes = 2 * Unit{kUnitTokens}.scale_bytes();  // K and V have so many.
+  static constexpr int kScaleBytes = 2 * Unit{kUnitTokens}.scale_bytes();  // Bytes of the scales of K and V.
   static constexpr int kCopyBytes = simt::kWarpSize * Unit::kChunkBytes;
   static constexpr int kNumberBytes = kUnits * kParts * kPanels * kCopyBytes;
 
@@ -88,7 +88,8 @@ class Int8Pair {
     }
   }
 
-  // Converts what has been copied to `from`. Panels and units of 16 bits are so many bytes apart in `to`.
+  // Converts what has been copied to `from`. In `to`, panels and units of 16 bits are kPanelDistance and kUnitDistance
+  // bytes apart.
   template <typename Element, int kPanelDistance, int kUnitDistance>
   static QUIRE_DEVICE void Convert(const char* from, char* to) {
     constexpr int kRowBytes = KvUnit<kHeadDim>::kPanelChunks * KvUnit<kHeadDim>::kChunkBytes;
@@ -113,7 +114,7 @@ class Int8Pair {
     }
   }
 
-  // Stores the scales that have been copied to `from`, behind a SyncWarp: those of K to `to`, and those of V
+  // Stores the scales that have been copied to `from`, behind a SyncWarp: the scales of K to `to`, and the scales of V
   // kMatrixDistance floats behind them. K and V are converted to Key and Value. MultiplyByScales has their order.
   template <typename Key, typename Value, int kMatrixDistance>
   static QUIRE_DEVICE void StoreScales(const char* from, float* to) {

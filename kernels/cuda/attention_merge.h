@@ -8,11 +8,11 @@
 namespace quire::cuda {
 
 // Joins the partial results of rows that were cut at their splits, in ascending order, and writes their output. The
-// bits are those of JoinedElements::JoinPlaces, which joins one partial result after the other.
+// bits are the same as with JoinedElements::JoinPlaces, which joins one partial result after the other.
 //
 // A load takes much longer than joining what it returns, so the loads of a row do not wait for each other. The lanes of
-// a row first load the states of as many partial results as there are lanes, and compute with which factors each one is
-// joined. Then they load the elements of several partial results at once. Each warp works on rows of its own.
+// a row first load the states of one partial result each, and compute with which factors each one is joined. Then they
+// load the elements of several partial results at once. Each warp works on rows of its own.
 template <typename Element, int kHeadDim>
 class AttentionMergeKernel {
   // JoinedElements::Join joins a partial result to those before it in this way.
@@ -96,7 +96,7 @@ class AttentionMergeKernel {
     const bool is_joined = state.sum != 0;
     const uint32_t all_lanes = uint32_t((uint64_t{1} << kRowLanes) - 1);
     const uint32_t joined_lanes = simt::Ballot(is_joined) >> first_lane & all_lanes;
-    float largest = is_joined ? state.max : kMinusInfinity;  // It is that of this result and those before it.
+    float largest = is_joined ? state.max : kMinusInfinity;  // Of this result and all before it.
     QUIRE_UNROLL for (int distance = 1; distance < kRowLanes; distance *= 2) {
       if (distance >= num_places) break;
       const float earlier = simt::ShuffleUp(largest, distance);

@@ -55,7 +55,7 @@ struct RingPlace {
   int slot = 0;
   uint32_t parity = 0;
 
-  // Returns this place and goes on to the next one.
+  // Returns this place and moves on to the next one.
   QUIRE_DEVICE RingPlace Take() {
     const RingPlace taken = *this;
     if (++slot == kSlots) {
@@ -82,7 +82,7 @@ struct RingPlace {
 // attention_tile_int8.h:
 //   - The score of a token is (sum of q * k) * scale of k, in float32.
 //   - The weight exp(score - max) of a token is multiplied by the scale of its V in float32 and then rounded to
-//     bfloat16, also with queries of float16. The sum of the weights is that of the weights without the scales.
+//     bfloat16, also with queries of float16. The sum of the weights is taken without the scales.
 // So nothing is rounded that attention over 16-bit K and V does not round: a rounded weight differs by at most 2^-9 of
 // itself, and all sums are float32. The numbers of tokens behind the end are zeros in the slots.
 template <typename Element, int kHeadDim>
@@ -108,7 +108,7 @@ class AttentionPrefillSm90 {
   static constexpr int kSlotBytes = kPanels * kPanelBytes;
   static constexpr int kSlots = 4;
   static constexpr int kQueryPanelBytes = kGroupRows * kRowBytes;
-  static constexpr int kQueryBytes = kPanels * kQueryPanelBytes;  // A consumer has so many.
+  static constexpr int kQueryBytes = kPanels * kQueryPanelBytes;  // Bytes of the queries of a consumer.
   static constexpr int kConsumerWarps = kConsumers * 4;
   using Key = typename KvOperands<Element>::Key;
   using Value = typename KvOperands<Element>::Value;
@@ -312,8 +312,8 @@ class AttentionPrefillSm90 {
 
   // --- The consumers
 
-  // 64 rows of queries. The weights of a tile are computed while the tensor cores multiply those of the tile before
-  // with V. The order of the sums is the same as without this overlap.
+  // 64 rows of queries. The weights of a tile are computed while the tensor cores multiply the weights of the tile
+  // before with V. The order of the sums is the same as without this overlap.
   class Rows : public SoftmaxRows<kHeadDim> {
    public:
     // `queries` describes the matrix of the queries, and `ring` is the place of K of the first tile.
@@ -427,7 +427,7 @@ class AttentionPrefillSm90 {
     const Visible& visible_;
     const float scale_log2_;
     RingPlace<kSlots>* const ring_;
-    uint32_t weights_[kTileUnits][4];  // They belong to the tile whose values are added next.
+    uint32_t weights_[kTileUnits][4];  // Of the tile whose values are added next.
   };
 
   static QUIRE_DEVICE void Consume(const AttentionArgs& args) {

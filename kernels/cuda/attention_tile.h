@@ -178,7 +178,7 @@ class SoftmaxRows {
   }
 
  protected:
-  // Hides the scores of tokens that a row does not see. The scores are those of kUnits consecutive units, of which
+  // Hides the scores of tokens that a row does not see. The scores belong to kUnits consecutive units, of which
   // `first_token` is the first token in the context.
   template <int kUnits>
   static QUIRE_DEVICE void HideInvisible(const Visible& visible, int first_token, float (&scores)[kUnits][8]) {
@@ -264,12 +264,12 @@ class SoftmaxRows {
   }
 
  private:
-  // The sums shrink to a new max only when the scores have grown by this much, in powers of two, which is rare.
-  // Until then the weights are larger than 1, but not too large for float16.
+  // Growth of the scores, in powers of two, at which the sums shrink to a new max, which is rare. Until then the
+  // weights are larger than 1, but not too large for float16.
   static constexpr float kSlack = 8;
   static constexpr float kLowest = -3.402823466e38f;
 
-  // Returns score i (0 to 3) of a unit for the lane's row h. It is that of token i / 2 * 8 + 2t + i % 2.
+  // Returns score i (0 to 3) of a unit for the lane's row h. It belongs to token i / 2 * 8 + 2t + i % 2.
   static QUIRE_DEVICE float& Score(float (&unit)[8], int h, int i) { return unit[i / 2 * 4 + 2 * h + i % 2]; }
 };
 

@@ -10,9 +10,9 @@
 // The products of attention_tile.h over K and V of int8. The numbers are at most 127, so they are exact in bfloat16 and
 // float16, and lanes convert them between shared memory and the products. Their scales are factors in float32:
 //   - The score of a token is (sum of q * k) * scale of k.
-//   - The weight exp(score - max) of a token is multiplied by the scale of its V and then rounded to bfloat16. This is
-//     so for queries of float16, too, because a weight times a scale may be too large or too small for float16. The sum
-//     of the weights is that of the weights without the scales.
+//   - The weight exp(score - max) of a token is multiplied by the scale of its V and then rounded to bfloat16. This
+//     applies to queries of float16, too, because a weight times a scale may be too large or too small for float16. The
+//     sum of the weights is taken without the scales.
 // So nothing is rounded that attention over 16-bit K and V does not round, and outputs have the same error.
 //
 // All numbers of K and V are finite, so a weight of 0 hides a token whatever its scales are.

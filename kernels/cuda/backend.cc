@@ -39,7 +39,7 @@ size_t OutputBytes(const SamplingArgs& sampling, int num_rows) {
   return UploadArena::BytesFor<int32_t>(num_rows) + Sampler::UploadBytes(sampling, num_rows);
 }
 
-// Returns the room for that many copies of blocks.
+// Returns the room for `num_copies` copies of blocks.
 size_t CopiesBytes(int num_copies, int num_layers) {
   return 2 * UploadArena::BytesFor<uint32_t>(num_copies) + UploadArena::BytesFor<char*>(num_layers);
 }

@@ -111,7 +111,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   void PrepareOutputs(int padded_tokens);
   // Returns the kernels for a layout of K and V. REQUIRES: CheckLayout is OK.
   const KernelTable& KernelsFor(const KvLayout& layout) const;
-  // `has_room` is that of RoundedProducts::Multiply.
+  // `has_room` is for RoundedProducts::Multiply.
   void Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y,
                 bool has_room = false);
   void CheckOutput(DataType type) const;  // Ends the process when the kernels do not write `type`.
@@ -133,11 +133,11 @@ class CudaBackend : public Backend, private LayerRecorder {
   RoundedProducts rounded_products_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   int num_positions_ = 0;                                    // The positions that the rotary tables must have.
-  size_t most_batch_bytes_ = 0;                              // A batch needs so many without its plans.
+  size_t most_batch_bytes_ = 0;                              // Bytes of a batch without its plans.
   BatchView batch_ = {};                                     // Its arrays are on the device.
   bool is_padded_ = false;            // The batch is a decode step, padded to a number of tokens that can be recorded.
-  std::optional<Outputs> announced_;  // The next batch has them.
-  Outputs outputs_ = {};              // The batch has them, if num_output_rows_ is not 0.
+  std::optional<Outputs> announced_;  // For the next batch.
+  Outputs outputs_ = {};              // Of the batch, if num_output_rows_ is not 0.
   int num_output_rows_ = 0;
   const int32_t* output_rows_ = nullptr;  // [num_output_rows_], on the device.
   UploadArena batch_arena_;

@@ -37,7 +37,7 @@ struct CountWeight {
 // Selects by mass. REQUIRES: the best score is 0.
 struct MassWeight {
   static constexpr bool kIsMass = true;
-  float share;  // It is in (0, 1).
+  float share;  // In (0, 1).
 
   QUIRE_DEVICE uint64_t Of(float score) const { return Mass(score); }
   QUIRE_DEVICE uint64_t Limit(uint64_t total) const {

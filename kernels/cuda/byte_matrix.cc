@@ -12,8 +12,8 @@ namespace quire::cuda {
 
 namespace {
 
-// Returns whether the columns make whole blocks of 128, and the scales are those of blocks of 128 rows, of which the
-// last one may lack rows.
+// Returns whether the columns make whole blocks of 128, and the scales belong to blocks of 128 rows, of which the last
+// one may lack rows.
 bool HasBlocksOf128(const QuantizedMatrixView& matrix) {
   if (matrix.group != kScaledColumns || matrix.cols % kScaledColumns != 0) return false;
   const int num_blocks = matrix.cols / kScaledColumns;

@@ -47,7 +47,7 @@ class ByteCudaMatrix : public DeviceMatrix {
   size_t scale_bytes() const { return num_scales() * sizeof(float); }
   bool Allocate();
   void Upload(const QuantizedMatrixView* matrices, int num_matrices);
-  // Appends the scales of a matrix, of which those of blocks are the same in all rows of a block.
+  // Appends the scales of a matrix. Scales of blocks are the same in all rows of a block.
   void AppendScales(const QuantizedMatrixView& matrix, std::vector<float>* scales) const;
 
   Device* const device_;

@@ -50,9 +50,9 @@ struct Fp8Numbers {
 struct Fp8BlockNumbers : Fp8Numbers {
   static constexpr bool kHasBlockScales = true;
 };
-constexpr int kScaledRows = kFp8BlockSide;     // So many rows of weights share a scale.
-constexpr int kScaledColumns = kFp8BlockSide;  // So many columns of a token or of weights share a scale.
-constexpr int kScaleMultiple = 4;              // Arrays of scales have a multiple of so many values, 16 bytes.
+constexpr int kScaledRows = kFp8BlockSide;     // Number of rows of weights that share a scale.
+constexpr int kScaledColumns = kFp8BlockSide;  // Number of columns of a token or of weights that share a scale.
+constexpr int kScaleMultiple = 4;              // The size of arrays of scales is a multiple of it: 16 bytes.
 
 // Returns the product of a rounded row and a row of weights with one scale each from the sum of the products of their
 // numbers.

@@ -265,8 +265,8 @@ uint64_t CudaDevice::Mark() {
   return mark;
 }
 
-// All waiting goes through here, so that a device that hangs always ends its worker, and the worker's sequences go on
-// elsewhere.
+// All waiting goes through here, so that a device that hangs always ends its worker, and the worker's sequences
+// continue elsewhere.
 bool CudaDevice::IsDone(uint64_t mark) {
   MakeCurrent();
   const cudaError_t error = cudaEventQuery(EventOf(mark));

@@ -11,7 +11,7 @@
 
 namespace quire::cuda {
 
-// Says whether recordings (Device::BeginRecording) may use a piece of memory. They are lost when it is freed.
+// Whether recordings (Device::BeginRecording) may use a piece of memory. They are lost when it is freed.
 enum class Recorded { kYes, kNever };
 
 // Frees memory of the device.

@@ -20,7 +20,7 @@ struct DeviceOptions {
   std::string tuning_cache;  // File that keeps the results of tuning between starts. If it is empty, there is none.
   // Set up each kernel while the one before it ends; see LaunchKernel in cuda_device.cc.
   bool overlaps_launches = false;
-  // The size of the heads that will be computed; OpenDevice refuses another one than those of kHeadDims.
+  // The size of the heads that will be computed; OpenDevice refuses sizes that are not in kHeadDims.
   int head_dim = 64;
   // On compute capability 9.0, use the kernels that only it can run: for the attention of prompts
   // (attention_prefill_sm90.h) and for inputs of FP8 (kernels_fp8_sm90.cu).

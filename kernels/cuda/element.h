@@ -13,7 +13,7 @@
 namespace quire::cuda {
 
 struct Bf16 {
-  static constexpr int kKvBytes = 2;  // A number of K and V has so many.
+  static constexpr int kKvBytes = 2;  // Size of a number of K and V.
   // A pair whose last bits can hold a whole number: kMagic | n is 128 + n for n below 128.
   static constexpr uint32_t kMagic = 0x43004300u;
   static constexpr uint32_t kMinusOne = 0xbf80bf80u;

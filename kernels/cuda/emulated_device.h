@@ -84,9 +84,9 @@ class EmulatedDevice : public Device {
 
   const bool is_sm90_;
   std::map<const char*, Allocation> allocations_;  // Keyed by aligned address.
-  std::unique_ptr<Recording> recording_;           // It is null when nothing is being recorded.
+  std::unique_ptr<Recording> recording_;           // Null when nothing is being recorded.
   std::deque<std::function<void()>> queue_;        // Work that is not done yet.
-  uint64_t num_queued_ = 0, num_done_ = 0;         // They count from the construction on.
+  uint64_t num_queued_ = 0, num_done_ = 0;         // Counted from the construction on.
   uint64_t num_launches_ = 0;
   std::set<const void*> launched_;  // The entries of LaunchKernel.
   std::set<const void*> loaded_;    // Entries that were prepared or launched.

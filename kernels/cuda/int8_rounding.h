@@ -11,7 +11,7 @@
 namespace quire::cuda {
 
 // Numbers that share a scale become numbers of 8 bits: q = round(x * (most / m)), where m is their largest magnitude,
-// `most` is that of the numbers of 8 bits, and ties round to even.
+// `most` is the largest number of 8 bits, and ties round to even.
 struct ByteScale {
   float scale;    // m / most. It is NaN if m is.
   float inverse;  // most / m.

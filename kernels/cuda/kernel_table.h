@@ -37,9 +37,9 @@ struct Kernel {
 // The kernels for quantized weights of one format, by which rows of 16 bits are multiplied.
 struct QuantizedKernels {
   static constexpr int kTokens[] = {8, 16, 32, 64};  // The most tokens that each product takes.
-  static constexpr int kMostJoinedTokens = 16;       // Products of at most so many tokens add their splits themselves.
+  static constexpr int kMostJoinedTokens = 16;       // The most tokens of products that add their own splits.
 
-  // Returns the index of the product for so many tokens. The last one takes any number of tokens, in blocks.
+  // Returns the index of the product for `num_tokens` tokens. The last one takes any number of tokens, in blocks.
   static constexpr int ProductFor(int num_tokens) {
     int index = 0;
     while (index + 1 < int(std::size(kTokens)) && kTokens[index] < num_tokens) ++index;
@@ -50,8 +50,8 @@ struct QuantizedKernels {
   Kernel<DequantizeArgs> dequantize;
 };
 
-// The kernels for products of rounded rows by weights of int8 or FP8. There are as many products as above, and those of
-// as many tokens add their splits. Rows have one scale, or one for each 128 columns.
+// The kernels for products of rounded rows by weights of int8 or FP8. The number of products is the same as above, and
+// the same ones add their splits. Rows have one scale, or one for each 128 columns.
 struct RoundedProductKernels {
   Kernel<RoundRowsArgs> round_rows;      // `entry` is null with scales of columns.
   Kernel<RoundGroupsArgs> round_groups;  // `entry` is null with one scale for each row.
@@ -69,7 +69,7 @@ constexpr int kMostInt8HeadDim = 128;
 struct KernelTable {
   Kernel<AttentionArgs> attention_decode;
   Kernel<AttentionArgs> attention_prefill;
-  Kernel<AttentionArgs> attention_prefill_sm90;  // `entry` is null for devices and heads that do not have it.
+  Kernel<AttentionArgs> attention_prefill_sm90;  // `entry` is null for devices and heads without it.
   Kernel<AttentionArgs> attention_merge;
   Kernel<RopeAppendKernelArgs> rope_append;
   Kernel<RmsNormKernelArgs> rms_norm;
@@ -80,7 +80,7 @@ struct KernelTable {
   Kernel<SamplingKernelArgs> sampling;
   QuantizedKernels int4, int8, fp8;
   RoundedProductKernels rounded_int8;
-  RoundedProductKernels rounded_fp8;         // The entries are null for devices that do not have it.
+  RoundedProductKernels rounded_fp8;         // The entries are null for devices without it.
   RoundedProductKernels rounded_fp8_blocks;  // The same for weights that have blocks of 128 x 128.
   Kernel<SplitSumArgs> split_sum;
   Kernel<GatherColumnsArgs> gather_columns;

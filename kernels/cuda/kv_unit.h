@@ -58,13 +58,13 @@ struct KvUnit {
 
   int num_tokens;  // 1, 2, 4, 8 or 16.
 
-  // Number of chunks of K; V has as many.
+  // Number of chunks of K, and of V.
   QUIRE_HOST_DEVICE constexpr int matrix_chunks() const { return num_tokens * kRowChunks; }
   QUIRE_HOST_DEVICE constexpr int matrix_bytes() const { return matrix_chunks() * kChunkBytes; }
   QUIRE_HOST_DEVICE constexpr int bytes() const {
     return kElementBytes == 1 ? 2 * (matrix_bytes() + scale_bytes()) : 2 * matrix_bytes();
   }
-  // Bytes of the scales of K, which follow V. The scales of V are the last ones and take as many.
+  // Bytes of the scales of K, which follow V. The scales of V are the last ones and have the same size.
   QUIRE_HOST_DEVICE constexpr int scale_bytes() const {
     return kElementBytes == 1 ? num_tokens * int(sizeof(float)) : 0;
   }
@@ -94,9 +94,9 @@ struct KvUnit {
     return kNarrowChunks != 0 && panel == kRowChunks / kPanelChunks;
   }
   QUIRE_HOST_DEVICE static constexpr int Width(int panel) { return IsNarrow(panel) ? kNarrowChunks : kPanelChunks; }
-  // A row has `width` chunks. If these are 8, 4 or 2, all banks have been used once after 1, 2 or 4 tokens, and after
-  // that many tokens the place changes. With 6 chunks, which only int8 has, four tokens use every other group of banks.
-  // With an odd number, 8 tokens use all groups of banks as they are.
+  // A row has `width` chunks. If these are 8, 4 or 2, all banks have been used once after 1, 2 or 4 tokens, after which
+  // the place changes. With 6 chunks, which only int8 has, four tokens use every other group of banks. With an odd
+  // number, 8 tokens use all groups of banks as they are.
   QUIRE_HOST_DEVICE static constexpr int Mixed(int token, int chunk, int width) {
     if (kNarrowChunks % 2 == 1 && width == kNarrowChunks) return chunk;
     return chunk ^ (width == 8 ? token & 7 : width == 4 ? token >> 1 & 3 : token >> 2 & 1);

@@ -30,7 +30,7 @@ class LayerGraphs {
     const void* model;
     int num_tokens;
     bool has_outputs;       // Draws for all tokens follow (LayerRecorder::NumOutputRows).
-    int max_top;            // These draws return at most so many tokens each.
+    int max_top;            // Largest number of tokens that each of these draws returns.
     std::string attention;  // CudaAttention::PlanForRecording
     auto operator<=>(const Key&) const = default;
   };

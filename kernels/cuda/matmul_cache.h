@@ -29,8 +29,8 @@ struct MatmulShape {
   int num_rows;
   int num_columns;
   int depth;
-  DataType element;  // It is float32 and has no meaning, unless the numbers are kElements.
-  DataType y_type;   // It is float32 and has no meaning for kInt8.
+  DataType element;  // float32, without meaning, unless the numbers are kElements.
+  DataType y_type;   // float32, without meaning, for kInt8.
   bool adds_to_y;
   MatmulNumbers numbers = MatmulNumbers::kElements;
 

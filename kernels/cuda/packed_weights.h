@@ -15,10 +15,10 @@
 // FP8 whose products round their input are stored in another way (byte_matrix.h).
 //
 // The values are cut into tiles of 16 rows, and a tile into blocks of 128 columns. Rows and columns that are missing at
-// the end have values and scales of 0. A lane of a warp holds the values of a block that it multiplies: those of rows g
-// and g + 8, columns 32 q + 8 t to 32 q + 8 t + 7 for the quarters q = 0 to 3, where g = lane / 4 and t = lane % 4. So
-// the values need no change of order on their way into the first factor of mma.m16n8k16. The columns of a step of 16
-// are 8 t + 4 s to 8 t + 4 s + 3 for all t, where s = 0 or 1 is the step of the quarter; the kernels load x in the same
+// the end have values and scales of 0. A lane of a warp holds the values of a block that it multiplies: rows g and g +
+// 8, columns 32 q + 8 t to 32 q + 8 t + 7 for the quarters q = 0 to 3, where g = lane / 4 and t = lane % 4. So the
+// values need no change of order on their way into the first factor of mma.m16n8k16. The columns of a step of 16 are 8
+// t + 4 s to 8 t + 4 s + 3 for all t, where s = 0 or 1 is the step of the quarter; the kernels load x in the same
 // order.
 //
 // The first factor of a step is four pairs: rows g, g + 8, g, g + 8; the first two have columns 0 and 1 of the lane's
@@ -35,11 +35,11 @@ namespace quire::cuda {
 struct PackedWeights {
   const char* values;      // [num_tiles][num_blocks][pieces of the format][32 lanes][16 bytes]
   const float* scales;     // [num_tiles][num_groups][16 rows]
-  const uint8_t* zeros;    // As many as scales in int4, at most 16; otherwise null.
-  int32_t rows;            // The matrix has so many.
+  const uint8_t* zeros;    // In int4, one for each scale, at most 16; otherwise null.
+  int32_t rows;            // Rows of the matrix.
   int32_t cols;            // A multiple of 8.
   int32_t num_blocks;      // ceil(cols / 128).
-  int32_t num_groups;      // All blocks of columns have so many, at least 1. There are at most 2^31 scales.
+  int32_t num_groups;      // In all blocks of columns, at least 1. There are at most 2^31 scales.
   int32_t group_quarters;  // Columns that share a scale, in units of 32.
 };
 
@@ -57,7 +57,7 @@ struct WeightFragments {
 // Each format converts the words of a quarter. The results are exact: value - zero, without the scale.
 
 struct Int4Values {
-  static constexpr int kPieces = 2;  // Each lane and block has so many pieces of 16 bytes.
+  static constexpr int kPieces = 2;  // Pieces of 16 bytes of each lane and block.
   static constexpr bool kHasZeros = true;
 
   // `zeros` are the zero points of rows g and g + 8, in the lowest bytes.

@@ -25,8 +25,8 @@ uint16_t BitsOf(DataType element, float value) {
   return element == DataType::kBFloat16 ? ToBFloat16(value).bits : ToFloat16(value).bits;
 }
 
-// Returns numbers of both signs, which 16 bits hold exactly. Those of the first token are from 1/8 to 1 in magnitude,
-// and those of others up to four times as large, so that tokens have different scales.
+// Returns numbers of both signs, which 16 bits hold exactly. The first token has magnitudes from 1/8 to 1, and other
+// tokens up to four times as large, so that tokens have different scales.
 std::vector<float> Inputs(int num_tokens, int cols) {
   std::vector<float> x(size_t(num_tokens) * cols);
   uint32_t state = 1;
@@ -112,7 +112,7 @@ std::vector<ProductCheck::Expected> ProductCheck::Products(const std::vector<flo
     return products;
   }
   const std::vector<double> w = WeightsOf(row, formula);
-  // Only sums of exact weights have groups: dequantized weights are those of a matrix of 16 bits.
+  // Only sums of exact weights have groups: dequantized weights are a matrix of 16 bits.
   const bool has_groups = formula == ProductFormula::kExactWeights && HasGroups(row.matrix->format);
   for (size_t token = 0; token < products.size(); ++token) {
     std::vector<float> inputs(x.begin() + int64_t(token) * cols, x.begin() + int64_t(token + 1) * cols);

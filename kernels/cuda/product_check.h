@@ -13,7 +13,7 @@
 
 namespace quire::cuda {
 
-// Says what a product should be.
+// What a product should be.
 //   kExactWeights    The sum of x * w, where a weight w is (value - zero) * scale.
 //   kRoundedWeights  The same, where a weight is that product in float32, rounded to the element type.
 //   kRoundedInputs   For int8 and FP8: the sum of the products of the numbers of x, rounded to 8 bits, and of w, times
@@ -36,7 +36,7 @@ class ProductCheck {
   // A row of the stacked matrices.
   struct Row {
     const QuantizedMatrixView* matrix;
-    int index;  // That matrix has the row at this index.
+    int index;  // Index of the row in that matrix.
   };
   // The right result, and how far a device may be from it.
   struct Expected {
@@ -45,7 +45,7 @@ class ProductCheck {
   };
 
   Row FindRow(int n) const;
-  // Returns the weights of a row in the order of its own columns, which matrix->order compares with those of x.
+  // Returns the weights of a row in the order of its own columns, which matrix->order compares with the columns of x.
   std::vector<double> WeightsOf(const Row& row, ProductFormula formula) const;
   // Returns the product of x[num_tokens, cols] and a row for each token.
   std::vector<Expected> Products(const std::vector<float>& x, const Row& row, ProductFormula formula) const;

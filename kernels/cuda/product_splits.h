@@ -13,7 +13,7 @@ namespace quire::cuda {
 // The columns of a matrix are divided among thread blocks in this way.
 struct ProductSplits {
   int count;
-  int blocks;  // Each split has so many blocks of columns.
+  int blocks;  // Number of blocks of columns of each split.
 
   // With `num_grid_blocks` thread blocks for each split, there are about two for each multiprocessor, if the columns
   // suffice.
@@ -38,8 +38,8 @@ struct ProductGrid {
     return ProductSplits::Of(num_column_blocks, int64_t{num_row_blocks} * NumTokenBlocks(num_tokens),
                              num_multiprocessors);
   }
-  // Returns how far the sums of a split are from those of the next one: room for [num_tokens, rows], which begins at a
-  // multiple of eight sums.
+  // Returns the distance between the sums of two splits: room for [num_tokens, rows], which begins at a multiple of
+  // eight sums.
   static int64_t SplitStride(int num_tokens, int rows) { return CeilDiv(int64_t{num_tokens} * rows, 8) * 8; }
   // Returns the most sums that the splits of 1 to `num_tokens` tokens have, if there are several splits. Fewer tokens
   // can have more sums, because they have more splits. A worker runs steps of a few sizes at its start and then gives

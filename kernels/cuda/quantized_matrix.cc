@@ -26,8 +26,8 @@ class TileRows {
   std::vector<uint8_t> bytes_;
 };
 
-// Writes the words of a lane for the step of 16 columns that begins with column k of the lane. Columns are those of
-// packed_weights.h.
+// Writes the words of a lane for the step of 16 columns that begins with column k of the lane. Columns are ordered as
+// in packed_weights.h.
 void WriteInt4Step(const uint8_t* upper, const uint8_t* lower, uint32_t* word) {
   *word = 0;
   for (int j = 0; j < 2; ++j) {
@@ -45,7 +45,7 @@ void WriteByteStep(const uint8_t* upper, const uint8_t* lower, uint32_t* words) 
 
 // Appends the blocks of a tile to `words`.
 void PackTile(const TileRows& rows, int num_blocks, bool is_int4, std::vector<uint32_t>* words) {
-  constexpr int kPieceWords = 4;  // A lane has so many.
+  constexpr int kPieceWords = 4;  // Words of each lane.
   const int words_of_step = is_int4 ? 1 : 2;
   const int quarters_of_piece = kPieceWords / (2 * words_of_step);
   for (int block = 0; block < num_blocks; ++block) {

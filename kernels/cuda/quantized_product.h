@@ -57,7 +57,7 @@ class QuantizedProductKernel {
   static constexpr bool kJoinsSplits = kTokenTiles <= 2;
   static constexpr int kStages = kTokenTiles < 4 ? 4 : 3;
   static constexpr int kXBytes = kTokens * kBlockColumns * int(sizeof(uint16_t));
-  static constexpr int kValueBytes = Values::kPieces * kPieceBytes;  // A tile has so many.
+  static constexpr int kValueBytes = Values::kPieces * kPieceBytes;  // Bytes of a tile.
   // The scales of the groups of a block and tile, one entry for each quarter. FP8 has groups that end within blocks,
   // but hardly anybody uses them; they are read from global memory.
   static constexpr int kScaleEntries = Values::kHasZeros ? kBlockQuarters : 1;
@@ -83,8 +83,8 @@ class QuantizedProductKernel {
   }
 
  private:
-  static constexpr int kRowBytes = kBlockColumns * int(sizeof(uint16_t));  // A row of x in a stage has so many.
-  static constexpr int kChunks = kRowBytes / 16;                           // Such a row has so many.
+  static constexpr int kRowBytes = kBlockColumns * int(sizeof(uint16_t));  // Bytes of a row of x in a stage.
+  static constexpr int kChunks = kRowBytes / 16;                           // Chunks of such a row.
 
   explicit QUIRE_DEVICE QuantizedProductKernel(const QuantizedProductArgs& args)
       : args_(args),
@@ -275,8 +275,8 @@ class QuantizedProductKernel {
 
   const QuantizedProductArgs& args_;
   const int row_block_, split_, first_token_, num_tokens_, tile_, last_tile_;
-  int quarters_left_ = 0;                            // The current group has so many left.
-  int copied_group_ = 0, copied_quarters_left_ = 0;  // They belong to the block that is copied next.
+  int quarters_left_ = 0;                            // Quarters left in the current group.
+  int copied_group_ = 0, copied_quarters_left_ = 0;  // Of the block that is copied next.
   // The sums of the current group, of rows g and g + 8 of a tile and tokens 8 i + 2 t and 8 i + 2 t + 1.
   float sums_[kRowTiles][kTokenTiles][4];
   float totals_[kRowTiles][kTokenTiles][4];  // The sums of the groups before, times their scales.

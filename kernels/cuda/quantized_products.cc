@@ -40,7 +40,7 @@ const QuantizedKernels& QuantizedProducts::KernelsFor(QuantizedFormat format) co
 
 const uint16_t* QuantizedProducts::InOrderOf(const QuantizedCudaMatrix& w, const uint16_t* x, int num_tokens) {
   if (w.order() == nullptr) return x;
-  constexpr int kElements = 8;  // A thread handles so many.
+  constexpr int kElements = 8;  // Elements for each thread.
   const int64_t count = int64_t{num_tokens} * w.cols();
   uint16_t* const ordered = ordered_x_.Reserve<uint16_t>(count);
   device_->Launch(
@@ -64,7 +64,7 @@ void QuantizedProducts::Multiply(const uint16_t* x, const QuantizedCudaMatrix& w
 
 void QuantizedProducts::MultiplyPacked(const uint16_t* x, const QuantizedCudaMatrix& w, int num_tokens, void* y,
                                        DataType y_type, bool adds_to_y) {
-  constexpr int kElements = 8;  // A thread handles so many.
+  constexpr int kElements = 8;  // Elements for each thread.
   const int kernel = QuantizedKernels::ProductFor(num_tokens);
   // The number of tokens does not count in exact products, which have one block of tokens.
   const ProductGrid grid = {.num_column_blocks = w.weights().num_blocks,

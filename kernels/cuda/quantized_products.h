@@ -21,7 +21,7 @@ namespace quire::cuda {
 // the result depends on its row of x, the matrix and the number of multiprocessors alone. Used by one thread.
 class QuantizedProducts {
  public:
-  static constexpr int kMostTokens = 64;  // A thread block takes so many.
+  static constexpr int kMostTokens = 64;  // Limit of a thread block.
   // Up to this number of tokens, the four products of a layer of a model of 8 B parameters are together faster without
   // dequantized slices: with 256 tokens on an H100, 374 us instead of 397 in int4, and 371 instead of 441 in int8.
   static constexpr int kMostPackedTokens = 256;

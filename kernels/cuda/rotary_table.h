@@ -10,8 +10,8 @@
 
 namespace quire::cuda {
 
-// Cosines and sines of a rotary embedding in device memory, for as many positions as were needed so far. The device
-// must outlive the table.
+// Cosines and sines of a rotary embedding in device memory, for all positions that were needed so far. The device must
+// outlive the table.
 class RotaryTable {
  public:
   // inv_freq[0, half) is in device memory and must not change.

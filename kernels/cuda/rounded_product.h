@@ -76,7 +76,7 @@ class RoundedProductKernel {
   static constexpr int kTileBytes = kByteTileRows * kRowBytes;
   static constexpr int kXBytes = kTokens * kRowBytes;
   static constexpr int kStageBytes = kXBytes + kWarps * kRowTiles * kTileBytes;
-  // The scales of a block of columns: those of the tokens, and those of four blocks of weights, among them the block.
+  // The scales of a block of columns: for the tokens, and for four blocks of weights, among them the block.
   static constexpr int kScaleBytes = Numbers::kHasBlockScales ? (kTokens + kScaleMultiple) * int(sizeof(float)) : 0;
   static constexpr int kSharedBytes = kStages * (kStageBytes + kScaleBytes);
 

@@ -226,7 +226,7 @@ void RoundedProducts::Complain(const Part& part) {
 }
 
 void RoundedProducts::ScaleSums(const Part& part, const void* sums, int64_t split_stride, int num_splits) {
-  constexpr int kColumns = 8;  // A thread handles so many.
+  constexpr int kColumns = 8;  // Columns for each thread.
   const Kernel<ScaleSumsArgs>& kernel = KernelsFor(part.format, part.has_blocks).scale_sums;
   device_->Launch(kernel,
                   ScaleSumsArgs{.sums = sums,

@@ -22,8 +22,8 @@ namespace quire::cuda {
 // (round_rows.h). A few tokens are multiplied by rounded_product.h, and more tokens by the device's library.
 //
 // In int8 the library adds the products of whole numbers, and scale_sums.h scales the sums. All sums are exact, so a
-// row of the result has the same bits in both ways, whatever the other rows are, and they are those of a CPU with the
-// same row of x. In FP8 the library also scales the sums. Their last bits depend on the way and on the number of
+// row of the result has the same bits in both ways, whatever the other rows are, and they equal the bits on a CPU with
+// the same row of x. In FP8 the library also scales the sums. Their last bits depend on the way and on the number of
 // tokens.
 //
 // With scales of blocks, the library multiplies multiples of four tokens. If y has no room for such a number, the
@@ -37,10 +37,10 @@ class RoundedProducts {
   // The sums of the library in int8, 4 bytes for each, take at most this memory, or that of 16 columns if these need
   // more. So do the products in blocks that are copied.
   static constexpr size_t kSumBytes = size_t{32} << 20;
-  static constexpr int kMostTokensAtOnce = 2048;  // Such a product of the library takes so many.
+  static constexpr int kMostTokensAtOnce = 2048;  // Limit of such a product of the library.
 
   // The kernels must outlive it, and so must the device. `sum_bytes` and `most_tokens_at_once` limit the products of
-  // the library in int8. With `most_few_tokens`, the library gets those of more tokens in both formats.
+  // the library in int8. With `most_few_tokens`, the library gets products of more tokens in both formats.
   RoundedProducts(Device* device, const KernelTable* kernels, DataType element, size_t sum_bytes = kSumBytes,
                   int most_tokens_at_once = kMostTokensAtOnce, std::optional<int> most_few_tokens = std::nullopt);
 
@@ -75,7 +75,7 @@ class RoundedProducts {
     int64_t y_stride;
     bool y_is_float;
     bool adds_to_y;
-    bool has_room = false;  // It is that of Multiply.
+    bool has_room = false;  // As in Multiply.
   };
 
   // Rounds x. The rounded rows are valid until the next call.

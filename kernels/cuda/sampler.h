@@ -32,8 +32,8 @@ class Sampler {
   // Takes all memory for calls with these largest numbers, whatever the rows ask for. Returns false when there is not
   // enough.
   bool Reserve(int max_rows, int vocab_size, int max_top);
-  // Queues all work. The results are there at a later mark. Rows with so many penalties, biases and masks that they do
-  // not fit one upload of pass_bytes are drawn in several passes.
+  // Queues all work. The results are ready at a later mark. Rows whose penalties, biases and masks do not fit one
+  // upload of pass_bytes are drawn in several passes.
   void Run(const SamplingArgs& args);
 
   // Returns whether everything about these rows but their results has a fixed size: they have no penalties, biases and
@@ -72,7 +72,7 @@ class Sampler {
   const size_t pass_bytes_;
   UploadArena arena_;
   SamplingKernelArgs prepared_ = {};  // The logits are missing.
-  int num_blocks_ = 0;                // The launch of prepared_ has so many.
+  int num_blocks_ = 0;                // Number of blocks of the launch of prepared_.
   DeviceBuffer results_, top_, scratch_, drawn_tokens_;
   std::vector<uint8_t> is_masked_;  // [vocab_size], all 0 between rows.
 };

@@ -140,7 +140,7 @@ class SamplingKernel {
     return static_cast<float>(static_cast<double>(logit) - log_total);
   }
 
-  // Writes the `count` best tokens of the row, which has at least that many, with their scores. Thread i % kThreads
+  // Writes the `count` best tokens of the row, which has at least `count`, with their scores. Thread i % kThreads
   // writes entry i. Returns the best token. The list of the block handles one part at a time.
   static QUIRE_DEVICE int32_t ListBest(const ScoreRow& row, uint64_t thread_best, int count, ScoredCandidate* top) {
     static_assert(Block::kListCapacity % kThreads == 0, "");

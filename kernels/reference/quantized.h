@@ -44,7 +44,7 @@ std::vector<float> Int4FloatLinear(const std::vector<float>& x, const Int4Matrix
 // The weights as numbers of bfloat16, each rounded from (value - zero) * scale in float32.
 std::vector<BFloat16> Int4AsBFloat16(const Int4Matrix& w);
 
-// The number that a byte of FP8 (E4M3) stands for. The bytes 0x7f and 0xff are no numbers.
+// The number that a byte of FP8 (E4M3) represents. The bytes 0x7f and 0xff are no numbers.
 float Fp8Value(uint8_t bits);
 
 // A matrix of FP8: the weight of row n and column k is values[n][k] * scales[n][k / group].

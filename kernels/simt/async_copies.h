@@ -29,8 +29,8 @@ class AsyncCopies {
   void Issue(AsyncCopy copy);
   void Commit() { ++open_group_; }
 
-  // Lands all copies except those of the latest `groups_in_flight` committed groups and the uncommitted ones. Passes
-  // each of them to done(const AsyncCopy&) and forgets it.
+  // Lands all copies except the latest `groups_in_flight` committed groups and the uncommitted ones. Passes each of
+  // them to done(const AsyncCopy&) and forgets it.
   template <typename Done>
   void Wait(int groups_in_flight, Done done) {
     const int64_t end_group = open_group_ - groups_in_flight;

@@ -38,7 +38,7 @@ class BlockOrder {
   bool ComesAfter(const BlockAccess& earlier) const;
 
  private:
-  // The accesses that a block has published: all accesses before the stamp, and those of one thread.
+  // The accesses that a block has published: all accesses before the stamp, and all accesses of one thread.
   struct Release {
     uint32_t end_stamp;
     int thread;

@@ -87,7 +87,7 @@ QUIRE_DEVICE bool All(bool predicate) {
 
 // --- Memory
 
-// The type that moves this many bytes in one instruction.
+// The type that moves kBytes bytes in one instruction.
 template <size_t kBytes>
 struct AccessWord;
 template <>

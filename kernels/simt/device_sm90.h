@@ -15,7 +15,7 @@ constexpr int kWarpGroupThreads = 128;
 
 // --- Warp groups
 
-// Barrier 0 is that of SyncBlock.
+// Barrier 0 is for SyncBlock.
 QUIRE_DEVICE void SyncWarpGroup() {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + ThreadIndex() / kWarpGroupThreads), "n"(kWarpGroupThreads) : "memory");
 }

@@ -20,7 +20,7 @@ struct GlobalBuffer {
   size_t bytes = 0;
   bool is_writable = false;
   bool has_read_only_parts = false;  // Whether LoadReadOnly is allowed in some parts of a writable buffer.
-  bool is_from_prior_grid = false;   // It may be accessed only after WaitForPriorGrid().
+  bool is_from_prior_grid = false;   // Accessible only after WaitForPriorGrid().
 
   GlobalBuffer FromPriorGrid() const;
 };

@@ -28,7 +28,7 @@ void GlobalRaceChecker::ForEach(const void* p, size_t bytes, Visit visit) {
   }
 }
 
-// The running block is the first one after `owner`. Adds the accesses of `owner` to those of earlier blocks.
+// The running block is the first one after `owner`. Adds the accesses of `owner` to the accesses of earlier blocks.
 void GlobalRaceChecker::TakeOver(History* history) const {
   const auto join = [&](const AccessSummary& own, bool keeps_earlier, BlockAccess* all) {
     if (own.stamp == 0) return;

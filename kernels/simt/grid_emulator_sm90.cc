@@ -57,7 +57,7 @@ void GridEmulator::EndPhaseIfComplete(SharedBarrier* barrier) {
   barrier->waiting.clear();
 }
 
-// With CopyLanding::kLate, copies land only when no thread can go on without them (LandForWaiting).
+// With CopyLanding::kLate, copies land only when no thread can continue without them (LandForWaiting).
 void GridEmulator::WaitForBarrier(uint64_t* barrier, uint32_t parity, Place place) {
   CountOperation(place);
   SharedBarrier* const found = FindBarrier(barrier, Operation::kWaitForBarrier, place);

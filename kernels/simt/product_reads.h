@@ -25,7 +25,7 @@ class ProductReads {
 
   void Reset();
   void Begin(size_t offset, int group, Place place);
-  // The group has waited. `offset` is that of Begin.
+  // The group has waited. `offset` is the value of Begin.
   void End(size_t offset, int group);
 
   // Returns the place of a read that is not ordered before a write to [offset, offset + bytes), or null.

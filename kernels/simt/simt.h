@@ -46,7 +46,7 @@
 //                             cp.async.cg: do not access `shared` before the wait; if pred is false, it writes zeros
 //                             and does not read `global`
 //   void CopyAsync16Times<N, kStride>(void* shared, const void* global)
-//                             N copies. Both addresses of each are kStride bytes behind those of the one before.
+//                             N copies. Both addresses of each are kStride bytes behind the copy before.
 //   void CommitCopies()       cp.async.commit_group: my copies since the last commit become a group (may be empty)
 //   void WaitCopies<N>()      cp.async.wait_group: waits until all of my groups except the latest N have landed. I see
 //                             them then; other threads see them after the next barrier.

@@ -30,7 +30,7 @@
 //   void FenceAsyncProxy()    fence.proxy.async: my earlier stores come before later asynchronous accesses
 //
 // Products                    all 128 threads of a warp group, at the same instruction. a has 64 rows. Row 16 w + r
-//                             belongs to warp w. The registers of a and d are those of MmaBf16: d[j] has the columns
+//                             belongs to warp w. The registers of a and d are as in MmaBf16: d[j] has the columns
 //                             8 j to 8 j + 7. An array of n floats can be declared as [n / 4][4] or [n / 8][8].
 //   uint64_t MatrixDescriptor(const void* shared, int panel_bytes)
 //                             Describes a matrix in panels of 64 elements. A panel row has 128 bytes, 8 chunks of 16.

@@ -10,7 +10,7 @@ namespace quire::simt {
 
 constexpr int kWarpSize = 32;
 
-// This is true when setmaxnreg can give a thread so many registers (PTX ISA).
+// True when setmaxnreg can give a thread kCount registers (PTX ISA).
 template <int kCount>
 constexpr bool kIsRegisterCount = kCount % 8 == 0 && kCount >= 24 && kCount <= 256;
 

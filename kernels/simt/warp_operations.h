@@ -36,7 +36,7 @@ struct MmaInput {
 enum class MmaType : uint8_t { kBf16, kF16, kFp8 };  // ExecuteMma has no kFp8.
 // Sums are float32 in ascending k and are added to c at the end. The hardware uses its own order and rounding.
 void ExecuteMma(const PerLane<const MmaInput*>& in, MmaType type, const PerLane<float*>& c);
-// Does the same with 32 signed bytes. Sums are exact; like those of the hardware, they have 32 bits.
+// Does the same with 32 signed bytes. Sums are exact; as in the hardware, they have 32 bits.
 void ExecuteMmaS8(const PerLane<const MmaInput*>& in, const PerLane<int32_t*>& c);
 
 }  // namespace quire::simt

@@ -57,7 +57,7 @@ class SimulatedBackend : public cpu::CpuBackend {
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs&) override {}
   void RmsNorm(const RmsNormArgs& args) override;
-  // Reads the hashes of all slots of the contexts, and writes those of the new tokens.
+  // Reads the hashes of all slots of the contexts, and writes the hashes of the new tokens.
   void RopeAppend(const RopeAppendArgs& args) override;
   // Writes the sum after each token as its row.
   void Attention(const AttentionArgs& args) override;

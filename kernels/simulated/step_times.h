@@ -9,7 +9,7 @@
 
 namespace quire::simulated {
 
-// Says how long the steps of a simulated device take: the sum of these times. Zeros mean "as fast as possible".
+// How long the steps of a simulated device take: the sum of these times. Zeros mean "as fast as possible".
 struct StepTimes {
   std::chrono::nanoseconds step{0};           // Each step takes it.
   std::chrono::nanoseconds prefill_token{0};  // Each token of a sequence that has several tokens in the step takes it.

@@ -17,7 +17,7 @@ namespace quire::simulated {
 //   the logits after position p are a function of sum(p)
 // The factors make the order of the blocks count.
 
-// Returns what the slot of `token` keeps. `sum` is that of the position before it.
+// Returns what the slot of `token` keeps. `sum` is the value of the position before it.
 uint64_t SlotHash(uint64_t sum, int32_t token, int position);
 
 // Returns the sum after a position from the sum before it.
