@@ -15,8 +15,8 @@
 namespace quire {
 namespace {
 
-// A group that found too few free blocks looks again when more blocks are free, and after this many plans, because the
-// prefix cache may hold more of its prompt by then.
+// Number of plans after which a group that found too few free blocks looks again, because the prefix cache may hold
+// more of its prompt by then. It also looks again when more blocks are free.
 constexpr uint64_t kPlansBetweenLooks = 8;
 
 bool UsesPrefixCache(const Request& request) {

@@ -30,8 +30,8 @@ BeamSearch::BeamSearch(const BeamParams& params, int max_tokens, std::vector<Tok
 }
 
 int BeamSearch::num_ranks() const {
-  // One beam has at most this many stop tokens among its candidates. Beyond them, as many other candidates remain as
-  // the group is wide.
+  // The candidates of one beam may include all stop tokens. Beyond them, one must
+  // remain for each beam of the group.
   return std::max(2, 1 + static_cast<int>(stop_token_ids_.size())) * group_width();
 }
 

@@ -17,14 +17,14 @@
 namespace quire {
 
 // The decisions of beam search: which beams continue with which token, which are finished, and when the search is over.
-// They equal those of Hugging Face generate; for num_groups > 1 they equal its group search up to transformers 4. The
-// class holds generated tokens only and knows nothing of rows and blocks. Equal candidates give equal decisions: ties
-// go to the better ranked parent, and then to the lower token id.
+// They equal the decisions of Hugging Face generate; for num_groups > 1 they equal its group search up to transformers
+// 4. The class holds generated tokens only and knows nothing of rows and blocks. Equal candidates give equal decisions:
+// ties go to the better ranked parent, and then to the lower token id.
 //
 // Sums and scores are float32, as in Hugging Face. In double precision some near-ties would be decided differently.
 //
 // One step with width 2 and stop token 0, with sums in brackets. The live beams are "a" [-1] and "b" [-2]. The
-// candidates of "a" are 0 (-0.1), c (-3) and d (-4); those of "b" are c (-0.5), 0 (-1) and d (-3). The ranked
+// candidates of "a" are 0 (-0.1), c (-3) and d (-4); the candidates of "b" are c (-0.5), 0 (-1) and d (-3). The ranked
 // candidates are a0 [-1.1], bc [-2.5], b0 [-3] and ac [-4]. a0 is finished, with score -1.1 / 2. b0 is not, because its
 // rank is not below the width. bc and ac are the next live beams.
 class BeamSearch {
@@ -33,7 +33,7 @@ class BeamSearch {
   struct Extension {
     int parent;  // Index of that beam in what the last Advance returned.
     TokenId token;
-    float logprob;  // It is as it was given, without the diversity penalty.
+    float logprob;  // As it was given, without the diversity penalty.
 
     bool operator==(const Extension&) const = default;
   };
@@ -53,7 +53,7 @@ class BeamSearch {
   // Returns how many of the best candidates of each live beam Advance needs.
   int num_candidates() const;
 
-  // Makes one step. candidates[i] are those of live beam i, the most likely tokens first, with their logprobs after
+  // Makes one step. candidates[i] belong to live beam i, the most likely tokens first, with their logprobs after
   // penalties and masks; a token with -inf is no candidate. In the first step the prompt is the one live beam. Returns
   // the live beams of the next step, group by group and the best first. There are at most `width` beams. There are
   // fewer when masks leave no more candidates, and none when the search is over. REQUIRES: !is_done() and one list per
@@ -71,7 +71,7 @@ class BeamSearch {
 
   // Returns what the search has become, without BeamSearchState::sequences. REQUIRES: !is_done().
   BeamSearchState state() const;
-  // Goes on from this state of a search with the same parameters. REQUIRES: DecodeBeamSearchState has made it, and
+  // Continues from this state of a search with the same parameters. REQUIRES: DecodeBeamSearchState has made it, and
   // Advance was not called.
   void Restore(const BeamSearchState& state);
 
@@ -90,7 +90,7 @@ class BeamSearch {
   };
   struct Group {
     std::vector<Beam> beams;         // Best first.
-    std::vector<Finished> finished;  // Best first, at most as many as the group is wide.
+    std::vector<Finished> finished;  // Best first, at most one for each beam of the group.
     bool is_done = false;
   };
   struct Candidate {

@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-constexpr int kBitsPerByte = 7;  // A byte holds so many bits of a number. The eighth bit says that more bytes follow.
+constexpr int kBitsPerByte = 7;  // Bits of a number in one byte. The eighth bit says that more bytes follow.
 
 class Writer {
  public:

@@ -14,8 +14,8 @@
 
 namespace quire {
 
-// This is what a beam search has become so far, without its parameters. A search that is made from the same parameters
-// and this value makes the same decisions from here on. A value.
+// The state of a beam search, without its parameters. A search that is made from the same parameters and this value
+// makes the same decisions from here on. A value.
 struct BeamSearchState {
   static constexpr int kRoot = -1;     // The empty list of tokens.
   static constexpr int kDropped = -2;  // See Finished.
@@ -52,7 +52,7 @@ struct BeamSearchState {
   int agreed_node = kRoot;  // The list that may be streamed.
   std::vector<Node> nodes;  // Each is part of a beam or of a hypothesis.
   std::vector<Group> groups;
-  std::vector<SequenceId> sequences;  // They are all live beams, group by group.
+  std::vector<SequenceId> sequences;  // All live beams, group by group.
 
   bool operator==(const BeamSearchState&) const = default;
 

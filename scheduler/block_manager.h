@@ -21,7 +21,7 @@ struct SequenceExtent {
 
 // The part of a prompt that is computed and in the prefix cache.
 struct PrefixHit {
-  int num_tokens = 0;        // Cached tokens: those in whole blocks, and those of one more block that agree.
+  int num_tokens = 0;        // Cached tokens: all tokens of whole blocks, and the matching ones of one more block.
   int num_block_tokens = 0;  // Cached tokens that are in whole blocks.
   // Some cached blocks count as free. These are the numbers of them that are no longer free once a sequence shares the
   // whole blocks, and once it shares the partial block as well.
@@ -46,7 +46,7 @@ class BlockManager {
   virtual int num_blocks() const = 0;       // All blocks of the pool.
   virtual int num_free_blocks() const = 0;  // Includes the blocks that only the prefix cache holds.
 
-  // Copies and swaps belong to `step` from here on. A step that begins again was never sent, so its earlier copies and
+  // Copies and swaps belong to `step` from here on. A step that restarts was never sent, so its earlier copies and
   // swaps are void.
   virtual void BeginStep(StepId step) = 0;
 

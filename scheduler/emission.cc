@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Emits the generated `tokens` that were not emitted yet, as those of sample `rank`.
+// Emits the generated `tokens` that were not emitted yet, as tokens of sample `rank`.
 void EmitBeam(const SequenceGroup& group, int rank, const std::vector<TokenId>& tokens,
               const std::vector<float>& logprobs, StepOutput* output) {
   const Request& request = group.request();

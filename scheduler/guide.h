@@ -12,14 +12,14 @@
 
 namespace quire {
 
-// The bytes that tokens stand for in the middle of a text. A worker needs them once in a session.
+// The bytes of each token in the middle of a text. A worker needs them once in a session.
 struct GuideVocabulary {
-  std::string bytes;              // Those of all tokens, one after the other. Special tokens have none.
+  std::string bytes;              // Bytes of all tokens, one after the other. Special tokens have none.
   std::vector<uint32_t> lengths;  // [vocab_size], in bytes.
   std::vector<TokenId> end_tokens;
 };
 
-// This is what the output of each sample must be. The service edge has checked it, and the scheduler does not read it.
+// What the output of each sample must be. The service edge has checked it, and the scheduler does not read it.
 struct Guide {
   enum class Kind { kJsonSchema, kJsonObject, kRegex, kChoice, kGrammar };
 

@@ -11,10 +11,10 @@
 
 namespace quire {
 
-// A request on its way from one scheduler to another. It has everything that the request has become so far: the tokens
-// of all its sequences, the state of its beam search, what its caller was told, and which losses count against it. It
-// has no rows and no blocks, so the schedulers may have different pools and block sizes. The request goes on with the
-// tokens that it would have got without the move.
+// A request on its way from one scheduler to another. It has the whole state of the request: the tokens of all its
+// sequences, the state of its beam search, what its caller was told, and which losses count against it. It has no rows
+// and no blocks, so the schedulers may have different pools and block sizes. The request continues with the tokens that
+// it would have got without the move.
 class MovedRequest {
  public:
   MovedRequest(MovedRequest&&) = default;
@@ -27,7 +27,7 @@ class MovedRequest {
   RequestId id() const { return group_->id(); }
   const Request& request() const { return group_->request(); }
   const SequenceGroup& group() const { return *group_; }
-  // The request goes on with workers of this generation, which is another one than before.
+  // The request continues on workers of this generation, which is another one than before.
   void SetGeneration(GenerationId generation) { group_->SetGeneration(generation); }
 
  private:

@@ -5,12 +5,12 @@
 
 namespace quire {
 
-// Says where the numerics of a sequence have changed: its request has gone on with workers of other generations. The
-// positions count from the start of the prompt.
+// The positions at which the numerics of a sequence changed, because its request moved to workers of other generations.
+// The positions count from the start of the prompt.
 struct NumericsChange {
   int first = 0;  // The tokens before this position have the numerics with which the request began.
-  // The tokens from this position on have those of the worker that the sequence has now. It is behind the first token
-  // after the prompt if any sample of the request had drawn one: then the request cannot begin again on this worker.
+  // The tokens from this position on have the numerics of the sequence's present worker. It is greater than the prompt
+  // length if any sample of the request had drawn a token: then the request cannot restart on this worker.
   int last = 0;
 
   bool operator==(const NumericsChange&) const = default;

@@ -43,7 +43,7 @@ struct PlanDraft {
   StepPlan plan;  // Everything but its slices, which are made from `slices` at the end.
   std::vector<Slice> slices;
   int budget = 0;            // Tokens that the plan may still compute.
-  int recompute_budget = 0;  // Says how many of them an earlier plan may have computed already.
+  int recompute_budget = 0;  // How many of them an earlier plan may have computed already.
   bool has_preempted = false;
 };
 

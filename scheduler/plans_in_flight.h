@@ -13,23 +13,23 @@
 
 namespace quire {
 
-// This is what the scheduler remembers of one slice that was sent to the worker.
+// A slice that was sent to the worker and is not answered.
 struct SliceInFlight {
   RequestId request;
   SequenceId sequence;
   RowId row;
   int first_position;
   int num_tokens;
-  bool is_at_front;         // It ends farther than any slice of the sequence that was answered before.
+  bool is_at_front;         // Ends farther than any answered slice of the sequence.
   bool sample;              // The worker reports a token, or candidates for it.
   bool has_candidates;      // The slice samples for a beam: the worker reports candidates and draws no token.
-  int num_prompt_logprobs;  // The result has this many.
-  bool is_early = false;    // It counts on a token whose draw was postponed after it was sent.
+  int num_prompt_logprobs;  // Number of prompt logprobs in the result.
+  bool is_early = false;    // Needs a token whose draw was postponed after the slice was sent.
 };
 
 struct PlanInFlight {
   StepId step;
-  std::vector<SliceInFlight> slices;  // They are in the order of StepPlan::slices.
+  std::vector<SliceInFlight> slices;  // In the order of StepPlan::slices.
 };
 
 // A sequence that ended before all its slices were answered. The cache may hold what these slices store.

@@ -33,18 +33,18 @@ struct Request {
   bool is_prompt_only = false;
   std::vector<TokenId> stop_token_ids;  // A sequence ends after one of these. They include the end-of-sequence ids.
 
-  // Says how many sequences continue the prompt independently; >= 1. Sample i draws what a request with seed + i would
-  // draw.
+  // How many sequences continue the prompt independently; >= 1. Sample i draws what a
+  // request with seed + i would draw.
   int num_samples = 1;
   // When set, the request is a beam search and draws no tokens. REQUIRES: num_samples is 1 and sampling.num_candidates
   // 0.
   std::optional<BeamParams> beam;
   std::shared_ptr<const StopCondition> beam_stop;  // May be null.
 
-  // A sample that goes on where an earlier scheduler has left it.
+  // A sample that continues where an earlier scheduler has left it.
   struct ContinuedSample {
     int sample_index;
-    std::vector<TokenId> tokens;  // That it has generated. They do not end it.
+    std::vector<TokenId> tokens;  // Generated tokens, which do not end it.
   };
   // If there are any, the request has these samples in place of num_samples new ones, and the other ones have ended
   // before. REQUIRES: the request is no beam search and wants no logprobs of the prompt; the indices are below

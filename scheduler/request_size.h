@@ -25,8 +25,8 @@ absl::Status CheckFitsShare(const Request& request, const TenantShares& shares, 
 // prompt, and each has the remaining blocks for itself.
 int64_t MaxBlocks(const Request& request, int block_size);
 
-// The sequence starts of one plan hold at most this many numbers, which are 16 MiB. That is far below the largest
-// message to a worker.
+// Largest number of numbers in the sequence starts of one plan: 16 MiB. That is far below the largest message to a
+// worker.
 constexpr int64_t kMaxStartTokens = 4 << 20;
 // A request starts without the scores of its tokens when these are more numbers.
 constexpr int64_t kMaxStartScores = 1 << 20;

@@ -33,16 +33,16 @@ struct RestoredRequest {
   int num_cached_tokens = 0;  // Tokens of the prompt that were in the prefix cache when the request first ran.
   int num_moves = 0;          // See SequenceStart.
   // Either one sequence that has generated nothing, or all samples that have not ended, or all live beams in the order
-  // of the search; or none: then the request begins again.
+  // of the search; or none: then the request restarts.
   std::vector<Sample> samples;
   // The search of these beams has become this. Nothing for samples, and before the first step of the search.
   std::optional<BeamSearchState> search = std::nullopt;
-  // They belong to positions 1, 2, ... of the prompt, if the request wants them. Those of all stored tokens are there.
+  // Prompt logprobs from position 1 on, for all stored tokens; empty if the request did not ask for them.
   std::vector<ScoredToken> prompt_scores = {};
   std::vector<RowId> ended_rows;  // The rows of the samples that have ended.
   // Only if there are no samples: the tokens that the earlier scheduler has computed, for the statistics.
   int num_computed = 0;
-  // Only if there are no samples: the request has had other numerics than those of its worker, and no token of them.
+  // Only if there are no samples: the request had other numerics than its worker has, and no token of them.
   bool has_changed_numerics = false;
 };
 

@@ -43,9 +43,9 @@ class RunningSet {
   void Suspend(SequenceGroup* group, SequenceGroup::State state);
   void EraseSuspended();
 
-  // The group to preempt when blocks run out. Groups for which `is_over_share` is true come first, then those of the
-  // least urgent priority, among them the one that loses the least work, and among equals the one that was submitted
-  // last. Returns null when fewer than two groups run, because the last one keeps its blocks.
+  // The group to preempt when blocks run out. Groups for which `is_over_share` is true come first, then the groups of
+  // the least urgent priority. Among them it is the one that loses the least work, and among equals the last one that
+  // was submitted. Returns null when fewer than two groups run, because the last one keeps its blocks.
   SequenceGroup* CheapestVictim(absl::FunctionRef<bool(const SequenceGroup&)> is_over_share) const;
 
   int num_free_rows() const { return free_rows_.size(); }

@@ -19,9 +19,9 @@ struct LogitBias {
   bool operator==(const LogitBias&) const = default;
 };
 
-// Says how a worker picks the next token of a sequence. The service edge validates the values, and the scheduler does
-// not read them. The worker applies the steps in this order: logit_bias, allowed_token_ids, bad_words and min_tokens
-// masks, repetition, frequency and presence penalties, temperature, top_k, top_p, min_p.
+// How a worker picks the next token of a sequence. The service edge validates the values, and the scheduler does not
+// read them. The worker applies the steps in this order: logit_bias, allowed_token_ids, bad_words and min_tokens masks,
+// repetition, frequency and presence penalties, temperature, top_k, top_p, min_p.
 struct SamplingParams {
   float temperature = 1.0f;  // >= 0. 0 is greedy: it picks the largest logit, and of equal ones the lowest token id.
   int top_k = 0;             // Keep the k largest logits. 0 keeps all.
@@ -38,9 +38,9 @@ struct SamplingParams {
   int min_tokens = 0;
   int num_logprobs = -1;         // Top logprobs per generated token. 0: only that of the chosen token; -1: none.
   int num_prompt_logprobs = -1;  // The same for the tokens of the prompt.
-  // When above 0, no token is drawn: beam search picks one of this many candidates. Their logprobs are those of the
-  // model, to which bias, penalties and masks are then applied as Hugging Face does for beams. Temperature, top_k,
-  // top_p and min_p have no effect.
+  // When above 0, the number of candidates of which beam search picks one; no token is drawn. Their logprobs come from
+  // the model; bias, penalties and masks are then applied as Hugging Face does for beams. Temperature, top_k, top_p and
+  // min_p have no effect.
   int num_candidates = 0;
   std::shared_ptr<const Guide> guide = nullptr;  // Null: the output may be anything.
 

@@ -22,14 +22,13 @@
 namespace quire {
 namespace {
 
-// One plan passes over at most this many requests that wait for a prefix, because each costs a look at its whole
-// prompt.
+// Limit of requests waiting for a prefix that one plan passes over, because each costs a look at its whole prompt.
 constexpr int kMaxPrefixWaits = 32;
 
 // The share of a step's tokens that may be recomputed while other sequences need the rest.
 constexpr int kMaxRecomputedPercent = 70;
 
-// Walks over running sequences prefetch this many sequences ahead.
+// Number of sequences that walks over running sequences prefetch ahead.
 constexpr size_t kPrefetchDistance = 8;
 
 // Returns how many logprobs the worker returns for tokens [first, first + num_tokens). Each belongs to the token that
@@ -40,9 +39,9 @@ int NumPromptLogprobs(const Request& request, int first, int num_tokens) {
 }
 
 // Returns whether computed blocks are published when the next slice is planned, not in the plan that computes them. A
-// prompt with logprobs is computed although it is cached, so its blocks are replaced by those of the cache, and the
-// next slice tells the row. A beam gets no slice while its sample is in flight. Its row would still name blocks that
-// others have got, and the next manager would have to compute them again.
+// prompt with logprobs is computed although it is cached, so its blocks are replaced by the blocks of the cache, and
+// the next slice tells the row. A beam gets no slice while its sample is in flight. Its row would still name blocks
+// that others have got, and the next manager would have to compute them again.
 bool PublishesLate(const Request& request) {
   return request.beam.has_value() && request.sampling.num_prompt_logprobs >= 0;
 }

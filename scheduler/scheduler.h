@@ -45,9 +45,9 @@ struct SchedulerCounts {
   int free_rows = 0;              // Rows that no request has.
   int suspects = 0;               // Requests that may be what makes the worker fail, see Suspicion.
   int64_t waiting_tokens = 0;     // The work of the waiting requests, see WaitingQueue::num_tokens.
-  int64_t entered = 0;            // Says how often a waiting request began or went on to run.
+  int64_t entered = 0;            // Number of times that a waiting request started or resumed.
   int64_t entered_tokens = 0;     // The work of these.
-  int64_t preemptions = 0;        // Says how often a request was preempted.
+  int64_t preemptions = 0;        // Number of preemptions of requests.
   int64_t swap_outs = 0;          // Preemptions that moved blocks to the host tier.
   int64_t forks = 0;              // Sequences that began as a copy of another one.
   int64_t scheduled_tokens = 0;   // Tokens in the slices of all plans.
@@ -83,21 +83,21 @@ struct Displaced {
 // blocks.
 //
 // Tokens that were computed before, for a request that was preempted or has moved here, take at most 70 % of a plan, as
-// long as the other running requests need the rest, or requests that enter behind it. A waiting request that would get
-// nothing by this rule takes what the running ones leave, because nobody may overtake it.
+// long as the other running requests, or requests that enter behind it, need the rest. If this rule would give the
+// first waiting request nothing, it gets what the running requests leave, since nobody may overtake it.
 //
-// When workers are lost again and again, the requests that were in flight become suspects (see Suspicion). As long as
-// there are suspects, one of them runs at a time, beginning with the newest, and all other requests wait. It goes on
-// alone until it is cleared or convicted. So p requests that make every worker fail end the service of the others for
-// at most kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them.
+// When workers are lost repeatedly, the requests that were in flight become suspects (see Suspicion). As long as there
+// are suspects, one of them runs at a time, beginning with the newest, and all other requests wait. It runs alone until
+// it is cleared or convicted. So p requests that make every worker fail end the service of the others for at most
+// kLossesToSuspect + p * kLoneLossesToConvict losses, however many requests run beside them.
 //
-// When the worker reports that a sequence has failed, its request fails, and the session and all other requests go on.
-// What the request has computed leaves the prefix cache, unless only its guide has failed. When the worker has
-// postponed a draw, a later plan repeats it.
+// When the worker reports that a sequence has failed, its request fails, and the session and all other requests
+// continue. What the request has computed leaves the prefix cache, unless only its guide has failed. When the worker
+// has postponed a draw, a later plan repeats it.
 //
-// With two plans in flight, the second one is made on the assumption that every sequence goes on. An end that is known
-// in advance (max_tokens) wastes nothing. After a stop token, one row of the second plan is wasted and its result is
-// dropped. Beams run in every second plan.
+// With two plans in flight, the second one is made on the assumption that every sequence continues. An end that is
+// known in advance (max_tokens) wastes nothing. After a stop token, one row of the second plan is wasted and its result
+// is dropped. Beams run in every second plan.
 class Scheduler {
  public:
   // `blocks` is borrowed and outlives the scheduler. REQUIRES: CheckSchedulerOptions(options) is OK.
@@ -132,9 +132,9 @@ class Scheduler {
   // REQUIRES: fewer than max_plans_in_flight plans are neither committed nor abandoned.
   StepPlan Plan();
 
-  // Lets the running requests begin again from their tokens if none of them can ever go on, and says whether they do.
-  // A request that was restored may share a block that it must write, while the pool has none for a copy. When it
-  // starts, it shares no such block. REQUIRES: the last call of Plan gave an empty plan.
+  // Restarts the running requests from their tokens if none of them can ever continue. Returns whether it did. A
+  // request that was restored may share a block that it must write, while the pool has none for a copy. When it starts,
+  // it shares no such block. REQUIRES: the last call of Plan gave an empty plan.
   bool RestartStuck();
 
   // Returns whether `result` answers the oldest plan in flight slice by slice. The error names what the worker did
@@ -160,12 +160,12 @@ class Scheduler {
   // in flight.
   MovedRequest Take(RequestId request);
 
-  // Queues a request that another scheduler has given away: before all requests that were submitted here, and behind
-  // those that were adopted earlier. It may exceed max_waiting_requests and the tenant's share of the pool. The other
-  // errors are those of Submit; then `moved` is as before.
+  // Queues a request that another scheduler has given away: before all requests that were submitted here, and after
+  // earlier adopted ones. It may exceed max_waiting_requests and the tenant's share of the pool. Otherwise it fails
+  // like Submit; then `moved` is as before.
   absl::Status Adopt(MovedRequest&& moved);
 
-  // Goes on with the requests of an earlier session of the same worker. Their samples stay in their rows, and later
+  // Continues the requests of an earlier session of the same worker. Their samples stay in their rows, and later
   // sequences get other ids than these. Requests that lack rows or blocks wait. Returns an error for each request that
   // can never fit here. It is gone then. REQUIRES: no request is known and no plan was made; rows, ids of requests and
   // ids of sequences differ; the block manager has the tables of the samples, with num_stored tokens each.
@@ -176,7 +176,7 @@ class Scheduler {
   void KeepRows(RequestId request, const std::vector<RowId>& rows);
   // The worker has rows with sequence ids up to this one, so later sequences get greater ids.
   void SkipTo(SequenceId last) { forks_.SkipTo(last); }
-  // The next plan ends these rows of the earlier session. No sequence of this scheduler has them.
+  // The next plan ends these rows of the earlier session. No sequence of this scheduler uses them.
   void EndRows(absl::Span<const RowId> rows);
 
   SchedulerCounts counts() const;
@@ -272,9 +272,9 @@ class Scheduler {
   // to the host tier. The caller then calls running_.EraseSuspended().
   void Suspend(SequenceGroup* group, bool keeps_blocks);
   // Frees everything that the group holds and destroys it.
-  // `has_finished`: it has come to its end, and the next manager may still tell the client so.
+  // `has_finished`: the request ended normally; its rows stay so that the next manager can tell the client.
   void Remove(SequenceGroup* group, bool has_finished = false);
-  // The group goes on where it is. It waits when rows or blocks are short, or when its samples no longer share the
+  // The group continues in place. It waits when rows or blocks are short, or when its samples no longer share the
   // prompt.
   void Resume(SequenceGroup* group);
   SequenceGroup* Find(RequestId request) const;  // Returns null when the request is not known.

@@ -32,13 +32,13 @@ struct SchedulerOptions {
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
   TenantShares tenants;  // Scheduler::SetTenants replaces them.
   Batching batching = Batching::kContinuous;
-  // Requests join only when at least this many requests wait per running request. Then fewer prefills interrupt
-  // decodes.
+  // Smallest number of waiting requests per running one at which requests join. Fewer
+  // prefills then interrupt decodes.
   double waiting_served_ratio = 0;
   int max_tokens_per_step = 2048;   // Token budget of one plan.
   int max_chunk_tokens = 512;       // Longest slice of one sequence.
   int max_sequences = 256;          // Rows of the worker, which are sequences that run at the same time.
-  int max_waiting_requests = 1024;  // Submit refuses requests when this many wait.
+  int max_waiting_requests = 1024;  // Submit refuses requests beyond it.
   int max_context_tokens = 2048;    // Prompt and output tokens of one sequence.
   double watermark = 0.05;          // Share of the pool that admission leaves free, rounded up to whole blocks.
   // The worker keeps its rows after the end of a session, and shows them to the next manager. So the plans say which

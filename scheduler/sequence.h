@@ -67,7 +67,7 @@ class Sequence : public Pooled {
   // The tokens behind those that are known come from workers of another generation. `has_begun`: another sample of the
   // request has drawn a token.
   void ChangeNumerics(bool has_begun);
-  // The sequence has gone on with this change in an earlier scheduler.
+  // Sets the change that the sequence went through in an earlier scheduler.
   void RestoreNumericsChange(std::optional<NumericsChange> change) { numerics_change_ = change; }
   const std::optional<NumericsChange>& numerics_change() const { return numerics_change_; }
 
@@ -138,8 +138,8 @@ class Sequence : public Pooled {
   // Returns whether the next slice repeats a draw that was postponed. It has no tokens then.
   bool draws_again() const { return draws_again_; }
 
-  // Computed tokens that other requests may share. A beam shares only those of the prompt: most beams are dropped, and
-  // their blocks would drive more useful ones out of the prefix cache.
+  // Computed tokens that other requests may share. A beam shares only prompt tokens: most beams are dropped, and their
+  // blocks would drive more useful ones out of the prefix cache.
   int num_shareable_tokens() const { return std::min(num_computed_known_tokens(), max_shareable_); }
   void ShareThePromptOnly() { max_shareable_ = prompt_length_; }
 
@@ -172,7 +172,7 @@ class Sequence : public Pooled {
   std::optional<RowId> pending_fork;
   bool has_pending_append = false;
 
-  // The candidates for the next token of a beam, kept until those of all beams are there.
+  // The candidates for the next token of a beam, kept until all beams have theirs.
   std::optional<std::vector<TokenLogprob>> candidates;
 
   // The scores of all generated tokens, if the group keeps scores. They are incomplete when the sequence began with
@@ -197,7 +197,7 @@ class Sequence : public Pooled {
   int max_shareable_ = std::numeric_limits<int>::max();
   int num_published_blocks_ = 0;
   int num_proved_blocks_ = 0;
-  int num_writable_ = 0;  // The slots of this many first tokens are writable.
+  int num_writable_ = 0;  // Number of first tokens whose slots are writable.
   bool may_have_changed_table_ = true;
   bool draws_again_ = false;
   std::vector<BlockId> sent_table_;  // The table that the worker's row holds.

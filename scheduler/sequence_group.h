@@ -44,32 +44,32 @@ class SequenceGroup : public Pooled {
     kRunning,  // The group holds rows and blocks of the pool.
   };
 
-  // This is what callers have been told about the request.
+  // What callers have been told about the request.
   struct Progress {
     bool has_started = false;     // A step of the group was committed.
     int num_cached_tokens = 0;    // Tokens of the prompt that were in the prefix cache when the group first ran.
     int next_prompt_logprob = 1;  // First prompt position whose logprob was not emitted yet. Position 0 has none.
     int num_emitted_tokens = 0;   // Generated tokens that a beam search has emitted.
-    int num_moves = 0;            // Says how often the group has left a scheduler, or has come from an earlier manager.
+    int num_moves = 0;            // Number of times that it left a scheduler or came from an earlier manager.
   };
 
-  // This is what AdmissionControl found when blocks were last too short for the waiting group.
+  // What AdmissionControl found when it last had too few blocks for the waiting group.
   struct Shortage {
     int num_free_blocks = -1;  // Blocks that were free; -1 when blocks were not short since the group began to wait.
     StepId step{0};            // The plan in which they were short.
   };
 
-  // This is what WaitingQueue remembers of the group under the policy kLongestPrefixFirst.
+  // What WaitingQueue remembers of the group under the policy kLongestPrefixFirst.
   struct PrefixStanding {
     int num_cached_tokens = -1;  // Cached tokens of the prompt at the last lookup; -1 before the first lookup.
-    int num_passed = 0;          // Says how often groups that came later have entered first.
+    int num_passed = 0;          // Number of later groups that have entered first.
   };
 
   // When the request continues several samples, these have the ids from `sequence` on, until EnterScheduler.
   SequenceGroup(Request request, ServiceRank rank, SequenceId sequence);
 
   const Request& request() const { return request_; }
-  // The sequences go on with the numerics of this generation, which is another one than before.
+  // The sequences continue with the numerics of this generation, which is another one than before.
   void SetGeneration(GenerationId generation);
   RequestId id() const { return request_.id; }
   ServiceRank rank() const { return rank_; }
@@ -105,7 +105,7 @@ class SequenceGroup : public Pooled {
   // The scores of tokens can be kept, so that the rows have them wherever the request runs.
   void KeepScores() { keeps_scores_ = true; }
   bool keeps_scores() const { return keeps_scores_; }
-  // Those of positions 1, 2, ... of the prompt that were emitted, if the group keeps scores.
+  // The emitted prompt logprobs from position 1 on, if the group keeps scores.
   const std::vector<ScoredToken>& prompt_scores() const { return prompt_scores_; }
   std::vector<ScoredToken>& prompt_scores() { return prompt_scores_; }
   // Returns how many numbers all scores are that the starts of its sequences tell.
@@ -123,7 +123,7 @@ class SequenceGroup : public Pooled {
   // because they still count after a preemption.
   int NumTokensLost() const;
 
-  // The most blocks that the group takes in an empty pool to go on: those of its tokens and of the next one of each
+  // The most blocks that the group needs in an empty pool to continue: for its tokens and for the next one of each
   // sequence. The sequences share the whole blocks of the prompt.
   int64_t MaxBlocksToGoOn(int block_size) const;
   // The tokens of all its sequences behind the prompt.
@@ -152,7 +152,7 @@ class SequenceGroup : public Pooled {
   int waiting_tokens() const { return waiting_tokens_; }
   void set_waiting_tokens(int num_tokens) { waiting_tokens_ = num_tokens; }
 
-  // Prefetches what planning reads of the group. PrefetchSequence does so for the first sequence, which is the only one
+  // Prefetches what planning reads of the group. PrefetchSequence prefetches the first sequence, which is the only one
   // of most groups. A step walks over thousands of groups, which do not fit into the second-level cache.
   void Prefetch() const {
     __builtin_prefetch(this);

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// This is what the next plan can compute. A sequence that needs one token counts as a decode. A sequence that needs
-// several is called a prompt here, also when a preemption has thrown its tokens away.
+// What the next plan can compute. A sequence that needs one token counts as a decode. A sequence that needs several is
+// called a prompt here, also when a preemption has thrown its tokens away.
 struct StepDemand {
   int num_decodes = 0;            // Running sequences.
   int num_prompts = 0;            // Running sequences, and waiting requests for which there are rows.
@@ -36,8 +36,8 @@ struct StepDemand {
 //
 //   x^3 / (1 + x) = 2 * kFirstTokenWeight * (W + 1) * P * c / (g * D).
 //
-// So many decodes make the chunks small. Long prompts, many prompts and a long fixed time make them large. If the step
-// would take longer than max_step_us, m is reduced to what fits. Then the tokens that are left are divided equally
+// Thus many decodes make the chunks small. Long prompts, many prompts and a long fixed time make them large. If the
+// step would take longer than max_step_us, m is reduced to what fits. Then the tokens that are left are divided equally
 // among the number of steps that they need anyway, which gives shorter steps and the same time to the first token.
 //
 // Example: with fixed_us = 30,000, us_per_token = 1000, 10 decodes and one prompt of 400 tokens, g = 40,000, the right
@@ -47,12 +47,12 @@ struct StepDemand {
 // A value without state. Equal arguments give equal results.
 struct StepLimit {
   static constexpr double kFirstTokenWeight = 2;
-  // A plan may always have so many tokens in addition to one for each running sequence.
+  // Number of tokens that a plan may always have in addition to one for each running sequence.
   static constexpr int kMinPromptTokens = 32;
 
   double fixed_us = 0;
   double us_per_token = 0;        // 0: no time is known, and plans have no limit.
-  double max_step_us = 0;         // It holds while sequences decode.
+  double max_step_us = 0;         // While sequences decode.
   double max_prompt_step_us = 0;  // Otherwise.
 
   // They are at least num_decodes + kMinPromptTokens.

@@ -57,11 +57,11 @@ struct FailedRequest {
   bool operator==(const FailedRequest&) const = default;
 };
 
-// This is what one committed step means for the callers. Every position of a sequence is emitted exactly once and in
-// order, whatever happens to its blocks or its worker. The same holds for every position of the prompt from 1 on when
-// prompt logprobs are requested. Nothing follows the Finished of a sample. Beams are emitted as far as all hypotheses
-// that may still be returned agree, and to their ends when the search is over. As many samples finish as hypotheses are
-// returned. Nothing follows the failure of a request, and it comes after what its samples have emitted.
+// What one committed step means for the callers. Every position of a sequence is emitted exactly once and in order,
+// whatever happens to its blocks or its worker. This also applies to every position of the prompt from 1 on when prompt
+// logprobs are requested. Nothing follows the Finished of a sample. Beams are emitted as far as all hypotheses that may
+// still be returned agree, and to their ends when the search is over. One sample finishes for each returned hypothesis.
+// Nothing follows the failure of a request, and it comes after what its samples have emitted.
 struct StepOutput {
   std::vector<Emission> emissions;
   std::vector<PromptLogprobs> prompt_logprobs;

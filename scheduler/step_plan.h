@@ -53,7 +53,7 @@ struct ScoredToken {
   TokenId token = 0;
   float logprob = 0;  // 0 when the request asks for no logprobs.
   int rank = 0;       // 1 for the most likely token of the vocabulary. 0 when the request asks for no logprobs.
-  std::vector<TokenLogprob> top;  // The most likely tokens, the most likely first, as many as the request asks for.
+  std::vector<TokenLogprob> top;  // The most likely tokens, the most likely first; the request sets their number.
 
   bool operator==(const ScoredToken&) const = default;
 };
@@ -73,7 +73,7 @@ struct SequenceStart {
   std::shared_ptr<const std::string> record = nullptr;  // See Request.
   int num_cached_tokens = 0;                            // The tokens of the prompt that the request found cached.
   std::string search = "";  // EncodeBeamSearchState of the search whose best beam this is. Otherwise empty.
-  int num_moves = 0;        // Says how often the request has left a scheduler, or has come from an earlier manager.
+  int num_moves = 0;        // Number of times that the request left a scheduler or came from an earlier manager.
   // The scores of all tokens behind the prompt, and of the tokens of the prompt from position 1 on, if the request
   // wants them and they are known. The worker keeps them for the next manager.
   std::vector<ScoredToken> scores = {};
@@ -141,8 +141,8 @@ struct SequenceSlice {
 // the step is stored. A plan is a value: equal inputs give equal plans.
 struct StepPlan {
   StepId step{0};
-  std::vector<BlockSwap> swap_outs;  // They go from the pool to the host tier.
-  std::vector<BlockSwap> swap_ins;   // They go from the host tier to the pool.
+  std::vector<BlockSwap> swap_outs;  // From the pool to the host tier.
+  std::vector<BlockSwap> swap_ins;   // From the host tier to the pool.
   std::vector<BlockCopy> copies;     // No block is both a source and a destination.
   std::vector<RowId> end_rows;       // Rows whose sequences no other manager may find. They end before the starts.
   std::vector<SequenceStart> starts;
@@ -162,7 +162,7 @@ struct StepPlan {
   bool operator==(const StepPlan&) const = default;
 };
 
-// Says why the worker has ended a sequence.
+// Why the worker has ended a sequence.
 struct SequenceFailure {
   enum class Reason {
     kUnknown,            // The message tells it.
@@ -184,13 +184,13 @@ struct SequenceFailure {
 struct SliceResult {
   bool sampled = false;
   ScoredToken token;  // Set when `sampled`, unless the row has num_candidates.
-  // Set when `sampled` and the row has num_candidates: that many tokens, the best first, or fewer when masks leave no
-  // more. Their logprobs, after bias, penalties and masks, are what they add to the score of a beam.
+  // Set when `sampled` and the row has num_candidates: its tokens, the best first; fewer when masks leave no more.
+  // Their logprobs, after bias, penalties and masks, are what they add to the score of a beam.
   std::vector<TokenLogprob> candidates;
   // Set when the request asks for prompt logprobs: the logprobs of the tokens of the slice, each given the tokens
   // before it. Entry i belongs to position first_position + i + 1. Positions outside the prompt have no entry.
   std::vector<ScoredToken> prompt_logprobs;
-  // Set when the sequence of the slice cannot go on. Nothing else is set then.
+  // Set when the sequence of the slice cannot continue. Nothing else is set then.
   std::optional<SequenceFailure> failure = std::nullopt;
   // The slice was to sample, and the worker has put that off. If the slice counts on a token whose draw was put off, it
   // has computed nothing.
@@ -199,7 +199,7 @@ struct SliceResult {
   bool operator==(const SliceResult&) const = default;
 };
 
-// This is what a row of the worker holds once all changes of the plan are made.
+// What a row of the worker holds once all changes of the plan are made.
 struct RowTable {
   SequenceId sequence;
   int num_computed;  // Tokens whose K and V are stored by the end of the step.
@@ -210,8 +210,8 @@ struct RowTable {
 
 struct StepResult {
   StepId step{0};
-  std::vector<SliceResult> slices;    // They are in the order of StepPlan::slices.
-  std::vector<RowTable> tables = {};  // They are in the same order. It is empty unless the plan has wants_tables.
+  std::vector<SliceResult> slices;    // In the order of StepPlan::slices.
+  std::vector<RowTable> tables = {};  // In the same order. Empty unless the plan has wants_tables.
 
   bool operator==(const StepResult&) const = default;
 };

@@ -11,7 +11,7 @@
 namespace quire {
 
 // Returns why a sequence of `request` ends with `token`, which is the `num_generated`th token that it has generated.
-// Returns nothing when the sequence goes on. A stop token at the length limit counts as a stop token.
+// Returns nothing when the sequence continues. A stop token at the length limit counts as a stop token.
 std::optional<FinishReason> StopReason(const Request& request, int num_generated, TokenId token);
 
 }  // namespace quire

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// This is what the loss of a worker says about one request.
+// What the loss of a worker says about one request.
 struct Charge {
   bool is_at_front = false;
   std::map<SequenceId, int> ends;  // The slices in flight of each sequence end there.

@@ -15,10 +15,10 @@
 
 namespace quire {
 
-// A request that must fail, because its workers are lost again and again.
+// A request that must fail, because its workers are lost repeatedly.
 struct Convict {
   RequestId request;
-  int num_losses;  // Says how often the worker of the request was lost since the request was last cleared.
+  int num_losses;  // Number of losses of its worker since the request was last cleared.
   // This is the sample at which the worker was lost last, when the request has several samples and the sample is known.
   std::optional<int> sample_index = std::nullopt;
 
@@ -49,7 +49,7 @@ class Suspects {
 
  private:
   std::map<uint64_t, SequenceGroup*> accused_;  // The groups with losses, by submission.
-  int num_suspects_ = 0;                        // Those that are suspects.
+  int num_suspects_ = 0;                        // Number of suspects.
 };
 
 }  // namespace quire

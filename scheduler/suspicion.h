@@ -5,19 +5,19 @@
 
 namespace quire {
 
-// Says what the losses of workers tell about one request: whether it may be the one that makes workers fail. The counts
+// What the losses of workers tell about one request: whether it may be the one that makes workers fail. The counts
 // belong to the request, so they go with it from worker to worker. Owned by the step-loop thread.
 //
-// A request that makes its worker fail does so at a certain token of one of its sequences. So this sequence never gets
+// A request that makes its worker fail does it at a certain token of one of its sequences. So this sequence never gets
 // beyond its slices that were in flight when the worker was lost. Each sequence knows where that was (see
 // Sequence::is_behind_loss). A request is innocent when all its sequences have got beyond these slices and one of them
 // has got farther than ever before: all its losses are forgotten. A loss says little about a request whose slices in
 // flight were only recomputed, because an earlier worker has answered the same slices.
 class Suspicion {
  public:
-  // So many losses make a request suspect, unless the worker has named it. A suspect runs alone.
+  // Number of losses that make a request suspect, unless the worker has named it. A suspect runs alone.
   static constexpr int kLossesToSuspect = 2;
-  // So many further losses convict it, or one if the worker has named it.
+  // Number of further losses that convict it; one if the worker has named it.
   static constexpr int kLoneLossesToConvict = 2;
   // The same limits for losses of any kind. They bound the losses by a request that fails its worker at random.
   static constexpr int kAnyLossesToSuspect = 8;
@@ -49,8 +49,8 @@ class Suspicion {
 
  private:
   int num_losses_ = 0;           // The losses since the request was cleared.
-  int num_losses_at_front_ = 0;  // Those with is_at_front.
-  int num_lone_losses_ = 0;      // Those while the request was suspect, so it ran alone.
+  int num_losses_at_front_ = 0;  // Losses with is_at_front.
+  int num_lone_losses_ = 0;      // Losses while the request was suspect, so it ran alone.
   bool has_got_farther_ = false;
   bool is_named_ = false;
 };

@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// Says how many blocks the running groups of each tenant hold, compared with the limits of their tenants. A block that
+// How many blocks the running groups of each tenant hold, compared with the limits of their tenants. A block that
 // several groups share counts for each of them, so the count of a group depends on the group alone. It is made for one
 // decision, or for one plan.
 class TenantBlocks {

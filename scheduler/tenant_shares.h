@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// This is what a tenant may use of one scheduler and its pool.
+// What a tenant may use of one scheduler and its pool.
 struct TenantShare {
   // Above 0 and below 1e9. While requests of several tenants wait, the fair-share policy gives them tokens in the ratio
   // of their weights, and a full queue has places for them in this ratio.
@@ -36,7 +36,7 @@ struct TenantShares {
   bool operator==(const TenantShares&) const = default;
 };
 
-// The number of blocks of a pool that a share stands for: at least 1, unless the pool has none.
+// The number of blocks of a pool that a share allows: at least 1, unless the pool has none.
 int64_t BlocksOfShare(double max_blocks_share, int num_blocks);
 
 // The error INVALID_ARGUMENT names the tenant, the field and the value that is out of range.

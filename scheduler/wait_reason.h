@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// Says why a request waits, as of the last plan.
+// Why a request waits, as of the last plan.
 struct WaitReason {
   enum class Kind {
     kRuns,           // The request does not wait.

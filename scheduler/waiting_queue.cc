@@ -12,19 +12,19 @@
 namespace quire {
 namespace {
 
-// The policy kLongestPrefixFirst compares the cached prefixes of this many groups at a time. It compares the next ones
+// Number of groups whose cached prefixes the policy kLongestPrefixFirst compares at a time. It compares the next ones
 // in the same visit only when tenants are skipped.
 constexpr size_t kMaxCompared = 64;
-// One visit looks up at most this many cached prefixes, because each look-up reads a whole prompt. A group whose prefix
-// was never looked up counts as one without a cached prefix.
+// Largest number of cached prefixes that one visit looks up, because each look-up reads a whole prompt. A group whose
+// prefix was never looked up counts as one without a cached prefix.
 constexpr int kMaxLooks = 64;
-// A group goes first after this many groups with longer prefixes have overtaken it.
+// Number of groups with longer prefixes that may overtake a group before it goes first.
 constexpr int kMaxPassed = 64;
-// The cached prefix of each group is looked up once in this many visits.
+// Number of visits between two look-ups of the cached prefix of a group.
 constexpr uint64_t kVisitsBetweenLooks = 8;
-// At most this many tenants without waiting groups are remembered.
+// Largest number of remembered tenants without waiting groups.
 constexpr size_t kMaxIdleTenants = 4096;
-constexpr ServiceRank kFirstRank{INT32_MIN, 0};  // It comes before all groups.
+constexpr ServiceRank kFirstRank{INT32_MIN, 0};  // Before all groups.
 
 int WaitingTokens(const SequenceGroup& group) {
   if (group.is_swapped()) return WaitingQueue::kTokensPerGroup;
@@ -156,7 +156,7 @@ void WaitingQueue::VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit) {
 void WaitingQueue::VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit) {
   struct Turn {
     double served;
-    ServiceRank rank;  // The next group has it.
+    ServiceRank rank;  // Rank of the next group.
     Tenant* tenant;
     bool operator>(const Turn& other) const { return std::tie(served, rank) > std::tie(other.served, other.rank); }
   };

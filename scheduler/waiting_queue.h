@@ -42,8 +42,8 @@ class WaitingQueue {
   void Remove(SequenceGroup* group);
   bool empty() const { return size_ == 0; }
   int size() const { return size_; }
-  // The work that waits, in tokens: those that the groups must compute before they go on, and kTokensPerGroup for each
-  // group, because it also takes a row. Swapped groups compute nothing. What the prefix cache holds is not known here.
+  // The waiting work in tokens: what the groups must compute before they continue, plus kTokensPerGroup for each group,
+  // because it also takes a row. Swapped groups compute nothing. What the prefix cache holds is not known here.
   static constexpr int kTokensPerGroup = 64;
   int64_t num_tokens() const { return num_tokens_; }
   // The part of num_tokens() that would be served before a request that is submitted now. Under fair share this is an
@@ -54,7 +54,7 @@ class WaitingQueue {
   // The number of waiting groups whose blocks are in the host tier.
   int num_swapped() const { return num_swapped_; }
 
-  // Says which group Visit visits next.
+  // Which group Visit visits next.
   enum class Next {
     kInOrder,
     kOfOthers,  // From here on, only groups of tenants other than that of this group.
@@ -87,7 +87,7 @@ class WaitingQueue {
   using Groups = absl::btree_map<ServiceRank, SequenceGroup*>;
   struct Tenant {
     Groups waiting;
-    int64_t num_tokens = 0;  // The groups in `waiting` have so many.
+    int64_t num_tokens = 0;  // Sum over the groups in `waiting`.
     double served = 0;       // Tokens that were served, divided by the weight.
     double weight = 1;
   };
@@ -103,7 +103,7 @@ class WaitingQueue {
   void VisitByRank(absl::FunctionRef<Next(SequenceGroup*)> visit);
   void VisitFairly(absl::FunctionRef<Next(SequenceGroup*)> visit);
   void VisitLongestPrefixFirst(absl::FunctionRef<Next(SequenceGroup*)> visit);
-  // Says how far a visit of the policy kLongestPrefixFirst has come.
+  // How far a visit of the policy kLongestPrefixFirst has come.
   struct PrefixWalk {
     SkippedTenants skipped;
     ServiceRank last;          // The groups that were compared end with it.
@@ -125,7 +125,7 @@ class WaitingQueue {
   // By name, also of tenants that have no waiting groups now. Unless the policy is fair share, there is only one
   // tenant, with an empty name.
   absl::node_hash_map<std::string, Tenant> tenants_;
-  double least_served_ = 0;  // The tenant that was visited last had been served so much at that time.
+  double least_served_ = 0;  // Service of the tenant that was visited last, at that time.
   int size_ = 0;
   int64_t num_tokens_ = 0;
   absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Only the policy kPriority uses it.
