@@ -15,10 +15,10 @@
 
 namespace quire {
 
-// Says what the blocks of the pool and of the host tier contain. A label has the tokens of one block, and names what
-// comes before the block: the content of another block, or a root of the prefix cache. So a chain of labels spells the
-// prefix that the K and V of the last block were computed from. A block whose content is not known in this way has no
-// label.
+// What the blocks of the pool and of the host tier contain. A label has the tokens of one block, and
+// names what comes before the block: the content of another block, or a root of the prefix cache. So a
+// chain of labels spells the prefix that the K and V of the last block were computed from. A block whose
+// content is not known in this way has no label.
 //
 // A place is a block of the pool, or num_blocks + a block of the host tier. Full blocks with the same prefix and the
 // same tokens have the same content number, so it does not matter which of them is in the table before a block. When
@@ -56,7 +56,7 @@ class BlockLabels {
   absl::Span<const TokenId> TokensOf(uint32_t place) const {
     return {tokens_.data() + size_t{place} * block_size_, static_cast<size_t>(labels_[place].num_tokens)};
   }
-  // The name of the root with this index. REQUIRES: a label has it.
+  // The name of the root with this index. REQUIRES: a label has this root.
   const std::string& RootName(uint32_t root) const { return roots_[root].name; }
   // The number that the first labels below this root name as their parent.
   uint64_t RootNumber(uint32_t root) const { return roots_[root].number; }

@@ -24,8 +24,8 @@
 
 namespace quire {
 
-// Returns how many rows of logits to compute at a time: as many as fit into 64 MiB (128 rows with a vocabulary of 128
-// Ki tokens), but not more than a step can need.
+// Returns how many rows of logits to compute at a time: the number that fits into 64 MiB (128 rows with a vocabulary of
+// 128 Ki tokens), but not more than a step can need.
 int LogitRowsFor(const WorkerLimits& limits);
 
 // Runs plans one after the other. For each plan it changes rows, swaps and copies blocks, runs the model and samples.
@@ -44,7 +44,7 @@ class Executor {
 
   // Keeps labels of blocks from now on. REQUIRES: no plan has run.
   void KeepLabels();
-  // Says whether draws may be postponed (StepResult.postponed_slices). By default they may not: then a step waits until
+  // Sets whether draws may be postponed (StepResult.postponed_slices). By default they may not: then a step waits until
   // the guides of its rows are compiled.
   void SetMayPostpone(bool may_postpone) {
     may_postpone_ = may_postpone;
@@ -102,7 +102,7 @@ class Executor {
     int64_t start_us;
     uint64_t mark;
     bool has_slices;
-    std::unique_ptr<v1::RowTables> tables;  // It is null unless the plan wants them.
+    std::unique_ptr<v1::RowTables> tables;  // Null unless the plan wants them.
   };
 
   Backend* const backend_;
@@ -114,7 +114,7 @@ class Executor {
   PlanCheck check_;
   GuideBook guides_;
   bool may_postpone_ = false;
-  std::unique_ptr<LabelKeeper> label_keeper_;  // It is null without KeepLabels.
+  std::unique_ptr<LabelKeeper> label_keeper_;  // Null without KeepLabels.
   MarkSet swapped_out_;                        // Blocks. The owner is the index of the swap in the plan.
 
   // The state of the session.

@@ -30,7 +30,7 @@ class GuideBook {
 
   explicit GuideBook(int vocab_size) : vocab_size_(vocab_size) {}
 
-  // Says whether draws may be postponed. By default they may not: then Start waits until the guide is compiled.
+  // Sets whether draws may be postponed. By default they may not: then Start waits until the guide is compiled.
   void SetMayPostpone(bool may_postpone) { may_postpone_ = may_postpone; }
   // Takes the vocabulary of a plan. INVALID_ARGUMENT when it does not fit the model.
   absl::Status SetVocabulary(const v1::Vocabulary& vocabulary);
@@ -69,7 +69,7 @@ class GuideBook {
   std::string vocabulary_;  // The last v1::Vocabulary, serialized.
   std::shared_ptr<MaskMaker> maker_;
   std::deque<Entry> grammars_;  // The one that was used last is at the end.
-  size_t num_bytes_ = 0;        // Those of grammars_.
+  size_t num_bytes_ = 0;        // Size of grammars_.
   std::deque<Unprepared> unprepared_;
   absl::flat_hash_map<std::string, std::weak_ptr<RowGrammar>> compiling_;  // By key.
   GuideCompiler compiler_;

@@ -19,18 +19,18 @@ namespace quire {
 // rows take turns.
 class GuideBudget {
  public:
-  // A guide begins with this much, for its first masks, and cannot save more.
+  // Work that a guide begins with, for its first masks; it cannot save more.
   static constexpr int64_t kMaxSavedWork = 8'000'000;
-  // Each draw of a row adds this much. Most draws take a tenth of it.
+  // Work that each draw of a row adds. Most draws take a tenth of it.
   static constexpr int64_t kWorkPerDraw = 20'000;
-  // A step has so much work, and 2 more for each node of the vocabulary's tree of bytes: a mask for which the whole
-  // tree is visited must fit. With a large vocabulary the model takes longer for a step as well.
+  // Work of a step, which has 2 more for each node of the vocabulary's tree of bytes: a mask for which the whole tree
+  // is visited must fit. With a large vocabulary the model takes longer for a step as well.
   static constexpr int64_t kStepWork = 60'000;
-  // Where nothing can be postponed, each draw may have this much, or the work of a whole step if that is more.
+  // Work of each draw where nothing can be postponed, or the work of a whole step if that is more.
   static constexpr int64_t kLateWork = 300'000;
-  // At most this many later steps pay for what was taken beyond the work of a step.
+  // Largest number of later steps that pay for what was taken beyond the work of a step.
   static constexpr int64_t kMaxLateSteps = 8;
-  // After this many steps in which light rows have left nothing, heavy ones get something all the same.
+  // Number of steps in which light rows leave nothing, after which heavy ones get something all the same.
   static constexpr uint64_t kPatience = 8;
 
   // What a guide has saved.
@@ -58,7 +58,7 @@ class GuideBudget {
   int64_t step_work() const { return step_work_; }
   bool IsLight(int64_t work) const { return work <= step_work_ / 16; }
 
-  // A draw of a row with the guide of this account begins. It may go on in later steps.
+  // A draw of a row with the guide of this account begins. It may continue in later steps.
   static void BeginDraw(Account* account) { account->saved_ = std::min(account->saved_ + kWorkPerDraw, kMaxSavedWork); }
   // It is the turn of a heavy row. The first one of a step has all of its work, so that the largest mask fits.
   void TakeTurn(Account* account) {

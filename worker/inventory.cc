@@ -149,7 +149,7 @@ class ChunkWriter {
   const InventoryLimits limits_;
   const int64_t session_end_us_;
   std::vector<v1::InventoryChunk> chunks_;
-  int64_t chunk_bytes_ = 0;  // The last chunk has so many.
+  int64_t chunk_bytes_ = 0;  // Size of the last chunk.
   int64_t total_bytes_ = 0;
   absl::flat_hash_set<const v1::ScoreColumns*> told_prompt_scores_;
   absl::flat_hash_map<std::string, uint32_t> root_index_;

@@ -18,7 +18,7 @@ namespace quire {
 // The results of the last steps, which the executor does not keep. Used by one thread.
 class LastSteps {
  public:
-  // A step has begun. `rows` are those of the executor.
+  // A step has begun. `rows` are the executor's.
   void Begin(const v1::StepPlan& plan, absl::Span<const SequenceRow> rows);
   // The oldest step that has begun is finished. The results of another session are forgotten.
   void Finish(uint64_t epoch, const v1::StepResult& result);
@@ -31,7 +31,7 @@ class LastSteps {
 
  private:
   uint64_t epoch_ = 0;
-  std::deque<v1::InventoryResult> begun_;  // They have no results; the oldest comes first.
+  std::deque<v1::InventoryResult> begun_;  // Steps without results, the oldest first.
   std::deque<v1::InventoryResult> results_;
   v1::InventoryResult spare_;  // A message whose memory is used again.
 };

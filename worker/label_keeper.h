@@ -46,9 +46,9 @@ class LabelKeeper {
     std::shared_ptr<const std::string> cache_root;  // Null: the row has none.
     int first_position;
     int num_tokens;
-    int num_unknown;   // This many last tokens are still being drawn.
-    int first_token;   // It is an index into Step::tokens.
-    int first_entry;   // It is an index into Step::tables.
+    int num_unknown;   // Number of last tokens that are still being drawn.
+    int first_token;   // Index into Step::tokens.
+    int first_entry;   // Index into Step::tables.
     int table_length;  // Up to the end of the slice.
   };
   struct Step {

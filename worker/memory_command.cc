@@ -21,7 +21,7 @@
 namespace quire {
 namespace {
 
-// Returns how the weights of the model at `path` are in memory. The error is that of LoadModel.
+// Returns how the weights of the model at `path` are in memory. Fails like LoadModel.
 absl::StatusOr<WeightRounding> HeldRounding(const WorkerOptions& options, const std::string& path,
                                             const ModelConfig& config, bool multiplies_fp8) {
   WeightRounding held = options.rounding;

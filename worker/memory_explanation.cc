@@ -34,7 +34,7 @@ constexpr int64_t kScaleBytes = sizeof(float);
 constexpr int64_t kZeroPointBytes = 2;  // A byte and its padding.
 constexpr int64_t kGpuZeroPointBytes = 1;
 
-// Adds `times` matrices [rows, cols] with scales for groups of so many columns.
+// Adds `times` matrices [rows, cols] with scales for groups of columns.
 void AddMatrices(int64_t rows, int64_t cols, int times, int64_t int4_group, int64_t block_cols,
                  MatrixNumbers* numbers) {
   numbers->weights += times * rows * cols;
@@ -143,7 +143,7 @@ int64_t AddedByRoundedOutput(const ModelConfig& config, int plain_bytes) {
 
 int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held) {
   const MemoryNeeds needs = MemoryNeedsOf(config);
-  // The embedding and the output matrix take so many.
+  // Bytes per number of the embedding and the output matrix.
   const auto plain_bytes = static_cast<int>(SizeOf(KvTypeOf(config)));
   const WeightWidth plain = HostWeightType(config) == DataType::kFloat32 ? WeightWidth::k32 : WeightWidth::k16;
   return LayerBytes(needs, WidthOf(held.layers, plain), plain_bytes) +

@@ -15,9 +15,9 @@
 
 namespace quire {
 
-// Says how weights are stored in memory: all in float32, all in a type of 16 bits, or those of the layers in int8, int4
-// (in groups of 128, or those of a checkpoint of 4 bits) or FP8 (with a scale per row, or those of a checkpoint of FP8
-// with blocks) and the others in a type of 16 bits.
+// How weights are stored in memory: all in float32, all in a type of 16 bits, or the layers in int8, int4 (in groups of
+// 128, or as in a checkpoint of 4 bits) or FP8 (with a scale per row, or with blocks as in a checkpoint of FP8) and the
+// others in a type of 16 bits.
 enum class WeightWidth { k32, k16, kInt8, kInt4, kFp8 };
 
 // Numbers of some matrices.
@@ -32,9 +32,9 @@ struct MatrixNumbers {
 struct MemoryNeeds {
   int64_t num_weights;       // All parameters.
   int int4_group;            // At most kMaxInt4Group.
-  MatrixNumbers layers;      // They count all matrices of the layers.
-  MatrixNumbers plain;       // They count those that a quantized checkpoint does not store quantized.
-  WeightWidth stored_width;  // That of the other matrices of the layers in the checkpoint; k16 if it is not quantized.
+  MatrixNumbers layers;      // All matrices of the layers.
+  MatrixNumbers plain;       // The ones that a quantized checkpoint does not store quantized.
+  WeightWidth stored_width;  // Width of the other matrices of the layers in the checkpoint; k16 if it is not quantized.
   int64_t kv_numbers;        // Numbers of K and V of one token in all layers.
   int64_t kv_heads;          // K and V heads of one token in all layers, each with a scale in int8.
 };
@@ -76,8 +76,8 @@ struct MemoryChoice {
   int64_t left_bytes;   // Beside the weights.
 };
 
-// Returns some lines about what a worker with this command line would use. When it would not get a pool, the error is
-// that of PlanPool. REQUIRES: left_bytes is not negative.
+// Returns some lines about what a worker with this command line would use. When it would not get a pool, it fails like
+// PlanPool. REQUIRES: left_bytes is not negative.
 absl::StatusOr<std::string> ExplainChoice(const MemoryChoice& choice);
 
 }  // namespace quire

@@ -35,14 +35,14 @@ struct WorkerOptions {
   std::string model;           // The model directory, a GGUF file, or a valid name of the hub (model/hub_cache.h).
   std::string explain_memory;  // If not empty, the model whose memory is explained instead of a start.
   std::optional<int64_t> gpu_memory;  // The GPU's, for explain_memory. Without a value, it is read.
-  std::string model_name;             // It is the last part of the path by default, or owner/name of the hub.
+  std::string model_name;             // The last part of the path by default, or owner/name of the hub.
   std::string listen;
   Transport transport;
   std::vector<std::string> manager_names;  // One of them must be in the manager's certificate, if it shows one.
   std::string health_listen;               // If empty, health checks are answered only at `listen`.
   std::string metrics_listen;              // If empty, no metrics are served.
-  int max_connections;                     // It limits those at `listen`.
-  WebAccess web_access;                    // It is for `metrics_listen`.
+  int max_connections;                     // Limit at `listen`.
+  WebAccess web_access;                    // For `metrics_listen`.
   int block_size;
   PoolRequest pool;
   int64_t swap_bytes = 0;  // The size of the host tier, or 0 for none.
@@ -50,26 +50,26 @@ struct WorkerOptions {
   WeightRounding rounding;
   bool long_context = false;
   std::optional<KvType> kv_type;  // Without a value, it is the type of the weights.
-  std::string device = "cpu";     // It is as in the flag, for messages.
+  std::string device = "cpu";     // As in the flag, for messages.
   std::optional<int> gpu;         // The number of the GPU as CUDA counts them. Without a value, the CPU computes.
-  bool exact_gpu = false;         // Says whether a row's result must be independent of the other rows of the step.
+  bool exact_gpu = false;         // Whether a row's result must be independent of the other rows of the step.
   std::string gpu_tuning_cache;   // The path of a file, or empty.
   std::string gpu_library;        // The path of libquire_cuda.so. If empty, it is beside the program.
-  bool gpu_graphs = true;         // Says whether to record the layers of decode steps and repeat them.
-  bool gpu_overlap = false;       // Says whether to set up each kernel while the one before it ends.
-  bool gpu_warp_groups = true;    // Says whether to use the kernels that only compute capability 9.0 has.
-  bool gpu_int8_inputs = true;    // Says whether products by int8 round their inputs to 8 bits, as on a CPU.
-  bool gpu_fp8_inputs = true;     // Says whether products by FP8 round their inputs to FP8, where that is possible.
+  bool gpu_graphs = true;         // Whether to record the layers of decode steps and repeat them.
+  bool gpu_overlap = false;       // Whether to set up each kernel while the one before it ends.
+  bool gpu_warp_groups = true;    // Whether to use the kernels that only compute capability 9.0 has.
+  bool gpu_int8_inputs = true;    // Whether products by int8 round their inputs to 8 bits, as on a CPU.
+  bool gpu_fp8_inputs = true;     // Whether products by FP8 round their inputs to FP8, where that is possible.
   absl::Duration gpu_timeout;     // Work on the GPU that takes longer ends the worker.
-  absl::Duration gpu_record_time = absl::ZeroDuration();  // Says how long a start may record decode steps.
+  absl::Duration gpu_record_time = absl::ZeroDuration();  // How long a start may record decode steps.
   std::optional<SimulationOptions> simulation;            // With a value, no device computes, and `gpu` has none.
   int max_sequences;
   int max_tokens_per_step;
   int threads;                          // 0 means one per core.
-  bool bind_threads;                    // Says whether to bind each thread to a core, if there are as many.
+  bool bind_threads;                    // Whether to bind each thread to a core, if there are enough.
   std::optional<cpu::Isa> cpu_kernels;  // The machine supports it. Without a value, the best one is used.
-  absl::Duration orphan_hold;           // Says how long rows and blocks stay after the end of a session. 0: not at all.
-  absl::Duration drain_timeout;         // Says how long the session may continue after the first signal to stop.
+  absl::Duration orphan_hold;           // How long rows and blocks stay after the end of a session. 0: not at all.
+  absl::Duration drain_timeout;         // How long the session may continue after the first signal to stop.
   LogOptions log;
 };
 

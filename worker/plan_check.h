@@ -40,7 +40,7 @@ class PlanCheck {
   MarkSet forked_rows_;  // Each row is marked with the index of its fork.
   MarkSet sliced_rows_;  // Each row is marked with the index of its slice.
   MarkSet appended_rows_;
-  MarkSet other_rows_;  // The rows of ends, and then those of records.
+  MarkSet other_rows_;  // The rows of ends, and then of records.
   MarkSet blocks_;
   MarkSet host_blocks_;
 };

@@ -26,7 +26,7 @@ std::string Exact(int64_t bytes) {
 struct Wish {
   int64_t blocks;
   std::string text;  // The request in error messages.
-  bool is_exact;     // Says whether more than kMaxWorkerBlocks is an error. Otherwise it is cut.
+  bool is_exact;     // Whether more than kMaxWorkerBlocks is an error. Otherwise it is cut.
 };
 
 Wish WishOf(const PoolRequest& request, int64_t block_bytes, const WorkerLimits& limits, int64_t available_bytes) {

@@ -19,7 +19,7 @@ namespace quire {
 struct PoolRequest {
   std::optional<int64_t> num_blocks = {};
   std::optional<int64_t> bytes = {};
-  std::optional<double> memory_fraction = {};  // It is in (0, 1], of the memory that is left after loading.
+  std::optional<double> memory_fraction = {};  // In (0, 1], of the memory that is left after loading.
   double default_fraction = 0.5;               // Used if none of the three is set.
 };
 

@@ -34,8 +34,8 @@ struct RowGrammar {
   bool is_compiled() const { return begin.has_value() || !error.ok(); }
 };
 
-// Says how far a row has come in the grammar that its output must follow. A copy is a fork. Rows share the masks, so
-// all of them belong to the executor thread.
+// How far a row has come in the grammar that its output must follow. A copy is a fork. Rows share the masks, so all of
+// them belong to the executor thread.
 class RowGuide {
  public:
   RowGuide(std::shared_ptr<RowGrammar> grammar, std::shared_ptr<MaskMaker> maker)
@@ -44,9 +44,9 @@ class RowGuide {
   // The row has this token. It is read at the next draw. REQUIRES: it is in the vocabulary.
   void Append(TokenId token);
   // Fills the words with the tokens that may come next, as TokenMasks does. If there is none, because the vocabulary
-  // cannot go on or because the tokens so far do not follow the grammar, these are the end tokens. After an error the
-  // words are of no use. UNAVAILABLE: the guide is not compiled yet, or the step has no work left. The next step may
-  // try again. RESOURCE_EXHAUSTED: it takes too much work. INVALID_ARGUMENT: the guide does not compile.
+  // cannot continue the text or because the tokens so far do not follow the grammar, these are the end tokens. After an
+  // error the words are of no use. UNAVAILABLE: the guide is not compiled yet, or the step has no work left. The next
+  // step may try again. RESOURCE_EXHAUSTED: it takes too much work. INVALID_ARGUMENT: the guide does not compile.
   absl::Status FillMask(std::vector<uint32_t>* words);
   // Rows are served in the order of these, so that those which take little time come first, and the guides of the
   // others take turns.
@@ -68,8 +68,8 @@ class RowGuide {
   std::optional<grammar::Matcher> matcher_;  // Behind the tokens that were read. Nothing before the first draw.
   std::vector<TokenId> unread_;
   size_t num_read_ = 0;      // The first tokens of unread_ that were read.
-  int64_t work_ = 0;         // Of the draw that goes on, or of the last one.
-  bool is_drawing_ = false;  // A draw was postponed, and goes on.
+  int64_t work_ = 0;         // Of the current draw, or of the last one.
+  bool is_drawing_ = false;  // A postponed draw continues.
   bool is_light_ = true;     // See GuideBudget::IsLight.
 };
 
@@ -80,7 +80,7 @@ struct GuidedTokens {
 };
 
 // Returns the tokens of the mask that are in `allowed`, unless that is empty, and not in `masked`. If there is none,
-// returns those of the mask. `allowed` is sorted. The lists are the shorter way to say it.
+// returns all tokens of the mask. `allowed` is sorted. The lists are the shorter way to say it.
 GuidedTokens SelectTokens(absl::Span<const uint32_t> mask, int vocab_size, absl::Span<const TokenId> allowed,
                           absl::Span<const TokenId> masked);
 

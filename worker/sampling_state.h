@@ -54,7 +54,7 @@ class SamplingState {
   int num_top() const { return num_top_; }
   // The same for tokens of the prompt.
   int num_prompt_top() const { return num_prompt_top_; }
-  // If this is above 0, the row draws no token but reports this many candidates. The manager appends one of them.
+  // If this is above 0, the row draws no token but reports this number of candidates. The manager appends one of them.
   int num_candidates() const { return params_.num_candidates; }
 
  private:

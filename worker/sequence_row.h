@@ -17,7 +17,7 @@
 
 namespace quire {
 
-// Says why a sequence cannot go on.
+// Why a sequence cannot continue.
 struct RowFailure {
   v1::SequenceFailureReason reason;
   std::string message;
@@ -46,7 +46,7 @@ class SequenceRow {
   // Replaces the entries of the block table from `first_changed` on by `tail`. An empty tail changes nothing. REQUIRES:
   // first_changed is at most the length of the table.
   void ChangeTable(int first_changed, absl::Span<const uint32_t> tail);
-  // The sequence cannot go on. The row keeps what it has, because plans that were made before may still name it. The
+  // The sequence cannot continue. The row keeps what it has, because plans that were made before may still name it. The
   // first failure counts.
   void Fail(RowFailure failure);
   // Records that the content of the table's entry `index` was copied to a block of the host tier.
@@ -85,8 +85,8 @@ class SequenceRow {
   const std::shared_ptr<const std::string>& cache_root() const { return cache_root_; }
   // The scores of the first generated tokens.
   const v1::ScoreColumns& scores() const { return scores_; }
-  // Those of the tokens of the prompt from position 1 on. A row shares them with its forks, which have the same prompt.
-  // Returns null while no sequence has the row.
+  // The scores of the prompt from position 1 on. A row shares them with its forks, which have the same prompt. Returns
+  // null while no sequence has the row.
   const v1::ScoreColumns* prompt_scores() const { return prompt_scores_.get(); }
   bool keeps_scores() const { return record_ != nullptr && !record_->empty(); }
   // The time of the last slice. Nothing if there was none.

@@ -20,13 +20,13 @@
 namespace quire {
 namespace {
 
-// Says how far an epoch may be ahead of the clock. A manager takes its first epoch from its own clock, and counts on
-// from there.
+// How far an epoch may be ahead of the clock. A manager takes its first epoch from its own clock, and counts on from
+// there.
 constexpr uint64_t kMaxEpochLeadMs = 24 * 60 * 60 * 1000;
 
-// Says how long the loop looks at nothing but a busy device, before it looks for another plan.
+// How long the loop looks at nothing but a busy device, before it looks for another plan.
 constexpr std::chrono::microseconds kPollInterval(20);
-// After so many intervals, which are 50 ms, the loop sleeps between its looks. A sleep takes 40 to 90 us, whatever its
+// Number of intervals (50 ms) after which the loop sleeps between its looks. A sleep takes 40 to 90 us, whatever its
 // length, by which the end of a step would be seen later. Steps of decodes end earlier.
 constexpr int kBusyPolls = 2500;
 constexpr size_t kMaxRefusalBytes = 1024;
@@ -212,7 +212,7 @@ void SessionLoop::BindThreads() {
 
 void SessionLoop::Run() {
   const MutexLock lock(&mutex_);
-  int num_polls = 0;  // They are those since the last plan was finished.
+  int num_polls = 0;  // Polls since the last plan was finished.
   while (true) {
     const bool may_begin = phase_ != Phase::kStopping && served_ == current_ && !plans_.empty();
     if (may_begin && executor_->CanBegin(plans_.front())) {

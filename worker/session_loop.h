@@ -27,8 +27,8 @@ namespace quire {
 
 // Which rows and labels stay when a session ends.
 struct OrphanHold {
-  absl::Duration duration = absl::ZeroDuration();  // They are kept for so long. With 0, nothing is kept or labelled.
-  std::string layout_id = "";                      // InventoryHeader has it.
+  absl::Duration duration = absl::ZeroDuration();  // How long they are kept. With 0, nothing is kept or labelled.
+  std::string layout_id = "";                      // For InventoryHeader.
   InventoryLimits limits = {};
 };
 
@@ -78,7 +78,7 @@ class SessionLoop {
   bool has_session() const;
   // Returns whether Drain or Stop was called, so that no new session is accepted.
   bool is_draining() const;
-  // Refuses new sessions from now on and sends SendDraining to the current one, which goes on until its manager ends
+  // Refuses new sessions from now on and sends SendDraining to the current one, which continues until its manager ends
   // it. Waits for that end, but no longer than `timeout`. Returns whether the session ended in time.
   bool Drain(absl::Duration timeout);
   // Finishes the running step, ends the session with UNAVAILABLE and joins the thread. Later calls do nothing.
@@ -91,7 +91,7 @@ class SessionLoop {
   // The loop never returns to an earlier phase.
   enum class Phase {
     kServing,
-    kDraining,  // Drain was called: the current session goes on, and no other is accepted.
+    kDraining,  // Drain was called: the current session continues, and no other is accepted.
     kStopping,  // Stop was called: the thread ends after the running step.
   };
 
@@ -116,7 +116,7 @@ class SessionLoop {
   void BeginPlan() QUIRE_REQUIRES(mutex_);
   // Waits for the oldest plan that was begun, and answers it. Releases the mutex while the executor works.
   void FinishPlan() QUIRE_REQUIRES(mutex_);
-  // Returns the error that ends the session because of the failures in the result. OK if it goes on.
+  // Returns the error that ends the session because of the failures in the result. OK if it continues.
   absl::Status ErrorOf(const v1::StepResult& result) const;
   // Ends the session because `plan` failed.
   void Fail(const v1::StepPlan& plan, const absl::Status& status) QUIRE_REQUIRES(mutex_);
@@ -150,7 +150,7 @@ class SessionLoop {
 
   // These are used by the loop thread only.
   std::deque<v1::StepPlan> begun_;  // Plans of served_ that are begun and not finished, the oldest first.
-  LastSteps last_steps_;            // It is empty if nothing is ever held.
+  LastSteps last_steps_;            // Empty if nothing is ever held.
   bool has_failed_ = false;         // A step has failed, so the rows and labels of the executor are undefined.
   AcceptedResults served_accepts_;  // As accepts_, for served_.
   std::optional<std::chrono::steady_clock::time_point> hold_end_;  // Set during an orphan hold,

@@ -26,8 +26,8 @@ struct BatchSlice {
   int first_token;  // The index in the batch's token arrays at which the slice begins.
   int last_token;   // The token whose logits the slice samples from: its last one, or its parent's if it has none.
   bool is_sampling;
-  bool is_early = false;   // It counts on the token of a draw that was postponed. It computes and draws nothing.
-  bool is_repeat = false;  // It draws what was postponed, after the last token of the row. num_tokens is 0.
+  bool is_early = false;   // Needs the token of a postponed draw. Computes and draws nothing.
+  bool is_repeat = false;  // Repeats a postponed draw after the last token of the row. num_tokens is 0.
 
   int end_position() const { return first_position + num_tokens; }
 };
@@ -39,8 +39,8 @@ struct BatchSlice {
 // They are the same as before, so it does not matter who shares the block. Rows that share the block there share the
 // token.
 //
-// If a token is still being drawn, its id is the one that stands for the last token drawn for a place
-// (kernels/batch.h). The place is the index of its row.
+// If a token is still being drawn, its id means the last token drawn for a place (kernels/batch.h). The place is the
+// index of its row.
 //
 // Example with blocks of 4 tokens: a row has the tokens t0 .. t5 and the block table (7, 2), and its slice is
 // position 5. The token arrays get one entry: id t5, position 5, slot 2 * 4 + 1 = 9. The context length is 6, and the

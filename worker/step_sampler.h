@@ -21,9 +21,9 @@
 namespace quire {
 
 // The computation of a step: the layers, and after them the draws of the tokens of sampling slices, or lists of their
-// candidates, and the scores of prompt tokens. It computes as many rows of logits at a time as the transformer has
-// room for. Slices that sample after the same token share a row of logits. Two steps may run at the same time. Owned by
-// the executor thread.
+// candidates, and the scores of prompt tokens. It computes the number of rows of logits at a time that the transformer
+// has room for. Slices that sample after the same token share a row of logits. Two steps may run at the same time.
+// Owned by the executor thread.
 class StepSampler {
  public:
   static constexpr int kMaxSteps = 2;
@@ -51,14 +51,14 @@ class StepSampler {
     int slice;
     int token_row;  // The index in the token arrays whose logits are read.
     int position;   // The position of that token.
-    int num_top;    // It is that of SamplingRow.
+    int num_top;    // As in SamplingRow.
     int num_candidates;
     bool is_sampling;  // Draws a token or lists candidates. If false, this is the score of a prompt token.
   };
   struct Slice {
     SequenceRow* row;
     SequenceId sequence;
-    int end_job;       // Its jobs end before this index, and begin where those of the slice before end.
+    int end_job;       // Index behind its last job; its first job follows the jobs of the slice before.
     bool has_pending;  // The row got a pending token.
     bool is_postponed = false;
   };
@@ -67,7 +67,7 @@ class StepSampler {
 
     std::vector<Slice> slices;
     std::vector<Job> jobs;
-    bool has_scores = false;            // Says whether a row that draws asks for logprobs.
+    bool has_scores = false;            // Whether a row that draws asks for logprobs.
     int max_top = 0;                    // The room for the list of a job.
     HostArray<SamplingResult> results;  // [jobs]
     HostArray<ScoredCandidate> top;     // [jobs, max_top]
@@ -90,7 +90,7 @@ class StepSampler {
   static void AddPromptScore(const Step& step, int job, v1::StepResult* result);
   static void AddCandidates(const Step& step, int job, v1::StepResult* result);
   static void AddScore(const Step& step, int job, v1::ScoreColumns* scores);
-  // Gives the score to the row, if it keeps scores and its sequence still has it.
+  // Gives the score to the row, if it keeps scores and its sequence still has the row.
   void KeepScore(const Step& step, int job);
 
   Backend* const backend_;

@@ -49,7 +49,7 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
 
   void EndUnlessOpen(absl::Duration open_timeout) QUIRE_EXCLUDES(mutex_);
 
-  // This is what the stream does with messages and answers that come now.
+  // What the stream does with messages and answers that come now.
   enum class Phase {
     kExpectsOpen,  // No `open` was read yet.
     kOpen,
@@ -81,7 +81,7 @@ class StepStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsRes
   Phase phase_ QUIRE_GUARDED_BY(mutex_) = Phase::kExpectsOpen;
   Output output_ QUIRE_GUARDED_BY(mutex_) = Output::kNone;
   std::deque<v1::StepsResponse> outbox_ QUIRE_GUARDED_BY(mutex_);
-  size_t num_inventory_chunks_ QUIRE_GUARDED_BY(mutex_) = 0;  // They come on top of the limit for the outbox.
+  size_t num_inventory_chunks_ QUIRE_GUARDED_BY(mutex_) = 0;  // In addition to the limit for the outbox.
   grpc::Status end_status_ QUIRE_GUARDED_BY(mutex_);
 };
 

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// The times of a simulated device without a file: about those of a model with 7 billion parameters on a GPU.
+// The times of a simulated device without a file: about as with a model of 7 billion parameters on a GPU.
 simulated::StepTimes DefaultStepTimes();
 
 // Parses the contents of a file such as

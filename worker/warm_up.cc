@@ -61,7 +61,7 @@ constexpr int kLeastLongContext = 512;
 
 struct DecodeStep {
   int num_sequences;
-  int context_len;  // Each sequence has so many.
+  int context_len;  // Tokens of each sequence.
 };
 
 // Lists the decode steps that RecordSteps runs.

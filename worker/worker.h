@@ -69,7 +69,7 @@ class Worker {
   std::string model_name_;
   bool binds_threads_ = false;
   std::unique_ptr<Backend> backend_;
-  simulated::SimulatedBackend* simulated_ = nullptr;  // This is backend_ if the device is simulated; otherwise null.
+  simulated::SimulatedBackend* simulated_ = nullptr;  // backend_ if the device is simulated; otherwise null.
   std::unique_ptr<Model> model_;
   std::unique_ptr<BlockStorage> storage_;
   std::unique_ptr<Executor> executor_;

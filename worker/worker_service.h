@@ -40,7 +40,7 @@ class WorkerService : public v1::WorkerService::CallbackService {
   const LoadProgress* const loading_;
   const absl::Duration open_timeout_;
   v1::DescribeResponse description_;         // Constant after loop_ is set.
-  std::atomic<SessionLoop*> loop_{nullptr};  // It is null until Begin.
+  std::atomic<SessionLoop*> loop_{nullptr};  // Null until Begin.
 };
 
 }  // namespace quire

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// This is what one step did, as counts.
+// What one step did, as counts.
 struct StepCounts {
   int64_t prefill_tokens = 0;  // Tokens in slices of several tokens.
   int64_t decode_tokens = 0;   // Tokens in slices of one token.

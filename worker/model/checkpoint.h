@@ -16,8 +16,8 @@
 
 namespace quire {
 
-// All tensors of a model directory or of a GGUF file. Those of a directory are in `model.safetensors`, or in the shards
-// that `model.safetensors.index.json` names. Those of a GGUF file have the names of Hugging Face. Move-only.
+// All tensors of a model directory or of a GGUF file. A directory has them in `model.safetensors`, or in the shards
+// that `model.safetensors.index.json` names. Tensors of a GGUF file get the names of Hugging Face. Move-only.
 class Checkpoint {
  public:
   // Opens the files and checks them: shards must be plain file names inside the directory, every tensor must be in the
@@ -48,8 +48,8 @@ class Checkpoint {
   absl::flat_hash_map<std::string, Tensor> tensors_;  // The views point into the files.
 };
 
-// Returns the names of the files of weights in a model directory: `model.safetensors` if it is there, otherwise the
-// shards that the index names, whether or not they are there. Returns NOT_FOUND when there is neither.
+// Returns the names of the files of weights in a model directory: `model.safetensors` if it exists, otherwise the
+// shards that the index names, whether or not they exist. Returns NOT_FOUND when there is neither.
 absl::StatusOr<std::set<std::string>> WeightFileNames(const std::string& directory);
 
 }  // namespace quire

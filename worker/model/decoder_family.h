@@ -10,14 +10,14 @@
 
 namespace quire {
 
-// Says where a layer has its norms. Attention and MLP are the two blocks of a layer, and each adds its output to the
+// Where a layer has its norms. Attention and MLP are the two blocks of a layer, and each adds its output to the
 // residual stream.
 //   kBefore  on the input of each block (Llama).
 //   kAfter   on the output of each block (OLMo 2).
 //   kBoth    on the input and on the output of each block (Gemma 2).
 enum class NormPlacement { kBefore, kAfter, kBoth };
 
-// This is what an RMS norm of Q and K before the rotation covers: one head, or all heads of Q or K together.
+// What an RMS norm of Q and K before the rotation covers: one head, or all heads of Q or K together.
 enum class QkNorm { kNone, kPerHead, kWhole };
 
 // Which layers have a sliding window when config.json has no layer_types.
@@ -39,7 +39,7 @@ struct DecoderFamily {
   int intermediate_size = 11008;
   int num_layers = 32;
   int num_heads = 32;
-  int num_kv_heads = 0;  // 0: as many as heads.
+  int num_kv_heads = 0;  // 0: num_heads.
   int head_dim = 0;      // 0: hidden_size / num_heads.
   int vocab_size = 32000;
   int max_position_embeddings = 2048;
@@ -58,28 +58,28 @@ struct DecoderFamily {
 
   // Layers.
   NormPlacement norms = NormPlacement::kBefore;
-  bool norms_add_one = false;  // Says whether a norm multiplies by 1 + weight.
+  bool norms_add_one = false;  // Whether a norm multiplies by 1 + weight.
   QkNorm qk_norm = QkNorm::kNone;
   const char* activation_field = "hidden_act";
   const char* activation = "silu";
   bool means_tanh_by_gelu = false;  // Old files say "gelu" and mean "gelu_pytorch_tanh".
-  bool has_fused_matrices = false;  // Says whether the checkpoint has qkv_proj and gate_up_proj.
+  bool has_fused_matrices = false;  // Whether the checkpoint has qkv_proj and gate_up_proj.
 
   // Rotary embedding.
-  bool rotates_parts = false;    // Says whether partial_rotary_factor has an effect.
-  bool has_unrotated = false;    // Says whether no_rope_layers and no_rope_layer_interval have an effect.
+  bool rotates_parts = false;    // Whether partial_rotary_factor has an effect.
+  bool has_unrotated = false;    // Whether no_rope_layers and no_rope_layer_interval have an effect.
   double window_rope_theta = 0;  // Above 0: layers with a window have a rotary embedding of their own.
 
   // Sliding windows.
   WindowPattern windows = WindowPattern::kNone;
-  bool has_window_switch = false;  // Says whether use_sliding_window must be true.
+  bool has_window_switch = false;  // Whether use_sliding_window must be true.
   int window = 0;                  // The default; 0: none.
   int window_period = 0;
   const char* window_period_field = nullptr;
 
   // Scales.
-  bool has_multipliers = false;    // Says whether the four multipliers of Granite are read.
-  bool scales_embeddings = false;  // Says whether embeddings are multiplied by sqrt(hidden_size).
+  bool has_multipliers = false;    // Whether the four multipliers of Granite are read.
+  bool scales_embeddings = false;  // Whether embeddings are multiplied by sqrt(hidden_size).
   int query_scalar = 0;            // Above 0: scores are divided by sqrt(query_pre_attn_scalar), of this default.
   const char* attention_softcap_field = nullptr;
   const char* logit_softcap_field = nullptr;

@@ -26,7 +26,7 @@ constexpr uint32_t kMaxVersion = 3;
 constexpr uint64_t kMaxEntries = 1 << 16;
 constexpr uint64_t kMaxTensors = 1 << 16;
 constexpr uint64_t kMaxNameBytes = 1 << 10;
-constexpr uint64_t kMaxStrings = 1 << 23;  // All arrays together have at most so many.
+constexpr uint64_t kMaxStrings = 1 << 23;  // In all arrays together.
 constexpr uint32_t kMaxRank = 4;
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = 1 << 20;
@@ -95,7 +95,7 @@ class Parser {
   GgufContents result_;
   absl::flat_hash_set<std::string> tensor_names_;
   struct Range {
-    uint64_t offset;  // It counts from the beginning of the data.
+    uint64_t offset;  // Counted from the beginning of the data.
     uint64_t bytes;
   };
   std::vector<Range> ranges_;  // Each tensor has a range.

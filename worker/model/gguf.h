@@ -35,14 +35,14 @@ enum class GgufType : uint32_t {
 
 // A value of the metadata. All views point into the file.
 struct GgufValue {
-  GgufType type;                          // That of the elements, when the value is an array.
+  GgufType type;                          // Type of the elements, when the value is an array.
   bool is_array = false;                  // A value that is not an array has one element.
   uint64_t count = 1;                     // The number of elements.
   std::string_view bytes;                 // [count] elements, little-endian and not aligned. It is empty for strings.
   std::vector<std::string_view> strings;  // [count] for strings. They may have any bytes.
 };
 
-// This is what a GGUF file contains.
+// The contents of a GGUF file.
 struct GgufContents {
   std::map<std::string, GgufValue> metadata;
   // With the names of the file and the types "F32", "Q4_0" and so on (gguf_types.h lists them). The first dimension is
@@ -75,8 +75,7 @@ class GgufFile {
   std::string path_;
 };
 
-// Returns whether the path is that of a GGUF file: it ends in ".gguf", or it is a file that begins with the magic
-// bytes.
+// Returns whether the path names a GGUF file: it ends in ".gguf", or it is a file that begins with the magic bytes.
 bool IsGgufPath(const std::string& path);
 
 }  // namespace quire

@@ -35,14 +35,14 @@ constexpr const char* kTekken =
 constexpr const char* kGpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 constexpr const char* kDigit = "\\p{N}";
 
-// Says how a text is cut into words before the merges. The expressions are applied one after the other, each to the
-// pieces that the one before it has left.
+// How a text is cut into words before the merges. The expressions are applied one after the other, each to the pieces
+// that the one before it has left.
 struct PreTokenizer {
-  std::string_view name;  // The file has it.
+  std::string_view name;  // Value in the file.
   std::vector<const char*> expressions;
-  bool ignores_merges = false;  // Says whether a word that is a token is not merged from its bytes.
+  bool ignores_merges = false;  // Whether a word that is a token is not merged from its bytes.
   bool adds_bos = false;        // When the file does not say.
-  bool composes = false;        // Says whether the text is normalized to NFC.
+  bool composes = false;        // Whether the text is normalized to NFC.
 };
 
 const std::vector<PreTokenizer>& PreTokenizers() {

@@ -13,7 +13,7 @@ namespace quire {
 // The tensor that divides the frequencies of the rotary embedding: [head_dim / 2] of F32.
 constexpr const char* kGgufRopeFactors = "rope_freqs.weight";
 
-// This is what the order of the tensors depends on.
+// What the order of the tensors depends on.
 struct GgufShape {
   std::string architecture;  // "llama", "qwen2" or "qwen3".
   int num_layers;
@@ -30,8 +30,8 @@ absl::StatusOr<GgufShape> ReadGgufShape(const GgufContents& contents);
 // Writes what config.json of a Hugging Face folder would say of the model in a GGUF file, for ParseModelConfig. A value
 // that would change the computation and is not supported is refused with its key.
 //
-// A file has no parameters of the rotary scaling of Llama 3.1, only its factors (kGgufRopeFactors). They must be those
-// of the published models, with any factor.
+// A file has no parameters of the rotary scaling of Llama 3.1, only its factors (kGgufRopeFactors). They must equal the
+// factors of the published models, with any scale.
 //
 // All tokens that end an answer are end tokens: those that the metadata names as end of sequence, of turn or of
 // message, and control tokens with a text that llama.cpp recognises, such as <|im_end|>.

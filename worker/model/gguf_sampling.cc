@@ -20,7 +20,7 @@ struct Default {
   double max;
 };
 
-// The limits are those of a request.
+// The limits are the same as for a request.
 constexpr Default kDefaults[] = {{"temp", "temperature", 0, std::numeric_limits<float>::max()},
                                  {"top_p", "top_p", 1e-6, 1},
                                  {"min_p", "min_p", 0, 1},

@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// The type of the numbers that quantized tensors of GGUF files become. Its range is that of float32, many processors
+// The type of the numbers that quantized tensors of GGUF files become. Its range equals float32's, many processors
 // multiply it faster than float16, and beside the error of the quantization its rounding hardly counts: docs/serving.md
 // has the measurement.
 constexpr DataType kDequantizedType = DataType::kBFloat16;
@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<Tensor>> GgufTensors(const GgufContents& contents);
 std::optional<std::string> GgufTensorName(std::string_view hugging_face);
 
 // Returns whether the tensor of a GGUF file has to be converted before it is used: its numbers are quantized, or its
-// rows stand in another order than those of Hugging Face.
+// rows have another order than in Hugging Face.
 bool NeedsConversion(const Tensor& tensor);
 
 // Returns whether the elements are numbers of a quantized type of GGUF.

@@ -93,7 +93,7 @@ absl::StatusOr<std::string> SentencePieceModel(const GgufFields& fields, const G
     const Type type = vocabulary.types[i] == Type::kUndefined ? Type::kNormal : vocabulary.types[i];
     has_bytes |= type == Type::kByte;
     std::string text(vocabulary.tokens[i]);
-    // llama.cpp stores user-defined tokens as they stand in a text. SentencePiece replaces spaces in the text.
+    // llama.cpp stores user-defined tokens as they appear in a text. SentencePiece replaces spaces in the text.
     if (type == Type::kUserDefined) text = absl::StrReplaceAll(text, {{" ", "\u2581"}});
     ProtoWriter piece;
     piece.AddBytes(1, text);

@@ -37,7 +37,7 @@ uint32_t WordAt(const uint8_t* bytes) {
   return word;
 }
 
-// Scale, 16 bytes of numbers in [0, 15]; 8 stands for zero.
+// Scale, 16 bytes of numbers in [0, 15]; 8 means zero.
 void DequantizeQ4_0(const uint8_t* block, float* values) {
   const float scale = HalfAt(block);
   ForEachNumber(block + 2, 0, values, [&](int q) { return scale * float(q - 8); });
@@ -49,7 +49,7 @@ void DequantizeQ4_1(const uint8_t* block, float* values) {
   ForEachNumber(block + 4, 0, values, [&](int q) { return scale * float(q) + minimum; });
 }
 
-// Scale, 32 fifth bits, 16 bytes; 16 stands for zero.
+// Scale, 32 fifth bits, 16 bytes; 16 means zero.
 void DequantizeQ5_0(const uint8_t* block, float* values) {
   const float scale = HalfAt(block);
   ForEachNumber(block + 6, WordAt(block + 2), values, [&](int q) { return scale * float(q - 16); });
@@ -108,7 +108,7 @@ void DequantizeQ5_K(const uint8_t* block, float* values) {
   DequantizeGroups(block, high, high + kSuperBlock / 8, values);
 }
 
-// 128 bytes of low halves, 64 bytes of upper bits, 16 scales of 16 columns, scale; 32 stands for zero. Each half of the
+// 128 bytes of low halves, 64 bytes of upper bits, 16 scales of 16 columns, scale; 32 means zero. Each half of the
 // block has 64 bytes of low halves and 32 of upper bits, for four runs of 32 columns.
 void DequantizeQ6_K(const uint8_t* block, float* values) {
   const uint8_t* low = block;

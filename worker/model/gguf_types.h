@@ -12,7 +12,7 @@ namespace quire {
 // A type of tensors in GGUF files. A row is stored in blocks of a fixed number of elements, each with its own scales.
 // The types F32, F16 and BF16 have blocks of one element.
 struct GgufTensorType {
-  uint32_t number;  // The file has it.
+  uint32_t number;  // Type number in the file.
   const char* name;
   uint32_t block_elements;
   uint32_t block_bytes;

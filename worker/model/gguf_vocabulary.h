@@ -16,7 +16,7 @@ namespace quire {
 
 // The tokens of a GGUF file. The views point into the file.
 struct GgufVocabulary {
-  // The numbers of the file, which are those of SentencePiece.
+  // The numbers in the file, the same as in SentencePiece.
   enum class Type { kUndefined = 0, kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
   std::vector<std::string_view> tokens;  // The index is the id. Valid UTF-8 and not empty.

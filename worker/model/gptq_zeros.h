@@ -27,7 +27,7 @@ struct GptqNumbers {
 // quarter of a step.
 std::optional<int> GptqZerosStoredLess(const GptqNumbers& numbers);
 
-// Returns whether all zero points are those of symmetric weights, in version 1 or in version 2 of the format.
+// Returns whether all zero points belong to symmetric weights, in version 1 or in version 2 of the format.
 bool AreSymmetricGptqZeros(const GptqNumbers& numbers);
 
 }  // namespace quire

@@ -15,7 +15,7 @@ namespace quire {
 // returns an empty string.
 std::string ExtraLayers(const ModelConfig& config, const Checkpoint& checkpoint);
 
-// Returns whether the name of a tensor says that it is of a layer beyond those of config.json.
+// Returns whether the name of a tensor says that it is of a layer beyond the ones in config.json.
 bool IsOfExtraLayer(const ModelConfig& config, const std::string& name);
 
 // Returns whether the checkpoint has an embedding and an output matrix that differ, in a number or in the type. Reads

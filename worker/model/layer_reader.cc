@@ -33,7 +33,7 @@ absl::Status ReadRotations(const json& root, const JsonFields& fields, ModelConf
   return absl::OkStatus();
 }
 
-// Returns which layers slide: those that layer_types names, or without this field those of the family's pattern.
+// Returns which layers slide: as layer_types says, or without this field as in the family's pattern.
 absl::StatusOr<std::vector<bool>> ReadSlidingLayers(const json& root, const JsonFields& fields,
                                                     const DecoderFamily& family, const ModelConfig& config) {
   std::vector<bool> slides(config.num_layers, true);

@@ -13,7 +13,7 @@ namespace quire {
 // Reads from config.json, whose root is an object, which layers have a sliding window and how each layer rotates Q and
 // K. It sets `layers`, `rope` and `window_rope` of the config. REQUIRES: num_layers, head_dim and
 // max_position_embeddings of the config are set. With longrope and without `is_long`, max_position_embeddings becomes
-// the original context. Errors are like those of ParseModelConfig.
+// the original context. Fails like ParseModelConfig.
 absl::Status ReadLayers(const nlohmann::json& root, const DecoderFamily& family, bool is_long, ModelConfig* config);
 
 }  // namespace quire

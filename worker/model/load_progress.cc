@@ -13,8 +13,8 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kShortestPauseUs = 1'000'000;  // Two lines of the log are at least so far apart.
-constexpr int64_t kLongestPauseUs = 10'000'000;  // They are at most so far apart as long as tensors come.
+constexpr int64_t kShortestPauseUs = 1'000'000;  // Shortest time between two lines of the log.
+constexpr int64_t kLongestPauseUs = 10'000'000;  // Longest time between them as long as tensors come.
 constexpr int kNumParts = 10;                    // A line for each part, if the pauses allow it.
 
 }  // namespace

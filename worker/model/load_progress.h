@@ -11,14 +11,14 @@
 
 namespace quire {
 
-// Says how much of a model's weights has been read. It logs the beginning, the end and, while it takes long, a line
-// about every tenth of the weights and about every ten seconds, when a tensor has been read. Thread-safe.
+// How much of a model's weights has been read. It logs the beginning, the end and, while it takes long, a line about
+// every tenth of the weights and about every ten seconds, when a tensor has been read. Thread-safe.
 class LoadProgress {
  public:
   struct Snapshot {
     int64_t read_bytes = 0;
     int64_t total_bytes = 0;  // 0 until the files were opened.
-    double seconds = 0;       // It counts from when the files were opened, at most until all was read.
+    double seconds = 0;       // Counted from when the files were opened, at most until all was read.
     bool is_done = false;
   };
 
@@ -41,7 +41,7 @@ class LoadProgress {
   Snapshot snapshot_ QUIRE_GUARDED_BY(mutex_);
   int64_t begin_us_ QUIRE_GUARDED_BY(mutex_) = 0;
   int64_t logged_us_ QUIRE_GUARDED_BY(mutex_) = 0;     // Time of the last line of the log.
-  int64_t logged_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;  // So many had been read then.
+  int64_t logged_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;  // Bytes that were read by then.
 };
 
 }  // namespace quire

@@ -18,7 +18,7 @@
 namespace quire {
 namespace {
 
-// Says how a file begins that Git LFS has not downloaded yet.
+// How a file begins that Git LFS has not downloaded yet.
 constexpr std::string_view kGitLfsPointer = "version https://git-lfs";
 
 }  // namespace

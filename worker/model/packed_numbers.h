@@ -9,10 +9,10 @@
 namespace quire {
 
 // Unpacks whole numbers of 4 or 8 bits that checkpoints store in words of 32 bits, little-endian, the first number in
-// the lowest bits unless stated otherwise. All functions write numbers in [0, 2^bits - 1], those of 8 bits as the bits
-// of a uint8_t. A weight is (number - zero point) * scale. Weights are written as [rows, cols], where a row is an
-// output and a column is an input. `n` below is the count of numbers in a word. REQUIRES: bits is 4 or 8, and `words`
-// has the size that the shape in front of each function says.
+// the lowest bits unless stated otherwise. All functions write numbers in [0, 2^bits - 1], with 8 bits as the bits of a
+// uint8_t. A weight is (number - zero point) * scale. Weights are written as [rows, cols], where a row is an output and
+// a column is an input. `n` below is the count of numbers in a word. REQUIRES: bits is 4 or 8, and `words` has the size
+// that the shape in front of each function says.
 
 constexpr int NumbersPerWord(int bits) {
   return 32 / bits;
@@ -22,7 +22,7 @@ constexpr int MiddleNumber(int bits) {
   return 1 << (bits - 1);
 }
 
-// compressed-tensors, pack-quantized. A number in [-8, 7] is stored as that number + 8; those of 8 bits + 128.
+// compressed-tensors, pack-quantized. A number in [-8, 7] is stored as that number + 8; a number of 8 bits + 128.
 
 // Weights from words [rows, ceil(cols / n)], n numbers of a row in each.
 void UnpackRows(std::string_view words, int bits, int rows, int cols, int8_t* values);

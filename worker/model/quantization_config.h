@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Says how a checkpoint stores the matrices of the layers.
+// How a checkpoint stores the matrices of the layers.
 enum class CheckpointFormat {
   kPlain,          // They are floating-point numbers.
   kInt8,           // compressed-tensors, int-quantized: 8 bits, a scale per row, inputs rounded per token (W8A8).
@@ -40,7 +40,7 @@ struct CheckpointQuantization {
   bool is_symmetric = true;  // All zero points are in the middle: 8, or 128 with 8 bits.
   bool needs_order = false;  // Groups have columns in an order that the file must tell (desc_act, actorder).
   int zeros_stored_less = 0;  // GPTQ has subtracted this from zero points of weights that are not symmetric.
-  Fp8Block fp8_block = {};    // It belongs to kFp8.
+  Fp8Block fp8_block = {};    // For kFp8.
   bool keeps_fp8 = false;     // With kFp8, matrices of layers stay FP8 and do not become bfloat16 when they are read.
   // ReadModelConfig counts them, for a device that multiplies all numbers of the checkpoint as they are stored.
   PlainStacks plain_stacks = {};

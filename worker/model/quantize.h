@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// Says how the matrices of the decoder layers are multiplied. Embedding, norms and biases keep the precision of their
-// file.
+// How the matrices of the decoder layers are multiplied. Embedding, norms and biases
+// keep the precision of their file.
 enum class Quantization {
   kNone,  // They keep the precision of the file.
   kInt8,  // Weights of 8 bits with a scale per row, inputs of 8 bits with a scale per token. A GPU can keep the inputs.
@@ -23,7 +23,7 @@ enum class Quantization {
 // Returns "none", "int8", "int4" or "fp8".
 const char* Name(Quantization quantization);
 
-// This is what a product by weights of 4 bits does to its input on a CPU. On a GPU it never rounds it.
+// What a product by weights of 4 bits does to its input on a CPU. On a GPU it never rounds it.
 enum class Int4Inputs {
   kInt8,      // Rounds it to 8 bits, with a scale per token and group of columns (W4A8).
   kBFloat16,  // Rounds it to bfloat16, and with AMX the weights, too (W4A16). CPUs without bfloat16 keep it.
@@ -36,11 +36,11 @@ const char* Name(Int4Inputs inputs);
 // Returns the format of matrices of this width. REQUIRES: it is not kNone.
 QuantizedFormat FormatOf(Quantization width, Int4Inputs inputs);
 
-// Says how weights are rounded while a model is loaded, and how products by weights of 4 bits are computed.
+// How weights are rounded while a model is loaded, and how products by weights of 4 bits are computed.
 struct WeightRounding {
   Quantization layers = Quantization::kNone;   // The matrices of the layers.
-  bool output = false;                         // Says whether the output matrix is rounded as with kInt8.
-  Int4Inputs int4_inputs = Int4Inputs::kInt8;  // It also holds for weights that have 4 bits in the checkpoint.
+  bool output = false;                         // Whether the output matrix is rounded as with kInt8.
+  Int4Inputs int4_inputs = Int4Inputs::kInt8;  // Also for weights that have 4 bits in the checkpoint.
 };
 
 // A matrix of numbers of at most 8 bits with scales. QuantizedMatrixView explains the fields.
@@ -50,12 +50,12 @@ struct QuantizedMatrix {
   int rows;
   int cols;
   int group = 0;               // Columns that share a scale in a matrix of 4 bits or FP8; 0 in one of int8.
-  std::vector<uint8_t> zeros;  // A matrix of 4 bits has them.
-  // A matrix of 4 bits has it if its columns are not in the order of the input. Otherwise it is empty.
+  std::vector<uint8_t> zeros;  // For a matrix of 4 bits.
+  // For a matrix of 4 bits whose columns are not in the order of the input. Otherwise it is empty.
   std::vector<int32_t> order;
 
   bool is_fp8 = false;
-  bool has_blocks = false;  // A matrix of FP8 may have them.
+  bool has_blocks = false;  // For a matrix of FP8.
 
   int num_groups() const { return (cols + group - 1) / group; }
   // Valid until the matrix changes.

@@ -59,14 +59,14 @@ class QuantizedReader {
   // column k belongs to group k / group, and it is an error if config.json says otherwise.
   absl::Status OrderColumns(const std::string& name, QuantizedMatrix* matrix);
   // Makes the zero points of GPTQ from the words that it stores. If the words and the numbers of the matrix do not tell
-  // the version of the format, it is that of the last matrix that told it, or that of config.json.
+  // the version of the format, it comes from the last matrix that told it, or from config.json.
   absl::Status ReadGptqZeros(const Tensor& tensor, int rows, int groups, QuantizedMatrix* matrix);
   // The columns that share a scale in the file.
   int StoredGroup(int cols) const { return quantization_.group == 0 ? cols : quantization_.group; }
 
   const CheckpointQuantization quantization_;
   TensorReader& tensors_;
-  int gptq_zeros_stored_less_;  // Weights that are not symmetric have it; see GptqZerosStoredLess.
+  int gptq_zeros_stored_less_;  // For weights that are not symmetric; see GptqZerosStoredLess.
 };
 
 }  // namespace quire

@@ -112,7 +112,7 @@ absl::StatusOr<RopeConfig> ReadRope(const JsonFields& config, const JsonFields& 
 absl::StatusOr<RopeConfig> ReadRopeOf(const JsonFields& config, const nlohmann::json& object, const std::string& path,
                                       const char* theta_field, const RopeShape& shape) {
   const JsonFields fields(object, kConfigFile, absl::StrCat(path, "."));
-  constexpr double kMinTheta = 1.5;  // It is above 1, because a formula divides by the logarithm.
+  constexpr double kMinTheta = 1.5;  // Above 1, because a formula divides by the logarithm.
   constexpr double kMaxTheta = 1e12;
   const bool is_inside = fields.Has("rope_theta");
   QUIRE_ASSIGN_OR_RETURN(const double theta, (is_inside ? fields : config)

@@ -11,13 +11,13 @@
 
 namespace quire {
 
-// Says how the rotary embedding is scaled to contexts that are longer than those in training.
+// How the rotary embedding is scaled to contexts that are longer than those in training.
 enum class RopeType {
   kDefault,  // No scaling.
   kLinear,   // Positions are divided by `factor`.
   kLlama3,   // Long wavelengths are stretched by `factor`, with a linear blend between two bounds (Llama 3.1).
   kYarn,     // Peng et al., "YaRN", arXiv 2309.00071, section 3.
-  // The frequencies of transformers are those of kDefault up to max_position_embeddings tokens, which is the longest
+  // The frequencies of transformers are the same as kDefault up to max_position_embeddings tokens, which is the longest
   // context that is served.
   kDynamic,
   // Ding et al., "LongRoPE", arXiv 2402.13753. Every frequency is divided by a factor of its own. Transformers takes
@@ -33,23 +33,23 @@ struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
   double factor = 1.0;
-  int original_max_position_embeddings = 0;  // It is for llama3, yarn and longrope.
-  double low_freq_factor = 1.0;              // It is for llama3.
-  double high_freq_factor = 4.0;             // It is for llama3.
-  double beta_fast = 32.0;                   // It is for yarn.
-  double beta_slow = 1.0;                    // It is for yarn.
+  int original_max_position_embeddings = 0;  // For llama3, yarn and longrope.
+  double low_freq_factor = 1.0;              // For llama3.
+  double high_freq_factor = 4.0;             // For llama3.
+  double beta_fast = 32.0;                   // For yarn.
+  double beta_slow = 1.0;                    // For yarn.
   double attention_factor = 1.0;             // Multiplies cos and sin. It is 1 except for yarn and longrope.
   bool truncate = true;      // With yarn, it says whether to round the ends of the ramp to whole dimensions.
   double rotary_part = 1.0;  // The part of the dimensions of a head that rotate: the first ones.
   std::vector<double> length_factors = {};  // For longrope: [rotary_dim / 2].
 };
 
-// This is what the reader must know of the model.
+// What the reader must know of the model.
 struct RopeShape {
   int head_dim;
   int max_position_embeddings;
   double default_theta = 10000.0;
-  bool rotates_parts = false;    // Says whether partial_rotary_factor may be below 1.
+  bool rotates_parts = false;    // Whether partial_rotary_factor may be below 1.
   int original_positions = 0;    // The default of original_max_position_embeddings; 0: max_position_embeddings.
   bool has_window_rope = false;  // Layers with a window have a rope object of their own.
   bool is_long = false;          // With longrope, it says whether to take the long factors.

@@ -19,7 +19,7 @@ namespace quire {
 // the ranges cover it without holes and overlaps, and that the length of each range matches its type and shape.
 class SafetensorsFile {
  public:
-  static constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // This is the limit of the reference implementation.
+  static constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // Limit of the reference implementation.
 
   // Error messages begin with the path.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);

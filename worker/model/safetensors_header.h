@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// This is what the header of a .safetensors file says of a tensor.
+// What the header of a .safetensors file says of a tensor.
 struct TensorEntry {
   std::string name;
   std::string dtype;  // As in the file, for example "BF16".

@@ -18,7 +18,7 @@ absl::StatusOr<simulated::TokenRule> TokenRuleOf(const ModelConfig& config, int 
 
 // Reads the files of a model directory except the weights, which need not exist. The result has the vocabulary, the
 // context and the tokenizer of the directory, the shape that simulated::SimulatedBackend runs, and its matrices. Its
-// fingerprint is that of config.json.
+// fingerprint is computed from config.json.
 absl::StatusOr<std::unique_ptr<Model>> ReadSimulatedModel(const std::string& directory, bool is_long = false);
 
 }  // namespace quire

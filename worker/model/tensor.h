@@ -25,7 +25,7 @@ struct Tensor {
   std::string dtype;  // As in the file: "F32", "BF16", "F16", "I64" and so on; of a GGUF file also "Q8_0" and so on.
   std::vector<int64_t> shape;
   std::string_view bytes;
-  // Q and K in some GGUF files have so many heads whose rows are interleaved (see gguf_tensors.h). 0 if the rows are in
+  // Number of heads of Q and K whose rows are interleaved in some GGUF files (see gguf_tensors.h). 0 if the rows are in
   // the usual order.
   int interleaved_heads = 0;
 };

@@ -57,7 +57,7 @@ class TensorReader {
   // needed.
   void Release(const std::string& name);
 
-  // Logs the number of tensors that were not used and are not of layers beyond those of the config, which ExtraLayers
+  // Logs the number of tensors that were not used and are not of layers beyond the config, which ExtraLayers
   // (layer_check.h) reports. Returns an error if one of them would change the numbers of a matrix that was used: zero
   // points, scales or an order of columns, but not zero points of 0 or scales of 1. The same for CheckMayBeLeftOut.
   absl::Status CheckUnused(const ModelConfig& config) const;

@@ -17,7 +17,7 @@ namespace quire {
 // SizeOf(type).
 void AppendAsFloat(std::string_view bytes, DataType type, std::vector<float>* values);
 
-// Returns the index of the first number that is infinite or not a number. It costs about as much as reading the memory.
+// Returns the index of the first number that is infinite or not a number. It costs about one read of the memory.
 // REQUIRES: as for AppendAsFloat.
 std::optional<size_t> FirstNotFinite(std::string_view bytes, DataType type);
 

@@ -92,7 +92,7 @@ class WeightReader {
   // Returns whether a stack is multiplied as quantized numbers. All its parts must be stored in the same way.
   absl::StatusOr<bool> IsQuantized(const std::vector<MatrixPart>& parts) const;
 
-  const bool adds_one_;  // It says whether 1 is added to the weights of norms.
+  const bool adds_one_;  // Whether 1 is added to the weights of norms.
   TensorReader tensors_;
   QuantizedReader stored_;
   Backend* const backend_;

@@ -18,7 +18,7 @@
 namespace quire {
 
 // The weights of one decoder layer. Matrices have the precision of their file or are quantized, and vectors are
-// float32. A field is null when the model does not have it.
+// float32. A field that the model lacks is null.
 struct LayerWeights {
   BackendBuffer input_norm;           // [hidden_size], of the input of attention.
   std::unique_ptr<PackedMatrix> qkv;  // [(num_heads + 2 * num_kv_heads) * head_dim, hidden_size], Q over K over V
