@@ -21,8 +21,8 @@ struct CountDifference {
   };
   Kind kind = Kind::kReferences;
   BlockId block{0};
-  int counted = 0;     // The block manager has counted so many.
-  int recomputed = 0;  // The recount has found so many.
+  int counted = 0;     // The count of the block manager.
+  int recomputed = 0;  // The count of the recount.
 
   bool operator==(const CountDifference&) const = default;
 };

@@ -97,7 +97,7 @@ class BlockPool {
     int num_owners = 0;
     bool is_cached = false;
   };
-  // Replaces all counts by those of the recount and rebuilds the free list, with the smallest id first. O(blocks).
+  // Replaces all counts by the counts of the recount and rebuilds the free list, with the smallest id first. O(blocks).
   void Repair(absl::Span<const Recount> blocks);  // [num_blocks()]
 
  private:

@@ -38,7 +38,7 @@ class BlockRecount {
   // and no table holds more tokens than it has slots. The error has both numbers.
   absl::Status CheckTables(int64_t table_entries, int64_t live_tokens) const;
 
-  // Replaces the counts of the pools by those of the recount.
+  // Replaces the counts of the pools by the counts of the recount.
   void Repair(BlockPool* pool, BlockPool* host_pool) const;
 
  private:

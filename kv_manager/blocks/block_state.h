@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// The state of a block, for reports. When several states apply, the last one counts. The numbers are those of
+// The state of a block, for reports. When several states apply, the last one counts. The numbers are the same as in
 // v1::BlockState.
 enum class BlockState : uint8_t {
   kFree = 1,

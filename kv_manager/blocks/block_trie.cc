@@ -163,7 +163,7 @@ uint32_t BlockTrie::Join(uint32_t lesser, uint32_t greater) {
   return top;
 }
 
-// The generator is that of Marsaglia, "Xorshift RNGs", 2003. Any numbers will do that do not depend on the tokens.
+// The generator is from Marsaglia, "Xorshift RNGs", 2003. Any numbers will do that do not depend on the tokens.
 uint32_t BlockTrie::NextPriority() {
   random_ ^= random_ << 13;
   random_ ^= random_ >> 17;

@@ -178,7 +178,7 @@ std::optional<int> PagedBlockManager::Publish(SequenceId sequence, absl::Span<co
       TellIndex(holding.salt, parent, cached, tokens.subspan(i * block_size(), block_size()));
       continue;
     }
-    // Forks share this block. To replace it here would use one block more, not one less. Publishing goes on when the
+    // Forks share this block. To replace it here would use one block more, not one less. Publishing continues when the
     // forks are gone.
     if (IsShared(own.id())) break;
     holding.table.Replace(i, tree_.Share(cached));

@@ -40,7 +40,7 @@ struct BlockCounts {
   int host_used = 0;
   int pinned = 0;
   // These two are sums over the sequences that are not swapped out. A shared block counts once for every table that has
-  // it. The tokens include those that a plan is storing. table_entries * block_size - live_tokens slots are empty.
+  // it. The tokens include the ones that a plan is storing. table_entries * block_size - live_tokens slots are empty.
   int64_t table_entries = 0;
   int64_t live_tokens = 0;
 };
@@ -54,8 +54,8 @@ struct PagedBlockManagerOptions {
   PrefixIndex* index = nullptr;  // Is told which prefixes are cached. May be null. Outlives the block manager.
 };
 
-// This is what the blocks of a pool contain when another block manager has filled them. All of it was checked: tables
-// and cached blocks have the tokens that they are said to have.
+// What the blocks of a pool contain when another block manager has filled them. All of it was checked: tables and
+// cached blocks have the tokens that they are said to have.
 struct RestoredBlocks {
   struct Table {
     SequenceId sequence{0};
@@ -68,7 +68,7 @@ struct RestoredBlocks {
     BlockId block{0};
     std::optional<int> parent;    // The index of an earlier entry with the same salt.
     const std::string* salt;      // Borrowed.
-    std::vector<TokenId> tokens;  // There are as many as a block has.
+    std::vector<TokenId> tokens;  // Tokens of a whole block.
   };
 
   std::vector<Table> tables;
@@ -114,7 +114,7 @@ class PagedBlockManager : public BlockManager {
   int NumBlocksToSwapIn(absl::Span<const SequenceId> sequences) const override;
   bool SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) override;
 
-  // Takes the blocks over. A cached block whose content the cache has already is free, unless a table has it.
+  // Takes the blocks over. A cached block whose content the cache has already is free, unless a table uses it.
   // REQUIRES: no sequence has a table, and the prefix cache is empty.
   virtual void Restore(const RestoredBlocks& restored);
 
@@ -163,7 +163,7 @@ class PagedBlockManager : public BlockManager {
  private:
   friend class BlockManagerPeer;  // Test code that plants wrong counts.
 
-  // This is what one sequence holds.
+  // What one sequence holds.
   struct Holding {
     explicit Holding(int block_size) : table(block_size) {}
 
@@ -172,18 +172,18 @@ class PagedBlockManager : public BlockManager {
     bool is_swapped = false;
     bool is_published = false;     // Its whole blocks enter the prefix cache as they are computed.
     std::string salt;              // Cache salt of a published sequence.
-    int num_published_blocks = 0;  // This many first entries of `table` are blocks of the cache.
+    int num_published_blocks = 0;  // Number of first entries of `table` that are blocks of the cache.
     // The step in which the sequence last used these blocks. It is given to the cache when the sequence frees them.
     StepId published_in{0};
-    int num_lent_blocks = 0;  // Forks wait for what this sequence stores in this many first entries of `table`.
+    int num_lent_blocks = 0;  // Number of first entries of `table` in which this sequence stores what forks wait for.
   };
   struct SwapInFlight {
     StepId step;
     BlockRef host;  // The host block that the worker reads.
   };
 
-  // The number of references to the block, without those of copies in flight. A copy keeps its blocks alive but does
-  // not forbid writing, because the copies of a step come before its stores.
+  // The number of references to the block, without copies in flight. A copy keeps its blocks alive but does not forbid
+  // writing, because the copies of a step come before its stores.
   int NumOwners(BlockId block) const { return pool_.ref_count(block) - copies_.CountOf(block); }
   bool IsShared(BlockId block) const { return NumOwners(block) > 1; }
 
@@ -226,7 +226,7 @@ class PagedBlockManager : public BlockManager {
   // Indexed by block id: the prefix that a cached block ends. It is empty without an index.
   std::vector<PrefixHash> hashes_;
   StepId step_{0};        // The step that began last.
-  StepId cache_step_{0};  // The cache's clock: it counts steps and goes on from session to session.
+  StepId cache_step_{0};  // The cache's clock: it counts steps and continues from session to session.
   int64_t num_evictions_ = 0;
   int64_t num_table_entries_ = 0;  // See BlockCounts.
   int64_t num_live_tokens_ = 0;

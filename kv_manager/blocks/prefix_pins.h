@@ -23,7 +23,7 @@ namespace quire {
 // blocks are used and never evicted. All times are of the same clock of the caller. Owned by the step-loop thread.
 class PrefixPins {
  public:
-  // At most `max_blocks` different blocks are pinned at a time, by at most as many pins. `tree` is borrowed.
+  // At most `max_blocks` different blocks are pinned at a time, by at most `max_blocks` pins. `tree` is borrowed.
   PrefixPins(PrefixTree* tree, int max_blocks) : tree_(tree), max_blocks_(max_blocks) {}
 
   // Pins the cached whole blocks of `tokens` and returns how many these are. A second pin of the same tokens replaces

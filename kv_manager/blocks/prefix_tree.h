@@ -25,8 +25,8 @@ namespace quire {
 // blocks and marks it as cached. A block that nobody else holds is evictable. Owned by the step-loop thread; equal
 // calls give equal answers.
 //
-// Whoever holds the block of a node should also hold the blocks of its ancestors. A sequence does so when it takes over
-// the block that Insert returns. Then all nodes below an evictable node are evictable too.
+// Whoever holds the block of a node should also hold the blocks of its ancestors. A sequence does this when it takes
+// over the block that Insert returns. Then all nodes below an evictable node are evictable too.
 class PrefixTree {
  public:
   // The longest cached prefix of a prompt. Its last block may agree in its first tokens only. Such a block is copied

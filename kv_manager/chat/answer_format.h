@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Says how a model writes what is not the plain text of its answer. The names are those of GetModelResponse.
+// How a model writes what is not the plain text of its answer. The names are the same as in GetModelResponse.
 struct AnswerFormat {
   std::string tool_calls;  // "hermes", "llama3" or "mistral". Empty: the format is not known, or there is none.
   std::string reasoning;   // "think". Empty: the format is not known, or there is none.

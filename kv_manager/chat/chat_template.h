@@ -35,19 +35,19 @@ struct ChatTemplateFiles {
 // Says how a model wants a conversation to be written as a prompt. Immutable; thread-safe.
 class ChatTemplate {
  public:
-  // This is what a template is rendered with, besides the special tokens of the checkpoint.
+  // What a template is rendered with, besides the special tokens of the checkpoint.
   struct Input {
     std::vector<jinja::Value> messages;
     jinja::Value tools = jinja::None();  // None: there are none.
     bool add_generation_prompt = true;
-    // Further variables. They come before those of the same name above.
+    // Further variables. They override variables of the same name above.
     std::vector<std::pair<std::string, jinja::Value>> more = {};
   };
 
-  // Compiles the templates of chat_template.jinja ("default") and additional_chat_templates/NAME.jinja ("NAME"), or
-  // else those of tokenizer_config.json, or else those of chat_template.json: a text, or templates with names. Returns
-  // null when there is none. The errors name the file: INVALID_ARGUMENT, with line and construct, when a template is
-  // not one.
+  // Compiles the templates of chat_template.jinja ("default") and additional_chat_templates/NAME.jinja
+  // ("NAME"), or else of tokenizer_config.json, or else of chat_template.json: a text, or templates with
+  // names. Returns null when there is none. The errors name the file: INVALID_ARGUMENT, with line and
+  // construct, when a template is not one.
   static absl::StatusOr<std::unique_ptr<const ChatTemplate>> Load(const ChatTemplateFiles& files);
 
   // Renders the template as Transformers' apply_chat_template does. Of named templates it takes "tool_use" when there

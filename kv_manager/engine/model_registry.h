@@ -38,7 +38,7 @@ class ModelRegistry {
   // old generation the newest again, but the restart of an old worker does not. Returns FAILED_PRECONDITION when a
   // tokenizer file cannot be used; the message says which file and why, and nothing changes. Returns it also when the
   // process of the worker has joined at another address, because the sessions of two addresses would end each other
-  // again and again. A model without tokenizer files is served for token ids only. Calls wait for each other, and so
+  // repeatedly. A model without tokenizer files is served for token ids only. Calls wait for each other, and so
   // for tokenizers that are being loaded.
   absl::StatusOr<GenerationId> Admit(const std::string& address, const WorkerDescription& description);
 

@@ -11,7 +11,7 @@
 
 namespace quire::jinja {
 
-// This is what one rendering may use. The defaults are far above what templates of real models need.
+// What one rendering may use. The defaults are far above what templates of real models need.
 struct RenderLimits {
   int64_t max_steps = 20'000'000;         // Evaluated expressions, statements and elements of lists.
   int64_t max_built_bytes = 256ll << 20;  // The sum of the lengths of all strings and lists that are built.

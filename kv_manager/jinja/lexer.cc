@@ -347,7 +347,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Appends what the escape behind a backslash at *pos stands for in Python, and moves behind it.
+  // Appends what the escape behind a backslash at *pos means in Python, and moves behind it.
   absl::Status Unescape(int line, size_t* pos, std::string* value) const {
     const char c = source_[(*pos)++];
     static constexpr std::string_view kLetters = "abfnrtv\\'\"";

@@ -109,7 +109,7 @@ absl::Status AppendConverted(const Conversion& conversion, const Value& value, B
   return budget->Build(out->size());
 }
 
-// Reads "(name)" at `*pos`, if it is there, and returns the value that the dictionary `values` has for it.
+// Reads "(name)" at `*pos`, if present, and returns the value that the dictionary `values` has for it.
 absl::StatusOr<std::optional<Value>> ReadName(std::string_view format, const Value& values, size_t* pos) {
   if (*pos == format.size() || format[*pos] != '(') return std::nullopt;
   const size_t end = format.find(')', *pos);
@@ -123,7 +123,7 @@ absl::StatusOr<std::optional<Value>> ReadName(std::string_view format, const Val
   return *found;
 }
 
-// Returns 0 when no digit stands at `*pos`, and at most kMaxWidth + 1.
+// Returns 0 when there is no digit at `*pos`, and at most kMaxWidth + 1.
 int ReadNumber(std::string_view format, size_t* pos) {
   int number = 0;
   for (; *pos < format.size() && IsOneOf(format[*pos], "0123456789"); ++*pos) {

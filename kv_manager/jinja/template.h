@@ -29,7 +29,7 @@ struct RenderOptions {
 // tests that no chat template uses. Immutable; thread-safe.
 class Template {
  public:
-  // The longest template. Those of models have up to 20 KB.
+  // The longest template. Templates of models have up to 20 KB.
   static constexpr size_t kMaxSourceBytes = 1u << 20;
 
   // INVALID_ARGUMENT, beginning with "line N: " and with the construct, when the template is not one.

@@ -13,7 +13,7 @@ namespace quire {
 namespace {
 
 // The parts of the lease's duration: for one call, between two renewals, and between two looks at a lease that another
-// manager holds. The last one is short, because a new leader begins so much later.
+// manager holds. The last one is short, because it delays a new leader.
 constexpr int kCallPart = 3;
 constexpr int kRenewalPart = 3;
 constexpr int kLookPart = 8;

@@ -18,7 +18,7 @@ namespace quire {
 // The state of an election as one candidate sees it.
 struct ElectionStatus {
   bool is_leader = false;
-  uint64_t term = 0;         // This manager has it; it is 0 before it has led.
+  uint64_t term = 0;         // Term of this manager; 0 before it has led.
   std::string leader;        // The address of the leader. It is empty if there is none, or if it is not known.
   int64_t failed_calls = 0;  // Calls of the store that have failed.
   absl::Status last_call;    // The result of the last call of the store.

@@ -19,12 +19,12 @@
 namespace quire {
 
 struct EtcdLeaseOptions {
-  // They are those of the members of the cluster, host:port. There is at least one.
+  // Members of the cluster, host:port. There is at least one.
   std::vector<std::string> endpoints;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   std::string key;          // The same for all candidates.
   std::string candidate;    // The name of this one, see NewCandidateName.
-  absl::Duration duration;  // The lease lasts so long, in whole seconds. etcd may grant a longer one.
+  absl::Duration duration;  // Length of the lease, in whole seconds. etcd may grant a longer one.
 };
 
 // A key in etcd (3.4 or later) that belongs to a lease of etcd. It exists as long as somebody leads, and its value is

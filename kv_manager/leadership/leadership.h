@@ -53,7 +53,7 @@ class Leadership {
   void Run();
   void Elect();
   void Settle();
-  // Returns false when this manager must go on no longer: Stop was called, or StopWaiting before it was elected.
+  // Returns false when this manager must not continue: Stop was called, or StopWaiting before it was elected.
   bool WaitFor(absl::Duration time);
 
   const absl::Duration lease_;

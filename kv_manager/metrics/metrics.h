@@ -18,8 +18,8 @@ struct MetricsOptions {
   bool has_vllm_names = true;  // It also renders the most used metrics under vLLM's names, see RenderVllmMetrics.
 };
 
-// Renders every metric of the manager from one status, the counts of calls, and those of streams without a client. The
-// metrics of one worker belong to one moment: in each scrape its free and used blocks add up to its pool.
+// Renders every metric of the manager from one status, the counts of calls, and the counts of streams without a client.
+// The metrics of one worker belong to one moment: in each scrape its free and used blocks add up to its pool.
 std::vector<prometheus::MetricFamily> RenderMetrics(const ManagerStatus& status, const RpcCounts& rpcs,
                                                     const MetricsOptions& options = {},
                                                     const DetachedCounts& detached = {});

@@ -42,7 +42,7 @@ constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(500);
 constexpr absl::Duration kAddressInterval = absl::Milliseconds(100);
 
 // Returns when no other process listens at these addresses, or after `patience`. A manager that drains has them to its
-// end. An empty address stands for none.
+// end. An empty address means none.
 void AwaitFree(const std::vector<std::string>& addresses, absl::Duration patience) {
   const auto is_taken = [](const std::string& address) {
     return !address.empty() && ListeningSockets::Open(address).status().message() == kAddressInUse;

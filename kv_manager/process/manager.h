@@ -32,7 +32,7 @@ inline constexpr int kExitLostLease = 3;
 // options.
 class Manager {
  public:
-  // Listens and begins to connect to the workers. With --standby it does so when it leads. When it has led and leads no
+  // Listens and begins to connect to the workers. With --standby it waits until it leads. When it has led and leads no
   // longer, it ends the process with kExitLostLease. UNAVAILABLE when it cannot listen at an address.
   static absl::StatusOr<std::unique_ptr<Manager>> Start(const ManagerOptions& options);
 
@@ -59,7 +59,7 @@ class Manager {
   // Connects to the workers. With --standby this is the moment at which a new leader takes over, on the thread of the
   // election: each worker ends the session of the leader before when this manager opens one with its greater term.
   void Lead(uint64_t term);
-  // Returns whether a manager with these options can go on with the requests of an earlier one.
+  // Returns whether a manager with these options can continue the requests of an earlier one.
   bool CanRestore() const;
   // UNAVAILABLE while this manager stands by.
   absl::Status CheckLeads() const;

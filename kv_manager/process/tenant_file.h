@@ -19,9 +19,9 @@ inline constexpr double kMinTenantWeight = 1e-3;
 inline constexpr double kMaxTenantWeight = 1e6;
 
 // Reads the limits of tenants from YAML. It is a map from the names of tenants to maps with the keys weight,
-// max_waiting_requests, max_requests and max_blocks_share. The tenant "*" stands for all that are not listed. A key
-// that a tenant lacks has the value of "*". INVALID_ARGUMENT names the line, the tenant, the key, the value and the
-// limit. A text without tenants is an
+// max_waiting_requests, max_requests and max_blocks_share. The tenant "*" means all that
+// are not listed. A key that a tenant lacks has the value of "*". INVALID_ARGUMENT names
+// the line, the tenant, the key, the value and the limit. A text without tenants is an
 // error. Errors call the text `name`.
 inline constexpr size_t kMaxListedTenants = 4096;
 absl::StatusOr<TenantTable> ParseTenantTable(const std::string& name, const std::string& text);

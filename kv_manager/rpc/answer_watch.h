@@ -33,7 +33,7 @@ class AnswerWatch {
   // Ends the call. A thread of the watch calls it, maybe when the answer has just been read.
   using CancelCall = std::function<void()>;
 
-  // Answers up to this size do not count. The port counts as much for each call that has no complete answer.
+  // Answers up to this size do not count. The port counts the same for each call that has no complete answer.
   static constexpr int64_t kSmallBytes = 16 << 10;
 
   // With `has_thread` a thread calls Check when it is time to. Tests can do it themselves.
@@ -44,7 +44,7 @@ class AnswerWatch {
 
   // An answer to `peer`, as gRPC names it, waits to be read. Returns the id of the answer, which is above 0.
   uint64_t Begin(const std::string& peer, int64_t num_bytes, Wait wait, CancelCall cancel_call);
-  // The answer takes this many bytes now. Without effect when its call was cancelled, as for End.
+  // Sets the present size of the answer. Without effect when its call was cancelled, as for End.
   void Resize(uint64_t id, int64_t num_bytes);
   // The answer was read, or never will be.
   void End(uint64_t id);

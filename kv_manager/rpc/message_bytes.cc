@@ -78,7 +78,7 @@ bool HasTooManyParts(const grpc::ByteBuffer& bytes, const Descriptor& type) {
 }  // namespace
 
 absl::Status FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::Message* message, absl::string_view root) {
-  // A message with so many parts has at least twice as many bytes.
+  // Each part of a message has at least two bytes.
   if (bytes.Length() > 2 * size_t{kMaxMessageParts} && HasTooManyParts(bytes, *message->GetDescriptor())) {
     grpc::ByteBuffer copy = bytes;
     grpc::ProtoBufferReader reader(&copy);

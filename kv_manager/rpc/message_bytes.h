@@ -13,7 +13,7 @@ namespace quire {
 // Convert between messages and the bytes of the wire. gRPC could do this itself, but it answers a request that it
 // cannot read with an empty UNIMPLEMENTED.
 
-// A message with more parts than this is refused. Parsed, so many parts have about 30 MB.
+// A message with more parts than this is refused. Parsed, this number of parts takes about 30 MB.
 inline constexpr int kMaxMessageParts = 1 << 18;
 
 // INVALID_ARGUMENT when the bytes are not such a message, or have too many parts (see message_parts.h): with a

@@ -18,8 +18,8 @@ namespace quire {
 bool HasMoreParts(const google::protobuf::Descriptor& type, google::protobuf::io::ZeroCopyInputStream* encoded,
                   int limit);
 
-// Reads the integers that the message has itself, not those of the messages in it, and no lists of integers. From them
-// a batch learns to which request a message belongs that it cannot read.
+// Reads the integers that the message has itself, not the integers of messages in it, and no lists of integers. From
+// them a batch learns to which request a message belongs that it cannot read.
 void ReadIntegers(google::protobuf::io::ZeroCopyInputStream* encoded, google::protobuf::Message* message);
 
 }  // namespace quire

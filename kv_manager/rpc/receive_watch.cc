@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// The thread stays awake for so many checks without messages, so that it need not be woken for each message.
+// Number of checks without messages for which the thread stays awake, so that it need not be woken for each message.
 constexpr int kIdleChecks = 50;
 constexpr int64_t kRetryDelayMs = 1000;
 // Window updates, settings and parts of messages that were dropped.

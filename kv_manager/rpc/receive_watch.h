@@ -22,11 +22,11 @@
 namespace quire {
 
 struct ReceiveLimits {
-  int64_t max_bytes = int64_t{256} << 20;  // All messages that have not arrived completely have at most so many.
+  int64_t max_bytes = int64_t{256} << 20;             // Limit for all messages that have not arrived completely.
   int64_t max_connection_bytes = int64_t{128} << 20;  // The same for one connection.
   int64_t max_message_bytes = int64_t{16} << 20;
-  size_t max_messages = 8192;  // Says how many messages may be under way at the same time, without those of streams.
-  absl::Duration timeout = absl::Seconds(30);  // A message may take so long, unless a stream may pause before it.
+  size_t max_messages = 8192;  // How many messages may be under way at the same time, without messages of streams.
+  absl::Duration timeout = absl::Seconds(30);  // Limit for a message, unless a stream may pause before it.
 };
 
 // Limits the memory of messages that are being received, which gRPC cannot do: it checks the size of a message when it
@@ -78,9 +78,9 @@ class ReceiveWatch {
  private:
   struct Connection {
     int num_messages = 0;
-    int num_limited = 0;              // So many of them are with Wait::kLimited.
-    std::optional<int64_t> received;  // The last answer of the counter said so.
-    int64_t arrived = 0;              // Messages that arrived since then have brought so many, with their overhead.
+    int num_limited = 0;              // Number of them with Wait::kLimited.
+    std::optional<int64_t> received;  // The last answer of the counter.
+    int64_t arrived = 0;              // Bytes of messages that arrived since then, with their overhead.
     int64_t unfinished = 0;           // Estimate of the bytes of messages that are under way.
     int64_t moved_at_us = 0;          // When bytes have come last, or when the first message began.
     bool is_beyond = false;           // The last check has found too many bytes.
@@ -89,7 +89,7 @@ class ReceiveWatch {
     std::string peer;
     Wait wait;
     int64_t start_us;
-    int64_t unfinished;  // The connection had so many when the message began.
+    int64_t unfinished;  // Bytes of the connection when the message began.
     EndCall end_call;
   };
   struct Ended {

@@ -82,7 +82,7 @@ class UnaryCall final : public ReceivedCall {
   void OnNoRequest(const absl::Status& status) override { handler_(this, status, grpc::ByteBuffer()); }
 
   AnswerWatch* const answers_;
-  const std::shared_ptr<CallCanceller> canceller_;  // The watch has it, too.
+  const std::shared_ptr<CallCanceller> canceller_;  // Shared with the watch.
   const Handler& handler_;
   grpc::ByteBuffer response_;
   uint64_t answer_id_ = 0;  // The response has it in the watch, unless it is small.
@@ -92,14 +92,14 @@ class UnaryCall final : public ReceivedCall {
 // methods in its constructor.
 class ReceivingService : public grpc::Service {
  public:
-  // Calls of all methods end at once with the error that `gate` returns; they go on if it is OK. `gate` may be called
-  // by several threads. Call this before the server starts.
+  // Calls of all methods end at once with the error that `gate` returns; they continue if it is OK. `gate` may be
+  // called by several threads. Call this before the server starts.
   void SetGate(std::function<absl::Status()> gate) { gate_ = std::move(gate); }
 
  protected:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-  // `full_name` is that of the service, and the watches are borrowed.
+  // `full_name` is the name of the service, and the watches are borrowed.
   ReceivingService(absl::string_view full_name, ReceiveWatch* watch, AnswerWatch* answers)
       : full_name_(full_name), watch_(watch), answers_(answers) {}
 

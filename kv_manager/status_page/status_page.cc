@@ -73,7 +73,7 @@ struct StatusPage::SnapshotUnderWay {
 
   StatusSnapshot snapshot;
   int64_t begin_us = 0;
-  std::vector<int64_t> loop_us;  // The snapshot took so much time of the step loop of each worker.
+  std::vector<int64_t> loop_us;  // Time that the snapshot took in the step loop of each worker.
   Countdown unanswered;          // The step loops that have not answered.
 };
 

@@ -24,7 +24,7 @@ namespace quire {
 // needs for it. Thread-safe.
 //
 // The port has no authentication. So single requests (their names, tenants, sizes and blocks) are shown only if three
-// conditions hold: the operator has allowed it, and knows that no proxy stands before the port; the reader is a local
+// conditions hold: the operator has allowed it, and knows that there is no proxy before the port; the reader is a local
 // user (see HttpRequest); and callers of the manager need neither token nor certificate. Everybody else sees sums and
 // the map of blocks.
 class StatusPage {

@@ -16,7 +16,7 @@
 namespace quire {
 
 // Ends a hypothesis whose text contains a stop string, at the token where OutputText would find it. A call decodes at
-// most as many tokens as the longest stop string has bytes, and a few before them: a match cannot be longer, because a
+// most one token for each byte of the longest stop string, and a few before them: a match cannot be longer, because a
 // token has at least one byte of text. Thread-safe.
 class StopStringCondition : public StopCondition {
  public:

@@ -18,8 +18,8 @@ namespace quire {
 //
 //   stops {"END"}: Append("the E") shows "the ", Append("asy E") shows "Easy ", Append("ND!") matches
 //
-// Some of the generated text may be hidden, such as the name of a special token. A stop string matches where the text
-// that is shown has it, and where the generated text with its hidden parts has it:
+// Some of the generated text may be hidden, such as the name of a special token. A stop string matches in the text that
+// is shown, and also in the generated text with its hidden parts:
 //
 //   stops {"a</s>", "bc"}: Append("a") shows "", AppendHidden("</s>") matches
 //                          Append("b") shows "", AppendHidden("</s>") shows "", Append("c") matches

@@ -156,7 +156,7 @@ std::vector<AddedVocabulary::Cut> AddedVocabulary::Split(const TextPiece& piece,
       pos += Utf8Length(text[pos]);
       continue;
     }
-    // The search goes on behind the match even when the match does not count.
+    // The search continues behind the match even when the match does not count.
     const AddedToken& token = tokens_[index];
     size_t begin = pos;
     size_t end = pos + num_bytes;

@@ -25,7 +25,7 @@ std::optional<char> ByteOfToken(std::string_view token) {
   return static_cast<char>(high * 16 + low);
 }
 
-// Returns the bytes that a byte-level token stands for. A token with a foreign character stands for itself.
+// Returns the bytes of a byte-level token. A token with a foreign character keeps its own bytes.
 std::string BytesOfByteLevelToken(std::string_view token) {
   std::string bytes;
   for (size_t pos = 0; pos < token.size();) {
@@ -230,7 +230,7 @@ void DecoderStream::PushToken(size_t index, std::string_view token, std::string*
   PushToken(index + 1, token, out);
 }
 
-// A run of byte tokens becomes one token of text, or as many replacement characters as it has bytes.
+// A run of byte tokens becomes one token of text, or one replacement character for each byte.
 void DecoderStream::FlushBytes(size_t index, std::string* out) {
   const std::string bytes = std::exchange(stages_[index].held, {});
   if (bytes.empty()) return;

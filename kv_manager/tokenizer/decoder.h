@@ -22,8 +22,8 @@ struct DecoderStep {
 
   Kind kind = Kind::kFuse;
   std::string content;                     // Strip: the character. Replace: the new text. Metaspace: the character.
-  size_t num_start = 0;                    // Strip: at most this many are cut off the start of each token.
-  size_t num_stop = 0;                     // Strip: at most this many are cut off the end of each token.
+  size_t num_start = 0;                    // Strip: limit of characters cut off the start of each token.
+  size_t num_stop = 0;                     // Strip: limit of characters cut off the end of each token.
   bool drops_first = false;                // Metaspace: in the first token the character is dropped, not replaced.
   std::shared_ptr<const Pattern> pattern;  // Replace: the pattern that is replaced.
 };
@@ -36,7 +36,7 @@ struct Decoder {
   // joined with spaces.
   static absl::StatusOr<Decoder> Parse(const JsonValue& json);
 
-  // Returns the bytes that one token stands for in the middle of a text. They may be a part of a character.
+  // Returns the bytes of one token in the middle of a text. They may be a part of a character.
   std::string BytesOfToken(std::string_view token) const;
 };
 
@@ -53,7 +53,7 @@ class DecoderStream {
   void Finish(std::string* out);
 
  private:
-  // This is what one step has kept back.
+  // What one step has kept back.
   struct Stage {
     std::string held;
     size_t num_stripped = 0;

@@ -25,7 +25,7 @@ namespace quire {
 // Not thread-safe. Copying it forks the text. The Tokenizer must outlive it.
 class StreamingDetokenizer {
  public:
-  // `context` is the prompt or its end. One visible token is enough to tell that the text goes on.
+  // `context` is the prompt or its end. One visible token is enough to tell that the text continues.
   StreamingDetokenizer(const Tokenizer& tokenizer, absl::Span<const TokenId> context, bool skip_special_tokens);
   StreamingDetokenizer(const StreamingDetokenizer& other) : stream_(other.stream_->Clone()), echo_(other.echo_) {}
   StreamingDetokenizer& operator=(const StreamingDetokenizer& other);

@@ -14,7 +14,7 @@
 
 namespace quire {
 
-// This is what happens to a delimiter. Split on "-", the text "the-final--countdown" becomes:
+// What happens to a delimiter. Split on "-", the text "the-final--countdown" becomes:
 enum class SplitBehavior {
   kRemoved,             // the final countdown
   kIsolated,            // the - final - - countdown

@@ -8,7 +8,7 @@ namespace quire {
 
 PrefixTrie::PrefixTrie(std::vector<std::pair<std::string_view, TokenId>> strings) {
   std::stable_sort(strings.begin(), strings.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  // The trie is built breadth first, so that the edges of a node are adjacent. A node stands for the strings [begin,
+  // The trie is built breadth first, so that the edges of a node are adjacent. A node represents the strings [begin,
   // end) of the sorted list, which share their first `depth` bytes.
   struct Work {
     size_t begin;

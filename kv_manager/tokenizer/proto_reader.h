@@ -20,7 +20,7 @@ class ProtoReader {
   // Moves to the next field. Returns false at the end, and InvalidArgument when the message is broken or cut off.
   absl::StatusOr<bool> Next();
 
-  // The current field. Its type is that of the wire format. Asking for another type gives InvalidArgument.
+  // The current field. Its type is the wire type. Asking for another type gives InvalidArgument.
   uint32_t field() const { return field_; }
   absl::StatusOr<std::string_view> Bytes() const;
   absl::StatusOr<uint64_t> Varint() const;

@@ -20,8 +20,7 @@ constexpr size_t kJitStackBytes = 1 << 20;
 constexpr uint32_t kMatchLimit = 50'000'000;
 constexpr uint32_t kHeapLimitKib = 256 * 1024;
 
-// This is what one thread needs for matching. It is made once per thread, because PCRE2 forbids sharing it between
-// threads.
+// What one thread needs for matching. It is made once per thread, because PCRE2 forbids sharing it between threads.
 struct MatchState {
   MatchState()
       : data(pcre2_match_data_create(1, nullptr)),
@@ -89,7 +88,7 @@ absl::Status Regex::FindAll(std::string_view text, std::vector<Span>* spans) con
   if (text.empty()) return absl::OkStatus();
   std::string storage;
   const std::string_view subject = WithKnownCharacters(text, &storage);
-  size_t start = 0;    // The search goes on here.
+  size_t start = 0;    // The search continues here.
   size_t covered = 0;  // The end of the last match.
   bool has_match = false;
   while (start <= subject.size()) {

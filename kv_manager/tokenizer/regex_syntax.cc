@@ -131,7 +131,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Appends the class members that an escape stands for. *is_negated says that it stands for all others.
+  // Appends the class members that an escape means. *is_negated says that it means all others.
   absl::Status ClassEscape(std::string* members, bool* is_negated) {
     const size_t at = pos_;
     const char c = Peek(1);

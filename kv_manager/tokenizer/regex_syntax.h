@@ -15,7 +15,7 @@ namespace quire {
 // (PCRE2 leaves out marks), \h (a hexadecimal digit, not a blank), \v, (?m) (the dot matches newline), isolated (?i),
 // {n,m}+ (not possessive), {n}? and {,n}, scripts (\p{Han} without script extensions), and a class inside a class.
 //
-// InvalidArgument names the construct and its offset when there is no equivalent. That is so for class intersection, a
+// InvalidArgument names the construct and its offset when there is no equivalent. This applies to class intersection, a
 // negated class or \W, \D, \H inside a class, named backreferences and calls, and raw bytes. One difference is left: a
 // case-insensitive literal does not match a character that folds to several ("ss" and U+00DF).
 absl::StatusOr<std::string> TranslateOniguruma(std::string_view pattern);

@@ -12,10 +12,10 @@
 
 namespace quire {
 
-// The tokenizer of a tokenizer.model (BPE or unigram). Its results equal those of the `sentencepiece` library, except
-// that the library never parses special tokens. With parse_special_tokens, text that spells a control or unknown piece
-// is cut out, and the text on both sides is encoded separately, as a converted tokenizer.json does it. BOS is added
-// unless add_bos_token of the config is false, and EOS when add_eos_token is true. Without skip_special_tokens a
+// The tokenizer of a tokenizer.model (BPE or unigram). Its results equal the results of the `sentencepiece` library,
+// except that the library never parses special tokens. With parse_special_tokens, text that spells a control or unknown
+// piece is cut out, and the text on both sides is encoded separately, as a converted tokenizer.json does it. BOS is
+// added unless add_bos_token of the config is false, and EOS when add_eos_token is true. Without skip_special_tokens a
 // control piece decodes to itself.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePieceTokenizer(std::string_view tokenizer_model,
                                                                       const TokenizerConfig& config,

@@ -69,7 +69,7 @@ class Tokenizer {
   virtual absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options) const = 0;
 
   // With `skip_special_tokens`, special tokens give no text. Ids outside of the vocabulary never give text. Stops with
-  // the token that makes the text longer than `max_bytes`: tokens of one byte each may stand for a text of any size.
+  // the token that makes the text longer than `max_bytes`: tokens of one byte each may give a text of any size.
   std::string Decode(absl::Span<const TokenId> tokens, bool skip_special_tokens,
                      size_t max_bytes = std::string::npos) const;
   virtual std::unique_ptr<DecodeStream> NewDecodeStream(bool skip_special_tokens) const = 0;
@@ -77,8 +77,8 @@ class Tokenizer {
   // Returns the piece of a token as it is in the vocabulary, or NotFound when there is no such token. Valid as long as
   // this object lives.
   virtual absl::StatusOr<std::string_view> TokenPiece(TokenId id) const = 0;
-  // Returns the bytes that a token stands for in the middle of a text. They may be a part of a character: " the" for
-  // "\u0120the", a newline for "<0x0A>". A special token stands for its name, and an id without a piece for nothing.
+  // Returns the bytes of a token in the middle of a text. They may be a part of a character: " the" for "\u0120the", a
+  // newline for "<0x0A>". A special token has the bytes of its name, and an id without a piece has none.
   virtual std::string TokenBytes(TokenId id) const = 0;
   virtual std::optional<TokenId> TokenToId(std::string_view piece) const = 0;
   virtual bool IsSpecial(TokenId id) const = 0;

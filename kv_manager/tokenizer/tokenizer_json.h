@@ -31,7 +31,7 @@ struct TokenizerJson {
   //
   // tokenizer_config.json adds to the added tokens, as in transformers: its added_tokens_decoder replaces the flags of
   // tokens that the file has, and adds the others. Special tokens that it names and that are no added tokens become
-  // some, if the vocabulary has them. `prefix` is that of LoadHfTokenizer.
+  // some, if the vocabulary has them. `prefix` is as in LoadHfTokenizer.
   static absl::StatusOr<TokenizerJson> Parse(std::string_view text, const TokenizerConfig& config = {},
                                              SpacePrefix prefix = SpacePrefix::kAsInFile);
 };

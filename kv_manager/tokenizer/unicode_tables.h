@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <iterator>
 
-// The differences between the Unicode versions of the references and those of utf8proc 2.8 (15.0) and PCRE2 10.42
-// (14.0). Each table is sorted and has the property that the listed characters have for the reference.
+// The differences between the Unicode versions of the references and of utf8proc 2.8 (15.0) and PCRE2 10.42 (14.0).
+// Each table is sorted and has the property that the listed characters have for the reference.
 // `tools/goldens/tokenizer_goldens.py unicode` prints the differences that are left.
 
 namespace quire {

@@ -24,7 +24,7 @@ namespace quire {
 namespace {
 
 // gRPC reconnects by itself. A call that comes while gRPC waits for its next attempt fails at once, so these waits are
-// shorter than those of WorkerLink, which decides how often to try.
+// shorter than the waits of WorkerLink, which decides how often to try.
 constexpr int kReconnectMs = 100;
 // The limit for one attempt to connect.
 constexpr int kConnectMs = 2000;

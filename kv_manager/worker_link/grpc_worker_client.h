@@ -30,7 +30,7 @@ struct GrpcWorkerClientOptions {
   int keepalive_timeout_ms = 30'000;
   int describe_timeout_ms = 10'000;
   int probe_timeout_ms = 1'000;  // Then the next probe may be sent.
-  uint64_t term = 0;             // This manager has it, see OpenSession. 0: it was not elected.
+  uint64_t term = 0;             // Term of this manager, see OpenSession. 0: it was not elected.
 };
 
 // The gRPC arguments of the connection. Pure.

@@ -55,7 +55,7 @@ class InventoryReader {
   int64_t num_bytes_ = 0;
   uint32_t num_rows_ = 0;        // The header says so.
   uint32_t num_labels_ = 0;      // The header says so.
-  std::vector<bool> has_label_;  // Each block has an entry, those of the pool first.
+  std::vector<bool> has_label_;  // For each block, first of the pool.
   WorkerInventory inventory_;
 };
 

@@ -21,7 +21,7 @@ constexpr uint32_t kHasSearch = uint32_t{1} << 31;
 // In the last number: the number of moves is directly before it. Earlier versions have no such number.
 constexpr uint32_t kHasMoves = uint32_t{1} << 30;
 // In place of the last number: the last number and then the positions of a NumericsChange are before it. No prompt has
-// so many cached tokens that the last number would be the same. Earlier versions do not have this either.
+// enough cached tokens to make the last number the same. Earlier versions do not have this either.
 constexpr uint32_t kHasNumericsChange = ~uint32_t{0};
 
 void AddNumber(uint32_t number, std::string* bytes) {

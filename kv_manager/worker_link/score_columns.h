@@ -17,7 +17,7 @@ namespace quire {
 // column, the value and the limit.
 class ScoreReader {
  public:
-  // `name` is that of the field. Borrows `in` and `name`.
+  // `name` is the name of the field. Borrows `in` and `name`.
   ScoreReader(const v1::ScoreColumns& in, absl::string_view name, int vocab_size)
       : in_(in), name_(name), vocab_size_(vocab_size) {}
 

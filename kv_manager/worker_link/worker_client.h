@@ -31,7 +31,7 @@ class WorkerClient {
     // The answer to a plan. Answers come in the order of the plans, and each fits its plan. The worker was busy with
     // the plan for `duration_us`.
     virtual void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) = 0;
-    // The worker was told to stop and wants no new requests. Plans go on as before.
+    // The worker was told to stop and wants no new requests. Plans continue as before.
     virtual void OnDraining(uint64_t epoch) = 0;
     // The answer to Probe.
     virtual void OnProbed(uint64_t epoch) = 0;

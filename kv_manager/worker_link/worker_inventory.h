@@ -40,8 +40,8 @@ struct WorkerInventory {
     int num_logprobs = -1;  // -1 also if it reports candidates.
     int num_prompt_logprobs = -1;
     int num_candidates = 0;
-    // `scores` has those of the first tokens behind the prompt, and `prompt_scores` those of the prompt from position 1
-    // on, as far as the worker knows them. There are never more of them than tokens.
+    // `scores` belongs to the first tokens behind the prompt, and `prompt_scores` to the prompt from position 1 on, as
+    // far as the worker knows them. There are never more of them than tokens.
     std::vector<ScoredToken> scores;
     std::vector<ScoredToken> prompt_scores;
   };
@@ -62,7 +62,7 @@ struct WorkerInventory {
     bool samples = false;
   };
 
-  // This is what one step has computed. Its tokens are in the rows.
+  // What one step has computed. Its tokens are in the rows.
   struct Result {
     StepId step{0};
     std::vector<Slice> slices;
@@ -71,7 +71,7 @@ struct WorkerInventory {
   uint64_t epoch = 0;   // The last session that has executed a step. 0: there is none.
   StepId last_step{0};  // The last step of that session.
   int num_left_out = 0;
-  std::vector<Result> results;  // At most two, oldest first. The last one is that of last_step.
+  std::vector<Result> results;  // At most two, oldest first. The last one belongs to last_step.
   std::vector<std::string> roots;
   std::vector<Row> rows;      // Their numbers rise.
   std::vector<Label> labels;  // No block twice.

@@ -12,12 +12,12 @@
 namespace quire {
 namespace {
 
-// So many attempts to adopt may break. One that the worker refuses does not count.
+// Number of attempts to adopt that may break. One that the worker refuses does not count.
 constexpr int kMaxBrokenAdoptions = 3;
-// Clients wait until so many attempts to adopt have failed, also because the worker has refused them.
+// Number of failed attempts to adopt until which clients wait, also attempts that the worker has refused.
 constexpr int kMaxAwaitedAdoptions = 3;
 
-// A step that takes so many times as long as the slowest one of late hangs.
+// A step that takes longer than the slowest one of late by this factor hangs.
 constexpr int64_t kSlowSteps = 20;
 // The limit for a slow worker, and that before its first result, in multiples of the timeout.
 constexpr int64_t kMaxTimeouts = 10;
@@ -131,7 +131,7 @@ void WorkerLink::Lose(absl::Status reason, int64_t now_us) {
   num_in_flight_ = 0;
   unanswered_probe_us_.reset();
   next_attempt_us_ = now_us + std::min(backoff_us_, max_backoff_us);
-  // A loss after a restart goes on with the backoff that it had before.
+  // A loss after a restart continues with the earlier backoff.
   backoff_us_ = std::max(backoff_us_, std::min(backoff_us_ * 2, max_backoff_us));
 }
 

@@ -27,15 +27,14 @@ struct WorkerLinkOptions {
   // It limits the time from one result to the next while plans are in flight. A process that answers probes has more
   // time if its steps are slow, see WorkerLink::StepLimitUs.
   int64_t step_timeout_us = 60'000'000;
-  // While a plan is unanswered for so long, the worker is asked whether its process still answers, and again after each
-  // further time of this length.
+  // Interval at which the worker is asked whether its process still answers, while a plan is unanswered.
   int64_t probe_interval_us = 500'000;
-  int64_t probe_timeout_us = 1'000'000;  // A worker that has not answered for so long is silent.
+  int64_t probe_timeout_us = 1'000'000;  // Time without an answer after which a worker is silent.
   // The wait after the first failed attempt. It doubles with each further failure, up to max_backoff_us.
   int64_t min_backoff_us = 100'000;
   int64_t max_backoff_us = 5'000'000;
-  // While a worker restarts, nobody answers at its address. As long as that is so, the wait grows no further than to
-  // this value. That ends when the worker has been away for so long.
+  // While a worker restarts, nobody answers at its address. Meanwhile, the wait grows no further than to this value,
+  // until the worker has been away for restart_us.
   int64_t max_restart_backoff_us = 200'000;
   int64_t restart_us = 60'000'000;
 };
@@ -85,7 +84,7 @@ class WorkerLink {
   bool adopts_again() const { return adopts_again_; }
   bool is_ready() const { return state_ == State::kReady; }
   bool is_current(uint64_t epoch) const { return state_ != State::kWaiting && epoch == epoch_; }
-  uint64_t epoch() const { return epoch_; }  // The current attempt or session has it, or the last one had it.
+  uint64_t epoch() const { return epoch_; }  // Of the current attempt or session, or else of the last.
   int num_plans_in_flight() const { return num_in_flight_; }
   uint64_t num_steps() const { return num_steps_; }  // Results that have come in this session.
   // The process has answered a probe.
