@@ -37,7 +37,7 @@ struct ConfigSection {
 };
 
 // Reads YAML that consists of one map from names to such maps from keys to values. Sections and entries keep the order
-// of the text. Errors are those of ParseConfig; a name that is given twice is one too.
+// of the text. Fails like ParseConfig, and also when a name is given twice.
 absl::StatusOr<std::vector<ConfigSection>> ParseConfigSections(const std::string& name, const std::string& text);
 
 // Returns one line of such a file, "key: value  # comment". Texts are quoted; numbers, true and false are not

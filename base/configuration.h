@@ -23,9 +23,9 @@ namespace quire {
 //   command line   --max-step-ms=50              The last one counts.
 //   environment    QUIRE_MANAGER_MAX_STEP_MS=50  The name consists of the program's and the flag's name.
 //   file           max_step_ms: 50               YAML (config_file.h). --config or QUIRE_MANAGER_CONFIG names the file.
-// For every Service, Kubernetes sets variables in containers. Those of a Service named quire-manager have our prefix.
-// They have endings that no flag's variable has (IsServiceLink), and are ignored. Every other unknown variable with the
-// prefix is an error.
+// For every Service, Kubernetes sets variables in containers. The variables of a Service named quire-manager have our
+// prefix. They have endings that no flag's variable has (IsServiceLink), and are ignored. Every other unknown variable
+// with the prefix is an error.
 
 // The flags --config, --check-config and --print-effective-config, which every service has.
 FlagGroup ConfigurationFlagGroup();

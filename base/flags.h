@@ -47,7 +47,7 @@ struct FlagValue {
   absl::CommandLineFlag* flag;
   std::string value;
   std::string name;    // The flag's name in error messages, such as "--max-step-ms".
-  std::string source;  // Says where the value comes from, in words, for example "flag".
+  std::string source;  // Where the value comes from, in words, for example "flag".
 };
 
 // The result of reading a command line.

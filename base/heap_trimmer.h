@@ -21,9 +21,9 @@ class HeapTrimmer {
  public:
   explicit HeapTrimmer(int64_t min_bytes) : min_bytes_(min_bytes) {}
 
-  // Gives free memory back if the process is more than `min_bytes` larger than the smallest size that it has had after
-  // a call that did so. Otherwise it only reads the size of the process. The first call gives memory back. After an
-  // attempt that found little, the next calls do nothing: first one, then twice as many each time, up to kMaxSkipped.
+  // Gives free memory back if the process is more than `min_bytes` larger than its smallest size after such a call.
+  // Otherwise it only reads the size of the process. The first call gives memory back. After an attempt that found
+  // little, the next calls do nothing: first one, then twice as many each time, up to kMaxSkipped.
   void TrimIfGrown();
 
  private:
@@ -31,8 +31,8 @@ class HeapTrimmer {
 
   const int64_t min_bytes_;
   std::optional<int64_t> smallest_;  // Bytes; set by the first call.
-  int last_skip_ = 0;                // Says how many calls were skipped after the last attempt.
-  int num_to_skip_ = 0;              // Says how many of them are still to come.
+  int last_skip_ = 0;                // How many calls were skipped after the last attempt.
+  int num_to_skip_ = 0;              // How many of them are still to come.
 };
 
 }  // namespace quire

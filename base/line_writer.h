@@ -20,9 +20,9 @@ namespace quire {
 // disk. Lines that find the queue full, or that cannot be written, are dropped and counted. Thread-safe.
 class LineWriter {
  public:
-  // `fd` is borrowed. At most `max_bytes` wait in the queue, while up to as many again are being written. When lines
-  // were dropped and the descriptor takes lines again, the text that `note` returns for their number is written in
-  // their place.
+  // `fd` is borrowed. At most `max_bytes` wait in the queue, while up to `max_bytes` more are being
+  // written. When lines were dropped and the descriptor takes lines again, the text that `note`
+  // returns for their number replaces them.
   LineWriter(int fd, size_t max_bytes, std::function<std::string(int64_t num_dropped)> note);
 
   // Lines that still wait are lost; call Flush first.

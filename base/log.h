@@ -70,7 +70,7 @@ class LogLimiter {
   const int max_per_second_;
   Mutex mutex_;
   int64_t second_ QUIRE_GUARDED_BY(mutex_) = -1;
-  int num_admitted_ QUIRE_GUARDED_BY(mutex_) = 0;  // They belong to second_.
+  int num_admitted_ QUIRE_GUARDED_BY(mutex_) = 0;  // Of second_.
   int64_t num_dropped_ QUIRE_GUARDED_BY(mutex_) = 0;
 };
 

@@ -11,7 +11,7 @@ namespace quire {
 struct ProcessUsage {
   double cpu_seconds;         // User and system time.
   int64_t resident_bytes;     // 0 when unknown.
-  double start_time_seconds;  // It counts from the Unix epoch; 0 when unknown.
+  double start_time_seconds;  // Counted from the Unix epoch; 0 when unknown.
 };
 
 ProcessUsage ReadProcessUsage();

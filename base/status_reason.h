@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// Says why a call was refused, for programs.
+// Why a call was refused, for programs.
 struct StatusReason {
   std::string word;                             // Stable, UPPER_SNAKE_CASE.
   std::map<std::string, std::string> metadata;  // The numbers behind it, by name.

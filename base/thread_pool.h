@@ -43,7 +43,7 @@ class ThreadPool {
   std::atomic<int> num_pushing_ = 0;             // Calls that still use this object.
   std::atomic<bool> is_stopping_ = false;
 
-  Mutex mutex_;                                                      // It guards what the threads of the pool share.
+  Mutex mutex_;                                                      // Guards what the threads of the pool share.
   std::deque<std::function<void()>> jobs_ QUIRE_GUARDED_BY(mutex_);  // Older than those in arrived_.
   std::vector<std::thread> threads_;                                 // Constant from the constructor to the destructor.
 };

@@ -12,7 +12,7 @@ struct Utf8Character {
   // The number of bytes of the character. If it is not complete: the bytes of its longest valid prefix, at least 1.
   size_t num_bytes;
   bool is_complete;
-  bool is_open;  // Says whether the text ends inside a character that could still become valid.
+  bool is_open;  // Whether the text ends inside a character that could still become valid.
 };
 
 // Table 3-7 of the Unicode standard: the second byte is restricted after E0, ED, F0 and F4.

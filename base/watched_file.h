@@ -43,7 +43,7 @@ class WatchedFile {
   // Looks at the file now.
   void Check() QUIRE_EXCLUDES(mutex_);
 
-  // The contents in use are those of the file, as it was when it was last looked at.
+  // Returns true if the contents in use are the contents of the file at the last look.
   bool is_valid() const QUIRE_EXCLUDES(mutex_);
   const std::string& flag() const { return options_.flag; }
 
@@ -60,8 +60,8 @@ class WatchedFile {
 
   const Options options_;
   mutable Mutex mutex_;
-  Version version_ QUIRE_GUARDED_BY(mutex_) = {};      // It belongs to the text that was read last.
-  absl::Status text_status_ QUIRE_GUARDED_BY(mutex_);  // Says whether that text was right.
+  Version version_ QUIRE_GUARDED_BY(mutex_) = {};      // Of the text that was read last.
+  absl::Status text_status_ QUIRE_GUARDED_BY(mutex_);  // Whether that text was right.
   // The last look at the file gave it. It is empty if the file is valid.
   std::string last_error_ QUIRE_GUARDED_BY(mutex_);
   Mutex stop_mutex_;

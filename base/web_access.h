@@ -13,8 +13,8 @@ namespace quire {
 // What a service knows about the web around its HTTP ports. A browser of the operator lets pages of any site send
 // requests to these ports.
 struct WebAccess {
-  std::vector<std::string> host_names = {};       // Further names of the service. "*" stands for any name.
-  std::vector<std::string> allowed_origins = {};  // Pages of these origins may send requests. "*" stands for any.
+  std::vector<std::string> host_names = {};       // Further names of the service. "*" means any name.
+  std::vector<std::string> allowed_origins = {};  // Pages of these origins may send requests. "*" means any.
 };
 
 // Reads the flags --host-names and --allowed-origins, which all services have. Returns INVALID_ARGUMENT with the flag

@@ -28,7 +28,7 @@ inline constexpr int64_t kMaxInventoryBytes = int64_t{512} << 20;
 inline constexpr int kInventoryChunkBytes = 1 << 20;
 inline constexpr int kMaxInventoryRowBytes = 16 << 20;
 
-inline constexpr int kMaxFailureMessageBytes = 1 << 10;  // Says why a sequence has failed.
+inline constexpr int kMaxFailureMessageBytes = 1 << 10;  // Limit of the text that says why a sequence has failed.
 
 // A session that ends because a step failed at one sequence has this name in the metadata of its ErrorInfo. The value
 // is the manager's id of the sequence, in decimal.

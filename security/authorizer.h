@@ -21,7 +21,7 @@ namespace quire {
 // tokens are required, so must its token. method_access.h says who may call which method.
 struct AccessRules {
   // Whether clients show certificates. If they do, the certificate must contain one of the DNS names or URIs below that
-  // permit the method. "*" stands for any name.
+  // permit the method. "*" means any name.
   bool has_certificates = false;
   std::vector<std::string> client_names = {};   // Permit the methods for tenants.
   std::vector<std::string> admin_names = {};    // Permit the methods for tenants and those for operators.

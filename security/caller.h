@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// The name of a tenant has at most this many bytes, which are visible ASCII characters. It may be empty.
+// Largest length of the name of a tenant, which has visible ASCII characters only and may be empty.
 inline constexpr size_t kMaxTenantBytes = 128;
 inline bool IsTenantName(absl::string_view name) {
   return name.size() <= kMaxTenantBytes && std::all_of(name.begin(), name.end(), absl::ascii_isgraph);

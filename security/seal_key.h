@@ -19,7 +19,7 @@ class SealKey {
  public:
   static constexpr size_t kMinSecretBytes = 32;
 
-  // A key from the random source of the system. No other process has it.
+  // A key from the random source of the system. No other process knows it.
   static SealKey Random();
 
   // The key of everybody who has the same secret. INVALID_ARGUMENT when it has fewer than kMinSecretBytes.

@@ -15,7 +15,7 @@ namespace quire {
 // The PEM files of one side of a TLS connection; an empty path means that there is no such file. They are read again
 // when they change, so that a certificate can be renewed without a restart.
 struct TlsFiles {
-  std::string certificate = "";  // The side's own certificate, followed by those of intermediate authorities.
+  std::string certificate = "";  // The side's own certificate, followed by intermediate authorities.
   std::string key = "";          // The private key of `certificate`, not encrypted.
   std::string authority = "";    // Certificates of authorities. One of them must have issued the other side's.
 

@@ -11,9 +11,9 @@
 
 namespace quire {
 
-// Returns true if gRPC's message is that of a connection that failed because only one side speaks TLS, or because one
-// side refuses the other's certificate. A server that ends at that moment can cause the same message. A connection that
-// is lost later has another one.
+// Returns true if gRPC's message says that a connection failed because only one side speaks TLS, or because one side
+// refuses the other's certificate. A server that ends at that moment can cause the same message. A connection that is
+// lost later has another message.
 inline bool MayBeTlsMismatch(absl::string_view message) {
   if (!absl::StrContains(message, "failed to connect")) return false;
   constexpr absl::string_view kWords[] = {"Socket closed", "wrong version number", "ertificate", "erification"};

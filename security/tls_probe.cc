@@ -74,7 +74,7 @@ absl::Status Complete(SSL* tls, absl::Time deadline, Call call) {
   }
 }
 
-// Does the handshake of a client that speaks HTTP/2. The errors are those of Complete.
+// Does the handshake of a client that speaks HTTP/2. Fails like Complete.
 absl::Status Shake(SSL* tls, int socket, absl::Time deadline) {
   SSL_set_alpn_protos(tls, kHttp2, sizeof(kHttp2));
   fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);

@@ -17,7 +17,7 @@ namespace quire {
 // caller; it is left in non-blocking mode. Errors:
 // - UNAVAILABLE: the server does not speak TLS, or all this took longer than `timeout`.
 // - UNAUTHENTICATED: the server's certificate was not issued by the authority, is not valid now, or is not for `name`.
-//   `name` is a DNS name or an IP address; an empty one stands for any name.
+//   `name` is a DNS name or an IP address; an empty one means any name.
 // - PERMISSION_DENIED: the server ended the connection after the handshake, as it does when it refuses the client's
 //   certificate or requires one.
 absl::StatusOr<absl::Time> ProbeTls(int socket, const TlsFiles& files, const std::string& name, absl::Duration timeout);

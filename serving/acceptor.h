@@ -29,7 +29,7 @@ struct PortStats {
   int64_t refused_at_limit = 0;   // Connections that were refused because the port had its maximum of them.
   int64_t refused_for_files = 0;  // Connections that were refused because the process had no file descriptors left.
   int64_t ended = 0;              // Connections that were ended for what they sent or held.
-  int64_t listened_again = 0;     // How often the port had become deaf and listened anew.
+  int64_t listened_again = 0;     // How often the port was deaf and listened again.
   bool is_listening = false;
 };
 
@@ -48,14 +48,14 @@ struct AcceptorOptions {
 // Accepts the connections of one port on a thread of its own and hands them over. It keeps accepting when the process
 // runs out of file descriptors: connections that cannot be served are closed, with a line in the log. When no
 // connection has come for a while, it connects to its own port. If that fails, for example because somebody removed the
-// file of the unix socket, it listens anew. Thread-safe.
+// file of the unix socket, it listens again. Thread-safe.
 class Acceptor {
  public:
   // Takes over a connected socket that does not block, and closes it in the end. `peer` is the IP address of the
   // client, or empty for a unix socket. The acceptor's thread calls it.
   using Handler = std::function<void(int fd, const std::string& peer)>;
 
-  // Listens and accepts. The errors are those of ListeningSockets::Open.
+  // Listens and accepts. Fails like ListeningSockets::Open.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Start(const std::string& address, AcceptorOptions options,
                                                          Handler handler);
   ~Acceptor();
@@ -81,12 +81,12 @@ class Acceptor {
   void Run();
   // Waits until a connection has come, the thread must stop or `until` is reached.
   void WaitUntil(Clock::time_point until, bool for_connections);
-  // Accepts the connections that wait at `listener`. Returns false when the port has listened anew, so that the
-  // listeners are others.
+  // Accepts the connections that wait at `listener`. Returns false when the port
+  // listens again, with other listeners.
   bool AcceptAll(int listener);
   // Accepts nothing for a moment, because must_wait says so.
   void Pause();
-  // `name` is that of the peer, see NameOf in the source.
+  // `name` is the name of the peer, see NameOf in the source.
   void Admit(int fd, const std::string& peer, const std::string& name);
   // Returns why a connection from `peer` must be refused, or an empty string when it need not be.
   std::string ReasonToRefuse(const std::string& peer) QUIRE_EXCLUDES(mutex_);
@@ -94,7 +94,7 @@ class Acceptor {
   void LogRefusal(const std::string& reason);
 
   void StartProbe();
-  // Listens anew if the probe does not wait to be accepted either.
+  // Listens again if the probe does not wait to be accepted either.
   void FinishProbe();
   // Closes the end from which the probe was made.
   void EndProbe();

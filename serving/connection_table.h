@@ -18,7 +18,7 @@ namespace quire {
 // number tells. Not thread-safe.
 class ConnectionTable {
  public:
-  // Adds an open socket. `peer` is the address of its peer. `name` is empty or differs from those of all other open
+  // Adds an open socket. `peer` is the address of its peer. `name` is empty or differs from the names of all other open
   // connections. An older connection with the same descriptor or name must have ended.
   void Add(int fd, const std::string& peer, const std::string& name);
 

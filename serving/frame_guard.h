@@ -95,7 +95,7 @@ class FrameGuard {
   HeaderBlock block_;
   uint32_t block_stream_ = 0;
   size_t skipped_ = 0;        // Bytes of a priority, before the block.
-  uint32_t last_stream_ = 0;  // That of the newest call.
+  uint32_t last_stream_ = 0;  // Stream of the newest call.
   int64_t num_calls_ = 0;
   int num_settings_sent_ = 0;
   int num_settings_acknowledged_ = 0;

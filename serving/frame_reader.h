@@ -39,7 +39,7 @@ class FrameReader {
     absl::string_view payload;  // A part of the bytes that were given to Next.
   };
 
-  // Takes bytes from the front of `bytes`: the head of a frame with what is there of its payload, or a part of the
+  // Takes bytes from the front of `bytes`: the head of a frame with the available part of its payload, or a part of the
   // payload of the frame before. Returns nothing when no byte is left and no frame has begun.
   std::optional<Piece> Next(absl::string_view* bytes);
 

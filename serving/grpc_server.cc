@@ -36,11 +36,11 @@ constexpr int kKeepaliveTimeoutMs = 30'000;
 // The handshakes of TLS and HTTP/2 together may take this long. A connection that sends nothing is closed then.
 constexpr int kHandshakeTimeoutMs = 10'000;
 
-// A connection without calls for so long is closed, so that it does not count towards the limit for ever. Clients
+// A connection without calls for this time is closed, so that it does not count towards the limit for ever. Clients
 // connect again when they need to. gRPC 1.51 closes an idle connection at once, and a call that comes within the same
 // millisecond may fail with UNAVAILABLE; it can be repeated. Only GRPC_ARG_MAX_CONNECTION_AGE_MS closes gracefully, but
 // it would make busy connections connect again as well. The time is no round number, so that clients which call every
-// five minutes do not meet this moment again and again.
+// five minutes do not meet this moment repeatedly.
 constexpr int kMaxIdleMs = 307'000;
 
 // The name in metrics of the port for clients.

@@ -28,7 +28,7 @@ class GuardedPort {
   // All connections may hold `max_held_bytes`, and one of them half of it. `name` is the name of the port in logs.
   GuardedPort(std::string name, int64_t max_held_bytes);
 
-  // Says how many connections have been ended, for what they sent or held.
+  // Number of connections that were ended, for what they sent or held.
   int64_t num_ended() const { return num_ended_; }
 
   // Calls of which clients want nothing any more, because they have reset them, have their answer or have closed the
@@ -37,7 +37,7 @@ class GuardedPort {
   static constexpr int64_t kMaxAbandonedCalls = 1024;
   static constexpr int64_t kFarTooManyAbandonedCalls = 4096;
   // What a new connection costs in turns (see TurnQueue), and what one that is ended costs in addition. So an attacker
-  // who connects again and again leaves time for others.
+  // who connects repeatedly leaves time for others.
   static constexpr int64_t kConnectionPriceUs = 1'000;
   static constexpr int64_t kEndedPriceUs = 4'000;
 
@@ -114,7 +114,7 @@ class GuardedConnection : public std::enable_shared_from_this<GuardedConnection>
   // Runs `send`, which sends bytes to the client and shows them to the guard. An answer of the client is handled after
   // that.
   void Send(const std::function<void(FrameGuard* guard)>& send) QUIRE_EXCLUDES(mutex_);
-  // Whether the bytes of the socket are those of TLS.
+  // Whether the socket speaks TLS.
   bool has_tls() const { return has_tls_; }
   // Ends the connection for what the client has sent.
   void Refuse(absl::string_view reason) { port_->Refuse(this, reason); }

@@ -42,10 +42,10 @@ class GuardedSockets {
   // A client with TLS has named itself by these bytes.
   void AddTls(const std::string& random, const std::shared_ptr<GuardedConnection>& connection)
       QUIRE_EXCLUDES(tls_mutex_);
-  // If any clients of the process speak TLS, they are those of this port.
+  // If any clients of the process speak TLS, they are clients of this port.
   void SetTlsPort(const std::shared_ptr<GuardedPort>& port) QUIRE_EXCLUDES(tls_mutex_);
 
-  // Shuts the socket down, if it still is that of this connection.
+  // Shuts the socket down, if it still belongs to this connection.
   void ShutDown(int fd, const GuardedConnection* connection);
   // Removes the guard of this socket.
   void Remove(int fd);

@@ -25,7 +25,7 @@ struct HttpRefusal {
 // The head of a request of HTTP/1.0 or HTTP/1.1.
 struct HttpHead {
   std::string method;
-  std::string path;       // As it was sent, without '?' and what follows it. "*" stands for the server itself.
+  std::string path;       // As it was sent, without '?' and what follows it. "*" means the server itself.
   std::string query;      // What follows '?'.
   std::string host;       // The host and the port that the client asked for. It is empty if the client named none.
   int minor_version = 1;  // The 1 in HTTP/1.1.
@@ -54,7 +54,7 @@ std::variant<HttpHead, HttpRefusal> ReadHttpHead(absl::string_view text);
 // and `value` may be null, or get its parts.
 std::optional<std::string> ReadHeaderLine(absl::string_view line, absl::string_view* name, absl::string_view* value);
 
-// Returns the words for a code, as they stand in the first line of a response.
+// Returns the words for a code in the first line of a response.
 const char* HttpReason(int code);
 
 // Decodes %41 in a path.

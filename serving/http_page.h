@@ -23,7 +23,7 @@ struct HttpResponse {
   int code = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers = {};  // In addition to those of every response.
+  std::vector<std::pair<std::string, std::string>> headers = {};  // In addition to the headers of every response.
 };
 
 // Makes the response to a request. Several threads call it at once.

@@ -9,13 +9,13 @@
 
 namespace quire {
 
-// Says how much of a connection may be read now. A connection may make a little work for the server at any time. One
-// that makes more waits for its turn each time, see TurnQueue, and then little is read, so that the server soon looks
-// at the others. Not thread-safe.
+// How much of a connection may be read now. A connection may make a little work for the server at any time. One that
+// makes more waits for its turn each time, see TurnQueue, and then little is read, so that the server soon looks at the
+// others. Not thread-safe.
 class ReadBudget {
  public:
   static constexpr int64_t kFreeUs = 2'000;     // Work that a new connection, or one that was silent, may make.
-  static constexpr int64_t kFreeUsPerMs = 20;   // This work it may make as time passes.
+  static constexpr int64_t kFreeUsPerMs = 20;   // Work that is allowed as time passes.
   static constexpr int64_t kTurnUs = 500;       // Work that it may make in a turn.
   static constexpr int64_t kMinReadBytes = 64;  // The least that is read at once.
   static constexpr int64_t kMaxReadBytes = 32 << 10;

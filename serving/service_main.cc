@@ -91,7 +91,7 @@ void PrepareProcess(const LogOptions& log) {
   gpr_set_log_function(LogFromGrpc);
   google::protobuf::SetLogHandler(LogFromProtobuf);
   RaiseFileLimit();
-  std::signal(SIGPIPE, SIG_IGN);  // The process must go on when the reader of its log has gone.
+  std::signal(SIGPIPE, SIG_IGN);  // The process must survive the reader of its log.
   OnStopSignal([] {
     if (!g_is_serving) ExitAtOnce();
     QUIRE_LOG(kInfo) << "stopping after a signal; a second signal ends the process at once";

@@ -17,7 +17,7 @@ namespace quire {
 
 // Lets what makes much work for a server happen one after the other, so that time is left for everything else. Each
 // turn has a price, an estimate of the time that it takes the server, and the next turn comes when this time has
-// passed. It is that of the address that has paid least while there was a queue. A thread of its own runs the turns.
+// passed. It goes to the address that has paid least while there was a queue. A thread of its own runs the turns.
 // Thread-safe.
 class TurnQueue {
  public:
@@ -53,7 +53,7 @@ class TurnQueue {
   void Run() QUIRE_EXCLUDES(mutex_);
   // Waits for the next turn. The result has no function when the thread must end.
   Turn Next() QUIRE_EXCLUDES(mutex_);
-  // Returns the address. One that has not waited for turns counts as if it had paid as much as the others.
+  // Returns the address. One that has not waited for turns counts as if it had paid the same as the others.
   Address& Find(const std::string& address) QUIRE_REQUIRES(mutex_);
   Turn Pop() QUIRE_REQUIRES(mutex_);
   void Wait(int64_t price_us, int64_t now_us) QUIRE_REQUIRES(mutex_);

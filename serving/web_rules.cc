@@ -47,7 +47,7 @@ bool IsListed(absl::string_view text, const std::vector<std::string>& list) {
   });
 }
 
-// Returns whether the origin "http://host:port" is that of the host that was asked for. A proxy may have ended TLS, so
+// Returns whether the origin "http://host:port" belongs to the host that was asked for. A proxy may have ended TLS, so
 // the scheme does not count, and either side may leave its default port out.
 bool IsSameOrigin(absl::string_view origin, absl::string_view host) {
   const bool is_https = absl::ConsumePrefix(&origin, "https://");

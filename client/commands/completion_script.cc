@@ -24,7 +24,7 @@ struct Option {
 };
 
 struct Command {
-  std::string name;  // It is empty for the program.
+  std::string name;  // Empty for the program.
   std::string description;
   std::vector<Option> options;
 };

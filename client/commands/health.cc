@@ -23,7 +23,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(500);
 
 struct HealthOptions {
   std::string service;
-  std::string wait;  // It is empty or a duration.
+  std::string wait;  // Empty or a duration.
 };
 
 // Says why the manager cannot use its workers, unless one is ready: waiting for them does not help. Says each sentence

@@ -84,7 +84,7 @@ std::string WithOptionName(absl::string_view line) {
   const size_t colon = line.find(": ");
   const std::optional<std::string> option = colon == line.npos ? std::nullopt : OptionOf(line.substr(0, colon));
   if (!option.has_value()) return RenameFields(line, OptionOf);
-  // Most descriptions go on with the sentence, such as "has 7 tokens". Those of guides may be sentences of their own.
+  // Most descriptions continue the sentence, such as "has 7 tokens". For guides they may be whole sentences.
   const absl::string_view description = line.substr(colon + 2);
   const bool goes_on = !absl::StartsWith(line, "guided.") || absl::StartsWith(description, "has ") ||
                        absl::StartsWith(description, "is ") || absl::StartsWith(description, "needs ");

@@ -40,7 +40,7 @@ class SamplePrinter {
   };
 
   bool is_one_of_several() const { return options_.num_samples > 1; }
-  // Prints the waiting responses of the samples whose turn has come, or with `all` those of every sample.
+  // Prints the waiting responses of the samples whose turn has come, or with `all` the responses of every sample.
   void PrintWaiting(bool all);
   void PrintHeading(uint32_t index, const v1::GenerateResponse& last);
   void Print(const v1::GenerateResponse& response);

@@ -22,7 +22,7 @@
 namespace quire {
 namespace {
 
-// Says how long gRPC waits between two attempts to connect, at first and at most.
+// How long gRPC waits between two attempts to connect, at first and at most.
 constexpr absl::Duration kFirstReconnectDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestReconnectDelay = absl::Milliseconds(500);
 
@@ -149,7 +149,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, absl::D
   // than the manager's --detach-grace, and the first one longer than the 5 seconds for which managers want no probe.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 8'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 8'000);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Pings go on while a request waits and nothing is sent.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // Ping while a request waits and nothing is sent.
   // A server that is started again is found soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(kFirstReconnectDelay)));

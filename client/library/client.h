@@ -66,14 +66,14 @@ class GenerateStreams;
 // It is not thread-safe, except that Cancel may be called from any thread. The connection is read by the threads that
 // wait in Next, so each response of each stream wakes a thread. For many calls at a time, see GenerateStreams.
 //
-// It is declared here because Client is a way to it, and defined in generate_stream.cc.
+// It is declared here because Client creates it, and defined in generate_stream.cc.
 class GenerateStream {
  public:
   // Borrows `links`.
   GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout);
   ~GenerateStream();
 
-  // Says how long a stream that resumes tries without progress. A call that a manager has taken is progress.
+  // How long a stream that resumes tries without progress. A call that a manager has taken is progress.
   static constexpr absl::Duration kResumeTime = absl::Seconds(30);
 
   // Next calls `tell` once for each loss of the connection from which the stream has not recovered after 2 seconds,
@@ -95,7 +95,7 @@ class GenerateStream {
   GenerateStream(ManagerLinks* links, const v1::GenerateRequest& request, absl::Duration timeout,
                  grpc::CompletionQueue* queue, void* tag);
 
-  // Starts a call that goes on where the stream is.
+  // Starts a call that continues the stream at its position.
   void Call();
   // Notes a response that was read. Returns false, and sets finished_, when its tokens were received before.
   bool Take(const v1::GenerateResponse& response);
@@ -120,13 +120,13 @@ class GenerateStream {
 
   ManagerLinks* const links_;
   grpc::CompletionQueue* const queue_;        // Null: the calls are read by Next.
-  void* const tag_;                           // All events in the queue have it.
+  void* const tag_;                           // Tag of all events in the queue.
   const ManagerLinks::Link* link_ = nullptr;  // The last call used it.
   v1::GenerateRequest request_;
   const absl::Time deadline_;
   CallPolicy policy_;
   CallAction action_;                                // What follows the call that has ended.
-  std::string resume_token_;                         // It is empty until the first response.
+  std::string resume_token_;                         // Empty until the first response.
   std::map<uint32_t, v1::ReceivedSample> received_;  // The key is the index.
   // Continue needs what was received of each sample, by index, and what the first responses have said.
   std::map<uint32_t, v1::ContinuedSample> continued_;
@@ -166,7 +166,7 @@ class WatchBlocksStream {
 };
 
 struct ClientOptions {
-  // The address of the manager, or those of several managers of which one leads, separated by commas. See
+  // The address of the manager, or the addresses of several managers of which one leads, separated by commas. See
   // CheckEndpoints.
   std::string endpoint = "127.0.0.1:50051";
   absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
@@ -176,7 +176,7 @@ struct ClientOptions {
 };
 
 // Makes the channel of a client, which connects when it is used first and again when it was lost. An attempt to connect
-// ends after `connect_timeout`, and calls that wait for it then fail; the default is that of gRPC.
+// ends after `connect_timeout`, and calls that wait for it then fail; the default is gRPC's.
 // REQUIRES: CheckTlsFiles(options.tls) is OK, and the endpoint is one address.
 std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options,
                                            absl::Duration connect_timeout = absl::Seconds(20));

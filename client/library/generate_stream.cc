@@ -16,9 +16,9 @@ namespace {
 constexpr absl::Duration kTellAfter = absl::Seconds(2);
 // Cancel is noticed within this time.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(50);
-// Says how long a call that could not be sent waits for the connection that gRPC makes; gRPC tries for the second time
-// after 80 to 120 ms. A caller that tried again and again, with calls that fail at once, would stay without a
-// connection for half a minute after the server is back.
+// How long a call that could not be sent waits for the connection that gRPC makes; gRPC tries for the second time after
+// 80 to 120 ms. A caller that kept trying, with calls that fail at once, would stay without a connection for half a
+// minute after the server is back.
 constexpr absl::Duration kConnectTime = absl::Milliseconds(250);
 
 CallRequest CallRequestOf(const v1::GenerateRequest& request, absl::Time deadline, size_t num_managers) {
@@ -198,8 +198,8 @@ bool GenerateStream::MaySendUnreachedAgain() {
 
 bool GenerateStream::Wait(absl::Duration delay) {
   const absl::Time end = absl::Now() + delay;
-  // gRPC goes on with a connection only while somebody waits for the channel or for a call, and otherwise looks every
-  // five seconds. So the wait is one for the connection, and ends when it is there.
+  // gRPC keeps connecting only while somebody waits for the channel or for a call, and otherwise looks every five
+  // seconds. So this waits for the connection, and ends when it is ready.
   grpc::Channel* const channel = links_->current().channel.get();
   const bool is_connected = channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
   for (absl::Time now = absl::Now(); now < end; now = absl::Now()) {

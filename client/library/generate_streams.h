@@ -20,8 +20,8 @@ namespace quire {
 // Many running Generate calls, one for each request, that one thread reads. Each is a GenerateStream: it finds the
 // manager that leads, and resumes. Tags that the caller chooses tell them apart. The thread in Next also reads the
 // connection, so a response reaches the caller without another thread and without a wake-up of its own when several
-// come together. A stream that has lost its connection has a thread of its own until it goes on, so it does not hold up
-// the others. Destruction ends the calls. Only one thread at a time may call Next. All other functions may be called
+// come together. A stream that has lost its connection has a thread of its own until it continues, so it does not hold
+// up the others. Destruction ends the calls. Only one thread at a time may call Next. All other functions may be called
 // from any thread at any time.
 class GenerateStreams {
  public:
@@ -29,7 +29,7 @@ class GenerateStreams {
   struct Event {
     uint64_t tag = 0;
     v1::GenerateResponse response;    // The next one, unless `end` is set.
-    std::optional<absl::Status> end;  // Says how the call has ended. No more events have its tag.
+    std::optional<absl::Status> end;  // How the call has ended. No more events have its tag.
   };
 
   // Borrows `links`.

@@ -19,7 +19,7 @@ namespace quire {
 
 struct ClientOptions;
 
-// Says how long a manager that does not answer at all keeps a call from the next one, if there are several.
+// How long a manager that does not answer at all keeps a call from the next one, if there are several.
 inline constexpr absl::Duration kConnectPatience = absl::Seconds(1);
 
 // The connections of a client: one for each address of its endpoint. One of the managers leads, and calls go to the

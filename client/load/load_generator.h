@@ -30,10 +30,10 @@ struct LoadOptions {
   int64_t max_requests = std::numeric_limits<int64_t>::max();
   // Nothing is sent after this time. Running requests finish.
   absl::Duration duration = absl::InfiniteDuration();
-  // Above 0 the load is a closed loop of this many callers. Each sends its next request when its last one has ended,
-  // and arrival times do not count. 0 means an open loop: every request is sent at its arrival time.
+  // Above 0, the number of callers of a closed loop. Each sends its next request when its last one has ended, and
+  // arrival times do not count. 0 means an open loop: every request is sent at its arrival time.
   int concurrency = 0;
-  // In an open loop, requests that arrive while this many run are held back.
+  // In an open loop, requests beyond this number of running ones are held back.
   int max_in_flight = 1024;
   absl::Duration timeout = absl::Minutes(10);  // Time limit of each request.
   // Sends all requests over one GenerateBatch call. Otherwise each has its own Generate call.

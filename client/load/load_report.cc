@@ -198,7 +198,7 @@ std::string ToText(const LoadReport& report) {
   if (report.num_preemptions.has_value()) {
     AppendLine(&text, "Preemptions for lack of blocks:", count(*report.num_preemptions));
   }
-  // This rate is that of the intervals between n requests, of which there are n - 1. So it may be below the throughput.
+  // This rate counts the n - 1 intervals between n requests. So it may be below the throughput.
   AppendLine(&text, "Requests sent:",
              SentRate(report).has_value() ? absl::StrFormat("%d (%.2f per second from the first to the last)",
                                                             report.num_sent, *SentRate(report))

@@ -44,9 +44,9 @@ struct CallAction {
   google::rpc::Status error = {};               // What to tell the caller if no other call is made.
 };
 
-// Decides whether a call is made again. The only state is that of one call and of those that repeat or resume it; there
-// are no connections, clocks or threads. Times may come from any clock, always the same one. client/python has the same
-// class, and tests/golden/calls has the decisions of both.
+// Decides whether a call is made again. The only state belongs to one call and the calls that repeat or resume it;
+// there are no connections, clocks or threads. Times may come from any clock, always the same one. client/python has
+// the same class, and tests/golden/calls has the decisions of both.
 //
 // - A manager that stands by, stops or was not reached has not begun the call, so it goes to the next one, if there are
 //   several. When all were asked and one of them stands by or stops, one will lead soon, so the search pauses and goes

@@ -13,7 +13,7 @@
 namespace quire {
 
 // The options that all commands of quirectl have: where the manager is, how to reach it, and how to print. They may
-// stand before or behind the command.
+// come before or after the command.
 class GlobalOptions {
  public:
   // Declares the options on `app`, which is borrowed and outlives this.

@@ -53,7 +53,7 @@ bool IsTooLarge(const absl::Status& status) {
          absl::StrContains(status.message(), "message larger than max");
 }
 
-// Says how long an HTTP server may take to show that it is one.
+// How long an HTTP server may take to show that it is one.
 constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
 
 constexpr char kHint[] = "--endpoint or $QUIRE_ENDPOINT name another place";

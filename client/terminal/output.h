@@ -46,11 +46,11 @@ bool HasLostReader();
 // Returns `exit_code`. When standard output could not be written, prints an error and returns kExitFailed instead.
 int EndOutput(int exit_code);
 
-// Opens those of the three standard streams that the caller has closed, so that no socket gets their numbers. Writing
-// to such a stream fails.
+// Opens the standard streams that the caller has closed, so that no socket gets their numbers. Writing to such a stream
+// fails.
 void ReserveStandardStreams();
 
-// Returns what to do about an answer that ended after so many of the wanted tokens because it may not be longer.
+// Returns what to do about an answer that ended after `num_tokens` because it may not be longer.
 const char* AdviceAfterCut(uint32_t num_tokens, uint32_t wanted_tokens);
 
 // Says that what answers at `endpoint` is an HTTP server and no manager.

@@ -65,7 +65,7 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   size_t num_counted_requests() const { return running_.size() + cancelled_.size(); }
 
   static constexpr int kMaxEntriesAtOnce = 16;
-  // The logprobs of so many positions take about as long as an entry.
+  // Number of positions whose logprobs take about as long as an entry.
   static constexpr int kPositionsPerEntry = 16;
 
  private:
@@ -106,7 +106,7 @@ class BatchCall : public std::enable_shared_from_this<BatchCall> {
   grpc::ClientContext context_;
   Reactor reactor_{this};
   std::shared_ptr<void> pending_;                   // See Start.
-  std::shared_ptr<BatchCall> self_;                 // It is set until gRPC has said that the call is over.
+  std::shared_ptr<BatchCall> self_;                 // Set until gRPC has said that the call is over.
   absl::flat_hash_map<uint64_t, Running> running_;  // The key is the tag.
   absl::flat_hash_set<uint64_t> cancelled_;         // Tags whose ends the manager has not sent yet.
   // The first one is being written if is_writing_.

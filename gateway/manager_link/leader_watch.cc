@@ -47,7 +47,7 @@ void LeaderWatch::AskOthers(size_t silent) {
     Ask(other, [this, silent, other](Answer answer) {
       if (answer.has_come) OnHeard(other);
       if (!answer.is_serving || !managers_[silent].is_silent) return;
-      OnHeard(silent);  // It begins anew.
+      OnHeard(silent);  // Its watch restarts.
       hooks_.give_up(silent, other);
     });
   }

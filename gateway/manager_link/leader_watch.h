@@ -13,16 +13,16 @@ namespace quire {
 // Runs a function after some time.
 using DelayedExecutor = std::function<void(std::chrono::milliseconds delay, std::function<void()> function)>;
 
-// Notices that the manager that leads has stopped to answer while its connection is open, long before keepalive does. A
+// Notices that the leading manager has stopped answering while its connection is open, long before keepalive does. A
 // manager that owes answers and has been silent for a second is asked for its health. When it does not answer that
-// within another second either, the other managers are asked again and again. As soon as one of them serves, it leads,
-// and the silent one is given up. So a manager that is merely slow is never given up: while it has the lease, no other
-// one serves. All functions run on the owner's thread. The executor must not run functions after the destructor.
+// within another second either, the other managers are asked repeatedly. As soon as one of them serves, it leads, and
+// the silent one is given up. So a manager that is merely slow is never given up: while it has the lease, no other one
+// serves. All functions run on the owner's thread. The executor must not run functions after the destructor.
 class LeaderWatch {
  public:
   struct Answer {
     bool has_come;    // Within kPatience.
-    bool is_serving;  // It says that the manager leads and can take requests.
+    bool is_serving;  // The manager leads and can take requests.
   };
   struct Hooks {
     // Returns whether the manager owes answers.
@@ -47,7 +47,7 @@ class LeaderWatch {
   struct Manager {
     bool is_asked = false;   // Its health.
     bool was_heard = false;  // Since the last look.
-    bool is_silent = false;  // It has not told its health.
+    bool is_silent = false;  // No answer about its health has come.
     int num_silent_looks = 0;
   };
 

@@ -16,7 +16,7 @@ namespace quire {
 namespace {
 
 constexpr std::chrono::milliseconds kModelLife(1000);
-// An answer is renewed after this time, until nobody has asked for so long.
+// An answer is renewed at this age, until nobody has asked for this time.
 constexpr std::chrono::milliseconds kModelRenewal(750);
 constexpr std::chrono::seconds kModelUse(5);
 // Calls that were cancelled end within this time, unless gRPC has no threads.

@@ -41,7 +41,7 @@ class ManagerLink {
   // A request that was sent.
   struct Sending {
     const std::string authorization;
-    EntryHandler handler;  // It is null after the end. It may own the ticket, so the last entry and Cancel free it.
+    EntryHandler handler;  // Null after the end. It may own the ticket, so the last entry and Cancel free it.
     CallPolicy policy;
     std::shared_ptr<void> hold;
     std::weak_ptr<BatchCall> call = {};
@@ -60,7 +60,7 @@ class ManagerLink {
 
   // A request is large when it has more than this part of what the manager takes. Large ones have calls of their own.
   static constexpr size_t kLargePart = 16;
-  // When a call of GenerateBatch has so many requests, or as many as the manager takes, another call is opened.
+  // Largest number of requests of a GenerateBatch call, if the manager takes no fewer; then another call is opened.
   static constexpr size_t kMaxRequestsPerCall = 512;
 
   // `max_callers` is the number of bearer tokens that have calls at the same time. An idle one gives way to a new one;
@@ -82,7 +82,7 @@ class ManagerLink {
   // request, until the manager has sent something for it. The manager ends the request after `timeout`, if it is set.
   Ticket Start(const std::string& authorization, v1::GenerateRequest request, EntryHandler handler,
                std::shared_ptr<void> hold = nullptr, std::optional<std::chrono::milliseconds> timeout = std::nullopt);
-  // Goes on with the stream of a request.
+  // Resumes the stream of a request.
   Ticket Resume(const std::string& authorization, const v1::ResumeRequest& request, EntryHandler handler);
   // The request ends, and its handler is not called any more.
   void Cancel(const Ticket& ticket);
@@ -110,7 +110,7 @@ class ManagerLink {
   struct OpenCall {
     std::shared_ptr<BatchCall> call;
     size_t manager;
-    bool is_for_large;  // It takes large requests only, so that small ones need not wait until these are sent.
+    bool is_for_large;  // For large requests only, so that small ones need not wait until these are sent.
   };
   struct Caller {
     std::vector<OpenCall> calls;
@@ -131,7 +131,7 @@ class ManagerLink {
   struct Search {
     std::chrono::steady_clock::time_point end;
     CallPolicy policy;
-    std::shared_ptr<void> hold;  // It stands for the bytes of the request.
+    std::shared_ptr<void> hold;  // Keeps the bytes of the request counted.
   };
 
   LeaderWatch::Hooks WatchHooks();
@@ -179,7 +179,7 @@ class ManagerLink {
   const size_t max_waiting_bytes_;
   const std::shared_ptr<size_t> waiting_bytes_ = std::make_shared<size_t>(0);  // A hold may outlive this object.
   std::map<std::string, Caller> callers_;                                      // The key is the authorization.
-  std::set<std::shared_ptr<UnaryCall>> unary_calls_;                           // Those of Infer.
+  std::set<std::shared_ptr<UnaryCall>> unary_calls_;                           // Running calls of Infer.
   std::vector<std::weak_ptr<grpc::ClientContext>> contexts_;  // Of all calls with one response; some have ended.
   LeaderWatch watch_;
   uint64_t next_tag_ = 1;

@@ -18,7 +18,7 @@ using google::protobuf::Message;
 
 struct Field {
   std::string path;
-  size_t num_bytes = 0;  // They include its tag and its length.
+  size_t num_bytes = 0;  // Includes its tag and its length.
 };
 
 // Returns the field that takes most of a message. If this is a message, it is a field of that.

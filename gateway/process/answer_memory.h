@@ -10,9 +10,9 @@
 
 namespace quire {
 
-// The memory of all answers that the gateway collects, or that wait for clients which read slowly. A caller may take as
-// much as is left for all others together. So one alone gets half of it, two get a third each, and nobody finds it full
-// of the answers of one other. Only the server's thread uses it.
+// The memory of all answers that the gateway collects, or that wait for clients which read slowly. A caller may use at
+// most as much as is left for all others together. So one alone gets half of it, two get a third each, and nobody finds
+// it full of the answers of one other. Only the server's thread uses it.
 class AnswerMemory {
  private:
   struct State {
@@ -30,8 +30,8 @@ class AnswerMemory {
     Hold& operator=(const Hold&) = delete;
     ~Hold() { Resize(0); }
 
-    // The answer takes so many bytes now. Returns false if it has grown beyond the share of its caller; the answer must
-    // then be given up.
+    // Sets the present size of the answer. Returns false if it has grown beyond the share of its caller; the answer
+    // must then be given up.
     bool Resize(size_t num_bytes);
 
    private:

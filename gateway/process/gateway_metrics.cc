@@ -45,7 +45,7 @@ class GatewayMetrics::Counted : public WebExchange {
   GatewayMetrics* const metrics_;
   const std::shared_ptr<WebExchange> exchange_;
   const std::string path_;
-  const int num_running_;  // Counts as so many: 0 or 1.
+  const int num_running_;  // Weight in the number of running requests: 0 or 1.
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

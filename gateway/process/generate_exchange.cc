@@ -19,7 +19,7 @@
 namespace quire {
 namespace {
 
-// Says how long a client may stay away from a stream that can be resumed.
+// How long a client may stay away from a stream that can be resumed.
 constexpr std::chrono::seconds kComeBackTime(30);
 
 ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes) {
@@ -120,7 +120,7 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
                            "--tool-call-format of quire-openai can set it"));
   }
   if (ResumeIfAsked()) return;
-  // The text of these tags is that of special tokens.
+  // The text of these tags is the text of special tokens.
   const ToolCallFormat format = syntax.tool_calls.format;
   if ((format == ToolCallFormat::kLlama3 || format == ToolCallFormat::kMistral) &&
       !call_.requests[0].has_skip_special_tokens()) {
@@ -267,8 +267,8 @@ void GenerateExchange::ResumePart(size_t prompt) {
                     [self = shared_from_this(), prompt](const auto& entry) { self->OnEntry(prompt, entry); });
 }
 
-// The manager goes on with a request that can be resumed. If the client does not come back, the request ends. When it
-// does come back, this call of the request ends by itself, because the other one takes the stream over.
+// The manager continues a request that can be resumed. If the client does not come back, the request ends. When it does
+// come back, this call of the request ends by itself, because the other one takes the stream over.
 void GenerateExchange::OnGone() {
   if (!call_.is_resumable || !has_begun_) return CancelAll();
   is_gone_ = true;
@@ -288,7 +288,7 @@ void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entr
   if (is_over_ || !entry.has_end()) return;
   if (entry.end().code() != 0) {
     if (GoesOnAfter(prompt, entry.end())) return;
-    // The first failure says more than those of the attempts to go on.
+    // The first failure says more than the failures of the attempts to resume.
     return Fail(ManagerError(parts_[prompt].loss.value_or(entry.end()), NamesOf(prompt)));
   }
   if (++num_ended_ == parts_.size()) Finish();

@@ -36,7 +36,7 @@ const std::string& CallerOf(const GatewayOptions& options, const std::string& au
 void RespondWith(std::string body, const std::string& caller, AnswerMemory* memory, WebExchange* exchange);
 
 // Leads one request of completions or chats from the manager to the client. When the client leaves, the requests of the
-// manager end. When the manager is lost, its requests go on with the next one, and the client notices only a pause.
+// manager end. When the manager is lost, its requests continue with the next one, and the client notices only a pause.
 // Lives as long as the manager or the client has something to say. Only the thread of the server uses it.
 class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
  public:
@@ -55,8 +55,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   // The request of one prompt.
   struct Part {
     ManagerLink::Ticket ticket;
-    StreamPosition position;  // The manager has sent so much of it.
-    CallPolicy policy;        // Says whether the stream is resumed.
+    StreamPosition position;  // Position up to which the manager has sent it.
+    CallPolicy policy;        // Whether the stream is resumed.
     // How the manager was lost, until the next one has sent something.
     std::optional<google::rpc::Status> loss = std::nullopt;
   };
@@ -82,14 +82,14 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   void StartRequests();
   // Returns false, and has failed, when the answer has too many logprobs or takes too much memory.
   bool HasRoomForAnswer();
-  // Goes on with a stream, if the request says behind which event. Returns whether it has that, or is wrong.
+  // Resumes a stream, if the request names the last event that it has. Returns whether it does, or is wrong.
   bool ResumeIfAsked();
   void OnGone();
   void OnEntry(size_t prompt, const v1::GenerateBatchEntry& entry);
   // The names of the fields of one prompt's request, for errors.
   ApiNames NamesOf(size_t prompt) const;
-  // A request has ended with an error. Returns whether it goes on with another manager, or with the same one when that
-  // is back.
+  // A request has ended with an error. Returns whether it continues on another manager, or on the same one when that is
+  // back.
   bool GoesOnAfter(size_t prompt, const google::rpc::Status& end);
   CallPolicy NewPolicy() const;
   void ResumePart(size_t prompt);
@@ -107,7 +107,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   WebServer* const server_;
   const std::shared_ptr<AnswerMemory::Hold> memory_;  // Of the answer.
   std::chrono::steady_clock::time_point deadline_;    // The whole answer is of no use behind it.
-  std::shared_ptr<void> hold_;  // It stands for the bytes of the requests, until they are started.
+  std::shared_ptr<void> hold_;                        // Keeps the bytes of the requests counted until they are started.
   std::string id_;
   std::unique_ptr<GenerateAnswer> answer_;  // Once the model is known.
   std::vector<Part> parts_;                 // Each prompt has a part.

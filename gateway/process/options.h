@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// Says how the model writes what is not plain text: "auto", "none" or the name of a format.
+// How the model writes what is not plain text: "auto", "none" or the name of a format.
 struct AnswerFormatOptions {
   std::string tool_calls;
   std::string reasoning;
@@ -28,8 +28,8 @@ struct AnswerFormatOptions {
 struct GatewayOptions {
   std::string listen;
   Transport transport;
-  bool requires_tokens;                   // Says whether a request needs a bearer token, which the manager checks.
-  std::vector<std::string> client_names;  // Those in certificates of clients that may use the model.
+  bool requires_tokens;                   // Whether a request needs a bearer token, which the manager checks.
+  std::vector<std::string> client_names;  // Names in certificates of clients that may use the model.
   WebAccess web_access;
   int max_connections;
   int max_connections_per_address;  // 0 for a unix socket, whose clients have no addresses.

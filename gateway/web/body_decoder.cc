@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// A body of which so much has come gets memory for all that its head declares, so it is not copied while it grows.
+// Size at which a body gets memory for all that its head declares, so that it is not copied while it grows.
 constexpr size_t kBelievedBytes = 1 << 20;
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// Takes the body of a request out of the bytes of a connection: as many as Content-Length says, or chunks. Not
+// Takes the body of a request out of the bytes of a connection: the number in Content-Length, or chunks. Not
 // thread-safe.
 class BodyDecoder {
  public:

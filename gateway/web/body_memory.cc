@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// A body that has not grown for so long is dropped before others.
+// Time without growth after which a body is dropped before others.
 constexpr std::chrono::seconds kStall(1);
 
 }  // namespace

@@ -60,7 +60,7 @@ class BodyMemory {
  private:
   struct Address {
     int64_t num_bytes = 0;
-    std::set<Share*> shares = {};  // Those with memory.
+    std::set<Share*> shares = {};  // Shares with memory.
   };
 
   // Sets what the share has taken.
@@ -72,7 +72,7 @@ class BodyMemory {
   const int64_t max_bytes_;
   const int64_t max_address_bytes_;
   int64_t num_bytes_ = 0;
-  std::map<std::string, Address> addresses_;  // Those with memory.
+  std::map<std::string, Address> addresses_;  // Addresses with memory.
 };
 
 }  // namespace quire

@@ -34,10 +34,10 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 using Socket = asio::generic::stream_protocol::socket;
 
 constexpr size_t kMaxHeadBytes = 16 << 10;
-// A request whose answer does not depend on its body has a body of at most so many bytes.
+// Largest body of a request whose answer does not depend on its body.
 constexpr size_t kMaxUnusedBytes = BodyMemory::kSmallBytes;
 constexpr std::chrono::seconds kLingerTimeout(2);
-// Behind body_start, a body must have come at so many bytes per second.
+// Smallest rate in bytes per second at which a body must come, counted from body_start.
 constexpr int64_t kMinBodyRate = 1024;
 constexpr char kNoRoom[] = "the server is receiving too many bytes of requests";
 
@@ -115,7 +115,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
 
     const std::shared_ptr<Connection> connection_;
     WebRequest request_;
-    std::shared_ptr<BodyMemory::Share> share_;  // It is null for a request without a body.
+    std::shared_ptr<BodyMemory::Share> share_;  // Null for a request without a body.
   };
 
   auto& socket() {
@@ -141,11 +141,11 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   void Watch();
   void OnBytes(error_code error, size_t num_bytes);
   void NextRequest();
-  // Adds bytes to buffer_ and goes on with `next`, unless the request must be refused meanwhile.
+  // Adds bytes to buffer_ and continues with `next`, unless the request must be refused meanwhile.
   void Read(void (Connection::*next)());
   void OnRead(error_code error, size_t num_bytes, void (Connection::*next)());
-  // Returns whether the reading of a request goes on after this result. Otherwise it has refused the request or closed
-  // the connection.
+  // Returns whether the reading of a request continues after this result. Otherwise it has refused the request or
+  // closed the connection.
   bool GoesOn(error_code error);
   void ReadHead();
   void ContinueHead();
@@ -171,7 +171,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   }
   void Write(std::string text);
   void Flush();
-  // Writes what is left of `sending_`, as much as the socket takes.
+  // Writes the part of `sending_` that the socket takes.
   void WriteSome();
   void OnWritten(error_code error, size_t num_bytes);
   // The whole response was given to the connection.
@@ -186,13 +186,13 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   Stream stream_;
   std::string read_block_;   // The next bytes come here.
   std::string buffer_;       // Bytes that came and were not used yet.
-  size_t num_searched_ = 0;  // So many of them have no end of the head.
+  size_t num_searched_ = 0;  // Number of its first bytes without the end of the head.
   Phase phase_ = Phase::kIdle;
   SteadyTime waiting_since_ = std::chrono::steady_clock::now();  // The beginning of the phase.
   std::string request_id_;                                       // Of the request that is read or answered.
-  WebRequest request_;                                           // It is being read.
-  std::shared_ptr<BodyMemory::Share> share_;                     // That of its body.
-  std::optional<BodyDecoder> decoder_;                           // It is for the body that is being read.
+  WebRequest request_;                                           // The request that is being read.
+  std::shared_ptr<BodyMemory::Share> share_;                     // Memory of its body.
+  std::optional<BodyDecoder> decoder_;                           // For the body that is being read.
   std::vector<std::string> client_names_;
   Exchange* exchange_ = nullptr;  // The current one.
   std::function<void()> gone_;

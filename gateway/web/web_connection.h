@@ -33,7 +33,7 @@ class WebConnection {
   virtual void CheckTime(std::chrono::steady_clock::time_point now) = 0;
 };
 
-// One read of a connection takes at most so many bytes.
+// Largest number of bytes of one read of a connection.
 inline constexpr size_t kReadBytes = 16 << 10;
 
 // A connection calls these functions of its server.

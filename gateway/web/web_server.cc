@@ -33,13 +33,13 @@ using boost::system::error_code;
 using SteadyTime = std::chrono::steady_clock::time_point;
 using Socket = asio::generic::stream_protocol::socket;
 
-// Says how often the server looks for connections whose time is up or whose client has left.
+// How often the server looks for connections whose time is up or whose client has left.
 constexpr std::chrono::milliseconds kTick(200);
-// All large bodies together come at so many bytes per second, and at most so many at once.
+// Rate of all large bodies together in bytes per second, and the most bytes at once.
 constexpr int64_t kPacedRate = 64 << 20;
 constexpr int64_t kMaxPacedBytes = 256 << 10;
 constexpr std::chrono::milliseconds kPaceTick(2);
-// One of so many connections is kept free for the next client, as long as others only wait.
+// One in this number of connections is kept free for the next client, as long as others only wait.
 constexpr size_t kPartKeptFree = 16;
 
 class Server : public WebServer, public WebConnectionOwner {
@@ -71,7 +71,7 @@ class Server : public WebServer, public WebConnectionOwner {
 
  private:
   void Take(int fd, const std::string& peer);
-  // Lets as much of large bodies come as is due, and looks again soon if there is more.
+  // Reads the part of large bodies that is due, and looks again soon if there is more.
   void ReadPaced();
   // Closes a connection that waits, if nearly all are taken.
   void MakeRoom();
@@ -80,7 +80,7 @@ class Server : public WebServer, public WebConnectionOwner {
   const WebServerOptions options_;
   BodyMemory body_memory_;           // Destroyed after what still waits in io_. It belongs to the server's thread.
   Handler handler_;                  // Constant after Listen.
-  std::unique_ptr<TlsContext> tls_;  // It is null without TLS.
+  std::unique_ptr<TlsContext> tls_;  // Null without TLS.
   std::unique_ptr<Acceptor> acceptor_;
   asio::io_context io_{1};
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;
@@ -92,7 +92,7 @@ class Server : public WebServer, public WebConnectionOwner {
   // These belong to the server's thread.
   absl::flat_hash_map<WebConnection*, std::shared_ptr<WebConnection>> connections_;
   FairQueue<std::function<void()>> paced_;  // Reads of large bodies that wait.
-  int64_t paced_bytes_ = 0;                 // So many may be read now.
+  int64_t paced_bytes_ = 0;                 // Number of bytes that may be read now.
   SteadyTime paced_until_;                  // The time that these bytes count.
   bool is_pacing_ = false;                  // ReadPaced runs again soon.
   bool is_stopping_ = false;

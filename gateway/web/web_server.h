@@ -26,13 +26,13 @@ struct WebRequest {
   std::string path;                            // As it was sent, without '?' and what follows it.
   std::string authorization;                   // The header, or empty.
   std::string last_event_id;                   // The header, or empty.
-  std::optional<std::string> timeout;          // The headers X-Request-Timeout; those of several are joined by commas.
+  std::optional<std::string> timeout;          // The header X-Request-Timeout; several are joined by commas.
   std::string read_timeout;                    // The header X-Stainless-Read-Timeout or X-Stainless-Timeout, or empty.
   std::string content_type;                    // The header, or empty.
   std::string id;                              // The header X-Request-Id, or a new name. The answer has it as well.
   bool is_of_page = false;                     // A browser has sent it for a page.
   std::string address;                         // The IP address of the client; empty for a unix socket.
-  std::vector<std::string> client_names = {};  // Those in the client's certificate, see PeerNames.
+  std::vector<std::string> client_names = {};  // Names in the client's certificate, see PeerNames.
   std::string body = "";
 };
 
@@ -75,14 +75,14 @@ struct WebServerOptions {
   WebAccess access = {};
   int max_connections = 1024;
   int max_connections_per_address = 0;  // 0: only max_connections counts.
-  size_t max_body_bytes = 16 << 20;     // One request has at most so many.
-  // All bodies that arrive or wait to be read have at most so many, see BodyMemory. One address has at most three
-  // quarters of it, or a body of max_body_bytes.
+  size_t max_body_bytes = 16 << 20;     // Limit for one request.
+  // Limit for all bodies that arrive or wait to be read, see BodyMemory. One address has at most three quarters of it,
+  // or a body of max_body_bytes.
   int64_t max_receiving_bytes = 256 << 20;
   // A client of a stream that is further behind gets no more, and is disconnected.
   size_t max_unsent_bytes = 1 << 20;
-  std::chrono::milliseconds head_timeout = std::chrono::seconds(10);  // It limits TLS and the head of a request.
-  std::chrono::milliseconds body_timeout = std::chrono::seconds(30);  // It limits the body.
+  std::chrono::milliseconds head_timeout = std::chrono::seconds(10);  // Limits TLS and the head of a request.
+  std::chrono::milliseconds body_timeout = std::chrono::seconds(30);  // Limits the body.
   std::chrono::milliseconds body_start = std::chrono::seconds(5);  // Afterwards, a body must come at 1 KiB per second.
   // It limits the time between two requests of a connection.
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(75);
