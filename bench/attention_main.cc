@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Measures how fast attention over the paged cache is, compared with the time of a plain read of as many bytes.
+// Measures how fast attention over the paged cache is, compared with the time of a plain read of the bytes.
 
 #include <cstdint>
 #include <cstdio>

@@ -24,7 +24,7 @@ struct AttentionLoad {
   int num_sequences;
   int num_queries;     // New tokens of each sequence.
   int context_tokens;  // Tokens of each sequence, including the new ones.
-  int shared_tokens;   // The sequences share this many of their first tokens.
+  int shared_tokens;   // Number of first tokens that the sequences share.
 };
 
 struct AttentionSpeed {
@@ -41,7 +41,7 @@ struct AttentionSpeed {
 };
 
 // Measures the attention of a step in every layer `rounds` times, each time paired with a plain read of memory.
-// REQUIRES: the backend and the reader have this many threads; 0 means one per core. K and V are bfloat16 or int8.
+// REQUIRES: the backend and the reader have `num_threads` threads; 0 means one per core. K and V are bfloat16 or int8.
 // RESOURCE_EXHAUSTED when there is not enough memory for K and V.
 absl::StatusOr<AttentionSpeed> MeasureAttention(Backend* backend, MemoryReader* memory, int num_threads,
                                                 const AttentionModel& model, KvType kv_type, const AttentionLoad& load,

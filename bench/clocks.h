@@ -11,7 +11,7 @@ double ThreadCpuSeconds();
 // The steady clock.
 double WallSeconds();
 
-// The clock for work on this many threads. A single one works in the calling thread and is measured in CPU time.
+// The clock for work on `num_threads` threads. A single one works in the calling thread and is measured in CPU time.
 inline double SecondsOf(int num_threads) {
   return num_threads == 1 ? ThreadCpuSeconds() : WallSeconds();
 }

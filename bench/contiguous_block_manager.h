@@ -21,7 +21,7 @@ namespace quire {
 enum class Reservation {
   kMax,         // The model's context.
   kPowerOfTwo,  // The prompt and the output, rounded up to a power of two.
-  kOracle,      // Exactly as many as it will need, as if the output's length were known.
+  kOracle,      // Exactly the number that it will need, as if the output's length were known.
 };
 
 // The slots for a request. The K and V of the last token are never stored.

@@ -22,7 +22,7 @@ struct FleetOptions {
   std::string model;     // The folder with config.json and tokenizer.
   int num_workers = 8;
   int rows_per_worker = 256;
-  absl::Duration step;  // A step of the simulated device takes so long.
+  absl::Duration step;  // Duration of a step of the simulated device.
   int max_batch_requests = 1024;
   std::vector<std::string> manager_flags = {};
 };
@@ -44,7 +44,7 @@ class Fleet {
   struct Metrics {
     double cpu_seconds = 0;
     double resident_bytes = 0;
-    // The buckets of a histogram, over all workers: how many took at most so many seconds.
+    // The buckets of a histogram, over all workers: the upper bound in seconds, and the count up to it.
     using Buckets = std::map<double, double>;
     Buckets plans;          // The time to make a plan.
     Buckets manager_parts;  // The manager's part of a step: planning, sending, commit, handing tokens to streams.

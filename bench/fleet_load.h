@@ -34,7 +34,7 @@ class FleetLoad {
   // Ends all requests.
   ~FleetLoad();
 
-  // Starts this many requests with random prompts.
+  // Starts `num_requests` requests with random prompts.
   absl::Status Start(int num_requests, int prompt_tokens, int max_tokens);
 
   Counts Count() const;

@@ -3,8 +3,8 @@
 """What does quire-openai cost between a client and the manager?
 
 Starts a simulated worker, a manager and a gateway, and measures two things: the CPU time of the gateway for each
-token of --streams chats at once, and how much later than over gRPC a first token comes, at rest and beside so many
-streams. With --idle it measures something else: what so many streams cost the gateway while they wait for a token.
+token of --streams chats at once, and how much later than over gRPC a first token comes, at rest and beside these
+streams. With --idle it measures instead what idle streams cost the gateway while they wait for a token.
 
     bench/gateway.py                           # about two minutes
     bench/gateway.py --streams 64
@@ -131,7 +131,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=200, help="tokens of each stream (default: %(default)s)")
     parser.add_argument("--firsts", type=int, default=50, help="first tokens of a round (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of first tokens (default: %(default)s)")
-    parser.add_argument("--idle", type=int, default=0, help="measure so many idle streams instead")
+    parser.add_argument("--idle", type=int, default=0, help="number of idle streams to measure instead")
     parser.add_argument("--idle-step-s", type=int, default=10, help="a step with --idle (default: %(default)s)")
     parser.add_argument("--step-ms", type=int, default=30, help="duration of a step (default: %(default)s)")
     options = parser.parse_args()

@@ -32,7 +32,7 @@ struct GemmOptions {
   cpu::WeightFormat format;
   std::vector<int> num_tokens;
   // Bytes of all copies of a matrix together, which must exceed the caches. The copies are used in turns. A plain read
-  // covers twice as many bytes.
+  // covers twice this size.
   int64_t matrix_bytes;
   double seconds;  // Measuring time of each cell.
 };

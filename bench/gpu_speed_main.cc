@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Measures the speed of the kernels on a GPU, compared with a copy of its memory, and products by quantized weights
-// compared with those of cuBLAS by 16-bit weights.
-// Attention runs the plans of the worker, and decodes also have the grids that the worker records.
+// compared with cuBLAS products by 16-bit weights. Attention runs the plans of the worker, and decodes also have the
+// grids that the worker records.
 //   gpu_speed [--only=REGEX] [--json=FILE] [--tuning-cache=FILE] [--exact] [--overlap]
 // With --only, measures the rows whose "GROUP, NAME" contains a match, and the copy with which all are compared. The
 // file of --json is written after every row. Exits with 77 when there is no GPU.

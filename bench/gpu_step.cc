@@ -147,7 +147,7 @@ class MadeUpWeights {
   const std::optional<QuantizedFormat> layer_format_;
   const bool in_blocks_;
   Backend* const backend_;
-  // Matrices are stacks of as many whole rows as these arrays have.
+  // Matrices are stacks of the whole rows of these arrays.
   std::vector<BFloat16> values_ = std::vector<BFloat16>(kPatternSize);
   std::vector<int8_t> numbers_ = std::vector<int8_t>(kPatternSize);
   std::vector<float> scales_ = std::vector<float>(kPatternSize / kFp8GroupStep, 1.0f / 4096);

@@ -53,7 +53,7 @@ class GpuStepBench {
 
   const std::unique_ptr<RecordingSwitch> backend_;
   Model model_;
-  int64_t weight_bytes_ = 0;  // A step reads so many bytes of matrices.
+  int64_t weight_bytes_ = 0;  // Bytes of matrices that a step reads.
 };
 
 // Measures the bytes per second that a copy within the device's memory reads and writes. 0 when there is no room to

@@ -35,7 +35,7 @@ class GpuTimer {
   // Like Time for work that cannot be recorded: calls are queued one by one, and each must be long.
   GpuTime TimeWithoutRecording(const std::function<void(int)>& call);
 
-  // Returns how many copies of this many bytes must be used in turn, so that each copy has left the second-level cache
+  // Returns how many copies of `bytes` bytes must be used in turn, so that each copy has left the second-level cache
   // when it is used again.
   int CopiesToFillCaches(size_t bytes) const;
 

@@ -4,8 +4,8 @@
 
 Starts a manager, a worker and a gateway with their default flags. Three neighbours stream plain text, and one streams a
 JSON object. In turns, 16 clients send nothing, requests without guides, or requests with expensive guides. Prints the
-times between two tokens of the neighbours, and until their first token. The requests without guides have as many
-sequences as the expensive ones: 8 for "ambiguous", and one for "new".
+times between two tokens of the neighbours, and until their first token. The requests without guides have the same
+number of sequences as the expensive ones: 8 for "ambiguous", and one for "new".
 
     bench/guided_neighbours.py ambiguous    # grammars whose texts can be read in many ways, and large masks
     bench/guided_neighbours.py new          # many different guides that take long to compile, or are refused
@@ -61,7 +61,7 @@ def small(i):
 
 
 ATTACKS = {"ambiguous": [nested, ambiguous, cold], "new": [long_string, many_states, refused, small]}
-# Requests without guides that have as many sequences.
+# Requests without guides, with the same number of sequences.
 PLAIN = {"ambiguous": [lambda i: {"n": 8}], "new": [lambda i: {}]}
 PARTS = ("alone", "beside plain requests", "beside expensive guides")
 

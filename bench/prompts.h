@@ -13,8 +13,8 @@
 
 namespace quire {
 
-// Prompts of conversations with several turns, similar to those of the Mooncake traces: all begin with the same chunk,
-// two of five prompts continue an earlier one, and the mean length is that of the trace, 12000 tokens.
+// Prompts of conversations with several turns, similar to the Mooncake traces: all begin with the same chunk, two of
+// five prompts continue an earlier one, and the mean length is 12000 tokens, as in the trace.
 std::vector<TracedPrompt> DrawPrompts(int count, uint64_t seed);
 
 struct Prompts {

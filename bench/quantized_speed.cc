@@ -40,7 +40,7 @@ std::vector<std::unique_ptr<Matrix>> Copies(CudaDevice* device, QuantizedFormat 
   return copies;
 }
 
-// Says where and how products are measured.
+// Where and how products are measured.
 struct ProductMeasurement {
   CudaDevice* device;
   const std::function<bool(const std::string&, const std::string&)>& wants;

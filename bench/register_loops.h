@@ -19,8 +19,8 @@ struct RegisterLoop {
 // instructions.
 std::vector<RegisterLoop> SupportedRegisterLoops();
 
-// Runs the loop in this many threads at the same time, for `seconds` each, and returns the operations per second of
-// all threads together. REQUIRES: threads > 0.
+// Runs the loop in `threads` threads at the same time, for `seconds` each, and returns the operations per second of all
+// threads together. REQUIRES: threads > 0.
 double MeasureRegisterLoop(const RegisterLoop& loop, int threads, double seconds);
 
 }  // namespace quire

@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 constexpr int kRuns = 5;
-constexpr double kSeconds = 0.002;  // A run takes so long.
+constexpr double kSeconds = 0.002;  // Duration of a run.
 
 // Returns the name of the loop whose instruction multiplies such weights, or an empty name.
 std::string LoopFor(cpu::Isa isa, cpu::WeightFormat format) {
@@ -40,7 +40,7 @@ double RegisterProbe::MeasureGflops() {
   if (loop_.run == nullptr) return 0;
   const int num_threads = pool_->num_threads();
   if (count_ == 0) {
-    // Finds out how many iterations take so long.
+    // Finds out how many iterations a run has.
     constexpr int kFirstCount = 10000;
     const double start = SecondsOf(1);
     loop_.run(kFirstCount);

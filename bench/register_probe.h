@@ -25,7 +25,7 @@ class RegisterProbe {
 
  private:
   cpu::ThreadPool* const pool_;
-  RegisterLoop loop_{};  // It has no function if there is no such instruction.
+  RegisterLoop loop_{};  // Without a function if there is no such instruction.
   int count_ = 0;        // Iterations of a run.
 };
 

@@ -38,7 +38,7 @@ const ProgramFlags& Flags() {
 
 class Measurement {
  public:
-  // Uses the backend, which has this many threads. 0 means one per core.
+  // Uses the backend, which has `num_threads` threads. 0 means one per core.
   Measurement(Backend* backend, int num_threads, int num_rounds)
       : backend_(backend), num_threads_(num_threads), num_rounds_(num_rounds) {}
 

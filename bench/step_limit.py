@@ -71,8 +71,8 @@ def main():
     parser.add_argument("--model", help="checkpoint for the CPU worker; without it the worker is simulated")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--step-times", default="step=32ms,prefill_token=700us,decode_row=500us,context_token=1500ns",
-                        help="times of the simulated worker; the default is near those of a model of 0.5 B parameters "
-                             "on two cores with AMX")
+                        help="times of the simulated worker; the default is like a model of 0.5 B parameters on two "
+                             "cores with AMX")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)

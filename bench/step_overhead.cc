@@ -71,7 +71,7 @@ class Session {
     }
   }
 
-  // Later plans look at what they have to share out, as those of a manager with --max-step-ms do.
+  // Later plans look at what they have to share out, as in a manager with --max-step-ms.
   void LimitSteps() { scheduler_.SetStepLimit({.us_per_token = 1, .max_step_us = 1e9, .max_prompt_step_us = 1e9}); }
 
   // Runs one step. Returns how many sequences have drawn a token.

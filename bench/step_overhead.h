@@ -23,7 +23,7 @@ struct StepOverhead {
   Samples decode;  // The time from the bytes of an answer to a checked StepResult.
 };
 
-// Measures decode steps of this many sequences that fill the pool. The prefix cache is on.
+// Measures decode steps of `num_sequences` sequences that fill the pool. The prefix cache is on.
 StepOverhead MeasureStepOverhead(const StepOverheadOptions& options);
 
 }  // namespace quire

@@ -35,7 +35,7 @@ const ProgramFlags& Flags() {
   return *flags;
 }
 
-// Appends one session with this many sequences at the same time.
+// Appends one session with max_sequences sequences at the same time.
 absl::Status TimeSteps(LocalWorker* worker, const LocalWorkerOptions& options, int max_sequences, int num_requests,
                        std::vector<TimedStep>* steps) {
   worker->Reset();

@@ -19,7 +19,7 @@ namespace quire {
 struct WorkerSpeedOptions {
   std::string model = "models/tales";  // Directory.
   int num_sequences = 16;
-  int num_beams = 0;  // If above 0, num_sequences is 1 and this many beams continue its prompt.
+  int num_beams = 0;  // Number of beams that continue its prompt; above 0, num_sequences is 1.
   int prompt_tokens = 128;
   int shared_tokens = 0;   // All prompts begin with these tokens, computed once; below prompt_tokens.
   int output_tokens = 64;  // Output of every sequence.

@@ -13,7 +13,7 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# Installs those of its arguments that are missing. It is silent and fast when none is missing.
+# Installs the missing ones of its arguments. It is silent and fast when none is missing.
 install_packages() {
   local missing=() package
   for package in "$@"; do

@@ -12,7 +12,7 @@ MAX_EMPTY_STEPS = 10_000  # In a row. Steps that compute a part of a prompt brin
 class Step:
     seconds: float
     tokens: int
-    is_full_decode: bool  # As many requests as can run together have got a token, and none of them its first one.
+    is_full_decode: bool  # The batch was full: all its requests have got a token, and none of them its first one.
 
 
 @dataclasses.dataclass

@@ -117,7 +117,7 @@ def run_row(row, engines, probe, options, results):
 
 
 def engines_of(options):
-    """Returns all engines whose programs are given, those of the same width one after the other."""
+    """Returns all engines whose programs are given, grouped by width."""
     log = options.json.with_suffix(".log")
     engines = [Quire(options.quire_bin, options.models, options.threads, width) for width in ("bf16", "int8", "int4")]
     if options.openvino_python:

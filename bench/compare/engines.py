@@ -66,7 +66,7 @@ def peak_bytes(process):
 
 
 class Engine:
-    """What all engines share. The name of an engine is that of the project and the type of its weights."""
+    """What all engines share. The name of an engine is the project and the type of its weights."""
     project, weights = "", ""
     width = "bf16"  # Or "int8" or "int4": engines of one width are compared.
 

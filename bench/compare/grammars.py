@@ -6,11 +6,11 @@
 
 xgrammar must be installed, with tvm-ffi, numpy and pydantic, and for the suite llguidance. PyTorch and Transformers are
 not needed, because the masks are arrays of numpy and the vocabulary is drawn. All engines have the same vocabulary and
-read the same texts, which guide_trace has drawn from Quire's masks. Times are CPU times of one thread; those of the
-others have the cost of a call from Python, which is measured and printed for xgrammar. The time to compile is the time
-until the first mask can be computed, with everything that an engine prepares. A text that one engine allows and the
-other does not is counted: neither need be wrong, because all restrict JSON, for example its white space and the order
-of properties. A schema is handled right if an engine compiles it and allows none of the values that the suite calls
+read the same texts, which guide_trace has drawn from Quire's masks. Times are CPU times of one thread; for the others
+they include a call from Python, which is measured and printed for xgrammar. The time to compile is the time until the
+first mask can be computed, with everything that an engine prepares. A text that one engine allows and the other does
+not is counted: neither need be wrong, because all restrict JSON, for example its white space and the order of
+properties. A schema is handled right if an engine compiles it and allows none of the values that the suite calls
 invalid.
 """
 
@@ -28,7 +28,7 @@ import types
 import numpy
 import tvm_ffi  # noqa: F401  # It must be loaded before the stand-in for PyTorch, with which it could do nothing.
 
-# xgrammar needs these names when it is loaded, and what they stand for is not used here.
+# xgrammar needs these names when it is loaded, and their values are not used here.
 if importlib.util.find_spec("torch") is None:
     sys.modules["torch"] = types.SimpleNamespace(int32="int32", Tensor=object, LongTensor=object, FloatTensor=object,
                                                  tensor=lambda *_arguments, **_options: None)
@@ -74,7 +74,7 @@ class Other:
         return compiler.compile_regex(text) if kind == "regex" else compiler.compile_grammar(text)
 
     def masks(self, compiled, texts):
-        """Returns the seconds of each mask, without those of the first text, and how many texts are refused."""
+        """Returns the seconds of each mask except in the first text, and how many texts are refused."""
         seconds, refused = [], 0
         for i, text in enumerate(texts):
             matcher = xgrammar.GrammarMatcher(compiled)
@@ -122,7 +122,7 @@ class Llguidance:
         return matcher
 
     def masks(self, compiled, texts):
-        """Returns the seconds of each mask, without those of the first text, and how many texts are refused."""
+        """Returns the seconds of each mask except in the first text, and how many texts are refused."""
         fill = llguidance.numpy.fill_next_token_bitmask
         seconds, refused = [], 0
         for i, text in enumerate(texts):

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 TILE_TOKENS = 64
-LEAST_ROWS = 16  # tl.dot multiplies at least so many rows.
+LEAST_ROWS = 16  # Smallest number of rows for tl.dot.
 
 
 @triton.jit

@@ -39,7 +39,7 @@ SUFFIX = "_groups" if WITH_GROUPS else ""
 NUM_RECORDED = 400 if WITH_GROUPS else 640
 NUM_NOISY_RUNS = 2
 TABLE_NOISE = 2e-5  # Far above the rounding error of a sum.
-MODEL_NOISE = 2e-4  # Kernels that add in another order may change a logit by this much.
+MODEL_NOISE = 2e-4  # Change of a logit by kernels that add in another order.
 
 TABLE_VOCABULARY = 64
 EARLY_STOPPING = (False, True, "never")
@@ -52,7 +52,7 @@ MODELS = ["models/tales"] + [f"tests/golden/models/{family}" for family in FAMIL
 NUM_PROMPTS = 20 if WITH_GROUPS else 50
 NUM_MODEL_CASES = 48 if WITH_GROUPS else 128  # Minimum number.
 NUM_DRAWS = 40  # Draws of a case's values. The draw with the most pairs that no case has yet is taken.
-# Models that other searches than those of models.json run with.
+# Models for other searches than the ones in models.json.
 LATER_FAMILIES = ("olmo2", "smollm3", "granite", "seed_oss", "ministral", "gemma", "gemma2", "gemma3", "phi3")
 NUM_FAMILY_CASES = 3  # Of each of these models.
 PLAIN_SHAPES = [(width, 1, 0.0) for width in (2, 4, 8, 16)]

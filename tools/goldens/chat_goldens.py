@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the prompts of whole chats with those of Transformers' apply_chat_template.
+"""Compares the prompts of whole chats with Transformers' apply_chat_template.
 
     chat_goldens.py models DIRECTORY        rewrites tests/golden/jinja/chat_models.json: hashes of what the chat
                                             templates DIRECTORY/*.jinja give for tests/golden/jinja/chats.json

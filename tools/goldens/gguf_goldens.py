@@ -9,7 +9,7 @@ Needs the packages gguf (0.19.0), transformers (5.24.0), torch for CPUs, tokeniz
   K of llama are stored in the order of llama.cpp's converter.
 - blocks.gguf: for each quantized type a matrix, and beside it what the package gguf makes of it, in float32.
 - llama3_bpe.gguf, qwen2_bpe.gguf, sentencepiece.gguf: the tokenizers of tests/golden/tokenizer, without tensors. The
-  expected tokens are those of the original files.
+  expected tokens come from the original files.
 - pre_tokenizers.json: tokens of the library tokenizers for further regular expressions, with the vocabulary of
   llama3_bpe.gguf.
 """

@@ -212,7 +212,7 @@ class Awq:
 
 class CompressedTensors:
     def __init__(self, form, weights, inputs=None, dtype=torch.bfloat16):
-        """`dtype` is that of the model, and so of the scales."""
+        """`dtype` is the type of the model, and so of the scales."""
         self.dtype = dtype
         arguments = QuantizationArgs(**weights)
         self.scheme = QuantizationScheme(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes small vocabularies for the tokenizer tests, with the results of the reference libraries. Also compares our
-results with those of the libraries on random text.
+results with the libraries on random text.
 
     tokenizer_goldens.py goldens                     rewrites tests/golden/tokenizer
     tokenizer_goldens.py fuzz --binary B [--count N] compares B (tokenize_file) with the libraries on N strings

@@ -15,7 +15,7 @@ std::string Utf8(int code_point) {
   return {static_cast<char>(0xc0 | code_point >> 6), static_cast<char>(0x80 | (code_point & 0x3f))};
 }
 
-// The visible character that stands for a byte in byte-level vocabularies (GPT-2): itself if printable in Latin-1,
+// The visible character that represents a byte in byte-level vocabularies (GPT-2): itself if printable in Latin-1,
 // otherwise the next free code point from 256 up. So the space is U+0120.
 std::string ByteCharacter(int byte) {
   const auto is_visible = [](int b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 255 && b != 173); };

@@ -150,7 +150,7 @@ absl::Status WriteConfig(const WriteOptions& options, const Layout& layout, Outp
   return folder->WriteText("config.json", config.dump(2) + "\n");
 }
 
-// Weights in any format, and what is written anew.
+// Weights in any format, and what is replaced.
 bool IsReplaced(const std::string& name) {
   if (name == "config.json") return true;
   for (const char* end : {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".index.json"}) {

@@ -29,9 +29,9 @@ struct WrittenCheckpoint {
 
 // Writes a checkpoint of compressed-tensors whose matrices of the decoder layers have the numbers that the worker
 // computes with --quantize, or one whose matrices have FP8 in blocks (fp8_blocks.h). Everything else is copied: the
-// other tensors, and the other files of the directory, such as those of the tokenizer. At most one matrix is in memory.
-// A model that lacks tensors of its config is refused. A failure removes what was written. If the program is killed,
-// files of `output` whose names end with ".unfinished" are partial, and without config.json the folder is no model.
+// other tensors, and the other files of the directory, such as the tokenizer. At most one matrix is in memory. A model
+// that lacks tensors of its config is refused. A failure removes what was written. If the program is killed, files of
+// `output` whose names end with ".unfinished" are partial, and without config.json the folder is no model.
 //
 // compressed-tensors allows no shorter group at the end of a row. If 128 does not divide the columns of all matrices,
 // the groups of the file are their parts of 64 or 32 columns, with the same scales and zero points.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the byte-level BPE tokenizer of the story model on story text and writes the tokenizer files.
 
-Every byte is a token, so any UTF-8 text can be encoded. Pre-tokenizer, post-processor and decoder are those of Llama 3.
+Every byte is a token, so any UTF-8 text can be encoded. Pre-tokenizer, post-processor and decoder come from Llama 3.
 """
 
 import argparse
