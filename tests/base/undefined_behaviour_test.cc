@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// UndefinedBehaviorSanitizer ends a program, also where a check itself lets the program go on.
+// UndefinedBehaviorSanitizer ends a program, also where a check itself lets the program continue.
 
 #include "tests/base/undefined_behaviour.h"
 

@@ -20,7 +20,7 @@ class Bystanders {
   Bystanders(Client* client, int count);
   ~Bystanders();  // Cancels the streams that run.
 
-  // Waits until each stream has so many tokens or has ended.
+  // Waits until each stream has `count` tokens or has ended.
   void WaitForTokens(int count);
   bool AreAllRunning() const;
   // The number of tokens that have come in this time, over all streams.

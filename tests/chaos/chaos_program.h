@@ -20,7 +20,7 @@ int RunChaosProgram(const ProgramFlags& flags, int argc, const char* const* argv
 
 // In seconds, as "0.250".
 std::string Seconds(absl::Duration duration);
-// The time that so many percent of the values do not exceed, as Seconds writes it. "-" when there are no values.
+// The time that `percent` percent of the values do not exceed, as Seconds writes it. "-" when there are no values.
 std::string Percentile(std::vector<absl::Duration> values, double percent);
 
 }  // namespace quire

@@ -33,7 +33,7 @@ class FaultProxy {
   void Cut();
   // From now on, bytes of this direction arrive later by `delay`.
   void Delay(Direction direction, absl::Duration delay);
-  // From now on, the bytes of this direction wait in the proxy. Heal lets them go on, and no byte is lost.
+  // From now on, the bytes of this direction wait in the proxy. Heal lets them continue, and no byte is lost.
   void Hold(Direction direction);
   // From now on, the bytes of this direction vanish, while those of the other one arrive. Nobody is told: the
   // connection is half-open. Heal closes the connections that have lost bytes.

@@ -34,7 +34,7 @@ class Socket {
     EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   }
   void End() { shutdown(fd_, SHUT_WR); }
-  // Reads so many bytes, or those that come before the end of the connection or of the time.
+  // Reads `num_bytes` bytes, or fewer at the end of the connection or of the time.
   std::string Read(size_t num_bytes, int timeout_ms = kLongMs) {
     std::string bytes;
     while (bytes.size() < num_bytes && WaitForInput(timeout_ms)) {
@@ -117,7 +117,7 @@ TEST_F(FaultProxyTest, PassesBytesAndEndsOn) {
   client_->End();
   EXPECT_TRUE(server_->IsClosed());
   server_->Send("late");
-  EXPECT_EQ(client_->Read(4), "late") << "the other direction goes on";
+  EXPECT_EQ(client_->Read(4), "late") << "the other direction continues";
   const FaultProxy::Counts counts = proxy_.counts();
   EXPECT_EQ(counts.connections, 1);
   EXPECT_EQ(counts.bytes[FaultProxy::kToServer], static_cast<int64_t>(8 + big.size()));
@@ -166,7 +166,7 @@ TEST_F(FaultProxyTest, SwallowedBytesVanishInOneDirection) {
   EXPECT_EQ(client_->Read(4), "here");
   EXPECT_FALSE(client_->IsClosed(0)) << "nobody is told";
   proxy_.Heal();
-  EXPECT_TRUE(client_->IsClosed()) << "a connection with a hole cannot go on";
+  EXPECT_TRUE(client_->IsClosed()) << "a connection with a hole cannot continue";
   Reconnect();
   ExpectWorking();
 }

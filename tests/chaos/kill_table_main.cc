@@ -41,7 +41,7 @@ constexpr int kNumBystanders = 4;  // Streams that run on the other worker.
 constexpr absl::Duration kWindowBefore = absl::Milliseconds(500);
 constexpr absl::Duration kTimeout = absl::Minutes(2);
 
-// The first kind is the clock: the kill comes when it has so many tokens.
+// The first kind is the clock: its number of tokens is the time of the kill.
 constexpr const char* kKinds[] = {"greedy", "seeded top-p",           "n = 4",          "best_of 4",
                                   "beam 4", "penalties, stop string", "prompt logprobs"};
 constexpr int kNumKinds = std::size(kKinds);
@@ -56,9 +56,9 @@ const ProgramFlags& Flags() {
       "Starts a manager and two workers. In each round, streams of seven kinds run on one worker. It is killed when "
       "the "
       "greedy stream has received a certain number of tokens, and it does not come back before all streams have ended. "
-      "With --fault=stop, it is stopped instead, and continued when the streams go on with the other worker. Every "
-      "output is compared byte for byte with that of an undisturbed run. Exits with 1 if an output differs, a "
-      "request fails, or 1 % of the streams pause for more than 3 s.",
+      "With --fault=stop, it is stopped instead, and continued when the streams continue with the other worker. Every "
+      "output is compared byte for byte with that of an undisturbed run. Exits with 1 if an output differs, a request "
+      "fails, or 1 % of the streams pause for more than 3 s.",
       "--rounds 147",
       {{"Run", {"device", "fault", "rounds", "step"}}}};
   return *flags;
@@ -207,7 +207,7 @@ class KillTable {
     QUIRE_CHECK(cluster_.WaitUntilReady());
   }
 
-  // Continues the worker when the manager has given it up, while the streams go on with the other one. So they would
+  // Continues the worker when the manager has given it up, while the streams continue with the other one. So they would
   // show it if something of the worker was accepted.
   void ContinueWhenLost(int worker, const std::vector<std::unique_ptr<RecordedStream>>& streams) {
     const auto is_over = [&] {

@@ -15,9 +15,9 @@
 
 namespace quire {
 
-// Clients that send the work again and again, each with a thread and pauses of its own. They read some streams to the
-// end, cancel others, set short deadlines, and send some requests as a batch. Every output is compared with the answer
-// book. Only a request with a short deadline may fail.
+// Clients that send the work repeatedly, each with a thread and pauses of its own. They read some streams to the end,
+// cancel others, set short deadlines, and send some requests as a batch. Every output is compared with the answer book.
+// Only a request with a short deadline may fail.
 class MixedLoad {
  public:
   struct Counts {
@@ -46,7 +46,7 @@ class MixedLoad {
   struct Plan {
     absl::Duration timeout;
     bool has_short_deadline = false;
-    int num_reads = 0;  // The client cancels the call after this many responses; 0: never.
+    int num_reads = 0;  // Number of responses after which the client cancels the call; 0: never.
   };
 
   void RunClient(uint64_t seed);

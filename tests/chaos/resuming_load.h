@@ -23,7 +23,7 @@ namespace quire {
 // with the reference function of the simulated device. A third of the requests are of the recorded kinds, for which
 // there is no such function: logprobs of output and prompt, four samples with logprobs, best_of, and searches with four
 // beams. The first calls record what they give; all that later calls receive, with logprobs and scores, must be the
-// same bytes. A request that nobody knows any more begins again. Thread-safe.
+// same bytes. A request that nobody knows any more restarts. Thread-safe.
 class ResumingLoad {
  public:
   struct Options {
@@ -34,7 +34,7 @@ class ResumingLoad {
     int min_tokens = 40;  // Of the output of a request.
     int max_tokens = 240;
     int num_recorded = 12;  // Requests of the recorded kinds.
-    // Whether a request that was started at this time may be lost, so that it may begin again. Null: each one may be.
+    // Whether a request that was started at this time may be lost, so that it may restart. Null: each one may be.
     std::function<bool(absl::Time started)> may_be_lost = nullptr;
     // Is called for each request that had the right tokens, with the times at which they arrived. A search streams only
     // what all its beams begin with, so it pauses by itself. May be null.
@@ -71,9 +71,9 @@ class ResumingLoad {
   Work DrawRecordedKind(int number, Random* random) const;
   void Record();
   void RunClient(int number);
-  // Whether every client has ended a request since it had ended so many.
+  // Whether every client has ended a request since these numbers were taken.
   bool HaveAllEnded(const std::vector<int64_t>& before) const QUIRE_REQUIRES(mutex_);
-  // Returns whether the request must begin again.
+  // Returns whether the request must restart.
   bool Count(const Work& work, const Call& call, int attempt);
 
   const Options options_;

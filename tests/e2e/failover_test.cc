@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A worker is killed and does not come back: its requests go on with another worker, with the same tokens.
+// A worker is killed and does not come back: its requests continue with another worker, with the same tokens.
 
 #include <atomic>
 #include <csignal>
@@ -96,7 +96,7 @@ TEST(FailoverTest, StreamsOfAllKindsOutliveTheirWorker) {
   }
 }
 
-// The request runs on worker 1, which is lost, and goes on with worker 0.
+// The request runs on worker 1, which is lost, and continues with worker 0.
 TEST(FailoverTest, AnApproximateStreamGoesOnWithOtherKernelsAndSaysFromWhere) {
   Cluster cluster({.model = BundledModel(), .num_workers = 2, .manager_flags = {"--failover=approximate"}});
   cluster.worker(1).Signal(SIGTERM);
@@ -213,7 +213,7 @@ TEST(FailoverTest, ADrainMovesAllStreamsWithTheirTokens) {
     std::printf("%d streams have left after %s\n", MovingStreams::kStreams,
                 absl::FormatDuration(absl::Now() - start).c_str());
     streams.ExpectSameTokens();
-    EXPECT_GT(cluster.client().GetStatus()->workers(1).steps(), first_step) << "they went on with the other worker";
+    EXPECT_GT(cluster.client().GetStatus()->workers(1).steps(), first_step) << "they continued with the other worker";
     ASSERT_TRUE(cluster.client().Undrain(cluster.worker_endpoint(0)).ok());
   }
   {
@@ -224,7 +224,7 @@ TEST(FailoverTest, ADrainMovesAllStreamsWithTheirTokens) {
     EXPECT_EQ(cluster.worker(0).Wait(), 0);
     std::printf("the worker has ended after %s\n", absl::FormatDuration(absl::Now() - start).c_str());
     streams.ExpectSameTokens();
-    EXPECT_GT(cluster.client().GetStatus()->workers(1).steps(), first_step) << "they went on with the other worker";
+    EXPECT_GT(cluster.client().GetStatus()->workers(1).steps(), first_step) << "they continued with the other worker";
   }
 }
 

@@ -25,7 +25,7 @@ class Installation {
   TestAuthority& authority() { return authority_; }
   const TemporaryDirectory& directory() const { return directory_; }
 
-  // Writes the file of tokens anew, with a token for each tenant and an operator's token for the tenant "ops".
+  // Writes the file of tokens again, with a token for each tenant and an operator's token for the tenant "ops".
   void WriteTokens(const std::vector<std::string>& tenants);
   static std::string TokenOf(const std::string& tenant) { return "token-of-" + tenant; }
   std::string tokens() const { return directory_ / "tokens"; }

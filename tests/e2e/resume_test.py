@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts a manager and a worker, and compares what `quirectl generate` prints through a proxy that cuts the connection
-again and again with what it prints without the proxy. The argument is the folder of our programs."""
+repeatedly with what it prints without the proxy. The argument is the folder of our programs."""
 
 import contextlib
 import pathlib

@@ -48,7 +48,7 @@ class RandomModel {
 // What a model answers, as token ids and text.
 using Answer = std::pair<std::vector<uint32_t>, std::string>;
 
-// Clients that send the same request again and again. They count the answers.
+// Clients that send the same request repeatedly. They count the answers.
 class Load {
  public:
   explicit Load(const std::string& endpoint) {

@@ -35,7 +35,7 @@ TEST(MutualTlsTest, QuirectlShowsItsCertificate) {
   EXPECT_THAT(half.output, HasSubstr("--tls-key is missing: a certificate and its key belong together"));
 }
 
-// One client keeps its connection and two connect anew for every request, while all certificates are renewed twice.
+// One client keeps its connection and two reconnect for every request, while all certificates are renewed twice.
 TEST(MutualTlsTest, RenewalUnderLoadLosesNoRequest) {
   Installation installation;
   Cluster cluster(installation.MutualTls());

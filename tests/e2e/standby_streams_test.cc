@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The streams of a leader that is lost go on with the standby, which takes over what the workers have kept.
+// The streams of a leader that is lost continue with the standby, which takes over what the workers have kept.
 
 #include <atomic>
 #include <csignal>

@@ -38,8 +38,8 @@ struct TwoManagersOptions {
 
 // The real programs: two managers, of which the one that holds a lease in etcd leads, and their workers. All of them
 // are joined by unix sockets in a temporary directory. A symbolic link names the socket of the leader, as a Service of
-// Kubernetes leads to the pod that is ready. The managers have the same key for resume tokens, so the next leader goes
-// on with what the workers have.
+// Kubernetes leads to the pod that is ready. The managers have the same key for resume tokens, so the next leader
+// continues with what the workers have.
 class TwoManagers {
  public:
   // Starts everything and does not wait for a leader. REQUIRES: EtcdPath() is not empty.

@@ -64,7 +64,7 @@ std::optional<Request> RequestOf(const RowsOfRequest& rows, uint64_t id, const W
   return request;
 }
 
-// The scheduler goes on with what it has taken over.
+// The scheduler continues with what it has taken over.
 void RunSteps(Scheduler* scheduler) {
   for (int i = 0; i < 6; ++i) {
     const StepPlan plan = scheduler->Plan();

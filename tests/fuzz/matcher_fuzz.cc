@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Each byte of an input is one act in the life of a guided row: a token is accepted, a row forks, is swapped with its
-// fork, begins again from its tokens, or another row begins, with the same grammar or another one. The grammars are
-// fixed and are compiled once; they share the masks, whose memory is small, so that they are often computed anew.
+// fork, restarts from its tokens, or another row begins, with the same grammar or another one. The grammars are fixed
+// and are compiled once; they share the masks, whose memory is small, so that they are often recomputed.
 
 #include <cstddef>
 #include <cstdint>

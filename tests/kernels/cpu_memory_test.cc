@@ -54,7 +54,7 @@ TEST(CpuMemoryTest, GrowingBeyondTheSystemsMemorySaysHowMuchWasNeeded) {
   const size_t bytes = SIZE_MAX / 2;
   try {
     GrownTo(bytes, &memory);
-    FAIL() << "so much memory cannot exist";
+    FAIL() << "this amount of memory cannot exist";
   } catch (const std::bad_alloc& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr(std::to_string(bytes) + " bytes"));
   }

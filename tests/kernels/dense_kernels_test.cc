@@ -354,7 +354,7 @@ TEST_P(DenseKernelsTest, ARowOfGatedLinearDoesNotDependOnItsCompanyOrTheThreads)
   }
 }
 
-// So many columns and rows that kernels divide both into blocks. The last blocks are smaller than the others, and the
+// Enough columns and rows that kernels divide both into blocks. The last blocks are smaller than the others, and the
 // last tile has few rows.
 TEST_P(DenseKernelsTest, ALongRowDoesNotDependOnItsCompany) {
   Random random(22);

@@ -257,7 +257,7 @@ TEST_P(Int4LinearTest, EveryNumberOfRowsGivesTheSameBits) {
   }
 }
 
-// So many rows and columns are divided into several items and several blocks of columns, whose last ones are smaller.
+// These rows and columns are divided into several items and several blocks of columns, whose last ones are smaller.
 TEST_P(Int4LinearTest, ManyRowsAndColumnsGiveTheSameBits) {
   const auto backend = MakeBackend(/*num_threads=*/2);
   Random random(9);

@@ -198,8 +198,8 @@ std::vector<float> AddParts(Backend* backend, const Weights& w, const std::vecto
   return y;
 }
 
-// This is what several devices do, each with the same number of adjacent slices. The slices have one block of k, or
-// blocks of different sizes, also of groups.
+// As on several devices, each with the same number of adjacent slices. The slices have one block of k, or blocks of
+// different sizes, also of groups.
 TEST_P(LinearSlicesTest, PartsOfTheSlicesAddUpToTheWhole) {
   Random random(2);
   const int rows = 40;

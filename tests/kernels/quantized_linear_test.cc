@@ -49,7 +49,7 @@ TEST_P(QuantizedLinearTest, BitsAreThoseOfTheScalarFormula) {
   }
 }
 
-// Sums of so many extreme products are the largest that 32 bits can hold. A step that saturates would show.
+// These sums of extreme products are the largest that 32 bits can hold. A step that saturates would show.
 TEST_P(QuantizedLinearTest, ExtremeSumsAreExact) {
   const auto backend = MakeBackend();
   const int rows = 33;

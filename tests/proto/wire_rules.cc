@@ -109,7 +109,7 @@ class Linter {
     for (int i = 0; i < service.method_count(); ++i) {
       const MethodDescriptor& method = *service.method(i);
       CheckComment(method);
-      // A method that goes on with the stream of another one returns its responses.
+      // A method that continues the stream of another one returns its responses.
       const std::string response(method.output_type()->name());
       const bool goes_on = absl::EndsWith(response, "Response") && method.server_streaming() &&
                            service.FindMethodByName(response.substr(0, response.size() - 8)) != nullptr;

@@ -45,7 +45,7 @@ TEST(RunningSetTest, OnlyRunningGroupsAreVictimsAndOneIsSpared) {
   EXPECT_EQ(running.CheapestVictim(Nobody), &b);
   b.sequences()[0]->EnterRow(running.TakeRow(), 0);
   running.Suspend(&b, SequenceGroup::State::kWaiting);
-  EXPECT_EQ(running.size(), 2) << "a walk over the groups goes on";
+  EXPECT_EQ(running.size(), 2) << "a walk over the groups continues";
   EXPECT_EQ(running.CheapestVictim(Nobody), nullptr);
   running.EraseSuspended();
   EXPECT_THAT(running.groups(), ElementsAre(&a));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that requests go on with the tokens that their samples have already, as if they had drawn them here.
+// Tests that requests continue with the tokens that their samples have already, as if they had drawn them here.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests what happens when the worker ends one sequence and its session goes on.
+// Tests what happens when the worker ends one sequence and its session continues.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

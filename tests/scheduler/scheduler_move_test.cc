@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that requests which move from scheduler to scheduler go on as if nothing had happened.
+// Tests that requests which move from scheduler to scheduler continue as if nothing had happened.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

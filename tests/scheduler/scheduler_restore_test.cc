@@ -119,7 +119,8 @@ TEST_F(SchedulerRestoreTest, TheRowOfTheBestBeamHasWhatTheSearchHasBecome) {
   EXPECT_EQ(NumGeneratedOf(plan.starts[0].search), 4);
   EXPECT_EQ(plan.starts[1].search, "");
   for (const SequenceStart& start : plan.starts) {
-    EXPECT_EQ(start.prompt_scores, SoloRun(model_, request).prompt_logprobs) << "each beam may be the one that goes on";
+    EXPECT_EQ(start.prompt_scores, SoloRun(model_, request).prompt_logprobs)
+        << "each beam may be the one that continues";
   }
   Commit();
   RunToTheEnd();

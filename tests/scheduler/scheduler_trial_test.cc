@@ -193,7 +193,7 @@ TEST_F(SchedulerTrialTest, ARequestIsClearedWhenTheSampleThatIsBehindEnds) {
   EXPECT_EQ(scheduler_->counts().suspects, 0);
 }
 
-// An operator kills the worker again and again, each time at another place of the prompt.
+// An operator kills the worker repeatedly, each time at another place of the prompt.
 TEST_F(SchedulerTrialTest, ALongPromptOutlivesTenRestartsOfItsWorker) {
   SchedulerOptions options = Options();
   options.max_chunk_tokens = 4;

@@ -67,7 +67,7 @@ TEST(StepLimitTest, TheChunkIsTheOneThatCallersLoseLeastBy) {
         const StepDemand demand = Demand(num_decodes, num_prompts, int64_t{5000} * num_prompts);
         int best = StepLimit::kMinPromptTokens;
         for (int m = best; Loss(limit, demand, m + 1) < Loss(limit, demand, m); ++m) best = m + 1;
-        // So many tokens are left that dividing them equally changes little.
+        // Enough tokens are left that dividing them equally changes little.
         StepDemand many_steps = demand;
         many_steps.uncomputed_tokens = int64_t{1000} * best;
         EXPECT_NEAR(limit.MaxTokens(many_steps) - num_decodes, best, 1 + best / 500)

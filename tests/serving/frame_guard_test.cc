@@ -46,7 +46,7 @@ class FrameGuardTest : public ::testing::Test {
 
   absl::Status Reset() { return Receive(frames::Frame(frames::kReset, 0, stream_, frames::BigEndian(8, 4))); }
 
-  // Does it again and again, at most 100,000 times, and returns how often there was no error.
+  // Does it repeatedly, at most 100,000 times, and returns how often there was no error.
   template <typename Function>
   int64_t CountUntilRefused(Function function) {
     for (int64_t i = 0; i < 100'000; ++i) {

@@ -62,7 +62,7 @@ class GrpcServerTest : public ::testing::Test {
     return status.ok() ? response.status() : HealthResponse::SERVICE_UNKNOWN;
   }
 
-  // Connects anew.
+  // Reconnects.
   void Reconnect() {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

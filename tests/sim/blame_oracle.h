@@ -62,8 +62,8 @@ class BlameOracle {
   // The request moves to another worker, and comes from there. REQUIRES: no plan is in flight.
   Record Release(RequestId request) { return std::move(live_.extract(request).mapped()); }
   void Adopt(RequestId request, Record record) { live_[request] = std::move(record); }
-  // A request of an earlier manager goes on here. Its losses are forgotten. `reached` says how far each sample or beam
-  // has been computed.
+  // A request of an earlier manager continues here. Its losses are forgotten. `reached` says how far each sample or
+  // beam has been computed.
   void OnRestored(RequestId request, const std::map<Member, int>& reached) {
     for (const auto& [member, end] : reached) live_[request].members[member].reached = end;
   }

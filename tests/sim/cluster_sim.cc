@@ -19,9 +19,9 @@ namespace {
 
 // The longest time until a loop tries again to give a request away.
 constexpr int64_t kMoveIntervalUs = 100 * kMicrosPerEvent;
-// Workers that are lost for ever return after so many rounds in which the others had nothing to do.
+// Number of rounds in which the others had nothing to do, after which workers that are lost for ever return.
 constexpr int kIdleRoundsToReturn = 300;
-// Clients try for so many rounds to start requests again that the manager has lost.
+// Number of rounds in which clients try to restart requests that the manager has lost.
 constexpr int kMaxRoundsOver = 100;
 
 // The result borrows `request`.
@@ -367,7 +367,7 @@ absl::Status ClusterSim::Finish() {
       return absl::OkStatus();
     }
     num_idle_rounds = are_others_idle ? num_idle_rounds + 1 : 0;
-    // No other worker can go on with what is left.
+    // No other worker can continue with what is left.
     if (num_idle_rounds > kIdleRoundsToReturn) gone_.clear();
     if (has_happened) continue;
     if (wake_us == kNever) return Violation("all loops sleep, and requests have not ended");

@@ -47,11 +47,11 @@ class ClusterSim {
     std::set<size_t> holders = {};
     int first_move = 0;   // The number of moves at which holders began. Rows with fewer moves are left ones.
     int num_repeats = 0;  // See RecordOf.
-    // What another manager has left on the worker, if the request goes on with that.
+    // What another manager has left on the worker, if the request continues that.
     std::optional<RestoredCopy> copy = std::nullopt;
     std::vector<RestoredCopy> left_copies = {};  // Those of workers that are no holders. They were refused.
     const SimEngine* last_engine = nullptr;      // That of its worker, if it ran there when the last manager died.
-    bool has_lost_track = false;                 // It went on with rows that were perhaps not the last ones.
+    bool has_lost_track = false;                 // It continued with rows that were perhaps not the last ones.
   };
   // A stream that a later copy of the request has replaced.
   struct Replaced {

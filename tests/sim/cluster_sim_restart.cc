@@ -14,9 +14,9 @@
 namespace quire {
 namespace {
 
-// A new manager waits for so long until all workers have come.
+// How long a new manager waits until all workers have come.
 constexpr int64_t kAdoptWindowUs = 30 * kMicrosPerEvent;
-// A request that nobody wants runs for so long.
+// How long a request that nobody wants runs.
 constexpr int64_t kUnwantedUs = 20 * kMicrosPerEvent;
 
 }  // namespace
@@ -82,7 +82,7 @@ absl::StatusOr<SimEngine::Restored> ClusterSim::Restore(SimEngine* to, const Req
                              }};
 }
 
-// As ResumableRequests does, for numerics that repeat tokens. Where the request ran last, it goes on.
+// As ResumableRequests does, for numerics that repeat tokens. Where the request ran last, it continues.
 absl::Status ClusterSim::Keep(SimEngine* to, int id, std::shared_ptr<SimCaller> caller, const RestoredCopy& copy,
                               bool ran_last) {
   Placed& placed = placed_.at(id);
@@ -100,13 +100,13 @@ absl::Status ClusterSim::Keep(SimEngine* to, int id, std::shared_ptr<SimCaller> 
   }
   for (const RestoredCopy& left : placed.left_copies) {
     if (!is_last || IsLaterCopy(copy, left)) continue;
-    status_.Update(Violation("request ", id, " goes on with rows whose numerics it has left, not where it ran last"));
+    status_.Update(Violation("request ", id, " continues with rows whose numerics it has left, not where it ran last"));
   }
   if (placed.engine != nullptr) {
     const bool may_replace = placed.copy.has_value() && !is_settled;
     const bool is_later = may_replace && IsLaterCopy(copy, *placed.copy);
     if (may_replace && is_last && !is_later) {
-      status_.Update(Violation("request ", id, " goes on with old rows, not where it ran last"));
+      status_.Update(Violation("request ", id, " continues with old rows, not where it ran last"));
     }
     if (is_later && placed.last_engine == placed.engine && !placed.has_lost_track) {
       status_.Update(Violation("old rows of request ", id, " replace those where it ran last"));

@@ -203,10 +203,10 @@ absl::Status PlanAudit::CheckVictims(const SchedulerCounts& before, const Schedu
       const bool was_over = held_before[tenant] > worker_.MaxBlocksOf(tenant);
       if (is_over && !was_over) {
         return Broken("request ", Value(victim), " was preempted within its share, ", Value(request),
-                      " goes on beyond");
+                      " continues beyond");
       }
       if (!was_over && victim_live.rank.first < live.rank.first) {
-        return Broken("request ", Value(victim), " was preempted, the less urgent ", Value(request), " goes on");
+        return Broken("request ", Value(victim), " was preempted, the less urgent ", Value(request), " continues");
       }
     }
   }

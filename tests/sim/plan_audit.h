@@ -33,7 +33,7 @@ class PlanAudit {
   void OnSubmitted(const Request& request);
   // A request has come from another worker. It is served before those that were submitted here.
   void OnAdopted(const Request& request);
-  // These requests of an earlier manager go on here, in this order. They are served before all others, also before
+  // These requests of an earlier manager continue here, in this order. They are served before all others, also before
   // those that came before them.
   void OnRestored(const std::vector<Request>& requests);
   // A sequence of a restored request runs in this row.

@@ -21,7 +21,7 @@ struct Poison {
   uint64_t seed = 0;      // The seed of the request, which no other request has.
   int position = 0;       // Counted from 0.
   bool is_named = false;  // The worker survives and names the sequence.
-  // The worker reports the failure of the sequence in its result, and its session goes on.
+  // The worker reports the failure of the sequence in its result, and its session continues.
   bool is_reported = false;
   // Only the sample with this index makes workers fail. In a beam search these are the beams whose token there is
   // congruent to it modulo 2.

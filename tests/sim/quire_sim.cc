@@ -26,9 +26,9 @@
 #include "tests/sim/soak.h"
 
 ABSL_FLAG(int64_t, seeds, 0, "Number of scenarios to run; 0: as many as the other limits allow.");
-ABSL_FLAG(int64_t, events, 0, "Ends after so many events; 0: no limit.");
+ABSL_FLAG(int64_t, events, 0, "Number of events after which it ends; 0: no limit.");
 ABSL_FLAG(double, seconds, 0,
-          "Ends after so many seconds; 0: no limit. With --mutants: the limit for each mutant; 0: 60.");
+          "Time in seconds after which it ends; 0: no limit. With --mutants: the limit for each mutant; 0: 60.");
 ABSL_FLAG(uint64_t, first_seed, 1, "The first seed.");
 ABSL_FLAG(uint64_t, seed, 0, "Runs the scenario of this seed only, and shrinks it if it fails.");
 ABSL_FLAG(int32_t, jobs, 2, "Number of processes that run scenarios.");

@@ -35,7 +35,7 @@ void RebalanceOracle::EndRound(bool is_full, int64_t now_us) {
 }
 
 // Between two rounds that are an interval apart, the loop has looked at least once. One look sees kMaxMoves requests,
-// and those that cannot move come first in the worst case. When a request moves, the count begins again.
+// and those that cannot move come first in the worst case. When a request moves, the count restarts.
 absl::Status RebalanceOracle::CheckStaying(const std::set<RequestId>& could, const std::set<RequestId>& waiting,
                                            int64_t now_us) {
   std::erase_if(stays_,

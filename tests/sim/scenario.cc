@@ -18,7 +18,7 @@
 namespace quire {
 namespace {
 
-// About 30 years: no run lasts so long.
+// About 30 years, longer than any run.
 constexpr int64_t kForeverUs = int64_t{1} << 50;
 
 constexpr SimField<SimWorker> kWorkerFields[] = {

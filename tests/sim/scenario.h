@@ -91,7 +91,7 @@ struct SimRequest {
   int tenant = 0;
   int salt = 0;
   int bypass_cache = 0;     // 0 or 1.
-  int resumable = 0;        // 1: its rows have a record, so another manager can go on with it.
+  int resumable = 0;        // 1: its rows have a record, so another manager can continue it.
   int prompt_logprobs = 0;  // 0 or 1.
   int deadline = 0;         // Events until its deadline; 0: no deadline.
   int samples = 1;
@@ -102,7 +102,7 @@ struct SimRequest {
   int early_stopping = 0;       // An EarlyStopping.
   int poison = 0;  // The worker fails when it computes this token of the request, counted from 1; 0: it never does.
   // 1: the worker then names the sequence and stays alive. 2: it reports that the sequence has failed, and its session
-  // goes on.
+  // continues.
   int named = 0;
   int poison_sample = 0;  // Only sample poison_sample - 1 makes the worker fail, or some beams, see Poison; 0: all do.
 

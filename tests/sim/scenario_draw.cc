@@ -135,7 +135,7 @@ class Drawer {
     }
   }
 
-  // A worker dies, and its requests go on with others.
+  // A worker dies, and its requests continue with others.
   void DrawMove() {
     const int lost = AnyWorker();
     Add({SimEventKind::kLose, lost});
@@ -146,8 +146,8 @@ class Drawer {
     if (random_.OneIn(2)) DrawMove();
   }
 
-  // Last, so that all else is as without it. Workers are silent just before the manager dies, for so long that their
-  // requests go on with others. The next manager then finds two workers with rows of one request.
+  // Last, so that all else is as without it. Workers are silent just before the manager dies, long enough that their
+  // requests continue with others. The next manager then finds two workers with rows of one request.
   void DrawCopies() {
     const bool may_have_copies = scenario_.workers.size() > 1 && manager_period_ > 0 && scenario_.workers[0].keeps_rows;
     if (!may_have_copies || random_.OneIn(4)) return;
@@ -171,7 +171,7 @@ class Drawer {
     for (int i = 0; i < num_rounds; ++i) DrawRoundOfAll();
   }
 
-  // The silent worker comes to the next manager before or behind the others. What comes first goes on for some rounds.
+  // The silent worker comes to the next manager before or behind the others. The first one continues for some rounds.
   void DrawReturnOfSilent(int silent) {
     const bool is_first = random_.OneIn(2);
     const int num_workers = static_cast<int>(scenario_.workers.size());

@@ -92,7 +92,7 @@ TEST_P(RecordedScenarioTest, Succeeds) {
 INSTANTIATE_TEST_SUITE_P(
     Recorded, RecordedScenarioTest,
     ::testing::Values(
-        // Copies for a preempted request kept its blocks from the request that went on.
+        // Copies for a preempted request kept its blocks from the request that continued.
         "model\nworker blocks=6\nsubmit 47 num_shared=1 max_tokens=2 samples=4\n"
         "submit 50 num_own=5 max_tokens=2 beams=2\n",
         // A block was evicted while a copy of the block after it was in flight.

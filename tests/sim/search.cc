@@ -23,7 +23,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kSeedsPerRepetition = 16;  // One seed in this many runs twice.
+constexpr uint64_t kSeedsPerRepetition = 16;  // Number of seeds of which one runs twice.
 
 using WallClock = std::chrono::steady_clock;
 

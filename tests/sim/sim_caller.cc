@@ -184,7 +184,7 @@ void SimCaller::OnFailed(absl::Status status) {
   if (status.ok()) Complain("failed without an error");
   failure_ = std::move(status);
   has_ended_ = true;
-  if (is_lost() && (!has_mixed_numerics_ || has_started_)) Complain("is lost, and it could begin again or go on");
+  if (is_lost() && (!has_mixed_numerics_ || has_started_)) Complain("is lost, and it could restart or continue");
 }
 
 bool SimCaller::MayEndSample(int sample_index) const {

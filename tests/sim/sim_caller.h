@@ -51,7 +51,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   void OnFinished(const Finished& finished) override;
   void OnFailed(absl::Status status) override;
 
-  // Whether the caller may end the sample, as after a stop string: the sample has emitted something and goes on.
+  // Whether the caller may end the sample, as after a stop string: the sample has emitted something and continues.
   bool MayEndSample(int sample_index) const;
   void EndSample(int sample_index);
   // Whether the caller has seen the end of all samples while the loop still runs the request, which must be cancelled.
@@ -69,8 +69,8 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   const std::optional<Poison>& poison() const { return poison_; }
   bool has_started() const { return has_started_; }
   bool has_ended() const { return has_ended_; }
-  // Returns whether the manager could not go on with the request, because its worker has lost tokens with other
-  // numerics.
+  // Returns whether the manager could not continue the request, because its worker has
+  // lost tokens with other numerics.
   bool is_lost() const;
   // Returns whether its stream, or one before it, was told of other numerics.
   bool has_changed_numerics() const { return !changes_.empty(); }
@@ -114,7 +114,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   GenerationId next_generation_;  // See OnMoved.
   ShadowModel next_model_;
   std::map<int, std::vector<ModelChange>> changes_;  // By sample. Those of beams are under 0.
-  bool has_mixed_numerics_ = false;  // A sample had drawn a token at a change, so no worker can begin again.
+  bool has_mixed_numerics_ = false;  // A sample had drawn a token at a change, so no worker can restart.
   // By sample or hypothesis: from this number of generated tokens on it had other numerics under an earlier manager,
   // and the stream has to be told so before.
   std::map<int, int> untold_;

@@ -216,7 +216,7 @@ class SimEngine : private AuditedBlocks::Observer {
   void TakePostedUntilOpened();
   // All rows were taken over.
   void FinishRestore();
-  // What ran when the last manager died goes on where it was.
+  // What ran when the last manager died continues where it was.
   void CheckRevived(const RestoredBlocks& restored);
   void CheckRevivedSearch(const Request& request, const RestoredBlocks& restored);
   // The request has left the scheduler without an end, so no later manager may find it.

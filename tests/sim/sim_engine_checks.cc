@@ -15,7 +15,7 @@
 namespace quire {
 namespace {
 
-// The blocks of a pool with at most this many blocks are counted after every call. A pool that is n times as large is
+// Largest number of blocks of a pool whose blocks are counted after every call. A pool that is n times as large is
 // counted after every n calls.
 constexpr int kBlocksPerCheck = 64;
 

@@ -115,7 +115,7 @@ void SimEngine::OnRestored(const RestoredBlocks& restored) {
   has_changed_ = true;
 }
 
-// A search whose rows the worker still has goes on with all of its live beams. The row of a beam that has failed, and
+// A search whose rows the worker still has continues with all of its live beams. The row of a beam that has failed, and
 // the record in it, are no longer there.
 void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks& restored) {
   const std::string& record = *request.record;
@@ -147,7 +147,7 @@ void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks&
                     [&](const RestoredBlocks::Table& table) { return table.sequence == beam; })) {
       continue;
     }
-    Complain("the search of request ", Value(request.id), " begins again, the worker has ", search->num_generated,
+    Complain("the search of request ", Value(request.id), " restarts, the worker has ", search->num_generated,
              " tokens of its beams");
   }
 }
@@ -175,7 +175,7 @@ void SimEngine::CheckRevived(const RestoredBlocks& restored) {
     const auto found = std::find_if(restoring_.begin(), restoring_.end(), [&](const Restoring& request) {
       return request.caller->request().id == running.request;
     });
-    // Only what one row has as a whole must go on.
+    // Only what one row has as a whole must continue.
     const auto lost = lost_.find(running.request);
     if (lost != lost_.end() && (num_rows > 1 || NumRows(lost->second->request()) > 1)) {
       const Request& request = lost->second->request();
@@ -192,7 +192,7 @@ void SimEngine::CheckRevived(const RestoredBlocks& restored) {
     const auto num_generated = static_cast<int64_t>(own->tokens.size()) - own->prompt_length;
     // After a stop token, the worker may have drawn another one.
     if (found->is_over ? num_generated > found->num_tokens + 1 : num_generated != found->num_tokens) {
-      Complain("request ", Value(running.request), " goes on with ", found->num_tokens, " tokens, the worker has ",
+      Complain("request ", Value(running.request), " continues with ", found->num_tokens, " tokens, the worker has ",
                num_generated);
     }
     // With a prefix cache, the manager may have replaced a block of the sequence by one with the same content and given

@@ -34,7 +34,7 @@ constexpr int64_t kMillisecond = 1000;
 constexpr int64_t kSecond = 1'000'000;
 constexpr int64_t kMeanArrivalUs = 250 * kMillisecond;
 constexpr int kBusyFactor = 10;
-// At the beginning so many requests come to one worker at once, more than its queue holds.
+// Number of requests that come to one worker at once at the beginning, more than its queue holds.
 constexpr int kNumAtOnce = 1000;
 constexpr int64_t kMeanFaultUs = 45 * kSecond;
 constexpr int64_t kMeanRolloutUs = 1800 * kSecond;
@@ -123,7 +123,7 @@ class Soak {
     return absl::OkStatus();
   }
 
-  // Goes on to the next moment at which something happens.
+  // Moves on to the next moment at which something happens.
   absl::Status Advance() {
     int64_t next = kNever;
     for (const auto* timers : {&timers_, &load_}) {
@@ -382,7 +382,7 @@ class Soak {
     return absl::OkStatus();
   }
 
-  // No more requests come, all faults end, all requests end, and the workers start anew with empty pools of their first
+  // No more requests come, all faults end, all requests end, and the workers restart with empty pools of their first
   // size. Then checks that nothing is left.
   absl::Status BecomeQuiet() {
     load_.clear();

@@ -60,7 +60,7 @@ class QuantizeTest : public CheckpointTest {
     return model.ok() ? LogitsOf(**model) : std::vector<Logits>();
   }
 
-  // Makes all rows and columns so many times as many, except those of the vocabulary, and draws weights.
+  // Multiplies all rows and columns, except for the vocabulary, by `times`, and draws weights.
   void MakeWider(int times) {
     for (const char* field : {"hidden_size", "intermediate_size"}) config_[field] = config_[field].get<int>() * times;
     config_["head_dim"] = 8 * times;

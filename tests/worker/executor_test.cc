@@ -197,7 +197,7 @@ TEST(ExecutorTest, AForkThatCopiesThePartialBlockGivesTheTokensOfItsOwnPrefill) 
   TestWorker worker;
   const std::vector<TokenId> prompt = Tokens(10, 6);  // One full block of 4 and half of another.
   std::vector<TokenId> fork = prompt;
-  fork.push_back(77);  // The parent goes on with what it draws, the fork with token 77.
+  fork.push_back(77);  // The parent continues with what it draws, the fork with token 77.
   const std::vector<TokenId> parent_alone = Generate(&worker, {.prompt = prompt, .num_tokens = 5}).tokens;
   const std::vector<TokenId> fork_alone = Generate(&worker, {.prompt = fork, .num_tokens = 4}).tokens;
 

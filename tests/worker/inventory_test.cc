@@ -158,7 +158,7 @@ TEST_F(InventoryTest, ARowWithARecordHasTheLogprobsOfItsTokens) {
   EXPECT_EQ(
       Inventory({.max_row_bytes = static_cast<int64_t>(row.ByteSizeLong()) - 1}).rows.at(0).scores().ByteSizeLong(),
       0u);
-  // Another row goes on with the tokens, and its start tells the logprobs that are known.
+  // Another row continues with the tokens, and its start tells the logprobs that are known.
   Run(PlanBuilder(4)
           .Start(1, TokensOf(row), WithLogprobs(), 6)
           .WithRecord("a")

@@ -420,10 +420,10 @@ TEST(WorkerOptionsTest, VersionIsPrinted) {
 TEST(ReferenceTest, TheDocumentsHaveTheFlags) {
   const std::string all = FlagTables(WorkerFlags());
   EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-worker", all), all)
-      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section again.";
   const std::string first = ShortFlagTable({"model", "listen", "device", "kv_bytes", "max_sequences"});
   EXPECT_EQ(MadeSection("docs/serving.md", "first flags of quire-worker", first), first)
-      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section again.";
 }
 
 TEST(ReferenceTest, NoVariableOfAFlagIsOneThatKubernetesMakesForAService) {

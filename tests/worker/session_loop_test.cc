@@ -253,7 +253,7 @@ TEST_F(SessionLoopTest, SessionsOfSeveralThreadsReplaceEachOther) {
   EXPECT_THAT(last->AwaitEnd(), ElementsAre(absl::StrCat("opened ", last_epoch.load()), "result 1", "OK"));
 }
 
-// A loop whose device hangs in the second step, with so many plans under way, and which may be told to stop.
+// A loop whose device hangs in the second step, with `num_plans` plans under way, and which may be told to stop.
 void RunLoopThatHangs(int num_plans, bool stops) {
   TestWorker worker;
   WorkerStats stats;

@@ -23,7 +23,7 @@
 #include "google/rpc/status.pb.h"
 #include "tests/chaos/fault_proxy.h"
 
-// Tests how a GenerateStream goes on after its call has ended, with a service that follows a script. Each test runs
+// Tests how a GenerateStream continues after its call has ended, with a service that follows a script. Each test runs
 // with a stream of its own and with one of GenerateStreams.
 
 namespace quire {
@@ -47,7 +47,7 @@ v1::GenerateResponse Response(uint32_t position, const std::string& text, const 
   return response;
 }
 
-// Answers each call with the next step of its script, and the last step again and again.
+// Answers each call with the next step of its script, and the last step repeatedly.
 class ScriptedService : public v1::InferenceService::Service {
  public:
   using OnGenerate = std::function<grpc::Status(const v1::GenerateRequest&, Writer*)>;

@@ -81,8 +81,8 @@ class Inference : public v1::InferenceService::Service {
   std::atomic<bool> stops = false;       // It refuses new requests, and answers other calls.
   std::atomic<bool> is_cut = false;      // The stream is lost after its first response, and the manager stands by then.
   std::atomic<bool> is_drained = false;  // The same, but the manager ends the stream because it stops.
-  std::atomic<bool> is_endless = false;  // The stream goes on after its first response until it is cancelled.
-  std::atomic<int> num_restoring = 0;    // So many of the first calls find that the manager still restores requests.
+  std::atomic<bool> is_endless = false;  // The stream continues after its first response until it is cancelled.
+  std::atomic<int> num_restoring = 0;    // Number of first calls that find that the manager still restores requests.
   std::atomic<int> num_calls = 0;
 
  private:

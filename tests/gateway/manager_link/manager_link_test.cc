@@ -129,13 +129,13 @@ class FakeManager : public v1::InferenceService::Service {
   // When a request was cancelled, it gets its end, and then the last request of the call gets a text. Otherwise the end
   // does not come.
   std::atomic<bool> ends_cancelled = false;
-  std::atomic<int> num_kept = 0;                 // So many requests were cancelled and did not get their end.
+  std::atomic<int> num_kept = 0;                 // Number of requests that were cancelled and did not get their end.
   std::atomic<uint32_t> max_batch_requests = 0;  // What GetModel says. The manager itself takes any number.
-  std::atomic<int> num_restoring = 0;  // So many of the first requests find that the manager still restores others.
-  // When so many requests are there, each of them gets a text with the same message. When one more is there, each gets
+  std::atomic<int> num_restoring = 0;  // Number of first requests that find that the manager still restores others.
+  // Number of requests at which each of them gets a text with the same message. When one more is there, each gets
   // another text and its end.
   std::atomic<int> num_together = 0;
-  std::atomic<int> num_positions = 0;  // Each of these texts has logprobs of so many.
+  std::atomic<int> num_positions = 0;  // Number of logprobs of each of these texts.
   std::atomic<int> num_calls = 0;
   std::atomic<int> num_models = 0;    // Calls of GetModel.
   std::atomic<int> num_batches = 0;   // Calls of GenerateBatch.
@@ -375,7 +375,7 @@ TEST_F(ManagerLinkTest, ARequestThatWaitsForALeaderCanBeCancelled) {
   EXPECT_EQ(Generate("2").substr(1), "2");
 }
 
-// A request whose message has so many bytes. The tag takes two of them.
+// A request whose message has `num_message_bytes` bytes. The tag takes two of them.
 v1::GenerateRequest RequestOf(size_t num_message_bytes) {
   v1::GenerateBatchRequest message;
   message.set_tag(1);

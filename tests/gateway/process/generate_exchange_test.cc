@@ -207,7 +207,7 @@ class GenerateExchangeTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  // Begins a completion whose prompt has so many bytes.
+  // Begins a completion whose prompt has `num_bytes` bytes.
   std::shared_ptr<FakeExchange> Start(size_t num_bytes, bool streams = true) {
     return Complete({{"prompt", std::string(num_bytes, 'x')}, {"stream", streams}});
   }

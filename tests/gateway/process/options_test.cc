@@ -144,7 +144,7 @@ TEST(GatewayOptionsTest, FormatsAreKnownByName) {
 TEST(GatewayReferenceTest, TheDocumentsHaveTheFlags) {
   const std::string all = FlagTables(GatewayFlags());
   EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-openai", all), all)
-      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section again.";
 }
 
 TEST(GatewayReferenceTest, NoVariableOfAFlagIsOneThatKubernetesMakesForAService) {

@@ -50,8 +50,8 @@ TEST_F(DeviceAttentionTest, Int8KvAgreesWithFloat64) {
 }
 
 // Each case has a decode over two splits, whose results are merged, and two prompts. The first prompt has too many
-// queries for the decode kernel, and the second one has so many that compute capability 9.0 has another kernel for
-// them.
+// queries for the decode kernel, and the second one has enough that compute capability 9.0
+// has another kernel for them.
 TEST_F(DeviceAttentionTest, EveryKernelTableAgreesWithFloat64) {
   ForEachTable(*device(), [&](DataType element, int head_dim, int block_size, const KernelTable& kernels) {
     AttentionCase c = {{4, 2, head_dim, block_size, element}, {{270, 1}, {30, 20}, {50, 40}}};

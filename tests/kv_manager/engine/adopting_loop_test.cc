@@ -343,7 +343,7 @@ TEST_F(AdoptingLoopTest, RequestsOfALostWorkerAcceptDelayAfterHalfOfTheGrace) {
   EXPECT_TRUE(has_accepted_delay_);
 }
 
-// It must not wait for a worker that cannot go on with it any more.
+// It must not wait for a worker that cannot continue it any more.
 TEST_F(AdoptingLoopTest, ASuspectMovesWhenItsWorkerComesBackInAnotherGeneration) {
   admission_ = GenerationId{1};
   JoinOthers();

@@ -268,7 +268,7 @@ TEST_F(AdoptionTest, ARequestThatHadEndedByAStopStringKeepsItsRowsAndRunsNoMore)
   EXPECT_EQ(NumSamples(), 0);
   EXPECT_EQ(sink_->num_finished, 2);
   EXPECT_TRUE(kept_.plans.empty());
-  EXPECT_EQ(loop_->status()->stats.restored_requests, 0) << "it does not go on";
+  EXPECT_EQ(loop_->status()->stats.restored_requests, 0) << "it does not continue";
 
   sink_->num_finished = 0;
   restore_ = nullptr;
@@ -380,7 +380,7 @@ TEST_F(AdoptionTest, ARequestWhoseFirstTokensHadOtherNumericsDoesNotBeginAgain) 
   AdoptWithoutTheSecondRow();
   EXPECT_EQ(NumSamples(), 0);
   ASSERT_TRUE(ReasonOf(sink_->failure).has_value()) << sink_->failure;
-  EXPECT_EQ(ReasonOf(sink_->failure)->word, "REQUEST_UNKNOWN") << "so the client goes on with the tokens that it has";
+  EXPECT_EQ(ReasonOf(sink_->failure)->word, "REQUEST_UNKNOWN") << "so the client continues with the tokens that it has";
   ASSERT_EQ(kept_.plans.size(), 1u);
   EXPECT_EQ(kept_.plans[0].end_rows, std::vector<RowId>{RowId{0}});
 }

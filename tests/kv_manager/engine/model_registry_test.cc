@@ -57,7 +57,7 @@ TEST(ModelRegistryTest, AWorkerOfAnAddressThatIsGoneMakesNoGeneration) {
   EXPECT_THAT(Fingerprints(registry), ElementsAre("new", "old"));
 }
 
-// Both sessions would end each other again and again.
+// Both sessions would end each other repeatedly.
 TEST(ModelRegistryTest, AProcessJoinsAtOneAddressOnly) {
   ModelRegistry registry(kNoCap);
   WorkerDescription worker = SmallWorker();

@@ -78,7 +78,7 @@ TEST_F(RebalanceTest, WaitingRequestsMoveToAnIdleWorkerAndRunningOnesStay) {
   EXPECT_LE(status.totals.moved_requests, 40 - num_running) << "a request moves once";
 }
 
-// The pool is so small for these requests that they are preempted again and again.
+// The pool is so small for these requests that they are preempted repeatedly.
 TEST_F(RebalanceTest, PreemptedRequestsMoveWithTheirTokens) {
   Make(2, Rebalancing());
   WaitForAllReady();

@@ -47,7 +47,7 @@ struct Counts {
   int stored = 0;      // Tokens of running samples that were adopted.
   int recomputed = 0;  // Tokens that running samples have lost.
   int finished = 0;
-  int searched = 0;  // Searches that go on behind their first step.
+  int searched = 0;  // Searches that continue behind their first step.
   int scored = 0;    // Tokens whose logprobs were taken over.
 };
 

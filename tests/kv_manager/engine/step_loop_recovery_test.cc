@@ -366,7 +366,7 @@ TEST_F(StepLoopRecoveryTest, RestartsOfAWorkerThatWasToldToStopCountAgainstNobod
   EXPECT_EQ(sink->tokens(), SoloTokens({}, request));
 }
 
-// A worker that two managers want is taken over again and again.
+// A worker that two managers want is taken over repeatedly.
 TEST_F(StepLoopRecoveryTest, OnlyTheWorkersOwnWordForATakeoverCountsAgainstNobody) {
   const absl::Status aborted = absl::AbortedError("proxy 10.0.0.7: the stream was aborted");
   for (const bool is_takeover : {true, false}) {

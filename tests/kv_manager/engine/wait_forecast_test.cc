@@ -137,7 +137,7 @@ TEST(WaitMeterTest, LightLoadSaysHowLongTheStepsOfManyRequestsAre) {
   WaitForecast forecast = LightlyLoadedMeter().Forecast();
   EXPECT_NEAR(forecast.us_per_request, 60 + 10 * 2, 1) << "each step has two tokens of prompts for each request";
   forecast.num_requests = 299;
-  // When so many requests have come at once, their steps take 24 ms, and not a little more than those of a few.
+  // When these requests come at once, their steps take 24 ms, not just a little more than with a few requests.
   EXPECT_NEAR(static_cast<double>(forecast.OutputUs(WithDeadline(kNever, 256))), 256 * 24'300, 256 * 300);
   const absl::Status refused = CheckWait({}, forecast, 0, WithDeadline(5 * kSecond, 256), 0);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;

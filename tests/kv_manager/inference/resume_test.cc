@@ -17,7 +17,7 @@
 #include "tests/kv_manager/inference/batch_client.h"
 #include "tests/kv_manager/inference/service_harness.h"
 
-// Tests calls that lose their client and others that go on with the stream, through real gRPC.
+// Tests calls that lose their client and others that continue the stream, through real gRPC.
 
 namespace quire {
 namespace {
@@ -123,7 +123,7 @@ class Client {
   std::string resume_token_;
 };
 
-// Starts the request, and lets the engine run so many steps of it. Further steps wait for the test.
+// Starts the request, and lets the engine run `num_steps` steps of it. Further steps wait for the test.
 void Begin(ServiceHarness* harness, Client* client, const v1::GenerateRequest& request, int num_steps) {
   harness->engine.Hold();
   client->Generate(request);
@@ -386,7 +386,7 @@ TEST(ResumeTest, TheDeadlineOfGenerateEndsTheRequestAndThatOfResumeOnlyTheCall) 
   client.Resume(absl::Milliseconds(50));
   EXPECT_EQ(client.ReadAll().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   WaitUntilDetached(&harness);
-  EXPECT_THAT(harness.engine.cancelled(), IsEmpty()) << "the request goes on";
+  EXPECT_THAT(harness.engine.cancelled(), IsEmpty()) << "the request continues";
   // The engine has the deadline of the call that has started the request.
   EXPECT_EQ(harness.engine.requests().at(0).deadline_us, std::numeric_limits<int64_t>::max());
 }

@@ -69,7 +69,7 @@ TEST_F(WithdrawnTokenTest, AnOpenBatchBeginsNoMoreRequests) {
   ASSERT_TRUE(batch.stream->Write(resume));
   EXPECT_EQ(batch.ReadUntilEnd(3).status().error_code(), grpc::StatusCode::UNAUTHENTICATED);
 
-  // The request that runs goes on to its end, and the token may come back.
+  // The request that runs continues to its end, and the token may come back.
   harness_->engine.Step(5);
   EXPECT_TRUE(batch.ReadUntilEnd(1).status().ok());
   EXPECT_THAT(batch.results[1].tokens(), SizeIs(3));

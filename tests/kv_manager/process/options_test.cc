@@ -275,10 +275,10 @@ TEST(OptionsTest, TheHelpShowsEveryFlagAsItIsTyped) {
 TEST(ReferenceTest, TheDocumentsHaveTheFlags) {
   const std::string all = FlagTables(ManagerFlags());
   EXPECT_EQ(MadeSection("docs/configuration.md", "all flags of quire-manager", all), all)
-      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section again.";
   const std::string first = ShortFlagTable({"workers", "listen", "tokens", "max_step_ms", "policy"});
   EXPECT_EQ(MadeSection("docs/serving.md", "first flags of quire-manager", first), first)
-      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section anew.";
+      << "Run this test with QUIRE_UPDATE_GOLDEN=1 to write the section again.";
 }
 
 TEST(ReferenceTest, NoVariableOfAFlagIsOneThatKubernetesMakesForAService) {

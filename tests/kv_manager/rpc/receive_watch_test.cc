@@ -150,7 +150,7 @@ TEST_F(ReceiveWatchTest, InNumberTheConnectionThatHasBegunMostEndsFirst) {
   EXPECT_TRUE(watch_.End(id, 0));
 }
 
-// A message whose size is not known when it fails is not charged to those that go on.
+// A message whose size is not known when it fails is not charged to those that continue.
 TEST_F(ReceiveWatchTest, AMessageThatFailsLeavesNothingBehind) {
   Begin("a", "stream", Wait::kUnlimited);
   for (int i = 0; i < 5; ++i) {

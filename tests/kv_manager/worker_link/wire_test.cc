@@ -179,7 +179,7 @@ SamplingParams RandomSampling(Random* random) {
   return out;
 }
 
-// Rows 0 .. 7 start in the first plan of a session; later plans start some of them anew.
+// Rows 0 .. 7 start in the first plan of a session; later plans start some of them again.
 StepPlan RandomPlan(Random* random, uint64_t step) {
   constexpr int kRows = 8;
   StepPlan plan;

@@ -181,7 +181,7 @@ TEST(GpuModelTest, InExactModeChunksBlocksAndPlacementChangeNoBitOfInt8Kv) {
   }
 }
 
-// Blocks are complete with their scales, so that copied and swapped sequences go on as if nothing had happened.
+// Blocks are complete with their scales, so that copied and swapped sequences continue as if nothing had happened.
 TEST(GpuModelTest, Int8KvIsCopiedAndSwappedWithItsScales) {
   const TestDirectory directory;
   WriteModel("llama", DataType::kBFloat16, directory);
