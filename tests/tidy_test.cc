@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Checks rules of the house that a compiler does not check: which folder may include which, that every file belongs to
-// a target, how long lines are, and that nothing is left for later.
+// a target, how long lines are, that nothing is left for later, and that the prose is plain.
 
 #include <algorithm>
 #include <filesystem>
@@ -342,6 +342,50 @@ TEST(TidyTest, NothingIsLeftForLater) {
     if (file.path.find("/golden/") != std::string::npos) continue;
     for (size_t i = 0; i < file.lines.size(); ++i) {
       EXPECT_FALSE(std::regex_search(file.lines[i], later)) << file.path << ":" << i + 1 << ": " << file.lines[i];
+    }
+  }
+}
+
+// Phrases that a reader stumbles over, and what an engineer writes instead. The phrases are written in parts, so that
+// this file does not contain them.
+TEST(TidyTest, ProseIsPlain) {
+  const std::map<std::string, std::string> refused = {
+      {std::string("takes so") + " many", "Number of ... (a noun phrase)"},
+      {std::string("takes so") + " long", "Duration of ..."},
+      {std::string("so far from") + " the next", "Distance between ..."},
+      {std::string("counts as so") + " many", "Weight ..."},
+      {std::string("an eighth") + " as many", "a further 1/8"},
+      {std::string("as many") + " that", "the same number of ..."},
+      {std::string("it is") + " there", "it exists, it is present"},
+      {std::string("what is") + " there", "the value, the text found there"},
+      {std::string("the same") + " holds", "this also applies to"},
+      {std::string("has it,") + " too", "shared with"},
+      {std::string("begins") + " anew", "restarts"},
+      {std::string("listens") + " anew", "listens again"},
+      {std::string("built") + " anew", "rebuilt"},
+      {std::string("again and") + " again", "repeatedly"},
+      {std::string("they are") + " those of", "the same as in, from"},
+  };
+  std::vector<SourceFile> files = TextFiles();
+  for (SourceFile& document : FilesWithExtension({".md"})) files.push_back(std::move(document));
+  for (const auto& entry : fs::directory_iterator(SourcePath("docs"))) {
+    const std::string path = fs::relative(entry.path(), SourcePath("")).string();
+    if (path.ends_with(".md")) files.push_back({path, ReadLines(entry.path())});
+  }
+  for (const char* path : {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"})
+    files.push_back({path, ReadLines(SourcePath(path))});
+  for (const SourceFile& file : files) {
+    if (file.path.find("/golden/") != std::string::npos || file.path.find("/story_model/") != std::string::npos)
+      continue;
+    // A phrase may continue in the next line of a comment.
+    std::string prose;
+    for (const std::string& line : file.lines) {
+      const size_t begin = std::min(line.find_first_not_of(" /#"), line.size());
+      prose += line.substr(begin, line.find_last_not_of(' ') + 1 - begin) + " ";
+    }
+    std::transform(prose.begin(), prose.end(), prose.begin(), [](unsigned char c) { return std::tolower(c); });
+    for (const auto& [phrase, instead] : refused) {
+      EXPECT_EQ(prose.find(phrase), std::string::npos) << file.path << " has \"" << phrase << "\"; write: " << instead;
     }
   }
 }
