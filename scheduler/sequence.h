@@ -84,8 +84,8 @@ class Sequence : public Pooled {
   bool IsWritable(int num_tokens) const { return num_tokens <= num_writable_; }
 
   // FillTableChange stores in `slice` how the block table that the worker's row holds differs from `table`, and
-  // remembers `table` as sent. It looks at the blocks from that of `slice->first_position` on: earlier blocks are full
-  // and never change, unless OnTableChanged was called for them. When MayHaveChangedTable() is false, there is no
+  // remembers `table` as sent. It looks at the blocks from the block of `slice->first_position` on: earlier blocks are
+  // full and never change, unless OnTableChanged was called for them. When MayHaveChangedTable() is false, there is no
   // difference and no need for the call.
   bool MayHaveChangedTable() const { return may_have_changed_table_; }
   void FillTableChange(absl::Span<const BlockId> table, int block_size, SequenceSlice* slice);

@@ -57,7 +57,7 @@ class WaitingQueue {
   // Which group Visit visits next.
   enum class Next {
     kInOrder,
-    kOfOthers,  // From here on, only groups of tenants other than that of this group.
+    kOfOthers,  // From here on, only groups of other tenants than this group's.
     kNone,
   };
   // Calls `visit` with one group after the other, in the order of the policy, until it returns kNone. A visit may

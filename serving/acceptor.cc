@@ -54,7 +54,7 @@ std::string NameOf(const std::string& ip, int port) {
   return absl::StrCat(ip, " ", port);
 }
 
-// Returns a text that differs from that of every other connected socket of this machine, except for unix sockets
+// Returns a text that differs from the text of every other connected socket of this machine, except for unix sockets
 // without a name.
 std::string NameOf(const sockaddr_storage& name, socklen_t size) {
   const auto* const bytes = reinterpret_cast<const char*>(&name);

@@ -77,7 +77,8 @@ class ChunkWriter {
   }
 
   void AddLabels() {
-    // A content number is greater than that of the content before it. So with this order, parents come before children.
+    // A content number is greater than the number of the content before it. So with this order, parents come before
+    // children.
     std::vector<std::pair<uint64_t, uint32_t>> places;  // Full labels.
     std::vector<uint32_t> partial;
     for (uint32_t place = 0; place < static_cast<uint32_t>(labels_.num_places()); ++place) {

@@ -33,7 +33,7 @@ constexpr char kExamples[] =
     "and --seed. Instead of --random-input-len N use --input-tokens N, instead of --max-concurrency N use "
     "--concurrency N, or with --rate --max-in-flight N.\n"
     "\n"
-    "Exit codes: 0 all requests succeeded, 1 some failed. When all failed, the code is that of the first error (3 "
+    "Exit codes: 0 all requests succeeded, 1 some failed. When all failed, the code comes from the first error (3 "
     "unavailable, 4 rejected). Ctrl-C prints the report and exits with 130.";
 
 void AddLoadOptions(CLI::App* command, BenchOptions* options) {

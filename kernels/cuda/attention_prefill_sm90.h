@@ -35,7 +35,7 @@ struct WarpGroupProducts<F16> {
   }
 };
 
-// The types of K and V in products. Weights are rounded to that of V.
+// The types of K and V in products. Weights are rounded to the type of V.
 template <typename Element>
 struct KvOperands {
   using Key = Element;

@@ -63,7 +63,7 @@ absl::StatusOr<PinnedPrompt> ReadPrompt(const PinRequest& in, const AdminCall& c
 struct PinAnswer {
   v1::WorkerPin pin;
   int block_size = 0;            // 0 for a worker that has not joined.
-  bool is_of_generation = true;  // Says whether the worker could use the pin.
+  bool is_of_generation = true;  // Whether the worker could use the pin.
 };
 
 // Refuses a prompt that fills no block of any worker.

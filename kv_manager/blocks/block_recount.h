@@ -44,7 +44,7 @@ class BlockRecount {
  private:
   std::vector<int> references_;       // References to each block of the pool.
   std::vector<int> copies_;           // Those references that belong to copies in flight.
-  std::vector<bool> is_cached_;       // Says whether the prefix cache has one of the references.
+  std::vector<bool> is_cached_;       // Whether the prefix cache has one of the references.
   std::vector<int> host_references_;  // References to each block of the host tier.
   int64_t table_entries_ = 0;
   int64_t live_tokens_ = 0;

@@ -63,7 +63,7 @@ class BlockTrie {
     // The tops of the two treaps of siblings below this one: those with lesser tokens and those with greater tokens.
     uint32_t left = kNone;
     uint32_t right = kNone;
-    uint32_t priority = 0;  // Smaller than that of the sibling above this one.
+    uint32_t priority = 0;  // Smaller than the priority of the sibling above this one.
   };
 
   bool IsLess(uint32_t a, uint32_t b) const;

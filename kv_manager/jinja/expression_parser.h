@@ -49,7 +49,7 @@ class ExpressionParser : public TokenCursor {
   virtual void NoteUse(std::string_view name) = 0;
 
   int condition_depth_ = 0;  // Says how many tags {% if %} are open. Inside, unknown filters and tests are allowed.
-  bool ends_at_recursive_ = false;  // Says whether a tuple ends before the word `recursive`, as in {% for %}.
+  bool ends_at_recursive_ = false;  // Whether a tuple ends before the word `recursive`, as in {% for %}.
 
  private:
   absl::Status TooDeep(int line) const;

@@ -15,7 +15,7 @@ namespace quire {
 // Who holds a lease.
 struct LeaseHolder {
   bool is_me = false;
-  uint64_t term = 0;  // Greater than that of every earlier holder, and at least 1. Only set if `is_me`.
+  uint64_t term = 0;  // Greater than the term of every earlier holder, and at least 1. Only set if `is_me`.
   // Clients reach the holder there. It is empty if nobody holds the lease, or if that is not known.
   std::string address;
 };

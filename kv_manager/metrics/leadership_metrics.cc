@@ -28,7 +28,7 @@ std::vector<MetricFamily> LeadershipMetrics::Collect() const {
       Family("quire_manager_is_leader", "1 while this manager leads, 0 while it stands by", MetricType::Gauge,
              status.is_leader ? 1 : 0),
       Family("quire_manager_term",
-             "Term of this manager, which is greater than that of every earlier leader; 0 before it has led",
+             "Term of this manager, which is greater than the term of every earlier leader; 0 before it has led",
              MetricType::Gauge, static_cast<double>(status.term)),
       Family(
           "quire_manager_lease_failures_total",

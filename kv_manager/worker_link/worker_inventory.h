@@ -48,7 +48,7 @@ struct WorkerInventory {
 
   struct Label {
     BlockId block{0};           // A block of the pool, or of the host tier.
-    bool is_host = false;       // Says whether it is one of the host tier.
+    bool is_host = false;       // Whether it is one of the host tier.
     std::optional<int> parent;  // The index of an earlier label, which is full and has the same root.
     int root = 0;               // An index in `roots`.
     std::vector<TokenId> tokens;
