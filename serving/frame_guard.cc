@@ -13,6 +13,12 @@ namespace {
 constexpr size_t kPrioritySize = 5;
 constexpr int64_t kMicrosPerSpareFrame = 1'000'000 / FrameGuard::kSpareFramesPerSecond;
 
+// The estimate of the memory of a header block.
+int64_t BytesOf(const HeaderBlock& block) {
+  return block.num_fields() * FrameGuard::kBytesPerField +
+         2 * std::max<int64_t>(block.num_bytes() - FrameGuard::kFreeHeaderBytes, 0);
+}
+
 }  // namespace
 
 absl::Status FrameGuard::Receive(absl::string_view bytes, int64_t now_us) {
@@ -116,10 +122,10 @@ absl::Status FrameGuard::AddHeaders(const FrameReader::Piece& piece) {
   const size_t num_skipped = std::min(skipped_, payload.size());
   payload.remove_prefix(num_skipped);
   skipped_ -= num_skipped;
-  const int fields_before = block_.num_fields();
+  const int64_t before = BytesOf(block_);
   block_.Add(payload);
   if (const auto stream = streams_.find(block_stream_); stream != streams_.end()) {
-    const int64_t added = (block_.num_fields() - fields_before) * kBytesPerField;
+    const int64_t added = BytesOf(block_) - before;
     stream->second.bytes_of_head += added;
     held_bytes_ += added;
   }

@@ -41,6 +41,8 @@ class FrameGuard {
   // Estimates of the memory of gRPC and of our own code.
   static constexpr int64_t kBytesPerStream = 16 << 10;
   static constexpr int64_t kBytesPerField = 600;
+  // What a stream may have in headers without further cost. Each further byte counts as two, for Huffman's code.
+  static constexpr int64_t kFreeHeaderBytes = 4 << 10;
   // Estimates of the time that the server needs.
   static constexpr int64_t kMicrosPerFrame = 5;
   static constexpr int64_t kMicrosPerCall = 30;

@@ -23,6 +23,7 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server_builder.h"
 #include "grpcpp/support/server_interceptor.h"
+#include "serving/frame_guard.h"
 #include "serving/guarded_sockets.h"
 
 namespace quire {
@@ -42,6 +43,13 @@ constexpr int kHandshakeTimeoutMs = 10'000;
 // it would make busy connections connect again as well. The time is no round number, so that clients which call every
 // five minutes do not meet this moment repeatedly.
 constexpr int kMaxIdleMs = 307'000;
+
+// gRPC counts 32 bytes for each field beside its name and value. When the fields of one call have more than this, it
+// closes the connection with the calls of all others, who may share it through a proxy. So the limit is above the
+// largest block that FrameGuard lets through, if the client has compressed it without references to earlier fields:
+// Huffman's code makes at most 8 bytes of 5.
+constexpr int kMaxMetadataBytes = 64 << 10;
+static_assert(kMaxMetadataBytes > FrameGuard::kMaxHeaderBytes * 8 / 5 + 32 * FrameGuard::kMaxHeaderFields);
 
 // The name in metrics of the port for clients.
 constexpr char kMainPort[] = "listen";
@@ -73,6 +81,7 @@ void SetLimits(const GrpcServerLimits& limits, grpc::ServerBuilder* builder) {
   for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
     builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
   }
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.max_streams_per_connection);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, limits.min_ping_interval_ms);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

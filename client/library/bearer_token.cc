@@ -12,6 +12,10 @@ namespace quire {
 
 absl::StatusOr<std::string> HeaderToken(absl::string_view token) {
   token = absl::StripTrailingAsciiWhitespace(token);
+  if (token.size() > kMaxTokenBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the token has ", token.size(), " bytes, and at most ", kMaxTokenBytes, " are allowed"));
+  }
   const auto bad = std::find_if_not(token.begin(), token.end(), [](char c) { return absl::ascii_isprint(c); });
   if (bad == token.end()) return std::string(token);
   return absl::InvalidArgumentError(absl::StrCat("the token has a character that a header cannot carry: byte ",

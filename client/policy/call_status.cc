@@ -50,6 +50,11 @@ bool IsCut(const google::rpc::Status& status) {
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kUnknown:
       return status.details().empty() || IsRestoring(status);
+    // Too many headers of another call end all calls of the connection. A message or headers of the call itself would
+    // be too large again.
+    case absl::StatusCode::kResourceExhausted:
+      return status.details().empty() && !absl::StrContains(status.message(), "larger than max") &&
+             !absl::StrContains(status.message(), "to-be-sent");
     default:
       return false;
   }

@@ -29,6 +29,15 @@ google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {
   return status;
 }
 
+// Returns the status of a request that may be sent again in a second. Its details show that gRPC has not made it.
+google::rpc::Status RefusalOf(grpc::StatusCode code, std::string message) {
+  google::rpc::Status status = StatusOf(code, std::move(message));
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(1);
+  status.add_details()->PackFrom(retry);
+  return status;
+}
+
 }  // namespace
 
 struct ManagerLink::Gate {
@@ -103,14 +112,9 @@ std::shared_ptr<void> ManagerLink::Hold(size_t num_bytes) const {
 }
 
 google::rpc::Status ManagerLink::BusyError() const {
-  google::rpc::Status status =
-      StatusOf(grpc::StatusCode::UNAVAILABLE,
-               absl::StrCat("the requests that wait for the manager have ", *waiting_bytes_, " bytes, at most ",
-                            max_waiting_bytes_, " are allowed with this one; try again"));
-  google::rpc::RetryInfo retry;
-  retry.mutable_retry_delay()->set_seconds(1);
-  status.add_details()->PackFrom(retry);
-  return status;
+  return RefusalOf(grpc::StatusCode::UNAVAILABLE,
+                   absl::StrCat("the requests that wait for the manager have ", *waiting_bytes_, " bytes, at most ",
+                                max_waiting_bytes_, " are allowed with this one; try again"));
 }
 
 bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, CallPolicy* policy,
@@ -244,8 +248,8 @@ void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_p
   if (caller == nullptr) {
     if (refusal.code() == 0) {
       refusal =
-          StatusOf(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                   absl::StrCat("requests with ", max_callers_, " bearer tokens are running, which is the limit"));
+          RefusalOf(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                    absl::StrCat("requests with ", max_callers_, " bearer tokens are running, which is the limit"));
     }
     v1::GenerateBatchEntry entry;
     *entry.mutable_end() = refusal;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/field_names.h"
+#include "client/policy/call_status.h"
 #include "gateway/openai/forced_calls.h"
 #include "gateway/web/error_body.h"
 #include "google/protobuf/descriptor.h"
@@ -69,7 +70,10 @@ std::optional<ApiError> ConnectionError(const google::rpc::Status& status) {
     error.message = "what answers at --manager is not a manager; is it a worker?";
     return error;
   }
-  if (status.code() != static_cast<int>(absl::StatusCode::kUnavailable)) return std::nullopt;
+  const bool is_unavailable = status.code() == static_cast<int>(absl::StatusCode::kUnavailable);
+  // Too many headers on a connection end all of its calls.
+  const bool is_ended = status.code() == static_cast<int>(absl::StatusCode::kResourceExhausted) && IsCut(status);
+  if (!is_unavailable && !is_ended) return std::nullopt;
   if (absl::StrContains(status.message(), "failed to connect") ||
       absl::StrContains(status.message(), "DNS resolution")) {
     error.message = "the gateway cannot reach its manager; try again";

@@ -62,6 +62,13 @@ std::variant<std::string, ApiError> AuthorizationOf(const WebRequest& request) {
   return absl::StrCat("Bearer ", *valid);
 }
 
+// Returns whether the token of the request must not be sent. It would not fit into the metadata of a call.
+bool HasLongToken(const WebRequest& request) {
+  absl::string_view token = request.authorization;
+  return absl::StartsWithIgnoreCase(token, "bearer ") &&
+         absl::StripAsciiWhitespace(token.substr(sizeof("bearer"))).size() > kMaxTokenBytes;
+}
+
 // Returns whether a body of this type may be read as JSON. curl -d says that it sends a form. A web page may send such
 // a body to any site without asking, so for pages only the type of JSON will do.
 bool IsTypeOfJson(absl::string_view type, bool is_of_page) {
@@ -208,7 +215,8 @@ std::optional<ApiError> Gateway::ReasonToRefuse(const Route& route, const WebReq
                     .type = "permission_denied_error",
                     .code = "permission_denied"};
   }
-  if (options_.requires_tokens) {
+  // Nobody looks at a token that nobody has asked for. But the manager may ask, and then it would miss this one.
+  if (options_.requires_tokens || HasLongToken(head)) {
     const std::variant<std::string, ApiError> token = AuthorizationOf(head);
     if (const auto* const error = std::get_if<ApiError>(&token)) return *error;
   }

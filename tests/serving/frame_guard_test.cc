@@ -90,6 +90,16 @@ TEST_F(FrameGuardTest, WhereTheBytesAreSplitDoesNotMatter) {
   EXPECT_EQ(guard_.held_bytes(), kBytesPerCall + 101 * FrameGuard::kBytesPerField + 3);
 }
 
+TEST_F(FrameGuardTest, LongHeadersHoldMemoryUntilTheCallEnds) {
+  const std::string fields = frames::Field("a", std::string(10'000, 'a'));
+  const size_t num_bytes = frames::CallFields(kPath).size() + fields.size();
+  ASSERT_TRUE(Call(fields).ok());
+  EXPECT_EQ(guard_.held_bytes(),
+            kBytesPerCall + FrameGuard::kBytesPerField + 2 * (static_cast<int64_t>(num_bytes) - (4 << 10)));
+  Answer();
+  EXPECT_EQ(guard_.held_bytes(), 0);
+}
+
 TEST_F(FrameGuardTest, AClientMustAcknowledgeTheSettingsBeforeItBeginsManyCalls) {
   EXPECT_EQ(CountUntilRefused([&] { return Call(); }), FrameGuard::kMaxStreamsBeforeAck);
 }

@@ -71,14 +71,20 @@ class GrpcServerTest : public ::testing::Test {
 
   int port() const { return std::stoi(server_->address().substr(server_->address().rfind(':') + 1)); }
 
+  using ReflectionStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
+  // Begins a call of reflection.
+  std::unique_ptr<ReflectionStream> OpenReflection(grpc::ClientContext* context) {
+    grpc::internal::RpcMethod method("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                                     grpc::internal::RpcMethod::BIDI_STREAMING);
+    return std::unique_ptr<ReflectionStream>(
+        grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(channel_.get(), method,
+                                                                                              context));
+  }
+
   // Returns the status of a call of reflection without a request.
   grpc::StatusCode Reflect() {
     grpc::ClientContext context;
-    grpc::internal::RpcMethod method("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-                                     grpc::internal::RpcMethod::BIDI_STREAMING);
-    auto stream = std::unique_ptr<grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>>(
-        grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(channel_.get(), method,
-                                                                                              &context));
+    const std::unique_ptr<ReflectionStream> stream = OpenReflection(&context);
     stream->WritesDone();
     return stream->Finish().error_code();
   }
@@ -128,6 +134,21 @@ TEST_F(GrpcServerTest, HealthFollowsReadinessExceptForLiveness) {
     EXPECT_EQ(Check("liveness"), HealthResponse::SERVING);
   }
   EXPECT_EQ(Check("quire.v1.Unknown"), HealthResponse::SERVICE_UNKNOWN);
+}
+
+// Several clients may share the connection of a proxy.
+TEST_F(GrpcServerTest, LongHeadersOfACallLeaveTheOthersOfItsConnectionAlone) {
+  Start();
+  grpc::ClientContext context;
+  const std::unique_ptr<ReflectionStream> open = OpenReflection(&context);
+  grpc::ClientContext other;
+  other.AddMetadata("authorization", "Bearer " + std::string(FrameGuard::kMaxHeaderBytes - 500, 'a'));
+  ::grpc::health::v1::HealthCheckRequest request;
+  request.set_service("liveness");
+  HealthResponse response;
+  EXPECT_TRUE(Health::NewStub(channel_)->Check(&other, request, &response).ok());
+  open->WritesDone();
+  EXPECT_TRUE(open->Finish().ok());
 }
 
 TEST_F(GrpcServerTest, ProbesAskElsewhereAndFindHealthAlone) {

@@ -13,6 +13,9 @@ from quire._argument_names import with_argument_names
 _Status = _wire.message("google.rpc.Status")
 _DETAILS = {name: _wire.message(f"google.rpc.{name}") for name in ("BadRequest", "ErrorInfo", "RetryInfo")}
 _CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+# What gRPC says of a message or of headers of the call itself, which would be too large again. Headers of another call
+# may end all calls of the connection.
+_TOO_LARGE = ("larger than max", "to-be-sent")
 # The codes of errors that may be about a field of the request.
 _OF_ARGUMENTS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
 # How gRPC says that there is no connection, and no address to connect to. Newer versions have the last text.
@@ -99,6 +102,8 @@ class Error(Exception):
     def is_cut(self) -> bool:
         """Whether the call has ended and another one may get on: gRPC or a proxy has ended it, or the manager is not
         ready to answer. The manager's own errors have details, which gRPC's have not."""
+        if self.code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return not self.is_from_manager and not any(text in self.message for text in _TOO_LARGE)
         return self.code in _CUT and (not self.is_from_manager or self.is_restoring())
 
     def is_not_leading(self) -> bool:

@@ -30,6 +30,13 @@ TEST(HeaderTokenTest, WhatAHeaderCannotCarryIsRefusedAndNotShown) {
   }
 }
 
+TEST(HeaderTokenTest, ALongTokenIsRefused) {
+  const std::string longest(4096, 'a');
+  EXPECT_EQ(*HeaderToken(longest + "\n"), longest);
+  EXPECT_THAT(HeaderToken(longest + "a").status().message(),
+              HasSubstr("the token has 4097 bytes, and at most 4096 are allowed"));
+}
+
 // Nobody listens at this address, so an error other than UNAVAILABLE comes from the client itself.
 TEST(HeaderTokenTest, AClientWithATokenThatCannotBeSentSendsNothing) {
   Client client({.endpoint = "unix:/nonexistent/quire.sock", .token = "sec\nret"});

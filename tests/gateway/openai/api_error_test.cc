@@ -190,6 +190,8 @@ TEST(ApiErrorTest, WhatGrpcSaysOfAConnectionIsNotForClients) {
                 "no_manager"},
            Case{kUnavailable, "recvmsg:Connection reset by peer", "the manager was lost in the middle of the answer",
                 "manager_lost"},
+           Case{kResourceExhausted, "received initial metadata size exceeds limit",
+                "the manager was lost in the middle of the answer", "manager_lost"},
            Case{kUnimplemented, "", "what answers at --manager is not a manager; is it a worker?", "no_manager"},
        }) {
     const ApiError error = ToApiError(StatusOf(test.code, test.message));

@@ -86,6 +86,22 @@ TEST_F(GatewayTest, NobodyLooksAtATokenThatNobodyHasAskedFor) {
   }
 }
 
+TEST_F(GatewayTest, ATokenThatIsTooLongIsRefusedAndNotSent) {
+  for (const bool requires_tokens : {true, false}) {
+    Start(requires_tokens ? std::vector<std::string>{"--require-tokens"} : std::vector<std::string>{});
+    const std::string longest = "Authorization: Bearer " + std::string(4096, 'a');
+    EXPECT_THAT(Complete(longest + "\r\n"), HasSubstr("no_manager"));
+    for (const char* line : {"POST /v1/completions", "POST /tokenize", "GET /v1/models", "GET /v1/models/x"}) {
+      EXPECT_THAT(Ask(line, longest + "a\r\n"),
+                  AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("invalid_api_key"),
+                        HasSubstr("the token has 4097 bytes, and at most 4096 are allowed")))
+          << line;
+    }
+    EXPECT_THAT(Ask("GET /version", longest + "a\r\n"), StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_THAT(Complete("Authorization: Negotiate " + std::string(8000, 'a') + "\r\n"), HasSubstr("no_manager"));
+}
+
 TEST_F(GatewayTest, ABodyIsJsonIfItsTypeSaysSoOrIfNoPageSendsIt) {
   Start();
   const auto with = [&](const std::string& type, const std::string& more = "") {

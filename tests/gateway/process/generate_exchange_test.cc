@@ -49,6 +49,20 @@ v1::GenerateBatchEntry Finish(const std::string& text) {
 v1::GenerateBatchEntry End(grpc::StatusCode code = grpc::StatusCode::OK) {
   v1::GenerateBatchEntry entry;
   entry.mutable_end()->set_code(code);
+  if (code != grpc::StatusCode::OK) entry.mutable_end()->add_details();  // A manager's own errors have details.
+  return entry;
+}
+
+v1::GenerateBatchEntry WithResumeToken(v1::GenerateBatchEntry entry) {
+  entry.mutable_response()->set_resume_token("token");
+  return entry;
+}
+
+// The end that gRPC gives all calls of a connection when somebody has sent too many headers through it.
+v1::GenerateBatchEntry EndOfConnection() {
+  v1::GenerateBatchEntry entry = End(grpc::StatusCode::RESOURCE_EXHAUSTED);
+  entry.mutable_end()->clear_details();
+  entry.mutable_end()->set_message("received initial metadata size exceeds limit");
   return entry;
 }
 
@@ -77,7 +91,7 @@ class FakeManager : public v1::InferenceService::Service {
       grpc::ServerReaderWriter<v1::GenerateBatchResponse, v1::GenerateBatchRequest>* stream) override {
     v1::GenerateBatchRequest request;
     while (stream->Read(&request)) {
-      if (!request.has_start()) continue;
+      if (!request.has_start() && !request.has_resume()) continue;
       std::unique_lock<std::mutex> lock(mutex_);
       ++num_requests_;
       grammar_ = request.start().guided().grammar();
@@ -256,6 +270,20 @@ TEST_F(GenerateExchangeTest, AnErrorAfterTheFirstEventIsAnEvent) {
   EXPECT_EQ(exchange->code, 0);
   EXPECT_THAT(exchange->text, HasSubstr(R"("text":"a")"));
   EXPECT_THAT(exchange->text, HasSubstr("data: {\"error\":"));
+}
+
+TEST_F(GenerateExchangeTest, AnAnswerGoesOnWhenTheConnectionHasCarriedTooManyHeaders) {
+  options_.resume_time = absl::Seconds(30);
+  for (const bool streams : {true, false}) {
+    const int num_before = manager_.num_requests();
+    manager_.Allow({WithResumeToken(Text("a")), EndOfConnection()});
+    const auto exchange = Start(1, streams);
+    RunUntilWaiting(num_before + 2);
+    manager_.Allow({Finish("b"), End()});
+    RunUntilEnd(*exchange);
+    EXPECT_EQ(exchange->code, streams ? 0 : 200);
+    EXPECT_THAT(exchange->text, HasSubstr(streams ? "data: [DONE]" : R"("text":"ab")"));
+  }
 }
 
 TEST_F(GenerateExchangeTest, ARequestCountsAsWaitingUntilTheManagerHasSentSomething) {
