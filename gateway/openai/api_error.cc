@@ -50,6 +50,19 @@ constexpr CodeMapping kMappings[] = {
     {absl::StatusCode::kDeadlineExceeded, 504, "timeout_error"},
 };
 
+// Reasons of RESOURCE_EXHAUSTED that hold for every further attempt, unless the manager says when to try again. Clients
+// repeat what has got 429.
+struct ReasonMapping {
+  const char* reason;
+  int http_code;
+  const char* type;
+};
+constexpr ReasonMapping kLastingReasons[] = {
+    {"response_too_large", 400, kInvalid},
+    {"receiving_too_much", 400, kInvalid},
+    {"tenant_limit", 403, "permission_error"},
+};
+
 // Parts of the manager's paths whose names differ.
 constexpr std::pair<const char*, const char*> kNames[] = {
     {"beam", "use_beam_search"},
@@ -190,6 +203,11 @@ ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
     } else if (any.UnpackTo(&info) && !error.code.has_value()) {
       error.code = absl::AsciiStrToLower(info.reason());
     }
+  }
+  for (const ReasonMapping& mapping : kLastingReasons) {
+    if (error.http_code != 429 || error.retry_after_s.has_value() || error.code != mapping.reason) continue;
+    error.http_code = mapping.http_code;
+    error.type = mapping.type;
   }
   if (error.code == kRequestUnknown) {
     error.param = "Last-Event-ID";

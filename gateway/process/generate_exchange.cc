@@ -23,6 +23,11 @@ namespace {
 constexpr std::chrono::seconds kComeBackTime(30);
 
 ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes) {
+  if (num_bytes > max_bytes / 2) {
+    return {.message = absl::StrCat("the answer has ", num_bytes, " bytes so far, and one caller may have at most ",
+                                    max_bytes / 2, ", half of --max-answer-bytes; ask for less, or for a stream"),
+            .code = "answer_too_large"};
+  }
   return {
       .http_code = 429,
       .message = absl::StrCat("the answer has ", num_bytes, " bytes so far, and all answers together may take ",

@@ -162,6 +162,31 @@ TEST(ApiErrorTest, AFullQueueIs429AndSaysWhenToTryAgain) {
   EXPECT_EQ(error.code, "queue_full");
 }
 
+TEST(ApiErrorTest, WhatWouldFailAgainIsNoReasonToTryAgain) {
+  struct Case {
+    const char* reason;
+    int http_code;
+    const char* type;
+  };
+  for (const Case& test :
+       {Case{"RESPONSE_TOO_LARGE", 400, "invalid_request_error"},
+        Case{"RECEIVING_TOO_MUCH", 400, "invalid_request_error"}, Case{"TENANT_LIMIT", 403, "permission_error"}}) {
+    google::rpc::Status status = StatusOf(kResourceExhausted, "it is too much");
+    google::rpc::ErrorInfo info;
+    info.set_reason(test.reason);
+    status.add_details()->PackFrom(info);
+    const ApiError error = ToApiError(status);
+    EXPECT_EQ(error.http_code, test.http_code) << test.reason;
+    EXPECT_EQ(error.type, test.type);
+    EXPECT_EQ(error.retry_after_s, std::nullopt);
+    google::rpc::RetryInfo retry;
+    retry.mutable_retry_delay()->set_seconds(3);
+    status.add_details()->PackFrom(retry);
+    EXPECT_EQ(ToApiError(status).http_code, 429) << test.reason;
+    EXPECT_EQ(ToApiError(status).retry_after_s, 3);
+  }
+}
+
 TEST(ApiErrorTest, CodesOfGrpcBecomeCodesOfHttp) {
   EXPECT_EQ(ToApiError(StatusOf(kUnavailable, "")).http_code, 503);
   EXPECT_EQ(ToApiError(StatusOf(kUnavailable, "")).retry_after_s, 1);
