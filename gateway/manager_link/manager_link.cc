@@ -38,6 +38,18 @@ google::rpc::Status RefusalOf(grpc::StatusCode code, std::string message) {
   return status;
 }
 
+// Returns the status of a call with a time limit of the gateway. gRPC says only that some deadline has passed.
+google::rpc::Status WithTimeout(google::rpc::Status status, std::chrono::milliseconds timeout) {
+  if (status.code() != grpc::StatusCode::DEADLINE_EXCEEDED || !status.details().empty()) return status;
+  status = StatusOf(grpc::StatusCode::DEADLINE_EXCEEDED,
+                    absl::StrCat("the manager has not answered the gateway within ",
+                                 absl::FormatDuration(absl::FromChrono(timeout)), " (--call-timeout)"));
+  google::rpc::ErrorInfo info;
+  info.set_reason("CALL_TIMEOUT");
+  status.add_details()->PackFrom(info);
+  return status;
+}
+
 }  // namespace
 
 struct ManagerLink::Gate {
@@ -346,7 +358,8 @@ void ManagerLink::Infer(const std::string& authorization, std::shared_ptr<const 
     unary_calls_.erase(unary);
     google::rpc::Status end = unary->is_given_up ? SilentError() : status;
     if (end.code() == 0) watch_.OnHeard(unary->manager);
-    if (!AsksAgain(unary->manager, &end, &search->policy, again)) handler(end, response);
+    if (!AsksAgain(unary->manager, &end, &search->policy, again))
+      handler(WithTimeout(std::move(end), timeout_), response);
   };
   unary_calls_.insert(unary);
   watch_.OnSent();
@@ -431,7 +444,9 @@ void ManagerLink::CheckHealthFrom(size_t first, size_t num_asked,
   const auto answer = [this, first, num_asked, handler = std::move(handler)](
                           const google::rpc::Status& status, const grpc::health::v1::HealthCheckResponse& response) {
     const bool is_serving = status.code() == 0 && response.status() == grpc::health::v1::HealthCheckResponse::SERVING;
-    if (is_serving || num_asked + 1 == managers_.size()) return handler(status, response);
+    if (is_serving || num_asked + 1 == managers_.size()) {
+      return handler(WithTimeout(status, timeout_), response);
+    }
     CheckHealthFrom(first, num_asked + 1, handler);
   };
   auto* const stub = managers_[(first + num_asked) % managers_.size()].health.get();

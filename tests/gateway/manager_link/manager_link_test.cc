@@ -589,6 +589,21 @@ TEST_F(ManagerLinkTest, WithoutAnyManagerARequestFailsAtOnce) {
 }
 
 // The executors of a gateway are gone when their server is.
+TEST_F(ManagerLinkTest, ACallThatTakesTooLongSaysWhichLimitHasPassed) {
+  MakeLink(milliseconds(300), /*num_managers=*/1);
+  managers_[0].waits_for_cancel = true;
+  std::optional<google::rpc::Status> end;
+  link_->GetModel("", [&](const google::rpc::Status& status, const v1::GetModelResponse&) { end = status; });
+  loop_.RunUntil([&] { return end.has_value(); });
+  EXPECT_EQ(end->code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(end->message(), "the manager has not answered the gateway within 300ms (--call-timeout)");
+  google::rpc::ErrorInfo info;
+  ASSERT_EQ(end->details_size(), 1);
+  ASSERT_TRUE(end->details(0).UnpackTo(&info));
+  EXPECT_EQ(info.reason(), "CALL_TIMEOUT");
+  managers_[0].cancelled.get_future().wait();
+}
+
 TEST_F(ManagerLinkTest, ALinkThatIsDestroyedCancelsItsCallsAndUsesItsExecutorNoMore) {
   managers_[0].waits_for_cancel = true;
   auto posts = std::make_shared<std::atomic<int>>(0);
