@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/openai/field_reader.h"
@@ -14,6 +15,7 @@ namespace quire {
 namespace {
 
 constexpr char kHeader[] = "X-Request-Timeout";
+constexpr double kMinSeconds = 0.001;
 constexpr double kMaxSeconds = 86400;
 // A client that waits for t learns what the server says if it comes this part of t earlier, within these limits.
 constexpr int kMarginPart = 50;
@@ -25,6 +27,15 @@ std::optional<double> Seconds(absl::string_view text) {
   double seconds = 0;
   if (!absl::SimpleAtod(text, &seconds) || !(seconds > 0)) return std::nullopt;
   return seconds;
+}
+
+// Returns the number if the text consists of digits and at most one point, such as 2.5. Numbers in other forms, such as
+// 0x10, mean different things to different programs.
+std::optional<double> PlainNumber(absl::string_view text) {
+  const bool is_plain = !text.empty() && absl::ascii_isdigit(static_cast<unsigned char>(text[0])) &&
+                        text.find_first_not_of("0123456789.") == text.npos &&
+                        std::count(text.begin(), text.end(), '.') <= 1;
+  return is_plain ? Seconds(text) : std::nullopt;
 }
 
 // Longer times than a day are a day.
@@ -49,10 +60,10 @@ std::variant<std::chrono::steady_clock::time_point, ApiError> AnswerDeadline(
   };
   if (limit > std::chrono::milliseconds(0)) shorten(limit);
   if (request.timeout.has_value()) {
-    const std::optional<double> seconds = Seconds(*request.timeout);
-    if (!seconds.has_value() || *seconds > kMaxSeconds) {
+    const std::optional<double> seconds = PlainNumber(*request.timeout);
+    if (!seconds.has_value() || *seconds < kMinSeconds || *seconds > kMaxSeconds) {
       return FieldError(kHeader, absl::StrCat(Describe(Json(*request.timeout)), ", it must be one number of seconds, ",
-                                              "such as 2.5, above 0 and at most ", kMaxSeconds));
+                                              "such as 2.5, from ", kMinSeconds, " to ", kMaxSeconds));
     }
     shorten(Milliseconds(*seconds));
   } else if (!streams) {
