@@ -207,7 +207,7 @@ std::string GenerateAnswer::EventsOf(Choice* choice, size_t index, const v1::Gen
   const bool has_token_ids = call_.returns_token_ids && response.token_ids_size() > 0;
   if (text.empty() && reason.empty() && logprobs == "null" && prompt_logprobs.empty() && !has_token_ids) return out;
   // An event without text has no id, so a client that has lost its text gets it again.
-  if (call_.is_resumable && position_.CanResume()) absl::StrAppend(&out, "id: ", position_.Id(), "\n");
+  if (call_.is_resumable && position_.CanResume()) absl::StrAppend(&out, "id: ", position_.Id(call_.is_chat), "\n");
   const size_t begin = out.size();
   absl::StrAppend(&out, event_begin_, "{\"index\":", index);
   if (!call_.is_chat) {

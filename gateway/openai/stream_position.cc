@@ -15,6 +15,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kMaxIdBytes = 8 << 10;
+constexpr char kChat[] = "chat.";
 
 bool IsTokenCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
@@ -22,7 +23,8 @@ bool IsTokenCharacter(char c) {
 
 }  // namespace
 
-std::optional<StreamPosition> StreamPosition::Parse(absl::string_view id) {
+std::optional<StreamPosition> StreamPosition::Parse(absl::string_view id, bool is_chat) {
+  if (is_chat && !absl::ConsumePrefix(&id, kChat)) return std::nullopt;
   const size_t colon = id.find(':');
   if (id.size() > kMaxIdBytes || colon == id.npos || colon == 0) return std::nullopt;
   StreamPosition position;
@@ -59,8 +61,8 @@ void StreamPosition::Note(const v1::GenerateResponse& response) {
   if (response.has_numerics_changed_at()) sample.set_numerics_changed_at(response.numerics_changed_at());
 }
 
-std::string StreamPosition::Id() const {
-  std::string id = absl::StrCat(token_, ":");
+std::string StreamPosition::Id(bool is_chat) const {
+  std::string id = absl::StrCat(is_chat ? kChat : "", token_, ":");
   for (const auto& [index, sample] : samples_) {
     absl::StrAppend(&id, id.back() == ':' ? "" : ",", index, ".", sample.next_position());
     if (sample.has_numerics_changed_at()) absl::StrAppend(&id, "c", sample.numerics_changed_at());

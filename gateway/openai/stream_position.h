@@ -16,11 +16,12 @@ namespace quire {
 // Says how far a client has read a stream that can be resumed, as the id of a server-sent event. The id has everything
 // that the manager needs to go on, so that any gateway can resume the stream: the resume token, and for each sample its
 // index and its next position, then "c" and the position at which its numerics have changed, if they have, and "f" if
-// the sample has ended. An example is "TOKEN:0.57,1.60c41f".
+// the sample has ended. An example is "TOKEN:0.57,1.60c41f". The id of a chat has "chat." before that, because its
+// events differ from those of a completion.
 class StreamPosition {
  public:
-  // Reads an id. Returns nothing when it is none.
-  static std::optional<StreamPosition> Parse(absl::string_view id);
+  // Reads an id. Returns nothing when it is none, or when it is one of the other interface.
+  static std::optional<StreamPosition> Parse(absl::string_view id, bool is_chat);
 
   // The client receives a response.
   void Note(const v1::GenerateResponse& response);
@@ -28,7 +29,7 @@ class StreamPosition {
   // False before the manager has sent a resume token, or if it lets no request outlive its call.
   bool CanResume() const { return !token_.empty(); }
   // REQUIRES: CanResume().
-  std::string Id() const;
+  std::string Id(bool is_chat) const;
 
   // Returns a request for what goes on behind this position.
   v1::ResumeRequest Resume() const;

@@ -244,11 +244,12 @@ void GenerateExchange::StartRequests() {
 bool GenerateExchange::ResumeIfAsked() {
   const std::string& id = exchange_->request().last_event_id;
   if (id.empty()) return false;
-  const std::optional<StreamPosition> position = StreamPosition::Parse(id);
+  const std::optional<StreamPosition> position = StreamPosition::Parse(id, call_.is_chat);
   if (!call_.is_resumable) {
     Fail(FieldError("Last-Event-ID", "is set, but stream_options.resumable is not true"));
   } else if (!position.has_value()) {
-    Fail(FieldError("Last-Event-ID", "is not the id of an event of this server"));
+    const char* const path = call_.is_chat ? "/v1/chat/completions" : "/v1/completions";
+    Fail(FieldError("Last-Event-ID", absl::StrCat("is not the id of an event of ", path, " of this server")));
   } else {
     answer_->ResumeBehind(*position);
     parts_.push_back({.ticket = {}, .position = *position, .policy = NewPolicy()});

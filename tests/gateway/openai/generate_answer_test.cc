@@ -241,15 +241,15 @@ TEST(GenerateAnswerTest, AStreamThatCanBeResumedHasIdsAndGoesOnBehindThem) {
   response.set_resume_token("token");
   response.set_position(4);
   response.add_token_ids(1);
-  EXPECT_THAT(answer.Add(0, response), testing::HasSubstr("}\n\nid: token:0.5\ndata: {"));
+  EXPECT_THAT(answer.Add(0, response), testing::HasSubstr("}\n\nid: chat.token:0.5\ndata: {"));
 
   GenerateAnswer resumed(call, AnswerHead{.id = "another", .created_unix_sec = 5, .model = "tales"});
-  resumed.ResumeBehind(*StreamPosition::Parse("token:0.5"));
+  resumed.ResumeBehind(*StreamPosition::Parse("chat.token:0.5", /*is_chat=*/true));
   v1::GenerateResponse last = Last("!", v1::FINISH_REASON_STOP);
   last.set_request_id("cmpl-1");
   last.set_position(5);
   last.add_token_ids(2);
-  EXPECT_THAT(resumed.Add(0, last), testing::StartsWith("id: token:0.6f\ndata: {\"id\":\"cmpl-1\","))
+  EXPECT_THAT(resumed.Add(0, last), testing::StartsWith("id: chat.token:0.6f\ndata: {\"id\":\"cmpl-1\","))
       << "the role came before";
   EXPECT_EQ(resumed.LastEvents(), "data: [DONE]\n\n") << "the usage is not known";
 }
