@@ -224,6 +224,11 @@ std::variant<std::optional<size_t>, HttpRefusal> FindHeadEnd(absl::string_view t
   return std::nullopt;
 }
 
+bool IsHeadRequest(absl::string_view text) {
+  absl::ConsumePrefix(&text, "\r\n");
+  return absl::StartsWith(text, "HEAD ");
+}
+
 std::optional<std::string> ReadHeaderLine(absl::string_view line, absl::string_view* name, absl::string_view* value) {
   if (absl::StartsWith(line, " ") || absl::StartsWith(line, "\t")) return "a header continues on the next line";
   const size_t colon = line.find(':');

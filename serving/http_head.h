@@ -50,6 +50,10 @@ std::variant<std::optional<size_t>, HttpRefusal> FindHeadEnd(absl::string_view t
 // the tests. The connection must be closed after a refusal.
 std::variant<HttpHead, HttpRefusal> ReadHttpHead(absl::string_view text);
 
+// Returns whether the text begins as a request with the method HEAD does, also if it is refused. The answer to it has
+// no body.
+bool IsHeadRequest(absl::string_view text);
+
 // Returns why a line is no header or trailer ("name: value", without the line end), or nothing. With a header, `name`
 // and `value` may be null, or get its parts.
 std::optional<std::string> ReadHeaderLine(absl::string_view line, absl::string_view* name, absl::string_view* value);

@@ -145,7 +145,7 @@ void MetricsServer::Serve(int fd, const std::string& peer) {
     const auto* const head = std::get_if<HttpHead>(&read);
     HttpResponse response = head != nullptr ? Respond(*head, peer) : Refused(std::get<HttpRefusal>(read));
     const bool takes_gzip = head != nullptr && absl::StrContains(head->Header("accept-encoding"), "gzip");
-    const bool is_head = head != nullptr && head->method == "HEAD";
+    const bool is_head = text.ok() && IsHeadRequest(*text);
     connection.Write(Render(std::move(response), takes_gzip, is_head), kResponseTimeout);
     connection.Finish(kFinishTimeout);
   }

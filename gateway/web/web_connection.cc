@@ -342,6 +342,7 @@ void Connection<Stream>::ReadHead() {
 
 template <typename Stream>
 void Connection<Stream>::ContinueHead() {
+  is_head_ = IsHeadRequest(buffer_);
   const auto found = FindHeadEnd(buffer_, num_searched_);
   if (const auto* const refusal = std::get_if<HttpRefusal>(&found)) return Refuse(refusal->code, refusal->message);
   const std::optional<size_t> end = std::get<std::optional<size_t>>(found);

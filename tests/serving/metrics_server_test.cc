@@ -164,6 +164,14 @@ TEST_F(MetricsServerTest, HeadsWithoutASingleMeaningAreRefused) {
   }
 }
 
+TEST_F(MetricsServerTest, ARefusalOfHeadHasNoBody) {
+  for (const char* request : {"HEAD * HTTP/1.1\r\nHost: h\r\n\r\n", "HEAD / HTTP/1.1\r\n\r\n"}) {
+    const std::string answer = Exchange(server_->port(), request);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 "));
+    EXPECT_THAT(answer, ::testing::EndsWith("\r\n\r\n"));
+  }
+}
+
 TEST_F(MetricsServerTest, WebPagesOfOtherSitesReadNothing) {
   for (const char* path : {"/metrics", "/", "/who"}) {
     EXPECT_THAT(Ask("GET", path, "Host: evil.example\r\n"), StartsWith("HTTP/1.1 403 ")) << path;

@@ -88,6 +88,22 @@ TEST_F(WebServerTest, AResponseToHeadHasTheLengthOfItsBodyButNoBody) {
   EXPECT_THAT(client.ReadUntil("three"), StartsWith("HTTP/1.1 200 OK\r\n")) << "a body is before this response";
 }
 
+TEST_F(WebServerTest, ARefusalOfHeadHasNoBodyEither) {
+  Start();
+  for (const std::string& request :
+       {std::string("HEAD * HTTP/1.1\r\nHost: h\r\n\r\n"), std::string("\r\nHEAD /#a HTTP/1.1\r\nHost: h\r\n\r\n"),
+        std::string("HEAD / HTTP/1.1\r\n\r\n"), std::string("HEAD / HTTP/1.1\n"),
+        "HEAD / HTTP/1.1\r\nA: " + std::string(17'000, 'a') + "\r\n\r\n"}) {
+    TestClient client(server_->address());
+    client.Send(request);
+    EXPECT_THAT(client.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 4")) << request.substr(0, 40);
+    EXPECT_EQ(client.ReadAll(), "") << request.substr(0, 40);
+  }
+  TestClient client(server_->address());
+  client.Send("HEADER * HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_THAT(client.ReadAll(), HasSubstr("the target * is for OPTIONS, not HEADER"));
+}
+
 TEST_F(WebServerTest, AConnectionServesSeveralRequests) {
   Start();
   TestClient client(server_->address());
