@@ -80,8 +80,11 @@ bool IsAuthority(absl::string_view text) {
 
 // Reads the target of the request line into the path, the query and, if it names one, the host.
 std::optional<HttpRefusal> ReadTarget(absl::string_view target, HttpHead* head) {
-  if (target.empty() || std::any_of(target.begin(), target.end(), IsControl) || absl::StrContains(target, '#')) {
+  if (target.empty() || std::any_of(target.begin(), target.end(), IsControl)) {
     return NotHttp(absl::StrCat("the target is ", Shown(target)));
+  }
+  if (absl::StrContains(target, '#')) {
+    return NotHttp(absl::StrCat("the target ", Shown(target), " has the character #, for which it must have %23"));
   }
   if (target == "*") {
     if (head->method != "OPTIONS") return NotHttp(absl::StrCat("the target * is for OPTIONS, not ", head->method));

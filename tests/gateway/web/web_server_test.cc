@@ -104,6 +104,13 @@ TEST_F(WebServerTest, ARefusalOfHeadHasNoBodyEither) {
   EXPECT_THAT(client.ReadAll(), HasSubstr("the target * is for OPTIONS, not HEADER"));
 }
 
+TEST_F(WebServerTest, ARefusalNamesTheCharacterThatATargetMustNotHave) {
+  Start();
+  TestClient client(server_->address());
+  client.Send("GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_THAT(client.ReadAll(), HasSubstr("has the character #, for which it must have %23"));
+}
+
 TEST_F(WebServerTest, AConnectionServesSeveralRequests) {
   Start();
   TestClient client(server_->address());
