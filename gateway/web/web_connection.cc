@@ -60,7 +60,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
       : owner_(owner), address_(std::move(address)), stream_(std::forward<Args>(args)...) {}
   void Start() override;
   void Close() override;
-  bool is_busy() const override { return exchange_ != nullptr || is_writing_; }
+  bool is_busy() const override { return exchange_ != nullptr || is_writing_ || waits_for_turn_; }
   std::optional<SteadyTime> waiting_since() const override {
     const bool waits = phase_ == Phase::kIdle || phase_ == Phase::kHead;
     return waits && !is_lingering_ ? std::optional(waiting_since_) : std::nullopt;
@@ -144,8 +144,11 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   // Adds bytes to buffer_ and continues with `next`, unless the request must be refused meanwhile.
   void Read(void (Connection::*next)());
   void OnRead(error_code error, size_t num_bytes, void (Connection::*next)());
-  // Returns whether the reading of a request continues after this result. Otherwise it has refused the request or
-  // closed the connection.
+  // Bytes of a request have come. Goes on with `next` when it is the turn of the address, unless the request must be
+  // refused then.
+  void WaitForTurn(void (Connection::*next)());
+  // Returns whether the reading of a request goes on after this result. Otherwise it has refused the request or closed
+  // the connection.
   bool GoesOn(error_code error);
   void ReadHead();
   void ContinueHead();
@@ -205,6 +208,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   SteadyTime send_deadline_ = SteadyTime::max();
   bool is_watching_ = false;
   bool is_writing_ = false;
+  bool waits_for_turn_ = false;
   bool is_late_ = false;     // The request did not arrive in time.
   bool is_dropped_ = false;  // The memory of its body was needed for others.
   bool keeps_alive_ = true;
@@ -248,6 +252,7 @@ void Connection<Stream>::CheckTime(SteadyTime now) {
   if (now >= write_deadline_ || now >= send_deadline_) return Close();
   // Bytes of the next request end the watching, and wait until the response has been sent.
   if (exchange_ != nullptr && !is_watching_ && HasPeerClosed()) return Close();
+  if (waits_for_turn_) return;  // The client has done its part.
   const auto body_time =
       std::chrono::duration_cast<std::chrono::milliseconds>(now - waiting_since_ - owner_->options().body_start);
   const bool is_slow =
@@ -287,7 +292,7 @@ void Connection<Stream>::OnBytes(error_code error, size_t num_bytes) {
   }
   buffer_.append(read_block_, 0, num_bytes);
   // Bytes during a response belong to the next request, which waits.
-  if (!is_busy()) ReadHead();
+  if (!is_busy()) WaitForTurn(&Connection::ReadHead);
 }
 
 template <typename Stream>
@@ -296,7 +301,7 @@ void Connection<Stream>::NextRequest() {
   SetPhase(Phase::kIdle);
   SetDeadline(owner_->options().idle_timeout);
   if (is_watching_) return;
-  if (!buffer_.empty()) return ReadHead();
+  if (!buffer_.empty()) return WaitForTurn(&Connection::ReadHead);
   Watch();
 }
 
@@ -313,7 +318,16 @@ template <typename Stream>
 void Connection<Stream>::OnRead(error_code error, size_t num_bytes, void (Connection::*next)()) {
   if (!GoesOn(error)) return;
   buffer_.append(read_block_, 0, num_bytes);
-  (this->*next)();
+  WaitForTurn(next);
+}
+
+template <typename Stream>
+void Connection<Stream>::WaitForTurn(void (Connection::*next)()) {
+  waits_for_turn_ = true;
+  owner_->WaitForTurn(address_, [self = this->shared_from_this(), next] {
+    self->waits_for_turn_ = false;
+    if (self->GoesOn({})) (self.get()->*next)();
+  });
 }
 
 template <typename Stream>

@@ -25,8 +25,8 @@ class WebConnection {
   virtual void Close() = 0;
   // A response is being made or sent.
   virtual bool is_busy() const = 0;
-  // Since when the connection waits for a handshake, for a request or for the rest of a head, or nothing if it does
-  // not.
+  // Since when the connection waits for a handshake, for a request, for the rest of a head or for its turn with these,
+  // or nothing if it does not.
   virtual std::optional<std::chrono::steady_clock::time_point> waiting_since() const = 0;
   virtual const std::string& address() const = 0;
   // Ends what has taken too long, and the request of a client that has left. The caller calls it every now and then.
@@ -51,6 +51,8 @@ class WebConnectionOwner {
   // Runs the function when it is the turn of `caller` to read kReadBytes of a large body. All large bodies together
   // come at a rate that leaves the thread of the server time for others.
   virtual void Pace(const std::string& caller, std::function<void()> read) = 0;
+  // Runs the function when it is the turn of the address (see ServerTurns).
+  virtual void WaitForTurn(const std::string& address, std::function<void()> function) = 0;
   // Runs the function soon on the thread of the server. Thread-safe.
   virtual void RunSoon(std::function<void()> function) = 0;
 };

@@ -19,9 +19,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/fair_queue.h"
 #include "base/status.h"
 #include "gateway/web/body_memory.h"
+#include "gateway/web/server_turns.h"
 #include "gateway/web/tls_context.h"
 #include "gateway/web/web_connection.h"
 
@@ -39,7 +41,9 @@ constexpr std::chrono::milliseconds kTick(200);
 constexpr int64_t kPacedRate = 64 << 20;
 constexpr int64_t kMaxPacedBytes = 256 << 10;
 constexpr std::chrono::milliseconds kPaceTick(2);
-// One in this number of connections is kept free for the next client, as long as others only wait.
+// Requests are handled for so long before other work has its turn, such as tokens of streams.
+constexpr int64_t kTurnsUs = 500;
+// One of so many connections is kept free for the next client, as long as others only wait.
 constexpr size_t kPartKeptFree = 16;
 
 class Server : public WebServer, public WebConnectionOwner {
@@ -67,11 +71,14 @@ class Server : public WebServer, public WebConnectionOwner {
   void Remove(WebConnection* connection) override { connections_.erase(connection); }
   BodyMemory* body_memory() override { return &body_memory_; }
   void Pace(const std::string& caller, std::function<void()> read) override;
+  void WaitForTurn(const std::string& address, std::function<void()> function) override;
   void RunSoon(std::function<void()> function) override { Post(std::move(function)); }
 
  private:
   void Take(int fd, const std::string& peer);
-  // Reads the part of large bodies that is due, and looks again soon if there is more.
+  // Handles what has come from clients for a moment, and again behind all other work if there is more.
+  void RunTurns();
+  // Lets as much of large bodies come as is due, and looks again soon if there is more.
   void ReadPaced();
   // Closes a connection that waits, if nearly all are taken.
   void MakeRoom();
@@ -91,6 +98,8 @@ class Server : public WebServer, public WebConnectionOwner {
 
   // These belong to the server's thread.
   absl::flat_hash_map<WebConnection*, std::shared_ptr<WebConnection>> connections_;
+  ServerTurns turns_{&SteadyClock()};
+  bool has_turns_ = false;                  // RunTurns runs again soon.
   FairQueue<std::function<void()>> paced_;  // Reads of large bodies that wait.
   int64_t paced_bytes_ = 0;                 // Number of bytes that may be read now.
   SteadyTime paced_until_;                  // The time that these bytes count.
@@ -145,6 +154,17 @@ void Server::Take(int fd, const std::string& peer) {
   MakeRoom();
   connections_.emplace(connection.get(), connection);
   connection->Start();
+}
+
+void Server::WaitForTurn(const std::string& address, std::function<void()> function) {
+  turns_.Push(address, std::move(function));
+  if (!std::exchange(has_turns_, true)) Post([this] { RunTurns(); });
+}
+
+void Server::RunTurns() {
+  turns_.Run(kTurnsUs);
+  has_turns_ = !turns_.empty();
+  if (has_turns_) Post([this] { RunTurns(); });
 }
 
 void Server::Pace(const std::string& caller, std::function<void()> read) {

@@ -100,7 +100,8 @@ struct WebServerOptions {
 // that a client can make it hold is bounded: connections, bytes of heads and bodies, unsent bytes, and times. Requests
 // that break a limit get 400, 408, 413, 431 or 503 with an error in the form of the OpenAI interface. Heads are read
 // strictly (ReadHttpHead), and requests of other sites and for other hosts get 403 (CheckWebRules). A body has a
-// Content-Length or comes in chunks, and may not come slowly. A compressed one gets 415. When nearly all
+// Content-Length or comes in chunks, and may not come slowly. A compressed one gets 415. Addresses take turns: requests
+// of one are handled for no longer than those of another while both have some. When nearly all
 // connections are taken, the one that has waited longest for its client is closed, at the address that has most.
 class WebServer {
  public:

@@ -2,6 +2,7 @@
 
 #include "gateway/web/web_server.h"
 
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <set>
@@ -33,7 +34,8 @@ std::string Post(const std::string& path, const std::string& body, const std::st
                       body);
 }
 
-// A server that answers with the body of the request. /stream sends it as a stream, /wait waits for Release.
+// A server that answers with the body of the request. /stream sends it as a stream, /wait waits for Release, and the
+// first /block keeps the thread of the server until go_on_ has its value.
 class WebServerTest : public testing::Test {
  protected:
   void Start(WebServerOptions options = {}) {
@@ -50,7 +52,15 @@ class WebServerTest : public testing::Test {
 
   void Handle(const std::shared_ptr<WebExchange>& exchange) {
     const WebRequest& request = exchange->request();
-    if (request.path == "/stream") {
+    handled_.push_back(request.address);
+    if (request.path == "/block") {
+      if (handled_.size() == 1) {
+        is_waiting_.set_value();
+        go_on_.get_future().wait();
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // Nobody else has a turn within this one.
+      }
+      exchange->Respond({.body = "blocked"});
+    } else if (request.path == "/stream") {
       exchange->BeginEvents();
       for (absl::string_view part : absl::StrSplit(request.body, ',')) exchange->Send(std::string(part));
       exchange->EndEvents();
@@ -69,10 +79,22 @@ class WebServerTest : public testing::Test {
     }
   }
 
+  // Keeps the thread of the server busy until `release` gets its value.
+  void Block(std::promise<void>* release) {
+    std::promise<void> is_blocked;
+    server_->Post([&is_blocked, release] {
+      is_blocked.set_value();
+      release->get_future().wait();
+    });
+    is_blocked.get_future().wait();
+  }
+
   std::unique_ptr<WebServer> server_;
+  std::vector<std::string> handled_;  // The addresses of the requests, on the server's thread.
   std::shared_ptr<WebExchange> waiting_;
   std::vector<std::shared_ptr<const std::string>> kept_;
   std::promise<void> is_waiting_;
+  std::promise<void> go_on_;
   std::promise<void> gone_;
 };
 
@@ -248,6 +270,50 @@ TEST_F(WebServerTest, RequestsWithoutASingleMeaningAreRefusedAndTheConnectionEnd
     for (const char c : framing.request + next) slow.TrySend(c);
     EXPECT_EQ(CodesIn(slow.ReadAll()), expected) << "byte by byte: " << framing.request;
   }
+}
+
+TEST_F(WebServerTest, AnAddressDoesNotWaitForTheManyRequestsOfAnother) {
+  constexpr int kNumConnections = 100;
+  Start();
+  std::vector<std::unique_ptr<TestClient>> many;
+  for (int i = 0; i < kNumConnections; ++i) many.push_back(std::make_unique<TestClient>(server_->address(), 2));
+  TestClient one(server_->address(), 3);
+  while (server_->stats().connections < kNumConnections + 1) std::this_thread::yield();
+  for (const bool is_pipelined : {false, true}) {
+    handled_.clear();
+    std::promise<void> release;
+    Block(&release);
+    for (int i = 0; i < kNumConnections; ++i) many[is_pipelined ? 0 : i]->Send(Post("/a", "x"));
+    one.Send(Post("/b", "one"));
+    release.set_value();
+    EXPECT_THAT(one.ReadUntil("one"), StartsWith("HTTP/1.1 200"));
+    for (int i = 0; i < kNumConnections; ++i) many[is_pipelined ? 0 : i]->ReadUntil("/a   x");
+    const auto place = std::find(handled_.begin(), handled_.end(), "127.0.0.3") - handled_.begin();
+    EXPECT_LT(place, kNumConnections / 2) << (is_pipelined ? "on one connection" : "on many connections");
+    EXPECT_EQ(handled_.size(), kNumConnections + 1);
+  }
+}
+
+TEST_F(WebServerTest, RequestsThatWaitForTheirTurnMakeRoomForAnotherAddress) {
+  constexpr int kNumConnections = 30;
+  Start({.max_connections = kNumConnections + 2});
+  std::vector<std::unique_ptr<TestClient>> many;
+  for (int i = 0; i < kNumConnections; ++i) many.push_back(std::make_unique<TestClient>(server_->address(), 2));
+  const auto wait_for = [this](int count) {
+    while (server_->stats().connections < count) std::this_thread::yield();
+  };
+  wait_for(kNumConnections);
+  std::promise<void> release;
+  Block(&release);
+  for (const auto& client : many) client->Send(Post("/block", "x"));
+  release.set_value();
+  is_waiting_.get_future().wait();  // The first request is handled, and the others wait for their turns.
+  TestClient one(server_->address(), 3);
+  TestClient next(server_->address(), 3);
+  wait_for(kNumConnections + 2);
+  go_on_.set_value();
+  one.Send(Post("/b", "one"));
+  EXPECT_THAT(one.ReadUntil("one"), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(WebServerTest, PagesOfOtherSitesAreRefused) {
