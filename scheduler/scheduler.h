@@ -185,6 +185,9 @@ class Scheduler {
   // The part of counts().waiting_tokens that would be served before this request if it was submitted now.
   int64_t NumTokensAhead(const Request& request) const { return waiting_.NumTokensAhead(request); }
 
+  // See WaitingQueue::Backlogs. The names are valid until the next non-const call.
+  std::vector<TenantBacklog> Backlogs() const { return waiting_.Backlogs(); }
+
   // See WaitingQueue::only_tenant.
   const std::string* OnlyWaitingTenant() const { return waiting_.only_tenant(); }
 

@@ -269,6 +269,34 @@ int64_t WaitingQueue::NumTokensAhead(const Request& request) const {
   return static_cast<int64_t>(num_tokens);
 }
 
+// NumTokensAhead of one tenant after the other would take quadratic time. In the order of num_tokens / weight, the
+// tenants before one count with all of their tokens, and those behind it count by their weights.
+std::vector<TenantBacklog> WaitingQueue::Backlogs() const {
+  if (size_ == 0) return {};
+  if (policy_ != SchedulingPolicy::kFairShare) return {{.queue = "", .num_tokens_ahead = num_tokens_}};
+  struct Share {
+    double length;  // num_tokens / weight
+    const std::pair<const std::string, Holder>* holder;
+  };
+  std::vector<Share> shares;
+  double weight_behind = 0;
+  for (const auto& holder : holders_) {
+    const Tenant& tenant = *holder.second.tenant;
+    shares.push_back({static_cast<double>(tenant.num_tokens) / tenant.weight, &holder});
+    weight_behind += tenant.weight;
+  }
+  std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.length < b.length; });
+  std::vector<TenantBacklog> backlogs;
+  double num_tokens_before = 0;
+  for (const auto& [length, holder] : shares) {
+    backlogs.push_back(
+        {.queue = holder->first, .num_tokens_ahead = static_cast<int64_t>(num_tokens_before + length * weight_behind)});
+    num_tokens_before += static_cast<double>(holder->second.tenant->num_tokens);
+    weight_behind -= holder->second.tenant->weight;
+  }
+  return backlogs;
+}
+
 int WaitingQueue::NumAhead(const SequenceGroup& group) {
   int num_ahead = 0;
   const double least_served = least_served_;

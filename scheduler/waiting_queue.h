@@ -18,6 +18,18 @@
 
 namespace quire {
 
+// Under fair share each tenant has a queue of its own, which is not longer because another tenant's is. Under the other
+// policies all tenants wait in one queue, which has an empty name.
+inline absl::string_view QueueNameOf(SchedulingPolicy policy, absl::string_view tenant) {
+  return policy == SchedulingPolicy::kFairShare ? tenant : absl::string_view();
+}
+
+// The work that waits before a request that joins a queue.
+struct TenantBacklog {
+  absl::string_view queue;       // Valid until the next non-const call of the WaitingQueue.
+  int64_t num_tokens_ahead = 0;  // As WaitingQueue::NumTokensAhead.
+};
+
 // The groups that wait, in the order in which they are served. Each policy is one way to walk over them. Under every
 // policy a preempted group keeps the place that its submission gave it. The groups are borrowed. Owned by the step-loop
 // thread.
@@ -49,6 +61,8 @@ class WaitingQueue {
   // The part of num_tokens() that would be served before a request that is submitted now. Under fair share this is an
   // estimate by the weights.
   int64_t NumTokensAhead(const Request& request) const;
+  // What waits before the next request of each queue that has waiting groups, see TenantBacklog.
+  std::vector<TenantBacklog> Backlogs() const;
   // The tenant of all waiting groups. Returns null when there are none, or groups of several tenants.
   const std::string* only_tenant() const { return holders_.size() == 1 ? &holders_.begin()->first : nullptr; }
   // The number of waiting groups whose blocks are in the host tier.

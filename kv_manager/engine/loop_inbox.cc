@@ -177,6 +177,8 @@ WorkerLoad LoopInbox::load() const {
 WorkerLoad LoopInbox::load(const Request& request, PromptHashes* hashes) const {
   WorkerLoad load = this->load();
   if (load.waiting_tenant.has_value() && *load.waiting_tenant != request.tenant) load.forecast.waiting_tokens = 0;
+  load.forecast.is_overloaded = load.overloaded_queues != nullptr && load.overloaded_queues->contains(QueueNameOf(
+                                                                         options_->scheduler.policy, request.tenant));
   const std::shared_ptr<PrefixIndex> index = IndexFor(request);
   if (index != nullptr) load.num_cached_tokens = index->NumTokens(hashes);
   return load;

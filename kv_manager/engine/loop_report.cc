@@ -92,6 +92,7 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
   load.num_free_blocks = status_.blocks.free + status_.blocks.evictable;
   load.max_sequences = session.description().max_sequences;
   load.forecast = wait_.Forecast();
+  load.overloaded_queues = wait_.overloaded_queues();
   const Scheduler& scheduler = session.pool()->scheduler();
   const SchedulerCounts counts = scheduler.counts();
   load.num_waiting = counts.waiting;

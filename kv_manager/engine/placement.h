@@ -37,6 +37,7 @@ struct WorkerLoad {
   int max_sequences = 0;       // Rows; 0: unknown.
   int num_cached_tokens = 0;   // Cached tokens of the prompt of the request to be placed.
   WaitForecast forecast = {};  // It is for a request that is placed there now.
+  OverloadedQueues overloaded_queues = nullptr;
   // Under the fair-share policy, the tenant for whose requests the forecast knows what waits before them: the only one
   // that has waiting requests.
   std::optional<std::string> waiting_tenant = std::nullopt;

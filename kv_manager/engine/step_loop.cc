@@ -77,7 +77,7 @@ int64_t StepLoop::RunOnce() {
   if (pool != nullptr) pool->blocks()->ExpirePins(now_us_);
   PlanSteps();
   if (pool != nullptr) {
-    report_.wait()->NoteQueue(now_us_, pool->scheduler()->counts().waiting_tokens, options_.wait_limits);
+    report_.wait()->NoteQueues(now_us_, pool->scheduler()->Backlogs(), options_.wait_limits);
     report_.wait()->NoteEnds(*pool->scheduler());
   }
   session_.OnPlanned(now_us_);
@@ -118,7 +118,7 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
   }
   const RequestId id = request.id;
   Scheduler* const scheduler = session_.pool()->scheduler();
-  WaitForecast forecast = report_.wait()->Forecast();
+  WaitForecast forecast = report_.wait()->Forecast(QueueNameOf(scheduler->options().policy, request.tenant));
   forecast.num_requests = live_.size();
   absl::Status status = CheckWait(options_.wait_limits, forecast, scheduler->NumTokensAhead(request), request, now_us_);
   if (!status.ok()) {

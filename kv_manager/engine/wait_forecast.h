@@ -5,7 +5,10 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <string>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "scheduler/request.h"
@@ -25,6 +28,9 @@ struct WaitLimits {
   }
 };
 
+// The names of the queues whose overload lasts, see QueueNameOf. Never changed once it is shared. Null: there are none.
+using OverloadedQueues = std::shared_ptr<const absl::flat_hash_set<std::string>>;
+
 // Holds what a step loop has measured of the time that requests take. A value of 0 means that it is not known, or that
 // nothing holds requests up.
 struct WaitForecast {
@@ -36,7 +42,7 @@ struct WaitForecast {
   // the request, see WorkerLoad::waiting_tenant. Then only the step loop can tell.
   int64_t waiting_tokens = 0;
   double us_per_waiting_token = 0;
-  bool is_overloaded = false;  // The overload lasts, see WaitMeter::NoteQueue.
+  bool is_overloaded = false;  // The overload of the queue of the request lasts, see WaitMeter::NoteQueues.
   // The mean time of the last steps, and the mean number of requests that ran in them.
   double step_us = 0;
   double step_requests = 0;

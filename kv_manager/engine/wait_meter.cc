@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -54,11 +55,26 @@ void WaitMeter::Add(const Span& span) {
   }
 }
 
-void WaitMeter::NoteQueue(int64_t now_us, int64_t waiting_tokens, const WaitLimits& limits) {
-  const auto wait_us = static_cast<double>(Forecast().WaitUs(waiting_tokens));
-  if (wait_us >= kFullQueue * static_cast<double>(limits.max_wait_us)) is_overloaded_ = true;
-  if (wait_us >= kShortQueue * static_cast<double>(limits.overloaded_wait_us())) last_long_queue_us_ = now_us;
-  if (now_us - last_long_queue_us_ >= limits.max_wait_us) is_overloaded_ = false;
+void WaitMeter::NoteQueues(int64_t now_us, absl::Span<const TenantBacklog> backlogs, const WaitLimits& limits) {
+  const double full_us = kFullQueue * static_cast<double>(limits.max_wait_us);
+  const double short_us = kShortQueue * static_cast<double>(limits.overloaded_wait_us());
+  const WaitForecast forecast = Forecast();
+  bool has_changed = false;
+  for (const auto& [queue, num_tokens_ahead] : backlogs) {
+    const auto wait_us = static_cast<double>(forecast.WaitUs(num_tokens_ahead));
+    if (wait_us >= full_us) {
+      has_changed |= long_queues_us_.insert_or_assign(std::string(queue), now_us).second;
+    } else if (wait_us >= short_us) {
+      const auto overloaded = long_queues_us_.find(queue);
+      if (overloaded != long_queues_us_.end()) overloaded->second = now_us;
+    }
+  }
+  has_changed |= absl::erase_if(long_queues_us_,
+                                [&](const auto& queue) { return now_us - queue.second >= limits.max_wait_us; }) > 0;
+  if (!has_changed) return;
+  auto overloaded = std::make_shared<absl::flat_hash_set<std::string>>();
+  for (const auto& [queue, last_us] : long_queues_us_) overloaded->insert(queue);
+  overloaded_queues_ = std::move(overloaded);
 }
 
 void WaitMeter::NoteEnds(const Scheduler& scheduler) {
@@ -125,7 +141,7 @@ void WaitMeter::OnLost() {
   ends_us_ = {};
 }
 
-WaitForecast WaitMeter::Forecast() const {
+WaitForecast WaitMeter::Forecast(absl::string_view queue) const {
   WaitForecast forecast;
   const bool has_starts = static_cast<double>(sum_.starts) >= std::min<double>(kMinStarts, step_requests_);
   if (is_busy_ && has_starts && sum_.us >= kMinBusyUs) {
@@ -133,7 +149,7 @@ WaitForecast WaitMeter::Forecast() const {
     forecast.us_per_waiting_token =
         static_cast<double>(sum_.us) / (static_cast<double>(sum_.tokens) + waiting_mean_tokens_);
   }
-  forecast.is_overloaded = is_overloaded_;
+  forecast.is_overloaded = long_queues_us_.contains(queue);
   forecast.step_us = step_us_;
   forecast.step_requests = step_requests_;
   forecast.least_step_us = least_step_us_;

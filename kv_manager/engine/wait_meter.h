@@ -5,11 +5,16 @@
 
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "kv_manager/engine/step_model.h"
 #include "kv_manager/engine/wait_forecast.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/waiting_queue.h"
 
 namespace quire {
 
@@ -32,11 +37,11 @@ class WaitMeter {
 
   // A plan has just been made, or nothing could be planned. `counts` are those after it.
   void OnPlanned(int64_t now_us, const SchedulerCounts& counts);
-  // `waiting_tokens` wait after the last plan. The overload lasts from the moment at which the queue is nearly as long
-  // as a request without a deadline may wait, until it has been short for as much time. Those who come during a burst
-  // may wait, because it ends. While more requests come than are served, a long queue serves nobody more, and makes
-  // everybody wait.
-  void NoteQueue(int64_t now_us, int64_t waiting_tokens, const WaitLimits& limits);
+  // These wait after the last plan. The overload of a queue lasts from the moment at which it is nearly as long as a
+  // request without a deadline may wait, until it has been short for as much time. Those who come during a burst may
+  // wait, because it ends. While more requests come than are served, a long queue serves nobody more, and makes
+  // everybody in it wait. The requests of tenants with other queues do not wait for it, so they may come as before.
+  void NoteQueues(int64_t now_us, absl::Span<const TenantBacklog> backlogs, const WaitLimits& limits);
   // Looks which rows are free, and when the others will be.
   void NoteEnds(const Scheduler& scheduler);
   // A step in which `num_requests` requests ran, and which computed `num_tokens` tokens for `num_slices` sequences, has
@@ -53,8 +58,9 @@ class WaitMeter {
 
   // Returns whether the last plan has left requests waiting.
   bool is_busy() const { return is_busy_; }
-  // It has no waiting_tokens and num_requests.
-  WaitForecast Forecast() const;
+  // For a request that joins this queue. It has no waiting_tokens and num_requests.
+  WaitForecast Forecast(absl::string_view queue = "") const;
+  const OverloadedQueues& overloaded_queues() const { return overloaded_queues_; }
   // The mean time of the last steps.
   int64_t step_us() const { return static_cast<int64_t>(step_us_); }
 
@@ -83,8 +89,8 @@ class WaitMeter {
   // The means of the requests that have ended by themselves.
   double prompt_tokens_ = 0;
   double sample_tokens_ = 0;
-  bool is_overloaded_ = false;
-  int64_t last_long_queue_us_ = 0;
+  absl::flat_hash_map<std::string, int64_t> long_queues_us_;  // When a queue with overload was last not short.
+  OverloadedQueues overloaded_queues_;                        // Those in long_queues_us_.
   int num_running_ = 0;
   int num_free_rows_ = 0;
   std::array<float, WaitForecast::kNumEnds> ends_us_ = {};

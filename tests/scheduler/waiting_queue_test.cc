@@ -370,6 +370,39 @@ TEST_F(WaitingQueueTest, SwappedGroupsCountWithTheirTokensWhenTheWorkerIsLost) {
   EXPECT_EQ(queue_->num_tokens(), 0);
 }
 
+TEST_F(WaitingQueueTest, TheBacklogOfEachTenantIsWhatItsNextRequestHasAhead) {
+  SchedulerOptions options;
+  options.policy = SchedulingPolicy::kFairShare;
+  options.tenants.by_tenant = {{"b", {.weight = 3}}, {"d", {.weight = 0.5}}};
+  Make(options);
+  EXPECT_THAT(queue_->Backlogs(), IsEmpty());
+  std::mt19937 random(1);
+  for (int i = 0; i < 100; ++i) {
+    Add(std::string(1, static_cast<char>('a' + std::min(random() % 6, random() % 6))));
+    for (const TenantBacklog& backlog : queue_->Backlogs()) {
+      Request request;
+      request.tenant = std::string(backlog.queue);
+      EXPECT_NEAR(static_cast<double>(backlog.num_tokens_ahead), static_cast<double>(queue_->NumTokensAhead(request)),
+                  1)
+          << backlog.queue;
+    }
+  }
+  EXPECT_EQ(queue_->Backlogs().size(), 6u);
+}
+
+TEST_F(WaitingQueueTest, UnlessThePolicyIsFairTheTenantsWaitInOneQueue) {
+  for (const auto policy :
+       {SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority, SchedulingPolicy::kLongestPrefixFirst}) {
+    Make(policy);
+    groups_.clear();
+    for (const char* tenant : {"a", "b", "a"}) Add(tenant);
+    const std::vector<TenantBacklog> backlogs = queue_->Backlogs();
+    ASSERT_EQ(backlogs.size(), 1u);
+    EXPECT_EQ(backlogs[0].queue, QueueNameOf(policy, "b"));
+    EXPECT_EQ(backlogs[0].num_tokens_ahead, queue_->num_tokens());
+  }
+}
+
 TEST_F(WaitingQueueTest, TokensAheadAreThoseOfThePriorityAndBefore) {
   Make(SchedulingPolicy::kPriority);
   constexpr int kTokens = WaitingQueue::kTokensPerGroup + 1;

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status_reason.h"
@@ -216,6 +217,91 @@ TEST_F(OverloadTest, UnderFairShareTheLoadKnowsWhatTheOnlyTenantWaitsFor) {
   Submit(request);
   loop_->RunOnce();
   EXPECT_EQ(loop_->load(request, &hashes).forecast.waiting_tokens, 0) << "two tenants wait";
+}
+
+// Hears of a request with many samples only how it fails.
+class RefusalSink : public RequestSink {
+ public:
+  void OnStarted(int /*num_cached_tokens*/) override {}
+  void OnPromptLogprobs(int /*first_position*/, std::vector<ScoredToken> /*tokens*/) override {}
+  void OnToken(int /*sample_index*/, int /*position*/, ScoredToken /*token*/) override {}
+  void OnNumericsChanged(int /*sample_index*/, int /*position*/) override {}
+  void OnFinished(const Finished& /*finished*/) override {}
+  void OnFailed(absl::Status status) override { failure = std::move(status); }
+
+  absl::Status failure;
+};
+
+// A tenant asks for more than can be served, with requests that take all rows for 500 ms each. Another tenant has
+// little to ask for. It is served when the next of these requests ends.
+class HogTest : public OverloadTest {
+ protected:
+  static constexpr int kNumRows = 8;
+  static constexpr int64_t kHogRunUs = 50 * kStepUs;
+
+  void SetUp() override {
+    WorkerDescription worker = SmallWorker();
+    worker.num_blocks = 256;
+    worker.max_sequences = kNumRows;
+    worker_.Start(worker);
+    StepLoopOptions options = Options();
+    options.scheduler.policy = SchedulingPolicy::kFairShare;
+    options.wait_limits.max_wait_us = 4 * kSecond;
+    Join(options);
+    worker_.HoldBack();
+  }
+
+  Request RequestOf(const std::string& tenant) {
+    Request request = MakeRequest(kPromptLength, /*max_tokens=*/tenant == "hog" ? 50 : 4);
+    request.tenant = tenant;
+    if (tenant == "hog") request.num_samples = kNumRows;
+    return request;
+  }
+  void SendOf(const std::string& tenant) {
+    if (tenant != "hog") return calls_.push_back({Submit(RequestOf(tenant)), clock_.NowMicros()});
+    hog_.push_back(std::make_shared<RefusalSink>());
+    ASSERT_TRUE(Submit(RequestOf(tenant), hog_.back()).ok());
+  }
+  bool IsOverloaded(const std::string& tenant) {
+    const Request request = RequestOf(tenant);
+    PromptHashes hashes(request.cache_salt, request.prompt);
+    return loop_->load(request, &hashes).forecast.is_overloaded;
+  }
+  // The hog sends a request every 100 ms. Once it has a backlog, the other one sends `num_others` every 700 ms.
+  void LoadBoth(int num_others) {
+    for (int i = 0; i < 20; ++i) SendOf("hog");
+    for (int i = 0; i < 1000; ++i) {
+      if (i % 10 == 0) SendOf("hog");
+      if (i >= 200 && i % 70 == 10) {
+        for (int k = 0; k < num_others; ++k) SendOf("other");
+      }
+      loop_->RunOnce();
+      Step();
+    }
+    ASSERT_GE(calls_.size(), 10u);
+  }
+  int NumRefusedOfHog() const {
+    int num_refused = 0;
+    for (const auto& sink : hog_) {
+      const auto reason = ReasonOf(sink->failure);
+      num_refused += reason.has_value() && reason->word == "OVERLOADED";
+    }
+    return num_refused;
+  }
+
+  std::vector<std::shared_ptr<RefusalSink>> hog_;
+};
+
+TEST_F(HogTest, TheBacklogOfATenantRefusesNoOtherOne) {
+  LoadBoth(/*num_others=*/1);
+  EXPECT_GT(NumRefusedOfHog(), 50);
+  EXPECT_TRUE(IsOverloaded("hog"));
+  EXPECT_FALSE(IsOverloaded("other"));
+  for (const Call& call : calls_) {
+    EXPECT_TRUE(call.sink->failure().ok()) << call.sink->failure();
+    if (call.first_token_us == kNever) continue;  // It came at the end.
+    EXPECT_LE(call.first_token_us - call.arrival_us, kHogRunUs + 4 * kStepUs);
+  }
 }
 
 TEST_F(OverloadTest, TheForecastLearnsTheTokensOfOneHypothesis) {

@@ -11,6 +11,8 @@ namespace quire {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 constexpr int64_t kSecond = 1'000'000;
 
@@ -118,7 +120,8 @@ TEST(WaitMeterTest, AnOverloadLastsFromAFullQueueUntilItHasBeenShortForAsLong) {
   constexpr WaitLimits kLimits{.max_wait_us = 5 * kSecond, .max_deadline_share = 0.1};
   WaitMeter meter = BusyMeter(100);  // 500 tokens start in a second.
   const auto is_overloaded = [&](double now_s, int64_t waiting_tokens) {
-    meter.NoteQueue(static_cast<int64_t>(now_s * kSecond), waiting_tokens, kLimits);
+    meter.NoteQueues(static_cast<int64_t>(now_s * kSecond), {{.queue = "", .num_tokens_ahead = waiting_tokens}},
+                     kLimits);
     return meter.Forecast().is_overloaded;
   };
   EXPECT_FALSE(is_overloaded(100, 2000)) << "a burst";
@@ -129,8 +132,25 @@ TEST(WaitMeterTest, AnOverloadLastsFromAFullQueueUntilItHasBeenShortForAsLong) {
   EXPECT_TRUE(is_overloaded(129, 0));
   EXPECT_FALSE(is_overloaded(129.5, 0));
   constexpr WaitLimits kNoLimits;
-  meter.NoteQueue(130 * kSecond, 1'000'000'000, kNoLimits);
+  meter.NoteQueues(130 * kSecond, {{.queue = "", .num_tokens_ahead = 1'000'000'000}}, kNoLimits);
   EXPECT_FALSE(meter.Forecast().is_overloaded);
+}
+
+TEST(WaitMeterTest, EachQueueHasAnOverloadOfItsOwn) {
+  constexpr WaitLimits kLimits{.max_wait_us = 5 * kSecond, .max_deadline_share = 0.1};
+  WaitMeter meter = BusyMeter(100);  // 500 tokens start in a second.
+  EXPECT_EQ(meter.overloaded_queues(), nullptr);
+  const auto overloaded_at = [&](double now_s, const std::vector<TenantBacklog>& backlogs) {
+    meter.NoteQueues(static_cast<int64_t>(now_s * kSecond), backlogs, kLimits);
+    return *meter.overloaded_queues();
+  };
+  EXPECT_THAT(overloaded_at(100, {{"hog", 2400}, {"", 200}, {"modest", 2000}}), UnorderedElementsAre("hog"));
+  EXPECT_TRUE(meter.Forecast("hog").is_overloaded);
+  EXPECT_FALSE(meter.Forecast("modest").is_overloaded);
+  EXPECT_FALSE(meter.Forecast("idle").is_overloaded);
+  EXPECT_THAT(overloaded_at(103, {{"second", 2400}, {"hog", 200}}), UnorderedElementsAre("hog", "second"));
+  EXPECT_THAT(overloaded_at(107.9, {}), UnorderedElementsAre("hog", "second"));
+  EXPECT_THAT(overloaded_at(108, {{"second", 50}}), IsEmpty());
 }
 
 TEST(WaitMeterTest, LightLoadSaysHowLongTheStepsOfManyRequestsAre) {
