@@ -174,8 +174,7 @@ StepDemand Scheduler::Demand() const {
   // Tokens of requests that cannot get a row are nothing that this plan or the next ones could compute.
   const int num_entering = std::min(waiting_.size(), running_.num_free_rows());
   if (num_entering == 0) return demand;
-  const int64_t num_waiting_tokens = waiting_.num_tokens() - int64_t{WaitingQueue::kTokensPerGroup} * waiting_.size();
-  const int64_t num_tokens = num_waiting_tokens * num_entering / waiting_.size();
+  const int64_t num_tokens = waiting_.num_uncomputed_tokens() * num_entering / waiting_.size();
   demand.num_prompts += num_entering;
   demand.uncomputed_tokens += num_tokens;
   demand.prompt_tokens += num_tokens;

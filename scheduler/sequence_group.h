@@ -151,6 +151,9 @@ class SequenceGroup : public Pooled {
   // Returns what the group counts for in the waiting queue, which sets it.
   int waiting_tokens() const { return waiting_tokens_; }
   void set_waiting_tokens(int num_tokens) { waiting_tokens_ = num_tokens; }
+  // It took so many rows when it began to wait. Samples may end while it does.
+  int waiting_rows() const { return waiting_rows_; }
+  void set_waiting_rows(int num_rows) { waiting_rows_ = num_rows; }
 
   // Prefetches what planning reads of the group. PrefetchSequence prefetches the first sequence, which is the only one
   // of most groups. A step walks over thousands of groups, which do not fit into the second-level cache.
@@ -174,6 +177,7 @@ class SequenceGroup : public Pooled {
   Shortage shortage_;
   PrefixStanding prefix_standing_;
   int waiting_tokens_ = 0;
+  int waiting_rows_ = 0;
   bool keeps_scores_ = false;
   std::vector<ScoredToken> prompt_scores_;
   std::vector<RowId> spare_rows_;

@@ -27,8 +27,8 @@ constexpr size_t kMaxIdleTenants = 4096;
 constexpr ServiceRank kFirstRank{INT32_MIN, 0};  // Before all groups.
 
 int WaitingTokens(const SequenceGroup& group) {
-  if (group.is_swapped()) return WaitingQueue::kTokensPerGroup;
-  return WaitingQueue::kTokensPerGroup + group.sequences().front()->num_known_tokens();
+  const int num_row_tokens = WaitingQueue::kTokensPerRow * group.num_rows();
+  return group.is_swapped() ? num_row_tokens : num_row_tokens + group.sequences().front()->num_known_tokens();
 }
 
 }  // namespace
@@ -94,6 +94,8 @@ void WaitingQueue::Add(SequenceGroup* group) {
   ++holder.num_groups;
   holder.tenant = &tenant;
   group->set_waiting_tokens(WaitingTokens(*group));
+  group->set_waiting_rows(group->num_rows());
+  num_rows_ += group->waiting_rows();
   AddTokens(&tenant, *group, group->waiting_tokens());
   num_swapped_ += group->is_swapped();
 }
@@ -106,6 +108,7 @@ void WaitingQueue::Remove(SequenceGroup* group) {
   const auto holder = holders_.find(group->request().tenant);
   if (--holder->second.num_groups == 0) holders_.erase(holder);
   AddTokens(&tenant, *group, -group->waiting_tokens());
+  num_rows_ -= group->waiting_rows();
   num_swapped_ -= group->is_swapped();
 }
 
@@ -242,6 +245,8 @@ void WaitingQueue::OnSlicesAbandoned() {
       const int num_tokens = WaitingTokens(*group);
       AddTokens(&tenant, *group, num_tokens - group->waiting_tokens());
       group->set_waiting_tokens(num_tokens);
+      num_rows_ += group->num_rows() - group->waiting_rows();
+      group->set_waiting_rows(group->num_rows());
     }
   }
   num_swapped_ = 0;

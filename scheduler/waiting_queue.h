@@ -54,10 +54,12 @@ class WaitingQueue {
   void Remove(SequenceGroup* group);
   bool empty() const { return size_ == 0; }
   int size() const { return size_; }
-  // The waiting work in tokens: what the groups must compute before they continue, plus kTokensPerGroup for each group,
-  // because it also takes a row. Swapped groups compute nothing. What the prefix cache holds is not known here.
-  static constexpr int kTokensPerGroup = 64;
+  // The work that waits, in tokens: those that the groups must compute before they go on, and kTokensPerRow for each
+  // row that they take. Swapped groups compute nothing. What the prefix cache holds is not known here.
+  static constexpr int kTokensPerRow = 64;
   int64_t num_tokens() const { return num_tokens_; }
+  // The part of num_tokens() that is to be computed.
+  int64_t num_uncomputed_tokens() const { return num_tokens_ - kTokensPerRow * num_rows_; }
   // The part of num_tokens() that would be served before a request that is submitted now. Under fair share this is an
   // estimate by the weights.
   int64_t NumTokensAhead(const Request& request) const;
@@ -142,6 +144,7 @@ class WaitingQueue {
   double least_served_ = 0;  // Service of the tenant that was visited last, at that time.
   int size_ = 0;
   int64_t num_tokens_ = 0;
+  int64_t num_rows_ = 0;                              // The groups took so many when they began to wait.
   absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Only the policy kPriority uses it.
   absl::btree_map<std::string, Holder> holders_;      // The tenants that have waiting groups, under every policy.
   int num_swapped_ = 0;

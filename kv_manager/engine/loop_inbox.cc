@@ -76,7 +76,7 @@ void LoopInbox::CountSubmitted(const Request& request, int num_tokens) {
   submitted_rows_ += NumRows(request);
   const bool is_of_waiting_tenant = load_.waiting_tenant.has_value() && *load_.waiting_tenant == request.tenant;
   if (ServesByArrival(options_->scheduler.policy) || is_of_waiting_tenant) {
-    submitted_tokens_ += WaitingQueue::kTokensPerGroup + num_tokens;
+    submitted_tokens_ += WaitingQueue::kTokensPerRow * NumRows(request) + num_tokens;
   }
 }
 

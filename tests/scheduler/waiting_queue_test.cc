@@ -38,12 +38,13 @@ class WaitingQueueTest : public ::testing::Test {
     Make(options);
   }
 
-  void Add(const std::string& tenant = "", int priority = 0) {
+  void Add(const std::string& tenant = "", int priority = 0, int num_samples = 1) {
     Request request;
     request.id = RequestId{groups_.size() + 1};
     request.prompt = {1};
     request.tenant = tenant;
     request.priority = priority;
+    request.num_samples = num_samples;
     const ServiceRank rank = queue_->RankOf(request, groups_.size());
     groups_.push_back(std::make_unique<SequenceGroup>(request, rank, SequenceId{groups_.size() + 1}));
     queue_->Add(groups_.back().get());
@@ -363,9 +364,9 @@ TEST_F(WaitingQueueTest, SwappedGroupsCountWithTheirTokensWhenTheWorkerIsLost) {
   queue_->Remove(groups_[0].get());
   groups_[0]->set_state(SequenceGroup::State::kSwapped);
   queue_->Add(groups_[0].get());
-  EXPECT_EQ(queue_->num_tokens(), WaitingQueue::kTokensPerGroup);
+  EXPECT_EQ(queue_->num_tokens(), WaitingQueue::kTokensPerRow);
   queue_->OnSlicesAbandoned();
-  EXPECT_EQ(queue_->num_tokens(), WaitingQueue::kTokensPerGroup + 1);
+  EXPECT_EQ(queue_->num_tokens(), WaitingQueue::kTokensPerRow + 1);
   queue_->Remove(groups_[0].get());
   EXPECT_EQ(queue_->num_tokens(), 0);
 }
@@ -403,9 +404,22 @@ TEST_F(WaitingQueueTest, UnlessThePolicyIsFairTheTenantsWaitInOneQueue) {
   }
 }
 
+TEST_F(WaitingQueueTest, EachRowOfAGroupIsWork) {
+  Make(SchedulingPolicy::kFcfs);
+  Add("", 0, /*num_samples=*/3);
+  Add();
+  EXPECT_EQ(queue_->num_tokens(), 4 * WaitingQueue::kTokensPerRow + 2);
+  EXPECT_EQ(queue_->num_uncomputed_tokens(), 2);
+  queue_->OnSlicesAbandoned();
+  EXPECT_EQ(queue_->num_tokens(), 4 * WaitingQueue::kTokensPerRow + 2);
+  queue_->Remove(groups_[0].get());
+  EXPECT_EQ(queue_->num_tokens(), WaitingQueue::kTokensPerRow + 1);
+  EXPECT_EQ(queue_->num_uncomputed_tokens(), 1);
+}
+
 TEST_F(WaitingQueueTest, TokensAheadAreThoseOfThePriorityAndBefore) {
   Make(SchedulingPolicy::kPriority);
-  constexpr int kTokens = WaitingQueue::kTokensPerGroup + 1;
+  constexpr int kTokens = WaitingQueue::kTokensPerRow + 1;
   for (const int priority : {5, 1, 5, -1}) Add("", priority);
   const auto ahead = [&](int priority) {
     Request request;

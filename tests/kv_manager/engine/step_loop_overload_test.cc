@@ -188,7 +188,7 @@ TEST_F(OverloadTest, ACancelledRequestLeavesTheQueueUnseen) {
   const int64_t waiting_tokens = loop_->load().forecast.waiting_tokens;
   const Request request = MakeRequest(kPromptLength, kMaxTokens);
   const auto sink = Submit(request);
-  EXPECT_EQ(loop_->load().forecast.waiting_tokens, waiting_tokens + WaitingQueue::kTokensPerGroup + kPromptLength);
+  EXPECT_EQ(loop_->load().forecast.waiting_tokens, waiting_tokens + WaitingQueue::kTokensPerRow + kPromptLength);
   loop_->RunOnce();
   loop_->Cancel(request.id);
   loop_->RunOnce();
@@ -210,7 +210,7 @@ TEST_F(OverloadTest, UnderFairShareTheLoadKnowsWhatTheOnlyTenantWaitsFor) {
   EXPECT_GT(waiting_tokens, 0);
   Submit(request);
   EXPECT_EQ(loop_->load(request, &hashes).forecast.waiting_tokens,
-            waiting_tokens + WaitingQueue::kTokensPerGroup + kPromptLength);
+            waiting_tokens + WaitingQueue::kTokensPerRow + kPromptLength);
   request.tenant = "other";
   EXPECT_EQ(loop_->load(request, &hashes).forecast.waiting_tokens, 0);
   request.id = RequestId{++last_id_};
@@ -300,6 +300,16 @@ TEST_F(HogTest, TheBacklogOfATenantRefusesNoOtherOne) {
   for (const Call& call : calls_) {
     EXPECT_TRUE(call.sink->failure().ok()) << call.sink->failure();
     if (call.first_token_us == kNever) continue;  // It came at the end.
+    EXPECT_LE(call.first_token_us - call.arrival_us, kHogRunUs + 4 * kStepUs);
+  }
+}
+
+// All of them take as many rows as one request of the hog.
+TEST_F(HogTest, SmallRequestsBehindALargeOneDoNotCountLikeLargeOnes) {
+  LoadBoth(/*num_others=*/kNumRows);
+  for (const Call& call : calls_) {
+    EXPECT_TRUE(call.sink->failure().ok()) << call.sink->failure();
+    if (call.first_token_us == kNever) continue;
     EXPECT_LE(call.first_token_us - call.arrival_us, kHogRunUs + 4 * kStepUs);
   }
 }
