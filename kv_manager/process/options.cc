@@ -147,8 +147,9 @@ ABSL_FLAG(std::string, generation_config, "model",
           "case.");
 ABSL_FLAG(
     int32_t, max_outbox_tokens, static_cast<int32_t>(quire::InferenceServiceOptions().max_outbox_tokens),
-    "Largest number of tokens that wait for a client that reads slowly. Beyond it the request ends; if the request may "
-    "outlive its call (on_disconnect in the API), only the call ends.");
+    "Largest number of tokens of each sample that wait for a client that reads slowly. The samples of a request share "
+    "the sum, which takes at most 16 MiB. When there are more, the request ends; if it may outlive its call "
+    "(on_disconnect in the API), only the call ends.");
 ABSL_FLAG(
     int32_t, max_detached_requests, static_cast<int32_t>(quire::DetachOptions().max_detached),
     "Largest number of requests that continue without their client, which has left and may come back (on_disconnect in "

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "base/status_reason.h"
+#include "kv_manager/requests/outbox_limit.h"
 #include "kv_manager/requests/request_log.h"
 #include "kv_manager/requests/request_record.h"
 #include "kv_manager/requests/request_validation.h"
@@ -280,7 +281,7 @@ std::shared_ptr<TokenStream> ClientRequest::MakeTokenStream(const std::string& n
       .engine = environment_->engine,
       .run_later = [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); },
       .on_end = [free_name](const StreamEnd& /*end*/) { free_name(); },
-      .max_outbox_tokens = environment_->options.max_outbox_tokens,
+      .max_outbox_tokens = OutboxLimit(environment_->options.max_outbox_tokens, valid.request),
       .keeper = std::move(keeper),
       .has_known_name = !request_.request_id().empty()};
   if (environment_->options.logs_requests) {

@@ -42,7 +42,8 @@ struct InferenceServiceOptions {
   DetachOptions detach = {};
   ReceiveLimits receive_limits =
       {};  // They limit messages that are being received. max_bytes also limits answers that are not read.
-  size_t max_outbox_tokens = 4096;  // Says how many tokens may wait for a slow reader before its request is ended.
+  // Says how many tokens of each sample may wait for a slow reader before its request is ended, see OutboxLimit.
+  size_t max_outbox_tokens = 4096;
   // When generation has ended: how long a client may take to read the rest before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);
   size_t max_waiting_texts = 64;  // Says how many long texts may wait to be tokenized.

@@ -15,7 +15,7 @@ namespace quire {
 namespace {
 
 constexpr absl::string_view kPurpose = "request record";
-constexpr absl::string_view kVersion = "record 1";
+constexpr absl::string_view kRecordVersion = "record 1";
 constexpr char kNoDeadline[] = "never";
 constexpr size_t kNumFields = 10;
 
@@ -50,7 +50,7 @@ v1::GenerateRequest WithoutPrompt(const v1::GenerateRequest& request, const Vali
 // Fields that have no newline, and then the request.
 std::string EncodeRequestRecord(const RequestRecord& record, const SealKey& key) {
   const std::vector<std::string> fields = {
-      std::string(kVersion),
+      std::string(kRecordVersion),
       record.identity.owner,
       record.identity.name,
       record.identity.tenant,
@@ -68,7 +68,7 @@ std::optional<RequestRecord> DecodeRequestRecord(absl::string_view bytes, const 
   if (!message.has_value()) return std::nullopt;
   const std::vector<std::string> fields = absl::StrSplit(*message, absl::MaxSplits('\n', kNumFields - 1));
   RequestRecord record;
-  if (fields.size() != kNumFields || fields[0] != kVersion) return std::nullopt;
+  if (fields.size() != kNumFields || fields[0] != kRecordVersion) return std::nullopt;
   const std::optional<Sha256Digest> digest = ParseSha256(fields[4]);
   const std::optional<std::string> cache_salt = ParseHex(fields[6]);
   if (!digest.has_value() || !cache_salt.has_value() || !absl::SimpleAtoi(fields[5], &record.nonce) ||

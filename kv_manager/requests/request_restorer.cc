@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "kv_manager/requests/outbox_limit.h"
 #include "kv_manager/requests/request_log.h"
 #include "kv_manager/requests/request_record.h"
 #include "kv_manager/requests/request_validation.h"
@@ -84,7 +85,7 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
       .on_end = [](const StreamEnd& /*end*/) {},
       // The engine tells all tokens that the samples have, in one go.
       .max_outbox_tokens =
-          std::max(environment_->options.max_outbox_tokens,
+          std::max(OutboxLimit(environment_->options.max_outbox_tokens, valid.request),
                    static_cast<size_t>(valid.request.max_tokens) *
                        static_cast<size_t>(valid.request.beam.has_value() ? valid.request.beam->num_return
                                                                           : valid.request.num_samples)),

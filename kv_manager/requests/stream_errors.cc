@@ -27,8 +27,9 @@ absl::Status NoReplayMemoryError() {
 absl::Status SlowReaderError(size_t num_waiting, size_t limit, bool ends_request) {
   return WithReason(absl::ResourceExhaustedError(absl::StrCat(
                         "the client reads too slowly: ", num_waiting, " tokens wait for it, and the limit is ", limit,
-                        " (--max-outbox-tokens); ",
-                        ends_request ? "the request is over" : "the request goes on, and Resume continues the stream")),
+                        " (--max-outbox-tokens for each sample); ",
+                        ends_request ? "the request is over"
+                                     : "the call is over, and the request goes on as if the client had left")),
                     "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
 }
 

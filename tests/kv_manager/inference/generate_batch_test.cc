@@ -293,6 +293,21 @@ TEST(GenerateBatchTest, SlowReaderLosesTheRequests) {
   }
 }
 
+TEST(GenerateBatchTest, AReaderHasAsMuchTimeForManySamplesAsForOne) {
+  InferenceServiceOptions options;
+  options.max_outbox_tokens = 20;
+  ServiceHarness harness(ToyModel(), options);
+  BatchClient batch(&harness);
+  v1::GenerateRequest request = RequestFor("a", 20);
+  request.set_n(8);
+  batch.Start(1, request);
+  harness.engine.WaitForRequests(1);
+  harness.engine.WaitUntilIdle();
+  EXPECT_TRUE(batch.Finish().ok());
+  EXPECT_TRUE(batch.results[1].status().ok()) << batch.results[1].status().error_message();
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(batch.results[1].tokens(i).size(), 20u);
+}
+
 TEST(GenerateBatchTest, ClientThatDoesNotReadLosesTheStream) {
   InferenceServiceOptions options;
   options.last_write_timeout = absl::Milliseconds(20);

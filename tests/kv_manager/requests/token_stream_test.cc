@@ -86,9 +86,10 @@ TEST_F(TokenStreamTest, ReaderThatLetsTheOutboxFillLosesItsRequest) {
   EXPECT_EQ(writer_.text(), "abcd");
   ASSERT_TRUE(writer_.status.has_value());
   EXPECT_EQ(writer_.status->code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(writer_.status->message(),
-            "the client reads too slowly: 3 tokens wait for it, and the limit is 3 (--max-outbox-tokens); the request "
-            "is over");
+  EXPECT_EQ(
+      writer_.status->message(),
+      "the client reads too slowly: 3 tokens wait for it, and the limit is 3 (--max-outbox-tokens for each sample); "
+      "the request is over");
   EXPECT_EQ(RetryDelayMs(*writer_.status), std::nullopt);
   EXPECT_EQ(num_ends_, 1);
 }
