@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "client/policy/call_status.h"
 #include "gateway/openai/logprob_limit.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/process/answer_deadline.h"
@@ -317,6 +318,12 @@ ApiNames GenerateExchange::NamesOf(size_t prompt) const {
 
 bool GenerateExchange::GoesOnAfter(size_t prompt, const google::rpc::Status& end) {
   Part& part = parts_[prompt];
+  // The machine had other work, or the link was full. What the manager has kept comes as fast as it is read now.
+  if (HasReason(end, "SLOW_READER") && part.policy.has_token() && !is_gone_ && !part.loss.has_value()) {
+    part.loss = end;
+    server_->Post([self = shared_from_this(), prompt] { self->ResumePart(prompt); });
+    return true;
+  }
   const CallAction action = part.policy.After(end, PolicyTime(std::chrono::steady_clock::now()));
   if (is_gone_ || action.kind != CallAction::Kind::kResume) return false;
   part.loss = action.error;

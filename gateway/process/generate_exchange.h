@@ -55,9 +55,9 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   // The request of one prompt.
   struct Part {
     ManagerLink::Ticket ticket;
-    StreamPosition position;  // Position up to which the manager has sent it.
-    CallPolicy policy;        // Whether the stream is resumed.
-    // How the manager was lost, until the next one has sent something.
+    StreamPosition position;  // The manager has sent so much of it.
+    CallPolicy policy;        // Says whether the stream is resumed.
+    // How the manager or the call was lost, until the next call has brought something.
     std::optional<google::rpc::Status> loss = std::nullopt;
   };
 
@@ -88,8 +88,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   void OnEntry(size_t prompt, const v1::GenerateBatchEntry& entry);
   // The names of the fields of one prompt's request, for errors.
   ApiNames NamesOf(size_t prompt) const;
-  // A request has ended with an error. Returns whether it continues on another manager, or on the same one when that is
-  // back.
+  // A request has ended with an error. Returns whether it goes on with another manager, or with the same one when that
+  // is back. If the gateway has read too slowly, it goes on at once, provided that the call has brought something.
   bool GoesOnAfter(size_t prompt, const google::rpc::Status& end);
   CallPolicy NewPolicy() const;
   void ResumePart(size_t prompt);

@@ -21,6 +21,7 @@
 #include "base/check.h"
 #include "gateway/process/body_reader.h"
 #include "gmock/gmock.h"
+#include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 #include "tests/gateway/loop.h"
 
@@ -95,6 +96,7 @@ class FakeManager : public v1::InferenceService::Service {
       std::unique_lock<std::mutex> lock(mutex_);
       ++num_requests_;
       grammar_ = request.start().guided().grammar();
+      resume_ = request.resume();
       timeout_ms_ = request.has_timeout_ms() ? std::optional(request.timeout_ms()) : std::nullopt;
       changed_.wait(lock, [this] { return !entries_.empty(); });
       for (v1::GenerateBatchEntry& entry : std::exchange(entries_, {})) {
@@ -125,6 +127,10 @@ class FakeManager : public v1::InferenceService::Service {
     const std::lock_guard<std::mutex> lock(mutex_);
     return num_requests_;
   }
+  v1::ResumeRequest resume() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return resume_;
+  }
   std::optional<uint64_t> timeout_ms() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return timeout_ms_;
@@ -137,6 +143,7 @@ class FakeManager : public v1::InferenceService::Service {
   std::string rendered_chat_;
   std::string grammar_;  // Of the last request.
   int num_requests_ = 0;
+  v1::ResumeRequest resume_;            // The last request, if it was one.
   std::optional<uint64_t> timeout_ms_;  // Of the last request.
 };
 
@@ -463,6 +470,50 @@ TEST_F(GenerateExchangeTest, ManyChoicesTakeMemoryBeforeTheyBegin) {
   RunUntilEnd(*exchange);
   EXPECT_EQ(exchange->code, 400) << "it would never have room";
   EXPECT_EQ(manager_.num_requests(), 0);
+}
+
+v1::GenerateBatchEntry SlowReader() {
+  v1::GenerateBatchEntry entry = End(grpc::StatusCode::RESOURCE_EXHAUSTED);
+  google::rpc::ErrorInfo reason;
+  reason.set_reason("SLOW_READER");
+  entry.mutable_end()->add_details()->PackFrom(reason);
+  return entry;
+}
+
+TEST_F(GenerateExchangeTest, AStreamThatTheGatewayHasReadTooSlowlyGoesOn) {
+  options_.resume_time = absl::Seconds(60);
+  for (const bool streams : {false, true}) {
+    const int num_before = manager_.num_requests();
+    v1::GenerateBatchEntry first = Text("begin");
+    first.mutable_response()->set_resume_token("token");
+    first.mutable_response()->set_position(5);
+    manager_.Allow({first, SlowReader()});
+    const auto exchange = Start(1, streams);
+    RunUntilWaiting(num_before + 2);
+    EXPECT_EQ(manager_.resume().resume_token(), "token");
+    ASSERT_EQ(manager_.resume().received_size(), 1);
+    EXPECT_EQ(manager_.resume().received(0).next_position(), 6u);
+    v1::GenerateBatchEntry last = Finish("rest");
+    last.mutable_response()->set_position(6);
+    manager_.Allow({last, End()});
+    RunUntilEnd(*exchange);
+    EXPECT_THAT(exchange->text, HasSubstr("begin"));
+    EXPECT_THAT(exchange->text, HasSubstr("rest"));
+    EXPECT_THAT(exchange->text, ::testing::Not(HasSubstr("error")));
+  }
+}
+
+TEST_F(GenerateExchangeTest, AStreamThatBringsNothingBeforeItIsTooSlowAgainIsNotResumedForEver) {
+  options_.resume_time = absl::Seconds(60);
+  v1::GenerateBatchEntry first = Text("begin");
+  first.mutable_response()->set_resume_token("token");
+  manager_.Allow({first, SlowReader()});
+  const auto exchange = Start(1, /*streams=*/false);
+  RunUntilWaiting(2);
+  manager_.Allow({SlowReader()});
+  RunUntilEnd(*exchange);
+  EXPECT_EQ(exchange->code, 429);
+  EXPECT_EQ(manager_.num_requests(), 2);
 }
 
 TEST_F(GenerateExchangeTest, TheManagerLearnsTheDeadline) {
