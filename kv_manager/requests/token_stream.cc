@@ -404,7 +404,7 @@ void TokenStream::GiveUp(absl::Status status) {
 void TokenStream::End(const v1::GenerateResponse* response, const absl::Status& status) {
   ReportEnd(status);
   if (record_.has_value()) {
-    environment_.keeper->OnEnded(status.ok() && !responses_->is_aborted());
+    environment_.keeper->OnEnded(has_ended_well_);
   } else if (environment_.keeper != nullptr) {
     environment_.keeper->OnClosed();
   }
@@ -446,6 +446,7 @@ void TokenStream::Refuse(const std::vector<Change>& attaches) {
 
 void TokenStream::ReportEnd(const absl::Status& status) {
   if (std::exchange(has_reported_end_, true)) return;
+  has_ended_well_ = status.ok() && !responses_->is_aborted();
   environment_.on_end(
       {.finish_reason = status.ok() ? responses_->finish_reasons() : absl::StatusCodeToString(status.code()),
        .prompt_tokens = responses_->num_prompt_tokens(),
@@ -506,8 +507,8 @@ std::optional<absl::Status> TokenStream::Read(const StreamEvents& batch) {
   for (const Finished& finished : batch.finished) responses_->FinishSample(finished);
 
   std::optional<absl::Status> status = batch.end;
-  if (!status.has_value() && responses_->contradicts_client()) {
-    StopGeneration(FinishReason::kCancelled);
+  if ((!status.has_value() || status->ok()) && responses_->contradicts_client()) {
+    if (!has_reported_end_) StopGeneration(FinishReason::kCancelled);
     status = UnknownRequestError();
   }
   if (!status.has_value() && StopSamples(stopped)) status = absl::OkStatus();

@@ -299,6 +299,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   std::vector<bool> is_stopped_;          // [num_samples]: the engine was told that a stop string has ended the sample.
   bool is_reachable_;                     // The client can have a name or a token with which it finds the stream.
   bool has_reported_end_ = false;
+  bool has_ended_well_ = false;  // When it was reported: the request has not failed, and no sample was aborted.
 };
 
 }  // namespace quire

@@ -51,6 +51,50 @@ TEST_F(TokenStreamResumeTest, AStreamWhoseNumericsHaveNotChangedWhereTheClientWa
   }
 }
 
+// The stream of another client of the request goes on to exist.
+TEST_F(TokenStreamResumeTest, AnEndedStreamWhoseNumericsHaveNotChangedWhereTheClientWasToldIsNotItsStream) {
+  for (const size_t max_outbox_tokens : {100, 1}) {  // The end is read with the tokens, or after them.
+    MakeResumable(max_outbox_tokens);
+    Push("a");
+    CompleteAllWrites();
+    stream_->Close(kReaderId);
+    RunJobs();
+    for (const char token : {'b', 'c', 'd', 'e', 'f'}) {
+      Push(std::string(1, token));
+      RunJobs();
+    }
+    Finish(0, FinishReason::kLength, /*ends_request=*/true);
+    RunJobs();
+    ASSERT_THAT(counting_->ends, std::vector<bool>{true});
+    Client second{.writer = {}, .id = 2};
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;
+    received.Add()->set_next_position(prompt_tokens_ + 4);
+    received[0].set_numerics_changed_at(prompt_tokens_ + 2);
+    ASSERT_EQ(stream_->Attach(ReaderOf(&second), received), absl::OkStatus());
+    RunJobs();
+    EXPECT_THAT(second.writer.responses, IsEmpty());
+    ASSERT_TRUE(second.writer.status.has_value());
+    ASSERT_TRUE(ReasonOf(*second.writer.status).has_value()) << *second.writer.status;
+    EXPECT_EQ(ReasonOf(*second.writer.status)->word, "REQUEST_UNKNOWN");
+    EXPECT_THAT(engine_.cancelled, IsEmpty());
+    EXPECT_THAT(counting_->ends, (std::vector<bool>{true, true})) << "it is kept like before";
+
+    Client third{.writer = {}, .id = 3};
+    google::protobuf::RepeatedPtrField<v1::ReceivedSample> true_received;
+    true_received.Add()->set_next_position(prompt_tokens_ + 4);
+    ASSERT_EQ(stream_->Attach(ReaderOf(&third), true_received), absl::OkStatus());
+    RunJobs();
+    while (third.writer.is_writing) {
+      third.writer.is_writing = false;
+      stream_->OnWritten(3, true);
+      RunJobs();
+    }
+    EXPECT_EQ(third.writer.text(), "ef");
+    EXPECT_EQ(third.writer.status, absl::OkStatus());
+    writer_ = {};
+  }
+}
+
 TEST_F(TokenStreamResumeTest, TheNumericsOfAClientChangeAtATokenThatItHas) {
   MakeResumable();
   Push("abcdef");
