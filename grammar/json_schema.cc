@@ -70,6 +70,8 @@ class SchemaCompiler {
 
   absl::StatusOr<ExprId> Use(const Goal& goal) {
     if (goal.empty()) return json_.AnyValue();
+    // If no text matches, the error names the schema that needs a value here, which says more than "false".
+    if (goal.size() == 1 && !rules_.empty() && *goal[0].schema == goal[0].is_negated) return tree_.Nothing();
     const auto [entry, is_new] = rules_.try_emplace(goal, -1);
     if (is_new) {
       for (const Demand& demand : goal) QUIRE_RETURN_IF_ERROR(cycles_->Check(*demand.schema));

@@ -79,13 +79,27 @@ absl::StatusOr<Shape::Contains> ContainsOf(const SchemaDocument& document, const
 
 absl::Status AssertNumber(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword,
                           Shape* shape) {
+  constexpr double kBeyond = 0x1p63;
+  const bool is_upper = keyword == "maximum" || keyword == "exclusiveMaximum";
+  const bool is_lower = keyword == "minimum" || keyword == "exclusiveMinimum";
+  // Generators write the limits of doubles as bounds. Numbers are kept within 64 bits then.
+  if (const SchemaJson& value = schema[keyword]; value.is_number_float()) {
+    if (is_upper && value.get<double>() >= kBeyond) {
+      shape->number.AtMost(*Decimal::Of("9223372036854775807", /*max_digits=*/19), /*is_excluded=*/false);
+      return absl::OkStatus();
+    }
+    if (is_lower && value.get<double>() <= -kBeyond) {
+      shape->number.AtLeast(*Decimal::Of("-9223372036854775807", /*max_digits=*/19), /*is_excluded=*/false);
+      return absl::OkStatus();
+    }
+  }
   QUIRE_ASSIGN_OR_RETURN(const Decimal number, DecimalOf(document, schema, keyword));
   if (keyword == "multipleOf") {
     if (number.is_zero() || number.is_negative) {
       return KeywordError(document, schema, keyword, ", it must be more than 0");
     }
     shape->number.multiples_of.push_back(number);
-  } else if (keyword == "minimum" || keyword == "exclusiveMinimum") {
+  } else if (is_lower) {
     shape->number.AtLeast(number, keyword == "exclusiveMinimum");
   } else {
     shape->number.AtMost(number, keyword == "exclusiveMaximum");

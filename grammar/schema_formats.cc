@@ -4,6 +4,10 @@
 
 #include <functional>
 #include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
 
 namespace quire::grammar {
 namespace {
@@ -56,7 +60,7 @@ std::string Uri() {
 const SchemaFormat* FindSchemaFormat(std::string_view name) {
   static const auto* formats = [] {
     const std::string byte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
-    return new Formats{
+    auto* const all = new Formats{
         {"date", {kDate, 10, 10}},
         {"time", {kTime, 9, 24}},
         {"date-time", {std::string(kDate) + "T" + kTime, 20, 35}},
@@ -68,6 +72,12 @@ const SchemaFormat* FindSchemaFormat(std::string_view name) {
         {"email", {Email(), 5, 296}},
         {"uri", {Uri(), 9, 2076}},
     };
+    for (const char version : std::string_view("12345678")) {  // As pydantic writes them.
+      const std::string text = absl::StrCat("[0-9a-f]{8}-[0-9a-f]{4}-", std::string(1, version),
+                                            "[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}");
+      all->insert({absl::StrCat("uuid", std::string(1, version)), {text, 36, 36}});
+    }
+    return all;
   }();
   const auto found = formats->find(name);
   return found == formats->end() ? nullptr : &found->second;

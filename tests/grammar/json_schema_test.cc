@@ -164,6 +164,8 @@ TEST(JsonSchemaTest, RefusesWhatItDoesNotSupportByKeywordAndPlace) {
        R"(no text matches: "type" is "integer", "exclusiveMinimum" is 0, "exclusiveMaximum" is 1)"},
       {R"({"type": "string", "allOf": [{"minLength": 2}, {"maxLength": 1}]})",
        R"(no text matches: "type" is "string", "allOf" is there)"},
+      {R"({"properties": {"a": {}}, "required": ["a", "b"], "additionalProperties": false})",
+       R"(no text matches: "properties" is there, "required" is there, "additionalProperties" is false)"},
       {R"({"$ref": "other.json"})", R"(at #/$ref: the keyword "$ref" is "other.json", which is in another document)"},
       {R"({"$ref": "#/$defs/x"})", R"(at #/$ref: the keyword "$ref" is "#/$defs/x", which the document does not have)"},
       {R"({"$ref": 1})", R"(at #/$ref: the keyword "$ref" is 1, it must be a string)"},

@@ -46,12 +46,32 @@ std::string ErrorOfSchema(const std::string& schema) {
 TEST(SchemaKeywordsTest, WhatIsNotKnownHasNoEffect) {
   for (const char* schema :
        {R"({"type": "string", "example": "x"})", R"({"type": "string", "markdownDescription": "x"})",
-        R"({"type": "string", "format": "uuid4"})", R"({"type": "string", "format": "password"})",
+        R"({"type": "string", "format": "uuid9"})", R"({"type": "string", "format": "password"})",
         R"({"type": "string", "nullable": false})", R"({"type": "string", "contentEncoding": "base64"})",
         R"({"type": "string", "ui:widget": {"minLength": 3}})",
         R"({"type": "string", "minLength": 1, "maxLength": 9})"}) {
     ExpectTexts(schema, {R"("ab")"}, {"1"});
   }
+}
+
+TEST(SchemaKeywordsTest, BoundsThatAreLimitsOfDoublesAreKept) {
+  const auto numbers =
+      Compile({.kind = Source::Kind::kJsonSchema,
+               .text = R"({"type": "number", "minimum": -1.7976931348623157e308, "maximum": 1.7976931348623157e308})"});
+  ASSERT_TRUE(numbers.ok()) << numbers.status();
+  for (const char* text : {"0", "-1.5", "9223372036854775807"}) EXPECT_TRUE(Matches(*numbers, text)) << text;
+  for (const char* text : {"9223372036854775808", "1e5"}) EXPECT_FALSE(Matches(*numbers, text)) << text;
+  ExpectTexts(R"({"type": "integer", "minimum": 9000000000000000000, "exclusiveMaximum": 1e19})",
+              {"9000000000000000000"}, {"10000000000000000001", "99999999999999999999"});
+  EXPECT_THAT(ErrorOfSchema(R"({"type": "number", "minimum": 1e19})"), HasSubstr("at #/minimum"));
+}
+
+TEST(SchemaKeywordsTest, AUuidHasItsVersion) {
+  const auto ids = Compile({.kind = Source::Kind::kJsonSchema, .text = R"({"type": "string", "format": "uuid4"})"});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_TRUE(Matches(*ids, R"("0123abcd-0123-4abc-8def-0123456789ab")"));
+  EXPECT_FALSE(Matches(*ids, R"("0123abcd-0123-1abc-8def-0123456789ab")"));
+  EXPECT_FALSE(Matches(*ids, R"("0123abcd-0123-4abc-7def-0123456789ab")"));
 }
 
 TEST(SchemaKeywordsTest, NoPropertiesComeWhereNoneIsNamed) {
