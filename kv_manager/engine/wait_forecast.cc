@@ -80,17 +80,17 @@ absl::Status CheckWait(const WaitLimits& limits, const WaitForecast& forecast, i
                        const Request& request, int64_t now_us) {
   int64_t wait_us = forecast.WaitUs(num_tokens_ahead);
   const bool has_deadline = request.deadline_us != kNever;
-  if (has_deadline || forecast.is_overloaded) {
+  const bool is_overloaded = forecast.is_overloaded && now_us - forecast.calm_since_us < limits.overloaded_wait_us();
+  if (has_deadline || is_overloaded) {
     wait_us = std::max(wait_us, forecast.RowWaitUs(num_tokens_ahead, request));
   }
   if (!has_deadline) {
-    const int64_t limit_us = forecast.is_overloaded ? limits.overloaded_wait_us() : limits.max_wait_us;
+    const int64_t limit_us = is_overloaded ? limits.overloaded_wait_us() : limits.max_wait_us;
     if (wait_us <= limit_us) return absl::OkStatus();
-    return Refusal(
-        absl::StrFormat("the request would wait %d ms before it runs, the limit is %d ms for a request "
-                        "without a deadline%s (--max-queue-wait of the manager)",
-                        wait_us / 1000, limit_us / 1000, forecast.is_overloaded ? " while the overload lasts" : ""),
-        wait_us, limit_us);
+    return Refusal(absl::StrFormat("the request would wait %d ms before it runs, the limit is %d ms for a request "
+                                   "without a deadline%s (--max-queue-wait of the manager)",
+                                   wait_us / 1000, limit_us / 1000, is_overloaded ? " while the overload lasts" : ""),
+                   wait_us, limit_us);
   }
   const int64_t left_us = std::max<int64_t>(request.deadline_us - now_us, 0);
   const auto wait_limit_us = static_cast<int64_t>(limits.max_deadline_share * static_cast<double>(left_us));

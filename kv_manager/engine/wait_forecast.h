@@ -43,6 +43,9 @@ struct WaitForecast {
   int64_t waiting_tokens = 0;
   double us_per_waiting_token = 0;
   bool is_overloaded = false;  // The overload of the queue of the request lasts, see WaitMeter::NoteQueues.
+  // When a plan last left requests waiting; kNever while some wait. Without steps, nothing else tells that the overload
+  // has ended.
+  int64_t calm_since_us = kNever;
   // The mean time of the last steps, and the mean number of requests that ran in them.
   double step_us = 0;
   double step_requests = 0;

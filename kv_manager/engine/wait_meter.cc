@@ -63,17 +63,21 @@ void WaitMeter::NoteQueues(int64_t now_us, absl::Span<const TenantBacklog> backl
   for (const auto& [queue, num_tokens_ahead] : backlogs) {
     const auto wait_us = static_cast<double>(forecast.WaitUs(num_tokens_ahead));
     if (wait_us >= full_us) {
-      has_changed |= long_queues_us_.insert_or_assign(std::string(queue), now_us).second;
-    } else if (wait_us >= short_us) {
-      const auto overloaded = long_queues_us_.find(queue);
-      if (overloaded != long_queues_us_.end()) overloaded->second = now_us;
+      has_changed |= overloads_.insert_or_assign(std::string(queue), Overload{now_us, now_us}).second;
+    } else if (const auto overload = overloads_.find(queue); overload != overloads_.end() && num_tokens_ahead > 0) {
+      overload->second.waiting_us = now_us;
+      if (wait_us >= short_us) overload->second.long_us = now_us;
     }
   }
-  has_changed |= absl::erase_if(long_queues_us_,
-                                [&](const auto& queue) { return now_us - queue.second >= limits.max_wait_us; }) > 0;
+  const auto has_ended = [&](const auto& entry) {
+    const Overload& overload = entry.second;
+    return now_us - overload.long_us >= limits.max_wait_us ||
+           now_us - overload.waiting_us >= limits.overloaded_wait_us();
+  };
+  has_changed |= absl::erase_if(overloads_, has_ended) > 0;
   if (!has_changed) return;
   auto overloaded = std::make_shared<absl::flat_hash_set<std::string>>();
-  for (const auto& [queue, last_us] : long_queues_us_) overloaded->insert(queue);
+  for (const auto& [queue, overload] : overloads_) overloaded->insert(queue);
   overloaded_queues_ = std::move(overloaded);
 }
 
@@ -149,7 +153,8 @@ WaitForecast WaitMeter::Forecast(absl::string_view queue) const {
     forecast.us_per_waiting_token =
         static_cast<double>(sum_.us) / (static_cast<double>(sum_.tokens) + waiting_mean_tokens_);
   }
-  forecast.is_overloaded = long_queues_us_.contains(queue);
+  forecast.is_overloaded = overloads_.contains(queue);
+  if (!is_busy_) forecast.calm_since_us = last_plan_us_;
   forecast.step_us = step_us_;
   forecast.step_requests = step_requests_;
   forecast.least_step_us = least_step_us_;

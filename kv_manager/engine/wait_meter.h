@@ -38,8 +38,9 @@ class WaitMeter {
   // A plan has just been made, or nothing could be planned. `counts` are those after it.
   void OnPlanned(int64_t now_us, const SchedulerCounts& counts);
   // These wait after the last plan. The overload of a queue lasts from the moment at which it is nearly as long as a
-  // request without a deadline may wait, until it has been short for as much time. Those who come during a burst may
-  // wait, because it ends. While more requests come than are served, a long queue serves nobody more, and makes
+  // request without a deadline may wait, until it has been short for as much time, or empty for as long as requests may
+  // wait during an overload: more requests than are served would have filled it again. Those who come during a burst
+  // may wait, because it ends. While more requests come than are served, a long queue serves nobody more, and makes
   // everybody in it wait. The requests of tenants with other queues do not wait for it, so they may come as before.
   void NoteQueues(int64_t now_us, absl::Span<const TenantBacklog> backlogs, const WaitLimits& limits);
   // Looks which rows are free, and when the others will be.
@@ -71,6 +72,11 @@ class WaitMeter {
     int64_t starts = 0;
   };
 
+  struct Overload {
+    int64_t long_us;     // When the queue was last not short.
+    int64_t waiting_us;  // When it was last not empty.
+  };
+
   void Add(const Span& span);
   void LearnOutput(int max_tokens, double num_tokens);
 
@@ -89,8 +95,8 @@ class WaitMeter {
   // The means of the requests that have ended by themselves.
   double prompt_tokens_ = 0;
   double sample_tokens_ = 0;
-  absl::flat_hash_map<std::string, int64_t> long_queues_us_;  // When a queue with overload was last not short.
-  OverloadedQueues overloaded_queues_;                        // Those in long_queues_us_.
+  absl::flat_hash_map<std::string, Overload> overloads_;  // By queue.
+  OverloadedQueues overloaded_queues_;                    // The keys of overloads_.
   int num_running_ = 0;
   int num_free_rows_ = 0;
   std::array<float, WaitForecast::kNumEnds> ends_us_ = {};

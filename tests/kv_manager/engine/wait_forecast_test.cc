@@ -129,11 +129,25 @@ TEST(WaitMeterTest, AnOverloadLastsFromAFullQueueUntilItHasBeenShortForAsLong) {
   EXPECT_TRUE(is_overloaded(120, 200)) << "the queue has 0.4 s, near the limit of an overload";
   EXPECT_TRUE(is_overloaded(124, 50));
   EXPECT_TRUE(is_overloaded(124.5, 200));
-  EXPECT_TRUE(is_overloaded(129, 0));
-  EXPECT_FALSE(is_overloaded(129.5, 0));
+  EXPECT_TRUE(is_overloaded(129, 50));
+  EXPECT_FALSE(is_overloaded(129.5, 50));
   constexpr WaitLimits kNoLimits;
   meter.NoteQueues(130 * kSecond, {{.queue = "", .num_tokens_ahead = 1'000'000'000}}, kNoLimits);
   EXPECT_FALSE(meter.Forecast().is_overloaded);
+}
+
+TEST(WaitMeterTest, AnOverloadEndsWhenNobodyHasWaitedForAsLongAsItLetsRequestsWait) {
+  constexpr WaitLimits kLimits{.max_wait_us = 5 * kSecond, .max_deadline_share = 0.1};
+  WaitMeter meter = BusyMeter(100);  // 500 tokens start in a second.
+  const auto is_overloaded = [&](double now_s, const std::vector<TenantBacklog>& backlogs) {
+    meter.NoteQueues(static_cast<int64_t>(now_s * kSecond), backlogs, kLimits);
+    return meter.Forecast().is_overloaded;
+  };
+  EXPECT_TRUE(is_overloaded(100, {{"", 2400}}));
+  EXPECT_TRUE(is_overloaded(100.4, {}));
+  EXPECT_TRUE(is_overloaded(100.8, {{"", 50}})) << "somebody came again";
+  EXPECT_TRUE(is_overloaded(101.2, {{"", 0}}));
+  EXPECT_FALSE(is_overloaded(101.3, {{"", 0}}));
 }
 
 TEST(WaitMeterTest, EachQueueHasAnOverloadOfItsOwn) {
@@ -149,7 +163,7 @@ TEST(WaitMeterTest, EachQueueHasAnOverloadOfItsOwn) {
   EXPECT_FALSE(meter.Forecast("modest").is_overloaded);
   EXPECT_FALSE(meter.Forecast("idle").is_overloaded);
   EXPECT_THAT(overloaded_at(103, {{"second", 2400}, {"hog", 200}}), UnorderedElementsAre("hog", "second"));
-  EXPECT_THAT(overloaded_at(107.9, {}), UnorderedElementsAre("hog", "second"));
+  EXPECT_THAT(overloaded_at(107.9, {{"second", 50}, {"hog", 50}}), UnorderedElementsAre("hog", "second"));
   EXPECT_THAT(overloaded_at(108, {{"second", 50}}), IsEmpty());
 }
 
@@ -281,6 +295,12 @@ TEST(CheckWaitTest, WhileAnOverloadLastsARequestWithoutADeadlineWaitsForAShareOf
   EXPECT_EQ(refused.message(),
             "the request would wait 600 ms before it runs, the limit is 500 ms for a request without a deadline while "
             "the overload lasts (--max-queue-wait of the manager)");
+  forecast.calm_since_us = 0;
+  const auto refuses_at = [&](int64_t now_us) {
+    return !CheckWait({.max_wait_us = 5 * kSecond}, forecast, 6000, WithDeadline(kNever), now_us).ok();
+  };
+  EXPECT_TRUE(refuses_at(kSecond / 2 - 1));
+  EXPECT_FALSE(refuses_at(kSecond / 2)) << "nobody has waited for half a second";
   EXPECT_TRUE(CheckWait({}, forecast, 1'000'000'000, WithDeadline(kNever), 0).ok()) << "there is no limit";
   EXPECT_EQ(WaitLimits({.max_deadline_share = 1}).overloaded_wait_us(), kNever);
   forecast = FullRows();
