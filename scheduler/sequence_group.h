@@ -151,7 +151,7 @@ class SequenceGroup : public Pooled {
   // Returns what the group counts for in the waiting queue, which sets it.
   int waiting_tokens() const { return waiting_tokens_; }
   void set_waiting_tokens(int num_tokens) { waiting_tokens_ = num_tokens; }
-  // It took so many rows when it began to wait. Samples may end while it does.
+  // Number of rows when it began to wait. Samples may end while it does.
   int waiting_rows() const { return waiting_rows_; }
   void set_waiting_rows(int num_rows) { waiting_rows_ = num_rows; }
 

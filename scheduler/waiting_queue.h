@@ -54,7 +54,7 @@ class WaitingQueue {
   void Remove(SequenceGroup* group);
   bool empty() const { return size_ == 0; }
   int size() const { return size_; }
-  // The work that waits, in tokens: those that the groups must compute before they go on, and kTokensPerRow for each
+  // The work that waits, in tokens: those that the groups must compute before they continue, and kTokensPerRow for each
   // row that they take. Swapped groups compute nothing. What the prefix cache holds is not known here.
   static constexpr int kTokensPerRow = 64;
   int64_t num_tokens() const { return num_tokens_; }
@@ -144,7 +144,7 @@ class WaitingQueue {
   double least_served_ = 0;  // Service of the tenant that was visited last, at that time.
   int size_ = 0;
   int64_t num_tokens_ = 0;
-  int64_t num_rows_ = 0;                              // The groups took so many when they began to wait.
+  int64_t num_rows_ = 0;                              // Rows of the groups when they began to wait.
   absl::btree_map<int, int64_t> tokens_by_priority_;  // The parts of num_tokens_. Only the policy kPriority uses it.
   absl::btree_map<std::string, Holder> holders_;      // The tenants that have waiting groups, under every policy.
   int num_swapped_ = 0;

@@ -88,8 +88,9 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   void OnEntry(size_t prompt, const v1::GenerateBatchEntry& entry);
   // The names of the fields of one prompt's request, for errors.
   ApiNames NamesOf(size_t prompt) const;
-  // A request has ended with an error. Returns whether it goes on with another manager, or with the same one when that
-  // is back. If the gateway has read too slowly, it goes on at once, provided that the call has brought something.
+  // A request has ended with an error. Returns whether it continues with another manager, or with the same one when
+  // that is back. If the gateway has read too slowly, it continues at once, provided that the call has brought
+  // something.
   bool GoesOnAfter(size_t prompt, const google::rpc::Status& end);
   CallPolicy NewPolicy() const;
   void ResumePart(size_t prompt);

@@ -147,8 +147,8 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   // Bytes of a request have come. Goes on with `next` when it is the turn of the address, unless the request must be
   // refused then.
   void WaitForTurn(void (Connection::*next)());
-  // Returns whether the reading of a request goes on after this result. Otherwise it has refused the request or closed
-  // the connection.
+  // Returns whether the reading of a request continues after this result. Otherwise it has refused the request or
+  // closed the connection.
   bool GoesOn(error_code error);
   void ReadHead();
   void ContinueHead();

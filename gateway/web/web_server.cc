@@ -41,9 +41,9 @@ constexpr std::chrono::milliseconds kTick(200);
 constexpr int64_t kPacedRate = 64 << 20;
 constexpr int64_t kMaxPacedBytes = 256 << 10;
 constexpr std::chrono::milliseconds kPaceTick(2);
-// Requests are handled for so long before other work has its turn, such as tokens of streams.
+// Time for requests before other work has its turn, such as tokens of streams.
 constexpr int64_t kTurnsUs = 500;
-// One of so many connections is kept free for the next client, as long as others only wait.
+// One of this number of connections is kept free for the next client, as long as others only wait.
 constexpr size_t kPartKeptFree = 16;
 
 class Server : public WebServer, public WebConnectionOwner {

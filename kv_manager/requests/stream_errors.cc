@@ -29,7 +29,7 @@ absl::Status SlowReaderError(size_t num_waiting, size_t limit, bool ends_request
                         "the client reads too slowly: ", num_waiting, " tokens wait for it, and the limit is ", limit,
                         " (--max-outbox-tokens for each sample); ",
                         ends_request ? "the request is over"
-                                     : "the call is over, and the request goes on as if the client had left")),
+                                     : "the call is over, and the request continues as if the client had left")),
                     "SLOW_READER", {{"max_outbox_tokens", absl::StrCat(limit)}});
 }
 

@@ -51,7 +51,7 @@ TEST_F(TokenStreamResumeTest, AStreamWhoseNumericsHaveNotChangedWhereTheClientWa
   }
 }
 
-// The stream of another client of the request goes on to exist.
+// The stream of another client of the request continues to exist.
 TEST_F(TokenStreamResumeTest, AnEndedStreamWhoseNumericsHaveNotChangedWhereTheClientWasToldIsNotItsStream) {
   for (const size_t max_outbox_tokens : {100, 1}) {  // The end is read with the tokens, or after them.
     MakeResumable(max_outbox_tokens);
@@ -243,7 +243,7 @@ TEST_F(TokenStreamResumeTest, ASlowReaderLosesItsCallAndNotTheRequest) {
   writer_.is_writing = false;  // It lets the call end, although the client has not read.
   RunJobs();
   EXPECT_EQ(writer_.status->code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(writer_.status->message(), testing::HasSubstr("the request goes on"));
+  EXPECT_THAT(writer_.status->message(), testing::HasSubstr("the request continues"));
   EXPECT_FALSE(stream_->has_ended());
   EXPECT_THAT(engine_.cancelled, IsEmpty());
   stream_->OnFinished(LastSample(FinishReason::kLength));
