@@ -89,12 +89,12 @@ class SchemaCompiler {
       if (schema->is_boolean()) parts.push_back(absl::StrCat("the schema is ", Shown(*schema)));
       if (!schema->is_object()) continue;
       for (const auto& [keyword, value] : schema->items()) {
+        if (parts.size() >= kMaxShownKeywords) return absl::StrJoin(parts, ", ");
         if (IsAnnotation(keyword)) continue;
         parts.push_back(absl::StrCat(is_negated ? "in \"not\", " : "", "\"", keyword, "\"",
                                      value.is_structured() ? " is there" : absl::StrCat(" is ", Shown(value))));
       }
     }
-    if (parts.size() > kMaxShownKeywords) parts.resize(kMaxShownKeywords);
     return absl::StrJoin(parts, ", ");
   }
 

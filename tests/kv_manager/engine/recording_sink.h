@@ -117,6 +117,18 @@ class RecordingSink : public RequestSink {
   absl::Status failure_ QUIRE_GUARDED_BY(mutex_);
 };
 
+// Keeps only the error of a request, which may have many samples.
+struct FailureSink : RequestSink {
+  void OnStarted(int /*num_cached_tokens*/) override {}
+  void OnPromptLogprobs(int /*first_position*/, std::vector<ScoredToken> /*tokens*/) override {}
+  void OnToken(int /*sample_index*/, int /*position*/, ScoredToken /*token*/) override {}
+  void OnNumericsChanged(int /*sample_index*/, int /*position*/) override {}
+  void OnFinished(const Finished& /*finished*/) override {}
+  void OnFailed(absl::Status status) override { failure = std::move(status); }
+
+  absl::Status failure;
+};
+
 }  // namespace quire
 
 #endif  // QUIRE_TESTS_KV_MANAGER_ENGINE_RECORDING_SINK_H_

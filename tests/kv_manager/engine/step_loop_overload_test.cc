@@ -219,19 +219,6 @@ TEST_F(OverloadTest, UnderFairShareTheLoadKnowsWhatTheOnlyTenantWaitsFor) {
   EXPECT_EQ(loop_->load(request, &hashes).forecast.waiting_tokens, 0) << "two tenants wait";
 }
 
-// Hears of a request with many samples only how it fails.
-class RefusalSink : public RequestSink {
- public:
-  void OnStarted(int /*num_cached_tokens*/) override {}
-  void OnPromptLogprobs(int /*first_position*/, std::vector<ScoredToken> /*tokens*/) override {}
-  void OnToken(int /*sample_index*/, int /*position*/, ScoredToken /*token*/) override {}
-  void OnNumericsChanged(int /*sample_index*/, int /*position*/) override {}
-  void OnFinished(const Finished& /*finished*/) override {}
-  void OnFailed(absl::Status status) override { failure = std::move(status); }
-
-  absl::Status failure;
-};
-
 // A tenant asks for more than can be served, with requests that take all rows for 500 ms each. Another tenant has
 // little to ask for. It is served when the next of these requests ends.
 class HogTest : public OverloadTest {
@@ -259,7 +246,7 @@ class HogTest : public OverloadTest {
   }
   void SendOf(const std::string& tenant) {
     if (tenant != "hog") return calls_.push_back({Submit(RequestOf(tenant)), clock_.NowMicros()});
-    hog_.push_back(std::make_shared<RefusalSink>());
+    hog_.push_back(std::make_shared<FailureSink>());
     ASSERT_TRUE(Submit(RequestOf(tenant), hog_.back()).ok());
   }
   bool IsOverloaded(const std::string& tenant) {
@@ -289,7 +276,7 @@ class HogTest : public OverloadTest {
     return num_refused;
   }
 
-  std::vector<std::shared_ptr<RefusalSink>> hog_;
+  std::vector<std::shared_ptr<FailureSink>> hog_;
 };
 
 TEST_F(HogTest, TheBacklogOfATenantRefusesNoOtherOne) {

@@ -306,18 +306,6 @@ TEST_F(StepLoopRecoveryTest, ARequestWhoseSequenceFailsEndsAloneAndTheSessionGoe
             "the model gives no finite numbers for the request: the logits are not finite");
 }
 
-// Keeps only the error of a request.
-struct FailureSink : RequestSink {
-  void OnStarted(int /*num_cached_tokens*/) override {}
-  void OnPromptLogprobs(int /*first_position*/, std::vector<ScoredToken> /*tokens*/) override {}
-  void OnToken(int /*sample_index*/, int /*position*/, ScoredToken /*token*/) override {}
-  void OnNumericsChanged(int /*sample_index*/, int /*position*/) override {}
-  void OnFinished(const Finished& /*finished*/) override {}
-  void OnFailed(absl::Status status) override { failure = std::move(status); }
-
-  absl::Status failure;
-};
-
 TEST_F(StepLoopRecoveryTest, TheErrorTellsAtWhichSampleTheWorkerHasFailed) {
   Join();
   Request request = MakeRequest(4, 12);
