@@ -16,7 +16,6 @@
 #endif
 // The field may be used only while `mutex` is held.
 #define QUIRE_GUARDED_BY(mutex) QUIRE_THREAD_ANNOTATION(guarded_by(mutex))
-// The object that the pointer points to may be used only while `mutex` is held.
 // The function may be called only while the mutex is held.
 #define QUIRE_REQUIRES(...) QUIRE_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 // The function takes the mutex itself, so the caller must not hold it.
