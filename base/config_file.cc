@@ -144,6 +144,17 @@ absl::StatusOr<std::vector<ConfigSection>> ReadSections(const std::string& name,
   return sections;
 }
 
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return InvalidArgument(path, ": it cannot be read: ", std::strerror(errno));
+  std::string text(kMaxConfigBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad()) return InvalidArgument(path, ": it cannot be read: ", std::strerror(errno));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.size() > kMaxConfigBytes) return InvalidArgument(path, ": it has more than ", kMaxConfigBytes, " bytes");
+  return text;
+}
+
 // The library throws exceptions. None of them leaves this function.
 template <typename Read>
 auto WithoutExceptions(const std::string& name, Read read) -> decltype(read()) {
@@ -176,14 +187,13 @@ absl::StatusOr<std::vector<ConfigSection>> ParseConfigSections(const std::string
 }
 
 absl::StatusOr<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return InvalidArgument(path, ": it cannot be read: ", std::strerror(errno));
-  std::string text(kMaxConfigBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad()) return InvalidArgument(path, ": it cannot be read: ", std::strerror(errno));
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMaxConfigBytes) return InvalidArgument(path, ": it has more than ", kMaxConfigBytes, " bytes");
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
   return ParseConfig(path, text);
+}
+
+absl::StatusOr<std::vector<ConfigSection>> ReadConfigSections(const std::string& path) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  return ParseConfigSections(path, text);
 }
 
 std::string ConfigLine(absl::string_view key, const std::string& value, bool is_text, const std::string& comment) {

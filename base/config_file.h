@@ -40,6 +40,9 @@ struct ConfigSection {
 // of the text. Fails like ParseConfig, and also when a name is given twice.
 absl::StatusOr<std::vector<ConfigSection>> ParseConfigSections(const std::string& name, const std::string& text);
 
+// Reads a file of sections. Fails also like ReadConfigFile.
+absl::StatusOr<std::vector<ConfigSection>> ReadConfigSections(const std::string& path);
+
 // Returns one line of such a file, "key: value  # comment". Texts are quoted; numbers, true and false are not
 // (`is_text` is false). ParseConfig reads the same values back if they are UTF-8.
 std::string ConfigLine(absl::string_view key, const std::string& value, bool is_text, const std::string& comment);

@@ -127,16 +127,6 @@ std::optional<std::string> LastValue(const std::vector<FlagValue>& values, absl:
   return last == values.rend() ? std::nullopt : std::optional(last->value);
 }
 
-bool Names(absl::string_view message, absl::string_view flag) {
-  const std::string typed = FlagAsTyped(flag);
-  const auto goes_on = [](char c) { return c == '-' || absl::ascii_isalnum(c); };
-  for (size_t at = message.find(typed); at != absl::string_view::npos; at = message.find(typed, at + 1)) {
-    const size_t end = at + typed.size();
-    if (end == message.size() || !goes_on(message[end])) return true;
-  }
-  return false;
-}
-
 std::string EffectiveConfig(const ProgramFlags& flags, const internal::Configuration& configuration) {
   std::string text =
       absl::StrCat("# ", flags.program, " ", kVersion, ": the whole configuration, as --config reads it.\n");
@@ -226,16 +216,6 @@ absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::S
     configuration.sources[std::string(value.flag->Name())] = value.source;
   }
   return configuration;
-}
-
-absl::Status WithSources(const absl::Status& error, const Configuration& configuration) {
-  std::vector<std::string> places;
-  for (const auto& [flag, source] : configuration.sources) {
-    if (source == "flag" || !Names(error.message(), flag)) continue;
-    places.push_back(absl::StrCat(FlagAsTyped(flag), " is from ", source));
-  }
-  if (places.empty()) return error;
-  return {error.code(), absl::StrCat(error.message(), " (", absl::StrJoin(places, "; "), ")")};
 }
 
 std::optional<std::string> AskedText(const ProgramFlags& flags, const Configuration& configuration) {

@@ -4,6 +4,7 @@
 #define QUIRE_BASE_CONFIGURATION_H_
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,10 +52,6 @@ struct Configuration {
 absl::StatusOr<Configuration> SetFlagsFromAll(const ProgramFlags& flags, absl::Span<const char* const> arguments,
                                               absl::Span<const char* const> environment);
 
-// Adds to `error` where the values that it names come from, as in
-// "--watermark is 2, it must be in [0, 1) (--watermark is from quire.yaml:3)".
-absl::Status WithSources(const absl::Status& error, const Configuration& configuration);
-
 // Returns the text to print for --check-config or --print-effective-config, if one of them is set.
 std::optional<std::string> AskedText(const ProgramFlags& flags, const Configuration& configuration);
 
@@ -68,16 +65,16 @@ absl::StatusOr<CommandLine<Options>> ReadConfiguration(const ProgramFlags& flags
                                                        absl::Span<const char* const> arguments,
                                                        absl::Span<const char* const> environment,
                                                        absl::FunctionRef<absl::StatusOr<Options>()> make_options) {
-  CommandLine<Options> line;
+  const auto line = std::make_unique<CommandLine<Options>>();  // The options of a program are large.
   QUIRE_ASSIGN_OR_RETURN(const internal::Configuration configuration,
                          internal::SetFlagsFromAll(flags, arguments, environment));
-  line.text = configuration.text;
-  if (line.text) return line;
+  line->text = configuration.text;
+  if (line->text) return std::move(*line);
   absl::StatusOr<Options> options = make_options();
-  if (!options.ok()) return internal::WithSources(options.status(), configuration);
-  line.text = internal::AskedText(flags, configuration);
-  line.options = *std::move(options);
-  return line;
+  if (!options.ok()) return WithSources(options.status(), configuration.sources);
+  line->text = internal::AskedText(flags, configuration);
+  line->options = *std::move(options);
+  return std::move(*line);
 }
 
 }  // namespace quire

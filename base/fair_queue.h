@@ -32,6 +32,9 @@ class FairQueue {
     return true;
   }
 
+  // The job that Pop returns next. REQUIRES: it is not empty.
+  const Job& front() const { return jobs_.at(turns_.front()).front(); }
+
   // REQUIRES: it is not empty.
   Job Pop() {
     const std::string caller = std::move(turns_.front());

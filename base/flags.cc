@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "absl/flags/reflection.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -103,6 +105,16 @@ absl::StatusOr<FlagValue> ParseArgument(const ProgramFlags& flags, absl::Span<co
   return value;
 }
 
+bool Names(absl::string_view message, absl::string_view flag) {
+  const std::string typed = FlagAsTyped(flag);
+  const auto goes_on = [](char c) { return c == '-' || absl::ascii_isalnum(c); };
+  for (size_t at = message.find(typed); at != absl::string_view::npos; at = message.find(typed, at + 1)) {
+    const size_t end = at + typed.size();
+    if (end == message.size() || !goes_on(message[end])) return true;
+  }
+  return false;
+}
+
 absl::Status BadAddress(const absl::Flag<std::string>& flag, absl::string_view allowed) {
   const std::string address = absl::GetFlag(flag);
   const std::string is = absl::StrCat(FlagAsTyped(flag.Name()), " is '", address, "', ");
@@ -165,6 +177,16 @@ std::string FlagAsTyped(absl::string_view name) {
 
 absl::Status AboutFlag(absl::string_view flag, const absl::Status& error) {
   return {error.code(), error.ok() ? "" : absl::StrCat(flag, ": ", error.message())};
+}
+
+absl::Status WithSources(const absl::Status& error, const std::map<std::string, std::string>& sources) {
+  std::vector<std::string> places;
+  for (const auto& [flag, source] : sources) {
+    if (source == "flag" || !Names(error.message(), flag)) continue;
+    places.push_back(absl::StrCat(FlagAsTyped(flag), " is from ", source));
+  }
+  if (places.empty()) return error;
+  return {error.code(), absl::StrCat(error.message(), " (", absl::StrJoin(places, "; "), ")")};
 }
 
 absl::Status BothErrors(const absl::Status& first, const absl::Status& second) {

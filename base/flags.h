@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -81,6 +82,11 @@ std::string FlagAsTyped(absl::string_view name);
 
 // Puts the flag that is to blame before the message of an error, as in "--listen: cannot listen on 10.0.0.1:1".
 absl::Status AboutFlag(absl::string_view flag, const absl::Status& error);
+
+// Adds to `error` where the values of the flags that it names come from, as in "--watermark is 2, it must be in [0, 1)
+// (--watermark is from quire.yaml:3)". `sources` has the places by the names of flags, such as "watermark"; "flag" is
+// the command line.
+absl::Status WithSources(const absl::Status& error, const std::map<std::string, std::string>& sources);
 
 // Returns both errors as one, with the code of the first, or the only one, or OK. So a user who must change two flags
 // learns it at once.

@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-// Each line has the names that programs give to one thing. The names `host` and `port` are those of other servers.
+// Each line has the names that programs give to one thing. The names `host` and `port` are from other servers.
 constexpr absl::string_view kSynonyms[] = {
     "listen host port",
     "endpoint manager host port",

@@ -36,6 +36,8 @@ inline constexpr char kFailedSequence[] = "sequence";
 
 // The reason in the ErrorInfo of a session that ends because another one with a newer epoch was opened.
 inline constexpr char kSessionTakenOver[] = "SESSION_TAKEN_OVER";
+// The reason in the error of a session that ends because two ranks of a group have computed different results.
+inline constexpr char kRanksDiffer[] = "RANKS_DIFFER";
 // The reason of the refusal when the term of the manager is over.
 inline constexpr char kStaleTerm[] = "STALE_TERM";
 

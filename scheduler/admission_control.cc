@@ -9,7 +9,6 @@
 
 #include "absl/types/span.h"
 #include "base/check.h"
-#include "base/num_blocks.h"
 #include "scheduler/request_size.h"
 
 namespace quire {
@@ -23,9 +22,11 @@ bool UsesPrefixCache(const Request& request) {
   return !request.bypass_prefix_cache;
 }
 
-// The logits of cached prompt tokens are not kept, so a request for prompt logprobs must compute them all.
+// Neither the logits nor the hidden states of cached tokens are kept. So a request that wants them of the whole prompt
+// must compute it.
 bool MayStartCached(const Request& request) {
-  return UsesPrefixCache(request) && request.sampling.num_prompt_logprobs < 0;
+  return UsesPrefixCache(request) && request.sampling.num_prompt_logprobs < 0 &&
+         !PoolsEarlierTokens(request.sampling.pooling);
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ AdmissionControl::Decision AdmissionControl::Decide(SequenceGroup* group, StepId
   if (!group->is_swapped() && MayStartCached(group->request())) {
     const PrefixHit hit = blocks_->FindPrefix(group->request().cache_salt, group->sequences().front()->tokens());
     if (hit.is_promised) return {Verdict::kWaitsForPrefix};
-    const int num_missing = num_needed - hit.num_block_tokens / blocks_->block_size();
+    const int num_missing = num_needed - static_cast<int>(blocks_->groups().NumSharedBlocks(hit.num_block_tokens));
     if (has_room(num_missing + hit.num_revived_with_part)) return {Verdict::kMayEnter, hit.num_tokens};
     if (has_room(num_missing + hit.num_revived_blocks)) return {Verdict::kMayEnter, hit.num_block_tokens};
   } else if (has_room(num_needed)) {
@@ -84,23 +85,23 @@ AdmissionControl::Decision AdmissionControl::Decide(SequenceGroup* group, StepId
 // The blocks of the whole context, without what the prefix cache holds, and one more for each child when the group
 // forks right afterwards. The result never exceeds what the request can ever hold: an idle pool must have room for it.
 int AdmissionControl::NumBlocksToEnter(const SequenceGroup& group) const {
-  const int block_size = blocks_->block_size();
+  const CacheGroups& groups = blocks_->groups();
   const absl::Span<const std::unique_ptr<Sequence>> sequences = group.sequences();
-  int num_blocks = group.is_swapped() ? blocks_->NumBlocksToSwapIn(group.SequenceIds()) : 0;
+  int64_t num_blocks = group.is_swapped() ? blocks_->NumBlocksToSwapIn(group.SequenceIds()) : 0;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& sequence = *sequences[i];
     if (group.is_swapped()) {
       // The partial last block, which is written next, may be shared: it counts as one that has to be copied.
-      const int num_held = sequence.num_computed_tokens() / block_size;
-      num_blocks += NumBlocksFor(sequence.num_known_tokens(), block_size) - num_held;
+      num_blocks += groups.NumBlocks(sequence.num_known_tokens());
+      num_blocks -= groups.NumSharedBlocks(sequence.num_computed_tokens());
       continue;
     }
-    const auto shared = SharedPart(sequence, sequences.first(i), block_size);
-    num_blocks += NumBlocksFor(sequence.num_known_tokens(), block_size);
-    if (shared.has_value()) num_blocks -= shared->num_tokens / block_size;
+    const auto shared = SharedPart(sequence, sequences.first(i), groups.block_size());
+    num_blocks += groups.NumBlocks(sequence.num_known_tokens());
+    if (shared.has_value()) num_blocks -= groups.NumSharedBlocks(shared->num_tokens);
   }
   num_blocks += group.num_rows() - group.num_sequences();
-  return static_cast<int>(std::min<int64_t>(num_blocks, MaxBlocks(group.request(), block_size)));
+  return static_cast<int>(std::min(num_blocks, MaxBlocks(group.request(), groups)));
 }
 
 void AdmissionControl::Enter(SequenceGroup* group, const Decision& decision, StepPlan* plan) {
@@ -199,7 +200,8 @@ WaitReason AdmissionControl::Explain(SequenceGroup* group, StepId step) {
   if (!group->is_swapped() && MayStartCached(group->request())) {
     const PrefixHit hit = blocks_->FindPrefix(group->request().cache_salt, group->sequences().front()->tokens());
     reason.num_cached_tokens = hit.num_tokens;
-    reason.num_blocks += hit.num_revived_blocks - hit.num_block_tokens / blocks_->block_size();
+    reason.num_blocks +=
+        hit.num_revived_blocks - static_cast<int>(blocks_->groups().NumSharedBlocks(hit.num_block_tokens));
   }
   group->shortage().num_free_blocks = -1;  // Makes Decide look at the blocks again.
   const Verdict verdict = Decide(group, step).verdict;

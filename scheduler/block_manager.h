@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "base/cache_groups.h"
 #include "base/ids.h"
 #include "scheduler/step_plan.h"
 
@@ -42,7 +43,8 @@ class BlockManager {
  public:
   virtual ~BlockManager() = default;
 
-  virtual int block_size() const = 0;       // Tokens per block.
+  virtual const CacheGroups& groups() const = 0;  // Constant.
+  int block_size() const { return groups().block_size(); }
   virtual int num_blocks() const = 0;       // All blocks of the pool.
   virtual int num_free_blocks() const = 0;  // Includes the blocks that only the prefix cache holds.
 

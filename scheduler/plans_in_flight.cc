@@ -16,7 +16,7 @@ absl::Status CheckFailure(const SliceInFlight& slice, const SliceResult& answer)
                                                    " is said to have failed in the place of sequence ",
                                                    Value(slice.sequence)));
   }
-  if (answer.sampled || !answer.candidates.empty() || !answer.prompt_logprobs.empty()) {
+  if (answer.sampled || !answer.candidates.empty() || !answer.prompt_logprobs.empty() || !answer.embedding.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("sequence ", Value(slice.sequence), " has failed, and its slice has a result"));
   }
@@ -24,10 +24,10 @@ absl::Status CheckFailure(const SliceInFlight& slice, const SliceResult& answer)
 }
 
 absl::Status CheckPostponed(const SliceInFlight& slice, const SliceResult& answer) {
-  if (!slice.sample || answer.sampled || !answer.candidates.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("a draw of sequence ", Value(slice.sequence),
-                                                   " is said to be postponed, and its slice ",
-                                                   slice.sample ? "has a result" : "draws nothing"));
+  if (!slice.sample || slice.has_embedding || answer.sampled || !answer.candidates.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a draw of sequence ", Value(slice.sequence), " is said to be postponed, and its slice ",
+                     slice.sample && !slice.has_embedding ? "has a result" : "draws nothing"));
   }
   return absl::OkStatus();
 }
@@ -68,6 +68,11 @@ absl::Status PlansInFlight::CheckResult(const StepResult& result) const {
       return absl::InvalidArgumentError(absl::StrCat("slice ", i, " of step ", Value(plan.step), " has ",
                                                      slice.num_prompt_logprobs, " prompt logprobs, its result has ",
                                                      answer.prompt_logprobs.size()));
+    }
+    if (slice.has_embedding == answer.embedding.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("slice ", i, " of step ", Value(plan.step), " has ",
+                                                     slice.has_embedding ? "an" : "no", " embedding, its result has ",
+                                                     answer.embedding.size(), " values"));
     }
     if (!slice.has_candidates && !answer.candidates.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("slice ", i, " of step ", Value(plan.step), " has 0 candidates, ",

@@ -24,6 +24,7 @@ struct SliceInFlight {
   bool sample;              // The worker reports a token, or candidates for it.
   bool has_candidates;      // The slice samples for a beam: the worker reports candidates and draws no token.
   int num_prompt_logprobs;  // Number of prompt logprobs in the result.
+  bool has_embedding;       // The slice samples for a request with a pooling.
   bool is_early = false;    // Needs a token whose draw was postponed after the slice was sent.
 };
 

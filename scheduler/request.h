@@ -29,7 +29,9 @@ struct Request {
   SamplingParams sampling;
   int max_tokens = 16;  // The largest number of tokens that each sequence generates; >= 1.
   // Only the prompt is wanted. The step that ends it draws a token all the same, which is for nobody, so the prompt may
-  // fill the context. REQUIRES: max_tokens is 1, and there is no beam search.
+  // fill the context. If sampling.pooling is set, it gives an embedding and counts as having drawn token 0. REQUIRES:
+  // max_tokens is 1, and there is no beam search; with a pooling, there is one sample, which wants no logprobs, has no
+  // guide and no stop tokens.
   bool is_prompt_only = false;
   std::vector<TokenId> stop_token_ids;  // A sequence ends after one of these. They include the end-of-sequence ids.
 
@@ -70,6 +72,11 @@ struct Request {
 // The number of rows that the request runs in: one per sample or beam.
 inline int NumRows(const Request& request) {
   return request.beam.has_value() ? request.beam->width : request.num_samples;
+}
+
+// The number of samples, or of hypotheses that a beam search returns.
+inline int NumOutputs(const Request& request) {
+  return request.beam.has_value() ? request.beam->num_return : request.num_samples;
 }
 
 // The number of tokens with which the request comes.

@@ -57,7 +57,7 @@ absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& opt
                                                    " of up to ", num_tokens, " tokens and their lists of tokens are ",
                                                    num_start_tokens, " numbers, the limit is ", kMaxStartTokens));
   }
-  const int64_t num_blocks = MaxBlocks(request, blocks.block_size());
+  const int64_t num_blocks = MaxBlocks(request, blocks.groups());
   if (num_blocks > blocks.num_blocks()) {
     return absl::FailedPreconditionError(
         absl::StrCat(SizeOf(request, num_blocks, blocks), ", the pool has ", blocks.num_blocks()));
@@ -68,7 +68,7 @@ absl::Status CheckCanEverFit(const Request& request, const SchedulerOptions& opt
 absl::Status CheckFitsShare(const Request& request, const TenantShares& shares, const BlockManager& blocks) {
   const double share = shares.Of(request.tenant).max_blocks_share;
   const int64_t limit = BlocksOfShare(share, blocks.num_blocks());
-  const int64_t num_blocks = MaxBlocks(request, blocks.block_size());
+  const int64_t num_blocks = MaxBlocks(request, blocks.groups());
   if (share >= 1 || num_blocks <= limit) return absl::OkStatus();
   return WithReason(absl::FailedPreconditionError(
                         absl::StrCat(SizeOf(request, num_blocks, blocks), ", tenant \"", request.tenant, "\" may hold ",
@@ -80,11 +80,10 @@ absl::Status CheckFitsShare(const Request& request, const TenantShares& shares, 
                      {"limit", absl::StrCat(limit)}});
 }
 
-int64_t MaxBlocks(const Request& request, int block_size) {
+int64_t MaxBlocks(const Request& request, const CacheGroups& groups) {
   const int64_t num_prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  const int64_t num_shared = num_prompt_tokens / block_size;
-  const int64_t num_slots = num_prompt_tokens + request.max_tokens - 1;
-  return num_shared + NumRows(request) * ((num_slots + block_size - 1) / block_size - num_shared);
+  const int64_t num_shared = groups.NumSharedBlocks(num_prompt_tokens);
+  return num_shared + NumRows(request) * (groups.NumBlocks(num_prompt_tokens + request.max_tokens - 1) - num_shared);
 }
 
 int64_t NumStartTokens(const Request& request, int num_tokens) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "base/cache_groups.h"
 #include "scheduler/block_manager.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler_options.h"
@@ -23,7 +24,7 @@ absl::Status CheckFitsShare(const Request& request, const TenantShares& shares, 
 
 // The largest number of blocks that the request can ever hold. All samples or beams share the whole blocks of the
 // prompt, and each has the remaining blocks for itself.
-int64_t MaxBlocks(const Request& request, int block_size);
+int64_t MaxBlocks(const Request& request, const CacheGroups& groups);
 
 // Largest number of numbers in the sequence starts of one plan: 16 MiB. That is far below the largest message to a
 // worker.

@@ -9,14 +9,12 @@
 
 namespace quire {
 
-std::unique_ptr<SequenceGroup> MakeRestoredGroup(RestoredRequest* restored, ServiceRank rank, SequenceId first,
-                                                 bool keeps_scores) {
+std::unique_ptr<SequenceGroup> MakeRestoredGroup(RestoredRequest* restored, ServiceRank rank, SequenceId first) {
   auto group = std::make_unique<SequenceGroup>(std::move(restored->request), rank, first);
   group->progress().has_started = true;
   group->progress().num_cached_tokens = restored->num_cached_tokens;
   // The rows that this scheduler starts are later than those that other workers have of the request.
   group->progress().num_moves = restored->num_moves + 1;
-  if (keeps_scores) group->KeepScores();
   if (restored->samples.empty()) {
     group->sequences().front()->SetComputedBefore(restored->num_computed);
     if (restored->has_changed_numerics) group->sequences().front()->ChangeNumerics(/*has_begun=*/false);

@@ -14,8 +14,7 @@ namespace quire {
 
 // Makes the group of a request that an earlier session has left, and takes its parts out of `restored`. The first
 // sequence has the id `first`.
-std::unique_ptr<SequenceGroup> MakeRestoredGroup(RestoredRequest* restored, ServiceRank rank, SequenceId first,
-                                                 bool keeps_scores);
+std::unique_ptr<SequenceGroup> MakeRestoredGroup(RestoredRequest* restored, ServiceRank rank, SequenceId first);
 
 // Returns whether the block tables of all sequences begin with the same full blocks of the prompt.
 bool SharesPrompt(const SequenceGroup& group, const BlockManager& blocks);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/sampling_fields.h"
 #include "scheduler/guide.h"
 
 namespace quire {
@@ -19,18 +20,24 @@ struct LogitBias {
   bool operator==(const LogitBias&) const = default;
 };
 
-// How a worker picks the next token of a sequence. The service edge validates the values, and the scheduler does not
-// read them. The worker applies the steps in this order: logit_bias, allowed_token_ids, bad_words and min_tokens masks,
-// repetition, frequency and presence penalties, temperature, top_k, top_p, min_p.
-struct SamplingParams {
-  float temperature = 1.0f;  // >= 0. 0 is greedy: it picks the largest logit, and of equal ones the lowest token id.
-  int top_k = 0;             // Keep the k largest logits. 0 keeps all.
-  float top_p = 1.0f;        // (0, 1]. Keep the smallest set of tokens whose probability reaches p.
-  float min_p = 0.0f;        // [0, 1]. Drop tokens that are less likely than min_p times the likeliest token.
-  float presence_penalty = 0.0f;    // [-2, 2]. Subtracted once from the logit of each generated token.
-  float frequency_penalty = 0.0f;   // [-2, 2]. Subtracted once per occurrence among the generated tokens.
-  float repetition_penalty = 1.0f;  // > 0. Divides positive and multiplies negative logits of prompt and output tokens.
-  uint64_t seed = 0;                // The key of every draw of the request.
+// How the hidden states of a prompt become one vector, its embedding. The numbers are those of quire.v1.PoolingKind.
+enum class Pooling {
+  kNone = 0,  // There is no embedding.
+  kLastToken = 1,
+  kMean = 2,  // Of all tokens.
+  kFirstToken = 3,
+};
+
+// Returns whether the worker adds the hidden states of the tokens slice by slice. Then all tokens must be computed in
+// one row.
+inline bool PoolsEarlierTokens(Pooling pooling) {
+  return pooling == Pooling::kMean || pooling == Pooling::kFirstToken;
+}
+
+// Says how a worker picks the next token of a sequence: quire.v1.SamplingParams after validation. The scheduler does
+// not read the values.
+struct SamplingParams : DrawParams {
+  uint64_t seed = 0;  // The key of every draw of the request.
   std::vector<LogitBias> logit_bias;
   std::vector<TokenId> allowed_token_ids;       // When empty, all tokens are allowed.
   std::vector<std::vector<TokenId>> bad_words;  // Token sequences that must not be completed.
@@ -38,10 +45,12 @@ struct SamplingParams {
   int min_tokens = 0;
   int num_logprobs = -1;         // Top logprobs per generated token. 0: only that of the chosen token; -1: none.
   int num_prompt_logprobs = -1;  // The same for the tokens of the prompt.
-  // When above 0, the number of candidates of which beam search picks one; no token is drawn. Their logprobs come from
-  // the model; bias, penalties and masks are then applied as Hugging Face does for beams. Temperature, top_k, top_p and
-  // min_p have no effect.
+  // When above 0, no token is drawn: beam search picks one of this number of candidates. Their logprobs are from
+  // the model, to which bias, penalties and masks are then applied as Hugging Face does for beams. The steps of a draw
+  // that follow are left out.
   int num_candidates = 0;
+  // Unless it is kNone, no token is drawn: the slice that ends the prompt gives an embedding.
+  Pooling pooling = Pooling::kNone;
   std::shared_ptr<const Guide> guide = nullptr;  // Null: the output may be anything.
 
   bool operator==(const SamplingParams&) const = default;

@@ -90,11 +90,33 @@ absl::Status Scheduler::Submit(Request request, std::optional<Displaced>* displa
   const ServiceRank rank = waiting_.RankOf(request, next_submission_++);
   auto group = std::make_unique<SequenceGroup>(std::move(request), rank, forks_.NewSequenceId());
   if (group->num_sequences() > 1) group->EnterScheduler(rank, [this] { return forks_.NewSequenceId(); });
-  if (KeepsScores(group->request())) group->KeepScores();
-  waiting_.Add(group.get());
-  num_beam_searches_ += group->beam_search() != nullptr;
-  groups_.emplace(group->id(), std::move(group));
+  Insert(std::move(group), /*runs=*/false);
   return absl::OkStatus();
+}
+
+SequenceGroup* Scheduler::Insert(std::unique_ptr<SequenceGroup> entering, bool runs) {
+  SequenceGroup* const group = entering.get();
+  groups_.emplace(group->id(), std::move(entering));
+  if (KeepsScores(group->request())) group->KeepScores();
+  if (runs) {
+    running_.Add(group);
+  } else {
+    waiting_.Add(group);
+  }
+  num_beam_searches_ += group->beam_search() != nullptr;
+  suspects_.Add(group);
+  return group;
+}
+
+std::unique_ptr<SequenceGroup> Scheduler::Extract(SequenceGroup* group) {
+  if (group->is_running()) {
+    running_.Remove(group);
+  } else {
+    waiting_.Remove(group);
+  }
+  num_beam_searches_ -= group->beam_search() != nullptr;
+  suspects_.Remove(*group);
+  return std::move(groups_.extract(group->id()).mapped());
 }
 
 void Scheduler::SetTenants(const TenantShares& shares) {
@@ -295,7 +317,7 @@ bool Scheduler::Reserve(const SequenceGroup& group, Sequence* sequence, int num_
 
 std::optional<TenantBlocks> Scheduler::HeldByTenants() const {
   if (!limits_blocks_) return std::nullopt;
-  return TenantBlocks(&options_.tenants, blocks_->num_blocks(), blocks_->block_size(), running_.groups());
+  return TenantBlocks(&options_.tenants, *blocks_, running_.groups());
 }
 
 SequenceGroup* Scheduler::CheapestVictim() const {
@@ -309,7 +331,8 @@ void Scheduler::Preempt(SequenceGroup* group, PlanDraft* draft) {
   draft->has_preempted = true;
   ++num_preemptions_;
   std::vector<SequenceExtent> computed;
-  bool is_computed = true;
+  // The worker has added hidden states in the row, which does not come back with the blocks.
+  bool is_computed = !PoolsEarlierTokens(group->request().sampling.pooling);
   for (const auto& sequence : group->sequences()) {
     computed.push_back({sequence->id(), sequence->num_computed_tokens()});
     is_computed &= !group->KeepsWaiting(sequence.get());
@@ -381,7 +404,8 @@ SequenceSlice Scheduler::PlanSlice(SequenceGroup* group, Sequence* sequence, int
   in_flight->slices.push_back({group->id(), sequence->id(), slice.row, slice.first_position, slice.num_tokens,
                                slice.first_position + slice.num_tokens > sequence->reached(), slice.sample,
                                slice.sample && group->beam_search() != nullptr,
-                               NumPromptLogprobs(group->request(), slice.first_position, slice.num_tokens)});
+                               NumPromptLogprobs(group->request(), slice.first_position, slice.num_tokens),
+                               slice.sample && group->request().sampling.pooling != Pooling::kNone});
   return slice;
 }
 
@@ -455,6 +479,7 @@ void Scheduler::CommitSlice(const SliceInFlight& slice, SliceResult result, Step
     if (are_all_there) AdvanceBeams(group, output);
     return;
   }
+  if (slice.has_embedding) output->embeddings.push_back({slice.request, std::move(result.embedding)});
   const TokenId token = result.token.token;
   sequence->Append(token);
   if (group->keeps_scores() && group->request().sampling.num_logprobs >= 0) sequence->scores.push_back(result.token);
@@ -549,7 +574,7 @@ MovedRequest Scheduler::Take(RequestId request) {
     Suspend(group, /*keeps_blocks=*/false);
     running_.EraseSuspended();
   }
-  waiting_.Remove(group);
+  std::unique_ptr<SequenceGroup> taken = Extract(group);
   if (group->is_swapped()) {
     for (const auto& sequence : group->sequences()) {
       blocks_->Free(sequence->id());
@@ -557,10 +582,8 @@ MovedRequest Scheduler::Take(RequestId request) {
     }
     group->set_state(SequenceGroup::State::kWaiting);
   }
-  suspects_.Remove(*group);
-  num_beam_searches_ -= group->beam_search() != nullptr;
   ++group->progress().num_moves;
-  return MovedRequest(std::move(groups_.extract(request).mapped()));
+  return MovedRequest(std::move(taken));
 }
 
 absl::Status Scheduler::Adopt(MovedRequest&& moved) {
@@ -569,12 +592,8 @@ absl::Status Scheduler::Adopt(MovedRequest&& moved) {
     return absl::AlreadyExistsError(absl::StrCat("request ", Value(moved.id()), " is already known"));
   }
   std::unique_ptr<SequenceGroup> group = std::move(moved.group_);
-  if (KeepsScores(group->request())) group->KeepScores();
   group->EnterScheduler(waiting_.RankOf(group->request(), num_adopted_++), [this] { return forks_.NewSequenceId(); });
-  waiting_.Add(group.get());
-  num_beam_searches_ += group->beam_search() != nullptr;
-  suspects_.Add(group.get());
-  groups_.emplace(group->id(), std::move(group));
+  Insert(std::move(group), /*runs=*/false);
   if (!suspects_.empty()) SuspendCleared();
   return absl::OkStatus();
 }
@@ -598,16 +617,9 @@ std::vector<std::pair<RequestId, absl::Status>> Scheduler::Restore(std::vector<R
   for (RestoredRequest& request : restored) {
     const ServiceRank rank = waiting_.RankOf(request.request, num_adopted_++);
     const SequenceId first = request.samples.empty() ? forks_.NewSequenceId() : request.samples[0].sequence;
-    std::unique_ptr<SequenceGroup> made = MakeRestoredGroup(&request, rank, first, KeepsScores(request.request));
-    SequenceGroup* const group = made.get();
-    groups_.emplace(group->id(), std::move(made));
-    num_beam_searches_ += group->beam_search() != nullptr;
-    if (request.samples.empty()) {
-      waiting_.Add(group);
-    } else {
-      running_.Add(group);
-      running.push_back(group);
-    }
+    const bool runs = !request.samples.empty();
+    SequenceGroup* const group = Insert(MakeRestoredGroup(&request, rank, first), runs);
+    if (runs) running.push_back(group);
     const absl::Status status = CheckCanEverFit(group->request(), options_, *blocks_);
     if (status.ok()) continue;
     refused.emplace_back(group->id(), status);
@@ -763,15 +775,8 @@ void Scheduler::Remove(SequenceGroup* group, bool has_finished) {
   } else {
     rows_.End(group->id());
   }
-  if (group->is_running()) {
-    running_.Remove(group);
-  } else {
-    waiting_.Remove(group);
-  }
+  const std::unique_ptr<SequenceGroup> removed = Extract(group);
   for (const auto& sequence : group->sequences()) Release(group, sequence.get());
-  num_beam_searches_ -= group->beam_search() != nullptr;
-  suspects_.Remove(*group);
-  groups_.erase(group->id());
 }
 
 SequenceGroup* Scheduler::Find(RequestId request) const {

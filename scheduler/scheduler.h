@@ -274,6 +274,9 @@ class Scheduler {
   // A running group gives up its rows and waits. Its blocks are freed, unless `keeps_blocks` says that they have moved
   // to the host tier. The caller then calls running_.EraseSuspended().
   void Suspend(SequenceGroup* group, bool keeps_blocks);
+  // The group enters the scheduler, or leaves it. All groups come and go here.
+  SequenceGroup* Insert(std::unique_ptr<SequenceGroup> entering, bool runs);
+  std::unique_ptr<SequenceGroup> Extract(SequenceGroup* group);
   // Frees everything that the group holds and destroys it.
   // `has_finished`: the request ended normally; its rows stay so that the next manager can tell the client.
   void Remove(SequenceGroup* group, bool has_finished = false);

@@ -64,7 +64,7 @@ class Sequence : public Pooled {
   // The worker was lost while a slice that ends at `position` was in flight.
   void OnLost(int position);
 
-  // The tokens behind those that are known come from workers of another generation. `has_begun`: another sample of the
+  // The tokens after the known ones come from workers of another generation. `has_begun`: another sample of the
   // request has drawn a token.
   void ChangeNumerics(bool has_begun);
   // Sets the change that the sequence went through in an earlier scheduler.

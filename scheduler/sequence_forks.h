@@ -35,9 +35,9 @@ class SequenceForks {
   // REQUIRES: the group runs, has one sequence, and num_to_fork() > 0.
   void ForkSamples(SequenceGroup* group, const Sequence& before, std::vector<SequenceFork>* forks);
 
-  // Replaces the group's beams by those that the search has chosen, where extensions[i] describes the new beam i. Dead
-  // beams are freed first, so that the children of the survivors can take their blocks and rows. The last child of a
-  // beam is that beam itself and stays in its row. The worker is told by PlanBeamRows.
+  // Replaces the group's beams by the ones that the search has chosen, where extensions[i] describes the new beam i.
+  // Dead beams are freed first, so that the children of the survivors can take their blocks and rows. The last child of
+  // a beam is that beam itself and stays in its row. The worker is told by PlanBeamRows.
   void ReplaceBeams(SequenceGroup* group, absl::Span<const BeamSearch::Extension> extensions);
 
   // Adds to `plan` what ReplaceBeams has changed in the rows of `groups` since the last plan: rows that become a copy

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/num_blocks.h"
 #include "scheduler/request_size.h"
 
 namespace quire {
@@ -104,13 +103,13 @@ int SequenceGroup::NumTokensLost() const {
   return is_planned_to_the_end && beam_search_ == nullptr ? 0 : sum;
 }
 
-int64_t SequenceGroup::MaxBlocksToGoOn(int block_size) const {
-  const int64_t num_shared = static_cast<int64_t>(request_.prompt.size()) / block_size;
+int64_t SequenceGroup::MaxBlocksToGoOn(const CacheGroups& groups) const {
+  const int64_t num_shared = groups.NumSharedBlocks(static_cast<int64_t>(request_.prompt.size()));
   int64_t num_blocks = num_shared + num_rows() - num_sequences();
   for (const auto& sequence : sequences_) {
-    num_blocks += NumBlocksFor(sequence->num_known_tokens() + 1, block_size) - num_shared;
+    num_blocks += groups.NumBlocks(sequence->num_known_tokens() + 1) - num_shared;
   }
-  return std::min(num_blocks, MaxBlocks(request_, block_size));
+  return std::min(num_blocks, MaxBlocks(request_, groups));
 }
 
 int SequenceGroup::NumGeneratedTokens() const {

@@ -13,6 +13,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "base/cache_groups.h"
 #include "base/ids.h"
 #include "base/pooled.h"
 #include "scheduler/beam_search.h"
@@ -125,7 +126,7 @@ class SequenceGroup : public Pooled {
 
   // The most blocks that the group needs in an empty pool to continue: for its tokens and for the next one of each
   // sequence. The sequences share the whole blocks of the prompt.
-  int64_t MaxBlocksToGoOn(int block_size) const;
+  int64_t MaxBlocksToGoOn(const CacheGroups& groups) const;
   // The tokens of all its sequences behind the prompt.
   int NumGeneratedTokens() const;
 

@@ -13,7 +13,7 @@ struct StepDemand {
   int num_decodes = 0;            // Running sequences.
   int num_prompts = 0;            // Running sequences, and waiting requests for which there are rows.
   int64_t uncomputed_tokens = 0;  // The tokens that the prompts still need.
-  int64_t prompt_tokens = 0;      // The same, and the tokens of these prompts that plans have already computed.
+  int64_t prompt_tokens = 0;      // The same with the tokens that plans have computed.
 };
 
 // Limits the tokens of a plan, so that its step does not take too long. The model is that a step of n tokens takes
@@ -55,7 +55,7 @@ struct StepLimit {
   double max_step_us = 0;         // While sequences decode.
   double max_prompt_step_us = 0;  // Otherwise.
 
-  // They are at least num_decodes + kMinPromptTokens.
+  // At least num_decodes + kMinPromptTokens.
   int MaxTokens(const StepDemand& demand) const;
 };
 

@@ -30,6 +30,14 @@ struct PromptLogprobs {
   bool operator==(const PromptLogprobs&) const = default;
 };
 
+// The embedding of a request with a pooling.
+struct Embedding {
+  RequestId request;
+  std::vector<float> values;  // [embedding_size]
+
+  bool operator==(const Embedding&) const = default;
+};
+
 struct Finished {
   RequestId request;
   int sample_index;  // In a beam search this is the rank of the hypothesis, 0 for the best.
@@ -65,6 +73,7 @@ struct FailedRequest {
 struct StepOutput {
   std::vector<Emission> emissions;
   std::vector<PromptLogprobs> prompt_logprobs;
+  std::vector<Embedding> embeddings;  // Each comes with the token and the end of its request.
   std::vector<Started> started;
   std::vector<Finished> finished;
   std::vector<FailedRequest> failed;

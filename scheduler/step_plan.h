@@ -67,7 +67,7 @@ struct SequenceStart {
   int prompt_length;            // tokens[0 .. prompt_length) came from the caller. The rest was generated.
   std::vector<TokenId> tokens;  // All tokens that are known so far.
   SamplingParams sampling;
-  std::string guide_owner = "";  // The salt of the request, if it has a guide: who shares what is kept of the guide.
+  std::string guide_owner = "";  // Salt of a request with a guide; requests of one salt share kept guides.
   // The following are set when the worker keeps its rows after the end of a session, see SchedulerOptions::keeps_rows.
   std::optional<CacheRoot> cache_root = std::nullopt;
   std::shared_ptr<const std::string> record = nullptr;  // See Request.
@@ -117,8 +117,8 @@ struct TokenAppend {
 };
 
 // The worker computes tokens [first_position, first_position + num_tokens) of the sequence in `row`: it stores their K
-// and V, and attention covers everything up to them. One token is a decode, many are a prefill chunk. The tokens are
-// those that the row holds, including the one that the step before has sampled.
+// and V, and attention covers everything up to them. One token is a decode, many are a prefill chunk. The row holds
+// the tokens, including the one that the previous step has sampled.
 //
 // A slice of no tokens stores nothing. If the row is forked in this plan, it draws the next token of the row from the
 // logits of the slice of the parent, which ends at first_position. In this way a prompt is computed once for many
@@ -131,7 +131,7 @@ struct SequenceSlice {
   int first_changed_block;          // Below this index the row's block table is the same as before ...
   std::vector<BlockId> block_tail;  // ... and these are its entries from there on. When empty, nothing has changed.
   // Sample the token after the last one of the slice and append it to the row. For a row with num_candidates, report
-  // the candidates for it instead and append nothing.
+  // the candidates for it instead and append nothing. For a row with a pooling, give the embedding and append nothing.
   bool sample;
 
   bool operator==(const SequenceSlice&) const = default;
@@ -183,7 +183,7 @@ struct SequenceFailure {
 // The result of one slice.
 struct SliceResult {
   bool sampled = false;
-  ScoredToken token;  // Set when `sampled`, unless the row has num_candidates.
+  ScoredToken token;  // Set when `sampled`, unless the row has num_candidates or a pooling.
   // Set when `sampled` and the row has num_candidates: its tokens, the best first; fewer when masks leave no more.
   // Their logprobs, after bias, penalties and masks, are what they add to the score of a beam.
   std::vector<TokenLogprob> candidates;
@@ -195,6 +195,8 @@ struct SliceResult {
   // The slice was to sample, and the worker has put that off. If the slice counts on a token whose draw was put off, it
   // has computed nothing.
   bool is_postponed = false;
+  // Set when `sampled` and the row has a pooling. Finite numbers. [embedding_size]
+  std::vector<float> embedding = {};
 
   bool operator==(const SliceResult&) const = default;
 };
@@ -212,6 +214,8 @@ struct StepResult {
   StepId step{0};
   std::vector<SliceResult> slices;    // In the order of StepPlan::slices.
   std::vector<RowTable> tables = {};  // In the same order. Empty unless the plan has wants_tables.
+  // Hash of the slices and tables, which is the same on all ranks of a group. 0: the worker is no rank of a group.
+  uint64_t digest = 0;
 
   bool operator==(const StepResult&) const = default;
 };

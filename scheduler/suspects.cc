@@ -19,7 +19,7 @@ bool IsInnocent(const SequenceGroup& group) {
                       [](const auto& sequence) { return sequence->is_behind_loss(); });
 }
 
-// Nothing while one sequence computes what all samples share.
+// Returns the only sample that was charged. Nothing while one sequence computes for all samples.
 std::optional<int> SampleOf(const SequenceGroup& group, const Charge& charge) {
   if (group.request().num_samples == 1 || charge.ends.size() != 1 || group.num_to_fork() > 0) return std::nullopt;
   const bool is_shared = std::any_of(group.sequences().begin(), group.sequences().end(),

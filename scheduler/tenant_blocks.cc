@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/num_blocks.h"
 #include "scheduler/request_size.h"
 
 namespace quire {
@@ -13,20 +12,20 @@ namespace {
 
 // The blocks that the group holds while it runs, with those that it takes when it enters. Its sequences share the whole
 // blocks of the prompt. A sample that is yet to be forked counts with one block.
-int64_t BlocksOf(const SequenceGroup& group, int block_size) {
-  const int num_shared = static_cast<int>(group.request().prompt.size()) / block_size;
+int64_t BlocksOf(const SequenceGroup& group, const CacheGroups& groups) {
+  const int64_t num_shared = groups.NumSharedBlocks(static_cast<int64_t>(group.request().prompt.size()));
   int64_t num_blocks = num_shared + group.num_rows() - group.num_sequences();
   for (const auto& sequence : group.sequences()) {
-    num_blocks += std::max(0, NumBlocksFor(sequence->num_known_tokens(), block_size) - num_shared);
+    num_blocks += std::max<int64_t>(0, groups.NumBlocks(sequence->num_known_tokens()) - num_shared);
   }
-  return std::min(num_blocks, MaxBlocks(group.request(), block_size));
+  return std::min(num_blocks, MaxBlocks(group.request(), groups));
 }
 
 }  // namespace
 
-TenantBlocks::TenantBlocks(const TenantShares* shares, int num_blocks, int block_size,
+TenantBlocks::TenantBlocks(const TenantShares* shares, const BlockManager& blocks,
                            absl::Span<SequenceGroup* const> running)
-    : shares_(shares), num_blocks_(num_blocks), block_size_(block_size) {
+    : shares_(shares), blocks_(blocks) {
   for (const SequenceGroup* const group : running) {
     if (group->is_running()) Add(*group);
   }
@@ -39,7 +38,7 @@ bool TenantBlocks::HasRoomFor(const SequenceGroup& group) const {
 }
 
 int64_t TenantBlocks::NumBlocks(const SequenceGroup& group) const {
-  return BlocksOf(group, block_size_);
+  return BlocksOf(group, blocks_.groups());
 }
 
 void TenantBlocks::Add(const SequenceGroup& group) {
@@ -54,7 +53,7 @@ int64_t TenantBlocks::NumHeld(const std::string& tenant) const {
 int64_t TenantBlocks::Limit(const std::string& tenant) const {
   const double share = shares_->Of(tenant).max_blocks_share;
   // Shared blocks count several times, so a tenant may hold more than the pool has.
-  return share < 1 ? BlocksOfShare(share, num_blocks_) : std::numeric_limits<int64_t>::max();
+  return share < 1 ? BlocksOfShare(share, blocks_.num_blocks()) : std::numeric_limits<int64_t>::max();
 }
 
 }  // namespace quire

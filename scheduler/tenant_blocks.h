@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "scheduler/block_manager.h"
 #include "scheduler/sequence_group.h"
 #include "scheduler/tenant_shares.h"
 
@@ -18,8 +19,8 @@ namespace quire {
 // decision, or for one plan.
 class TenantBlocks {
  public:
-  // Counts the blocks of the groups of `running` that run. `shares` is borrowed.
-  TenantBlocks(const TenantShares* shares, int num_blocks, int block_size, absl::Span<SequenceGroup* const> running);
+  // Counts the blocks of the groups of `running` that run. `shares` and `blocks` are borrowed.
+  TenantBlocks(const TenantShares* shares, const BlockManager& blocks, absl::Span<SequenceGroup* const> running);
 
   // Returns whether the group may enter: its tenant then holds at most what it may, or holds nothing now. So a group
   // that is larger than the limit, because the limit was lowered or the pool replaced, still runs alone.
@@ -36,8 +37,7 @@ class TenantBlocks {
 
  private:
   const TenantShares* const shares_;
-  const int num_blocks_;
-  const int block_size_;
+  const BlockManager& blocks_;
   absl::flat_hash_map<std::string, int64_t> held_;
 };
 

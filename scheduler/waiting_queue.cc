@@ -51,7 +51,7 @@ WaitingQueue::Tenant& WaitingQueue::TenantOf(const SequenceGroup& group) {
 }
 
 // A tenant without waiting groups is not forgotten at once, even if Add would give it at least its count: its groups
-// that run are still to be charged. Those that are charged least are forgotten first. At least half of the places are
+// that run are still to be charged. Tenants that are charged least are forgotten first. At least half of the places are
 // free afterwards, so few calls search the tenants.
 void WaitingQueue::ForgetTenants() {
   if (tenants_.size() - holders_.size() <= kMaxIdleTenants) return;
@@ -275,7 +275,7 @@ int64_t WaitingQueue::NumTokensAhead(const Request& request) const {
 }
 
 // NumTokensAhead of one tenant after the other would take quadratic time. In the order of num_tokens / weight, the
-// tenants before one count with all of their tokens, and those behind it count by their weights.
+// tenants before one count with all of their tokens, and the later ones count by their weights.
 std::vector<TenantBacklog> WaitingQueue::Backlogs() const {
   if (size_ == 0) return {};
   if (policy_ != SchedulingPolicy::kFairShare) return {{.queue = "", .num_tokens_ahead = num_tokens_}};

@@ -54,8 +54,8 @@ class WaitingQueue {
   void Remove(SequenceGroup* group);
   bool empty() const { return size_ == 0; }
   int size() const { return size_; }
-  // The work that waits, in tokens: those that the groups must compute before they continue, and kTokensPerRow for each
-  // row that they take. Swapped groups compute nothing. What the prefix cache holds is not known here.
+  // The work that waits, in tokens: the tokens that the groups must compute before they continue, and kTokensPerRow for
+  // each row that they take. Swapped groups compute nothing. What the prefix cache holds is not known here.
   static constexpr int kTokensPerRow = 64;
   int64_t num_tokens() const { return num_tokens_; }
   // The part of num_tokens() that is to be computed.

@@ -16,6 +16,7 @@ const absl::flat_hash_map<absl::string_view, Access>& Table() {
       {"/quire.v1.InferenceService/Generate", Access::kTenant},
       {"/quire.v1.InferenceService/GenerateBatch", Access::kTenant},
       {"/quire.v1.InferenceService/Resume", Access::kTenant},
+      {"/quire.v1.InferenceService/Embed", Access::kTenant},
       {"/quire.v1.InferenceService/Tokenize", Access::kTenant},
       {"/quire.v1.InferenceService/Detokenize", Access::kTenant},
       {"/quire.v1.InferenceService/RenderChat", Access::kTenant},

@@ -169,6 +169,11 @@ std::optional<int64_t> Acceptor::ReceivedBytes(const std::string& peer, int port
   return connections_.ReceivedBytes(NameOf(peer, port));
 }
 
+std::optional<int> Acceptor::FindConnection(const std::string& peer, int port) const {
+  const MutexLock lock(&mutex_);
+  return connections_.Find(NameOf(peer, port));
+}
+
 void Acceptor::Run() {
   while (!is_stopping_) {
     const Clock::time_point now = Clock::now();

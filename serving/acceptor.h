@@ -68,6 +68,8 @@ class Acceptor {
   // Returns how many bytes the open TCP connection from this IP address and port has received, or nothing if there is
   // none.
   std::optional<int64_t> ReceivedBytes(const std::string& peer, int port) const QUIRE_EXCLUDES(mutex_);
+  // Returns the descriptor of this connection. Returns nothing if it has been closed.
+  std::optional<int> FindConnection(const std::string& peer, int port) const QUIRE_EXCLUDES(mutex_);
 
   // With the port that was taken.
   const std::string& address() const { return address_; }

@@ -47,6 +47,13 @@ int ConnectionTable::CountOf(const std::string& peer) const {
       std::count_if(sockets_.begin(), sockets_.end(), [&](const auto& entry) { return entry.second.peer == peer; }));
 }
 
+std::optional<int> ConnectionTable::Find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  // Another connection may have got the descriptor.
+  if (found == by_name_.end() || !IsOpen(found->second, sockets_.at(found->second))) return std::nullopt;
+  return found->second;
+}
+
 std::optional<int64_t> ConnectionTable::ReceivedBytes(const std::string& name) const {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return std::nullopt;

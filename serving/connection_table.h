@@ -32,6 +32,9 @@ class ConnectionTable {
   // Returns how many bytes the TCP connection of this name has received. Returns nothing if it has been closed.
   std::optional<int64_t> ReceivedBytes(const std::string& name) const;
 
+  // Returns the descriptor of the connection of this name. Returns nothing if it has been closed.
+  std::optional<int> Find(const std::string& name) const;
+
  private:
   struct Socket {
     dev_t device;

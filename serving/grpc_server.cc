@@ -29,6 +29,22 @@
 namespace quire {
 namespace {
 
+struct TcpPeer {
+  std::string ip;
+  int port;
+};
+
+// Reads the peer of a call as gRPC writes it.
+std::optional<TcpPeer> ReadPeer(absl::string_view rest) {
+  if (!absl::ConsumePrefix(&rest, "ipv4:") && !absl::ConsumePrefix(&rest, "ipv6:")) return std::nullopt;
+  const size_t colon = rest.rfind(':');
+  int port;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(rest.substr(colon + 1), &port)) return std::nullopt;
+  // The brackets around an IPv6 address.
+  const std::string ip = absl::StrReplaceAll(rest.substr(0, colon), {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+  return TcpPeer{ip, port};
+}
+
 // When the host of a client is gone without closing its connections, its calls end after the sum of both times. A
 // client that is only slow answers within the second one.
 constexpr int kKeepaliveTimeMs = 30'000;
@@ -241,14 +257,17 @@ void GrpcServer::SetReady(bool is_ready) {
 }
 
 std::optional<int64_t> GrpcServer::ReceivedBytes(const std::string& peer) const {
-  absl::string_view rest = peer;
-  if (!absl::ConsumePrefix(&rest, "ipv4:") && !absl::ConsumePrefix(&rest, "ipv6:")) return std::nullopt;
-  const size_t colon = rest.rfind(':');
-  int port;
-  if (colon == absl::string_view::npos || !absl::SimpleAtoi(rest.substr(colon + 1), &port)) return std::nullopt;
-  // The brackets around an IPv6 address.
-  const std::string ip = absl::StrReplaceAll(rest.substr(0, colon), {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
-  return acceptor_->ReceivedBytes(ip, port);
+  const std::optional<TcpPeer> tcp = ReadPeer(peer);
+  return tcp.has_value() ? acceptor_->ReceivedBytes(tcp->ip, tcp->port) : std::nullopt;
+}
+
+bool GrpcServer::Charge(const std::string& peer, int64_t work_us) {
+  const std::optional<TcpPeer> tcp = ReadPeer(peer);
+  if (!tcp.has_value()) return false;
+  const std::optional<int> fd = acceptor_->FindConnection(tcp->ip, tcp->port);
+  const auto connection = fd.has_value() ? GuardedSockets::Instance().Find(*fd) : nullptr;
+  if (connection != nullptr) connection->AddWork(work_us);
+  return connection != nullptr;
 }
 
 std::vector<PortStats> GrpcServer::Ports() const {

@@ -210,6 +210,11 @@ void GuardedConnection::Send(const std::function<void(FrameGuard* guard)>& send)
   port_->SetHeld(this, GuardedPort::HeldBy(guard_));
 }
 
+void GuardedConnection::AddWork(int64_t work_us) {
+  const MutexLock lock(&mutex_);
+  budget_.AddWork(work_us);
+}
+
 void GuardedConnection::ShutDown() {
   // A thread of gRPC may wait for this socket.
   if (fd_ >= 0) GuardedSockets::Instance().ShutDown(fd_, this);

@@ -114,6 +114,8 @@ class GuardedConnection : public std::enable_shared_from_this<GuardedConnection>
   // Runs `send`, which sends bytes to the client and shows them to the guard. An answer of the client is handled after
   // that.
   void Send(const std::function<void(FrameGuard* guard)>& send) QUIRE_EXCLUDES(mutex_);
+  // A call of the connection makes this work, beyond that of its frames. It is paid with the next turns.
+  void AddWork(int64_t work_us) QUIRE_EXCLUDES(mutex_);
   // Whether the socket speaks TLS.
   bool has_tls() const { return has_tls_; }
   // Ends the connection for what the client has sent.

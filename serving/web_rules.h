@@ -15,7 +15,7 @@ namespace quire {
 
 // Returns whether a service answers to this Host, of which the port does not matter: an IP address, a name that no site
 // of the internet can have, the name of this machine, or one of `names`. Otherwise the page of a site could give its
-// own name the address of this service, and a browser would take the two for one (DNS rebinding).
+// own name the address of this service, and a browser could not tell the two apart (DNS rebinding).
 bool IsHostOfService(absl::string_view host, const std::vector<std::string>& names);
 
 // Refuses a request that a browser sends for a page of another site, unless `access` allows its origin: the browser

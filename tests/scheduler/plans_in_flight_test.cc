@@ -22,7 +22,8 @@ SliceInFlight SamplingSlice(bool has_candidates) {
           .is_at_front = true,
           .sample = true,
           .has_candidates = has_candidates,
-          .num_prompt_logprobs = 0};
+          .num_prompt_logprobs = 0,
+          .has_embedding = false};
 }
 
 StepResult SampledResult(StepId step) {
@@ -51,6 +52,24 @@ TEST(PlansInFlightTest, OnlySlicesOfBeamsMayHaveCandidates) {
   PlansInFlight beams;
   beams.Add(StepId{1}).slices.push_back(SamplingSlice(true));
   EXPECT_EQ(beams.CheckResult(result), absl::OkStatus());
+}
+
+TEST(PlansInFlightTest, OnlySlicesWithAPoolingHaveEmbeddings) {
+  StepResult result = SampledResult(StepId{1});
+  PlansInFlight without;
+  without.Add(StepId{1}).slices.push_back(SamplingSlice(false));
+  result.slices[0].embedding = {1, 2};
+  EXPECT_THAT(without.CheckResult(result).message(), HasSubstr("has no embedding, its result has 2 values"));
+  PlansInFlight with;
+  SliceInFlight slice = SamplingSlice(false);
+  slice.has_embedding = true;
+  with.Add(StepId{1}).slices.push_back(slice);
+  EXPECT_EQ(with.CheckResult(result), absl::OkStatus());
+  result.slices[0].embedding.clear();
+  EXPECT_THAT(with.CheckResult(result).message(), HasSubstr("has an embedding, its result has 0 values"));
+  result.slices[0] = SliceResult();
+  result.slices[0].is_postponed = true;
+  EXPECT_THAT(with.CheckResult(result).message(), HasSubstr("is said to be postponed, and its slice draws nothing"));
 }
 
 TEST(PlansInFlightTest, AFailureNamesTheSequenceOfItsSliceAndStandsAlone) {

@@ -336,7 +336,7 @@ TEST_F(SchedulerMoveTest, ARequestNeverTakesMoreBlocksThanItsLimitToGoOn) {
       RunAll(old_host.get(), num_steps);
       if (old_host->scheduler.FindGroup(request.id) == nullptr) continue;
       MovedRequest moved = old_host->scheduler.Take(request.id);
-      const int64_t limit = moved.group().MaxBlocksToGoOn(4);
+      const int64_t limit = moved.group().MaxBlocksToGoOn(CacheGroups(4));
       most_of_all = std::max(most_of_all, limit);
       const std::unique_ptr<Host> host = NewHost(100, 4);
       ASSERT_EQ(host->scheduler.Adopt(std::move(moved)), absl::OkStatus());

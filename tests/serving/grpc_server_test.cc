@@ -2,7 +2,9 @@
 
 #include "serving/grpc_server.h"
 
+#include <arpa/inet.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -149,6 +151,21 @@ TEST_F(GrpcServerTest, LongHeadersOfACallLeaveTheOthersOfItsConnectionAlone) {
   EXPECT_TRUE(Health::NewStub(channel_)->Check(&other, request, &response).ok());
   open->WritesDone();
   EXPECT_TRUE(open->Finish().ok());
+}
+
+TEST_F(GrpcServerTest, AConnectionIsChargedByItsPeer) {
+  Start();
+  TestSocket client;
+  ASSERT_TRUE(client.Connect(port()));
+  ASSERT_TRUE(client.SendAll(frames::Preface() + frames::Frame(frames::kSettings, 0, 0, "")));
+  EXPECT_FALSE(client.IsClosed());
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(getsockname(client.fd(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string peer = absl::StrCat("ipv4:127.0.0.1:", ntohs(address.sin_port));
+  EXPECT_TRUE(server_->Charge(peer, 1));
+  EXPECT_FALSE(server_->Charge("ipv4:127.0.0.1:1", 1));
+  EXPECT_FALSE(server_->Charge("unix:", 1));
 }
 
 TEST_F(GrpcServerTest, ProbesAskElsewhereAndFindHealthAlone) {

@@ -108,6 +108,17 @@ TEST(GuardedPortTest, TheConnectionThatBeginsMostCallsBeforeTheServerCanEndThemI
   EXPECT_FALSE(neighbour.is_ended() || earlier.is_ended());
 }
 
+TEST(GuardedPortTest, AConnectionPaysForTheWorkOfItsCalls) {
+  constexpr int64_t kWorkUs = 10'000'000;
+  const auto port = std::make_shared<GuardedPort>("test", 20 * kHeldPerCall);
+  const auto connection = std::make_shared<GuardedConnection>(port, "somebody", -1);
+  EXPECT_GT(connection->BytesToRead(), 0u);
+  connection->AddWork(kWorkUs);
+  connection->BytesToRead();  // It may take a turn at once, and the next one comes late.
+  connection->AddWork(kWorkUs);
+  EXPECT_EQ(connection->BytesToRead(), 0u);
+}
+
 TEST(GuardedPortTest, ConnectionsWaitAfterOneWasEnded) {
   const auto port = std::make_shared<GuardedPort>("test", 2 * kHeldPerCall);
   constexpr int kNumEnded = 5;
