@@ -104,7 +104,7 @@ class AutomatonBuilder {
     }
   }
 
-  // The limits are those of all rules together, so the largest rule is the likeliest reason.
+  // The limits are for all rules together, so the largest rule is the likeliest reason.
   absl::Status TooLarge(const std::string& limit) {
     const RuleId largest = *std::max_element(used_.begin(), used_.end(),
                                              [&](RuleId a, RuleId b) { return Of(a).num_parts < Of(b).num_parts; });
@@ -364,7 +364,7 @@ class AutomatonBuilder {
   const SyntaxTree& tree_;
   const std::string_view owner_;
   std::vector<Entry> dfas_;               // [rules]
-  std::vector<RuleId> used_;              // They are in the order in which they were found.
+  std::vector<RuleId> used_;              // In the order in which they were found.
   std::vector<bool> is_nullable_;         // [rules]
   std::vector<bool> is_live_;             // [places]
   std::vector<std::vector<Need>> needs_;  // [places]

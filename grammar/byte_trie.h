@@ -22,14 +22,14 @@ class ByteTrie {
     uint8_t byte;
     uint16_t num_children;
     int32_t first_child;  // All children of a node come after it.
-    int32_t first_token;  // The place of its first token. Those of the nodes below it follow.
+    int32_t first_token;  // The place of its first token. Tokens of the nodes below it follow.
     int32_t last_token;   // The place behind the last token of the nodes below it.
   };
 
   static constexpr size_t kMaxTextBytes = 4096;
 
   ByteTrie() = default;
-  // The texts are in any order, and several may be equal. Empty ones, and those of more than kMaxTextBytes, are left
+  // The texts are in any order, and several may be equal. Empty ones, and ones of more than kMaxTextBytes, are left
   // out.
   explicit ByteTrie(std::vector<std::pair<std::string_view, TokenId>> texts);
 
@@ -77,7 +77,7 @@ class ByteTrie {
   }
 
   std::vector<Node> nodes_;
-  std::vector<TokenId> tokens_;  // They are in the order of their texts.
+  std::vector<TokenId> tokens_;  // In the order of their texts.
   int num_roots_ = 0;
   int max_depth_ = 0;
 };

@@ -84,7 +84,7 @@ class SubsetBuilder {
     return entry->second;
   }
 
-  // The states that are entered together with those of a set, where `after` comes next.
+  // The states that are entered together with the states of a set, where `after` comes next.
   std::vector<int> Closure(const Key& key, Side after) {
     ++mark_;
     std::vector<int> states;

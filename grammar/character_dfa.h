@@ -27,13 +27,13 @@ class CharacterDfa {
   static CharacterDfa OfLengths(int min, int max);
   // All texts of these characters.
   static CharacterDfa OfCharacters(const CodePointSet& characters);
-  // All texts but these.
+  // The complement: all other texts.
   static CharacterDfa Except(const std::vector<std::string>& texts);
 
   absl::StatusOr<CharacterDfa> Intersection(const CharacterDfa& other, int64_t* steps) const;
   CharacterDfa Complement() const;
 
-  // The texts but the empty one, by the sets of first characters behind which the same texts may follow.
+  // The non-empty texts, divided by sets of first characters after which the same texts may follow.
   struct Continuation;
   std::vector<Continuation> Continuations() const;
 
@@ -52,7 +52,7 @@ class CharacterDfa {
     int to;
   };
   struct State {
-    std::vector<Edge> edges = {};  // The ranges ascend. Where there is none, no text goes on.
+    std::vector<Edge> edges = {};  // The ranges ascend. Where there is none, no text continues.
     bool is_final = false;
   };
 

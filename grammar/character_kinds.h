@@ -26,7 +26,7 @@ const std::array<CharacterKinds, 128>& KindsOfAscii();
 // The texts that lead from a node of a trie to the tokens below it.
 struct Suffixes {
   CharacterKinds kinds = 0;  // Their characters are of these kinds.
-  int max_characters = 0;    // The longest one has so many.
+  int max_characters = 0;    // Characters of the longest suffix.
 };
 
 // Knows the suffixes of all nodes of a trie. It lets a walk take all tokens below a node at once where all characters

@@ -11,7 +11,7 @@
 namespace quire::grammar {
 
 // Returns the characters of a general category of Unicode 15 by its short or long name, such as "L", "Lu", "Letter" or
-// "gc=Letter", and those of "Any" and "ASCII". Returns nothing for other names, such as those of scripts.
+// "gc=Letter", and of "Any" and "ASCII". Returns nothing for other names, such as names of scripts.
 std::optional<CodePointSet> CharactersWith(std::string_view property);
 
 }  // namespace quire::grammar

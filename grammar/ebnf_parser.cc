@@ -17,6 +17,7 @@
 #include "grammar/parse_error.h"
 #include "grammar/regex_parser.h"
 #include "grammar/schema_annotations.h"
+#include "grammar/token_table.h"
 
 namespace quire::grammar {
 namespace {
@@ -164,6 +165,7 @@ class EbnfReader {
     if (Peek() == '"' || (Peek() == '\'' && is_lark_)) return LiteralOrRange();
     if (Peek() == '/') return SlashedRegex();
     if (IsAtSchema()) return Schema();
+    if (Peek() == '<' && is_lark_) return SpecialToken();
     if (Peek() == '[' && !is_lark_) {
       QUIRE_ASSIGN_OR_RETURN(CodePointSet set, ParseClass(text_, &at_));
       SkipSpace();
@@ -280,6 +282,17 @@ class EbnfReader {
     if (!CodePointSet::All().Contains(value)) return ErrorAt(begin, "the escape is not a character");
     AppendUtf8(value, bytes);
     return absl::OkStatus();
+  }
+
+  // A vocabulary may have the token as an ordinary one, or not at all, so its name may be written as text as well.
+  absl::StatusOr<ExprId> SpecialToken() {
+    const size_t begin = at_;
+    while (at_ < text_.size() && Peek() != '>' && !absl::ascii_isspace(static_cast<unsigned char>(Peek()))) ++at_;
+    if (Peek() != '>') return ErrorAt(begin, "the name of a special token must end with \">\" and have no space");
+    ++at_;
+    const std::string_view name = text_.substr(begin, at_ - begin);
+    SkipSpace();
+    return tree_.Choice({tree_.Bytes(SpecialTokenBytes(name)), tree_.Bytes(name)});
   }
 
   absl::StatusOr<ExprId> SlashedRegex() {
@@ -401,7 +414,7 @@ std::string WithoutSchemaAnnotations(std::string_view text) {
   const char* at = text.data();
   for (const std::string_view schema : schemas) {
     out.append(at, schema.data());
-    // With "::=" the grammar would be read as GBNF. In JSON only strings have it, and they may have it in this form.
+    // With "::=" the grammar would be read as GBNF. In JSON only strings have it, where this form means the same.
     out += absl::StrReplaceAll(WithoutAnnotations(schema), {{"::=", "\\u003a:="}});
     at = schema.data() + schema.size();
   }

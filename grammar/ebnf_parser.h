@@ -19,7 +19,8 @@ inline constexpr int kMaxRules = 2000;
 // A body has alternatives with `|`. Each is a row of literals "text" (with escapes), classes [a-z], regular expressions
 // /.../, names of rules, and bodies in parentheses, each of which * + ? {m} {m,} {m,n} may repeat. In Lark, brackets
 // hold an optional body, "a".."z" is a class, and ~ m and ~ m..n repeat; `%json {...}`, as in llguidance, is a value of
-// the JSON schema in the braces. Comments begin with # or //. A rule ends where the next one begins.
+// the JSON schema in the braces, and `<name>`, as there, the special token "<name>" or this text. Comments begin with #
+// or //. A rule ends where the next one begins.
 //
 // INVALID_ARGUMENT, with the place, when the grammar is wrong, when it uses a rule that it does not define, or has what
 // is not supported: other directives of Lark (%import, %ignore), flags of literals and regular expressions, priorities,

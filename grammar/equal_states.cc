@@ -87,7 +87,7 @@ class Refinement {
     for (const int state : looked_at_) ++num_looked_at[static_cast<size_t>(ClassOf(state))];
     absl::flat_hash_map<std::vector<int>, int> new_classes;
     std::vector<std::pair<int, int>> moved;
-    std::vector<bool> is_kept(sizes_.size());  // Says whether states with some signature keep the class.
+    std::vector<bool> is_kept(sizes_.size());  // Whether states with some signature keep the class.
     for (const int state : looked_at_) {
       const auto old_class = static_cast<size_t>(ClassOf(state));
       const auto [entry, is_new] = new_classes.try_emplace(SignatureOf(state), static_cast<int>(sizes_.size()));

@@ -14,10 +14,10 @@
 namespace quire::grammar {
 
 inline constexpr size_t kMaxSourceBytes = 65536;       // All texts of a source together, without annotations.
-inline constexpr size_t kMaxAnnotatedBytes = 1 << 20;  // The same with them.
+inline constexpr size_t kMaxAnnotatedBytes = 1 << 20;  // With annotations.
 inline constexpr size_t kMaxChoices = 1024;
 
-// This is what the output of a request must be.
+// What the output of a request must be.
 struct Source {
   enum class Kind { kJsonSchema, kJsonObject, kRegex, kChoice, kEbnf };
 

@@ -8,7 +8,7 @@
 
 namespace quire::grammar {
 
-// Returns what a guide of a request says. A guide without a kind counts as json_object.
+// Returns the source of a guide of a request. A guide without a kind counts as json_object.
 Source SourceOf(const v1::Guide& guide);
 
 }  // namespace quire::grammar

@@ -13,7 +13,7 @@ namespace quire::grammar {
 
 // Reads a JSON schema (draft 2020-12). Every text of the grammar is a value that the schema accepts, but not every such
 // value is a text of the grammar:
-//   - Properties come in the order of `properties`, and then those of `required` that are not there. Other properties
+//   - Properties come in the order of `properties`, and then the others of `required`. Other properties
 //     come last, and only if `additionalProperties` is there, if `patternProperties` describes them, or if neither
 //     `properties` nor `required` is there.
 //   - A schema without `type`, with keywords for values of one type only, describes values of this type only.

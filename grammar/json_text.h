@@ -12,7 +12,7 @@
 namespace quire::grammar {
 
 // Writes the parts of JSON texts as expressions. Between two parts there is nothing, one space, or the end of a line
-// with up to 20 spaces or tabs. Numbers have at most kMaxNumberDigits before the point, and as many behind it.
+// with up to 20 spaces or tabs. Numbers have at most kMaxNumberDigits before the point, and the same number behind it.
 class JsonText {
  public:
   explicit JsonText(SyntaxTree* tree) : tree_(tree) {}

@@ -13,7 +13,7 @@
 namespace quire::grammar {
 namespace {
 
-// A rule that is inlined has at most this many expressions, with those of the rules that it inlines itself.
+// Largest number of expressions of an inlined rule, including the rules that it inlines itself.
 constexpr int kMaxInlinedSize = 256;
 constexpr int kMaxNfaDepth = 1000;
 

@@ -103,7 +103,7 @@ class DigitGraph {
     int num_more = 0;       // Digits before the point that may follow these, -1 for any number of them.
     int num_fraction = -1;  // Digits behind the point, -1 before the point.
     int max_fraction = 0;   // The most digits behind the point.
-    bool is_low = false;    // All digits so far are those of the lower bound.
+    bool is_low = false;    // All digits so far equal the lower bound.
     bool is_high = false;
     bool has_more = false;  // A digit behind the last unit of the remainder is not 0.
     int64_t remainder = 0;
@@ -139,7 +139,7 @@ class DigitGraph {
     return entry->second;
   }
 
-  // Numbers with so many digits before the point begin at node 0.
+  // Numbers with `length` digits before the point begin at node 0.
   void AddLength(size_t length) {
     Place start{.length = static_cast<int>(length), .num_left = static_cast<int>(length)};
     start.max_fraction = MaxFraction(static_cast<int>(length));

@@ -99,6 +99,23 @@ CodePointSet UnusualCases() {
   return CodePointSet({{0x130, 0x131}, {0x17F, 0x17F}, {0x212A, 0x212A}});
 }
 
+// Classes of POSIX, with what an expression has in their place.
+constexpr std::pair<std::string_view, std::string_view> kPosixClasses[] = {
+    {"alnum", "0-9A-Za-z"},
+    {"alpha", "A-Za-z"},
+    {"blank", "\\t "},
+    {"cntrl", "\\x00-\\x1f\\x7f"},
+    {"digit", "0-9"},
+    {"graph", "!-~"},
+    {"lower", "a-z"},
+    {"print", " -~"},
+    {"punct", "!-/:-@\\[-`{-~"},
+    {"space", "\\s"},
+    {"upper", "A-Z"},
+    {"word", "\\w"},
+    {"xdigit", "0-9A-Fa-f"},
+};
+
 // An expression or a part of it.
 struct RegexPart {
   ExprId expr;
@@ -137,12 +154,14 @@ class RegexReader {
   bool needs_assertions() const { return needs_assertions_; }
 
   absl::StatusOr<CodePointSet> Class() {
+    QUIRE_RETURN_IF_ERROR(RefusePosixClass());
     const size_t begin = at_++;
     const bool is_negated = Take('^');
     has_other_letters_ = false;
     std::vector<CodePointRange> ranges;
     while (!Take(']')) {
       if (at_ >= pattern_.size()) return ErrorAt(begin, "the class has no \"]\"");
+      QUIRE_RETURN_IF_ERROR(RefusePosixClass());
       CodePointSet first;
       const size_t first_at = at_;
       QUIRE_RETURN_IF_ERROR(ClassMember(&first));
@@ -191,6 +210,19 @@ class RegexReader {
   }
   static bool IsOneCharacter(const CodePointSet& set) {
     return set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].last;
+  }
+
+  // In ECMAScript, [[:alpha:]] is one of the characters [:alph and a bracket behind it, which nobody means.
+  absl::Status RefusePosixClass() const {
+    const std::string_view rest = pattern_.substr(at_);
+    if (!rest.starts_with("[:")) return absl::OkStatus();
+    const size_t begin = rest.starts_with("[:^") ? 3 : 2;
+    for (const auto& [name, instead] : kPosixClasses) {
+      if (!rest.substr(begin).starts_with(name) || !rest.substr(begin + name.size()).starts_with(":]")) continue;
+      return ErrorAt(at_, rest.substr(0, begin + name.size() + 2),
+                     " is a class of POSIX, which is not supported; write ", begin == 3 ? "[^" : "[", instead, "]");
+    }
+    return absl::OkStatus();
   }
 
   // No text matches if none matches any of the alternatives.

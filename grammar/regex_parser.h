@@ -21,20 +21,21 @@ enum class RegexText {
 // names mean nothing), `|`, and the repetitions * + ? {m} {m,} {m,n}, which may be lazy. Of Python, groups
 // (?P<name>...) and the assertions \A and \Z are read, too. The flags i and s may come at the beginning, as in (?i), or
 // for a group, as in (?i:...). With i, letters of ASCII match both cases. The expression has to match a whole text. ^,
-// $, \b and \B may stand anywhere; where ^ does not begin and $ does not end the expression, its texts need a
-// CharacterDfa, which has a limit.
+// $, \b and \B may stand anywhere; all but a ^ at the beginning and a $ at the end need a CharacterDfa for the texts,
+// which has a limit.
 //
-// So do lookaheads, which may stand at the beginning of an expression, behind ^ where it may match a part of a text.
+// Lookaheads need one, too. They may stand at the beginning of an expression, behind ^ where it may match a part of a
+// text.
 //
 // INVALID_ARGUMENT, with the place, when the expression is wrong or uses what is not supported: other lookaheads and
-// lookbehind, references to groups, and properties of characters but general categories, as in \p{L}.
+// lookbehind, references to groups, and properties of characters other than general categories, as in \p{L}.
 absl::StatusOr<ExprId> ParseRegex(std::string_view pattern, RegexText text, SyntaxTree* tree);
 
 // The same, and INVALID_ARGUMENT when no text matches, with the place of a class without a character.
 absl::StatusOr<ExprId> ParseMatchableRegex(std::string_view pattern, RegexText text, SyntaxTree* tree);
 
-// The same as ParseRegex for a pattern that may match any part of a text, as in JSON schemas: where it does not begin
-// with ^ or end with $, other characters may stand.
+// The same as ParseRegex for a pattern that may match any part of a text, as in JSON schemas: other characters
+// may come first if it does not begin with ^, and last if it does not end with $.
 absl::StatusOr<ExprId> ParseRegexSearch(std::string_view pattern, RegexText text, SyntaxTree* tree);
 
 // Adds the characters of the set as RegexText writes them.

@@ -113,27 +113,34 @@ absl::StatusOr<std::unique_ptr<SchemaDocument>> SchemaDocument::Parse(std::strin
     return absl::InvalidArgumentError("the schema has a number that is too large for a double");
   }
   const SchemaJson& root = document->root_;
-  document->resources_.push_back({"", &root});
-  document->Index(root, {nullptr, "", 0}, /*is_schema=*/true);
   if (root.is_object() && root.contains("$schema") && root["$schema"].is_string()) {
     const std::string& dialect = root["$schema"].get_ref<const std::string&>();
     document->ignores_siblings_of_ref_ = absl::StrContains(dialect, "draft-0");
+    document->is_of_draft_4_ = absl::StrContains(dialect, "draft-04");
   }
+  document->resources_.push_back({"", &root});
+  document->Index(root, {nullptr, "", 0}, /*is_schema=*/true);
   return document;
 }
 
 size_t SchemaDocument::ResourceOf(const SchemaJson& schema, size_t outer) {
   size_t resource = outer;
-  const auto id = schema.find("$id");
+  const auto id = schema.find(is_of_draft_4_ ? "id" : "$id");
   if (id != schema.end() && id->is_string()) {
-    std::string uri = JoinUri(resources_[outer].uri, id->get<std::string>());
+    const auto& name = id->get_ref<const std::string&>();
+    std::string uri = JoinUri(resources_[outer].uri, name);
     uri.erase(std::min(uri.find('#'), uri.size()));
     if (&schema == &root_) {
       resources_[0].uri = std::move(uri);
-    } else if (!id->get_ref<const std::string&>().starts_with('#')) {
+    } else if (!name.starts_with('#')) {
       resource = resources_.size();
       resources_.push_back({std::move(uri), &schema});
     }
+  }
+  // The drafts before 2019-09 have no "$anchor".
+  if (ignores_siblings_of_ref_ && id != schema.end() && id->is_string()) {
+    const auto& name = id->get_ref<const std::string&>();
+    if (name.starts_with('#')) resources_[resource].anchors.emplace(name.substr(1), &schema);
   }
   for (const char* keyword : {"$anchor", "$dynamicAnchor"}) {
     const auto anchor = schema.find(keyword);

@@ -17,7 +17,7 @@
 
 namespace quire::grammar {
 
-inline constexpr int kMaxSchemaDepth = 64;  // Schemas may be written in each other so deep.
+inline constexpr int kMaxSchemaDepth = 64;  // Deepest nesting of schemas as they are written.
 
 // Keeps the order of properties.
 using SchemaJson = nlohmann::ordered_json;
@@ -42,10 +42,12 @@ class SchemaDocument {
   absl::StatusOr<const SchemaJson*> Resolve(const SchemaJson& schema, const std::string& keyword) const;
   // Whether the rules of drafts before 2019-09 apply, in which keywords beside $ref have no effect.
   bool ignores_siblings_of_ref() const { return ignores_siblings_of_ref_; }
+  // Whether the rules of draft 4 apply, in which booleans say whether bounds are excluded.
+  bool is_of_draft_4() const { return is_of_draft_4_; }
 
  private:
   struct Parent {
-    const SchemaJson* value;  // It is null for the root.
+    const SchemaJson* value;  // Null for the root.
     std::string key;
     size_t resource;
   };
@@ -67,6 +69,7 @@ class SchemaDocument {
   std::vector<Resource> resources_;
   std::vector<std::unique_ptr<SchemaJson>> made_;
   bool ignores_siblings_of_ref_ = false;
+  bool is_of_draft_4_ = false;
   mutable int64_t comparing_work_ = 1'000'000;
 };
 

@@ -339,7 +339,7 @@ absl::Status SchemaExpander::DenyConstants(const SchemaJson& schema, const std::
   return absl::OkStatus();
 }
 
-// Some property that is not one of those which a schema describes does not fit its additionalProperties.
+// The ways in which a property that the schema does not describe fails its additionalProperties.
 absl::StatusOr<SchemaExpander::Branches> SchemaExpander::BranchesOfExtra(const SchemaJson& schema, Alternative* to) {
   const SchemaJson& value = schema["additionalProperties"];
   Branches branches;

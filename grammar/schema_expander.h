@@ -14,13 +14,13 @@
 
 namespace quire::grammar {
 
-// A goal may come to so many shapes of one type.
+// Largest number of shapes of one type that a goal may have.
 inline constexpr int kMaxShapes = 500;
 inline constexpr size_t kMaxOneOf = 500;  // Schemas of one oneOf.
 
 // A shape under construction.
 struct Alternative {
-  // One way to go on.
+  // One way to continue.
   using Branch = std::function<void(Alternative*)>;
 
   // What the parts of a schema with unevaluatedItems or unevaluatedProperties say about items and properties.
@@ -54,7 +54,7 @@ class SchemaExpander {
  public:
   explicit SchemaExpander(SchemaDocument* document) : document_(*document) {}
 
-  // The values of this type that meet the goal are those of the shapes, which may overlap. INVALID_ARGUMENT, with the
+  // The shapes describe the values of this type that meet the goal; they may overlap. INVALID_ARGUMENT, with the
   // place and the keyword, when a schema is wrong or has what is not supported, and when there are too many shapes.
   absl::StatusOr<std::vector<Shape>> Expand(ValueType type, const Goal& goal);
 

@@ -93,16 +93,20 @@ absl::Status AssertNumber(const SchemaDocument& document, const SchemaJson& sche
       return absl::OkStatus();
     }
   }
-  QUIRE_ASSIGN_OR_RETURN(const Decimal number, DecimalOf(document, schema, keyword));
   if (keyword == "multipleOf") {
+    QUIRE_ASSIGN_OR_RETURN(const Decimal number, DecimalOf(document, schema, keyword));
     if (number.is_zero() || number.is_negative) {
       return KeywordError(document, schema, keyword, ", it must be more than 0");
     }
     shape->number.multiples_of.push_back(number);
-  } else if (is_lower) {
-    shape->number.AtLeast(number, keyword == "exclusiveMinimum");
+    return absl::OkStatus();
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<Bound> bound, BoundOf(document, schema, keyword));
+  if (!bound.has_value()) return absl::OkStatus();
+  if (bound->is_upper) {
+    shape->number.AtMost(bound->number, bound->is_excluded);
   } else {
-    shape->number.AtMost(number, keyword == "exclusiveMaximum");
+    shape->number.AtLeast(bound->number, bound->is_excluded);
   }
   return absl::OkStatus();
 }
@@ -240,13 +244,19 @@ absl::Status AssertObject(const SchemaDocument& document, const SchemaJson& sche
 
 absl::Status DenyNumber(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword,
                         Branches* branches) {
-  QUIRE_ASSIGN_OR_RETURN(const Decimal number, DecimalOf(document, schema, keyword));
-  AddBranch(branches, [number, keyword](Shape* shape) {
-    if (keyword == "multipleOf") shape->number.no_multiples_of.push_back(number);
-    if (keyword == "minimum") shape->number.AtMost(number, /*is_excluded=*/true);
-    if (keyword == "exclusiveMinimum") shape->number.AtMost(number, /*is_excluded=*/false);
-    if (keyword == "maximum") shape->number.AtLeast(number, /*is_excluded=*/true);
-    if (keyword == "exclusiveMaximum") shape->number.AtLeast(number, /*is_excluded=*/false);
+  if (keyword == "multipleOf") {
+    QUIRE_ASSIGN_OR_RETURN(const Decimal number, DecimalOf(document, schema, keyword));
+    AddBranch(branches, [number](Shape* shape) { shape->number.no_multiples_of.push_back(number); });
+    return absl::OkStatus();
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<Bound> bound, BoundOf(document, schema, keyword));
+  if (!bound.has_value()) return absl::OkStatus();
+  AddBranch(branches, [bound = *bound](Shape* shape) {
+    if (bound.is_upper) {
+      shape->number.AtLeast(bound.number, !bound.is_excluded);
+    } else {
+      shape->number.AtMost(bound.number, !bound.is_excluded);
+    }
   });
   return absl::OkStatus();
 }

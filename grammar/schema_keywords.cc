@@ -46,17 +46,34 @@ const std::set<std::string, std::less<>>& Unsupported() {
 constexpr std::array<std::string_view, 7> kTypeNames = {"null",  "boolean", "number", "string",
                                                         "array", "object",  "integer"};
 
-// A schema of another dialect may give other keywords or another meaning.
-bool IsKnownDialect(const SchemaJson& value) {
-  if (!value.is_string()) return false;
+// Returns the name of a dialect without what differs between its spellings.
+std::string_view DialectOf(const SchemaJson& value) {
   std::string_view name = value.get_ref<const std::string&>();
   for (const std::string_view prefix : {"https://", "http://"}) {
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   }
   if (name.ends_with("#")) name.remove_suffix(1);
+  return name;
+}
+
+constexpr std::string_view kDraft4 = "json-schema.org/draft-04/schema";
+
+// A schema of another dialect may give other keywords or another meaning.
+bool IsKnownDialect(std::string_view name) {
   return name == "json-schema.org/draft/2020-12/schema" || name == "json-schema.org/draft/2019-09/schema" ||
-         name == "json-schema.org/draft-07/schema" || name == "json-schema.org/draft-06/schema" ||
+         name == "json-schema.org/draft-07/schema" || name == "json-schema.org/draft-06/schema" || name == kDraft4 ||
          name == "json-schema.org/schema";
+}
+
+absl::Status CheckDialect(const SchemaDocument& document, const SchemaJson& schema) {
+  const SchemaJson& value = schema["$schema"];
+  if (!value.is_string() || !IsKnownDialect(DialectOf(value))) {
+    return KeywordError(document, schema, "$schema", ", which names a dialect that is not supported");
+  }
+  if (DialectOf(value) == kDraft4 && !document.is_of_draft_4()) {
+    return KeywordError(document, schema, "$schema", ", which is supported for a whole document only");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -120,9 +137,7 @@ absl::Status CheckKeywords(const SchemaDocument& document, const SchemaJson& sch
       return SchemaError(document, value, "the keyword \"", keyword, "\" is not supported; its value is ",
                          Shown(value));
     }
-    if (keyword == "$schema" && !IsKnownDialect(value)) {
-      return KeywordError(document, schema, keyword, ", which names a dialect that is not supported");
-    }
+    if (keyword == "$schema") QUIRE_RETURN_IF_ERROR(CheckDialect(document, schema));
     // OpenAPI 3.0 accepts null then, and JSON schemas do not have this keyword.
     if (keyword == "nullable" && value != false) {
       return KeywordError(document, schema, keyword, ", which is no keyword of JSON schemas: write \"type\": [..., ",
@@ -174,6 +189,30 @@ absl::StatusOr<Decimal> DecimalOf(const SchemaDocument& document, const SchemaJs
   if (number.has_value() && is_exact && number->fraction.size() <= kMaxNumberDigits) return *number;
   return KeywordError(document, schema, keyword, ", supported are integers of 64 bits and other numbers below 2^63 ",
                       "with at most ", kMaxNumberDigits, " digits behind the point");
+}
+
+absl::StatusOr<std::optional<Bound>> BoundOf(const SchemaDocument& document, const SchemaJson& schema,
+                                             const std::string& keyword) {
+  const bool is_upper = keyword == "maximum" || keyword == "exclusiveMaximum";
+  const bool is_exclusive = keyword == "exclusiveMinimum" || keyword == "exclusiveMaximum";
+  const SchemaJson& value = schema[keyword];
+  if (is_exclusive && document.is_of_draft_4()) {
+    const char* const bound = is_upper ? "maximum" : "minimum";
+    if (!value.is_boolean()) {
+      return KeywordError(document, schema, keyword, ", it must be a boolean, because \"$schema\" names draft 4");
+    }
+    if (value == true && !schema.contains(bound)) {
+      return KeywordError(document, schema, keyword, ", it needs \"", bound, "\" beside it");
+    }
+    return std::nullopt;
+  }
+  if (is_exclusive && value.is_boolean()) {
+    return KeywordError(document, schema, keyword, ", it must be a number, unless \"$schema\" names draft 4");
+  }
+  QUIRE_ASSIGN_OR_RETURN(const Decimal number, DecimalOf(document, schema, keyword));
+  const auto flag = schema.find(is_upper ? "exclusiveMaximum" : "exclusiveMinimum");
+  const bool has_flag = document.is_of_draft_4() && flag != schema.end() && *flag == true;
+  return Bound{number, is_upper, is_exclusive || has_flag};
 }
 
 absl::StatusOr<std::string> TextOf(const SchemaDocument& document, const SchemaJson& schema,

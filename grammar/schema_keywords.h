@@ -16,7 +16,7 @@
 
 namespace quire::grammar {
 
-inline constexpr int kMaxCount = 10'000;  // A schema may ask for so many items, properties or characters.
+inline constexpr int kMaxCount = 10'000;  // Most items, properties or characters that a schema may ask for.
 // No text is that long, so larger limits of schemas are taken for this one.
 inline constexpr int kMaxLimit = 1 << 30;
 
@@ -52,6 +52,15 @@ absl::Status CheckKeywords(const SchemaDocument& document, const SchemaJson& sch
 absl::StatusOr<TypeSet> TypesOf(const SchemaDocument& document, const SchemaJson& schema);
 absl::StatusOr<int> CountOf(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword);
 absl::StatusOr<Decimal> DecimalOf(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword);
+// One of the four keywords for bounds of numbers. Returns nothing for a boolean of draft 4, which belongs to the bound
+// beside it.
+struct Bound {
+  Decimal number;
+  bool is_upper;
+  bool is_excluded;
+};
+absl::StatusOr<std::optional<Bound>> BoundOf(const SchemaDocument& document, const SchemaJson& schema,
+                                             const std::string& keyword);
 absl::StatusOr<std::string> TextOf(const SchemaDocument& document, const SchemaJson& schema,
                                    const std::string& keyword);
 absl::StatusOr<bool> FlagOf(const SchemaDocument& document, const SchemaJson& schema, const std::string& keyword);

@@ -234,7 +234,7 @@ class ObjectWriter {
   }
 
   // Node (i, c) of the graph stands behind entry i, when there are c properties, or at least c if c is the last one.
-  // Until there are as many as minProperties asks for, other properties are `different`, if it is not empty.
+  // Until there are minProperties of them, other properties are `different`, if it is not empty.
   absl::StatusOr<ExprId> Graph(const std::vector<ExprId>& others, const std::vector<ExprId>& different) {
     const int num_entries = static_cast<int>(entries_.size());
     const bool is_limited =

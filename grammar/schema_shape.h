@@ -56,7 +56,7 @@ struct Shape {
     bool is_required = false;
     bool is_forbidden = false;
     bool is_described = false;  // Named in "properties" of some schema.
-    bool is_named = false;      // That keyword has it, or "required", so others do not come.
+    bool is_named = false;      // Named there or in "required". In a closed object only such ones come.
     bool is_allowed = false;    // It may come though it is not named.
   };
   struct Pattern {

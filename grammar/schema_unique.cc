@@ -23,7 +23,7 @@
 namespace quire::grammar {
 namespace {
 
-constexpr size_t kMaxAnyOrder = 8;   // So many values may come in any order.
+constexpr size_t kMaxAnyOrder = 8;   // Largest number of values in any order.
 constexpr size_t kMaxListed = 1000;  // Each value is compared with all others.
 constexpr size_t kMaxIntegers = 270;
 constexpr int64_t kMaxUniqueSteps = 700'000;  // Of the compilation.
@@ -110,7 +110,7 @@ std::vector<NumberKind> IntegerKinds() {
   return kinds;
 }
 
-// Small numbers are alone. Larger ones with as many digits are together, or those that also have the first digit.
+// Small numbers are alone. Larger ones are grouped by their number of digits, or by this and the first digit.
 KindGroups GroupsOf(const NumberKind& kind) {
   if (kind.is_negative) return {absl::StrCat("-", kind.num_more), "-"};
   const std::string digits = std::to_string(kind.first);
@@ -330,7 +330,7 @@ class UniqueWriter {
   }
   // Beyond this number, items are not counted.
   int LastCount() const { return std::max({1, shape_.min_items, HasFew() ? 0 : shape_.max_items}); }
-  // About what the compilation needs. Each state costs as much as there are kinds, and some bytes of long characters.
+  // About what the compilation needs. Each state costs the number of kinds, and some bytes of long characters.
   // Behind the same digits, kinds of numbers need states of their own for each count.
   int64_t NumSteps() const {
     const auto num_kinds = static_cast<int64_t>(kinds_.rests.size());

@@ -111,8 +111,10 @@ class ValueTester {
     return keyword == "anyOf" ? count > 0 : count == 1;
   }
 
-  static bool IsInteger(const SchemaJson& value) {
-    return !value.is_number_float() || std::trunc(value.get<double>()) == value.get<double>();
+  // In draft 4, an integer has no point.
+  bool IsInteger(const SchemaJson& value) const {
+    if (!value.is_number_float()) return true;
+    return !document_.is_of_draft_4() && std::trunc(value.get<double>()) == value.get<double>();
   }
 
   absl::StatusOr<bool> FitsFacet(const SchemaJson& value, const SchemaJson& schema, const std::string& keyword,
@@ -123,17 +125,17 @@ class ValueTester {
   }
 
   absl::StatusOr<bool> FitsNumber(const SchemaJson& value, const SchemaJson& schema, const std::string& keyword) {
-    QUIRE_ASSIGN_OR_RETURN(const Decimal bound, DecimalOf(document_, schema, keyword));
-    const Decimal number = *Decimal::Of(value.dump(), /*max_digits=*/400);
     NumberRule rule;
     if (keyword == "multipleOf") {
-      rule.multiples_of = {bound};
-    } else if (keyword == "minimum" || keyword == "exclusiveMinimum") {
-      rule.AtLeast(bound, keyword == "exclusiveMinimum");
+      QUIRE_ASSIGN_OR_RETURN(const Decimal factor, DecimalOf(document_, schema, keyword));
+      rule.multiples_of = {factor};
     } else {
-      rule.AtMost(bound, keyword == "exclusiveMaximum");
+      QUIRE_ASSIGN_OR_RETURN(const std::optional<Bound> bound, BoundOf(document_, schema, keyword));
+      if (!bound.has_value()) return true;
+      if (bound->is_upper) rule.AtMost(bound->number, bound->is_excluded);
+      if (!bound->is_upper) rule.AtLeast(bound->number, bound->is_excluded);
     }
-    return quire::grammar::Fits(number, rule);
+    return quire::grammar::Fits(*Decimal::Of(value.dump(), /*max_digits=*/400), rule);
   }
 
   absl::StatusOr<bool> FitsString(const std::string& text, const SchemaJson& schema, const std::string& keyword) {

@@ -13,7 +13,7 @@
 namespace quire::grammar {
 namespace {
 
-// An expression is large if it has about this many states before it is compiled.
+// About the number of states from which an expression is large, before it is compiled.
 constexpr int64_t kLargeSize = 256;
 constexpr int64_t kLargestSize = int64_t{1} << 40;
 

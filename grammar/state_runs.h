@@ -12,16 +12,16 @@
 
 namespace quire::grammar {
 
-// Knows where the states of one automaton go with most characters: the inside of a string stays where it is, or goes on
+// Knows where the states of one automaton go with most characters: the inside of a string stays where it is, or moves
 // to the state with one character less to come. Not thread-safe.
 class StateRuns {
  public:
   // Begins with an automaton, unless it is the last one.
   void SetAutomaton(const Automaton& automaton);
 
-  // Returns a number of characters: among the texts with these suffixes, all with at most so many characters continue
-  // the rule of the state, and all others do not. On the way the rule neither calls another one nor ends; it may end if
-  // `may_end`. Returns -1 when there is no such number, or when it is not known.
+  // Returns the number N for which, among the texts with these suffixes, those of at most N characters continue the
+  // rule of the state, and all longer ones do not. On the way the rule neither calls another one nor ends; it may end
+  // if `may_end`. Returns -1 when there is no such number, or when it is not known.
   int CharactersThatFit(StateId state, const Suffixes& suffixes, bool may_end);
 
   // Returns whether most texts continue the rule of the state. Then its mask is large.

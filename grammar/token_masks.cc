@@ -76,7 +76,7 @@ void TokenMasks::SetEqualStates(const std::shared_ptr<const Automaton>& automato
   KnownOf(automaton).equal_states = std::move(equal_states);
 }
 
-// A mask for which the work of this call is too little is begun anew in the next call.
+// A mask for which the work of this call is too little is started again in the next call.
 bool TokenMasks::Prepare(const std::shared_ptr<const Automaton>& automaton, int64_t max_work,
                          Preparation* preparation) {
   LimitMemory();

@@ -43,8 +43,8 @@ class TokenMasks {
     StateId next_state = 0;
     int64_t work = kMaxPreparedWork;  // What is left.
   };
-  // Makes masks that take long before they are needed: those of states where most texts may follow. It stops when it
-  // has done `max_work`, and goes on with the next call. Returns whether there is more to do: it ends with
+  // Makes masks that take long before they are needed: for states where most texts may follow. It stops when it
+  // has done `max_work`, and continues in the next call. Returns whether there is more to do: it ends with
   // kMaxPreparedWork, and before the memory is full. The other masks are made when Fill needs them.
   bool Prepare(const std::shared_ptr<const Automaton>& automaton, int64_t max_work, Preparation* preparation);
 
@@ -58,7 +58,7 @@ class TokenMasks {
   size_t num_bytes() const { return num_bytes_; }
 
  private:
-  // This is what is known of a state without its stack.
+  // What is known of a state without its stack.
   struct StateMask {
     std::vector<uint32_t> bits;  // [num_words], or empty: then `allowed` has the tokens.
     std::vector<TokenId> allowed;
@@ -112,7 +112,7 @@ class TokenMasks {
   const size_t max_bytes_;
   size_t num_bytes_ = 0;
   uint64_t num_uses_ = 0;
-  uint64_t num_contents_ = 0;  // Those that there ever were.
+  uint64_t num_contents_ = 0;  // Number of contents ever made.
   absl::flat_hash_map<GroupId, Group> groups_;
   absl::flat_hash_map<std::string, GroupId> contents_;  // By owner and Automaton::content.
   absl::flat_hash_map<uint64_t, Known> known_;          // By serial number.

@@ -7,6 +7,13 @@
 
 namespace quire::grammar {
 
+std::string SpecialTokenBytes(std::string_view name) {
+  std::string bytes = "\xFF";
+  bytes += name;
+  bytes += '\xFF';
+  return bytes;
+}
+
 TokenTable::TokenTable(std::vector<std::string> bytes, std::vector<TokenId> end_tokens)
     : bytes_(std::move(bytes)), end_tokens_(std::move(end_tokens)) {
   std::sort(end_tokens_.begin(), end_tokens_.end());

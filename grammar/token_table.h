@@ -14,6 +14,10 @@
 
 namespace quire::grammar {
 
+// Returns the bytes that a special token has in a TokenTable: its name between two bytes 0xFF, which no text has. So
+// only a grammar that names the token allows it.
+std::string SpecialTokenBytes(std::string_view name);
+
 // The bytes that the tokens of a vocabulary stand for. Immutable; thread-safe.
 class TokenTable {
  public:
@@ -29,7 +33,7 @@ class TokenTable {
   bool is_end(TokenId token) const;
   absl::Span<const TokenId> end_tokens() const { return end_tokens_; }
   const ByteTrie& trie() const { return trie_; }
-  const SuffixTable& suffixes() const { return suffixes_; }  // They belong to the trie.
+  const SuffixTable& suffixes() const { return suffixes_; }  // Suffixes of the trie.
 
  private:
   std::vector<std::string> bytes_;

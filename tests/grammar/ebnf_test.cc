@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "grammar/grammar.h"
+#include "grammar/token_table.h"
 #include "gtest/gtest.h"
 #include "tests/grammar/random_text.h"
 
@@ -55,6 +56,15 @@ TEST(EbnfTest, LarkMayHaveJsonSchemas) {
   EXPECT_FALSE(Matches(*automaton, R"(call {"a": "5"})"));
 }
 
+TEST(EbnfTest, LarkMayNameSpecialTokens) {
+  const auto automaton = CompileGrammar("start: <|call|> /[^b]+/ [<\uFF5Cend\u2581>]");
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  EXPECT_TRUE(Matches(*automaton, SpecialTokenBytes("<|call|>") + "a" + SpecialTokenBytes("<\uFF5Cend\u2581>")));
+  EXPECT_TRUE(Matches(*automaton, "<|call|>a<\uFF5Cend\u2581>")) << "a vocabulary may have it as an ordinary token";
+  EXPECT_FALSE(Matches(*automaton, SpecialTokenBytes("<|other|>") + "a"));
+  EXPECT_FALSE(Matches(*automaton, "<|call|>" + SpecialTokenBytes("<|other|>"))) << "a class has characters only";
+}
+
 TEST(EbnfTest, CallsRulesWithinEachOther) {
   const auto automaton = CompileGrammar(R"(root ::= "a" root "b" | "c" | list
 list ::= "[" (list ",")* "]")");
@@ -91,6 +101,7 @@ TEST(EbnfTest, RefusesWhatItDoesNotSupportWithThePlace) {
       {"root ::= %json {}", "directives of Lark"},
       {"start: \"a\"i", R"(at byte 10, "i": flags of literals)"},
       {"start: /a(?=b)/", R"(at byte 7, "/": in the regular expression, at byte 1, "(": lookahead)"},
+      {"start: <a b>", R"(at byte 7, "<": the name of a special token must end with ">")"},
       {"start: \"a\" -> b", "aliases"},
       {"start: \"b\"..\"a\"", R"(at byte 7, "\"": the range "b".."a" must be)"},
       {"root", R"(at byte 0, "r": expected a rule)"},

@@ -434,20 +434,72 @@ TEST(SchemaKeywordsTest, WhatNoOtherSchemaEvaluates) {
               HasSubstr("at #/not/unevaluatedProperties: the keyword \"unevaluatedProperties\" is false, and where"));
 }
 
+bool MatchesSchema(const std::string& schema, const std::string& text) {
+  const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
+  EXPECT_TRUE(automaton.ok()) << automaton.status();
+  return automaton.ok() && Matches(*automaton, text);
+}
+
 TEST(SchemaKeywordsTest, OlderDialects) {
-  const auto matches = [](const std::string& schema, const std::string& text) {
-    const auto automaton = Compile({.kind = Source::Kind::kJsonSchema, .text = schema});
-    EXPECT_TRUE(automaton.ok()) << automaton.status();
-    return automaton.ok() && Matches(*automaton, text);
-  };
   const std::string tuple = R"({"$schema": "http://json-schema.org/draft-07/schema#", "type": "array",
       "items": [{"type": "null"}, {"type": "integer"}], "additionalItems": {"type": "string"}})";
-  EXPECT_TRUE(matches(tuple, R"([null,1,"a"])"));
-  EXPECT_FALSE(matches(tuple, R"([null,1,1])"));
+  EXPECT_TRUE(MatchesSchema(tuple, R"([null,1,"a"])"));
+  EXPECT_FALSE(MatchesSchema(tuple, R"([null,1,1])"));
   const std::string reference = R"({"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a",
       "type": "null", "definitions": {"a": {"type": "integer"}}})";
-  EXPECT_TRUE(matches(reference, "1"));
-  EXPECT_FALSE(matches(reference, "null"));
+  EXPECT_TRUE(MatchesSchema(reference, "1"));
+  EXPECT_FALSE(MatchesSchema(reference, "null"));
+}
+
+// The checker of schemas does not know this draft.
+TEST(SchemaKeywordsTest, BeforeDraft2019AnIdWithoutAPathIsAnAnchor) {
+  const auto schema = [](const std::string& draft, const std::string& id) {
+    return R"({"$schema": "http://json-schema.org/)" + draft + R"(/schema#", "type": "array", "minItems": 1,
+        "maxItems": 1, "items": {"$ref": "#z"}, "definitions": {"a": {")" +
+           id + R"(": "#z", "enum": ["z"]}}})";
+  };
+  for (const auto& [draft, id] : {std::pair("draft-04", "id"), {"draft-06", "$id"}, {"draft-07", "$id"}}) {
+    EXPECT_TRUE(MatchesSchema(schema(draft, id), R"(["z"])")) << draft;
+    EXPECT_FALSE(MatchesSchema(schema(draft, id), R"(["a"])")) << draft;
+  }
+}
+
+TEST(SchemaKeywordsTest, InDraft4ABooleanExcludesABound) {
+  const std::string draft = R"({"$schema": "http://json-schema.org/draft-04/schema#", )";
+  const auto expect = [&](const std::string& keywords, const std::vector<std::string>& texts,
+                          const std::vector<std::string>& others) {
+    SCOPED_TRACE(keywords);
+    for (const std::string& text : texts) EXPECT_TRUE(MatchesSchema(draft + keywords, text)) << text;
+    for (const std::string& text : others) EXPECT_FALSE(MatchesSchema(draft + keywords, text)) << text;
+  };
+  expect(R"("type": "integer", "minimum": 1, "exclusiveMinimum": true, "maximum": 4, "exclusiveMaximum": true})",
+         {"2", "3"}, {"1", "4"});
+  expect(R"("type": "integer", "minimum": 1, "exclusiveMinimum": false, "maximum": 4, "exclusiveMaximum": false})",
+         {"1", "4"}, {"0", "5"});
+  expect(R"("type": "array", "items": {"$ref": "#/definitions/a"}, "minItems": 1, "maxItems": 1,
+      "definitions": {"a": {"type": "integer", "not": {"minimum": 0, "exclusiveMinimum": true}, "minimum": -1}}})",
+         {"[0]", "[-1]"}, {"[1]", "[-2]"});
+  expect(R"("type": "integer", "minimum": -1, "maximum": 1, "not": {"maximum": 0, "exclusiveMaximum": true}})",
+         {"0", "1"}, {"-1"});
+  expect(R"("enum": [1, 2], "minimum": 1, "exclusiveMinimum": true})", {"2"}, {"1"});
+  expect(R"("enum": [1.0, 2], "type": "integer"})", {"2"}, {"1.0"});
+  expect(R"("id": "http://a/b", "properties": {"exclusiveMinimum": {"$ref": "b#/definitions/x"}},
+      "required": ["exclusiveMinimum"], "definitions": {"x": {"enum": [true]}}})",
+         {R"({"exclusiveMinimum":true})"}, {"{}", R"({"exclusiveMinimum":false})"});
+}
+
+TEST(SchemaKeywordsTest, ABooleanBelongsToDraft4AndANumberToTheOthers) {
+  const std::string draft = R"({"$schema": "http://json-schema.org/draft-04/schema#", )";
+  EXPECT_THAT(ErrorOfSchema(draft + R"("type": "integer", "exclusiveMinimum": true})"),
+              HasSubstr("the keyword \"exclusiveMinimum\" is true, it needs \"minimum\" beside it"));
+  EXPECT_THAT(
+      ErrorOfSchema(draft + R"("type": "integer", "minimum": 1, "exclusiveMinimum": 5})"),
+      HasSubstr("the keyword \"exclusiveMinimum\" is 5, it must be a boolean, because \"$schema\" names draft 4"));
+  EXPECT_THAT(
+      ErrorOfSchema(R"({"type": "integer", "maximum": 5, "exclusiveMaximum": true})"),
+      HasSubstr("the keyword \"exclusiveMaximum\" is true, it must be a number, unless \"$schema\" names draft 4"));
+  EXPECT_THAT(ErrorOfSchema(R"({"items": {"$schema": "http://json-schema.org/draft-04/schema#"}, "type": "array"})"),
+              HasSubstr("draft-04/schema#\", which is supported for a whole document only"));
 }
 
 TEST(SchemaKeywordsTest, TooManyCasesAreRefused) {

@@ -81,7 +81,7 @@ TEST(StateRunsTest, AStringGoesOnWithItsCharacters) {
   EXPECT_EQ(fitting(inside, letters | KindOf('!'), 1, true), -1);
   EXPECT_EQ(fitting(inside, KindOf('?') | KindOf('A'), 2, true), 0);
   EXPECT_EQ(fitting(inside, kBrokenText, 0, true), -1);
-  EXPECT_EQ(fitting(automaton->start(0), letters, 1, true), -1);  // It goes on with x alone.
+  EXPECT_EQ(fitting(automaton->start(0), letters, 1, true), -1);  // It continues with x alone.
 }
 
 }  // namespace
