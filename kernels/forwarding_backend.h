@@ -59,6 +59,13 @@ class ForwardingBackend : public Backend {
                                                    const QuantizedMatrixView& up) override {
     return backend_->PackGatedQuantized(gate, up);
   }
+  bool MultipliesBlocks() const override { return backend_->MultipliesBlocks(); }
+  std::unique_ptr<PackedMatrix> PackBlocks(const BlockMatrixView* matrices, int num_matrices) override {
+    return backend_->PackBlocks(matrices, num_matrices);
+  }
+  std::unique_ptr<PackedMatrix> PackGatedBlocks(const BlockMatrixView& gate, const BlockMatrixView& up) override {
+    return backend_->PackGatedBlocks(gate, up);
+  }
   bool RoundsQuantizedInputs(QuantizedFormat format, Fp8ScaleShape scales) const override {
     return backend_->RoundsQuantizedInputs(format, scales);
   }
@@ -82,11 +89,20 @@ class ForwardingBackend : public Backend {
   }
   void Linear(const LinearArgs& args) override { backend_->Linear(args); }
   void GatedLinear(const GatedLinearArgs& args) override { backend_->GatedLinear(args); }
+  void Route(const RouteArgs& args) override { backend_->Route(args); }
+  void ExpertMlp(const ExpertMlpArgs& args) override { backend_->ExpertMlp(args); }
+  void Activate(const ActivateArgs& args) override { backend_->Activate(args); }
+  void AddParts(const AddPartsArgs& args) override { backend_->AddParts(args); }
+  void GatherColumns(const GatherColumnsArgs& args) override { backend_->GatherColumns(args); }
+  void ExchangeRows(const ExchangeRowsArgs& args) override { backend_->ExchangeRows(args); }
   void RmsNorm(const RmsNormArgs& args) override { backend_->RmsNorm(args); }
   void RopeAppend(const RopeAppendArgs& args) override { backend_->RopeAppend(args); }
   void Attention(const AttentionArgs& args) override { backend_->Attention(args); }
   void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override {
     backend_->GatherRows(x, rows, num_rows, dim, y);
+  }
+  void ReadRows(const void* x, int num_rows, int dim, float* values) override {
+    backend_->ReadRows(x, num_rows, dim, values);
   }
   void CopyBlocks(const BlockCopyArgs& args) override { backend_->CopyBlocks(args); }
   void SwapBlocks(const BlockSwapArgs& args) override { backend_->SwapBlocks(args); }

@@ -10,7 +10,7 @@
 namespace quire {
 
 // y = x / sqrt(mean(x^2) + epsilon) * weight (+ residual) over rows of `dim`; y may be x when it is float32, and it may
-// be the residual.
+// be the residual. The norm of a layer (Ba et al., "Layer Normalization", 2016) subtracts the mean of x from x first.
 struct RmsNormArgs {
   const void* x;        // [num_rows, x_stride]
   const float* weight;  // [dim]
@@ -27,6 +27,11 @@ struct RmsNormArgs {
   // unless both are 0.
   int64_t x_stride = 0;
   int64_t y_stride = 0;
+  bool subtracts_mean = false;  // REQUIRES: Has(OptionalPart::kLayerNorm), unless it is false.
+  // If y_cols is above 0, only the columns [y_first, y_first + y_cols) are stored, at the beginning of each row of y.
+  // REQUIRES: then Has(OptionalPart::kRanks), y is float32, and there is no residual.
+  int y_first = 0;
+  int y_cols = 0;
 };
 
 }  // namespace quire

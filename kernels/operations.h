@@ -6,13 +6,17 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/activate.h"
 #include "kernels/attention.h"
 #include "kernels/backend_status.h"
 #include "kernels/batch.h"
 #include "kernels/block_copy.h"
+#include "kernels/blocks.h"
+#include "kernels/experts.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/optional_part.h"
+#include "kernels/rank_sums.h"
 #include "kernels/rope.h"
 #include "kernels/sampling.h"
 #include "kernels/types.h"
@@ -23,7 +27,7 @@ namespace quire {
 // multiple) and 128 columns, or of another block.
 enum class Fp8ScaleShape : uint8_t { kRows, kBlocks128, kOtherBlocks };
 
-// The operations that a dense decoder needs. They take effect in the order of the calls. On an asynchronous backend an
+// The operations that a decoder needs. They take effect in the order of the calls. On an asynchronous backend an
 // operation may still be running when its call returns (see Backend::Mark). Pointers are to memory of the device unless
 // a comment says otherwise. Used by one thread.
 class Operations {
@@ -65,6 +69,18 @@ class Operations {
   // Returns whether products by matrices of kFp8 are worth their memory. Otherwise the caller converts such matrices to
   // bfloat16 and calls Pack. REQUIRES: MultipliesQuantized(), if it is true.
   virtual bool MultipliesFp8() const { return false; }
+  // Returns whether products by matrices in blocks work and are worth their memory. Otherwise the caller converts such
+  // matrices and calls Pack.
+  virtual bool MultipliesBlocks() const { return false; }
+  // They do the same as Pack and PackGated for matrices in blocks. A stack may have blocks of several types, a gated
+  // matrix has one. REQUIRES: MultipliesBlocks().
+  virtual std::unique_ptr<PackedMatrix> PackBlocks(const BlockMatrixView* /*matrices*/, int /*num_matrices*/) {
+    return nullptr;
+  }
+  virtual std::unique_ptr<PackedMatrix> PackGatedBlocks(const BlockMatrixView& /*gate*/,
+                                                        const BlockMatrixView& /*up*/) {
+    return nullptr;
+  }
   // The type that the input of a multiplication by `w` must have. Operations that produce it round to this type.
   virtual DataType InputType(const PackedMatrix& w) const = 0;
   // The layout in which a multiplication of `num_tokens` rows by `w` reads its input fastest. Operations that produce
@@ -84,11 +100,24 @@ class Operations {
   virtual void Round(const void* x, int num_rows, int dim, DataType y_type, void* y) = 0;
   virtual void Linear(const LinearArgs& args) = 0;
   virtual void GatedLinear(const GatedLinearArgs& args) = 0;
+  // Both need OptionalPart::kExperts.
+  virtual void Route(const RouteArgs& args) = 0;
+  virtual void ExpertMlp(const ExpertMlpArgs& args) = 0;
+  // REQUIRES: Has(OptionalPart::kPlainMlp).
+  virtual void Activate(const ActivateArgs& args) = 0;
+  // These need OptionalPart::kRanks, and wait for the other ranks. When the group has ended, what they were to write is
+  // undefined, and Collective::Status says why.
+  virtual void AddParts(const AddPartsArgs& args) = 0;
+  virtual void GatherColumns(const GatherColumnsArgs& args) = 0;
+  virtual void ExchangeRows(const ExchangeRowsArgs& args) = 0;
   virtual void RmsNorm(const RmsNormArgs& args) = 0;
   virtual void RopeAppend(const RopeAppendArgs& args) = 0;
   virtual void Attention(const AttentionArgs& args) = 0;
   // y[i, :] = x[rows[i], :]. `rows` is in host memory.
   virtual void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) = 0;
+  // values[i, :] = x[i, :] as float32, for rows of activations. `values` is in host memory, and is there when a mark
+  // behind the call is done. It may wait for the operations before it.
+  virtual void ReadRows(const void* x, int num_rows, int dim, float* values) = 0;
   virtual void CopyBlocks(const BlockCopyArgs& args) = 0;
   virtual void SwapBlocks(const BlockSwapArgs& args) = 0;
 

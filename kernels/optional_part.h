@@ -16,6 +16,12 @@ enum class OptionalPart : uint8_t {
   kPartialRotation,    // RopeAppendArgs::rotary_dim below head_dim.
   kNormedOutputs,      // RmsNormArgs::residual, and Operations::Round.
   kNormedProjections,  // Strides of RmsNormArgs.
+  kExperts,            // Operations::Route and Operations::ExpertMlp.
+  kRotatedNorms,       // RopeAppendArgs::norms_after_rotation.
+  kGrowingQueries,     // RopeAppendArgs::query_growth.
+  kLayerNorm,          // RmsNormArgs::subtracts_mean.
+  kPlainMlp,           // Operations::Activate.
+  kRanks,              // Operations::AddParts, GatherColumns and ExchangeRows.
 };
 
 // Returns the name of a part for error messages that say what a model needs.
@@ -35,6 +41,18 @@ constexpr const char* Name(OptionalPart part) {
       return "norms of the outputs of attention and MLP";
     case OptionalPart::kNormedProjections:
       return "norms of whole projections of Q and K";
+    case OptionalPart::kExperts:
+      return "a mixture of experts";
+    case OptionalPart::kRotatedNorms:
+      return "norms of Q and K after the rotation";
+    case OptionalPart::kGrowingQueries:
+      return "queries that grow with their position";
+    case OptionalPart::kLayerNorm:
+      return "norms that subtract the mean";
+    case OptionalPart::kPlainMlp:
+      return "an MLP without a gate";
+    case OptionalPart::kRanks:
+      return "an exchange between ranks";
   }
   return "unknown";
 }

@@ -19,11 +19,9 @@ constexpr const char* Name(DataType type) {
   return type == DataType::kFloat32 ? "float32" : type == DataType::kBFloat16 ? "bfloat16" : "float16";
 }
 
-// The order of the input of a multiplication by a matrix.
-//   kRows      Rows of [num_tokens, cols].
-//   kTiles     The order that the backend multiplies fastest. It takes no more memory than rows of activations.
-//   kTilesOf2  The same for a matrix of 2 slices (MatrixView::num_slices), and so on.
-enum class InputLayout : uint8_t { kRows, kTiles, kTilesOf2, kTilesOf4, kTilesOf8 };
+// The order of the input of a multiplication by a matrix: rows of [num_tokens, cols], or one of the orders of the
+// backend, which only the backend knows. Those take no more memory than rows of activations.
+enum class InputLayout : uint8_t { kRows };
 
 }  // namespace quire
 

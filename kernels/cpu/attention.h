@@ -7,7 +7,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_plan.h"
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace quire::cpu {

@@ -16,6 +16,15 @@ namespace {
 
 constexpr int kNormRowsPerItem = 8;
 
+void Xielu(const KernelTable& kernels, const XieluShape& shape, const float* x, int dim, float* y) {
+  for (int i = 0; i < dim; ++i) y[i] = std::min(x[i], shape.limit);
+  kernels.exp(y, dim, y);
+  for (int i = 0; i < dim; ++i) {
+    const float curve = x[i] > 0 ? shape.positive * x[i] * x[i] : shape.negative * (y[i] - 1 - x[i]);
+    y[i] = curve + shape.beta * x[i];
+  }
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(int num_threads, Isa isa)
@@ -23,6 +32,8 @@ CpuBackend::CpuBackend(int num_threads, Isa isa)
       kernels_(KernelsFor(isa)),
       pool_(num_threads),
       linear_(&kernels_, &pool_),
+      experts_(&kernels_, &pool_, &linear_),
+      rank_sums_(&kernels_, &pool_),
       attention_(&kernels_, &pool_),
       sampler_(&kernels_, &pool_) {}
 
@@ -91,6 +102,14 @@ std::unique_ptr<PackedMatrix> CpuBackend::PackGatedQuantized(const QuantizedMatr
   return CpuPackedMatrix::MakeGated(gate, up, FormatFor(gate.format, kernels_), &pool_);
 }
 
+std::unique_ptr<PackedMatrix> CpuBackend::PackBlocks(const BlockMatrixView* matrices, int num_matrices) {
+  return CpuPackedMatrix::Make(matrices, num_matrices, &pool_);
+}
+
+std::unique_ptr<PackedMatrix> CpuBackend::PackGatedBlocks(const BlockMatrixView& gate, const BlockMatrixView& up) {
+  return CpuPackedMatrix::MakeGated(gate, up, &pool_);
+}
+
 DataType CpuBackend::InputType(const PackedMatrix& w) const {
   return linear_.InputType(static_cast<const CpuPackedMatrix&>(w));
 }
@@ -125,6 +144,38 @@ void CpuBackend::GatedLinear(const GatedLinearArgs& args) {
   linear_.Run(args);
 }
 
+void CpuBackend::MakeFloatRows(int dim) {
+  float_rows_.resize(pool_.num_threads());
+  for (std::vector<float>& row : float_rows_) row.resize(dim);
+}
+
+void CpuBackend::Activate(const ActivateArgs& args) {
+  MakeFloatRows(args.dim);
+  pool_.ForEach(args.num_rows, [&](int row, int thread) {
+    const float* const x = static_cast<const float*>(args.x) + int64_t{row} * args.dim;
+    float* const y = float_rows_[thread].data();
+    if (args.activation == PlainActivation::kXielu) {
+      Xielu(kernels_, args.xielu, x, args.dim, y);
+    } else {
+      for (int i = 0; i < args.dim; ++i) y[i] = x[i] > 0 ? x[i] * x[i] : 0;
+    }
+    kernels_.convert[int(args.y_type)](
+        y, static_cast<char*>(args.y) + int64_t{row} * args.dim * int64_t(SizeOf(args.y_type)), args.dim);
+  });
+}
+
+// The mean is summed in double, in the order of the row.
+const float* CpuBackend::NormInput(const RmsNormArgs& args, int row, int thread) {
+  const float* const x = static_cast<const float*>(args.x) + row * (args.x_stride == 0 ? args.dim : args.x_stride);
+  if (!args.subtracts_mean) return x;
+  double sum = 0;
+  for (int i = 0; i < args.dim; ++i) sum += x[i];
+  const float mean = float(sum / args.dim);
+  float* const centred = float_rows_[thread].data();
+  for (int i = 0; i < args.dim; ++i) centred[i] = x[i] - mean;
+  return centred;
+}
+
 void CpuBackend::NormToTiles(const RmsNormArgs& args) {
   const TileOrder order(args.num_rows, args.dim, SlicesOf(args.y_layout));
   normed_rows_.resize(pool_.num_threads());
@@ -133,23 +184,34 @@ void CpuBackend::NormToTiles(const RmsNormArgs& args) {
     BFloat16* const normed = normed_rows_[thread].data();
     const int begin = item * kNormRowsPerItem, end = std::min(begin + kNormRowsPerItem, args.num_rows);
     for (int row = begin; row < end; ++row) {
-      const float* const x = static_cast<const float*>(args.x) + row * (args.x_stride == 0 ? args.dim : args.x_stride);
+      const float* const x = NormInput(args, row, thread);
       kernels_.rms_norm[int(DataType::kBFloat16)](x, args.weight, /*residual=*/nullptr, normed, args.dim, args.epsilon);
       StoreInTiles(normed, args.dim, row, 0, order, static_cast<BFloat16*>(args.y));
     }
   });
 }
 
+void CpuBackend::NormColumns(const RmsNormArgs& args) {
+  MakeFloatRows(args.dim);
+  pool_.ForEach(args.num_rows, [&](int row, int thread) {
+    const float* const x = static_cast<const float*>(args.x) + row * (args.x_stride == 0 ? args.dim : args.x_stride);
+    float* const y = float_rows_[thread].data();
+    kernels_.rms_norm[int(DataType::kFloat32)](x, args.weight, /*residual=*/nullptr, y, args.dim, args.epsilon);
+    std::copy_n(y + args.y_first, args.y_cols,
+                static_cast<float*>(args.y) + row * (args.y_stride == 0 ? args.y_cols : args.y_stride));
+  });
+}
+
 void CpuBackend::RmsNorm(const RmsNormArgs& args) {
+  if (args.y_cols > 0) return NormColumns(args);
+  if (args.subtracts_mean) MakeFloatRows(args.dim);
   if (args.y_layout != InputLayout::kRows) return NormToTiles(args);
-  pool_.ForEach(args.num_rows, [&](int row, int) {
-    const int64_t x_at = row * (args.x_stride == 0 ? args.dim : args.x_stride);
+  pool_.ForEach(args.num_rows, [&](int row, int thread) {
     const int64_t y_at = row * (args.y_stride == 0 ? args.dim : args.y_stride);
     const float* const residual = static_cast<const float*>(args.residual);
-    kernels_.rms_norm[int(args.y_type)](static_cast<const float*>(args.x) + x_at, args.weight,
-                                        residual == nullptr ? nullptr : residual + int64_t{row} * args.dim,
-                                        static_cast<char*>(args.y) + y_at * int64_t(SizeOf(args.y_type)), args.dim,
-                                        args.epsilon);
+    kernels_.rms_norm[int(args.y_type)](
+        NormInput(args, row, thread), args.weight, residual == nullptr ? nullptr : residual + int64_t{row} * args.dim,
+        static_cast<char*>(args.y) + y_at * int64_t(SizeOf(args.y_type)), args.dim, args.epsilon);
   });
 }
 
@@ -181,6 +243,10 @@ void CpuBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, in
     memcpy(static_cast<float*>(y) + int64_t{i} * dim, static_cast<const float*>(x) + int64_t{rows[i]} * dim,
            dim * sizeof(float));
   });
+}
+
+void CpuBackend::ReadRows(const void* x, int num_rows, int dim, float* values) {
+  memcpy(values, x, size_t(num_rows) * dim * sizeof(float));
 }
 
 void CpuBackend::CopyBlocks(const BlockCopyArgs& args) {

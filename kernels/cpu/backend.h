@@ -10,13 +10,15 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/cpu_features.h"
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/experts.h"
+#include "kernels/cpu/isa/cpu_features.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/rank_sums.h"
 #include "kernels/cpu/rope_append.h"
 #include "kernels/cpu/rotary_table.h"
 #include "kernels/cpu/sampling.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/half_float.h"
 
@@ -58,6 +60,10 @@ class CpuBackend : public Backend {
   std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
                                                    const QuantizedMatrixView& up) override;
+  // As for FP8.
+  bool MultipliesBlocks() const override { return MultipliesFp8(); }
+  std::unique_ptr<PackedMatrix> PackBlocks(const BlockMatrixView* matrices, int num_matrices) override;
+  std::unique_ptr<PackedMatrix> PackGatedBlocks(const BlockMatrixView& gate, const BlockMatrixView& up) override;
   DataType InputType(const PackedMatrix& w) const override;
   InputLayout InputLayoutOf(const PackedMatrix& w, int num_tokens) const override;
   void KeepDrawnTokens(int) override {}
@@ -66,27 +72,43 @@ class CpuBackend : public Backend {
   void Round(const void* x, int num_rows, int dim, DataType y_type, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;
+  void Route(const RouteArgs& args) override { experts_.Route(args); }
+  void ExpertMlp(const ExpertMlpArgs& args) override { experts_.Run(args); }
+  void Activate(const ActivateArgs& args) override;
+  void AddParts(const AddPartsArgs& args) override { rank_sums_.Run(args); }
+  void GatherColumns(const GatherColumnsArgs& args) override { rank_sums_.Run(args); }
+  void ExchangeRows(const ExchangeRowsArgs& args) override { rank_sums_.Run(args); }
   void RmsNorm(const RmsNormArgs& args) override;
   void RopeAppend(const RopeAppendArgs& args) override;
   void Attention(const AttentionArgs& args) override;
   void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override;
+  void ReadRows(const void* x, int num_rows, int dim, float* values) override;
   void CopyBlocks(const BlockCopyArgs& args) override;
   void SwapBlocks(const BlockSwapArgs& args) override;
   void Sample(const SamplingArgs& args) override;
 
  private:
   const RotaryTable& PrepareRotary(const RopeAppendArgs& args);
+  // Makes float_rows_ long enough.
+  void MakeFloatRows(int dim);
   void NormToTiles(const RmsNormArgs& args);
+  // Norms rows of which only some columns are stored.
+  void NormColumns(const RmsNormArgs& args);
+  // Returns where the row of x to norm is: in x, or without its mean in the memory of a thread.
+  const float* NormInput(const RmsNormArgs& args, int row, int thread);
 
   const Isa isa_;
   const KernelTable& kernels_;
   ThreadPool pool_;
   CpuLinear linear_;
+  CpuExperts experts_;
+  CpuRankSums rank_sums_;
   CpuAttention attention_;
   CpuSampler sampler_;
   BatchView batch_ = {};
   std::vector<AppendRun> append_runs_;
   std::vector<std::vector<BFloat16>> normed_rows_;           // A row for each thread.
+  std::vector<std::vector<float>> float_rows_;               // A row for each thread.
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   std::unordered_map<void*, Memory> allocations_;
 };

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/rounding.h"
+#include "kernels/cpu/table/kernel_table.h"
 
 namespace quire::cpu {
 namespace {

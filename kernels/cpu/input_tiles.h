@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/half_float.h"
 

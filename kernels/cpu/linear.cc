@@ -106,38 +106,81 @@ ItemSize TiledItemSize(const CpuPackedMatrix& w, int num_rows, int num_threads) 
 // Returns whether the kernel needs scratch memory for a panel of weights when it multiplies rows.
 bool NeedsPanelScratch(WeightFormat format) {
   return format == WeightFormat::kFp8 || format == WeightFormat::kInt4 || format == WeightFormat::kInt4BFloat16 ||
-         format == WeightFormat::kInt4Units;
+         format == WeightFormat::kInt4Units || IsInBlocks(format);
+}
+
+// The sum of 8 sums of every eighth element, as a tree.
+template <typename T>
+float SumOf(const T* x, int count) {
+  constexpr int kSums = 8;
+  float sums[kSums];
+  for (int i = 0; i < kSums; ++i) sums[i] = ToFloat(x[i]);
+  for (int k = kSums; k < count; k += kSums) {
+    for (int i = 0; i < kSums; ++i) sums[i] += ToFloat(x[k + i]);
+  }
+  for (int width = kSums / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) sums[i] += sums[i + width];
+  }
+  return sums[0];
+}
+
+LinearTask TaskFor(const LinearArgs& args) {
+  LinearTask whole{};
+  whole.x.data = args.x;
+  whole.y.stride = static_cast<const CpuPackedMatrix&>(*args.w).num_outputs();
+  whole.y.bias = args.bias;
+  whole.y.residual = static_cast<const float*>(args.residual);
+  whole.y.data = args.y;
+  whole.y.type = DataType::kFloat32;
+  whole.num_rows = args.num_tokens;
+  whole.y.scale = args.scale;
+  whole.y.softcap = args.softcap;
+  return whole;
+}
+
+LinearTask TaskFor(const GatedLinearArgs& args) {
+  const auto& w = static_cast<const CpuPackedMatrix&>(*args.w);
+  LinearTask whole{};
+  whole.x.data = args.x;
+  whole.y.stride = w.num_outputs();
+  whole.y.bias = args.bias;
+  whole.y.up_bias = args.bias == nullptr ? nullptr : args.bias + w.num_outputs();
+  whole.y.data = args.y;
+  whole.y.type = args.y_type;
+  whole.num_rows = args.num_tokens;
+  whole.y.activation = args.activation;
+  whole.y.is_tiled = args.y_layout != InputLayout::kRows;
+  whole.y.slices = SlicesOf(args.y_layout);
+  return whole;
 }
 
 }  // namespace
 
 void CpuLinear::Run(const LinearArgs& args) {
   const auto& w = static_cast<const CpuPackedMatrix&>(*args.w);
-  LinearTask whole{};
-  whole.x = args.x;
-  whole.bias = args.bias;
-  whole.residual = static_cast<const float*>(args.residual);
-  whole.y = args.y;
-  whole.y_type = DataType::kFloat32;
-  whole.num_rows = args.num_tokens;
-  whole.scale = args.scale;
-  whole.softcap = args.softcap;
-  Multiply(w, args.x_layout, whole);
+  const LinearTask whole = TaskFor(args);
+  if (w.parts().empty()) return Multiply(w, args.x_layout, whole);
+  int column = 0;
+  for (const auto& part : w.parts()) {
+    LinearTask own = whole;
+    own.y.data = static_cast<float*>(whole.y.data) + column;
+    if (whole.y.bias != nullptr) own.y.bias += column;
+    if (whole.y.residual != nullptr) own.y.residual += column;
+    Multiply(*part, args.x_layout, own);
+    column += part->num_outputs();
+  }
 }
 
 void CpuLinear::Run(const GatedLinearArgs& args) {
-  const auto& w = static_cast<const CpuPackedMatrix&>(*args.w);
-  LinearTask whole{};
-  whole.x = args.x;
-  whole.bias = args.bias;
-  whole.up_bias = args.bias == nullptr ? nullptr : args.bias + w.num_outputs();
-  whole.y = args.y;
-  whole.y_type = args.y_type;
-  whole.num_rows = args.num_tokens;
-  whole.activation = args.activation;
-  whole.y_is_tiled = args.y_layout != InputLayout::kRows;
-  whole.y_slices = SlicesOf(args.y_layout);
-  Multiply(w, args.x_layout, whole);
+  Multiply(static_cast<const CpuPackedMatrix&>(*args.w), args.x_layout, TaskFor(args));
+}
+
+void CpuLinear::RunGroups(const LinearArgs& args, const std::vector<RowGroup>& groups) {
+  MultiplyGroups(groups, TaskFor(args));
+}
+
+void CpuLinear::RunGroups(const GatedLinearArgs& args, const std::vector<RowGroup>& groups) {
+  MultiplyGroups(groups, TaskFor(args));
 }
 
 bool CpuLinear::MultipliesTiles(const CpuPackedMatrix& w, int num_rows) const {
@@ -159,12 +202,15 @@ int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
   if (w.format() == WeightFormat::kInt8) return QuantizeInput(w, whole);
   if (w.format() == WeightFormat::kInt4) return QuantizeInputGroups(w, whole);
   if (w.format() == WeightFormat::kInt4Units) return PairInput(w, whole);
-  whole->x_stride = w.cols();
-  if (InputType(w) == DataType::kFloat32) return whole->x_stride * int64_t(sizeof(float));
-  whole->x_stride = w.padded_cols();
-  if (SharesCacheSets(whole->num_rows, whole->x_stride)) whole->x_stride += kLineBytes / int(sizeof(BFloat16));
-  if (whole->x_stride != w.cols()) PadInput(w, whole);
-  return whole->x_stride * int64_t(sizeof(BFloat16));
+  if (IsInBlocks(w.format()) && BlockPanelOf(w.format()).has_minima) {
+    return InputType(w) == DataType::kBFloat16 ? SumInput<BFloat16>(w, whole) : SumInput<float>(w, whole);
+  }
+  whole->x.stride = w.cols();
+  if (InputType(w) == DataType::kFloat32) return whole->x.stride * int64_t(sizeof(float));
+  whole->x.stride = w.padded_cols();
+  if (SharesCacheSets(whole->num_rows, whole->x.stride)) whole->x.stride += kLineBytes / int(sizeof(BFloat16));
+  if (whole->x.stride != w.cols()) PadInput(w, whole);
+  return whole->x.stride * int64_t(sizeof(BFloat16));
 }
 
 char* CpuLinear::CopyMemory(size_t bytes) {
@@ -177,7 +223,7 @@ void CpuLinear::OrderInput(const CpuPackedMatrix& w, LinearTask* whole) {
 
 template <typename T>
 void CpuLinear::OrderInputOf(const CpuPackedMatrix& w, LinearTask* whole) {
-  const auto* const from = static_cast<const T*>(whole->x);
+  const auto* const from = static_cast<const T*>(whole->x.data);
   auto* const to = static_cast<T*>(GrownTo(MatrixBytes(whole->num_rows, w.cols(), sizeof(T)), &ordered_));
   const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
   pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
@@ -186,7 +232,7 @@ void CpuLinear::OrderInputOf(const CpuPackedMatrix& w, LinearTask* whole) {
       for (int k = 0; k < w.cols(); ++k) to[at + k] = from[at + w.order()[k]];
     }
   });
-  whole->x = to;
+  whole->x.data = to;
 }
 
 void CpuLinear::TakeScratch(size_t num_bytes) {
@@ -195,8 +241,8 @@ void CpuLinear::TakeScratch(size_t num_bytes) {
 }
 
 void CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
-  const int64_t cols = w.cols(), stride = whole->x_stride;
-  const auto* const from = static_cast<const BFloat16*>(whole->x);
+  const int64_t cols = w.cols(), stride = whole->x.stride;
+  const auto* const from = static_cast<const BFloat16*>(whole->x.data);
   auto* const to = reinterpret_cast<BFloat16*>(CopyMemory(MatrixBytes(whole->num_rows, int(stride), sizeof(BFloat16))));
   const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
   pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
@@ -206,7 +252,29 @@ void CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
       std::fill(to + row * stride + cols, to + (row + 1) * stride, BFloat16{});
     }
   });
-  whole->x = to;
+  whole->x.data = to;
+}
+
+template <typename T>
+int64_t CpuLinear::SumInput(const CpuPackedMatrix& w, LinearTask* whole) {
+  const int cols = w.cols(), group = w.group();
+  whole->x.sums_at = cols;
+  whole->x.stride = cols + int64_t{w.num_groups()} * int64_t(sizeof(float) / sizeof(T));
+  const int64_t row_bytes = whole->x.stride * int64_t(sizeof(T));
+  const auto* const from = static_cast<const T*>(whole->x.data);
+  char* const to = CopyMemory(whole->num_rows * row_bytes);
+  const int rows_per_item = std::max(1, kMinFloatsPerItem / cols);
+  pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
+    const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
+    for (int row = begin; row < end; ++row) {
+      const T* const x = from + int64_t{row} * cols;
+      memcpy(to + row * row_bytes, x, cols * sizeof(T));
+      auto* const sums = reinterpret_cast<float*>(to + row * row_bytes + cols * int64_t(sizeof(T)));
+      for (int i = 0; i < w.num_groups(); ++i) sums[i] = -SumOf(x + i * group, group);
+    }
+  });
+  whole->x.data = to;
+  return row_bytes;
 }
 
 bool CpuLinear::SharesCacheSets(int num_rows, int64_t x_stride) const {
@@ -219,13 +287,13 @@ bool CpuLinear::SharesCacheSets(int num_rows, int64_t x_stride) const {
 // One row of whole steps is in pairs as it is.
 int64_t CpuLinear::PairInput(const CpuPackedMatrix& w, LinearTask* whole) {
   const int num_rows = whole->num_rows, cols = w.cols(), num_steps = CeilDiv(cols, kTileStep);
-  whole->x_stride = 2 * num_rows;
+  whole->x.stride = 2 * num_rows;
   const int64_t row_bytes = int64_t{num_steps} * kTileStep * int64_t(sizeof(BFloat16));
   if (num_rows == 1 && cols % kTileStep == 0) return row_bytes;
-  const auto* const from = static_cast<const BFloat16*>(whole->x);
+  const auto* const from = static_cast<const BFloat16*>(whole->x.data);
   auto* const to = reinterpret_cast<BFloat16*>(CopyMemory(num_rows * row_bytes));
   const int steps_per_item = std::max(1, kMinFloatsPerItem / (num_rows * kTileStep));
-  const int64_t step_stride = kTileStep / 2 * whole->x_stride;
+  const int64_t step_stride = kTileStep / 2 * whole->x.stride;
   pool_->ForEach(CeilDiv(num_steps, steps_per_item), [&](int item, int) {
     const int step = item * steps_per_item, first = step * kTileStep;
     for (int row = 0; row < num_rows; row += kTilePairRows / 2) {
@@ -234,18 +302,18 @@ int64_t CpuLinear::PairInput(const CpuPackedMatrix& w, LinearTask* whole) {
                           .num_rows = std::min(kTilePairRows / 2, num_rows - row),
                           .cols = std::min(steps_per_item * kTileStep, cols - first),
                           .y = to + step * step_stride + 2 * row,
-                          .y_stride = whole->x_stride,
+                          .y_stride = whole->x.stride,
                           .step_stride = step_stride});
     }
   });
-  whole->x = to;
+  whole->x.data = to;
   return row_bytes;
 }
 
 void CpuLinear::PairInputTiles(const CpuPackedMatrix& w, LinearTask* whole) {
   if (!w.order().empty()) OrderInput(w, whole);
   const PairOrder order(whole->num_rows, w.cols(), w.group(), w.num_slices());
-  const auto* const from = static_cast<const BFloat16*>(whole->x);
+  const auto* const from = static_cast<const BFloat16*>(whole->x.data);
   auto* const to = reinterpret_cast<BFloat16*>(CopyMemory(order.num_elements() * sizeof(BFloat16)));
   const int num_blocks = order.blocks.size;
   pool_->ForEach(order.num_pairs * num_blocks, [&](int part, int) {
@@ -263,21 +331,21 @@ void CpuLinear::PairInputTiles(const CpuPackedMatrix& w, LinearTask* whole) {
                           .step_stride = kTilePairElements});
     }
   });
-  whole->x = to;
+  whole->x.data = to;
 }
 
 template <typename Quantize>
 int64_t CpuLinear::QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize) {
   const int64_t stride = RoundUp(row_bytes, kLineBytes);
-  const float* const from = static_cast<const float*>(whole->x);
+  const float* const from = static_cast<const float*>(whole->x.data);
   char* const to = CopyMemory(whole->num_rows * stride);
   const int rows_per_item = std::max(1, kMinFloatsPerItem / w.cols());
   pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
     const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
     for (int row = begin; row < end; ++row) quantize(from + int64_t{row} * w.cols(), to + row * stride);
   });
-  whole->x = to;
-  whole->x_stride = stride;
+  whole->x.data = to;
+  whole->x.stride = stride;
   return stride;
 }
 
@@ -287,13 +355,13 @@ int64_t CpuLinear::QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole) {
 }
 
 int64_t CpuLinear::QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* whole) {
-  whole->x_header_bytes = GroupHeaderBytes(w);
+  whole->x.header_bytes = GroupHeaderBytes(w);
   return QuantizeRows(w, GroupedRowBytes(w), whole, [&](const float* x, char* row) {
     kernels_.quantize_groups({.x = x,
                               .cols = w.cols(),
                               .group = w.group(),
                               .headers = reinterpret_cast<GroupHeader*>(row),
-                              .values = reinterpret_cast<int8_t*>(row + whole->x_header_bytes)});
+                              .values = reinterpret_cast<int8_t*>(row + whole->x.header_bytes)});
   });
 }
 
@@ -305,7 +373,7 @@ void CpuLinear::QuantizeTileRow(const CpuPackedMatrix& w, const LinearTask& whol
   auto* const headers = reinterpret_cast<GroupHeader*>(scratch);
   auto* const values = reinterpret_cast<int8_t*>(scratch + GroupHeaderBytes(w));
   if (row < whole.num_rows) {
-    const float* const x = static_cast<const float*>(whole.x) + int64_t{row} * w.cols();
+    const float* const x = static_cast<const float*>(whole.x.data) + int64_t{row} * w.cols();
     kernels_.quantize_groups({.x = x, .cols = w.cols(), .group = group, .headers = headers, .values = values});
   } else {
     memset(scratch, 0, GroupedRowBytes(w));
@@ -336,14 +404,14 @@ int64_t CpuLinear::QuantizeInputTiles(const CpuPackedMatrix& w, int rows_per_ite
     auto* const scratch = static_cast<char*>(scratch_[thread].data());
     for (int row = begin; row < end; ++row) QuantizeTileRow(w, *whole, row, rows_per_item, scratch);
   });
-  whole->x = tiles;
+  whole->x.data = tiles;
   return w.padded_cols();
 }
 
 CpuLinear::Items CpuLinear::PrepareTiles(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask* whole) {
   const ItemSize size = TiledItemSize(w, whole->num_rows, pool_->num_threads());
   Items items{.rows = size.rows, .panels = size.panels, .x_row_bytes = 0, .copies_tiles = false, .has_scratch = true};
-  whole->num_tile_pairs = CeilDiv(whole->num_rows, kTilePairRows);
+  whole->x.num_tile_pairs = CeilDiv(whole->num_rows, kTilePairRows);
   const size_t kept_rows = size_t(size.rows) * NumKeptSums(w.num_slices());
   const size_t sums_bytes = kept_rows * size.panels * kPanelColumns * sizeof(float);
   if (w.format() == WeightFormat::kInt4) {
@@ -355,7 +423,7 @@ CpuLinear::Items CpuLinear::PrepareTiles(const CpuPackedMatrix& w, InputLayout x
   } else {
     TakeScratch(sums_bytes);
     items.copies_tiles = x_layout == InputLayout::kRows;
-    if (items.copies_tiles) tiles_.Prepare(w, static_cast<const BFloat16*>(whole->x), whole->num_rows);
+    if (items.copies_tiles) tiles_.Prepare(w, static_cast<const BFloat16*>(whole->x.data), whole->num_rows);
   }
   return items;
 }
@@ -373,44 +441,93 @@ CpuLinear::Items CpuLinear::PrepareRows(const CpuPackedMatrix& w, LinearTask* wh
 LinearTask CpuLinear::TaskOf(const CpuPackedMatrix& w, const LinearTask& whole, const Items& items, int row, int panel,
                              int thread) {
   const int column = panel * w.outputs_per_panel();
-  const int64_t at = row * whole.y_stride + column;
+  const int64_t at = row * whole.y.stride + column;
   LinearTask task = whole;
-  task.x = static_cast<const char*>(whole.x) + row * items.x_row_bytes;
-  if (items.copies_tiles) task.x = tiles_.Get(thread);
-  if (whole.is_tiled && w.format() == WeightFormat::kInt4) {
-    task.x_scales = static_cast<const float*>(scales_.data()) + int64_t{row} * w.num_groups();
+  task.x.data = static_cast<const char*>(whole.x.data) + row * items.x_row_bytes;
+  if (items.copies_tiles) task.x.data = tiles_.Get(thread);
+  if (whole.x.is_tiled && w.format() == WeightFormat::kInt4) {
+    task.x.scales = static_cast<const float*>(scales_.data()) + int64_t{row} * w.num_groups();
   }
   task.first_row = row;
   task.first_column = column;
-  task.panels = w.panel(panel);
+  task.w.panels = w.panel(panel);
   if (items.has_scratch) task.scratch = scratch_[thread].data();
   task.num_panels = std::min(items.panels, w.num_panels() - panel);
-  if (task.bias != nullptr) task.bias += column;
-  if (task.up_bias != nullptr) task.up_bias += column;
-  if (task.residual != nullptr) task.residual += at;
-  if (!whole.y_is_tiled) task.y = static_cast<char*>(whole.y) + at * int64_t(SizeOf(whole.y_type));
+  if (task.y.bias != nullptr) task.y.bias += column;
+  if (task.y.up_bias != nullptr) task.y.up_bias += column;
+  if (task.y.residual != nullptr) task.y.residual += at;
+  if (!whole.y.is_tiled) task.y.data = static_cast<char*>(whole.y.data) + at * int64_t(SizeOf(whole.y.type));
   task.num_rows = std::min(items.rows, whole.num_rows - row);
-  task.num_columns = std::min(task.num_panels * w.outputs_per_panel(), w.num_outputs() - column);
+  task.y.num_columns = std::min(task.num_panels * w.outputs_per_panel(), w.num_outputs() - column);
   return task;
 }
 
+void CpuLinear::SetMatrix(const CpuPackedMatrix& w, LinearTask* whole) {
+  whole->w.is_gated = w.is_gated();
+  whole->w.panel_elements = w.panel_elements();
+  whole->cols = w.cols();
+  whole->num_slices = w.num_slices();
+  whole->w.group = w.group();
+}
+
 void CpuLinear::Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole) {
-  whole.is_tiled = MultipliesTiles(w, whole.num_rows);
-  const Items items = whole.is_tiled ? PrepareTiles(w, x_layout, &whole) : PrepareRows(w, &whole);
-  whole.is_gated = w.is_gated();
-  whole.y_stride = w.num_outputs();
-  whole.panel_elements = w.panel_elements();
-  whole.cols = w.cols();
-  whole.num_slices = w.num_slices();
-  whole.group = w.group();
+  whole.x.is_tiled = MultipliesTiles(w, whole.num_rows);
+  const Items items = whole.x.is_tiled ? PrepareTiles(w, x_layout, &whole) : PrepareRows(w, &whole);
+  SetMatrix(w, &whole);
   const int num_row_blocks = CeilDiv(whole.num_rows, items.rows);
   const int num_items = num_row_blocks * CeilDiv(w.num_panels(), items.panels);
   const auto panel_of = [&](int item) { return item / num_row_blocks * items.panels; };
   pool_->ForEach(num_items, [&](int item, int thread) {
     LinearTask task = TaskOf(w, whole, items, item % num_row_blocks * items.rows, panel_of(item), thread);
     const int next = item + pool_->num_threads();
-    if (next < num_items) task.next_panels = w.panel(panel_of(next));
+    if (next < num_items) task.w.next = w.panel(panel_of(next));
     kernels_.linear[int(w.format())](task);
+  });
+}
+
+bool CpuLinear::IsOwnProduct(const RowGroup& group) const {
+  return MultipliesTiles(*group.w, group.num_rows) || group.w->format() == WeightFormat::kInt4Units ||
+         !group.w->order().empty();
+}
+
+void CpuLinear::MultiplyGroups(const std::vector<RowGroup>& groups, LinearTask whole) {
+  small_groups_.clear();
+  for (const RowGroup& group : groups) {
+    if (!IsOwnProduct(group)) {
+      small_groups_.push_back(group);
+      continue;
+    }
+    const CpuPackedMatrix& w = *group.w;
+    LinearTask own = whole;
+    own.x.data = static_cast<const char*>(whole.x.data) + MatrixBytes(group.first_row, w.cols(), SizeOf(InputType(w)));
+    own.y.data = static_cast<char*>(whole.y.data) + MatrixBytes(group.first_row, w.num_outputs(), SizeOf(whole.y.type));
+    own.num_rows = group.num_rows;
+    Multiply(w, InputLayout::kRows, own);
+  }
+  if (small_groups_.empty()) return;
+
+  const CpuPackedMatrix& first = *small_groups_.front().w;
+  Items items = PrepareRows(first, &whole);
+  SetMatrix(first, &whole);
+  items.panels =
+      PanelsPerItem(first.num_panels() * int(small_groups_.size()), /*num_row_blocks=*/1, pool_->num_threads());
+  group_items_.clear();
+  for (int group = 0; group < int(small_groups_.size()); ++group) {
+    const int begin = small_groups_[group].first_row, end = begin + small_groups_[group].num_rows;
+    for (int panel = 0; panel < first.num_panels(); panel += items.panels) {
+      for (int row = begin; row < end; row += items.rows) group_items_.push_back({group, row, panel});
+    }
+  }
+  const int num_items = int(group_items_.size());
+  pool_->ForEach(num_items, [&](int i, int thread) {
+    const GroupItem& item = group_items_[i];
+    const RowGroup& group = small_groups_[item.group];
+    LinearTask task = TaskOf(*group.w, whole, items, item.row, item.panel, thread);
+    task.num_rows = std::min(items.rows, group.first_row + group.num_rows - item.row);
+    if (const int next = i + pool_->num_threads(); next < num_items) {
+      task.w.next = small_groups_[group_items_[next].group].w->panel(group_items_[next].panel);
+    }
+    kernels_.linear[int(group.w->format())](task);
   });
 }
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "kernels/cpu/input_tiles.h"
-#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/linear.h"
 
@@ -23,6 +23,18 @@ class CpuLinear {
   void Run(const LinearArgs& args);
   void Run(const GatedLinearArgs& args);
 
+  // Consecutive rows of an input, and the matrix that multiplies them.
+  struct RowGroup {
+    const CpuPackedMatrix* w;
+    int first_row;
+    int num_rows;
+  };
+  // Multiplies the rows of each group by its matrix. Small groups share one loop over the threads. Each row of y has
+  // the same bits as in a product of its own. REQUIRES: the groups have rows and divide the rows of args in their
+  // order, and all matrices have the shape and the format of args.w; no residual, bias, softcap or layout of tiles.
+  void RunGroups(const LinearArgs& args, const std::vector<RowGroup>& groups);
+  void RunGroups(const GatedLinearArgs& args, const std::vector<RowGroup>& groups);
+
   DataType InputType(const CpuPackedMatrix& w) const { return kernels_.linear_input[int(w.format())]; }
   InputLayout InputLayoutOf(const CpuPackedMatrix& w, int num_tokens) const;
 
@@ -30,6 +42,13 @@ class CpuLinear {
   // Multiplies all rows by all panels, in tasks. The caller leaves empty the fields of `whole` that follow from the
   // matrix.
   void Multiply(const CpuPackedMatrix& w, InputLayout x_layout, LinearTask whole);
+  // Does the same for groups of rows.
+  void MultiplyGroups(const std::vector<RowGroup>& groups, LinearTask whole);
+  // Returns whether the rows of a group are multiplied in a product of their own, because their form as an input
+  // depends on their number or on the matrix.
+  bool IsOwnProduct(const RowGroup& group) const;
+  // Sets the fields of a product that follow from its matrix.
+  static void SetMatrix(const CpuPackedMatrix& w, LinearTask* whole);
   // How a product is divided into items, and where an item finds its input.
   struct Items {
     int rows;  // Largest numbers of rows and panels of an item.
@@ -65,6 +84,10 @@ class CpuLinear {
   int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
   // Points the task to a copy of its rows of bfloat16, with zeros after each row up to x_stride.
   void PadInput(const CpuPackedMatrix& w, LinearTask* whole);
+  // Points the task to a copy of its rows of T with minus the sums of their groups (LinearInput::sums_at). Returns the
+  // bytes of a row.
+  template <typename T>
+  int64_t SumInput(const CpuPackedMatrix& w, LinearTask* whole);
   // Returns whether a kernel would read, at a time, lines of more rows of bfloat16 than a set of the first-level cache
   // holds.
   bool SharesCacheSets(int num_rows, int64_t x_stride) const;
@@ -79,7 +102,15 @@ class CpuLinear {
 
   const KernelTable& kernels_;
   ThreadPool* const pool_;
-  InputTiles tiles_;             // Copies of an input for LinearTask::is_tiled.
+  InputTiles tiles_;  // Copies of an input for LinearInput::is_tiled.
+  std::vector<RowGroup> small_groups_;
+  // An item of small groups: the group, and its first row and panel.
+  struct GroupItem {
+    int group;
+    int row;
+    int panel;
+  };
+  std::vector<GroupItem> group_items_;
   Memory scales_;                // Of an input in tiles.
   Memory copy_;                  // A copy of an input. Grows to the size of the largest call.
   Memory ordered_;               // The same of OrderInput.

@@ -8,7 +8,6 @@
 namespace quire::cpu {
 namespace {
 
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 bool HasPenalty(const SamplingRow& row) {

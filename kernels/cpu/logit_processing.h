@@ -3,11 +3,15 @@
 #ifndef QUIRE_KERNELS_CPU_LOGIT_PROCESSING_H_
 #define QUIRE_KERNELS_CPU_LOGIT_PROCESSING_H_
 
+#include <limits>
 #include <vector>
 
 #include "kernels/sampling.h"
 
 namespace quire::cpu {
+
+// The score of a token that cannot be drawn.
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // Returns whether the row's bias, masks or penalties may change any logit.
 bool ChangesLogits(const SamplingRow& row);

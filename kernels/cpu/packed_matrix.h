@@ -7,8 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/blocks.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/half_float.h"
 #include "kernels/linear.h"
@@ -18,8 +19,8 @@ namespace quire::cpu {
 // Returns the format in which the kernels of a set multiply such a matrix.
 WeightFormat FormatFor(QuantizedFormat format, const KernelTable& kernels);
 
-// A weight matrix [rows, cols] in panels of 32 rows, in the layout that kernel_table.h describes. A gated matrix is the
-// gate stacked on up, [2 * dim, cols], and each of its panels holds 16 rows of both. Immutable.
+// A weight matrix [rows, cols] in panels of 32 rows, in the layout of weight_panels.h. A gated matrix is the gate
+// stacked on up, [2 * dim, cols], and each of its panels holds 16 rows of both. Immutable.
 class CpuPackedMatrix : public PackedMatrix {
  public:
   // Stacks the matrices in row order. The result has their element type, or float32 when the types differ. Returns null
@@ -33,6 +34,13 @@ class CpuPackedMatrix : public PackedMatrix {
                                                WeightFormat format, ThreadPool* pool);
   static std::unique_ptr<CpuPackedMatrix> MakeGated(const QuantizedMatrixView& gate, const QuantizedMatrixView& up,
                                                     WeightFormat format, ThreadPool* pool);
+  // Do the same for matrices in blocks. A stack may have blocks of several types, a gated matrix has one.
+  static std::unique_ptr<CpuPackedMatrix> Make(const BlockMatrixView* matrices, int num_matrices, ThreadPool* pool);
+  static std::unique_ptr<CpuPackedMatrix> MakeGated(const BlockMatrixView& gate, const BlockMatrixView& up,
+                                                    ThreadPool* pool);
+
+  // The parts of a stack with several types of blocks, in row order; otherwise empty. Such a stack has no panels.
+  const std::vector<std::unique_ptr<CpuPackedMatrix>>& parts() const { return parts_; }
 
   bool is_gated() const { return is_gated_; }
   int rows() const { return rows_; }
@@ -41,7 +49,7 @@ class CpuPackedMatrix : public PackedMatrix {
   // columns may follow, up to the end of the last group.
   int padded_cols() const { return (cols_ + step() - 1) / step() * step(); }
   WeightFormat format() const { return format_; }
-  // Columns that share a scale, in panels of int4 and fp8; otherwise 0.
+  // Columns that share a scale, in panels of int4, fp8 and blocks; otherwise 0.
   int group() const { return group_; }
   // Slices in which products are summed.
   int num_slices() const { return num_slices_; }
@@ -55,13 +63,17 @@ class CpuPackedMatrix : public PackedMatrix {
   int num_panels() const { return (num_outputs() + outputs_per_panel() - 1) / outputs_per_panel(); }
   // Number of elements of one panel; of bytes if the matrix is quantized.
   int64_t panel_elements() const {
+    if (IsInBlocks(format_)) {
+      const BlockPanel layout = BlockPanelOf(format_);
+      return int64_t{cols_ / layout.unit} * layout.unit_bytes();
+    }
     if (format_ == WeightFormat::kFp8) return int64_t{num_groups()} * Fp8GroupBytes(group_);
     if (group_ > 0) return int64_t{padded_cols() / group_} * Int4GroupBytes(group_);
     return int64_t{kPanelColumns} * padded_cols() + (format_ == WeightFormat::kInt8 ? kInt8ScaleBytes : 0);
   }
   const void* panel(int index) const;
 
-  // Writes the row as float32 to y[0, cols). REQUIRES: neither gated nor quantized.
+  // Writes the row as float32 to y[0, cols). REQUIRES: not gated; numbers of floating point or blocks of one type.
   void CopyRow(int row, float* y) const;
 
  private:
@@ -72,6 +84,8 @@ class CpuPackedMatrix : public PackedMatrix {
                                                ThreadPool* pool);
   static std::unique_ptr<CpuPackedMatrix> Make(const QuantizedMatrixView* matrices, int num_matrices,
                                                WeightFormat format, bool is_gated, ThreadPool* pool);
+  static std::unique_ptr<CpuPackedMatrix> Make(const BlockMatrixView* matrices, int num_matrices, bool is_gated,
+                                               ThreadPool* pool);
   // Takes the memory and calls pack(panel, row of the panel, row of the stack) for every row. Returns whether there was
   // enough memory.
   template <typename PackRow>
@@ -98,6 +112,7 @@ class CpuPackedMatrix : public PackedMatrix {
   int num_slices_;
   bool is_gated_;
   std::vector<int32_t> order_;
+  std::vector<std::unique_ptr<CpuPackedMatrix>> parts_;
   Memory memory_;
 };
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa/cpu_features.h"
 #include "kernels/cpu/kv_repack.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/half_float.h"

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/rope_append.h"
 
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -15,12 +16,21 @@ constexpr int kUnitTokens = KvLayout::kUnitTokens;
 
 void RotateHead(const RopeAppendArgs& args, const KernelTable& kernels, const float* cos_sin, const float* norm,
                 float* head) {
-  if (norm != nullptr) {
+  const auto normalize = [&] {
     kernels.rms_norm[int(DataType::kFloat32)](head, norm, /*residual=*/nullptr, head, args.layout->head_dim,
                                               args.norm_epsilon);
-  }
+  };
+  if (norm != nullptr && !args.norms_after_rotation) normalize();
   const int half = args.rotary_dim / 2;
   kernels.rotate_half(head, cos_sin, cos_sin + half, half);
+  if (norm != nullptr && args.norms_after_rotation) normalize();
+}
+
+void GrowQueries(const RopeAppendArgs& args, int position, float* q) {
+  const double spans = position / args.query_span;
+  const float factor = float(1 + double(args.query_growth) * std::log1p(spans));
+  if (factor == 1) return;
+  for (int i = 0; i < args.num_heads * args.layout->head_dim; ++i) q[i] *= factor;
 }
 
 void RotateRow(const RopeAppendArgs& args, const KernelTable& kernels, const RotaryTable& rotary, int row, float* q) {
@@ -31,6 +41,7 @@ void RotateRow(const RopeAppendArgs& args, const KernelTable& kernels, const Rot
   for (int h = 0; h < args.layout->num_kv_heads; ++h) {
     RotateHead(args, kernels, cos_sin, args.k_norm, k + h * head_dim);
   }
+  if (args.query_growth > 0) GrowQueries(args, args.batch->positions[row], q);
 }
 
 // One head of several tokens, rounded to the type of the cache.

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/rotary_table.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/rope.h"
 
 namespace quire::cpu {

@@ -7,13 +7,13 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <numeric>
 
 #include "kernels/cpu/logit_processing.h"
 
 namespace quire::cpu {
 namespace {
 
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr int kScanChunk = 64;
 
@@ -25,11 +25,57 @@ int BucketOf(float score) {
   return int(std::min(-score * 32, float(kNumBuckets - 1)));
 }
 
+// Returns the standard deviation of the scores above -inf, of which `max` is the largest.
+double StandardDeviation(const float* scores, int vocab_size, float max) {
+  // Several sums of distances to `max`, because each addition waits for the one before it.
+  constexpr int kSums = 8;
+  double sums[kSums] = {}, squares[kSums] = {};
+  int counts[kSums] = {};
+  const auto add = [&](int k, float score) {
+    const bool is_kept = score > kMinusInfinity;
+    const double distance = is_kept ? double{score} - max : 0;
+    counts[k] += is_kept ? 1 : 0;
+    sums[k] += distance;
+    squares[k] += distance * distance;
+  };
+  int i = 0;
+  for (; i + kSums <= vocab_size; i += kSums) {
+    for (int k = 0; k < kSums; ++k) add(k, scores[i + k]);
+  }
+  for (; i < vocab_size; ++i) add(0, scores[i]);
+  const double count = std::accumulate(counts, counts + kSums, 0);
+  const double mean = std::accumulate(sums, sums + kSums, 0.0) / count;
+  return std::sqrt(std::max(std::accumulate(squares, squares + kSums, 0.0) / count - mean * mean, 0.0));
+}
+
+// Returns the lowest score that top-n-sigma keeps after the scores are scaled: their largest one is 0 then.
+float LowestWithinSigmas(const SamplingRow& row, const float* scores, int vocab_size, float max) {
+  const double distance = row.top_n_sigma * StandardDeviation(scores, vocab_size, max);
+  return std::max(-float(std::min(distance, -double{kLowest})) / row.temperature, kLowest);
+}
+
 // The order of candidates: falling score, equal scores by id.
 struct Precedes {
   const float* scores;
   bool operator()(int32_t a, int32_t b) const { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; }
 };
+
+// Drops the tokens with at least this share of the mass of all, except the least likely one of them. The best score is
+// 0. `weights` is overwritten.
+void DropTopChoices(const KernelTable& kernels, float share, const std::vector<float>& scores,
+                    std::vector<float>* weights, std::vector<int32_t>* tokens) {
+  weights->resize(scores.size());
+  kernels.exp(scores.data(), int(scores.size()), weights->data());
+  double total = 0;
+  for (const int32_t token : *tokens) total += double{(*weights)[token]};
+  const Precedes precedes{scores.data()};
+  int32_t last = -1;
+  for (const int32_t token : *tokens) {
+    const bool is_choice = double{(*weights)[token]} >= share * total;
+    if (is_choice && (last < 0 || precedes(last, token))) last = token;
+  }
+  if (last >= 0) std::erase_if(*tokens, [&](int32_t token) { return precedes(token, last); });
+}
 
 }  // namespace
 
@@ -85,14 +131,20 @@ int32_t CpuSampler::Draw(const SamplingRow& row, const float* logits, int vocab_
   const RowExtremes best = kernels_->extremes(scores, vocab_size);
   if (row.temperature == 0 || best.max == kMinusInfinity) return best.argmax;
 
+  const float lowest = row.top_n_sigma > 0 ? LowestWithinSigmas(row, scores, vocab_size, best.max) : kLowest;
   kernels_->scale_scores(scores, vocab_size, best.max, row.temperature, scores);
+  if (lowest > kLowest) {
+    std::replace_if(
+        scores, scores + vocab_size, [lowest](float score) { return score < lowest; }, kMinusInfinity);
+  }
   const bool has_top_k = row.top_k > 0 && row.top_k < vocab_size;
   if (has_top_k) SelectTop(scores, vocab_size, row.top_k, scratch);
   if (row.top_p < 1) KeepTopP(row, vocab_size, has_top_k, scratch);
   if (has_top_k || row.top_p < 1) return DrawFromCandidates(row, vocab_size, scratch);
-  if (row.min_p > 0) {
+  if (row.min_p > 0 || ExcludesTopChoices(row)) {
+    const float threshold = row.min_p > 0 ? std::log(row.min_p) : kLowest;
     scratch->tokens.resize(vocab_size);
-    scratch->tokens.resize(kernels_->collect(scores, vocab_size, std::log(row.min_p), scratch->tokens.data()));
+    scratch->tokens.resize(kernels_->collect(scores, vocab_size, threshold, scratch->tokens.data()));
     return DrawFromCandidates(row, vocab_size, scratch);
   }
   return Gumbel(row, scratch->scores, nullptr, best.argmax);
@@ -160,6 +212,9 @@ int32_t CpuSampler::DrawFromCandidates(const SamplingRow& row, int vocab_size, S
   if (row.min_p > 0) {
     const float threshold = std::log(row.min_p);
     std::erase_if(tokens, [&](int32_t token) { return scores[token] < threshold; });
+  }
+  if (ExcludesTopChoices(row)) {
+    DropTopChoices(*kernels_, row.xtc_threshold, scratch->scores, &scratch->weights, &tokens);
   }
   const int32_t best = *std::min_element(tokens.begin(), tokens.end(), Precedes{scores});
   std::vector<float>& kept = scratch->kept;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/best_tokens.h"
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/sampling.h"
 

@@ -27,9 +27,9 @@ SOURCES = {
     "paged_attention.cc": [],
     "shared_prefix.cc": [],
     "cpu/attention.cc": [],
-    "cpu/cpu_features.cc": [],
-    "cpu/kernel_table.cc": [],
-    "cpu/kernels_generic.cc": [],
+    "cpu/isa/cpu_features.cc": [],
+    "cpu/table/kernel_table.cc": [],
+    "cpu/table/kernels_generic.cc": [],
     "cpu/memory.cc": [],
     "cpu/paged_attention.cc": [],
     "cpu/thread_pool.cc": [],
@@ -40,12 +40,12 @@ SOURCES = {
 if platform.machine() in ("x86_64", "AMD64"):
     avx2 = ["-mavx2", "-mfma", "-mf16c"]
     avx512 = avx2 + ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]
-    SOURCES["cpu/cpu_features.cc"] = SOURCES["cpu/kernel_table.cc"] = ["-DQUIRE_X86_KERNELS"]
-    SOURCES["cpu/kernels_avx2.cc"] = avx2
-    SOURCES["cpu/kernels_avx512.cc"] = avx512
-    SOURCES["cpu/kernels_avx512_vnni.cc"] = avx512 + ["-mavx512vnni"]
-    SOURCES["cpu/kernels_avx512_bf16.cc"] = avx512 + ["-mavx512bf16"]
-    SOURCES["cpu/kernels_amx.cc"] = avx512 + ["-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
+    SOURCES["cpu/isa/cpu_features.cc"] = SOURCES["cpu/table/kernel_table.cc"] = ["-DQUIRE_X86_KERNELS"]
+    SOURCES["cpu/table/kernels_avx2.cc"] = avx2
+    SOURCES["cpu/table/kernels_avx512.cc"] = avx512
+    SOURCES["cpu/table/kernels_avx512_vnni.cc"] = avx512 + ["-mavx512vnni"]
+    SOURCES["cpu/table/kernels_avx512_bf16.cc"] = avx512 + ["-mavx512bf16"]
+    SOURCES["cpu/table/kernels_amx.cc"] = avx512 + ["-mavx512bf16", "-mamx-tile", "-mamx-bf16"]
 
 
 def find_nvcc():

@@ -114,4 +114,37 @@ std::vector<float> Fp8Linear(const std::vector<float>& x, const Fp8Matrix& w, bo
   });
 }
 
+void ReadBlocks(BlockMatrix* w) {
+  const BlockShape shape = ShapeOf(w->type);
+  w->group = shape.group;
+  for (size_t at = 0; at < w->blocks.size(); at += shape.bytes) {
+    BlockNumbers block;
+    UnpackBlock(w->type, &w->blocks[at], &block);
+    w->numbers.insert(w->numbers.end(), block.numbers, block.numbers + shape.columns);
+    for (int group = 0; group < shape.columns / shape.group; ++group) {
+      w->scales.push_back(ToFloat(block.scale) * static_cast<float>(block.scales[group]));
+      if (shape.has_minima) w->minima.push_back(ToFloat(block.minimum) * static_cast<float>(block.minima[group]));
+    }
+  }
+}
+
+float LessSum(const float* x, int count) {
+  constexpr int kSums = 8;
+  float sums[kSums] = {};
+  for (int k = 0; k < count; ++k) sums[k % kSums] += x[k];
+  return -(((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])));
+}
+
+std::vector<float> BlockLinear(const std::vector<float>& x, const BlockMatrix& w, bool is_fused) {
+  return SumGroups(x, w, [&](size_t token, size_t n, int begin, int count, size_t at, float* y) {
+    const float* const from = &x[token * w.cols + begin];
+    float sum = 0;
+    for (int k = 0; k < count; ++k) {
+      sum = MultiplyAdd(from[k], static_cast<float>(w.numbers[n * w.cols + begin + k]), sum, is_fused);
+    }
+    *y = MultiplyAdd(sum, w.scales[at], *y, is_fused);
+    if (!w.minima.empty()) *y = MultiplyAdd(LessSum(from, count), w.minima[at], *y, is_fused);
+  });
+}
+
 }  // namespace quire::reference

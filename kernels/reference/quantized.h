@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/blocks.h"
 #include "kernels/half_float.h"
 
 // The formula of products by whole numbers, one element at a time. Tests compare bits with it.
@@ -62,6 +63,30 @@ struct Fp8Matrix {
 // y[num_tokens, rows] = x * w^T, where the products of a column and of a group's sum are added with one rounding
 // (fused) or with two.
 std::vector<float> Fp8Linear(const std::vector<float>& x, const Fp8Matrix& w, bool is_fused);
+
+// A matrix in blocks (kernels/blocks.h).
+struct BlockMatrix {
+  BlockType type;
+  std::vector<uint8_t> blocks;
+  int rows;
+  int cols;
+  int num_slices = 1;
+  // These are read from the blocks.
+  int group = 0;
+  std::vector<int8_t> numbers = {};  // [rows, cols]
+  std::vector<float> scales = {};    // [rows, cols / group]
+  std::vector<float> minima = {};    // The same, or empty.
+
+  int num_groups() const { return cols / group; }
+};
+// Reads the numbers, scales and minima.
+void ReadBlocks(BlockMatrix* w);
+
+// Minus the sum of a group of x, as products by groups with minima add it.
+float LessSum(const float* x, int count);
+
+// y[num_tokens, rows] = x * w^T. Products are added with one rounding (fused) or with two.
+std::vector<float> BlockLinear(const std::vector<float>& x, const BlockMatrix& w, bool is_fused);
 
 }  // namespace quire::reference
 

@@ -39,6 +39,25 @@ std::vector<double> Masked(const SamplingRow& row, std::vector<double> scores) {
   return *std::max_element(masked.begin(), masked.end()) > kMinusInfinity ? masked : scores;
 }
 
+// Of the values above -inf.
+double StandardDeviation(const std::vector<double>& values) {
+  double sum = 0, squares = 0;
+  int count = 0;
+  for (const double value : values) {
+    if (value > kMinusInfinity) sum += value, ++count;
+  }
+  for (const double value : values) {
+    if (value > kMinusInfinity) squares += (value - sum / count) * (value - sum / count);
+  }
+  return std::sqrt(squares / count);
+}
+
+void DropBelow(double threshold, std::vector<double>* scores) {
+  for (double& score : *scores) {
+    if (score < threshold) score = kMinusInfinity;
+  }
+}
+
 std::vector<double> Softmax(const std::vector<double>& scores) {
   const double max = *std::max_element(scores.begin(), scores.end());
   std::vector<double> p(scores.size());
@@ -46,6 +65,14 @@ std::vector<double> Softmax(const std::vector<double>& scores) {
   for (size_t i = 0; i < p.size(); ++i) sum += p[i] = std::exp(scores[i] - max);
   for (double& value : p) value /= sum;
   return p;
+}
+
+// `order` has the tokens by falling score.
+void DropTopChoices(double threshold, const std::vector<int>& order, std::vector<double>* scores) {
+  const std::vector<double> p = Softmax(*scores);
+  size_t num_choices = 0;
+  while (num_choices < order.size() && p[order[num_choices]] > 0 && p[order[num_choices]] >= threshold) ++num_choices;
+  for (size_t i = 0; i + 1 < num_choices; ++i) (*scores)[order[i]] = kMinusInfinity;
 }
 
 }  // namespace
@@ -66,6 +93,7 @@ std::vector<double> Probabilities(const SamplingRow& row, const std::vector<floa
     return p;
   }
   for (double& score : scores) score /= row.temperature;
+  if (row.top_n_sigma > 0) DropBelow(scores[order[0]] - row.top_n_sigma * StandardDeviation(scores), &scores);
   for (size_t i = row.top_k > 0 ? row.top_k : order.size(); i < order.size(); ++i) scores[order[i]] = kMinusInfinity;
 
   std::vector<double> p = Softmax(scores);
@@ -77,6 +105,7 @@ std::vector<double> Probabilities(const SamplingRow& row, const std::vector<floa
   for (int token : order) {
     if (p[token] < row.min_p * p[order[0]]) scores[token] = kMinusInfinity;
   }
+  if (ExcludesTopChoices(row)) DropTopChoices(row.xtc_threshold, order, &scores);
   return Softmax(scores);
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/simulated/backend.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -103,6 +104,14 @@ void SimulatedBackend::RopeAppend(const RopeAppendArgs& args) {
 
 void SimulatedBackend::Attention(const AttentionArgs& args) {
   memcpy(args.out, sums_.data(), sums_.size() * kSumBytes);
+}
+
+void SimulatedBackend::ReadRows(const void* x, int num_rows, int dim, float* values) {
+  const auto* const sums = static_cast<const uint64_t*>(x);
+  for (int i = 0; i < num_rows; ++i) {
+    const std::array<float, 2> embedding = EmbeddingOf(sums[i]);
+    std::copy_n(embedding.begin(), dim, values + size_t(i) * static_cast<size_t>(dim));
+  }
 }
 
 void SimulatedBackend::Sample(const SamplingArgs& args) {

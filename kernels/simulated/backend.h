@@ -61,6 +61,8 @@ class SimulatedBackend : public cpu::CpuBackend {
   void RopeAppend(const RopeAppendArgs& args) override;
   // Writes the sum after each token as its row.
   void Attention(const AttentionArgs& args) override;
+  // A row of activations is the sum after its token. Its values are EmbeddingOf(sum).
+  void ReadRows(const void* x, int num_rows, int dim, float* values) override;
   // The first num_rows * 8 bytes of `logits` are the sums from which the rows of logits are made. Rows that only need
   // the best token are drawn without making them.
   void Sample(const SamplingArgs& args) override;

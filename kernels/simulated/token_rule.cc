@@ -40,6 +40,12 @@ uint64_t SlotHash(uint64_t sum, int32_t token, int position) {
   return Mix(sum ^ Mix(static_cast<uint64_t>(position) << 32 | static_cast<uint32_t>(token)));
 }
 
+std::array<float, 2> EmbeddingOf(uint64_t sum) {
+  const uint64_t hash = Mix(sum);
+  const auto value = [](uint64_t bits) { return 2 * Fraction(static_cast<uint32_t>(bits)) - 1; };
+  return {value(hash), value(hash >> 32)};
+}
+
 uint64_t SumOf(const std::vector<int32_t>& tokens) {
   uint64_t sum = 0;
   for (int position = 0; position < static_cast<int>(tokens.size()); ++position) {

@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_SIMULATED_TOKEN_RULE_H_
 #define QUIRE_KERNELS_SIMULATED_TOKEN_RULE_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,9 @@ inline uint64_t AddSlot(uint64_t sum, uint64_t slot_hash, int position) {
 
 // Returns the sum after the last one of these tokens, computed without blocks.
 uint64_t SumOf(const std::vector<int32_t>& tokens);
+
+// Returns the hidden state after a position with this sum: two numbers in -1 .. 1, both halves of a hash of the sum.
+std::array<float, 2> EmbeddingOf(uint64_t sum);
 
 // Turns sums into logits. kNumCandidates tokens that the hash draws have logits from 20 down to 15, each about 0.3
 // below the one before. All other tokens have logits from -12 to -11. An end token is never drawn by chance: its logit

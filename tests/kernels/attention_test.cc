@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/linear/tile_order.h"
 #include "kernels/reference/dense.h"
 #include "tests/kernels/attention_steps.h"
 
@@ -167,7 +168,7 @@ TEST_P(AttentionTest, TilesHoldTheSameNumbersAsRows) {
         .data = bytes.data(), .rows = dim, .cols = dim, .type = DataType::kBFloat16, .num_slices = has_slices ? 4 : 1};
     const auto backend = MakeBackend(2);
     const auto w = backend->Pack(&view, 1);
-    const InputLayout tiles = has_slices ? InputLayout::kTilesOf4 : InputLayout::kTiles;
+    const InputLayout tiles = cpu::TilesOf(has_slices ? 4 : 1);
     for (const int num_tokens : {128, 129, 200}) {
       const Sequence sequence = MakeSequence(shape, num_tokens, &random);
       PagedPool pool(LayoutOf(shape), 20, &random);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/reference/dense.h"
 #include "tests/kernels/kernel_test_util.h"
 
@@ -438,10 +438,10 @@ TEST_P(DenseKernelsTest, TilesHoldTheSameNumbersAsRows) {
     const auto gate_up = PackGated(backend.get(), up, dim, DataType::kBFloat16);
     for (const int num_slices : {1, 2}) {
       const auto down = Pack(backend.get(), back, mlp_dim, DataType::kBFloat16, num_slices);
-      const InputLayout tiles = num_slices == 1 ? InputLayout::kTiles : InputLayout::kTilesOf2;
+      const InputLayout tiles = cpu::TilesOf(num_slices);
       for (const int num_tokens : {128, 129, 200, max_tokens}) {
         const bool is_tiled = GetParam() == cpu::Isa::kAmx && num_tokens > 128;
-        EXPECT_EQ(backend->InputLayoutOf(*gate_up, num_tokens), is_tiled ? InputLayout::kTiles : InputLayout::kRows);
+        EXPECT_EQ(backend->InputLayoutOf(*gate_up, num_tokens), is_tiled ? cpu::TilesOf(1) : InputLayout::kRows);
         EXPECT_EQ(backend->InputLayoutOf(*down, num_tokens), is_tiled ? tiles : InputLayout::kRows);
         if (!is_tiled && num_tokens > 129) continue;
         const std::vector<float> first(x.begin(), x.begin() + size_t(num_tokens) * dim);

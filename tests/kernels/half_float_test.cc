@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace quire {

@@ -16,6 +16,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/half_float.h"
+#include "kernels/reference/quantized.h"
 
 namespace quire {
 
@@ -115,10 +116,11 @@ inline std::vector<float> Multiply(Backend* backend, const std::vector<float>& x
 }
 
 // Returns the sum over the groups of columns of (product by a matrix of bfloat16) * (scale of the column's group),
-// added with one rounding. Products of bfloat16 add pairs of products or more in an order of their own.
+// added with one rounding. Products of bfloat16 add pairs of products or more in an order of their own. If there are
+// minima, adds minus the sum of the rounded x of a group times the minimum in the same way.
 inline std::vector<float> SumOfGroups(Backend* backend, const std::vector<float>& x,
                                       const std::vector<BFloat16>& numbers, const std::vector<float>& scales, int cols,
-                                      int group) {
+                                      int group, const std::vector<float>& minima = {}) {
   const int num_tokens = int(x.size()) / cols, rows = int(numbers.size()) / cols;
   const int num_groups = int(scales.size()) / rows;
   const auto columns = [&]<typename T>(const std::vector<T>& matrix, int begin, int count) {
@@ -135,7 +137,14 @@ inline std::vector<float> SumOfGroups(Backend* backend, const std::vector<float>
     const MatrixView view = {part.data(), rows, count, DataType::kBFloat16};
     const std::vector<float> sums = Multiply(backend, columns(x, begin, count), *backend->Pack(&view, 1), count, rows);
     for (size_t j = 0; j < y.size(); ++j) {
-      y[j] = std::fma(sums[j], scales[j % size_t(rows) * size_t(num_groups) + size_t(i)], y[j]);
+      const size_t at = j % size_t(rows) * size_t(num_groups) + size_t(i);
+      y[j] = std::fma(sums[j], scales[at], y[j]);
+      if (minima.empty()) continue;
+      const size_t token = j / size_t(rows);
+      const std::vector<float> rounded =
+          Rounded({&x[token * size_t(cols) + size_t(begin)], &x[token * size_t(cols) + size_t(begin)] + count},
+                  DataType::kBFloat16);
+      y[j] = std::fma(reference::LessSum(rounded.data(), count), minima[at], y[j]);
     }
   }
   return y;

@@ -22,6 +22,9 @@ struct Step {
   int num_heads = 3;
   int rotary_dim = 0;
   bool has_norm = false;
+  bool norms_after_rotation = false;
+  float query_growth = 0;
+  int query_span = 0;
   float scaling = 1;
   std::vector<float> inv_freq, q_norm, k_norm, qkv;
 };
@@ -48,6 +51,9 @@ void RunRopeAppend(Backend* backend, const BatchView& view, const KvLayout& layo
                        .inv_freq = step->inv_freq.data(),
                        .rotary_dim = step->rotary_dim,
                        .attention_scaling = step->scaling,
+                       .norms_after_rotation = step->norms_after_rotation,
+                       .query_growth = step->query_growth,
+                       .query_span = step->query_span,
                        .layout = &layout,
                        .kv_pool = pool});
 }
@@ -56,8 +62,13 @@ void RunRopeAppend(Backend* backend, const BatchView& view, const KvLayout& layo
 std::vector<double> ExpectedHead(const Step& step, const float* head, int head_dim, const std::vector<float>& norm,
                                  int position) {
   std::vector<double> values(head, head + head_dim);
-  if (step.has_norm) values = reference::RmsNorm(values, Doubles(norm), 1e-6);
+  const auto normalize = [&](bool is_after) {
+    if (step.has_norm && step.norms_after_rotation == is_after)
+      values = reference::RmsNorm(values, Doubles(norm), 1e-6);
+  };
+  normalize(/*is_after=*/false);
   reference::Rotate(position, Doubles(step.inv_freq), step.scaling, values.data());
+  normalize(/*is_after=*/true);
   return values;
 }
 
@@ -120,6 +131,38 @@ TEST_P(KvAppendTest, NormsRotatesAndStoresInEveryLayout) {
         CheckAgainstReference(backend.get(), layout, head_dim, false, &random);
         CheckAgainstReference(backend.get(), layout, head_dim - 2, true, &random);
       }
+    }
+  }
+}
+
+// A rotation of a head with a part that stands still does not commute with a norm that has weights.
+TEST_P(KvAppendTest, NormsAfterTheRotationAndGrowsQueries) {
+  const auto backend = MakeBackend();
+  Random random(4);
+  const KvLayout layout = {
+      .num_layers = 1, .num_kv_heads = 1, .head_dim = 8, .block_size = 16, .type = KvType::kFloat32};
+  PagedPool pool(layout, 4, &random);
+  const int num_tokens = 10;
+  const std::vector<uint32_t> table = pool.MakeTable(num_tokens);
+  PagedBatch batch;
+  batch.Add(table, 0, num_tokens, layout.block_size);
+  const BatchView view = batch.View();
+  Step step = MakeStep(layout, num_tokens, 6, true, &random);
+  step.norms_after_rotation = true;
+  step.query_growth = 0.3f;
+  step.query_span = 4;
+  const Step before = step;
+  RunRopeAppend(backend.get(), view, layout, pool.data(), &step);
+  const int dim = layout.head_dim, row_size = (step.num_heads + 2) * dim;
+  for (int t = 0; t < num_tokens; ++t) {
+    const double growth = 1 + 0.3 * std::log(1 + t / 4);
+    for (int h = 0; h <= step.num_heads; ++h) {  // The last one is of K.
+      const int at = t * row_size + h * dim;
+      const bool is_query = h < step.num_heads;
+      std::vector<double> expected =
+          ExpectedHead(before, &before.qkv[at], dim, is_query ? before.q_norm : before.k_norm, t);
+      for (double& value : expected) value *= is_query ? growth : 1;
+      EXPECT_LT(RelativeError({&step.qkv[at], &step.qkv[at] + dim}, expected), 1e-6) << "token " << t << " head " << h;
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/reference/dense.h"
 #include "tests/kernels/kernel_test_util.h"
 
@@ -78,6 +78,64 @@ TEST_P(RowKernelsTest, RmsNormRoundsItsOutputToNearestEven) {
   args.y = rounded.data();
   args.y_type = DataType::kBFloat16;
   backend->RmsNorm(args);
+  EXPECT_EQ(rounded, Encoded(y, DataType::kBFloat16));
+}
+
+TEST_P(RowKernelsTest, LayerNormSubtractsTheMean) {
+  const auto backend = MakeBackend();
+  Random random(25);
+  for (const int dim : {1, 37, 300}) {
+    std::vector<float> x = random.Normals(5 * dim);
+    for (float& value : x) value += 3;
+    const std::vector<float> weight = random.Normals(dim);
+    std::vector<double> centred = Doubles(x);
+    for (int row = 0; row < 5; ++row) {
+      double mean = 0;
+      for (int i = 0; i < dim; ++i) mean += centred[row * dim + i] / dim;
+      for (int i = 0; i < dim; ++i) centred[row * dim + i] -= mean;
+    }
+    std::vector<float> y(5 * dim);
+    RmsNormArgs args = {
+        .x = x.data(), .weight = weight.data(), .y = y.data(), .num_rows = 5, .dim = dim, .epsilon = 1e-5f};
+    args.subtracts_mean = true;
+    backend->RmsNorm(args);
+    EXPECT_LT(RelativeError(y, reference::RmsNorm(centred, Doubles(weight), 1e-5)), 1e-5) << dim;
+  }
+}
+
+TEST_P(RowKernelsTest, ActivateAgreesWithItsFormulas) {
+  const auto backend = MakeBackend();
+  Random random(26);
+  const int rows = 3, dim = 77;
+  std::vector<float> x = random.Normals(rows * dim);
+  x[0] = 0;
+  x[1] = -1e-7f;
+  x[2] = -200;
+  ActivateArgs args = {.x = x.data(),
+                       .y = nullptr,
+                       .num_rows = rows,
+                       .dim = dim,
+                       .y_type = DataType::kFloat32,
+                       .activation = PlainActivation::kSquaredRelu,
+                       .xielu = {.positive = 0.8f, .negative = 1.1f}};
+  std::vector<float> y(x.size());
+  args.y = y.data();
+  backend->Activate(args);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], x[i] > 0 ? x[i] * x[i] : 0) << x[i];
+
+  args.activation = PlainActivation::kXielu;
+  backend->Activate(args);
+  std::vector<double> expected;
+  for (const double a : Doubles(x)) {
+    const double curve =
+        a > 0 ? args.xielu.positive * a * a : args.xielu.negative * (std::expm1(std::min(a, -1e-6)) - a);
+    expected.push_back(curve + 0.5 * a);
+  }
+  EXPECT_LT(RelativeError(y, expected), 1e-6);
+  std::vector<char> rounded(x.size() * sizeof(BFloat16));
+  args.y = rounded.data();
+  args.y_type = DataType::kBFloat16;
+  backend->Activate(args);
   EXPECT_EQ(rounded, Encoded(y, DataType::kBFloat16));
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "kernels/reference/sampling.h"
 #include "tests/kernels/kernel_test_util.h"
@@ -40,6 +41,97 @@ void CheckGreedy(const SampleFunction& sample) {
   EXPECT_EQ(SampleOne(sample, owned.Get(), logits), 3);
   owned.biases = {{90, 0.5f}};
   EXPECT_EQ(SampleOne(sample, owned.Get(), logits), 90);
+}
+
+void CheckTopNSigma(const SampleFunction& sample) {
+  // The mean is 3 and the standard deviation 2, so two of them reach from 6 down to 2.
+  const std::vector<float> logits = {6, 2, 2, 0, 5, 5, 3, 1};
+  using Tokens = std::set<int32_t>;
+  const auto drawn = [&](OwnedRow owned, float top_n_sigma, float offset = 0) {
+    constexpr uint32_t kDraws = 40;
+    std::vector<float> moved = logits;
+    for (float& logit : moved) logit += offset;
+    owned.row.top_n_sigma = top_n_sigma;
+    std::vector<SamplingRow> rows(kDraws, owned.Get());
+    for (uint32_t i = 0; i < kDraws; ++i) rows[i].position = i;
+    Tokens tokens;
+    for (const SamplingResult& result : sample(rows, moved, 0).results) tokens.insert(result.token);
+    return tokens;
+  };
+  OwnedRow owned;
+  owned.row.temperature = 100;  // All tokens that are kept have nearly the same chance.
+  EXPECT_EQ(drawn(owned, 0).size(), 8u);
+  EXPECT_EQ(drawn(owned, 3e38f).size(), 8u);
+  for (const float offset : {0.0f, -100.0f, 1000.0f}) {
+    EXPECT_EQ(drawn(owned, 2, offset), (Tokens{0, 1, 2, 4, 5, 6})) << "2 is at the limit";
+    EXPECT_EQ(drawn(owned, 1.9f, offset), (Tokens{0, 4, 5, 6}));
+    EXPECT_EQ(drawn(owned, 0.25f, offset), Tokens{0});
+  }
+  owned.row.temperature = 4000;
+  EXPECT_EQ(drawn(owned, 2), (Tokens{0, 1, 2, 4, 5, 6}));
+  EXPECT_EQ(drawn(owned, 1.9f), (Tokens{0, 4, 5, 6}));
+  owned.row.top_k = 4;
+  EXPECT_EQ(drawn(owned, 2), (Tokens{0, 4, 5, 6}));
+  EXPECT_EQ(drawn(owned, 1), (Tokens{0, 4, 5}));
+  owned.row.top_p = 0.6f;
+  EXPECT_EQ(drawn(owned, 1), (Tokens{0, 4})) << "two of three chances";
+  owned.row.top_k = 0;
+  EXPECT_EQ(drawn(owned, 1), (Tokens{0, 4}));
+  owned.row.top_p = 1;
+  owned.allowed = {1, 3};
+  EXPECT_EQ(drawn(owned, 2), (Tokens{1, 3})) << "2 and 0 have the standard deviation 1";
+  EXPECT_EQ(drawn(owned, 1.9f), Tokens{1}) << "the others do not count";
+  owned.biases = {{1, -1.5f}};
+  EXPECT_EQ(drawn(owned, 1.9f), Tokens{1}) << "the logit with the bias counts";
+}
+
+void CheckXtc(const SampleFunction& sample) {
+  std::vector<float> logits;
+  for (const float mass : {8, 1, 4, 4, 2, 1}) logits.push_back(std::log(mass) - 3);  // Of 20.
+  using Tokens = std::set<int32_t>;
+  const auto drawn = [&](OwnedRow owned, float threshold, float probability = 1) {
+    constexpr uint32_t kDraws = 50;
+    owned.row.xtc_probability = probability;
+    owned.row.xtc_threshold = threshold;
+    std::vector<SamplingRow> rows(kDraws, owned.Get());
+    for (uint32_t i = 0; i < kDraws; ++i) rows[i].position = i;
+    Tokens tokens;
+    for (const SamplingResult& result : sample(rows, logits, 0).results) tokens.insert(result.token);
+    return tokens;
+  };
+  OwnedRow owned;
+  EXPECT_EQ(drawn(owned, 0.15f, 0), (Tokens{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(drawn(owned, 0.15f, 0.5f), (Tokens{0, 1, 2, 3, 4, 5})) << "half of the draws have all tokens";
+  EXPECT_EQ(drawn(owned, 0.15f), (Tokens{1, 3, 4, 5})) << "3 is less likely than 2, which has the same logit";
+  EXPECT_EQ(drawn(owned, 0.09f), (Tokens{1, 4, 5}));
+  EXPECT_EQ(drawn(owned, 0.04f), Tokens{5});
+  EXPECT_EQ(drawn(owned, 0), Tokens{5});
+  for (const float threshold : {0.3f, 0.5f, 1.0f}) {
+    EXPECT_EQ(drawn(owned, threshold), (Tokens{0, 1, 2, 3, 4, 5})) << "fewer than two tokens have " << threshold;
+  }
+  owned.row.min_p = 0.3f;
+  EXPECT_EQ(drawn(owned, 0.24f), Tokens{3}) << "the masses are 8, 4 and 4 of 16";
+  EXPECT_EQ(drawn(owned, 0.26f), (Tokens{0, 2, 3}));
+  owned.row.min_p = 0;
+  owned.row.top_k = 2;
+  EXPECT_EQ(drawn(owned, 0.32f), Tokens{2}) << "8 and 4 of 12";
+  EXPECT_EQ(drawn(owned, 0.35f), (Tokens{0, 2}));
+  owned.row.min_p = 0.6f;
+  EXPECT_EQ(drawn(owned, 0), Tokens{0});
+  owned.row.min_p = 0;
+  owned.row.top_k = 0;
+  owned.row.top_p = 0.7f;
+  EXPECT_EQ(drawn(owned, 0.24f), Tokens{3}) << "8, 4 and 4 of 16";
+  owned.row.top_p = 1;
+  owned.row.temperature = 1000;
+  EXPECT_EQ(drawn(owned, 0.16f), Tokens{5}) << "all have a chance of about 1/6";
+  EXPECT_EQ(drawn(owned, 0.17f), (Tokens{0, 1, 2, 3, 4, 5}));
+  owned.row.temperature = 1;
+  owned.allowed = {1, 0};
+  EXPECT_EQ(drawn(owned, 0.1f), Tokens{1}) << "8 and 1 of 9";
+  EXPECT_EQ(drawn(owned, 0.12f), (Tokens{0, 1}));
+  owned.row.temperature = 0;
+  EXPECT_EQ(drawn(owned, 0.1f), Tokens{0}) << "nothing is drawn";
 }
 
 void CheckPenalties(const SampleFunction& sample) {
@@ -81,7 +173,7 @@ void CheckRowsWithNothingLeft(const SampleFunction& sample) {
 void CheckExtremeParameters(const SampleFunction& sample) {
   std::vector<float> logits(500, 0.0f);
   logits[321] = 30;
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 9; ++i) {
     OwnedRow owned;
     if (i == 0) owned.row.temperature = 1e-30f;
     if (i == 1) owned.row.top_k = 1;
@@ -89,6 +181,9 @@ void CheckExtremeParameters(const SampleFunction& sample) {
     if (i == 3) owned.row.min_p = 1;
     if (i == 4) owned.biases = {{321, 3e38f}, {321, 3e38f}};
     if (i == 5) owned.row.repetition_penalty = 1e-38f, owned.counts = {{321, 1, 1}};
+    if (i == 6) owned.row.top_n_sigma = 1e-30f;
+    if (i == 7) owned.row.top_n_sigma = 3e38f, owned.row.temperature = 1e-5f;
+    if (i == 8) owned.row.xtc_probability = 1, owned.row.xtc_threshold = 1;
     EXPECT_EQ(SampleOne(sample, owned.Get(), logits), 321) << "case " << i;
   }
 }

@@ -28,6 +28,8 @@ int32_t SampleOne(const SampleFunction& sample, const SamplingRow& row, const st
 std::vector<ScoredCandidate> ListCandidatesOf(const SampleFunction& sample, const SamplingRow& row,
                                               const std::vector<float>& logits);
 
+void CheckTopNSigma(const SampleFunction& sample);
+void CheckXtc(const SampleFunction& sample);
 void CheckGreedy(const SampleFunction& sample);
 void CheckPenalties(const SampleFunction& sample);
 void CheckRowsWithNothingLeft(const SampleFunction& sample);

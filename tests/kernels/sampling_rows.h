@@ -66,6 +66,7 @@ inline OwnedRow RandomRow(int vocab_size, Random* random) {
   row.temperature = 0.3f + 0.1f * float(random->Int(0, 15));
   row.seed = uint64_t(random->Int(0, 1 << 30)) << 31;
   row.position = random->Int(0, 100'000);
+  if (sometimes()) row.top_n_sigma = 0.4f * float(random->Int(1, 8));
   if (sometimes()) row.top_k = random->Int(1, vocab_size + 3);
   if (sometimes()) row.top_p = 0.05f * float(random->Int(1, 19));
   if (sometimes()) row.min_p = 0.02f * float(random->Int(1, 20));
@@ -80,6 +81,8 @@ inline OwnedRow RandomRow(int vocab_size, Random* random) {
   }
   if (sometimes()) owned.allowed = RandomTokens(vocab_size, 50, random);
   if (sometimes()) owned.masked = RandomTokens(vocab_size, 50, random);
+  if (sometimes()) row.xtc_probability = 0.7f;
+  row.xtc_threshold = 0.013f * float(random->Int(0, 20));
   return owned;
 }
 

@@ -93,7 +93,7 @@ double ChiSquare(const std::vector<SamplingResult>& results, const std::vector<d
 TEST_P(SamplingTest, ManyDrawsFollowTheDistribution) {
   const auto backend = MakeBackend();
   Random random(3);
-  for (int config = 0; config < 6; ++config) {
+  for (int config = 0; config < 8; ++config) {
     const int vocab_size = 70;
     const std::vector<float> logits = random.Normals(vocab_size, 1);
     SamplingRow row = PlainRow();
@@ -101,6 +101,8 @@ TEST_P(SamplingTest, ManyDrawsFollowTheDistribution) {
     if (config == 2) row.top_k = 12;
     if (config == 3) row.top_p = 0.8f;
     if (config == 4) row.min_p = 0.05f;
+    if (config == 6) row.top_n_sigma = 2;
+    if (config == 7) row.xtc_probability = 1, row.xtc_threshold = 0.02f;
     std::vector<SamplingRow> rows(20'000, row);
     // Different positions and different seeds both give independent draws.
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -113,6 +115,38 @@ TEST_P(SamplingTest, ManyDrawsFollowTheDistribution) {
     // The statistic has mean `degrees` and variance 2 * degrees. The limit is five standard deviations above the mean.
     EXPECT_LT(statistic, degrees + 5 * std::sqrt(2.0 * degrees)) << "configuration " << config;
     EXPECT_GT(degrees, 5);
+  }
+}
+
+TEST_P(SamplingTest, TopNSigmaKeepsTokensWithinStandardDeviations) {
+  CheckTopNSigma(Sampler());
+}
+
+TEST_P(SamplingTest, XtcKeepsTheLeastLikelyTopChoice) {
+  CheckXtc(Sampler());
+}
+
+TEST(ExcludesTopChoicesTest, TheChanceIsOfTheSeedAndThePosition) {
+  constexpr int kDraws = 10'000;
+  SamplingRow row = PlainRow();
+  row.xtc_probability = 0.3f;
+  int by_seed = 0, by_position = 0, both = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    SamplingRow other = row;
+    row.seed = i;
+    other.position = i;
+    by_seed += ExcludesTopChoices(row) ? 1 : 0;
+    by_position += ExcludesTopChoices(other) ? 1 : 0;
+    both += ExcludesTopChoices(row) && ExcludesTopChoices(other) ? 1 : 0;
+  }
+  // Five standard deviations.
+  EXPECT_NEAR(by_seed, 3000, 5 * std::sqrt(2100));
+  EXPECT_NEAR(by_position, 3000, 5 * std::sqrt(2100));
+  EXPECT_NEAR(both, 900, 5 * std::sqrt(819));
+  row.xtc_probability = 0;
+  EXPECT_FALSE(ExcludesTopChoices(row));
+  for (row.xtc_probability = 1, row.position = 0; row.position < 100; ++row.position) {
+    EXPECT_TRUE(ExcludesTopChoices(row));
   }
 }
 

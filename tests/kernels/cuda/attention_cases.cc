@@ -8,6 +8,7 @@
 
 #include "kernels/attention_plan.h"
 #include "kernels/cuda/kv_unit.h"
+#include "kernels/reference/dense.h"
 #include "kernels/reference/quantized.h"
 
 namespace quire::cuda {
@@ -87,8 +88,10 @@ std::vector<AttentionCase> AttentionCases() {
       {{4, 2, 128, 8, bf16}, {{37, 1}}},
       {{8, 2, 64, 16, bf16}, {{150, 70}, {40, 40}}},  // Prompts.
       {{8, 2, 128, 16, f16}, {{330, 60}}},
-      {{32, 1, 64, 16, bf16}, {{45, 1}}},                           // More heads than the rows of a small tile.
-      {{8, 2, 64, 16, bf16, 50}, {{300, 1}, {300, 40}, {20, 20}}},  // Sliding windows.
+      {{32, 1, 64, 16, bf16}, {{45, 1}}},                            // More heads than the rows of a small tile.
+      {{8, 2, 64, 16, bf16, 50}, {{300, 1}, {300, 40}, {20, 20}}},   // Sliding windows.
+      {{8, 2, 64, 16, bf16, 0, false, 0.7f}, {{300, 1}, {40, 40}}},  // Softcaps.
+      {{2, 1, 256, 16, bf16, 30, false, 1.5f}, {{40, 1}, {40, 20}}},
   };
 }
 
@@ -102,6 +105,7 @@ std::vector<AttentionCase> Int8KvCases() {
       {{6, 2, 96, 64, bf16, 0, true}, {{130, 1}, {64, 12}}},          // A narrow panel.
       {{8, 2, 64, 16, bf16, 0, true}, {{150, 70}, {40, 40}}},         // Prompts.
       {{8, 2, 64, 16, bf16, 50, true}, {{300, 1}, {300, 40}, {20, 20}}},
+      {{8, 2, 64, 16, bf16, 0, true, 0.7f}, {{300, 1}, {40, 40}}},
   };
 }
 
@@ -180,7 +184,8 @@ std::vector<double> ReferenceAttention(const Shape& shape, const std::vector<Sli
         for (int position = first; position <= token; ++position) {
           double score = 0;
           for (int d = 0; d < shape.head_dim; ++d) score += double{query[d]} * row(k, position)[d];
-          weights.push_back(score / std::sqrt(double(shape.head_dim)));
+          score /= std::sqrt(double(shape.head_dim));
+          weights.push_back(shape.softcap > 0 ? reference::Softcap(score, double{shape.softcap}) : score);
           largest = std::max(largest, weights.back());
         }
         for (double& weight : weights) sum += weight = std::exp(weight - largest);

@@ -354,7 +354,7 @@ TEST(CompiledKernelsTest, PrefillForComputeCapability90ComputesExponentialsWhile
 // Weights and tables are read like the rows: a lane that read its eight floats one by one would touch the sectors of
 // all of them eight times.
 TEST(CompiledKernelsTest, RowsAndTheirWeightsAreReadSixteenBytesAtATime) {
-  for (const char* kind : {"RmsNormKernel", "SiluMulKernel", "AddBiasKernel"}) {
+  for (const char* kind : {"RmsNormKernel", "GatedKernel", "ActivateKernel", "AddBiasKernel", "ScaleRowsKernel"}) {
     ForEachOf(kind, [](const MachineCode& code, int) { EXPECT_EQ(code.Count(kLdg), code.Count(kLdg, 16)); });
   }
   // A position and a slot are single numbers.
@@ -363,8 +363,9 @@ TEST(CompiledKernelsTest, RowsAndTheirWeightsAreReadSixteenBytesAtATime) {
 }
 
 TEST(CompiledKernelsTest, RowsAreReadAndWrittenSixteenBytesAtATime) {
-  for (const char* kind : {"RmsNormKernel", "SiluMulKernel", "AddBiasKernel", "GatherRowsKernel", "CopyBlocksKernel",
-                           "RopeAppendKernel<Bf16", "RopeAppendKernel<F16"}) {
+  for (const char* kind :
+       {"RmsNormKernel", "GatedKernel", "ActivateKernel", "AddBiasKernel", "ScaleRowsKernel", "GatherRowsKernel",
+        "GatherScaledRowsKernel", "CopyBlocksKernel", "RopeAppendKernel<Bf16", "RopeAppendKernel<F16"}) {
     ForEachOf(kind, [](const MachineCode& code, int) {
       EXPECT_GT(code.Count(kLdg, 16), 0);
       EXPECT_GT(code.Count(kStg), 0);

@@ -28,7 +28,7 @@ DeviceAttention::DeviceAttention(Device* device, const Shape& shape, const Batch
                                                      .group_size = group_size,
                                                      .window = shape.window,
                                                      .block_size = shape.block_size},
-                                                    MostItemRows(*kernels_));
+                                                    MostItemRows(*kernels_, shape.softcap > 0));
   if (!cuts_items) options.min_items = 1;
   const AttentionPlan& plan = planner.Plan(batch, options);
   std::vector<AttentionItem> items;
@@ -69,7 +69,10 @@ DeviceAttention::DeviceAttention(Device* device, const Shape& shape, const Batch
            .group_size = group_size,
            .block_size = shape.block_size,
            .window = shape.window,
-           .scale_log2 = float(1 / std::sqrt(double(shape.head_dim)) / std::log(2.0))};
+           .scale_log2 = float(1 / std::sqrt(double(shape.head_dim)) / std::log(2.0)),
+           .cap = 0,
+           .cap_slope = 0};
+  if (shape.softcap > 0) SetSoftcap(1 / std::sqrt(double(shape.head_dim)), shape.softcap, &args_);
 }
 
 void DeviceAttention::Launch(int num_blocks) const {

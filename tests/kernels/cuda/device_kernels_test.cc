@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,79 @@ TEST_F(DeviceKernelsTest, RmsNormAgreesWithFloat64) {
   }
 }
 
+// The rows are parts of wider ones, as Q and K are.
+TEST_F(DeviceKernelsTest, RmsNormOfPartsOfRowsAgreesWithFloat64) {
+  constexpr int kRows = 5, kStride = 296 + 40;
+  for (const DataType element : kElements) {
+    const int dim = 296;
+    Random random(dim);
+    const std::vector<uint16_t> bits = AllBits(random.Normals(size_t(kRows) * kStride, 3), element);
+    const std::vector<float> weight = random.Normals(dim), values = AllValues(bits, element);
+    std::vector<float> parts;
+    for (int row = 0; row < kRows; ++row) {
+      parts.insert(parts.end(), values.begin() + row * kStride, values.begin() + row * kStride + dim);
+    }
+    const std::vector<double> normed = reference::RmsNorm(Doubles(parts), Doubles(weight), 1e-5);
+    std::vector<double> expected = Doubles(values);  // Nothing behind the parts changes.
+    for (size_t i = 0; i < normed.size(); ++i) expected[i / dim * kStride + i % dim] = normed[i];
+    DeviceArray<uint16_t> x(device(), bits), y(device(), normed.size());
+    DeviceArray<float> weights(device(), weight);
+    RmsNormKernelArgs args = {x.data(), weights.data(), y.data(), kRows, dim, 1e-5f};
+    args.x_stride = kStride;
+    device()->Launch(KernelsOf(device(), element).rms_norm, args, 3);
+    EXPECT_LT(RelativeError(AllValues(y.Download(), element), normed), kTolerance);
+    args.y = x.data();
+    args.y_stride = kStride;
+    device()->Launch(KernelsOf(device(), element).rms_norm, args, 3);
+    EXPECT_LT(RelativeError(AllValues(x.Download(), element), expected), kTolerance);
+  }
+}
+
+TEST_F(DeviceKernelsTest, RmsNormAddsItsResidual) {
+  constexpr int kRows = 5, kDim = 2048 + 8;
+  for (const DataType element : kElements) {
+    Random random(5);
+    const std::vector<uint16_t> bits = AllBits(random.Normals(size_t(kRows) * kDim, 3), element);
+    const std::vector<uint16_t> residual_bits = AllBits(random.Normals(size_t(kRows) * kDim), element);
+    const std::vector<float> weight = random.Normals(kDim);
+    std::vector<double> expected = reference::RmsNorm(Doubles(AllValues(bits, element)), Doubles(weight), 1e-5);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += double{Value(residual_bits[i], element)};
+    DeviceArray<uint16_t> x(device(), bits), y(device(), residual_bits);
+    DeviceArray<float> weights(device(), weight);
+    RmsNormKernelArgs args = {x.data(), weights.data(), y.data(), kRows, kDim, 1e-5f};
+    args.residual = y.data();
+    device()->Launch(KernelsOf(device(), element).rms_norm, args, 3);
+    EXPECT_LT(RelativeError(AllValues(y.Download(), element), expected), kTolerance);
+  }
+}
+
+TEST_F(DeviceKernelsTest, ANormCanSubtractTheMean) {
+  constexpr int kRows = 5;
+  for (const DataType element : kElements) {
+    for (const int dim : {8, 288, 4096 + 8}) {
+      Random random(dim);
+      std::vector<float> values = random.Normals(size_t(kRows) * dim);
+      for (float& value : values) value += 2;
+      const std::vector<uint16_t> bits = AllBits(values, element);
+      const std::vector<float> weight = random.Normals(dim);
+      std::vector<double> centred = Doubles(AllValues(bits, element));
+      for (int row = 0; row < kRows; ++row) {
+        const auto first = centred.begin() + row * dim;
+        const double mean = std::accumulate(first, first + dim, 0.0) / dim;
+        for (int i = 0; i < dim; ++i) first[i] -= mean;
+      }
+      DeviceArray<uint16_t> x(device(), bits);
+      DeviceArray<float> weights(device(), weight);
+      RmsNormKernelArgs args = {x.data(), weights.data(), x.data(), kRows, dim, 1e-5f};
+      args.subtracts_mean = true;
+      device()->Launch(KernelsOf(device(), element).rms_norm, args, 3);
+      EXPECT_LT(RelativeError(AllValues(x.Download(), element), reference::RmsNorm(centred, Doubles(weight), 1e-5)),
+                kTolerance)
+          << dim;
+    }
+  }
+}
+
 TEST_F(DeviceKernelsTest, SiluMulAgreesWithFloat64) {
   constexpr int kRows = 7;
   for (const DataType element : kElements) {
@@ -78,13 +152,110 @@ TEST_F(DeviceKernelsTest, SiluMulAgreesWithFloat64) {
       Random random(dim);
       const std::vector<uint16_t> bits = AllBits(random.Normals(size_t(kRows) * 2 * dim, 4), element);
       DeviceArray<uint16_t> x(device(), bits), y(device(), size_t(kRows) * dim);
-      device()->Launch(KernelsOf(device(), element).silu_mul, SiluMulArgs{x.data(), y.data(), kRows, dim}, 3);
+      device()->Launch(KernelsOf(device(), element).silu_mul, GatedArgs{x.data(), y.data(), kRows, dim}, 3);
       EXPECT_LT(
           RelativeError(AllValues(y.Download(), element), reference::SiluMul(Doubles(AllValues(bits, element)), dim)),
           kTolerance)
           << dim;
     }
   }
+}
+
+TEST_F(DeviceKernelsTest, GeluMulAgreesWithFloat64) {
+  constexpr int kRows = 7;
+  for (const DataType element : kElements) {
+    for (const int dim : {8, 1000}) {
+      Random random(dim);
+      const std::vector<uint16_t> bits = AllBits(random.Normals(size_t(kRows) * 2 * dim, 2), element);
+      DeviceArray<uint16_t> x(device(), bits), y(device(), size_t(kRows) * dim);
+      device()->Launch(KernelsOf(device(), element).gelu_mul, GatedArgs{x.data(), y.data(), kRows, dim}, 3);
+      EXPECT_LT(RelativeError(AllValues(y.Download(), element),
+                              reference::GeluTanhMul(Doubles(AllValues(bits, element)), dim)),
+                kTolerance)
+          << dim;
+    }
+  }
+}
+
+TEST_F(DeviceKernelsTest, PlainActivationsAgreeWithFloat64) {
+  const XieluShape shape = {.positive = 0.8f, .negative = 1.1f, .beta = 0.5f, .limit = -1e-3f};
+  const auto xielu = [&](double a) {
+    const double curve = a > 0 ? double{shape.positive} * a * a
+                               : double{shape.negative} * (std::expm1(std::min(a, double{shape.limit})) - a);
+    return curve + double{shape.beta} * a;
+  };
+  for (const DataType element : kElements) {
+    for (const int count : {8, 7000}) {
+      Random random(count);
+      const std::vector<uint16_t> bits = AllBits(random.Normals(count, 2), element);
+      for (const PlainActivation activation : {PlainActivation::kSquaredRelu, PlainActivation::kXielu}) {
+        std::vector<double> expected = Doubles(AllValues(bits, element));
+        for (double& a : expected) {
+          a = activation == PlainActivation::kXielu ? xielu(a) : std::max(a, 0.0) * std::max(a, 0.0);
+        }
+        DeviceArray<uint16_t> x(device(), bits), y(device(), count);
+        device()->Launch(KernelsOf(device(), element).activate,
+                         ActivateKernelArgs{x.data(), y.data(), count, activation, shape}, 3);
+        EXPECT_LT(RelativeError(AllValues(y.Download(), element), expected), kTolerance) << count;
+      }
+    }
+  }
+}
+
+TEST_F(DeviceKernelsTest, ScaledRowsAgreeWithFloat64) {
+  constexpr int kRows = 7;
+  constexpr float kScale = 0.3f;
+  for (const DataType element : kElements) {
+    for (const int dim : {8, 1000}) {
+      Random random(dim);
+      const std::vector<uint16_t> bits = AllBits(random.Normals(size_t(kRows) * dim), element);
+      const std::vector<uint16_t> residual_bits = AllBits(random.Normals(bits.size()), element);
+      const std::vector<float> bias = random.Normals(dim);
+      DeviceArray<uint16_t> x(device(), bits);
+      DeviceArray<float> biases(device(), bias);
+      for (const bool adds : {false, true}) {
+        std::vector<double> expected = Doubles(AllValues(bits, element));
+        for (size_t i = 0; i < expected.size(); ++i) {
+          if (adds) expected[i] += double{bias[i % dim]};
+          expected[i] *= double{kScale};
+          if (adds) expected[i] += double{Value(residual_bits[i], element)};
+        }
+        DeviceArray<uint16_t> y(device(), residual_bits);
+        device()->Launch(KernelsOf(device(), element).scale_rows,
+                         ScaleRowsArgs{x.data(), adds ? biases.data() : nullptr, adds ? y.data() : nullptr, y.data(),
+                                       kRows, dim, kScale},
+                         3);
+        EXPECT_LT(RelativeError(AllValues(y.Download(), element), expected), kTolerance) << dim;
+      }
+    }
+  }
+}
+
+TEST_F(DeviceKernelsTest, LogitsAreScaledAndCapped) {
+  constexpr float kScale = 1.7f, kSoftcap = 3;
+  for (const int count : {1, 4, 4099}) {
+    Random random(count);
+    const std::vector<float> logits = random.Normals(count, 4);
+    for (const float softcap : {0.0f, kSoftcap}) {
+      std::vector<double> expected = Doubles(logits);
+      for (double& logit : expected) {
+        logit *= double{kScale};
+        if (softcap > 0) logit = reference::Softcap(logit, softcap);
+      }
+      DeviceArray<float> y(device(), logits);
+      device()->Launch(KernelsOf(device(), DataType::kBFloat16).cap_logits,
+                       CapLogitsArgs{y.data(), count, kScale, softcap}, 2);
+      EXPECT_LT(RelativeError(y.Download(), expected), kFloat32Tolerance) << count << ", " << softcap;
+    }
+  }
+}
+
+TEST_F(DeviceKernelsTest, LargeLogitsReachTheSoftcap) {
+  DeviceArray<float> y(device(), std::vector<float>{-3e38f, -1000, 1000, 3e38f, NAN});
+  device()->Launch(KernelsOf(device(), DataType::kBFloat16).cap_logits, CapLogitsArgs{y.data(), 5, 1, 30}, 1);
+  const std::vector<float> capped = y.Download();
+  EXPECT_EQ(std::vector<float>(capped.begin(), capped.end() - 1), (std::vector<float>{-30, -30, 30, 30}));
+  EXPECT_TRUE(std::isnan(capped.back()));
 }
 
 TEST_F(DeviceKernelsTest, AddBiasAgreesWithFloat64) {
@@ -119,6 +290,13 @@ TEST_F(DeviceKernelsTest, GatheredRowsAreTheSame) {
   device()->Launch(KernelsOf(device(), DataType::kBFloat16).gather_rows,
                    GatherRowsArgs{x.data(), row_array.data(), y.data(), kRows, kDim}, 2);
   EXPECT_EQ(y.Download(), expected);
+  for (const DataType element : kElements) {
+    std::vector<uint16_t> scaled;
+    for (const uint16_t row_bits : expected) scaled.push_back(Bits(3.5f * Value(row_bits, element), element));
+    device()->Launch(KernelsOf(device(), element).gather_scaled_rows,
+                     GatherRowsArgs{x.data(), row_array.data(), y.data(), kRows, kDim, nullptr, 3.5f}, 2);
+    EXPECT_EQ(y.Download(), scaled) << Name(element);
+  }
 }
 
 TEST_F(DeviceKernelsTest, CopiedBlocksAreTheSameInAllLayersAndNothingElseChanges) {
@@ -148,9 +326,9 @@ TEST_F(DeviceKernelsTest, CopiedBlocksAreTheSameInAllLayersAndNothingElseChanges
 }
 
 template <int kHeadDim>
-void CheckRopeAppend(Device* device, const KernelTable& kernels, DataType element, int block_size, bool has_norm,
-                     bool int8_kv = false) {
-  const RopeAppendCase<kHeadDim> inputs(block_size, has_norm, element, int8_kv);
+void CheckRopeAppend(Device* device, const KernelTable& kernels, DataType element, int block_size,
+                     const RopeVariant& variant, bool int8_kv = false) {
+  const RopeAppendCase<kHeadDim> inputs(block_size, variant, element, int8_kv);
   DeviceArray<uint16_t> qkv(device, inputs.qkv), pool(device, inputs.pool_elements());
   DeviceArray<int32_t> positions(device, inputs.positions);
   DeviceArray<int64_t> slots(device, inputs.slots);
@@ -173,15 +351,22 @@ void CheckRopeAppendAmong(int head_dim, const Args&... args) {
 
 TEST_F(DeviceKernelsTest, RopeAppendOfEveryTableRotatesAndStores) {
   ForEachTable(*device(), [&](DataType element, int head_dim, int unit_tokens, const KernelTable& kernels) {
-    for (const bool has_norm : {false, true}) {
+    // At least 16 dimensions rotate, and in the larger heads of the last two variants not all.
+    const int half = head_dim / 32 * 16, quarter = head_dim / 64 * 16;
+    const RopeVariant variants[] = {{},
+                                    {.has_norm = true},
+                                    {.has_norm = true, .unrotated = half, .query_growth = 0.3f},
+                                    {.has_norm = true, .unrotated = quarter, .norms_after_rotation = true},
+                                    {.unrotated = head_dim - 16}};
+    for (const RopeVariant& variant : variants) {
       for (const int num_units : {1, 2}) {
         const int block_size = num_units * unit_tokens;
         SCOPED_TRACE(testing::Message() << Name(element) << ", blocks of " << block_size << ", heads of " << head_dim
-                                        << ", norm " << has_norm);
-        CheckRopeAppendAmong<16, 32, 64, 80, 96, 128, 256>(head_dim, device(), kernels, element, block_size, has_norm);
+                                        << ", variant " << &variant - variants);
+        CheckRopeAppendAmong<16, 32, 64, 80, 96, 128, 256>(head_dim, device(), kernels, element, block_size, variant);
         if (kernels.int8_kv == nullptr) continue;
         CheckRopeAppendAmong<16, 32, 64, 80, 96, 128>(head_dim, device(), *kernels.int8_kv, element, block_size,
-                                                      has_norm, /*int8_kv=*/true);
+                                                      variant, /*int8_kv=*/true);
       }
     }
   });

@@ -73,7 +73,7 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
                                                                      .group_size = group_size,
                                                                      .window = shape.window,
                                                                      .block_size = shape.block_size},
-                                                                    MostItemRows(kernels)));
+                                                                    MostItemRows(kernels, shape.softcap > 0)));
   std::vector<AttentionItem> items;
   std::vector<AttentionLaunch> launches;
   ListLaunches(plan, group_size, &items, &launches);
@@ -101,6 +101,7 @@ EmulatedRun RunAttention(const Shape& shape, const std::vector<Slice>& slices, P
   args.block_size = shape.block_size;
   args.window = shape.window;
   args.scale_log2 = float(1 / std::sqrt(double(shape.head_dim)) / std::log(2.0));
+  if (shape.softcap > 0) SetSoftcap(1 / std::sqrt(double(shape.head_dim)), shape.softcap, &args);
 
   EmulatedRun result;
   for (const AttentionLaunch& launch : launches) {

@@ -43,9 +43,18 @@ class LaunchedKernels : public testing::Environment {
       }
       note("rms_norm" + of_element, kernels.rms_norm);
       note("silu_mul" + of_element, kernels.silu_mul);
+      note("gelu_mul" + of_element, kernels.gelu_mul);
+      note("activate" + of_element, kernels.activate);
       note("add_bias" + of_element, kernels.add_bias);
+      note("scale_rows" + of_element, kernels.scale_rows);
+      note("cap_logits", kernels.cap_logits);
       note("gather_rows", kernels.gather_rows);
+      note("gather_scaled_rows" + of_element, kernels.gather_scaled_rows);
       note("copy_blocks", kernels.copy_blocks);
+      note("route", kernels.route);
+      note("expert_plan", kernels.expert_plan);
+      note("expert_product" + of_element, kernels.expert_product);
+      note("expert_sum" + of_element, kernels.expert_sum);
       note("sampling", kernels.sampling);
       for (const auto& [format, quantized] :
            {std::pair("int4", &kernels.int4), {"int8", &kernels.int8}, {"fp8", &kernels.fp8}}) {

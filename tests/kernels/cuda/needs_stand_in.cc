@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A library that cannot be loaded, because what it needs cannot be found.
+// A library that cannot be loaded, because a library that it needs is missing.
 
 extern "C" int quire_stand_in();
 

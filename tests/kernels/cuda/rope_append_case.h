@@ -18,14 +18,23 @@
 
 namespace quire::cuda {
 
+// What differs between models.
+struct RopeVariant {
+  bool has_norm = false;
+  int unrotated = 0;  // Dimensions of a head that do not rotate.
+  bool norms_after_rotation = false;
+  float query_growth = 0;
+};
+
 // Some tokens whose queries, keys and values a kernel rotates and stores in one layer's pool, in bfloat16, float16 or
 // int8, and the check of the result. The kernel may run in the emulator or on a device.
 template <int kHeadDim>
 class RopeAppendCase {
  public:
-  static constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kAllHeads = kHeads + 2 * kKvHeads;
+  static constexpr int kHeads = 4, kKvHeads = 2, kTokens = 11, kPositions = 300, kSpan = 90,
+                       kAllHeads = kHeads + 2 * kKvHeads;
 
-  RopeAppendCase(int block_size, bool has_norm, DataType type = DataType::kBFloat16, bool int8_kv = false)
+  RopeAppendCase(int block_size, const RopeVariant& variant, DataType type = DataType::kBFloat16, bool int8_kv = false)
       : layout({.num_layers = 1,
                 .num_kv_heads = kKvHeads,
                 .head_dim = kHeadDim,
@@ -33,7 +42,8 @@ class RopeAppendCase {
                 .type = int8_kv ? KvType::kInt8 : KvTypeOf(type)}),
         num_blocks(2 * kTokens),
         type_(type),
-        has_norm_(has_norm) {
+        variant_(variant),
+        rotary_dim_(kHeadDim - variant.unrotated) {
     Random random(17);
     std::vector<float> values = random.Normals(size_t(kTokens) * kAllHeads * kHeadDim);
     if (int8_kv) {  // Heads of V that are not like others.
@@ -54,12 +64,13 @@ class RopeAppendCase {
       positions.push_back(i == 0 ? 0 : random.Int(0, kPositions - 1));
       slots.push_back(all_slots[i]);
     }
-    for (int i = 0; i < kHeadDim / 2; ++i) inv_freq_.push_back(std::pow(10000.0, -2.0 * i / kHeadDim));
-    rotary_table.resize(size_t(kPositions) * kHeadDim);
+    const int half = rotary_dim_ / 2;
+    for (int i = 0; i < half; ++i) inv_freq_.push_back(std::pow(10000.0, -1.0 * i / half));
+    rotary_table.resize(size_t(kPositions) * rotary_dim_);
     for (int p = 0; p < kPositions; ++p) {
-      for (int i = 0; i < kHeadDim / 2; ++i) {
-        rotary_table[size_t(p) * kHeadDim + i] = float(std::cos(p * inv_freq_[i]));
-        rotary_table[size_t(p) * kHeadDim + kHeadDim / 2 + i] = float(std::sin(p * inv_freq_[i]));
+      for (int i = 0; i < half; ++i) {
+        rotary_table[size_t(p) * rotary_dim_ + i] = float(std::cos(p * inv_freq_[i]));
+        rotary_table[size_t(p) * rotary_dim_ + half + i] = float(std::sin(p * inv_freq_[i]));
       }
     }
     q_norm = random.Normals(kHeadDim);
@@ -71,7 +82,7 @@ class RopeAppendCase {
   std::vector<uint16_t> qkv;          // [kTokens, kAllHeads, kHeadDim] bfloat16 or float16
   std::vector<int32_t> positions;     // [kTokens]
   std::vector<int64_t> slots;         // [kTokens]
-  std::vector<float> rotary_table;    // [kPositions, kHeadDim]
+  std::vector<float> rotary_table;    // [kPositions, rotary dimensions]
   std::vector<float> q_norm, k_norm;  // [kHeadDim]
 
   size_t pool_elements() const { return num_blocks * layout.block_bytes() / sizeof(uint16_t); }  // Of 16 bits.
@@ -84,11 +95,15 @@ class RopeAppendCase {
     args.num_heads = kHeads;
     args.num_kv_heads = kKvHeads;
     args.block_size = layout.block_size;
+    args.rotary_dim = rotary_dim_;
+    args.norms_after_rotation = variant_.norms_after_rotation;
+    args.query_growth = variant_.query_growth;
+    args.query_span = kSpan;
     return args;
   }
   void SetNorms(const float* q, const float* k, RopeAppendKernelArgs* args) const {
-    args->q_norm = has_norm_ ? q : nullptr;
-    args->k_norm = has_norm_ ? k : nullptr;
+    args->q_norm = variant_.has_norm ? q : nullptr;
+    args->k_norm = variant_.has_norm ? k : nullptr;
   }
 
   // Compares queries in `qkv_after`, and keys and values in `pool`, with the reference.
@@ -101,13 +116,17 @@ class RopeAppendCase {
         std::vector<double> row(first, first + kHeadDim);
         const bool is_query = head < kHeads, is_value = head >= kHeads + kKvHeads;
         if (!is_value) {
-          if (has_norm_) row = reference::RmsNorm(row, Doubles(is_query ? q_norm : k_norm), 1e-6);
+          const auto normalize = [&] { row = reference::RmsNorm(row, Doubles(is_query ? q_norm : k_norm), 1e-6); };
+          if (variant_.has_norm && !variant_.norms_after_rotation) normalize();
           reference::Rotate(positions[token], inv_freq_, 1, row.data());
+          if (variant_.has_norm && variant_.norms_after_rotation) normalize();
+          const double growth = is_query ? double{variant_.query_growth} : 0;
+          for (double& value : row) value *= 1 + growth * std::log1p(positions[token] / kSpan);
         }
         if (!is_query && layout.type == KvType::kInt8) {
           // Nothing rounds a V, or a K without a norm and at position 0, but the formula.
-          CheckInt8(row, is_value || (positions[token] == 0 && !has_norm_), slots[token], (head - kHeads) % kKvHeads,
-                    is_value, reinterpret_cast<const int8_t*>(pool));
+          CheckInt8(row, is_value || (positions[token] == 0 && !variant_.has_norm), slots[token],
+                    (head - kHeads) % kKvHeads, is_value, reinterpret_cast<const int8_t*>(pool));
           continue;
         }
         expected.insert(expected.end(), row.begin(), row.end());
@@ -160,9 +179,10 @@ class RopeAppendCase {
   }
 
   const DataType type_;  // Of qkv.
-  const bool has_norm_;
+  const RopeVariant variant_;
+  const int rotary_dim_;
   std::vector<double> before_;    // The values of qkv.
-  std::vector<double> inv_freq_;  // [kHeadDim / 2]
+  std::vector<double> inv_freq_;  // [rotary_dim_ / 2]
 };
 
 }  // namespace quire::cuda

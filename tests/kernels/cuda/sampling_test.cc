@@ -167,7 +167,7 @@ TEST_F(CudaSamplingTest, CutsAmongEqualLogitsKeepTheLowestIds) {
 TEST_F(CudaSamplingTest, LargeVocabulariesDrawWhatTheCpuDraws) {
   Random random(3);
   for (const int vocab_size : {32000, 50257, 131072}) {
-    std::vector<OwnedRow> owned(8);
+    std::vector<OwnedRow> owned(14);
     owned[1].row = GreedyRow();
     owned[2].row.top_k = 50;
     owned[2].row.top_p = 0.9f;
@@ -178,7 +178,22 @@ TEST_F(CudaSamplingTest, LargeVocabulariesDrawWhatTheCpuDraws) {
     owned[5].row.temperature = 1.5f;
     owned[6].row.top_p = 0.3f;
     owned[7] = RandomRow(vocab_size, &random);
-    for (size_t i = 0; i < owned.size(); ++i) owned[i].row.position = uint32_t(i);
+    owned[8].row.top_n_sigma = 1.5f;
+    owned[9].row.top_n_sigma = 2.5f;  // Fewer tokens than top-k keeps.
+    owned[9].row.top_k = 5000;
+    owned[9].row.top_p = 0.9f;
+    owned[10].row.top_n_sigma = 3;  // Thousands of tokens, of which top-p keeps some.
+    owned[10].row.top_p = 0.8f;
+    owned[11].row.xtc_threshold = 2e-5f;  // With flat logits, all tokens have more.
+    owned[12].row.xtc_threshold = 0.001f;
+    owned[12].row.top_p = 0.9f;
+    owned[13].row.xtc_threshold = 0.02f;
+    owned[13].row.top_k = 50;
+    owned[13].row.min_p = 0.1f;
+    for (size_t i = 0; i < owned.size(); ++i) {
+      owned[i].row.position = uint32_t(i);
+      owned[i].row.xtc_probability = i > 10 ? 1.0f : owned[i].row.xtc_probability;
+    }
     const std::vector<SamplingRow> rows = RowsOf(owned);
     ExpectTheTokensOfTheCpu(rows, random.Normals(vocab_size, 2));
     if (vocab_size > 32000) continue;
@@ -186,6 +201,14 @@ TEST_F(CudaSamplingTest, LargeVocabulariesDrawWhatTheCpuDraws) {
     ExpectTheTokensOfTheCpu(rows, random.Normals(vocab_size, 8));
     ExpectTheTokensOfTheCpu(rows, std::vector<float>(vocab_size, -3.0f));
   }
+}
+
+TEST_F(CudaSamplingTest, TopNSigmaKeepsTokensWithinStandardDeviations) {
+  CheckTopNSigma(OnDevice());
+}
+
+TEST_F(CudaSamplingTest, XtcKeepsTheLeastLikelyTopChoice) {
+  CheckXtc(OnDevice());
 }
 
 TEST_F(CudaSamplingTest, GreedyTakesTheLargestLogitAndOnATieTheLowestId) {

@@ -120,8 +120,9 @@ TEST(CudaKernelsTest, SiluMulAgreesWithFloat64) {
     Random random(dim);
     constexpr int kRows = 7;
     Bf16Array x(random.Normals(size_t(kRows) * 2 * dim, 4)), y(std::vector<float>(size_t(kRows) * dim, NAN));
-    RunKernel<SiluMulKernel<Bf16>>(SiluMulArgs{x.data(), y.data(), kRows, dim},
-                                   {ReadOnlyBuffer("x", x.data(), x.size()), WritableBuffer("y", y.data(), y.size())});
+    RunKernel<GatedKernel<Bf16, Silu>>(
+        GatedArgs{x.data(), y.data(), kRows, dim},
+        {ReadOnlyBuffer("x", x.data(), x.size()), WritableBuffer("y", y.data(), y.size())});
     EXPECT_LT(RelativeError(y.values(), reference::SiluMul(Doubles(x.values()), dim)), kTolerance) << dim;
   }
 }
@@ -129,8 +130,8 @@ TEST(CudaKernelsTest, SiluMulAgreesWithFloat64) {
 TEST(CudaKernelsTest, SiluMulOfExtremesIsFinite) {
   const float large = 3e38f;
   Bf16Array x({large, -large, 200, -200, 0, 1, -1, 90, 1, 1, 1, 1, 1, 1, 1, 1}), y(std::vector<float>(8, NAN));
-  RunKernel<SiluMulKernel<Bf16>>(SiluMulArgs{x.data(), y.data(), 1, 8},
-                                 {ReadOnlyBuffer("x", x.data(), x.size()), WritableBuffer("y", y.data(), y.size())});
+  RunKernel<GatedKernel<Bf16, Silu>>(GatedArgs{x.data(), y.data(), 1, 8}, {ReadOnlyBuffer("x", x.data(), x.size()),
+                                                                           WritableBuffer("y", y.data(), y.size())});
   for (const float value : y.values()) EXPECT_TRUE(std::isfinite(value));
   EXPECT_EQ(y.values()[1], 0);
 }
@@ -199,7 +200,8 @@ TEST(CudaKernelsTest, TokensAreSortedWithFewBankConflicts) {
 template <UnitSize kSize, int kHeadDim, typename Element = Bf16>
 void CheckRopeAppend(int block_size, bool has_norm) {
   SCOPED_TRACE(testing::Message() << "blocks of " << block_size << ", heads of " << kHeadDim << ", norm " << has_norm);
-  const RopeAppendCase<kHeadDim> inputs(block_size, has_norm, DataType::kBFloat16, Element::kKvBytes == 1);
+  const RopeAppendCase<kHeadDim> inputs(block_size, {.has_norm = has_norm}, DataType::kBFloat16,
+                                        Element::kKvBytes == 1);
   Bf16Array qkv = Bf16Array::OfBits(inputs.qkv);
   std::vector<simt::U32x4> pool(inputs.pool_elements() * sizeof(uint16_t) / sizeof(simt::U32x4));
   RopeAppendKernelArgs args = inputs.Args();

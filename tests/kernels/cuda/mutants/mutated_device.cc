@@ -16,10 +16,19 @@ KernelTable RowKernels() {
   KernelTable table;
   table.rope_append = MakeKernel<EmulatedEntry, RopeAppendKernel<Element, UnitSize::kFull, kHeadDim>>();
   table.rms_norm = MakeKernel<EmulatedEntry, RmsNormKernel<Element>>();
-  table.silu_mul = MakeKernel<EmulatedEntry, SiluMulKernel<Element>>();
+  table.silu_mul = MakeKernel<EmulatedEntry, GatedKernel<Element, Silu>>();
+  table.gelu_mul = MakeKernel<EmulatedEntry, GatedKernel<Element, GeluTanh>>();
+  table.activate = MakeKernel<EmulatedEntry, ActivateKernel<Element>>();
   table.add_bias = MakeKernel<EmulatedEntry, AddBiasKernel<Element>>();
+  table.scale_rows = MakeKernel<EmulatedEntry, ScaleRowsKernel<Element>>();
+  table.cap_logits = MakeKernel<EmulatedEntry, CapLogitsKernel>();
   table.gather_rows = MakeKernel<EmulatedEntry, GatherRowsKernel>();
+  table.gather_scaled_rows = MakeKernel<EmulatedEntry, GatherScaledRowsKernel<Element>>();
   table.copy_blocks = MakeKernel<EmulatedEntry, CopyBlocksKernel>();
+  table.route = MakeKernel<EmulatedEntry, RouteKernel>();
+  table.expert_plan = MakeKernel<EmulatedEntry, ExpertPlanKernel>();
+  table.expert_product = MakeKernel<EmulatedEntry, ExpertProductKernel<Element>>();
+  table.expert_sum = MakeKernel<EmulatedEntry, ExpertSumKernel<Element>>();
   return table;
 }
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_KERNELS_CPU_LINEAR_WEIGHT_PANELS_H_
+#define QUIRE_KERNELS_CPU_LINEAR_WEIGHT_PANELS_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "kernels/blocks.h"
+#include "kernels/half_float.h"
+
+namespace quire::cpu {
+
+// How weights are stored. The first three formats match DataType, in the same order. kInt4, kInt4Float32 and
+// kInt4BFloat16 have the same panels, and differ in the input. The input of kInt4Units is bfloat16, too.
+enum class WeightFormat : uint8_t {
+  kFloat32,
+  kBFloat16,
+  kFloat16,
+  kInt8,
+  kInt4,
+  kInt4Float32,
+  kInt4BFloat16,
+  kInt4Units,
+  kFp8,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K
+};
+constexpr int kNumWeightFormats = 13;
+
+// Weights are packed in panels of 32 output columns (rows of the source matrix). The last panel is filled with zeros.
+//   float32, float16: [panel][k][32]
+//   bfloat16:         [panel][k / 2][32][2], so that one load reads two consecutive k of 16 columns. k is padded with
+//                     zeros to a multiple of 32. 32 k of a panel are the two right-hand tiles of an AMX product.
+//   int8:             [panel] with 32 scales in float32 and then [k / 4][32][4] bytes, each a weight + 128. One load
+//                     reads four consecutive k of 16 columns. k is padded to a multiple of 64; 64 k of a panel are the
+//                     two right-hand tiles of an AMX product of bytes.
+//   int4:             [panel][k / group], each group with 32 scales in float32, 32 zero points of a byte each, 32
+//                     unused bytes, and then [group / 8][32] words of 32 bits. A word holds eight consecutive k of a
+//                     column: the first four in the low halves of its bytes, the others in the high halves. One load
+//                     reads eight k of 16 columns. k is padded to a multiple of the group.
+//   int4 in units:    The same, except for the words. A unit is 32 consecutive k of a column, and the units of a group
+//                     are in the order [32 columns][group / 32]. Four units are a line of 32 words of 16 bits: word i
+//                     has the weight i of each of them, the first unit in its lowest four bits. So a table of 16
+//                     numbers of bfloat16 makes a unit in one look-up, as a row of the left-hand tile of a product.
+//   fp8:              [panel][k / group], each group with 32 scales in float32 and then [group / 4][2][4][2][4][2]
+//                     bytes of E4M3: of four consecutive k, two halves of 16 columns, and in each four times the
+//                     first two k of four columns and then their last two k. One load reads four k of 16 columns. k is
+//                     padded with zeros to a multiple of the group, which is a multiple of 32.
+//   blocks:           [panel][k / unit], where a unit is a block of kernels/blocks.h. It begins with 32 scales in
+//                     float16, and 32 minima if the type has them. Units of several groups then have [group][32] bytes
+//                     of small scales, and of small minima. Then come the lines of the groups, alternately for the
+//                     first and the last 16 columns. A line of kQ8_0 has [k / 2][16][2] signed bytes. A line of the
+//                     others has [k / 8][16] words of 32 bits with the lowest four bits of the numbers of 8 k: the even
+//                     k in its lower half, the odd ones in its upper half, lowest first. In kQ5_K and kQ6_K it ends
+//                     with [16] words with the upper bits of all its k in the same order.
+constexpr int kPanelColumns = 32;
+constexpr int kBFloat16PanelStep = 32;  // In panels of bfloat16, k is padded to a multiple of this.
+constexpr int kInt8PanelStep = 64;      // The same in panels of int8.
+constexpr int kInt8QuadColumns = 4;     // The k of a load.
+constexpr int kInt8ScaleBytes = kPanelColumns * int(sizeof(float));
+constexpr int kInt8Offset = 128;  // A byte of a panel is greater than the weight by this.
+// The header of a group has scales and zero points.
+constexpr int kScalesBytes = kPanelColumns * int(sizeof(float));  // The scales of a group.
+constexpr int kInt4HeaderBytes = kScalesBytes + 64;
+constexpr int kInt4LineColumns = 8;   // The k of a word.
+constexpr int kInt4UnitColumns = 32;  // The k of a unit.
+constexpr int kInt4LineUnits = 4;
+constexpr int kInt4LineBytes = 64;
+constexpr int Int4GroupBytes(int group) {
+  return kInt4HeaderBytes + group / 2 * kPanelColumns;
+}
+constexpr int kLineOfWordsBytes = 64;  // 16 words, in panels of blocks.
+constexpr int kFp8HeaderBytes = kScalesBytes;
+constexpr int kFp8LineColumns = 4;  // The k of a line.
+constexpr int kFp8LineBytes = 64;
+constexpr int kFp8Step = kBFloat16PanelStep;  // Groups, and the columns that kernels convert, are multiples of this.
+constexpr int Fp8GroupBytes(int group) {
+  return kFp8HeaderBytes + group * kPanelColumns;
+}
+// The same with the layout and the size of bfloat16.
+constexpr int ConvertedGroupBytes(int group, bool has_minima = false) {
+  return (has_minima ? 2 : 1) * kScalesBytes + group * kPanelColumns * 2;
+}
+// Bytes of LinearTask::scratch for panels of int4, fp8 and blocks: two panels of bfloat16, or a small one.
+constexpr int64_t LinearScratchBytes(int num_groups, int group) {
+  constexpr int64_t kLeast = 16 << 10;
+  const int64_t panels = int64_t{2} * num_groups * ConvertedGroupBytes(group);
+  return panels > kLeast ? panels : kLeast;
+}
+
+// The layout of panels of blocks. Offsets are in bytes from the begin of a unit.
+struct BlockPanel {
+  int unit;          // The k of a unit.
+  int group;         // The k of a group.
+  int line_columns;  // The k of a line.
+  int line_bytes;
+  bool has_minima;
+
+  constexpr int num_groups() const { return unit / group; }
+  constexpr int minima() const { return kPanelColumns * int(sizeof(Float16)); }
+  constexpr int small_scales() const { return (has_minima ? 2 : 1) * minima(); }
+  constexpr int small_minima() const { return small_scales() + num_groups() * kPanelColumns; }
+  constexpr int header_bytes() const {
+    const int small_bytes = num_groups() == 1 ? 0 : num_groups() * kPanelColumns;
+    return small_scales() + (has_minima ? 2 : 1) * small_bytes;
+  }
+  constexpr int group_bytes() const { return group / line_columns * 2 * line_bytes; }
+  constexpr int unit_bytes() const { return header_bytes() + num_groups() * group_bytes(); }
+};
+constexpr bool IsInBlocks(WeightFormat format) {
+  return format >= WeightFormat::kQ8_0;
+}
+constexpr BlockType BlockTypeOf(WeightFormat format) {
+  return BlockType(int(format) - int(WeightFormat::kQ8_0));
+}
+constexpr WeightFormat FormatOf(BlockType type) {
+  return WeightFormat(int(WeightFormat::kQ8_0) + int(type));
+}
+// REQUIRES: IsInBlocks(format).
+constexpr BlockPanel BlockPanelOf(WeightFormat format) {
+  const BlockShape shape = ShapeOf(BlockTypeOf(format));
+  const auto [line_columns, line_words] = [&]() -> std::pair<int, int> {
+    switch (BlockTypeOf(format)) {
+      case BlockType::kQ8_0:
+        break;
+      case BlockType::kQ4_K:
+        return {8, 1};
+      case BlockType::kQ5_K:
+        return {32, 5};
+      case BlockType::kQ6_K:
+        return {16, 3};
+    }
+    return {4, 1};
+  }();
+  return {shape.columns, shape.group, line_columns, line_words * kLineOfWordsBytes, shape.has_minima};
+}
+
+}  // namespace quire::cpu
+
+#endif  // QUIRE_KERNELS_CPU_LINEAR_WEIGHT_PANELS_H_

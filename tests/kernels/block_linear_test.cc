@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/blocks.h"
+#include "kernels/reference/quantized.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace quire {
+namespace {
+
+using reference::BlockMatrix;
+
+constexpr BlockType kTypes[] = {BlockType::kQ8_0, BlockType::kQ4_K, BlockType::kQ5_K, BlockType::kQ6_K};
+
+const char* TypeName(BlockType type) {
+  constexpr const char* kNames[] = {"q8_0", "q4_k", "q5_k", "q6_k"};
+  return kNames[int(type)];
+}
+
+// Every bit of the blocks is random, except those of the scales in float16, which are small numbers of both signs.
+BlockMatrix RandomMatrix(BlockType type, int rows, int cols, Random* random) {
+  const BlockShape shape = ShapeOf(type);
+  BlockMatrix w = {.type = type, .blocks = {}, .rows = rows, .cols = cols};
+  w.blocks.resize(size_t(rows) * size_t(cols / shape.columns * shape.bytes));
+  for (uint8_t& byte : w.blocks) byte = uint8_t(random->Int(0, 255));
+  for (size_t at = 0; at < w.blocks.size(); at += size_t(shape.bytes)) {
+    const auto put = [&](int place) {
+      const Float16 scale = ToFloat16(float(random->Int(-1000, 1000)) * 1e-5f);
+      memcpy(&w.blocks[at + size_t(place)], &scale, sizeof(scale));
+    };
+    put(type == BlockType::kQ6_K ? shape.bytes - 2 : 0);
+    if (shape.has_minima) put(2);
+  }
+  ReadBlocks(&w);
+  return w;
+}
+
+BlockMatrixView View(const BlockMatrix& w, int first_row, int rows) {
+  const size_t row_bytes = w.blocks.size() / size_t(w.rows);
+  return {.blocks = &w.blocks[size_t(first_row) * row_bytes],
+          .rows = rows,
+          .cols = w.cols,
+          .type = w.type,
+          .num_slices = w.num_slices};
+}
+
+std::unique_ptr<PackedMatrix> Pack(Backend* backend, const BlockMatrix& w) {
+  const BlockMatrixView view = View(w, 0, w.rows);
+  return backend->PackBlocks(&view, 1);
+}
+
+class BlockLinearTest : public testing::TestWithParam<std::tuple<cpu::Isa, BlockType>> {
+ protected:
+  static cpu::Isa isa() { return std::get<0>(GetParam()); }
+  static BlockType type() { return std::get<1>(GetParam()); }
+  static int step() { return ShapeOf(type()).columns; }
+  static std::unique_ptr<Backend> MakeBackend(int num_threads = 1) { return cpu::MakeCpuBackend(num_threads, isa()); }
+  // The scalar formula, or the same with sums of groups by the products of bfloat16.
+  static std::vector<float> Expected(Backend* backend, const std::vector<float>& x, const BlockMatrix& w) {
+    if (backend->InputType(*Pack(backend, w)) != DataType::kBFloat16) {
+      return reference::BlockLinear(x, w, /*is_fused=*/isa() != cpu::Isa::kGeneric);
+    }
+    std::vector<BFloat16> numbers;
+    for (const int8_t number : w.numbers) numbers.push_back(ToBFloat16(number));
+    return SumOfGroups(backend, x, numbers, w.scales, w.cols, w.group, w.minima);
+  }
+};
+
+TEST_P(BlockLinearTest, TheBackendWantsBlocksWhereTheyAreNotSlower) {
+  EXPECT_EQ(MakeBackend()->MultipliesBlocks(), isa() != cpu::Isa::kGeneric && isa() != cpu::Isa::kAmx);
+}
+
+// Every number in every place of a block, in products that show it exactly: of one row, and of rows that share a
+// conversion.
+TEST_P(BlockLinearTest, EveryNumberIsConvertedExactly) {
+  const auto backend = MakeBackend();
+  Random random(1);
+  const int rows = 40, cols = 256;
+  const BlockMatrix w = RandomMatrix(type(), rows, cols, &random);
+  const auto packed = Pack(backend.get(), w);
+  for (const int num_tokens : {1, 64}) {
+    for (int first = 0; first < cols; first += num_tokens) {
+      std::vector<float> x(size_t(num_tokens) * cols);
+      for (int token = 0; token < num_tokens; ++token) x[size_t(token) * cols + size_t(first + token)] = 1;
+      const std::vector<float> y = Multiply(backend.get(), x, *packed, cols, rows);
+      for (int i = 0; i < num_tokens * rows; ++i) {
+        const int k = first + i / rows, n = i % rows, at = n * w.num_groups() + k / w.group;
+        float expected = w.scales[size_t(at)] * w.numbers[size_t(n * cols + k)];
+        if (!w.minima.empty()) expected -= w.minima[size_t(at)];
+        ASSERT_EQ(y[size_t(i)], expected) << "row " << n << ", column " << k;
+      }
+    }
+  }
+}
+
+TEST_P(BlockLinearTest, BitsAreThoseOfTheFormula) {
+  const auto backend = MakeBackend();
+  Random random(2);
+  for (int i = 0; i < 24; ++i) {
+    const int num_tokens = i < 14 ? i + 1 : random.Int(1, 70), cols = step() * random.Int(1, 3);
+    const int rows = random.Int(1, 150);
+    const std::vector<float> x = random.Normals(size_t(num_tokens) * size_t(cols), i % 5 == 0 ? 1e-6f : 3);
+    const BlockMatrix w = RandomMatrix(type(), rows, cols, &random);
+    const auto packed = Pack(backend.get(), w);
+    ASSERT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)), Bits(Expected(backend.get(), x, w)))
+        << num_tokens << " x " << cols << " x " << rows;
+  }
+}
+
+TEST_P(BlockLinearTest, SlicesAreAddedAsATree) {
+  const auto backend = MakeBackend();
+  Random random(7);
+  const int rows = 50, cols = 2048, num_tokens = 14;
+  const std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
+  BlockMatrix w = RandomMatrix(type(), rows, cols, &random);
+  w.num_slices = 4;
+  const auto packed = Pack(backend.get(), w);
+  if (backend->InputType(*packed) == DataType::kBFloat16) return;  // The other sets have the same code.
+  EXPECT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)), Bits(Expected(backend.get(), x, w)));
+}
+
+TEST_P(BlockLinearTest, ARowDoesNotDependOnItsCompanyOrTheThreads) {
+  Random random(3);
+  const int cols = 512, rows = 130, max_tokens = 205;
+  const std::vector<float> x = random.Normals(size_t(max_tokens) * cols);
+  const BlockMatrix w = RandomMatrix(type(), rows, cols, &random);
+  const std::vector<float> expected = Expected(MakeBackend().get(), x, w);
+  for (const int num_threads : {1, 3}) {
+    const auto backend = MakeBackend(num_threads);
+    const auto packed = Pack(backend.get(), w);
+    for (const int num_tokens : {1, 2, 3, 7, 12, 13, 25, 64, max_tokens}) {
+      const std::vector<float> first(x.begin(), x.begin() + num_tokens * cols);
+      EXPECT_EQ(Multiply(backend.get(), first, *packed, cols, rows),
+                std::vector<float>(expected.begin(), expected.begin() + num_tokens * rows))
+          << num_tokens << " tokens, " << num_threads << " threads";
+    }
+  }
+}
+
+// The types of a stack may differ, as Q, K and V do in many files.
+TEST_P(BlockLinearTest, AStackOfSeveralTypesAddsBiasAndResidualInPlace) {
+  const auto backend = MakeBackend();
+  Random random(5);
+  const int cols = 256;
+  const BlockMatrix own = RandomMatrix(type(), 70, cols, &random);
+  for (const BlockType other_type : kTypes) {
+    const BlockMatrix other = RandomMatrix(other_type, 41, cols, &random);
+    const BlockMatrixView parts[] = {View(own, 0, 1), View(own, 1, 69), View(other, 0, 41)};
+    const auto packed = backend->PackBlocks(parts, 3);
+    for (const int num_tokens : {1, 5, 37}) {
+      const std::vector<float> x = random.Normals(size_t(num_tokens) * cols), bias = random.Normals(111);
+      const std::vector<float> left = Expected(backend.get(), x, own), right = Expected(backend.get(), x, other);
+      std::vector<float> product;
+      for (int token = 0; token < num_tokens; ++token) {
+        product.insert(product.end(), left.begin() + token * 70, left.begin() + (token + 1) * 70);
+        product.insert(product.end(), right.begin() + token * 41, right.begin() + (token + 1) * 41);
+      }
+      ExpectBiasAndResidualInPlace(backend.get(), x, *packed, bias, random.Normals(num_tokens * 111), product);
+    }
+  }
+}
+
+TEST_P(BlockLinearTest, AGatedProductIsTheProductOfItsHalves) {
+  const auto backend = MakeBackend();
+  Random random(6);
+  const int cols = 256, dim = 75;
+  const BlockMatrix w = RandomMatrix(type(), 2 * dim, cols, &random);
+  const auto packed = backend->PackGatedBlocks(View(w, 0, dim), View(w, dim, dim));
+  for (const int num_tokens : {9, 30}) {
+    const std::vector<float> x = random.Normals(size_t(num_tokens) * cols, 0.01f);
+    ExpectGatedProduct(backend.get(), x, *packed, dim, /*bias=*/{}, Expected(backend.get(), x, w));
+  }
+}
+
+TEST_P(BlockLinearTest, AnEmbeddingReadsItsRowsFromTheBlocks) {
+  const auto backend = MakeBackend();
+  Random random(8);
+  const int cols = 512, rows = 77;
+  const BlockMatrix w = RandomMatrix(type(), rows, cols, &random);
+  const auto packed = Pack(backend.get(), w);
+  const std::vector<int32_t> tokens = {0, 15, 16, 31, 32, 76};
+  std::vector<float> y(tokens.size() * cols);
+  backend->Embed(*packed, tokens.data(), int(tokens.size()), 1, y.data());
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t n = size_t(tokens[i / cols]), k = i % cols, at = n * size_t(w.num_groups()) + k / size_t(w.group);
+    float expected = w.scales[at] * w.numbers[n * cols + k];
+    if (!w.minima.empty()) expected -= w.minima[at];
+    ASSERT_EQ(y[i], expected) << "row " << n << ", column " << k;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, BlockLinearTest,
+                         testing::Combine(testing::ValuesIn(cpu::SupportedIsas()), testing::ValuesIn(kTypes)),
+                         [](const testing::TestParamInfo<std::tuple<cpu::Isa, BlockType>>& info) {
+                           return std::string(cpu::Name(std::get<0>(info.param))) + "_" +
+                                  TypeName(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace quire
