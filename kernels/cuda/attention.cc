@@ -129,6 +129,7 @@ void CudaAttention::Run(const quire::AttentionArgs& args, const KernelTable& ker
   kernel_args.partial_states = partial_states_.Reserve<SoftmaxState>(plan.num_partials);
   kernel_args.partial_values = partial_values_.Reserve<float>(size_t(plan.num_partials) * plan.kind.head_dim);
   kernel_args.scale_log2 = float(args.scale / std::log(2.0));
+  if (args.softcap > 0) SetSoftcap(args.scale, args.softcap, &kernel_args);
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const AttentionLaunch& launch = plan.launches[i];
     kernel_args.range = plan.ranges + 2 * i;
@@ -167,10 +168,12 @@ const CudaAttention::StepPlan& CudaAttention::PlanFor(const quire::AttentionArgs
                      .group_size = args.num_heads / args.layout->num_kv_heads,
                      .window = args.window,
                      .block_size = args.layout->block_size,
-                     .kv_type = args.layout->type};
+                     .kv_type = args.layout->type,
+                     .has_softcap = args.softcap > 0};
   auto plan = std::find_if(plans_.begin(), plans_.end(), [&](const auto& p) { return p->kind == kind; });
   if (plan == plans_.end()) {
-    plan = plans_.insert(plans_.end(), std::make_unique<StepPlan>(kind, MostItemRows(kernels), device_));
+    plan =
+        plans_.insert(plans_.end(), std::make_unique<StepPlan>(kind, MostItemRows(kernels, kind.has_softcap), device_));
     // A later step of this kind may be recorded with a kernel that this step does not need.
     device_->Prepare(kernels);
   }

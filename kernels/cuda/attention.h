@@ -63,6 +63,7 @@ class CudaAttention {
     int window;
     int block_size;
     KvType kv_type;
+    bool has_softcap;
     bool operator==(const Kind&) const = default;
   };
   struct StepPlan {

@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_ARGS_H_
 #define QUIRE_KERNELS_CUDA_ATTENTION_ARGS_H_
 
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/attention_plan.h"
@@ -40,7 +41,15 @@ struct AttentionArgs {
   int32_t block_size;
   int32_t window;    // 0 means none.
   float scale_log2;  // Scores are multiplied by scale / ln(2), which is positive.
+  // With a softcap, a sum s of products q * k becomes cap * tanh(s / cap) before that, where cap is softcap / scale.
+  float cap;        // 0 means none.
+  float cap_slope;  // 2 / (cap * ln(2))
 };
+
+inline void SetSoftcap(double scale, double softcap, AttentionArgs* args) {
+  args->cap = float(softcap / scale);
+  args->cap_slope = float(2 * scale / softcap / std::log(2.0));
+}
 
 }  // namespace quire::cuda
 

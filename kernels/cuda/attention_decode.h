@@ -53,7 +53,7 @@ class AttentionDecode {
       simt::WaitCopies<kStages - 2>();
       simt::SyncWarp();
       copy(unit + (kStages - 1) * kWarps, stage == 0 ? kStages - 1 : stage - 1);
-      sums.template Attend<1>(queries, visible, stages + stage * kUnitBytes, unit * kUnitTokens, rows.args.scale_log2);
+      sums.template Attend<1>(queries, visible, stages + stage * kUnitBytes, unit * kUnitTokens, rows.args);
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     simt::WaitCopies<0>();

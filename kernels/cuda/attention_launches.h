@@ -18,11 +18,11 @@ constexpr int kDecodeRows = 16;   // Largest number of query rows of an item for
 constexpr int kPrefillRows = 64;  // Largest number of query rows of an item for attention_prefill.
 
 // Returns the largest number of query rows of an item for these kernels. A thread block of attention_prefill_sm90 has
-// one warp group that copies, and 64 rows for each of the others.
-inline int MostItemRows(const KernelTable& kernels) {
+// one warp group that copies, and 64 rows for each of the others. This kernel has no registers to spare for a softcap.
+inline int MostItemRows(const KernelTable& kernels, bool has_softcap) {
   constexpr int kGroupThreads = 128, kGroupRows = 64;
   const Kernel<AttentionArgs>& sm90 = kernels.attention_prefill_sm90;
-  return sm90.entry == nullptr ? kPrefillRows : (sm90.num_threads / kGroupThreads - 1) * kGroupRows;
+  return has_softcap || sm90.entry == nullptr ? kPrefillRows : (sm90.num_threads / kGroupThreads - 1) * kGroupRows;
 }
 
 // The properties of these kernels that the planner needs.

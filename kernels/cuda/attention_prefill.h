@@ -56,7 +56,7 @@ class AttentionPrefill {
       copy(tile + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
       if (has_rows) {
         sums.template Attend<kTileUnits>(queries, visible, simt::SharedMemory() + stage * kTileBytes,
-                                         tile * kTileTokens, rows.args.scale_log2);
+                                         tile * kTileTokens, rows.args);
       }
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }

@@ -178,6 +178,18 @@ class SoftmaxRows {
   }
 
  protected:
+  // Caps the scores, if there is a softcap. tanh(x) is 1 - 2 / (1 + exp(2 x)).
+  template <int kUnits>
+  static QUIRE_DEVICE void Cap(const AttentionArgs& args, float (&scores)[kUnits][8]) {
+    if (args.cap == 0) return;
+    QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) {
+      QUIRE_UNROLL for (int i = 0; i < 8; ++i) {
+        const float share = simt::Reciprocal(1 + simt::Exp2(scores[u][i] * args.cap_slope));
+        scores[u][i] = __builtin_fmaf(-2 * args.cap, share, args.cap);
+      }
+    }
+  }
+
   // Hides the scores of tokens that a row does not see. The scores belong to kUnits consecutive units, of which
   // `first_token` is the first token in the context.
   template <int kUnits>
@@ -278,10 +290,10 @@ template <typename Element, int kHeadDim>
 class Accumulator : public SoftmaxRows<kHeadDim> {
  public:
   // Attends to kUnits consecutive units in shared memory, each with K and then V. `first_token` is the position of
-  // their first token in the context. `scale_log2` is positive.
+  // their first token in the context.
   template <int kUnits>
   QUIRE_DEVICE void Attend(const Queries<kHeadDim>& queries, const Visible& visible, const char* units, int first_token,
-                           float scale_log2) {
+                           const AttentionArgs& args) {
     float scores[kUnits][8] = {};
     simt::Repeat<kHeadDim / 16>([&](auto k) {
       constexpr int kPanelStart = LaneRows<kHeadDim>::template kPanelStart<k>;
@@ -293,8 +305,9 @@ class Accumulator : public SoftmaxRows<kHeadDim> {
         Multiply(scores[u], 4, queries.a[k], keys[2], keys[3]);
       });
     });
+    this->Cap(args, scores);
     this->HideInvisible(visible, first_token, scores);
-    this->SoftMax(scale_log2, scores);
+    this->SoftMax(args.scale_log2, scores);
     simt::Repeat<kUnits>([&](auto u) { AddValues<u * kUnitBytes + kUnitBytes / 2>(scores[u], units); });
   }
 

@@ -56,7 +56,7 @@ class Accumulator<Int8Kv<Element>, kHeadDim> : public SoftmaxRows<kHeadDim> {
   // Does the same as Attend of the accumulator for 16-bit elements.
   template <int kUnits>
   QUIRE_DEVICE void Attend(const Queries<kHeadDim>& queries, const Visible& visible, const char* units, int first_token,
-                           float scale_log2) {
+                           const AttentionArgs& args) {
     float scores[kUnits][8] = {};
     simt::Repeat<kPairs>([&](auto p) {
       constexpr int kFirstChunk = 2 * p, kPanelStart = Int8LaneRows<kHeadDim>::template kPanelStart<p>;
@@ -71,9 +71,10 @@ class Accumulator<Int8Kv<Element>, kHeadDim> : public SoftmaxRows<kHeadDim> {
       });
     });
     QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) Scale(units + u * kUnitBytes + kKeyScales, scores[u]);
+    this->Cap(args, scores);
     const bool see_all = simt::All(visible.SeesAll(first_token, kUnits * kUnitTokens));
     if (!see_all) this->Hide(visible, first_token, scores);
-    this->SoftMax(scale_log2, scores);
+    this->SoftMax(args.scale_log2, scores);
     QUIRE_UNROLL for (int u = 0; u < kUnits; ++u) Scale(units + u * kUnitBytes + kValueScales, scores[u]);
     if (!see_all) this->Hide(visible, first_token, scores, 0);  // The scales of hidden tokens may be NaN.
     simt::Repeat<kUnits>([&](auto u) { AddValues<u * kUnitBytes + kMatrixBytes>(scores[u], units); });

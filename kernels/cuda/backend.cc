@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/fatal.h"
@@ -12,6 +13,7 @@
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope_append.h"
 #include "kernels/cuda/row_kernels.h"
+#include "kernels/half_float.h"
 
 namespace quire::cuda {
 namespace {
@@ -59,10 +61,11 @@ CudaBackend::CudaBackend(std::unique_ptr<Device> device, const CudaBackendOption
       quantized_(device_.get(), &kernels_, element_, exact_, QuantizedProducts::kSliceBytes,
                  QuantizedProducts::kMostPackedTokens),
       rounded_products_(device_.get(), &kernels_, element_),
+      experts_(device_.get(), &kernels_),
       batch_arena_(device_.get()),
       rows_arena_(device_.get(), Recorded::kNever),
       copies_arena_(device_.get(), Recorded::kNever),
-      gate_up_(device_.get(), "MLP activations"),
+      sums_(device_.get(), "sums of products"),
       graphs_(device_.get()) {}
 
 CudaBackend::~CudaBackend() {
@@ -250,23 +253,20 @@ bool CudaBackend::EndLayers() {
   return graphs_.EndRecording();
 }
 
-void CudaBackend::CheckPart(OptionalPart part, bool is_wanted) const {
-  if (is_wanted && !Has(part)) Fatal("%s, which this backend lacks", Name(part));
-}
-
-void CudaBackend::Round(const void* /*x*/, int /*num_rows*/, int /*dim*/, DataType /*y_type*/, void* /*y*/) {
-  CheckPart(OptionalPart::kNormedOutputs, true);
+// No matrix has inputs of another type than activations.
+void CudaBackend::Round(const void* /*x*/, int /*num_rows*/, int /*dim*/, DataType y_type, void* /*y*/) {
+  CheckOutput(y_type);
 }
 
 void CudaBackend::Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) {
-  CheckPart(OptionalPart::kScaledEmbeddings, scale != 1);
-  device_->Launch(kernels_.gather_rows,
+  device_->Launch(scale == 1 ? kernels_.gather_rows : kernels_.gather_scaled_rows,
                   GatherRowsArgs{.x = ElementsOf(Matrix(table)),
                                  .rows = token_ids,
                                  .y = static_cast<uint16_t*>(y),
                                  .num_rows = num_tokens,
                                  .dim = Matrix(table).cols(),
-                                 .written_rows = sampler_.drawn_tokens()},
+                                 .written_rows = sampler_.drawn_tokens(),
+                                 .scale = scale},
                   NumBlocks(num_tokens, GatherRowsKernel::kRowsPerBlock));
 }
 
@@ -302,35 +302,80 @@ void CudaBackend::CheckOutput(DataType type) const {
 }
 
 void CudaBackend::Linear(const LinearArgs& args) {
-  CheckPart(OptionalPart::kScaledProducts, args.scale != 1);
-  CheckPart(OptionalPart::kSoftcap, args.softcap != 0);
   const int dim = Matrix(*args.w).rows();
+  if (args.y_type == DataType::kFloat32) return LogitProduct(args, dim);
+  if (args.softcap != 0) Fatal("a softcap of %d activations", dim);
+  if (args.scale != 1) return ScaledProduct(args, dim);
   if (args.residual != nullptr && args.residual != args.y) {
     device_->Copy(args.y, args.residual, size_t(args.num_tokens) * dim * SizeOf(args.y_type));
   }
   Multiply(args.x, *args.w, args.num_tokens, args.y, args.y_type, args.residual != nullptr);
-  if (args.bias == nullptr) return;
-  if (args.y_type != element_) Fatal("a bias of %d logits", dim);
-  AddBias(args.bias, args.num_tokens, dim, args.y);
+  if (args.bias != nullptr) AddBias(args.bias, args.num_tokens, dim, args.y);
+}
+
+void CudaBackend::LogitProduct(const LinearArgs& args, int dim) {
+  if (args.bias != nullptr || args.residual != nullptr) Fatal("a bias or a residual of %d logits", dim);
+  Multiply(args.x, *args.w, args.num_tokens, args.y, args.y_type, /*adds_to_y=*/false);
+  if (args.scale == 1 && args.softcap == 0) return;
+  const int64_t count = int64_t{args.num_tokens} * dim;
+  device_->Launch(
+      kernels_.cap_logits,
+      CapLogitsArgs{.y = static_cast<float*>(args.y), .count = count, .scale = args.scale, .softcap = args.softcap},
+      NumBlocks(count, CapLogitsKernel::kLogitsPerBlock));
+}
+
+void CudaBackend::ScaledProduct(const LinearArgs& args, int dim) {
+  uint16_t* const product = sums_.Reserve<uint16_t>(size_t(RoundedProducts::RowsWithRoom(args.num_tokens)) * dim);
+  Multiply(args.x, *args.w, args.num_tokens, product, element_, /*adds_to_y=*/false, /*has_room=*/true);
+  device_->Launch(kernels_.scale_rows,
+                  ScaleRowsArgs{.x = product,
+                                .bias = args.bias,
+                                .residual = static_cast<const uint16_t*>(args.residual),
+                                .y = static_cast<uint16_t*>(args.y),
+                                .num_rows = args.num_tokens,
+                                .dim = dim,
+                                .scale = args.scale},
+                  NumBlocks(int64_t{args.num_tokens} * dim / kVectorElements, kernels_.scale_rows.num_threads));
 }
 
 void CudaBackend::GatedLinear(const GatedLinearArgs& args) {
-  CheckPart(OptionalPart::kGeluTanh, args.activation != Activation::kSilu);
   CheckOutput(args.y_type);
   const int dim = Matrix(*args.w).rows() / 2;
-  uint16_t* const gate_up =
-      gate_up_.Reserve<uint16_t>(size_t(RoundedProducts::RowsWithRoom(args.num_tokens)) * 2 * dim);
+  uint16_t* const gate_up = sums_.Reserve<uint16_t>(size_t(RoundedProducts::RowsWithRoom(args.num_tokens)) * 2 * dim);
   Multiply(args.x, *args.w, args.num_tokens, gate_up, element_, /*adds_to_y=*/false, /*has_room=*/true);
   if (args.bias != nullptr) AddBias(args.bias, args.num_tokens, 2 * dim, gate_up);
-  device_->Launch(
-      kernels_.silu_mul,
-      SiluMulArgs{.x = gate_up, .y = static_cast<uint16_t*>(args.y), .num_rows = args.num_tokens, .dim = dim},
-      NumBlocks(int64_t{args.num_tokens} * dim / kVectorElements, kernels_.silu_mul.num_threads));
+  const Kernel<GatedArgs>& kernel = args.activation == Activation::kSilu ? kernels_.silu_mul : kernels_.gelu_mul;
+  device_->Launch(kernel,
+                  GatedArgs{.x = gate_up, .y = static_cast<uint16_t*>(args.y), .num_rows = args.num_tokens, .dim = dim},
+                  NumBlocks(int64_t{args.num_tokens} * dim / kVectorElements, kernel.num_threads));
+}
+
+void CudaBackend::Activate(const ActivateArgs& args) {
+  CheckOutput(args.y_type);
+  const int64_t count = int64_t{args.num_rows} * args.dim;
+  device_->Launch(kernels_.activate,
+                  ActivateKernelArgs{.x = static_cast<const uint16_t*>(args.x),
+                                     .y = static_cast<uint16_t*>(args.y),
+                                     .count = count,
+                                     .activation = args.activation,
+                                     .xielu = args.xielu},
+                  NumBlocks(count / kVectorElements, kernels_.activate.num_threads));
+}
+
+void CudaBackend::AddParts(const AddPartsArgs& /*args*/) {
+  Fatal("%s, which this backend lacks", Name(OptionalPart::kRanks));
+}
+
+void CudaBackend::GatherColumns(const quire::GatherColumnsArgs& /*args*/) {
+  Fatal("%s, which this backend lacks", Name(OptionalPart::kRanks));
+}
+
+void CudaBackend::ExchangeRows(const ExchangeRowsArgs& /*args*/) {
+  Fatal("%s, which this backend lacks", Name(OptionalPart::kRanks));
 }
 
 void CudaBackend::RmsNorm(const RmsNormArgs& args) {
-  CheckPart(OptionalPart::kNormedOutputs, args.residual != nullptr);
-  CheckPart(OptionalPart::kNormedProjections, args.x_stride != 0 || args.y_stride != 0);
+  if (args.y_cols != 0) Fatal("%s, which this backend lacks", Name(OptionalPart::kRanks));
   CheckOutput(args.y_type);
   device_->Launch(kernels_.rms_norm,
                   RmsNormKernelArgs{.x = static_cast<const uint16_t*>(args.x),
@@ -338,7 +383,11 @@ void CudaBackend::RmsNorm(const RmsNormArgs& args) {
                                     .y = static_cast<uint16_t*>(args.y),
                                     .num_rows = args.num_rows,
                                     .dim = args.dim,
-                                    .epsilon = args.epsilon},
+                                    .epsilon = args.epsilon,
+                                    .residual = static_cast<const uint16_t*>(args.residual),
+                                    .x_stride = int32_t(args.x_stride),
+                                    .y_stride = int32_t(args.y_stride),
+                                    .subtracts_mean = args.subtracts_mean},
                   NumBlocks(args.num_rows, 1));
 }
 
@@ -355,7 +404,7 @@ const float* CudaBackend::Rotary(const RopeAppendArgs& args) {
 
 void CudaBackend::RopeAppend(const RopeAppendArgs& args) {
   const KvLayout& layout = *args.layout;
-  CheckPart(OptionalPart::kPartialRotation, args.rotary_dim != layout.head_dim);
+  if (args.rotary_dim % (2 * kVectorElements) != 0) Fatal("a rotary embedding of %d dimensions", args.rotary_dim);
   const int64_t num_heads = int64_t{args.batch->num_tokens} * (args.num_heads + 2 * layout.num_kv_heads);
   const Kernel<RopeAppendKernelArgs>& kernel = KernelsFor(layout).rope_append;
   device_->Launch(kernel,
@@ -370,12 +419,15 @@ void CudaBackend::RopeAppend(const RopeAppendArgs& args) {
                                        .num_tokens = args.batch->num_tokens,
                                        .num_heads = args.num_heads,
                                        .num_kv_heads = layout.num_kv_heads,
-                                       .block_size = layout.block_size},
+                                       .block_size = layout.block_size,
+                                       .rotary_dim = args.rotary_dim,
+                                       .norms_after_rotation = args.norms_after_rotation,
+                                       .query_growth = args.query_growth,
+                                       .query_span = args.query_span},
                   NumBlocks(num_heads, kernel.num_threads / simt::kWarpSize));
 }
 
 void CudaBackend::Attention(const quire::AttentionArgs& args) {
-  CheckPart(OptionalPart::kSoftcap, args.softcap != 0);
   CheckOutput(args.out_type);
   attention_.Run(args, KernelsFor(*args.layout));
 }
@@ -393,8 +445,20 @@ void CudaBackend::GatherRows(const void* x, const int32_t* rows, int num_rows, i
                                  .y = static_cast<uint16_t*>(y),
                                  .num_rows = num_rows,
                                  .dim = dim,
-                                 .written_rows = nullptr},
+                                 .written_rows = nullptr,
+                                 .scale = 1},
                   NumBlocks(num_rows, GatherRowsKernel::kRowsPerBlock));
+}
+
+// The host waits for the copy, because it converts the values. So a step that ends a prompt to embed does not overlap
+// with the step after it.
+void CudaBackend::ReadRows(const void* x, int num_rows, int dim, float* values) {
+  std::vector<uint16_t> rows(size_t(num_rows) * dim);
+  CopyToHost(rows.data(), x, rows.size() * sizeof(uint16_t));
+  const bool is_bfloat16 = element_ == DataType::kBFloat16;
+  std::transform(rows.begin(), rows.end(), values, [is_bfloat16](uint16_t bits) {
+    return is_bfloat16 ? ToFloat(BFloat16{bits}) : ToFloat(Float16{bits});
+  });
 }
 
 void CudaBackend::Sample(const SamplingArgs& args) {

@@ -12,6 +12,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_buffer.h"
+#include "kernels/cuda/experts.h"
 #include "kernels/cuda/layer_graphs.h"
 #include "kernels/cuda/quantized_products.h"
 #include "kernels/cuda/rotary_table.h"
@@ -63,7 +64,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
   DataType ActivationType() const override { return element_; }
   // Returns whether the kernels have a part. Has says the same of an object.
-  static bool Supports(OptionalPart) { return false; }
+  static bool Supports(OptionalPart part) { return part != OptionalPart::kRanks; }
   bool Has(OptionalPart part) const override { return Supports(part); }
 
   std::unique_ptr<PackedMatrix> Pack(const MatrixView* matrices, int num_matrices) override;
@@ -83,10 +84,17 @@ class CudaBackend : public Backend, private LayerRecorder {
   void Round(const void* x, int num_rows, int dim, DataType y_type, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;
+  void Route(const RouteArgs& args) override { experts_.Route(args); }
+  void ExpertMlp(const ExpertMlpArgs& args) override { experts_.Run(args); }
+  void Activate(const ActivateArgs& args) override;
+  void AddParts(const AddPartsArgs& args) override;
+  void GatherColumns(const quire::GatherColumnsArgs& args) override;
+  void ExchangeRows(const ExchangeRowsArgs& args) override;
   void RmsNorm(const RmsNormArgs& args) override;
   void RopeAppend(const RopeAppendArgs& args) override;
   void Attention(const quire::AttentionArgs& args) override;
   void GatherRows(const void* x, const int32_t* rows, int num_rows, int dim, void* y) override;
+  void ReadRows(const void* x, int num_rows, int dim, float* values) override;
   void CopyBlocks(const BlockCopyArgs& args) override;
   void SwapBlocks(const BlockSwapArgs& args) override;
   void Sample(const SamplingArgs& args) override;
@@ -115,8 +123,9 @@ class CudaBackend : public Backend, private LayerRecorder {
   void Multiply(const void* x, const PackedMatrix& w, int num_tokens, void* y, DataType y_type, bool adds_to_y,
                 bool has_room = false);
   void CheckOutput(DataType type) const;  // Ends the process when the kernels do not write `type`.
-  // Ends the process if an optional part is wanted and missing. Models that need it were refused before.
-  void CheckPart(OptionalPart part, bool is_wanted) const;
+  // The two kinds of Linear with sums that a further kernel changes. `dim` is the number of rows of the matrix.
+  void LogitProduct(const LinearArgs& args, int dim);
+  void ScaledProduct(const LinearArgs& args, int dim);
   void AddBias(const float* bias, int num_rows, int dim, void* y);
   const float* Rotary(const RopeAppendArgs& args);
 
@@ -131,6 +140,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   Sampler sampler_;
   QuantizedProducts quantized_;
   RoundedProducts rounded_products_;
+  CudaExperts experts_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;  // One for each kind of layer, so one or two.
   int num_positions_ = 0;                                    // The positions that the rotary tables must have.
   size_t most_batch_bytes_ = 0;                              // Bytes of a batch without its plans.
@@ -143,7 +153,7 @@ class CudaBackend : public Backend, private LayerRecorder {
   UploadArena batch_arena_;
   UploadArena rows_arena_;
   UploadArena copies_arena_;
-  DeviceBuffer gate_up_;  // [RowsWithRoom(tokens), 2 * intermediate_size]
+  DeviceBuffer sums_;  // [RowsWithRoom(tokens), 2 * intermediate_size], or the hidden size where that is more.
   LayerGraphs graphs_;
   std::vector<CopyPiece> pieces_;
 };

@@ -8,10 +8,16 @@
 
 namespace quire::cuda {
 
+struct ActivateKernelArgs;
 struct AddBiasArgs;
 struct AttentionArgs;
+struct CapLogitsArgs;
 struct CopyBlocksArgs;
 struct DequantizeArgs;
+struct ExpertPlanArgs;
+struct ExpertProductArgs;
+struct ExpertSumArgs;
+struct GatedArgs;
 struct GatherColumnsArgs;
 struct GatherRowsArgs;
 struct RoundedProductArgs;
@@ -20,9 +26,10 @@ struct RmsNormKernelArgs;
 struct RopeAppendKernelArgs;
 struct RoundGroupsArgs;
 struct RoundRowsArgs;
+struct RouteKernelArgs;
 struct SamplingKernelArgs;
+struct ScaleRowsArgs;
 struct ScaleSumsArgs;
-struct SiluMulArgs;
 struct SplitSumArgs;
 
 // A kernel in the form in which its device starts it: the address of a __global__ function, or of a CPU function that
@@ -73,10 +80,19 @@ struct KernelTable {
   Kernel<AttentionArgs> attention_merge;
   Kernel<RopeAppendKernelArgs> rope_append;
   Kernel<RmsNormKernelArgs> rms_norm;
-  Kernel<SiluMulArgs> silu_mul;
+  Kernel<GatedArgs> silu_mul;
+  Kernel<GatedArgs> gelu_mul;
+  Kernel<ActivateKernelArgs> activate;
   Kernel<AddBiasArgs> add_bias;
+  Kernel<ScaleRowsArgs> scale_rows;
+  Kernel<CapLogitsArgs> cap_logits;
   Kernel<GatherRowsArgs> gather_rows;
+  Kernel<GatherRowsArgs> gather_scaled_rows;
   Kernel<CopyBlocksArgs> copy_blocks;
+  Kernel<RouteKernelArgs> route;
+  Kernel<ExpertPlanArgs> expert_plan;
+  Kernel<ExpertProductArgs> expert_product;
+  Kernel<ExpertSumArgs> expert_sum;
   Kernel<SamplingKernelArgs> sampling;
   QuantizedKernels int4, int8, fp8;
   RoundedProductKernels rounded_int8;
@@ -98,9 +114,18 @@ struct KernelTable {
     visit(rope_append);
     visit(rms_norm);
     visit(silu_mul);
+    visit(gelu_mul);
+    visit(activate);
     visit(add_bias);
+    visit(scale_rows);
+    visit(cap_logits);
     visit(gather_rows);
+    visit(gather_scaled_rows);
     visit(copy_blocks);
+    visit(route);
+    visit(expert_plan);
+    visit(expert_product);
+    visit(expert_sum);
     visit(sampling);
     for (const QuantizedKernels* kernels : {&int4, &int8, &fp8}) {
       for (const auto& product : kernels->products) visit(product);

@@ -44,8 +44,8 @@ QUIRE_HOST_DEVICE constexpr int UnitsPerBlock(int block_size) {
 // is at 128 + 24 + 2 = 154.
 //
 // A chunk of int8 has 16 elements, of which element d is in byte d % 8 * 2 + d / 8. So ldmatrix gives a lane the bytes
-// of elements 2t, 2t + 8, 2t + 1 and 2t + 9 of a token, or of elements g and g + 8 of two tokens, which are those that
-// the lane has of 16-bit elements after two loads (attention_tile_int8.h).
+// of elements 2t, 2t + 8, 2t + 1 and 2t + 9 of a token, or of elements g and g + 8 of two tokens, the same
+// elements that it has of 16-bit ones after two loads (attention_tile_int8.h).
 //
 // kHeadDim is a multiple of 64, optionally plus 16 or 32.
 template <int kHeadDim, int kElementBytes = 2>

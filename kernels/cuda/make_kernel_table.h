@@ -9,6 +9,7 @@
 #include "kernels/cuda/attention_prefill_sm90.h"
 #include "kernels/cuda/copy_blocks.h"
 #include "kernels/cuda/dequantize.h"
+#include "kernels/cuda/expert_product.h"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/quantized_product.h"
 #include "kernels/cuda/rms_norm.h"
@@ -98,10 +99,19 @@ KernelTable MakeKernelTable() {
       .attention_merge = MakeKernel<Entry, AttentionMergeKernel<Element, kHeadDim>>(),
       .rope_append = MakeKernel<Entry, RopeAppendKernel<Element, kSize, kHeadDim>>(),
       .rms_norm = MakeKernel<Entry, RmsNormKernel<Element>>(),
-      .silu_mul = MakeKernel<Entry, SiluMulKernel<Element>>(),
+      .silu_mul = MakeKernel<Entry, GatedKernel<Element, Silu>>(),
+      .gelu_mul = MakeKernel<Entry, GatedKernel<Element, GeluTanh>>(),
+      .activate = MakeKernel<Entry, ActivateKernel<Element>>(),
       .add_bias = MakeKernel<Entry, AddBiasKernel<Element>>(),
+      .scale_rows = MakeKernel<Entry, ScaleRowsKernel<Element>>(),
+      .cap_logits = MakeKernel<Entry, CapLogitsKernel>(),
       .gather_rows = MakeKernel<Entry, GatherRowsKernel>(),
+      .gather_scaled_rows = MakeKernel<Entry, GatherScaledRowsKernel<Element>>(),
       .copy_blocks = MakeKernel<Entry, CopyBlocksKernel>(),
+      .route = MakeKernel<Entry, RouteKernel>(),
+      .expert_plan = MakeKernel<Entry, ExpertPlanKernel>(),
+      .expert_product = MakeKernel<Entry, ExpertProductKernel<Element>>(),
+      .expert_sum = MakeKernel<Entry, ExpertSumKernel<Element>>(),
       .sampling = MakeKernel<Entry, SamplingKernel<kSamplingThreads>>(),
       .int4 = MakeQuantizedKernels<Entry, Element, Int4Values>(),
       .int8 = MakeQuantizedKernels<Entry, Element, Int8Values>(),

@@ -12,14 +12,14 @@
 
 namespace quire::cuda {
 
-// The operation of rope.h on a GPU: for each head of Q and K an optional RMS norm and the rotation, then K and V go to
-// their slots.
+// The operation of rope.h on a GPU: for each head of Q and K an optional RMS norm and the rotation, in either order,
+// then K and V go to their slots.
 struct RopeAppendKernelArgs {
   uint16_t* qkv;             // [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim], Q rotated in place.
   const int32_t* positions;  // [num_tokens]
   const int64_t* slots;      // [num_tokens]; for negative slots K and V are not stored.
   // The next three are aligned to 16 bytes.
-  const float* rotary_table;  // [positions][2][head_dim / 2]: cosines, then sines, scaled.
+  const float* rotary_table;  // [positions][2][rotary_dim / 2]: cosines, then sines, scaled.
   const float* q_norm;        // [head_dim] or null.
   const float* k_norm;        // [head_dim] or null.
   float norm_epsilon;
@@ -28,10 +28,15 @@ struct RopeAppendKernelArgs {
   int32_t num_heads;
   int32_t num_kv_heads;
   int32_t block_size;
+  int32_t rotary_dim;  // Leading dimensions of a head that rotate; a multiple of 16.
+  bool norms_after_rotation;
+  // Above 0: Q of position p is multiplied by 1 + query_growth * ln(1 + floor(p / query_span)) in the end.
+  float query_growth;
+  int32_t query_span;  // Number of positions.
 };
 
-// A warp handles one head of a token at a time. Lane c < head_dim / 16 holds chunk c of the first half of the head and
-// chunk c of the second half, which are rotated together.
+// A warp handles one head of a token at a time. Lane c < rotary_dim / 16 holds chunk c of the first half of what
+// rotates and chunk c of the second half, which are rotated together. The next lanes hold two chunks each of the rest.
 template <typename Element, UnitSize kSize, int kHeadDim>
 class RopeAppendKernel {
  public:
@@ -58,45 +63,74 @@ class RopeAppendKernel {
   static constexpr int kHalfChunks = kHalf / 8;
 
   static QUIRE_DEVICE void RunHead(const RopeAppendKernelArgs& args, int token, int head) {
-    const int heads = args.num_heads + 2 * args.num_kv_heads, chunk = simt::LaneIndex();
+    const int heads = args.num_heads + 2 * args.num_kv_heads;
+    const Chunks chunks(args.rotary_dim);
     uint16_t* const row = args.qkv + (int64_t{token} * heads + head) * kHeadDim;
     const bool is_query = head < args.num_heads, is_value = head >= args.num_heads + args.num_kv_heads;
     const float* const norm = is_query ? args.q_norm : args.k_norm;
-    const bool has_chunks = chunk < kHalfChunks;
+    const bool has_chunks = simt::LaneIndex() < kHalfChunks;
     Vector8<Element> low = {}, high = {};
     if (has_chunks) {
-      low = Vector8<Element>::Load(row + 8 * chunk);
-      high = Vector8<Element>::Load(row + kHalf + 8 * chunk);
+      low = Vector8<Element>::Load(row + 8 * chunks.low());
+      high = Vector8<Element>::Load(row + 8 * chunks.high());
     }
     if (!is_value) {
-      if (norm != nullptr) Normalize(norm, args.norm_epsilon, chunk, &low, &high);
-      if (has_chunks) Rotate(args, simt::LoadReadOnly(args.positions + token), chunk, &low, &high);
+      const int position = simt::LoadReadOnly(args.positions + token);
+      if (norm != nullptr && !args.norms_after_rotation) Normalize(norm, args.norm_epsilon, chunks, &low, &high);
+      if (chunks.rotate()) Rotate(args, position, &low, &high);
+      if (norm != nullptr && args.norms_after_rotation) Normalize(norm, args.norm_epsilon, chunks, &low, &high);
+      if (is_query && args.query_growth > 0) Grow(args, position, &low, &high);
     }
     if constexpr (Element::kKvBytes == 1) {
       if (!is_query) return AppendInt8(args, token, (head - args.num_heads) % args.num_kv_heads, is_value, low, high);
     }
     if (!has_chunks) return;
     if (is_query) {
-      low.Store(row + 8 * chunk);
-      high.Store(row + kHalf + 8 * chunk);
+      low.Store(row + 8 * chunks.low());
+      high.Store(row + 8 * chunks.high());
       return;
     }
     const int64_t slot = simt::LoadReadOnly(args.slots + token);
     if (slot < 0) return;
     const int kv_head = (head - args.num_heads) % args.num_kv_heads;
-    Append(args, slot, kv_head, is_value, chunk, low);
-    Append(args, slot, kv_head, is_value, kHalfChunks + chunk, high);
+    Append(args, slot, kv_head, is_value, chunks.low(), low);
+    Append(args, slot, kv_head, is_value, chunks.high(), high);
   }
 
-  static QUIRE_DEVICE void Normalize(const float* weight, float epsilon, int chunk, Vector8<Element>* low,
+  // The division of the chunks of a head among the lanes.
+  class Chunks {
+   public:
+    explicit QUIRE_DEVICE Chunks(int rotary_dim) : num_rotating_(rotary_dim / 16) {}
+
+    // Whether the chunks of this lane are rotated together.
+    QUIRE_DEVICE bool rotate() const { return simt::LaneIndex() < num_rotating_; }
+    // The two chunks of this lane. REQUIRES: the lane is below kHalfChunks.
+    QUIRE_DEVICE int low() const { return rotate() ? simt::LaneIndex() : num_rotating_ + simt::LaneIndex(); }
+    QUIRE_DEVICE int high() const {
+      return rotate() ? num_rotating_ + simt::LaneIndex() : kHalfChunks + simt::LaneIndex();
+    }
+    // Whether a chunk is the `low` one of its lane, and that lane.
+    QUIRE_DEVICE bool IsLow(int chunk) const {
+      return chunk < num_rotating_ || (chunk >= 2 * num_rotating_ && chunk < num_rotating_ + kHalfChunks);
+    }
+    QUIRE_DEVICE int LaneOf(int chunk) const {
+      return chunk < num_rotating_ ? chunk
+                                   : chunk - (chunk < num_rotating_ + kHalfChunks ? num_rotating_ : kHalfChunks);
+    }
+
+   private:
+    const int num_rotating_;  // Of each of the two halves of what rotates.
+  };
+
+  static QUIRE_DEVICE void Normalize(const float* weight, float epsilon, const Chunks& chunks, Vector8<Element>* low,
                                      Vector8<Element>* high) {
     float squares = 0;
     QUIRE_UNROLL for (int i = 0; i < 8; ++i) squares += low->x[i] * low->x[i] + high->x[i] * high->x[i];
     const float factor = simt::ReciprocalSqrt(WarpSum(squares) / kHeadDim + epsilon);
-    if (chunk >= kHalfChunks) return;
+    if (simt::LaneIndex() >= kHalfChunks) return;
     QUIRE_UNROLL for (int i = 0; i < 8; i += 4) {
-      const Floats4 low_weights = Floats4::LoadReadOnly(weight + 8 * chunk + i);
-      const Floats4 high_weights = Floats4::LoadReadOnly(weight + kHalf + 8 * chunk + i);
+      const Floats4 low_weights = Floats4::LoadReadOnly(weight + 8 * chunks.low() + i);
+      const Floats4 high_weights = Floats4::LoadReadOnly(weight + 8 * chunks.high() + i);
       QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
         low->x[i + j] *= factor * low_weights.x[j];
         high->x[i + j] *= factor * high_weights.x[j];
@@ -104,16 +138,27 @@ class RopeAppendKernel {
     }
   }
 
-  static QUIRE_DEVICE void Rotate(const RopeAppendKernelArgs& args, int position, int chunk, Vector8<Element>* low,
+  static QUIRE_DEVICE void Rotate(const RopeAppendKernelArgs& args, int position, Vector8<Element>* low,
                                   Vector8<Element>* high) {
-    const float* const cosines = args.rotary_table + int64_t{position} * kHeadDim + 8 * chunk;
+    const float* const cosines = args.rotary_table + int64_t{position} * args.rotary_dim + 8 * simt::LaneIndex();
+    const float* const sines = cosines + args.rotary_dim / 2;
     QUIRE_UNROLL for (int i = 0; i < 8; i += 4) {
-      const Floats4 cosine = Floats4::LoadReadOnly(cosines + i), sine = Floats4::LoadReadOnly(cosines + kHalf + i);
+      const Floats4 cosine = Floats4::LoadReadOnly(cosines + i), sine = Floats4::LoadReadOnly(sines + i);
       QUIRE_UNROLL for (int j = 0; j < 4; ++j) {
         const float a = low->x[i + j], b = high->x[i + j];
         low->x[i + j] = a * cosine.x[j] - b * sine.x[j];
         high->x[i + j] = b * cosine.x[j] + a * sine.x[j];
       }
+    }
+  }
+
+  static QUIRE_DEVICE void Grow(const RopeAppendKernelArgs& args, int position, Vector8<Element>* low,
+                                Vector8<Element>* high) {
+    constexpr float kLn2 = 0.693147181f;
+    const float factor = 1 + args.query_growth * kLn2 * simt::Log2(float(1 + position / args.query_span));
+    QUIRE_UNROLL for (int i = 0; i < 8; ++i) {
+      low->x[i] *= factor;
+      high->x[i] *= factor;
     }
   }
 
@@ -147,11 +192,12 @@ class RopeAppendKernel {
       high_words[i] = rounding.RoundFour(high.x + 4 * i);
     }
     // Chunk c of the unit, which lane c stores, has the elements of the chunks 2c and 2c + 1 of the head in turns.
+    const Chunks chunks(args.rotary_dim);
     const int chunk = simt::LaneIndex();
     simt::U32x4 words;
     QUIRE_UNROLL for (int i = 0; i < 2; ++i) {
-      const uint32_t even = FromChunk(2 * chunk, low_words[i], high_words[i]);
-      const uint32_t odd = FromChunk(2 * chunk + 1, low_words[i], high_words[i]);
+      const uint32_t even = FromChunk(chunks, 2 * chunk, low_words[i], high_words[i]);
+      const uint32_t odd = FromChunk(chunks, 2 * chunk + 1, low_words[i], high_words[i]);
       words.word[2 * i] = InTurns(even) | InTurns(odd) << 8;
       words.word[2 * i + 1] = InTurns(even >> 16) | InTurns(odd >> 16) << 8;
     }
@@ -171,11 +217,10 @@ class RopeAppendKernel {
   }
 
   // Returns the word of a chunk of the head from the lane that has the chunk.
-  static QUIRE_DEVICE uint32_t FromChunk(int chunk, uint32_t low_word, uint32_t high_word) {
-    const bool is_low = chunk < kHalfChunks;
-    const int lane = (is_low ? chunk : chunk - kHalfChunks) % simt::kWarpSize;
+  static QUIRE_DEVICE uint32_t FromChunk(const Chunks& chunks, int chunk, uint32_t low_word, uint32_t high_word) {
+    const int lane = chunks.LaneOf(chunk) % simt::kWarpSize;
     const uint32_t from_low = simt::Shuffle(low_word, lane), from_high = simt::Shuffle(high_word, lane);
-    return is_low ? from_low : from_high;
+    return chunks.IsLow(chunk) ? from_low : from_high;
   }
 
   // Moves the bytes 0 and 1 to the bytes 0 and 2.

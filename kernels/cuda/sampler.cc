@@ -53,7 +53,7 @@ int ScratchStride(int vocab_size) {
 // Returns a row whose answer nobody reads: the best token of the first row of logits.
 PackedSamplingRow RowWithoutMeaning(int vocab_size) {
   PackedSamplingRow row = {};
-  row.top_p = 1;
+  row.numbers.temperature = 0;
   row.log_min_p = -std::numeric_limits<float>::infinity();
   row.num_kept = vocab_size;
   row.num_top = -1;
@@ -177,10 +177,9 @@ void Sampler::PackRow(const SamplingArgs& args, int index, Upload* upload) {
   packed.seed = row.seed;
   packed.position = row.position;
   packed.logit_row = args.logit_rows == nullptr ? index : args.logit_rows[index];
-  packed.temperature = row.temperature;
-  packed.top_p = row.top_p;
+  packed.numbers = row;
+  packed.numbers.xtc_probability = ExcludesTopChoices(row) ? 1 : 0;
   packed.log_min_p = row.min_p > 0 ? std::log(row.min_p) : -std::numeric_limits<float>::infinity();
-  packed.top_k = row.top_k;
   packed.num_kept = args.vocab_size;
   packed.num_top = std::min({row.num_top, args.max_top, args.vocab_size});
   // A row that requests logprobs keeps requesting them if there is no room for a list.

@@ -29,14 +29,12 @@ struct PackedSamplingRow {
   uint64_t seed;
   uint32_t position;
   int32_t logit_row;
-  float temperature;
-  float top_p;
-  float log_min_p;         // Threshold on a score relative to the best token; -inf keeps all.
-  int32_t top_k;           // 0 keeps all.
-  int32_t num_kept;        // Number of tokens that the masks leave.
-  int32_t num_top;         // At most max_top and vocab_size.
-  int32_t given_token;     // A row with a given token has no penalties, biases and masks.
-  int32_t num_candidates;  // -1 means to draw. Otherwise it is at most num_kept and max_top.
+  SamplingNumbers numbers;  // The chance xtc_probability has been drawn: it is 1 or 0.
+  float log_min_p;          // Threshold on a score relative to the best token; -inf keeps all.
+  int32_t num_kept;         // Number of tokens that the masks leave.
+  int32_t num_top;          // At most max_top and vocab_size.
+  int32_t given_token;      // A row with a given token has no penalties, biases and masks.
+  int32_t num_candidates;   // -1 means to draw. Otherwise it is at most num_kept and max_top.
   int32_t first_penalty, num_penalties;
   int32_t first_bias, num_biases;
   int32_t first_mask, num_masks;

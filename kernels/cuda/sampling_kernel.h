@@ -17,6 +17,8 @@ namespace quire::cuda {
 //   greedy                     1, for the largest logit
 //   plain, min-p               2, for the noise of every token that can still win
 //   top-k, top-p               2, if the kept tokens are among the few that the second pass lists
+//   top-n-sigma                2 more, for the range and the standard deviation of the scores
+//   XTC                        2 more when it drops tokens, unless the kept tokens are in the list
 //   bias, penalties, masks     2 more, because the first pass sees only the raw logits
 //   logprobs                   1 more, and another one for a list of the best
 template <int kBlockThreads>
@@ -190,16 +192,66 @@ class SamplingKernel {
     return ListBest(row, Rescored(best.of_thread, row), count, top);
   }
 
+  // Returns the lowest rank key that top-n-sigma keeps. The best score is 0, and the masks leave `count` tokens.
+  static QUIRE_DEVICE uint64_t LowestWithinSigmas(const ScoreRow& row, float top_n_sigma, int count) {
+    const float lowest = -static_cast<float>(top_n_sigma * StandardDeviation(row, count)) / row.divisor;
+    return lowest > -kLargestFloat ? uint64_t{OrderKey(lowest)} << 32 : kLowestRankKey;
+  }
+
+  // Returns the standard deviation of the values above -inf, of which there are `count` and row.high is the largest.
+  // All sums are of integers: the distances to the largest value in units with which the largest distance has 31 bits.
+  // Half distances cannot overflow. There is no division of doubles, because it needs too many registers.
+  static QUIRE_DEVICE double StandardDeviation(const ScoreRow& row, int count) {
+    const auto for_each_half = [&](const auto& visit) {
+      ForEachFour<kThreads>(row, [&](int32_t, const Scores4& values) {
+        QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
+          if (values.x[i] >= -kLargestFloat) visit(0.5f * row.high - 0.5f * values.x[i]);
+        }
+      });
+    };
+    uint64_t widest = 0;  // The bits of a float that is not negative have its order.
+    for_each_half([&](float half) { widest = FloatBits(half) > widest ? FloatBits(half) : widest; });
+    const int32_t exponent = static_cast<int32_t>(Block::Max(widest) >> 23) - 127;
+    const int32_t shift = exponent < -96 ? 126 : 30 - exponent;
+    uint64_t sum = 0, low = 0, high = 0;  // Squares are summed in two halves.
+    for_each_half([&](float half) {
+      const uint64_t distance = static_cast<uint32_t>(half * PowerOfTwo(shift)), square = distance * distance;
+      sum += distance;
+      low += square & 0xffffffffu;
+      high += square >> 32;
+    });
+    const double squares = static_cast<double>(Block::Sum(high)) * 4294967296.0 + static_cast<double>(Block::Sum(low));
+    const double n = count;
+    double share = static_cast<double>(simt::Reciprocal(static_cast<float>(count)));  // 1 / n, by Newton's method.
+    share *= 2 - n * share;
+    share *= 2 - n * share;
+    const double mean = static_cast<double>(Block::Sum(sum)) * share;
+    return 2 * SquareRoot(squares * share - mean * mean) * static_cast<double>(PowerOfTwo(-shift));
+  }
+
+  // REQUIRES: -126 <= exponent <= 127.
+  static QUIRE_DEVICE float PowerOfTwo(int32_t exponent) {
+    return BitsToFloat(static_cast<uint32_t>(exponent + 127) << 23);
+  }
+
+  // The inverse root with the digits of a float gets those of a double by a step of Newton's method.
+  static QUIRE_DEVICE double SquareRoot(double x) {
+    if (x < 1e-30) return 0;
+    const double inverse = static_cast<double>(simt::ReciprocalSqrt(static_cast<float>(x)));
+    return x * inverse * (1.5 - 0.5 * x * inverse * inverse);
+  }
+
   static QUIRE_DEVICE int32_t Draw(const SamplingKernelArgs& args, const PackedSamplingRow* packed,
                                    const ScoreRow& logits, Best best) {
-    const int num_kept = simt::LoadGlobal(&packed->num_kept), top_k = simt::LoadGlobal(&packed->top_k);
+    const int num_kept = simt::LoadGlobal(&packed->num_kept), top_k = simt::LoadGlobal(&packed->numbers.top_k);
     if (num_kept == 0) return 0;
     ScoreRow row = logits;
     if (ChangesLogits(packed)) {
       row = Edited(args, packed, logits);
       best = FindBest</*kIsRaw=*/false>(row);
     }
-    const float temperature = simt::LoadGlobal(&packed->temperature), top_p = simt::LoadGlobal(&packed->top_p);
+    const float temperature = simt::LoadGlobal(&packed->numbers.temperature);
+    const float top_p = simt::LoadGlobal(&packed->numbers.top_p);
     const int32_t best_token = TokenOf(best.of_row);
     if (temperature == 0) return best_token;
 
@@ -210,12 +262,51 @@ class SamplingKernel {
     if (top_k > 0 && top_k < num_kept) {
       kept = Block::Select(row, thread_best, top_k, kept.cut, CountWeight{static_cast<uint32_t>(top_k)});
     }
+    const float top_n_sigma = simt::LoadGlobal(&packed->numbers.top_n_sigma);
+    if (top_n_sigma > 0) {
+      const uint64_t lowest = LowestWithinSigmas(row, top_n_sigma, num_kept);
+      if (lowest > kept.cut) kept = {lowest, 0};
+    }
     if (top_p < 1) {
       const MassWeight weight = {top_p};
       kept = kept.list_size > 0 ? Block::SelectListed(kept.list_size, weight)
                                 : Block::Select(row, thread_best, kQuickMassRank, kept.cut, weight);
     }
-    return GumbelMax(packed, row, kept, best_token);
+    // The list may have tokens below this cut.
+    const uint64_t lowest = uint64_t{OrderKey(simt::LoadGlobal(&packed->log_min_p))} << 32;
+    if (lowest > kept.cut) kept.cut = lowest;
+    uint64_t top = RankKey(0, best_token);
+    if (simt::LoadGlobal(&packed->numbers.xtc_probability) > 0) {
+      top = LastTopChoice(row, kept, simt::LoadGlobal(&packed->numbers.xtc_threshold), top);
+    }
+    return GumbelMax(packed, row, kept, top);
+  }
+
+  // Calls visit(rank key) for every token that is kept.
+  template <typename Visit>
+  static QUIRE_DEVICE void ForEachKept(const ScoreRow& row, const Selection& kept, const Visit& visit) {
+    for (int i = simt::ThreadIndex(); i < kept.list_size; i += kThreads) {
+      if (Block::Listed(i) >= kept.cut) visit(Block::Listed(i));
+    }
+    if (kept.list_size > 0) return;
+    ForEachScore<kThreads>(row, [&](int32_t token, float score) {
+      if (RankKey(score, token) >= kept.cut) visit(RankKey(score, token));
+    });
+  }
+
+  // Returns the smallest of the rank keys that have at least this share of the mass of all kept tokens. `best` is the
+  // largest key that is kept, which is returned if there is none.
+  static QUIRE_DEVICE uint64_t LastTopChoice(const ScoreRow& row, const Selection& kept, float threshold,
+                                             uint64_t best) {
+    uint64_t mass = 0;
+    ForEachKept(row, kept, [&](uint64_t key) { mass += Mass(ScoreOf(key)); });
+    const uint64_t total = Block::Sum(mass);
+    const uint64_t least = threshold > 0 ? MassWeight{threshold}.Limit(total) : 0;
+    uint64_t inverse = ~best;
+    ForEachKept(row, kept, [&](uint64_t key) {
+      if (~key > inverse && Mass(ScoreOf(key)) >= least) inverse = ~key;
+    });
+    return ~Block::Max(inverse);
   }
 
   // --- Gumbel-max. A token wins only if its noise is above winner - score, and its noise is at most -ln u. Therefore
@@ -233,19 +324,17 @@ class SamplingKernel {
         Uniform(i < 2 ? (i == 0 ? words.word[0] : words.word[1]) : (i == 2 ? words.word[2] : words.word[3])));
   }
 
-  // `best_token` has score 0 and is always kept.
+  // Draws from the kept tokens with rank keys up to `top`, the key of one of them.
   static QUIRE_DEVICE int32_t GumbelMax(const PackedSamplingRow* packed, const ScoreRow& row, const Selection& kept,
-                                        int32_t best_token) {
+                                        uint64_t top) {
     const uint64_t seed = simt::LoadGlobal(&packed->seed);
     const uint32_t position = simt::LoadGlobal(&packed->position);
-    const float log_min_p = simt::LoadGlobal(&packed->log_min_p);
-    float best = Noise(seed, position, best_token);
-    uint64_t winner = RankKey(best, best_token);
+    uint64_t winner = RankKey(ScoreOf(top) + Noise(seed, position, TokenOf(top)), TokenOf(top));
     for (int i = simt::ThreadIndex(); i < kept.list_size; i += kThreads) {
-      const float score = ScoreOf(Block::Listed(i));
-      const int32_t token = TokenOf(Block::Listed(i));
-      if (score < log_min_p) continue;
-      const uint64_t key = RankKey(score + Noise(seed, position, token), token);
+      const uint64_t listed = Block::Listed(i);
+      if (listed < kept.cut || listed > top) continue;
+      const int32_t token = TokenOf(listed);
+      const uint64_t key = RankKey(ScoreOf(listed) + Noise(seed, position, token), token);
       winner = key > winner ? key : winner;
     }
     if (kept.list_size > 0) return TokenOf(Block::Max(winner));
@@ -254,18 +343,18 @@ class SamplingKernel {
       float scores[4], largest = MinusInfinity();
       QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
         scores[i] = row.Score(values.x[i]);
-        if (scores[i] < log_min_p || RankKey(scores[i], first + i) < kept.cut) scores[i] = MinusInfinity();
+        const uint64_t key = RankKey(scores[i], first + i);
+        if (key < kept.cut || key > top) scores[i] = MinusInfinity();
         largest = scores[i] > largest ? scores[i] : largest;
       }
-      const float limit = LargestWinning(largest, best);
+      const float limit = LargestWinning(largest, ScoreOf(winner));
       if (limit < 1.1641532e-10f) return;  // No u is below 2^-33.
       const PhiloxBlock words = DrawWords(seed, position, first);
       QUIRE_UNROLL for (int i = 0; i < 4; ++i) {
         const float u = Uniform(words.word[i]);
         if (u > limit || scores[i] < -kLargestFloat) continue;
-        const float noisy = scores[i] + GumbelNoise(u);
-        const uint64_t key = RankKey(noisy, first + i);
-        if (key > winner) winner = key, best = noisy;
+        const uint64_t key = RankKey(scores[i] + GumbelNoise(u), first + i);
+        winner = key > winner ? key : winner;
       }
     });
     return TokenOf(Block::Max(winner));

@@ -46,6 +46,11 @@ struct Four {
   static QUIRE_DEVICE Four LoadReadOnly(const T* from) {
     return Of(simt::LoadReadOnly(reinterpret_cast<const simt::U32x4*>(from)));
   }
+  QUIRE_DEVICE void Store(T* to) const {
+    simt::U32x4 words;
+    memcpy(words.word, x, sizeof(x));
+    simt::StoreGlobal(reinterpret_cast<simt::U32x4*>(to), words);
+  }
 
  private:
   static QUIRE_DEVICE Four Of(const simt::U32x4& words) {
