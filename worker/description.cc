@@ -43,6 +43,28 @@ std::string KvNumerics(KvType type) {
   return absl::StrCat("/kv-", Name(type), type == KvType::kInt8 ? " 1" : "");
 }
 
+// Every row may end its prompt in one step, so a result must have room for the embeddings of all rows.
+v1::ModelPooling DescribePooling(const CheckpointPooling& pooling, int hidden_size, int max_sequences) {
+  constexpr int64_t kMaxValues = kMaxWorkerMessageBytes / 2 / static_cast<int64_t>(sizeof(float));
+  v1::ModelPooling out;
+  if (int64_t{hidden_size} * max_sequences > kMaxValues) {
+    out.set_refusal(absl::StrCat("embeddings of ", hidden_size, " values for ", max_sequences,
+                                 " sequences are too many for one result, the limit is ", kMaxValues,
+                                 " values (--max-sequences)"));
+    return out;
+  }
+  if (pooling.kind == PoolingKind::kNone) {
+    out.set_refusal(pooling.refusal.substr(0, kMaxFailureMessageBytes));
+    return out;
+  }
+  out.set_kind(pooling.kind == PoolingKind::kMean         ? v1::POOLING_KIND_MEAN
+               : pooling.kind == PoolingKind::kFirstToken ? v1::POOLING_KIND_FIRST_TOKEN
+                                                          : v1::POOLING_KIND_LAST_TOKEN);
+  out.set_normalizes(pooling.normalizes);
+  out.set_embedding_size(static_cast<uint32_t>(hidden_size));
+  return out;
+}
+
 }  // namespace
 
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
@@ -69,6 +91,8 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   description.set_numerics_fingerprint(absl::StrCat(model.weights.fingerprint, "/", backend.NumericsFingerprint(),
                                                     QuantizationNumerics(model, backend), KvNumerics(layout.type)));
   description.set_device(backend.Description());
+  description.set_embeds_only(model.config.lacks_output);
+  *description.mutable_pooling() = DescribePooling(model.pooling, model.config.hidden_size, limits.max_sequences);
   description.set_process_id(RandomProcessId());
   return description;
 }

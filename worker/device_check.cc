@@ -45,17 +45,50 @@ absl::Status CheckLongContext(const ModelConfig& config, bool long_context) {
       "--long-context is set, but the rotary embedding of the model has no two sets of factors (longrope)");
 }
 
-absl::Status CheckShapesForGpu(const std::string& path, const ModelConfig& config,
-                               absl::FunctionRef<bool(OptionalPart)> has, absl::string_view device) {
-  constexpr int kMultiple = 8;  // The number of elements that kernels load at once.
-  const std::pair<const char*, int> sizes[] = {{"hidden_size", config.hidden_size},
-                                               {"intermediate_size", config.intermediate_size},
-                                               {"num_attention_heads * head_dim", config.num_heads * config.head_dim}};
-  for (const auto& [name, size] : sizes) {
-    if (size % kMultiple == 0) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": ", name, " is ", size, ", on a GPU it must be a multiple of ", kMultiple));
+namespace {
+
+absl::Status CheckExpertsForGpu(const std::string& path, const ModelConfig& config, const WeightRounding& rounding) {
+  constexpr int kMost = 512, kMostGroups = 32;
+  if (!config.moe.exists()) return absl::OkStatus();
+  const RouterRule& router = config.moe.router;
+  if (router.num_experts > kMost || router.num_groups > kMostGroups) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": there are ", router.num_experts, " experts in ",
+                                                      router.num_groups, " groups, on a GPU at most ", kMost, " in ",
+                                                      kMostGroups));
   }
+  if (config.quantization.format == CheckpointFormat::kPlain && rounding.layers == Quantization::kNone) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(path,
+                   ": the experts would have fewer than 16 bits, and a GPU has no kernels for that; a CPU has "
+                   "them"));
+}
+
+}  // namespace
+
+absl::Status CheckShapesForGpu(const std::string& path, const ModelConfig& config, const WeightRounding& rounding,
+                               absl::FunctionRef<bool(OptionalPart)> has, absl::string_view device) {
+  constexpr int kLoaded = 8;  // The number of elements that kernels load at once.
+  const int rotary_dim = RotaryDim(config.rope, config.head_dim);
+  const struct {
+    const char* name;
+    int size;
+    int multiple;
+  } sizes[] = {
+      {"hidden_size", config.hidden_size, kLoaded},
+      {"intermediate_size", config.intermediate_size, kLoaded},
+      {"num_attention_heads * head_dim", config.num_heads * config.head_dim, kLoaded},
+      {"the width of an expert", config.moe.width, kLoaded},
+      {"the width of the shared expert", config.moe.shared_width, kLoaded},
+      // The two numbers that rotate together are half of these dimensions apart.
+      {"the number of dimensions of a head that rotate", rotary_dim < config.head_dim ? rotary_dim : 0, 2 * kLoaded}};
+  for (const auto& [name, size, multiple] : sizes) {
+    if (size % multiple == 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": ", name, " is ", size, ", on a GPU it must be a multiple of ", multiple));
+  }
+  QUIRE_RETURN_IF_ERROR(CheckExpertsForGpu(path, config, rounding));
   return CheckParts(config, has, absl::StrCat("--device=", device));
 }
 

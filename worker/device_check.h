@@ -11,10 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa/cpu_features.h"
 #include "kernels/kv_layout.h"
 #include "kernels/optional_part.h"
 #include "worker/model/config.h"
+#include "worker/model/quantize.h"
 
 namespace quire {
 
@@ -38,9 +39,9 @@ std::unique_ptr<Backend> MakeHostBackend(int num_threads, std::optional<cpu::Isa
 // Returns INVALID_ARGUMENT when --long-context is set for a model that has one context only.
 absl::Status CheckLongContext(const ModelConfig& config, bool long_context);
 
-// Checks the sizes of the model at `path`, and that a GPU has the parts of the operations that the model needs. `has`
-// tells which parts a GPU has, and `device` is the value of --device.
-absl::Status CheckShapesForGpu(const std::string& path, const ModelConfig& config,
+// Checks the sizes of the model at `path`, and that a GPU has the parts of the operations that the model needs with
+// weights that are rounded in this way. `has` tells which parts a GPU has, and `device` is the value of --device.
+absl::Status CheckShapesForGpu(const std::string& path, const ModelConfig& config, const WeightRounding& rounding,
                                absl::FunctionRef<bool(OptionalPart)> has, absl::string_view device);
 
 // Makes the error of a device that calls itself `description` from its answer about the layout of K and V.

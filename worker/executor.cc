@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/status_reason.h"
 
 namespace quire {
 namespace {
@@ -88,7 +89,17 @@ bool Executor::CanBegin(const v1::StepPlan& plan) const {
                       [&](uint32_t row) { return is_pending(row) && rows_[row].sampling().NeedsTokens(); });
 }
 
+absl::Status Executor::GroupStatus() const {
+  const Collective* const group = transformer_->group();
+  if (group == nullptr) return absl::OkStatus();
+  const BackendStatus status = group->Status();
+  if (status.ok()) return absl::OkStatus();
+  return WithReason(absl::UnavailableError(absl::StrCat("the group of ranks has ended: ", status.message())),
+                    "GROUP_PEER_LOST");
+}
+
 absl::Status Executor::Begin(const v1::StepPlan& plan) {
+  QUIRE_RETURN_IF_ERROR(GroupStatus());
   const int64_t start_us = SteadyClock().NowMicros();
   QUIRE_RETURN_IF_ERROR(check_.Check(plan, last_step_ + 1));
   last_step_ = plan.step();
@@ -138,7 +149,7 @@ void Executor::Finish(v1::StepResult* result) {
 absl::Status Executor::Run(const v1::StepPlan& plan, v1::StepResult* result) {
   QUIRE_RETURN_IF_ERROR(Begin(plan));
   Finish(result);
-  return absl::OkStatus();
+  return GroupStatus();
 }
 
 void Executor::MoveBlocks(const v1::StepPlan& plan) {
@@ -183,6 +194,9 @@ absl::Status Executor::ChangeRows(const v1::StepPlan& plan) {
     const SequenceRow& parent = rows_[plan.fork_parents(i)];
     if (!parent.is_started()) {
       return InvalidArgument("fork_parents[", i, "] is ", plan.fork_parents(i), ", which no sequence has taken");
+    }
+    if (parent.pooled() != nullptr) {
+      return InvalidArgument("fork_parents[", i, "] is ", plan.fork_parents(i), ", which has a pooling");
     }
     rows_[plan.fork_rows(i)].Fork(parent, SequenceId{plan.fork_sequences(i)}, plan.fork_sample_indices(i));
   }

@@ -45,10 +45,11 @@ class Executor {
   // Keeps labels of blocks from now on. REQUIRES: no plan has run.
   void KeepLabels();
   // Sets whether draws may be postponed (StepResult.postponed_slices). By default they may not: then a step waits until
-  // the guides of its rows are compiled.
+  // the guides of its rows are compiled. The ranks of a model never postpone, because their guides are compiled at
+  // different times, and all must draw the same rows.
   void SetMayPostpone(bool may_postpone) {
-    may_postpone_ = may_postpone;
-    guides_.SetMayPostpone(may_postpone);
+    may_postpone_ = may_postpone && transformer_->num_ranks() == 1;
+    guides_.SetMayPostpone(may_postpone_);
   }
 
   // Forgets all rows, all labels and all plans that are not finished. The next plan is step 1. Blocks keep their
@@ -62,8 +63,9 @@ class Executor {
   // whose values the host needs for this plan, for example for bad words. When all earlier plans are finished, every
   // plan may begin.
   bool CanBegin(const v1::StepPlan& plan) const;
-  // Queues the plan. Returns INVALID_ARGUMENT when it violates the contract, and RESOURCE_EXHAUSTED when there is no
-  // memory for the answers. After an error only Reset may follow. REQUIRES: CanBegin.
+  // Queues the plan. Returns INVALID_ARGUMENT when it violates the contract, RESOURCE_EXHAUSTED when there is no memory
+  // for the answers, and GroupStatus, before it changes a row, when the group has ended. After another error only Reset
+  // may follow. REQUIRES: CanBegin.
   absl::Status Begin(const v1::StepPlan& plan);
   // The number of plans that are begun and not finished.
   int num_begun() const { return static_cast<int>(begun_.size()); }
@@ -72,8 +74,14 @@ class Executor {
   // Waits for the oldest plan that was begun, and fills `result`, which must be empty. A sequence whose logits are not
   // finite fails alone, see StepSampler::Finish. REQUIRES: num_begun() > 0.
   void Finish(v1::StepResult* result);
-  // Begins a plan and finishes it. REQUIRES: num_begun() is 0.
+  // Begins a plan and finishes it. Returns an error of both, or of the group. REQUIRES: num_begun() is 0.
   absl::Status Run(const v1::StepPlan& plan, v1::StepResult* result);
+
+  // Sets the group in which this rank runs plans, or none (Transformer::SetGroup). All ranks run the same plans.
+  void SetGroup(Collective* group) { transformer_->SetGroup(group); }
+  // Returns UNAVAILABLE with the reason GROUP_PEER_LOST when the group has ended. Then the rows and the blocks of the
+  // last step that was begun are undefined, and its result has no meaning. The weights and the device are as before.
+  absl::Status GroupStatus() const;
 
   // Tells the backend that the calling thread will run the plans (Backend::BindThreads).
   void BindThreads() { backend_->BindThreads(); }

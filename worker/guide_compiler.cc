@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// When more jobs wait, those that nobody wants are looked for.
+// Number of waiting jobs beyond which unwanted ones are searched for.
 constexpr size_t kManyJobs = 64;
 
 CompiledGuide Compile(const GuideJob& job) {

@@ -43,7 +43,7 @@ class GuideCompiler {
  public:
   // The thread runs on all cores that the calling thread may use.
   GuideCompiler();
-  // Waits until the guide that is being compiled is done. Those that wait are dropped.
+  // Waits until the guide that is being compiled is done. Waiting ones are dropped.
   ~GuideCompiler();
   GuideCompiler(const GuideCompiler&) = delete;
   GuideCompiler& operator=(const GuideCompiler&) = delete;
@@ -51,7 +51,7 @@ class GuideCompiler {
   void Add(GuideJob job);
   // Returns what was compiled since the last call. It waits for that as long as nothing was and the time is not up.
   std::vector<CompiledGuide> Take(std::chrono::microseconds timeout = std::chrono::microseconds(0));
-  // The number of jobs that wait, without those that nobody wants any more.
+  // The number of waiting jobs that somebody still wants.
   size_t num_waiting();
 
  private:

@@ -81,7 +81,8 @@ absl::StatusOr<GpuMemory> DescribedGpu(const WorkerOptions& options, const Model
 
 absl::StatusOr<std::string> ExplainOnGpu(const WorkerOptions& options, const std::string& path,
                                          const ModelConfig& config, cuda::DeviceOpener open_device) {
-  QUIRE_RETURN_IF_ERROR(CheckShapesForGpu(path, config, &cuda::CudaBackend::Supports, options.device));
+  QUIRE_RETURN_IF_ERROR(
+      CheckShapesForGpu(path, config, options.rounding, &cuda::CudaBackend::Supports, options.device));
   if (const std::string why_not = cuda::WhyNoHeads(config.head_dim); !why_not.empty()) {
     return absl::FailedPreconditionError(absl::StrCat("--device=", options.device, ": ", why_not));
   }

@@ -48,8 +48,7 @@ MatrixNumbers PlainBeside(const MemoryNeeds& needs, WeightWidth width) {
   return width == needs.stored_width ? needs.plain : MatrixNumbers();
 }
 
-// Returns the bytes of the matrices of the layers. Those that are not quantized beside the others have numbers of
-// `plain_bytes`.
+// Returns the bytes of the matrices of the layers. A number of an unquantized one takes `plain_bytes`.
 int64_t LayerBytes(const MemoryNeeds& needs, WeightWidth width, int64_t plain_bytes) {
   if (width == WeightWidth::k32) return 4 * needs.layers.weights;
   if (width == WeightWidth::k16) return 2 * needs.layers.weights;
@@ -66,17 +65,29 @@ int64_t LayerBytes(const MemoryNeeds& needs, WeightWidth width, int64_t plain_by
   }
 }
 
+// Returns the bytes of everything else.
+int64_t OtherBytes(const MemoryNeeds& needs, int64_t plain_bytes) {
+  return plain_bytes * (needs.num_weights - needs.layers.weights) +
+         (static_cast<int64_t>(sizeof(float)) - plain_bytes) * needs.router_weights;
+}
+
 }  // namespace
 
 MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   const int64_t hidden = config.hidden_size, width = config.intermediate_size, layers = config.num_layers;
   const int64_t heads = int64_t{config.num_heads} * config.head_dim;
-  const int64_t qk_norms = config.qk_norm == QkNorm::kPerHead ? 2 * config.head_dim
+  const int64_t qk_norms = config.qk_norm == QkNorm::kNone    ? 0
                            : config.qk_norm == QkNorm::kWhole ? heads + int64_t{config.num_kv_heads} * config.head_dim
-                                                              : 0;
-  const int64_t norms = (config.norms == NormPlacement::kBoth ? 4 : 2) * hidden + qk_norms;
+                                                              : 2 * config.head_dim;
+  const int num_norms = config.norms == NormPlacement::kBoth ? 4 : config.is_parallel ? 1 : 2;
+  const int64_t norms = num_norms * hidden + qk_norms;
+  const int num_wide = config.has_gate() ? 2 : 1;  // Matrices of the MLP that widen.
   const int64_t biases = (config.qkv_bias ? config.qkv_rows() : 0) + (config.attention_output_bias ? hidden : 0) +
-                         (config.mlp_bias ? 2 * width + hidden : 0);
+                         (config.mlp_bias ? num_wide * width + hidden : 0);
+  const auto moe_layers = static_cast<int>(std::ranges::count_if(config.layers, &LayerConfig::is_moe));
+  const int dense_layers = config.num_layers - moe_layers;
+  const RouterRule& router = config.moe.router;
+  const int64_t expert_width = config.moe.width, shared_width = config.moe.shared_width;
   MemoryNeeds needs;
   // A checkpoint of 4 bits keeps its groups, up to the longest ones that products have.
   CheckpointQuantization stored = config.quantization;
@@ -87,18 +98,26 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   const PlainStacks& plain = stored.plain_stacks;
   const struct {
     int64_t rows, cols;
-    int num_plain;
-  } stacks[] = {{config.qkv_rows(), hidden, plain.qkv},
-                {hidden, heads, plain.attention_output},
-                {2 * width, hidden, plain.gate_up},
-                {hidden, width, plain.down}};
-  for (const auto& [rows, cols, num_plain] : stacks) {
-    const int64_t block_cols = stored.fp8_block.cols > 0 ? stored.fp8_block.cols : cols;
-    AddMatrices(rows, cols, config.num_layers, needs.int4_group, block_cols, &needs.layers);
+    int count, num_plain;
+  } stacks[] = {{config.qkv_rows(), hidden, config.num_layers, plain.qkv},
+                {hidden, heads, config.num_layers, plain.attention_output},
+                {num_wide * width, hidden, dense_layers, plain.gate_up},
+                {hidden, width, dense_layers, plain.down},
+                {2 * expert_width, hidden, moe_layers * router.num_experts, plain.expert_gate_up},
+                {hidden, expert_width, moe_layers * router.num_experts, plain.expert_down},
+                {2 * shared_width, hidden, moe_layers, plain.shared_gate_up},
+                {hidden, shared_width, moe_layers, plain.shared_down}};
+  for (const auto& [rows, cols, count, num_plain] : stacks) {
+    const int64_t block_cols = stored.fp8_block.cols > 0 ? stored.fp8_block.cols : std::max<int64_t>(cols, 1);
+    AddMatrices(rows, cols, count, needs.int4_group, block_cols, &needs.layers);
     AddMatrices(rows, cols, num_plain, needs.int4_group, block_cols, &needs.plain);
   }
-  needs.num_weights = needs.layers.weights + layers * (norms + biases) + hidden +
+  needs.router_weights =
+      moe_layers * (config.moe.num_logits() * hidden + (config.moe.has_choice_bias() ? router.num_experts : 0));
+  needs.num_weights = needs.layers.weights + needs.router_weights + layers * (norms + biases) + hidden +
                       (config.tie_word_embeddings ? 1 : 2) * int64_t{config.vocab_size} * hidden;
+  needs.num_active_weights =
+      needs.num_weights - moe_layers * int64_t{router.num_experts - router.top_k} * 3 * expert_width * hidden;
   needs.kv_heads = 2 * layers * config.num_kv_heads;
   needs.kv_numbers = needs.kv_heads * config.head_dim;
   return needs;
@@ -120,7 +139,7 @@ WeightWidth WidthOf(Quantization layers, WeightWidth plain) {
 
 int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width) {
   const int plain_bytes = width == WeightWidth::k32 ? 4 : 2;
-  return LayerBytes(needs, width, plain_bytes) + plain_bytes * (needs.num_weights - needs.layers.weights);
+  return LayerBytes(needs, width, plain_bytes) + OtherBytes(needs, plain_bytes);
 }
 
 int64_t GpuWeightBytes(const MemoryNeeds& needs, WeightWidth width) {
@@ -146,8 +165,7 @@ int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held) 
   // Bytes per number of the embedding and the output matrix.
   const auto plain_bytes = static_cast<int>(SizeOf(KvTypeOf(config)));
   const WeightWidth plain = HostWeightType(config) == DataType::kFloat32 ? WeightWidth::k32 : WeightWidth::k16;
-  return LayerBytes(needs, WidthOf(held.layers, plain), plain_bytes) +
-         plain_bytes * (needs.num_weights - needs.layers.weights) +
+  return LayerBytes(needs, WidthOf(held.layers, plain), plain_bytes) + OtherBytes(needs, plain_bytes) +
          (held.output ? AddedByRoundedOutput(config, plain_bytes) : 0);
 }
 
@@ -165,11 +183,20 @@ std::string HeldWeights(const CheckpointQuantization& stored, Quantization held,
   return absl::StrCat(Name(plain), ", converted from ", Description(stored), why);
 }
 
+std::string WeightNumbers(const ModelConfig& config, const MemoryNeeds& needs) {
+  const auto billions = [](int64_t number) {
+    return absl::StrFormat("%.3f billion", static_cast<double>(number) * 1e-9);
+  };
+  const std::string all = absl::StrCat(billions(needs.num_weights), " weights");
+  if (!config.moe.exists()) return all;
+  return absl::StrCat(all, ", ", billions(needs.num_active_weights), " for a token (", config.moe.router.top_k, " of ",
+                      config.moe.router.num_experts, " experts)");
+}
+
 std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs) {
-  return absl::StrFormat("%s: %.3f billion weights; %s, %s, %s of %d, context %d\n", config.architecture,
-                         static_cast<double>(needs.num_weights) * 1e-9, Counted(config.num_layers, "layer"),
-                         Counted(config.num_heads, "head"), Counted(config.num_kv_heads, "KV head"), config.head_dim,
-                         config.max_position_embeddings);
+  return absl::StrFormat("%s: %s; %s, %s, %s of %d, context %d\n", config.architecture, WeightNumbers(config, needs),
+                         Counted(config.num_layers, "layer"), Counted(config.num_heads, "head"),
+                         Counted(config.num_kv_heads, "KV head"), config.head_dim, config.max_position_embeddings);
 }
 
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes) {

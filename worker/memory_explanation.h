@@ -30,17 +30,19 @@ struct MatrixNumbers {
 
 // The memory of a model on a CPU, without the padding of matrices to whole panels, which is small.
 struct MemoryNeeds {
-  int64_t num_weights;       // All parameters.
-  int int4_group;            // At most kMaxInt4Group.
-  MatrixNumbers layers;      // All matrices of the layers.
-  MatrixNumbers plain;       // The ones that a quantized checkpoint does not store quantized.
+  int64_t num_weights;         // All parameters.
+  int64_t num_active_weights;  // Those that a token uses: without the experts that it does not choose.
+  int64_t router_weights;      // Of routers to experts, which are float32 in memory.
+  int int4_group;              // At most kMaxInt4Group.
+  MatrixNumbers layers;        // All matrices of the layers.
+  MatrixNumbers plain;         // The ones that a quantized checkpoint does not store quantized.
   WeightWidth stored_width;  // Width of the other matrices of the layers in the checkpoint; k16 if it is not quantized.
   int64_t kv_numbers;        // Numbers of K and V of one token in all layers.
   int64_t kv_heads;          // K and V heads of one token in all layers, each with a scale in int8.
 };
 
 MemoryNeeds MemoryNeedsOf(const ModelConfig& config);
-// Returns the width of matrices that are multiplied in this way. Those that are not quantized have the width `plain`.
+// Returns the width of matrices that are multiplied in this way. Unquantized ones have the width `plain`.
 WeightWidth WidthOf(Quantization layers, WeightWidth plain);
 // In the width in which the checkpoint stores them, matrices that it does not quantize have 16 bits.
 int64_t WeightBytes(const MemoryNeeds& needs, WeightWidth width);
@@ -54,9 +56,13 @@ int64_t AddedByRoundedOutput(const ModelConfig& config, int plain_bytes);
 // Returns the bytes of all weights on a CPU, without padding. `held` says how they are in memory.
 int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held);
 // Returns how the matrices of the layers are in memory, in words: "int8", "fp8 with a scale for each row", or
-// "bfloat16, converted from FP8, which this device does not multiply". Those that are not quantized have the type
+// "bfloat16, converted from FP8, which this device does not multiply". Unquantized ones have the type
 // `plain`.
 std::string HeldWeights(const CheckpointQuantization& stored, Quantization held, DataType plain);
+
+// Returns the number of weights, and of a model with experts also how many of them a token uses: "30.532 billion
+// weights, 3.353 billion for a token (8 of 128 experts)".
+std::string WeightNumbers(const ModelConfig& config, const MemoryNeeds& needs);
 
 // Returns a line about the shape of the model.
 std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs);

@@ -52,11 +52,11 @@ ABSL_FLAG(
     "as well, the rounded copy adds half of its memory. Not for --device=simulated.");
 ABSL_FLAG(
     std::string, int4_inputs, "int8",
-    "What products by weights of 4 bits, rounded by --quantize or read from a checkpoint, do to their inputs on a CPU. "
-    "int8 rounds them to 8 bits with a scale for each group of columns. bfloat16 rounds them to "
-    "bfloat16, as a model in bfloat16 does, and with AMX the weights, too. This is more exact and slower. A CPU "
-    "without instructions for bfloat16 (AMX or AVX512-BF16) keeps both, as with float32. "
-    "float32 keeps them, which is the slowest with several tokens. A GPU never rounds them to 8 bits.");
+    "How a CPU rounds the inputs of products by weights of 4 bits, from --quantize or from a checkpoint. int8: to 8 "
+    "bits, with a scale for each group of columns. bfloat16: to bfloat16, as a model in bfloat16 does, and with AMX "
+    "the weights, too; this is more exact and slower. float32: not at all, which is the slowest with several tokens. A "
+    "CPU without instructions for bfloat16 (AMX or AVX512-BF16) treats bfloat16 as float32. A GPU never rounds inputs "
+    "to 8 bits.");
 ABSL_FLAG(
     bool, long_context, false,
     "Serve the whole context of a model whose rotary embedding has two sets of factors (longrope, such as Phi-3 with a "

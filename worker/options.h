@@ -14,7 +14,7 @@
 #include "base/flags.h"
 #include "base/log_flags.h"
 #include "base/web_access.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa/cpu_features.h"
 #include "kernels/cuda/open_device.h"
 #include "kernels/kv_layout.h"
 #include "kernels/simulated/step_times.h"

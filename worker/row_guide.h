@@ -48,8 +48,7 @@ class RowGuide {
   // error the words are of no use. UNAVAILABLE: the guide is not compiled yet, or the step has no work left. The next
   // step may try again. RESOURCE_EXHAUSTED: it takes too much work. INVALID_ARGUMENT: the guide does not compile.
   absl::Status FillMask(std::vector<uint32_t>* words);
-  // Rows are served in the order of these, so that those which take little time come first, and the guides of the
-  // others take turns.
+  // Rows are served in this order: rows that take little time come first, and the guides of the others take turns.
   std::pair<bool, uint64_t> turn() const;
 
   const RowGrammar& grammar() const { return *grammar_; }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/message_numbers.h"
+
 namespace quire {
 namespace {
 
@@ -35,13 +37,10 @@ void SamplingState::Start(const v1::SequenceStart& start, int vocab_size) {
   StartBadWords(params);
 
   params_ = {};
-  params_.temperature = params.temperature();
   params_.top_k = params.top_k() < static_cast<uint32_t>(vocab_size) ? static_cast<int>(params.top_k()) : 0;
-  params_.top_p = params.top_p();
-  params_.min_p = params.min_p();
-  params_.presence_penalty = params.presence_penalty();
-  params_.frequency_penalty = params.frequency_penalty();
-  params_.repetition_penalty = params.repetition_penalty();
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    params_.*number.member = static_cast<float>(NumberOf(params, number.name));
+  }
   seed_ = params.seed();
   SetSampleIndex(start.sample_index());
   params_.given_token = -1;
@@ -112,8 +111,6 @@ void SamplingState::ApplyGuide(SamplingRow* row) {
 
 SamplingRow SamplingState::Score(TokenId token) const {
   SamplingRow row = {};
-  row.top_p = 1;
-  row.repetition_penalty = 1;
   row.num_top = num_prompt_top_;
   row.given_token = token;
   return row;

@@ -68,7 +68,7 @@ class SamplingState {
   void StartBadWords(const v1::RowSampling& params);
   // Fills masked_ for the next draw.
   void CollectMasked(absl::Span<const TokenId> generated);
-  // Replaces the row's masks by those tokens that the guide allows as well.
+  // Restricts the row's masks to the tokens that the guide allows, too.
   void ApplyGuide(SamplingRow* row);
 
   uint64_t seed_ = 0;     // The seed of the request.

@@ -23,6 +23,8 @@ void SequenceRow::Start(const v1::SequenceStart& start, int vocab_size) {
   SetRecord(start.record());
   scores_ = start.scores();
   prompt_scores_ = std::make_shared<v1::ScoreColumns>(start.prompt_scores());
+  pooling_ = start.sampling().pooling();
+  pooled_ = pooling_ == v1::POOLING_KIND_UNSPECIFIED ? nullptr : std::make_shared<PooledStates>();
   sampling_.Start(start, vocab_size);
 }
 

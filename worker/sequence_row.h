@@ -23,6 +23,12 @@ struct RowFailure {
   std::string message;
 };
 
+// The hidden states of a sequence that were added so far, in the order of their tokens. [hidden_size]
+struct PooledStates {
+  std::vector<float> sum;
+  int num_states = 0;
+};
+
 // The worker's state of a running sequence: tokens, block table and sampling state. It lasts until a plan ends the
 // sequence, another sequence takes the row, or the worker drops the rows of a session. Owned by the executor thread.
 class SequenceRow {
@@ -95,6 +101,14 @@ class SequenceRow {
   const std::string& record() const { return *record_; }
   // Returns null unless the sequence has failed. A fork of such a row has failed, too.
   const RowFailure* failure() const { return failure_.get(); }
+  // What becomes of the hidden states of the prompt.
+  v1::PoolingKind pooling() const { return pooling_; }
+  // Returns whether the pooling needs the hidden states of other tokens than the last one.
+  bool pools_earlier_tokens() const {
+    return pooling_ == v1::POOLING_KIND_MEAN || pooling_ == v1::POOLING_KIND_FIRST_TOKEN;
+  }
+  // Returns null unless the row pools. Every start of the row makes new ones.
+  const std::shared_ptr<PooledStates>& pooled() const { return pooled_; }
   SamplingState& sampling() { return sampling_; }
   const SamplingState& sampling() const { return sampling_; }
 
@@ -119,6 +133,8 @@ class SequenceRow {
   v1::ScoreColumns scores_;
   std::shared_ptr<v1::ScoreColumns> prompt_scores_;
   std::shared_ptr<const RowFailure> failure_;
+  v1::PoolingKind pooling_ = v1::POOLING_KIND_UNSPECIFIED;
+  std::shared_ptr<PooledStates> pooled_;
   SamplingState sampling_;
 };
 

@@ -350,7 +350,8 @@ void SessionLoop::FinishPlan() {
   mutex_.Unlock();
   v1::StepResult result;
   executor_->Finish(&result);
-  const absl::Status status = ErrorOf(result);
+  const absl::Status group = executor_->GroupStatus();
+  const absl::Status status = group.ok() ? ErrorOf(result) : group;
   if (status.ok()) {
     stats_->RecordStep(CountStep(plan, result));
     if (executor_->labels() != nullptr) last_steps_.Finish(epoch, result);

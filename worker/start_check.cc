@@ -4,12 +4,15 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/limit_text.h"
+#include "base/message_numbers.h"
 #include "base/number_text.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
+#include "kernels/sampling.h"
 
 namespace quire {
 namespace {
@@ -95,12 +98,12 @@ absl::Status CheckScores(absl::string_view field, const v1::ScoreColumns& scores
 }
 
 absl::Status CheckNumbers(const v1::RowSampling& sampling, const Checker& check) {
-  QUIRE_RETURN_IF_ERROR(check.Range("sampling.temperature", sampling.temperature(), 0, kMax));
-  QUIRE_RETURN_IF_ERROR(check.AboveZero("sampling.top_p", sampling.top_p(), 1));
-  QUIRE_RETURN_IF_ERROR(check.Range("sampling.min_p", sampling.min_p(), 0, 1));
-  QUIRE_RETURN_IF_ERROR(check.Range("sampling.presence_penalty", sampling.presence_penalty(), -kMax, kMax));
-  QUIRE_RETURN_IF_ERROR(check.Range("sampling.frequency_penalty", sampling.frequency_penalty(), -kMax, kMax));
-  QUIRE_RETURN_IF_ERROR(check.AboveZero("sampling.repetition_penalty", sampling.repetition_penalty(), kMax));
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    const std::string field = absl::StrCat("sampling.", number.name);
+    const auto value = static_cast<float>(NumberOf(sampling, number.name));
+    QUIRE_RETURN_IF_ERROR(number.has_low ? check.Range(field, value, number.low, number.high)
+                                         : check.AboveZero(field, value, number.high));
+  }
   QUIRE_RETURN_IF_ERROR(
       check.AtMost("sampling.num_logprobs_plus_one", sampling.num_logprobs_plus_one(), kMaxTopLogprobs + 1));
   QUIRE_RETURN_IF_ERROR(check.AtMost("sampling.num_prompt_logprobs_plus_one", sampling.num_prompt_logprobs_plus_one(),
@@ -130,6 +133,24 @@ absl::Status CheckBadWords(const v1::RowSampling& sampling, const Checker& check
   return check.Tokens("sampling.bad_word_token_ids", sampling.bad_word_token_ids());
 }
 
+absl::Status CheckPooling(const v1::SequenceStart& start, const Checker& check) {
+  const v1::RowSampling& sampling = start.sampling();
+  if (!v1::PoolingKind_IsValid(sampling.pooling())) {
+    return check.Bad("sampling.pooling is ", static_cast<int>(sampling.pooling()), ", the limit is ",
+                     static_cast<int>(v1::PoolingKind_MAX));
+  }
+  if (sampling.pooling() == v1::POOLING_KIND_UNSPECIFIED) return absl::OkStatus();
+  if (sampling.num_candidates() > 0 || sampling.num_logprobs_plus_one() > 0 ||
+      sampling.num_prompt_logprobs_plus_one() > 0 || sampling.has_guided()) {
+    return check.Bad("sampling.pooling is set, so candidates, logprobs and a guide must not be");
+  }
+  if (start.prompt_length() != static_cast<uint32_t>(start.token_ids_size())) {
+    return check.Bad("sampling.pooling is set, so prompt_length must be the number of tokens, ", start.token_ids_size(),
+                     ", and not ", start.prompt_length());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckSequenceStart(const v1::SequenceStart& start, const WorkerLimits& limits, absl::string_view path) {
@@ -139,6 +160,7 @@ absl::Status CheckSequenceStart(const v1::SequenceStart& start, const WorkerLimi
   QUIRE_RETURN_IF_ERROR(CheckNumbers(sampling, check));
   QUIRE_RETURN_IF_ERROR(CheckBiases(sampling, check));
   QUIRE_RETURN_IF_ERROR(CheckBadWords(sampling, check));
+  QUIRE_RETURN_IF_ERROR(CheckPooling(start, check));
   QUIRE_RETURN_IF_ERROR(check.NumBytes("cache_root", start.cache_root(), kMaxCacheRootBytes));
   QUIRE_RETURN_IF_ERROR(check.NumBytes("sampling.guide_owner", sampling.guide_owner(), kMaxGuideOwnerBytes));
   QUIRE_RETURN_IF_ERROR(check.NumBytes("record", start.record(), kMaxRecordBytes));

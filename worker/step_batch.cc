@@ -2,6 +2,8 @@
 
 #include "worker/step_batch.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -112,6 +114,10 @@ absl::Status StepBatch::CheckSlice(const v1::StepPlan& plan, int index, const Se
   if (plan.slice_num_tokens(index) > 0 && row.num_computed() >= 0 && first > row.num_computed()) {
     return InvalidArgument("slice_first_positions[", index, "] is ", first, ", its row is computed up to ",
                            row.num_computed());
+  }
+  if (row.pools_earlier_tokens() && (first != std::max(row.num_computed(), 0) || end == first)) {
+    return InvalidArgument("slice ", index, " has the positions ", first, " to ", end,
+                           ", its row pools all tokens and ", "is computed up to ", std::max(row.num_computed(), 0));
   }
   if (plan.slice_samples()[index] != 0 && end != row.num_tokens()) {
     return InvalidArgument("slice ", index, " samples after position ", end, ", its row has ", row.num_tokens(),

@@ -3,7 +3,9 @@
 #include "worker/step_sampler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -46,10 +48,11 @@ absl::Status StepSampler::Begin(const StepBatch& batch, const KvLayout& layout, 
   const int num_jobs = static_cast<int>(step.jobs.size());
   QUIRE_RETURN_IF_ERROR(step.results.Reserve(num_jobs));
   QUIRE_RETURN_IF_ERROR(step.top.Reserve(size_t(num_jobs) * step.max_top));
+  QUIRE_RETURN_IF_ERROR(step.states.Reserve(state_rows_.size() * static_cast<size_t>(transformer_->hidden_size())));
   ++num_begun_;
   if (batch.view().num_tokens == 0) return absl::OkStatus();  // All slices have come too early.
   const int chunk = transformer_->limits().max_logit_rows;
-  if (num_jobs > 0 && num_jobs <= chunk) {
+  if (num_jobs > 0 && num_jobs <= chunk && state_rows_.empty()) {
     const SamplingArgs args = Collect(step, 0, num_jobs);
     transformer_->ForwardAndSample(batch.view(), layout, kv_pools, token_rows_.data(),
                                    static_cast<int>(token_rows_.size()), args);
@@ -57,10 +60,10 @@ absl::Status StepSampler::Begin(const StepBatch& batch, const KvLayout& layout, 
   }
   transformer_->Forward(batch.view(), layout, kv_pools);
   for (int begin = 0; begin < num_jobs; begin += chunk) {
-    SamplingArgs args = Collect(step, begin, std::min(begin + chunk, num_jobs));
-    args.logits = transformer_->Logits(token_rows_.data(), static_cast<int>(token_rows_.size()));
-    backend_->Sample(args);
+    const SamplingArgs args = Collect(step, begin, std::min(begin + chunk, num_jobs));
+    transformer_->LogitsAndSample(token_rows_.data(), static_cast<int>(token_rows_.size()), args);
   }
+  transformer_->ReadHiddenStates(state_rows_.data(), static_cast<int>(state_rows_.size()), step.states.data());
   return absl::OkStatus();
 }
 
@@ -70,17 +73,20 @@ void StepSampler::CollectJobs(absl::Span<const BatchSlice> slices, Step* step) {
   step->has_scores = false;
   step->max_top = 0;
   rows_.clear();
+  state_rows_.clear();
   FillGuideMasks(slices);
   for (int i = 0; i < static_cast<int>(slices.size()); ++i) {
     SequenceRow& row = *slices[i].row;
     const int num_pending = row.num_pending();
     CollectPromptJobs(slices[i], i, step);
-    const bool is_postponed = slices[i].is_sampling && CollectDraw(slices[i], i, step);
+    const bool draws = slices[i].is_sampling && row.pooled() == nullptr;
+    const bool is_postponed = draws && CollectDraw(slices[i], i, step);
     step->slices.push_back({.row = &row,
                             .sequence = row.sequence(),
                             .end_job = static_cast<int>(step->jobs.size()),
                             .has_pending = row.num_pending() > num_pending,
                             .is_postponed = is_postponed});
+    CollectStates(slices[i], &step->slices.back());
   }
   step->max_top = ListLength(step->max_top);
 }
@@ -108,6 +114,22 @@ void StepSampler::CollectPromptJobs(const BatchSlice& slice, int index, Step* st
     AddJob(slice, index, slice.first_token + position - slice.first_position, position, /*is_sampling=*/false,
            row.sampling().Score(row.tokens()[position + 1]), step);
   }
+}
+
+void StepSampler::CollectStates(const BatchSlice& slice, Slice* out) {
+  const SequenceRow& row = *slice.row;
+  if (row.pooled() != nullptr && row.failure() == nullptr) {
+    out->pooled = row.pooled();
+    out->is_embedded = slice.is_sampling;
+    if (row.pooling() == v1::POOLING_KIND_MEAN) {
+      for (int i = 0; i < slice.num_tokens; ++i) state_rows_.push_back(slice.first_token + i);
+    } else if (row.pooling() == v1::POOLING_KIND_FIRST_TOKEN) {
+      if (slice.first_position == 0) state_rows_.push_back(slice.first_token);
+    } else if (slice.is_sampling) {
+      state_rows_.push_back(slice.last_token);
+    }
+  }
+  out->end_state = static_cast<int>(state_rows_.size());
 }
 
 bool StepSampler::CollectDraw(const BatchSlice& slice, int index, Step* step) {
@@ -172,8 +194,10 @@ void StepSampler::Finish(v1::StepResult* result) {
   const Step& step = steps_[num_finished_ % kMaxSteps];
   ++num_finished_;
   int job = 0;
+  int state = 0;
   for (size_t i = 0; i < step.slices.size(); ++i) {
     const Slice& slice = step.slices[i];
+    PoolStates(step, slice, std::exchange(state, slice.end_state));
     RowFailure found;
     if (const RowFailure* const failure = FailureOf(step, slice, job, &found); failure != nullptr) {
       v1::SequenceFailure* const out = result->add_failures();
@@ -185,6 +209,8 @@ void StepSampler::Finish(v1::StepResult* result) {
       job = slice.end_job;
     } else if (slice.is_postponed) {
       result->add_postponed_slices(static_cast<uint32_t>(i));
+    } else if (slice.is_embedded) {
+      AddEmbedding(slice, result);
     }
     for (; job < slice.end_job; ++job) FinishJob(step, job, result);
   }
@@ -201,7 +227,27 @@ const RowFailure* StepSampler::FailureOf(const Step& step, const Slice& slice, i
     if (has_row) slice.row->Fail(*found);
     return found;
   }
-  return nullptr;
+  if (!slice.is_embedded) return nullptr;
+  const std::vector<float>& sum = slice.pooled->sum;
+  if (std::all_of(sum.begin(), sum.end(), [](float value) { return std::isfinite(value); })) return nullptr;
+  *found = {v1::SEQUENCE_FAILURE_REASON_LOGITS_NOT_FINITE, "the pooled hidden states are not finite"};
+  if (has_row) slice.row->Fail(*found);
+  return found;
+}
+
+void StepSampler::PoolStates(const Step& step, const Slice& slice, int first_state) const {
+  const auto size = static_cast<size_t>(transformer_->hidden_size());
+  for (int i = first_state; i < slice.end_state; ++i) {
+    const float* const state = step.states.data() + static_cast<size_t>(i) * size;
+    slice.pooled->sum.resize(size);
+    for (size_t k = 0; k < size; ++k) slice.pooled->sum[k] += state[k];
+    ++slice.pooled->num_states;
+  }
+}
+
+void StepSampler::AddEmbedding(const Slice& slice, v1::StepResult* result) {
+  const auto count = static_cast<float>(slice.pooled->num_states);
+  for (const float value : slice.pooled->sum) result->add_embeddings(value / count);
 }
 
 void StepSampler::FinishJob(const Step& step, int index, v1::StepResult* result) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,9 +22,9 @@
 namespace quire {
 
 // The computation of a step: the layers, and after them the draws of the tokens of sampling slices, or lists of their
-// candidates, and the scores of prompt tokens. It computes the number of rows of logits at a time that the transformer
-// has room for. Slices that sample after the same token share a row of logits. Two steps may run at the same time.
-// Owned by the executor thread.
+// candidates, the scores of prompt tokens, and the hidden states of rows that pool them. It computes the number of rows
+// of logits at a time that the transformer has room for. Slices that sample after the same token share a row of logits.
+// Two steps may run at the same time. Owned by the executor thread.
 class StepSampler {
  public:
   static constexpr int kMaxSteps = 2;
@@ -31,7 +32,7 @@ class StepSampler {
   // Both must outlive the sampler.
   StepSampler(Backend* backend, Transformer* transformer, const WorkerLimits& limits);
 
-  // Queues the work of a step. Every row that draws a token has it as a pending token afterwards. Returns
+  // Queues the work of a step. A token that a row draws is then its pending token. Returns
   // RESOURCE_EXHAUSTED when there is no memory for the answers. REQUIRES: fewer than kMaxSteps steps are begun and not
   // finished; kv_pools is as in Transformer::Forward.
   absl::Status Begin(const StepBatch& batch, const KvLayout& layout, void* const* kv_pools);
@@ -61,9 +62,13 @@ class StepSampler {
     int end_job;       // Index behind its last job; its first job follows the jobs of the slice before.
     bool has_pending;  // The row got a pending token.
     bool is_postponed = false;
+    std::shared_ptr<PooledStates> pooled = nullptr;  // Null unless the row pools.
+    int end_state = 0;         // Index behind its last hidden state; its first one follows those of the slice before.
+    bool is_embedded = false;  // The pooling ends with this slice.
   };
   struct Step {
-    explicit Step(Backend* backend) : results(backend, "drawn tokens"), top(backend, "lists of tokens") {}
+    explicit Step(Backend* backend)
+        : results(backend, "drawn tokens"), top(backend, "lists of tokens"), states(backend, "hidden states") {}
 
     std::vector<Slice> slices;
     std::vector<Job> jobs;
@@ -71,6 +76,7 @@ class StepSampler {
     int max_top = 0;                    // The room for the list of a job.
     HostArray<SamplingResult> results;  // [jobs]
     HostArray<ScoredCandidate> top;     // [jobs, max_top]
+    HostArray<float> states;            // [hidden states to pool, hidden_size]
   };
 
   void CollectJobs(absl::Span<const BatchSlice> slices, Step* step);
@@ -78,12 +84,18 @@ class StepSampler {
   void FillGuideMasks(absl::Span<const BatchSlice> slices);
   // Adds the jobs of a slice. A row that has failed has none.
   void CollectPromptJobs(const BatchSlice& slice, int index, Step* step);
+  // Adds the token rows whose hidden states a row pools. A row that has failed has none.
+  void CollectStates(const BatchSlice& slice, Slice* out);
   // Returns whether the draw is postponed.
   bool CollectDraw(const BatchSlice& slice, int index, Step* step);
   void AddJob(const BatchSlice& slice, int slice_index, int token_row, int position, bool is_sampling,
               const SamplingRow& row, Step* step);
   // Fills token_rows_ and logit_rows_ for the jobs [begin, end). Returns their arguments without logits.
   SamplingArgs Collect(const Step& step, int begin, int end);
+  // Adds the hidden states of the slice, of which the first is `first_state`.
+  void PoolStates(const Step& step, const Slice& slice, int first_state) const;
+  // Adds the embedding of the slice to the result.
+  static void AddEmbedding(const Slice& slice, v1::StepResult* result);
   // Returns why the sequence of the slice has failed, or null. Its jobs begin at `first_job`.
   static const RowFailure* FailureOf(const Step& step, const Slice& slice, int first_job, RowFailure* found);
   void FinishJob(const Step& step, int job, v1::StepResult* result);
@@ -109,6 +121,7 @@ class StepSampler {
   std::vector<int32_t> token_rows_;  // The token rows of the chunk, without duplicates.
   MarkSet row_marks_;                // The token rows of the chunk. The owner is the index in token_rows_.
   std::vector<int32_t> logit_rows_;  // [jobs of the chunk], the index of the job's token row in token_rows_.
+  std::vector<int32_t> state_rows_;  // The token rows whose hidden states are pooled, slice after slice.
 };
 
 }  // namespace quire

@@ -56,7 +56,8 @@ void LogGpuLine(bool is_error, const char* line) {
 // Makes the backend for a GPU, after it has checked what config.json tells of the model.
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(const WorkerOptions& options, const ModelConfig& config,
                                                         DeviceOpener open_device) {
-  QUIRE_RETURN_IF_ERROR(CheckShapesForGpu(options.model, config, &cuda::CudaBackend::Supports, options.device));
+  QUIRE_RETURN_IF_ERROR(
+      CheckShapesForGpu(options.model, config, options.rounding, &cuda::CudaBackend::Supports, options.device));
   cuda::SetLineWriter(&LogGpuLine);
   std::string why_not;
   std::unique_ptr<cuda::Device> device = open_device(options.gpu_library,
@@ -302,7 +303,8 @@ std::string Worker::WeightSummary() const {
   return absl::StrCat(FormatBytes(bytes), " in ", HeldWeights(config.quantization, held.layers, plain),
                       held.layers == Quantization::kNone ? "" : inputs_of(FormatOf(held.layers, held.int4_inputs)),
                       has_int4_inputs ? absl::StrCat(" with --int4-inputs=", Name(held.int4_inputs)) : "",
-                      held.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "");
+                      held.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "",
+                      config.moe.exists() ? absl::StrCat("; ", WeightNumbers(config, MemoryNeedsOf(config))) : "");
 }
 
 std::string Worker::Summary() const {

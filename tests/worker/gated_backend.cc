@@ -75,4 +75,10 @@ void GatedBackend::Sample(const SamplingArgs& args) {
   ForwardingBackend::Sample(args);
 }
 
+void GatedBackend::ReadRows(const void* x, int num_rows, int dim, float* values) {
+  ForwardingBackend::ReadRows(x, num_rows, dim, values);
+  const MutexLock lock(&mutex_);
+  if (is_spoiled_) values[0] = std::numeric_limits<float>::infinity();
+}
+
 }  // namespace quire

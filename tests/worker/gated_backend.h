@@ -25,7 +25,8 @@ class GatedBackend : public ForwardingBackend {
   void Open();
   // Returns when a step waits at the gate.
   void AwaitStep();
-  // Makes the first logit of every later step infinite, or stops that.
+  // Makes the first logit of every later step infinite, and the first number that is read of hidden states, or stops
+  // that.
   void SpoilLogits(bool is_spoiled = true);
 
   // Makes it finish nothing from now on. It ends the process when a GPU with that limit would (cuda::ProgressWatch).
@@ -37,6 +38,7 @@ class GatedBackend : public ForwardingBackend {
   bool IsDone(uint64_t mark) override;
   void Wait(uint64_t mark) override;
   void Sample(const SamplingArgs& args) override;
+  void ReadRows(const void* x, int num_rows, int dim, float* values) override;
   // While the gate is closed, or logits are infinite, nothing is repeated, so that every step comes to Sample.
   LayerRecorder* layer_recorder() override;
 

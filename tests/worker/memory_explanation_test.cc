@@ -2,10 +2,16 @@
 
 #include "worker/memory_explanation.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/test_paths.h"
+#include "worker/model/checkpoint.h"
 #include "worker/model/config.h"
+#include "worker/model/model.h"
 
 namespace quire {
 namespace {
@@ -35,6 +41,18 @@ TEST(MemoryExplanationTest, WeightsAreCounted) {
   EXPECT_EQ(needs.num_weights - needs.layers.weights, 525'606'912);
   EXPECT_EQ(WeightBytes(needs, WeightWidth::kInt8),
             needs.layers.weights + 2 * 525'606'912 + 4 * 80 * int64_t{10240 + 8192 + 57344 + 8192});
+}
+
+TEST(MemoryExplanationTest, TheWeightsOfEveryFamilyAreThoseOfItsCheckpoint) {
+  for (const char* name : {"llama3", "gemma2", "olmo2", "phi3", "seed_oss", "arcee", "cohere2", "glm4", "hunyuan",
+                           "exaone4", "ministral3_vision", "gemma3_vision", "qwen3_vl"}) {
+    const std::string path = SourcePath(absl::StrCat("tests/golden/models/", name));
+    const auto config = ReadModelConfig(path);
+    const auto checkpoint = Checkpoint::Open(path);
+    ASSERT_TRUE(config.ok() && checkpoint.ok()) << config.status() << checkpoint.status();
+    EXPECT_EQ(MemoryNeedsOf(*config).num_weights, checkpoint->num_bytes() / static_cast<int64_t>(sizeof(float)))
+        << name;
+  }
 }
 
 // Each group of 128 columns has a scale, a zero point and a byte of padding. LLaMA-2 has 64 groups in a row of 8192
@@ -105,6 +123,32 @@ TEST(MemoryExplanationTest, EightSequencesOfLlama2With70BillionWeightsNeedTenGib
               AllOf(HasSubstr("16 bits      320.0 KiB    5.0 MiB        1.2 GiB\n"),
                     HasSubstr("float32      640.0 KiB    10.0 MiB       2.5 GiB\n"),
                     HasSubstr("16 bits      128.5 GiB\n"), HasSubstr("80 layers, 64 heads, 8 KV heads of 128")));
+}
+
+// Qwen3-30B-A3B. The sum of its tensors on the hub is 30,532,122,624 elements.
+TEST(MemoryExplanationTest, ExpertsAreCountedAndSoIsWhatATokenUses) {
+  absl::StatusOr<ModelConfig> config = ParseModelConfig(
+      R"({"architectures": ["Qwen3MoeForCausalLM"], "head_dim": 128, "hidden_size": 2048, "intermediate_size": 6144,
+          "moe_intermediate_size": 768, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+          "num_hidden_layers": 48, "num_key_value_heads": 4, "vocab_size": 151936, "torch_dtype": "bfloat16"})",
+      "");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const MemoryNeeds needs = MemoryNeedsOf(*config);
+  const int64_t expert = 3 * 2048 * 768, routers = int64_t{48} * 128 * 2048;
+  EXPECT_EQ(needs.num_weights, 30'532'122'624);
+  EXPECT_EQ(needs.num_active_weights, 30'532'122'624 - 48 * 120 * expert);
+  EXPECT_EQ(needs.router_weights, routers);
+  EXPECT_EQ(WeightBytes(needs, WeightWidth::k16), 2 * needs.num_weights + 2 * routers) << "routers are float32";
+  EXPECT_EQ(WeightBytesOnCpu(*config, {}), WeightBytes(needs, WeightWidth::k16));
+  EXPECT_THAT(ExplainMemory(*config, 16, 200 * kGiB),
+              HasSubstr("Qwen3MoeForCausalLM: 30.532 billion weights, 3.353 billion for a token (8 of 128 experts); 48 "
+                        "layers, "));
+
+  // Of a checkpoint in FP8, one expert has a matrix that is not.
+  config->quantization = {.format = CheckpointFormat::kFp8, .fp8_block = {.rows = 128, .cols = 128}};
+  const int64_t before = WeightBytes(MemoryNeedsOf(*config), WeightWidth::kFp8);
+  config->quantization.plain_stacks = {.expert_down = 1};
+  EXPECT_EQ(WeightBytes(MemoryNeedsOf(*config), WeightWidth::kFp8) - before, expert / 3 - 4 * expert / 3 / 128);
 }
 
 TEST(MemoryExplanationTest, OneLayerIsNotALayers) {

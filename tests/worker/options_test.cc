@@ -314,10 +314,12 @@ TEST(WorkerOptionsTest, WhatAStartRefusesIsNotExplained) {
             "--device=cuda: there are no kernels for heads of 48 dimensions, but for 32, 64, 80, 96, 128, 256");
   EXPECT_EQ(error(directory.path(), {"--device=cuda:1"}),
             "--device=cuda:1: there are no kernels for heads of 48 dimensions, but for 32, 64, 80, 96, 128, 256");
-  EXPECT_EQ(
-      error(GoldenModel("gemma"), {cuda, memory}),
-      "GemmaForCausalLM needs scaled embeddings, the activation gelu_pytorch_tanh, and --device=cuda has no kernels "
-      "for that; a CPU has them");
+  EXPECT_EQ(error(GoldenModel("mixtral"), {cuda, memory, "--quantize=int8"}),
+            GoldenModel("mixtral") +
+                ": the experts would have fewer than 16 bits, and a GPU has no kernels for that; a CPU has them");
+  EXPECT_EQ(error(GoldenModel("glm"), {cuda, memory}),
+            GoldenModel("glm") +
+                ": the number of dimensions of a head that rotate is 4, on a GPU it must be a multiple of 16");
   write(R"(, "head_dim": 256)");
   EXPECT_EQ(
       error(directory.path(), {cuda, memory, "--kv-type=int8"}),

@@ -82,9 +82,13 @@ const std::vector<BadPlan>& BadPlans() {
       {"sampling.temperature is -1, it must be 0 to the largest float32 number (about 3.4e38)",
        [](auto* p) { Sampling(p)->set_temperature(-1); }},
       {"sampling.temperature is nan", [](auto* p) { Sampling(p)->set_temperature(kNan); }},
+      {"sampling.top_n_sigma is -1, it must be 0 to the largest float32 number (about 3.4e38)",
+       [](auto* p) { Sampling(p)->set_top_n_sigma(-1); }},
       {"sampling.top_p is 0, it must be above 0", [](auto* p) { Sampling(p)->set_top_p(0); }},
       {"sampling.top_p is 1.5", [](auto* p) { Sampling(p)->set_top_p(1.5); }},
       {"sampling.top_p is 1.0000001,", [](auto* p) { Sampling(p)->set_top_p(1.0000001f); }},
+      {"sampling.xtc_probability is 1.5", [](auto* p) { Sampling(p)->set_xtc_probability(1.5f); }},
+      {"sampling.xtc_threshold is -0.5", [](auto* p) { Sampling(p)->set_xtc_threshold(-0.5f); }},
       {"sampling.min_p is nan", [](auto* p) { Sampling(p)->set_min_p(kNan); }},
       {"sampling.presence_penalty is nan, it must be the lowest float32 number (about -3.4e38) to the largest float32 "
        "number (about 3.4e38)",

@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "google/protobuf/descriptor.h"
+#include "kernels/sampling.h"
 #include "tests/worker/generation.h"
 #include "tests/worker/test_worker.h"
 
@@ -16,6 +20,7 @@ using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Not;
+using ::testing::UnorderedElementsAreArray;
 
 // Tests the effect of sampling parameters from the plan to the tokens.
 class SamplingTest : public ::testing::Test {
@@ -26,6 +31,17 @@ class SamplingTest : public ::testing::Test {
 
   TestWorker worker_;
 };
+
+TEST(SamplingNumbersTest, TheListHasEveryNumberOfARowButTopK) {
+  const google::protobuf::Descriptor* const message = v1::RowSampling::descriptor();
+  std::vector<std::string> numbers, named;
+  for (int i = 0; i < message->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* const field = message->field(i);
+    if (field->type() == field->TYPE_FLOAT && !field->is_repeated()) numbers.push_back(field->name());
+  }
+  for (const SamplingNumber& number : kSamplingNumbers) named.push_back(number.name);
+  EXPECT_THAT(named, UnorderedElementsAreArray(numbers));
+}
 
 TEST_F(SamplingTest, BiasDecidesTheDraw) {
   v1::RowSampling sampling = Greedy();
@@ -120,6 +136,28 @@ TEST_F(SamplingTest, ABadWordThatForbidsTheOnlyAllowedTokenMidwayIsDropped) {
   for (int i = 0; i < 2; ++i) sampling.add_bad_word_token_ids(7);
   sampling.add_bad_word_lengths(2);
   EXPECT_THAT(Draw(sampling, 4), ElementsAre(7, 7, 7, 7));
+}
+
+TEST_F(SamplingTest, ASmallTopNSigmaIsGreedyAtAnyTemperature) {
+  v1::RowSampling sampling = Greedy();
+  const std::vector<TokenId> greedy = Draw(sampling);
+  sampling.set_temperature(5);
+  sampling.set_top_n_sigma(1e-6f);
+  EXPECT_EQ(Draw(sampling), greedy);
+  sampling.set_top_n_sigma(3);
+  EXPECT_NE(Draw(sampling), greedy);
+}
+
+TEST_F(SamplingTest, XtcTakesTheSecondOfTwoTopChoices) {
+  v1::RowSampling sampling = Greedy();
+  const std::vector<TokenId> greedy = Draw(sampling);
+  sampling.set_temperature(1);
+  sampling.set_top_k(2);
+  sampling.set_xtc_probability(1);
+  const std::vector<TokenId> second = Draw(sampling);
+  EXPECT_NE(second[0], greedy[0]);
+  sampling.set_seed(sampling.seed() + 1);
+  EXPECT_EQ(Draw(sampling), second) << "one token is left";
 }
 
 TEST_F(SamplingTest, TopKOfOneIsGreedyAtAnyTemperature) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <future>
@@ -112,6 +113,16 @@ TEST_F(SimulationTest, TokensAreThoseOfTheReferenceInAnyChunksAndBlocks) {
     tokens.push_back(Run(PlanBuilder(position - 7).Slice(1, position, 1, true, table))[0]);
   }
   EXPECT_EQ(tokens, expected);
+}
+
+TEST_F(SimulationTest, AnEmbeddingIsAHashOfTheWholePrompt) {
+  v1::RowSampling sampling = Greedy();
+  sampling.set_pooling(v1::POOLING_KIND_LAST_TOKEN);
+  Run(PlanBuilder(1).Start(1, Tokens(30, 11), sampling).Slice(1, 0, 7, false, {9, 4}));
+  v1::StepResult result;
+  ASSERT_TRUE(executor_->Run(PlanBuilder(2).Slice(1, 7, 4, true, {9, 4, 33}).plan(), &result).ok());
+  const std::array<float, 2> expected = simulated::EmbeddingOf(simulated::SumOf(Tokens(30, 11)));
+  EXPECT_THAT(result.embeddings(), ::testing::ElementsAreArray(expected));
 }
 
 TEST_F(SimulationTest, SeededTokensAreThoseOfTheReference) {

@@ -78,7 +78,8 @@ std::unique_ptr<Backend> TestWorker::MakeBackend(const TestWorkerOptions& option
 std::unique_ptr<Model> TestWorker::MakeModel(const TestWorkerOptions& options) {
   const std::string directory = DirectoryOf(options.model);
   if (DeviceOfTests() == TestDevice::kSimulated) return ValueOrDie(ReadSimulatedModel(directory));
-  return ValueOrDie(LoadModel(directory, &backend_, /*progress=*/nullptr, RoundingOfTests()));
+  return ValueOrDie(LoadModel(directory, &backend_, /*progress=*/nullptr, RoundingOfTests(), /*is_long=*/false,
+                              options.rank, options.num_ranks));
 }
 
 std::unique_ptr<cuda::Device> TestWorker::MakeGpu(bool can_record) {

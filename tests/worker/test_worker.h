@@ -29,6 +29,8 @@ struct TestWorkerOptions {
   int max_sequences = 4;
   int max_tokens_per_step = 64;
   int max_logit_rows = 64;
+  int rank = 0;  // Of num_ranks. The caller sets the group.
+  int num_ranks = 1;
   bool repeats_layers = true;  // CudaBackendOptions::graphs
   bool can_record = true;      // Otherwise the emulated GPU has no memory for what it has recorded.
 };

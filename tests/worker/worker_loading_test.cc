@@ -146,27 +146,30 @@ TEST(WorkerLoadingTest, LinesAboutTheGpuAreLinesOfTheLog) {
                          HasSubstr(R"("severity":"ERROR","message":"GPU: a line of the library")")));
 }
 
-// Returns the configuration of a model with the parts of `architecture`.
-std::string ConfigOf(const std::string& architecture) {
+// Returns the configuration of a model with the parts of `architecture`, and with further fields.
+std::string ConfigOf(const std::string& architecture, const std::string& further = "") {
   return R"({"architectures": [")" + architecture + R"("], "hidden_size": 64, "intermediate_size": 128,
-      "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512, "rms_norm_eps": 1e-05,
-      "max_position_embeddings": 256, "torch_dtype": "bfloat16"})";
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,)" +
+         further + R"(
+      "rms_norm_eps": 1e-05, "max_position_embeddings": 256, "torch_dtype": "bfloat16"})";
 }
 
 TEST(WorkerLoadingTest, AModelThatNoGpuCanComputeIsRefusedBeforeTheGpuIsOpened) {
   const TestDirectory directory;
-  directory.Write("config.json", ConfigOf("Olmo2ForCausalLM"));
+  directory.Write("config.json",
+                  ConfigOf("MixtralForCausalLM", R"("num_local_experts": 4, "num_experts_per_tok": 2,)"));
   WorkerOptions options{};
   options.model = directory.path();
   options.listen = "unix:" + directory.path() + "/worker.sock";
   options.max_connections = 64;
   options.device = "cuda";
   options.gpu = 7;
+  options.rounding.layers = Quantization::kInt8;
   g_seen.device_options = {};
   const auto worker = Worker::Start(options, &NoteOptions);
   EXPECT_THAT(std::string(worker.status().message()),
-              AllOf(HasSubstr("needs norms of the outputs of attention and MLP"),
-                    HasSubstr("and --device=cuda has no kernels for that; a CPU has them")));
+              AllOf(HasSubstr("the experts would have fewer than 16 bits"),
+                    HasSubstr("a GPU has no kernels for that; a CPU has them")));
   EXPECT_EQ(g_seen.device_options.ordinal, 0) << "the GPU was opened";
 }
 

@@ -4,9 +4,12 @@
 
 Needs the packages gguf (0.19.0), transformers (5.24.0), torch for CPUs, tokenizers, numpy and sentencepiece.
 
-- llama.gguf, qwen2.gguf, qwen3.gguf: random models with matrices of float16. models.json has what transformers
-  computes from these files in float32: logits of every token of a prompt, and a greedy continuation. The rows of Q and
-  K of llama are stored in the order of llama.cpp's converter.
+- llama.gguf, qwen2.gguf, qwen3.gguf, qwen3moe.gguf: random models with matrices of float16. models.json has what
+  transformers computes from these files in float32: logits of every token of a prompt, and a greedy continuation. The
+  rows of Q and K of llama are stored in the order of llama.cpp's converter.
+- further models: the same for other architectures. Their tensors have the names that the package gguf gives them, and
+  what transformers computes comes from the model before it was written. Of the logits, the last rows are there.
+- parts-00001-of-00003.gguf and so on: qwen2.gguf in three parts.
 - blocks.gguf: for each quantized type a matrix, and beside it what the package gguf makes of it, in float32.
 - llama3_bpe.gguf, qwen2_bpe.gguf, sentencepiece.gguf: the tokenizers of tests/golden/tokenizer, without tensors. The
   expected tokens come from the original files.
@@ -24,7 +27,31 @@ import sentencepiece
 import torch
 import transformers
 from tokenizers import Regex, Tokenizer, pre_tokenizers
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    ArceeConfig,
+    AutoModelForCausalLM,
+    Cohere2Config,
+    CohereConfig,
+    Ernie4_5Config,
+    Exaone4Config,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GemmaConfig,
+    Glm4Config,
+    GlmConfig,
+    GraniteConfig,
+    HunYuanDenseV1Config,
+    LlamaConfig,
+    Ministral3Config,
+    Olmo2Config,
+    Olmo3Config,
+    Phi3Config,
+    Qwen2Config,
+    Qwen3Config,
+    Qwen3MoeConfig,
+    SeedOssConfig,
+    SmolLM3Config,
+)
 
 TOKENIZERS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/tokenizer"
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
@@ -44,7 +71,125 @@ MODELS = {
     "llama": LlamaConfig(**SHAPE, rope_theta=10000.0, tie_word_embeddings=False),
     "qwen2": Qwen2Config(**SHAPE, rope_theta=1000000.0, tie_word_embeddings=True),
     "qwen3": Qwen3Config(**SHAPE, head_dim=16, rope_theta=1000000.0, tie_word_embeddings=False),
+    "qwen3moe": Qwen3MoeConfig(
+        **SHAPE,
+        head_dim=16,
+        rope_theta=1000000.0,
+        tie_word_embeddings=False,
+        num_experts=8,
+        num_experts_per_tok=3,
+        moe_intermediate_size=16,
+        norm_topk_prob=True,
+    ),
 }
+SMALL = dict(
+    SHAPE,
+    hidden_size=24,
+    intermediate_size=40,
+    head_dim=8,
+    num_hidden_layers=1,
+    pad_token_id=0,
+    tie_word_embeddings=False,
+)
+TWO_LAYERS = dict(SMALL, num_hidden_layers=2)
+WINDOWS = dict(sliding_window=8, layer_types=["sliding_attention", "full_attention"])
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=4)
+LONGROPE = dict(
+    rope_type="longrope",
+    rope_theta=10000.0,
+    partial_rotary_factor=0.75,
+    original_max_position_embeddings=128,
+    short_factor=[1.0, 1.1, 1.4],
+    long_factor=[1.3, 2.5, 6.0],
+)
+COHERE = {
+    **{key: value for key, value in SMALL.items() if key not in ("head_dim", "rms_norm_eps")},
+    "layer_norm_eps": 1e-5,
+    "logit_scale": 0.3,
+    "tie_word_embeddings": True,
+}
+NUM_LOGIT_ROWS = 2
+# The file, its architecture and the model.
+FURTHER_MODELS = {
+    "gemma": ("gemma", GemmaConfig(**dict(SMALL, tie_word_embeddings=True), rope_theta=10000.0)),
+    "gemma2": (
+        "gemma2",
+        Gemma2Config(
+            **dict(TWO_LAYERS, tie_word_embeddings=True),
+            sliding_window=8,
+            query_pre_attn_scalar=8,
+            attn_logit_softcapping=2.0,
+            final_logit_softcapping=3.0,
+        ),
+    ),
+    "gemma3": (
+        "gemma3",
+        Gemma3TextConfig(
+            **TWO_LAYERS,
+            **WINDOWS,
+            query_pre_attn_scalar=8,
+            rope_parameters={
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        ),
+    ),
+    "phi3": (
+        "phi3",
+        Phi3Config(
+            **{key: value for key, value in SMALL.items() if key not in ("head_dim", "hidden_size")},
+            hidden_size=32,
+            sliding_window=8,
+            original_max_position_embeddings=128,
+            rope_parameters=LONGROPE,
+        ),
+    ),
+    "mistral3": (
+        "mistral3",
+        Ministral3Config(
+            **SMALL, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5)
+        ),
+    ),
+    "olmo2": ("olmo2", Olmo2Config(**dict(SMALL, head_dim=6))),
+    "olmo3": (
+        "olmo2",
+        Olmo3Config(
+            **dict(TWO_LAYERS, head_dim=6),
+            **WINDOWS,
+            rope_parameters={
+                "full_attention": YARN,
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        ),
+    ),
+    "smollm3": ("smollm3", SmolLM3Config(**dict(SMALL, num_hidden_layers=4), use_sliding_window=False)),
+    "granite": (
+        "granite",
+        GraniteConfig(
+            **dict(SMALL, head_dim=6),
+            embedding_multiplier=3.5,
+            residual_multiplier=0.6,
+            attention_multiplier=0.3,
+            logits_scaling=3.0,
+        ),
+    ),
+    "seed_oss": ("seed_oss", SeedOssConfig(**SMALL, residual_dropout=0.0)),
+    "exaone4": ("exaone4", Exaone4Config(**TWO_LAYERS, **WINDOWS)),
+    "arcee": ("arcee", ArceeConfig(**SMALL)),
+    "ernie4_5": ("ernie4_5", Ernie4_5Config(**SMALL)),
+    "hunyuan": (
+        "hunyuan-dense",
+        HunYuanDenseV1Config(
+            **SMALL, rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 5.0, "factor": 1.0}
+        ),
+    ),
+    "glm": ("chatglm", GlmConfig(**SMALL)),
+    "glm4": ("glm4", Glm4Config(**SMALL)),
+    "cohere": ("command-r", CohereConfig(**COHERE)),
+    "cohere2": ("cohere2", Cohere2Config(**dict(COHERE, num_hidden_layers=2), **WINDOWS)),
+}
+# Those whose rows of Q and K the converter of llama.cpp permutes.
+PERMUTED = ("llama", "mistral3", "smollm3", "granite", "arcee")
 NAMES = {
     "embed_tokens": "token_embd",
     "lm_head": "output",
@@ -59,6 +204,7 @@ NAMES = {
     "gate_proj": "ffn_gate",
     "up_proj": "ffn_up",
     "down_proj": "ffn_down",
+    "gate": "ffn_gate_inp",
 }
 
 
@@ -70,14 +216,17 @@ def random_model(config, seed):
         for name, tensor in model.named_parameters():
             noise = torch.randn(tensor.shape, generator=generator)
             if name.endswith("norm.weight"):
-                tensor.copy_(1 + 0.3 * noise)
+                tensor.copy_((0 if "gemma" in config.model_type else 1) + 0.3 * noise)
             elif tensor.dim() == 1:
                 tensor.copy_(0.5 * noise)
             elif "embed" in name:
-                tensor.copy_(noise * (0.3 if config.tie_word_embeddings else 1.0))
+                tied_size = 0.1 if "gemma" in config.model_type else 0.3  # Gemma scales its embeddings.
+                tensor.copy_(noise * (tied_size if config.tie_word_embeddings else 1.0))
             else:
-                tensor.copy_(noise * 1.5 / tensor.shape[1] ** 0.5)
-            if tensor.dim() == 2:
+                # An activation that squares would make the MLP outweigh attention.
+                size = 0.6 if "up_proj" in name and getattr(config, "hidden_act", "") == "relu2" else 1.5
+                tensor.copy_(noise * size / tensor.shape[-1] ** 0.5)
+            if tensor.dim() >= 2:
                 tensor.copy_(tensor.half().float())
     return model
 
@@ -94,6 +243,16 @@ def interleaved(tensor, heads):
     """The order of rows in llama.cpp's converter."""
     halves = tensor.reshape(heads, 2, tensor.shape[0] // heads // 2, *tensor.shape[1:])
     return halves.swapaxes(1, 2).reshape(tensor.shape)
+
+
+def write_experts(writer, name, array):
+    """Transformers has gate and up in one tensor."""
+    prefix = f"blk.{name.split('.')[2]}.ffn_"
+    if name.endswith("gate_up_proj"):
+        for part, half in zip(("gate", "up"), numpy.split(array, 2, axis=1)):
+            writer.add_tensor(f"{prefix}{part}_exps.weight", numpy.ascontiguousarray(half))
+    else:
+        writer.add_tensor(f"{prefix}down_exps.weight", array)
 
 
 def write_model(path, arch, model):
@@ -114,14 +273,160 @@ def write_model(path, arch, model):
     writer.add_vocab_size(config.vocab_size)
     writer.add_bos_token_id(config.bos_token_id)
     writer.add_eos_token_id(config.eos_token_id)
+    if hasattr(config, "moe_intermediate_size"):
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     for name, tensor in model.named_parameters():
         array = tensor.detach().numpy()
+        if array.ndim == 3:  # All experts of a layer.
+            write_experts(writer, name, array.astype(numpy.float16))
+            continue
         if arch == "llama" and "q_proj" in name:
             array = interleaved(array, config.num_attention_heads)
         if arch == "llama" and "k_proj" in name:
             array = interleaved(array, config.num_key_value_heads)
-        writer.add_tensor(gguf_name(name), array.astype(numpy.float16 if array.ndim == 2 else numpy.float32))
+        is_half = array.ndim == 2 and not name.endswith("mlp.gate.weight")
+        writer.add_tensor(gguf_name(name), array.astype(numpy.float16 if is_half else numpy.float32))
     finish(writer)
+
+
+def head_dim_of(config):
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def add_rope(writer, config):
+    """What the converter writes of the rotary embedding. `config` may have objects for types of layers."""
+    ropes = config.rope_parameters
+    rope = ropes.get("full_attention", ropes)
+    head_dim = head_dim_of(config)
+    theta = rope["rope_theta"]
+    if rope.get("alpha"):
+        theta *= rope["alpha"] ** (head_dim / (head_dim - 2))
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    writer.add_rope_freq_base(theta)
+    if config.model_type == "gemma3_text":
+        writer.add_rope_freq_base_swa(ropes["sliding_attention"]["rope_theta"])
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1.0)))
+    if rope["rope_type"] in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
+        writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if "llama_4_scaling_beta" in rope:
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+    if rope["rope_type"] == "longrope":
+        original = rope["original_max_position_embeddings"]
+        scale = config.max_position_embeddings / original
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors((1 + numpy.log(scale) / numpy.log(original)) ** 0.5)
+        for length in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{length}.weight", numpy.array(rope[f"{length}_factor"], numpy.float32))
+
+
+def add_scales(writer, config):
+    if config.model_type == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if config.model_type == "granite":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    if config.model_type in ("cohere", "cohere2"):
+        writer.add_logit_scale(config.logit_scale)
+
+
+def write_further_model(path, arch, model):
+    config = model.config
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(head_dim_of(config))
+    writer.add_value_length(head_dim_of(config))
+    if hasattr(config, "layer_norm_eps"):
+        writer.add_layer_norm_eps(config.layer_norm_eps)
+    else:
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_eos_token_id(config.eos_token_id)
+    window = getattr(config, "sliding_window", None)
+    if window is not None and arch not in ("smollm3", "mistral3"):
+        writer.add_sliding_window(window)
+        if arch in ("exaone4", "olmo2", "gemma3"):
+            writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
+        elif arch == "cohere2":
+            writer.add_sliding_window_pattern(2)
+    add_rope(writer, config)
+    add_scales(writer, config)
+    names = gguf.get_tensor_name_map(dict((v, k) for k, v in gguf.MODEL_ARCH_NAMES.items())[arch], 8)
+    for name, tensor in model.named_parameters():
+        array = tensor.detach().numpy()
+        if arch.startswith("gemma") and name.endswith("norm.weight"):
+            array = array + 1
+        for projection, heads in (("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)):
+            if arch in PERMUTED and projection in name:
+                array = interleaved(array, heads)
+        stored = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        writer.add_tensor(stored, array.astype(numpy.float16 if array.ndim == 2 else numpy.float32))
+    finish(writer)
+
+
+def run_of(model, prompt, count):
+    """Returns the greedy tokens and the smallest relative margin between the best two logits."""
+    tokens, margin = list(prompt), 1.0
+    for _ in range(count):
+        row = model(torch.tensor([tokens]), use_cache=False).logits[0, -1]
+        best = torch.topk(row, 2)
+        margin = min(margin, ((best.values[0] - best.values[1]) / row.abs().max()).item())
+        tokens.append(best.indices[0].item())
+    return tokens[len(prompt):], margin
+
+
+@torch.no_grad()
+def write_further_models(output):
+    goldens = {}
+    for name, (arch, config) in FURTHER_MODELS.items():
+        for seed in range(1, 200):
+            model = random_model(config, seed)
+            model.set_attn_implementation("eager")
+            model.eval()
+            prompt = numpy.random.RandomState(seed).randint(3, SHAPE["vocab_size"], 12).tolist()
+            greedy, margin = run_of(model, prompt, 24)
+            if margin > 2e-3 and len(set(greedy)) > 5:
+                break
+        else:
+            raise SystemExit(f"no seed gives {name} a clear and varied text")
+        write_further_model(output / f"{name}.gguf", arch, model)
+        logits = model(torch.tensor([prompt]), use_cache=False).logits[0, -NUM_LOGIT_ROWS:]
+        rows = [[float(f"{value:.6g}") for value in row] for row in logits.tolist()]
+        goldens[name] = {"prompt": prompt, "greedy": greedy, "logits": rows}
+        print(name, "seed", seed, "margin", margin, "distinct", len(set(greedy)))
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(golden)}" for name, golden in goldens.items())
+    (output / "further_models.json").write_text("{" + lines + "}\n")
+
+
+def write_parts(output):
+    """Divides the tensors of qwen2.gguf among three files, like llama-gguf-split: the first one has the metadata."""
+    source = gguf.GGUFReader(output / "qwen2.gguf")
+    tensors = source.tensors
+    for part in range(3):
+        writer = gguf.GGUFWriter(output / f"parts-{part + 1:05}-of-00003.gguf", "qwen2")
+        writer.add_uint16("split.no", part)
+        writer.add_uint16("split.count", 3)
+        writer.add_int32("split.tensors.count", len(tensors))
+        if part == 0:
+            for field in source.fields.values():
+                if not field.name.startswith(("GGUF.", "general.architecture")):
+                    writer.add_key_value(field.name, field.contents(), field.types[0])
+        for tensor in tensors[part * 8 : len(tensors) if part == 2 else part * 8 + 8]:
+            writer.add_tensor(tensor.name, tensor.data)
+        finish(writer)
 
 
 def finish(writer):
@@ -233,7 +538,30 @@ def write_pre_tokenizers(output):
     bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
     before = r"[^\r\n\p{L}\p{N}]?"
+    contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    digits = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), levels])
+    llama3 = pre_tokenizers.Sequence([
+        split(rf"{contractions}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}"
+              r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), bytes_only])
     kinds = {
+        "dbrx": llama3,
+        "glm4": llama3,
+        "chatglm-bpe": llama3,
+        "gpt-4o": pre_tokenizers.Sequence([
+            split(f"{before}{upper}*{lower}+{contractions}?|{before}{upper}+{lower}*{contractions}?"
+                  r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"), bytes_only]),
+        "seed-coder": pre_tokenizers.Sequence([
+            split(rf"{contractions}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}"
+                  r"| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"), bytes_only]),
+        "exaone4": levels,
+        "olmo": levels,
+        "hunyuan-dense": pre_tokenizers.Sequence([
+            split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"),
+            split(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+                  r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), bytes_only]),
+        "starcoder": digits,
+        "refact": digits,
+        "command-r": digits,
         "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), levels]),
         "gpt-2": levels,
         "tekken": pre_tokenizers.Sequence([
@@ -279,6 +607,8 @@ def main():
     write_sentencepiece(output / "sentencepiece.gguf")
     write_pre_tokenizers(output)
     write_models(output)
+    write_further_models(output)
+    write_parts(output)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,17 @@
 #include "tools/make_model/tokenizer_files.h"
 
 ABSL_FLAG(std::string, output, "", "Directory to write; it is created if it does not exist");
-ABSL_FLAG(std::string, preset, "tiny", "Shape to start from: tiny, s15m, m500 or llama8b");
-ABSL_FLAG(std::optional<std::string>, family, std::nullopt, "llama, mistral, qwen2 or qwen3");
+ABSL_FLAG(std::string, preset, "tiny", "Shape to start from: tiny, s15m, m500, llama8b or qwen30b_a3b");
+ABSL_FLAG(std::optional<std::string>, family, std::nullopt, "llama, mistral, qwen2, qwen3 or qwen3_moe");
 ABSL_FLAG(std::optional<int>, dim, std::nullopt, "Hidden size");
 ABSL_FLAG(std::optional<int>, layers, std::nullopt, "Number of layers");
 ABSL_FLAG(std::optional<int>, heads, std::nullopt, "Number of query heads");
 ABSL_FLAG(std::optional<int>, kv_heads, std::nullopt, "Number of KV heads");
 ABSL_FLAG(std::optional<int>, head_dim, std::nullopt, "Dimensions per head; dim / heads by default");
 ABSL_FLAG(std::optional<int>, ffn, std::nullopt, "Intermediate size of the MLP");
+ABSL_FLAG(std::optional<int>, experts, std::nullopt, "Experts of a layer, qwen3_moe only; 8 by default");
+ABSL_FLAG(std::optional<int>, experts_per_token, std::nullopt, "Experts that a token uses; 2 by default");
+ABSL_FLAG(std::optional<int>, expert_ffn, std::nullopt, "Intermediate size of an expert; ffn / 2 by default");
 ABSL_FLAG(std::optional<int>, vocab, std::nullopt, "Vocabulary size; with 258 or more the model gets a tokenizer");
 ABSL_FLAG(std::optional<int>, context, std::nullopt, "Longest sequence in tokens");
 ABSL_FLAG(std::optional<int>, window, std::nullopt, "Sliding window in tokens, mistral only");
@@ -45,15 +48,15 @@ ProgramFlags Flags() {
           .usage = "--output=DIR --preset=s15m",
           .groups = {{"Output", {"output", "dtype", "seed"}},
                      {"Shape",
-                      {"preset", "family", "dim", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context",
-                       "window", "tied"}}}};
+                      {"preset", "family", "dim", "layers", "heads", "kv_heads", "head_dim", "ffn", "experts",
+                       "experts_per_token", "expert_ffn", "vocab", "context", "window", "tied"}}}};
 }
 
 absl::StatusOr<ModelShape> ShapeOfFlags() {
   const std::optional<ModelShape> preset = Preset(absl::GetFlag(FLAGS_preset));
   if (!preset) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--preset is ", absl::GetFlag(FLAGS_preset), ", must be tiny, s15m, m500 or llama8b"));
+    return absl::InvalidArgumentError(absl::StrCat("--preset is ", absl::GetFlag(FLAGS_preset),
+                                                   ", must be tiny, s15m, m500, llama8b or qwen30b_a3b"));
   }
   ModelShape shape = *preset;
   shape.family = absl::GetFlag(FLAGS_family).value_or(shape.family);
@@ -63,6 +66,9 @@ absl::StatusOr<ModelShape> ShapeOfFlags() {
   shape.kv_heads = absl::GetFlag(FLAGS_kv_heads).value_or(shape.kv_heads);
   shape.head_dim = absl::GetFlag(FLAGS_head_dim).value_or(shape.head_dim);
   shape.ffn = absl::GetFlag(FLAGS_ffn).value_or(shape.ffn);
+  shape.experts = absl::GetFlag(FLAGS_experts).value_or(shape.experts);
+  shape.experts_per_token = absl::GetFlag(FLAGS_experts_per_token).value_or(shape.experts_per_token);
+  shape.expert_ffn = absl::GetFlag(FLAGS_expert_ffn).value_or(shape.expert_ffn);
   shape.vocab = absl::GetFlag(FLAGS_vocab).value_or(shape.vocab);
   shape.context = absl::GetFlag(FLAGS_context).value_or(shape.context);
   shape.window = absl::GetFlag(FLAGS_window).value_or(shape.window);

@@ -13,6 +13,7 @@ namespace quire::make_model {
 namespace {
 
 constexpr int kMaxDimension = 1 << 20;
+constexpr int kMaxExperts = 4096;
 
 // Half the width of a uniform distribution with this standard deviation.
 double Width(double deviation) {
@@ -34,6 +35,16 @@ class SpecList {
   std::vector<TensorSpec> specs_;
 };
 
+bool HasExperts(const ModelShape& shape) {
+  return shape.family == "qwen3_moe";
+}
+
+void AddMlp(const std::string& prefix, int dim, int ffn, SpecList* specs) {
+  specs->Matrix(prefix + "gate_proj.weight", ffn, dim);
+  specs->Matrix(prefix + "up_proj.weight", ffn, dim);
+  specs->Matrix(prefix + "down_proj.weight", dim, ffn);
+}
+
 void AddLayer(const ModelShape& shape, const std::string& prefix, SpecList* specs) {
   const int q_rows = shape.heads * shape.head_dim;
   const int kv_rows = shape.kv_heads * shape.head_dim;
@@ -47,14 +58,16 @@ void AddLayer(const ModelShape& shape, const std::string& prefix, SpecList* spec
     specs->Bias(prefix + "self_attn.k_proj.bias", kv_rows);
     specs->Bias(prefix + "self_attn.v_proj.bias", kv_rows);
   }
-  if (shape.family == "qwen3") {
+  if (shape.family == "qwen3" || HasExperts(shape)) {
     specs->Norm(prefix + "self_attn.q_norm.weight", shape.head_dim);
     specs->Norm(prefix + "self_attn.k_norm.weight", shape.head_dim);
   }
   specs->Norm(prefix + "post_attention_layernorm.weight", shape.dim);
-  specs->Matrix(prefix + "mlp.gate_proj.weight", shape.ffn, shape.dim);
-  specs->Matrix(prefix + "mlp.up_proj.weight", shape.ffn, shape.dim);
-  specs->Matrix(prefix + "mlp.down_proj.weight", shape.dim, shape.ffn);
+  if (!HasExperts(shape)) return AddMlp(prefix + "mlp.", shape.dim, shape.ffn, specs);
+  specs->Matrix(prefix + "mlp.gate.weight", shape.experts, shape.dim);
+  for (int i = 0; i < shape.experts; ++i) {
+    AddMlp(absl::StrCat(prefix, "mlp.experts.", i, "."), shape.dim, shape.expert_ffn, specs);
+  }
 }
 
 std::string Architecture(const std::string& family) {
@@ -62,6 +75,28 @@ std::string Architecture(const std::string& family) {
   if (family == "mistral") return "MistralForCausalLM";
   if (family == "qwen2") return "Qwen2ForCausalLM";
   if (family == "qwen3") return "Qwen3ForCausalLM";
+  if (family == "qwen3_moe") return "Qwen3MoeForCausalLM";
+  return "";
+}
+
+// Sets the sizes of experts that are 0.
+std::string CompleteExperts(ModelShape* shape) {
+  if (!HasExperts(*shape)) {
+    const bool has_sizes = shape->experts != 0 || shape->experts_per_token != 0 || shape->expert_ffn != 0;
+    return has_sizes ? "--experts, --experts_per_token and --expert_ffn are for --family=qwen3_moe" : "";
+  }
+  if (shape->experts == 0) shape->experts = 8;
+  if (shape->experts_per_token == 0) shape->experts_per_token = 2;
+  if (shape->expert_ffn == 0) shape->expert_ffn = shape->ffn / 2;
+  const struct {
+    const char* flag;
+    int value, max;
+  } sizes[] = {{"experts", shape->experts, kMaxExperts},
+               {"experts_per_token", shape->experts_per_token, shape->experts},
+               {"expert_ffn", shape->expert_ffn, kMaxDimension}};
+  for (const auto& [flag, value, max] : sizes) {
+    if (value < 1 || value > max) return absl::StrCat("--", flag, " is ", value, ", must be in 1 .. ", max);
+  }
   return "";
 }
 
@@ -98,12 +133,27 @@ std::optional<ModelShape> Preset(const std::string& name) {
     shape.context = 131072;
     return shape;
   }
+  if (name == "qwen30b_a3b") {  // Qwen3-30B-A3B.
+    shape.family = "qwen3_moe";
+    shape.dim = 2048;
+    shape.layers = 48;
+    shape.heads = 32;
+    shape.kv_heads = 4;
+    shape.head_dim = 128;
+    shape.ffn = 6144;
+    shape.vocab = 151936;
+    shape.context = 40960;
+    shape.experts = 128;
+    shape.experts_per_token = 8;
+    shape.expert_ffn = 768;
+    return shape;
+  }
   return std::nullopt;
 }
 
 std::string Complete(ModelShape* shape) {
   if (Architecture(shape->family).empty()) {
-    return absl::StrCat("--family is ", shape->family, ", must be llama, mistral, qwen2 or qwen3");
+    return absl::StrCat("--family is ", shape->family, ", must be llama, mistral, qwen2, qwen3 or qwen3_moe");
   }
   const struct {
     const char* flag;
@@ -127,7 +177,7 @@ std::string Complete(ModelShape* shape) {
   if (shape->window < 0 || (shape->window > 0 && shape->family != "mistral")) {
     return absl::StrCat("--window is ", shape->window, ", must be 0, or positive with --family=mistral");
   }
-  return "";
+  return CompleteExperts(shape);
 }
 
 int64_t TensorSpec::size() const {
@@ -168,6 +218,12 @@ std::string ConfigJson(const ModelShape& shape, const std::string& dtype) {
   };
   if (shape.family == "mistral") {
     config["sliding_window"] = shape.window > 0 ? nlohmann::ordered_json(shape.window) : nlohmann::ordered_json();
+  }
+  if (HasExperts(shape)) {
+    config["num_experts"] = shape.experts;
+    config["num_experts_per_tok"] = shape.experts_per_token;
+    config["moe_intermediate_size"] = shape.expert_ffn;
+    config["norm_topk_prob"] = true;
   }
   if (HasTokenizer(shape.vocab)) {
     config["bos_token_id"] = kBosToken;

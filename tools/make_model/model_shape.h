@@ -12,7 +12,7 @@ namespace quire::make_model {
 
 // The model to make: the architecture of a family and its dimensions.
 struct ModelShape {
-  std::string family = "llama";  // llama, mistral, qwen2 or qwen3
+  std::string family = "llama";  // llama, mistral, qwen2, qwen3 or qwen3_moe
   int dim = 64;
   int layers = 2;
   int heads = 4;
@@ -23,12 +23,16 @@ struct ModelShape {
   int context = 4096;
   int window = 0;  // Sliding window, mistral only; 0: none.
   bool tied = false;
+  // Of the layers of qwen3_moe; 0 of other families.
+  int experts = 0;            // 0: 8
+  int experts_per_token = 0;  // 0: 2
+  int expert_ffn = 0;         // Intermediate size of an expert; 0: ffn / 2
 };
 
 // The shape behind a --preset name; nothing for an unknown name.
 std::optional<ModelShape> Preset(const std::string& name);
 
-// Sets head_dim if it is 0. Returns what is wrong with the shape, or an empty string.
+// Sets head_dim if it is 0, and the sizes of experts. Returns what is wrong with the shape, or an empty string.
 std::string Complete(ModelShape* shape);
 
 // The distribution of the numbers of a tensor: uniform in center +- width.

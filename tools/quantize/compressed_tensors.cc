@@ -74,7 +74,7 @@ ordered_json QuantizationConfig(const Layout& layout) {
   return {{"quant_method", "compressed-tensors"},
           {"format", layout.width == Quantization::kInt8 ? "int-quantized" : "pack-quantized"},
           {"quantization_status", "compressed"},
-          {"ignore", {"lm_head"}},
+          {"ignore", layout.plain_modules},
           {"kv_cache_scheme", nullptr},
           {"config_groups", {{"group_0", group}}}};
 }

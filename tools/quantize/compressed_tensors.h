@@ -18,6 +18,8 @@ namespace quire::quantize {
 struct Layout {
   Quantization width;  // kInt8 or kInt4.
   int group = 0;       // Of kInt4: columns that share a scale in the file. It divides kMaxInt4Group.
+  // Names, without ".weight", of the matrices that are not quantized.
+  std::vector<std::string> plain_modules = {"lm_head"};
 };
 
 // Returns the field quantization_config of config.json.

@@ -37,12 +37,12 @@ float RoundBlock(const std::vector<float>& weights, int64_t rows, int64_t cols, 
 
 }  // namespace
 
-nlohmann::ordered_json Fp8QuantizationConfig() {
+nlohmann::ordered_json Fp8QuantizationConfig(const std::vector<std::string>& plain_modules) {
   return {{"quant_method", "fp8"},
           {"fmt", "e4m3"},
           {"activation_scheme", "dynamic"},
           {"weight_block_size", {kSide, kSide}},
-          {"modules_to_not_convert", {"lm_head"}}};
+          {"modules_to_not_convert", plain_modules}};
 }
 
 std::vector<TensorEntry> Fp8EntriesOf(const std::string& weight, int64_t rows, int64_t cols) {

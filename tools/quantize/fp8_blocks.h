@@ -15,8 +15,9 @@ namespace quire::quantize {
 // How a checkpoint in the format of DeepSeek stores a matrix: numbers of FP8, and a scale for each block of 128 x 128,
 // by which they are multiplied. Transformers and vLLM call the format fp8.
 
-// Returns the field quantization_config of config.json.
-nlohmann::ordered_json Fp8QuantizationConfig();
+// Returns the field quantization_config of config.json. `plain_modules` are the names, without ".weight", of the
+// matrices that are not quantized.
+nlohmann::ordered_json Fp8QuantizationConfig(const std::vector<std::string>& plain_modules);
 
 // Returns the tensors that store a matrix [rows, cols] with the name `weight`.
 std::vector<TensorEntry> Fp8EntriesOf(const std::string& weight, int64_t rows, int64_t cols);

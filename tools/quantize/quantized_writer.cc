@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
@@ -19,10 +20,12 @@
 #include "tools/quantize/fp8_blocks.h"
 #include "tools/quantize/output_folder.h"
 #include "worker/model/checkpoint.h"
+#include "worker/model/decoder_family.h"
 #include "worker/model/gguf.h"
 #include "worker/model/layer_check.h"
 #include "worker/model/mapped_file.h"
 #include "worker/model/model.h"
+#include "worker/model/model_wrapper.h"
 #include "worker/model/safetensors_header.h"
 #include "worker/model/tensor_values.h"
 
@@ -41,7 +44,13 @@ struct Planned {
 };
 
 bool IsLayerMatrix(const std::string& name) {
-  return absl::StartsWith(name, kLayersPrefix) && absl::EndsWith(name, "_proj.weight");
+  const bool is_of_expert = absl::StrContains(name, ".experts.") && absl::EndsWith(name, ".weight");
+  return absl::StartsWith(name, kLayersPrefix) && (is_of_expert || absl::EndsWith(name, "_proj.weight"));
+}
+
+// Routers to experts, and gates of shared experts.
+bool IsPlainLayerMatrix(const Tensor& tensor) {
+  return absl::StartsWith(tensor.name, kLayersPrefix) && tensor.shape.size() == 2 && !IsLayerMatrix(tensor.name);
 }
 
 absl::Status CheckMatrix(const Tensor& tensor) {
@@ -57,8 +66,9 @@ absl::Status CheckMatrix(const Tensor& tensor) {
 absl::StatusOr<Layout> LayoutFor(const Checkpoint& checkpoint, Quantization width) {
   Layout layout{.width = width, .group = width == Quantization::kInt4 ? kMaxInt4Group : 0};
   for (const std::string& name : checkpoint.Names()) {
-    if (!IsLayerMatrix(name)) continue;
     const Tensor& tensor = *checkpoint.Find(name);
+    if (IsPlainLayerMatrix(tensor)) layout.plain_modules.emplace_back(absl::StripSuffix(name, ".weight"));
+    if (!IsLayerMatrix(name)) continue;
     QUIRE_RETURN_IF_ERROR(CheckMatrix(tensor));
     if (width != Quantization::kInt4) continue;
     while (layout.group >= kMinInt4Group && tensor.shape[1] % layout.group != 0) layout.group /= 2;
@@ -140,13 +150,32 @@ absl::Status WriteTensors(const std::vector<Planned>& plan, const Layout& layout
   return absl::OkStatus();
 }
 
-absl::Status WriteConfig(const WriteOptions& options, const Layout& layout, OutputFolder* folder) {
+// Returns config.json of the text model alone, because the output has no other tensors. Families that have no name of
+// their own for a text model keep the wrapper.
+ordered_json WithoutWrapper(const ordered_json& config, const ModelConfig& model) {
+  const auto text = config.find(kTextConfig);
+  const DecoderFamily* const family = FindFamilyOf(model.architecture);
+  const bool is_wrapped = config.value("architectures", ordered_json()) != ordered_json{model.architecture};
+  if (!is_wrapped || text == config.end() || !text->is_object()) return config;
+  ordered_json result = *text;
+  result["architectures"] = {model.architecture};
+  result["model_type"] = family->model_type;
+  result["tie_word_embeddings"] = model.tie_word_embeddings;
+  for (const char* name : {"dtype", "torch_dtype", "bos_token_id", "eos_token_id"}) {
+    if (config.contains(name) && !config[name].is_null()) result[name] = config[name];
+  }
+  return result;
+}
+
+absl::Status WriteConfig(const WriteOptions& options, const Layout& layout, const ModelConfig& model,
+                         OutputFolder* folder) {
   QUIRE_ASSIGN_OR_RETURN(const std::string text,
                          ReadSmallFile(absl::StrCat(options.model, "/config.json"), kMaxConfigBytes));
   ordered_json config = ordered_json::parse(text, /*callback=*/nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return absl::InvalidArgumentError("config.json is not an object");
+  config = WithoutWrapper(config, model);
   config["quantization_config"] =
-      layout.width == Quantization::kFp8 ? Fp8QuantizationConfig() : QuantizationConfig(layout);
+      layout.width == Quantization::kFp8 ? Fp8QuantizationConfig(layout.plain_modules) : QuantizationConfig(layout);
   return folder->WriteText("config.json", config.dump(2) + "\n");
 }
 
@@ -181,19 +210,22 @@ absl::StatusOr<ModelConfig> ReadSourceConfig(const std::string& model) {
       absl::StrCat(model, " is quantized already (", Description(config.quantization), "), must have 16 or 32 bits"));
 }
 
-absl::StatusOr<Checkpoint> OpenSource(const std::string& model) {
-  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadSourceConfig(model));
+absl::StatusOr<Checkpoint> OpenSource(const std::string& model, const ModelConfig& config) {
   QUIRE_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(model));
   const absl::Status complete = CheckNothingIsMissing(config, checkpoint);
   if (!complete.ok()) return absl::Status(complete.code(), absl::StrCat(model, ": ", complete.message()));
   if (const std::string extra = ExtraLayers(config, checkpoint); !extra.empty()) {
     QUIRE_LOG(kWarning) << model << ": " << extra;
   }
+  if (const std::string skipped = SkippedTensors(checkpoint); !skipped.empty()) {
+    QUIRE_LOG(kInfo) << model << ": " << skipped;
+  }
   return checkpoint;
 }
 
 absl::StatusOr<WrittenCheckpoint> WriteFiles(const WriteOptions& options, const Layout& layout,
-                                             const std::vector<std::vector<Planned>>& files, OutputFolder* folder) {
+                                             const ModelConfig& model, const std::vector<std::vector<Planned>>& files,
+                                             OutputFolder* folder) {
   WrittenCheckpoint written{.num_files = static_cast<int>(files.size()), .group = layout.group};
   ordered_json shard_of = ordered_json::object();
   for (size_t i = 0; i < files.size(); ++i) {
@@ -213,19 +245,20 @@ absl::StatusOr<WrittenCheckpoint> WriteFiles(const WriteOptions& options, const 
   }
   QUIRE_RETURN_IF_ERROR(CopyOtherFiles(options, folder));
   // Without config.json the folder is no model, so it comes last.
-  QUIRE_RETURN_IF_ERROR(WriteConfig(options, layout, folder));
+  QUIRE_RETURN_IF_ERROR(WriteConfig(options, layout, model, folder));
   return written;
 }
 
 }  // namespace
 
 absl::StatusOr<WrittenCheckpoint> WriteQuantizedCheckpoint(const WriteOptions& options) {
-  QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenSource(options.model));
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig model, ReadSourceConfig(options.model));
+  QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenSource(options.model, model));
   QUIRE_ASSIGN_OR_RETURN(const Layout layout, LayoutFor(checkpoint, options.width));
   OutputFolder folder(options.output);
   QUIRE_RETURN_IF_ERROR(folder.Make());
   absl::StatusOr<WrittenCheckpoint> written =
-      WriteFiles(options, layout, Files(Plan(checkpoint, layout), options.max_file_bytes), &folder);
+      WriteFiles(options, layout, model, Files(Plan(checkpoint, layout), options.max_file_bytes), &folder);
   if (!written.ok()) folder.RemoveFiles();
   return written;
 }

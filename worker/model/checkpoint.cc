@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -12,8 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/model/directory_hint.h"
+#include "worker/model/expert_stacks.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/json_reader.h"
+#include "worker/model/model_wrapper.h"
 
 namespace quire {
 namespace {
@@ -84,13 +87,31 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path) {
   }
   const std::string& directory = path;
   const absl::Status single = checkpoint.AddFile(directory, kSingleFile);
-  if (single.ok()) return checkpoint;
+  if (single.ok()) {
+    checkpoint.CompleteNames();
+    return checkpoint;
+  }
   if (!absl::IsNotFound(single)) return single;
   const auto shard_of = ReadIndex(directory);
   if (absl::IsNotFound(shard_of.status())) return NoWeights(directory);
   QUIRE_RETURN_IF_ERROR(shard_of.status());
   QUIRE_RETURN_IF_ERROR(checkpoint.AddShards(directory, *shard_of));
+  checkpoint.CompleteNames();
   return checkpoint;
+}
+
+void Checkpoint::CompleteNames() {
+  const std::string prefix = "model.";
+  const std::string base_name = std::string(kEmbeddingName).substr(prefix.size());
+  has_base_names_ = !tensors_.contains(kEmbeddingName) && tensors_.contains(base_name);
+  if (!has_base_names_) return;
+  absl::flat_hash_map<std::string, Tensor> tensors;
+  for (auto& [name, tensor] : tensors_) {
+    if (name != kOutputName) tensor.name = absl::StrCat(prefix, name);
+    std::string complete = tensor.name;
+    tensors.emplace(std::move(complete), std::move(tensor));
+  }
+  tensors_ = std::move(tensors);
 }
 
 absl::Status Checkpoint::AddGguf(const std::string& path) {
@@ -110,10 +131,21 @@ absl::Status Checkpoint::AddGguf(const std::string& path) {
 absl::Status Checkpoint::AddFile(const std::string& directory, const std::string& name) {
   const std::string path = absl::StrCat(directory, "/", name);
   QUIRE_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
-  for (const Tensor& tensor : file.tensors()) {
-    if (!tensors_.emplace(tensor.name, tensor).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": tensor ", Shown(json(tensor.name)), " is in another shard as well"));
+  for (const Tensor& stored : file.tensors()) {
+    std::optional<std::string> text_name = TextTensorName(stored.name);
+    if (!text_name.has_value()) {
+      ++skipped_[SkippedPart(stored.name)];
+      continue;
+    }
+    Tensor tensor = stored;
+    tensor.name = *std::move(text_name);
+    std::vector<Tensor> parts = MatricesOfExperts(tensor);
+    if (parts.empty()) parts.push_back(std::move(tensor));
+    for (Tensor& part : parts) {
+      std::string part_name = part.name;
+      if (tensors_.emplace(std::move(part_name), std::move(part)).second) continue;
+      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor ", Shown(json(stored.name)),
+                                                     " is there twice: in another shard, or with another prefix"));
     }
   }
   files_.push_back(std::move(file));
@@ -142,6 +174,12 @@ absl::Status Checkpoint::AddShards(const std::string& directory, const std::map<
 const Tensor* Checkpoint::Find(const std::string& name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;
+}
+
+int Checkpoint::num_files() const {
+  int count = static_cast<int>(files_.size());
+  for (const GgufFile& file : gguf_files_) count += file.num_files();
+  return count;
 }
 
 int64_t Checkpoint::num_bytes() const {

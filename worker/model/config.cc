@@ -11,7 +11,10 @@
 #include "base/status.h"
 #include "kernels/kv_layout.h"
 #include "worker/model/layer_reader.h"
+#include "worker/model/model_wrapper.h"
+#include "worker/model/moe_reader.h"
 #include "worker/model/quantization_config.h"
+#include "worker/model/unsupported_model.h"
 
 namespace quire {
 namespace {
@@ -23,28 +26,56 @@ constexpr int64_t kMaxHiddenSize = 65536;
 constexpr int64_t kMaxIntermediateSize = 1 << 20;
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 1024;
-constexpr int64_t kMaxExperts = 1 << 20;
 constexpr int64_t kMaxVocabSize = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 24;
 constexpr double kMaxScale = 1e6;
 
-// The field architectures decides. Without it, the field model_type does, as in transformers.
-absl::StatusOr<const DecoderFamily*> ReadFamily(const json& root, const JsonFields& fields) {
+// The fields of the whole file, and those of its text model, which are the same unless there is a wrapper.
+struct ConfigFields {
+  const ModelWrapper* wrapper;
+  JsonFields root;
+  JsonFields text;
+
+  // A wrapper may have fields about the whole checkpoint in either place. As in transformers, the outer one wins.
+  const JsonFields& Of(const char* name) const { return root.Has(name) ? root : text; }
+};
+
+absl::StatusOr<ConfigFields> FindText(const json& root) {
+  const JsonFields fields(root, kConfigFile);
+  const ModelWrapper* const wrapper = FindWrapper(root);
+  if (wrapper == nullptr) return ConfigFields{wrapper, fields, fields};
+  QUIRE_ASSIGN_OR_RETURN(const json* text, fields.Object(kTextConfig));
+  if (text != nullptr) return ConfigFields{wrapper, fields, fields.Inner(*text, kTextConfig)};
+  if (!wrapper->may_be_flat) return fields.Bad(kTextConfig, "an object: the text model");
+  return ConfigFields{wrapper, fields, fields};
+}
+
+// The field architectures decides. Without it, the field model_type does, as in transformers. The text model in a
+// wrapper has the latter alone, or the wrapper decides.
+absl::StatusOr<const DecoderFamily*> ReadFamily(const json& root, const ConfigFields& fields) {
+  if (fields.wrapper != nullptr) {
+    const bool is_inside = &fields.text.object() != &root;
+    QUIRE_ASSIGN_OR_RETURN(const std::string type, is_inside
+                                                       ? fields.text.String("model_type", fields.wrapper->text_type)
+                                                       : absl::StatusOr<std::string>(fields.wrapper->text_type));
+    if (const DecoderFamily* family = FindFamilyOfType(type)) return family;
+    return UnsupportedModel(root);
+  }
   const auto found = root.find("architectures");
-  if (!fields.Has("architectures") && fields.Has("model_type")) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("model_type"));
+  if (!fields.root.Has("architectures") && fields.root.Has("model_type")) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.root.String("model_type"));
     if (const DecoderFamily* family = FindFamilyOfType(type)) return family;
   }
   if (found != root.end() && found->is_array() && found->size() == 1 && found->front().is_string()) {
     if (const DecoderFamily* family = FindFamilyOf(found->front().get<std::string>())) return family;
   }
-  return fields.Bad("architectures", SupportedArchitectures());
+  return UnsupportedModel(root);
 }
 
 // A model of another kind may have the field architectures of a supported one, for example after a wrong conversion.
 // Its tokens would be wrong.
-absl::Status CheckKind(const JsonFields& fields, const DecoderFamily& family) {
-  if (fields.Has("model_type")) {
+absl::Status CheckKind(const JsonFields& fields, const DecoderFamily& family, bool is_wrapped) {
+  if (!is_wrapped && fields.Has("model_type")) {
     QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String("model_type"));
     if (FindFamilyOfType(type) == nullptr) {
       return fields.Bad("model_type", absl::StrCat("\"", family.model_type, "\", because architectures is [\"",
@@ -57,12 +88,15 @@ absl::Status CheckKind(const JsonFields& fields, const DecoderFamily& family) {
   if (is_bidirectional) return fields.Bad("use_bidirectional_attention", "false");
   // It names another file with weights.
   if (fields.Has("transformers_weights")) return fields.Bad("transformers_weights", "absent: it is not supported");
-  for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-    QUIRE_ASSIGN_OR_RETURN(const int64_t num_experts, fields.Int(name, 0, kMaxExperts, 0));
-    if (num_experts == 0) continue;
-    return fields.Bad(name, absl::StrCat("0, because ", family.architecture, " is a model without experts"));
+  if (family.null_field != nullptr && fields.Has(family.null_field)) {
+    return fields.Bad(family.null_field, "null: other values are not supported");
   }
-  return absl::OkStatus();
+  if (family.false_field != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const bool is_set, fields.Bool(family.false_field, false));
+    if (is_set) return fields.Bad(family.false_field, "false: the norms that it adds are not supported");
+  }
+  if (family.moe != nullptr) return absl::OkStatus();
+  return CheckNoExperts(fields, family.architecture);
 }
 
 absl::Status ReadInt(const JsonFields& fields, const char* name, int64_t max, int64_t fallback, int* result) {
@@ -79,7 +113,7 @@ absl::Status ReadShape(const JsonFields& fields, const DecoderFamily& family, Mo
   QUIRE_RETURN_IF_ERROR(ReadInt(fields, "vocab_size", kMaxVocabSize, family.vocab_size, &config->vocab_size));
   QUIRE_RETURN_IF_ERROR(ReadInt(fields, "max_position_embeddings", kMaxPositions, family.max_position_embeddings,
                                 &config->max_position_embeddings));
-  QUIRE_ASSIGN_OR_RETURN(const double epsilon, fields.Number("rms_norm_eps", 1e-12, 1e-1, family.rms_norm_eps));
+  QUIRE_ASSIGN_OR_RETURN(const double epsilon, fields.Number(family.epsilon_field, 1e-12, 1e-1, family.rms_norm_eps));
   config->rms_norm_eps = static_cast<float>(epsilon);
   return absl::OkStatus();
 }
@@ -130,10 +164,19 @@ absl::Status ReadBiases(const JsonFields& fields, const DecoderFamily& family, M
   return absl::OkStatus();
 }
 
+absl::StatusOr<QkNorm> ReadQkNorm(const JsonFields& fields, const DecoderFamily& family) {
+  if (family.qk_norm_field == nullptr) return family.qk_norm;
+  QUIRE_ASSIGN_OR_RETURN(const bool has_norm, fields.Bool(family.qk_norm_field, false));
+  return has_norm ? family.qk_norm : QkNorm::kNone;
+}
+
 absl::Status ReadActivation(const JsonFields& fields, const DecoderFamily& family, ModelConfig* config) {
   const char* field = family.activation_field;
   QUIRE_ASSIGN_OR_RETURN(const std::string name, fields.String(field, family.activation));
-  if (name == "silu" || name == "swish") {
+  if (family.plain_activation.has_value()) {
+    config->plain_activation = family.plain_activation;
+    if (name != family.activation) return fields.Bad(field, absl::StrCat("\"", family.activation, "\""));
+  } else if (name == "silu" || name == "swish") {
     config->activation = Activation::kSilu;
   } else if (name == "gelu_pytorch_tanh" || name == "gelu_new" || (name == "gelu" && family.means_tanh_by_gelu)) {
     config->activation = Activation::kGeluTanh;
@@ -172,6 +215,11 @@ absl::Status ReadScales(const JsonFields& fields, const DecoderFamily& family, M
   QUIRE_RETURN_IF_ERROR(
       ReadSoftcap(fields, family.attention_softcap_field, family.attention_softcap, &config->attention_softcap));
   QUIRE_RETURN_IF_ERROR(ReadSoftcap(fields, family.logit_softcap_field, family.logit_softcap, &config->logit_softcap));
+  if (family.logit_scale_field != nullptr) {
+    double scale;
+    QUIRE_RETURN_IF_ERROR(ReadScale(fields, family.logit_scale_field, family.logit_scale, &scale));
+    config->logit_scale = static_cast<float>(scale);
+  }
   if (!family.has_multipliers) return absl::OkStatus();
   double embedding, attention, residual, logits;
   QUIRE_RETURN_IF_ERROR(ReadScale(fields, "embedding_multiplier", 1, &embedding));
@@ -186,17 +234,23 @@ absl::Status ReadScales(const JsonFields& fields, const DecoderFamily& family, M
 }
 
 // A token that is null in the file is none, and a token that is not in the file is the default of transformers.
-absl::Status ReadSpecialTokens(const JsonFields& fields, const DecoderFamily& family,
+absl::Status ReadSpecialTokens(const ConfigFields& all_fields, const DecoderFamily& family,
                                std::string_view generation_config_json, ModelConfig* config) {
   const int64_t max_token = config->vocab_size - 1;
   const auto fallback = [&](const char* name, TokenId token) -> int64_t {
-    return fields.IsNull(name) || token > max_token ? -1 : token;
+    return all_fields.Of(name).IsNull(name) || token > max_token ? -1 : token;
   };
-  QUIRE_ASSIGN_OR_RETURN(const int64_t bos,
-                         fields.Int("bos_token_id", 0, max_token, fallback("bos_token_id", family.bos)));
+  QUIRE_ASSIGN_OR_RETURN(
+      const int64_t bos,
+      all_fields.Of("bos_token_id").Int("bos_token_id", 0, max_token, fallback("bos_token_id", family.bos)));
   config->bos_token_id = static_cast<TokenId>(bos);
+  const JsonFields& fields = all_fields.Of("eos_token_id");
   QUIRE_ASSIGN_OR_RETURN(std::vector<int64_t> eos, fields.Ints("eos_token_id", 0, max_token));
-  if (!fields.Has("eos_token_id") && fallback("eos_token_id", family.eos) >= 0) eos = {family.eos};
+  if (!fields.Has("eos_token_id")) {
+    for (const TokenId token : {family.eos, family.more_eos[0], family.more_eos[1]}) {
+      if (fallback("eos_token_id", token) >= 0) eos.push_back(token);
+    }
+  }
   if (!generation_config_json.empty()) {
     constexpr const char* kGeneration = "generation_config.json";
     QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(generation_config_json, kGeneration));
@@ -210,6 +264,16 @@ absl::Status ReadSpecialTokens(const JsonFields& fields, const DecoderFamily& fa
   eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
   config->eos_token_ids.assign(eos.begin(), eos.end());
   return absl::OkStatus();
+}
+
+// In a wrapper, the outer field counts, but older files have an inner one. A checkpoint with two matrices that differ
+// has them apart anyway (ReadModelConfig).
+absl::StatusOr<bool> ReadTie(const ConfigFields& fields, const DecoderFamily& family) {
+  constexpr const char* kName = "tie_word_embeddings";
+  if (fields.wrapper == nullptr) return fields.text.Bool(kName, family.ties_embeddings);
+  QUIRE_ASSIGN_OR_RETURN(const bool is_tied_inside, fields.text.Bool(kName, false));
+  QUIRE_ASSIGN_OR_RETURN(const bool is_tied, fields.root.Bool(kName, fields.wrapper->ties_embeddings));
+  return is_tied || is_tied_inside;
 }
 
 // Formats runs of equal values: "2x0,1x4096" for 0, 0, 4096.
@@ -230,9 +294,17 @@ std::string Summary(const RopeConfig& rope) {
                                   rope.original_max_position_embeddings, " freq_factors ", rope.low_freq_factor, "/",
                                   rope.high_freq_factor, " betas ", rope.beta_fast, "/", rope.beta_slow,
                                   " attention_factor ", rope.attention_factor, " truncate ", rope.truncate);
+  if (rope.query_growth != 0) absl::StrAppend(&text, " query_growth ", rope.query_growth);
   if (rope.rotary_part != 1) absl::StrAppend(&text, " rotary_part ", rope.rotary_part);
   if (!rope.length_factors.empty()) absl::StrAppend(&text, " factors ", absl::StrJoin(rope.length_factors, ","));
   return text;
+}
+
+std::string Summary(const MoeConfig& moe) {
+  const RouterRule& router = moe.router;
+  return absl::StrCat(router.top_k, "/", router.num_experts, " width ", moe.width, " score ",
+                      static_cast<int>(router.score), " normalizes ", router.normalizes, " groups ", router.top_groups,
+                      "/", router.num_groups, " scale ", router.scale, " shared ", moe.shared_width);
 }
 
 // Returns what differs from a decoder like Llama. It is empty for such a decoder, so that its fingerprint stays what it
@@ -242,7 +314,17 @@ std::string Differences(const ModelConfig& config) {
   if (config.norms != NormPlacement::kBefore) absl::StrAppend(&text, " norms ", static_cast<int>(config.norms));
   if (config.norms_add_one) absl::StrAppend(&text, " norms_add_one");
   if (config.activation != Activation::kSilu) absl::StrAppend(&text, " gelu_tanh");
-  if (config.has_fused_matrices) absl::StrAppend(&text, " fused");
+  if (config.norms_subtract_mean) absl::StrAppend(&text, " layer_norm");
+  if (config.is_parallel) absl::StrAppend(&text, " parallel");
+  if (config.plain_activation.has_value()) {
+    absl::StrAppend(&text, " plain_activation ", static_cast<int>(*config.plain_activation));
+  }
+  if (config.fuses_qkv && config.fuses_gate_up) {
+    absl::StrAppend(&text, " fused");
+  } else if (config.fuses_qkv || config.fuses_gate_up) {
+    absl::StrAppend(&text, config.fuses_qkv ? " fused_qkv" : " fused_gate_up");
+  }
+  if (config.rotates_neighbours) absl::StrAppend(&text, " rotates_neighbours");
   const bool rotates_all = std::all_of(config.layers.begin(), config.layers.end(),
                                        [](const LayerConfig& layer) { return layer.rope == LayerRope::kMain; });
   if (!rotates_all) {
@@ -261,6 +343,10 @@ std::string Differences(const ModelConfig& config) {
   }
   if (config.attention_softcap != 0) absl::StrAppend(&text, " attention_softcap ", config.attention_softcap);
   if (config.logit_softcap != 0) absl::StrAppend(&text, " logit_softcap ", config.logit_softcap);
+  if (config.moe.exists()) {
+    absl::StrAppend(&text, " experts ", Summary(config.moe), " in layers ",
+                    Runs(config.layers, [](const LayerConfig& l) { return static_cast<int>(l.is_moe); }));
+  }
   return text;
 }
 
@@ -286,25 +372,36 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
                                              bool is_long) {
   QUIRE_ASSIGN_OR_RETURN(const json root, ParseModelJson(config_json, kConfigFile));
   if (!root.is_object()) return absl::InvalidArgumentError("config.json: must be an object");
-  const JsonFields fields(root, kConfigFile);
+  QUIRE_ASSIGN_OR_RETURN(const ConfigFields all_fields, FindText(root));
+  const JsonFields& fields = all_fields.text;
+  const bool is_wrapped = all_fields.wrapper != nullptr;
   ModelConfig config;
-  QUIRE_ASSIGN_OR_RETURN(const DecoderFamily* family, ReadFamily(root, fields));
-  QUIRE_RETURN_IF_ERROR(CheckKind(fields, *family));
+  QUIRE_ASSIGN_OR_RETURN(const DecoderFamily* family, ReadFamily(root, all_fields));
+  QUIRE_RETURN_IF_ERROR(CheckKind(all_fields.root, *family, is_wrapped));
+  if (is_wrapped) QUIRE_RETURN_IF_ERROR(CheckKind(fields, *family, is_wrapped));
   config.architecture = family->architecture;
-  config.norms = family->norms;
+  config.names = family->names;
+  config.norms = family->names.placement();
   config.norms_add_one = family->norms_add_one;
-  config.qk_norm = family->qk_norm;
-  config.has_fused_matrices = family->has_fused_matrices;
+  config.norms_subtract_mean = family->norms_subtract_mean;
+  config.is_parallel = family->is_parallel;
+  QUIRE_ASSIGN_OR_RETURN(config.qk_norm, ReadQkNorm(fields, *family));
+  config.fuses_qkv = family->fuses_qkv;
+  config.fuses_gate_up = family->fuses_gate_up;
+  config.rotates_neighbours = family->rotates_neighbours;
   QUIRE_RETURN_IF_ERROR(ReadActivation(fields, *family, &config));
-  QUIRE_ASSIGN_OR_RETURN(config.quantization, ReadQuantizationConfig(fields));
-  QUIRE_ASSIGN_OR_RETURN(config.torch_dtype, fields.String(fields.Has("dtype") ? "dtype" : "torch_dtype", ""));
+  const bool is_quantized_inside = fields.Has("quantization_config") || fields.Has("compression_config");
+  QUIRE_ASSIGN_OR_RETURN(config.quantization, ReadQuantizationConfig(is_quantized_inside ? fields : all_fields.root));
+  const char* const dtype = all_fields.Of("dtype").Has("dtype") ? "dtype" : "torch_dtype";
+  QUIRE_ASSIGN_OR_RETURN(config.torch_dtype, all_fields.Of(dtype).String(dtype, ""));
   QUIRE_RETURN_IF_ERROR(ReadShape(fields, *family, &config));
   QUIRE_RETURN_IF_ERROR(ReadHeads(fields, *family, &config));
-  QUIRE_RETURN_IF_ERROR(ReadLayers(root, *family, is_long, &config));
+  QUIRE_RETURN_IF_ERROR(ReadLayers(fields, *family, is_long, &config));
+  if (family->moe != nullptr) QUIRE_RETURN_IF_ERROR(ReadMoe(fields, *family, &config));
   QUIRE_RETURN_IF_ERROR(ReadBiases(fields, *family, &config));
   QUIRE_RETURN_IF_ERROR(ReadScales(fields, *family, &config));
-  QUIRE_ASSIGN_OR_RETURN(config.tie_word_embeddings, fields.Bool("tie_word_embeddings", family->ties_embeddings));
-  QUIRE_RETURN_IF_ERROR(ReadSpecialTokens(fields, *family, generation_config_json, &config));
+  QUIRE_ASSIGN_OR_RETURN(config.tie_word_embeddings, ReadTie(all_fields, *family));
+  QUIRE_RETURN_IF_ERROR(ReadSpecialTokens(all_fields, *family, generation_config_json, &config));
   return config;
 }
 
@@ -320,6 +417,12 @@ std::vector<OptionalPart> OptionalPartsOf(const ModelConfig& config) {
   add(OptionalPart::kPartialRotation, RotaryDim(config.rope, config.head_dim) != config.head_dim);
   add(OptionalPart::kNormedOutputs, config.norms != NormPlacement::kBefore);
   add(OptionalPart::kNormedProjections, config.qk_norm == QkNorm::kWhole);
+  add(OptionalPart::kExperts, config.moe.exists());
+  add(OptionalPart::kRotatedNorms, config.qk_norm == QkNorm::kPerRotatedHead);
+  add(OptionalPart::kGrowingQueries, config.rope.query_growth != 0);
+  add(OptionalPart::kLayerNorm, config.norms_subtract_mean);
+  add(OptionalPart::kPlainMlp, !config.has_gate());
+  add(OptionalPart::kRanks, config.shard.size > 1);
   return parts;
 }
 

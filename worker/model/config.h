@@ -11,6 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "kernels/activate.h"
+#include "kernels/experts.h"
 #include "kernels/linear.h"
 #include "kernels/optional_part.h"
 #include "worker/model/decoder_family.h"
@@ -25,15 +27,42 @@ enum class LayerRope { kNone, kMain, kWindow };
 struct LayerConfig {
   int window = 0;  // The number of tokens that a query sees, including itself; 0 means all.
   LayerRope rope = LayerRope::kMain;
+  bool is_moe = false;  // Whether the layer has experts in place of an MLP.
 };
 
-// The shape of a dense decoder, read from config.json in a Hugging Face model directory. decoder_family.h lists the
+// The experts of the layers that have some. Without such layers, router.num_experts is 0.
+struct MoeConfig {
+  RouterRule router;
+  int width = 0;                    // Rows of the gate of an expert.
+  int shared_width = 0;             // The same of the shared expert; 0 if there is none.
+  const MoeNames* names = nullptr;  // Of the tensors; static.
+
+  bool has_shared_gate() const { return shared_width > 0 && names->shared_gate != nullptr; }
+  bool has_choice_bias() const { return exists() && names->choice_bias != nullptr; }
+  // Rows of the router's matrix, which has the gate of the shared expert, too.
+  int num_logits() const { return router.num_experts + (has_shared_gate() ? 1 : 0); }
+  bool exists() const { return router.num_experts > 0; }
+};
+
+// The part of a model that one rank of a group has. The counts are of the whole model; of one rank alone they are not
+// set.
+struct Shard {
+  int rank = 0;
+  int size = 1;  // Number of ranks.
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int intermediate_size = 0;
+};
+
+// The shape of a decoder, read from config.json in a Hugging Face model directory. decoder_family.h lists the
 // supported architectures. Fields describe all differences between them, so that no other code than the reader of the
 // file depends on the name of the architecture.
 struct ModelConfig {
+  // With several ranks, num_heads, num_kv_heads and intermediate_size are those of this rank (shard.h).
+  Shard shard;
   std::string architecture;
-  std::string torch_dtype;  // The file has it like this. It determines the default type of K and V. Every tensor has
-                            // its own type.
+  std::string torch_dtype;  // As in the file. Determines the default type of K and V. Every tensor has its own
+                            // type.
   CheckpointQuantization quantization;  // How the checkpoint stores the matrices of the layers.
   int hidden_size;
   int intermediate_size;
@@ -46,18 +75,29 @@ struct ModelConfig {
   int head_dim;
   int vocab_size;
   int max_position_embeddings;
-  float rms_norm_eps;
+  float rms_norm_eps;  // Also of norms that subtract the mean.
   RopeConfig rope;
   std::optional<RopeConfig> window_rope;  // For layers with a window, if it differs.
   std::vector<LayerConfig> layers;        // [num_layers]
   NormPlacement norms = NormPlacement::kBefore;
-  bool norms_add_one = false;  // Whether a norm multiplies by 1 + weight.
+  LayerNames names;                  // Of the norms in the checkpoint.
+  bool norms_add_one = false;        // Whether a norm multiplies by 1 + weight.
+  bool norms_subtract_mean = false;  // Whether norms of the residual stream subtract the mean.
+  // Whether attention and MLP have the same input, and both outputs are added to the residual stream at once. Then
+  // norms is kBefore, and the layers have only the norm of this input.
+  bool is_parallel = false;
   bool qkv_bias;
   bool attention_output_bias;
   bool mlp_bias;
   QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kSilu;
-  bool has_fused_matrices = false;     // Whether the checkpoint stacks Q, K and V, and gate and up.
+  MoeConfig moe;
+  std::optional<PlainActivation> plain_activation;  // Of an MLP without a gate. Without it, the MLP has a gate.
+  bool fuses_qkv = false;                           // Whether the checkpoint stacks Q, K and V.
+  bool fuses_gate_up = false;                       // Whether the checkpoint stacks gate and up.
+  // Whether the two numbers of a head that rotate together are neighbours in the checkpoint. Otherwise they are half of
+  // the rotary dimensions apart, as operations need them.
+  bool rotates_neighbours = false;
   float embedding_scale = 1;           // Multiplies the embeddings.
   float attention_scale;               // Multiplies the scores of attention; usually 1 / sqrt(head_dim).
   float residual_scale = 1;            // Multiplies what attention and MLP add to the residual stream.
@@ -66,9 +106,11 @@ struct ModelConfig {
   float logit_softcap = 0;             // Caps the logits after the scale (LinearArgs); 0 means no cap.
   bool tie_word_embeddings;            // Whether the output matrix is the embedding matrix.
   bool denies_own_output = false;      // config.json says so, and the checkpoint has two matrices that differ.
+  bool lacks_output = false;           // The checkpoint has no output matrix. The embedding matrix stands for it.
   TokenId bos_token_id;                // -1 if there is none.
   std::vector<TokenId> eos_token_ids;  // Ascending; may be empty.
 
+  bool has_gate() const { return !plain_activation.has_value(); }
   int qkv_rows() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
 };
 
@@ -82,7 +124,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json, std::
 // Returns what the model needs of the operations that not every backend has.
 std::vector<OptionalPart> OptionalPartsOf(const ModelConfig& config);
 
-// Returns one line with every field. It is part of the fingerprint of the weights.
+// Returns one line with every field. It is part of the fingerprint of the weights. REQUIRES: the config is of one rank.
 std::string Summary(const ModelConfig& config);
 
 // Returns the same for a person: the words for the quantization may change without a change of the fingerprint.

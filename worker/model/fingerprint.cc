@@ -48,14 +48,57 @@ void Fingerprint::Add(std::string_view bytes) {
   }
 }
 
-std::string Fingerprint::Hex() const {
+std::pair<uint64_t, uint64_t> Fingerprint::Halves() const {
   uint64_t high = 0;
   uint64_t low = 1;
   for (const uint64_t lane : lanes_) {
     high = Mix(high + lane);
     low = Mix(low ^ high ^ std::rotl(lane, 32));
   }
+  return {high, low};
+}
+
+std::string Fingerprint::Hex() const {
+  const auto [high, low] = Halves();
   return absl::StrCat(absl::Hex(high, absl::kZeroPad16), absl::Hex(low, absl::kZeroPad16));
+}
+
+void TensorDigests::Add(const std::string& name, std::string_view description, std::string_view bytes) {
+  std::string& digest = digests_[name];
+  if (!digest.empty()) return;
+  Fingerprint tensor;
+  tensor.Add(description);
+  tensor.Add(bytes);
+  digest = tensor.Hex();
+}
+
+absl::Status TensorDigests::Join(const TensorDigests& other) {
+  if (other.text_ != text_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the models of two ranks differ: one is \"", text_, "\", the other \"", other.text_, "\""));
+  }
+  for (const auto& [name, digest] : other.digests_) {
+    const auto own = digests_.find(name);
+    if (own == digests_.end() || own->second.empty() || digest.empty() || own->second == digest) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " differs between two ranks: one has the digest ",
+                                                   own->second, ", the other ", digest));
+  }
+  for (const auto& [name, digest] : other.digests_) {
+    std::string& own = digests_[name];
+    if (own.empty()) own = digest;
+  }
+  return absl::OkStatus();
+}
+
+std::string TensorDigests::fingerprint() const {
+  Fingerprint whole;
+  whole.Add(text_);
+  for (const auto& [name, digest] : digests_) {
+    if (digest.empty()) return "";
+    whole.Add(name);
+    whole.Add(digest);
+  }
+  return whole.Hex();
 }
 
 }  // namespace quire

@@ -4,8 +4,12 @@
 #define QUIRE_WORKER_MODEL_FINGERPRINT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
 
 namespace quire {
 
@@ -18,10 +22,39 @@ class Fingerprint {
 
   // Returns the digest as 32 hexadecimal digits.
   std::string Hex() const;
+  // Returns the lower half of the digest.
+  uint64_t Low() const { return Halves().second; }
 
  private:
+  std::pair<uint64_t, uint64_t> Halves() const;
+
   static constexpr int kLanes = 4;  // Independent chains keep the multiplier busy.
   uint64_t lanes_[kLanes] = {0x243f6a8885a308d3, 0x13198a2e03707344, 0xa4093822299f31d0, 0x082efa98ec4e6c89};
+};
+
+// The digests of the tensors of a model, by their names. The fingerprint of the model is a digest of these and of a
+// text that says what else its numbers depend on. So it does not depend on the order in which tensors are read, and the
+// ranks of a group can digest some tensors each: joined, they have the fingerprint of a process that reads all of them.
+class TensorDigests {
+ public:
+  TensorDigests() = default;
+  explicit TensorDigests(std::string text) : text_(std::move(text)) {}
+
+  // Adds a tensor, which `description` tells from one with the same bytes. Does nothing if it has a digest.
+  void Add(const std::string& name, std::string_view description, std::string_view bytes);
+  // Notes that another rank digests the tensor.
+  void Expect(const std::string& name) { digests_.try_emplace(name); }
+
+  // Adds the digests of another rank. Returns INVALID_ARGUMENT, and changes nothing, when the two have another text or
+  // different digests of a tensor.
+  absl::Status Join(const TensorDigests& other);
+
+  // Returns 32 hexadecimal digits, or nothing while the digest of a tensor is missing.
+  std::string fingerprint() const;
+
+ private:
+  std::string text_;
+  std::map<std::string, std::string> digests_;  // Empty where one is missing.
 };
 
 }  // namespace quire

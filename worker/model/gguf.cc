@@ -12,7 +12,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/status.h"
+#include "nlohmann/json.hpp"
+#include "worker/model/gguf_fields.h"
 #include "worker/model/gguf_types.h"
 #include "worker/model/json_reader.h"
 
@@ -276,6 +279,35 @@ absl::StatusOr<GgufContents> Parser::Parse() {
   return std::move(result_);
 }
 
+constexpr const char* kSplitNumber = "split.no";
+constexpr const char* kSplitCount = "split.count";
+constexpr const char* kSplitTensors = "split.tensors.count";
+constexpr int64_t kMaxParts = 4096;
+
+// Which part of a model a file is. The number counts from 0. A count of 1 or less means that the file is the model.
+struct SplitNumbers {
+  int64_t number;
+  int64_t count;
+  int64_t num_tensors;  // In all parts; 0: not known.
+};
+
+absl::StatusOr<SplitNumbers> ReadSplit(const GgufContents& contents, const std::string& path) {
+  const GgufFields fields(contents);
+  SplitNumbers split;
+  const std::pair<const char*, int64_t*> numbers[] = {
+      {kSplitNumber, &split.number}, {kSplitCount, &split.count}, {kSplitTensors, &split.num_tensors}};
+  for (const auto& [key, number] : numbers) {
+    const auto value = fields.Int(key, 0, key == kSplitTensors ? INT32_MAX : kMaxParts, 0);
+    if (!value.ok()) return InvalidArgument(path, ": ", value.status().message());
+    *number = *value;
+  }
+  return split;
+}
+
+std::string PartEnd(int64_t number, int64_t count) {
+  return absl::StrCat("-", absl::Dec(number, absl::kZeroPad5), "-of-", absl::Dec(count, absl::kZeroPad5), ".gguf");
+}
+
 }  // namespace
 
 absl::StatusOr<GgufContents> ParseGguf(std::string_view contents, const std::string& name) {
@@ -283,9 +315,50 @@ absl::StatusOr<GgufContents> ParseGguf(std::string_view contents, const std::str
 }
 
 absl::StatusOr<GgufFile> GgufFile::Open(const std::string& path) {
-  QUIRE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  QUIRE_ASSIGN_OR_RETURN(GgufContents contents, ParseGguf(file.bytes(), path));
-  return GgufFile(std::move(file), std::move(contents), path);
+  GgufFile file(path);
+  QUIRE_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+  QUIRE_ASSIGN_OR_RETURN(file.contents_, ParseGguf(mapped.bytes(), path));
+  file.files_.push_back(std::move(mapped));
+  QUIRE_RETURN_IF_ERROR(file.AddParts());
+  return file;
+}
+
+absl::Status GgufFile::AddParts() {
+  QUIRE_ASSIGN_OR_RETURN(const SplitNumbers split, ReadSplit(contents_, path_));
+  if (split.count <= 1) return absl::OkStatus();
+  const std::string first_end = PartEnd(/*number=*/1, split.count);
+  if (split.number != 0) {
+    return InvalidArgument(path_, ": ", kSplitNumber, " is ", split.number,
+                           ", must be 0: the model is opened by its first part, whose name ends in ", first_end);
+  }
+  if (!absl::EndsWith(path_, first_end)) {
+    return InvalidArgument(path_, ": ", kSplitCount, " is ", split.count, ", so the name must end in ", first_end);
+  }
+  const absl::string_view stem = absl::string_view(path_).substr(0, path_.size() - first_end.size());
+  absl::flat_hash_set<std::string> names;
+  for (const Tensor& tensor : contents_.tensors) names.insert(tensor.name);
+  for (int64_t number = 1; number < split.count; ++number) {
+    const std::string path = absl::StrCat(stem, PartEnd(number + 1, split.count));
+    QUIRE_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+    QUIRE_ASSIGN_OR_RETURN(GgufContents part, ParseGguf(mapped.bytes(), path));
+    QUIRE_ASSIGN_OR_RETURN(const SplitNumbers found, ReadSplit(part, path));
+    if (found.number != number || found.count != split.count) {
+      return InvalidArgument(path, ": ", kSplitNumber, " is ", found.number, " and ", kSplitCount, " is ", found.count,
+                             ", must be ", number, " and ", split.count);
+    }
+    for (Tensor& tensor : part.tensors) {
+      if (!names.insert(tensor.name).second) {
+        return InvalidArgument(path, ": tensor ", Shown(nlohmann::json(tensor.name)), " is in another part as well");
+      }
+      contents_.tensors.push_back(std::move(tensor));
+    }
+    files_.push_back(std::move(mapped));
+  }
+  if (split.num_tensors == 0 || split.num_tensors == static_cast<int64_t>(contents_.tensors.size())) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(path_, ": ", kSplitTensors, " is ", split.num_tensors, ", but the ", split.count,
+                         " parts have ", contents_.tensors.size(), " tensors");
 }
 
 bool IsGgufPath(const std::string& path) {

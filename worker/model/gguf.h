@@ -56,21 +56,26 @@ struct GgufContents {
 // not supported is refused with the list of those that are. The result points into `contents`.
 absl::StatusOr<GgufContents> ParseGguf(std::string_view contents, const std::string& name);
 
-// A mapped GGUF file. Move-only.
+// A mapped GGUF file, or all files of a model in several parts. Move-only.
 class GgufFile {
  public:
-  // Error messages call the file by its path.
+  // `path` is the file or the first part, whose name ends in "-00001-of-00003.gguf". The other parts must be beside it.
+  // Error messages call a file by its path.
   static absl::StatusOr<GgufFile> Open(const std::string& path);
 
-  // Valid while this object, or the one it was moved to, exists.
+  // The metadata of the first part, and the tensors of all. Valid while this object, or the one it was moved to,
+  // exists.
   const GgufContents& contents() const { return contents_; }
   const std::string& path() const { return path_; }
+  int num_files() const { return static_cast<int>(files_.size()); }
 
  private:
-  GgufFile(MappedFile file, GgufContents contents, std::string path)
-      : file_(std::move(file)), contents_(std::move(contents)), path_(std::move(path)) {}
+  explicit GgufFile(std::string path) : path_(std::move(path)) {}
 
-  MappedFile file_;
+  // Opens the other parts if there are any.
+  absl::Status AddParts();
+
+  std::vector<MappedFile> files_;
   GgufContents contents_;
   std::string path_;
 };

@@ -25,14 +25,30 @@ constexpr const char* kMerges = "tokenizer.ggml.merges";
 #define QUIRE_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define QUIRE_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 constexpr const char* kLlama3 = QUIRE_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" QUIRE_REST;
-constexpr const char* kQwen2 = QUIRE_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" QUIRE_REST;
+constexpr const char* kQwen2Expression = QUIRE_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" QUIRE_REST;
 constexpr const char* kTekken =
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
     "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
     "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 #undef QUIRE_CONTRACTIONS
 #undef QUIRE_REST
+// Words with their contractions, of o200k.
+#define QUIRE_ENDING "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+constexpr const char* kGpt4o =
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" QUIRE_ENDING
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" QUIRE_ENDING
+    "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+#undef QUIRE_ENDING
+constexpr const char* kSeed =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+"
+    "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 constexpr const char* kGpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+// Of DeepSeek V3, in three steps.
+constexpr const char* kThreeDigits = "\\p{N}{1,3}";
+constexpr const char* kHanAndKana = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
+constexpr const char* kDeepSeekWords =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+    "| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 constexpr const char* kDigit = "\\p{N}";
 
 // How a text is cut into words before the merges. The expressions are applied one after the other, each to the pieces
@@ -51,9 +67,20 @@ const std::vector<PreTokenizer>& PreTokenizers() {
       {.name = "llama3", .expressions = {kLlama3}, .ignores_merges = true, .adds_bos = true},
       {.name = "llama-v3", .expressions = {kLlama3}, .ignores_merges = true, .adds_bos = true},
       {.name = "smaug-bpe", .expressions = {kLlama3}},
-      {.name = "qwen2", .expressions = {kQwen2}, .composes = true},
-      {.name = "deepseek-r1-qwen", .expressions = {kQwen2}},
+      {.name = "qwen2", .expressions = {kQwen2Expression}, .composes = true},
+      {.name = "deepseek-r1-qwen", .expressions = {kQwen2Expression}},
       {.name = "tekken", .expressions = {kTekken}, .ignores_merges = true, .adds_bos = true},
+      {.name = "dbrx", .expressions = {kLlama3}},
+      {.name = "glm4", .expressions = {kLlama3}},
+      {.name = "chatglm-bpe", .expressions = {kLlama3}},
+      {.name = "gpt-4o", .expressions = {kGpt4o}},
+      {.name = "seed-coder", .expressions = {kSeed}},
+      {.name = "exaone4", .expressions = {kGpt2}},
+      {.name = "olmo", .expressions = {kGpt2}},
+      {.name = "hunyuan-dense", .expressions = {kThreeDigits, kHanAndKana, kDeepSeekWords}},
+      {.name = "starcoder", .expressions = {kDigit, kGpt2}},
+      {.name = "refact", .expressions = {kDigit, kGpt2}},
+      {.name = "command-r", .expressions = {kDigit, kGpt2}},
       {.name = "smollm", .expressions = {kDigit, kGpt2}},
       {.name = "gpt-2", .expressions = {kGpt2}},
       {.name = "default", .expressions = {"[\\p{P}\\$\\+<=>\\^~\\|]+", kGpt2, "\\p{N}+", "[0-9][0-9][0-9]"}},

@@ -165,6 +165,20 @@ absl::StatusOr<std::vector<double>> GgufFields::Numbers(const std::string& key) 
   return numbers;
 }
 
+absl::StatusOr<std::vector<bool>> GgufFields::Flags(const std::string& key, size_t count) const {
+  std::vector<bool> flags;
+  const GgufValue* value = Find(key);
+  if (value == nullptr || !value->is_array) return flags;
+  const std::string allowed = absl::StrCat("an array of ", count, " flags");
+  if (value->count != count) return Bad(key, allowed);
+  for (uint64_t i = 0; i < value->count; ++i) {
+    const std::optional<int64_t> number = value->type == GgufType::kBool ? value->bytes[i] : IntAt(*value, i);
+    if (!number || (*number != 0 && *number != 1)) return Bad(key, allowed);
+    flags.push_back(*number == 1);
+  }
+  return flags;
+}
+
 bool GgufFields::IsNeutral(const std::string& key) const {
   const GgufValue* value = Find(key);
   if (value == nullptr) return true;

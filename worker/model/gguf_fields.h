@@ -3,6 +3,7 @@
 #ifndef QUIRE_WORKER_MODEL_GGUF_FIELDS_H_
 #define QUIRE_WORKER_MODEL_GGUF_FIELDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +36,8 @@ class GgufFields {
   // Each returns an empty vector when the key is missing. Strings are valid UTF-8.
   absl::StatusOr<std::vector<std::string_view>> Strings(const std::string& key) const;
   absl::StatusOr<std::vector<double>> Numbers(const std::string& key) const;
+  // Reads an array of `count` flags, which are true, false, 1 or 0. Returns an empty vector also for a single value.
+  absl::StatusOr<std::vector<bool>> Flags(const std::string& key, size_t count) const;
 
   // Returns whether the value is the number 0, false, an empty string or an array of these.
   bool IsNeutral(const std::string& key) const;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/field_names.h"
+#include "worker/model/gguf_config.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/json_reader.h"
 
@@ -25,9 +26,13 @@ constexpr FieldName kKeys[] = {
     {"hidden_size", "embedding_length"},
     {"intermediate_size", "feed_forward_length"},
     {"max_position_embeddings", "context_length"},
+    {"moe_intermediate_size", "expert_feed_forward_length"},
     {"num_attention_heads", "attention.head_count"},
+    {"num_experts", "expert_count"},
+    {"num_experts_per_tok", "expert_used_count"},
     {"num_hidden_layers", "block_count"},
     {"num_key_value_heads", "attention.head_count_kv"},
+    {"layer_norm_eps", "attention.layer_norm_epsilon"},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
     {"rope_scaling.beta_fast", "rope.scaling.yarn_beta_fast"},
     {"rope_scaling.beta_slow", "rope.scaling.yarn_beta_slow"},
@@ -51,7 +56,9 @@ std::optional<std::string> NameOf(absl::string_view word, absl::string_view arch
   for (const auto& [field, name] : kOtherNames) {
     if (word == field) return std::string(name);
   }
-  return GgufTensorName(std::string_view(word.data(), word.size()));
+  const std::optional<GgufNaming> naming = FindGgufNaming(std::string_view(architecture.data(), architecture.size()));
+  if (!naming.has_value()) return std::nullopt;
+  return GgufTensorName(std::string_view(word.data(), word.size()), *naming);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/sampling_fields.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "worker/model/gguf_fields.h"
@@ -13,34 +14,26 @@
 namespace quire {
 namespace {
 
-struct Default {
-  const char* key;  // After "general.sampling.".
-  const char* field;
-  double min;
-  double max;
-};
-
-// The limits are the same as for a request.
-constexpr Default kDefaults[] = {{"temp", "temperature", 0, std::numeric_limits<float>::max()},
-                                 {"top_p", "top_p", 1e-6, 1},
-                                 {"min_p", "min_p", 0, 1},
-                                 {"penalty_repeat", "repetition_penalty", 0.01, 10}};
+// The least number of a range that does not include its end.
+constexpr double kLeastAboveEnd = 1e-6;
 
 }  // namespace
 
 absl::StatusOr<std::string> GgufGenerationConfig(const GgufContents& contents) {
   const GgufFields fields(contents);
   nlohmann::json config = nlohmann::json::object();
-  for (const Default& one : kDefaults) {
-    const std::string key = absl::StrCat("general.sampling.", one.key);
-    if (!fields.Has(key)) continue;
-    QUIRE_ASSIGN_OR_RETURN(config[one.field], fields.Number(key, one.min, one.max));
-  }
-  constexpr const char* kTopK = "general.sampling.top_k";
-  if (fields.Has(kTopK)) {
-    constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
-    QUIRE_ASSIGN_OR_RETURN(const int64_t top_k, fields.Int(kTopK, -kMax, kMax));
-    config["top_k"] = std::max<int64_t>(top_k, 0);  // llama.cpp keeps all tokens below 1.
+  for (const SamplingField& field : kSamplingFields) {
+    const std::string key = absl::StrCat("general.sampling.", field.gguf_key);
+    if (!field.is_recommended() || !fields.Has(key)) continue;
+    if (field.counts_tokens()) {
+      constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+      QUIRE_ASSIGN_OR_RETURN(const int64_t count, fields.Int(key, -kMax, kMax));
+      config[field.name] = std::max<int64_t>(count, 0);  // llama.cpp keeps all tokens below 1.
+      continue;
+    }
+    // The limits are the same as for a request.
+    const double low = field.has_low ? field.low : field.low + kLeastAboveEnd;
+    QUIRE_ASSIGN_OR_RETURN(config[field.name], fields.Number(key, low, field.high));
   }
   return config.empty() ? "" : config.dump();
 }

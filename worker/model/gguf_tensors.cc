@@ -2,7 +2,9 @@
 
 #include "worker/model/gguf_tensors.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "kernels/half_float.h"
+#include "worker/model/decoder_family.h"
 #include "worker/model/gguf_config.h"
 #include "worker/model/gguf_fields.h"
 #include "worker/model/gguf_types.h"
@@ -19,76 +22,168 @@
 namespace quire {
 namespace {
 
-// The architectures that have a tensor.
-constexpr unsigned kLlama = 1, kQwen2 = 2, kQwen3 = 4, kAll = kLlama | kQwen2 | kQwen3;
-
 struct NamePair {
   std::string_view gguf;
   std::string_view hugging_face;
-  unsigned architectures;
+  bool (*is_in)(const DecoderFamily& family);  // Whether layers of the family have the tensor.
 };
 
 constexpr NamePair kTopNames[] = {
-    {"token_embd.weight", "model.embed_tokens.weight", kAll},
-    {"output_norm.weight", "model.norm.weight", kAll},
-    {"output.weight", "lm_head.weight", kAll},
+    {"token_embd.weight", "model.embed_tokens.weight", nullptr},
+    {"output_norm.weight", "model.norm.weight", nullptr},
+    {"output.weight", "lm_head.weight", nullptr},
 };
+
+bool IsAlwaysIn(const DecoderFamily& /*family*/) {
+  return true;
+}
+bool HasQkv(const DecoderFamily& family) {
+  return family.fuses_qkv;
+}
+bool HasThreeProjections(const DecoderFamily& family) {
+  return !family.fuses_qkv;
+}
+bool HasQkvBias(const DecoderFamily& family) {
+  return family.qkv_bias || family.qkv_bias_field != nullptr;
+}
+bool HasOutputBias(const DecoderFamily& family) {
+  return family.output_bias_field != nullptr;
+}
+bool HasMlpBias(const DecoderFamily& family) {
+  return family.mlp_bias_field != nullptr;
+}
+// All layers of a file with experts have them.
+bool HasExperts(const DecoderFamily& family) {
+  return family.moe != nullptr;
+}
+bool HasMlp(const DecoderFamily& family) {
+  return !HasExperts(family);
+}
+bool HasGate(const DecoderFamily& family) {
+  return HasMlp(family) && !family.fuses_gate_up && !family.plain_activation.has_value();
+}
+bool HasGateBias(const DecoderFamily& family) {
+  return HasGate(family) && HasMlpBias(family);
+}
+bool HasUp(const DecoderFamily& family) {
+  return HasMlp(family) && !family.fuses_gate_up;
+}
+bool HasGateUp(const DecoderFamily& family) {
+  return family.fuses_gate_up;
+}
 
 constexpr NamePair kLayerNames[] = {
-    {"attn_norm.weight", "input_layernorm.weight", kAll},
-    {"attn_q.weight", "self_attn.q_proj.weight", kAll},
-    {"attn_k.weight", "self_attn.k_proj.weight", kAll},
-    {"attn_v.weight", "self_attn.v_proj.weight", kAll},
-    {"attn_output.weight", "self_attn.o_proj.weight", kAll},
-    {"attn_q.bias", "self_attn.q_proj.bias", kLlama | kQwen2},
-    {"attn_k.bias", "self_attn.k_proj.bias", kLlama | kQwen2},
-    {"attn_v.bias", "self_attn.v_proj.bias", kLlama | kQwen2},
-    {"attn_output.bias", "self_attn.o_proj.bias", kLlama},
-    {"attn_q_norm.weight", "self_attn.q_norm.weight", kQwen3},
-    {"attn_k_norm.weight", "self_attn.k_norm.weight", kQwen3},
-    {"ffn_norm.weight", "post_attention_layernorm.weight", kAll},
-    {"ffn_gate.weight", "mlp.gate_proj.weight", kAll},
-    {"ffn_up.weight", "mlp.up_proj.weight", kAll},
-    {"ffn_down.weight", "mlp.down_proj.weight", kAll},
-    {"ffn_gate.bias", "mlp.gate_proj.bias", kLlama},
-    {"ffn_up.bias", "mlp.up_proj.bias", kLlama},
-    {"ffn_down.bias", "mlp.down_proj.bias", kLlama},
+    {"attn_qkv.weight", "self_attn.qkv_proj.weight", HasQkv},
+    {"attn_q.weight", "self_attn.q_proj.weight", HasThreeProjections},
+    {"attn_k.weight", "self_attn.k_proj.weight", HasThreeProjections},
+    {"attn_v.weight", "self_attn.v_proj.weight", HasThreeProjections},
+    {"attn_output.weight", "self_attn.o_proj.weight", IsAlwaysIn},
+    {"attn_q.bias", "self_attn.q_proj.bias", HasQkvBias},
+    {"attn_k.bias", "self_attn.k_proj.bias", HasQkvBias},
+    {"attn_v.bias", "self_attn.v_proj.bias", HasQkvBias},
+    {"attn_output.bias", "self_attn.o_proj.bias", HasOutputBias},
+    {"ffn_gate.weight", "mlp.gate_proj.weight", HasGate},
+    {"ffn_up.weight", "mlp.up_proj.weight", HasUp},
+    {"ffn_up.weight", "mlp.gate_up_proj.weight", HasGateUp},
+    {"ffn_down.weight", "mlp.down_proj.weight", HasMlp},
+    {"ffn_gate_inp.weight", "mlp.gate.weight", HasExperts},
+    {"ffn_gate.bias", "mlp.gate_proj.bias", HasGateBias},
+    {"ffn_up.bias", "mlp.up_proj.bias", HasMlpBias},
+    {"ffn_down.bias", "mlp.down_proj.bias", HasMlpBias},
 };
 
-template <size_t kCount>
-const NamePair* FindName(const NamePair (&names)[kCount], std::string_view gguf, unsigned architecture) {
-  for (const NamePair& name : names) {
-    if (name.gguf == gguf && (name.architectures & architecture) != 0) return &name;
+// Tensors [experts, rows, cols], and what follows the number of the expert in the names of Hugging Face.
+constexpr NamePair kExpertNames[] = {
+    {"ffn_gate_exps.weight", "gate_proj.weight", HasExperts},
+    {"ffn_up_exps.weight", "up_proj.weight", HasExperts},
+    {"ffn_down_exps.weight", "down_proj.weight", HasExperts},
+};
+constexpr char kExpertsPrefix[] = "mlp.experts.";
+
+// A norm of a layer. Its name of Hugging Face depends on the family.
+struct NormName {
+  std::string_view gguf;
+  const char* LayerNames::*name;
+  bool is_of_attention = false;
+};
+constexpr NormName kNormNames[] = {
+    {"attn_norm.weight", &LayerNames::input_norm},
+    {"post_attention_norm.weight", &LayerNames::attention_output_norm},
+    {"", &LayerNames::mlp_norm},  // GgufNaming::mlp_norm
+    {"post_ffw_norm.weight", &LayerNames::mlp_output_norm},
+    {"attn_q_norm.weight", &LayerNames::q_norm, /*is_of_attention=*/true},
+    {"attn_k_norm.weight", &LayerNames::k_norm, /*is_of_attention=*/true},
+};
+
+// Returns "" for a norm that the layers of the family do not have.
+std::string HuggingFaceNorm(const NormName& norm, const DecoderFamily& family) {
+  const char* const name = family.names.*norm.name;
+  if (name == nullptr || (norm.is_of_attention && family.qk_norm == QkNorm::kNone)) return "";
+  return absl::StrCat(norm.is_of_attention ? "self_attn." : "", name, ".weight");
+}
+
+std::string_view GgufNorm(const NormName& norm, const GgufNaming& naming) {
+  return norm.name == &LayerNames::mlp_norm ? naming.mlp_norm : norm.gguf;
+}
+
+// Returns the name of a tensor of a layer without the layer, or "" for one that the family does not have.
+std::string HuggingFacePart(std::string_view gguf, const GgufNaming& naming) {
+  const DecoderFamily& family = *naming.family;
+  for (const NamePair& pair : kLayerNames) {
+    if (pair.gguf == gguf && pair.is_in(family)) return std::string(pair.hugging_face);
   }
-  return nullptr;
+  for (const NormName& norm : kNormNames) {
+    if (GgufNorm(norm, naming) != gguf) continue;
+    if (std::string name = HuggingFaceNorm(norm, family); !name.empty()) return name;
+  }
+  return "";
 }
 
-// Returns "" for a name that the architecture does not have.
-std::string HuggingFaceName(std::string_view name, unsigned architecture, int64_t num_layers) {
-  if (const NamePair* pair = FindName(kTopNames, name, architecture)) return std::string(pair->hugging_face);
+// Removes "blk.3." from the name of a tensor of layer 3, and returns the number; -1 if the name has another form.
+int64_t TakeLayer(int64_t num_layers, std::string_view* name) {
   constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return "";
-  name.remove_prefix(kPrefix.size());
-  const size_t dot = name.find('.');
-  if (dot == std::string_view::npos) return "";
+  if (!name->starts_with(kPrefix)) return -1;
+  const size_t dot = name->find('.', kPrefix.size());
+  if (dot == std::string_view::npos) return -1;
   int64_t layer;
-  const std::string digits(name.substr(0, dot));
-  if (!absl::SimpleAtoi(digits, &layer) || layer < 0 || layer >= num_layers || absl::StrCat(layer) != digits) return "";
-  const NamePair* pair = FindName(kLayerNames, name.substr(dot + 1), architecture);
-  if (pair == nullptr) return "";
-  return absl::StrCat(kLayersPrefix, layer, ".",
-                      absl::string_view(pair->hugging_face.data(), pair->hugging_face.size()));
+  const std::string digits(name->substr(kPrefix.size(), dot - kPrefix.size()));
+  if (!absl::SimpleAtoi(digits, &layer) || layer < 0 || layer >= num_layers || absl::StrCat(layer) != digits) return -1;
+  name->remove_prefix(dot + 1);
+  return layer;
 }
 
-// Returns the number of heads of a tensor of Q or K; 0 of another tensor.
-int HeadsOf(std::string_view name, int num_heads, int num_kv_heads) {
-  if (name.ends_with(".attn_q.weight") || name.ends_with(".attn_q.bias")) return num_heads;
-  if (name.ends_with(".attn_k.weight") || name.ends_with(".attn_k.bias")) return num_kv_heads;
-  return 0;
+// Returns "" for a name that the family does not have.
+std::string HuggingFaceName(std::string_view name, const GgufNaming& naming, int64_t num_layers) {
+  for (const NamePair& pair : kTopNames) {
+    if (pair.gguf == name) return std::string(pair.hugging_face);
+  }
+  const int64_t layer = TakeLayer(num_layers, &name);
+  const std::string part = layer < 0 ? "" : HuggingFacePart(name, naming);
+  return part.empty() ? "" : absl::StrCat(kLayersPrefix, layer, ".", part);
 }
 
-unsigned FlagOf(std::string_view architecture) {
-  return architecture == "llama" ? kLlama : architecture == "qwen2" ? kQwen2 : kQwen3;
+// If the tensor has the matrices of all experts of a layer, adds each of them as a tensor. Returns whether it has.
+absl::StatusOr<bool> AddExperts(const Tensor& from, const GgufShape& shape, std::vector<Tensor>* tensors) {
+  std::string_view name = from.name;
+  const int64_t layer = TakeLayer(shape.num_layers, &name);
+  const auto* const pair = std::find_if(std::begin(kExpertNames), std::end(kExpertNames), [&](const NamePair& one) {
+    return one.gguf == name && one.is_in(*shape.naming.family);
+  });
+  if (layer < 0 || pair == std::end(kExpertNames)) return false;
+  if (from.shape.size() != 3 || from.shape[0] != shape.num_experts) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", from.name, " is ", Describe(from), ", expected ",
+                                                   shape.num_experts, " matrices, one for each expert"));
+  }
+  const size_t bytes = from.bytes.size() / shape.num_experts;
+  for (int expert = 0; expert < shape.num_experts; ++expert) {
+    Tensor tensor = from;
+    tensor.name = absl::StrCat(kLayersPrefix, layer, ".", kExpertsPrefix, expert, ".",
+                               absl::string_view(pair->hugging_face.data(), pair->hugging_face.size()));
+    tensor.shape = {from.shape[1], from.shape[2]};
+    tensor.bytes = from.bytes.substr(expert * bytes, bytes);
+    tensors->push_back(std::move(tensor));
+  }
+  return true;
 }
 
 void StoreAsDequantized(const float* values, uint32_t count, char* to) {
@@ -109,28 +204,22 @@ absl::StatusOr<std::vector<Tensor>> GgufTensors(const GgufContents& contents) {
   QUIRE_ASSIGN_OR_RETURN(const GgufShape shape, ReadGgufShape(contents));
   std::vector<Tensor> tensors;
   for (const Tensor& from : contents.tensors) {
-    if (shape.architecture == "llama" && from.name == kGgufRopeFactors) continue;
+    if (IsRopeTensor(from.name, shape)) continue;
+    QUIRE_ASSIGN_OR_RETURN(const bool has_experts, AddExperts(from, shape, &tensors));
+    if (has_experts) continue;
     Tensor tensor = from;
-    tensor.name = HuggingFaceName(from.name, FlagOf(shape.architecture), shape.num_layers);
+    tensor.name = HuggingFaceName(from.name, shape.naming, shape.num_layers);
     if (tensor.name.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("tensor ", Shown(nlohmann::json(from.name)),
                                                      " of the architecture ", shape.architecture, " with ",
                                                      shape.num_layers, " layers is not supported"));
-    }
-    if (shape.architecture == "llama") {
-      const int heads = HeadsOf(from.name, shape.num_heads, shape.num_kv_heads);
-      if (heads != 0 && (tensor.shape.empty() || tensor.shape[0] % (2 * heads) != 0)) {
-        return absl::InvalidArgumentError(absl::StrCat("tensor ", from.name, " is ", Describe(from),
-                                                       ", its rows must be a multiple of twice the ", heads, " heads"));
-      }
-      tensor.interleaved_heads = heads;
     }
     tensors.push_back(std::move(tensor));
   }
   return tensors;
 }
 
-std::optional<std::string> GgufTensorName(std::string_view hugging_face) {
+std::optional<std::string> GgufTensorName(std::string_view hugging_face, const GgufNaming& naming) {
   for (const NamePair& pair : kTopNames) {
     if (pair.hugging_face == hugging_face) return std::string(pair.gguf);
   }
@@ -138,10 +227,19 @@ std::optional<std::string> GgufTensorName(std::string_view hugging_face) {
   hugging_face.remove_prefix(std::string_view(kLayersPrefix).size());
   const size_t dot = hugging_face.find('.');
   if (dot == hugging_face.npos) return std::nullopt;
-  const std::string layer(hugging_face.substr(0, dot));
+  const std::string prefix = absl::StrCat("blk.", std::string(hugging_face.substr(0, dot)), ".");
+  const std::string_view part = hugging_face.substr(dot + 1);
   for (const NamePair& pair : kLayerNames) {
-    if (pair.hugging_face == hugging_face.substr(dot + 1)) {
-      return absl::StrCat("blk.", layer, ".", std::string(pair.gguf));
+    if (pair.hugging_face == part && pair.is_in(*naming.family)) return absl::StrCat(prefix, std::string(pair.gguf));
+  }
+  for (const NamePair& pair : kExpertNames) {
+    if (part.starts_with(kExpertsPrefix) && part.ends_with("." + std::string(pair.hugging_face))) {
+      return absl::StrCat(prefix, std::string(pair.gguf));
+    }
+  }
+  for (const NormName& norm : kNormNames) {
+    if (HuggingFaceNorm(norm, *naming.family) == part) {
+      return absl::StrCat(prefix, std::string(GgufNorm(norm, naming)));
     }
   }
   return std::nullopt;
@@ -152,45 +250,22 @@ bool IsGgufQuantized(const Tensor& tensor) {
   return type != nullptr && type->dequantize != nullptr;
 }
 
-bool NeedsConversion(const Tensor& tensor) {
-  return tensor.interleaved_heads != 0 || IsGgufQuantized(tensor);
-}
-
-int64_t RowInFile(int64_t row, int64_t rows, int interleaved_heads) {
-  if (interleaved_heads == 0) return row;
-  const int64_t head_rows = rows / interleaved_heads, half = head_rows / 2;
-  const int64_t in_head = row % head_rows;
-  return row - in_head + in_head % half * 2 + in_head / half;
-}
-
-OwnedTensor ConvertGgufTensor(const Tensor& tensor) {
+OwnedTensor DequantizeGgufTensor(const Tensor& tensor) {
   const GgufTensorType& type = *FindGgufTensorType(tensor.dtype);
-  const int64_t rows = tensor.shape.size() < 2 && tensor.interleaved_heads == 0 ? 1 : tensor.shape[0];
-  const size_t file_row_bytes = rows == 0 ? 0 : tensor.bytes.size() / rows;
-  const size_t blocks = file_row_bytes / type.block_bytes;
-  const bool is_quantized = type.dequantize != nullptr;
-  const size_t row_bytes = is_quantized ? blocks * type.block_elements * SizeOf(kDequantizedType) : file_row_bytes;
-  OwnedTensor result{tensor, std::make_unique_for_overwrite<char[]>(rows * row_bytes)};
+  const size_t blocks = tensor.bytes.size() / type.block_bytes;
+  const size_t size = blocks * type.block_elements * SizeOf(kDequantizedType);
+  OwnedTensor result{tensor, std::make_unique_for_overwrite<char[]>(size)};
+  const char* from = tensor.bytes.data();
   char* to = result.bytes.get();
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t in_file = RowInFile(row, rows, tensor.interleaved_heads);
-    const char* from = tensor.bytes.data() + in_file * file_row_bytes;
-    if (!is_quantized) {
-      std::memcpy(to, from, row_bytes);
-      to += row_bytes;
-      continue;
-    }
-    constexpr int kMaxBlockElements = 256;
-    float values[kMaxBlockElements];
-    for (size_t i = 0; i < blocks; ++i, from += type.block_bytes) {
-      type.dequantize(reinterpret_cast<const uint8_t*>(from), values);
-      StoreAsDequantized(values, type.block_elements, to);
-      to += type.block_elements * SizeOf(kDequantizedType);
-    }
+  constexpr int kMaxBlockElements = 256;
+  float values[kMaxBlockElements];
+  for (size_t i = 0; i < blocks; ++i, from += type.block_bytes) {
+    type.dequantize(reinterpret_cast<const uint8_t*>(from), values);
+    StoreAsDequantized(values, type.block_elements, to);
+    to += type.block_elements * SizeOf(kDequantizedType);
   }
-  result.tensor.interleaved_heads = 0;
-  if (is_quantized) result.tensor.dtype = kDequantizedType == DataType::kFloat16 ? "F16" : "BF16";
-  result.tensor.bytes = std::string_view(result.bytes.get(), rows * row_bytes);
+  result.tensor.dtype = kDequantizedType == DataType::kFloat16 ? "F16" : "BF16";
+  result.tensor.bytes = std::string_view(result.bytes.get(), size);
   return result;
 }
 

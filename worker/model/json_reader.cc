@@ -91,6 +91,10 @@ std::string Shown(const json& value) {
 JsonFields::JsonFields(const json& object, const std::string& file, const std::string& prefix)
     : object_(object), file_(file), prefix_(prefix) {}
 
+JsonFields JsonFields::Inner(const json& object, const std::string& name) const {
+  return JsonFields(object, file_, absl::StrCat(prefix_, name, "."));
+}
+
 bool JsonFields::Has(const char* name) const {
   return Find(name) != nullptr;
 }

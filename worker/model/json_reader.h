@@ -32,6 +32,10 @@ class JsonFields {
   // `prefix` is the path to the object inside the file, for example "rope_scaling.".
   JsonFields(const nlohmann::json& object, const std::string& file, const std::string& prefix = "");
 
+  // Returns a reader of an object inside of this one. `name` is its path.
+  JsonFields Inner(const nlohmann::json& object, const std::string& name) const;
+
+  const nlohmann::json& object() const { return object_; }
   bool Has(const char* name) const;
   // Returns whether the field is there and null, which can mean something else than a field that is absent.
   bool IsNull(const char* name) const;
@@ -45,15 +49,14 @@ class JsonFields {
   absl::StatusOr<std::vector<int64_t>> Ints(const char* name, int64_t min, int64_t max) const;
   // Reads an array of `count` numbers. There is no fallback.
   absl::StatusOr<std::vector<double>> Numbers(const char* name, double min, double max, int count) const;
-  // Returns null when the field is missing.
+  // Both return null when the field is missing.
   absl::StatusOr<const nlohmann::json*> Object(const char* name) const;
+  const nlohmann::json* Find(const char* name) const;  // Of any type.
 
   // Makes an error such as "config.json: hidden_size is 0, must be an integer in 1 .. 65536".
   absl::Status Bad(const char* name, const std::string& allowed) const;
 
  private:
-  const nlohmann::json* Find(const char* name) const;
-
   const nlohmann::json& object_;
   const std::string file_;
   const std::string prefix_;

@@ -45,12 +45,16 @@ std::string BothNumbers(const ModelConfig& config, int num_stored) {
                       " (num_hidden_layers), and the weights have ", num_stored);
 }
 
-// Returns the names without their layer of all weights and biases in layers.
-std::set<std::string> PartsOf(const Checkpoint& checkpoint) {
+bool IsMoe(const ModelConfig& config, int layer) {
+  return layer < config.num_layers && config.layers[layer].is_moe;
+}
+
+// Returns the names without their layer of all weights and biases in layers with experts, or in the others.
+std::set<std::string> PartsOf(const ModelConfig& config, const Checkpoint& checkpoint, bool is_moe) {
   std::set<std::string> parts;
   for (const std::string& name : checkpoint.Names()) {
     const auto found = LayerAndPart(name);
-    if (!found) continue;
+    if (!found || IsMoe(config, found->first) != is_moe) continue;
     if (absl::EndsWith(found->second, ".weight") || absl::EndsWith(found->second, ".bias")) parts.insert(found->second);
   }
   return parts;
@@ -63,6 +67,16 @@ std::string ExtraLayers(const ModelConfig& config, const Checkpoint& checkpoint)
   if (num_stored <= config.num_layers) return "";
   return absl::StrCat(BothNumbers(config, num_stored), "; those from ", kLayersPrefix, config.num_layers,
                       " on are not used");
+}
+
+std::string SkippedTensors(const Checkpoint& checkpoint) {
+  std::string parts;
+  uint64_t sum = 0;
+  for (const auto& [part, count] : checkpoint.skipped()) {
+    absl::StrAppend(&parts, parts.empty() ? "" : ", ", count, " of ", part);
+    sum += static_cast<uint64_t>(count);
+  }
+  return sum == 0 ? "" : absl::StrCat("left out ", Counted(sum, "tensor"), " beside the text model: ", parts);
 }
 
 bool IsOfExtraLayer(const ModelConfig& config, const std::string& name) {
@@ -109,9 +123,10 @@ absl::Status CheckNothingIsMissing(const ModelConfig& config, const Checkpoint& 
   }
   const int num_stored = NumLayersOf(checkpoint);
   if (num_stored == 0) return InvalidArgument("no tensor has a name that begins with ", kLayersPrefix, "0");
-  const std::set<std::string> parts = PartsOf(checkpoint);
+  const std::set<std::string> parts = PartsOf(config, checkpoint, /*is_moe=*/false);
+  const std::set<std::string> moe_parts = PartsOf(config, checkpoint, /*is_moe=*/true);
   for (int layer = 0; layer < config.num_layers; ++layer) {
-    for (const std::string& part : parts) {
+    for (const std::string& part : IsMoe(config, layer) ? moe_parts : parts) {
       const std::string name = absl::StrCat(kLayersPrefix, layer, ".", part);
       if (checkpoint.Find(name) != nullptr) continue;
       return InvalidArgument("tensor ", name, " is missing; ",

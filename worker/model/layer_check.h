@@ -15,6 +15,9 @@ namespace quire {
 // returns an empty string.
 std::string ExtraLayers(const ModelConfig& config, const Checkpoint& checkpoint);
 
+// Returns a sentence with the tensors of the checkpoint that are not of the text model, or an empty string without any.
+std::string SkippedTensors(const Checkpoint& checkpoint);
+
 // Returns whether the name of a tensor says that it is of a layer beyond the ones in config.json.
 bool IsOfExtraLayer(const ModelConfig& config, const std::string& name);
 

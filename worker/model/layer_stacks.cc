@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "worker/model/fp8.h"
+#include "worker/model/rank_parts.h"
+#include "worker/model/shard.h"
 
 namespace quire {
 namespace {
@@ -18,36 +20,83 @@ bool HasType(const Checkpoint& checkpoint, const std::string& name, const char* 
 
 // Q, K and V are three matrices, or one.
 std::vector<MatrixPart> ProjectionParts(const ModelConfig& config, const std::string& prefix) {
-  if (config.has_fused_matrices) return {{prefix + "qkv_proj.weight", config.qkv_rows()}};
-  const int kv_rows = config.num_kv_heads * config.head_dim;
-  return {{prefix + "q_proj.weight", config.num_heads * config.head_dim},
-          {prefix + "k_proj.weight", kv_rows},
-          {prefix + "v_proj.weight", kv_rows}};
+  return config.fuses_qkv ? FusedProjectionsOfRank(config, prefix) : ProjectionsOfRank(config, prefix, ".weight");
 }
 
 std::vector<MatrixPart> GatedParts(const ModelConfig& config, const std::string& prefix) {
   const int width = config.intermediate_size;
-  if (!config.has_fused_matrices) return {{prefix + "gate_proj.weight", width}, {prefix + "up_proj.weight", width}};
+  if (!config.has_gate()) return {RowsOfRank(config, prefix + "up_proj.weight", width)};
+  if (!config.fuses_gate_up) {
+    return {RowsOfRank(config, prefix + "gate_proj.weight", width),
+            RowsOfRank(config, prefix + "up_proj.weight", width)};
+  }
   const std::string name = prefix + "gate_up_proj.weight";
-  return {{name, width, /*tensor_rows=*/2 * width, /*first_row=*/0},
-          {name, width, /*tensor_rows=*/2 * width, /*first_row=*/width}};
+  const int whole = width * config.shard.size, first = width * config.shard.rank;
+  return {{name, width, /*tensor_rows=*/2 * whole, /*first_row=*/first},
+          {name, width, /*tensor_rows=*/2 * whole, /*first_row=*/whole + first}};
 }
 
-MatrixPart LastMatrix(const ModelConfig& config, const std::string& name, int slice_unit) {
+// Returns the last matrix of an MLP that every rank has.
+MatrixPart WholeLastMatrix(const ModelConfig& config, const std::string& name) {
   MatrixPart part = {name, config.hidden_size};
-  part.slice_unit = slice_unit;
+  part.slice_unit = 1;
   return part;
+}
+
+ExpertStacks ExpertParts(const ModelConfig& config, const std::string& prefix, int width) {
+  const MoeNames& names = *config.moe.names;
+  const auto name = [&](const char* part) { return absl::StrCat(prefix, part, ".weight"); };
+  return {.gate_up = {{name(names.gate), width}, {name(names.up), width}},
+          .down = {WholeLastMatrix(config, name(names.down))}};
 }
 
 }  // namespace
 
+int64_t RowOrder::InFile(int64_t row) const {
+  if (head_dim == 0) return row;
+  const int64_t in_head = row % head_dim, half = rotary_dim / 2;
+  return in_head >= rotary_dim ? row : row - in_head + in_head % half * 2 + in_head / half;
+}
+
+RowOrder RotatedRows(const ModelConfig& config) {
+  if (!config.rotates_neighbours) return {};
+  return {.head_dim = config.head_dim, .rotary_dim = RotaryDim(config.rope, config.head_dim)};
+}
+
 LayerStacks StacksOfLayer(const ModelConfig& config, int layer) {
   const std::string prefix = absl::StrCat(kLayersPrefix, layer, ".");
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-  return {.qkv = ProjectionParts(config, attention),
-          .attention_output = {LastMatrix(config, attention + "o_proj.weight", config.head_dim)},
-          .gate_up = GatedParts(config, mlp),
-          .down = {LastMatrix(config, mlp + "down_proj.weight", /*slice_unit=*/1)}};
+  LayerStacks stacks = {.qkv = ProjectionParts(config, attention),
+                        .attention_output = {LastColumnsOfRank(config, attention + "o_proj.weight", config.head_dim,
+                                                               config.num_heads * config.head_dim)},
+                        .gate_up = {},
+                        .down = {}};
+  if (config.layers[layer].is_moe) {
+    if (config.moe.shared_width == 0) return stacks;
+    const ExpertStacks shared = ExpertParts(config, prefix + config.moe.names->shared, config.moe.shared_width);
+    stacks.gate_up = shared.gate_up;
+    stacks.down = shared.down;
+    return stacks;
+  }
+  stacks.gate_up = GatedParts(config, mlp);
+  stacks.down = {LastColumnsOfRank(config, mlp + "down_proj.weight", /*slice_unit=*/1, config.intermediate_size)};
+  return stacks;
+}
+
+std::vector<MatrixPart> RouterParts(const ModelConfig& config, int layer) {
+  const MoeNames& names = *config.moe.names;
+  const std::string prefix = absl::StrCat(kLayersPrefix, layer, ".");
+  std::vector<MatrixPart> parts = {{prefix + names.router, config.moe.router.num_experts}};
+  if (config.moe.has_shared_gate()) parts.push_back({prefix + names.shared_gate, 1});
+  return parts;
+}
+
+std::string ExpertPrefix(const ModelConfig& config, int layer, int expert) {
+  return absl::StrCat(kLayersPrefix, layer, ".", config.moe.names->experts, expert, ".");
+}
+
+ExpertStacks StacksOfExpert(const ModelConfig& config, int layer, int expert) {
+  return ExpertParts(config, ExpertPrefix(config, layer, expert), config.moe.width);
 }
 
 bool IsStoredQuantized(const Checkpoint& checkpoint, const CheckpointQuantization& quantization,
@@ -81,8 +130,14 @@ PlainStacks CountPlainStacks(const ModelConfig& config, const Checkpoint& checkp
     const LayerStacks stacks = StacksOfLayer(config, layer);
     count.qkv += is_plain(stacks.qkv) ? 1 : 0;
     count.attention_output += is_plain(stacks.attention_output) ? 1 : 0;
-    count.gate_up += is_plain(stacks.gate_up) ? 1 : 0;
-    count.down += is_plain(stacks.down) ? 1 : 0;
+    const bool is_moe = config.layers[layer].is_moe;
+    (is_moe ? count.shared_gate_up : count.gate_up) += is_plain(stacks.gate_up) ? 1 : 0;
+    (is_moe ? count.shared_down : count.down) += is_plain(stacks.down) ? 1 : 0;
+    for (int expert = 0; is_moe && expert < config.moe.router.num_experts; ++expert) {
+      const ExpertStacks of_expert = StacksOfExpert(config, layer, expert);
+      count.expert_gate_up += is_plain(of_expert.gate_up) ? 1 : 0;
+      count.expert_down += is_plain(of_expert.down) ? 1 : 0;
+    }
   }
   return count;
 }

@@ -29,6 +29,7 @@
 #include "worker/model/layer_stacks.h"
 #include "worker/model/mapped_file.h"
 #include "worker/model/packed_numbers.h"
+#include "worker/model/shard.h"
 
 namespace quire {
 namespace {
@@ -153,9 +154,13 @@ absl::StatusOr<GgufFile> OpenGguf(const std::string& path) {
   return GgufFile::Open(path);
 }
 
-absl::StatusOr<ModelConfig> ParseGgufConfig(const GgufContents& contents) {
+absl::StatusOr<ModelConfig> ParseGgufConfig(const GgufContents& contents, bool is_long) {
   QUIRE_ASSIGN_OR_RETURN(const std::string text, GgufConfigJson(contents));
-  return ParseModelConfig(text, "");
+  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(text, "", is_long));
+  QUIRE_ASSIGN_OR_RETURN(const GgufShape shape, ReadGgufShape(contents));
+  config.rotates_neighbours = config.rotates_neighbours || shape.permutes_rows;
+  config.norms_add_one = false;  // The converter has added it.
+  return config;
 }
 
 // Counts the stacks of matrices that are not quantized in a checkpoint that is. The load tells what is wrong with files
@@ -168,18 +173,23 @@ void CountPlainStacksOf(const std::string& path, ModelConfig* config) {
   if (checkpoint.ok()) config->quantization.plain_stacks = CountPlainStacks(*config, *checkpoint, kept);
 }
 
-// If the checkpoint has an output matrix that differs from the embedding, it is used, whatever config.json says.
+// If the checkpoint has an output matrix that differs from the embedding, it is used, whatever config.json says. A base
+// model that is to have one of its own lacks it.
 void UntieIfDifferent(const std::string& path, ModelConfig* config) {
-  if (!config->tie_word_embeddings) return;
   const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(path);
+  if (!config->tie_word_embeddings) {
+    config->lacks_output = checkpoint.ok() && checkpoint->has_base_names() && checkpoint->Find(kOutputName) == nullptr;
+    config->tie_word_embeddings = config->lacks_output;
+    return;
+  }
   config->denies_own_output = checkpoint.ok() && HasOwnOutput(*checkpoint);
   config->tie_word_embeddings = !config->denies_own_output;
 }
 
 // Makes the configuration from the metadata of a GGUF file, and checks its tensors.
-absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file) {
+absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file, bool is_long) {
   const GgufContents& contents = file.contents();
-  absl::StatusOr<ModelConfig> parsed = ParseGgufConfig(contents);
+  absl::StatusOr<ModelConfig> parsed = ParseGgufConfig(contents, is_long);
   if (!parsed.ok()) {
     const absl::StatusOr<GgufShape> shape = ReadGgufShape(contents);
     return InGguf(file.path(), shape.ok() ? shape->architecture : "", parsed.status());
@@ -196,15 +206,16 @@ absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file) {
 }
 
 // Makes the configuration and the tokenizer files from the metadata of a GGUF file.
-absl::Status ReadGgufModel(const std::string& path, Model* model) {
+absl::Status ReadGgufModel(const std::string& path, bool is_long, Model* model) {
   QUIRE_ASSIGN_OR_RETURN(const GgufFile file, OpenGguf(path));
-  QUIRE_ASSIGN_OR_RETURN(model->config, GgufModelConfig(file));
+  QUIRE_ASSIGN_OR_RETURN(model->config, GgufModelConfig(file, is_long));
   absl::StatusOr<std::vector<TokenizerFile>> files = GgufTokenizerFiles(file.contents());
   if (!files.ok()) return In(path, ": ", files.status());
   model->tokenizer_files = *std::move(files);
   absl::StatusOr<std::string> sampling = GgufGenerationConfig(file.contents());
   if (!sampling.ok()) return In(path, ": ", sampling.status());
   if (!sampling->empty()) model->tokenizer_files.push_back({"generation_config.json", *std::move(sampling)});
+  model->pooling = ReadGgufPooling(file.contents());
   return absl::OkStatus();
 }
 
@@ -224,7 +235,7 @@ absl::Status CheckParts(const ModelConfig& config, absl::FunctionRef<bool(Option
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool is_long) {
   if (IsGgufPath(directory)) {
     QUIRE_ASSIGN_OR_RETURN(const GgufFile file, OpenGguf(directory));
-    return GgufModelConfig(file);
+    return GgufModelConfig(file, is_long);
   }
   QUIRE_RETURN_IF_ERROR(CheckDirectory(directory));
   QUIRE_ASSIGN_OR_RETURN(const std::string config, ReadConfigFile(directory));
@@ -246,10 +257,13 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, bool i
 absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directory, bool is_long) {
   auto model = std::make_unique<Model>();
   if (IsGgufPath(directory)) {
-    QUIRE_RETURN_IF_ERROR(ReadGgufModel(directory, model.get()));
+    QUIRE_RETURN_IF_ERROR(ReadGgufModel(directory, is_long, model.get()));
   } else {
     QUIRE_ASSIGN_OR_RETURN(model->config, ReadModelConfig(directory, is_long));
     QUIRE_ASSIGN_OR_RETURN(model->tokenizer_files, ReadTokenizerFiles(directory));
+    model->pooling = ReadPooling([&directory](const std::string& path) {
+      return ReadOptionalFile(absl::StrCat(directory, "/", path), kMaxConfigBytes);
+    });
   }
   if (!HasTokenizer(model->tokenizer_files)) {
     const std::string missing =
@@ -263,10 +277,14 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& directo
 }
 
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& directory, Backend* backend, LoadProgress* progress,
-                                                 const WeightRounding& rounding, bool is_long) {
+                                                 const WeightRounding& rounding, bool is_long, int rank,
+                                                 int num_ranks) {
   LoadProgress own_progress;
   if (progress == nullptr) progress = &own_progress;
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, ReadModelFiles(directory, is_long));
+  absl::StatusOr<ModelConfig> shard = ShardOf(model->config, rank, num_ranks);
+  if (!shard.ok()) return In(directory, ": ", shard.status());
+  model->config = *std::move(shard);
   QUIRE_RETURN_IF_ERROR(CheckParts(
       model->config, [backend](OptionalPart part) { return backend->Has(part); }, backend->Description()));
   QUIRE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));

@@ -14,6 +14,7 @@
 #include "kernels/backend.h"
 #include "kernels/optional_part.h"
 #include "worker/model/config.h"
+#include "worker/model/pooling.h"
 #include "worker/model/tokenizer_file.h"
 #include "worker/model/weights.h"
 
@@ -24,6 +25,7 @@ struct Model {
   ModelConfig config;
   ModelWeights weights;
   std::vector<TokenizerFile> tokenizer_files;  // The files that exist.
+  CheckpointPooling pooling = {};
 };
 
 // Reads config.json and generation_config.json of a model directory, or the metadata of a GGUF file. If its weights are
@@ -42,10 +44,10 @@ absl::StatusOr<std::unique_ptr<Model>> ReadModelFiles(const std::string& path, b
 // the safetensors weights. Or loads a GGUF file, which contains all of this in its own forms. The weights come last,
 // because they take longest. No file stays mapped.
 // `progress`, if it is not null, is told how far the weights are. For `rounding` see LoadWeights, for `is_long`
-// ParseModelConfig.
+// ParseModelConfig. With several ranks, loads what `rank` has (ShardOf).
 absl::StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path, Backend* backend,
                                                  LoadProgress* progress = nullptr, const WeightRounding& rounding = {},
-                                                 bool is_long = false);
+                                                 bool is_long = false, int rank = 0, int num_ranks = 1);
 
 }  // namespace quire
 

@@ -30,6 +30,10 @@ struct PlainStacks {
   int attention_output = 0;
   int gate_up = 0;
   int down = 0;
+  int expert_gate_up = 0;
+  int expert_down = 0;
+  int shared_gate_up = 0;
+  int shared_down = 0;
 };
 
 struct CheckpointQuantization {

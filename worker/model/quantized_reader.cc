@@ -175,16 +175,14 @@ absl::StatusOr<QuantizedMatrix> QuantizedReader::ReadGgufQ4(const std::string& w
   matrix.zeros.assign(matrix.scales.size(), MiddleNumber(4));
   const size_t row_bytes = static_cast<size_t>(groups) * kQ4BlockBytes;
   for (int row = 0; row < rows; ++row) {
-    const int64_t in_file = RowInFile(row, rows, tensor->interleaved_heads);
-    UnpackQ4Row(tensor->bytes.substr(in_file * row_bytes, row_bytes), &matrix.values[static_cast<size_t>(row) * cols],
+    UnpackQ4Row(tensor->bytes.substr(row * row_bytes, row_bytes), &matrix.values[static_cast<size_t>(row) * cols],
                 &matrix.scales[static_cast<size_t>(row) * groups]);
   }
   tensors_.Release(weight);
   for (size_t i = 0; i < matrix.scales.size(); ++i) {
     if (std::isfinite(matrix.scales[i])) continue;
-    const int64_t in_file = RowInFile(static_cast<int64_t>(i) / groups, rows, tensor->interleaved_heads);
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", weight, " has a scale of row ", in_file, " that is infinite or not a number"));
+        absl::StrCat("tensor ", weight, " has a scale of row ", i / groups, " that is infinite or not a number"));
   }
   return matrix;
 }

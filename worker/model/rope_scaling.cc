@@ -14,10 +14,10 @@ namespace {
 constexpr double kPi = 3.14159265358979323846;
 constexpr double kMaxFactor = 1024.0;
 
-absl::StatusOr<RopeType> ReadType(const JsonFields& fields) {
+absl::StatusOr<RopeType> ReadType(const JsonFields& fields, const RopeShape& shape) {
   const char* key = fields.Has("rope_type") ? "rope_type" : "type";  // Named "type" until transformers 4.43.
   QUIRE_ASSIGN_OR_RETURN(const std::string type, fields.String(key, "default"));
-  if (type == "default") return RopeType::kDefault;
+  if (type == "default" || (type == "mrope" && shape.has_sections)) return RopeType::kDefault;
   if (type == "linear") return RopeType::kLinear;
   if (type == "llama3") return RopeType::kLlama3;
   // The first files of Phi-3 have other names for longrope.
@@ -69,7 +69,7 @@ absl::Status ReadLongRope(const JsonFields& fields, const RopeShape& shape, Rope
 // `owner` has the field, in the rope object or outside of it.
 absl::Status ReadRotaryPart(const JsonFields& owner, const RopeShape& shape, RopeConfig* rope) {
   constexpr const char* kField = "partial_rotary_factor";
-  QUIRE_ASSIGN_OR_RETURN(rope->rotary_part, owner.Number(kField, 0, 1, 1.0));
+  QUIRE_ASSIGN_OR_RETURN(rope->rotary_part, owner.Number(kField, 0, 1, shape.default_part));
   if (rope->rotary_part == 1.0) return absl::OkStatus();
   if (!shape.rotates_parts) return owner.Bad(kField, "1: every dimension of a head rotates");
   const int dim = RotaryDim(*rope, shape.head_dim);
@@ -77,15 +77,32 @@ absl::Status ReadRotaryPart(const JsonFields& owner, const RopeShape& shape, Rop
   return owner.Bad(kField, absl::StrCat("such that an even number of the ", shape.head_dim, " dimensions rotates"));
 }
 
+// The span of the growth is the original context, whatever the type is.
+absl::Status ReadQueryGrowth(const JsonFields& fields, const RopeShape& shape, RopeConfig* rope) {
+  if (!shape.has_query_growth) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(rope->query_growth, fields.Number("llama_4_scaling_beta", 0, 100, 0.0));
+  if (rope->query_growth == 0) return absl::OkStatus();
+  QUIRE_ASSIGN_OR_RETURN(const int64_t span, fields.Int("original_max_position_embeddings", 1, int64_t{1} << 24));
+  rope->original_max_position_embeddings = static_cast<int>(span);
+  return absl::OkStatus();
+}
+
 // `config` is the whole file, and `fields` is its rope object.
 absl::StatusOr<RopeConfig> ReadRope(const JsonFields& config, const JsonFields& fields, double theta,
                                     const RopeShape& shape) {
   RopeConfig rope;
   rope.theta = theta;
-  QUIRE_ASSIGN_OR_RETURN(rope.type, ReadType(fields));
+  QUIRE_ASSIGN_OR_RETURN(rope.type, ReadType(fields, shape));
   QUIRE_RETURN_IF_ERROR(
       ReadRotaryPart(shape.rotates_parts && !fields.Has("partial_rotary_factor") ? config : fields, shape, &rope));
+  QUIRE_RETURN_IF_ERROR(ReadQueryGrowth(fields, shape, &rope));
   if (rope.type == RopeType::kDefault) return rope;
+  if (rope.type == RopeType::kDynamic && shape.has_ntk_alpha && fields.Has("alpha")) {
+    QUIRE_ASSIGN_OR_RETURN(const double alpha, fields.Number("alpha", 1.0, 1e6));
+    rope.type = RopeType::kDefault;
+    rope.theta *= std::pow(alpha, shape.head_dim / std::max(shape.head_dim - 2.0, 1.0));
+    return rope;
+  }
   if (rope.type != RopeType::kLongRope) {
     QUIRE_ASSIGN_OR_RETURN(rope.factor, fields.Number("factor", 1.0, kMaxFactor));
   }
@@ -108,13 +125,13 @@ absl::StatusOr<RopeConfig> ReadRope(const JsonFields& config, const JsonFields& 
   return rope;
 }
 
-// Reads the rope object at `path`. Outside of it, the base is in `theta_field`.
+// Reads the rope object at `path`. Outside of it, the base is in `theta_field`, unless that is null.
 absl::StatusOr<RopeConfig> ReadRopeOf(const JsonFields& config, const nlohmann::json& object, const std::string& path,
                                       const char* theta_field, const RopeShape& shape) {
-  const JsonFields fields(object, kConfigFile, absl::StrCat(path, "."));
+  const JsonFields fields = config.Inner(object, path);
   constexpr double kMinTheta = 1.5;  // Above 1, because a formula divides by the logarithm.
   constexpr double kMaxTheta = 1e12;
-  const bool is_inside = fields.Has("rope_theta");
+  const bool is_inside = theta_field == nullptr || fields.Has("rope_theta");
   QUIRE_ASSIGN_OR_RETURN(const double theta, (is_inside ? fields : config)
                                                  .Number(is_inside ? "rope_theta" : theta_field, kMinTheta, kMaxTheta,
                                                          shape.default_theta));
@@ -198,7 +215,8 @@ absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, const RopeSh
     path = "rope_parameters";
     QUIRE_ASSIGN_OR_RETURN(object, config.Object(path.c_str()));
   }
-  const nlohmann::json none = nlohmann::json::object();
+  const nlohmann::json none =
+      shape.default_rope == nullptr ? nlohmann::json::object() : nlohmann::json::parse(shape.default_rope);
   if (object == nullptr) object = &none;
   // Some models have one object for each type of layers.
   constexpr const char* kFull = "full_attention";
@@ -213,7 +231,7 @@ absl::StatusOr<RopeConfig> ReadRopeConfig(const JsonFields& config, const RopeSh
   }
   if (object->contains(kFull)) {
     if (!shape.has_window_rope) return config.Bad(path.c_str(), "one object for all layers");
-    QUIRE_ASSIGN_OR_RETURN(object, JsonFields(*object, kConfigFile, absl::StrCat(path, ".")).Object(kFull));
+    QUIRE_ASSIGN_OR_RETURN(object, config.Inner(*object, path).Object(kFull));
     if (object == nullptr) object = &none;
     absl::StrAppend(&path, ".", kFull);
   }
@@ -225,10 +243,10 @@ absl::StatusOr<RopeConfig> ReadWindowRopeConfig(const JsonFields& config, const 
   const nlohmann::json none = nlohmann::json::object();
   constexpr const char* kSliding = "sliding_attention";
   if (object != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(object, JsonFields(*object, kConfigFile, "rope_parameters.").Object(kSliding));
+    QUIRE_ASSIGN_OR_RETURN(object, config.Inner(*object, "rope_parameters").Object(kSliding));
   }
   return ReadRopeOf(config, object == nullptr ? none : *object, absl::StrCat("rope_parameters.", kSliding),
-                    "rope_local_base_freq", shape);
+                    shape.window_theta_field, shape);
 }
 
 std::vector<float> InverseFrequencies(const RopeConfig& rope, int rotary_dim) {

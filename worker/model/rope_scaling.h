@@ -42,6 +42,7 @@ struct RopeConfig {
   bool truncate = true;      // With yarn, it says whether to round the ends of the ramp to whole dimensions.
   double rotary_part = 1.0;  // The part of the dimensions of a head that rotate: the first ones.
   std::vector<double> length_factors = {};  // For longrope: [rotary_dim / 2].
+  double query_growth = 0;  // RopeAppendArgs::query_growth; its span is original_max_position_embeddings.
 };
 
 // What the reader must know of the model.
@@ -49,10 +50,16 @@ struct RopeShape {
   int head_dim;
   int max_position_embeddings;
   double default_theta = 10000.0;
-  bool rotates_parts = false;    // Whether partial_rotary_factor may be below 1.
-  int original_positions = 0;    // The default of original_max_position_embeddings; 0: max_position_embeddings.
-  bool has_window_rope = false;  // Layers with a window have a rope object of their own.
-  bool is_long = false;          // With longrope, it says whether to take the long factors.
+  const char* default_rope = nullptr;  // The rope object of a file that has none, in JSON; null: an empty one.
+  bool rotates_parts = false;          // Whether partial_rotary_factor may be below 1.
+  double default_part = 1.0;           // The default of partial_rotary_factor.
+  bool has_sections = false;           // Whether the type may be mrope, which for text alone is default.
+  bool has_ntk_alpha = false;          // Whether alpha has an effect in the type dynamic.
+  bool has_query_growth = false;       // Whether llama_4_scaling_beta has an effect.
+  int original_positions = 0;          // The default of original_max_position_embeddings; 0: max_position_embeddings.
+  bool has_window_rope = false;        // Layers with a window have a rope object of their own.
+  const char* window_theta_field = nullptr;  // Outside of that object; null: there is none.
+  bool is_long = false;                      // With longrope, it says whether to take the long factors.
 };
 
 // Returns the number of dimensions of a head that rotate.

@@ -26,8 +26,11 @@ void SetShape(ModelConfig* config) {
   config->num_kv_heads = 1;
   config->head_dim = SimulatedBackend::kHeadDim;
   config->layers = {LayerConfig()};
+  config->moe = MoeConfig();
   config->norms = NormPlacement::kBefore;
   config->qk_norm = QkNorm::kNone;
+  config->plain_activation.reset();
+  config->norms_subtract_mean = config->is_parallel = false;
   config->embedding_scale = config->residual_scale = config->logit_scale = 1;
   config->attention_softcap = config->logit_softcap = 0;
   config->rope = RopeConfig();

@@ -25,9 +25,6 @@ struct Tensor {
   std::string dtype;  // As in the file: "F32", "BF16", "F16", "I64" and so on; of a GGUF file also "Q8_0" and so on.
   std::vector<int64_t> shape;
   std::string_view bytes;
-  // Number of heads of Q and K whose rows are interleaved in some GGUF files (see gguf_tensors.h). 0 if the rows are in
-  // the usual order.
-  int interleaved_heads = 0;
 };
 
 // A tensor with its own memory.

@@ -3,6 +3,7 @@
 #include "worker/model/tensor_reader.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -19,27 +20,40 @@
 namespace quire {
 namespace {
 
-// Returns the place in the file of an element of a converted copy, whose rows were interleaved.
-int64_t ElementInFile(int64_t element, const Tensor& copy, int interleaved_heads) {
-  if (interleaved_heads == 0) return element;
-  const int64_t rows = copy.shape[0];
-  int64_t cols = 1;
-  for (size_t i = 1; i < copy.shape.size(); ++i) cols *= copy.shape[i];
-  return RowInFile(element / cols, rows, interleaved_heads) * cols + element % cols;
+// Returns the index of the first number of the part that is not finite.
+std::optional<size_t> FirstNotFiniteOf(const Tensor& tensor, const TensorPart& part) {
+  const size_t row_cols = tensor.shape.size() < 2 ? 1 : static_cast<size_t>(tensor.shape[1]);
+  const size_t element = SizeOf(*WeightType(tensor));
+  const bool has_whole_rows = part.cols == 0 || static_cast<size_t>(part.cols) == row_cols;
+  const size_t num_runs = has_whole_rows ? 1 : part.rows, run = has_whole_rows ? part.rows * row_cols : part.cols;
+  for (size_t i = 0; i < num_runs; ++i) {
+    const size_t first = (part.first_row + i) * row_cols + part.first_col;
+    const auto found = FirstNotFinite(tensor.bytes.substr(first * element, run * element), *WeightType(tensor));
+    if (found.has_value()) return first + *found;
+  }
+  return std::nullopt;
 }
 
-// `stored` describes the tensor in the file, which may have another type and another order than its converted copy.
-absl::Status CheckConverted(const Tensor& tensor, const std::string& stored, int interleaved_heads) {
-  const std::optional<size_t> index = FirstNotFinite(tensor.bytes, *WeightType(tensor));
+// `stored` describes the tensor in the file, which may have another type than its converted copy.
+absl::Status CheckConverted(const Tensor& tensor, const std::string& stored, const std::optional<TensorPart>& part) {
+  const std::optional<size_t> index =
+      part.has_value() ? FirstNotFiniteOf(tensor, *part) : FirstNotFinite(tensor.bytes, *WeightType(tensor));
   if (!index.has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", stored, ", and its element ",
-                                                 ElementInFile(static_cast<int64_t>(*index), tensor, interleaved_heads),
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", stored, ", and its element ", *index,
                                                  " is infinite or not a number"));
+}
+
+// Returns which of `size` ranks digests a tensor that all of them take.
+int DigestingRank(const std::string& name, int size) {
+  Fingerprint digest;
+  digest.Add(name);
+  return static_cast<int>(digest.Low() % static_cast<uint64_t>(size));
 }
 
 }  // namespace
 
-absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const std::vector<int64_t>& shape) {
+absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const std::vector<int64_t>& shape,
+                                                 std::optional<TensorPart> part) {
   // Of a tensor of several matrices, the first one may still be in use.
   const auto kept = converted_.find(name);
   if (kept != converted_.end() && kept->second.tensor.shape == shape) return &kept->second.tensor;
@@ -58,20 +72,19 @@ absl::StatusOr<const Tensor*> TensorReader::Take(const std::string& name, const 
                          }));
   Count(*tensor);
   const std::string in_file = Describe(*tensor);
-  const int interleaved_heads = tensor->interleaved_heads;
-  if (NeedsConversion(*tensor) || is_fp8(*tensor)) {
+  if (IsGgufQuantized(*tensor) || is_fp8(*tensor)) {
     const std::string_view stored = tensor->bytes;
     OwnedTensor converted;
     if (is_fp8(*tensor)) {
       QUIRE_ASSIGN_OR_RETURN(const Tensor* scales, TakeFp8Scales(*tensor));
       QUIRE_ASSIGN_OR_RETURN(converted, DequantizeFp8(*tensor, *scales, *fp8_));
     } else {
-      converted = ConvertGgufTensor(*tensor);
+      converted = DequantizeGgufTensor(*tensor);
     }
     tensor = &converted_.emplace(name, std::move(converted)).first->second.tensor;
     ReleasePages(stored);
   }
-  QUIRE_RETURN_IF_ERROR(CheckConverted(*tensor, in_file, interleaved_heads));
+  QUIRE_RETURN_IF_ERROR(CheckConverted(*tensor, in_file, part));
   return tensor;
 }
 
@@ -83,7 +96,7 @@ absl::Status TensorReader::Keep(OwnedTensor made) {
 }
 
 absl::Status TensorReader::CheckFinite(const Tensor& tensor) {
-  return CheckConverted(tensor, Describe(tensor), /*interleaved_heads=*/0);
+  return CheckConverted(tensor, Describe(tensor), /*part=*/std::nullopt);
 }
 
 // Both names of the scales are in use, and both are factors.
@@ -121,9 +134,22 @@ absl::StatusOr<const Tensor*> TensorReader::Find(const std::string& name, const 
 
 void TensorReader::Count(const Tensor& tensor) {
   if (!used_.insert(tensor.name).second) return;  // A tensor of several matrices.
-  fingerprint_.Add(absl::StrCat(tensor.name, " ", Describe(tensor)));
-  fingerprint_.Add(tensor.bytes);
+  if (num_ranks_ > 1 && DigestingRank(tensor.name, num_ranks_) != rank_) {
+    digests_.Expect(tensor.name);
+  } else {
+    digests_.Add(tensor.name, Describe(tensor), tensor.bytes);
+  }
   progress_->Add(static_cast<int64_t>(tensor.bytes.size()));
+}
+
+void TensorReader::ShareDigests(int rank, int size) {
+  rank_ = rank;
+  num_ranks_ = size;
+}
+
+bool TensorReader::IsLeftToOthers(const std::string& name) const {
+  const auto after = left_.upper_bound(name);
+  return after != left_.begin() && absl::StartsWith(name, *std::prev(after));
 }
 
 absl::StatusOr<const Tensor*> TensorReader::TakeOfType(const std::string& name, const std::string& dtype,
@@ -166,7 +192,7 @@ absl::Status TensorReader::CheckUnused(const ModelConfig& config) const {
   for (const std::string& name : checkpoint_.Names()) {
     // Old checkpoints contain the rotary table. A checkpoint with a tied output matrix may contain that matrix as well.
     if (used_.contains(name) || absl::EndsWith(name, "rotary_emb.inv_freq") || name == kOutputName) continue;
-    if (IsOfExtraLayer(config, name)) continue;
+    if (IsOfExtraLayer(config, name) || IsLeftToOthers(name)) continue;
     // A product that rounds its input to FP8 computes the scales, and K and V are never FP8. So these have no use.
     const bool is_fp8_scale = absl::EndsWith(name, ".input_scale") || absl::EndsWith(name, ".activation_scale") ||
                               absl::EndsWith(name, ".k_scale") || absl::EndsWith(name, ".v_scale");

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/types.h"
@@ -30,6 +31,7 @@ bool IsAllOne(std::string_view bytes, DataType type);
 class AlignedBytes {
  public:
   explicit AlignedBytes(std::string_view bytes);
+  explicit AlignedBytes(std::unique_ptr<char[]> bytes) : copy_(std::move(bytes)), data_(copy_.get()) {}
 
   const void* data() const { return data_; }
 

@@ -2,8 +2,9 @@
 
 #include "worker/model/weights.h"
 
-#include <algorithm>
-#include <initializer_list>
+#include <cmath>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,8 @@
 #include "worker/model/layer_check.h"
 #include "worker/model/layer_stacks.h"
 #include "worker/model/quantized_reader.h"
+#include "worker/model/rank_parts.h"
+#include "worker/model/shard.h"
 #include "worker/model/tensor_reader.h"
 #include "worker/model/tensor_values.h"
 
@@ -49,17 +52,26 @@ class WeightReader {
                Backend* backend, LoadProgress* progress, const WeightRounding& rounding)
       : adds_one_(config.norms_add_one),
         tensors_(checkpoint, progress,
-                 stored.format == CheckpointFormat::kFp8 ? std::optional(stored.fp8_block) : std::nullopt),
+                 stored.format == CheckpointFormat::kFp8 ? std::optional(stored.fp8_block) : std::nullopt,
+                 Summary(WholeOf(config))),
         stored_(stored, &tensors_),
         backend_(backend),
         rounding_(rounding) {
-    tensors_.AddToFingerprint(Summary(config));
+    tensors_.ShareDigests(config.shard.rank, config.shard.size);
   }
 
   // Stacks parts with the same number of columns in row order.
   absl::Status Matrix(const std::vector<MatrixPart>& parts, int cols, std::unique_ptr<PackedMatrix>* result);
   // The same for a matrix of a layer, which may be quantized.
   absl::Status LayerMatrix(const std::vector<MatrixPart>& parts, int cols, std::unique_ptr<PackedMatrix>* result);
+
+  // The same for the last matrix of attention or of the MLP, of which the rank has `cols` columns. Sets `has_rows` as
+  // in LayerWeights.
+  absl::Status LastMatrix(const ModelConfig& config, const MatrixPart& part, int cols,
+                          std::unique_ptr<PackedMatrix>* result, bool* has_rows);
+
+  // The same for a matrix that is packed in float32, whatever its type.
+  absl::Status Float32Matrix(const std::vector<MatrixPart>& parts, int cols, std::unique_ptr<PackedMatrix>* result);
 
   // Rounds a matrix to 8 bits.
   absl::Status Int8Matrix(const MatrixPart& part, int cols, std::unique_ptr<PackedMatrix>* result);
@@ -72,13 +84,21 @@ class WeightReader {
   absl::Status Vector(const std::vector<MatrixPart>& parts, BackendBuffer* result);
   // Reads the weights of a norm, and adds 1 if the model wants that.
   absl::Status Norm(const std::string& name, int dim, BackendBuffer* result);
+  // Reads a number in a tensor of one element. If there is none, the result is the fallback, or an error without one.
+  absl::StatusOr<float> Number(const std::string& name, std::optional<float> fallback = {});
   // Copies numbers that are not in the checkpoint.
   absl::Status Copy(const std::vector<float>& values, const char* what, BackendBuffer* result);
 
   // Logs the tensors that were not read, and returns an error if one would change the others.
   absl::Status CheckUnused(const ModelConfig& config) const { return tensors_.CheckUnused(config); }
 
-  std::string fingerprint() const { return tensors_.fingerprint(); }
+  const TensorDigests& digests() const { return tensors_.digests(); }
+
+  // The experts of other ranks: their tensors begin with the prefix. All tensors that are read between the two other
+  // calls are read by this rank alone.
+  void LeaveToOthers(const std::string& prefix) { tensors_.LeaveToOthers(prefix); }
+  void BeginOwn() { tensors_.ShareDigests(/*rank=*/0, /*size=*/1); }
+  void EndOwn(const ModelConfig& config) { tensors_.ShareDigests(config.shard.rank, config.shard.size); }
 
  private:
   // Appends copies of data that is not aligned to `bytes`, which keeps them until they are packed.
@@ -89,6 +109,9 @@ class WeightReader {
   absl::StatusOr<QuantizedMatrix> Rounded(const MatrixPart& part, int cols, Quantization width);
   absl::Status QuantizedMatrices(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
                                  std::unique_ptr<PackedMatrix>* result);
+  // Packs a stack of matrices that were read.
+  absl::Status PackQuantized(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
+                             const std::vector<QuantizedMatrix>& matrices, std::unique_ptr<PackedMatrix>* result);
   // Returns whether a stack is multiplied as quantized numbers. All its parts must be stored in the same way.
   absl::StatusOr<bool> IsQuantized(const std::vector<MatrixPart>& parts) const;
 
@@ -99,12 +122,43 @@ class WeightReader {
   const WeightRounding rounding_;
 };
 
+// Returns the rows of a matrix in the order of the operations. `bytes` has them in that of the file.
+std::unique_ptr<char[]> InOrder(std::string_view bytes, int rows, const RowOrder& order) {
+  auto result = std::make_unique_for_overwrite<char[]>(bytes.size());
+  const size_t row_bytes = bytes.size() / rows;
+  for (int row = 0; row < rows; ++row) {
+    std::memcpy(&result[row * row_bytes], &bytes[order.InFile(row) * row_bytes], row_bytes);
+  }
+  return result;
+}
+
+// Returns the bytes [first, first + count) of each row.
+std::unique_ptr<char[]> ColumnsOf(std::string_view bytes, int rows, size_t first, size_t count) {
+  auto result = std::make_unique_for_overwrite<char[]>(rows * count);
+  const size_t row_bytes = bytes.size() / rows;
+  for (int row = 0; row < rows; ++row) std::memcpy(&result[row * count], &bytes[row * row_bytes + first], count);
+  return result;
+}
+
+// Returns the part of the tensor that is needed; nothing if it is the whole.
+std::optional<TensorPart> PartOf(const MatrixPart& part, int cols) {
+  if (part.tensor_rows == 0 && part.tensor_cols == 0) return std::nullopt;
+  return TensorPart{.first_row = part.first_row, .rows = part.rows, .first_col = part.first_col, .cols = cols};
+}
+
 absl::StatusOr<MatrixView> WeightReader::View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes) {
-  const int tensor_rows = part.tensor_rows > 0 ? part.tensor_rows : part.rows;
-  QUIRE_RETURN_IF_ERROR(stored_.Dequantize(part.name, tensor_rows, cols));
-  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {tensor_rows, cols}));
+  const int tensor_rows = part.whole_rows(), tensor_cols = part.whole_cols(cols);
+  QUIRE_RETURN_IF_ERROR(stored_.Dequantize(part.name, tensor_rows, tensor_cols));
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor,
+                         tensors_.Take(part.name, {tensor_rows, tensor_cols}, PartOf(part, cols)));
   const size_t row_bytes = tensor->bytes.size() / tensor_rows;
-  bytes->emplace_back(tensor->bytes.substr(part.first_row * row_bytes, part.rows * row_bytes));
+  const std::string_view rows = tensor->bytes.substr(part.first_row * row_bytes, part.rows * row_bytes);
+  if (part.tensor_cols > 0) {
+    bytes->emplace_back(
+        ColumnsOf(rows, part.rows, part.first_col * (row_bytes / tensor_cols), cols * (row_bytes / tensor_cols)));
+    return MatrixView{bytes->back().data(), part.rows, cols, *WeightType(*tensor), part.NumSlices(cols, /*group=*/0)};
+  }
+  part.order.head_dim == 0 ? bytes->emplace_back(rows) : bytes->emplace_back(InOrder(rows, part.rows, part.order));
   return MatrixView{bytes->back().data(), part.rows, cols, *WeightType(*tensor), part.NumSlices(cols, /*group=*/0)};
 }
 
@@ -124,6 +178,21 @@ absl::Status WeightReader::LayerMatrix(const std::vector<MatrixPart>& parts, int
                                        std::unique_ptr<PackedMatrix>* result) {
   QUIRE_ASSIGN_OR_RETURN(const bool is_quantized, IsQuantized(parts));
   return is_quantized ? QuantizedMatrices(parts, cols, /*is_gated=*/false, result) : Matrix(parts, cols, result);
+}
+
+absl::Status WeightReader::Float32Matrix(const std::vector<MatrixPart>& parts, int cols,
+                                         std::unique_ptr<PackedMatrix>* result) {
+  std::vector<float> values;
+  int rows = 0;
+  for (const MatrixPart& part : parts) {
+    QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {part.rows, cols}));
+    AppendAsFloat(tensor->bytes, *WeightType(*tensor), &values);
+    tensors_.Release(part.name);
+    rows += part.rows;
+  }
+  const MatrixView view = {values.data(), rows, cols, DataType::kFloat32};
+  *result = backend_->Pack(&view, 1);
+  return CheckPacked(*result, parts.front());
 }
 
 absl::StatusOr<bool> WeightReader::IsQuantized(const std::vector<MatrixPart>& parts) const {
@@ -161,11 +230,79 @@ QuantizedMatrix RowsOf(const QuantizedMatrix& matrix, int first_row, int rows) {
           .has_blocks = matrix.has_blocks};
 }
 
+template <typename T>
+std::vector<T> InOrder(const std::vector<T>& entries, size_t row_size, const RowOrder& order) {
+  std::vector<T> result;
+  result.reserve(entries.size());
+  for (size_t row = 0; row * row_size < entries.size(); ++row) {
+    const auto first = entries.begin() + order.InFile(static_cast<int64_t>(row)) * static_cast<int64_t>(row_size);
+    result.insert(result.end(), first, first + static_cast<int64_t>(row_size));
+  }
+  return result;
+}
+
+// Returns some columns of a matrix, which are whole groups.
+QuantizedMatrix ColumnsOf(const QuantizedMatrix& matrix, int first_col, int cols) {
+  QuantizedMatrix result = matrix;
+  result.cols = cols;
+  const auto cut = [&](const auto& from, size_t row_size, size_t first, size_t count) {
+    std::remove_cvref_t<decltype(from)> to;
+    for (size_t at = first; at < from.size(); at += row_size) {
+      to.insert(to.end(), from.begin() + static_cast<int64_t>(at), from.begin() + static_cast<int64_t>(at + count));
+    }
+    return to;
+  };
+  const size_t groups = matrix.num_groups(), first_group = first_col / matrix.group;
+  result.values = cut(matrix.values, matrix.cols, first_col, cols);
+  result.scales = cut(matrix.scales, groups, first_group, result.num_groups());
+  result.zeros = cut(matrix.zeros, groups, first_group, result.num_groups());
+  return result;
+}
+
+// Brings the rows of a matrix into the order of the operations.
+void Order(const RowOrder& order, QuantizedMatrix* matrix) {
+  if (order.head_dim == 0) return;
+  const size_t groups = matrix->group == 0 ? 1 : matrix->num_groups();
+  matrix->values = InOrder(matrix->values, matrix->cols, order);
+  matrix->scales = InOrder(matrix->scales, groups, order);
+  matrix->zeros = InOrder(matrix->zeros, groups, order);
+}
+
 absl::StatusOr<QuantizedMatrix> WeightReader::Quantized(const MatrixPart& part, int cols) {
   if (rounding_.layers != Quantization::kNone) return Rounded(part, cols, rounding_.layers);
-  if (part.tensor_rows == 0) return stored_.Read(part.name, part.rows, cols);
+  if (part.tensor_rows == 0) {
+    QUIRE_ASSIGN_OR_RETURN(QuantizedMatrix matrix, stored_.Read(part.name, part.rows, cols));
+    Order(part.order, &matrix);
+    return matrix;
+  }
   QUIRE_ASSIGN_OR_RETURN(const QuantizedMatrix stack, stored_.Read(part.name, part.tensor_rows, cols));
-  return RowsOf(stack, part.first_row, part.rows);
+  QuantizedMatrix matrix = RowsOf(stack, part.first_row, part.rows);
+  Order(part.order, &matrix);
+  return matrix;
+}
+
+absl::Status WeightReader::LastMatrix(const ModelConfig& config, const MatrixPart& part, int cols,
+                                      std::unique_ptr<PackedMatrix>* result, bool* has_rows) {
+  *has_rows = false;
+  if (part.tensor_cols == 0) return LayerMatrix({part}, cols, result);
+  const int whole_cols = part.tensor_cols;
+  const MatrixPart rows = RowsInPlaceOfColumns(config, part);
+  // The sums over columns can be divided if each rank has whole slices.
+  const auto lacks_slices = [&](int group) { return rows.NumSlices(whole_cols, group) < config.shard.size; };
+  QUIRE_ASSIGN_OR_RETURN(const bool is_quantized, IsQuantized({part}));
+  if (!is_quantized || rounding_.layers != Quantization::kNone) {
+    const bool is_int4 = rounding_.layers == Quantization::kInt4;
+    *has_rows = rounding_.layers == Quantization::kInt8 || lacks_slices(is_int4 ? kMaxInt4Group : 0);
+    return *has_rows ? LayerMatrix({rows}, whole_cols, result) : LayerMatrix({part}, cols, result);
+  }
+  QUIRE_RETURN_IF_ERROR(CheckQuantizedCols(part, whole_cols));
+  QUIRE_ASSIGN_OR_RETURN(const QuantizedMatrix whole, stored_.Read(part.name, part.rows, whole_cols));
+  // In int8 the input has one scale for all columns. With columns in another order, a rank would need inputs of others.
+  *has_rows = whole.group == 0 || !whole.order.empty() || lacks_slices(whole.group);
+  if (*has_rows) {
+    return PackQuantized({rows}, whole_cols, /*is_gated=*/false, {RowsOf(whole, rows.first_row, rows.rows)}, result);
+  }
+  return PackQuantized({part}, cols, /*is_gated=*/false, {ColumnsOf(whole, part.first_col, cols)}, result);
 }
 
 absl::StatusOr<QuantizedMatrix> WeightReader::Rounded(const MatrixPart& part, int cols, Quantization width) {
@@ -191,6 +328,12 @@ absl::Status WeightReader::QuantizedMatrices(const std::vector<MatrixPart>& part
   for (const MatrixPart& part : parts) {
     QUIRE_ASSIGN_OR_RETURN(matrices.emplace_back(), Quantized(part, cols));
   }
+  return PackQuantized(parts, cols, is_gated, matrices, result);
+}
+
+absl::Status WeightReader::PackQuantized(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
+                                         const std::vector<QuantizedMatrix>& matrices,
+                                         std::unique_ptr<PackedMatrix>* result) {
   for (size_t i = 1; i < matrices.size(); ++i) {
     if (matrices[i].order == matrices[0].order) continue;
     return absl::InvalidArgumentError(absl::StrCat("the tensors ", parts[0].name, " and ", parts[i].name,
@@ -222,8 +365,12 @@ absl::Status WeightReader::GatedMatrix(const MatrixPart& gate, const MatrixPart&
 absl::Status WeightReader::Vector(const std::vector<MatrixPart>& parts, BackendBuffer* result) {
   std::vector<float> values;
   for (const MatrixPart& part : parts) {
-    QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Take(part.name, {part.rows}));
-    AppendAsFloat(tensor->bytes, *WeightType(*tensor), &values);
+    QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor,
+                           tensors_.Take(part.name, {part.whole_rows()}, PartOf(part, /*cols=*/1)));
+    const size_t first = values.size(), element = SizeOf(*WeightType(*tensor));
+    AppendAsFloat(tensor->bytes.substr(part.first_row * element, part.rows * element), *WeightType(*tensor), &values);
+    const std::vector<float> in_file(values.begin() + static_cast<int64_t>(first), values.end());
+    for (int row = 0; row < part.rows; ++row) values[first + row] = in_file[part.order.InFile(row)];
   }
   return Copy(values, parts.front().name.c_str(), result);
 }
@@ -238,6 +385,17 @@ absl::Status WeightReader::Norm(const std::string& name, int dim, BackendBuffer*
   return Copy(values, name.c_str(), result);
 }
 
+absl::StatusOr<float> WeightReader::Number(const std::string& name, std::optional<float> fallback) {
+  if (fallback.has_value() && !tensors_.Has(name)) return *fallback;
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.Find(name, "[1] of F32, BF16 or F16", [](const Tensor& found) {
+    return WeightType(found).has_value() && found.bytes.size() == SizeOf(*WeightType(found));
+  }));
+  QUIRE_ASSIGN_OR_RETURN(tensor, tensors_.Take(name, tensor->shape));
+  std::vector<float> values;
+  AppendAsFloat(tensor->bytes, *WeightType(*tensor), &values);
+  return values.front();
+}
+
 absl::Status WeightReader::Copy(const std::vector<float>& values, const char* what, BackendBuffer* result) {
   const size_t bytes = values.size() * sizeof(float);
   QUIRE_ASSIGN_OR_RETURN(*result, BackendBuffer::Allocate(backend_, bytes, what));
@@ -247,14 +405,14 @@ absl::Status WeightReader::Copy(const std::vector<float>& values, const char* wh
 
 absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix, const LayerStacks& stacks,
                            WeightReader* reader, LayerWeights* layer) {
-  const int q_rows = config.num_heads * config.head_dim;
-  const int kv_rows = config.num_kv_heads * config.head_dim;
+  const ModelConfig whole = WholeOf(config);
+  const int q_rows = whole.num_heads * config.head_dim;
+  const int kv_rows = whole.num_kv_heads * config.head_dim;
   QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.qkv, config.hidden_size, &layer->qkv));
-  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.attention_output, q_rows, &layer->attention_output));
+  QUIRE_RETURN_IF_ERROR(reader->LastMatrix(config, stacks.attention_output.front(), config.num_heads * config.head_dim,
+                                           &layer->attention_output, &layer->attention_output_has_rows));
   if (config.qkv_bias) {
-    QUIRE_RETURN_IF_ERROR(reader->Vector(
-        {{prefix + "q_proj.bias", q_rows}, {prefix + "k_proj.bias", kv_rows}, {prefix + "v_proj.bias", kv_rows}},
-        &layer->qkv_bias));
+    QUIRE_RETURN_IF_ERROR(reader->Vector(ProjectionsOfRank(config, prefix, ".bias"), &layer->qkv_bias));
   }
   if (config.attention_output_bias) {
     QUIRE_RETURN_IF_ERROR(
@@ -262,46 +420,93 @@ absl::Status LoadAttention(const ModelConfig& config, const std::string& prefix,
   }
   if (config.qk_norm != QkNorm::kNone) {
     const bool is_whole = config.qk_norm == QkNorm::kWhole;
-    QUIRE_RETURN_IF_ERROR(reader->Norm(prefix + "q_norm.weight", is_whole ? q_rows : config.head_dim, &layer->q_norm));
-    QUIRE_RETURN_IF_ERROR(reader->Norm(prefix + "k_norm.weight", is_whole ? kv_rows : config.head_dim, &layer->k_norm));
+    QUIRE_RETURN_IF_ERROR(reader->Norm(absl::StrCat(prefix, config.names.q_norm, ".weight"),
+                                       is_whole ? q_rows : config.head_dim, &layer->q_norm));
+    QUIRE_RETURN_IF_ERROR(reader->Norm(absl::StrCat(prefix, config.names.k_norm, ".weight"),
+                                       is_whole ? kv_rows : config.head_dim, &layer->k_norm));
   }
+  return absl::OkStatus();
+}
+
+// Transformers keeps the logarithms of exp(alpha) - 1. Older checkpoints lack the other two numbers.
+absl::Status LoadXielu(const std::string& prefix, WeightReader* reader, XieluShape* shape) {
+  QUIRE_ASSIGN_OR_RETURN(const float positive, reader->Number(prefix + "alpha_p"));
+  QUIRE_ASSIGN_OR_RETURN(const float negative, reader->Number(prefix + "alpha_n"));
+  QUIRE_ASSIGN_OR_RETURN(shape->beta, reader->Number(prefix + "beta", shape->beta));
+  QUIRE_ASSIGN_OR_RETURN(shape->limit, reader->Number(prefix + "eps", shape->limit));
+  const auto softplus = [](float x) { return static_cast<float>(x > 20 ? x : std::log1p(std::exp(double{x}))); };
+  shape->positive = softplus(positive);
+  shape->negative = shape->beta + softplus(negative);
   return absl::OkStatus();
 }
 
 absl::Status LoadMlp(const ModelConfig& config, const std::string& prefix, const LayerStacks& stacks,
                      WeightReader* reader, LayerWeights* layer) {
-  const int width = config.intermediate_size;
-  QUIRE_RETURN_IF_ERROR(reader->GatedMatrix(stacks.gate_up[0], stacks.gate_up[1], config.hidden_size, &layer->gate_up));
-  QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.down, width, &layer->down));
-  if (config.mlp_bias) {
+  const int width = stacks.gate_up[0].rows;
+  if (config.has_gate()) {
     QUIRE_RETURN_IF_ERROR(
-        reader->Vector({{prefix + "gate_proj.bias", width}, {prefix + "up_proj.bias", width}}, &layer->gate_up_bias));
+        reader->GatedMatrix(stacks.gate_up[0], stacks.gate_up[1], config.hidden_size, &layer->gate_up));
+  } else {
+    QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.gate_up, config.hidden_size, &layer->gate_up));
+  }
+  if (config.plain_activation == PlainActivation::kXielu) {
+    QUIRE_RETURN_IF_ERROR(LoadXielu(prefix + "act_fn.", reader, &layer->xielu));
+  }
+  QUIRE_RETURN_IF_ERROR(reader->LastMatrix(config, stacks.down.front(), width, &layer->down, &layer->down_has_rows));
+  if (config.mlp_bias) {
+    std::vector<MatrixPart> biases = {RowsOfRank(config, prefix + "gate_proj.bias", width),
+                                      RowsOfRank(config, prefix + "up_proj.bias", width)};
+    if (!config.has_gate()) biases.erase(biases.begin());
+    QUIRE_RETURN_IF_ERROR(reader->Vector(biases, &layer->gate_up_bias));
     QUIRE_RETURN_IF_ERROR(reader->Vector({{prefix + "down_proj.bias", config.hidden_size}}, &layer->down_bias));
   }
+  return absl::OkStatus();
+}
+
+// Loads one expert after another, so that at most one is in memory twice.
+absl::Status LoadExperts(const ModelConfig& config, int index, WeightReader* reader, LayerWeights* layer) {
+  const int num_experts = config.moe.router.num_experts;
+  QUIRE_RETURN_IF_ERROR(reader->Float32Matrix(RouterParts(config, index), config.hidden_size, &layer->router));
+  if (config.moe.has_choice_bias()) {
+    const std::string bias = absl::StrCat(kLayersPrefix, index, ".", config.moe.names->choice_bias);
+    QUIRE_RETURN_IF_ERROR(reader->Vector({{bias, num_experts}}, &layer->choice_bias));
+  }
+  const IndexRange own = OwnExperts(config);
+  reader->BeginOwn();
+  for (int expert = 0; expert < num_experts; ++expert) {
+    if (!own.contains(expert)) {
+      reader->LeaveToOthers(ExpertPrefix(config, index, expert));
+      layer->experts.push_back({});
+      continue;
+    }
+    const ExpertStacks stacks = StacksOfExpert(config, index, expert);
+    std::unique_ptr<PackedMatrix> gate_up, down;
+    QUIRE_RETURN_IF_ERROR(reader->GatedMatrix(stacks.gate_up[0], stacks.gate_up[1], config.hidden_size, &gate_up));
+    QUIRE_RETURN_IF_ERROR(reader->LayerMatrix(stacks.down, config.moe.width, &down));
+    layer->experts.push_back({gate_up.get(), down.get()});
+    layer->expert_matrices.push_back(std::move(gate_up));
+    layer->expert_matrices.push_back(std::move(down));
+  }
+  reader->EndOwn(config);
   return absl::OkStatus();
 }
 
 absl::Status LoadLayer(const ModelConfig& config, int index, WeightReader* reader, LayerWeights* layer) {
   const std::string prefix = absl::StrCat(kLayersPrefix, index, ".");
   const LayerStacks stacks = StacksOfLayer(config, index);
-  // In models that normalize only inputs, the norm of the MLP's input has the name that is elsewhere the name of the
-  // norm of attention's output.
-  const struct {
-    const char* name;
-    BackendBuffer* weights;
-    std::initializer_list<NormPlacement> placements;
-  } norms[] = {
-      {"input_layernorm", &layer->input_norm, {NormPlacement::kBefore, NormPlacement::kBoth}},
-      {"post_attention_layernorm", &layer->mlp_norm, {NormPlacement::kBefore}},
-      {"post_attention_layernorm", &layer->attention_output_norm, {NormPlacement::kAfter, NormPlacement::kBoth}},
-      {"pre_feedforward_layernorm", &layer->mlp_norm, {NormPlacement::kBoth}},
-      {"post_feedforward_layernorm", &layer->mlp_output_norm, {NormPlacement::kAfter, NormPlacement::kBoth}},
+  const std::pair<const char*, BackendBuffer*> norms[] = {
+      {config.names.input_norm, &layer->input_norm},
+      {config.names.attention_output_norm, &layer->attention_output_norm},
+      {config.names.mlp_norm, &layer->mlp_norm},
+      {config.names.mlp_output_norm, &layer->mlp_output_norm},
   };
-  for (const auto& [name, weights, placements] : norms) {
-    if (std::find(placements.begin(), placements.end(), config.norms) == placements.end()) continue;
+  for (const auto& [name, weights] : norms) {
+    if (name == nullptr) continue;
     QUIRE_RETURN_IF_ERROR(reader->Norm(absl::StrCat(prefix, name, ".weight"), config.hidden_size, weights));
   }
   QUIRE_RETURN_IF_ERROR(LoadAttention(config, prefix + "self_attn.", stacks, reader, layer));
+  if (config.layers[index].is_moe) QUIRE_RETURN_IF_ERROR(LoadExperts(config, index, reader, layer));
+  if (stacks.down.empty()) return absl::OkStatus();
   return LoadMlp(config, prefix + "mlp.", stacks, reader, layer);
 }
 
@@ -327,6 +532,9 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
   if (const std::string extra = ExtraLayers(config, checkpoint); !extra.empty()) {
     QUIRE_LOG(kWarning) << extra;
   }
+  if (const std::string skipped = SkippedTensors(checkpoint); !skipped.empty()) {
+    QUIRE_LOG(kInfo) << skipped;
+  }
   WeightReader reader(config, format, checkpoint, backend, progress, rounding);
   ModelWeights weights;
   weights.rounding = rounding;
@@ -348,15 +556,16 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
     QUIRE_RETURN_IF_ERROR(LoadLayer(config, i, &reader, &weights.layers.back()));
   }
   QUIRE_RETURN_IF_ERROR(reader.Norm("model.norm.weight", config.hidden_size, &weights.final_norm));
-  const MatrixPart output = {config.tie_word_embeddings ? embedding : kOutputName, config.vocab_size};
+  const MatrixPart output = OutputPart(config, config.tie_word_embeddings ? embedding : kOutputName);
   if (rounding.output) {
     QUIRE_RETURN_IF_ERROR(reader.Int8Matrix(output, config.hidden_size, &weights.lm_head));
-  } else if (!config.tie_word_embeddings) {
+  } else if (!config.tie_word_embeddings || config.shard.size > 1) {
     QUIRE_RETURN_IF_ERROR(reader.Matrix({output}, config.hidden_size, &weights.lm_head));
   }
   QUIRE_RETURN_IF_ERROR(LoadRotations(config, &reader, &weights));
   QUIRE_RETURN_IF_ERROR(reader.CheckUnused(config));
-  weights.fingerprint = reader.fingerprint();
+  weights.digests = reader.digests();
+  if (config.shard.size == 1) weights.fingerprint = weights.digests.fingerprint();
   return weights;
 }
 

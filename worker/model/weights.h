@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/activate.h"
 #include "kernels/backend.h"
 #include "worker/model/backend_buffer.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/config.h"
+#include "worker/model/fingerprint.h"
 #include "worker/model/load_progress.h"
 #include "worker/model/quantize.h"
 
@@ -29,11 +31,25 @@ struct LayerWeights {
   BackendBuffer attention_output_bias;             // [hidden_size]
   BackendBuffer attention_output_norm;             // [hidden_size], of what attention adds to the residual stream.
   BackendBuffer mlp_norm;                          // [hidden_size], of the input of the MLP.
-  std::unique_ptr<PackedMatrix> gate_up;           // Made by PackGated from two [intermediate_size, hidden_size].
-  BackendBuffer gate_up_bias;                      // [2 * intermediate_size]
-  std::unique_ptr<PackedMatrix> down;              // [hidden_size, intermediate_size]
-  BackendBuffer down_bias;                         // [hidden_size]
-  BackendBuffer mlp_output_norm;                   // [hidden_size], of what the MLP adds to the residual stream.
+  // Made by PackGated from two [intermediate_size, hidden_size]; without a gate, [intermediate_size, hidden_size].
+  std::unique_ptr<PackedMatrix> gate_up;
+  BackendBuffer gate_up_bias;          // [2 * intermediate_size]; without a gate, [intermediate_size].
+  XieluShape xielu;                    // Of an MLP with this activation.
+  std::unique_ptr<PackedMatrix> down;  // [hidden_size, intermediate_size]
+  BackendBuffer down_bias;             // [hidden_size]
+  BackendBuffer mlp_output_norm;       // [hidden_size], of what the MLP adds to the residual stream.
+
+  // Whether this rank has rows of these matrices, all columns of them, in place of columns of all rows. Then the ranks
+  // exchange inputs and outputs in place of sums.
+  bool attention_output_has_rows = false;
+  bool down_has_rows = false;
+
+  // Of a layer with experts. Its gate_up and down are those of the shared expert.
+  std::unique_ptr<PackedMatrix> router;                        // [num_experts, hidden_size] float32, over the shared
+                                                               // expert's gate if there is one.
+  BackendBuffer choice_bias;                                   // [num_experts]
+  std::vector<std::unique_ptr<PackedMatrix>> expert_matrices;  // What `experts` points to.
+  std::vector<Expert> experts;                                 // [num_experts], null where another rank has it.
 };
 
 // All weights of a model, packed for one backend. The backend must outlive them.
@@ -41,7 +57,8 @@ struct ModelWeights {
   std::unique_ptr<PackedMatrix> embedding;  // [vocab_size, hidden_size]
   std::vector<LayerWeights> layers;
   BackendBuffer final_norm;  // [hidden_size]
-  // [vocab_size, hidden_size]. It is null if `embedding` is used instead. If it is rounded, it is not null.
+  // [vocab_size, hidden_size], or the rows of OwnVocabulary. It is null if `embedding` is used instead. If it is
+  // rounded, or a rank has a part of it, it is not null.
   std::unique_ptr<PackedMatrix> lm_head;
   // [rotary_dim / 2], one for each LayerRope. That of layers without rotation has zeros, and that of layers with a
   // window is null when there is no other than the main one.
@@ -49,7 +66,10 @@ struct ModelWeights {
   BackendBuffer window_inv_freq;
   BackendBuffer no_inv_freq;
   WeightRounding rounding;  // With `layers` as they are in memory, also if the checkpoint stores them so.
-  std::string fingerprint;  // 32 hexadecimal digits for the config and all tensors that are used.
+  // 32 hexadecimal digits for the config and all tensors that are used. Of a rank it is empty: the digests of all ranks
+  // together have it.
+  std::string fingerprint;
+  TensorDigests digests;
 
   const PackedMatrix& output() const { return lm_head != nullptr ? *lm_head : *embedding; }
 };

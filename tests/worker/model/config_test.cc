@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/model_files.h"
+#include "worker/model/layer_stacks.h"
 
 namespace quire {
 namespace {
@@ -181,7 +182,7 @@ TEST(ModelConfigTest, SummaryTellsEveryFieldApart) {
 // The file has the model_type of every supported family and what transformers assumes for it.
 TEST(ModelConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
   const json defaults = json::parse(ReadWholeFile(GoldenModel("defaults.json")));
-  ASSERT_GE(defaults.size(), 13u);
+  ASSERT_GE(defaults.size(), 27u);
   for (const auto& [type, expected] : defaults.items()) {
     SCOPED_TRACE(type);
     const auto config = Parse({{"model_type", type}});
@@ -195,6 +196,8 @@ TEST(ModelConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
     EXPECT_EQ(config->max_position_embeddings, expected["max_position_embeddings"]);
     EXPECT_EQ(config->rms_norm_eps, expected["rms_norm_eps"].get<float>());
     EXPECT_EQ(config->rope.theta, expected["rope_theta"]);
+    EXPECT_EQ(Name(config->rope.type), expected["rope_type"]);
+    EXPECT_EQ(config->rope.rotary_part, expected["rotary_part"]);
     EXPECT_EQ(config->window_rope.has_value() ? config->window_rope->theta : 0, expected["window_rope_theta"]);
     EXPECT_EQ(config->tie_word_embeddings, expected["tie_word_embeddings"]);
     EXPECT_EQ(config->bos_token_id, expected["bos"]);
@@ -206,7 +209,128 @@ TEST(ModelConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
       EXPECT_EQ(config->layers[i].window, expected["windows"][i]) << i;
       EXPECT_EQ(config->layers[i].rope != LayerRope::kNone, expected["rotates"][i]) << i;
     }
+    ASSERT_EQ(config->moe.exists(), expected.contains("experts"));
+    if (!config->moe.exists()) continue;
+    EXPECT_EQ(config->moe.router.num_experts, expected["experts"]["num_experts"]);
+    EXPECT_EQ(config->moe.router.top_k, expected["experts"]["top_k"]);
+    EXPECT_EQ(config->moe.router.normalizes, expected["experts"]["normalizes"]);
+    EXPECT_EQ(config->moe.width, expected["experts"]["width"]);
   }
+}
+
+json WrapperJson(const std::string& architecture, json text) {
+  return {{"architectures", {architecture}}, {"vision_config", {{"hidden_size", 8}}}, {"text_config", std::move(text)}};
+}
+
+// As published: config.json of Gemma 3 4B leaves out what has the default of its text model.
+TEST(ModelConfigTest, TheTextModelInAWrapperIsRead) {
+  json gemma =
+      WrapperJson("Gemma3ForConditionalGeneration", {{"hidden_size", 2560},
+                                                     {"intermediate_size", 10240},
+                                                     {"model_type", "gemma3_text"},
+                                                     {"num_hidden_layers", 34},
+                                                     {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                                                     {"sliding_window", 1024}});
+  gemma["eos_token_id"] = {1, 106};
+  gemma["torch_dtype"] = "bfloat16";
+  const auto config = Parse(gemma);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->architecture, "Gemma3ForCausalLM");
+  EXPECT_EQ(config->num_heads, 8);
+  EXPECT_EQ(config->num_kv_heads, 4);
+  EXPECT_EQ(config->head_dim, 256);
+  EXPECT_EQ(config->vocab_size, 262208);
+  EXPECT_EQ(config->torch_dtype, "bfloat16");
+  EXPECT_TRUE(config->tie_word_embeddings);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(1, 106));
+  EXPECT_EQ(config->layers[0].window, 1024);
+  EXPECT_EQ(config->layers[5].window, 0);
+  EXPECT_EQ(config->rope.factor, 8.0);
+  EXPECT_EQ(config->window_rope->type, RopeType::kDefault);
+  gemma["text_config"]["num_attention_heads"] = 0;
+  EXPECT_THAT(ErrorOf(gemma), HasSubstr("config.json: text_config.num_attention_heads is 0, must be"));
+  gemma["text_config"] = 1;
+  EXPECT_THAT(ErrorOf(gemma), HasSubstr("text_config is 1, must be an object"));
+}
+
+TEST(ModelConfigTest, FieldsOfAWrapperMayBeOutsideOfItsTextModel) {
+  json mistral = LlamaJson();
+  mistral.erase("architectures");
+  mistral["model_type"] = "ministral3";
+  mistral["rope_parameters"] = {{"rope_type", "yarn"},
+                                {"factor", 16.0},
+                                {"original_max_position_embeddings", 128},
+                                {"llama_4_scaling_beta", 0.1}};
+  json wrapper = WrapperJson("Mistral3ForConditionalGeneration", mistral);
+  wrapper["quantization_config"] = {{"quant_method", "fp8"}, {"activation_scheme", "static"}};
+  wrapper["tie_word_embeddings"] = false;
+  const auto config = Parse(wrapper);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->architecture, "Ministral3ForCausalLM");
+  EXPECT_EQ(config->quantization.format, CheckpointFormat::kFp8);
+  EXPECT_FALSE(config->tie_word_embeddings);
+  EXPECT_EQ(config->rope.query_growth, 0.1);
+  wrapper.erase("tie_word_embeddings");
+  EXPECT_TRUE(Parse(wrapper)->tie_word_embeddings) << "the default of the wrapper";
+  wrapper["tie_word_embeddings"] = false;
+  wrapper["text_config"]["tie_word_embeddings"] = true;
+  EXPECT_TRUE(Parse(wrapper)->tie_word_embeddings) << "as older versions of transformers wrote it";
+  wrapper["text_config"]["rope_parameters"]["factor"] = 0;
+  EXPECT_THAT(ErrorOf(wrapper), HasSubstr("text_config.rope_parameters.factor is 0, must be"));
+  wrapper["text_config"]["rope_parameters"]["factor"] = 1;
+  wrapper["text_config"]["rope_parameters"].erase("original_max_position_embeddings");
+  EXPECT_THAT(ErrorOf(wrapper), HasSubstr("text_config.rope_parameters.original_max_position_embeddings is missing"));
+}
+
+// Until transformers 4.52, Qwen2.5-VL had no text_config, and named its rotary embedding mrope.
+TEST(ModelConfigTest, AFlatWrapperIsItsOwnTextModel) {
+  json qwen = LlamaJson();
+  qwen["architectures"] = {"Qwen2_5_VLForConditionalGeneration"};
+  qwen["model_type"] = "qwen2_5_vl";
+  qwen["vision_config"] = {{"depth", 32}};
+  qwen["rope_scaling"] = {{"type", "mrope"}, {"mrope_section", {1, 1, 2}}};
+  const auto config = Parse(qwen);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->rope.type, RopeType::kDefault);
+  EXPECT_EQ(config->hidden_size, 64);
+  EXPECT_TRUE(config->qkv_bias);
+  qwen["architectures"] = {"Qwen2ForCausalLM"};
+  qwen["model_type"] = "qwen2";
+  EXPECT_THAT(ErrorOf(qwen), HasSubstr(R"(rope_scaling.type is "mrope", must be)"));
+}
+
+// A device that lacks them refuses the model.
+TEST(ModelConfigTest, FamiliesNameThePartsThatTheyNeed) {
+  const auto parts_of = [](const char* type) { return OptionalPartsOf(*Parse({{"model_type", type}})); };
+  EXPECT_THAT(parts_of("ministral3"), ElementsAre(OptionalPart::kGrowingQueries));
+  EXPECT_THAT(parts_of("hunyuan_v1_dense"), ElementsAre(OptionalPart::kRotatedNorms));
+  EXPECT_THAT(parts_of("apertus"), ElementsAre(OptionalPart::kPlainMlp));
+  EXPECT_THAT(parts_of("arcee"), ElementsAre(OptionalPart::kPlainMlp));
+  EXPECT_THAT(parts_of("cohere2"), ElementsAre(OptionalPart::kScaledProducts, OptionalPart::kLayerNorm));
+  EXPECT_THAT(parts_of("glm"), ElementsAre(OptionalPart::kPartialRotation));
+  EXPECT_THAT(parts_of("exaone4"), ElementsAre(OptionalPart::kNormedOutputs));
+  for (const char* type : {"ernie4_5", "helium"}) EXPECT_THAT(parts_of(type), testing::IsEmpty()) << type;
+}
+
+TEST(ModelConfigTest, LayersOfFullAttentionRotateAsInTransformers) {
+  const auto rotating = [](json config) {
+    std::vector<bool> result;
+    const auto parsed = Parse(config);
+    for (const LayerConfig& layer : parsed->layers) result.push_back(layer.rope == LayerRope::kMain);
+    return result;
+  };
+  json config = LlamaJson();
+  config["layer_types"] = {"sliding_attention", "sliding_attention", "full_attention"};
+  config["architectures"] = {"Exaone4ForCausalLM"};
+  EXPECT_THAT(rotating(config), ElementsAre(true, true, false));
+  config["sliding_window"] = nullptr;
+  EXPECT_THAT(rotating(config), Each(true)) << "without windows, all layers rotate";
+  config["architectures"] = {"Cohere2ForCausalLM"};
+  EXPECT_THAT(rotating(config), Each(false));
+  config["sliding_window"] = 16;
+  EXPECT_THAT(rotating(config), ElementsAre(true, true, false));
+  config["use_qk_norm"] = true;
+  EXPECT_THAT(ErrorOf(config), HasSubstr("use_qk_norm is true, must be false"));
 }
 
 TEST(ModelConfigTest, NullIsNotTheDefaultOfTokensAndKvHeads) {
@@ -436,8 +560,9 @@ TEST(ModelConfigTest, WrongFactorsOfLongRopeAreRefused) {
 
 TEST(ModelConfigTest, GoldenConfigsAreAccepted) {
   for (const char* name :
-       {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "olmo2", "smollm3", "granite", "seed_oss", "ministral",
-        "gemma", "gemma2", "gemma3", "phi3", "phi3_long", "bfloat16", "float16"}) {
+       {"llama2",   "llama3",   "mistral",   "qwen2",     "qwen3",   "yarn",   "olmo2",    "smollm3",
+        "granite",  "seed_oss", "ministral", "gemma",     "gemma2",  "gemma3", "phi3",     "phi3_long",
+        "bfloat16", "float16",  "qwen3_moe", "qwen2_moe", "mixtral", "olmoe",  "glm4_moe", "granitemoe"}) {
     const auto config = ParseModelConfig(ReadWholeFile(GoldenModel(name) + "/config.json"), "");
     EXPECT_TRUE(config.ok()) << name << ": " << config.status();
   }
@@ -458,11 +583,11 @@ TEST(ModelConfigTest, EveryBadFieldIsOneLineThatNamesItsValueAndWhatIsAllowed) {
       {"architectures", {"GPT2LMHeadModel"}, "architectures is [\"GPT2LMHeadModel\"], must be one of ["},
       {"architectures", {"LlamaForCausalLM", "LlamaForCausalLM"}, "architectures is ["},
       {"architectures", "LlamaForCausalLM", "architectures is \"LlamaForCausalLM\", must be one of ["},
-      {"model_type", "mixtral",
-       "config.json: model_type is \"mixtral\", must be \"llama\", because architectures is [\"LlamaForCausalLM\"]"},
+      {"model_type", "gpt_oss",
+       "config.json: model_type is \"gpt_oss\", must be \"llama\", because architectures is [\"LlamaForCausalLM\"]"},
       {"num_experts", 8,
-       "config.json: num_experts is 8, must be 0, because LlamaForCausalLM is a model without experts"},
-      {"num_local_experts", 8, "config.json: num_local_experts is 8, must be 0, because"},
+       "config.json: num_experts is 8, must be at most 1, because LlamaForCausalLM is a model without experts"},
+      {"num_local_experts", 8, "config.json: num_local_experts is 8, must be at most 1, because"},
       {"n_routed_experts", "x", "n_routed_experts is \"x\", must be an integer in 0 .. 1048576"},
       {"hidden_size", "64", "hidden_size is \"64\", must be an integer in 1 .. 65536"},
       {"hidden_size", 0, "hidden_size is 0, must be an integer in 1 .. 65536"},
@@ -538,9 +663,135 @@ TEST(ModelConfigTest, AMissingNumberOfHeadsIsToldWhereTheAssumedOneDoesNotFit) {
 TEST(ModelConfigTest, AModelTypeOrNoExpertsOfTheArchitectureAreAccepted) {
   json config = LlamaJson();
   config["model_type"] = "llama";
-  config["num_experts"] = 0;
+  config["num_experts"] = 1;
   config["num_local_experts"] = nullptr;
   EXPECT_TRUE(Parse(config).ok()) << Parse(config).status();
+}
+
+json Qwen3MoeJson() {
+  json config = LlamaJson();
+  config["architectures"] = {"Qwen3MoeForCausalLM"};
+  config["num_experts"] = 16;
+  config["num_experts_per_tok"] = 4;
+  config["moe_intermediate_size"] = 24;
+  return config;
+}
+
+std::vector<bool> LayersWithExperts(const json& config) {
+  std::vector<bool> layers;
+  const auto parsed = Parse(config);
+  for (const LayerConfig& layer : parsed->layers) layers.push_back(layer.is_moe);
+  return layers;
+}
+
+TEST(ModelConfigTest, ReadsExperts) {
+  json json = Qwen3MoeJson();
+  json["norm_topk_prob"] = true;
+  const auto config = Parse(json);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->moe.router.num_experts, 16);
+  EXPECT_EQ(config->moe.router.top_k, 4);
+  EXPECT_TRUE(config->moe.router.normalizes);
+  EXPECT_EQ(config->moe.router.score, RouterScore::kSoftmax);
+  EXPECT_EQ(config->moe.width, 24);
+  EXPECT_EQ(config->intermediate_size, 172);
+  EXPECT_THAT(OptionalPartsOf(*config), ElementsAre(OptionalPart::kExperts));
+  EXPECT_THAT(Summary(*config), HasSubstr(" experts 4/16 width 24 score 0 normalizes 1 groups 1/1 scale 1 shared 0 in "
+                                          "layers 3x1"));
+}
+
+TEST(ModelConfigTest, SomeLayersHaveNoExperts) {
+  json config = Qwen3MoeJson();
+  EXPECT_THAT(LayersWithExperts(config), ElementsAre(true, true, true));
+  config["mlp_only_layers"] = {0, 7};
+  EXPECT_THAT(LayersWithExperts(config), ElementsAre(false, true, true));
+  config["decoder_sparse_step"] = 2;
+  EXPECT_THAT(LayersWithExperts(config), ElementsAre(false, true, false));
+}
+
+TEST(ModelConfigTest, ReadsTheGroupsTheScaleAndTheSharedExpertsOfGlm) {
+  json json = LlamaJson();
+  json["architectures"] = {"Glm4MoeForCausalLM"};
+  json["n_routed_experts"] = 16;
+  json["moe_intermediate_size"] = 24;
+  json["n_shared_experts"] = 2;
+  json["n_group"] = 4;
+  json["topk_group"] = 2;
+  json["routed_scaling_factor"] = 2.5;
+  json["first_k_dense_replace"] = 2;
+  const auto config = Parse(json);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const RouterRule& router = config->moe.router;
+  EXPECT_EQ(router.num_experts, 16);
+  EXPECT_EQ(router.top_k, 8) << "the default";
+  EXPECT_EQ(router.score, RouterScore::kSigmoid);
+  EXPECT_TRUE(router.normalizes);
+  EXPECT_EQ(router.num_groups, 4);
+  EXPECT_EQ(router.top_groups, 2);
+  EXPECT_EQ(router.scale, 2.5f);
+  EXPECT_EQ(config->moe.shared_width, 48);
+  EXPECT_FALSE(config->moe.has_shared_gate());
+  EXPECT_TRUE(config->moe.has_choice_bias());
+  EXPECT_EQ(RotaryDim(config->rope, config->head_dim), config->head_dim / 2) << "the default";
+  EXPECT_EQ(config->qk_norm, QkNorm::kNone) << "the default";
+  EXPECT_THAT(LayersWithExperts(json), ElementsAre(false, false, true));
+
+  json["n_group"] = 3;
+  EXPECT_THAT(ErrorOf(json),
+              HasSubstr("n_group is 3, must be a divisor of the number of experts, 16, that leaves two"));
+  json["n_group"] = 16;
+  EXPECT_THAT(ErrorOf(json), HasSubstr("n_group is 16, must be a divisor of the number of experts, 16, that leaves"));
+  json["n_group"] = 4;
+  json["topk_group"] = 1;
+  EXPECT_THAT(ErrorOf(json), HasSubstr("topk_group is 1, must be at least 2, because a token uses 8 of 16 experts"));
+}
+
+TEST(ModelConfigTest, ReadsTheSharedExpertAndTheWindowsOfQwen2) {
+  json config = QwenJson("Qwen2MoeForCausalLM");
+  config["shared_expert_intermediate_size"] = 40;
+  EXPECT_EQ(Parse(config)->moe.shared_width, 40);
+  EXPECT_TRUE(Parse(config)->moe.has_shared_gate());
+  EXPECT_EQ(Parse(config)->moe.num_logits(), 61);
+  EXPECT_TRUE(Parse(config)->qkv_bias);
+  EXPECT_THAT(Windows(config), Each(0));
+  config["use_sliding_window"] = true;
+  EXPECT_THAT(Windows(config), ElementsAre(100, 0, 0));
+  config["max_window_layers"] = 3;
+  EXPECT_THAT(Windows(config), ElementsAre(100, 0, 100));
+}
+
+TEST(ModelConfigTest, ExpertsOfMixtralHaveTheIntermediateSize) {
+  json config = LlamaJson();
+  config["architectures"] = {"MixtralForCausalLM"};
+  EXPECT_EQ(Parse(config)->moe.width, 172);
+  EXPECT_EQ(Parse(config)->moe.router.num_experts, 8);
+  EXPECT_TRUE(Parse(config)->moe.router.normalizes);
+  EXPECT_EQ(StacksOfExpert(*Parse(config), 1, 7).gate_up[1].name,
+            "model.layers.1.block_sparse_moe.experts.7.w3.weight");
+}
+
+TEST(ModelConfigTest, ClippedProjectionsOfOlmoeAreRefused) {
+  json config = LlamaJson();
+  config["architectures"] = {"OlmoeForCausalLM"};
+  config["clip_qkv"] = nullptr;
+  EXPECT_TRUE(Parse(config).ok()) << Parse(config).status();
+  config["clip_qkv"] = 8.0;
+  EXPECT_THAT(ErrorOf(config), HasSubstr("clip_qkv is 8.0, must be null"));
+}
+
+TEST(ModelConfigTest, BadExpertsAreRefused) {
+  const auto error = [](const char* field, const json& value) {
+    json config = Qwen3MoeJson();
+    config[field] = value;
+    return ErrorOf(config);
+  };
+  EXPECT_THAT(error("num_experts", 0), HasSubstr("num_experts is 0, must be an integer in 1 .. 4096"));
+  EXPECT_THAT(error("num_local_experts", 8),
+              HasSubstr("num_local_experts is 8, must be 16, because num_experts is 16"));
+  EXPECT_THAT(error("num_experts_per_tok", 17), HasSubstr("num_experts_per_tok is 17, must be an integer in 1 .. 16"));
+  EXPECT_THAT(error("moe_intermediate_size", 0), HasSubstr("moe_intermediate_size is 0, must be an integer in 1 .. "));
+  EXPECT_THAT(error("decoder_sparse_step", 0), HasSubstr("decoder_sparse_step is 0, must be"));
+  EXPECT_THAT(error("mlp_only_layers", {-1}), HasSubstr("mlp_only_layers"));
 }
 
 TEST(ModelConfigTest, OddWindowsAreRefused) {

@@ -17,7 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa/cpu_features.h"
 #include "kernels/fp8.h"
 #include "kernels/half_float.h"
 #include "nlohmann/json.hpp"

@@ -20,6 +20,7 @@
 #include "tests/worker/model/model_files.h"
 #include "tests/worker/model/paged_runner.h"
 #include "tests/worker/model/small_gguf.h"
+#include "worker/model/checkpoint.h"
 #include "worker/model/gguf_config.h"
 #include "worker/model/gguf_tensors.h"
 #include "worker/model/gguf_types.h"
@@ -42,21 +43,87 @@ std::vector<Logits> LogitsOf(const Model& model, const Tokens& prompt) {
   return runner.Prefill(0, prompt, 64);
 }
 
+// The golden has the logits of the last tokens of its prompt, at least.
+void ExpectRunOf(const std::string& path, const json& golden) {
+  SCOPED_TRACE(path);
+  const auto backend = MakeCpuBackend(1);
+  const auto model = LoadModel(path, backend.get());
+  ASSERT_TRUE(model.ok()) << model.status();
+  PagedRunner runner(model->get(), backend.get(), {});
+  const std::vector<Logits> logits = runner.Prefill(0, golden["prompt"].get<Tokens>(), 64);
+  const auto expected = golden["logits"].get<std::vector<Logits>>();
+  ASSERT_GE(logits.size(), expected.size());
+  const size_t first = logits.size() - expected.size();
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_LT(RelativeError(logits[first + i], expected[i]), 1e-3f) << i;
+  const auto greedy = golden["greedy"].get<Tokens>();
+  EXPECT_EQ(runner.Greedy(0, logits.back(), static_cast<int>(greedy.size())), greedy);
+}
+
 TEST(GgufModelTest, LogitsAndGreedyTokensEqualThoseOfTransformers) {
-  const json goldens = json::parse(ReadWholeFile(GoldenGguf("models.json")));
-  for (const auto& [name, golden] : goldens.items()) {
-    SCOPED_TRACE(name);
-    const auto backend = MakeCpuBackend(1);
-    const auto model = LoadModel(GoldenGguf(name + ".gguf"), backend.get());
-    ASSERT_TRUE(model.ok()) << model.status();
-    PagedRunner runner(model->get(), backend.get(), {});
-    const std::vector<Logits> logits = runner.Prefill(0, golden["prompt"].get<Tokens>(), 64);
-    const auto expected = golden["logits"].get<std::vector<Logits>>();
-    ASSERT_EQ(logits.size(), expected.size());
-    for (size_t i = 0; i < logits.size(); ++i) EXPECT_LT(RelativeError(logits[i], expected[i]), 1e-3f) << i;
-    const auto greedy = golden["greedy"].get<Tokens>();
-    EXPECT_EQ(runner.Greedy(0, logits.back(), static_cast<int>(greedy.size())), greedy);
+  for (const char* const file : {"models.json", "further_models.json"}) {
+    const json goldens = json::parse(ReadWholeFile(GoldenGguf(file)));
+    for (const auto& [name, golden] : goldens.items()) ExpectRunOf(GoldenGguf(name + ".gguf"), golden);
   }
+}
+
+// The program that divides files is llama-gguf-split.
+TEST(GgufModelTest, AModelInSeveralPartsIsThatInOneFile) {
+  const json goldens = json::parse(ReadWholeFile(GoldenGguf("models.json")));
+  const std::string path = GoldenGguf("parts-00001-of-00003.gguf");
+  ExpectRunOf(path, goldens["qwen2"]);
+  const auto backend = MakeCpuBackend(1);
+  EXPECT_EQ((*LoadModel(path, backend.get()))->weights.fingerprint,
+            (*LoadModel(GoldenGguf("qwen2.gguf"), backend.get()))->weights.fingerprint);
+  EXPECT_EQ(Checkpoint::Open(path)->num_files(), 3);
+}
+
+TEST(GgufModelTest, PartsThatDoNotFitTogetherAreRefused) {
+  TestDirectory directory;
+  const auto part = [](int number) {
+    return ReadWholeFile(GoldenGguf(absl::StrCat("parts-0000", number, "-of-00003.gguf")));
+  };
+  const auto name = [&](int number) { return absl::StrCat("m-0000", number, "-of-00003.gguf"); };
+  const auto error = [&](const std::string& file) {
+    return std::string(ReadModelConfig(absl::StrCat(directory.path(), "/", file)).status().message());
+  };
+  directory.Write(name(1), part(1));
+  directory.Write(name(2), part(2));
+  EXPECT_THAT(error(name(1)), HasSubstr("m-00003-of-00003.gguf"));
+  EXPECT_EQ(error(name(2)), absl::StrCat(directory.path(), "/", name(2),
+                                         ": split.no is 1, must be 0: the model is opened by its first part, whose "
+                                         "name ends in -00001-of-00003.gguf"));
+  directory.Write(name(3), part(2));
+  EXPECT_EQ(error(name(1)),
+            absl::StrCat(directory.path(), "/", name(3), ": split.no is 1 and split.count is 3, must be 2 and 3"));
+  directory.Write("whole.gguf", part(1));
+  EXPECT_EQ(error("whole.gguf"), absl::StrCat(directory.path(),
+                                              "/whole.gguf: split.count is 3, so the name must end in "
+                                              "-00001-of-00003.gguf"));
+  std::string more = part(1);
+  const std::string key = "split.tensors.count";
+  const std::string count = GgufWriter::Bytes(int32_t{27});
+  more.replace(more.find(key) + key.size() + sizeof(GgufType), count.size(), count);
+  directory.Write(name(1), more);
+  directory.Write(name(3), part(3));
+  EXPECT_THAT(error(name(1)), HasSubstr("split.tensors.count is 27, but the 3 parts have 26 tensors"));
+}
+
+// Of published files, as their converter writes them.
+TEST(GgufModelTest, TheScaleOfScoresOfTheLargestGemmaIsNarrower) {
+  const auto scale_of = [](const std::string& file, uint32_t layers, uint32_t heads) {
+    std::string changed = ReadWholeFile(GoldenGguf(file));
+    const auto set = [&](const std::string& key, uint32_t value) {
+      const std::string bytes = GgufWriter::Bytes(value);
+      changed.replace(changed.find(key) + key.size() + sizeof(GgufType), bytes.size(), bytes);
+    };
+    set(".block_count", layers);
+    set(".attention.head_count", heads);
+    const auto contents = ParseGguf(changed, file);
+    EXPECT_TRUE(contents.ok()) << contents.status();
+    return json::parse(*GgufConfigJson(*contents))["query_pre_attn_scalar"].get<int>();
+  };
+  EXPECT_EQ(scale_of("gemma2.gguf", 42, 4), 8) << "head_dim";
+  EXPECT_EQ(scale_of("gemma2.gguf", 46, 4), 6) << "hidden_size / num_heads";
 }
 
 TEST(GgufModelTest, TheConfigurationIsThatOfTheMetadata) {
@@ -78,13 +145,13 @@ TEST(GgufModelTest, TheConfigurationIsThatOfTheMetadata) {
   EXPECT_FALSE(config->tie_word_embeddings);
   EXPECT_TRUE(ReadModelConfig(GoldenGguf("qwen2.gguf"))->tie_word_embeddings) << "without output.weight";
   EXPECT_FALSE(ReadModelConfig(GoldenGguf("llama.gguf"))->qkv_bias);
-}
-
-TEST(GgufModelTest, RowsOfARotatedPairAreNeighboursInTheFile) {
-  std::vector<int64_t> rows;
-  for (int64_t row = 0; row < 12; ++row) rows.push_back(RowInFile(row, 12, 2));
-  EXPECT_EQ(rows, (std::vector<int64_t>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));
-  EXPECT_EQ(RowInFile(5, 12, 0), 5);
+  const auto experts = ReadModelConfig(GoldenGguf("qwen3moe.gguf"));
+  ASSERT_TRUE(experts.ok()) << experts.status();
+  EXPECT_EQ(experts->moe.router.num_experts, 8);
+  EXPECT_EQ(experts->moe.router.top_k, 3);
+  EXPECT_TRUE(experts->moe.router.normalizes);
+  EXPECT_EQ(experts->moe.width, 16);
+  EXPECT_EQ(experts->torch_dtype, "float16");
 }
 
 // A file of one layer whose metadata and tensors a test can change.
@@ -146,7 +213,7 @@ TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
           std::memcpy(&bytes[at + half], &value, sizeof(value));
         }
       }
-      const OwnedTensor plain = ConvertGgufTensor({"", type.name, {rows, cols}, bytes});
+      const OwnedTensor plain = DequantizeGgufTensor({"", type.name, {rows, cols}, bytes});
       matrices.emplace_back(plain.tensor.bytes);
       return bytes;
     });
@@ -170,37 +237,70 @@ TEST_F(SmallGgufTest, AQuantizedFileComputesAsTheFileOfItsNumbers) {
   }
 }
 
-// With inputs in float32, the only difference to a file of float32 is the order of sums.
+// With inputs in float32, the only difference to a file of float32 is the order of sums. One of the architectures has
+// experts.
 TEST_F(SmallGgufTest, MatricesOfQ4AreMultipliedAsTheyAre) {
   const Tokens prompt = {3, 1, 4, 1, 5, 9, 2, 6};
-  std::vector<std::string> floats;
-  const std::string quantized = FileWith(2, [&](int rows, int cols) {
-    Q4Matrix matrix = RandomQ4(rows, cols, &random_);
-    floats.push_back(std::move(matrix.floats));
-    return matrix.blocks;
-  });
-  random_.seed(11);
-  size_t next = 0;
-  const auto plain = Load(FileWith(0, [&](int, int) { return floats[next++]; }));
-  ASSERT_TRUE(plain.ok()) << plain.status();
-  const std::vector<Logits> expected = LogitsOf(**plain, prompt);
-  directory_.Write("model.gguf", quantized);
-  const auto load = [&](Quantization quantize, Int4Inputs inputs) {
-    return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr,
-                     {.layers = quantize, .int4_inputs = inputs});
-  };
-  const auto exact = load(Quantization::kNone, Int4Inputs::kFloat32);
-  ASSERT_TRUE(exact.ok()) << exact.status();
-  EXPECT_EQ((*exact)->weights.rounding.layers, Quantization::kInt4);
-  const auto rounding = load(Quantization::kNone, Int4Inputs::kInt8);
-  const std::vector<Logits> exact_logits = LogitsOf(**exact, prompt), rounded_logits = LogitsOf(**rounding, prompt);
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    EXPECT_LT(RelativeError(exact_logits[i], expected[i]), 1e-4f);
-    EXPECT_LT(RelativeError(rounded_logits[i], expected[i]), 0.1f);
+  for (const char* architecture : {"llama", "qwen3moe"}) {
+    SCOPED_TRACE(architecture);
+    std::vector<std::string> floats;
+    random_.seed(11);
+    const std::string quantized = FileWith(
+        2,
+        [&](int rows, int cols) {
+          Q4Matrix matrix = RandomQ4(rows, cols, &random_);
+          floats.push_back(std::move(matrix.floats));
+          return matrix.blocks;
+        },
+        nullptr, architecture);
+    random_.seed(11);
+    size_t next = 0;
+    const auto plain = Load(FileWith(
+        0, [&](int, int) { return floats[next++]; }, nullptr, architecture));
+    ASSERT_TRUE(plain.ok()) << plain.status();
+    const std::vector<Logits> expected = LogitsOf(**plain, prompt);
+    directory_.Write("model.gguf", quantized);
+    const auto load = [&](Quantization quantize, Int4Inputs inputs) {
+      return LoadModel(directory_.path() + "/model.gguf", backend_.get(), nullptr,
+                       {.layers = quantize, .int4_inputs = inputs});
+    };
+    const auto exact = load(Quantization::kNone, Int4Inputs::kFloat32);
+    ASSERT_TRUE(exact.ok()) << exact.status();
+    EXPECT_EQ((*exact)->weights.rounding.layers, Quantization::kInt4);
+    const auto rounding = load(Quantization::kNone, Int4Inputs::kInt8);
+    const std::vector<Logits> exact_logits = LogitsOf(**exact, prompt), rounded_logits = LogitsOf(**rounding, prompt);
+    for (size_t i = 0; i < prompt.size(); ++i) {
+      EXPECT_LT(RelativeError(exact_logits[i], expected[i]), 1e-4f);
+      EXPECT_LT(RelativeError(rounded_logits[i], expected[i]), 0.1f);
+    }
+    const auto int8 = load(Quantization::kInt8, Int4Inputs::kInt8);
+    ASSERT_TRUE(int8.ok()) << "--quantize rounds the dequantized matrices: " << int8.status();
+    EXPECT_EQ((*int8)->weights.rounding.layers, Quantization::kInt8);
   }
-  const auto int8 = load(Quantization::kInt8, Int4Inputs::kInt8);
-  ASSERT_TRUE(int8.ok()) << "--quantize rounds the dequantized matrices: " << int8.status();
-  EXPECT_EQ((*int8)->weights.rounding.layers, Quantization::kInt8);
+}
+
+TEST_F(SmallGgufTest, ExpertsThatDoNotFitAreNamedAsInTheFile) {
+  const auto error_with = [&](const std::function<void(GgufWriter*)>& more) {
+    return ErrorOfLoad(PlainFile(more, "qwen3moe"));
+  };
+  ASSERT_TRUE(Load(PlainFile(nullptr, "qwen3moe")).ok());
+  EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddUint32("qwen3moe.expert_shared_count", 1); }),
+            "qwen3moe.expert_shared_count is 1, must be absent: it is not supported");
+  std::string file = PlainFile(nullptr, "qwen3moe");
+  const std::string key = "qwen3moe.expert_used_count";
+  const size_t at = file.find(key) + key.size() + sizeof(uint32_t);  // Behind the type of the value.
+  file[at] = 5;
+  EXPECT_EQ(ErrorOfLoad(file), "qwen3moe.expert_used_count is 5, must be an integer in 1 .. 4");
+  file = PlainFile(nullptr, "qwen3moe");
+  const std::string count = "qwen3moe.expert_count";
+  file[file.find(count) + count.size() + sizeof(uint32_t)] = 3;
+  EXPECT_EQ(ErrorOfLoad(file),
+            "tensor blk.0.ffn_gate_exps.weight is F32 [4, 64, 256], expected 3 matrices, one for each expert");
+  file = PlainFile(nullptr, "qwen3moe");
+  file.replace(file.find("ffn_up_exps"), 11, "ffn_gp_exps");
+  EXPECT_EQ(ErrorOfLoad(file),
+            "tensor \"blk.0.ffn_gp_exps.weight\" of the architecture qwen3moe with 1 layers is not "
+            "supported");
 }
 
 // Returns the numbers of float32 after they have been rounded to bfloat16.
@@ -269,14 +369,29 @@ TEST_F(SmallGgufTest, AScaleOfQ4ThatIsNotFiniteIsNamed) {
 }
 
 TEST_F(SmallGgufTest, AnotherArchitectureIsRefusedByItsName) {
-  EXPECT_EQ(ErrorOfLoad(PlainFile(nullptr, "gemma3")),
-            "general.architecture is \"gemma3\", must be llama, qwen2 or qwen3");
+  EXPECT_EQ(ErrorOfLoad(PlainFile(nullptr, "apertus")),
+            absl::StrCat("general.architecture is \"apertus\", must be ", GgufArchitectures(),
+                         "; as safetensors this works (ApertusForCausalLM); docs/serving.md#models lists the supported "
+                         "models"));
+  const auto error = [&](const char* architecture, const char* key, uint32_t value) {
+    return ErrorOfLoad(PlainFile([&](GgufWriter* writer) { writer->AddUint32(key, value); }, architecture));
+  };
+  EXPECT_EQ(error("qwen2moe", "qwen2moe.expert_count", 60),
+            absl::StrCat("general.architecture is \"qwen2moe\", must be ", GgufArchitectures(),
+                         "; qwen2moe.expert_count is 60: this mixture of experts is not supported; "
+                         "docs/serving.md#models lists the supported models"));
+  EXPECT_THAT(error("mamba2", "mamba2.ssm.state_size", 128),
+              HasSubstr("; mamba2.ssm.state_size is 128: layers with a recurrent state are not supported"));
+  EXPECT_THAT(error("bert", "bert.pooling_type", 1), HasSubstr("; bert.pooling_type is 1: encoders are not supported"));
+  EXPECT_THAT(error("apertus", "apertus.expert_count", 8), Not(HasSubstr("as safetensors")));
+  EXPECT_THAT(error("falcon", "falcon.expert_count", 0),
+              HasSubstr("glm4, command-r or cohere2; docs/serving.md#models lists"));
 }
 
 TEST_F(SmallGgufTest, WhatWouldChangeTheComputationIsRefused) {
   const auto error_with = [&](const std::function<void(GgufWriter*)>& more) { return ErrorOfLoad(PlainFile(more)); };
   EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddUint32("llama.expert_count", 8); }),
-            "llama.expert_count is 8, must be absent: it is not supported");
+            "llama.expert_count is 8, must be absent: this mixture of experts is not supported");
   EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddBool("llama.attention.causal", false); }),
             "llama.attention.causal is false, must be true");
   EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddUint32("llama.rope.dimension_count", 16); }),
@@ -285,8 +400,15 @@ TEST_F(SmallGgufTest, WhatWouldChangeTheComputationIsRefused) {
             "llama.attention.value_length is 64, must be 32");
   EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddString("llama.rope.scaling.type", "longrope"); }),
             "llama.rope.scaling.type is \"longrope\", must be none, linear or yarn");
-  EXPECT_THAT(error_with([](GgufWriter* writer) { writer->AddUint32("split.count", 3); }),
-              HasSubstr("split.count is 3, must be at most 1: join the parts"));
+  EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddUint32("llama.attention.sliding_window", 8); }),
+            "llama.attention.sliding_window is 8, must be absent: it is not supported");
+  const auto error_of_mistral = [&](const char* key) {
+    return ErrorOfLoad(PlainFile([&](GgufWriter* writer) { writer->AddFloat(key, 2); }, "mistral3"));
+  };
+  EXPECT_EQ(error_of_mistral("mistral3.attention.temperature_scale"),
+            "mistral3.attention.temperature_scale is 2.0, must be 0");
+  EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddFloat("llama.logit_scale", 2); }),
+            "llama.logit_scale is 2.0, must be absent: it is not supported");
   EXPECT_THAT(error_with([](GgufWriter* writer) { writer->AddString("general.type", "adapter"); }),
               HasSubstr("general.type is \"adapter\""));
   EXPECT_EQ(error_with([](GgufWriter* writer) { writer->AddTensor("blk.0.ffn_gate_inp.weight", 0, {1}, "1234"); }),
@@ -412,6 +534,9 @@ TEST_F(SmallGgufTest, DefaultsOfSamplingBecomeAGenerationConfig) {
   ASSERT_EQ((*model)->tokenizer_files.size(), 1u);
   EXPECT_EQ((*model)->tokenizer_files[0].name, "generation_config.json");
   EXPECT_EQ((*model)->tokenizer_files[0].contents, R"({"temperature":0.5,"top_k":20})");
+  const auto with_xtc = Load(with("general.sampling.xtc_probability", 0.5f));
+  ASSERT_TRUE(with_xtc.ok()) << with_xtc.status();
+  EXPECT_EQ((*with_xtc)->tokenizer_files[0].contents, R"({"temperature":0.5,"top_k":20,"xtc_probability":0.5})");
   EXPECT_THAT(ErrorOfLoad(with("general.sampling.top_p", 2)),
               HasSubstr("general.sampling.top_p is 2.0, must be a number in 0.000001 .. 1"));
   EXPECT_TRUE((*Load(PlainFile()))->tokenizer_files.empty());

@@ -187,7 +187,7 @@ TEST(GgufTest, BlocksAreDequantizedAsByTheReference) {
                       &values[i * type.block_elements]);
     }
     EXPECT_EQ(values, reference);
-    const OwnedTensor converted = ConvertGgufTensor(tensor);
+    const OwnedTensor converted = DequantizeGgufTensor(tensor);
     std::vector<float> rounded;
     AppendAsFloat(converted.tensor.bytes, kDequantizedType, &rounded);
     ASSERT_EQ(rounded.size(), reference.size());

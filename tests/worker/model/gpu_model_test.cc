@@ -88,6 +88,7 @@ const std::map<std::string, std::pair<std::string, nlohmann::json>> kRelatives =
     {"ministral",
      {"mistral",
       {{"architectures", {"MinistralForCausalLM"}}, {"layer_types", {"full_attention", "sliding_attention"}}}}},
+    {"helium", {"llama", {{"architectures", {"HeliumForCausalLM"}}, {"head_dim", 16}}}},
     {"seed_oss", {"qwen2", {{"architectures", {"SeedOssForCausalLM"}}, {"head_dim", 16}}}},
 };
 
@@ -114,7 +115,7 @@ TEST(GpuModelTest, LogitsAreThoseOfTheCpuUpToRounding) {
     DataType type;
     float tolerance;
   } types[] = {{DataType::kBFloat16, 0.03f}, {DataType::kFloat16, 0.004f}};
-  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "smollm3", "ministral", "seed_oss"}) {
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "smollm3", "ministral", "seed_oss", "helium"}) {
     for (const auto& [type, tolerance] : types) {
       SCOPED_TRACE(absl::StrCat(family, " ", Name(type)));
       const TestDirectory directory;

@@ -9,14 +9,17 @@
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/local_group.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/quantized_checkpoint.h"
 
@@ -251,6 +254,30 @@ class ActivationOrderTest : public Int4CheckpointTest {
 
   Tensors dequantized_;
 };
+
+// Columns in the place of those of a rank may belong to another rank, so ranks have rows of these matrices.
+TEST_F(ActivationOrderTest, TwoRanksHaveTheBitsOfOne) {
+  directory_.Write("model.safetensors", File());
+  directory_.Write("config.json", config_.dump());
+  const auto one = LoadModel(directory_.path(), backend_.get());
+  ASSERT_TRUE(one.ok()) << one.status();
+  const std::vector<Logits> expected = LogitsOf(**one);
+  LocalGroup group(2);
+  std::vector<std::vector<Logits>> actual(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto backend = MakeCpuBackend(1);
+      const auto model = LoadModel(directory_.path(), backend.get(), /*progress=*/nullptr, {}, /*is_long=*/false, rank,
+                                   /*num_ranks=*/2);
+      QUIRE_CHECK(model.ok()) << model.status();
+      EXPECT_TRUE((*model)->weights.layers[0].down_has_rows);
+      actual[rank] = LogitsOf(**model, backend.get(), group.collective(rank));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<Logits>& logits : actual) EXPECT_EQ(logits, expected);
+}
 
 TEST_F(ActivationOrderTest, GroupsInTheOrderOfActivationsAreTheirDequantizedModel) {
   directory_.Write("model.safetensors", File());

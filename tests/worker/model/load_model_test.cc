@@ -14,6 +14,8 @@
 #include "kernels/forwarding_backend.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/model_files.h"
+#include "tests/worker/model/stored_tensors.h"
+#include "worker/model/checkpoint.h"
 #include "worker/model/model.h"
 #include "worker/model/safetensors.h"
 
@@ -132,6 +134,8 @@ TEST_F(LoadModelTest, AModelThatTheDeviceCannotRunIsRefusedByName) {
   EXPECT_THAT(
       std::string(LoadModel(GoldenModel("gemma2"), &plain).status().message()),
       HasSubstr("needs scaled embeddings, softcapping, the activation gelu_pytorch_tanh, norms of the outputs of"));
+  EXPECT_EQ(LoadModel(GoldenModel("qwen3_moe"), &plain).status().message(),
+            "Qwen3MoeForCausalLM needs a mixture of experts, and plain device has no kernels for that; a CPU has them");
   EXPECT_THAT(std::string(LoadModel(GoldenModel("phi3"), &plain).status().message()),
               HasSubstr("needs a rotary embedding of a part of each head, and"));
   for (const char* name : {"llama3", "qwen3", "smollm3", "seed_oss", "ministral"}) {
@@ -255,6 +259,33 @@ TEST_F(LoadModelTest, FingerprintTellsEveryWeightAndFieldApart) {
   EXPECT_NE((*Load())->weights.fingerprint, other_weight);
 }
 
+// Workers with either of both checkpoints can serve together.
+TEST_F(LoadModelTest, AWrapperHasTheFingerprintOfItsTextModelAlone) {
+  for (const auto& [name, architecture] : {std::pair("mistral3_vision", "MistralForCausalLM"),
+                                           {"ministral3_vision", "Ministral3ForCausalLM"},
+                                           {"gemma3_vision", "Gemma3ForCausalLM"}}) {
+    SCOPED_TRACE(name);
+    const std::string wrapper = GoldenModel(name);
+    const auto config = nlohmann::json::parse(ReadWholeFile(wrapper + "/config.json"));
+    nlohmann::json text = config["text_config"];
+    text["architectures"] = {architecture};
+    text["tie_word_embeddings"] = config["tie_word_embeddings"];
+    directory_.Write("config.json", text.dump());
+    const auto checkpoint = Checkpoint::Open(wrapper);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    Tensors tensors;
+    for (const std::string& tensor_name : checkpoint->Names()) {
+      const Tensor& tensor = *checkpoint->Find(tensor_name);
+      tensors[tensor_name] = {tensor.dtype, tensor.shape, std::string(tensor.bytes)};
+    }
+    directory_.Write("model.safetensors", SafetensorsFileOf(tensors));
+    const auto alone = Load();
+    const auto wrapped = LoadModel(wrapper, backend_.get());
+    ASSERT_TRUE(alone.ok() && wrapped.ok()) << alone.status() << wrapped.status();
+    EXPECT_EQ((*alone)->weights.fingerprint, (*wrapped)->weights.fingerprint);
+  }
+}
+
 TEST_F(LoadModelTest, MissingFilesAreNamed) {
   EXPECT_THAT(std::string(LoadModel("/no/such/place", backend_.get()).status().message()),
               testing::StrEq("there is no folder /no/such/place"));
@@ -314,6 +345,37 @@ TEST_F(LoadModelTest, AMissingOutputMatrixIsOnlyFineWhenTied) {
   EXPECT_THAT(ErrorOfLoad(), HasSubstr("tensor lm_head.weight is missing, expected [96, 32]"));
   EditConfig("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
   EXPECT_TRUE(Load().ok());
+}
+
+// As those of Qwen3-Embedding, which were saved without the output matrix of Qwen3ForCausalLM.
+TEST_F(LoadModelTest, ABaseModelHasOtherNamesAndNoOutputMatrix) {
+  const std::string whole = (*Load())->weights.fingerprint;
+  // JSON may have spaces.
+  for (size_t at = 0; (at = weights_.find("\"model.", at)) != std::string::npos;) weights_.replace(at, 7, "      \"");
+  directory_.Write("model.safetensors", weights_);
+  auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights.fingerprint, whole) << "it has an output matrix";
+  EXPECT_FALSE((*model)->config.lacks_output);
+  Replace("lm_head.weight", "lm_head", "xm_head");
+  model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE((*model)->config.lacks_output);
+  EXPECT_EQ((*model)->weights.lm_head, nullptr);
+  EditConfig("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true ");
+  model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_FALSE((*model)->config.lacks_output) << "the embedding is the output matrix";
+}
+
+TEST_F(LoadModelTest, ABaseArchitectureIsThatOfItsDecoder) {
+  const std::string whole = (*Load())->weights.fingerprint;
+  EditConfig("LlamaForCausalLM", "LlamaModel");
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights.fingerprint, whole);
+  EditConfig("LlamaModel", "BertModel");
+  EXPECT_THAT(ErrorOfLoad(), HasSubstr("architectures is [\"BertModel\"]"));
 }
 
 TEST_F(LoadModelTest, TiedMatricesThatDifferAreBothUsedWithAWarning) {

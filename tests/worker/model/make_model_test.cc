@@ -31,7 +31,7 @@ void Write(const ModelShape& shape, DataType type, uint64_t seed, const TestDire
 
 TEST(MakeModelTest, EveryFamilyAndTypeLoadsAndRuns) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
-  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe"}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
       const TestDirectory directory;
       Write(Tiny(family), type, 1, directory);
@@ -46,6 +46,15 @@ TEST(MakeModelTest, EveryFamilyAndTypeLoadsAndRuns) {
       EXPECT_LT(deviation, 9.0) << family;
     }
   }
+}
+
+// The sum of the tensors of Qwen3-30B-A3B on the hub.
+TEST(MakeModelTest, ThePresetWithExpertsHasTheNumberOfItsWeights) {
+  ModelShape shape = *Preset("qwen30b_a3b");
+  ASSERT_EQ(Complete(&shape), "");
+  int64_t num_weights = 0;
+  for (const TensorSpec& spec : TensorsOf(shape)) num_weights += spec.size();
+  EXPECT_EQ(num_weights, 30'532'122'624);
 }
 
 TEST(MakeModelTest, EqualSeedsGiveEqualFiles) {
@@ -89,13 +98,19 @@ TEST(MakeModelTest, OddShapesAreRefusedByFlag) {
   EXPECT_EQ(Complete(&shape), "--kv_heads is 3, must divide --heads, 4");
   shape = *Preset("tiny");
   shape.family = "gpt2";
-  EXPECT_EQ(Complete(&shape), "--family is gpt2, must be llama, mistral, qwen2 or qwen3");
+  EXPECT_EQ(Complete(&shape), "--family is gpt2, must be llama, mistral, qwen2, qwen3 or qwen3_moe");
   shape = *Preset("tiny");
   shape.layers = 0;
   EXPECT_EQ(Complete(&shape), "--layers is 0, must be in 1 .. 1048576");
   shape = *Preset("tiny");
   shape.dim = 65;
   EXPECT_EQ(Complete(&shape), "--head_dim is 0, must be even and positive, or --dim a multiple of --heads");
+  shape = *Preset("tiny");
+  shape.experts = 8;
+  EXPECT_EQ(Complete(&shape), "--experts, --experts_per_token and --expert_ffn are for --family=qwen3_moe");
+  shape.family = "qwen3_moe";
+  shape.experts_per_token = 9;
+  EXPECT_EQ(Complete(&shape), "--experts_per_token is 9, must be in 1 .. 8");
   EXPECT_FALSE(Preset("m501").has_value());
 }
 

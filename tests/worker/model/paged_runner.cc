@@ -34,7 +34,7 @@ struct PagedRunner::StepArrays {
   std::vector<uint32_t> block_tables;
 };
 
-PagedRunner::PagedRunner(const Model* model, Backend* backend, const Options& options)
+PagedRunner::PagedRunner(const Model* model, Backend* backend, const Options& options, Collective* group)
     : model_(*model), backend_(backend) {
   const ModelConfig& config = model->config;
   layout_ = {config.num_layers, config.num_kv_heads, config.head_dim, options.block_size, options.kv_type};
@@ -42,6 +42,7 @@ PagedRunner::PagedRunner(const Model* model, Backend* backend, const Options& op
       Transformer::Create(&model->config, &model->weights, backend, {kMaxTokens, options.max_logit_rows});
   QUIRE_CHECK(transformer.ok()) << transformer.status();
   transformer_ = *std::move(transformer);
+  if (group != nullptr) transformer_->SetGroup(group);
   free_blocks_.resize(kPoolTokens / options.block_size);
   std::iota(free_blocks_.begin(), free_blocks_.end(), 0u);
   std::mt19937 random(options.placement_seed);

@@ -35,7 +35,8 @@ class PagedRunner {
     int max_logit_rows = 64;
   };
 
-  PagedRunner(const Model* model, Backend* backend, const Options& options);
+  // A rank of a group runs the same steps as the other ranks at the same time.
+  PagedRunner(const Model* model, Backend* backend, const Options& options, Collective* group = nullptr);
 
   // Returns the logits of every token of the step, slice after slice.
   std::vector<Logits> Run(const std::vector<Slice>& slices);

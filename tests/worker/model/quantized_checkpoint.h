@@ -56,8 +56,8 @@ class CheckpointTest : public testing::Test {
 
   std::vector<Logits> LogitsOf(const Model& model) const { return LogitsOf(model, backend_.get()); }
   // The same of a model that was loaded on another backend.
-  static std::vector<Logits> LogitsOf(const Model& model, Backend* backend) {
-    return PagedRunner(&model, backend, {}).Prefill(0, {1, 5, 17, 3, 90, 33, 2, 4, 4, 61}, 4);
+  static std::vector<Logits> LogitsOf(const Model& model, Backend* backend, Collective* group = nullptr) {
+    return PagedRunner(&model, backend, {}, group).Prefill(0, {1, 5, 17, 3, 90, 33, 2, 4, 4, 61}, 4);
   }
   std::vector<Logits> RoundedAtLoad(Quantization quantize) const {
     const auto model = LoadModel(GoldenModel("llama2"), backend_.get(), /*progress=*/nullptr, {.layers = quantize});

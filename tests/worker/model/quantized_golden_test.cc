@@ -32,7 +32,7 @@ using nlohmann::json;
 
 const Tokens kPrompt = {1, 5, 17, 3, 90, 33, 2, 4, 4, 61};
 
-std::string Golden(const std::string& file) {
+std::string GoldenFile(const std::string& file) {
   return SourcePath("tests/golden/quantized/" + file);
 }
 
@@ -40,13 +40,13 @@ class QuantizedGoldenTest : public CheckpointTest {
  protected:
   QuantizedGoldenTest() {
     tensors_.clear();
-    config_ = json::parse(ReadWholeFile(Golden("config.json")));
+    config_ = json::parse(ReadWholeFile(GoldenFile("config.json")));
     Add("plain.safetensors");
   }
 
   // Adds the tensors of a file to the checkpoint, and what they shall become to `expected_`.
   void Add(const std::string& name) {
-    const std::string file = ReadWholeFile(Golden(name));
+    const std::string file = ReadWholeFile(GoldenFile(name));
     const auto tensors = ParseSafetensors(file, name);
     ASSERT_TRUE(tensors.ok()) << tensors.status();
     for (const Tensor& tensor : *tensors) {
@@ -56,7 +56,7 @@ class QuantizedGoldenTest : public CheckpointTest {
   }
   void AddFormat(const std::string& name) {
     Add(name + ".safetensors");
-    config_["quantization_config"] = json::parse(ReadWholeFile(Golden("formats.json"))).at(name);
+    config_["quantization_config"] = json::parse(ReadWholeFile(GoldenFile("formats.json"))).at(name);
   }
 
   static std::vector<float> Floats(const StoredTensor& stored) {
@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, QuantizedFormatTest, testing::ValuesIn(kFormat
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(QuantizedGoldenTest, EveryFormatIsTested) {
-  const json formats = json::parse(ReadWholeFile(Golden("formats.json")));
+  const json formats = json::parse(ReadWholeFile(GoldenFile("formats.json")));
   std::vector<std::string> names;
   for (const auto& [name, config] : formats.items()) names.push_back(name);
   EXPECT_THAT(names, testing::UnorderedElementsAreArray(kFormats));

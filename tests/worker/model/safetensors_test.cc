@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/model/model_files.h"
 #include "worker/model/checkpoint.h"
+#include "worker/model/layer_check.h"
 
 namespace quire {
 namespace {
@@ -186,8 +188,38 @@ TEST_F(ShardsTest, ATensorInTheWrongShardIsRefused) {
 
 TEST_F(ShardsTest, ATensorInTwoShardsIsRefused) {
   directory_.Write("two.safetensors", OneTensor("\"U8\"", "[4]", "[0,4]", 4));
-  EXPECT_EQ(ErrorWith(R"({"a":"one.safetensors","b":"two.safetensors"})"),
-            directory_.path() + "/two.safetensors: tensor \"a\" is in another shard as well");
+  EXPECT_EQ(
+      ErrorWith(R"({"a":"one.safetensors","b":"two.safetensors"})"),
+      directory_.path() + "/two.safetensors: tensor \"a\" is there twice: in another shard, or with another prefix");
+}
+
+TEST_F(ShardsTest, TensorsOfAWrapperHaveTheNamesOfItsTextModel) {
+  const auto tensors = [](const std::vector<std::string>& names) {
+    std::string header;
+    for (const std::string& name : names) {
+      absl::StrAppend(&header, header.empty() ? "{" : ",", "\"", name,
+                      R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})");
+    }
+    return SafetensorsFileOf(header + "}", 0);
+  };
+  directory_.Write("model.safetensors",
+                   tensors({"language_model.model.norm.weight", "language_model.lm_head.weight",
+                            "model.language_model.layers.0.mlp.up_proj.weight", "model.text_model.embed_tokens.weight",
+                            "model.layers.1.mlp.up_proj.weight", "vision_tower.a", "model.vision_tower.b", "visual.c",
+                            "multi_modal_projector.norm.weight", "mtp.layers.0.norm.weight"}));
+  const auto checkpoint = Checkpoint::Open(directory_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT(checkpoint->Names(),
+              testing::ElementsAre("lm_head.weight", "model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight",
+                                   "model.layers.1.mlp.up_proj.weight", "model.norm.weight"));
+  EXPECT_EQ(SkippedTensors(*checkpoint),
+            "left out 5 tensors beside the text model: 1 of mtp, 1 of multi_modal_projector, 2 of vision_tower, 1 of "
+            "visual");
+  directory_.Write("model.safetensors", tensors({"model.norm.weight", "language_model.model.norm.weight"}));
+  EXPECT_EQ(
+      Checkpoint::Open(directory_.path()).status().message(),
+      directory_.path() +
+          "/model.safetensors: tensor \"model.norm.weight\" is there twice: in another shard, or with another prefix");
 }
 
 TEST_F(ShardsTest, AnErrorBeginsWithThePathOfTheFile) {

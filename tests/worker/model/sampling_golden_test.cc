@@ -20,7 +20,8 @@ using nlohmann::json;
 constexpr int kDraws = 20000;
 constexpr int kRowsPerCall = 1000;
 
-// A row of masks.json: logits, sampling parameters, and the tokens that Hugging Face's logits processors keep.
+// A row of masks.json: logits, sampling parameters, and the tokens that Hugging Face's logits processors, llama.cpp's
+// top-n-sigma and the XTC of mlx-lm keep.
 struct GoldenRow {
   std::vector<float> logits;
   std::vector<TokenCount> counts;
@@ -33,9 +34,12 @@ GoldenRow ReadRow(const json& golden) {
   row.logits = golden["logits"].get<std::vector<float>>();
   for (const int32_t token : golden["seen"].get<std::set<int32_t>>()) row.counts.push_back({token, 1, 0});
   row.parameters.temperature = golden.value("temperature", 1.0f);
+  row.parameters.top_n_sigma = golden.value("top_n_sigma", 0.0f);
   row.parameters.top_k = golden.value("top_k", 0);
   row.parameters.top_p = golden.value("top_p", 1.0f);
   row.parameters.min_p = golden.value("min_p", 0.0f);
+  row.parameters.xtc_probability = golden.contains("xtc_threshold") ? 1 : 0;
+  row.parameters.xtc_threshold = golden.value("xtc_threshold", 0.0f);
   row.parameters.repetition_penalty = golden.value("repetition_penalty", 1.0f);
   row.parameters.num_top = -1;
   row.parameters.given_token = -1;
@@ -75,7 +79,7 @@ std::map<int32_t, int> Draw(Backend* backend, const GoldenRow& row) {
 TEST(SamplingGoldenTest, TokensAreDrawnFromTheSetAndWithTheChancesOfTransformers) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
   const json cases = json::parse(ReadWholeFile(GoldenModel("../sampling/masks.json")));
-  ASSERT_EQ(cases.size(), 30u);
+  ASSERT_EQ(cases.size(), 42u);
   for (const json& golden : cases) {
     const GoldenRow row = ReadRow(golden);
     json parameters = golden;
@@ -97,6 +101,7 @@ TEST(SamplingGoldenTest, TemperatureZeroTakesTheMostLikelyOfTransformers) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
   for (const json& golden : json::parse(ReadWholeFile(GoldenModel("../sampling/masks.json")))) {
     GoldenRow row = ReadRow(golden);
+    if (row.parameters.xtc_probability > 0) continue;  // It drops the likeliest token.
     row.parameters.temperature = 0;
     const std::map<int32_t, int> drawn = Draw(backend.get(), row);
     ASSERT_EQ(drawn.size(), 1u);

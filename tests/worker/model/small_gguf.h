@@ -19,6 +19,7 @@ namespace quire {
 // A model of one layer in a GGUF file, with random weights.
 struct SmallGguf {
   static constexpr int kHidden = 256, kFfn = 256, kVocab = 32, kHeads = 8, kKvHeads = 4, kHeadDim = 32;
+  static constexpr int kExperts = 4, kExpertFfn = 64;  // Of the architecture qwen3moe, which has no other MLP.
 
   // Returns numbers of float32 in [-scale, scale].
   static std::string RandomFloats(int count, float scale, std::mt19937* random) {
@@ -45,11 +46,20 @@ struct SmallGguf {
     writer.AddUint32(prefix + "attention.head_count_kv", kKvHeads);
     writer.AddFloat(prefix + "attention.layer_norm_rms_epsilon", 1e-5f);
     if (more) more(&writer);
-    const auto vector = [&](const std::string& name, float value) {
+    const auto vector = [&](const std::string& name, float value, int size = kHidden) {
       std::string bytes;
-      for (int i = 0; i < kHidden; ++i) bytes += GgufWriter::Bytes(value);
-      writer.AddTensor(name, 0, {kHidden}, bytes);
+      for (int i = 0; i < size; ++i) bytes += GgufWriter::Bytes(value);
+      writer.AddTensor(name, 0, {size}, bytes);
     };
+    const bool has_experts = architecture == "qwen3moe";
+    if (has_experts) {
+      writer.AddUint32(prefix + "expert_count", kExperts);
+      writer.AddUint32(prefix + "expert_used_count", 2);
+      writer.AddUint32(prefix + "expert_feed_forward_length", kExpertFfn);
+      writer.AddTensor("blk.0.ffn_gate_inp.weight", 0, {kExperts, kHidden},
+                       RandomFloats(kExperts * kHidden, 1, random));
+      for (const char* name : {"blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight"}) vector(name, 1, kHeadDim);
+    }
     writer.AddTensor("token_embd.weight", 0, {kVocab, kHidden}, RandomFloats(kVocab * kHidden, 1, random));
     vector("output_norm.weight", 1);
     vector("blk.0.attn_norm.weight", 1);
@@ -61,6 +71,17 @@ struct SmallGguf {
     matrix("attn_k", kKvHeads * kHeadDim, kHidden);
     matrix("attn_v", kKvHeads * kHeadDim, kHidden);
     matrix("attn_output", kHidden, kHeads * kHeadDim);
+    const auto experts = [&](const std::string& name, int rows, int cols) {
+      std::string bytes;
+      for (int i = 0; i < kExperts; ++i) bytes += store(rows, cols);
+      writer.AddTensor(absl::StrCat("blk.0.", name, ".weight"), matrix_type, {kExperts, rows, cols}, bytes);
+    };
+    if (has_experts) {
+      experts("ffn_gate_exps", kExpertFfn, kHidden);
+      experts("ffn_up_exps", kExpertFfn, kHidden);
+      experts("ffn_down_exps", kHidden, kExpertFfn);
+      return writer.File();
+    }
     matrix("ffn_gate", kFfn, kHidden);
     matrix("ffn_up", kFfn, kHidden);
     matrix("ffn_down", kHidden, kFfn);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/backend.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa/cpu_features.h"
 #include "kernels/forwarding_backend.h"
 
 namespace quire {

@@ -61,9 +61,21 @@ void PrintTo(const FamilyParam& param, std::ostream* out) {
 
 std::vector<FamilyParam> StrictFamilies() {
   std::vector<FamilyParam> params;
-  for (const char* name :
-       {"llama2", "llama3", "mistral", "qwen2", "qwen3", "yarn", "olmo2", "smollm3", "granite", "seed_oss", "ministral",
-        "gemma", "gemma2", "gemma3", "phi3", "phi3_long", "bfloat16", "float16"}) {
+  for (const char* name : {"llama2",        "llama3",          "mistral",
+                           "qwen2",         "qwen3",           "yarn",
+                           "olmo2",         "smollm3",         "granite",
+                           "seed_oss",      "ministral",       "gemma",
+                           "gemma2",        "gemma3",          "phi3",
+                           "phi3_long",     "bfloat16",        "float16",
+                           "ministral3",    "olmo3",           "exaone4",
+                           "apertus",       "arcee",           "helium",
+                           "ernie4_5",      "hunyuan",         "glm",
+                           "glm4",          "cohere",          "cohere2",
+                           "gemma3_vision", "mistral3_vision", "ministral3_vision",
+                           "llava",         "internvl",        "smolvlm",
+                           "qwen2_5_vl",    "qwen3_vl",        "qwen3_moe",
+                           "qwen2_moe",     "mixtral",         "olmoe",
+                           "glm4_moe",      "granitemoe"}) {
     params.push_back({name, StrictIsa()});
   }
   return params;
@@ -82,7 +94,8 @@ std::vector<FamilyParam> QuantizedFamilies() {
   constexpr WeightRounding kInt8 = {.layers = Quantization::kInt8};
   std::vector<FamilyParam> params;
   for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"bfloat16", isa, kInt8});
-  for (const char* name : {"qwen2", "qwen3"}) params.push_back({name, StrictIsa(), kInt8});
+  for (const char* name : {"qwen2", "qwen3", "ernie4_5", "arcee", "cohere2"})
+    params.push_back({name, StrictIsa(), kInt8});
   params.push_back({"phi3", StrictIsa(), kInt8});  // It stacks matrices.
   for (const cpu::Isa isa : cpu::SupportedIsas()) params.push_back({"llama3", isa, {.layers = Quantization::kInt4}});
   // The first has its embedding as output matrix.
@@ -101,6 +114,18 @@ std::vector<FamilyParam> Int8KvFamilies() {
   params.push_back({"qwen3", StrictIsa(), {.layers = Quantization::kInt8}, KvType::kInt8});
   for (const char* name : {"gemma2", "gemma3", "phi3", "olmo2"}) {
     params.push_back({name, StrictIsa(), {}, KvType::kInt8});
+  }
+  return params;
+}
+
+// With every instruction set. A rounded input may choose another expert, so only bits are compared.
+std::vector<FamilyParam> ExpertFamilies() {
+  std::vector<FamilyParam> params;
+  for (const cpu::Isa isa : cpu::SupportedIsas()) {
+    params.push_back({"qwen3_moe_bfloat16", isa});
+    for (const Quantization layers : {Quantization::kInt8, Quantization::kInt4}) {
+      params.push_back({"qwen3_moe", isa, {.layers = layers}});
+    }
   }
   return params;
 }
@@ -299,6 +324,7 @@ TEST_P(Int8KvFamilyTest, LogitsAreNearThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Int8Kv, FamilyTest, testing::ValuesIn(Int8KvFamilies()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(Int8Kv, Int8KvFamilyTest, testing::ValuesIn(Int8KvFamilies()), FamilyName);
+INSTANTIATE_TEST_SUITE_P(Experts, FamilyTest, testing::ValuesIn(ExpertFamilies()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(Quantized, FamilyTest, testing::ValuesIn(QuantizedFamilies()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(Quantized, QuantizedFamilyTest, testing::ValuesIn(QuantizedFamilies()), FamilyName);
 INSTANTIATE_TEST_SUITE_P(Strict, FamilyTest, testing::ValuesIn(StrictFamilies()), FamilyName);
@@ -324,11 +350,13 @@ TEST(TransformerTest, AHalfPrecisionCacheStaysNear) {
 TEST(TransformerTest, ThreadsChangeNoBit) {
   const std::unique_ptr<Backend> one = MakeCpuBackend(1);
   const std::unique_ptr<Backend> three = MakeCpuBackend(3);
-  const Golden golden = LoadGolden("qwen3", one.get());
-  const Golden same = LoadGolden("qwen3", three.get());
-  const std::vector<Logits> expected =
-      PagedRunner(golden.model.get(), one.get(), {}).Prefill(0, golden.prompts.back(), 64);
-  EXPECT_EQ(PagedRunner(same.model.get(), three.get(), {}).Prefill(0, golden.prompts.back(), 64), expected);
+  for (const char* name : {"qwen3", "qwen3_moe"}) {
+    const Golden golden = LoadGolden(name, one.get());
+    const Golden same = LoadGolden(name, three.get());
+    const std::vector<Logits> expected =
+        PagedRunner(golden.model.get(), one.get(), {}).Prefill(0, golden.prompts.back(), 64);
+    EXPECT_EQ(PagedRunner(same.model.get(), three.get(), {}).Prefill(0, golden.prompts.back(), 64), expected) << name;
+  }
 }
 
 TEST(TransformerTest, AStepWithoutRoomIsRefused) {
