@@ -60,12 +60,12 @@ class BlockWatch : public ReceivedCall {
 
   LoopAsker* const asker_;
   std::atomic<int>* const num_watches_;
-  bool is_counted_ = false;  // It is counted in num_watches_.
+  bool is_counted_ = false;  // Counted in num_watches_.
   std::string worker_;       // Empty: all of them are watched.
   int64_t interval_ms_ = 0;
   // The step that is under way uses these two.
   std::map<std::string, Worker> workers_;  // The key is the address.
-  std::deque<grpc::ByteBuffer> messages_;  // They are to be written; the front is being written.
+  std::deque<grpc::ByteBuffer> messages_;  // To be written; the front is being written.
 
   Mutex mutex_;
   bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;

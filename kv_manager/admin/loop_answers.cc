@@ -54,6 +54,13 @@ v1::RequestState StateOf(const SequenceGroup& group) {
   return group.is_swapped() ? v1::REQUEST_STATE_SWAPPED : v1::REQUEST_STATE_WAITING;
 }
 
+// Returns the number of samples or beams that have not ended. Those that have yet to be forked count.
+int NumSamples(const SequenceGroup& group) {
+  const bool has_beams = group.request().beam.has_value();
+  if (has_beams && !group.has_begun()) return group.request().beam->width;
+  return group.num_sequences() + group.num_to_fork();
+}
+
 // `seen` is scratch space for the blocks of the pool and of the host tier. It is empty before and after.
 void Summarize(const SequenceGroup& group, const LoopView& loop, BlockSet* seen, v1::RequestSummary* out) {
   const Request& request = group.request();
@@ -62,7 +69,7 @@ void Summarize(const SequenceGroup& group, const LoopView& loop, BlockSet* seen,
   out->set_age_ms(std::max<int64_t>(loop.now_us - request.arrival_us, 0) / 1000);
   out->set_prompt_tokens(static_cast<uint32_t>(request.prompt.size()));
   out->set_cached_prompt_tokens(group.progress().num_cached_tokens);
-  out->set_num_sequences(group.num_sequences());
+  out->set_num_sequences(NumSamples(group));
   out->set_priority(request.priority);
   out->set_tenant(request.tenant);
   uint64_t num_generated = 0;

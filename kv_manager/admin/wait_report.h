@@ -17,7 +17,7 @@ namespace quire {
 struct WaitReport {
   std::string worker = {};  // Empty: no worker has the request, and the other fields are not set.
   bool is_worker_lost = false;
-  std::string last_error = {};  // Says why the worker is lost.
+  std::string last_error = {};  // Why the worker is lost.
   WaitReason reason = {};
   int num_pinned_blocks = 0;
 };

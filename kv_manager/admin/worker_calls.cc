@@ -69,7 +69,7 @@ class WorkerCalls::Flush {
   // Used by the step loop of this worker, and after the last round.
   struct Worker {
     v1::WorkerFlush told = {};
-    int num_left = 0;  // Says how many blocks to free at most: those that were cached at the beginning.
+    int num_left = 0;  // Blocks to free at most: the number that was cached at the beginning.
   };
 
   Worker* WorkerOf(const std::string& address, bool* is_first) {

@@ -80,7 +80,7 @@ class BlockPool {
   // Returns whether TakeNewlyEvictable is going to return the block.
   bool is_newly_evictable(BlockId block) const { return states_[Value(block)].is_newly_evictable != 0; }
 
-  // Replaces `blocks` by those that have become evictable since the last call, each once, in the order in which they
+  // Sets `blocks` to the blocks that have become evictable since the last call, each once, in the order in which they
   // became evictable. Some of them may be in use again.
   void TakeNewlyEvictable(std::vector<BlockId>* blocks);
 
@@ -106,7 +106,7 @@ class BlockPool {
 
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // The struct has four words, because with 12 bytes taking and dropping a block takes longer.
+  // Four words: with 12 bytes, taking and dropping a block takes longer.
   struct State {
     int ref_count() const { return num_owners + is_cached; }
 

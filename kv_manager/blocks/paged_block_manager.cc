@@ -15,15 +15,14 @@ namespace quire {
 
 PagedBlockManager::PagedBlockManager(const PagedBlockManagerOptions& options)
     : options_(options),
+      groups_(options.block_size),
       pool_(options.num_blocks),
       host_pool_(options.num_host_blocks),
       tree_(options.block_size, &pool_),
       pins_(&tree_, options.max_pinned_blocks),
       promises_(options.block_size),
       copies_(options.num_blocks),
-      hashes_(options.index == nullptr ? 0 : options.num_blocks, 0) {
-  QUIRE_CHECK_GT(options.block_size, 0);
-}
+      hashes_(options.index == nullptr ? 0 : options.num_blocks, 0) {}
 
 void PagedBlockManager::BeginStep(StepId step) {
   copies_.DropFrom(step);

@@ -90,7 +90,7 @@ class PagedBlockManager : public BlockManager {
   PagedBlockManager(int num_blocks, int block_size)
       : PagedBlockManager({.num_blocks = num_blocks, .block_size = block_size}) {}
 
-  int block_size() const override { return options_.block_size; }
+  const CacheGroups& groups() const override { return groups_; }
   int num_blocks() const override { return pool_.num_blocks(); }
   int num_free_blocks() const override { return pool_.num_free() + pool_.num_evictable(); }
 
@@ -215,6 +215,7 @@ class PagedBlockManager : public BlockManager {
   BlockRecount Recount() const;
 
   const PagedBlockManagerOptions options_;
+  const CacheGroups groups_;
   BlockPool pool_;  // Declared before everything that holds references to its blocks.
   BlockPool host_pool_;
   PrefixTree tree_;

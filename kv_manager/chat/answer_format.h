@@ -10,8 +10,8 @@ namespace quire {
 
 // How a model writes what is not the plain text of its answer. The names are the same as in GetModelResponse.
 struct AnswerFormat {
-  std::string tool_calls;  // "hermes", "llama3" or "mistral". Empty: the format is not known, or there is none.
-  std::string reasoning;   // "think". Empty: the format is not known, or there is none.
+  std::string tool_calls;  // Such as "hermes" (docs/openai.md). Empty: the format is not known, or there is none.
+  std::string reasoning;   // Such as "think". Empty: the format is not known, or there is none.
 };
 
 // Guesses the format from the source of a chat template, which writes the calls and the thoughts of earlier answers in

@@ -32,8 +32,8 @@ class Engine {
   // kCancelled, or kStopToken when the caller has found a stop string in its tokens.
   virtual void Cancel(RequestId request, FinishReason reason) = 0;
 
-  // The same for one sample of the request, while other samples go on. Not for beams. REQUIRES: called at most once for
-  // each sample.
+  // The same for one sample of the request, while other samples continue. Not for beams. REQUIRES: called at most once
+  // for each sample.
   virtual void CancelSample(RequestId request, int sample_index) = 0;
 
   // The model of the generation that new requests are for: the newest generation with a worker that is ready. When no

@@ -8,15 +8,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/limit_text.h"
+#include "base/sampling_fields.h"
 #include "base/status.h"
 
 namespace quire {
 namespace {
 
 using nlohmann::json;
-
-// The largest float, because a request has floats.
-constexpr double kMaxFloat = std::numeric_limits<float>::max();
 
 absl::Status BadValue(const char* field, const json& value, absl::string_view limits) {
   return absl::FailedPreconditionError(
@@ -42,9 +40,16 @@ absl::Status ReadInt(const json& root, const char* field, int low, std::optional
   return BadValue(field, root[field], "an integer");
 }
 
-absl::Status ReadFloat(const json& root, const char* field, double low, double high, std::optional<float>* out) {
-  QUIRE_ASSIGN_OR_RETURN(const std::optional<double> number, Number(root, field, low, high));
-  if (number.has_value()) *out = static_cast<float>(*number);
+// REQUIRES: the field does not count tokens.
+absl::Status ReadFloat(const json& root, const SamplingField& field, SamplingDefaults* out) {
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<double> number, Number(root, field.name, field.low, field.high));
+  if (!number.has_value()) return absl::OkStatus();
+  const auto value = static_cast<float>(*number);
+  if (!field.Allows(value)) {
+    return BadValue(field.name, root[field.name],
+                    absl::StrCat("above ", LimitText(field.low), " and at most ", LimitText(field.high)));
+  }
+  out->sampling[field.name] = value;
   return absl::OkStatus();
 }
 
@@ -54,14 +59,14 @@ absl::StatusOr<SamplingDefaults> ParseGenerationConfig(absl::string_view text, i
   const json root = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) return absl::FailedPreconditionError("generation_config.json: must be a JSON object");
   SamplingDefaults defaults;
-  QUIRE_RETURN_IF_ERROR(ReadFloat(root, "temperature", 0, kMaxFloat, &defaults.temperature));
-  QUIRE_RETURN_IF_ERROR(ReadFloat(root, "top_p", 0, 1, &defaults.top_p));
-  if (defaults.top_p == 0.0F) return BadValue("top_p", root["top_p"], "above 0 and at most 1");
-  QUIRE_RETURN_IF_ERROR(ReadFloat(root, "min_p", 0, 1, &defaults.min_p));
-  QUIRE_RETURN_IF_ERROR(ReadFloat(root, "repetition_penalty", 0.01, 10, &defaults.repetition_penalty));
+  for (const SamplingField& field : kSamplingFields) {
+    if (!field.is_recommended() || field.counts_tokens()) continue;
+    QUIRE_RETURN_IF_ERROR(ReadFloat(root, field, &defaults));
+  }
   // -1 is how vLLM writes that all tokens are kept.
-  QUIRE_RETURN_IF_ERROR(ReadInt(root, "top_k", -1, &defaults.top_k));
-  if (defaults.top_k.has_value() && (*defaults.top_k < 0 || *defaults.top_k > vocab_size)) defaults.top_k = 0;
+  std::optional<int> top_k;
+  QUIRE_RETURN_IF_ERROR(ReadInt(root, "top_k", -1, &top_k));
+  if (top_k.has_value()) defaults.sampling["top_k"] = *top_k < 0 || *top_k > vocab_size ? 0 : *top_k;
   QUIRE_RETURN_IF_ERROR(ReadInt(root, "max_new_tokens", 1, &defaults.max_tokens));
   return defaults;
 }

@@ -19,7 +19,6 @@
 #include "kv_manager/engine/inventory_check.h"
 #include "kv_manager/engine/restore_request.h"
 #include "kv_manager/engine/revival.h"
-#include "scheduler/request_size.h"
 
 namespace quire {
 namespace {
@@ -31,12 +30,7 @@ int64_t IdleTimeOf(const RowsOfRequest& rows) {
   return idle_us;
 }
 
-// Samples, or hypotheses that a search returns.
-int NumOutputs(const Request& request) {
-  return request.beam.has_value() ? request.beam->num_return : request.num_samples;
-}
-
-// The client has the tokens with which it can go on.
+// The client has the tokens that are needed to continue.
 absl::Status FirstTokensLostError() {
   return WithReason(absl::NotFoundError("the request began with other numerics than its worker has, and the worker has "
                                         "lost a part of it while the manager was started again"),
@@ -93,7 +87,7 @@ class Adoption {
  private:
   Scheduler* scheduler() const { return loop_.pool->scheduler(); }
 
-  // Goes on with a request, or ends its rows.
+  // Continues a request, or ends its rows.
   void Take(const RowsOfRequest& rows) {
     absl::StatusOr<RequestRestored> restored = Ask(rows);
     Revival revival;
@@ -141,7 +135,7 @@ class Adoption {
          .generation = loop_.generation});
   }
 
-  // Makes the stream known to its client. The error says why the request does not go on here.
+  // Makes the stream known to its client. The error says why the request does not continue here.
   static absl::Status Keep(const RequestRestored& restored, const Revival& revival) {
     if (revival.is_lost) {
       restored.sink->OnFailed(FirstTokensLostError());
@@ -154,21 +148,12 @@ class Adoption {
   // Returns what the loop knows about the request. The stream has been told the same.
   LiveRequests::Entry EntryOf(const Revival& revival, RequestRestored restored) const {
     const Request& request = restored.request;
-    const StepLoopOptions& options = *loop_.options;
-    LiveRequests::Entry entry{.sink = std::move(restored.sink),
-                              .arrival_us = request.arrival_us,
-                              .deadline_us = request.deadline_us,
-                              .num_prompt_tokens = static_cast<int>(request.prompt.size()),
-                              .max_tokens = request.max_tokens,
-                              .num_outputs = NumOutputs(request),
-                              .num_rows = NumRows(request),
-                              .start_us = now_us_,
-                              .first_token_us = now_us_,
-                              .last_token_us = std::vector<int64_t>(request.num_samples, now_us_),
-                              .has_started = true,
-                              .is_restorable = IsRestorable(request, options),
-                              .ticket = std::move(restored.ticket)};
-    if (options.tenants != nullptr) entry.tenant_slot = options.tenants->SlotOf(request.tenant);
+    LiveRequests::Entry entry =
+        LiveRequests::EntryOf(request, std::move(restored.sink), std::move(restored.ticket), *loop_.options);
+    entry.num_cached_tokens = revival.request.num_cached_tokens;
+    entry.start_us = entry.first_token_us = now_us_;
+    entry.last_token_us.assign(request.num_samples, now_us_);
+    entry.has_started = true;
     for (const Revival::Sample& sample : revival.samples) {
       entry.num_generated_tokens += static_cast<int64_t>(sample.generated.size());
     }
@@ -181,7 +166,7 @@ class Adoption {
     return entry;
   }
 
-  // Gives what goes on to the scheduler and the block manager.
+  // Gives the requests that continue to the scheduler and the block manager.
   void Install() {
     blocks_.cached = check_.CachedBlocks(blocks_.tables, std::move(next_blocks_));
     scheduler()->SkipTo(LastSequence(inventory_));

@@ -16,21 +16,21 @@
 
 namespace quire {
 
-// The parts of a step loop that go on with what another manager has left on its worker. All pointers are borrowed.
+// The parts of a step loop that continue what another manager has left on its worker. All pointers are borrowed.
 struct AdoptingLoop {
   const StepLoopOptions* options;
   const StepLoopHooks* hooks;
   const WorkerDescription* worker;
-  GenerationId generation;  // The worker has it.
+  GenerationId generation;  // Generation of the worker.
   WorkerPool* pool;
   LoopInbox* inbox;
   LiveRequests* live;
   StepLoopStats* stats;
 };
 
-// Goes on with the requests and the cached blocks of the inventory: asks hooks->restore_request for the stream of each
-// request, tells it what the request has become, and gives everything to the scheduler and the block manager. What
-// cannot go on loses its rows with the next plan. Requests that were placed here before come behind those of the
+// Continues the requests and keeps the cached blocks of the inventory: asks hooks->restore_request for the stream of
+// each request, tells it what the request has become, and gives everything to the scheduler and the block manager. What
+// cannot continue loses its rows with the next plan. Requests that were placed here before come after the ones of the
 // inventory. Called by the thread of the loop, in the first session with the worker, before any plan.
 void AdoptInventory(const AdoptingLoop& loop, const WorkerInventory& inventory, int64_t now_us);
 

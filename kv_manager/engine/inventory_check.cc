@@ -96,7 +96,7 @@ namespace {
 // Keeps the row with most tokens of each sample, or of each beam.
 void DropOldRows(RowsOfRequest* request, std::vector<const WorkerInventory::Row*>* others) {
   std::vector<const WorkerInventory::Row*> kept;
-  absl::flat_hash_map<uint64_t, size_t> places;  // They are indices into `kept`.
+  absl::flat_hash_map<uint64_t, size_t> places;  // Indices into `kept`.
   for (const WorkerInventory::Row* row : request->rows) {
     const uint64_t name = request->search.empty() ? row->sample_index : Value(row->sequence);
     const auto [place, is_new] = places.try_emplace(name, kept.size());

@@ -62,7 +62,7 @@ class InventoryCheck {
 struct RowsOfRequest {
   RowRecord record;                             // Borrowed from the first row. Its number of moves is the greatest.
   const WorkerInventory::Row* first = nullptr;  // Has the prompt that all rows have.
-  // This is what its beam search has become, as the row says that got farthest (see RowRecord). It is empty when the
+  // The state of its beam search, from the row that got farthest (see RowRecord). It is empty when the
   // request is no search, or the search has not made a step. Borrowed from the row.
   absl::string_view search = {};
   // One for each sample that has a row, by rising sample index. With `search`, one for each sequence. It is empty when
@@ -76,8 +76,8 @@ struct RowsOfRequest {
 std::vector<RowsOfRequest> FindRequests(const WorkerInventory& inventory,
                                         std::vector<const WorkerInventory::Row*>* others);
 
-// The greatest id of all sequences in the rows, also of those that have ended: as long as a row has it, no other
-// sequence of the worker may get it. Ids that FindRequests does not accept do not count.
+// The greatest id of all sequences in the rows, ended ones included: as long as a row has this id, no other sequence
+// of the worker may get it. Ids that FindRequests does not accept do not count.
 SequenceId LastSequence(const WorkerInventory& inventory);
 
 }  // namespace quire

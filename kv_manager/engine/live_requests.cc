@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/num_blocks.h"
+#include "kv_manager/engine/step_loop_options.h"
 
 namespace quire {
 namespace {
@@ -16,12 +16,29 @@ namespace {
 constexpr int64_t kNoToken = -1;
 }  // namespace
 
-int LiveRequests::WantedBlocks(const Entry& entry) const {
-  return NumBlocksFor(NumTokens(entry) + 1, block_size_);
+LiveRequests::Entry LiveRequests::EntryOf(const Request& request, std::shared_ptr<RequestSink> sink,
+                                          std::unique_ptr<TenantQuotas::Ticket> ticket,
+                                          const StepLoopOptions& options) {
+  return {.sink = std::move(sink),
+          .arrival_us = request.arrival_us,
+          .deadline_us = request.deadline_us,
+          .num_prompt_tokens = static_cast<int>(request.prompt.size()),
+          .max_tokens = request.max_tokens,
+          .num_outputs = NumOutputs(request),
+          .num_rows = NumRows(request),
+          .tenant_slot = options.tenants == nullptr ? 0 : options.tenants->SlotOf(request.tenant),
+          .num_generated_tokens = NumKnownTokens(request) - static_cast<int>(request.prompt.size()),
+          .is_prompt_only = request.is_prompt_only,
+          .is_restorable = IsRestorable(request, options),
+          .ticket = std::move(ticket)};
 }
 
-void LiveRequests::SetBlockSize(int block_size) {
-  block_size_ = block_size;
+int64_t LiveRequests::WantedBlocks(const Entry& entry) const {
+  return groups_.NumBlocks(NumTokens(entry) + 1);
+}
+
+void LiveRequests::SetGroups(const CacheGroups& groups) {
+  groups_ = groups;
   wanted_blocks_ = 0;
   for (auto& [request, entry] : entries_) {
     if (entry.wanted_blocks == 0) continue;
@@ -31,18 +48,13 @@ void LiveRequests::SetBlockSize(int block_size) {
 }
 
 void LiveRequests::Add(RequestId request, Entry entry) {
-  stats_->prompt_tokens += entry.num_prompt_tokens;
-  const size_t slot = entry.tenant_slot;
-  if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
-  ++stats_->tenants[slot].requests;
-  stats_->tenants[slot].prompt_tokens += entry.num_prompt_tokens;
-  Insert(request, std::move(entry));
+  Entry& added = Insert(request, std::move(entry));
+  stats_->prompt_tokens += added.num_prompt_tokens;
+  ++stats_->tenants[added.tenant_slot].requests;
+  stats_->tenants[added.tenant_slot].prompt_tokens += added.num_prompt_tokens;
 }
 
 void LiveRequests::Adopt(RequestId request, Entry entry) {
-  // Its tokens are counted here from now on.
-  const size_t slot = entry.tenant_slot;
-  if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
   Insert(request, std::move(entry));
   moved_.push_back(request);
 }
@@ -58,14 +70,17 @@ void LiveRequests::StopWantingIf(absl::FunctionRef<bool(RequestId)> is_running) 
   });
 }
 
-void LiveRequests::Insert(RequestId request, Entry entry) {
+LiveRequests::Entry& LiveRequests::Insert(RequestId request, Entry entry) {
+  const size_t slot = entry.tenant_slot;  // Its tokens are counted there from now on.
+  if (stats_->tenants.size() <= slot) stats_->tenants.resize(slot + 1);
   if (entry.deadline_us != kNever) deadlines_.insert({entry.deadline_us, request});
   entry.wanted_blocks = WantedBlocks(entry);
   wanted_blocks_ += entry.wanted_blocks;
   num_rows_ += entry.num_rows;
   num_restorable_ += entry.is_restorable;
-  const bool is_new = entries_.emplace(request, std::move(entry)).second;
+  const auto [it, is_new] = entries_.emplace(request, std::move(entry));
   QUIRE_CHECK(is_new) << request << " was submitted twice";
+  return it->second;
 }
 
 void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
@@ -78,6 +93,10 @@ void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
     const auto it = entries_.find(logprobs.request);
     if (it == entries_.end()) continue;
     it->second.sink->OnPromptLogprobs(logprobs.first_position, std::move(logprobs.tokens));
+  }
+  for (Embedding& embedding : output.embeddings) {
+    const auto it = entries_.find(embedding.request);
+    if (it != entries_.end()) it->second.sink->OnEmbedding(std::move(embedding.values));
   }
   EmitAll(std::move(output.emissions), now_us);
   for (const Finished& finished : output.finished) Finish(finished, now_us);
@@ -143,7 +162,7 @@ void LiveRequests::Emit(Emission emission, int64_t now_us, Entry* to) {
 void LiveRequests::Finish(const Finished& finished, int64_t now_us) {
   const auto it = entries_.find(finished.request);
   if (it == entries_.end()) return;
-  // Who hears of the end may send the next request at once.
+  // Release the quota first: the client may react to the end at once.
   if (finished.ends_request) it->second.ticket.reset();
   it->second.sink->OnFinished(finished);
   if (!finished.ends_request) return;

@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "base/cache_groups.h"
 #include "base/ids.h"
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/engine/tenant_quotas.h"
@@ -24,11 +25,13 @@
 
 namespace quire {
 
+struct StepLoopOptions;
+
 // The requests of one step loop that have not ended: where their events go, and the times that the statistics need.
 // Owned by the step-loop thread.
 class LiveRequests {
  public:
-  // This is what the loop knows about a request that it has given to the scheduler.
+  // What the loop knows about a request that it has given to the scheduler.
   struct Entry {
     std::shared_ptr<RequestSink> sink;
     int64_t arrival_us = 0;
@@ -42,7 +45,7 @@ class LiveRequests {
     int64_t num_generated_tokens = 0;
     bool is_prompt_only = false;  // Its only token is dropped, and does not count.
     int longest_output = 0;       // Tokens of the longest sample or hypothesis.
-    // A beam search that moves has so many tokens in its beams beyond those that it has emitted.
+    // Number of tokens in the beams of a search that moves, beyond the tokens that it has emitted.
     int num_beam_tokens = 0;
     int64_t start_us = 0;  // The time when its first plan was sent.
     int64_t first_token_us = 0;
@@ -51,9 +54,9 @@ class LiveRequests {
     bool was_running = false;                        // When a worker was lost, which may have begun it.
     bool is_restorable = false;                      // See IsRestorable.
     std::optional<int64_t> moved_us = std::nullopt;  // When it has come from another loop.
-    // Its tokens and the next one need so many. They count as wanted until the request starts, or runs after it has
-    // moved here. 0: they do not count any more.
-    int wanted_blocks = 0;
+    // Number of blocks for its tokens and the next one. They count as wanted until the request starts, or runs after it
+    // has moved here. 0: they do not count any more.
+    int64_t wanted_blocks = 0;
     std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // Null: nobody counts the requests of its tenant.
   };
 
@@ -61,12 +64,16 @@ class LiveRequests {
   // many tokens requests generate.
   LiveRequests(StepLoopStats* stats, WaitMeter* wait) : stats_(stats), wait_(wait) {}
 
-  // The pool has blocks of this size from here on. Called before the first Add, and whenever the pool is replaced.
-  void SetBlockSize(int block_size);
+  // The pool has these groups from here on. Called before the first Add, and whenever the pool is replaced.
+  void SetGroups(const CacheGroups& groups);
+
+  // What a loop with these options knows about a request that has just come, with the tokens that its client has sent.
+  static Entry EntryOf(const Request& request, std::shared_ptr<RequestSink> sink,
+                       std::unique_ptr<TenantQuotas::Ticket> ticket, const StepLoopOptions& options);
 
   // `entry.wanted_blocks` is set here.
   void Add(RequestId request, Entry entry);
-  // Gives the entry of a request away, which goes on in another loop. REQUIRES: the request is known.
+  // Gives away the entry of a request, which continues in another loop. REQUIRES: the request is known.
   Entry Take(RequestId request);
   // Adds the entry of a request that another loop has given away. It is not counted again.
   void Adopt(RequestId request, Entry entry);
@@ -86,7 +93,7 @@ class LiveRequests {
   void NoteLoss(absl::FunctionRef<bool(RequestId)> is_running);
   // Ends every request with the error that `status_of` returns. Returns their ids.
   std::vector<RequestId> FailAll(absl::FunctionRef<absl::Status(const Entry&)> status_of);
-  // Ends every restorable request with this error. They do not count as failed, because the next manager goes on with
+  // Ends every restorable request with this error. They do not count as failed, because the next manager continues
   // them. Returns their ids.
   std::vector<RequestId> LeaveRestorable(const absl::Status& status);
 
@@ -110,7 +117,7 @@ class LiveRequests {
   // Borrowed until the request leaves. REQUIRES: the request is known.
   RequestSink* SinkOf(RequestId request) const;
 
-  // The ids of all requests, those with the most generated tokens first.
+  // The ids of all requests, by falling number of generated tokens.
   std::vector<RequestId> ByProgress() const;
 
   int size() const { return static_cast<int>(entries_.size()); }
@@ -127,7 +134,7 @@ class LiveRequests {
  private:
   using Entries = absl::flat_hash_map<RequestId, Entry>;
 
-  int WantedBlocks(const Entry& entry) const;
+  int64_t WantedBlocks(const Entry& entry) const;
   void StopWanting(Entry* entry);
   void Start(Entry* entry, int num_cached_tokens, int64_t sent_us);
   void EmitAll(std::vector<Emission> emissions, int64_t now_us);
@@ -136,7 +143,7 @@ class LiveRequests {
   void ObserveEnd(const Entry& entry, int64_t now_us);
   static double TokensPerOutput(const Entry& entry);
   void EndWith(Entries::iterator it, const absl::Status& status);
-  void Insert(RequestId request, Entry entry);
+  Entry& Insert(RequestId request, Entry entry);
   Entry Extract(Entries::iterator it);
   // Extracts the entry and reports the request as ended.
   void Remove(Entries::iterator it);
@@ -145,8 +152,8 @@ class LiveRequests {
   WaitMeter* const wait_;
   Entries entries_;
   std::set<std::pair<int64_t, RequestId>> deadlines_;  // Requests without a deadline are not here.
-  std::vector<RequestId> moved_;  // Those whose blocks may still count as wanted; some may have left.
-  int block_size_ = 1;
+  std::vector<RequestId> moved_;  // Requests whose blocks may still count as wanted; some may have left.
+  CacheGroups groups_{/*block_size=*/1};
   int64_t wanted_blocks_ = 0;
   int num_rows_ = 0;
   int num_restorable_ = 0;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/num_blocks.h"
 #include "base/status_reason.h"
 #include "scheduler/waiting_queue.h"
 
@@ -58,26 +58,55 @@ absl::Status LoopInbox::PostRequest(RequestSubmitted submitted) {
   const Request& request = submitted.request;
   const MutexLock lock(&mutex_);
   if (is_stopped_) return ShuttingDownError();
-  if (num_submitted_ >= options_->max_inbox_requests) {
-    return absl::ResourceExhaustedError(absl::StrCat("the inbox of the chosen worker has ", num_submitted_,
+  if (!HasRoomFor(request.tenant)) {
+    return absl::ResourceExhaustedError(absl::StrCat("the inbox of the chosen worker has ", added_.requests,
                                                      " requests, the limit is ", options_->max_inbox_requests));
   }
-  CountSubmitted(request, NumKnownTokens(request));
-  cancellable_.insert(request.id);
+  const RequestId id = request.id;
+  const Added added = AddedBy(request, NumKnownTokens(request));
+  added_.Add(added, 1);
+  ++tenants_[request.tenant];
+  cancellable_.insert(id);
   events_.emplace_back(std::move(submitted));
+  submitted_[id] = {std::prev(events_.end()), added};
   changed_.NotifyOne();
   return absl::OkStatus();
 }
 
-void LoopInbox::CountSubmitted(const Request& request, int num_tokens) {
-  submitted_blocks_ += NumBlocksFor(num_tokens + 1, load_.block_size);  // These and the next token need so many.
-  ++num_submitted_;
-  submitted_restorable_ += IsRestorable(request, *options_);
-  submitted_rows_ += NumRows(request);
+bool LoopInbox::HasRoomFor(const std::string& tenant) const {
+  const int limit = options_->max_inbox_requests;
+  if (added_.requests < limit) return true;
+  // Clients without tokens name their tenants, so these alone are no bound.
+  if (added_.requests >= 2 * limit) return false;
+  const auto own = tenants_.find(tenant);
+  if (own == tenants_.end()) return true;
+  return own->second < limit / static_cast<int>(tenants_.size());
+}
+
+LoopInbox::Added LoopInbox::AddedBy(const Request& request, int num_tokens) const {
   const bool is_of_waiting_tenant = load_.waiting_tenant.has_value() && *load_.waiting_tenant == request.tenant;
-  if (ServesByArrival(options_->scheduler.policy) || is_of_waiting_tenant) {
-    submitted_tokens_ += WaitingQueue::kTokensPerRow * NumRows(request) + num_tokens;
-  }
+  const bool waits_before_others = ServesByArrival(options_->scheduler.policy) || is_of_waiting_tenant;
+  return {.requests = 1,
+          .restorable = IsRestorable(request, *options_),
+          .rows = NumRows(request),
+          .blocks = load_.groups.NumBlocks(num_tokens + 1),  // Includes the next token.
+          .tokens = waits_before_others ? WaitingQueue::kTokensPerRow * NumRows(request) + num_tokens : 0};
+}
+
+void LoopInbox::Added::Add(const Added& other, int sign) {
+  requests += sign * other.requests;
+  restorable += sign * other.restorable;
+  rows += sign * other.rows;
+  blocks += sign * other.blocks;
+  tokens += sign * other.tokens;
+}
+
+void LoopInbox::Added::AddTo(WorkerLoad* load) const {
+  load->num_requests += requests;
+  load->num_restorable += restorable;
+  load->num_rows += rows;
+  load->wanted_blocks += blocks;
+  load->forecast.waiting_tokens += tokens;
 }
 
 void LoopInbox::Adopt(MovingRequest moving, PromptHashes* hashes) {
@@ -86,7 +115,7 @@ void LoopInbox::Adopt(MovingRequest moving, PromptHashes* hashes) {
   if (index != nullptr) index->Expect(id, hashes);
   const MutexLock lock(&mutex_);
   QUIRE_CHECK(!is_stopped_) << id;
-  CountSubmitted(moving.request.request(), LiveRequests::NumTokens(moving.live));
+  added_.Add(AddedBy(moving.request.request(), LiveRequests::NumTokens(moving.live)), 1);
   if (moving.wishes.is_cancellable) cancellable_.insert(id);
   events_.emplace_back(RequestMoved{std::move(moving.request), std::move(moving.live), moving.family,
                                     moving.was_refused, moving.is_rebalanced});
@@ -108,8 +137,8 @@ MovingRequest::Wishes LoopInbox::Release(RequestId request) {
     wishes.cancelled_samples.push_back(cancelled->sample_index);
     return true;
   };
-  // These stay where they are. The loop does nothing about them when it comes to them, because it does not know the
-  // request any more. A sample that the loop has ended already is ended once more, which does nothing either.
+  // These stay where they are. The loop does nothing when it reaches them, because it does not know the request any
+  // more. A sample that the loop has ended already is ended once more, which does nothing either.
   if (taken_ != nullptr) std::for_each(taken_->begin(), taken_->end(), take);
   const MutexLock lock(&mutex_);
   wishes.is_cancellable = cancellable_.erase(request) > 0;
@@ -118,11 +147,26 @@ MovingRequest::Wishes LoopInbox::Release(RequestId request) {
   return wishes;
 }
 
-void LoopInbox::Cancel(RequestId request, FinishReason reason) {
+std::optional<RequestSubmitted> LoopInbox::Cancel(RequestId request, FinishReason reason) {
   const MutexLock lock(&mutex_);
-  if (cancellable_.erase(request) == 0) return;
-  events_.emplace_back(RequestCancelled{request, reason});
+  if (cancellable_.erase(request) == 0) return std::nullopt;
+  std::optional<RequestSubmitted> withdrawn = Withdraw(request);
+  if (!withdrawn.has_value()) events_.emplace_back(RequestCancelled{request, reason});
   changed_.NotifyOne();
+  return withdrawn;
+}
+
+std::optional<RequestSubmitted> LoopInbox::Withdraw(RequestId request) {
+  const auto it = submitted_.find(request);
+  if (it == submitted_.end()) return std::nullopt;
+  RequestSubmitted withdrawn = std::move(std::get<RequestSubmitted>(*it->second.event));
+  events_.erase(it->second.event);
+  added_.Add(it->second.added, -1);
+  submitted_.erase(it);
+  if (const auto tenant = tenants_.find(withdrawn.request.tenant); --tenant->second == 0) tenants_.erase(tenant);
+  if (prefix_index_ != nullptr) prefix_index_->Forget(request);
+  has_withdrawn_ = true;
+  return withdrawn;
 }
 
 void LoopInbox::CancelSample(RequestId request, int sample_index) {
@@ -165,11 +209,7 @@ WorkerLoad LoopInbox::load() const {
   const MutexLock lock(&mutex_);
   WorkerLoad load = load_;
   load.is_drained_by_operator = is_drained_by_operator_;
-  load.num_requests += num_submitted_;
-  load.num_restorable += submitted_restorable_;
-  load.num_rows += submitted_rows_;
-  load.wanted_blocks += submitted_blocks_;
-  load.forecast.waiting_tokens += submitted_tokens_;
+  added_.AddTo(&load);
   load.forecast.num_requests = load.num_requests;
   return load;
 }
@@ -233,7 +273,7 @@ void LoopInbox::Stop() {
 
 bool LoopInbox::Wait(int64_t wake_us) {
   const MutexLock lock(&mutex_);
-  while (!is_stopped_ && events_.empty() && questions_.empty()) {
+  while (!is_stopped_ && events_.empty() && questions_.empty() && !has_withdrawn_) {
     if (wake_us == kNever) {
       changed_.Wait(&mutex_);
       continue;
@@ -246,19 +286,17 @@ bool LoopInbox::Wait(int64_t wake_us) {
 
 void LoopInbox::Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) {
   taken_ = events;
-  const MutexLock lock(&mutex_);
-  events->swap(events_);
-  questions->swap(questions_);
-  load_.num_requests += num_submitted_;
-  load_.num_restorable += submitted_restorable_;
-  load_.num_rows += submitted_rows_;
-  load_.wanted_blocks += submitted_blocks_;
-  load_.forecast.waiting_tokens += submitted_tokens_;
-  num_submitted_ = 0;
-  submitted_restorable_ = 0;
-  submitted_rows_ = 0;
-  submitted_blocks_ = 0;
-  submitted_tokens_ = 0;
+  std::list<LoopEvent> taken;
+  {
+    const MutexLock lock(&mutex_);
+    taken.swap(events_);
+    questions->swap(questions_);
+    submitted_.clear();
+    tenants_.clear();
+    added_.AddTo(&load_);
+    added_ = {};
+  }
+  events->assign(std::make_move_iterator(taken.begin()), std::make_move_iterator(taken.end()));
 }
 
 void LoopInbox::SetPrefixIndex(std::shared_ptr<PrefixIndex> index) {
@@ -274,7 +312,7 @@ bool LoopInbox::Publish(const WorkerLoad& load, bool is_drained_by_worker, const
   const MutexLock lock(&mutex_);
   const auto num_others = [](const WorkerLoad& of) { return of.num_requests - of.num_restorable; };
   const bool has_changed = load_.is_ready != load.is_ready || (load.num_requests == 0 && load_.num_requests != 0) ||
-                           (num_others(load) == 0 && num_others(load_) != 0);
+                           (num_others(load) == 0 && num_others(load_) != 0) || std::exchange(has_withdrawn_, false);
   load_ = load;
   is_drained_by_worker_ = is_drained_by_worker;
   made->is_draining = is_drained_by_operator_ || is_drained_by_worker;

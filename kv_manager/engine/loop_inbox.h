@@ -4,10 +4,14 @@
 #define QUIRE_KV_MANAGER_ENGINE_LOOP_INBOX_H_
 
 #include <cstdint>
+#include <list>
 #include <memory>
+#include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -90,8 +94,8 @@ absl::Status ShuttingDownError();
 absl::Status NextManagerError();
 // The error of a request whose generation has lost its workers to another one.
 absl::Status ModelReplacedError();
-// The error of a request that could go on only with other numerics than its own. `cause` says why it cannot go on with
-// these.
+// The error of a request that could continue only with other numerics. `cause` says why it cannot continue with its
+// own.
 absl::Status NumericsDifferError(absl::string_view cause, absl::string_view own, absl::string_view others);
 
 // Holds what a step loop shares with other threads: the events and questions that the loop has not taken yet, the
@@ -104,18 +108,22 @@ class LoopInbox : public WorkerClient::Listener {
   LoopInbox(const LoopInbox&) = delete;
   LoopInbox& operator=(const LoopInbox&) = delete;
 
-  // Puts the request into the inbox. `hashes` are those of its salt and prompt. RESOURCE_EXHAUSTED when the inbox is
-  // full, UNAVAILABLE after Stop(); then nothing has changed.
+  // Puts the request into the inbox. `hashes` are the hashes of its salt and prompt. RESOURCE_EXHAUSTED when the inbox
+  // is full, UNAVAILABLE after Stop(); then nothing has changed. In a full inbox, each tenant still has room for its
+  // share: an equal part for each tenant with requests there, and at least one request. All tenants together have at
+  // most twice `options.max_inbox_requests`.
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes,
                       std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr) QUIRE_EXCLUDES(mutex_);
   // Cancel() cancels a request, and CancelSample() cancels one of its samples. Both do nothing when the request was not
   // submitted here, was cancelled or has ended. So the inbox keeps at most one Cancel for each request. Callers must
-  // call CancelSample at most once for each sample, as TokenStream does.
-  void Cancel(RequestId request, FinishReason reason) QUIRE_EXCLUDES(mutex_);
+  // call CancelSample at most once for each sample, as TokenStream does. A submitted request that the loop has not
+  // taken leaves the inbox at once: Cancel() returns it, and the loop never hears of it. Destroy it without locks,
+  // because its sink may own much.
+  std::optional<RequestSubmitted> Cancel(RequestId request, FinishReason reason) QUIRE_EXCLUDES(mutex_);
   void CancelSample(RequestId request, int sample_index) QUIRE_EXCLUDES(mutex_);
-  // Puts a request of another loop into the inbox. It counts as load like one that was submitted. `hashes` are those of
-  // its salt and prompt. There is no limit for these requests, because each of them was accepted before. REQUIRES:
-  // Stop() was not called.
+  // Puts a request of another loop into the inbox. It counts as load like one that was submitted. `hashes` are the
+  // hashes of its salt and prompt. There is no limit for these requests, because each of them was accepted before.
+  // REQUIRES: Stop() was not called.
   void Adopt(MovingRequest moving, PromptHashes* hashes) QUIRE_EXCLUDES(mutex_);
   // The loop has a request that was not submitted here, but to another manager. Called by the loop.
   void AddRestored(RequestId request) QUIRE_EXCLUDES(mutex_);
@@ -151,22 +159,44 @@ class LoopInbox : public WorkerClient::Listener {
   // Moves the events and the questions out of the inbox. Both vectors must be empty. The submitted requests among the
   // events count as load until the next Publish(). `events` is borrowed until the next call: Release() reads it.
   void Take(std::vector<LoopEvent>* events, std::vector<LoopQuestion>* questions) QUIRE_EXCLUDES(mutex_);
-  // Forgets a request of this loop, which goes on in another one. The result has what its caller has cancelled and the
-  // loop has not handled: events that are in the inbox, or among those that the loop has taken.
+  // Forgets a request of this loop, which continues in another one. The result has what its caller has cancelled and
+  // the loop has not handled: events that are in the inbox, or among those that the loop has taken.
   MovingRequest::Wishes Release(RequestId request) QUIRE_EXCLUDES(mutex_);
   // Replaces the index of the pool's prefixes. Null: nothing is cached.
   void SetPrefixIndex(std::shared_ptr<PrefixIndex> index) QUIRE_EXCLUDES(mutex_);
   // Replaces what readers see and forgets the requests that have ended. `is_drained_by_worker` tells
   // whether the worker itself has said that it drains. Returns whether the loop must call StepLoopHooks::on_change:
-  // readiness has changed, or the last request has ended, or the last one that is not restorable.
+  // readiness has changed, or the last request has ended, or the last one that is not restorable, or a request has left
+  // the inbox before the loop took it.
   bool Publish(const WorkerLoad& load, bool is_drained_by_worker, const WorkerStatus& status,
                const std::vector<RequestId>& ended) QUIRE_EXCLUDES(mutex_);
 
  private:
   void Post(LoopEvent event) QUIRE_EXCLUDES(mutex_);
+  // What requests in the inbox add to the load.
+  struct Added {
+    int requests = 0;
+    int restorable = 0;  // Requests for which IsRestorable is true.
+    int rows = 0;        // Wanted rows.
+    int64_t blocks = 0;  // Wanted blocks.
+    int64_t tokens = 0;  // Weight in the waiting queue, in tokens.
+
+    void Add(const Added& other, int sign);
+    void AddTo(WorkerLoad* load) const;
+  };
+  // A submitted request in the inbox.
+  struct Submitted {
+    std::list<LoopEvent>::iterator event;
+    Added added;
+  };
+
   absl::Status PostRequest(RequestSubmitted submitted) QUIRE_EXCLUDES(mutex_);
-  // The request lies in the inbox, and the loop has not taken it yet. It has so many tokens.
-  void CountSubmitted(const Request& request, int num_tokens) QUIRE_REQUIRES(mutex_);
+  // What a request with this number of tokens adds.
+  Added AddedBy(const Request& request, int num_tokens) const QUIRE_REQUIRES(mutex_);
+  // Whether the inbox has room for one more request of the tenant.
+  bool HasRoomFor(const std::string& tenant) const QUIRE_REQUIRES(mutex_);
+  // Takes a submitted request out of the inbox, if it is still there.
+  std::optional<RequestSubmitted> Withdraw(RequestId request) QUIRE_REQUIRES(mutex_);
   // Returns null without a prefix cache, or when the request does not use it.
   std::shared_ptr<PrefixIndex> IndexFor(const Request& request) const QUIRE_EXCLUDES(mutex_);
 
@@ -175,20 +205,20 @@ class LoopInbox : public WorkerClient::Listener {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  const std::vector<LoopEvent>* taken_ = nullptr;  // Take() has returned it. Only the loop's thread uses it.
-  std::vector<LoopEvent> events_ QUIRE_GUARDED_BY(mutex_);
+  const std::vector<LoopEvent>* taken_ = nullptr;  // Last result of Take(). Only the loop's thread uses it.
+  std::list<LoopEvent> events_ QUIRE_GUARDED_BY(mutex_);
   std::vector<LoopQuestion> questions_ QUIRE_GUARDED_BY(mutex_);
-  int num_submitted_ QUIRE_GUARDED_BY(mutex_) = 0;         // Requests in events_.
-  int submitted_restorable_ QUIRE_GUARDED_BY(mutex_) = 0;  // Those of them for which IsRestorable is true.
-  int submitted_rows_ QUIRE_GUARDED_BY(mutex_) = 0;        // The rows that these want.
-  int64_t submitted_blocks_ QUIRE_GUARDED_BY(mutex_) = 0;  // The blocks that these want.
-  int64_t submitted_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;  // They count for so many in the waiting queue.
+  Added added_ QUIRE_GUARDED_BY(mutex_);  // Sum over all requests in events_.
+  absl::flat_hash_map<RequestId, Submitted> submitted_ QUIRE_GUARDED_BY(mutex_);
+  // The number of requests that each tenant has in submitted_. No number is 0.
+  absl::flat_hash_map<std::string, int> tenants_ QUIRE_GUARDED_BY(mutex_);
+  bool has_withdrawn_ QUIRE_GUARDED_BY(mutex_) = false;                  // Since the last Publish().
   absl::flat_hash_set<RequestId> cancellable_ QUIRE_GUARDED_BY(mutex_);  // Submitted, not cancelled and not ended.
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_drained_by_operator_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool migrates_ QUIRE_GUARDED_BY(mutex_) = false;  // The last MigrationChanged has said so.
+  bool migrates_ QUIRE_GUARDED_BY(mutex_) = false;  // As of the last MigrationChanged.
   bool is_drained_by_worker_ QUIRE_GUARDED_BY(mutex_) = false;
-  WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);  // It leaves out the requests in events_.
+  WorkerLoad load_ QUIRE_GUARDED_BY(mutex_);  // Without the requests in events_.
   std::shared_ptr<const WorkerStatus> status_ QUIRE_GUARDED_BY(mutex_);
   std::shared_ptr<PrefixIndex> prefix_index_ QUIRE_GUARDED_BY(mutex_);
 };

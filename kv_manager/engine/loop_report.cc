@@ -87,7 +87,7 @@ WorkerLoad LoopReport::Load(const WorkerSession& session, const LiveRequests& li
                   .num_restorable = live.num_restorable(),
                   .num_rows = live.num_rows()};
   if (session.pool() == nullptr) return load;
-  load.block_size = status_.block_size;
+  load.groups = session.pool()->blocks().groups();
   load.num_blocks = status_.blocks.total;
   load.num_free_blocks = status_.blocks.free + status_.blocks.evictable;
   load.max_sequences = session.description().max_sequences;

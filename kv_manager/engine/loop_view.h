@@ -21,10 +21,10 @@ class WorkerLink;
 struct LoopView {
   const std::string& address;  // The address of the worker.
   const WorkerLink& link;
-  Scheduler* scheduler;  // It is null before the worker has joined for the first time, and once the loop has stopped.
-  PagedBlockManager* blocks;  // It is null when `scheduler` is null. No block is used while the worker is lost.
+  Scheduler* scheduler;       // Null before the worker has joined for the first time, and once the loop has stopped.
+  PagedBlockManager* blocks;  // Null when `scheduler` is null. No block is used while the worker is lost.
   TableAuditor* tables;
-  GenerationId generation;  // The worker's last session has it; it is 0 before the first.
+  GenerationId generation;  // Generation of the worker's last session; 0 before the first.
   int64_t now_us;           // The start of the current round, in the time of the loop's clock.
 };
 using LoopQuestion = std::function<void(const LoopView&)>;

@@ -55,11 +55,11 @@ PlacementRequest ToPlace(const Request& request, const TenantShare& share) {
   return {.generation = request.generation,
           .num_prompt_tokens = static_cast<int>(request.prompt.size()),
           .num_rows = NumRows(request),
-          .max_blocks = [&request](int block_size) { return MaxBlocks(request, block_size); },
+          .max_blocks = [&request](const CacheGroups& groups) { return MaxBlocks(request, groups); },
           .max_blocks_share = share.max_blocks_share};
 }
 
-// After so many removed workers, nothing is adopted any more. By then an earlier manager is long gone.
+// Number of removed workers after which nothing is adopted any more. By then an earlier manager is long gone.
 constexpr size_t kMaxRemoved = 1 << 16;
 
 // For a request that moves: the share of its tenant was checked when it was accepted.
@@ -150,8 +150,8 @@ void ManagerEngine::AddWorker(const std::string& address) {
 }
 
 absl::Status ManagerEngine::Submit(Request request, std::shared_ptr<RequestSink> sink) {
-  // Step loops wait for the lock, so the prompt is hashed before it is taken. Only for a worker whose blocks have
-  // another size than those of the last one it is hashed again under the lock.
+  // Step loops wait for the lock, so the prompt is hashed before it is taken. It is hashed again under
+  // the lock only for a worker with another block size than the last one.
   PromptHashes hashes(request.cache_salt, request.prompt);
   if (const int block_size = block_size_; block_size > 0 && !request.bypass_prefix_cache) hashes.Of(block_size);
   const std::string tenant = request.tenant;
@@ -178,7 +178,7 @@ absl::Status ManagerEngine::Place(Request request, std::shared_ptr<RequestSink> 
     return ticket.status();
   }
   QUIRE_ASSIGN_OR_RETURN(const int chosen, ChooseFor(request, hashes));
-  block_size_ = loads_[chosen].block_size;
+  block_size_ = loads_[chosen].groups.block_size();
   const absl::Status status =
       workers_[chosen].loop->Submit(std::move(request), std::move(sink), hashes, *std::move(ticket));
   if (absl::IsResourceExhausted(status)) ++refusals_.inbox_full;
@@ -216,7 +216,7 @@ absl::StatusOr<int> ManagerEngine::ChooseFor(const Request& request, PromptHashe
   return is_replaced ? ModelReplacedError() : NoWorkerError();
 }
 
-// The request was accepted before, so it goes on even if its tenant has reached a limit.
+// The request was accepted before, so it continues even if its tenant has reached a limit.
 absl::StatusOr<RequestRestored> ManagerEngine::RestoreRequest(const RequestToRestore& request) {
   RequestToRestore complete = request;
   for (const std::shared_ptr<const ServedModel>& model : registry_.models()) {
@@ -321,8 +321,12 @@ void ManagerEngine::CancelSample(RequestId request, int sample_index) {
 }
 
 void ManagerEngine::Cancel(RequestId request, FinishReason reason) {
+  std::optional<RequestSubmitted> withdrawn;  // Destroyed after the lock is released.
   const MutexLock lock(&mutex_);
-  for (const Worker& worker : workers_) worker.loop->Cancel(request, reason);
+  for (const Worker& worker : workers_) {
+    std::optional<RequestSubmitted> found = worker.loop->Cancel(request, reason);
+    if (found.has_value()) withdrawn = std::move(found);
+  }
 }
 
 void ManagerEngine::StartDrain() {
@@ -435,7 +439,7 @@ int64_t ManagerEngine::LongestSequence(GenerationId generation) const {
     const WorkerLoad load = worker.loop->load();
     if (!load.is_ready || load.is_drained_by_operator || load.generation != generation) continue;
     // The K and V of the last token are never stored.
-    longest = std::max(longest, int64_t{load.num_blocks} * load.block_size + 1);
+    longest = std::max(longest, int64_t{load.num_blocks} * load.groups.block_size() + 1);
   }
   return longest;
 }

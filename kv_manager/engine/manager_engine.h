@@ -50,20 +50,20 @@ struct SubmitRefusals {
 
 // The state of the whole manager. The part of each worker is consistent in itself.
 struct ManagerStatus {
-  int64_t now_us = 0;  // It is in the time of the step loops' clock.
+  int64_t now_us = 0;  // Time of the step loops' clock.
   int64_t uptime_us = 0;
-  std::string model_name;      // The generation for new requests has it. It is empty until a worker has joined.
-  GenerationId generation{0};  // The same generation; 0 until a worker has joined.
+  std::string model_name;      // Model of new requests. Empty until a worker has joined.
+  GenerationId generation{0};  // Generation of new requests; 0 until a worker has joined.
   bool is_ready = false;       // A worker is ready and does not drain, and the manager does not drain either.
   bool is_draining = false;
-  // They are in the order in which the workers were added.
+  // In the order in which the workers were added.
   std::vector<std::shared_ptr<const WorkerStatus>> workers;
   StepLoopStats totals;  // The sum over these workers and those that are gone for good.
   SubmitRefusals refusals;
-  // In what the workers of a generation differ from those that new requests go to, by Value() of the generation.
+  // Differences between the workers of a generation and the workers for new requests, by Value() of the generation.
   std::map<uint64_t, std::string> differences;
   std::vector<std::string> warnings;  // Sentences about settings that leave the service open to others.
-  // The index is the slot. There are at least as many labels as the totals have tenants.
+  // The index is the slot. There is a label for each tenant of the totals.
   std::vector<std::string> tenant_labels = {TenantLabels::kOthers};
 };
 
@@ -95,7 +95,7 @@ class ManagerEngine : public Engine {
   // draining.
   void SetWorkers(const std::vector<std::string>& addresses);
 
-  // Replaces the limits of the tenants. They hold for all later requests, and their shares also for those that wait.
+  // Replaces the limits of the tenants. They hold for all later requests, and the shares also for waiting ones.
   void SetTenants(TenantTable table) { quotas_.SetTable(std::move(table)); }
 
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink) override;
@@ -110,7 +110,7 @@ class ManagerEngine : public Engine {
   // options.adopt_window_us from the start, until all workers have opened their first session or could not be reached.
   // The start is the last call of BeginToLead.
   bool IsRestoring() const;
-  // This manager begins to lead now, in milliseconds since 1970: the epochs of its sessions are at least so great.
+  // This manager begins to lead now, in milliseconds since 1970: the epochs of its sessions are at least this number.
   // Called before SetWorkers.
   void BeginToLead(uint64_t unix_ms);
 
@@ -180,9 +180,9 @@ class ManagerEngine : public Engine {
 
   mutable Mutex mutex_;  // The mutexes of the loops are taken while this one is held.
   CondVar loop_changed_;
-  uint64_t first_epoch_ QUIRE_GUARDED_BY(mutex_);  // Sessions with workers that are added begin with it.
+  uint64_t first_epoch_ QUIRE_GUARDED_BY(mutex_);  // First epoch of sessions with added workers.
   std::vector<Worker> workers_ QUIRE_GUARDED_BY(mutex_);
-  std::vector<WorkerLoad> loads_ QUIRE_GUARDED_BY(mutex_);  // Memory that Submit uses again in each call.
+  std::vector<WorkerLoad> loads_ QUIRE_GUARDED_BY(mutex_);  // Memory that each call of Submit reuses.
   StepLoopStats retired_ QUIRE_GUARDED_BY(mutex_);          // The stats of workers that are gone for good.
   // Removed workers that have had a session with this manager. What they still have belongs to requests of this
   // manager, which have moved or ended. So nothing is adopted from them when they are added again.
@@ -191,7 +191,7 @@ class ManagerEngine : public Engine {
   std::vector<int64_t> tenant_refusals_ QUIRE_GUARDED_BY(mutex_);  // The refusals by Submit, by slot of tenants_.
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool was_ready_ QUIRE_GUARDED_BY(mutex_) = false;  // on_readiness was told so last.
+  bool was_ready_ QUIRE_GUARDED_BY(mutex_) = false;  // Last value told to on_readiness.
 };
 
 }  // namespace quire

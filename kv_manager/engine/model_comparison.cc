@@ -130,12 +130,20 @@ void CompareFiles(const WorkerDescription& worker, const WorkerDescription& othe
   }
 }
 
+std::string InWords(const ModelPooling& pooling) {
+  if (pooling.kind == Pooling::kNone) return absl::StrCat("none, because ", pooling.refusal);
+  const char* const state = pooling.kind == Pooling::kMean         ? "mean"
+                            : pooling.kind == Pooling::kFirstToken ? "first token"
+                                                                   : "last token";
+  return absl::StrCat(state, pooling.normalizes ? ", normalized" : "");
+}
+
 }  // namespace
 
 bool IsSameFamily(const WorkerDescription& a, const WorkerDescription& b) {
   return WeightsOf(a) == WeightsOf(b) && a.model_name == b.model_name && a.architecture == b.architecture &&
          a.vocab_size == b.vocab_size && a.max_context_tokens == b.max_context_tokens &&
-         a.eos_token_ids == b.eos_token_ids && a.bos_token_id == b.bos_token_id &&
+         a.eos_token_ids == b.eos_token_ids && a.bos_token_id == b.bos_token_id && a.pooling == b.pooling &&
          std::equal(a.tokenizer_files.begin(), a.tokenizer_files.end(), b.tokenizer_files.begin(),
                     b.tokenizer_files.end(), HaveSameMeaning);
 }
@@ -161,6 +169,7 @@ std::string DescribeDifference(const WorkerDescription& worker, const WorkerDesc
     return of.bos_token_id.has_value() ? absl::StrCat(*of.bos_token_id) : "none";
   };
   compare("BOS token", bos_of(worker), bos_of(other));
+  compare("embeddings", InWords(worker.pooling), InWords(other.pooling));
   CompareNumerics(worker, other, &differences);
   CompareFiles(worker, other, &differences);
   return absl::StrJoin(differences, ", ");

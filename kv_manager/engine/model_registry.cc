@@ -189,11 +189,10 @@ std::shared_ptr<const ServedModel> ModelRegistry::Find(const WorkerDescription& 
 
 namespace {
 
-// Special tokens never belong to what a guide describes, so they have no bytes.
 std::shared_ptr<const GuideVocabulary> GuideVocabularyOf(const ServedModel& model) {
   auto vocabulary = std::make_shared<GuideVocabulary>();
   for (TokenId token = 0; token < model.vocab_size; ++token) {
-    const std::string bytes = model.tokenizer->IsSpecial(token) ? "" : model.tokenizer->TokenBytes(token);
+    const std::string bytes = model.GuideBytes(token);
     vocabulary->bytes += bytes;
     vocabulary->lengths.push_back(static_cast<uint32_t>(bytes.size()));
   }
@@ -213,6 +212,8 @@ absl::StatusOr<std::shared_ptr<const ServedModel>> ModelRegistry::MakeModel(cons
   model->max_context_tokens = std::min(max_context_tokens_, description.max_context_tokens);
   model->eos_token_ids = description.eos_token_ids;
   model->bos_token_id = description.bos_token_id;
+  model->pooling = description.pooling;
+  model->embeds_only = description.embeds_only;
   QUIRE_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(description));
   if (model->tokenizer != nullptr) CompareVocabularies(*model);
   if (model->tokenizer != nullptr && !model->eos_token_ids.empty()) {

@@ -49,7 +49,7 @@ class ModelRegistry {
   // The family of a generation; 0 when the generation is not known, or not any more. Does not wait for Admit.
   FamilyId FamilyOf(GenerationId generation) const;
 
-  // Says how the workers of a generation differ from those of another one (DescribeDifference). The result is empty
+  // Says how the workers of two generations differ (DescribeDifference). The result is empty
   // when one of them is not known, or not any more. Does not wait for Admit.
   std::string DifferenceBetween(GenerationId generation, GenerationId other) const;
 

@@ -11,9 +11,8 @@ bool ChangeGeneration(GenerationId generation, MovedRequest* moved, RequestSink*
   const Request& request = group.request();
   if (request.beam.has_value() || group.num_to_fork() > 0) {
     // All beams are equally long, and so are samples that have drawn nothing.
-    const int num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples;
     const int position = group.sequences().front()->num_known_tokens();
-    for (int i = 0; i < num_outputs; ++i) sink->OnNumericsChanged(i, position);
+    for (int i = 0; i < NumOutputs(request); ++i) sink->OnNumericsChanged(i, position);
     return true;
   }
   for (const auto& sequence : group.sequences()) {

@@ -23,7 +23,7 @@ namespace quire {
 
 // A request on its way from the loop of one worker to the loop of another one.
 struct MovingRequest {
-  // This is what the inbox of the loop knows about the request.
+  // What the inbox of the loop knows about the request.
   struct Wishes {
     bool is_cancellable = false;  // The caller has not cancelled the request yet.
     // The caller has cancelled it for this reason, and the loop has not seen it yet.
@@ -34,13 +34,13 @@ struct MovingRequest {
   MovedRequest request;
   LiveRequests::Entry live;
   Wishes wishes;
-  // The family of its generation if it may go on in any generation of it. Otherwise 0.
+  // The family of its generation if it may continue in any generation of it. Otherwise 0.
   FamilyId family{0};
   bool was_refused = false;    // The scheduler to which it was given has refused it.
   bool is_rebalanced = false;  // It moves only to balance the load.
 };
 
-// This is what a loop says about a request that it wants to give to another loop.
+// What a loop says about a request that it wants to give to another loop.
 struct MoveWish {
   const SequenceGroup& group;
   bool needs_room = false;     // Only a worker may take the request that has free rows and blocks for it now.
@@ -53,7 +53,8 @@ struct MoveWish {
   TargetNeeds needs() const {
     TargetNeeds needs{.accepts_delay = accepts_delay, .family = family};
     needs.is_idle = wants_idle;
-    if (needs_room) needs.num_blocks = [&group = group](int block_size) { return group.MaxBlocksToGoOn(block_size); };
+    if (needs_room)
+      needs.num_blocks = [&group = group](const CacheGroups& groups) { return group.MaxBlocksToGoOn(groups); };
     return needs;
   }
 };
@@ -62,8 +63,8 @@ struct MoveWish {
 // looks once at the loads of the workers, however many requests there are.
 using FindMovableHook = std::function<size_t(absl::Span<const MoveWish> wishes)>;
 
-// The request goes on in this generation. If it had another generation before, its sink is told from which positions on
-// its samples have other numerics. Returns whether it had another one.
+// The request continues in this generation. If it had another generation before, its sink is told from which positions
+// on its samples have other numerics. Returns true if the generation changed.
 bool ChangeGeneration(GenerationId generation, MovedRequest* moved, RequestSink* sink);
 
 // Takes a request out of its loop.

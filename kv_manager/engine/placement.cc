@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 int64_t PoolTokens(const WorkerLoad& worker) {
-  return static_cast<int64_t>(worker.num_blocks) * worker.block_size;
+  return static_cast<int64_t>(worker.num_blocks) * worker.groups.block_size();
 }
 
 double Load(const WorkerLoad& worker) {
@@ -24,7 +24,7 @@ bool MayGetRequests(const WorkerLoad& worker) {
   return !worker.is_drained_by_operator && (worker.is_ready || worker.may_return);
 }
 
-// Returns whether requests that are there do not get on now.
+// Returns whether the requests of this worker make no progress now.
 bool IsDelayed(const WorkerLoad& worker) {
   return worker.is_overdue || worker.is_on_trial;
 }
@@ -65,7 +65,7 @@ bool IsIdle(const WorkerLoad& worker, int64_t num_blocks) {
 
 bool CanHold(const WorkerLoad& worker, const PlacementRequest& request) {
   if (worker.max_sequences != 0 && request.num_rows > worker.max_sequences) return false;
-  return request.max_blocks(worker.block_size) <= BlocksOfShare(request.max_blocks_share, worker.num_blocks);
+  return request.max_blocks(worker.groups) <= BlocksOfShare(request.max_blocks_share, worker.num_blocks);
 }
 
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request) {
@@ -82,7 +82,7 @@ bool CanTakeOver(const WorkerLoad& worker, const PlacementRequest& request, cons
   if (IsDelayed(worker) && !needs.accepts_delay) return false;
   if (!CanHold(worker, request)) return false;
   if (needs.num_blocks == nullptr) return true;
-  const int64_t num_blocks = needs.num_blocks(worker.block_size);
+  const int64_t num_blocks = needs.num_blocks(worker.groups);
   return HasRoom(worker, request.num_rows, num_blocks) && (!needs.is_idle || IsIdle(worker, num_blocks));
 }
 

@@ -9,25 +9,26 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "base/cache_groups.h"
 #include "kv_manager/engine/family_id.h"
 #include "kv_manager/engine/wait_forecast.h"
 #include "scheduler/request.h"
 
 namespace quire {
 
-// This is what placement knows about one worker.
+// What placement knows about one worker.
 struct WorkerLoad {
   bool is_ready = false;                // A session is open, and the worker itself does not drain.
   bool has_tried = false;               // A session was opened, or an attempt has failed.
   bool has_joined = false;              // A session was opened.
-  bool may_return = false;              // It is lost, and requests still wait for it to return.
+  bool may_return = false;              // Lost, and requests still wait for it to return.
   bool is_drained_by_operator = false;  // It gets no new requests.
-  GenerationId generation{0};           // The worker's last session has it.
-  FamilyId family{0};                   // This generation belongs to it.
-  bool is_overdue = false;              // It is ready, but has not answered a plan for a long time.
+  GenerationId generation{0};           // Generation of the worker's last session.
+  FamilyId family{0};                   // Family of this generation.
+  bool is_overdue = false;              // Ready, but has not answered a plan for a long time.
   bool is_on_trial = false;             // It runs one suspect alone, and all other requests wait. See Scheduler.
-  int block_size = 1;                   // Tokens per block.
-  int num_blocks = 0;                   // Blocks of the pool.
+  CacheGroups groups{/*block_size=*/1};
+  int num_blocks = 0;  // Blocks of the pool.
   int num_free_blocks = 0;
   int64_t wanted_blocks = 0;   // Blocks for the requests that were placed there and have not started yet.
   int num_requests = 0;        // Requests that were placed there and have not ended.
@@ -36,7 +37,7 @@ struct WorkerLoad {
   int num_rows = 0;            // The rows of these: one per sample or beam.
   int max_sequences = 0;       // Rows; 0: unknown.
   int num_cached_tokens = 0;   // Cached tokens of the prompt of the request to be placed.
-  WaitForecast forecast = {};  // It is for a request that is placed there now.
+  WaitForecast forecast = {};  // For a request that is placed there now.
   OverloadedQueues overloaded_queues = nullptr;
   // Under the fair-share policy, the tenant for whose requests the forecast knows what waits before them: the only one
   // that has waiting requests.
@@ -47,9 +48,9 @@ struct WorkerLoad {
 struct PlacementRequest {
   GenerationId generation{0};
   int num_prompt_tokens = 0;
-  int num_rows = 1;                                   // One per sample or beam.
-  std::function<int64_t(int block_size)> max_blocks;  // The most blocks that it can ever hold.
-  double max_blocks_share = 1;                        // The share of a pool that its tenant may hold.
+  int num_rows = 1;                                       // One per sample or beam.
+  std::function<int64_t(const CacheGroups&)> max_blocks;  // The most blocks that it can ever hold.
+  double max_blocks_share = 1;                            // The share of a pool that its tenant may hold.
 };
 
 // Returns whether an empty pool of the worker has room for the request, within the share of its tenant.
@@ -62,16 +63,16 @@ bool CanHold(const WorkerLoad& worker, const PlacementRequest& request);
 //   share of the prompt that it has cached - load
 //
 // is chosen. The load is the share of its blocks that are taken once all requests that were placed there have started,
-// or the share of its rows if that is larger. So a whole prompt is worth as much as a whole worker. A tie goes to the
+// or the share of its rows if that is larger. So a whole prompt has the weight of a whole worker. A tie goes to the
 // worker with fewer requests, then to the lower index. When no pool can hold the request, the worker with the largest
 // pool is chosen; its scheduler refuses the request and names the numbers. Returns nothing when no worker of the
 // generation is ready or may return.
 std::optional<int> ChooseWorker(absl::Span<const WorkerLoad> workers, const PlacementRequest& request);
 
-// This is what a request that moves asks of its next worker, besides what it asks of every worker.
+// What a request that moves asks of its next worker, besides what it asks of every worker.
 struct TargetNeeds {
-  // The blocks with which it can go on. The worker must have them, and the rows, free now. Empty: it need not.
-  std::function<int64_t(int block_size)> num_blocks = nullptr;
+  // The blocks that it needs to continue. The worker must have them, and the rows, free now. Empty: it need not.
+  std::function<int64_t(const CacheGroups&)> num_blocks = nullptr;
   bool accepts_delay = false;  // The worker may be overdue or on trial.
   // The worker must be idle: it has no waiting requests, and at least kIdlePercent of its blocks are free when it has
   // the request. REQUIRES: num_blocks is not empty.
@@ -83,9 +84,9 @@ struct TargetNeeds {
 
 // Returns whether the worker can take over the request.
 bool CanTakeOver(const WorkerLoad& worker, const PlacementRequest& request, const TargetNeeds& needs);
-// From here on only those workers count as ready, and none as lost, that can take over the request, and they count as
-// workers of its generation. Returns whether there is one. Workers of other generations are left only if no worker of
-// its own generation is ready that could hold the request, be it overdue or on trial.
+// Changes `workers` so that only workers that can take over the request count as ready, as workers of its generation,
+// and no worker counts as lost. Returns whether there is a ready one. Workers of other generations stay only if no
+// worker of its own generation is ready and could hold the request, even an overdue one or one on trial.
 bool KeepTargets(const PlacementRequest& request, const TargetNeeds& needs, absl::Span<WorkerLoad> workers);
 
 }  // namespace quire

@@ -42,13 +42,13 @@ class Rebalancer {
   // Some requests that may move now, in the order of service. The next ones may move after kIntervalUs.
   std::vector<RequestId> TakeCandidates(const Scheduler& scheduler, const LiveRequests& live, int64_t now_us);
 
-  // So many of the last candidates have moved.
+  // `num_moved` of the last candidates have moved.
   void OnMoved(int num_moved);
 
  private:
   std::optional<int64_t> full_since_us_;  // Requests have waited since then.
   int64_t next_us_ = 0;
-  // The candidates are those behind this rank, or the first ones.
+  // Candidates begin after this rank; empty: at the first one.
   std::optional<ServiceRank> passed_;
   std::optional<ServiceRank> last_;  // The rank of the last candidate. Nothing when there is no request behind it.
 };

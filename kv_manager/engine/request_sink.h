@@ -22,6 +22,8 @@ class RequestSink {
   virtual void OnStarted(int num_cached_tokens) = 0;
   // Logprobs of the prompt tokens at positions first_position, first_position + 1, ... They come before any token.
   virtual void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) = 0;
+  // The embedding of a request with a pooling. It comes before the one token, which means nothing then.
+  virtual void OnEmbedding(std::vector<float> /*values*/) {}
   // The next token of a sample. `position` counts from the start of the prompt. The positions of a sample are
   // consecutive.
   virtual void OnToken(int sample_index, int position, ScoredToken token) = 0;

@@ -19,7 +19,7 @@
 
 namespace quire {
 
-// This is what a worker has of a request that another manager has started.
+// What a worker has of a request that another manager has started.
 struct RequestToRestore {
   absl::string_view record;  // Request::record.
   absl::Span<const TokenId> prompt;
@@ -28,8 +28,8 @@ struct RequestToRestore {
   // Returns whether the worker has all tokens that the request can have, with these stop strings, if it has any. Null
   // means that it has not. Valid during the call of the hook.
   std::function<bool(const Request&, const StopCondition* stop_strings)> is_over = nullptr;
-  GenerationId generation{0};                          // The worker has it.
-  std::shared_ptr<const ServedModel> model = nullptr;  // This generation has it. The engine sets it.
+  GenerationId generation{0};                          // Generation of the worker.
+  std::shared_ptr<const ServedModel> model = nullptr;  // Model of this generation, set by the engine.
   // Tokens that are drawn again are the same tokens, whichever worker has drawn them before. The engine sets it.
   bool repeats_tokens = false;
 };
@@ -44,7 +44,7 @@ struct RestoredCopy {
   int num_all_tokens() const;
 };
 
-// Returns whether `copy` is the one to go on with, and not `other`: it has moved more often, so the tokens that the
+// Returns whether `copy` is the one to continue, and not `other`: it has moved more often, so the tokens that the
 // client has last received are its tokens. Of two that have moved equally often, it is the one with more tokens.
 bool IsLaterCopy(const RestoredCopy& copy, const RestoredCopy& other);
 
@@ -55,14 +55,14 @@ struct RequestRestored {
   // Returns whether its stream has ended meanwhile, so that nobody wants its tokens.
   std::function<bool()> has_ended;
   // Makes the stream known to its client. It is called once, before the sink is told anything. An error says why this
-  // manager does not go on with what this worker has. It is not called when what the worker has is of no use (see
+  // manager does not continue what this worker has. It is not called when what the worker has is of no use (see
   // Revival::is_lost): then nothing but OnFailed follows. Null: there is nothing to do.
   std::function<absl::Status(const RestoredCopy& copy)> keep = nullptr;
   std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr;  // May be null.
   bool is_over = false;                                    // RequestToRestore::is_over has said so.
 };
 
-// Makes the request and its stream from the record. An error says why this manager does not go on with the request.
+// Makes the request and its stream from the record. An error says why this manager does not continue the request.
 // DEADLINE_EXCEEDED: it has ended, and its stream cannot be resumed any more.
 using RestoreRequestHook = std::function<absl::StatusOr<RequestRestored>(const RequestToRestore&)>;
 

@@ -15,7 +15,7 @@ namespace {
 // See HasStopString.
 constexpr size_t kMaxLateTokens = 32;
 
-// A row with which the request goes on.
+// A row with which the request continues.
 struct LiveRow {
   const WorkerInventory::Row* row;
   int num_generated;  // The tokens behind the prompt, up to the end.

@@ -3,6 +3,7 @@
 #ifndef QUIRE_KV_MANAGER_ENGINE_SERVED_MODEL_H_
 #define QUIRE_KV_MANAGER_ENGINE_SERVED_MODEL_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,17 +15,14 @@
 #include "kv_manager/engine/family_id.h"
 #include "kv_manager/engine/lazy_guide_vocabulary.h"
 #include "kv_manager/tokenizer/tokenizer.h"
+#include "kv_manager/worker_link/worker_description.h"
 #include "scheduler/request.h"
 
 namespace quire {
 
 // These values are recommended by a model, for fields that a request does not set.
 struct SamplingDefaults {
-  std::optional<float> temperature;
-  std::optional<int> top_k;  // 0 keeps all tokens.
-  std::optional<float> top_p;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
+  std::map<std::string, double> sampling;  // By the names of kSamplingFields.
   std::optional<int> max_tokens;
 
   bool operator==(const SamplingDefaults&) const = default;
@@ -35,6 +33,9 @@ struct ServedModel {
   // Returns whether a request gets the same tokens each time. The workers of some generations do not promise it, see
   // kernels/backend.h.
   bool has_exact_numerics() const;
+  // Returns what guides take the token for: the bytes of its text, none for an end token, and for another special token
+  // those of grammar/token_table.h. REQUIRES: there is a tokenizer.
+  std::string GuideBytes(TokenId token) const;
 
   GenerationId generation{0};
   FamilyId family{0};
@@ -46,7 +47,9 @@ struct ServedModel {
   std::vector<TokenId> eos_token_ids;
   std::optional<TokenId> bos_token_id;
   SamplingDefaults defaults;
-  std::unique_ptr<const Tokenizer> tokenizer;  // It is null when the checkpoint came without one.
+  ModelPooling pooling;
+  bool embeds_only = false;
+  std::unique_ptr<const Tokenizer> tokenizer;  // Null when the checkpoint came without one.
   // Workers need it for guides. It is null when the model has no tokenizer or no end token.
   std::unique_ptr<const LazyGuideVocabulary> guide_vocabulary;
   // It is null when the checkpoint came without one. An error when it cannot be used; then only messages are refused.

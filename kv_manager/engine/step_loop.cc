@@ -102,7 +102,7 @@ void StepLoop::Handle(RequestSubmitted event) {
   if (status.ok()) return;
   CountRefusal(tenant);
   if (!absl::IsAlreadyExists(status)) live_.AddRefused(id);
-  event.ticket.reset();  // Who hears of the refusal may send the next request at once.
+  event.ticket.reset();  // First: the client may react to the refusal at once.
   event.sink->OnFailed(status);
 }
 
@@ -125,7 +125,7 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
     ++stats->refused_overloaded;
     return status;
   }
-  LiveRequests::Entry entry = EntryOf(event);
+  LiveRequests::Entry entry = LiveRequests::EntryOf(request, event->sink, std::move(event->ticket), options_);
   std::optional<Displaced> displaced;
   status = scheduler->Submit(std::move(event->request), &displaced);
   if (displaced.has_value()) OnDisplaced(*displaced);
@@ -135,23 +135,6 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
   }
   live_.Add(id, std::move(entry));
   return absl::OkStatus();
-}
-
-LiveRequests::Entry StepLoop::EntryOf(RequestSubmitted* event) const {
-  const Request& request = event->request;
-  LiveRequests::Entry entry{.sink = event->sink,
-                            .arrival_us = request.arrival_us,
-                            .deadline_us = request.deadline_us,
-                            .num_prompt_tokens = static_cast<int>(request.prompt.size()),
-                            .max_tokens = request.max_tokens,
-                            .num_outputs = request.beam.has_value() ? request.beam->num_return : request.num_samples,
-                            .num_rows = NumRows(request),
-                            .num_generated_tokens = NumKnownTokens(request) - static_cast<int>(request.prompt.size()),
-                            .is_prompt_only = request.is_prompt_only,
-                            .is_restorable = IsRestorable(request, options_),
-                            .ticket = std::move(event->ticket)};
-  if (options_.tenants != nullptr) entry.tenant_slot = options_.tenants->SlotOf(request.tenant);
-  return entry;
 }
 
 // One line for all requests of a round.
@@ -214,7 +197,7 @@ bool StepLoop::PassOn(RequestSubmitted* event) {
   const RequestId id = event->request.id;
   const SequenceGroup group(event->request, ServiceRank(), SequenceId{0});
   const bool is_moved = hooks_.move_request({.group = group, .accepts_delay = true}, [&] {
-    live_.Add(id, EntryOf(event));
+    live_.Add(id, LiveRequests::EntryOf(event->request, event->sink, std::move(event->ticket), options_));
     return MovingRequest{MovedRequest(std::move(event->request)), live_.Take(id), inbox_.Release(id)};
   });
   report_.stats()->moved_requests += is_moved;
@@ -319,7 +302,7 @@ void StepLoop::PlanSteps() {
   }
 }
 
-// When requests are there and none of them can ever go on, only pins can hold the blocks that they lack.
+// When no request of the loop can ever continue, only pins can hold the blocks that they lack.
 bool StepLoop::EndPinForRequests() {
   return session_.link().num_plans_in_flight() == 0 && live_.size() > 0 && session_.pool()->blocks()->EndOnePin();
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -31,9 +32,9 @@ namespace quire {
 
 // One worker's requests, scheduler, blocks and connection, all owned by one thread that sleeps until something happens.
 // A round takes what has come into the inbox, sends plans to the worker, and publishes what readers may see. The
-// requests of a lost worker move to the loops of other workers. Those that no other worker can take wait until their
-// own worker is connected again in the next epoch. Either way everything that ran there is recomputed: its streams
-// pause, then go on with the same tokens.
+// requests of a lost worker move to the loops of other workers. Requests that no other worker can take wait until
+// their own worker is connected again in the next epoch. Either way everything that ran there is recomputed: its
+// streams pause, then continue with the same tokens.
 class StepLoop {
  public:
   // `clock` is borrowed.
@@ -46,13 +47,13 @@ class StepLoop {
   // Runs the loop on a thread of its own. Tests call RunOnce() instead.
   void Start();
   // Ends the thread. Requests that have not ended fail with UNAVAILABLE, and so does every later Submit. The worker
-  // keeps what it has of them. The error of those that are restorable is NextManagerError.
+  // keeps what it has of them. Restorable ones fail with NextManagerError.
   void Stop();
 
   // Thread-safe. None of these functions waits for the loop:
 
-  // See Engine::Submit. `hashes` are those of the request's salt and prompt. `ticket` is destroyed when the request has
-  // ended.
+  // See Engine::Submit. `hashes` are the hashes of the request's salt and prompt. `ticket` is destroyed when the
+  // request has ended.
   absl::Status Submit(Request request, std::shared_ptr<RequestSink> sink, PromptHashes* hashes,
                       std::unique_ptr<TenantQuotas::Ticket> ticket = nullptr) {
     return inbox_.Submit(std::move(request), std::move(sink), hashes, std::move(ticket));
@@ -60,7 +61,9 @@ class StepLoop {
   // See LoopInbox::Adopt.
   void Adopt(MovingRequest moving, PromptHashes* hashes) { inbox_.Adopt(std::move(moving), hashes); }
   // See Engine::Cancel and LoopInbox::Cancel.
-  void Cancel(RequestId request, FinishReason reason = FinishReason::kCancelled) { inbox_.Cancel(request, reason); }
+  std::optional<RequestSubmitted> Cancel(RequestId request, FinishReason reason = FinishReason::kCancelled) {
+    return inbox_.Cancel(request, reason);
+  }
   // See Engine::CancelSample and LoopInbox::CancelSample.
   void CancelSample(RequestId request, int sample_index) { inbox_.CancelSample(request, sample_index); }
   // The loop calls `question` once: at the end of its next round, after it has planned, with everything that was
@@ -99,8 +102,7 @@ class StepLoop {
   void LogTakenOver();
   // Hands the request to the scheduler. An error is the reason of the refusal.
   absl::Status Queue(RequestSubmitted* event);
-  LiveRequests::Entry EntryOf(RequestSubmitted* event) const;  // Takes the ticket.
-  // Gives a request that cannot go on here to another worker. Returns whether there is one. A request that has just
+  // Gives a request that cannot continue here to another worker. Returns whether there is one. A request that has just
   // been submitted moves as well; it is counted here before, like all requests of this loop.
   bool PassOn(RequestMoved* event);
   bool PassOn(RequestSubmitted* event);
@@ -129,10 +131,10 @@ class StepLoop {
   int64_t now_us_ = 0;                   // The start of the current round.
   struct TakenOver {
     int num_requests = 0;
-    int num_changed = 0;  // Those of them that go on with other numerics.
+    int num_changed = 0;  // Requests that continue with other numerics.
   };
   LogLimiter failure_log_{5};  // Clients can let requests fail as often as they like.
-  TakenOver taken_over_;       // They were taken over in this round.
+  TakenOver taken_over_;       // Taken over in this round.
   LoopReport report_;
   LiveRequests live_;
   WorkerSession session_;  // It stands after the inbox, which its client calls until it is destroyed.

@@ -36,10 +36,10 @@ struct StepLoopOptions {
   // Says whether requests of a lost worker move to workers of another generation of its family if no worker of its own
   // generation is ready.
   bool changes_numerics = false;
-  bool rebalances = false;               // Says whether waiting requests move to idle workers, see Rebalancer.
+  bool rebalances = false;               // Waiting requests move to idle workers, see Rebalancer.
   int64_t worker_grace_us = 30'000'000;  // Requests wait this long for a lost worker before they fail.
   int64_t overdue_us = 2'000'000;        // See WorkerLoad::is_overdue.
-  // For so long after its start, a manager waits for workers that may have requests of an earlier one. 0: it adopts
+  // Time after its start in which a manager waits for workers that may have requests of an earlier one. 0: it adopts
   // nothing.
   int64_t adopt_window_us = 0;
   int64_t max_step_us = 0;  // The target for the duration of a step, see StepBudget. 0: there is none.
@@ -47,17 +47,17 @@ struct StepLoopOptions {
   int max_inbox_requests = 1024;    // Requests that are submitted and not yet seen by the loop.
   int max_questions = 64;           // Questions that are asked and not yet answered.
   TenantLabels* tenants = nullptr;  // Borrowed. Null: all requests count under one label.
-  // Borrowed. Its shares replace those of `scheduler`. Null: these do not change.
+  // Borrowed. Its shares replace the shares of `scheduler`. Null: these do not change.
   const TenantQuotas* quotas = nullptr;
 };
 
-// Returns whether the next manager can go on with the request when this one stops: the workers keep its record, and a
+// Returns whether the next manager can continue the request when this one stops: the workers keep its record, and a
 // manager adopts what they have.
 inline bool IsRestorable(const Request& request, const StepLoopOptions& options) {
   return request.record != nullptr && options.adopt_window_us > 0;
 }
 
-// A step loop asks this of those who own it. The loop's thread calls these functions.
+// What a step loop asks its owner. The loop's thread calls these functions.
 struct StepLoopHooks {
   // Decides whether the worker may serve here, and in which generation. An error becomes the worker's last_error.
   std::function<absl::StatusOr<GenerationId>(const WorkerDescription&)> admit_worker;
@@ -71,7 +71,7 @@ struct StepLoopHooks {
   std::function<void()> on_change;
   // Empty: requests never move to another worker.
   MoveRequestHook move_request = nullptr;
-  FindMovableHook find_movable = nullptr;  // It is empty if and only if move_request is.
+  FindMovableHook find_movable = nullptr;  // Empty if and only if move_request is.
   // Empty: no request of an earlier manager is restored.
   RestoreRequestHook restore_request = nullptr;
   // Makes the block manager of a worker's pool. Empty: a plain PagedBlockManager. The simulator puts one here that

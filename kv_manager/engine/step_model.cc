@@ -8,7 +8,8 @@
 namespace quire {
 namespace {
 
-// So many steps are remembered. At light load they are over in a second, and at full load they last for half a minute.
+// Number of steps that are remembered. At light load they are over in a second, and at full load they last for half a
+// minute.
 constexpr double kMemory = 1024;
 constexpr double kLeastSteps = 32;
 // When a number varies less than this among the steps (squared coefficient of variation), they say nothing about it.

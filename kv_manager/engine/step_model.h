@@ -5,8 +5,8 @@
 
 namespace quire {
 
-// Learns from the steps that have run how much longer a step becomes with each further request, before so many requests
-// run. The model is that a step takes a fixed time, a time for each request that takes part, and a time for each token
+// Learns from the steps that have run how much longer each further request makes a step, before that number of requests
+// runs. The model is that a step takes a fixed time, a time for each request that takes part, and a time for each token
 // of prompts beyond that. A token of a prompt usually takes much less time than the token of a request that decodes, so
 // the two have times of their own. They are fitted by least squares in which older steps count less and less.
 //

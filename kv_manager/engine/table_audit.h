@@ -48,8 +48,8 @@ struct TableAudit {
   absl::Status not_compared = {};  // The reason why nothing was compared, otherwise OK.
 };
 
-// Compares the block tables in a worker's rows with those of the block manager. The worker sends its tables with the
-// result of a step, as they are after the plan of that step. So both sides belong to the same moment, however many
+// Compares the block tables in a worker's rows with the tables of the block manager. The worker sends its tables with
+// the result of a step, as they are after the plan of that step. So both sides belong to the same moment, however many
 // plans are in flight. Owned by the step-loop thread.
 class TableAuditor {
  public:

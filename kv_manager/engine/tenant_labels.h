@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// This is what the requests of a tenant have used. Every number only grows.
+// What the requests of a tenant have used. Every number only grows.
 struct TenantUsage {
   int64_t requests = 0;       // Requests that the scheduler accepted.
   int64_t prompt_tokens = 0;  // Prompt tokens of these requests.

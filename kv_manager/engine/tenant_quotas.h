@@ -95,7 +95,7 @@ class TenantQuotas {
   mutable Mutex mutex_;
   TenantTable table_ QUIRE_GUARDED_BY(mutex_);
   std::shared_ptr<const TenantShares> shares_ QUIRE_GUARDED_BY(mutex_);
-  std::atomic<const TenantShares*> current_shares_ = nullptr;  // Those of shares_.
+  std::atomic<const TenantShares*> current_shares_ = nullptr;  // The pointer in shares_.
   // It has the tenants that have requests or had some. No pointer is null.
   absl::flat_hash_map<std::string, std::shared_ptr<Counts>> counts_ QUIRE_GUARDED_BY(mutex_);
   // When counts_ has this size, it is searched for tenants without requests.

@@ -15,7 +15,7 @@ namespace {
 // A request is refused when it would end after this share of the time until its deadline. The rest is for requests
 // that start later and slow it down.
 constexpr double kMaxEndShare = 0.75;
-// Load makes steps slow when they take this many times as long as the fastest ones.
+// Ratio to the time of the fastest steps above which steps are slow because of load.
 constexpr double kSlowFactor = 2;
 constexpr int64_t kMinRetryUs = 100'000;
 constexpr int64_t kMaxRetryUs = 30'000'000;
@@ -78,8 +78,9 @@ int64_t WaitForecast::OutputUs(const Request& request) const {
 
 absl::Status CheckWait(const WaitLimits& limits, const WaitForecast& forecast, int64_t num_tokens_ahead,
                        const Request& request, int64_t now_us) {
-  int64_t wait_us = forecast.WaitUs(num_tokens_ahead);
   const bool has_deadline = request.deadline_us != kNever;
+  if (request.deadline_us <= now_us) return absl::OkStatus();
+  int64_t wait_us = forecast.WaitUs(num_tokens_ahead);
   const bool is_overloaded = forecast.is_overloaded && now_us - forecast.calm_since_us < limits.overloaded_wait_us();
   if (has_deadline || is_overloaded) {
     wait_us = std::max(wait_us, forecast.RowWaitUs(num_tokens_ahead, request));
@@ -92,7 +93,7 @@ absl::Status CheckWait(const WaitLimits& limits, const WaitForecast& forecast, i
                                    wait_us / 1000, limit_us / 1000, is_overloaded ? " while the overload lasts" : ""),
                    wait_us, limit_us);
   }
-  const int64_t left_us = std::max<int64_t>(request.deadline_us - now_us, 0);
+  const int64_t left_us = request.deadline_us - now_us;
   const auto wait_limit_us = static_cast<int64_t>(limits.max_deadline_share * static_cast<double>(left_us));
   if (wait_us > wait_limit_us) {
     return Refusal(absl::StrFormat("the request would wait %d ms before it runs, the limit is %d ms, which is %g of "

@@ -18,7 +18,7 @@ namespace quire {
 // Says how long a request may wait before its first step.
 struct WaitLimits {
   int64_t max_wait_us = kNever;  // For a request without a deadline.
-  // For a request with a deadline: the share of the time until then. The rest is for its prompt and its output. During
+  // For a request with a deadline: the share of the time until it. The rest is for its prompt and its output. During
   // a lasting overload, a request without a deadline may wait for this share of max_wait_us.
   double max_deadline_share = 0.1;
 
@@ -50,7 +50,7 @@ struct WaitForecast {
   double step_us = 0;
   double step_requests = 0;
   double least_step_us = 0;   // The time of a step with few requests.
-  double us_per_request = 0;  // By so much each further request makes a step longer, see StepModel.
+  double us_per_request = 0;  // Time by which each further request makes a step longer, see StepModel.
   int num_requests = 0;       // The requests that wait or run now.
   int num_running = 0;        // The part of these that runs.
   int num_free_rows = 0;      // A request that comes now and has fewer requests ahead gets one of these.
@@ -72,14 +72,15 @@ struct WaitForecast {
   // REQUIRES: 0 <= index < num_running.
   int64_t EndUs(int index) const;
   // Returns the time from the first step to the end of the request. The more requests run together, the longer is a
-  // step. This one is expected to run together with all others, or, when there is a queue, with as many as run now.
-  // Returns 0 when this does not make steps slow, for example when there are no others.
+  // step. This one is expected to run together with all others, or, when there is a queue, with the number that runs
+  // now. Returns 0 when this does not make steps slow, for example when there are no others.
   int64_t OutputUs(const Request& request) const;
 };
 
 // RESOURCE_EXHAUSTED with the reason OVERLOADED and a delay for the next attempt when the request would wait longer
-// than the limits allow, or would end too close to its deadline. `num_tokens_ahead` tokens wait before it. Takes less
-// than a microsecond when it is OK.
+// than the limits allow, or would end too close to its deadline. `num_tokens_ahead` tokens wait before it. A request
+// whose deadline has passed is not refused, because it ends with DEADLINE_EXCEEDED before it runs. Takes less than a
+// microsecond when it is OK.
 absl::Status CheckWait(const WaitLimits& limits, const WaitForecast& forecast, int64_t num_tokens_ahead,
                        const Request& request, int64_t now_us);
 

@@ -13,7 +13,7 @@ constexpr int64_t kSpanUs = 50'000;
 // The weight of the newest value in a mean over steps and over requests.
 constexpr double kStepWeight = 1.0 / 32;
 constexpr double kRequestWeight = 1.0 / 32;
-constexpr int kMeanOutputs = 32;  // The mean of the outputs of a size is over about this many.
+constexpr int kMeanOutputs = 32;  // About the number of outputs in the mean of a size.
 // A queue of this part of the longest wait is full, and one of this part of the wait during overload is short.
 constexpr double kFullQueue = 0.9;
 constexpr double kShortQueue = 0.5;
@@ -86,7 +86,7 @@ void WaitMeter::NoteEnds(const Scheduler& scheduler) {
   num_running_ = counts.running;
   num_free_rows_ = counts.free_rows;
   ends_us_ = {};
-  if (counts.free_rows >= counts.running) return;  // They are enough for all that may come soon.
+  if (counts.free_rows >= counts.running) return;  // Enough for all that may come soon.
   steps_left_.clear();
   scheduler.ForEachRunning([this](const SequenceGroup& group) {
     const float expected = output_tokens_[WaitForecast::OutputSizeOf(group.request().max_tokens)];

@@ -24,8 +24,8 @@ namespace quire {
 // request, because a long prompt takes longer than a short one. Only the time in which a plan has left requests waiting
 // counts: at other times the rate of starts is that of the arrivals, and nobody waits for more than a step. Nothing is
 // known before requests have waited for kMinBusyUs, nor when the last plan has left none. Nor is it before kMinStarts
-// requests have started meanwhile, or as many as run if these are fewer: when the rows are full of requests that began
-// together, none ends for a while, and then many do.
+// requests have started meanwhile, or the number that runs if this is smaller: when the rows are full of requests that
+// began together, none ends for a while, and then many do.
 class WaitMeter {
  public:
   static constexpr int64_t kMinBusyUs = 200'000;
@@ -35,13 +35,14 @@ class WaitMeter {
   // After this time in which nobody waited, the old rate says nothing.
   static constexpr int64_t kForgetUs = 10'000'000;
 
-  // A plan has just been made, or nothing could be planned. `counts` are those after it.
+  // A plan has just been made, or nothing could be planned. `counts` are the counts after it.
   void OnPlanned(int64_t now_us, const SchedulerCounts& counts);
   // These wait after the last plan. The overload of a queue lasts from the moment at which it is nearly as long as a
-  // request without a deadline may wait, until it has been short for as much time, or empty for as long as requests may
-  // wait during an overload: more requests than are served would have filled it again. Those who come during a burst
-  // may wait, because it ends. While more requests come than are served, a long queue serves nobody more, and makes
-  // everybody in it wait. The requests of tenants with other queues do not wait for it, so they may come as before.
+  // request without a deadline may wait, until it has been short for the same time, or empty for as long as requests
+  // may wait during an overload: more requests than are served would have filled it again. Those who come during a
+  // burst may wait, because it ends. While more requests come than are served, a long queue serves nobody more, and
+  // makes everybody in it wait. The requests of tenants with other queues do not wait for it, so they may come as
+  // before.
   void NoteQueues(int64_t now_us, absl::Span<const TenantBacklog> backlogs, const WaitLimits& limits);
   // Looks which rows are free, and when the others will be.
   void NoteEnds(const Scheduler& scheduler);
@@ -68,7 +69,7 @@ class WaitMeter {
  private:
   struct Span {
     int64_t us = 0;
-    int64_t tokens = 0;  // The requests that have started have so many.
+    int64_t tokens = 0;  // Tokens of the requests that have started.
     int64_t starts = 0;
   };
 
@@ -86,7 +87,7 @@ class WaitMeter {
   int64_t last_entered_tokens_ = 0;
   double waiting_mean_tokens_ = 0;  // Per waiting request.
   std::deque<Span> spans_;          // Requests waited in these spans; the oldest comes first.
-  Span sum_;                        // It is the sum of spans_.
+  Span sum_;                        // Sum of spans_.
 
   double step_us_ = 0;  // 0: no step was measured.
   double step_requests_ = 0;

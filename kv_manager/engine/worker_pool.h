@@ -16,7 +16,7 @@
 namespace quire {
 
 // The block manager of a worker's pool and the scheduler that plans on it. It outlives sessions: a worker that comes
-// back with the same pool goes on with the requests that are queued here. Owned by the step-loop thread.
+// back with the same pool continues with the requests that are queued here. Owned by the step-loop thread.
 class WorkerPool {
  public:
   WorkerPool(const WorkerDescription& worker, const StepLoopOptions& options, const StepLoopHooks& hooks);
@@ -28,7 +28,7 @@ class WorkerPool {
   // Returns null without a prefix cache.
   const std::shared_ptr<PrefixIndex>& index() const { return index_; }
 
-  // The shares of the tenants are those of `quotas` from here on. Takes no lock while they have not changed.
+  // Takes the shares of the tenants from `quotas` from here on. Takes no lock while they have not changed.
   void UpdateTenants(const TenantQuotas& quotas);
 
   // The worker has computed a step of `num_tokens` tokens in this time: the size of later steps follows.
@@ -38,8 +38,8 @@ class WorkerPool {
   const std::shared_ptr<PrefixIndex> index_;
   const std::unique_ptr<PagedBlockManager> blocks_;
   Scheduler scheduler_;
-  std::shared_ptr<const TenantShares> tenants_;  // Those of scheduler_. Null: those of the options.
-  std::optional<StepBudget> step_budget_;        // It is set with options.max_step_us.
+  std::shared_ptr<const TenantShares> tenants_;  // The shares of scheduler_. Null: the shares of the options.
+  std::optional<StepBudget> step_budget_;        // Set with options.max_step_us.
 };
 
 }  // namespace quire

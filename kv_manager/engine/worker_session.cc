@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -52,9 +53,13 @@ std::optional<SequenceId> NamedSequence(const absl::Status& reason) {
 
 // Returns whether another manager, or another session of this one, has taken the worker. The status ABORTED alone does
 // not say so, because proxies and gRPC use it too.
+bool HasReason(const absl::Status& status, std::string_view word) {
+  const std::optional<StatusReason> named = ReasonOf(status);
+  return named.has_value() && named->word == word;
+}
+
 bool IsTakenOver(const absl::Status& reason) {
-  const std::optional<StatusReason> named = ReasonOf(reason);
-  return named.has_value() && named->word == kSessionTakenOver;
+  return HasReason(reason, kSessionTakenOver);
 }
 
 // Returns why a session was lost, for clients. gRPC writes addresses into the errors of connections.
@@ -138,7 +143,7 @@ void WorkerSession::AdoptPool(const WorkerDescription& worker, GenerationId gene
   }
   pool_ = std::make_unique<WorkerPool>(worker, *options_, *hooks_);
   inbox_->SetPrefixIndex(pool_->index());
-  live_->SetBlockSize(worker.block_size);
+  live_->SetGroups(pool_->blocks()->groups());
   for (MovedRequest& request : moved) {
     const RequestId id = request.id();
     report_->stats()->numerics_changes += ChangeGeneration(generation, &request, live_->SinkOf(id));
@@ -270,7 +275,7 @@ void WorkerSession::OnPlanned(int64_t now_us) {
 }
 
 std::vector<MoveWish> WorkerSession::Wishes(int64_t now_us, const MoveNeeds& needs) const {
-  // While their own worker may soon go on with them, requests do not go where they would wait. A request that may be
+  // While their own worker may soon continue them, requests do not go where they would wait. A request that may be
   // the reason for a loss first waits for its own worker anyway, so that it does not make other workers fail as well.
   const bool has_waited = !link_.is_ready() && now_us >= lost_since_us_ + options_->worker_grace_us / 2;
   const bool is_urgent = needs.is_last_chance || has_waited;
@@ -425,7 +430,8 @@ void WorkerSession::Lose(absl::Status reason, int64_t now_us, Blame blame) {
       return group != nullptr && group->is_running();
     });
     // A worker that was told to stop is lost when its time is up, and a session ends when another manager opens one.
-    if (blame == Blame::kNobody || drain_ != Drain::kNone || IsTakenOver(reason)) {
+    const bool is_blameless = blame == Blame::kNobody || IsTakenOver(reason) || HasReason(reason, kRanksDiffer);
+    if (is_blameless || drain_ != Drain::kNone) {
       pool_->scheduler()->AbandonAll();
     } else {
       AbandonLost(reason);
@@ -463,8 +469,8 @@ void WorkerSession::LogFailedAttempt(const absl::Status& reason, int64_t now_us)
             ? "; does the worker speak TLS (--worker-tls-ca), under another name (--worker-name), "
               "and ask for a certificate (--worker-tls-cert)?"
             : "";
-    QUIRE_LOG(kWarning) << "worker " << Named("worker", options_->address) << " cannot be used: " << reason.message()
-                        << advice;
+    const char* const trouble = absl::IsUnavailable(reason) ? " is not ready: " : " cannot be used: ";
+    QUIRE_LOG(kWarning) << "worker " << Named("worker", options_->address) << trouble << reason.message() << advice;
     logged_reason_ = std::move(said);
   }
 }

@@ -37,8 +37,8 @@ class LoopReport;
 // The requests of a worker that drains move to other workers that have room for them now. They leave between two plans,
 // when no plan is in flight. The others stay.
 //
-// A worker that is silent (see WorkerLink) for longer than failover_after counts as lost as soon as another one can go
-// on with one of its requests. While there is none, it is kept, because it has what was computed and may only be
+// A worker that is silent (see WorkerLink) for longer than failover_after counts as lost as soon as another one can
+// continue one of its requests. While there is none, it is kept, because it has what was computed and may only be
 // paused.
 //
 // Owned by the step-loop thread.
@@ -81,7 +81,7 @@ class WorkerSession {
   void OnPublished() {
     if (drain_ == Drain::kAnnounced) drain_ = Drain::kPublished;
   }
-  // When MoveRequests, Poll or EndIfDrained has something to do, if nothing else happens before.
+  // Next time at which MoveRequests, Poll or EndIfDrained must run, barring new events.
   int64_t next_wake_us(int64_t now_us) const;
 
   // The loop ends: the session is closed, and all requests fail except those that are left to the next manager.
@@ -131,7 +131,7 @@ class WorkerSession {
 
   // When requests may move. kNever: they stay.
   int64_t movable_at_us() const;
-  // Returns whether the worker is silent for long enough and another one can go on with a request at once.
+  // Returns whether the worker is silent for long enough and another one can continue a request at once.
   bool IsOutdone(int64_t now_us) const;
   // A session that was opened.
   struct Joined {
@@ -142,7 +142,7 @@ class WorkerSession {
     bool is_last_chance = false;  // The requests that stay will fail, so none shall stay.
     bool needs_room = false;      // See MoveWish.
   };
-  // The requests that are to move, those with the most generated tokens first.
+  // The requests that are to move, by falling number of generated tokens.
   std::vector<MoveWish> Wishes(int64_t now_us, const MoveNeeds& needs) const;
   // Returns whether the requests are to leave a worker that is ready.
   bool is_leaving() const { return is_migrating_ || is_drained_by_worker(); }
@@ -188,7 +188,7 @@ class WorkerSession {
   FamilyId family_{0};
   TableAuditor tables_;
   int64_t last_step_us_ = 0;
-  int64_t lost_since_us_;   // It is used while no session is open.
+  int64_t lost_since_us_;   // Used while no session is open.
   int64_t failover_at_us_;  // Its requests may move to other workers then, if no session is open.
   Drain drain_ = Drain::kNone;
   bool has_tried_ = false;

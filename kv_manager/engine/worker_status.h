@@ -43,21 +43,21 @@ struct StepLoopStats {
   int64_t cow_copies = 0;
   int64_t forks = 0;              // Sequences that began as a copy of another.
   int64_t evictions = 0;          // Blocks that were evicted from the prefix cache.
-  int64_t worker_losses = 0;      // Sessions that ended, without those of workers that had drained.
+  int64_t worker_losses = 0;      // Sessions that ended, except for workers that had drained.
   int64_t interruptions = 0;      // Requests that were running when a session ended, and must be recomputed.
   int64_t restored_requests = 0;  // Requests of another manager, which the worker still had.
-  // Requests that went on with another worker, because this one was lost or drained, or could no longer serve them.
+  // Requests that continued on another worker, because this one was lost or drained, or could no longer serve them.
   int64_t moved_requests = 0;
   int64_t rebalanced_requests = 0;  // The part of these that moved because this worker was full.
-  int64_t numerics_changes = 0;     // Requests that go on here after a worker with other numerics.
+  int64_t numerics_changes = 0;     // Requests that continue here after a worker with other numerics.
   int64_t preemptions = 0;          // Requests that were preempted because there were too few blocks.
   int64_t swap_outs = 0;            // Preemptions that moved blocks to the host tier.
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
   int64_t recomputed_tokens = 0;
-  Histogram queue_seconds{kSecondsBounds};        // They begin at arrival and end with the first plan.
-  Histogram first_token_seconds{kSecondsBounds};  // They begin at arrival and end with the first token.
-  Histogram inter_token_seconds{kSecondsBounds};  // They pass between two tokens of a sample.
+  Histogram queue_seconds{kSecondsBounds};        // From arrival to the first plan.
+  Histogram first_token_seconds{kSecondsBounds};  // From arrival to the first token.
+  Histogram inter_token_seconds{kSecondsBounds};  // Between two tokens of a sample.
   // Requests that have finished: from arrival to end, from the first plan to the first token, and from the first token
   // to the end.
   Histogram request_seconds{kSecondsBounds};
@@ -69,10 +69,10 @@ struct StepLoopStats {
   Histogram request_max_tokens{kRequestTokensBounds};        // What it asked for.
   Histogram request_outputs{kOutputsBounds};                 // Samples, or the hypotheses that return.
   Histogram request_computed_tokens{kRequestTokensBounds};   // The part of its prompt that no cache had.
-  Histogram running_seconds{kSecondsBounds};                 // They begin with the first plan and end with the request.
+  Histogram running_seconds{kSecondsBounds};                 // From the first plan to the end of the request.
   Histogram token_seconds{kSecondsBounds};                   // The mean of inter_token_seconds over a request.
-  Histogram step_seconds{kSecondsBounds};                    // They begin with a plan and end with its result.
-  Histogram worker_step_seconds{kSecondsBounds};             // The worker's part of it.
+  Histogram step_seconds{kSecondsBounds};                    // From a plan to its result.
+  Histogram worker_step_seconds{kSecondsBounds};             // The worker's part of a step.
   Histogram plan_seconds{kPlanSecondsBounds};                // The time to make one plan.
   // The manager's part of a step: it makes and sends the plan, commits the result, and hands the tokens to the streams.
   Histogram manager_step_seconds{kPlanSecondsBounds};

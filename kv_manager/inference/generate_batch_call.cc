@@ -90,7 +90,9 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
   }
   void LimitWrite() override { call_->LimitWrites(); }
   void EndCall(const v1::GenerateResponse* response, const absl::Status& status) override {
-    call_->BeginEntry(/*is_first=*/!std::exchange(has_begun_, true));
+    const bool is_first = !std::exchange(has_begun_, true);
+    if (is_first && !status.ok()) call_->Charge(ClientWork::kLostRequest);
+    call_->BeginEntry(is_first);
     v1::GenerateBatchEntry entry = Entry(tag_, response);
     if (too_large_.ok()) too_large_ = call_->CheckSize(entry);
     if (!too_large_.ok()) entry.clear_response();
@@ -110,6 +112,7 @@ class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shar
 GenerateBatchCall::GenerateBatchCall(RequestEnvironment* environment, grpc::CallbackServerContext* context)
     : environment_(environment),
       context_(context),
+      peer_(context->peer()),
       parent_(TraceParentOf(*context)),
       canceller_(context),
       packer_(environment->options.max_message_bytes) {}
@@ -122,7 +125,7 @@ GenerateBatchCall* GenerateBatchCall::New(RequestEnvironment* environment, grpc:
 }
 
 void GenerateBatchCall::Read() {
-  read_id_ = environment_->receiving.Begin(context_->peer(), ReceiveWatch::Wait::kUnlimited,
+  read_id_ = environment_->receiving.Begin(peer_, ReceiveWatch::Wait::kUnlimited,
                                            [this](const absl::Status& status) { OnReadEnded(status); });
   StartRead(&read_);
 }
@@ -139,7 +142,19 @@ void GenerateBatchCall::OnReadEnded(const absl::Status& status) {
 
 void GenerateBatchCall::OnReadDone(bool ok) {
   if (!environment_->receiving.End(read_id_, ReceivedBytes(ok, read_))) return;
-  const absl::Status status = ok ? Handle(read_) : absl::OkStatus();
+  if (!ok) return HandleRead(/*ok=*/false);
+  environment_->text_threads.RunMessage(Owner(), [self = shared_from_this()] { self->HandleRead(/*ok=*/true); });
+}
+
+std::string GenerateBatchCall::Owner() {
+  const absl::StatusOr<std::optional<Caller>>& caller = CurrentCaller();
+  return caller.ok() ? OwnerOf(*caller) : "";
+}
+
+void GenerateBatchCall::HandleRead(bool ok) {
+  if (ok) Charge(ClientWork::kMessage);
+  const absl::Status status = ok && is_open() ? Handle(read_) : absl::OkStatus();
+  read_.Clear();
   bool reads_on;
   {
     const MutexLock lock(&mutex_);
@@ -216,8 +231,9 @@ void GenerateBatchCall::Start(uint64_t tag, Request request, int64_t deadline_us
     }
   }
   if (!status.ok()) return Refuse(tag, status);
-  status = environment_->text_threads.RunInput(OwnerOf(*caller), num_bytes,
-                                               [member, deadline_us] { member->request().Start(deadline_us); });
+  const auto start = [member, deadline_us] { member->request().Start(deadline_us); };
+  if (num_bytes <= kShortTextBytes) return start();  // This is a thread for short texts.
+  status = environment_->text_threads.RunInput(OwnerOf(*caller), num_bytes, start);
   if (!status.ok()) member->EndCall(nullptr, status);
 }
 
@@ -230,7 +246,17 @@ void GenerateBatchCall::Cancel(uint64_t tag) {
   if (member != nullptr) member->request().Cancel();
 }
 
+void GenerateBatchCall::Charge(ClientWork work) {
+  environment_->charge(peer_, work);
+}
+
+bool GenerateBatchCall::is_open() const {
+  const MutexLock lock(&mutex_);
+  return stage_ == Stage::kOpen;
+}
+
 void GenerateBatchCall::Refuse(uint64_t tag, const absl::Status& status) {
+  Charge(ClientWork::kLostRequest);
   {
     const MutexLock lock(&mutex_);
     AddEnd(Entry(tag, nullptr), running_.contains(tag) ? TagRunning(tag) : status, [](bool /*ok*/) {});
@@ -310,7 +336,7 @@ void GenerateBatchCall::CountUnread() {
     return;
   }
   if (answer_id_ != 0) return answers.Resize(answer_id_, num_bytes);
-  answer_id_ = answers.Begin(context_->peer(), num_bytes, AnswerWatch::Wait::kUnlimited, [weak = weak_from_this()] {
+  answer_id_ = answers.Begin(peer_, num_bytes, AnswerWatch::Wait::kUnlimited, [weak = weak_from_this()] {
     if (const std::shared_ptr<GenerateBatchCall> call = weak.lock()) call->canceller_.TryCancel();
   });
 }

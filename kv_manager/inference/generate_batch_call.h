@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -34,6 +35,10 @@ namespace quire {
 // behind them, but leave in a message of their own. Each request has one response on its way at a time, as in a call of
 // its own, so the number of requests and their outboxes bound what waits. Ends that the client does not read are
 // bounded too: at max_batch_requests unread ends, the call reads nothing more from the client.
+//
+// The messages of a client may be many, and gRPC would call this object with the next one as soon as the last one is
+// handled. So input threads of TextThreads handle them, one at a time, and gRPC's threads remain for the other calls.
+// Each message costs the client the turns of a call of its own on the connection, see ClientWork.
 //
 // The call owns itself until gRPC is done with it. Thread-safe.
 class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
@@ -70,11 +75,18 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   GenerateBatchCall(RequestEnvironment* environment, grpc::CallbackServerContext* context);
 
   // --- What the client sends.
+  // Handles the message that was read, and reads the next one. `ok` is false when the client sends no more.
+  void HandleRead(bool ok);
   // Returns an error when the message makes the whole stream unusable.
   absl::Status Handle(const grpc::ByteBuffer& bytes);
   void Read();
   // The watch has ended the read.
   void OnReadEnded(const absl::Status& status);
+  // The client pays for this work.
+  void Charge(ClientWork work);
+  bool is_open() const;
+  // The name under which the messages take turns.
+  std::string Owner();
   // Returns who makes the call now. Its token may have been withdrawn or given to another tenant.
   const absl::StatusOr<std::optional<Caller>>& CurrentCaller();
   // Starts or resumes a request.
@@ -117,13 +129,14 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
 
   RequestEnvironment* const environment_;
   grpc::CallbackServerContext* const context_;
+  const std::string peer_;
   absl::StatusOr<std::optional<Caller>> caller_ = std::nullopt;  // Used like read_.
   uint64_t caller_tables_ = 0;                                   // TokenFile::num_tables() when caller_ was looked up.
   const std::optional<TraceParent> parent_;  // The trace of all requests; each has a span of its own.
   CallCanceller canceller_;
-  std::shared_ptr<GenerateBatchCall> self_;  // It is set until OnDone.
+  std::shared_ptr<GenerateBatchCall> self_;  // Set until OnDone.
   grpc::ByteBuffer read_;                    // Used by gRPC's read and by OnReadDone.
-  uint64_t read_id_ = 0;                     // The message has it in the watch. It is used like read_.
+  uint64_t read_id_ = 0;                     // Id of the message in the watch. Used like read_.
   grpc::ByteBuffer write_;                   // Used by the write under way.
   JobQueue jobs_;                            // The text jobs of all requests.
 
@@ -135,7 +148,7 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   int64_t write_start_us_ QUIRE_GUARDED_BY(mutex_) = 0;  // When the write under way began.
   Reading reading_ QUIRE_GUARDED_BY(mutex_) = Reading::kOn;
   Stage stage_ QUIRE_GUARDED_BY(mutex_) = Stage::kOpen;
-  uint64_t answer_id_ QUIRE_GUARDED_BY(mutex_) = 0;  // What is unread has it in the watch, unless it is small.
+  uint64_t answer_id_ QUIRE_GUARDED_BY(mutex_) = 0;  // Id of unread answers in the watch, unless they are small.
   absl::Status status_ QUIRE_GUARDED_BY(mutex_);     // An error that ends the stream.
   std::unique_ptr<grpc::Alarm> alarm_ QUIRE_GUARDED_BY(mutex_);  // Null: not set. Set as long as something is written.
 };

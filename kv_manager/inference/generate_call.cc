@@ -27,35 +27,38 @@ GenerateCall* GenerateCall::New(RequestEnvironment* environment, RpcMethod metho
   return call.get();
 }
 
-template <typename Request>
-absl::Status GenerateCall::MakeRequest(const grpc::ByteBuffer& bytes, size_t* num_bytes) {
-  Request request;
-  absl::Status status = FromBytes(bytes, &request);
-  const absl::StatusOr<std::optional<Caller>> caller = CallerOf(*context(), environment_->options.tokens.get());
-  if (status.ok()) status = caller.status();
-  if (status.ok()) {
-    owner_ = OwnerOf(*caller);
-    *num_bytes = TextWork(request) + GuideWork(request, *caller, environment_->guides);
-  }
-  request_ = std::make_unique<ClientRequest>(
-      environment_, caller.value_or(std::nullopt), TraceParentOf(*context()), std::move(request), this,
-      [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); });
-  return status;
+void GenerateCall::OnRequest(const grpc::ByteBuffer& bytes) {
+  absl::StatusOr<std::optional<Caller>> caller = CallerOf(*context(), environment_->options.tokens.get());
+  if (!caller.ok()) return EndCall(nullptr, caller.status());
+  caller_ = *std::move(caller);
+  const auto begin = [call = shared_from_this(), bytes] {
+    call->method_ == RpcMethod::kResume ? call->Begin<v1::ResumeRequest>(bytes)
+                                        : call->Begin<v1::GenerateRequest>(bytes);
+  };
+  const absl::Status status = environment_->text_threads.RunParse(OwnerOf(caller_), bytes.Length(), begin);
+  if (!status.ok()) EndCall(nullptr, status);
 }
 
-void GenerateCall::OnRequest(const grpc::ByteBuffer& bytes) {
-  size_t num_bytes = 0;
-  absl::Status status = method_ == RpcMethod::kResume ? MakeRequest<v1::ResumeRequest>(bytes, &num_bytes)
-                                                      : MakeRequest<v1::GenerateRequest>(bytes, &num_bytes);
+template <typename Request>
+void GenerateCall::Begin(const grpc::ByteBuffer& bytes) {
+  Request message;
+  if (const absl::Status parsed = FromBytes(bytes, &message); !parsed.ok()) return EndCall(nullptr, parsed);
+  const size_t work = TextWork(message) + GuideWork(message, caller_, environment_->guides);
+  request_ = std::make_unique<ClientRequest>(
+      environment_, caller_, TraceParentOf(*context()), std::move(message), this,
+      [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); });
   started_ = request_.get();
   // OnCancel may have come before.
   if (context()->IsCancelled()) request_->Leave();
-  if (status.ok()) {
-    status = environment_->text_threads.RunInput(owner_, num_bytes, [call = shared_from_this()] {
-      call->request_->Start(DeadlineMicros(*call->context(), *call->environment_->clock));
-    });
-  }
+  // A very long message has been waited for, and counted, already.
+  if (bytes.Length() >= kVeryLongTextBytes) return Start();
+  const absl::Status status =
+      environment_->text_threads.RunInput(OwnerOf(caller_), work, [call = shared_from_this()] { call->Start(); });
   if (!status.ok()) EndCall(nullptr, status);
+}
+
+void GenerateCall::Start() {
+  request_->Start(DeadlineMicros(*context(), *environment_->clock));
 }
 
 void GenerateCall::OnCancel() {

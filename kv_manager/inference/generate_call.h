@@ -49,12 +49,14 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
  private:
   GenerateCall(RequestEnvironment* environment, RpcMethod method, grpc::CallbackServerContext* context);
 
-  // Makes request_ of a message, as far as it can be read. Sets how much text work it has.
+  // Finds out who calls, and lets a thread begin with the request, or ends the call.
+  void OnRequest(const grpc::ByteBuffer& bytes) override;
+  // Makes request_ of the message and submits it, or ends the call.
   template <typename Request>
-  absl::Status MakeRequest(const grpc::ByteBuffer& bytes, size_t* num_bytes);
+  void Begin(const grpc::ByteBuffer& bytes);
+  // Submits request_.
+  void Start();
 
-  // Submits the request, or ends the call.
-  void OnRequest(const grpc::ByteBuffer& request) override;
   // A call without a request does not count as a call of Generate, so that it does not count as an error of the
   // service.
   void OnNoRequest(const absl::Status& status) override { Finish(ToGrpcStatus(status, context())); }
@@ -69,16 +71,16 @@ class GenerateCall : public ReceivedCall, public ResponseWriter, public std::ena
   RequestEnvironment* const environment_;
   const RpcMethod method_;
   CallCanceller canceller_;
-  std::string owner_;                              // Who has sent the request, see OwnerOf.
-  std::unique_ptr<ClientRequest> request_;         // It is null until the request has been received.
+  std::optional<Caller> caller_;                   // Set before the request is parsed.
+  std::unique_ptr<ClientRequest> request_;         // Null until the request has been parsed.
   std::atomic<ClientRequest*> started_ = nullptr;  // The same, for OnCancel.
-  std::shared_ptr<GenerateCall> self_;             // It is set until OnDone.
+  std::shared_ptr<GenerateCall> self_;             // Set until OnDone.
 
   bool has_initial_metadata_ = false;     // Used by the write under way.
   std::atomic<bool> is_limited_ = false;  // The alarm is set.
   grpc::Alarm write_alarm_;
   grpc::ByteBuffer write_;  // The response that is being written.
-  uint64_t answer_id_ = 0;  // It has this one in the watch, unless it is small.
+  uint64_t answer_id_ = 0;  // Id of the answer in the watch, unless it is small.
 
   Mutex mutex_;
   bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;

@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -25,23 +26,28 @@ class InferenceServiceImpl : public ReceivingService {
   explicit InferenceServiceImpl(RequestEnvironment* environment);
 
  private:
+  // The caller, and whether it still waits for the answer.
+  struct Asker {
+    std::optional<Caller> caller;
+    std::function<bool()> has_left;
+  };
+
   // Adds a unary method: it reads the request and answers with what `handle` makes of it. `num_bytes` tells how much
   // text work the request has, which decides where `handle` runs.
   template <typename Request, typename Response>
   void AddAnswer(const char* name, RpcMethod method, size_t (*num_bytes)(const Request&),
-                 absl::Status (InferenceServiceImpl::*handle)(const std::optional<Caller>&, const Request&, Response*)
-                     const);
+                 absl::Status (InferenceServiceImpl::*handle)(const Asker&, const Request&, Response*) const);
 
-  absl::Status DoTokenize(const std::optional<Caller>& caller, const v1::TokenizeRequest& request,
-                          v1::TokenizeResponse* response) const;
-  absl::Status DoDetokenize(const std::optional<Caller>& caller, const v1::DetokenizeRequest& request,
+  // Adds Embed, which answers when the engine has the embeddings.
+  void AddEmbed();
+
+  absl::Status DoTokenize(const Asker& asker, const v1::TokenizeRequest& request, v1::TokenizeResponse* response) const;
+  absl::Status DoDetokenize(const Asker& asker, const v1::DetokenizeRequest& request,
                             v1::DetokenizeResponse* response) const;
-  absl::Status DoRenderChat(const std::optional<Caller>& caller, const v1::RenderChatRequest& request,
+  absl::Status DoRenderChat(const Asker& asker, const v1::RenderChatRequest& request,
                             v1::RenderChatResponse* response) const;
-  absl::Status DoGetModel(const std::optional<Caller>& caller, const v1::GetModelRequest& request,
-                          v1::GetModelResponse* response) const;
-  absl::Status DoAbort(const std::optional<Caller>& caller, const v1::AbortRequest& request,
-                       v1::AbortResponse* response) const;
+  absl::Status DoGetModel(const Asker& asker, const v1::GetModelRequest& request, v1::GetModelResponse* response) const;
+  absl::Status DoAbort(const Asker& asker, const v1::AbortRequest& request, v1::AbortResponse* response) const;
 
   RequestEnvironment* const environment_;
 };

@@ -61,7 +61,7 @@ struct Expression {
   };
   Kind kind = Kind::kConstant;
   int line = 0;
-  int depth = 1;  // Expressions are nested in each other so deep.
+  int depth = 1;  // Depth of nested expressions.
   std::string name;
   Value constant;
   std::vector<ExpressionPtr> operands;
@@ -89,7 +89,7 @@ struct Statement {
     kContinue,
   };
   struct Branch {
-    ExpressionPtr test;  // It is null for else.
+    ExpressionPtr test;  // Null for else.
     std::vector<StatementPtr> body;
   };
   struct Parameter {

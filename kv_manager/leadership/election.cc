@@ -17,7 +17,7 @@ namespace {
 constexpr int kCallPart = 3;
 constexpr int kRenewalPart = 3;
 constexpr int kLookPart = 8;
-// It applies after a call that has failed while this manager leads.
+// The pause after a failed call while this manager leads.
 constexpr int kRetryPart = 12;
 
 }  // namespace

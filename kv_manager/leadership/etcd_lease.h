@@ -28,8 +28,8 @@ struct EtcdLeaseOptions {
 };
 
 // A key in etcd (3.4 or later) that belongs to a lease of etcd. It exists as long as somebody leads, and its value is
-// the name of the leader. The revision with which the key appeared is the term. When a call fails, the next call goes
-// to the next member.
+// the name of the leader. The revision with which the key appeared is the term. After a failed call, the next
+// one is sent to the next member.
 class EtcdLease : public LeaseStore {
  public:
   explicit EtcdLease(const EtcdLeaseOptions& options);

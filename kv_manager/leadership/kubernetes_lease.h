@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "kv_manager/leadership/http_client.h"
+#include "base/http_client.h"
 #include "kv_manager/leadership/lease_store.h"
 #include "nlohmann/json.hpp"
 
@@ -19,7 +19,7 @@ namespace quire {
 struct KubernetesLeaseOptions {
   std::string api;          // The address of the API server: https://host:port, or http:// for a local proxy.
   std::string credentials;  // A folder with the files token, ca.crt and namespace, as every pod has one.
-  std::string name;         // The Lease object has it and must exist.
+  std::string name;         // Name of the Lease object, which must exist.
   std::string candidate;    // The name of this manager, see NewCandidateName.
   absl::Duration duration;  // In whole seconds.
 };

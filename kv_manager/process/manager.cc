@@ -25,6 +25,7 @@
 #include "quire/v1/inference.grpc.pb.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
+#include "serving/frame_guard.h"
 #include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
 #include "serving/service_main.h"
@@ -38,11 +39,11 @@ constexpr int kMinPingIntervalMs = 5'000;  // Clients may probe a connection tha
 constexpr absl::Duration kDiscoveryInterval = absl::Seconds(5);
 // After the drain, the time for the last messages to arrive.
 constexpr absl::Duration kShutdownTimeout = absl::Milliseconds(500);
-// Says how often a manager that starts looks whether its addresses are free.
+// Interval at which a starting manager checks whether its addresses are free.
 constexpr absl::Duration kAddressInterval = absl::Milliseconds(100);
 
-// Returns when no other process listens at these addresses, or after `patience`. A manager that drains has them to its
-// end. An empty address means none.
+// Returns when no other process listens at these addresses, or after `patience`. A draining manager keeps them until it
+// ends. An empty address means none.
 void AwaitFree(const std::vector<std::string>& addresses, absl::Duration patience) {
   const auto is_taken = [](const std::string& address) {
     return !address.empty() && ListeningSockets::Open(address).status().message() == kAddressInUse;
@@ -204,6 +205,11 @@ Manager::Manager(const ManagerOptions& options)
                     .request_names = [this] { return requests_.registry.Names(); },
                     .has_names = options.status_page == StatusPageKind::kNames,
                     .has_open_calls = options.tokens.empty() && options.transport.tls.authority.empty()}) {
+  requests_.charge = [this](const std::string& peer, ClientWork work) {
+    GrpcServer* const server = charged_server_;
+    if (server == nullptr) return;
+    server->Charge(peer, work == ClientWork::kMessage ? FrameGuard::kMicrosPerCall : FrameGuard::kMicrosPerLostCall);
+  };
   requests_.is_restoring = [this] { return leaves_requests_ || (CanRestore() && engine_.IsRestoring()); };
   inference_.SetGate([this] { return CheckLeads(); });
   requests_.standby = [this] { return std::string(CheckLeads().message()); };
@@ -237,6 +243,7 @@ absl::Status Manager::Listen() {
   absl::Status error = AboutFlag("--listen", server.status());
   if (server.ok()) {
     server_ = *std::move(server);
+    charged_server_ = server_.get();
     requests_.receiving.CountBytesWith(
         [server = server_.get()](const std::string& peer) { return server->ReceivedBytes(peer); });
   }

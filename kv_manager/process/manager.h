@@ -70,19 +70,21 @@ class Manager {
   // They are in the order of construction: each uses those before it.
   const ManagerOptions options_;
   ManagerEngine engine_;
-  std::unique_ptr<WatchedFile> tenants_;  // It is null without --tenants.
+  std::unique_ptr<WatchedFile> tenants_;  // Null without --tenants.
   RequestEnvironment requests_;
   const RequestRestorer restorer_;  // The engine calls it.
   InferenceServiceImpl inference_;
   AdminServiceImpl admin_;
   std::unique_ptr<GrpcServer> server_;  // The engine tells it when workers are ready.
+  // The same, for calls, which come before Start has returned it. Null before.
+  std::atomic<GrpcServer*> charged_server_ = nullptr;
   StatusPage status_page_;
   std::unique_ptr<MetricsServer> metrics_;
   std::atomic<bool> leaves_requests_ = false;          // The next manager gets them.
   std::atomic<uint64_t> term_ = 0;                     // 0 without --standby, and before this manager leads.
-  std::unique_ptr<Leadership> leadership_;             // It is null without --standby.
+  std::unique_ptr<Leadership> leadership_;             // Null without --standby.
   std::atomic<const Leadership*> election_ = nullptr;  // The same, for calls that come before it exists.
-  std::unique_ptr<WorkerDiscovery> discovery_;         // It is null while this manager stands by.
+  std::unique_ptr<WorkerDiscovery> discovery_;         // Null while this manager stands by.
 };
 
 }  // namespace quire

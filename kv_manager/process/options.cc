@@ -115,8 +115,8 @@ ABSL_FLAG(
     "--max-queue-share of this time. For work that nobody waits for, set a long time, or give the requests a "
     "deadline.");
 ABSL_FLAG(double, max_queue_share, quire::WaitLimits().max_deadline_share,
-          "For a request with a deadline: the share of the time until then, above 0 and at most 1, that it may wait "
-          "before it runs. A request that would wait longer, or would end after three quarters of this time, is "
+          "Largest part of the time until a request's deadline that it may wait before it runs, above 0 and at most 1. "
+          "A request that would wait longer, or would end after three quarters of the time until its deadline, is "
           "refused at once with RESOURCE_EXHAUSTED. The rule for the end applies only while load makes steps slow.");
 ABSL_FLAG(int32_t, max_context_tokens, 0,
           "Largest number of tokens of prompt and output together. 0 means the number that the model was made for.");
@@ -128,9 +128,12 @@ ABSL_FLAG(double, max_pinned_share, quire::StepLoopOptions().max_pinned_share,
 ABSL_FLAG(
     int32_t, max_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_requests),
     "Largest number of calls of Generate and requests of GenerateBatch at the same time. Further ones are refused. A "
-    "reserve of 1/8 of this number is added for tenants below an equal share.");
-ABSL_FLAG(int32_t, max_batch_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_batch_requests),
-          "Largest number of requests of one GenerateBatch call at the same time. Further ones are refused.");
+    "reserve of 1/8 of this number is added for tenants below an equal share. The texts of all calls of Embed have the "
+    "same limit, without a reserve.");
+ABSL_FLAG(
+    int32_t, max_batch_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_batch_requests),
+    "Largest number of requests of one GenerateBatch call at the same time. Further ones are refused. One call of "
+    "Embed may have as many texts.");
 ABSL_FLAG(int32_t, max_message_bytes, static_cast<int32_t>(quire::InferenceServiceOptions().max_message_bytes),
           "Largest size of a message from or to a client, in bytes. A prompt of a million token ids is 5 MB.");
 ABSL_FLAG(
@@ -164,6 +167,9 @@ ABSL_FLAG(std::string, resume_key_file, "",
           "other's tokens. If empty, the manager draws a key when it starts, and accepts no token of an earlier one.");
 ABSL_FLAG(int32_t, max_waiting_texts, static_cast<int32_t>(quire::InferenceServiceOptions().max_waiting_texts),
           "Largest number of long texts that wait to be tokenized. Further ones are refused.");
+ABSL_FLAG(int64_t, max_text_bytes, static_cast<int64_t>(quire::InferenceServiceOptions().max_text_bytes),
+          "Largest size of all texts together that wait to be tokenized or are being tokenized, in bytes. A tenant may "
+          "have half of it. Further texts are refused.");
 ABSL_FLAG(
     int32_t, text_threads, quire::InferenceServiceOptions().num_text_threads,
     "Number of threads that tokenize long texts. The same number of other threads converts generated tokens to text.");
@@ -172,9 +178,9 @@ ABSL_FLAG(int64_t, max_worker_bytes, quire::StepLoopOptions().max_worker_bytes,
           "refused. A block takes 192 bytes, and 4 for each of its tokens.");
 ABSL_FLAG(
     absl::Duration, step_timeout, absl::Microseconds(quire::WorkerLinkOptions().step_timeout_us),
-    "Time for a step. A worker that takes longer counts as lost, and the manager connects to it again. If it "
-    "answers health checks, it has 20 times as long as its slowest step of late when that is more, up to 10 times "
-    "this value, and 4 times this value before its first result.");
+    "Time for a step. A worker that takes longer counts as lost, and the manager connects to it again. A worker that "
+    "answers health checks gets more: 20 times the duration of its slowest recent step, from this value up to 10 times "
+    "this value, or 4 times this value before its first result.");
 ABSL_FLAG(
     std::string, failover, "exact",
     "Where the requests of a lost worker may continue: exact (with workers of the same model and numerics, which give "
@@ -361,6 +367,9 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_prompt_bytes, 1, absl::GetFlag(FLAGS_max_message_bytes)));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_outbox_tokens, 1));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_max_waiting_texts, 0));
+  // So that every tenant can send a text of any size.
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange(FLAGS_max_text_bytes.Name(), absl::GetFlag(FLAGS_max_text_bytes),
+                                       int64_t{2} * absl::GetFlag(FLAGS_max_prompt_bytes), int64_t{1} << 40));
   QUIRE_RETURN_IF_ERROR(CheckCount(FLAGS_text_threads, 1, 1024));
   InferenceServiceOptions options;
   options.limits.max_prompt_bytes = absl::GetFlag(FLAGS_max_prompt_bytes);
@@ -372,6 +381,7 @@ absl::StatusOr<InferenceServiceOptions> MakeInferenceOptions() {
   options.max_outbox_tokens = absl::GetFlag(FLAGS_max_outbox_tokens);
   options.logs_requests = absl::GetFlag(FLAGS_log_requests);
   options.max_waiting_texts = absl::GetFlag(FLAGS_max_waiting_texts);
+  options.max_text_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_max_text_bytes));
   options.num_text_threads = absl::GetFlag(FLAGS_text_threads);
   options.receive_limits.max_bytes = absl::GetFlag(FLAGS_max_receiving_bytes);
   options.receive_limits.max_connection_bytes = options.receive_limits.max_bytes / 2;
@@ -488,7 +498,7 @@ const ProgramFlags& ManagerFlags() {
        {"Calls of clients:",
         {"max_requests", "max_batch_requests", "max_message_bytes", "max_receiving_bytes", "max_prompt_bytes",
          "max_outbox_tokens", "max_detached_requests", "max_replay_bytes", "resume_key_file", "max_waiting_texts",
-         "text_threads"}},
+         "max_text_bytes", "text_threads"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
         {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout", "receive_timeout",
          "last_write_timeout", "detach_grace", "drain_timeout"}},

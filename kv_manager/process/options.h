@@ -41,7 +41,7 @@ struct ManagerOptions {
   std::string health_listen;   // Empty: only `listen` answers health checks.
   std::string metrics_listen;  // Empty: there are no metrics.
   int max_connections;         // It limits those at `listen`.
-  WebAccess web_access;        // It is for `metrics_listen`.
+  WebAccess web_access;        // For `metrics_listen`.
   StandbyOptions standby;
   SchedulerOptions scheduler;
   bool has_prefix_cache = true;

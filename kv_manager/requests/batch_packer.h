@@ -32,7 +32,7 @@ class BatchPacker {
   // RESOURCE_EXHAUSTED when the entry does not even fit into a message of its own.
   absl::Status CheckSize(const v1::GenerateBatchEntry& entry) const;
 
-  // Adds a response of a request that goes on. REQUIRES: CheckSize(entry) is OK, as for AddEnd.
+  // Adds a response of a request that continues. REQUIRES: CheckSize(entry) is OK, as for AddEnd.
   void AddResponse(v1::GenerateBatchEntry entry, OnWritten on_written);
   // Adds the end of a request, with its last response if there is one.
   void AddEnd(v1::GenerateBatchEntry entry, OnWritten on_written);
@@ -41,7 +41,7 @@ class BatchPacker {
   const v1::GenerateBatchResponse* StartWrite();
   // The write is over. Returns what the caller must call, without its locks. REQUIRES: is_writing().
   std::vector<OnWritten> FinishWrite();
-  // Drops the messages that wait; a write under way goes on. Returns what the caller must call, as above.
+  // Drops the messages that wait; a write under way continues. Returns what the caller must call, as above.
   std::vector<OnWritten> DropWaiting();
 
   bool is_writing() const { return written_.has_value(); }

@@ -239,7 +239,7 @@ class ChatReader {
   const Absent absent_;
   const std::string& field_;
   FieldErrors* const errors_;
-  int num_json_values_left_ = jinja::kMaxJsonValues;  // The whole conversation has so many left.
+  int num_json_values_left_ = jinja::kMaxJsonValues;  // Number left for the whole conversation.
   bool has_tools_ = false;
   bool has_error_ = false;
 };

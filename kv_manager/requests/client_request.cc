@@ -13,21 +13,14 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "base/status_reason.h"
-#include "kv_manager/requests/outbox_limit.h"
-#include "kv_manager/requests/request_log.h"
 #include "kv_manager/requests/request_record.h"
-#include "kv_manager/requests/request_validation.h"
-#include "kv_manager/requests/response_set.h"
 #include "kv_manager/requests/tenancy.h"
 #include "kv_manager/requests/unknown_fields.h"
 #include "kv_manager/rpc/rpc_status.h"
-#include "kv_manager/text/stop_string_condition.h"
 #include "security/digest.h"
 
 namespace quire {
 namespace {
-
-constexpr int kMaxTokenizedAgain = 3;
 
 std::atomic<uint64_t> next_reader_id = 1;
 
@@ -69,27 +62,29 @@ absl::Status CheckResume(const v1::ResumeRequest& request) {
 
 ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller,
                              const std::optional<TraceParent>& parent, v1::GenerateRequest request,
-                             ResponseWriter* writer, std::function<void(std::function<void()>)> run_later)
+                             std::optional<v1::ResumeRequest> resume, ResponseWriter* writer,
+                             std::function<void(std::function<void()>)> run_later)
     : environment_(environment),
       arrival_us_(environment->clock->NowMicros()),
       caller_(std::move(caller)),
       span_(StartSpan(parent, {environment->random.Next(), environment->random.Next(), environment->random.Next()})),
       request_(std::move(request)),
+      resume_(std::move(resume)),
       reader_id_(next_reader_id++),
       writer_(writer),
       run_later_(std::move(run_later)) {}
 
 ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller,
+                             const std::optional<TraceParent>& parent, v1::GenerateRequest request,
+                             ResponseWriter* writer, std::function<void(std::function<void()>)> run_later)
+    : ClientRequest(environment, std::move(caller), parent, std::move(request), std::nullopt, writer,
+                    std::move(run_later)) {}
+
+ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller,
                              const std::optional<TraceParent>& parent, v1::ResumeRequest request,
                              ResponseWriter* writer, std::function<void(std::function<void()>)> run_later)
-    : environment_(environment),
-      arrival_us_(environment->clock->NowMicros()),
-      caller_(std::move(caller)),
-      span_(StartSpan(parent, {environment->random.Next(), environment->random.Next(), environment->random.Next()})),
-      resume_(std::move(request)),
-      reader_id_(next_reader_id++),
-      writer_(writer),
-      run_later_(std::move(run_later)) {}
+    : ClientRequest(environment, std::move(caller), parent, v1::GenerateRequest(), std::move(request), writer,
+                    std::move(run_later)) {}
 
 bool ClientRequest::is_resumable() const {
   return request_.on_disconnect() == v1::ON_DISCONNECT_DETACH && environment_->resumable.is_enabled();
@@ -130,7 +125,7 @@ absl::Status ClientRequest::DoResume() {
   const absl::Status status = found.ok() ? TakeOver(*found) : found.status();
   if (!absl::IsNotFound(status)) return status;
   if (may_come) return RestoringError();
-  // The stream lacks what the client has, which goes on with another request of this name.
+  // The stream lacks tokens that the client has: the client continues another request of this name.
   if (found.ok()) (*found)->Drop(TakenOverError());
   return status;
 }
@@ -154,9 +149,8 @@ absl::Status ClientRequest::TakeOver(const std::shared_ptr<TokenStream>& stream)
     registration_ = environment_->registry.AwaitReader();
     stream_ = stream;
   }
-  const bool resumes = resume_.has_value();
-  const auto received = resumes ? resume_->received() : stream->ReceivedOf(identity_.continued);
-  const absl::Status status = stream->Attach(Reader(), received, resumes ? UnknownRequestError() : HasJustEnded());
+  const auto received = resume_.has_value() ? resume_->received() : stream->ReceivedOf(identity_.continued);
+  const absl::Status status = stream->Attach(Reader(), received);
   if (!status.ok()) {
     const MutexLock lock(&mutex_);
     stream_ = nullptr;
@@ -169,10 +163,11 @@ absl::Status ClientRequest::TakeOver(const std::shared_ptr<TokenStream>& stream)
 
 void ClientRequest::StartNew(int64_t deadline_us) {
   if (leaving() != Leaving::kStays) return EndCall(HasLeft());
-  Request request;
-  const absl::StatusOr<std::shared_ptr<TokenStream>> made = MakeStream(deadline_us, &request);
+  absl::StatusOr<MadeRequest> made = MakeRequest(deadline_us);
   if (!made.ok()) return EndCall(made.status());
-  const std::shared_ptr<TokenStream>& stream = *made;
+  const absl::StatusOr<std::shared_ptr<TokenStream>> found = MakeStream(&*made);
+  if (!found.ok()) return EndCall(found.status());
+  const std::shared_ptr<TokenStream>& stream = *found;
   if (stream != this->stream()) {
     absl::Status status = TakeOver(stream);
     if (absl::IsNotFound(status)) status = HasJustEnded();
@@ -183,8 +178,8 @@ void ClientRequest::StartNew(int64_t deadline_us) {
   // A client that has left before the request began does not get a request that outlives its call.
   if (leaving() != Leaving::kStays && stream->CloseIfAlone(reader_id_)) return StopWaiting();
 
-  const RequestId id = request.id;
-  absl::Status status = Submit(std::move(request), stream);
+  const RequestId id = stream->id();
+  absl::Status status = Submit(*std::move(made), stream);
   if (!status.ok()) {
     StopWaiting();  // A drain waits only for the readers of requests that the engine has taken.
     if (is_resumable()) environment_->resumable.Remove(identity_, id);
@@ -195,105 +190,77 @@ void ClientRequest::StartNew(int64_t deadline_us) {
   if (stream->has_ended()) environment_->engine->Cancel(id, FinishReason::kCancelled);
 }
 
-absl::Status ClientRequest::Submit(Request request, const std::shared_ptr<TokenStream>& stream) {
-  if (!is_over_) return environment_->engine->Submit(std::move(request), stream);
-  stream->OnFinished({request.id, /*sample_index=*/0, FinishReason::kLength, /*ends_request=*/true});
+absl::Status ClientRequest::Submit(MadeRequest made, const std::shared_ptr<TokenStream>& stream) {
+  if (!made.valid.is_over()) return environment_->engine->Submit(std::move(made.valid.request), stream);
+  stream->OnFinished({stream->id(), /*sample_index=*/0, FinishReason::kLength, /*ends_request=*/true});
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(int64_t deadline_us, Request* request) {
-  std::shared_ptr<const ServedModel> model = environment_->engine->model();
-  if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
+absl::StatusOr<MadeRequest> ClientRequest::MakeRequest(int64_t deadline_us) {
   const uint64_t drawn_seed = environment_->random.Next();
   const GuideUser user = GuideUserOf(caller_, request_.cache_salt());
-  const auto validate = [&] {
-    return ValidateGenerate(request_, *model, environment_->options.limits, drawn_seed, user, &environment_->guides);
-  };
-  absl::StatusOr<ValidRequest> valid = validate();
+  const std::function<bool()> has_left = [this] { return leaving() != Leaving::kStays; };
+  absl::StatusOr<MadeRequest> made;
+  std::shared_ptr<const ServedModel> model;
   // A long text takes time to tokenize. If another generation is served by then, the text is tokenized again.
-  for (int i = 0; i < kMaxTokenizedAgain && environment_->engine->model() != model; ++i) {
+  for (int i = 0; i <= kMaxTokenizedAgain && (i == 0 || environment_->engine->model() != model); ++i) {
     model = environment_->engine->model();
     if (model == nullptr) return absl::UnavailableError("no worker has joined yet");
-    valid = validate();
+    made = RequestMaker(environment_).Make(request_, model, drawn_seed, user, &has_left);
   }
-  if (!valid.ok()) return valid.status();
-  QUIRE_RETURN_IF_ERROR(AssumeTenant(caller_, &valid->request));
-
-  std::string name = request_.request_id();
-  if (name.empty()) name = absl::StrFormat("%016x", environment_->random.Next());
-  valid->request.id = environment_->registry.NextId();
-  valid->request.generation = model->generation;
-  valid->request.arrival_us = arrival_us_;
-  valid->request.deadline_us = deadline_us;
-  if (valid->request.beam.has_value() && !valid->output.stop.empty()) {
-    std::shared_ptr<const Tokenizer> tokenizer(model, model->tokenizer.get());
-    valid->request.beam_stop =
-        std::make_shared<StopStringCondition>(std::move(tokenizer), valid->request.prompt, valid->output);
-  }
-  absl::StatusOr<std::shared_ptr<TokenStream>> stream =
-      is_resumable() ? MakeResumable(name, &*valid, model) : MakeSingle(name, *valid, model);
-  // Like a stream for which there is no memory later, it goes on as an ordinary one.
-  if (const auto reason = ReasonOf(stream.status()); reason.has_value() && reason->word == "REPLAY_MEMORY") {
-    valid->request.record = nullptr;
-    stream = MakeSingle(name, *valid, std::move(model));
-  }
-  if (absl::IsResourceExhausted(stream.status())) environment_->counts.Count(RpcRefusal::kTooManyRequests);
-  is_over_ = valid->is_over();
-  *request = std::move(valid->request);
-  return stream;
-}
-
-absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeSingle(const std::string& name,
-                                                                       const ValidRequest& valid,
-                                                                       std::shared_ptr<const ServedModel> model) {
-  std::shared_ptr<TokenStream> stream = MakeTokenStream(name, valid, std::move(model), /*keeper=*/nullptr);
-  // The lock is held, because an Abort may make the stream write as soon as it is registered.
-  const MutexLock lock(&mutex_);
-  QUIRE_ASSIGN_OR_RETURN(registration_,
-                         environment_->registry.Register(OwnerOf(caller_), name, stream, valid.request.tenant));
-  stream_ = stream;
-  return stream;
-}
-
-absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeResumable(const std::string& name, ValidRequest* valid,
-                                                                          std::shared_ptr<const ServedModel> model) {
-  identity_.name = name;
-  identity_.tenant = valid->request.tenant;
-  const uint64_t nonce = environment_->random.Next();
-  valid->request.record = MakeRecord(nonce, *valid);
-  const std::shared_ptr<TokenStream> made = MakeTokenStream(
-      name, *valid, std::move(model), environment_->resumable.NewKeeper(identity_, valid->request.id, nonce));
-  const MutexLock lock(&mutex_);  // As above, because another call may also take the stream over.
-  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> kept,
-                         environment_->resumable.Add(identity_, nonce, made, &environment_->registry));
-  if (kept != made) return kept;
-  registration_ = environment_->registry.AwaitReader();
-  stream_ = made;
+  if (!made.ok()) return made;
+  QUIRE_RETURN_IF_ERROR(AssumeTenant(caller_, &made->valid.request));
+  made->valid.request.arrival_us = arrival_us_;
+  made->valid.request.deadline_us = deadline_us;
   return made;
 }
 
-std::shared_ptr<TokenStream> ClientRequest::MakeTokenStream(const std::string& name, const ValidRequest& valid,
-                                                            std::shared_ptr<const ServedModel> model,
-                                                            std::shared_ptr<StreamKeeper> keeper) {
-  // A resumable stream may outlive this object, and its keeper frees the name.
-  const std::function<void()> free_name = keeper == nullptr ? std::function<void()>([this] { FreeName(); }) : [] {};
-  TokenStream::Environment environment{
-      .engine = environment_->engine,
-      .run_later = [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); },
-      .on_end = [free_name](const StreamEnd& /*end*/) { free_name(); },
-      .max_outbox_tokens = OutboxLimit(environment_->options.max_outbox_tokens, valid.request),
-      .keeper = std::move(keeper),
-      .has_known_name = !request_.request_id().empty()};
-  if (environment_->options.logs_requests) {
-    const auto log = std::make_shared<RequestLog>(environment_->clock, name, valid.request.tenant, span_);
-    environment.on_tokens = [log] { log->OnTokens(); };
-    environment.on_end = [free_name, log](const StreamEnd& end) {
-      log->OnEnd(end);
-      free_name();
-    };
+absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(MadeRequest* made) {
+  std::string name = request_.request_id();
+  if (name.empty()) name = absl::StrFormat("%016x", environment_->random.Next());
+  absl::StatusOr<std::shared_ptr<TokenStream>> stream = MakeStream(made, name, is_resumable());
+  // Without replay memory, the request runs as a non-resumable one.
+  if (const auto reason = ReasonOf(stream.status()); reason.has_value() && reason->word == "REPLAY_MEMORY") {
+    made->valid.request.record = nullptr;
+    stream = MakeStream(made, name, /*is_kept=*/false);
   }
-  return std::make_shared<TokenStream>(std::move(environment), valid.request.id,
-                                       ResponseSet(std::move(model), name, valid), Reader());
+  if (absl::IsResourceExhausted(stream.status())) environment_->counts.Count(RpcRefusal::kTooManyRequests);
+  return stream;
+}
+
+absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(MadeRequest* made, const std::string& name,
+                                                                       bool is_kept) {
+  Request& request = made->valid.request;
+  StreamOrigin origin;
+  origin.name = name;
+  origin.reader = Reader();
+  origin.is_reachable = !request_.request_id().empty();
+  origin.span = span_;
+  uint64_t nonce = 0;
+  if (is_kept) {
+    identity_.name = name;
+    identity_.tenant = request.tenant;
+    nonce = environment_->random.Next();
+    request.record = MakeRecord(nonce, made->valid);
+    origin.keeper = environment_->resumable.NewKeeper(identity_, request.id, nonce);
+  } else {
+    origin.on_end = [this] { FreeName(); };  // A kept stream may outlive this object, and its keeper frees the name.
+  }
+  const std::shared_ptr<TokenStream> stream = RequestMaker(environment_).MakeStream(*made, std::move(origin));
+  // The lock is held, because an Abort may make the stream write as soon as it is registered, and another call may take
+  // a kept one over.
+  const MutexLock lock(&mutex_);
+  if (is_kept) {
+    QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<TokenStream> kept,
+                           environment_->resumable.Add(identity_, nonce, stream, &environment_->registry));
+    if (kept != stream) return kept;
+    registration_ = environment_->registry.AwaitReader();
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(registration_,
+                           environment_->registry.Register(OwnerOf(caller_), name, stream, request.tenant));
+  }
+  stream_ = stream;
+  return stream;
 }
 
 void ClientRequest::FreeName() {

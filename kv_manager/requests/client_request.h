@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/trace_context.h"
 #include "kv_manager/requests/request_environment.h"
+#include "kv_manager/requests/request_maker.h"
 #include "kv_manager/requests/request_registry.h"
 #include "kv_manager/requests/token_stream.h"
 #include "quire/v1/inference.pb.h"
@@ -42,7 +43,7 @@ class ClientRequest {
   // thread; this object must outlive the call. `deadline_us` is that of a new request.
   void Start(int64_t deadline_us);
 
-  // The client has left: ends the request, now or as soon as it has started. A resumable one goes on.
+  // The client has left: ends the request, now or as soon as it has started. A resumable one continues.
   void Leave() { Leave(/*ends_request=*/false); }
 
   // The client has cancelled the request: ends it, even if it is resumable.
@@ -58,9 +59,14 @@ class ClientRequest {
   // Says how the client wants the request to end before its time.
   enum class Leaving { kStays, kLeaves, kCancels };
 
+  // Exactly one of the messages is used.
+  ClientRequest(RequestEnvironment* environment, std::optional<Caller> caller, const std::optional<TraceParent>& parent,
+                v1::GenerateRequest request, std::optional<v1::ResumeRequest> resume, ResponseWriter* writer,
+                std::function<void(std::function<void()>)> run_later);
+
   void StartNew(int64_t deadline_us);
-  // Gives the new request to the engine, unless its client has left.
-  absl::Status Submit(Request request, const std::shared_ptr<TokenStream>& stream);
+  // Gives the new request to the engine. If the client has all tokens already, tells the stream so.
+  absl::Status Submit(MadeRequest made, const std::shared_ptr<TokenStream>& stream);
   // Takes the stream of another call over. On error, nothing has changed: NOT_FOUND when the stream is not kept any
   // more.
   absl::Status TakeOver(const std::shared_ptr<TokenStream>& stream);
@@ -68,16 +74,11 @@ class ClientRequest {
   absl::Status DoResume();  // An error ends the call.
   // Returns what the next manager must know of the request.
   std::shared_ptr<const std::string> MakeRecord(uint64_t nonce, const ValidRequest& valid) const;
-  // Makes and registers the stream of a new request. When the request runs already, returns the stream of that one, and
-  // `request` stays as it is.
-  absl::StatusOr<std::shared_ptr<TokenStream>> MakeStream(int64_t deadline_us, Request* request);
-  absl::StatusOr<std::shared_ptr<TokenStream>> MakeSingle(const std::string& name, const ValidRequest& valid,
-                                                          std::shared_ptr<const ServedModel> model);
-  absl::StatusOr<std::shared_ptr<TokenStream>> MakeResumable(const std::string& name, ValidRequest* valid,
-                                                             std::shared_ptr<const ServedModel> model);
-  std::shared_ptr<TokenStream> MakeTokenStream(const std::string& name, const ValidRequest& valid,
-                                               std::shared_ptr<const ServedModel> model,
-                                               std::shared_ptr<StreamKeeper> keeper);
+  absl::StatusOr<MadeRequest> MakeRequest(int64_t deadline_us);
+  // Makes and registers the stream of a new request. When the request runs already, returns the stream of that one.
+  absl::StatusOr<std::shared_ptr<TokenStream>> MakeStream(MadeRequest* made);
+  // The same, with a record and a keeper if `is_kept`.
+  absl::StatusOr<std::shared_ptr<TokenStream>> MakeStream(MadeRequest* made, const std::string& name, bool is_kept);
   bool is_resumable() const;
   StreamReader Reader() { return {.writer = writer_, .run_later = run_later_, .id = reader_id_}; }
   void EndCall(const absl::Status& status) { writer_->EndCall(nullptr, status); }
@@ -88,7 +89,7 @@ class ClientRequest {
   void Leave(bool ends_request);
 
   RequestEnvironment* const environment_;
-  const int64_t arrival_us_;  // It is taken before the request is checked and its text is tokenized.
+  const int64_t arrival_us_;  // Taken before the request is checked and its text is tokenized.
   const std::optional<Caller> caller_;
   const TraceSpan span_;
   const v1::GenerateRequest request_;
@@ -96,8 +97,7 @@ class ClientRequest {
   const uint64_t reader_id_;
   ResponseWriter* const writer_;
   const std::function<void(std::function<void()>)> run_later_;
-  ResumableRequests::Identity identity_;  // A new request that is resumable has it. Used by Start.
-  bool is_over_ = false;                  // See ValidRequest. Used by Start.
+  ResumableRequests::Identity identity_;  // Set for a new resumable request. Used by Start.
 
   Mutex mutex_;
   std::shared_ptr<TokenStream> stream_ QUIRE_GUARDED_BY(mutex_);  // Set once, before other threads can find it.

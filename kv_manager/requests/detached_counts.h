@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// This is what ResumableRequests counts, at one moment.
+// The counts of ResumableRequests at one moment.
 struct DetachedCounts {
   int64_t running = 0;       // Requests that run or wait without a client.
   int64_t ended = 0;         // Requests that have ended and whose stream can still be resumed.

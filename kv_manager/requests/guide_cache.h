@@ -19,7 +19,7 @@
 
 namespace quire {
 
-// Who sends a guide. What is known of a guide is used again only for the same salt, which has the tenant in it (see
+// The sender of a guide. What is known of a guide is used again only for the same salt, which has the tenant in it (see
 // AssumeTenant), so that nobody can find out from the time of an answer which guides others use.
 struct GuideUser {
   std::string tenant = {};
@@ -28,13 +28,14 @@ struct GuideUser {
 };
 
 // Knows which guides compile, and why others do not, so that the same guide is seldom compiled again. Compilation costs
-// the tenant CPU time of an account, because a worker that gets the guide for the first time needs as much. A guide
-// that workers have probably dropped since its last use costs as much again. While the account is empty, guides that
-// cost something are refused. Thread-safe.
+// the tenant CPU time of an account, because a worker that gets the guide for the first time needs the same time. A
+// guide that workers have probably dropped since its last use costs this time again. While the account is empty, guides
+// that cost something are refused. Thread-safe.
 class GuideCache {
  public:
   static constexpr size_t kMaxBytes = 4 << 20;
-  // A worker keeps so many guides. When other guides were used so often, it counts as having dropped a guide.
+  // Number of guides that a worker keeps. After this number of uses of other guides, it counts as having dropped a
+  // guide.
   static constexpr uint64_t kKeptByWorkers = 64;
   // A tenant saves at most the first number, and gets the second one each second.
   static constexpr int64_t kMaxSavedUs = 1'000'000;

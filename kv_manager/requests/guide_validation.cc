@@ -19,7 +19,7 @@
 namespace quire {
 namespace {
 
-// To compile a guide takes up to about as long as to tokenize so many bytes.
+// Compiling a guide takes at most about the time of tokenizing this number of bytes.
 constexpr size_t kCompilationWork = kVeryLongTextBytes;
 
 constexpr int64_t kMaxContinuedWork = 20'000'000;  // Of Matcher::Accept, for all samples that a request continues.
@@ -65,8 +65,7 @@ void CheckContinued(const std::shared_ptr<const grammar::Automaton>& automaton, 
   for (size_t i = 0; i < valid.continued.size(); ++i) {
     grammar::Matcher matcher = begin;
     for (const TokenId token : valid.continued[i].tokens) {
-      if (model.tokenizer->IsSpecial(token)) continue;
-      const bool follows = matcher.Accept(model.tokenizer->TokenBytes(token), &work);
+      const bool follows = matcher.Accept(model.GuideBytes(token), &work);
       if (work < 0) {
         errors->Add("continue_from", absl::StrCat("has tokens that need more than ", kMaxContinuedWork, " steps of ",
                                                   guide, ", reached in sample ", i));

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -19,12 +20,15 @@ class TokenFile;
 // ValidateGenerate and ValidateTokenize need to know this besides the request and the model.
 struct RequestLimits {
   size_t max_prompt_bytes = 4 << 20;  // Bytes of a text that is to be tokenized.
-  bool uses_model_defaults = true;    // They are for fields that a request does not set: ServedModel::defaults.
+  // Says whether nobody waits for the request any more: then it soon fails with CANCELLED. Borrowed. Null: somebody
+  // waits.
+  const std::function<bool()>* has_left = nullptr;
+  bool uses_model_defaults = true;  // For fields that a request does not set: ServedModel::defaults.
 };
 
-// Says how long and how many requests go on without their clients.
+// Says how long and how many requests continue without their clients.
 struct DetachOptions {
-  // A client may come back for so long, and a stream that has ended is kept for so long.
+  // Time in which a client may come back, and for which a stream that has ended is kept.
   absl::Duration grace = absl::Seconds(30);
   // Limit for the requests that run without their clients, and again for those that have ended and wait for them. 0: no
   // request outlives its call.
@@ -33,7 +37,7 @@ struct DetachOptions {
   std::optional<SealKey> resume_key = {};  // Seals resume tokens. Empty: a key that only this process has.
 };
 
-// The options of InferenceService. Their defaults are those of the command line.
+// The options of InferenceService, with the defaults of the command line.
 struct InferenceServiceOptions {
   RequestLimits limits;
   size_t max_requests = 4096;           // Calls of Generate and requests of GenerateBatch at the same time.
@@ -41,16 +45,18 @@ struct InferenceServiceOptions {
   size_t max_message_bytes = 16 << 20;  // Bytes of a message that gRPC sends.
   DetachOptions detach = {};
   ReceiveLimits receive_limits =
-      {};  // They limit messages that are being received. max_bytes also limits answers that are not read.
+      {};  // Limits of messages that are being received. max_bytes also limits answers that are not read.
   // Says how many tokens of each sample may wait for a slow reader before its request is ended, see OutboxLimit.
   size_t max_outbox_tokens = 4096;
   // When generation has ended: how long a client may take to read the rest before its call is cancelled.
   absl::Duration last_write_timeout = absl::Seconds(30);
-  size_t max_waiting_texts = 64;  // Says how many long texts may wait to be tokenized.
+  size_t max_waiting_texts = 64;  // Number of long texts that may wait to be tokenized.
+  // Bytes of the texts that wait to be tokenized or are being tokenized. A tenant may have half of it.
+  size_t max_text_bytes = 128 << 20;
   // The tokens that tell tenants apart. Null: callers need no token, and every caller may use every request.
   std::shared_ptr<TokenFile> tokens = nullptr;
   bool logs_requests = false;
-  int num_text_threads = 2;  // They tokenize long texts. As many again make the text of generated tokens.
+  int num_text_threads = 2;  // For long prompts, and again for the text of generated tokens.
 };
 
 }  // namespace quire

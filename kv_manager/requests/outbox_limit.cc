@@ -9,12 +9,11 @@
 namespace quire {
 
 size_t OutboxLimit(size_t max_sample_tokens, const Request& request) {
-  const auto num_samples =
-      static_cast<size_t>(request.beam.has_value() ? request.beam->num_return : request.num_samples);
   const size_t token_bytes = sizeof(StreamEvents::SampleToken) +
                              static_cast<size_t>(std::max(request.sampling.num_logprobs, 0)) * sizeof(TokenLogprob);
   const size_t num_affordable = kMaxOutboxBytes / token_bytes;
-  return std::max(max_sample_tokens, std::min(max_sample_tokens * num_samples, num_affordable));
+  return std::max(max_sample_tokens,
+                  std::min(max_sample_tokens * static_cast<size_t>(NumOutputs(request)), num_affordable));
 }
 
 }  // namespace quire

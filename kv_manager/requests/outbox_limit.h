@@ -16,7 +16,7 @@ inline constexpr size_t kMaxOutboxBytes = size_t{16} << 20;
 //
 //   max(max_sample_tokens, min(max_sample_tokens * samples, kMaxOutboxBytes / bytes of a token))
 //
-// A step brings a token of each sample, so a reader has as much time for a request with many samples as for one with a
+// A step brings a token of each sample, so a reader has the same time for a request with many samples as for one with a
 // single sample. A token takes 48 bytes and 8 more for each of its top logprobs.
 size_t OutboxLimit(size_t max_sample_tokens, const Request& request);
 

@@ -3,7 +3,10 @@
 #ifndef QUIRE_KV_MANAGER_REQUESTS_REQUEST_ENVIRONMENT_H_
 #define QUIRE_KV_MANAGER_REQUESTS_REQUEST_ENVIRONMENT_H_
 
+#include <atomic>
+#include <cstddef>
 #include <functional>
+#include <string>
 
 #include "base/clock.h"
 #include "kv_manager/engine/engine.h"
@@ -19,6 +22,12 @@
 
 namespace quire {
 
+// Work for one message of a call that may send many. It has the cost of a whole call.
+enum class ClientWork {
+  kMessage,
+  kLostRequest,  // In addition: the request of the message has ended without an answer.
+};
+
 // The objects that all requests of one manager share. The services borrow it; it outlives them and their calls. Its
 // members are thread-safe.
 struct RequestEnvironment {
@@ -32,7 +41,7 @@ struct RequestEnvironment {
         receiving(options.receive_limits, &SteadyClock()),
         answers(options.receive_limits.max_bytes, options.last_write_timeout, &SteadyClock()),
         guides(clock, &counts),
-        text_threads(options.num_text_threads, options.max_waiting_texts, &counts) {}
+        text_threads(options.num_text_threads, options.max_waiting_texts, options.max_text_bytes, &counts) {}
 
   // Nothing that the engine tells later reaches a stream.
   ~RequestEnvironment() { resumable.Stop(); }
@@ -47,9 +56,13 @@ struct RequestEnvironment {
   ReceiveWatch receiving;  // It watches the messages of all calls.
   AnswerWatch answers;     // It watches their answers.
   GuideCache guides;
+  std::atomic<size_t> num_embed_inputs = 0;  // Of all calls of Embed. At most options.max_requests.
   // Returns whether workers may still have requests of an earlier manager, which are not restored yet, or this manager
   // leaves its requests to the next one. Set before the first call, and not changed then.
   std::function<bool()> is_restoring = [] { return false; };
+  // A call makes work that its frames do not show, and its client pays for it with the turns of its connection. The
+  // first is the peer of the call. Any thread may call it. Set like is_restoring.
+  std::function<void(const std::string& peer, ClientWork work)> charge = [](const std::string&, ClientWork) {};
   // Says that this manager stands by, and who leads. The result is empty when it leads. Set like is_restoring.
   std::function<std::string()> standby = [] { return std::string(); };
   TextThreads text_threads;  // Ends first, because its jobs use the others.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/message_numbers.h"
 #include "security/digest.h"
 
 namespace quire {
@@ -37,13 +38,12 @@ v1::GenerateRequest WithoutPrompt(const v1::GenerateRequest& request, const Vali
   const SamplingParams& sampling = valid.request.sampling;
   out.mutable_stopping()->set_max_tokens(valid.request.is_prompt_only ? 0 : valid.request.max_tokens);
   v1::SamplingParams* const params = out.mutable_sampling();
-  params->set_repetition_penalty(sampling.repetition_penalty);
   params->set_seed(sampling.seed);
-  if (request.has_beam()) return out;
-  params->set_temperature(sampling.temperature);
-  params->set_top_k(sampling.top_k);
-  params->set_top_p(sampling.top_p);
-  params->set_min_p(sampling.min_p);
+  // Another model may recommend other values.
+  for (const SamplingField& field : kSamplingFields) {
+    const bool is_used = !request.has_beam() || !field.is_for_draws;
+    if (field.is_recommended() && is_used) SetNumber(field.name, field.Of(sampling), params);
+  }
   return out;
 }
 

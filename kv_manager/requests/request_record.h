@@ -15,13 +15,13 @@
 
 namespace quire {
 
-// Everything about a resumable request that the next manager must know to go on with it, except its tokens. Workers
+// Everything about a resumable request that the next manager must know to continue it, except its tokens. Workers
 // keep it with the rows of the request. It has what the client has sent, without the prompt: stop strings, bad words
 // and names are in it, and the text of the prompt if the request wants an echo. The seal of the record vouches for it.
 struct RequestRecord {
   ResumableRequests::Identity identity;
   uint64_t nonce = 0;      // That of its resume tokens.
-  std::string cache_salt;  // It has the tenant in it, see AssumeTenant.
+  std::string cache_salt;  // With the tenant in it, see AssumeTenant.
   int64_t arrival_unix_us = 0;
   std::optional<int64_t> deadline_unix_us = std::nullopt;
   // The request of the client. Its text is set only if the request wants an echo, and there are no token ids. Fields

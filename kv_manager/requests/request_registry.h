@@ -40,8 +40,8 @@ class RequestRegistry {
     // nothing.
     void FreeName();
 
-    // The name and the place among the requests of all owners become those of another stream, whose tenant this is. The
-    // limits do not matter, because there are as many requests as before. REQUIRES: the name is not free.
+    // Gives the name and the place among the requests of all owners to another stream of this tenant. The limits do not
+    // matter, because the number of requests stays the same. REQUIRES: the name is not free.
     void GiveTo(std::shared_ptr<TokenStream> stream, const std::string& tenant);
 
     // WaitForReaders does not wait for this request any more. A second call does nothing.
@@ -91,8 +91,8 @@ class RequestRegistry {
   // The names of all requests, by the ids that the engine uses.
   absl::flat_hash_map<RequestId, std::string> Names() const;
 
-  // Waits until every registration is gone or has stopped waiting, or only those of requests that cannot be resumed.
-  // Returns false when the timeout came first.
+  // Waits until every registration is gone or has stopped waiting; without `awaits_resumable`, only for registrations
+  // of requests that cannot be resumed. Returns false when the timeout came first.
   bool WaitForReaders(absl::Duration timeout, bool awaits_resumable = true);
 
  private:
@@ -114,7 +114,7 @@ class RequestRegistry {
   absl::flat_hash_map<Key, std::shared_ptr<TokenStream>> streams_ QUIRE_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, size_t> num_by_tenant_ QUIRE_GUARDED_BY(mutex_);  // The requests in streams_.
   int num_awaited_ QUIRE_GUARDED_BY(mutex_) = 0;                                     // Registrations.
-  int num_awaited_resumable_ QUIRE_GUARDED_BY(mutex_) = 0;                           // Those of them from AwaitReader.
+  int num_awaited_resumable_ QUIRE_GUARDED_BY(mutex_) = 0;                           // Part from AwaitReader.
   int NumAwaited(bool counts_resumable) const QUIRE_REQUIRES(mutex_) {
     return num_awaited_ - (counts_resumable ? 0 : num_awaited_resumable_);
   }

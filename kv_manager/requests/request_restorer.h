@@ -18,7 +18,7 @@ class RequestRestorer {
  public:
   explicit RequestRestorer(RequestEnvironment* environment) : environment_(environment) {}
 
-  // The result has a hook `keep`, whose errors are those of ResumableRequests::Restore.
+  // The result has a hook `keep`, which returns the errors of ResumableRequests::Restore.
   absl::StatusOr<RequestRestored> Restore(const RequestToRestore& found) const;
 
  private:

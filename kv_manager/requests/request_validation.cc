@@ -3,7 +3,6 @@
 #include "kv_manager/requests/request_validation.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -11,7 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/message_numbers.h"
 #include "base/number_text.h"
+#include "base/sampling_fields.h"
 #include "base/status.h"
 #include "base/status_reason.h"
 #include "base/utf8.h"
@@ -75,8 +76,9 @@ bool CheckText(const std::string& text, const std::string& field, size_t max_byt
 class GenerateValidator {
  public:
   GenerateValidator(const v1::GenerateRequest& in, const ServedModel& model, const RequestLimits& limits,
-                    const GuideUser& user, GuideCache* guides)
+                    const GuideUser& user, GuideCache* guides, const std::string& prompt_path)
       : in_(in),
+        prompt_path_(prompt_path),
         model_(model),
         limits_(limits),
         user_(user),
@@ -131,12 +133,12 @@ class GenerateValidator {
     std::vector<TokenId>& prompt = out_.request.prompt;
     std::string field;
     if (in_.has_text()) {
-      field = "text";
-      if (model_.tokenizer == nullptr) return Need("text");
+      field = prompt_path_ + "text";
+      if (model_.tokenizer == nullptr) return Need(field);
       if (!CheckText(in_.text(), field, limits_.max_prompt_bytes, &errors_)) return;
       if (!Encode(in_.text(), EncodeOptionsOf(in_), field, &prompt)) return;
     } else if (in_.has_token_ids()) {
-      field = "token_ids.ids";
+      field = prompt_path_ + "token_ids.ids";
       ReadTokenIds(in_.token_ids().ids(), field, model_.vocab_size, &prompt, &errors_);
       if (prompt.size() != static_cast<size_t>(in_.token_ids().ids_size())) return;
     } else if (in_.has_chat()) {
@@ -239,47 +241,35 @@ class GenerateValidator {
   void ReadSampling(uint64_t drawn_seed) {
     const v1::SamplingParams& in = in_.sampling();
     SamplingParams& out = out_.request.sampling;
-    UseDefaults(&out);
-    if (in.has_temperature()) {
-      if (!(in.temperature() >= 0) || std::isinf(in.temperature())) {
-        errors_.Add("sampling.temperature",
-                    absl::StrCat("is ", NumberText(in.temperature()), ", must be at least 0 and finite"));
+    for (const SamplingField& field : kSamplingFields) {
+      // A beam search draws nothing, so what a model recommends for draws has no meaning there.
+      const auto recommended = defaults_.sampling.find(field.name);
+      const bool has_default = recommended != defaults_.sampling.end() && !(in_.has_beam() && field.is_for_draws);
+      if (HasNumber(in, field.name)) {
+        field.Set(CheckedNumber(field), &out);
+      } else if (has_default) {
+        field.Set(recommended->second, &out);
       }
-      out.temperature = in.temperature() < kLeastTemperature ? 0 : in.temperature();
     }
-    if (in.top_k() > static_cast<uint32_t>(model_.vocab_size)) {
-      errors_.Add("sampling.top_k",
-                  absl::StrCat("is ", in.top_k(), ", the vocabulary has ", model_.vocab_size, " tokens"));
-    }
-    if (in.has_top_k()) out.top_k = static_cast<int>(std::min<uint32_t>(in.top_k(), model_.vocab_size));
-    if (in.has_top_p()) {
-      if (!(in.top_p() > 0 && in.top_p() <= 1)) {
-        errors_.Add("sampling.top_p", absl::StrCat("is ", NumberText(in.top_p()), ", must be in (0, 1]"));
-      }
-      out.top_p = in.top_p();
-    }
-    if (in.has_min_p()) out.min_p = InRange(in.min_p(), 0, 1, "sampling.min_p");
-    if (in.has_presence_penalty()) {
-      out.presence_penalty = InRange(in.presence_penalty(), -2, 2, "sampling.presence_penalty");
-    }
-    if (in.has_frequency_penalty()) {
-      out.frequency_penalty = InRange(in.frequency_penalty(), -2, 2, "sampling.frequency_penalty");
-    }
-    if (in.has_repetition_penalty()) {
-      out.repetition_penalty = InRange(in.repetition_penalty(), 0.01f, 10, "sampling.repetition_penalty");
-    }
+    if (out.temperature < kLeastTemperature) out.temperature = 0;
     out.seed = in.has_seed() ? in.seed() : drawn_seed;
   }
 
-  // A beam search draws nothing, so the defaults for drawing have no meaning there.
-  void UseDefaults(SamplingParams* out) const {
-    out->repetition_penalty = defaults_.repetition_penalty.value_or(out->repetition_penalty);
-    if (in_.has_beam()) return;
-    out->temperature = defaults_.temperature.value_or(out->temperature);
-    if (out->temperature < kLeastTemperature) out->temperature = 0;
-    out->top_k = defaults_.top_k.value_or(out->top_k);
-    out->top_p = defaults_.top_p.value_or(out->top_p);
-    out->min_p = defaults_.min_p.value_or(out->min_p);
+  // Returns the number of the request. One that counts tokens is at most the size of the vocabulary then.
+  double CheckedNumber(const SamplingField& field) {
+    const double value = NumberOf(in_.sampling(), field.name);
+    const std::string path = absl::StrCat("sampling.", field.name);
+    if (field.counts_tokens()) {
+      if (value > model_.vocab_size) {
+        errors_.Add(path, absl::StrCat("is ", static_cast<uint32_t>(value), ", the vocabulary has ", model_.vocab_size,
+                                       " tokens"));
+      }
+      return std::min<double>(value, model_.vocab_size);
+    }
+    if (!field.Allows(static_cast<float>(value))) {
+      errors_.Add(path, absl::StrCat("is ", NumberText(static_cast<float>(value)), ", must be ", field.RangeText()));
+    }
+    return value;
   }
 
   void ReadTokenMasks() {
@@ -404,9 +394,13 @@ class GenerateValidator {
     }
   }
 
-  bool Encode(const std::string& text, const EncodeOptions& options, const std::string& field,
-              std::vector<TokenId>* out) {
+  bool Encode(const std::string& text, EncodeOptions options, const std::string& field, std::vector<TokenId>* out) {
+    options.has_left = limits_.has_left;
     auto tokens = model_.tokenizer->Encode(text, options);
+    if (absl::IsCancelled(tokens.status())) {
+      precondition_ = tokens.status();
+      return false;
+    }
     if (!tokens.ok()) {
       errors_.Add(field, std::string(tokens.status().message()));
       return false;
@@ -447,6 +441,7 @@ class GenerateValidator {
   }
 
   const v1::GenerateRequest& in_;
+  const std::string prompt_path_;
   const ServedModel& model_;
   const RequestLimits& limits_;
   const GuideUser& user_;
@@ -473,8 +468,8 @@ size_t TextWork(const v1::GenerateRequest& request) {
 
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
                                               const RequestLimits& limits, uint64_t drawn_seed, const GuideUser& user,
-                                              GuideCache* guides) {
-  return GenerateValidator(request, model, limits, user, guides).Run(drawn_seed);
+                                              GuideCache* guides, const std::string& prompt_path) {
+  return GenerateValidator(request, model, limits, user, guides, prompt_path).Run(drawn_seed);
 }
 
 absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,

@@ -57,7 +57,7 @@ struct ValidRequest {
   Echo echo = Echo::kNone;
   std::string prompt_text;  // Echo::kText needs it.
 
-  // This is what the client has of a sample that the request continues.
+  // What the client has of a sample that the request continues.
   struct Continued {
     std::vector<TokenId> tokens = {};
     // Says why the last token ends it, unless it ends at a stop string.
@@ -87,10 +87,11 @@ inline size_t TextWork(const v1::ResumeRequest& /*request*/) {
 
 // `drawn_seed` is used when the request has none. INVALID_ARGUMENT with every wrong field, as a BadRequest;
 // FAILED_PRECONDITION when something needs a tokenizer and the model has none. A guide is compiled, unless `guides`
-// knows it.
+// knows it. Errors about the prompt name a field of the message at `prompt_path`, for example "inputs[3].".
 absl::StatusOr<ValidRequest> ValidateGenerate(const v1::GenerateRequest& request, const ServedModel& model,
                                               const RequestLimits& limits, uint64_t drawn_seed,
-                                              const GuideUser& user = {}, GuideCache* guides = nullptr);
+                                              const GuideUser& user = {}, GuideCache* guides = nullptr,
+                                              const std::string& prompt_path = "");
 
 // Returns the prompt of a conversation, with the same errors as ValidateGenerate.
 absl::StatusOr<jinja::Text> ValidateRenderChat(const v1::RenderChatRequest& request, const ServedModel& model,

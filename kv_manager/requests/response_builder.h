@@ -31,8 +31,8 @@ class ResponseBuilder {
   // The client has the tokens before this position, and their text. Called before the first AddToken.
   void SkipTo(int position) { num_skipped_ = position - prompt_tokens_; }
 
-  // The client was told of other numerics from this position on, which is one of those to skip. Called before the first
-  // AddToken.
+  // The client was told of other numerics from this position on, which is one of the skipped ones. Called before the
+  // first AddToken.
   void ExpectNumericsChange(int position) { expected_numerics_change_ = position; }
 
   // Returns whether the numerics did not change at the position that ExpectNumericsChange was told.
@@ -91,7 +91,7 @@ class ResponseBuilder {
   bool is_finished_ = false;
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
   v1::GenerateResponse response_;  // Without logprobs, until WriteLogprobs.
-  // Their messages take ten times as much memory, and a sample may wait for all others.
+  // Not messages, which take ten times the memory: a sample may wait for all others.
   std::vector<Scored> scored_;
   OutputText text_;
   size_t text_begin_ = 0;  // The generated text begins here in that of the sample, in code points.

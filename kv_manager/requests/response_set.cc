@@ -13,10 +13,6 @@
 namespace quire {
 namespace {
 
-int NumSequences(const Request& request) {
-  return request.beam.has_value() ? request.beam->num_return : request.num_samples;
-}
-
 // Minus infinity when there is no token, which ranks last.
 double MeanLogprob(const ResponseBuilder& sample) {
   if (sample.num_tokens() == 0) return -std::numeric_limits<double>::infinity();
@@ -34,7 +30,7 @@ ResponseSet::ResponseSet(std::shared_ptr<const ServedModel> model, std::string n
       seed_(request.request.sampling.seed),
       num_prompt_tokens_(static_cast<int>(request.request.prompt.size())) {
   const ResponseBuilder first(model_, request, &prompt_text_);
-  samples_.assign(NumSequences(request.request), Sample{first});
+  samples_.assign(NumOutputs(request.request), Sample{first});
   order_.resize(samples_.size());
   std::iota(order_.begin(), order_.end(), 0);
   has_received_.resize(samples_.size());

@@ -71,7 +71,7 @@ class ResponseSet {
   const v1::GenerateResponse* Next();
   void StartNext();
 
-  uint64_t seed() const { return seed_; }  // The first sample has it.
+  uint64_t seed() const { return seed_; }  // Seed of the first sample.
   int num_prompt_tokens() const { return num_prompt_tokens_; }
   int num_cached_tokens() const { return num_cached_tokens_; }
   // The tokens of all samples so far, whether the samples return or not.
@@ -128,7 +128,7 @@ class ResponseSet {
   std::vector<Sample> samples_;
   std::vector<int> order_;          // Indices into samples_ by GenerateResponse.index.
   std::vector<bool> has_received_;  // [num_samples]: the client has the end of the sample of this index.
-  std::string resume_token_;        // It is set until it is sent.
+  std::string resume_token_;        // Set until it is sent.
   Phase phase_ = Phase::kRunning;
   bool contradicts_client_ = false;
 };

@@ -16,7 +16,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kTokenLifetimeSec = 24 * 3600;
-// One part of so many of the memory is kept for tenants that have less than an equal share.
+// 1/8 of the memory is reserved for tenants below their equal share.
 constexpr int64_t kReservedPart = 8;
 constexpr int64_t kRestoringRetryMs = 100;
 // A record grows with every token. It gets memory in pieces of this size, as long as there is enough for all, so that
@@ -171,7 +171,7 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ResumableRequests::Insert(const Ide
   }
   const Key key(identity.owner, identity.name);
   auto it = entries_.find(key);
-  // A stream that is about to end still has the name, and so has one with which the client cannot go on.
+  // A stream that is about to end still has the name, and so has one that the client cannot continue.
   if (it != entries_.end()) {
     const bool is_closed = it->second.stream->is_closed();
     if (is_closed || !IsSame(it->second, identity).ok()) it->second.registration = nullptr;
@@ -206,9 +206,9 @@ absl::Status ResumableRequests::CheckGivesWay(const Entry& known, const Restored
   }
   const bool repeats_tokens = known.restored->repeats_tokens && restored.repeats_tokens;
   if (known.is_attached && !repeats_tokens) {
-    return absl::AlreadyExistsError("the client goes on with what another worker has of the request");
+    return absl::AlreadyExistsError("the client continues with the copy of the request of another worker");
   }
-  // The other worker may have gone on meanwhile.
+  // The other worker may have continued meanwhile.
   const bool is_ahead = known.stream->NumTokens() >= restored.copy.num_all_tokens();
   const bool is_complete = known.has_ended && !known.has_failed;
   if (!IsLaterCopy(restored.copy, known.restored->copy) || (repeats_tokens && (is_ahead || is_complete))) {
@@ -413,7 +413,7 @@ void ResumableRequests::OnEnded(const Key& key, RequestId id, bool is_ok) {
     Entry* const entry = FindEntry(key, id);
     if (entry == nullptr) return;
     registration = std::move(entry->registration);
-    SetExpiry(key, entry, kNever);  // It is kept like one that runs.
+    SetExpiry(key, entry, kNever);  // Kept like one that runs.
     entry->is_attached = false;
     entry->has_ended = true;
     entry->has_failed = !is_ok;

@@ -37,10 +37,10 @@ absl::Status RestoringError();
 
 // The requests whose streams can be resumed: those that run, with or without a client, and those that have ended a
 // short time ago. A request without a client is kept until the grace has passed, and so is one that has ended. When too
-// many run without their clients, the oldest one of the tenant with the most of them goes. Those that have ended are
-// counted apart, in the same way. They also go when a request that runs needs their memory, and those of its own tenant
-// go first. One eighth of the memory is for tenants that have less than an equal share. Thread-safe. A thread ends what
-// has expired.
+// many run without their clients, the oldest one of the tenant with the most of them is dropped. Requests that have
+// ended are counted apart, in the same way. They are also dropped when a request that runs needs their memory, the ones
+// of its own tenant first. 1/8 of the memory is reserved for tenants below their equal share. Thread-safe. A thread
+// ends what has expired.
 class ResumableRequests {
  public:
   // A request as its client names it.
@@ -70,18 +70,19 @@ class ResumableRequests {
   // that request if it is the same one, and ALREADY_EXISTS otherwise. It is the same when the digests are equal, the
   // client has chosen no other seed, and the stream has everything that the client lacks. So a request with
   // continue_from finds the request that it continues. A request that has ended gives its name to another one, and one
-  // that has failed gives it to any. So does one of an earlier manager that may go on with other tokens than the client
-  // has.
+  // that has failed gives it to any. So does one of an earlier manager that may continue with other tokens than the
+  // client has.
   absl::StatusOr<std::shared_ptr<TokenStream>> Add(const Identity& identity, uint64_t nonce,
                                                    std::shared_ptr<TokenStream> stream, RequestRegistry* registry);
   // Keeps the stream of a request that another manager has started. Its client has the grace to come. Workers may have
   // several requests of one name, because they keep rows after the end: the one that has arrived last replaces the
   // others, unless a client has come for one of them. Several workers may have the same request, see IsLaterCopy: the
   // later copy replaces the other one. If a client has come for that, its call ends with RestoringError, and it finds
-  // the later copy. It only keeps what it has found when tokens that are drawn again may be others. Errors are those of
-  // Add, RESOURCE_EXHAUSTED when too many requests have no client, and ALREADY_EXISTS when another request, or another
-  // copy, keeps the name. After an error, the request that had the name goes on as before. `grace_left` is set when the
-  // request had ended: its client has only this time to come, although the stream is told of the end only now.
+  // the later copy. It only keeps what it has found when tokens that are drawn again may be others. It returns the
+  // errors of Add, RESOURCE_EXHAUSTED when too many requests have no client, and ALREADY_EXISTS when another request,
+  // or another copy, keeps the name. After an error, the request that had the name continues as before. `grace_left` is
+  // set when the request had ended: its client has only this time to come, although the stream is told of the end only
+  // now.
   struct Restored {
     uint64_t nonce = 0;
     int64_t arrival_unix_us = 0;
@@ -179,8 +180,8 @@ class ResumableRequests {
   static void DropOthers(const std::vector<Entry>& removed, RequestId id);
   Entry* FindEntry(const Key& key, RequestId id) QUIRE_REQUIRES(mutex_);
   absl::StatusOr<std::shared_ptr<TokenStream>> SameOrNull(const Identity& identity) QUIRE_REQUIRES(mutex_);
-  // Returns whether the stream is that of the request. NOT_FOUND when it is, but a client that has this much cannot go
-  // on with it, see TokenStream::CheckReceived.
+  // Returns whether the stream is that of the request. NOT_FOUND when it is, but cannot continue
+  // behind the tokens that the client has, see TokenStream::CheckReceived.
   static absl::StatusOr<bool> IsSame(const Entry& entry, const Identity& identity);
   // Returns OK when this gives its name to another request, or another copy, of an earlier manager. The error says why
   // it does not.
@@ -209,11 +210,11 @@ class ResumableRequests {
   CondVar changed_;
   Entries entries_ QUIRE_GUARDED_BY(mutex_);
   std::set<std::pair<int64_t, Key>> expiries_ QUIRE_GUARDED_BY(mutex_);  // Entries without an expiry are not here.
-  Waiting running_ QUIRE_GUARDED_BY(mutex_);                             // Those of them that run,
-  Waiting ended_ QUIRE_GUARDED_BY(mutex_);                               // and those that have ended.
+  Waiting running_ QUIRE_GUARDED_BY(mutex_);                             // Entries of running requests.
+  Waiting ended_ QUIRE_GUARDED_BY(mutex_);                               // Entries of ended requests.
   int64_t replay_bytes_ QUIRE_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<std::string, int64_t> bytes_by_tenant_ QUIRE_GUARDED_BY(mutex_);  // No zeros.
-  DetachedCounts counts_ QUIRE_GUARDED_BY(mutex_);                                      // They never fall.
+  DetachedCounts counts_ QUIRE_GUARDED_BY(mutex_);                                      // Numbers that never fall.
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

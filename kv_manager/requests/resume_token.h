@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// This is what a resume token says. The seal of the token vouches for it.
+// The content of a resume token. The seal of the token vouches for it.
 struct ResumeToken {
   std::string owner;             // See OwnerOf. Only callers of this tenant may use the token.
   std::string name;              // The name of the request.

@@ -13,9 +13,19 @@
 namespace quire {
 
 // Methods of InferenceService. A request of GenerateBatch counts as a call of Generate, its stream as GenerateBatch.
-enum class RpcMethod { kGenerate, kGenerateBatch, kTokenize, kDetokenize, kGetModel, kAbort, kResume, kRenderChat };
-inline constexpr std::array<const char*, 8> kRpcMethodNames = {"Generate", "GenerateBatch", "Tokenize", "Detokenize",
-                                                               "GetModel", "Abort",         "Resume",   "RenderChat"};
+enum class RpcMethod {
+  kGenerate,
+  kGenerateBatch,
+  kTokenize,
+  kDetokenize,
+  kGetModel,
+  kAbort,
+  kResume,
+  kRenderChat,
+  kEmbed
+};
+inline constexpr std::array<const char*, 9> kRpcMethodNames = {
+    "Generate", "GenerateBatch", "Tokenize", "Detokenize", "GetModel", "Abort", "Resume", "RenderChat", "Embed"};
 // By the number of the status code, which is the same for absl::StatusCode and gRPC.
 inline constexpr std::array<const char*, 17> kRpcCodeNames = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/message_numbers.h"
 #include "base/number_text.h"
+#include "base/sampling_fields.h"
 #include "base/worker_protocol.h"
 #include "scheduler/beam_search.h"
 
@@ -49,14 +51,22 @@ void ReadDrawnSamples(const v1::GenerateRequest& in, ValidRequest* out, FieldErr
   }
 }
 
+// Values beyond the end of the range at which nothing changes do not count. At temperature 0 nothing is drawn.
+bool ChangesDraws(const SamplingField& field, double value) {
+  const float neutral = field.neutral();
+  return neutral == field.high ? value < neutral : value > field.low && value != neutral;
+}
+
+std::string NeutralText(const SamplingField& field) {
+  const float neutral = field.neutral();
+  const bool is_within = neutral > field.low && neutral < field.high;
+  return absl::StrCat(is_within ? NumberText(field.low) + ", " : "", NumberText(neutral));
+}
+
 // A beam search draws no tokens, so fields about drawing are mistakes.
 void CheckNothingIsDrawn(const v1::GenerateRequest& in, FieldErrors* errors) {
   const v1::SamplingParams& sampling = in.sampling();
   const std::string search = absl::StrCat(" in a beam search (beam.width is ", in.beam().width(), ")");
-  const auto refuse = [&](const char* field, auto value, const char* neutral) {
-    errors->Add(
-        field, absl::StrCat("is ", NumberText(value), search, ", which draws nothing: must be ", neutral, " or unset"));
-  };
   if (in.has_n()) {
     errors->Add("n", absl::StrCat("is ", in.n(), search, ", must be unset: beam.num_return_sequences tells how many ",
                                   "hypotheses return"));
@@ -64,12 +74,15 @@ void CheckNothingIsDrawn(const v1::GenerateRequest& in, FieldErrors* errors) {
   if (in.has_best_of()) {
     errors->Add("best_of", absl::StrCat("is ", in.best_of(), search, ", which draws nothing: must be unset"));
   }
-  // 1 changes nothing, and is the default of other servers.
-  if (sampling.temperature() > 0 && sampling.temperature() != 1)
-    refuse("sampling.temperature", sampling.temperature(), "0, 1");
-  if (sampling.top_k() > 0) refuse("sampling.top_k", sampling.top_k(), "0");
-  if (sampling.has_top_p() && sampling.top_p() < 1) refuse("sampling.top_p", sampling.top_p(), "1");
-  if (sampling.min_p() > 0) refuse("sampling.min_p", sampling.min_p(), "0");
+  for (const SamplingField& field : kSamplingFields) {
+    if (!field.is_for_draws || !HasNumber(sampling, field.name)) continue;
+    const double value = NumberOf(sampling, field.name);
+    if (!ChangesDraws(field, value)) continue;
+    const std::string text =
+        field.counts_tokens() ? absl::StrCat(static_cast<uint32_t>(value)) : NumberText(static_cast<float>(value));
+    errors->Add(absl::StrCat("sampling.", field.name),
+                absl::StrCat("is ", text, search, ", which draws nothing: must be ", NeutralText(field), " or unset"));
+  }
   if (in.logprobs() > 0) {
     errors->Add("logprobs", absl::StrCat("is ", in.logprobs(), search,
                                          ", must be 0: there are no alternatives to a hypothesis' tokens"));

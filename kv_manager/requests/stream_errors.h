@@ -15,7 +15,7 @@ absl::Status UnknownRequestError();
 absl::Status TakenOverError();
 // The error of a request whose stream cannot be kept, because the memory for such streams is used up.
 absl::Status NoReplayMemoryError();
-// The error of a call whose client lets so many tokens wait. `ends_request`: the stream cannot go on without the call.
+// The error of a call whose client lets `num_waiting` tokens wait. `ends_request`: the stream ends with the call.
 // Otherwise it may be kept for another call; that is not certain, and not every client has a resume token.
 absl::Status SlowReaderError(size_t num_waiting, size_t limit, bool ends_request);
 

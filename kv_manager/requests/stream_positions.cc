@@ -25,12 +25,15 @@ StreamPositions::StreamPositions(const ResponseSet& responses, int num_promised_
   next_positions_ = first_positions_;
 }
 
-void StreamPositions::LimitPromise(absl::Span<const int> num_tokens) {
+void StreamPositions::LimitPromise(absl::Span<const int> num_tokens, bool is_over) {
+  // Samples of which the best are picked are sent when all have ended.
+  if (picks_best_) return repeated_positions_.assign(num_returned_, is_over ? promised_position_ : num_prompt_tokens_);
   QUIRE_CHECK_EQ(static_cast<int>(num_tokens.size()), num_returned_);
   for (const int count : num_tokens) repeated_positions_.push_back(num_prompt_tokens_ + count);
 }
 
 void StreamPositions::OnToken(int sample_index, int position) {
+  QUIRE_CHECK_LT(sample_index, num_samples());
   QUIRE_CHECK_EQ(position, next_positions_[sample_index]++);
 }
 

@@ -25,7 +25,7 @@ class StreamPositions {
   StreamPositions(const ResponseSet& responses, int num_promised_tokens);
 
   // See TokenStream::LimitPromise.
-  void LimitPromise(absl::Span<const int> num_tokens);
+  void LimitPromise(absl::Span<const int> num_tokens, bool is_over);
 
   // REQUIRES: `position` is the next one of the sample.
   void OnToken(int sample_index, int position);
@@ -51,7 +51,7 @@ class StreamPositions {
   bool has_promise_;
   int promised_position_;             // The position behind the promised tokens.
   std::vector<int> first_positions_;  // [num_samples]: the positions of the first tokens from the step loop.
-  std::vector<int> next_positions_;   // [num_samples]: those of the next tokens.
+  std::vector<int> next_positions_;   // [num_samples]: the positions of the next tokens.
   std::vector<bool> has_end_;         // [num_samples]: the sample has ended.
   // [num_returned]: the positions behind the tokens of LimitPromise. Empty: the whole promise holds.
   std::vector<int> repeated_positions_;

@@ -79,6 +79,7 @@ void StreamRecord::SetEnd(const absl::Status& status) {
 StreamEvents StreamRecord::Read(size_t max_tokens) {
   StreamEvents read;
   read.num_cached_tokens = events_.num_cached_tokens;
+  next_.num_cached_tokens = events_.num_cached_tokens.has_value();
   read.prompt_logprobs = CopyNext(events_.prompt_logprobs, &next_.prompt_logprobs, events_.prompt_logprobs.size());
   read.numerics_changes = CopyNext(events_.numerics_changes, &next_.numerics_changes, events_.numerics_changes.size());
   read.tokens = CopyNext(events_.tokens, &next_.tokens, max_tokens);
@@ -90,7 +91,8 @@ StreamEvents StreamRecord::Read(size_t max_tokens) {
 }
 
 StreamRecord::Position StreamRecord::End() const {
-  return {.prompt_logprobs = events_.prompt_logprobs.size(),
+  return {.num_cached_tokens = events_.num_cached_tokens.has_value(),
+          .prompt_logprobs = events_.prompt_logprobs.size(),
           .numerics_changes = events_.numerics_changes.size(),
           .tokens = events_.tokens.size(),
           .finished = events_.finished.size(),

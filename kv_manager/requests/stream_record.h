@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// This is what the engine has told about one request, to be read in the order of the members. The order of events of
+// What the engine has told about one request, to be read in the order of the members. The order of events of
 // different samples does not matter. A value.
 struct StreamEvents {
   struct SampleToken {
@@ -30,8 +30,8 @@ struct StreamEvents {
   };
 
   bool empty() const {
-    return prompt_logprobs.empty() && numerics_changes.empty() && tokens.empty() && finished.empty() &&
-           !end.has_value();
+    return !num_cached_tokens.has_value() && prompt_logprobs.empty() && numerics_changes.empty() && tokens.empty() &&
+           finished.empty() && !end.has_value();
   }
 
   // Adds events that came later.
@@ -41,12 +41,12 @@ struct StreamEvents {
   // About how much memory the events use.
   int64_t num_bytes() const;
 
-  std::optional<int> num_cached_tokens;
-  std::vector<std::pair<int, std::vector<ScoredToken>>> prompt_logprobs;  // First position and tokens.
-  std::vector<NumericsChange> numerics_changes;                           // See RequestSink::OnNumericsChanged.
-  std::vector<SampleToken> tokens;  // Those of a sample are at consecutive positions.
-  std::vector<Finished> finished;
-  std::optional<absl::Status> end;  // If it is OK, the samples that have not finished were aborted.
+  std::optional<int> num_cached_tokens = std::nullopt;
+  std::vector<std::pair<int, std::vector<ScoredToken>>> prompt_logprobs = {};  // First position and tokens.
+  std::vector<NumericsChange> numerics_changes = {};                           // See RequestSink::OnNumericsChanged.
+  std::vector<SampleToken> tokens = {};  // Tokens of a sample are at consecutive positions.
+  std::vector<Finished> finished = {};
+  std::optional<absl::Status> end = std::nullopt;  // If it is OK, the samples that have not finished were aborted.
 };
 
 // Everything that is needed to write the stream of a request again, for a client that has any part of it: the responses
@@ -77,6 +77,7 @@ class StreamRecord {
   struct Position {
     bool operator==(const Position&) const = default;
 
+    bool num_cached_tokens = false;
     size_t prompt_logprobs = 0;
     size_t numerics_changes = 0;
     size_t tokens = 0;

@@ -27,7 +27,7 @@ inline std::string OwnerOf(const std::optional<Caller>& caller) {
   return caller.has_value() ? caller->tenant : "";
 }
 
-// Returns who sends a guide in a request with this salt.
+// Returns the sender of a guide in a request with this salt.
 GuideUser GuideUserOf(const std::optional<Caller>& caller, absl::string_view salt);
 
 }  // namespace quire

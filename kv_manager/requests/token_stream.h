@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,8 +21,8 @@
 #include "kv_manager/engine/request_sink.h"
 #include "kv_manager/requests/response_set.h"
 #include "kv_manager/requests/stream_errors.h"
-#include "kv_manager/requests/stream_positions.h"
 #include "kv_manager/requests/stream_record.h"
+#include "kv_manager/requests/stream_state.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
@@ -52,18 +51,11 @@ struct StreamEnd {
   int output_tokens;  // The sum over all samples.
 };
 
-// This is what the client of a request has of one of its samples, see v1::ContinuedSample.
+// What the client of a request has of one of its samples, see v1::ContinuedSample.
 struct SampleProgress {
   uint32_t index = 0;
   int num_tokens = 0;
   bool has_finish = false;
-};
-
-// The client of a stream: where its responses go.
-struct StreamReader {
-  ResponseWriter* writer = nullptr;                      // Borrowed until its EndCall. Null: there is no client.
-  std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread.
-  uint64_t id = 0;                                       // The call has it. Later calls have higher ones.
 };
 
 // Keeps a stream that outlives its calls, and decides for how long. Calls come from the jobs of the stream, one at a
@@ -74,7 +66,7 @@ class StreamKeeper {
 
   // A token with which a client can resume the stream.
   virtual std::string MakeResumeToken() = 0;
-  // The record of the stream grows by this many bytes. Returns false when there is no memory for it.
+  // The record of the stream grows by `num_bytes`. Returns false when there is no memory for it.
   virtual bool Grow(int64_t num_bytes) = 0;
   // There is no memory for the record, so it is gone: from now on the stream ends with its call. What follows is
   // OnClosed.
@@ -103,10 +95,13 @@ class StreamKeeper {
 // later that a stop string has ended a sample. Until then its events may still count this sample. The stream is over
 // when all samples have ended by its own account, or when the engine says so.
 //
-// With a StreamKeeper the stream is resumable: it goes on when its client leaves, and another call can take it over at
-// any time. It then keeps a StreamRecord, and the new reader gets responses that are made from the record in the same
-// way, without what it has already. Jobs make all changes of the reader, so no event comes between the record and what
-// follows. Without a reader, jobs still read the events, because they must find stop strings. Thread-safe.
+// With a StreamKeeper the stream is resumable: it continues when its client leaves, and another call can take it over
+// at any time. It then keeps a StreamRecord, and the new reader gets responses that are made from the record in the
+// same way, without what it has already. Jobs make all changes of the reader, so no event comes between the record and
+// what follows. Without a reader, jobs still read the events, because they must find stop strings.
+//
+// StreamState decides what happens next. This class guards it with a mutex, runs the job, and does what it says.
+// Thread-safe.
 class TokenStream : public RequestSink, public std::enable_shared_from_this<TokenStream> {
  public:
   struct Environment {
@@ -117,17 +112,17 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
     size_t max_outbox_tokens;                        // All samples share it; it is at least the tokens of one step.
     std::function<void()> on_tokens = nullptr;       // If set: called on a text thread when tokens have come.
     std::shared_ptr<StreamKeeper> keeper = nullptr;  // Null: the stream ends with its client.
-    bool has_known_name = true;                      // The client can find the stream without a resume token.
-    // An earlier manager may have sent so many tokens of each sample, which the engine is going to tell again.
+    bool is_reachable = true;                        // The client has a name or a token with which it finds the stream.
+    // Number of tokens of each sample that an earlier manager may have sent, and that the engine tells again.
     int num_promised_tokens = 0;
   };
 
   TokenStream(Environment environment, RequestId id, ResponseSet responses, StreamReader reader);
 
-  // The engine tells only this many of the promised tokens of each returned sample again. Behind these it may draw
-  // other tokens than the client of an earlier manager has received. [num_returned] REQUIRES: nobody else knows the
-  // stream.
-  void LimitPromise(absl::Span<const int> num_tokens);
+  // The engine tells only `num_tokens` of the promised tokens of each returned sample again. Behind these it may draw
+  // other tokens than the client of an earlier manager has received, unless it tells the end of all samples
+  // (`is_over`). [num_returned] REQUIRES: nobody else knows the stream.
+  void LimitPromise(absl::Span<const int> num_tokens, bool is_over = false);
 
   // The step loop calls these.
   void OnStarted(int num_cached_tokens) override;
@@ -138,7 +133,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void OnFailed(absl::Status status) override;
 
   RequestId id() const { return id_; }
-  uint64_t seed() const { return seed_; }  // The first sample has it.
+  uint64_t seed() const { return seed_; }  // Seed of the first sample.
   // About how much memory the responses before the first event use, if the stream is resumable.
   int64_t num_first_bytes() const { return num_first_bytes_; }
 
@@ -164,10 +159,8 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
 
   // A new call takes a resumable stream over; its client has received this much. A call that has the stream ends with
   // ABORTED. On error, the stream does not know the reader: NOT_FOUND when the stream is not kept any more,
-  // that of CheckReceived, ABORTED when a newer call has taken the stream. The call ends with `refusal` when the stream
-  // stops being kept before a job has made the change.
-  absl::Status Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received,
-                      absl::Status refusal = UnknownRequestError());
+  // that of CheckReceived, ABORTED when a newer call has taken the stream.
+  absl::Status Attach(StreamReader reader, google::protobuf::RepeatedPtrField<v1::ReceivedSample> received);
 
   // The client of this call has left, or wants to end the request. Ends the call, and generation, unless the stream is
   // resumable and the client has left. Calls that have lost the stream to another one are ignored, here and in
@@ -185,70 +178,23 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void OnWritten(uint64_t reader_id, bool ok);
 
  private:
-  // Says whether events still come from the engine.
-  enum class Generation {
-    kRunning,  // Events are put into the outbox.
-    kEnded,    // Later events are dropped; the client still gets what the outbox has.
-    kClosed,   // The stream is over: the outbox is dropped, too.
-  };
+  using RunLater = std::function<void(std::function<void()>)>;
 
-  // Which thread may use the members that no mutex guards.
-  enum class Delivery {
-    kIdle,     // Nobody. There is nothing to do.
-    kJob,      // The job on a text thread, which is scheduled or runs.
-    kWriting,  // OnWritten, when the writer has written its response.
-    kOver,     // Nobody, for ever.
-  };
-
-  // A change of the reader.
-  struct Change {
-    StreamReader reader;                                              // The new one, unless `leaver` is set.
-    google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;  // The new one has received them.
-    std::optional<uint64_t> leaver;                                   // The call that has lost its client.
-    absl::Status status;  // That call ends with it, or the new one when it is refused.
-  };
-
-  // Lets `add` put an event into the outbox, and makes sure that a job takes it out. Returns false when generation had
-  // ended.
-  template <typename Add>
-  bool Post(Add add);
-  // An event was put into the outbox. Returns true when the caller must schedule a job.
-  bool TakeNote() QUIRE_REQUIRES(mutex_);
-  // The same for a change. A write under way does not hold it up.
-  bool TakeNote(Change change) QUIRE_REQUIRES(mutex_);
-  // The same for the end of everything. The caller must tell the engine.
-  bool TakeClose(absl::Status status) QUIRE_REQUIRES(mutex_);
-
-  void ScheduleRun();
-  // The job: writes a response, or turns the outbox into responses, until there is nothing to do or a write is under
-  // way.
+  // Lets `event` change the state, and does what it returns.
+  template <typename Event>
+  void Handle(Event event);
+  // Where the next job runs. Only the job changes it.
+  const RunLater& JobRunner() const QUIRE_REQUIRES(mutex_);
+  void Schedule(const RunLater& run_later);
+  void Schedule();
+  // The job. The rest is called by it.
   void Run();
-  // Hands the next response to the writer.
-  void Write();
-  // Goes on to the next response when a write is over. Returns false when OnWritten goes on instead, because a write is
-  // under way and nothing else is to do.
-  bool FinishWrite();
-  // Returns false when there is something to do.
-  bool BecomeIdle();
+  StreamState::Content content() const;
 
-  // Makes the changes of the reader that wait. Returns true when there is a new reader.
-  bool MakeChanges();
-  // There is a new reader instead of `old`.
-  void StartReader(const StreamReader& old, const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received);
-  // The call of `old` ends with `status`, and there is no reader any more.
-  void EndReader(const StreamReader& old, const absl::Status& status);
-  // Returns the old one, which may have a write under way.
-  StreamReader ReplaceReader(StreamReader reader) QUIRE_REQUIRES(mutex_);
-  // The new readers that wait.
-  std::vector<Change> TakeAttaches() QUIRE_REQUIRES(mutex_);
-  static void Refuse(const std::vector<Change>& attaches);
-  // The job ends generation; its next round ends everything else.
-  void GiveUp(absl::Status status);
-  // From now on the stream is not resumable. Returns false, and changes nothing, when a new reader waits for it.
-  bool StopResuming();
-  // Puts a batch before what has come since it was taken out of the outbox.
-  void PutBack(StreamEvents batch);
-
+  // There is a new reader instead of that of `old`.
+  void StartReader(ResponseWriter* old, const google::protobuf::RepeatedPtrField<v1::ReceivedSample>& received);
+  // The call of `old` ends with `status`, and there is no reader any more, unless a new one waits already.
+  void EndReader(ResponseWriter* old, const absl::Status& status, bool is_followed);
   // Adds a batch to the record, if there is one, and reads what comes next. Adds to `num_tokens` how many tokens of the
   // record it has read. Returns the status as Read does.
   std::optional<absl::Status> ReadNext(StreamEvents batch, size_t* num_tokens);
@@ -258,15 +204,10 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   bool StopSamples(const std::vector<int>& sample_indices);
   // The engine generates nothing more for the stream, and what it has told since is dropped.
   void StopGeneration(FinishReason reason);
-  // The request is over, and the reader has everything.
-  bool is_done() const { return has_reported_end_ && reader_.writer == nullptr; }
-  // The responses have come to their end.
+  // Nobody gets anything more.
+  void GiveUp(absl::Status status);
+  // The responses have come to their end, of which `response` is the last, or everything has.
   void End(const v1::GenerateResponse* response, const absl::Status& status);
-  // Ends the stream for ever.
-  void Abandon(const absl::Status& status);
-  // The request is over: reports it, once.
-  void ReportEnd(const absl::Status& status);
-  void LimitWrites() QUIRE_REQUIRES(mutex_);
 
   const Environment environment_;
   const RequestId id_;
@@ -276,30 +217,15 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   const int64_t num_first_bytes_;
 
   mutable Mutex mutex_;
-  StreamEvents outbox_ QUIRE_GUARDED_BY(mutex_);  // Events that wait for a job.
-  std::deque<Change> changes_ QUIRE_GUARDED_BY(mutex_);
-  StreamPositions positions_ QUIRE_GUARDED_BY(mutex_);
-  Generation generation_ QUIRE_GUARDED_BY(mutex_) = Generation::kRunning;
-  Delivery delivery_ QUIRE_GUARDED_BY(mutex_) = Delivery::kIdle;
-  bool has_limited_writes_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool is_resumable_ QUIRE_GUARDED_BY(mutex_);
-  uint64_t newest_reader_id_ QUIRE_GUARDED_BY(mutex_);
-  absl::Status drop_status_ QUIRE_GUARDED_BY(mutex_);
-  bool is_dropped_ QUIRE_GUARDED_BY(mutex_) = false;      // The end does not wait for the write under way.
-  bool is_writing_ QUIRE_GUARDED_BY(mutex_) = false;      // The reader has a response, until FinishWrite.
-  std::optional<bool> written_ QUIRE_GUARDED_BY(mutex_);  // OnWritten has said this about it.
+  StreamState state_ QUIRE_GUARDED_BY(mutex_);
 
-  // Changed by the one that delivery_ names, with the mutex held.
-  StreamReader reader_;
-
-  // Used by the one that delivery_ names.
+  // Used by the job, and by OnWritten in its place.
   std::optional<ResponseSet> responses_;  // Set, except between the end and another reader.
   std::optional<StreamRecord> record_;    // Set while the stream is resumable.
   std::optional<absl::Status> status_;    // The status of the call, once the responses have come to their end.
   std::vector<bool> is_stopped_;          // [num_samples]: the engine was told that a stop string has ended the sample.
   bool is_reachable_;                     // The client can have a name or a token with which it finds the stream.
-  bool has_reported_end_ = false;
-  bool has_ended_well_ = false;  // When it was reported: the request has not failed, and no sample was aborted.
+  bool has_ended_well_ = false;  // When it was told first: the request has not failed, and no sample was aborted.
 };
 
 }  // namespace quire

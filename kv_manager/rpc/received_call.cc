@@ -38,7 +38,9 @@ void ReceivedCall::OnReadDone(bool ok) {
   if (!watch_->End(id_, ReceivedBytes(ok, request_))) return;
   if (!ok && context_->IsCancelled()) return OnNoRequest(absl::CancelledError("the call ended before its request"));
   if (!ok) return OnNoRequest(absl::InvalidArgumentError("the call has no request"));
-  OnRequest(request_);
+  grpc::ByteBuffer request;  // Large, and the call may wait long.
+  request.Swap(&request_);
+  OnRequest(request);
 }
 
 void UnaryCall::FinishWithError(const absl::Status& status) {
@@ -58,6 +60,27 @@ void UnaryCall::OnDone() {
   canceller_->OnDone();
   if (answer_id_ != 0) answers_->End(answer_id_);
   delete this;
+}
+
+void UnaryCall::SetOnCancel(std::function<void()> on_cancel) {
+  {
+    const MutexLock lock(&mutex_);
+    if (!is_cancelled_) {
+      on_cancel_ = std::move(on_cancel);
+      return;
+    }
+  }
+  on_cancel();
+}
+
+void UnaryCall::OnCancel() {
+  std::function<void()> on_cancel;
+  {
+    const MutexLock lock(&mutex_);
+    is_cancelled_ = true;
+    on_cancel.swap(on_cancel_);
+  }
+  if (on_cancel) on_cancel();
 }
 
 void ReceivingService::AddUnary(absl::string_view method, UnaryCall::Handler handler) {

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "base/mutex.h"
 #include "grpcpp/impl/codegen/service_type.h"
 #include "kv_manager/rpc/answer_watch.h"
 #include "kv_manager/rpc/call_canceller.h"
@@ -53,7 +54,7 @@ class ReceivedCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   ReceiveWatch* const watch_;
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer request_;
-  uint64_t id_ = 0;  // The request has it in the watch.
+  uint64_t id_ = 0;  // Id of the request in the watch.
 };
 
 // A call with one request and one response. It owns itself until gRPC is done with it, which is after Finish.
@@ -69,12 +70,17 @@ class UnaryCall final : public ReceivedCall {
         canceller_(std::make_shared<CallCanceller>(context)),
         handler_(*handler) {}
 
+  // `on_cancel` is called when the client has left, on a thread of gRPC, and at once if it has left before. It is not
+  // called after the call has ended. Call this at most once, before the call ends.
+  void SetOnCancel(std::function<void()> on_cancel);
+
   // End the call: with an error, or with a response. One of them is called, once, and the call must not be used
   // afterwards.
   void FinishWithError(const absl::Status& status);
   void FinishWith(const google::protobuf::Message& response);
 
-  // gRPC calls it.
+  // gRPC calls these.
+  void OnCancel() override;
   void OnDone() override;
 
  private:
@@ -84,8 +90,11 @@ class UnaryCall final : public ReceivedCall {
   AnswerWatch* const answers_;
   const std::shared_ptr<CallCanceller> canceller_;  // Shared with the watch.
   const Handler& handler_;
+  Mutex mutex_;
+  std::function<void()> on_cancel_ QUIRE_GUARDED_BY(mutex_);
+  bool is_cancelled_ QUIRE_GUARDED_BY(mutex_) = false;
   grpc::ByteBuffer response_;
-  uint64_t answer_id_ = 0;  // The response has it in the watch, unless it is small.
+  uint64_t answer_id_ = 0;  // Id of the response in the watch, unless it is small.
 };
 
 // A gRPC service that registers all its methods as bidirectional streams, see ReceivedCall. A derived class adds the

@@ -321,7 +321,8 @@ async function look() {
     const age = Number(answer.headers.get("Age"));
     const stale = age > MAX_AGE_S ? `The step loops do not answer. This is the state ${duration(age * 1000)} ago.` : "";
     complain(answer.ok ? stale : (await answer.text()).trim());
-    if (now && (looks.length === 0 || now.time_us !== looks[looks.length - 1].time_us)) draw(now);
+    const isNew = now && (looks.length === 0 || now.time_us !== looks[looks.length - 1].time_us);
+    if (isNew && !$("pause").checked) draw(now);  // Somebody may have paused meanwhile.
   } catch (error) {
     complain(`The manager does not answer: ${error.message}`);
   }

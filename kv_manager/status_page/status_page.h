@@ -33,7 +33,7 @@ class StatusPage {
   static constexpr int64_t kPauseFactor = 500;
   static constexpr int64_t kMinPauseUs = 500'000;
   static constexpr int64_t kMaxPauseUs = 10'000'000;
-  static constexpr int64_t kMinBlockIntervalUs = 50'000;  // Two blocks described are at least so far apart.
+  static constexpr int64_t kMinBlockIntervalUs = 50'000;  // Least time between descriptions of blocks.
 
   struct Environment {
     ManagerEngine* engine;  // Borrowed.

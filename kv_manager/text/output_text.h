@@ -57,7 +57,7 @@ class OutputText {
   StopStringMatcher matcher_;
   // All samples of a request share them. The stop strings are moved to the matcher.
   std::shared_ptr<const OutputOptions> options_;
-  std::optional<StreamingDetokenizer> detokenizer_;  // It is empty when there is no tokenizer.
+  std::optional<StreamingDetokenizer> detokenizer_;  // Empty when there is no tokenizer.
   int num_tokens_ = 0;
   size_t num_code_points_ = 0;
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "kv_manager/tokenizer/encode_stop.h"
 
 namespace quire {
 namespace {
@@ -142,7 +143,7 @@ bool Bpe::AppendBytes(std::string_view character, std::vector<Symbol>* symbols) 
 void Bpe::MergeSymbols(std::vector<Symbol>* symbols) const {
   std::vector<Symbol>& list = *symbols;
   std::vector<Candidate> initial;
-  for (size_t i = 0; i + 1 < list.size(); ++i) {
+  for (size_t i = 0; i + 1 < list.size() && !EncodeStop::IsDue(); ++i) {
     const Ranked* merge = FindMerge(list[i].id, list[i + 1].id);
     if (merge != nullptr) initial.push_back({merge->rank, static_cast<int32_t>(i), merge->merged});
   }
@@ -152,7 +153,7 @@ void Bpe::MergeSymbols(std::vector<Symbol>* symbols) const {
     const Ranked* merge = FindMerge(list[left].id, list[right].id);
     if (merge != nullptr) queue.push({merge->rank, left, merge->merged});
   };
-  while (!queue.empty()) {
+  while (!queue.empty() && !EncodeStop::IsDue()) {
     const Candidate top = queue.top();
     queue.pop();
     Symbol& left = list[top.left];

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "kv_manager/tokenizer/encode_stop.h"
 #include "kv_manager/tokenizer/tokenizer_json.h"
 
 namespace quire {
@@ -30,6 +31,7 @@ class HfTokenizer : public Tokenizer {
   }
 
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options) const override {
+    const EncodeStop stop(options.has_left);
     QUIRE_RETURN_IF_ERROR(CheckUtf8(text, "text"));
     QUIRE_ASSIGN_OR_RETURN(
         std::vector<TextPiece> pieces,
@@ -39,6 +41,7 @@ class HfTokenizer : public Tokenizer {
     const PostProcessor& around = parts_.post_processor;
     if (options.add_special_tokens) tokens = around.prefix;
     for (const TextPiece& piece : pieces) {
+      if (EncodeStop::IsDue()) break;
       if (piece.token != kNoToken) {
         tokens.push_back(piece.token);
       } else if (options.user_ranges.empty()) {
@@ -47,6 +50,7 @@ class HfTokenizer : public Tokenizer {
         QUIRE_RETURN_IF_ERROR(EncodeWithoutControl(piece.text, &tokens));
       }
     }
+    QUIRE_RETURN_IF_ERROR(stop.status());
     if (options.add_special_tokens) tokens.insert(tokens.end(), around.suffix.begin(), around.suffix.end());
     return tokens;
   }

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "kv_manager/tokenizer/byte_level.h"
+#include "kv_manager/tokenizer/encode_stop.h"
 #include "kv_manager/tokenizer/pattern.h"
 #include "kv_manager/tokenizer/unicode.h"
 
@@ -22,6 +23,7 @@ absl::Status SplitEach(std::vector<TextPiece>* pieces,
   std::vector<TextPiece> out;
   out.reserve(pieces->size());
   for (TextPiece& piece : *pieces) {
+    if (EncodeStop::IsDue()) break;
     if (piece.token != kNoToken) {
       out.push_back(std::move(piece));
     } else {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "kv_manager/tokenizer/encode_stop.h"
 #include "kv_manager/tokenizer/regex_syntax.h"
 #include "kv_manager/tokenizer/unicode.h"
 
@@ -91,7 +92,7 @@ absl::Status Regex::FindAll(std::string_view text, std::vector<Span>* spans) con
   size_t start = 0;    // The search continues here.
   size_t covered = 0;  // The end of the last match.
   bool has_match = false;
-  while (start <= subject.size()) {
+  while (start <= subject.size() && !EncodeStop::IsDue()) {
     bool found = false;
     Span match{};
     QUIRE_RETURN_IF_ERROR(Search(subject, start, &found, &match));

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "base/utf8.h"
+#include "kv_manager/tokenizer/encode_stop.h"
 
 namespace quire {
 
@@ -37,8 +38,10 @@ class SentencePieceBpe::Merger {
   Merger(const Lookup& lookup, std::vector<Symbol> symbols) : lookup_(lookup), symbols_(std::move(symbols)) {}
 
   void Run() {
-    for (size_t i = 1; i < symbols_.size(); ++i) Offer(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i));
-    while (!queue_.empty()) {
+    for (size_t i = 1; i < symbols_.size() && !EncodeStop::IsDue(); ++i) {
+      Offer(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i));
+    }
+    while (!queue_.empty() && !EncodeStop::IsDue()) {
       const Candidate top = queue_.top();
       queue_.pop();
       Symbol& left = symbols_[top.left];

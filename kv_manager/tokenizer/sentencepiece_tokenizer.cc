@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "kv_manager/tokenizer/encode_stop.h"
 #include "kv_manager/tokenizer/sentencepiece_bpe.h"
 #include "kv_manager/tokenizer/sentencepiece_model.h"
 #include "kv_manager/tokenizer/sentencepiece_normalizer.h"
@@ -85,6 +86,7 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options) const override {
+    const EncodeStop stop(options.has_left);
     QUIRE_RETURN_IF_ERROR(CheckUtf8(text, "text"));
     std::vector<TokenId> tokens;
     if (options.add_special_tokens && adds_bos_ && bos_id_.has_value()) tokens.push_back(*bos_id_);
@@ -100,6 +102,7 @@ class SentencePieceTokenizer : public Tokenizer {
       covered = pos += num_bytes;
     }
     QUIRE_RETURN_IF_ERROR(EncodePlain(text, {covered, text.size()}, options.user_ranges, &tokens));
+    QUIRE_RETURN_IF_ERROR(stop.status());
     if (options.add_special_tokens && adds_eos_ && eos_id_.has_value()) tokens.push_back(*eos_id_);
     return tokens;
   }

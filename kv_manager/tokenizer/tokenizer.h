@@ -4,6 +4,7 @@
 #define QUIRE_KV_MANAGER_TOKENIZER_TOKENIZER_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,9 @@ struct EncodeOptions {
   // text is encoded as a whole, but a token that was added to the vocabulary, special or not, is never found in a place
   // that touches these parts: there it is ordinary text. Only added tokens of nothing but space are found everywhere.
   absl::Span<const ByteRange> user_ranges = {};
+  // Says whether nobody waits for the tokens any more: then Encode soon returns CANCELLED. Borrowed. Null: somebody
+  // waits.
+  const std::function<bool()>* has_left = nullptr;
 };
 
 // Decodes tokens one by one into text that is final: text that was appended never changes. All appended text together

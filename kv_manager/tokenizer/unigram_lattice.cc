@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/utf8.h"
+#include "kv_manager/tokenizer/encode_stop.h"
 
 namespace quire {
 namespace {
@@ -59,6 +60,7 @@ std::vector<UnigramLattice::Segment> UnigramLattice::FindBest(std::string_view t
     if (target.begin == kUnreached || sum > target.score) target = {begin, id, sum};
   };
   for (size_t begin = 0; begin < text.size();) {
+    if (EncodeStop::IsDue()) return {};
     const size_t character = Utf8Length(text[begin]);
     if (is_single && std::abs(best[begin].score) > kMaxSingleScore) {
       Rebase(std::span(best).subspan(begin, frontier - begin + 1));

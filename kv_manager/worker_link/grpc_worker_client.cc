@@ -112,7 +112,12 @@ struct GrpcWorkerClient::ProbeCall {
 class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsRequest, v1::StepsResponse> {
  public:
   Session(GrpcWorkerClient* client, uint64_t epoch, bool adopts, const WorkerDescription& worker)
-      : client_(client), epoch_(epoch), adopts_(adopts), vocab_size_(worker.vocab_size), reader_(worker) {}
+      : client_(client),
+        epoch_(epoch),
+        adopts_(adopts),
+        vocab_size_(worker.vocab_size),
+        embedding_size_(worker.pooling.embedding_size),
+        reader_(worker) {}
 
   void Start() {
     client_->stub_->async()->Steps(&context_, this);
@@ -218,7 +223,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
       expected = std::move(expected_.front());
       expected_.pop_front();
     }
-    absl::StatusOr<StepResult> decoded = DecodeStepResult(result, std::move(expected), vocab_size_);
+    absl::StatusOr<StepResult> decoded = DecodeStepResult(result, std::move(expected), vocab_size_, embedding_size_);
     if (!decoded.ok()) return decoded.status();
     client_->listener_->OnResult(epoch_, *std::move(decoded), result.duration_us());
     return absl::OkStatus();
@@ -241,6 +246,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
   const uint64_t epoch_;
   const bool adopts_;
   const int vocab_size_;
+  const int embedding_size_;
   grpc::ClientContext context_;
 
   // Used by gRPC's reading callbacks, one at a time.
@@ -252,7 +258,7 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
 
   Mutex mutex_;
   PlanEncoder encoder_ QUIRE_GUARDED_BY(mutex_);
-  std::deque<ExpectedResult> expected_ QUIRE_GUARDED_BY(mutex_);  // They belong to the plans in flight, oldest first.
+  std::deque<ExpectedResult> expected_ QUIRE_GUARDED_BY(mutex_);  // For the plans in flight, oldest first.
   // The first message is being written.
   std::deque<std::unique_ptr<v1::StepsRequest>> writes_ QUIRE_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<v1::StepsRequest>> unused_ QUIRE_GUARDED_BY(mutex_);

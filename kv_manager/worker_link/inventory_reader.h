@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// Puts the chunks of an inventory together and checks everything in them that does not need rows and labels to agree.
+// Joins the chunks of an inventory, and checks each field; whether rows and labels agree is not checked here.
 // Errors are INTERNAL and name the field, its value and the limit. After an error the reader is of no use. Not
 // thread-safe.
 class InventoryReader {
@@ -53,8 +53,8 @@ class InventoryReader {
   bool has_header_ = false;
   bool is_complete_ = false;
   int64_t num_bytes_ = 0;
-  uint32_t num_rows_ = 0;        // The header says so.
-  uint32_t num_labels_ = 0;      // The header says so.
+  uint32_t num_rows_ = 0;        // From the header.
+  uint32_t num_labels_ = 0;      // From the header.
   std::vector<bool> has_label_;  // For each block, first of the pool.
   WorkerInventory inventory_;
 };

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kNumberBytes = 4;
 constexpr uint32_t kMaxPosition = std::numeric_limits<int32_t>::max();
-constexpr uint32_t kMaxMoves = uint32_t{1} << 30;  // No request moves so often. There must be room to count on.
+constexpr uint32_t kMaxMoves = uint32_t{1} << 30;  // More than any request moves, with room to count on.
 // In the last number: the search and its size are before it.
 constexpr uint32_t kHasSearch = uint32_t{1} << 31;
 // In the last number: the number of moves is directly before it. Earlier versions have no such number.

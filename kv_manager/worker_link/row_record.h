@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// SequenceStart.record of worker.proto has this: the record of the request, and then what is known only when the
-// request starts. The worker gives it back with the row.
+// The content of SequenceStart.record of worker.proto: the record of the request, and then what is known only when
+// the request starts. The worker gives it back with the row.
 struct RowRecord {
   absl::string_view request;  // Request::record. Borrowed.
   int num_cached_tokens = 0;  // See SequenceStart.
@@ -26,7 +26,7 @@ struct RowRecord {
 std::string RowRecordOf(const SequenceStart& start);
 // The result is empty when the record with the search is longer than a row may have.
 std::string RowRecordOf(const RecordChange& change);
-// Nothing when RowRecordOf has not made these bytes. REQUIRES: `bytes` outlive the result.
+// Returns nothing for bytes that RowRecordOf has not made. REQUIRES: `bytes` outlive the result.
 std::optional<RowRecord> ReadRowRecord(absl::string_view bytes);
 
 }  // namespace quire

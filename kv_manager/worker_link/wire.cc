@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/check.h"
+#include "base/message_numbers.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
 #include "kv_manager/worker_link/cache_root.h"
@@ -50,14 +51,14 @@ void EncodeGuide(const Guide& in, v1::Guide* out) {
   }
 }
 
+// The numbers of both are the same.
+v1::PoolingKind KindOf(Pooling pooling) {
+  static_assert(static_cast<int>(Pooling::kFirstToken) == v1::POOLING_KIND_FIRST_TOKEN);
+  return static_cast<v1::PoolingKind>(pooling);
+}
+
 void EncodeSampling(const SamplingParams& in, v1::RowSampling* out) {
-  out->set_temperature(in.temperature);
-  out->set_top_k(in.top_k);
-  out->set_top_p(in.top_p);
-  out->set_min_p(in.min_p);
-  out->set_presence_penalty(in.presence_penalty);
-  out->set_frequency_penalty(in.frequency_penalty);
-  out->set_repetition_penalty(in.repetition_penalty);
+  for (const SamplingField& field : kSamplingFields) SetNumber(field.name, field.Of(in), out);
   out->set_seed(in.seed);
   for (const LogitBias& bias : in.logit_bias) {
     out->add_bias_token_ids(bias.token);
@@ -73,6 +74,7 @@ void EncodeSampling(const SamplingParams& in, v1::RowSampling* out) {
   out->set_num_logprobs_plus_one(in.num_logprobs + 1);
   out->set_num_prompt_logprobs_plus_one(in.num_prompt_logprobs + 1);
   out->set_num_candidates(in.num_candidates);
+  out->set_pooling(KindOf(in.pooling));
   if (in.guide != nullptr) EncodeGuide(*in.guide, out->mutable_guided());
 }
 
@@ -156,6 +158,25 @@ absl::Status DecodeCandidates(const v1::StepResult& in, const ExpectedResult& ex
     out->slices[i].sampled = true;
     QUIRE_RETURN_IF_ERROR(DecodeCandidateList(in, first, length, vocab_size, &out->slices[i].candidates));
     first += length;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeEmbeddings(const v1::StepResult& in, const ExpectedResult& expected, int embedding_size,
+                              StepResult* out) {
+  const int64_t num_values = int64_t{expected.num_embeddings} * embedding_size;
+  if (in.embeddings_size() != num_values)
+    return Malformed("embeddings: length", in.embeddings_size(), absl::StrCat(num_values));
+  auto next = in.embeddings().begin();
+  for (size_t i = 0; i < expected.slices.size(); ++i) {
+    if (!expected.slices[i].embeds()) continue;
+    SliceResult& slice = out->slices[i];
+    slice.sampled = true;
+    slice.embedding.assign(next, next + embedding_size);
+    next += embedding_size;
+    for (int k = 0; k < embedding_size; ++k) {
+      if (!std::isfinite(slice.embedding[k])) return Malformed("embeddings: no finite number at", k, "one");
+    }
   }
   return absl::OkStatus();
 }
@@ -245,6 +266,7 @@ absl::Status DecodeFailures(const v1::StepResult& in, ExpectedResult* expected, 
     ExpectedResult::Slice& slice = expected->slices[failure.slice()];
     expected->num_drawn -= slice.draws() ? 1 : 0;
     expected->num_candidate_lists -= slice.lists_candidates() ? 1 : 0;
+    expected->num_embeddings -= slice.embeds() ? 1 : 0;
     slice.sample = false;
     slice.prompt_tokens.clear();
   }
@@ -257,7 +279,8 @@ absl::Status DecodePostponed(const v1::StepResult& in, ExpectedResult* expected,
     if (index >= expected->slices.size())
       return Malformed("postponed_slices", index, absl::StrCat("less than ", expected->slices.size()));
     ExpectedResult::Slice& slice = expected->slices[index];
-    if (!slice.sample) return Malformed("postponed_slices", index, "each slice that samples and has not failed, once");
+    if (!slice.sample || slice.pools)
+      return Malformed("postponed_slices", index, "each slice that samples and has not failed, once");
     out->slices[index].is_postponed = true;
     expected->num_drawn -= slice.draws() ? 1 : 0;
     expected->num_candidate_lists -= slice.lists_candidates() ? 1 : 0;
@@ -271,6 +294,23 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t min, u
   if (value >= min && value <= max) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("worker describes ", field, " ", value, ", expected ", min, " .. ", max));
+}
+
+// A worker of a later version may have other kinds. Its model then gives no embeddings here.
+absl::StatusOr<ModelPooling> DecodePooling(const v1::ModelPooling& in) {
+  constexpr uint64_t kMaxEmbeddingSize = 1 << 16;
+  if (in.refusal().size() > size_t{kMaxFailureMessageBytes}) {
+    return absl::FailedPreconditionError(absl::StrCat("worker describes pooling.refusal with ", in.refusal().size(),
+                                                      " bytes, expected at most ", kMaxFailureMessageBytes));
+  }
+  for (const Pooling kind : {Pooling::kLastToken, Pooling::kMean, Pooling::kFirstToken}) {
+    if (in.kind() != KindOf(kind)) continue;
+    QUIRE_RETURN_IF_ERROR(CheckRange("pooling.embedding_size", in.embedding_size(), 1, kMaxEmbeddingSize));
+    return ModelPooling{kind, in.normalizes(), static_cast<int>(in.embedding_size()), ""};
+  }
+  ModelPooling none;
+  if (!in.refusal().empty()) none.refusal = in.refusal();
+  return none;
 }
 
 }  // namespace
@@ -311,6 +351,7 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
     expected.slices.push_back(Expect(slice));
     expected.num_drawn += expected.slices.back().draws() ? 1 : 0;
     expected.num_candidate_lists += expected.slices.back().lists_candidates() ? 1 : 0;
+    expected.num_embeddings += expected.slices.back().embeds() ? 1 : 0;
   }
   return expected;
 }
@@ -344,7 +385,11 @@ void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out
   if (!start.scores.empty()) EncodeScores(start.scores, out->mutable_scores());
   if (!start.prompt_scores.empty()) EncodeScores(start.prompt_scores, out->mutable_prompt_scores());
   Row& row = RowOf(start.row);
-  row = {start.sampling.num_logprobs, start.sampling.num_prompt_logprobs, {}, start.sampling.num_candidates};
+  row = {start.sampling.num_logprobs,
+         start.sampling.num_prompt_logprobs,
+         {},
+         start.sampling.num_candidates,
+         start.sampling.pooling != Pooling::kNone};
   if (row.num_prompt_logprobs < 0) return;
   row.prompt.assign(start.tokens.begin(), start.tokens.begin() + start.prompt_length);
 }
@@ -373,7 +418,8 @@ PlanEncoder::Row& PlanEncoder::RowOf(RowId id) {
 ExpectedResult::Slice PlanEncoder::Expect(const SequenceSlice& slice) const {
   QUIRE_CHECK_LT(Value(slice.row), rows_.size());
   const Row& row = rows_[Value(slice.row)];
-  ExpectedResult::Slice expected{slice.sample, row.num_logprobs, row.num_prompt_logprobs, {}, row.num_candidates};
+  ExpectedResult::Slice expected{slice.sample, row.num_logprobs,   row.num_prompt_logprobs,
+                                 {},           row.num_candidates, row.pools};
   // Each token of the slice says something about the next position, as far as that lies in the prompt.
   const int begin = slice.first_position + 1;
   const int end = std::min<int>(begin + slice.num_tokens, static_cast<int>(row.prompt.size()));
@@ -381,13 +427,15 @@ ExpectedResult::Slice PlanEncoder::Expect(const SequenceSlice& slice) const {
   return expected;
 }
 
-absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, ExpectedResult expected, int vocab_size) {
+absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, ExpectedResult expected, int vocab_size,
+                                            int embedding_size) {
   if (in.step() != Value(expected.step)) return Malformed("step", in.step(), absl::StrCat(Value(expected.step)));
   StepResult out{.step = expected.step, .slices = std::vector<SliceResult>(expected.slices.size())};
   QUIRE_RETURN_IF_ERROR(DecodeFailures(in, &expected, &out));
   QUIRE_RETURN_IF_ERROR(DecodePostponed(in, &expected, &out));
   QUIRE_RETURN_IF_ERROR(DecodeTokens(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeCandidates(in, expected, vocab_size, &out));
+  QUIRE_RETURN_IF_ERROR(DecodeEmbeddings(in, expected, embedding_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeScores(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodePromptScores(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeTables(in.tables(), expected, &out));
@@ -411,6 +459,7 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& 
   if (in.has_bos_token_id())
     QUIRE_RETURN_IF_ERROR(CheckRange("bos_token_id", in.bos_token_id(), 0, in.vocab_size() - 1));
 
+  QUIRE_ASSIGN_OR_RETURN(const ModelPooling pooling, DecodePooling(in.pooling()));
   QUIRE_RETURN_IF_ERROR(
       CheckRange("last_epoch", in.last_epoch(), 0, std::numeric_limits<uint64_t>::max() - 1));  // There is a greater.
 
@@ -429,6 +478,8 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& 
   out.max_tokens_per_step = in.max_tokens_per_step();
   out.numerics_fingerprint = in.numerics_fingerprint();
   out.device = in.device();
+  out.pooling = pooling;
+  out.embeds_only = in.embeds_only();
   out.process_id = in.process_id();
   out.keeps_rows = in.orphan_hold_ms() > 0;
   out.last_epoch = in.last_epoch();

@@ -27,12 +27,16 @@ struct ExpectedResult {
     std::vector<TokenId> prompt_tokens;  // The prompt tokens whose logprobs are due, in order.
     int num_candidates = 0;              // Above 0: the slice reports candidates instead of a token.
 
-    bool draws() const { return sample && num_candidates == 0; }
+    bool pools = false;  // The slice gives an embedding instead of a token.
+
+    bool draws() const { return sample && num_candidates == 0 && !pools; }
+    bool embeds() const { return sample && pools; }
     bool lists_candidates() const { return sample && num_candidates > 0; }
   };
   StepId step{0};
   int num_drawn = 0;            // Slices that draw a token.
   int num_candidate_lists = 0;  // Slices that report candidates.
+  int num_embeddings = 0;       // Slices that give embeddings.
   bool has_tables = false;
   std::vector<Slice> slices;
 };
@@ -51,8 +55,9 @@ class PlanEncoder {
   struct Row {
     int num_logprobs = -1;
     int num_prompt_logprobs = -1;
-    std::vector<TokenId> prompt;  // It is empty unless the prompt's logprobs are wanted.
+    std::vector<TokenId> prompt;  // Empty unless the prompt's logprobs are wanted.
     int num_candidates = 0;
+    bool pools = false;
   };
 
   // Adds the vocabulary if the plan is the first that starts a row with a guide.
@@ -67,8 +72,10 @@ class PlanEncoder {
   bool has_sent_vocabulary_ = false;
 };
 
-// Fails with INTERNAL when the answer does not fit the plan. The message names column, value and limit.
-absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, ExpectedResult expected, int vocab_size);
+// Fails with INTERNAL when the answer does not fit the plan. The message names column, value and limit. An embedding
+// has `embedding_size` values.
+absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, ExpectedResult expected, int vocab_size,
+                                            int embedding_size = 0);
 
 // Fails with FAILED_PRECONDITION when no manager could serve such a worker. The message names field, value and limit.
 absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& in);

@@ -42,7 +42,7 @@ class WorkerClient {
   // The listener is not called after the destructor has returned.
   virtual ~WorkerClient() = default;
 
-  virtual void SetListener(Listener* listener) = 0;  // It is called before any other call.
+  virtual void SetListener(Listener* listener) = 0;  // Called before any other function.
 
   // Asks the worker for its constants.
   virtual void Describe(uint64_t epoch) = 0;

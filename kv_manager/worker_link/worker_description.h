@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
+#include "scheduler/sampling_params.h"
 #include "scheduler/scheduler_options.h"
 
 namespace quire {
@@ -22,8 +23,29 @@ struct ModelFile {
   bool operator==(const ModelFile&) const = default;
 };
 
+// What the embeddings of a model are.
+struct ModelPooling {
+  Pooling kind = Pooling::kNone;
+  bool normalizes = false;  // An embedding is divided by its length (L2).
+  int embedding_size = 0;   // Number of values; 0 if the kind is kNone.
+  // Why the model gives no embeddings. It has no meaning if the kind is another one than kNone.
+  std::string refusal = "its worker has a version without embeddings";
+
+  bool operator==(const ModelPooling&) const = default;
+};
+
 // A worker as it describes itself: its constants and the state of its sessions.
 struct WorkerDescription {
+  // The place of the worker among the ranks that hold one model together. A worker with a whole model is a group of
+  // one.
+  struct RankPlace {
+    std::string group_id;  // The same for all ranks of one group. Empty for a whole model.
+    int rank = 0;          // 0 .. size - 1.
+    int size = 1;          // Number of ranks.
+
+    bool operator==(const RankPlace&) const = default;
+  };
+
   std::string model_name;
   std::string architecture;
   int vocab_size = 0;
@@ -38,8 +60,11 @@ struct WorkerDescription {
   int max_tokens_per_step = 0;  // Tokens of the largest plan that it accepts.
   std::string numerics_fingerprint;
   std::string device;
+  ModelPooling pooling;
+  bool embeds_only = false;  // The model has no output matrix.
   std::string process_id;    // Differs between processes. Empty: the worker does not tell it.
   bool keeps_rows = false;   // Its rows and blocks stay for a time after the end of a session.
+  RankPlace place;
   uint64_t last_epoch = 0;   // The greatest epoch that it has seen.
   bool has_session = false;  // A session is open, perhaps with another manager.
 

@@ -70,6 +70,9 @@ struct WorkerInventory {
 
   uint64_t epoch = 0;   // The last session that has executed a step. 0: there is none.
   StepId last_step{0};  // The last step of that session.
+  // Hash of all rows and labels, which is the same on all ranks of a group that have executed the same steps. 0: the
+  // worker is no rank of a group.
+  uint64_t digest = 0;
   int num_left_out = 0;
   std::vector<Result> results;  // At most two, oldest first. The last one belongs to last_step.
   std::vector<std::string> roots;

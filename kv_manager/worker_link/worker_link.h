@@ -90,8 +90,8 @@ class WorkerLink {
   // The process has answered a probe.
   void OnProbed(int64_t now_us);
   // The longest time for the step that runs. A process that does not answer probes has step_timeout_us. One that
-  // answers them may be slow, so it has 20 times as long as its slowest step of late, but at least step_timeout_us and
-  // at most 10 times that. Until its first result it has 4 times that.
+  // answers them may be slow, so it has 20 times the duration of its slowest recent step, but at least step_timeout_us
+  // and at most 10 times that. Until its first result it has 4 times that.
   int64_t StepLimitUs(int64_t now_us) const;
   // The session is about to be lost because of a request, which has been found. So the worker is not sick, and the next
   // attempt comes soon.
@@ -119,8 +119,8 @@ class WorkerLink {
   int num_adoptions_left_;  // Attempts that adopt and break.
   int num_failed_adoptions_ = 0;
   bool adopts_again_ = false;
-  int64_t next_attempt_us_ = 0;     // It is used while waiting.
-  int64_t attempt_started_us_ = 0;  // It is used while describing and opening.
+  int64_t next_attempt_us_ = 0;     // Used while waiting.
+  int64_t attempt_started_us_ = 0;  // Used while describing and opening.
   int64_t backoff_us_;
   std::optional<int64_t> away_since_us_;  // The first attempt since nobody answers.
   absl::Status last_error_;
@@ -128,7 +128,7 @@ class WorkerLink {
   int num_in_flight_ = 0;
   SentPlan in_flight_[kMaxPlansInFlight] = {};  // Oldest first.
   int64_t progress_us_ = 0;                     // See progress_us().
-  int64_t next_probe_us_ = 0;                   // It is used while plans are in flight.
+  int64_t next_probe_us_ = 0;                   // Used while plans are in flight.
   std::optional<int64_t> unanswered_probe_us_;  // When the first probe was sent that has no answer.
   // The time of the slowest step of late. It falls slowly with each step that is faster. 0: there was no step.
   int64_t slowest_us_ = 0;

@@ -181,6 +181,24 @@ TEST_F(AdminLookTest, RequestsAreListedTheRunningOnesFirst) {
   EXPECT_EQ(list.requests_size(), 1);
 }
 
+TEST_F(AdminLookTest, ARequestThatWaitsHasAllOfItsSamplesOrBeams) {
+  Join();
+  workers_["a"].HoldBack();
+  Begin(Request("first", 1, 40));
+  v1::GenerateRequest samples = Request("samples", 100, 33, 3);
+  samples.set_n(3);
+  Begin(samples);
+  v1::GenerateRequest beams = Request("beams", 200, 33, 3);
+  beams.mutable_beam()->set_width(4);
+  Begin(beams);
+  const v1::ListRequestsResponse list = List();
+  ASSERT_EQ(list.requests_size(), 3);
+  EXPECT_EQ(list.requests(1).state(), v1::REQUEST_STATE_WAITING);
+  EXPECT_EQ(list.requests(1).num_sequences(), 3u);
+  EXPECT_EQ(list.requests(2).state(), v1::REQUEST_STATE_WAITING);
+  EXPECT_EQ(list.requests(2).num_sequences(), 4u);
+}
+
 TEST_F(AdminLookTest, ARequestIsDescribedWithItsForksAndWithWhomItShares) {
   Join();
   Finish(Request("", 1, 9, 1));  // Two blocks are cached.

@@ -220,6 +220,31 @@ TEST_F(AdoptionTest, TheRowsOfACopyThatIsNotKeptEnd) {
   EXPECT_EQ(kept_.plans.at(0).end_rows, std::vector<RowId>({RowId{0}, RowId{1}}));
 }
 
+TEST_F(AdoptionTest, ARestoredRequestCountsLikeOneThatWasSubmitted) {
+  SequenceStart start{};
+  start.record = std::make_shared<const std::string>("record");
+  start.num_cached_tokens = 2;
+  kept_.inventory.rows.pop_back();
+  kept_.inventory.rows[0].record = RowRecordOf(start);
+  kept_.inventory.rows[0].tokens = {1, 2, 3};
+  restore_ = [this](const RequestToRestore& found) {
+    RequestRestored restored = Restore(found);
+    restored.request.num_samples = 1;
+    restored.request.max_tokens = 1;
+    restored.request.is_prompt_only = true;
+    return restored;
+  };
+  MakeAdopting();
+  Run();
+  ASSERT_EQ(kept_.plans.size(), 1u);
+  kept_.Answer(kept_.plans[0]);
+  Run();
+  const StepLoopStats& stats = loop_->status()->stats;
+  EXPECT_EQ(stats.finished[static_cast<int>(FinishReason::kLength)], 1);
+  EXPECT_EQ(stats.generated_tokens, 0) << "only the prompt was wanted";
+  EXPECT_DOUBLE_EQ(stats.request_computed_tokens.sum(), 1) << "two of three tokens were in the cache";
+}
+
 // The text thread of a stream may find a stop string before the loop has adopted the request.
 TEST_F(AdoptionTest, ASampleThatItsStreamEndsWhileItIsToldEnds) {
   sink_->on_token = [this](int sample_index) {

@@ -3,6 +3,8 @@
 #include "kv_manager/engine/loop_inbox.h"
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -23,6 +25,14 @@ class LoopInboxTest : public ::testing::Test {
     PromptHashes hashes(request.cache_salt, request.prompt);
     ASSERT_TRUE(inbox_.Submit(request, std::make_shared<RecordingSink>(), &hashes).ok());
   }
+  absl::Status SubmitOf(const std::string& tenant) {
+    Request request;
+    request.id = RequestId{++last_id_};
+    request.prompt = {1};
+    request.tenant = tenant;
+    PromptHashes hashes(request.cache_salt, request.prompt);
+    return inbox_.Submit(request, std::make_shared<RecordingSink>(), &hashes);
+  }
   std::vector<LoopEvent> Take() {
     std::vector<LoopEvent> events;
     std::vector<LoopQuestion> questions;
@@ -31,7 +41,7 @@ class LoopInboxTest : public ::testing::Test {
   }
   // Publishes a load without requests.
   void Publish(const std::vector<RequestId>& ended) {
-    inbox_.Publish(WorkerLoad{.block_size = 4}, /*is_drained_by_worker=*/false, WorkerStatus(), ended);
+    inbox_.Publish(WorkerLoad{.groups = CacheGroups(4)}, /*is_drained_by_worker=*/false, WorkerStatus(), ended);
   }
   int NumCachedTokens() {
     Request request;
@@ -40,6 +50,7 @@ class LoopInboxTest : public ::testing::Test {
     return inbox_.load(request, &hashes).num_cached_tokens;
   }
 
+  uint64_t last_id_ = 1000;
   StepLoopOptions options_;
   ManualClock clock_;
   LoopInbox inbox_{&options_, &clock_};
@@ -61,6 +72,64 @@ TEST_F(LoopInboxTest, OneCancelIsKeptOfEachRequestThatMayStillRun) {
   ASSERT_NE(cancelled, nullptr);
   EXPECT_EQ(cancelled->request, RequestId{2});
   EXPECT_EQ(cancelled->reason, FinishReason::kStopToken);
+}
+
+TEST_F(LoopInboxTest, ACancelledRequestLeavesTheInboxBeforeTheLoopTakesIt) {
+  inbox_.SetPrefixIndex(std::make_shared<PrefixIndex>(/*block_size=*/4));
+  Publish({});
+  Submit(1);
+  Submit(2, {1});
+  const std::optional<RequestSubmitted> withdrawn = inbox_.Cancel(RequestId{1}, FinishReason::kCancelled);
+  ASSERT_TRUE(withdrawn.has_value());
+  EXPECT_EQ(withdrawn->request.id, RequestId{1});
+  EXPECT_EQ(inbox_.load().num_requests, 1);
+  EXPECT_EQ(inbox_.load().wanted_blocks, 1);
+  EXPECT_EQ(NumCachedTokens(), 0);
+  EXPECT_EQ(inbox_.Cancel(RequestId{1}, FinishReason::kCancelled), std::nullopt);
+  const std::vector<LoopEvent> events = Take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(std::get<RequestSubmitted>(events[0]).request.id, RequestId{2});
+  EXPECT_EQ(inbox_.Cancel(RequestId{2}, FinishReason::kCancelled), std::nullopt);
+  EXPECT_EQ(Take().size(), 1u) << "the loop has taken it, so it must be told";
+}
+
+TEST_F(LoopInboxTest, CancelledRequestsTakeNoRoom) {
+  options_.max_inbox_requests = 1;
+  for (uint64_t id = 1; id < 10; ++id) {
+    Submit(id);
+    EXPECT_TRUE(inbox_.Cancel(RequestId{id}, FinishReason::kCancelled).has_value());
+  }
+  EXPECT_EQ(Take().size(), 0u);
+}
+
+// Otherwise a drain would wait for the end of a request that the loop has never seen.
+TEST_F(LoopInboxTest, ThatARequestHasLeftTheInboxIsAChange) {
+  Publish({});
+  EXPECT_FALSE(inbox_.Publish(WorkerLoad(), /*is_drained_by_worker=*/false, WorkerStatus(), {}));
+  Submit(1);
+  inbox_.Cancel(RequestId{1}, FinishReason::kCancelled);
+  EXPECT_TRUE(inbox_.Wait(kNever)) << "the loop must run a round";
+  EXPECT_TRUE(inbox_.Publish(WorkerLoad(), /*is_drained_by_worker=*/false, WorkerStatus(), {}));
+  EXPECT_FALSE(inbox_.Publish(WorkerLoad(), /*is_drained_by_worker=*/false, WorkerStatus(), {}));
+}
+
+TEST_F(LoopInboxTest, EachTenantHasItsShareOfAFullInbox) {
+  options_.max_inbox_requests = 6;
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(SubmitOf("greedy").ok()) << "one tenant alone may fill it";
+  EXPECT_EQ(SubmitOf("greedy").code(), absl::StatusCode::kResourceExhausted);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(SubmitOf("other").ok());
+  EXPECT_EQ(SubmitOf("other").code(), absl::StatusCode::kResourceExhausted);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(SubmitOf("third").ok());
+  EXPECT_EQ(SubmitOf("third").code(), absl::StatusCode::kResourceExhausted);
+  Take();
+  EXPECT_TRUE(SubmitOf("greedy").ok());
+}
+
+TEST_F(LoopInboxTest, ManyTenantsFindRoomForOneRequestEachUntilTheInboxIsTwiceAsFull) {
+  options_.max_inbox_requests = 2;
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(SubmitOf(std::to_string(i)).ok());
+  EXPECT_EQ(SubmitOf("0").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(SubmitOf("4").code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(LoopInboxTest, CancelOfASampleIsIgnoredAfterItsRequestHasEndedOrWasCancelled) {

@@ -137,7 +137,7 @@ TEST_F(ManagerEngineTest, ALimitOfATenantCountsOverAllWorkers) {
   EXPECT_EQ(status.totals.tenants[label - status.tenant_labels.begin()].refusals, 1);
   for (const auto& worker : workers_) worker->Answer();
   for (const auto& sink : sinks) sink->WaitForEnd();
-  // Who hears of the end may send the next request at once.
+  // The client may send the next request as soon as it hears of the end.
   EXPECT_TRUE(submit(7, "hog").first.ok());
 }
 

@@ -418,6 +418,17 @@ TEST(ModelRegistryTest, TheVocabularyForGuidesIsThatOfTheTokenizerAndOutlivesThe
   }
 }
 
+TEST(ModelRegistryTest, GuidesTellSpecialTokensFromTheirText) {
+  ModelRegistry registry(kNoCap);
+  WorkerDescription worker = SmallWorker();
+  worker.vocab_size = 4;
+  worker.eos_token_ids = {TokenId{3}};
+  worker.tokenizer_files = {{"tokenizer.json", kTokenizer}};
+  ASSERT_TRUE(registry.Admit("a", worker).ok());
+  EXPECT_EQ(registry.models()[0]->GuideBytes(2), "\xFF<eos>\xFF");
+  EXPECT_EQ(registry.models()[0]->guide_vocabulary->Get()->bytes, "abc\xFF<eos>\xFF");
+}
+
 TEST(ModelRegistryTest, AVocabularyThatDoesNotFitTheTokenizerIsAWarning) {
   const auto log = [](int vocab_size) {
     ModelRegistry registry(kNoCap);

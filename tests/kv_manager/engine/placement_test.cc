@@ -14,7 +14,7 @@ constexpr int64_t kFewTokens = 8;
 // A pool of 100 blocks of 4 tokens.
 WorkerLoad Ready(int num_free_blocks, int64_t wanted_blocks = 0, int num_requests = 0) {
   return {.is_ready = true,
-          .block_size = 4,
+          .groups = CacheGroups(4),
           .num_blocks = 100,
           .num_free_blocks = num_free_blocks,
           .wanted_blocks = wanted_blocks,
@@ -28,13 +28,13 @@ WorkerLoad Lost(WorkerLoad worker, bool may_return) {
 }
 
 std::optional<int> Choose(const std::vector<WorkerLoad>& workers, int64_t num_tokens = kFewTokens) {
-  return ChooseWorker(workers, {.num_prompt_tokens = 100, .max_blocks = [=](int block_size) {
-                                  return (num_tokens - 1 + block_size - 1) / block_size;
+  return ChooseWorker(workers, {.num_prompt_tokens = 100, .max_blocks = [=](const CacheGroups& groups) {
+                                  return groups.NumBlocks(num_tokens - 1);
                                 }});
 }
 
 TEST(PlacementTest, APoolHoldsWhatFitsIntoTheShareOfTheTenant) {
-  PlacementRequest request{.num_prompt_tokens = 100, .max_blocks = [](int) { return 50; }};
+  PlacementRequest request{.num_prompt_tokens = 100, .max_blocks = [](const CacheGroups&) { return 50; }};
   EXPECT_TRUE(CanHold(Ready(100), request));
   request.max_blocks_share = 0.5;
   EXPECT_TRUE(CanHold(Ready(100), request));
@@ -117,8 +117,9 @@ TEST(PlacementTest, AWorkerOnTrialGetsRequestsOnlyWhenNoOtherIsReady) {
 }
 
 TEST(PlacementTest, AMovingRequestTakesItsRowsAndBlocksOrNone) {
-  const PlacementRequest request{.num_prompt_tokens = 8, .num_rows = 4, .max_blocks = [](int) { return 100; }};
-  const TargetNeeds needs{.num_blocks = [](int block_size) { return 80 / block_size; }};
+  const PlacementRequest request{
+      .num_prompt_tokens = 8, .num_rows = 4, .max_blocks = [](const CacheGroups&) { return 100; }};
+  const TargetNeeds needs{.num_blocks = [](const CacheGroups& groups) { return 80 / groups.block_size(); }};
   WorkerLoad worker = Ready(30, /*wanted_blocks=*/10, /*num_requests=*/2);
   worker.max_sequences = 10;
   worker.num_rows = 6;
@@ -135,8 +136,8 @@ TEST(PlacementTest, AMovingRequestTakesItsRowsAndBlocksOrNone) {
 }
 
 TEST(PlacementTest, AnIdleWorkerHasNoWaitingRequestsAndStaysFarFromFull) {
-  const PlacementRequest request{.num_prompt_tokens = 8, .max_blocks = [](int) { return 20; }};
-  const TargetNeeds needs{.num_blocks = [](int) { return 10; }, .is_idle = true};
+  const PlacementRequest request{.num_prompt_tokens = 8, .max_blocks = [](const CacheGroups&) { return 20; }};
+  const TargetNeeds needs{.num_blocks = [](const CacheGroups&) { return 10; }, .is_idle = true};
   WorkerLoad worker = Ready(40);
   EXPECT_TRUE(CanTakeOver(worker, request, needs));
   worker.num_waiting = 1;
@@ -146,7 +147,7 @@ TEST(PlacementTest, AnIdleWorkerHasNoWaitingRequestsAndStaysFarFromFull) {
 }
 
 TEST(PlacementTest, AMovingRequestAvoidsWorkersThatAreLateUnlessItAcceptsDelay) {
-  const PlacementRequest request{.max_blocks = [](int) { return 1; }};
+  const PlacementRequest request{.max_blocks = [](const CacheGroups&) { return 1; }};
   WorkerLoad overdue = Ready(100);
   overdue.is_overdue = true;
   WorkerLoad on_trial = Ready(100);
@@ -164,7 +165,7 @@ TEST(PlacementTest, AMovingRequestAvoidsWorkersThatAreLateUnlessItAcceptsDelay) 
 
 TEST(PlacementTest, AMovingRequestChangesItsNumericsOnlyIfNoWorkerOfItsOwnIsReady) {
   const PlacementRequest request{
-      .generation = GenerationId{1}, .num_prompt_tokens = 8, .max_blocks = [](int) { return 3; }};
+      .generation = GenerationId{1}, .num_prompt_tokens = 8, .max_blocks = [](const CacheGroups&) { return 3; }};
   WorkerLoad own = Ready(10);
   own.generation = GenerationId{1};
   own.family = FamilyId{7};

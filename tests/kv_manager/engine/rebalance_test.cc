@@ -72,10 +72,14 @@ TEST_F(RebalanceTest, WaitingRequestsMoveToAnIdleWorkerAndRunningOnesStay) {
   EXPECT_EQ(NumRunning(0), num_running);
   for (const auto& worker : workers_) worker->Answer();
   ExpectRightTokens();
-  const ManagerStatus status = engine_->status();
-  EXPECT_GT(status.workers[0]->stats.rebalanced_requests, 0);
-  EXPECT_EQ(status.totals.moved_requests, status.totals.rebalanced_requests);
-  EXPECT_LE(status.totals.moved_requests, 40 - num_running) << "a request moves once";
+  // Each loop publishes its counts after it has told the callers of the end.
+  const auto counts_agree = [&] {
+    const ManagerStatus status = engine_->status();
+    return status.totals.moved_requests > 0 && status.totals.moved_requests == status.totals.rebalanced_requests;
+  };
+  WaitFor(counts_agree, "both loops to count the moves");
+  EXPECT_EQ(engine_->status().workers[0]->stats.rebalanced_requests, engine_->status().totals.moved_requests);
+  EXPECT_LE(engine_->status().totals.moved_requests, 40 - num_running) << "a request moves once";
 }
 
 // The pool is so small for these requests that they are preempted repeatedly.

@@ -435,7 +435,7 @@ TEST_F(StepLoopRecoveryTest, AWorkerThatComesUpSlowlyIsNewsAtFirstAndAWarningLat
   for (int i = 0; i < 4; ++i) Advance(5 * kSecond);
   const std::string later = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(later, StartsWith("W "));
-  EXPECT_THAT(later, HasSubstr("worker worker:1 cannot be used: connection refused"));
+  EXPECT_THAT(later, HasSubstr("worker worker:1 is not ready: connection refused"));
   EXPECT_EQ(std::count(later.begin(), later.end(), '\n'), 1);
 }
 

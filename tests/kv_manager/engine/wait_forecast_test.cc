@@ -215,6 +215,14 @@ TEST(CheckWaitTest, ADeadlineLimitsTheWaitToAShareOfTheTimeThatIsLeft) {
   EXPECT_EQ(RetryDelayOf(refused), 2000);
 }
 
+TEST(CheckWaitTest, ADeadlineThatHasPassedIsNoReasonToTryAgain) {
+  WaitForecast forecast;
+  forecast.us_per_waiting_token = 100;
+  forecast.step_us = 10'000;
+  EXPECT_TRUE(CheckWait({}, forecast, 25'000, WithDeadline(10 * kSecond), 10 * kSecond).ok());
+  EXPECT_TRUE(CheckWait({}, forecast, 25'000, WithDeadline(9 * kSecond), 10 * kSecond).ok());
+}
+
 // 32 requests have all rows. Half of them end in 100 ms, and the others in 900 ms. 100 requests wait.
 WaitForecast FullRows() {
   WaitForecast forecast{.step_us = 10'000, .num_requests = 132, .num_running = 32, .tokens_per_waiting = 100};

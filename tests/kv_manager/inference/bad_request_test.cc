@@ -83,6 +83,14 @@ const BadRequestCase kBadRequests[] = {
      "is nan, must be at least 0 and finite"},
     {"InfiniteTemperature", [](auto* r) { r->mutable_sampling()->set_temperature(INFINITY); }, "sampling.temperature",
      "is inf, must be at least 0 and finite"},
+    {"NegativeTopNSigma", [](auto* r) { r->mutable_sampling()->set_top_n_sigma(-1); }, "sampling.top_n_sigma",
+     "is -1, must be at least 0 and finite"},
+    {"InfiniteTopNSigma", [](auto* r) { r->mutable_sampling()->set_top_n_sigma(INFINITY); }, "sampling.top_n_sigma",
+     "is inf, must be at least 0 and finite"},
+    {"XtcProbabilityOverOne", [](auto* r) { r->mutable_sampling()->set_xtc_probability(1.5f); },
+     "sampling.xtc_probability", "is 1.5, must be in [0, 1]"},
+    {"NanXtcThreshold", [](auto* r) { r->mutable_sampling()->set_xtc_threshold(NAN); }, "sampling.xtc_threshold",
+     "is nan, must be in [0, 1]"},
     {"TopKOverVocabulary", [](auto* r) { r->mutable_sampling()->set_top_k(259); }, "sampling.top_k",
      "is 259, the vocabulary has 258 tokens"},
     {"ZeroTopP", [](auto* r) { r->mutable_sampling()->set_top_p(0); }, "sampling.top_p", "is 0, must be in (0, 1]"},
@@ -265,6 +273,19 @@ const BadRequestCase kBadRequests[] = {
        r->mutable_sampling()->set_temperature(0.5f);
      },
      "sampling.temperature", "is 0.5 in a beam search (beam.width is 4), which draws nothing: must be 0, 1 or unset"},
+    {"BeamAndTopNSigma",
+     [](auto* r) {
+       Beam(r, 4);
+       r->mutable_sampling()->set_top_n_sigma(1.5f);
+     },
+     "sampling.top_n_sigma", "is 1.5 in a beam search (beam.width is 4), which draws nothing: must be 0 or unset"},
+    {"BeamAndXtc",
+     [](auto* r) {
+       Beam(r, 4);
+       r->mutable_sampling()->set_xtc_threshold(0.25f);
+     },
+     "sampling.xtc_threshold",
+     "is 0.25 in a beam search (beam.width is 4), which draws nothing: must be 0, 0.1 or unset"},
     {"BeamAndTopK",
      [](auto* r) {
        Beam(r, 4);

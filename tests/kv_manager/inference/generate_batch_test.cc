@@ -4,6 +4,7 @@
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <limits>
@@ -110,6 +111,53 @@ TEST(GenerateBatchTest, FirstResponsesDoNotWaitForTheTokensThatComeWithThem) {
   for (int tag = 9; tag <= 10; ++tag) EXPECT_THAT(batch.results[tag].ends, SizeIs(1));
   EXPECT_TRUE(batch.Finish().ok());
   EXPECT_EQ(batch.num_messages - num_before, 2);
+}
+
+// gRPC has fewer threads than there are calls here.
+TEST(GenerateBatchTest, WhileRequestsAreSubmittedOtherCallsAreServed) {
+  ServiceHarness harness(ToyModel());
+  std::promise<void> is_answered, is_submitting;
+  std::atomic<int> num_submitted = 0;
+  harness.engine.before_submit = [&, answered = is_answered.get_future().share()] {
+    if (num_submitted++ == 0) is_submitting.set_value();
+    answered.wait();
+  };
+  std::vector<std::thread> batches;
+  for (int i = 0; i < 40; ++i) {
+    batches.emplace_back([&harness] {
+      BatchClient batch(&harness);
+      batch.Start(1, RequestFor("a", 1));
+      batch.Start(2, RequestFor("a", 1));
+      EXPECT_TRUE(batch.Finish().ok());
+    });
+  }
+  is_submitting.get_future().wait();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  v1::GetModelResponse model;
+  const grpc::Status status = harness.stub->GetModel(&context, {}, &model);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  is_answered.set_value();
+  for (std::thread& batch : batches) batch.join();
+}
+
+TEST(GenerateBatchTest, MessagesCostAsMuchAsCalls) {
+  ServiceHarness harness(ToyModel());
+  std::atomic<int> num_messages = 0, num_lost = 0;
+  harness.ChargeWith([&](ClientWork work) { ++(work == ClientWork::kMessage ? num_messages : num_lost); });
+  harness.engine.Hold();
+  BatchClient batch(&harness);
+  batch.Start(1, RequestFor("a", 1));
+  batch.Start(2, RequestFor("a", 1));
+  batch.Start(3, v1::GenerateRequest());  // It has no prompt.
+  EXPECT_EQ(batch.ReadUntilEnd(3).status().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  batch.Cancel(2);
+  EXPECT_EQ(batch.ReadUntilEnd(2).status().error_code(), grpc::StatusCode::CANCELLED);
+  harness.engine.Step(1);
+  EXPECT_TRUE(batch.ReadUntilEnd(1).status().ok());
+  EXPECT_TRUE(batch.Finish().ok());
+  EXPECT_EQ(num_messages, 4);
+  EXPECT_EQ(num_lost, 2) << "the wrong request and the cancelled one";
 }
 
 TEST(GenerateBatchTest, CancelEndsOneRequest) {

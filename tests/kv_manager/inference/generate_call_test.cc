@@ -31,7 +31,8 @@ v1::GenerateRequest RequestOfTokens(int max_tokens) {
 TEST(GenerateCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
   InferenceServiceOptions options;
   options.last_write_timeout = absl::Milliseconds(20);
-  for (const int max_tokens : {1, 2}) {
+  // Returns how a call ends whose client reads nothing until it asks for the end after `wait`.
+  const auto end_after = [&](int max_tokens, std::chrono::milliseconds wait) {
     ServiceHarness harness(ToyModel(), options);
     harness.engine.Hold();
     grpc::ClientContext context;
@@ -41,9 +42,18 @@ TEST(GenerateCallTest, ClientThatDoesNotReadTheLastResponseLosesTheCall) {
     for (int i = 0; i < max_tokens; ++i) harness.engine.Step();
     const auto num_ended = [&](absl::StatusCode code) { return harness.counts().count(RpcMethod::kGenerate, code); };
     while (num_ended(absl::StatusCode::kOk) + num_ended(absl::StatusCode::kCancelled) == 0) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // The client reads nothing until it asks for the end.
-    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED) << max_tokens;
+    std::this_thread::sleep_for(wait);
+    const grpc::StatusCode code = reader->Finish().error_code();
     harness.engine.WaitUntilIdle();
+    return code;
+  };
+  for (const int max_tokens : {1, 2}) {
+    // Nothing tells the client when its call was cancelled. So it waits longer each time.
+    grpc::StatusCode code = grpc::StatusCode::OK;
+    for (int wait_ms = 50; wait_ms < 20000 && code == grpc::StatusCode::OK; wait_ms *= 2) {
+      code = end_after(max_tokens, std::chrono::milliseconds(wait_ms));
+    }
+    EXPECT_EQ(code, grpc::StatusCode::CANCELLED) << max_tokens;
   }
 }
 

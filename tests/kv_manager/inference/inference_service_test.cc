@@ -3,10 +3,14 @@
 #include "kv_manager/inference/inference_service.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <future>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -421,6 +425,103 @@ TEST(InferenceServiceTest, LongTextIsTokenizedElsewhereAndServed) {
   EXPECT_EQ(result.last().usage().prompt_tokens(), 50001u);
 }
 
+// A tokenizer that needs as long as somebody waits for the tokens.
+class EndlessTokenizer : public ToyTokenizer {
+ public:
+  absl::StatusOr<std::vector<TokenId>> Encode(std::string_view /*text*/, const EncodeOptions& options) const override {
+    ++num_texts;
+    while (!(*options.has_left)()) std::this_thread::yield();
+    return absl::CancelledError("nobody waits");
+  }
+
+  mutable std::atomic<int> num_texts = 0;
+};
+
+TEST(InferenceServiceTest, NothingIsTokenizedForAClientThatHasLeft) {
+  auto model = ToyModel();
+  auto made = std::make_unique<EndlessTokenizer>();
+  const EndlessTokenizer& tokenizer = *made;
+  model->tokenizer = std::move(made);
+  InferenceServiceOptions options;
+  options.num_text_threads = 1;
+  ServiceHarness harness(model, options);
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(std::string(kShortTextBytes + 1, 'a'));
+  v1::RenderChatRequest render;
+  render.mutable_chat()->add_messages()->set_role("user");
+  render.mutable_chat()->mutable_messages(0)->set_content(tokenize.text());
+  const auto leave_after_begin = [&](grpc::ClientContext* context) {
+    const int before = tokenizer.num_texts;
+    return std::thread([&tokenizer, context, before] {
+      while (tokenizer.num_texts == before) std::this_thread::yield();
+      context->TryCancel();
+    });
+  };
+  {
+    grpc::ClientContext context;
+    std::thread leaving = leave_after_begin(&context);
+    v1::TokenizeResponse response;
+    EXPECT_EQ(harness.stub->Tokenize(&context, tokenize, &response).error_code(), grpc::StatusCode::CANCELLED);
+    leaving.join();
+  }
+  {
+    grpc::ClientContext context;
+    std::thread leaving = leave_after_begin(&context);
+    v1::RenderChatResponse response;
+    EXPECT_EQ(harness.stub->RenderChat(&context, render, &response).error_code(), grpc::StatusCode::CANCELLED);
+    leaving.join();
+  }
+  {
+    grpc::ClientContext context;
+    std::thread leaving = leave_after_begin(&context);
+    auto reader = harness.stub->Generate(&context, TextRequest(tokenize.text()));
+    v1::GenerateResponse response;
+    EXPECT_FALSE(reader->Read(&response));
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+    leaving.join();
+  }
+  EXPECT_EQ(tokenizer.num_texts, 3);
+}
+
+// The threads of gRPC are needed for the tokens of all streams.
+TEST(InferenceServiceTest, LongMessagesAreParsedByTextThreads) {
+  const google::protobuf::LogSilencer silencer;  // The texts are not UTF-8.
+  InferenceServiceOptions options;
+  options.num_text_threads = 1;
+  ServiceHarness harness(ToyModel(), options);
+  std::promise<void> goes_on;
+  harness.text_threads().RunMessage("", [&] { goes_on.get_future().wait(); });
+  std::atomic<bool> has_answer = false;
+  std::thread caller([&] {
+    const v1::GenerateRequest long_and_wrong = TextRequest(std::string(kShortMessageBytes, '\xff'));
+    EXPECT_EQ(harness.Generate(long_and_wrong).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    v1::TokenizeRequest tokenize;
+    tokenize.set_text(long_and_wrong.text());
+    grpc::ClientContext context;
+    v1::TokenizeResponse response;
+    EXPECT_EQ(harness.stub->Tokenize(&context, tokenize, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    has_answer = true;
+  });
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(harness.Generate(RequestFor("a", 1)).status.ok());
+  EXPECT_FALSE(has_answer);
+  goes_on.set_value();
+  caller.join();
+}
+
+TEST(InferenceServiceTest, AVeryLongMessageIsRefusedBeforeItIsParsed) {
+  const google::protobuf::LogSilencer silencer;  // The texts are not UTF-8.
+  InferenceServiceOptions options;
+  options.max_waiting_texts = 0;
+  ServiceHarness harness(ToyModel(), options);
+  const v1::GenerateRequest generate = TextRequest(std::string(kVeryLongTextBytes, '\xff'));
+  EXPECT_EQ(harness.Generate(generate).status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(generate.text());
+  grpc::ClientContext context;
+  v1::TokenizeResponse response;
+  EXPECT_EQ(harness.stub->Tokenize(&context, tokenize, &response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 TEST(InferenceServiceTest, LongTextsThatWaitAreLimited) {
   InferenceServiceOptions options;
   options.max_waiting_texts = 0;
@@ -522,8 +623,7 @@ TEST(InferenceServiceTest, TheContextIsAtMostWhatTheLargestPoolHolds) {
 TEST(InferenceServiceTest, GetModelShowsTheDefaultsThatRequestsGet) {
   for (const bool uses_model_defaults : {true, false}) {
     auto model = ToyModel();
-    model->defaults.temperature = 0;
-    model->defaults.top_k = 20;
+    model->defaults.sampling = {{"temperature", 0}, {"top_k", 20}};
     model->defaults.max_tokens = 30;
     InferenceServiceOptions options;
     options.limits.uses_model_defaults = uses_model_defaults;

@@ -6,8 +6,10 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "google/rpc/error_details.pb.h"
@@ -68,6 +70,10 @@ class ServiceHarness {
   RequestRegistry& registry() { return environment_.registry; }
   ResumableRequests& resumable() { return environment_.resumable; }
   TextThreads& text_threads() { return environment_.text_threads; }
+  // What calls charge for. Set before the first call.
+  void ChargeWith(std::function<void(ClientWork)> charge) {
+    environment_.charge = [charge = std::move(charge)](const std::string& /*peer*/, ClientWork work) { charge(work); };
+  }
   // Whether the manager says that its workers may have requests which it does not know.
   void SetRestoring(bool is_restoring) {
     environment_.is_restoring = [is_restoring] { return is_restoring; };

@@ -170,18 +170,20 @@ TEST(OptionsTest, ClientLimitsReachTheService) {
   EXPECT_EQ(options->inference.max_batch_requests, defaults.max_batch_requests);
   EXPECT_EQ(options->inference.max_outbox_tokens, defaults.max_outbox_tokens);
   EXPECT_EQ(options->inference.max_waiting_texts, defaults.max_waiting_texts);
+  EXPECT_EQ(options->inference.max_text_bytes, defaults.max_text_bytes);
   EXPECT_EQ(options->inference.num_text_threads, defaults.num_text_threads);
   EXPECT_EQ(options->inference.last_write_timeout, defaults.last_write_timeout);
 
   options = Parse({"--max-prompt-bytes=1", "--max-requests=2", "--max-outbox-tokens=3", "--max-waiting-texts=4",
                    "--text-threads=5", "--last-write-timeout=6s", "--max-message-bytes=70000",
-                   "--worker-keepalive-timeout=8s", "--max-batch-requests=9"});
+                   "--worker-keepalive-timeout=8s", "--max-batch-requests=9", "--max-text-bytes=140000"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->inference.limits.max_prompt_bytes, 1u);
   EXPECT_EQ(options->inference.max_requests, 2u);
   EXPECT_EQ(options->inference.max_batch_requests, 9u);
   EXPECT_EQ(options->inference.max_outbox_tokens, 3u);
   EXPECT_EQ(options->inference.max_waiting_texts, 4u);
+  EXPECT_EQ(options->inference.max_text_bytes, 140'000u);
   EXPECT_EQ(options->inference.num_text_threads, 5);
   EXPECT_EQ(options->inference.last_write_timeout, absl::Seconds(6));
   EXPECT_EQ(options->inference.max_message_bytes, 70'000u);

@@ -14,7 +14,7 @@
 #include "tests/kv_manager/requests/token_stream_harness.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 
-// Tests requests that go on with tokens which their clients have from an earlier stream.
+// Tests requests that continue tokens which their clients have from an earlier stream.
 
 namespace quire {
 namespace {

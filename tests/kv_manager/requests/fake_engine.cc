@@ -57,8 +57,13 @@ absl::Status FakeEngine::Submit(Request request, std::shared_ptr<RequestSink> si
   if (!submit_status.ok()) return submit_status;
   {
     const MutexLock lock(&mutex_);
+    // A request that has told its end is still in the list.
+    const auto num_running = static_cast<size_t>(
+        std::count_if(live_.begin(), live_.end(), [](const auto& live) { return !live->samples.empty(); }));
+    if (num_running >= max_running) return absl::ResourceExhaustedError("the queue is full");
+    most_running_ = std::max(most_running_, num_running + 1);
     requests_.push_back(request);
-    const int num_samples = request.beam.has_value() ? request.beam->num_return : request.num_samples;
+    const int num_samples = NumOutputs(request);
     const auto live = std::make_shared<Live>(Live{std::move(request), std::move(sink)});
     for (int i = 0; i < num_samples; ++i) live->samples.insert(i);
     live_.push_back(live);
@@ -153,6 +158,10 @@ void FakeEngine::AdvanceSample(Live* live, int sample_index) {
   if (ending.has_value() && live->num_tokens == static_cast<int>(script.size())) {
     return FinishSample(live, sample_index, *ending);
   }
+  if (request.sampling.pooling != Pooling::kNone) {
+    live->sink->OnEmbedding({static_cast<float>(request.prompt.size()), static_cast<float>(request.prompt.front()),
+                             static_cast<float>(request.prompt.back()), -1});
+  }
   const TokenId token = NextToken(*live, sample_index);
   const int position = static_cast<int>(request.prompt.size()) + live->num_tokens;
   live->sink->OnToken(sample_index, position, Scored(token, request.sampling.num_logprobs));
@@ -176,12 +185,20 @@ TokenId FakeEngine::NextToken(const Live& live, int sample_index) const {
   if (live.num_tokens < static_cast<int>(script.size())) return script[live.num_tokens];
   uint64_t state = live.request.sampling.seed + sample_index + live.num_tokens;
   for (TokenId token : live.request.prompt) state = Mix(state + token);
-  return static_cast<TokenId>(Mix(state) % model_->vocab_size);
+  auto token = static_cast<TokenId>(Mix(state) % model_->vocab_size);
+  const auto& stops = live.request.stop_token_ids;
+  while (std::find(stops.begin(), stops.end(), token) != stops.end()) token = (token + 1) % model_->vocab_size;
+  return token;
 }
 
 std::vector<Request> FakeEngine::requests() const {
   const MutexLock lock(&mutex_);
   return requests_;
+}
+
+size_t FakeEngine::most_running() const {
+  const MutexLock lock(&mutex_);
+  return most_running_;
 }
 
 std::vector<RequestId> FakeEngine::cancelled() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -25,6 +26,7 @@ inline Finished LastSample(FinishReason reason) {
 
 // An engine without workers. Tokens are a function of prompt, seed and sample. A thread of the engine sends them, one
 // per step for each sample of each running request. A beam search is treated as its first num_return samples.
+// The embedding of a prompt is its number of tokens, its first token, its last one and -1.
 // Thread-safe, but the settings must be made before the first Submit.
 class FakeEngine : public Engine {
  public:
@@ -34,9 +36,10 @@ class FakeEngine : public Engine {
   // --- Settings.
   absl::Status submit_status;          // If it is not OK, Submit returns it.
   absl::Status failure;                // If it is not OK, every request ends with it before its first token.
-  std::vector<TokenId> script;         // The first tokens of every request; the others are hashes of the prompt.
+  std::vector<TokenId> script;         // The first tokens of every request. The others are hashes that end no request.
   std::optional<FinishReason> ending;  // How requests end at the end of the script.
   std::function<void()> before_submit;
+  size_t max_running = std::numeric_limits<size_t>::max();        // Beyond this, Submit returns RESOURCE_EXHAUSTED.
   int64_t longest_sequence = 0;                                   // What LongestSequence returns.
   bool takes_newest_first = false;                                // The order of the requests in each step.
   std::function<std::shared_ptr<const ServedModel>()> model_now;  // If it is set, model() calls it.
@@ -54,6 +57,7 @@ class FakeEngine : public Engine {
 
   // --- Results.
   std::vector<Request> requests() const;      // The submitted requests.
+  size_t most_running() const;                // The most requests that ran at the same time.
   std::vector<RequestId> cancelled() const;   // The requests that were cancelled while they ran.
   void WaitUntilIdle();                       // Waits until no request runs.
   void WaitForRequests(size_t num_requests);  // Waits until this number was submitted.
@@ -82,6 +86,7 @@ class FakeEngine : public Engine {
   std::vector<std::shared_ptr<Live>> live_ QUIRE_GUARDED_BY(mutex_);
   std::vector<Request> requests_ QUIRE_GUARDED_BY(mutex_);
   std::vector<RequestId> cancelled_ QUIRE_GUARDED_BY(mutex_);
+  size_t most_running_ QUIRE_GUARDED_BY(mutex_) = 0;
   std::optional<int> steps_left_ QUIRE_GUARDED_BY(mutex_);
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -145,7 +145,7 @@ TEST(RequestRegistryTest, ATenantThatTakesAllPlacesDoesNotKeepOthersOut) {
   EXPECT_TRUE(enters("another"));
 }
 
-// Requests come and go on several threads while another one lists and looks for them.
+// Requests come and leave on several threads while another one lists and looks for them.
 TEST(RequestRegistryTest, ManyThreadsRegisterAndLookUp) {
   RequestRegistry registry(100);
   std::atomic<bool> is_done = false;

@@ -42,6 +42,7 @@ class RequestRestorerTest : public ::testing::Test {
     options.max_outbox_tokens = max_outbox_tokens;
     options.logs_requests = logs_requests;
     environment_ = std::make_unique<RequestEnvironment>(&engine_, options, &clock_);
+    model_->generation = GenerationId{3};
   }
 
   static RequestRecord Record() {
@@ -110,7 +111,7 @@ TEST_F(RequestRestorerTest, TheRequestIsTheOldOneAndItsClientFindsTheStream) {
   EXPECT_EQ(request.max_tokens, 60);
   EXPECT_EQ(request.sampling.seed, 77u);
   EXPECT_EQ(*request.record, bytes_) << "the manager after this one needs it, too";
-  // The wall clock goes on meanwhile.
+  // The wall clock runs meanwhile.
   constexpr int64_t kMinuteUs = 60'000'000;
   EXPECT_LE(request.arrival_us, clock_.NowMicros() - 5'000'000);
   EXPECT_GE(request.arrival_us, clock_.NowMicros() - kMinuteUs);
@@ -338,7 +339,7 @@ TEST_F(RequestRestorerTest, AClientIsNotGivenOtherTokensThanThoseBehindItsOwn) {
   WaitingCall late;
   resume(6, &late);
   EXPECT_EQ(ReasonOf(late.WaitForEnd())->word, "REQUEST_UNKNOWN") << "so that the client sends what it has";
-  EXPECT_TRUE(first->has_ended()) << "nobody can go on with it";
+  EXPECT_TRUE(first->has_ended()) << "nobody can continue it";
 
   for (const int num_received : {5, 6}) {
     const bool repeats_tokens = num_received == 6;
@@ -348,7 +349,7 @@ TEST_F(RequestRestorerTest, AClientIsNotGivenOtherTokensThanThoseBehindItsOwn) {
     WaitingCall call;
     const auto client = resume(num_received, &call);
     while (environment_->resumable.counts().running > 0) std::this_thread::yield();
-    EXPECT_FALSE(other->has_ended()) << "the client goes on with the stream";
+    EXPECT_FALSE(other->has_ended()) << "the client continues the stream";
     client->Cancel();
     EXPECT_TRUE(absl::IsCancelled(call.WaitForEnd()));
   }

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/sampling_fields.h"
+#include "google/protobuf/descriptor.h"
 #include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/rpc/rpc_status.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
@@ -20,6 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAreArray;
 
 constexpr TokenId kThe = 258;       // "the"
 constexpr TokenId kSpaceThe = 259;  // " the"
@@ -67,8 +70,9 @@ TEST_F(RequestValidationTest, UnsetFieldsMeanTheDocumentedDefaults) {
 }
 
 TEST_F(RequestValidationTest, UnsetFieldsHaveTheDefaultsOfTheModelIfThereAreAny) {
-  model_.defaults = {
-      .temperature = 0.6f, .top_k = 20, .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 1.05f, .max_tokens = 30};
+  model_.defaults.sampling = {
+      {"temperature", 0.6f}, {"top_k", 20}, {"top_p", 0.95f}, {"min_p", 0.05f}, {"repetition_penalty", 1.05f}};
+  model_.defaults.max_tokens = 30;
   const ValidRequest defaults = Valid();
   EXPECT_EQ(defaults.request.sampling.temperature, 0.6f);
   EXPECT_EQ(defaults.request.sampling.top_k, 20);
@@ -92,7 +96,7 @@ TEST_F(RequestValidationTest, UnsetFieldsHaveTheDefaultsOfTheModelIfThereAreAny)
 }
 
 TEST_F(RequestValidationTest, DefaultsOfTheModelCanBeSwitchedOff) {
-  model_.defaults.temperature = 0.6f;
+  model_.defaults.sampling = {{"temperature", 0.6f}};
   model_.defaults.max_tokens = 30;
   const auto valid = ValidateGenerate(request_, model_, {.uses_model_defaults = false}, /*drawn_seed=*/42);
   ASSERT_TRUE(valid.ok()) << valid.status();
@@ -134,10 +138,7 @@ TEST_F(RequestValidationTest, ABadWordMayBeASpecialToken) {
 }
 
 TEST_F(RequestValidationTest, ABeamSearchTakesOnlyTheRepetitionPenaltyOfTheModel) {
-  model_.defaults.temperature = 0.6f;
-  model_.defaults.top_k = 20;
-  model_.defaults.top_p = 0.95f;
-  model_.defaults.repetition_penalty = 1.05f;
+  model_.defaults.sampling = {{"temperature", 0.6f}, {"top_k", 20}, {"top_p", 0.95f}, {"repetition_penalty", 1.05f}};
   request_.mutable_beam()->set_width(2);
   const ValidRequest valid = Valid();
   EXPECT_EQ(valid.request.sampling.temperature, SamplingParams().temperature);
@@ -172,12 +173,27 @@ TEST_F(RequestValidationTest, EmptyTextIsABeginOfSequenceToken) {
   EXPECT_THAT(Valid().request.prompt, ElementsAre(ToyTokenizer::kBos));
 }
 
+TEST_F(RequestValidationTest, TheTableHasEveryNumberOfSamplingParams) {
+  const google::protobuf::Descriptor* const message = v1::SamplingParams::descriptor();
+  std::vector<std::string> numbers, named;
+  for (int i = 0; i < message->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* const field = message->field(i);
+    const bool is_number = field->type() == field->TYPE_FLOAT || field->type() == field->TYPE_UINT32;
+    if (is_number && !field->is_repeated()) numbers.push_back(field->name());
+  }
+  for (const SamplingField& field : kSamplingFields) named.push_back(field.name);
+  EXPECT_THAT(named, UnorderedElementsAreArray(numbers));
+}
+
 TEST_F(RequestValidationTest, AllParametersArrive) {
   auto* sampling = request_.mutable_sampling();
   sampling->set_temperature(0.5f);
+  sampling->set_top_n_sigma(1.5f);
   sampling->set_top_k(kVocabSize);
   sampling->set_top_p(1);
   sampling->set_min_p(0.25f);
+  sampling->set_xtc_probability(0.5f);
+  sampling->set_xtc_threshold(0.125f);
   sampling->set_presence_penalty(-2);
   sampling->set_frequency_penalty(2);
   sampling->set_repetition_penalty(10);
@@ -188,9 +204,12 @@ TEST_F(RequestValidationTest, AllParametersArrive) {
   const ValidRequest valid = Valid();
   SamplingParams expected;
   expected.temperature = 0.5f;
+  expected.top_n_sigma = 1.5f;
   expected.top_k = kVocabSize;
   expected.top_p = 1;
   expected.min_p = 0.25f;
+  expected.xtc_probability = 0.5f;
+  expected.xtc_threshold = 0.125f;
   expected.presence_penalty = -2;
   expected.frequency_penalty = 2;
   expected.repetition_penalty = 10;

@@ -107,7 +107,7 @@ class ResumableRequestsTest : public ::testing::Test {
     return one;
   }
 
-  // The stream of a request that an earlier manager has started, with a text of so many bytes.
+  // The stream of a request that an earlier manager has started, with a text of this size in bytes.
   std::shared_ptr<TokenStream> StreamToRestore(const ResumableRequests::Identity& identity, uint64_t nonce,
                                                size_t num_text_bytes = 0) {
     v1::GenerateRequest request;

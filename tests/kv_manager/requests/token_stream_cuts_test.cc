@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/kv_manager/requests/received_responses.h"
 #include "tests/kv_manager/requests/resumable_stream_harness.h"
 #include "tests/kv_manager/requests/toy_tokenizer.h"
 
@@ -18,43 +18,6 @@
 
 namespace quire {
 namespace {
-
-// This is what a client has of a stream, in one message for each index: joined texts, tokens and logprobs. The resume
-// token of each call is left out.
-class Received {
- public:
-  void Add(const v1::GenerateResponse& response) {
-    v1::GenerateResponse& all = by_index_[response.index()];
-    if (all.token_ids_size() > 0 && response.token_ids_size() > 0) {
-      EXPECT_EQ(response.position(), all.position() + all.token_ids_size()) << "a token is lost or doubled";
-    }
-    const uint32_t position = all.token_ids_size() > 0 ? all.position() : response.position();
-    const std::string text = all.text_delta() + response.text_delta();
-    all.MergeFrom(response);
-    all.set_position(position);
-    all.set_text_delta(text);
-    all.clear_resume_token();
-  }
-  google::protobuf::RepeatedPtrField<v1::ReceivedSample> Samples() const {
-    google::protobuf::RepeatedPtrField<v1::ReceivedSample> samples;
-    for (const auto& [index, response] : by_index_) {
-      v1::ReceivedSample* const sample = samples.Add();
-      sample->set_index(index);
-      sample->set_next_position(response.position() + response.token_ids_size());
-      sample->set_has_finish(response.finish_reason() != v1::FINISH_REASON_UNSPECIFIED);
-      if (response.has_numerics_changed_at()) sample->set_numerics_changed_at(response.numerics_changed_at());
-    }
-    return samples;
-  }
-  std::string Text() const {
-    std::string text;
-    for (const auto& [index, response] : by_index_) text += absl::StrCat(response.DebugString(), "\n");
-    return text;
-  }
-
- private:
-  std::map<uint32_t, v1::GenerateResponse> by_index_;
-};
 
 class TokenStreamCutsTest : public ResumableStreamTest {
  protected:
@@ -92,8 +55,10 @@ class TokenStreamCutsTest : public ResumableStreamTest {
     stream_->OnToken(sample, prompt_tokens_ + num_tokens_[sample]++, scored);
   }
 
-  static void Read(ManualWriter* writer, size_t* num_read, Received* received) {
-    for (; *num_read < writer->responses.size(); ++*num_read) received->Add(writer->responses[*num_read]);
+  static void Read(ManualWriter* writer, size_t* num_read, ReceivedResponses* received) {
+    for (; *num_read < writer->responses.size(); ++*num_read) {
+      EXPECT_TRUE(received->Add(writer->responses[*num_read])) << "a token is lost or doubled";
+    }
   }
 
   // Delivers everything to one reader.
@@ -105,7 +70,7 @@ class TokenStreamCutsTest : public ResumableStreamTest {
       CompleteAllWrites();
     }
     EXPECT_EQ(writer_.status, absl::OkStatus());
-    Received received;
+    ReceivedResponses received;
     size_t num_read = 0;
     Read(&writer_, &num_read, &received);
     writer_ = ManualWriter();
@@ -124,7 +89,7 @@ class TokenStreamCutsTest : public ResumableStreamTest {
   // Interrupts the stream after `num_events` events. Returns what the readers have received together.
   std::string Interrupted(const std::vector<Event>& script, size_t num_events, Cut cut) {
     MakeResumable();
-    Received received;
+    ReceivedResponses received;
     size_t num_read = 0;
     size_t next = 0;
     for (; next < num_events; ++next) {

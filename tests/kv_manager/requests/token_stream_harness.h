@@ -101,7 +101,7 @@ class TokenStreamTest : public ::testing::Test {
                                                                          },
                                                                      .max_outbox_tokens = max_outbox_tokens,
                                                                      .keeper = keeper_,
-                                                                     .has_known_name = has_known_name_,
+                                                                     .is_reachable = is_reachable_,
                                                                      .num_promised_tokens = num_promised_tokens_},
                                             kStreamId, ResponseSet(model_, "name", *valid),
                                             StreamReader{&writer_, run_later, kReaderId});
@@ -150,7 +150,7 @@ class TokenStreamTest : public ::testing::Test {
   std::deque<std::function<void()>> jobs_;
   std::shared_ptr<StreamKeeper> keeper_;  // Null: the stream is not resumable.
   int num_promised_tokens_ = 0;
-  bool has_known_name_ = true;
+  bool is_reachable_ = true;
   std::shared_ptr<TokenStream> stream_;
   int prompt_tokens_ = 0;
   std::vector<int> num_tokens_;  // By sample.

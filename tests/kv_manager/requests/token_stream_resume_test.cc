@@ -39,7 +39,7 @@ TEST_F(TokenStreamResumeTest, AStreamWhoseNumericsHaveNotChangedWhereTheClientWa
     if (other_change >= 0) stream_->OnNumericsChanged(0, prompt_tokens_ + other_change);
     Push("abcdef");
     RunJobs();
-    EXPECT_THAT(second.writer.responses, IsEmpty()) << "they would go on behind other tokens";
+    EXPECT_THAT(second.writer.responses, IsEmpty()) << "they would continue behind other tokens";
     ASSERT_TRUE(second.writer.status.has_value());
     ASSERT_TRUE(ReasonOf(*second.writer.status).has_value()) << *second.writer.status;
     EXPECT_EQ(ReasonOf(*second.writer.status)->word, "REQUEST_UNKNOWN");
@@ -143,7 +143,7 @@ TEST_F(TokenStreamResumeTest, AStopStringEndsARequestWithoutAClient) {
   Push("abc");
   RunJobs();
   EXPECT_TRUE(stream_->has_ended());
-  EXPECT_THAT(engine_.cancelled, SizeIs(1)) << "the engine must not go on";
+  EXPECT_THAT(engine_.cancelled, SizeIs(1)) << "the engine must not continue";
   EXPECT_EQ(counting_->ends, std::vector<bool>{true});
   EXPECT_EQ(num_ends_, 1);
 }
@@ -160,6 +160,23 @@ TEST_F(TokenStreamResumeTest, AKeeperThatRefusesEndsTheRequest) {
   EXPECT_EQ(num_ends_, 1);
   Client second{.writer = {}, .id = 2};
   EXPECT_TRUE(absl::IsNotFound(stream_->Attach(ReaderOf(&second), {})));
+}
+
+TEST_F(TokenStreamResumeTest, AStreamThatCannotWaitGoesToAClientThatHasComeBack) {
+  MakeResumable();
+  counting_->keeps = false;
+  Push("a");
+  CompleteAllWrites();
+  stream_->Close(kReaderId);
+  Client second{.writer = {}, .id = 2};
+  ASSERT_EQ(stream_->Attach(ReaderOf(&second), {}), absl::OkStatus());
+  RunJobs();
+  EXPECT_TRUE(writer_.status.has_value());
+  EXPECT_FALSE(stream_->has_ended());
+  EXPECT_EQ(second.writer.text(), "a");
+  second.writer.is_writing = false;
+  stream_->Drop(absl::CancelledError("the test is over"));
+  RunJobs();
 }
 
 TEST_F(TokenStreamResumeTest, AbortEndsARequestWithoutAClient) {
@@ -334,7 +351,7 @@ TEST_F(TokenStreamResumeTest, WithoutMemoryAClientThatReadsTheRecordGetsAllOfItF
 }
 
 TEST_F(TokenStreamResumeTest, ARequestThatNobodyCanFindEndsWithItsClient) {
-  has_known_name_ = false;
+  is_reachable_ = false;
   MakeResumable();
   stream_->Close(kReaderId);
   RunJobs();
@@ -409,7 +426,7 @@ TEST_F(TokenStreamResumeTest, AClientCannotHaveWhatWasNotSent) {
   for (const absl::Status& status : {attach(0, prompt_tokens_ + 3), attach(1, prompt_tokens_), attach(0, 0)}) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   }
-  EXPECT_FALSE(writer_.status.has_value()) << "the old call goes on";
+  EXPECT_FALSE(writer_.status.has_value()) << "the old call continues";
 }
 
 // Otherwise a client with a mistake would wait for nothing, and learn of no error.

@@ -21,7 +21,8 @@ inline constexpr char kToyTemplate[] =
     "{%- if tools %}{{ tools | tojson }}{% endif %}"
     "{%- if add_generation_prompt %}{{ bos_token }}assistant:{% endif %}";
 
-// A model of 128 tokens of context with the toy tokenizer and a chat template.
+// A model of 128 tokens of context with the toy tokenizer, a chat template and embeddings of 4 values, which are not
+// normalized.
 inline std::shared_ptr<ServedModel> ToyModel(std::vector<std::string> more_pieces = {}) {
   auto model = std::make_shared<ServedModel>();
   model->name = "toy";
@@ -31,6 +32,7 @@ inline std::shared_ptr<ServedModel> ToyModel(std::vector<std::string> more_piece
   model->max_context_tokens = 128;
   model->eos_token_ids = {ToyTokenizer::kEos};
   model->bos_token_id = ToyTokenizer::kBos;
+  model->pooling = {.kind = Pooling::kLastToken, .normalizes = false, .embedding_size = 4, .refusal = ""};
   model->tokenizer = std::move(tokenizer);
   model->chat_template = ChatTemplate::Load(
       {.chat_template_jinja = kToyTemplate, .tokenizer_config_json = R"({"bos_token": "<s>", "eos_token": "</s>"})"});

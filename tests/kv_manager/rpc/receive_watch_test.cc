@@ -226,14 +226,16 @@ TEST(ReceiveWatchThreadTest, TheThreadWakesForAMessageAfterAPause) {
   ReceiveWatch watch({.timeout = absl::Milliseconds(1)}, &SteadyClock());
   for (int i = 0; i < 2; ++i) {
     if (i == 1) absl::SleepFor(ReceiveWatch::kQuietInterval * 60);  // Until the thread sleeps, after 51 idle checks.
-    const auto ended = std::make_shared<std::promise<absl::Status>>();
-    watch.Begin("a", Wait::kLimited, [ended](const absl::Status& status) { ended->set_value(status); });
-    std::future<absl::Status> end = ended->get_future();
+    // The status itself stays in its thread: copies share counted payloads, and ThreadSanitizer does not see the counts
+    // of Abseil's library.
+    const auto ended = std::make_shared<std::promise<std::string>>();
+    watch.Begin("a", Wait::kLimited, [ended](const absl::Status& status) {
+      const auto reason = ReasonOf(status);
+      ended->set_value(absl::IsDeadlineExceeded(status) && reason.has_value() ? reason->word : status.ToString());
+    });
+    std::future<std::string> end = ended->get_future();
     ASSERT_EQ(end.wait_for(std::chrono::minutes(1)), std::future_status::ready) << "message " << i;
-    const absl::Status status = end.get();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-    ASSERT_TRUE(ReasonOf(status).has_value()) << status;
-    EXPECT_EQ(ReasonOf(status)->word, "RECEIVE_TIMEOUT");
+    EXPECT_EQ(end.get(), "RECEIVE_TIMEOUT");
   }
 }
 

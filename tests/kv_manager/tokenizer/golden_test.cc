@@ -3,6 +3,7 @@
 // Compares with the results of the libraries `tokenizers` and `sentencepiece` for the strings in
 // tests/golden/tokenizer, which tools/goldens/tokenizer_goldens.py wrote.
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "gmock/gmock.h"
@@ -56,6 +57,16 @@ TEST_P(GoldenTest, EncodesLikeTheReference) {
           << "string " << i << " " << json(Strings()[i]) << ", options " << k;
     }
   }
+}
+
+TEST_P(GoldenTest, EncodingEndsWhenNobodyWaits) {
+  std::string text;
+  for (int i = 0; i < 4000; ++i) text += "aA1 ";
+  const std::function<bool()> waits = [] { return false; }, has_left = [] { return true; };
+  const auto tokens = tokenizer_->Encode(text, {.has_left = &waits});
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  EXPECT_EQ(*tokens, *tokenizer_->Encode(text, {}));
+  EXPECT_TRUE(absl::IsCancelled(tokenizer_->Encode(text, {.has_left = &has_left}).status()));
 }
 
 TEST_P(GoldenTest, DecodesLikeTheReference) {

@@ -33,9 +33,12 @@ std::vector<TokenId> Tokens(const Column& column) {
 SamplingParams Read(const v1::RowSampling& in) {
   SamplingParams out;
   out.temperature = in.temperature();
+  out.top_n_sigma = in.top_n_sigma();
   out.top_k = static_cast<int>(in.top_k());
   out.top_p = in.top_p();
   out.min_p = in.min_p();
+  out.xtc_probability = in.xtc_probability();
+  out.xtc_threshold = in.xtc_threshold();
   out.presence_penalty = in.presence_penalty();
   out.frequency_penalty = in.frequency_penalty();
   out.repetition_penalty = in.repetition_penalty();
@@ -166,7 +169,10 @@ std::vector<TokenId> RandomTokens(Random* random, int max) {
 SamplingParams RandomSampling(Random* random) {
   SamplingParams out;
   out.temperature = static_cast<float>(random->Between(0, 8)) / 4;
+  out.top_n_sigma = static_cast<float>(random->Between(0, 8)) / 4;
   out.top_k = random->Between(0, kVocabSize);
+  out.xtc_probability = static_cast<float>(random->Between(0, 4)) / 4;
+  out.xtc_threshold = static_cast<float>(random->Between(0, 4)) / 4;
   out.seed = random->Next();
   for (const TokenId token : RandomTokens(random, 3)) out.logit_bias.push_back({token, 0.5f});
   out.allowed_token_ids = RandomTokens(random, 3);
@@ -357,6 +363,47 @@ TEST(WireTest, AForkedRowAnswersAsItsParentDid) {
   EXPECT_THAT(expected.slices[0].prompt_tokens, ElementsAre(3));
   EXPECT_EQ(expected.slices[1].num_candidates, 0);
   EXPECT_EQ(expected.slices[1].num_prompt_logprobs, -1);
+}
+
+// A row that pools in company of one that draws.
+TEST(WireTest, EmbeddingsComeForSlicesThatEndThePromptOfARowWithAPooling) {
+  SamplingParams pooled;
+  pooled.pooling = Pooling::kMean;
+  StepPlan plan;
+  plan.starts.push_back({RowId{0}, SequenceId{1}, 0, 3, {1, 2, 3}, pooled});
+  plan.starts.push_back({RowId{1}, SequenceId{2}, 0, 1, {1}, {}});
+  plan.slices = {{RowId{0}, 0, 3, 0, {}, true}, {RowId{1}, 0, 1, 0, {}, true}};
+  v1::StepPlan message;
+  PlanEncoder encoder;
+  const ExpectedResult expected = encoder.Encode(plan, &message);
+  EXPECT_EQ(message.starts(0).sampling().pooling(), v1::POOLING_KIND_MEAN);
+  EXPECT_EQ(message.starts(1).sampling().pooling(), v1::POOLING_KIND_UNSPECIFIED);
+  EXPECT_EQ(expected.num_embeddings, 1);
+  EXPECT_EQ(expected.num_drawn, 1);
+  v1::StepResult answer;
+  answer.add_token_ids(5);
+  answer.add_embeddings(0.5f);
+  answer.add_embeddings(-2);
+  const auto decode = [&expected](const v1::StepResult& result, int size = 2) {
+    const absl::StatusOr<StepResult> decoded = DecodeStepResult(result, expected, kVocabSize, size);
+    return decoded.ok() ? "" : std::string(decoded.status().message());
+  };
+  const absl::StatusOr<StepResult> decoded = DecodeStepResult(answer, expected, kVocabSize, 2);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_THAT(decoded->slices[0].embedding, ElementsAre(0.5f, -2));
+  EXPECT_TRUE(decoded->slices[0].sampled);
+  EXPECT_EQ(decoded->slices[1].token.token, 5);
+  EXPECT_EQ(decode(answer, 3), "worker sent embeddings: length 2, expected 3");
+  answer.set_embeddings(1, std::numeric_limits<float>::infinity());
+  EXPECT_EQ(decode(answer), "worker sent embeddings: no finite number at 1, expected one");
+  answer.clear_embeddings();
+  answer.add_postponed_slices(0);
+  EXPECT_EQ(decode(answer),
+            "worker sent postponed_slices 0, expected each slice that samples and has not failed, once");
+  answer.clear_postponed_slices();
+  v1::SequenceFailure* const failure = answer.add_failures();
+  failure->set_sequence(1);
+  EXPECT_EQ(decode(answer), "");
 }
 
 // Two sampled slices with two alternatives each, one with prompt scores, one with candidates.

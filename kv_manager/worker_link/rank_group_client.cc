@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv_manager/worker_link/rank_group_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_reason.h"
+#include "base/worker_protocol.h"
+#include "kv_manager/worker_link/joint_description.h"
+
+namespace quire {
+
+class RankGroupClient::RankListener : public Listener {
+ public:
+  RankListener(RankGroupClient* group, size_t rank) : group_(group), rank_(rank) {}
+
+  void OnDescribed(uint64_t epoch, WorkerDescription description) override {
+    group_->OnDescribed(rank_, epoch, std::move(description));
+  }
+  void OnOpened(uint64_t epoch, std::unique_ptr<WorkerInventory> inventory) override {
+    group_->OnOpened(rank_, epoch, std::move(inventory));
+  }
+  void OnResult(uint64_t epoch, StepResult result, int64_t duration_us) override {
+    group_->OnResult(rank_, epoch, std::move(result), duration_us);
+  }
+  void OnDraining(uint64_t epoch) override { group_->OnDraining(epoch); }
+  void OnProbed(uint64_t epoch) override { group_->OnProbed(rank_, epoch); }
+  void OnLost(uint64_t epoch, absl::Status reason) override { group_->OnLost(rank_, epoch, std::move(reason)); }
+
+ private:
+  RankGroupClient* const group_;
+  const size_t rank_;
+};
+
+RankGroupClient::RankGroupClient(std::vector<std::unique_ptr<WorkerClient>> ranks) : ranks_(std::move(ranks)) {
+  QUIRE_CHECK(!ranks_.empty());
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    rank_listeners_.push_back(std::make_unique<RankListener>(this, rank));
+    ranks_[rank]->SetListener(rank_listeners_.back().get());
+  }
+}
+
+RankGroupClient::~RankGroupClient() = default;
+
+void RankGroupClient::SetListener(Listener* listener) {
+  listener_ = listener;
+}
+
+void RankGroupClient::Begin(uint64_t epoch) {
+  epoch_ = epoch;
+  is_over_ = false;
+  is_draining_ = false;
+  told_ = std::vector<Rank>(ranks_.size());
+}
+
+void RankGroupClient::Describe(uint64_t epoch) {
+  {
+    const MutexLock lock(&mutex_);
+    Begin(epoch);
+  }
+  for (const auto& rank : ranks_) rank->Describe(epoch);
+}
+
+void RankGroupClient::Open(uint64_t epoch, bool adopts) {
+  {
+    const MutexLock lock(&mutex_);
+    if (is_over_) return;
+    Begin(epoch);
+  }
+  for (const auto& rank : ranks_) rank->Open(epoch, adopts);
+}
+
+void RankGroupClient::Refuse(const std::string& reason) {
+  for (const auto& rank : ranks_) rank->Refuse(reason);
+}
+
+void RankGroupClient::Send(const StepPlan& plan) {
+  {
+    const MutexLock lock(&mutex_);
+    if (is_over_) return;
+  }
+  for (const auto& rank : ranks_) rank->Send(plan);
+}
+
+void RankGroupClient::Probe(uint64_t epoch) {
+  {
+    const MutexLock lock(&mutex_);
+    if (!IsCurrent(epoch)) return;
+    for (Rank& rank : told_) rank.is_probed = false;
+  }
+  for (const auto& rank : ranks_) rank->Probe(epoch);
+}
+
+void RankGroupClient::Close() {
+  {
+    const MutexLock lock(&mutex_);
+    is_over_ = true;
+  }
+  for (const auto& rank : ranks_) rank->Close();
+}
+
+void RankGroupClient::OnDescribed(size_t rank, uint64_t epoch, WorkerDescription description) {
+  absl::Status refusal;
+  {
+    const MutexLock lock(&mutex_);
+    if (!IsCurrent(epoch)) return;
+    told_[rank].description = std::move(description);
+    told_[rank].is_described = true;
+    if (!std::all_of(told_.begin(), told_.end(), [](const Rank& other) { return other.is_described; })) return;
+    std::vector<WorkerDescription> descriptions;
+    for (Rank& other : told_) descriptions.push_back(std::move(other.description));
+    absl::StatusOr<WorkerDescription> joint = JoinDescriptions(descriptions);
+    if (joint.ok()) return listener_->OnDescribed(epoch, *std::move(joint));
+    refusal = joint.status();
+    Lose(refusal);
+  }
+  Refuse(std::string(refusal.message()));
+}
+
+void RankGroupClient::OnOpened(size_t rank, uint64_t epoch, std::unique_ptr<WorkerInventory> inventory) {
+  const MutexLock lock(&mutex_);
+  if (!IsCurrent(epoch)) return;
+  told_[rank].inventory = std::move(inventory);
+  told_[rank].is_opened = true;
+  if (!std::all_of(told_.begin(), told_.end(), [](const Rank& other) { return other.is_opened; })) return;
+  absl::Status status = CompareInventories();
+  if (!status.ok()) return Lose(std::move(status));
+  listener_->OnOpened(epoch, std::move(told_[0].inventory));
+}
+
+absl::Status RankGroupClient::CompareInventories() const {
+  const WorkerInventory* const first = told_[0].inventory.get();
+  for (size_t rank = 1; rank < told_.size(); ++rank) {
+    const WorkerInventory* const other = told_[rank].inventory.get();
+    if ((first == nullptr) != (other == nullptr)) {
+      return absl::InternalError(absl::StrCat("rank ", rank, " has kept ", other == nullptr ? "nothing" : "rows",
+                                              " of the last session, and rank 0 ",
+                                              first == nullptr ? "nothing" : "rows"));
+    }
+    const bool differs = first != nullptr && (first->epoch != other->epoch || first->last_step != other->last_step ||
+                                              first->digest != other->digest);
+    if (differs) {
+      return absl::InternalError(absl::StrCat("rank ", rank, " has kept other rows than rank 0: its last step is ",
+                                              Value(other->last_step), " of epoch ", other->epoch, ", that of rank 0 ",
+                                              Value(first->last_step), " of epoch ", first->epoch));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void RankGroupClient::OnResult(size_t rank, uint64_t epoch, StepResult result, int64_t duration_us) {
+  const MutexLock lock(&mutex_);
+  if (!IsCurrent(epoch)) return;
+  told_[rank].answers.push_back({std::move(result), duration_us});
+  if (std::any_of(told_.begin(), told_.end(), [](const Rank& other) { return other.answers.empty(); })) return;
+  absl::StatusOr<Answer> answer = TakeAnswers();
+  if (!answer.ok()) return Lose(answer.status());
+  listener_->OnResult(epoch, std::move(answer->result), answer->duration_us);
+}
+
+absl::StatusOr<RankGroupClient::Answer> RankGroupClient::TakeAnswers() {
+  Answer joint = std::move(told_[0].answers.front());
+  for (size_t rank = 0; rank < told_.size(); ++rank) {
+    const Answer& other = told_[rank].answers.front();
+    if (rank > 0 && (other.result.step != joint.result.step || other.result.digest != joint.result.digest)) {
+      return WithReason(absl::InternalError(absl::StrCat("rank ", rank, " has computed another result in step ",
+                                                         Value(other.result.step), " than rank 0 in step ",
+                                                         Value(joint.result.step))),
+                        kRanksDiffer);
+    }
+    joint.duration_us = std::max(joint.duration_us, other.duration_us);
+    told_[rank].answers.pop_front();
+  }
+  return joint;
+}
+
+void RankGroupClient::OnDraining(uint64_t epoch) {
+  const MutexLock lock(&mutex_);
+  if (IsCurrent(epoch) && !std::exchange(is_draining_, true)) listener_->OnDraining(epoch);
+}
+
+void RankGroupClient::OnProbed(size_t rank, uint64_t epoch) {
+  const MutexLock lock(&mutex_);
+  if (!IsCurrent(epoch)) return;
+  told_[rank].is_probed = true;
+  if (!std::all_of(told_.begin(), told_.end(), [](const Rank& other) { return other.is_probed; })) return;
+  for (Rank& other : told_) other.is_probed = false;  // An answer that comes late tells the loop nothing.
+  listener_->OnProbed(epoch);
+}
+
+// The reason keeps its payload, which may name a request.
+void RankGroupClient::OnLost(size_t rank, uint64_t epoch, absl::Status reason) {
+  const MutexLock lock(&mutex_);
+  if (!IsCurrent(epoch)) return;
+  absl::Status named(reason.code(), absl::StrCat("rank ", rank, ": ", reason.message()));
+  reason.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { named.SetPayload(url, payload); });
+  Lose(std::move(named));
+}
+
+void RankGroupClient::Lose(absl::Status reason) {
+  is_over_ = true;
+  listener_->OnLost(epoch_, std::move(reason));
+}
+
+}  // namespace quire

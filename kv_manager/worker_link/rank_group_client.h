@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_KV_MANAGER_WORKER_LINK_RANK_GROUP_CLIENT_H_
+#define QUIRE_KV_MANAGER_WORKER_LINK_RANK_GROUP_CLIENT_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "kv_manager/worker_link/worker_client.h"
+
+namespace quire {
+
+// Several ranks, each with a part of one model, as one worker. A block id means the same tokens on every rank, so the
+// loop has one block table for all pools, and sends every rank the same plans.
+//
+// Every call goes to all ranks, and the loop hears one answer when all have answered:
+//   - a description is joint, see JoinDescriptions(), and a rank that does not fit gets the group refused;
+//   - a session adopts what rank 0 has kept if all ranks have kept the same, else it fails with INTERNAL;
+//   - a result is that of rank 0. A digest that differs on another rank ends the session with INTERNAL before the loop
+//     sees the result, so no token of it leaves. No block of a step is used again before all ranks have executed it;
+//   - a rank that drains or is lost makes the group drain or be lost. The error names the rank.
+//
+// The digests are StepResult::digest and WorkerInventory::digest. Ranks other than 0 need not tell more than these.
+// Thread-safe against the threads of the ranks' clients, as WorkerClient demands.
+class RankGroupClient : public WorkerClient {
+ public:
+  // `ranks` are the clients of the ranks in their order. REQUIRES: there is one.
+  explicit RankGroupClient(std::vector<std::unique_ptr<WorkerClient>> ranks);
+  ~RankGroupClient() override;
+
+  void SetListener(Listener* listener) override;
+  void Describe(uint64_t epoch) override;
+  void Open(uint64_t epoch, bool adopts) override;
+  void Refuse(const std::string& reason) override;
+  void Send(const StepPlan& plan) override;
+  void Probe(uint64_t epoch) override;
+  void Close() override;
+
+ private:
+  struct Answer {
+    StepResult result;
+    int64_t duration_us;
+  };
+  // What one rank has answered in this attempt or session.
+  struct Rank {
+    bool is_described = false;
+    bool is_opened = false;
+    bool is_probed = false;  // Since the last call of Probe().
+    WorkerDescription description;
+    std::unique_ptr<WorkerInventory> inventory;
+    std::deque<Answer> answers;  // Of plans that another rank has not answered, oldest first.
+  };
+  // Listens to one rank.
+  class RankListener;
+
+  void OnDescribed(size_t rank, uint64_t epoch, WorkerDescription description);
+  void OnOpened(size_t rank, uint64_t epoch, std::unique_ptr<WorkerInventory> inventory);
+  void OnResult(size_t rank, uint64_t epoch, StepResult result, int64_t duration_us);
+  void OnDraining(uint64_t epoch);
+  void OnProbed(size_t rank, uint64_t epoch);
+  void OnLost(size_t rank, uint64_t epoch, absl::Status reason);
+
+  bool IsCurrent(uint64_t epoch) const QUIRE_REQUIRES(mutex_) { return !is_over_ && epoch == epoch_; }
+  // An attempt or a session begins.
+  void Begin(uint64_t epoch) QUIRE_REQUIRES(mutex_);
+  // Whether the ranks have kept the same. The error names the first rank that has kept something else.
+  absl::Status CompareInventories() const QUIRE_REQUIRES(mutex_);
+  // Takes the oldest answers of all ranks, of which none is missing. INTERNAL names a rank that differs from rank 0.
+  absl::StatusOr<Answer> TakeAnswers() QUIRE_REQUIRES(mutex_);
+  // Tells the loop, which then closes all ranks.
+  void Lose(absl::Status reason) QUIRE_REQUIRES(mutex_);
+
+  Listener* listener_ = nullptr;
+  // The loop is told while the mutex is held, so that it hears of results in their order. No rank is called then, since
+  // a rank may answer within the call.
+  Mutex mutex_;
+  uint64_t epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
+  bool is_over_ QUIRE_GUARDED_BY(mutex_) = true;  // The attempt or session of `epoch_` is lost or closed.
+  bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
+  std::vector<Rank> told_ QUIRE_GUARDED_BY(mutex_);  // By rank.
+  std::vector<std::unique_ptr<RankListener>> rank_listeners_;
+  std::vector<std::unique_ptr<WorkerClient>> ranks_;  // Last: they may call their listeners until they are gone.
+};
+
+}  // namespace quire
+
+#endif  // QUIRE_KV_MANAGER_WORKER_LINK_RANK_GROUP_CLIENT_H_
