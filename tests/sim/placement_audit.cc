@@ -19,7 +19,7 @@ absl::StatusOr<std::optional<int>> ChooseWorkerAudited(const std::vector<WorkerL
   }
   if (!chosen.has_value()) return chosen;
   const auto holds = [&](const WorkerLoad& load) {
-    return request.num_rows <= load.max_sequences && request.max_blocks(load.block_size) <= load.num_blocks;
+    return request.num_rows <= load.max_sequences && request.max_blocks(load.groups) <= load.num_blocks;
   };
   const auto worth = [&](const WorkerLoad& load) {
     const double free = static_cast<double>(load.num_free_blocks - load.wanted_blocks) / load.num_blocks;

@@ -24,6 +24,7 @@
 #include "tests/sim/search.h"
 #include "tests/sim/shrink.h"
 #include "tests/sim/soak.h"
+#include "tests/sim/stream_sim.h"
 
 ABSL_FLAG(int64_t, seeds, 0, "Number of scenarios to run; 0: as many as the other limits allow.");
 ABSL_FLAG(int64_t, events, 0, "Number of events after which it ends; 0: no limit.");
@@ -93,6 +94,16 @@ int RunOne(const Scenario& scenario, const std::string& name) {
   return 0;
 }
 
+// Runs the scenario of a seed, and its stream, which there is no need to shrink.
+int RunSeed(uint64_t seed, const std::string& message = "") {
+  const std::string name = absl::StrCat("--seed ", seed);
+  const absl::Status status = RunIsolated([seed] { return RunStreamScenario(seed); });
+  if (status.ok())
+    return message.empty() ? RunOne(DrawScenario(seed), name) : ReportFailure(DrawScenario(seed), name, message);
+  PrintComment(absl::StrCat("quire-sim ", name, " fails: ", status.message()));
+  return 1;
+}
+
 absl::StatusOr<Scenario> ReadScenario(const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(absl::StrCat("--replay: cannot read '", path, "'"));
@@ -159,10 +170,7 @@ int RunSearch() {
   options.jobs = absl::GetFlag(FLAGS_jobs);
   if (options.seeds == 0 && options.events == 0 && options.seconds == 0) options.seeds = 10000;
   const SearchResult result = Search(options);
-  if (result.failed_seed.has_value()) {
-    return ReportFailure(DrawScenario(*result.failed_seed), absl::StrCat("--seed ", *result.failed_seed),
-                         result.message);
-  }
+  if (result.failed_seed.has_value()) return RunSeed(*result.failed_seed, result.message);
   PrintReport(result);
   return 0;
 }
@@ -231,7 +239,7 @@ int Run(const char* program) {
     return 2;
   }
   const uint64_t seed = absl::GetFlag(FLAGS_seed);
-  return seed > 0 ? RunOne(DrawScenario(seed), absl::StrCat("--seed ", seed)) : RunSearch();
+  return seed > 0 ? RunSeed(seed) : RunSearch();
 }
 
 }  // namespace

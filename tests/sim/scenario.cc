@@ -47,6 +47,7 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"numerics", &SimWorker::numerics},
     {"approximate", &SimWorker::approximate},
     {"postpones", &SimWorker::postpones},
+    {"ranks", &SimWorker::ranks},
 };
 constexpr SimField<SimModel> kModelFields[] = {
     {"vocab", &SimModel::vocab},
@@ -66,6 +67,7 @@ constexpr SimField<SimRequest> kRequestFields[] = {
     {"bypass_cache", &SimRequest::bypass_cache},
     {"resumable", &SimRequest::resumable},
     {"prompt_logprobs", &SimRequest::prompt_logprobs},
+    {"pooling", &SimRequest::pooling},
     {"deadline", &SimRequest::deadline},
     {"samples", &SimRequest::samples},
     {"beams", &SimRequest::beams},
@@ -81,11 +83,10 @@ constexpr SimField<SimRequest> kRequestFields[] = {
 // The names of the events, by SimEventKind.
 constexpr const char* kEventNames[] = {
     "submit", "cancel", "cancel_sample", "plan",    "commit", "lose",  "lose_for_ever", "return", "late_result",
-    "probe",  "drain",  "set_draining",  "silence", "ask",    "audit", "manager_lost",  "damage"};
+    "probe",  "drain",  "set_draining",  "silence", "ask",    "audit", "manager_lost",  "damage", "diverge"};
 
 bool HasArgument(SimEventKind kind) {
-  return kind == SimEventKind::kCancelSample || kind == SimEventKind::kReturn || kind == SimEventKind::kSetDraining ||
-         kind == SimEventKind::kSilence || kind == SimEventKind::kAudit || kind == SimEventKind::kDamage;
+  return kind != SimEventKind::kSubmit;  // It has the fields of its request.
 }
 
 template <typename T>
@@ -267,6 +268,13 @@ Request SimRequest::Build(absl::Span<const TokenId> transcript) const {
   request.bypass_prefix_cache = bypass_cache != 0;
   if (resumable != 0) request.record = std::make_shared<const std::string>(RecordOf(id));
   request.sampling.seed = seed();
+  if (pooling != 0) {
+    request.sampling.pooling = static_cast<Pooling>(pooling);
+    request.is_prompt_only = true;
+    request.max_tokens = 1;
+    request.stop_token_ids.clear();
+    return request;
+  }
   if (prompt_logprobs != 0) request.sampling.num_prompt_logprobs = 0;
   request.num_samples = samples;
   if (prompt_logprobs != 0 || id % 4 == 1) request.sampling.num_logprobs = 0;
@@ -304,7 +312,8 @@ absl::Status CheckScenario(const Scenario& scenario) {
   for (const SimWorker& worker : scenario.workers) {
     QUIRE_RETURN_IF_ERROR(CheckSchedulerOptions(worker.Options()));
     if (worker.blocks < 1 || worker.block_size < 1 || worker.host_blocks < 0 || worker.policy < 0 ||
-        worker.policy > 3 || worker.grace < 0 || worker.timeout < 0) {
+        worker.policy > 3 || worker.grace < 0 || worker.timeout < 0 || worker.ranks < 1 ||
+        worker.ranks > SimWorker::kMaxRanks) {
       return absl::InvalidArgumentError("a parameter of a worker is out of range");
     }
   }
@@ -314,7 +323,7 @@ absl::Status CheckScenario(const Scenario& scenario) {
                            request.returned <= request.beams && request.samples == 1 && request.early_stopping >= 0 &&
                            request.early_stopping <= 2;
     if (request.max_tokens < 1 || request.samples < 1 || request.num_shared < 0 || request.num_own < 0 ||
-        request.stream < 0 || (request.beams != 0 && !has_beams)) {
+        request.stream < 0 || request.pooling < 0 || request.pooling > 3 || (request.beams != 0 && !has_beams)) {
       return absl::InvalidArgumentError(absl::StrCat("a parameter of request ", id, " is out of range"));
     }
   }
@@ -329,9 +338,10 @@ absl::Status CheckScenario(const Scenario& scenario) {
     }
     const int max_argument = event.kind == SimEventKind::kReturn   ? 1 << 20
                              : event.kind == SimEventKind::kAudit  ? static_cast<int>(SimAudit::kRepairWrongSequence)
-                             : event.kind == SimEventKind::kDamage ? static_cast<int>(SimDamage::kForgotten)
+                             : event.kind == SimEventKind::kDamage ? static_cast<int>(SimDamage::kOtherRows)
                              : event.kind == SimEventKind::kSetDraining ? 2
-                                                                        : 1;
+                             : event.kind == SimEventKind::kSilence     ? SimWorker::kMaxRanks + 1
+                                                                        : SimWorker::kMaxRanks;
     if (!is_of_request && (event.argument < 0 || event.argument > max_argument)) {
       return absl::InvalidArgumentError(absl::StrCat("the argument ", event.argument, " is out of range"));
     }

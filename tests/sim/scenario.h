@@ -58,6 +58,9 @@ struct SimWorker {
   int numerics = 0;     // Workers with other numerics give other tokens.
   int approximate = 0;  // 1: --failover=approximate.
   int postpones = 0;    // Above 1: the worker puts off about one draw in this number.
+  int ranks = 1;        // The worker is a group of this number of ranks, 1 .. kMaxRanks.
+
+  static constexpr int kMaxRanks = 4;
 
   double WeightOf(const std::string& tenant) const;
   // The number of blocks that the tenant may hold. Blocks that its requests share count for each of them.
@@ -93,6 +96,7 @@ struct SimRequest {
   int bypass_cache = 0;     // 0 or 1.
   int resumable = 0;        // 1: its rows have a record, so another manager can continue it.
   int prompt_logprobs = 0;  // 0 or 1.
+  int pooling = 0;          // A Pooling. Unless it is 0, the request wants the embedding of its prompt and no tokens.
   int deadline = 0;         // Events until its deadline; 0: no deadline.
   int samples = 1;
   int beams = 0;  // 0: no beam search.
@@ -122,21 +126,24 @@ enum class SimEventKind {
   kCancel,        // The request is cancelled.
   kCancelSample,  // The caller ends the sample `argument` of the request.
   kPlan,          // The step loop of the worker runs a round.
-  kCommit,        // The worker executes its oldest plan and sends the result.
-  kLose,          // The worker dies.
-  kLoseForEver,   // The worker dies and does not return, if another worker is left.
-  kReturn,        // A dead worker restarts with an empty pool, which has `argument` blocks if this is above 0.
-  kLateResult,    // The worker's last result arrives once more.
-  kProbe,         // The cached blocks of the request are compared with what they should hold.
-  kDrain,         // The worker drains: it ends with its session.
-  kSetDraining,   // The operator drains the worker (`argument` 1), also by moving its requests (2), or ends that (0).
-  kSilence,       // The worker stops answering (`argument` 1) or continues (0).
-  kAsk,           // The step loop is asked a question.
-  kAudit,         // The step loop is asked to compare block tables; `argument` is a SimAudit.
+  // The worker executes its oldest plan and sends the result. If `argument` is above 0, rank argument - 1 sends it
+  // later.
+  kCommit,
+  kLose,         // The rank `argument` of the worker dies.
+  kLoseForEver,  // The worker dies and does not return, if another worker is left.
+  kReturn,       // A dead worker restarts with an empty pool, which has `argument` blocks if this is above 0.
+  kLateResult,   // The worker's last result arrives once more.
+  kProbe,        // The cached blocks of the request are compared with what they should hold.
+  kDrain,        // The rank `argument` drains: it ends with its session.
+  kSetDraining,  // The operator drains the worker (`argument` 1), also by moving its requests (2), or ends that (0).
+  kSilence,      // The worker (`argument` 1) or its rank argument - 2 stops answering, or all continue (0).
+  kAsk,          // The step loop is asked a question.
+  kAudit,        // The step loop is asked to compare block tables; `argument` is a SimAudit.
   // The manager dies with all its step loops, and a new one starts that knows nothing. Each worker still finishes
   // `subject` of the plans that it has.
   kManagerLost,
-  kDamage,  // What the worker tells the next manager about its rows is wrong; `argument` is a SimDamage.
+  kDamage,   // What the worker tells the next manager about its rows is wrong; `argument` is a SimDamage.
+  kDiverge,  // The next result of the rank `argument` differs from those of the other ranks.
 };
 
 // What is wrong with an inventory.
@@ -147,6 +154,9 @@ enum class SimDamage {
   kStaleRows,    // The rows lack the last token that the worker has. It then refuses plans and loses its session.
   kWrongTables,  // Entries of block tables name other blocks.
   kForgotten,    // The worker has nothing any more: the time for which it keeps its rows has passed.
+  // Of a group:
+  kOneForgotten,  // One rank has nothing any more.
+  kOtherRows,     // One rank has kept other rows than the others.
 };
 
 // Whether an audit repairs the block tables that it compares, and which tables the worker reports.

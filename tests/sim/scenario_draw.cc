@@ -35,6 +35,8 @@ class Drawer {
     DrawNumerics();
     DrawCopies();
     if (has_poisons_) DrawLateFailures();
+    if (random_.OneIn(3)) DrawPoolings();
+    if (random_.OneIn(5)) DrawGroups();
     return std::move(scenario_);
   }
 
@@ -120,6 +122,33 @@ class Drawer {
       for (int i = 0; i < 4; ++i) DrawRoundOfAll();
       Add({SimEventKind::kManagerLost, random_.Between(0, 2)});
       if (has_damage_ && random_.OneIn(2)) Add({SimEventKind::kDamage, AnyWorker(), random_.Between(1, 5)});
+    }
+  }
+
+  // Some requests want embeddings. They end with their calls, because they have nothing that could be restored.
+  void DrawPoolings() {
+    for (auto& [id, request] : scenario_.requests) {
+      if (request.beams > 0 || request.samples > 1 || random_.OneIn(2)) continue;
+      request.pooling = random_.Between(1, 3);
+      request.resumable = 0;
+    }
+  }
+
+  // Last, so that all else is as with workers of one rank. Ranks lag, die, drain and stop answering alone, and some
+  // keep or draw something else than the others.
+  void DrawGroups() {
+    for (SimWorker& worker : scenario_.workers) worker.ranks = random_.Between(1, SimWorker::kMaxRanks);
+    const int lag_period = random_.Between(1, 8);
+    const int difference_period = random_.OneIn(4) ? random_.Between(20, 200) : 0;
+    for (SimEvent& event : std::exchange(scenario_.events, {})) {
+      const int rank = random_.Between(0, SimWorker::kMaxRanks - 1);
+      const bool is_of_rank = event.kind == SimEventKind::kLose || event.kind == SimEventKind::kDrain;
+      if (is_of_rank) event.argument = rank;
+      if (event.kind == SimEventKind::kCommit && random_.OneIn(lag_period)) event.argument = 1 + rank;
+      if (event.kind == SimEventKind::kSilence && event.argument == 1 && random_.OneIn(2)) event.argument = 2 + rank;
+      if (event.kind == SimEventKind::kDamage && random_.OneIn(2)) event.argument = random_.Between(6, 7);
+      Add(event);
+      if (Happens(difference_period)) Add({SimEventKind::kDiverge, AnyWorker(), rank});
     }
   }
 

@@ -11,6 +11,7 @@
 #include "tests/sim/scenario_draw.h"
 #include "tests/sim/search.h"
 #include "tests/sim/shrink.h"
+#include "tests/sim/stream_sim.h"
 
 namespace quire {
 namespace {
@@ -32,6 +33,7 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   for (uint64_t seed = first_seed(); seed <= last_seed(); ++seed) {
     ASSERT_EQ(RunScenario(DrawScenario(seed), /*is_run_twice=*/seed % 16 == 0, &report), absl::OkStatus())
         << "quire-sim --seed " << seed;
+    ASSERT_EQ(RunStreamScenario(seed), absl::OkStatus()) << "quire-sim --seed " << seed;
   }
   if (kNumSeeds < kSeedsPerQuarter) return;
   // Checks that the seeds reach the hard cases; otherwise they would prove little.

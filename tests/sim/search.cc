@@ -19,6 +19,7 @@
 #include "tests/sim/cluster_sim.h"
 #include "tests/sim/isolated_run.h"
 #include "tests/sim/scenario_draw.h"
+#include "tests/sim/stream_sim.h"
 
 namespace quire {
 namespace {
@@ -45,7 +46,8 @@ bool RunSeeds(const SearchOptions& options, int job, WallClock::time_point end, 
     shared->seed = seed;
     LimitRun();
     const Scenario scenario = DrawScenario(seed);
-    const absl::Status status = RunScenario(scenario, seed % kSeedsPerRepetition == 0, &shared->report);
+    absl::Status status = RunScenario(scenario, seed % kSeedsPerRepetition == 0, &shared->report);
+    if (status.ok()) status = RunStreamScenario(seed);
     shared->events = shared->report.events;
     if (status.ok()) continue;
     std::strncpy(shared->message, std::string(status.message()).c_str(), sizeof(shared->message) - 1);

@@ -36,6 +36,17 @@ SoloSample DrawSample(const ShadowModel& model, absl::Span<const ModelChange> ch
   return sample;
 }
 
+std::vector<float> EmbeddingOf(const Request& request) {
+  ShadowEmbedding embedding;
+  uint64_t prefix = kEmptyPrefix;
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    prefix = ExtendPrefix(prefix, request.prompt[i]);
+    const bool is_last = i + 1 == request.prompt.size();
+    if (IsPooled(request.sampling.pooling, static_cast<int>(i), is_last)) embedding.Add(prefix);
+  }
+  return embedding.Values();
+}
+
 }  // namespace
 
 TokenId ShadowModel::Sample(uint64_t prefix_hash, uint64_t seed) const {
@@ -79,6 +90,26 @@ const ShadowModel& ModelAt(const ShadowModel& first, absl::Span<const ModelChang
   return *model;
 }
 
+std::vector<float> ShadowEmbedding::Values() const {
+  std::vector<float> values;
+  for (int shift = 0; shift < 64; shift += 16) values.push_back(static_cast<float>(digest_ >> shift & 0xffff));
+  return values;
+}
+
+bool IsPooled(Pooling pooling, int position, bool is_last) {
+  switch (pooling) {
+    case Pooling::kNone:
+      return false;
+    case Pooling::kLastToken:
+      return is_last;
+    case Pooling::kMean:
+      return true;
+    case Pooling::kFirstToken:
+      return position == 0;
+  }
+  return false;
+}
+
 SoloOutput SoloRun(const ShadowModel& model, const Request& request, absl::Span<const ModelChange> changes) {
   SoloOutput output;
   uint64_t prefix = ExtendPrefix(kEmptyPrefix, request.prompt[0]);
@@ -87,6 +118,11 @@ SoloOutput SoloRun(const ShadowModel& model, const Request& request, absl::Span<
       output.prompt_logprobs.push_back(ScoreToken(prefix, request.prompt[i]));
     }
     prefix = ExtendPrefix(prefix, request.prompt[i]);
+  }
+  if (request.sampling.pooling != Pooling::kNone) {
+    output.embedding = EmbeddingOf(request);
+    output.samples.push_back({.tokens = {0}});
+    return output;
   }
   if (request.beam.has_value()) {
     output.samples =
@@ -101,6 +137,7 @@ SoloOutput SoloRun(const ShadowModel& model, const Request& request, absl::Span<
 
 SoloSample SoloRunOfSample(const ShadowModel& model, const Request& request, int sample_index,
                            absl::Span<const ModelChange> changes) {
+  if (request.sampling.pooling != Pooling::kNone) return {.tokens = {0}};
   return DrawSample(model, changes, request, PrefixOf(request), request.sampling.seed + sample_index);
 }
 

@@ -45,6 +45,21 @@ constexpr uint64_t ExtendPrefix(uint64_t prefix_hash, TokenId token) {
 // Returns what a worker reports about `token` after the prefix, in the prompt or behind it.
 ScoredToken ScoreToken(uint64_t prefix_hash, TokenId token);
 
+// What a worker has added for the embedding of a prompt. The hidden state of a token stands for the hash of its prefix.
+// The digest depends on their order and number, and none may be missing or doubled.
+class ShadowEmbedding {
+ public:
+  void Add(uint64_t prefix_hash) { digest_ = MixBits(digest_ * 3 + prefix_hash); }
+  // Four whole numbers below 2^16, which floats keep exactly.
+  std::vector<float> Values() const;
+
+ private:
+  uint64_t digest_ = 0;
+};
+
+// Returns whether the embedding needs the hidden state at the position. `is_last` tells the last token of the prompt.
+bool IsPooled(Pooling pooling, int position, bool is_last);
+
 // From this number of generated tokens on, the next token comes from another model.
 struct ModelChange {
   int num_generated;
@@ -68,6 +83,7 @@ struct SoloOutput {
   std::vector<SoloSample> samples;  // The samples, or the hypotheses of a beam search, best first.
   // The logprobs of the prompt's positions 1, 2, ..., if the request asks for them.
   std::vector<ScoredToken> prompt_logprobs;
+  std::vector<float> embedding;  // Empty unless the request has a pooling. Its one sample has the token 0 then.
 };
 
 // Returns what a request generates when it runs alone. The changes are those of all samples or beams.

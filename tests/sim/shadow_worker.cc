@@ -23,6 +23,42 @@ absl::Status Broken(const Parts&... parts) {
 
 }  // namespace
 
+uint64_t DigestOf(const StepResult& result) {
+  uint64_t digest = MixBits(Value(result.step));
+  const auto add = [&digest](uint64_t value) { digest = MixBits(digest * 3 + value + 1); };
+  for (const SliceResult& slice : result.slices) {
+    add(slice.sampled + 2 * slice.is_postponed + 4 * slice.failure.has_value());
+    add(static_cast<uint64_t>(slice.token.token));
+    for (const TokenLogprob& candidate : slice.candidates) add(static_cast<uint64_t>(candidate.token));
+    for (const ScoredToken& token : slice.prompt_logprobs) add(static_cast<uint64_t>(token.token));
+  }
+  for (const RowTable& table : result.tables) {
+    add(Value(table.sequence));
+    add(static_cast<uint64_t>(table.num_computed));
+    for (const BlockId block : table.blocks) add(Value(block));
+  }
+  return digest;
+}
+
+uint64_t DigestOf(const WorkerInventory& inventory) {
+  uint64_t digest = MixBits(inventory.epoch + Value(inventory.last_step));
+  const auto add = [&digest](uint64_t value) { digest = MixBits(digest * 3 + value + 1); };
+  for (const WorkerInventory::Row& row : inventory.rows) {
+    add(Value(row.row));
+    add(Value(row.sequence));
+    add(static_cast<uint64_t>(row.num_computed));
+    for (const TokenId token : row.tokens) add(static_cast<uint64_t>(token));
+    for (const BlockId block : row.blocks) add(Value(block));
+    for (const WorkerInventory::SwappedBlock& swapped : row.swapped) add(Value(swapped.block));
+    for (const char c : row.record) add(static_cast<unsigned char>(c));
+  }
+  for (const WorkerInventory::Label& label : inventory.labels) {
+    add(Value(label.block) * 2 + label.is_host);
+    for (const TokenId token : label.tokens) add(static_cast<uint64_t>(token));
+  }
+  return digest;
+}
+
 ShadowWorker::ShadowWorker(const ShadowModel& model, int num_blocks, int block_size, int num_rows, int num_host_blocks)
     : model_(model),
       num_blocks_(num_blocks),
@@ -195,6 +231,11 @@ absl::Status ShadowWorker::Store(StepId step, const SequenceSlice& slice) {
   if (row.num_stored >= 0 && slice.first_position != row.num_stored && !goes_back) {
     return Broken("slice from ", slice.first_position, ", the row has stored ", row.num_stored);
   }
+  const bool pools_all = PoolsEarlierTokens(row.start.sampling.pooling);
+  if (pools_all && (slice.first_position != std::max(row.num_stored, 0) || slice.num_tokens == 0)) {
+    return Broken("slice of ", slice.num_tokens, " tokens from ", slice.first_position, " of a row that pools all of ",
+                  "them, it has stored ", row.num_stored);
+  }
   const int num_tokens = static_cast<int>(row.tokens.size());
   row.is_early = row.lacks_draw && slice.first_position == num_tokens && slice.num_tokens == 1 && slice.sample;
   if (row.is_early) early_sequences_.push_back(row.start.sequence);
@@ -359,6 +400,18 @@ SliceResult ShadowWorker::Finish(const SequenceSlice& slice) {
       result.prompt_logprobs.push_back(ScoreToken(row.prefix_hashes[i], row.tokens[i + 1]));
       if (static_cast<int>(row.prompt_scores->size()) == i) row.prompt_scores->push_back(result.prompt_logprobs.back());
     }
+  }
+  const Pooling pooling = row.start.sampling.pooling;
+  if (pooling != Pooling::kNone) {
+    for (int i = slice.first_position; i < row.num_stored; ++i) {
+      const bool is_last = i + 1 == static_cast<int>(row.tokens.size());
+      if (IsPooled(pooling, i, is_last)) row.embedding.Add(row.prefix_hashes[i]);
+    }
+    // A swapped row may come back with all tokens stored.
+    if (slice.num_tokens == 0) row.embedding.Add(row.prefix_hashes.back());
+    result.sampled = slice.sample;
+    if (slice.sample) result.embedding = row.embedding.Values();
+    return result;
   }
   row.lacks_draw = slice.sample && (row.is_early || IsPostponed(slice));
   result.is_postponed = row.lacks_draw;

@@ -19,6 +19,10 @@
 
 namespace quire {
 
+// Hashes that are the same on all ranks of a group, see StepResult::digest and WorkerInventory::digest.
+uint64_t DigestOf(const StepResult& result);
+uint64_t DigestOf(const WorkerInventory& inventory);
+
 // A worker that executes plans without computing a model. Instead of K and V, a slot holds the token that was stored
 // there and a hash of all tokens up to it. Every slice reads its context through the row's block table, and must find
 // exactly the row's own tokens. So the first read of a wrong slot (old, unwritten, overwritten or of another sequence)
@@ -76,6 +80,7 @@ class ShadowWorker {
     bool is_early = false;             // The slice of this step counts on the token of a draw that was put off.
     bool may_go_back = false;          // The next slice may begin at any position that is stored.
     std::optional<RowId> parent = {};  // Set if the row is forked in this step.
+    ShadowEmbedding embedding = {};    // What was added so far, if the row has a pooling.
 
     void Append(TokenId token);
   };

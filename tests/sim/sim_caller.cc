@@ -71,7 +71,8 @@ void SimCaller::OnStarted(int num_cached_tokens) {
   if (num_cached_tokens < 0 || num_cached_tokens >= static_cast<int>(request_.prompt.size())) {
     Complain(num_cached_tokens, " of ", request_.prompt.size(), " prompt tokens were cached");
   }
-  const bool may_start_cached = !request_.bypass_prefix_cache && request_.sampling.num_prompt_logprobs < 0;
+  const bool may_start_cached = !request_.bypass_prefix_cache && request_.sampling.num_prompt_logprobs < 0 &&
+                                !PoolsEarlierTokens(request_.sampling.pooling);
   if (num_cached_tokens > 0 && !may_start_cached) Complain("used the prefix cache");
   has_started_ = true;
   num_cached_tokens_ = num_cached_tokens;
@@ -90,6 +91,13 @@ void SimCaller::OnPromptLogprobs(int first_position, std::vector<ScoredToken> to
       return Complain("the prompt logprob of position ", num_prompt_logprobs_, " is not that of a solo run");
     }
   }
+}
+
+void SimCaller::OnEmbedding(std::vector<float> values) {
+  if (is_deaf_) return;
+  if (has_ended_ || !has_started_ || has_embedding_ || num_tokens_ > 0) Complain("an embedding in the wrong place");
+  if (values != solo_->embedding) Complain("the embedding is not that of a solo run");
+  has_embedding_ = true;
 }
 
 void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
@@ -174,6 +182,7 @@ void SimCaller::OnFinished(const Finished& finished) {
     Complain("sample ", finished.sample_index, " ended after ", sample.num_tokens, " of ", solo.tokens.size());
   }
   if (num_prompt_logprobs_ != solo_->prompt_logprobs.size()) Complain("ended without all prompt logprobs");
+  if (has_embedding_ != !solo_->embedding.empty()) Complain("ended without an embedding, or with one");
   has_ended_ = has_left_scheduler();
   if (finished.ends_request != has_ended_) Complain("ends_request is ", finished.ends_request);
 }
@@ -219,7 +228,7 @@ std::vector<TokenId> SimCaller::Transcript(int sample_index) const {
 
 void CallerTotals::Add(const SimCaller& caller) {
   ++requests;
-  tokens += caller.num_tokens();
+  if (!caller.request().is_prompt_only) tokens += caller.num_tokens();
   cached_tokens += caller.num_cached_tokens();
   prompt_tokens += static_cast<int64_t>(caller.request().prompt.size());
 }

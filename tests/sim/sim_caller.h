@@ -46,6 +46,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
 
   void OnStarted(int num_cached_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
+  void OnEmbedding(std::vector<float> values) override;
   void OnToken(int sample_index, int position, ScoredToken token) override;
   void OnNumericsChanged(int sample_index, int position) override;
   void OnFinished(const Finished& finished) override;
@@ -125,6 +126,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   int num_running_;    // Samples in state kRuns.
   int num_ended_ = 0;  // Samples in state kEnded.
   size_t num_prompt_logprobs_ = 0;
+  bool has_embedding_ = false;
   bool is_deaf_ = false;
   bool has_started_ = false;
   bool is_cancel_posted_ = false;

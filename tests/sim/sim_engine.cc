@@ -24,7 +24,7 @@ constexpr FamilyId kFamily{1};
 }  // namespace
 
 SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const ManualClock* clock, Hooks hooks)
-    : SimEngine(worker, model, clock, std::move(hooks), {std::make_unique<SimWorkerProcess>(worker, model)}) {
+    : SimEngine(worker, model, clock, std::move(hooks), {std::make_unique<SimRanks>(worker, model)}) {
   for (int i = 0; i < kRoundsToJoin; ++i) status_.Update(RunRound());
   if (!loop_->status()->is_ready) Complain("the worker has not joined");
 }
@@ -39,7 +39,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       rebalance_(worker.rebalances != 0),
       generation_{static_cast<uint64_t>(model.numerics)},
       next_generation_(generation_),
-      process_(std::move(remains.process)),
+      ranks_(std::move(remains.ranks)),
       running_at_death_(std::move(remains.running)),
       has_searched_before_(remains.has_searched),
       num_managers_before_(remains.num_managers) {
@@ -47,7 +47,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
   using FamilyOf = std::function<FamilyId(GenerationId)>;
   using OtherNumerics = std::function<std::string(FamilyId, GenerationId)>;
   loop_ = std::make_unique<StepLoop>(
-      worker.LoopOptions(), process_->NewClient(ProcessHooks()),
+      worker.LoopOptions(), ranks_->NewClient(RanksHooks()),
       StepLoopHooks{
           .admit_worker = [this](const WorkerDescription&) { return Admit(); },
           .family_of = has_family ? FamilyOf([](GenerationId) { return kFamily; }) : nullptr,
@@ -66,7 +66,7 @@ SimEngine::SimEngine(const SimWorker& worker, const ShadowModel& model, const Ma
       clock);
 }
 
-SimWorkerProcess::Hooks SimEngine::ProcessHooks() {
+SimRanks::Hooks SimEngine::RanksHooks() {
   return {.on_message = [this] { has_news_ = true; },
           .on_describe =
               [this] {
@@ -88,7 +88,13 @@ SimWorkerProcess::Hooks SimEngine::ProcessHooks() {
                 oracle_.OnLossPosted();
                 ++report_.losses;
               },
-          .on_poison = [this](const Poison& poison, SequenceId sequence) { OnPoison(poison, sequence); }};
+          .on_poison = [this](const Poison& poison, SequenceId sequence) { OnPoison(poison, sequence); },
+          .on_difference =
+              [this] {
+                oracle_.OnLossPosted();
+                is_unrepairable_ = true;
+                ++report_.losses;
+              }};
 }
 
 SimEngine::~SimEngine() {
@@ -144,16 +150,17 @@ absl::Status SimEngine::Submit(std::shared_ptr<SimCaller> caller) {
   const int num_requests = loop_->load().num_requests;
   QUIRE_RETURN_IF_ERROR(loop_->Submit(request, caller, &hashes));
   if (loop_->load().num_requests != num_requests + 1) return Violation("a submitted request is no load");
-  if (caller->poison().has_value()) process_->AddPoison(*caller->poison());
+  if (caller->poison().has_value()) ranks_->AddPoison(*caller->poison());
   Post({.kind = Posted::Kind::kSubmit, .caller = std::move(caller)});
   return absl::OkStatus();
 }
 
 void SimEngine::Cancel(SimCaller* caller) {
   ++report_.events;
-  loop_->Cancel(caller->request().id);
+  const bool is_withdrawn = loop_->Cancel(caller->request().id).has_value();
   if (caller->has_ended() || caller->is_cancel_posted()) return;
   caller->OnCancelPosted();
+  if (is_withdrawn) return Withdraw(caller);
   Post({.kind = Posted::Kind::kCancel, .caller = caller->shared_from_this()});
 }
 
@@ -203,7 +210,7 @@ void SimEngine::Audit(SimAudit kind) {
       kind == SimAudit::kRepair || kind == SimAudit::kRepairWrongBlock || kind == SimAudit::kRepairWrongSequence;
   audit_deadline_us_ = clock_->NowMicros() + kAuditPatienceUs;
   has_news_ = true;
-  process_->TellTables(kind);
+  ranks_->TellTables(kind);
   status_.Update(loop_->Ask([this, kind, repairs](const LoopView& view) {
     view.tables->Ask(audit_deadline_us_, repairs, [this, kind](const TableAudit& audit) { CheckAudit(audit, kind); });
   }));
@@ -234,7 +241,7 @@ absl::Status SimEngine::RunRound() {
   is_queue_known_ = std::all_of(posted_.begin(), posted_.end(),
                                 [](const Posted& posted) { return posted.kind == Posted::Kind::kSubmit; }) &&
                     !oracle_.is_loss_due();
-  oracle_.BeginRound(clock_->NowMicros(), process_->is_draining());
+  oracle_.BeginRound(clock_->NowMicros(), ranks_->is_draining());
   wake_us_ = loop_->RunOnce();
   if (is_planning_) EndPlan({});
   TakePosted(/*is_until_result=*/false);
@@ -253,49 +260,50 @@ absl::Status SimEngine::RunRound() {
   return has_only_preempted ? RunRound() : absl::OkStatus();
 }
 
-absl::Status SimEngine::Answer() {
-  const absl::StatusOr<bool> has_answered = process_->Answer();
-  if (!has_answered.ok()) return has_answered.status();
-  if (*has_answered)
-    Post({.kind = Posted::Kind::kResult,
-          .failed = process_->failed_slices(),
-          .early = process_->memory().early_sequences()});
+absl::Status SimEngine::Answer(std::optional<int> lagging) {
+  if (lagging.has_value()) lagging = *lagging % ranks_->size();
+  QUIRE_ASSIGN_OR_RETURN(std::vector<SimRanks::Answered> answered, ranks_->Answer(lagging));
+  for (SimRanks::Answered& step : answered) {
+    Post({.kind = Posted::Kind::kResult, .failed = std::move(step.failed), .early = std::move(step.early)});
+  }
   return absl::OkStatus();
 }
 
-void SimEngine::Lose() {
-  if (process_->has_session()) oracle_.OnLossPosted();
-  report_.losses += process_->has_session();
-  has_news_ |= process_->is_alive();
-  process_->Die();
+void SimEngine::Lose(int rank) {
+  if (ranks_->has_session()) oracle_.OnLossPosted();
+  report_.losses += ranks_->has_session();
+  has_news_ |= ranks_->is_alive();
+  ranks_->Die(rank % ranks_->size());
 }
 
 void SimEngine::Return(int num_blocks) {
-  process_->Start(num_blocks);
+  ranks_->Start(num_blocks);
 }
 
-void SimEngine::Drain() {
-  report_.drains += process_->has_session();
-  process_->Drain();
+void SimEngine::Drain(int rank) {
+  report_.drains += ranks_->has_session();
+  ranks_->Drain(rank % ranks_->size());
   has_news_ = true;
 }
 
-void SimEngine::SetSilent(bool is_silent) {
-  process_->SetSilent(is_silent);
+void SimEngine::SetSilent(bool is_silent, std::optional<int> rank) {
+  for (int i = 0; i < ranks_->size(); ++i) {
+    if (!rank.has_value() || *rank % ranks_->size() == i) ranks_->SetSilent(i, is_silent);
+  }
   oracle_.SetSilent(is_silent);
   has_news_ = true;
 }
 
 void SimEngine::RepeatLastResult() {
-  if (!process_->RepeatLastResult()) return;
+  if (!ranks_->RepeatLastResult()) return;
   has_news_ = true;
-  if (process_->has_session() && process_->last_result_epoch() == process_->epoch()) oracle_.OnLossPosted();
+  if (ranks_->has_session() && ranks_->last_result_epoch() == ranks_->epoch()) oracle_.OnLossPosted();
 }
 
 bool SimEngine::IsOfSession() const {
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
-  return status->is_ready && status->num_plans_in_flight == 0 && process_->has_session() &&
-         process_->epoch() == status->epoch;
+  return status->is_ready && status->num_plans_in_flight == 0 && ranks_->has_session() &&
+         ranks_->epoch() == status->epoch;
 }
 
 absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> tokens, std::set<BlockId>* found) {
@@ -305,7 +313,7 @@ absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> toke
   const SequenceId sequence{++probe_};
   blocks_->AdoptPrefix(sequence, salt, tokens, hit.num_tokens);
   const absl::Span<const BlockId> table = blocks_->Table(sequence);
-  const absl::Status slots = process_->memory().CheckSlots(table, absl::MakeConstSpan(tokens).first(hit.num_tokens));
+  const absl::Status slots = ranks_->memory().CheckSlots(table, absl::MakeConstSpan(tokens).first(hit.num_tokens));
   if (!slots.ok()) return Violation("the cache with salt '", salt, "': ", slots.message());
   found->insert(table.begin(), table.end());
   report_.probed_blocks += static_cast<int64_t>(table.size());
@@ -323,7 +331,7 @@ absl::Status SimEngine::Probe(const std::string& salt, std::vector<TokenId> toke
 
 bool SimEngine::is_idle() const {
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
-  return status->is_ready && status->num_plans_in_flight == 0 && !process_->is_draining() && posted_.empty() &&
+  return status->is_ready && status->num_plans_in_flight == 0 && !ranks_->is_draining() && posted_.empty() &&
          !has_news_ && callers_.empty();
 }
 

@@ -28,8 +28,8 @@
 #include "tests/sim/rebalance_oracle.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/sim_caller.h"
+#include "tests/sim/sim_ranks.h"
 #include "tests/sim/sim_report.h"
-#include "tests/sim/sim_worker_process.h"
 #include "tests/sim/violation.h"
 
 namespace quire {
@@ -75,7 +75,7 @@ class SimEngine : private AuditedBlocks::Observer {
   };
   // What is left of an engine whose manager is dead.
   struct Remains {
-    std::unique_ptr<SimWorkerProcess> process;
+    std::unique_ptr<SimRanks> ranks;
     std::vector<RunningAtDeath> running = {};
     bool has_searched = false;  // Its worker may have blocks of beams that have died.
     int num_managers = 0;       // The managers that the worker has had.
@@ -124,19 +124,21 @@ class SimEngine : private AuditedBlocks::Observer {
   bool IsRoundDue() const { return has_news_ || wake_us_ <= clock_->NowMicros(); }
   int64_t wake_us() const { return wake_us_; }  // The time that the last round has returned.
 
-  // Actions of the worker.
-  absl::Status Answer();
-  void Lose();
+  // Actions of the worker. A rank counts modulo the number of ranks.
+  absl::Status Answer(std::optional<int> lagging = std::nullopt);  // See SimRanks.
+  void Lose(int rank = 0);
   void Return(int num_blocks);
-  void Drain();
+  void Drain(int rank = 0);
+  void Diverge(int rank) { ranks_->Diverge(rank % ranks_->size()); }
   // From now on the worker describes itself with a model of this generation. Nothing may be submitted before it has
   // joined. REQUIRES: it is dead, and the inbox has no submissions.
   void SetGeneration(GenerationId generation) { next_generation_ = generation; }
-  void SetSilent(bool is_silent);
+  // Of one rank, or of all of them.
+  void SetSilent(bool is_silent, std::optional<int> rank = std::nullopt);
   void RepeatLastResult();
-  void Damage(SimDamage damage) { process_->Damage(damage); }
+  void Damage(SimDamage damage) { ranks_->Damage(damage); }
   // Forgets the requests that have made the worker fail. REQUIRES: is_idle().
-  void ForgetPoisons() { process_->ForgetPoisons(); }
+  void ForgetPoisons() { ranks_->ForgetPoisons(); }
 
   // Checks that the worker's slots hold the tokens that the cache has of this prompt. Adds the cached blocks to
   // `found`. Does nothing while plans are in flight.
@@ -154,8 +156,8 @@ class SimEngine : private AuditedBlocks::Observer {
   // Whether the inbox is empty and all requests have ended.
   bool is_empty() const { return posted_.empty() && callers_.empty(); }
   // Whether the worker has a plan to answer.
-  bool has_plan() const { return process_->has_plan(); }
-  bool is_alive() const { return process_->is_alive(); }
+  bool has_plan() const { return ranks_->has_plan(); }
+  bool is_alive() const { return ranks_->is_alive(); }
   bool is_ready() const { return loop_->status()->is_ready; }
   int block_size() const { return options_.block_size; }
   GenerationId generation() const { return generation_; }
@@ -210,7 +212,7 @@ class SimEngine : private AuditedBlocks::Observer {
   // The row of the inventory in which the sequence ran when the last manager died. Null: there is none.
   const WorkerInventory::Row* RowSinceDeath(const RunningAtDeath& running, int* num_rows) const;
 
-  SimWorkerProcess::Hooks ProcessHooks();
+  SimRanks::Hooks RanksHooks();
   absl::StatusOr<RequestRestored> OnRestore(const RequestToRestore& found);
   // The loop handles the session that takes rows over, so it has handled what came before.
   void TakePostedUntilOpened();
@@ -247,6 +249,8 @@ class SimEngine : private AuditedBlocks::Observer {
   // A plan was made; it is empty when none was sent.
   void EndPlan(const StepPlan& plan);
   void Post(Posted posted);
+  // The caller has cancelled its request before the loop took it out of the inbox.
+  void Withdraw(SimCaller* caller);
   // The loop has taken the posted events out of its inbox and handled them. With `is_until_result` it has taken only
   // the events up to and including the first result.
   void TakePosted(bool is_until_result);
@@ -294,7 +298,7 @@ class SimEngine : private AuditedBlocks::Observer {
   bool is_drain_first_ = false;      // In this session the worker has told of a drain before any loss.
   bool is_unrepairable_ = false;     // An audit ends the session.
   std::optional<SequenceId> named_;  // The sequence that the worker has named as the reason of the loss.
-  std::unique_ptr<SimWorkerProcess> process_;
+  std::unique_ptr<SimRanks> ranks_;
   // Owned by the loop, and null until the worker has joined.
   AuditedBlocks* blocks_ = nullptr;
   PrefixIndex* index_ = nullptr;

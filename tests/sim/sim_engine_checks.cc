@@ -22,14 +22,14 @@ constexpr int kBlocksPerCheck = 64;
 }  // namespace
 
 void SimEngine::CheckAudit(const TableAudit& audit, SimAudit kind) {
-  if (process_ == nullptr) return;  // The manager is dead.
+  if (ranks_ == nullptr) return;  // The manager is dead.
   if (!std::exchange(is_audit_pending_, false)) Complain("an audit was answered twice");
   const bool is_early = absl::IsDeadlineExceeded(audit.not_compared) && !oracle_.has_session_ended() &&
                         clock_->NowMicros() < audit_deadline_us_;
   audit_deadline_us_ = kNever;
   report_.audits += audit.num_rows > 0;
-  const bool has_lied = process_->has_lied() && audit.num_rows > 0;
-  process_->TellTables(SimAudit::kCompare);
+  const bool has_lied = ranks_->has_lied() && audit.num_rows > 0;
+  ranks_->TellTables(SimAudit::kCompare);
   const bool is_of_sequence = kind == SimAudit::kWrongSequence || kind == SimAudit::kRepairWrongSequence;
   const bool repairs = kind == SimAudit::kRepairWrongBlock || kind == SimAudit::kRepairWrongSequence;
   // An entry that the worker was not told yet is not compared. Only a prefix cache changes entries after they are told.
@@ -51,7 +51,7 @@ void SimEngine::CheckAudit(const TableAudit& audit, SimAudit kind) {
 
 absl::Status SimEngine::CheckRound() {
   QUIRE_RETURN_IF_ERROR(status_);
-  QUIRE_RETURN_IF_ERROR(process_->status());
+  QUIRE_RETURN_IF_ERROR(ranks_->status());
   const std::shared_ptr<const WorkerStatus> status = loop_->status();
   const WorkerLoad load = loop_->load();
   QUIRE_RETURN_IF_ERROR(oracle_.EndRound(*status, load, num_live()));
@@ -110,7 +110,7 @@ absl::Status SimEngine::CheckLoad(const WorkerStatus& status, const WorkerLoad& 
 
 std::set<RequestId> SimEngine::Rebalanceable(absl::FunctionRef<bool(const MoveWish&)> has_target) const {
   std::set<RequestId> requests;
-  const bool is_leaving = is_drained_by_operator_ || oracle_.is_worker_draining() || process_->is_draining();
+  const bool is_leaving = is_drained_by_operator_ || oracle_.is_worker_draining() || ranks_->is_draining();
   if (!rebalance_.is_on() || scheduler_ == nullptr || !is_ready() || is_leaving) return requests;
   if (scheduler_->counts().suspects > 0) return requests;
   for (const auto& [request, live] : callers_) {
@@ -236,7 +236,7 @@ absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
 absl::Status SimEngine::CheckCache(const std::vector<std::shared_ptr<SimCaller>>& callers) {
   for (const AuditedBlocks::CachedPrefix& prefix : blocks_->CachedPrefixes()) {
     if (!IsOfSession()) break;
-    const absl::Status slots = process_->memory().CheckSlots(prefix.blocks, prefix.tokens);
+    const absl::Status slots = ranks_->memory().CheckSlots(prefix.blocks, prefix.tokens);
     if (!slots.ok()) return Violation("the cache with salt '", prefix.salt, "': ", slots.message());
     report_.walked_blocks += static_cast<int64_t>(prefix.blocks.size());
   }

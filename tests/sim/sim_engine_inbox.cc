@@ -53,12 +53,27 @@ bool SimEngine::IsTooLarge(const Request& request) const {
 }
 
 bool SimEngine::ExceedsContext(const Request& request) const {
-  return static_cast<int>(request.prompt.size()) + request.max_tokens > options_.context;
+  const int num_generated = request.is_prompt_only ? 0 : request.max_tokens;
+  return static_cast<int>(request.prompt.size()) + num_generated > options_.context;
 }
 
 void SimEngine::Post(Posted posted) {
   posted_.push_back(std::move(posted));
   has_news_ = true;
+}
+
+void SimEngine::Withdraw(SimCaller* caller) {
+  const auto is_submission = [caller](const Posted& posted) {
+    return posted.kind == Posted::Kind::kSubmit && posted.caller.get() == caller;
+  };
+  const auto it = std::find_if(posted_.begin() + static_cast<std::ptrdiff_t>(num_taken_), posted_.end(), is_submission);
+  if (it == posted_.end()) return Complain("request ", Value(caller->request().id), " was not in the inbox");
+  // The loop never counts the request.
+  --moved_.requests;
+  moved_.prompt_tokens -= static_cast<int64_t>(caller->request().prompt.size());
+  caller->OnCancelTaken();
+  has_news_ = true;
+  posted_.erase(it);
 }
 
 void SimEngine::PostWantedEnd(SimCaller* caller) {

@@ -26,10 +26,10 @@ SimEngine::Remains SimEngine::Die(int num_plans) {
                                std::vector<BlockId>(table.begin(), table.end())});
   }
   // A row whose start is lost may hold the same sequence as it was before a preemption.
-  for (const SequenceStart& start : process_->OnManagerLost(num_plans)) {
+  for (const SequenceStart& start : ranks_->OnManagerLost(num_plans)) {
     std::erase_if(remains.running, [&](const RunningAtDeath& running) { return running.row == start.row; });
   }
-  remains.process = std::move(process_);
+  remains.ranks = std::move(ranks_);
   return remains;
 }
 
@@ -54,8 +54,8 @@ absl::StatusOr<RequestRestored> SimEngine::OnRestore(const RequestToRestore& fou
     const bool ran_last =
         std::any_of(running_at_death_.begin(), running_at_death_.end(), [&](const RunningAtDeath& running) {
           int num_rows = 0;
-          return running.request == id && !process_->was_damaged() && !process_->has_hidden_rows() &&
-                 process_->adopted() != nullptr && RowSinceDeath(running, &num_rows) != nullptr;
+          return running.request == id && !ranks_->was_damaged() && !ranks_->has_hidden_rows() &&
+                 ranks_->adopted() != nullptr && RowSinceDeath(running, &num_rows) != nullptr;
         });
     const absl::Status status = keep(copy, ran_last);
     lost_.erase(id);
@@ -95,10 +95,10 @@ void SimEngine::OnRestored(const RestoredBlocks& restored) {
     moved_.prompt_tokens -= static_cast<int64_t>(request.caller->request().prompt.size());
   }
   // The session may have been lost meanwhile, with all that the worker had.
-  if (process_->has_session() && process_->adopted() != nullptr) {
+  if (ranks_->has_session() && ranks_->adopted() != nullptr) {
     for (const RestoredBlocks::Table& table : restored.tables) {
       const absl::Span<const TokenId> stored = absl::MakeConstSpan(table.tokens).first(table.num_stored);
-      const absl::Status slots = process_->memory().CheckSlots(table.blocks, stored);
+      const absl::Status slots = ranks_->memory().CheckSlots(table.blocks, stored);
       if (!slots.ok()) Complain("restored sequence ", Value(table.sequence), ": ", slots.message());
     }
     std::vector<std::pair<std::vector<BlockId>, std::vector<TokenId>>> paths;
@@ -107,7 +107,7 @@ void SimEngine::OnRestored(const RestoredBlocks& restored) {
       if (cached.parent.has_value()) paths.back() = std::as_const(paths)[*cached.parent];
       blocks.push_back(cached.block);
       tokens.insert(tokens.end(), cached.tokens.begin(), cached.tokens.end());
-      const absl::Status slots = process_->memory().CheckSlots(blocks, tokens);
+      const absl::Status slots = ranks_->memory().CheckSlots(blocks, tokens);
       if (!slots.ok()) Complain("restored cache: ", slots.message());
     }
     CheckRevived(restored);
@@ -119,10 +119,10 @@ void SimEngine::OnRestored(const RestoredBlocks& restored) {
 // the record in it, are no longer there.
 void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks& restored) {
   const std::string& record = *request.record;
-  if (process_->memory().HasRowOf(record, /*has_failed=*/true)) return;
+  if (ranks_->memory().HasRowOf(record, /*has_failed=*/true)) return;
   std::optional<BeamSearchState> search;
   std::map<SequenceId, size_t> num_tokens;  // Of each sequence.
-  for (const WorkerInventory::Row& row : process_->adopted()->rows) {
+  for (const WorkerInventory::Row& row : ranks_->adopted()->rows) {
     const std::optional<RowRecord> read = ReadRowRecord(row.record);
     if (!read.has_value() || read->request != record) continue;
     num_tokens[row.sequence] = std::max(num_tokens[row.sequence], row.tokens.size());
@@ -155,7 +155,7 @@ void SimEngine::CheckRevivedSearch(const Request& request, const RestoredBlocks&
 // `num_rows` is the number of rows of the request.
 const WorkerInventory::Row* SimEngine::RowSinceDeath(const RunningAtDeath& running, int* num_rows) const {
   const WorkerInventory::Row* own = nullptr;
-  for (const WorkerInventory::Row& row : process_->adopted()->rows) {
+  for (const WorkerInventory::Row& row : ranks_->adopted()->rows) {
     const std::optional<RowRecord> read = ReadRowRecord(row.record);
     if (!read.has_value() || read->request != running.record) continue;
     ++*num_rows;
@@ -166,7 +166,7 @@ const WorkerInventory::Row* SimEngine::RowSinceDeath(const RunningAtDeath& runni
 
 // For requests with one sample that rows have as a whole, and for searches: nothing is lost that the worker had.
 void SimEngine::CheckRevived(const RestoredBlocks& restored) {
-  if (process_->was_damaged() || process_->has_hidden_rows()) return;
+  if (ranks_->was_damaged() || ranks_->has_hidden_rows()) return;
   for (const RunningAtDeath& running : running_at_death_) {
     int num_rows = 0;
     const WorkerInventory::Row* const own = RowSinceDeath(running, &num_rows);
@@ -270,7 +270,7 @@ void SimEngine::OnHere(RequestId request) {
 void SimEngine::OnExecuted(StepId step) {
   for (; !ending_.empty() && ending_.front().first <= step; ending_.pop_front()) {
     for (const auto& [request, record] : ending_.front().second) {
-      if (process_->has_hidden_rows() || !process_->memory().HasRowOf(record, /*has_failed=*/false)) continue;
+      if (ranks_->has_hidden_rows() || !ranks_->memory().HasRowOf(record, /*has_failed=*/false)) continue;
       Complain("request ", Value(request), " has left, and the next manager can still find it");
     }
   }

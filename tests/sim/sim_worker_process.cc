@@ -48,13 +48,8 @@ class SimWorkerProcess::Client : public WorkerClient {
   SimWorkerProcess* process_;
 };
 
-SimWorkerProcess::SimWorkerProcess(const SimWorker& worker, const ShadowModel& model)
-    : worker_(worker), model_(model) {}
-
-WorkerClient::Listener* SimWorkerProcess::Tell() {
-  hooks_.on_message();
-  return listener_;
-}
+SimWorkerProcess::SimWorkerProcess(const SimWorker& worker, const ShadowModel& model, int rank)
+    : worker_(worker), model_(model), rank_(rank) {}
 
 std::unique_ptr<WorkerClient> SimWorkerProcess::NewClient(Hooks hooks) {
   hooks_ = std::move(hooks);
@@ -68,10 +63,10 @@ std::unique_ptr<WorkerClient> SimWorkerProcess::NewClient(Hooks hooks) {
 std::vector<SequenceStart> SimWorkerProcess::OnManagerLost(int num_plans) {
   std::exchange(client_, nullptr)->OnManagerLost();
   bool has_failed = false;
-  for (; num_plans > 0 && !plans_.empty() && !is_silent_ && !has_failed; --num_plans) {
+  for (; num_plans > 0 && !plans_.empty() && !has_failed; --num_plans) {
     has_failed = poison_watch_.OnPlan(plans_.front()).has_value();
     if (has_failed) break;
-    const absl::StatusOr<StepResult> result = Execute(plans_.front());
+    const absl::StatusOr<StepResult> result = Run(plans_.front());
     has_failed = !result.ok();
     if (has_failed && !may_refuse_plans_) status_.Update(result.status());
     plans_.pop_front();
@@ -93,6 +88,7 @@ std::vector<SequenceStart> SimWorkerProcess::OnManagerLost(int num_plans) {
   closed_epoch_.reset();
   unanswered_describe_.reset();
   unanswered_open_.reset();
+  unsent_.clear();
   last_result_.reset();
   lie_.reset();
   listener_ = nullptr;
@@ -101,7 +97,8 @@ std::vector<SequenceStart> SimWorkerProcess::OnManagerLost(int num_plans) {
 
 void SimWorkerProcess::Damage(SimDamage damage) {
   damage_ = damage;
-  if (damage == SimDamage::kForgotten) kept_.reset();
+  if (damage == SimDamage::kForgotten || damage == SimDamage::kOneForgotten) kept_.reset();
+  if (damage == SimDamage::kOtherRows) kept_salt_ = 1;
 }
 
 void SimWorkerProcess::Spoil(WorkerInventory* inventory) {
@@ -113,6 +110,8 @@ void SimWorkerProcess::Spoil(WorkerInventory* inventory) {
   switch (damage) {
     case SimDamage::kNothing:
     case SimDamage::kForgotten:
+    case SimDamage::kOneForgotten:
+    case SimDamage::kOtherRows:
       break;
     case SimDamage::kCutRows:
       for (size_t i = 0; i < inventory->rows.size(); ++i) {
@@ -146,17 +145,21 @@ void SimWorkerProcess::Spoil(WorkerInventory* inventory) {
 void SimWorkerProcess::Describe(uint64_t epoch) {
   if (epoch <= epoch_) status_.Update(absl::InternalError(absl::StrCat("epoch ", epoch, " follows ", epoch_)));
   epoch_ = epoch;
-  if (!is_alive_) return Tell()->OnLost(epoch, absl::UnavailableError("connection refused"));
+  if (!is_alive_) return listener_->OnLost(epoch, absl::UnavailableError("connection refused"));
   is_connected_ = true;
   if (is_silent_) {
     unanswered_describe_ = epoch;
-    return;
+  } else {
+    TellDescription(epoch);
   }
+}
+
+void SimWorkerProcess::TellDescription(uint64_t epoch) {
   WorkerDescription description = worker_.Description();
   description.vocab_size = model_.vocab_size;
   description.last_epoch = greatest_epoch_;
-  Tell()->OnDescribed(epoch, std::move(description));
-  hooks_.on_describe();
+  description.place = {.group_id = is_of_group() ? "group" : "", .rank = rank_, .size = worker_.ranks};
+  listener_->OnDescribed(epoch, std::move(description));
 }
 
 void SimWorkerProcess::Open(uint64_t epoch, bool adopts) {
@@ -171,6 +174,7 @@ void SimWorkerProcess::Open(uint64_t epoch, bool adopts) {
   }
   greatest_epoch_ = epoch;
   plans_.clear();
+  num_sent_ = 0;
   adopted_.reset();
   was_damaged_ = may_refuse_plans_ = false;
   std::unique_ptr<WorkerInventory> inventory;
@@ -178,9 +182,16 @@ void SimWorkerProcess::Open(uint64_t epoch, bool adopts) {
     session_.emplace(*std::move(kept_));
     adopted_ = session_->MakeInventory();
     session_->BeginSession();
+    if (is_of_group()) adopted_->digest = MixBits(DigestOf(*adopted_) + kept_salt_);
     inventory = std::make_unique<WorkerInventory>(*adopted_);
     ++num_inventories_;
     Spoil(inventory.get());
+    if (rank_ > 0) {
+      *inventory = WorkerInventory();
+      inventory->epoch = adopted_->epoch;
+      inventory->last_step = adopted_->last_step;
+      inventory->digest = adopted_->digest;
+    }
   } else {
     session_.emplace(model_, worker_.blocks, worker_.block_size, worker_.rows, worker_.host_blocks);
     session_->Postpone(worker_.postpones);
@@ -188,17 +199,15 @@ void SimWorkerProcess::Open(uint64_t epoch, bool adopts) {
     poison_watch_.Reset();
   }
   kept_.reset();
-  const bool is_adopted = inventory != nullptr;
-  Tell()->OnOpened(epoch, std::move(inventory));
-  if (is_adopted) hooks_.on_adopted();
+  kept_salt_ = 0;
+  listener_->OnOpened(epoch, std::move(inventory));
   if (closed_epoch_.has_value()) {
-    Tell()->OnLost(*std::exchange(closed_epoch_, std::nullopt), absl::CancelledError("the call was cancelled"));
+    listener_->OnLost(*std::exchange(closed_epoch_, std::nullopt), absl::CancelledError("the call was cancelled"));
   }
-  if (is_draining_) TellDrain();
+  if (is_draining_) listener_->OnDraining(epoch_);
 }
 
 void SimWorkerProcess::Send(const StepPlan& plan) {
-  hooks_.on_plan(plan);
   if (!is_connected_) return;  // The worker has died, and the loop does not know it yet.
   if (!session_.has_value()) status_.Update(absl::InternalError("a plan was sent without a session"));
   plans_.push_back(plan);
@@ -207,7 +216,7 @@ void SimWorkerProcess::Send(const StepPlan& plan) {
 void SimWorkerProcess::Probe(uint64_t epoch) {
   if (!is_connected_ || is_silent_) return;
   if (!session_.has_value()) status_.Update(absl::InternalError("a probe was sent without a session"));
-  Tell()->OnProbed(epoch);
+  listener_->OnProbed(epoch);
 }
 
 // As with a real connection, the loop is told about the end of a session that it has closed itself, but late: here
@@ -230,6 +239,7 @@ void SimWorkerProcess::EndConnection() {
   session_.reset();
   adopted_.reset();
   plans_.clear();
+  unsent_.clear();
   unanswered_describe_.reset();
   unanswered_open_.reset();
 }
@@ -237,8 +247,17 @@ void SimWorkerProcess::EndConnection() {
 void SimWorkerProcess::Die() {
   is_alive_ = false;
   is_draining_ = false;
-  if (is_connected_) Tell()->OnLost(epoch_, absl::UnavailableError("socket closed"));
+  if (is_connected_) listener_->OnLost(epoch_, absl::UnavailableError("socket closed"));
   EndConnection();
+  kept_.reset();
+}
+
+void SimWorkerProcess::Leave() {
+  if (session_.has_value()) {
+    listener_->OnLost(epoch_, absl::UnavailableError("a rank of the group was lost"));
+    EndConnection();
+    if (std::exchange(is_draining_, false)) is_alive_ = false;
+  }
   kept_.reset();
 }
 
@@ -248,55 +267,51 @@ void SimWorkerProcess::Start(int num_blocks) {
   if (num_blocks == 0) return;
   worker_.blocks = num_blocks;
   if (worker_.other_block_size > 0) std::swap(worker_.block_size, worker_.other_block_size);
-  greatest_epoch_ += 3;  // Another manager has had this worker.
+  OnOtherManager();
 }
 
 void SimWorkerProcess::Drain() {
   if (!is_alive_ || std::exchange(is_draining_, true)) return;
-  if (session_.has_value() && !is_silent_) TellDrain();
-}
-
-void SimWorkerProcess::TellDrain() {
-  Tell()->OnDraining(epoch_);
-  hooks_.on_drain();
+  if (session_.has_value() && !is_silent_) listener_->OnDraining(epoch_);
 }
 
 void SimWorkerProcess::SetSilent(bool is_silent) {
   if (std::exchange(is_silent_, is_silent) == is_silent || is_silent) return;
-  if (unanswered_describe_.has_value()) {
-    WorkerDescription description = worker_.Description();
-    description.vocab_size = model_.vocab_size;
-    description.last_epoch = greatest_epoch_;
-    Tell()->OnDescribed(*std::exchange(unanswered_describe_, std::nullopt), std::move(description));
-    hooks_.on_describe();
-  }
+  if (unanswered_describe_.has_value()) TellDescription(*std::exchange(unanswered_describe_, std::nullopt));
   if (unanswered_open_.has_value()) Open(epoch_, *std::exchange(unanswered_open_, std::nullopt));
-  if (session_.has_value() && is_draining_) TellDrain();
+  if (session_.has_value() && is_draining_) listener_->OnDraining(epoch_);
 }
 
-absl::StatusOr<bool> SimWorkerProcess::Answer() {
-  if (plans_.empty() || is_silent_) return false;
+absl::StatusOr<bool> SimWorkerProcess::Execute() {
   const StepPlan plan = std::move(plans_.front());
   plans_.pop_front();
   if (const auto hit = poison_watch_.OnPlan(plan); hit.has_value()) {
     FailAt(hit->first, hit->second);
     return false;
   }
-  absl::StatusOr<StepResult> result = Execute(plan);
+  absl::StatusOr<StepResult> result = Run(plan);
   if (!result.ok() && may_refuse_plans_) {
     FailAtPlan(result.status());
     return false;
   }
   if (!result.ok()) return result.status();
-  hooks_.on_executed(plan.step);
   if (!result->tables.empty() && lie_.has_value()) Lie(&*result);
-  last_result_ = *result;
-  last_epoch_ = epoch_;
-  Tell()->OnResult(epoch_, *std::move(result), kMicrosPerToken * plan.num_tokens());
+  if (is_of_group()) result->digest = MixBits(DigestOf(*result) + std::exchange(diverges_, false));
+  if (rank_ > 0) *result = {.step = result->step, .slices = {}, .digest = result->digest};
+  unsent_.push_back({*std::move(result), plan.num_tokens()});
   return true;
 }
 
-absl::StatusOr<StepResult> SimWorkerProcess::Execute(const StepPlan& plan) {
+void SimWorkerProcess::SendResult() {
+  last_result_ = std::move(unsent_.front().result);
+  last_epoch_ = epoch_;
+  const int64_t duration_us = kMicrosPerToken * unsent_.front().num_tokens;
+  unsent_.pop_front();
+  ++num_sent_;
+  listener_->OnResult(epoch_, *last_result_, duration_us);
+}
+
+absl::StatusOr<StepResult> SimWorkerProcess::Run(const StepPlan& plan) {
   absl::StatusOr<StepResult> result = session_->Execute(plan);
   if (!result.ok()) return result;
   for (const PoisonWatch::FailedSlice& slice : poison_watch_.failed_slices()) {
@@ -308,16 +323,17 @@ absl::StatusOr<StepResult> SimWorkerProcess::Execute(const StepPlan& plan) {
 // A worker that dies restarts by itself, unless it was told to stop.
 void SimWorkerProcess::FailAt(const Poison& poison, SequenceId sequence) {
   hooks_.on_poison(poison, sequence);
-  Tell()->OnLost(epoch_, poison.is_named ? WithReason(absl::InternalError("logits are not finite"), "LOGITS_NOT_FINITE",
-                                                      {{kFailedSequence, absl::StrCat(Value(sequence))}})
-                                         : absl::UnavailableError("socket closed"));
+  listener_->OnLost(epoch_, poison.is_named
+                                ? WithReason(absl::InternalError("logits are not finite"), "LOGITS_NOT_FINITE",
+                                             {{kFailedSequence, absl::StrCat(Value(sequence))}})
+                                : absl::UnavailableError("socket closed"));
   EndConnection();
   if (std::exchange(is_draining_, false)) is_alive_ = false;
 }
 
 void SimWorkerProcess::FailAtPlan(const absl::Status& reason) {
   hooks_.on_refusal();
-  Tell()->OnLost(epoch_, reason);
+  listener_->OnLost(epoch_, reason);
   EndConnection();
   if (std::exchange(is_draining_, false)) is_alive_ = false;
 }
@@ -334,10 +350,14 @@ void SimWorkerProcess::Lie(StepResult* result) {
   }
 }
 
-bool SimWorkerProcess::RepeatLastResult() {
-  if (!last_result_.has_value()) return false;
-  Tell()->OnResult(last_epoch_, *last_result_, 0);
-  return true;
+void SimWorkerProcess::RepeatLastResult() {
+  num_sent_ += last_epoch_ == epoch_;
+  listener_->OnResult(last_epoch_, *last_result_, 0);
+}
+
+std::optional<uint64_t> SimWorkerProcess::kept_digest() const {
+  if (!HasKept()) return std::nullopt;
+  return MixBits(DigestOf(kept_->MakeInventory()) + kept_salt_);
 }
 
 }  // namespace quire

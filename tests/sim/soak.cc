@@ -193,6 +193,7 @@ class Soak {
     if (random_.OneIn(10)) request.salt = random_.Between(1, 3);
     if (random_.OneIn(30)) request.bypass_cache = 1;
     if (random_.OneIn(30)) request.prompt_logprobs = 1;
+    if (request.beams == 0 && request.samples == 1 && random_.OneIn(8)) request.pooling = random_.Between(1, 3);
     if (random_.OneIn(8)) request.deadline = random_.Between(10, 20'000);
     if (random_.OneIn(1500)) {
       request.poison = 1 + random_.Between(0, request.num_own + request.max_tokens);
@@ -212,10 +213,11 @@ class Soak {
     request.generation = ServedGeneration();
     request.arrival_us = clock_.NowMicros();
     request.deadline_us = drawn.deadline == 0 ? kNever : clock_.NowMicros() + drawn.deadline * kMillisecond;
-    const PlacementRequest wanted{.generation = request.generation,
-                                  .num_prompt_tokens = static_cast<int>(request.prompt.size()),
-                                  .num_rows = NumRows(request),
-                                  .max_blocks = [&](int block_size) { return MostBlocks(request, block_size); }};
+    const PlacementRequest wanted{
+        .generation = request.generation,
+        .num_prompt_tokens = static_cast<int>(request.prompt.size()),
+        .num_rows = NumRows(request),
+        .max_blocks = [&](const CacheGroups& groups) { return MostBlocks(request, groups.block_size()); }};
     std::vector<WorkerLoad> loads;
     for (const Node& node : nodes_) {
       QUIRE_ASSIGN_OR_RETURN(loads.emplace_back(), node.engine->Load(request));
