@@ -31,7 +31,7 @@ class ProgressPrinter {
   // The time between two calls of Print.
   absl::Duration interval() const { return is_terminal_ ? absl::Milliseconds(250) : absl::Seconds(1); }
 
-  void Print(const LoadProgress& now) {
+  void Print(const LoadTestProgress& now) {
     if (is_terminal_) {
       const int columns = DescribeTerminal().columns - 1;
       std::fprintf(stderr, "\r\033[K%s", DrawProgress(before_, now, goal_, columns).c_str());
@@ -52,7 +52,7 @@ class ProgressPrinter {
   const LoadGoal goal_;
   const bool is_terminal_;
   double next_line_s_ = 1;  // Used if standard error is not a terminal.
-  LoadProgress before_;
+  LoadTestProgress before_;
 };
 
 // The preemptions of all workers since the manager's start. Returns nothing when this caller may not call GetStatus.
@@ -116,7 +116,7 @@ LoadGoal GoalOf(const BenchOptions& options, const LoadOptions& load, const Load
 LoadReport Measure(const BenchOptions& options, LoadOptions load, const Clients& clients, LoadPlan* plan,
                    Interrupt* interrupt) {
   ProgressPrinter progress(GoalOf(options, load, *plan));
-  load.on_progress = [&](const LoadProgress& now) { progress.Print(now); };
+  load.on_progress = [&](const LoadTestProgress& now) { progress.Print(now); };
   load.progress_interval = progress.interval();
   const std::optional<int64_t> preemptions_before = CountPreemptions(clients.first());
   LoadGenerator generator(clients.all(), load);

@@ -65,7 +65,7 @@ void PrintMaps(const std::map<std::string, v1::WatchBlocksResponse>& snapshots) 
   const Terminal terminal = DescribeTerminal();
   for (const auto& [address, message] : snapshots) {
     const std::string& states = message.snapshot().states();
-    const DrawnMap map = DrawMap(states, terminal);
+    const DrawnMap map = DrawMap(states, terminal, static_cast<int>(snapshots.size()));
     std::printf("worker %s, step %llu: %zu blocks of %u tokens, %d for each character\n%s", address.c_str(),
                 Big(message.step()), states.size(), message.snapshot().block_size(), map.blocks_per_cell,
                 map.lines.c_str());

@@ -208,8 +208,10 @@ std::string ZshCompletion(const CLI::App& app) {
                       ") ;;\n  esac\n"
                       "  if [[ $current == -* ]]; then _describe option options; return; fi\n"
                       "  if (( $#commands )); then _describe command commands; fi\n}\n"
-                      "compdef _",
-                      app.get_name(), " ", app.get_name(), "\n");
+                      // Where zsh has loaded this as a function of this name, that is the call.
+                      "if [[ ${funcstack[1]} == _",
+                      app.get_name(), " ]]; then _", app.get_name(), " \"$@\"; else compdef _", app.get_name(), " ",
+                      app.get_name(), "; fi\n");
 }
 
 std::string FishCompletion(const CLI::App& app) {

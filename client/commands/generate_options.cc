@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "base/message_numbers.h"
 #include "base/status.h"
 #include "client/commands/option_names.h"
 #include "client/commands/option_range.h"
@@ -49,27 +50,18 @@ void AddPromptOptions(CLI::App* command, GenerateOptions* options) {
 
 void AddSamplingOptions(CLI::App* command, GenerateOptions* options) {
   const char* const group = "Sampling";
-  AddOption(command, group, "-t,--temperature", &options->temperature, "T",
-            "0 always takes the likeliest token [the model's default or 1]")
-      ->check(IsNumber());
-  AddOption(command, group, "--top-k", &options->top_k, "K",
-            "Draw from the K likeliest tokens [the model's default or all]")
-      ->check(InRange<uint32_t>());
-  AddOption(command, group, "--top-p", &options->top_p, "P",
-            "Draw from the likeliest tokens that together reach this probability [the model's default or 1]")
-      ->check(IsNumber());
-  AddOption(command, group, "--min-p", &options->min_p, "P",
-            "Drop tokens below this share of the likeliest token's probability [the model's default or 0]")
-      ->check(IsNumber());
-  AddOption(command, group, "--presence-penalty", &options->presence_penalty, "X",
-            "Lower the logit of every token that was generated before by this, -2 .. 2 [0]")
-      ->check(IsNumber());
-  AddOption(command, group, "--frequency-penalty", &options->frequency_penalty, "X",
-            "Lower the logit by this for each time that the token was generated, -2 .. 2 [0]")
-      ->check(IsNumber());
-  AddOption(command, group, "--repetition-penalty", &options->repetition_penalty, "X",
-            "Divide positive logits of tokens that occurred before by this, 0.01 .. 10 [the model's default or 1]")
-      ->check(IsNumber());
+  for (size_t i = 0; i < std::size(kSamplingFields); ++i) {
+    const SamplingField& field = kSamplingFields[i];
+    const std::string flags =
+        absl::StrCat(field.short_option, *field.short_option != '\0' ? "," : "", field.OptionName());
+    if (field.counts_tokens()) {
+      AddOption(command, group, flags.c_str(), &options->sampling[i].count, field.value_text, field.help)
+          ->check(InRange<uint32_t>());
+    } else {
+      AddOption(command, group, flags.c_str(), &options->sampling[i].number, field.value_text, field.help)
+          ->check(IsNumber());
+    }
+  }
   AddOption(command, group, "--seed", &options->seed, "SEED",
             "Make the draws repeatable [the manager chooses a random seed]")
       ->check(InRange<uint64_t>());
@@ -173,13 +165,11 @@ absl::Status CheckPrompt(const GenerateOptions& options) {
 }
 
 absl::Status SetSampling(const GenerateOptions& options, v1::SamplingParams* sampling) {
-  if (options.temperature) sampling->set_temperature(*options.temperature);
-  if (options.top_k) sampling->set_top_k(*options.top_k);
-  if (options.top_p) sampling->set_top_p(*options.top_p);
-  if (options.min_p) sampling->set_min_p(*options.min_p);
-  if (options.presence_penalty) sampling->set_presence_penalty(*options.presence_penalty);
-  if (options.frequency_penalty) sampling->set_frequency_penalty(*options.frequency_penalty);
-  if (options.repetition_penalty) sampling->set_repetition_penalty(*options.repetition_penalty);
+  for (size_t i = 0; i < std::size(kSamplingFields); ++i) {
+    const auto& [number, count] = options.sampling[i];
+    if (number.has_value()) SetNumber(kSamplingFields[i].name, *number, sampling);
+    if (count.has_value()) SetNumber(kSamplingFields[i].name, *count, sampling);
+  }
   if (options.seed) sampling->set_seed(*options.seed);
   for (const std::string& entry : options.logit_bias) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));

@@ -4,12 +4,15 @@
 #define QUIRE_CLIENT_COMMANDS_GENERATE_OPTIONS_H_
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/sampling_fields.h"
 #include "client/commands/guide_options.h"
 #include "quire/v1/inference.pb.h"
 
@@ -43,13 +46,12 @@ struct GenerateOptions {
   std::optional<uint32_t> logprobs;
   std::optional<uint32_t> prompt_logprobs;
 
-  std::optional<float> temperature;
-  std::optional<uint32_t> top_k;
-  std::optional<float> top_p;
-  std::optional<float> min_p;
-  std::optional<float> presence_penalty;
-  std::optional<float> frequency_penalty;
-  std::optional<float> repetition_penalty;
+  // The value of a field in kSamplingFields. A field that counts tokens uses `count`.
+  struct SamplingOption {
+    std::optional<float> number;
+    std::optional<uint32_t> count;
+  };
+  std::array<SamplingOption, std::size(kSamplingFields)> sampling;  // In the order of the fields.
   std::optional<uint64_t> seed;
   std::vector<std::string> logit_bias;
   std::vector<uint32_t> allowed_token_ids;

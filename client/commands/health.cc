@@ -27,7 +27,7 @@ struct HealthOptions {
 };
 
 // Says why the manager cannot use its workers, unless one is ready: waiting for them does not help. Says each sentence
-// once; `told` has those that were said, without numbers: an epoch in a reason is another one at each attempt.
+// once; `told` has the earlier ones, without numbers: the epoch in a reason changes with each attempt.
 void TellOfRefusedWorkers(Client& client, std::set<std::string>* told) {
   const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
   if (!status.ok()) return;

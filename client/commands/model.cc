@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/message_numbers.h"
+#include "base/sampling_fields.h"
 #include "client/commands/commands.h"
 
 namespace quire {
@@ -16,12 +18,11 @@ namespace {
 std::string Defaults(const v1::GetModelResponse& model) {
   std::vector<std::string> parts;
   const v1::SamplingParams& sampling = model.default_sampling();
-  if (sampling.has_temperature()) parts.push_back(absl::StrCat("temperature ", sampling.temperature()));
-  if (sampling.has_top_k()) parts.push_back(absl::StrCat("top_k ", sampling.top_k()));
-  if (sampling.has_top_p()) parts.push_back(absl::StrCat("top_p ", sampling.top_p()));
-  if (sampling.has_min_p()) parts.push_back(absl::StrCat("min_p ", sampling.min_p()));
-  if (sampling.has_repetition_penalty()) {
-    parts.push_back(absl::StrCat("repetition_penalty ", sampling.repetition_penalty()));
+  for (const SamplingField& field : kSamplingFields) {
+    if (!HasNumber(sampling, field.name)) continue;
+    const double value = NumberOf(sampling, field.name);
+    parts.push_back(field.counts_tokens() ? absl::StrCat(field.name, " ", static_cast<uint32_t>(value))
+                                          : absl::StrCat(field.name, " ", static_cast<float>(value)));
   }
   if (model.has_default_max_tokens()) parts.push_back(absl::StrCat("max_tokens ", model.default_max_tokens()));
   return absl::StrJoin(parts, ", ");

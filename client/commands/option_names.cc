@@ -13,10 +13,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "base/field_names.h"
+#include "base/sampling_fields.h"
 
 namespace quire {
 namespace {
 
+// Options besides the ones of kSamplingFields.
 constexpr std::pair<absl::string_view, absl::string_view> kOptions[] = {
     {"add_special_tokens", "--no-special-tokens"},
     {"beam.diversity_penalty", "--diversity-penalty"},
@@ -48,15 +50,8 @@ constexpr std::pair<absl::string_view, absl::string_view> kOptions[] = {
     {"request_id", "--request-id"},
     {"sampling.allowed_token_ids", "--allowed-token-ids"},
     {"sampling.bad_words", "--bad-word"},
-    {"sampling.frequency_penalty", "--frequency-penalty"},
     {"sampling.logit_bias", "--logit-bias"},
-    {"sampling.min_p", "--min-p"},
-    {"sampling.presence_penalty", "--presence-penalty"},
-    {"sampling.repetition_penalty", "--repetition-penalty"},
     {"sampling.seed", "--seed"},
-    {"sampling.temperature", "--temperature"},
-    {"sampling.top_k", "--top-k"},
-    {"sampling.top_p", "--top-p"},
     {"skip_special_tokens", "--keep-special-tokens"},
     {"stopping.ignore_eos", "--ignore-eos"},
     {"stopping.include_stop", "--include-stop"},
@@ -74,6 +69,9 @@ std::optional<std::string> OptionOf(absl::string_view path) {
   const absl::string_view field = path.substr(0, path.find('['));
   for (const auto& [name, option] : kOptions) {
     if (field == name) return absl::StrCat(option, path.substr(field.size()));
+  }
+  for (const SamplingField& number : kSamplingFields) {
+    if (field == absl::StrCat("sampling.", number.name)) return number.OptionName();
   }
   return std::nullopt;
 }

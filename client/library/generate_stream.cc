@@ -14,7 +14,7 @@ namespace {
 
 // After this time without a connection, a stream that resumes says so.
 constexpr absl::Duration kTellAfter = absl::Seconds(2);
-// Cancel is noticed within this time.
+// Longest time until Cancel is noticed.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(50);
 // How long a call that could not be sent waits for the connection that gRPC makes; gRPC tries for the second time after
 // 80 to 120 ms. A caller that kept trying, with calls that fail at once, would stay without a connection for half a
@@ -65,7 +65,7 @@ void GenerateStream::Call() {
   auto context = std::make_unique<grpc::ClientContext>();
   context->set_deadline(absl::ToChronoTime(deadline_));
   const MutexLock lock(&mutex_);
-  // The readers of the call before end before its context.
+  // The readers of the previous call end here, before its context.
   reader_ = nullptr;
   queued_reader_ = nullptr;
   context_ = std::move(context);
@@ -120,7 +120,7 @@ void GenerateStream::Continue() {
 void GenerateStream::SetContinued() {
   request_.clear_continue_from();
   for (const auto& [index, sample] : continued_) *request_.add_continue_from() = sample;
-  // The new stream is only told of what changes behind these tokens.
+  // The new stream reports changes of numerics only after these tokens.
   for (auto& [index, sample] : received_) sample.clear_numerics_changed_at();
 }
 

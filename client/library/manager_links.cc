@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-// How often it is asked whether a call was stopped.
+// Interval for asking whether a call was stopped.
 constexpr absl::Duration kStopCheckInterval = absl::Milliseconds(50);
 
 bool IsConnected(grpc::Channel* channel, absl::Time deadline, const std::function<bool()>& is_stopped) {

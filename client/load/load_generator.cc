@@ -352,23 +352,23 @@ class LoadGenerator::Impl {
   void ReportProgress() QUIRE_EXCLUDES(mutex_) {
     const Clock::duration interval = Ticks(absl::ToDoubleSeconds(options_.progress_interval));
     for (TimePoint next = start_;; next += interval) {
-      const std::optional<LoadProgress> progress = WaitForProgress(next);
+      const std::optional<LoadTestProgress> progress = WaitForProgress(next);
       if (!progress.has_value()) return;
       options_.on_progress(*progress);
     }
   }
 
   // The progress at `time`. Returns nothing when Run is over before.
-  std::optional<LoadProgress> WaitForProgress(TimePoint time) QUIRE_EXCLUDES(mutex_) {
+  std::optional<LoadTestProgress> WaitForProgress(TimePoint time) QUIRE_EXCLUDES(mutex_) {
     const MutexLock lock(&mutex_);
     while (!is_over_ && changed_.WaitUntil(&mutex_, time)) continue;
     if (is_over_) return std::nullopt;
-    return LoadProgress{.elapsed_s = MillisBetween(start_, options_.now()) / 1000,
-                        .num_sent = report_.num_sent,
-                        .num_ended = report_.num_completed + report_.num_failed() + report_.num_cancelled,
-                        .num_failed = report_.num_failed(),
-                        .output_tokens = num_tokens_,
-                        .num_in_flight = num_in_flight_};
+    return LoadTestProgress{.elapsed_s = MillisBetween(start_, options_.now()) / 1000,
+                            .num_sent = report_.num_sent,
+                            .num_ended = report_.num_completed + report_.num_failed() + report_.num_cancelled,
+                            .num_failed = report_.num_failed(),
+                            .output_tokens = num_tokens_,
+                            .num_in_flight = num_in_flight_};
   }
 
   const std::vector<Client*> clients_;

@@ -17,7 +17,7 @@
 
 namespace quire {
 
-struct LoadProgress {
+struct LoadTestProgress {
   double elapsed_s = 0;
   int64_t num_sent = 0;
   int64_t num_ended = 0;   // Completed, failed or cancelled requests.
@@ -43,7 +43,7 @@ struct LoadOptions {
   int max_calls_per_client = 1000;
   ServiceLevel service_level = {};
   // Called every `progress_interval` by one thread, and not after Run has returned.
-  std::function<void(const LoadProgress&)> on_progress = {};
+  std::function<void(const LoadTestProgress&)> on_progress = {};
   absl::Duration progress_interval = absl::Seconds(1);
   // The clock of all measurements. Waiting always uses the steady clock. Must be thread-safe.
   std::function<std::chrono::steady_clock::time_point()> now = &std::chrono::steady_clock::now;

@@ -13,7 +13,7 @@ namespace {
 constexpr int kBarColumns = 24;
 
 // The share of requests or of time that is done, whichever is larger.
-double ShareDone(const LoadProgress& now, const LoadGoal& goal) {
+double ShareDone(const LoadTestProgress& now, const LoadGoal& goal) {
   double share = 0;
   if (goal.num_requests > 0) share = static_cast<double>(now.num_ended) / static_cast<double>(goal.num_requests);
   if (goal.duration_s > 0) share = std::max(share, now.elapsed_s / goal.duration_s);
@@ -22,7 +22,7 @@ double ShareDone(const LoadProgress& now, const LoadGoal& goal) {
 
 }  // namespace
 
-std::string DescribeProgress(const LoadProgress& before, const LoadProgress& now, const LoadGoal& goal) {
+std::string DescribeProgress(const LoadTestProgress& before, const LoadTestProgress& now, const LoadGoal& goal) {
   const std::string whole = goal.num_requests > 0 ? absl::StrCat(" of ", goal.num_requests) : "";
   const std::string failed = now.num_failed > 0 ? absl::StrCat(", ", now.num_failed, " failed") : "";
   const double seconds = now.elapsed_s - before.elapsed_s;
@@ -31,7 +31,8 @@ std::string DescribeProgress(const LoadProgress& before, const LoadProgress& now
                          now.num_in_flight, failed, rate, now.elapsed_s);
 }
 
-std::string DrawProgress(const LoadProgress& before, const LoadProgress& now, const LoadGoal& goal, int columns) {
+std::string DrawProgress(const LoadTestProgress& before, const LoadTestProgress& now, const LoadGoal& goal,
+                         int columns) {
   const double share = ShareDone(now, goal);
   const int filled = static_cast<int>(share * kBarColumns);
   const std::string line =

@@ -18,10 +18,11 @@ struct LoadGoal {
 
 // "420 of 1000 requests, 12 in flight, 3 failed, 1234 tokens/s, 21 s". `before` is the progress that the last line
 // showed. The tokens per second are counted since then.
-std::string DescribeProgress(const LoadProgress& before, const LoadProgress& now, const LoadGoal& goal);
+std::string DescribeProgress(const LoadTestProgress& before, const LoadTestProgress& now, const LoadGoal& goal);
 
 // The same line with a bar in front, "[#####-----]  50 % ". It has at most `columns` columns.
-std::string DrawProgress(const LoadProgress& before, const LoadProgress& now, const LoadGoal& goal, int columns);
+std::string DrawProgress(const LoadTestProgress& before, const LoadTestProgress& now, const LoadGoal& goal,
+                         int columns);
 
 }  // namespace quire
 

@@ -49,8 +49,8 @@ struct CallAction {
 // the same class, and tests/golden/calls has the decisions of both.
 //
 // - A manager that stands by, stops or was not reached has not begun the call, so it goes to the next one, if there are
-//   several. When all were asked and one of them stands by or stops, one will lead soon, so the search pauses and goes
-//   round again. A round in which none has answered ends it.
+//   several. When all were asked and one of them stands by or stops, one will lead soon, so the search pauses and
+//   asks all of them again. A round in which none has answered ends it.
 // - A stream that was cut is resumed with its token. Before the first token, the request is repeated by its name. This
 //   needs ON_DISCONNECT_DETACH.
 // - A request with continue_from is repeated after a cut, with all that was received: its tokens depend on nothing
@@ -98,7 +98,7 @@ class CallPolicy {
   bool has_standby_ = false;       // One of this round stands by or stops.
   absl::Time lost_at_ = absl::InfiniteFuture();
   absl::Duration delay_ = absl::ZeroDuration();      // Time to wait before the next attempt.
-  std::optional<google::rpc::Status> told_ = {};     // Says more than what gRPC says later.
+  std::optional<google::rpc::Status> told_ = {};     // More detailed than the later status of gRPC.
   std::optional<google::rpc::Status> unknown_ = {};  // Why the request is being continued.
 };
 

@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/lock_checks.h"
@@ -46,6 +48,39 @@ constexpr char kFooter[] =
     "or the request was aborted after text had been printed, 130 Ctrl-C.\n"
     "`quirectl COMMAND --help` describes a command.";
 
+struct HelpOptions {
+  std::string command;
+};
+
+// App::help would print the help of the command on the command line, which is this one.
+std::string HelpOf(const CLI::App& app, const std::string& name) {
+  return app.get_formatter()->make_help(&app, name, CLI::AppFormatMode::Normal);
+}
+
+int RunHelp(const HelpOptions& options, const CommandContext& context) {
+  std::string help = HelpOf(context.program, "quirectl");
+  if (!options.command.empty()) {
+    const auto found = context.program.get_subcommands(
+        [&](const CLI::App* command) { return command->get_name() == options.command; });
+    if (found.empty()) return ReportUsage(absl::StrCat("there is no command \"", options.command, "\""));
+    help = HelpOf(*found[0], absl::StrCat("quirectl ", options.command));
+  }
+  std::fputs(help.c_str(), stdout);
+  return kExitOk;
+}
+
+int RunVersion(const NoOptions& /*options*/, const CommandContext& /*context*/) {
+  std::printf("quirectl %s\n", kVersion);
+  return kExitOk;
+}
+
+// Users try these as options and as commands, so both work.
+void AddHelpAndVersion(CommandList* list) {
+  const auto [command, options] = list->AddOffline("help", "Print the help of quirectl or of a command", RunHelp);
+  command->add_option("command", options->command, "The command")->option_text(" ");
+  list->AddOffline("version", "Print the version and exit", RunVersion);
+}
+
 void AddCommands(CommandList* list) {
   AddGenerateCommand(list);
   AddChatCommand(list);
@@ -69,6 +104,7 @@ void AddCommands(CommandList* list) {
   AddDrainCommand(list);
   AddUndrainCommand(list);
   AddFlushCommand(list);
+  AddHelpAndVersion(list);
 }
 
 // Libraries print their own lines to standard error. Everything of interest in them is in a status as well.

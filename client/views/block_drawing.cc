@@ -11,9 +11,10 @@
 namespace quire {
 namespace {
 
-// The lines of a frame that are not part of the map.
-constexpr int kOtherRows = 6;
-constexpr int kMinMapRows = 8;
+// Lines of a terminal that no map has: the legend and the prompts before and behind, which may be folded, and those
+// above each map.
+constexpr int kOtherRows = 4;
+constexpr int kHeadRows = 2;
 // The limit where standard output is not a terminal.
 constexpr int kPlainMapRows = 64;
 constexpr int kIdWidth = 8;
@@ -95,9 +96,10 @@ std::vector<uint64_t> CountStates(absl::string_view states) {
   return counts;
 }
 
-DrawnMap DrawMap(absl::string_view states, const Terminal& terminal) {
+DrawnMap DrawMap(absl::string_view states, const Terminal& terminal, int num_maps) {
   const size_t width = std::max(terminal.columns - kIdWidth - 2, 10);
-  const size_t rows = terminal.is_terminal ? std::max(terminal.rows - kOtherRows, kMinMapRows) : kPlainMapRows;
+  const int room = (terminal.rows - kOtherRows) / num_maps - kHeadRows;
+  const size_t rows = terminal.is_terminal ? std::max(room, 1) : kPlainMapRows;
   const size_t num_cells = width * rows;
   const size_t group = std::max<size_t>((states.size() + num_cells - 1) / num_cells, 1);
   DrawnMap map{.lines = "", .blocks_per_cell = static_cast<int>(group)};

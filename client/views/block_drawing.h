@@ -36,14 +36,15 @@ std::string DrawBar(absl::Span<const StateCount> counts, int width, const Termin
 // The number of blocks in each state. [number of states]
 std::vector<uint64_t> CountStates(absl::string_view states);
 
-// A map of all blocks. Each line begins with the id of its first block. A character is one block, or a group of blocks
-// if the terminal has too few lines. A group is drawn as its most frequent state, or as the last of several equally
-// frequent states.
+// A map of all blocks of a worker. Each line begins with the id of its first block. A character is one block, or a
+// group of blocks if the terminal has too few lines for `num_maps` such maps and what is above and below them. If
+// even this is too much, each map has one line. A group is drawn as its most frequent state, or as the last of
+// several equally frequent states.
 struct DrawnMap {
   std::string lines;
   int blocks_per_cell = 1;
 };
-DrawnMap DrawMap(absl::string_view states, const Terminal& terminal);
+DrawnMap DrawMap(absl::string_view states, const Terminal& terminal, int num_maps = 1);
 
 // Joins runs of ids: "0-3 7 9-10". Prints at most `max_parts` parts, then "...".
 std::string DrawIds(absl::Span<const uint32_t> ids, int max_parts);

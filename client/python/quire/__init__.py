@@ -15,7 +15,7 @@ from quire import guides, v1
 from quire._async_client import AsyncClient
 from quire._client import Client
 from quire._errors import Error
-from quire._requests import Options, Sample
+from quire._requests import EmbedOptions, Options, Sample
 from quire._version import VERSION as __version__
 
-__all__ = ["AsyncClient", "Client", "Error", "Options", "Sample", "__version__", "guides", "v1"]
+__all__ = ["AsyncClient", "Client", "EmbedOptions", "Error", "Options", "Sample", "__version__", "guides", "v1"]

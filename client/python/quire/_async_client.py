@@ -16,7 +16,17 @@ import grpc.aio
 from quire import _connection, _wire, v1
 from quire._checks import text_of, token_ids_of
 from quire._errors import Error
-from quire._requests import Collector, Message, Options, Prompt, Prompts, Sample, make_chat
+from quire._requests import (
+    Collector,
+    EmbedOptions,
+    Message,
+    Options,
+    Prompt,
+    Prompts,
+    Sample,
+    make_chat,
+    make_embed_request,
+)
 from quire._resume import Resumption
 
 if TYPE_CHECKING:
@@ -104,6 +114,14 @@ class AsyncClient(Prompts[AsyncGenerator[v1.GenerateResponse, None]]):
                 with contextlib.suppress(Exception):
                     await self.abort(request.request_id, timeout=3.0)
             raise
+
+    async def embed(
+        self, inputs: str | Iterable[Prompt], *, timeout: float = 300.0, **options: Unpack[EmbedOptions]
+    ) -> list[v1.Embedding]:
+        """Returns the embeddings of texts, or of lists of token ids, in their order: `values` of each are its numbers.
+        There may be as many inputs as model().max_batch_requests."""
+        response: v1.EmbedResponse = await self.call("Embed", make_embed_request(inputs, options), timeout=timeout)
+        return list(response.embeddings)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool | None = None) -> v1.TokenizeResponse:
         request = v1.TokenizeRequest(text=text_of("text", text), add_special_tokens=add_special_tokens)

@@ -26,9 +26,12 @@ class Options(TypedDict, total=False):
     is the field `guided`. proto/quire/v1 has the range and the default of each."""
 
     temperature: float
+    top_n_sigma: float
     top_k: int
     top_p: float
     min_p: float
+    xtc_probability: float
+    xtc_threshold: float
     presence_penalty: float
     frequency_penalty: float
     repetition_penalty: float
@@ -119,6 +122,36 @@ def make_request(prompt: Prompt | None, chat: v1.Chat | None, options: Mapping[s
         request.text = prompt
     else:
         request.token_ids.CopyFrom(v1.TokenIds(ids=token_ids_of("prompt", prompt, "text or token ids")))
+    return request
+
+
+class EmbedOptions(TypedDict, total=False):
+    """How to embed texts: fields of EmbedRequest, by their names."""
+
+    dimensions: int
+    normalize: bool
+    add_special_tokens: bool
+    parse_special_tokens: bool
+    priority: int
+    cache_salt: str
+    bypass_prefix_cache: bool
+    tenant: str
+
+
+def make_embed_request(inputs: str | Iterable[Prompt], options: Mapping[str, Any]) -> v1.EmbedRequest:
+    """Returns the request for these inputs. Raises TypeError or ValueError as make_request does."""
+    several = [inputs] if isinstance(inputs, str) else list_of("inputs", inputs, "a list of texts or of token ids")
+    known = _fields(v1.EmbedRequest) - {"inputs"}
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise TypeError(f"there is no option {name}" + (f"; did you mean {near[0]}?" if near else ""))
+    request: v1.EmbedRequest = _make(v1.EmbedRequest, {name: o for name, o in options.items() if o is not None})
+    for i, one in enumerate(several):
+        if isinstance(one, str):
+            request.inputs.add(text=one)
+        else:
+            request.inputs.add(token_ids=v1.TokenIds(ids=token_ids_of(f"inputs[{i}]", one, "text or token ids")))
     return request
 
 

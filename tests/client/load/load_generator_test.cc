@@ -175,7 +175,7 @@ TEST_F(LoadGeneratorTest, AStopCancelsWhatRunsAndKeepsWhatWasMeasured) {
   LoadGenerator* running = nullptr;
   LoadOptions options;
   options.progress_interval = absl::Milliseconds(1);
-  options.on_progress = [&](const LoadProgress& now) {
+  options.on_progress = [&](const LoadTestProgress& now) {
     if (now.num_sent >= 3) running->Stop();
   };
   LoadGenerator generator(borrowed_, options);
@@ -199,7 +199,7 @@ TEST_F(LoadGeneratorTest, NothingIsSentAfterTheDurationOfAnOpenLoopThatIsHeldBac
   service_.opens_at = GatedService::kNever;
   LoadOptions options = {.max_requests = 5, .duration = absl::Milliseconds(50), .max_in_flight = 1};
   options.progress_interval = absl::Milliseconds(1);
-  options.on_progress = [&](const LoadProgress& now) {
+  options.on_progress = [&](const LoadTestProgress& now) {
     if (now.elapsed_s > 0.05) service_.opens_at = 0;
   };
   const LoadReport report = Run(options);
@@ -234,8 +234,9 @@ TEST(ServiceLevelTest, TimesHaveUnits) {
 }
 
 TEST(ProgressLineTest, ABarShowsWhatIsNearerToItsEnd) {
-  const LoadProgress before = {.elapsed_s = 9, .output_tokens = 100};
-  const LoadProgress now = {.elapsed_s = 10, .num_sent = 30, .num_ended = 25, .output_tokens = 400, .num_in_flight = 5};
+  const LoadTestProgress before = {.elapsed_s = 9, .output_tokens = 100};
+  const LoadTestProgress now = {
+      .elapsed_s = 10, .num_sent = 30, .num_ended = 25, .output_tokens = 400, .num_in_flight = 5};
   EXPECT_EQ(DescribeProgress(before, now, {.num_requests = 100}),
             "25 of 100 requests, 5 in flight, 300 tokens/s, 10 s");
   EXPECT_EQ(DrawProgress(before, now, {.num_requests = 100, .duration_s = 20}, 46),

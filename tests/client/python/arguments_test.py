@@ -42,6 +42,9 @@ class ArgumentsTest(unittest.TestCase):
                 (lambda: client.detokenize("Once"), "token_ids is text, it must be a list of token ids"),
                 (lambda: client.detokenize([-1]), "token_ids[0] is -1, it must be a token id"),
                 (lambda: client.tokenize([1]), "text is a list, it must be text"),
+                (lambda: client.embed(b"Once"), "inputs is bytes, it must be a list of texts or of token ids"),
+                (lambda: client.embed(["Once", 7]), "inputs[1] is of the type int, it must be text or token ids"),
+                (lambda: client.embed([[-1]]), "inputs[0][0] is -1, it must be a token id"),
             ):
                 with self.assertRaises((TypeError, ValueError)) as caught:
                     call()

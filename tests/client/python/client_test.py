@@ -289,6 +289,16 @@ class RequestTest(unittest.TestCase):
         fields = _requests._SAMPLING | _requests._STOPPING | _requests._REQUEST | {"guide"}
         self.assertEqual(set(_requests.Options.__annotations__), fields)
 
+    def test_inputs_of_embeddings_are_texts_or_token_ids(self):
+        request = _requests.make_embed_request(["Hi", [1, 2]], {"dimensions": 8, "normalize": False, "tenant": None})
+        self.assertEqual((request.inputs[0].text, list(request.inputs[1].token_ids.ids)), ("Hi", [1, 2]))
+        self.assertEqual((request.dimensions, request.normalize), (8, False))
+        self.assertEqual([i.text for i in _requests.make_embed_request("Hi", {}).inputs], ["Hi"])
+        fields = _requests._fields(v1.EmbedRequest) - {"inputs"}
+        self.assertEqual(set(_requests.EmbedOptions.__annotations__), fields)
+        with self.assertRaisesRegex(TypeError, "there is no option dimension; did you mean dimensions?"):
+            _requests.make_embed_request(["Hi"], {"dimension": 1})
+
     def test_an_option_that_does_not_exist_is_refused(self):
         with self.assertRaisesRegex(TypeError, "there is no option max_token; did you mean max_tokens?"):
             _requests.make_request("Hi", None, {"max_token": 1})

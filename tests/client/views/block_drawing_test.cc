@@ -33,6 +33,20 @@ TEST(BlockDrawingTest, WhatDoesNotFitIsDrawnInGroupsByTheMostFrequentState) {
   EXPECT_EQ(std::count(map.lines.begin(), map.lines.end(), '\n'), 8);
 }
 
+TEST(BlockDrawingTest, AllMapsTogetherFitIntoTheTerminal) {
+  const std::string states(10'000, '\3');
+  const auto num_lines = [&](int rows, int num_maps) {
+    const std::string lines = DrawMap(states, {.is_terminal = true, .columns = 40, .rows = rows}, num_maps).lines;
+    return std::count(lines.begin(), lines.end(), '\n');
+  };
+  // A map has two lines above it, and four are left for the legend and the prompts.
+  EXPECT_EQ(num_lines(24, 1), 18);
+  EXPECT_EQ(num_lines(24, 2), 8);
+  EXPECT_EQ(num_lines(24, 4), 3);
+  EXPECT_EQ(num_lines(10, 1), 4);
+  EXPECT_EQ(num_lines(24, 100), 1);
+}
+
 TEST(BlockDrawingTest, ColorsComeInRuns) {
   EXPECT_EQ(DrawMap("\3\3\1", kColored).lines, "       0  \033[32muu\033[0m\033[2m.\033[0m\n");
   EXPECT_EQ(DrawState(v1::BLOCK_STATE_PINNED, kPlain), "P");
