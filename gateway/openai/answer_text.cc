@@ -5,10 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "gateway/web/error_body.h"
+#include "base/json_text.h"
 
 namespace quire {
 namespace {
+
+// vLLM has replaced the first name by the second, and clients read one of them.
+constexpr const char* kThoughtNames[] = {"reasoning_content", "reasoning"};
 
 void AppendCall(const ToolCallDelta& call, std::string* out) {
   absl::StrAppend(out, "{\"index\":", call.index);
@@ -35,8 +38,9 @@ void AppendDelta(const AnswerText& text, std::string* out) {
   const auto begin_member = [out](const char* name) {
     absl::StrAppend(out, out->back() == '{' ? "" : ",", "\"", name, "\":");
   };
-  if (!text.reasoning.empty()) {
-    begin_member("reasoning_content");
+  for (const char* name : kThoughtNames) {
+    if (text.reasoning.empty()) continue;
+    begin_member(name);
     AppendJsonString(text.reasoning, out);
   }
   if (!text.content.empty()) {
@@ -53,6 +57,11 @@ void AppendDelta(const AnswerText& text, std::string* out) {
     *out += ']';
   }
   *out += '}';
+}
+
+void DropContent(AnswerText* text) {
+  text->content.clear();
+  for (ToolCallDelta& call : text->calls) call.content_begin = 0;
 }
 
 void Append(const AnswerText& more, AnswerText* text) {
@@ -75,8 +84,9 @@ void AppendMessage(const AnswerText& text, std::string* out) {
     AppendJsonString(text.content, out);
   }
   *out += ",\"refusal\":null";
-  if (!text.reasoning.empty()) {
-    *out += ",\"reasoning_content\":";
+  for (const char* name : kThoughtNames) {
+    if (text.reasoning.empty()) continue;
+    absl::StrAppend(out, ",\"", name, "\":");
     AppendJsonString(text.reasoning, out);
   }
   const char* separator = ",\"tool_calls\":[";

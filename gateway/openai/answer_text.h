@@ -15,9 +15,10 @@ struct ToolCallDelta {
   std::string id = {};         // Only in the first part.
   std::string name = {};       // Only in the first part.
   std::string arguments = {};  // The part adds this to the JSON text of the arguments.
+  size_t content_begin = 0;    // Number of bytes of the content before the part.
 };
 
-// This is what a piece of a model's text means, or the texts of a whole answer.
+// The parts of a piece of a model's text, or of a whole answer.
 struct AnswerText {
   std::string reasoning = {};
   std::string content = {};
@@ -26,8 +27,12 @@ struct AnswerText {
   bool empty() const { return reasoning.empty() && content.empty() && calls.empty(); }
 };
 
-// Appends "delta" of an event as JSON: {"reasoning_content", "content", "tool_calls"}, without members that are empty.
+// Appends "delta" of an event as JSON: {"reasoning_content", "reasoning", "content", "tool_calls"}, without members
+// that are empty. The first two are the same text.
 void AppendDelta(const AnswerText& text, std::string* out);
+
+// Leaves the content out.
+void DropContent(AnswerText* text);
 
 // Joins what follows to a text.
 void Append(const AnswerText& more, AnswerText* text);

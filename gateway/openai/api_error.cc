@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -29,6 +30,8 @@ constexpr char kServer[] = "server_error";
 constexpr char kUnsetMaxTokens[] = "the limit of the answer (max_tokens is not set)";
 // The reason REQUEST_UNKNOWN of the manager.
 constexpr char kRequestUnknown[] = "request_unknown";
+// The manager's name of what sets the number of samples, where it does not tell which of the two does.
+constexpr char kSamples[] = "n or best_of";
 
 struct CodeMapping {
   absl::StatusCode status;
@@ -63,13 +66,14 @@ constexpr ReasonMapping kLastingReasons[] = {
     {"tenant_limit", 403, "permission_error"},
 };
 
+// The beginning of the manager's path of an input.
+constexpr char kInputs[] = "inputs[";
+
 // Parts of the manager's paths whose names differ.
 constexpr std::pair<const char*, const char*> kNames[] = {
     {"beam", "use_beam_search"},
-    {"beam.width", "n"},
     {"beam.num_return_sequences", "n"},
     {"include_stop", "include_stop_str_in_output"},
-    {"template_kwargs", "chat_template_kwargs"},
     {"resume_token", "Last-Event-ID"},
 };
 
@@ -101,8 +105,11 @@ std::optional<ApiError> ConnectionError(const google::rpc::Status& status) {
 // not know request_id, because the gateway sets it.
 bool IsField(absl::string_view path) {
   if (path == "request_id") return false;
+  if (path == kSamples) return true;
   absl::ConsumePrefix(&path, "start.");
-  const google::protobuf::Descriptor* message = v1::GenerateRequest::descriptor();
+  const bool is_of_input = absl::StartsWith(path, kInputs);
+  const google::protobuf::Descriptor* message =
+      is_of_input ? v1::EmbedRequest::descriptor() : v1::GenerateRequest::descriptor();
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
     const google::protobuf::FieldDescriptor* const field =
         message == nullptr ? nullptr : message->FindFieldByName(std::string(part.substr(0, part.find('['))));
@@ -110,6 +117,26 @@ bool IsField(absl::string_view path) {
     message = field->message_type();
   }
   return true;
+}
+
+// Returns the client's field of a message, such as "messages[2].content" of the manager.
+std::optional<std::string> MessageField(absl::string_view path, const ApiNames& names) {
+  size_t index = 0;
+  if (names.messages.empty() || !absl::ConsumePrefix(&path, "messages[")) return std::nullopt;
+  if (!absl::SimpleAtoi(path.substr(0, path.find(']')), &index) || index >= names.messages.size()) return std::nullopt;
+  return names.messages[index];
+}
+
+// Returns the client's field of an input, such as "inputs[2].text" of the manager.
+std::optional<std::string> InputField(absl::string_view path, const ApiNames& names) {
+  size_t index = 0;
+  if (!absl::ConsumePrefix(&path, kInputs)) return std::nullopt;
+  const size_t end = path.find(']');
+  if (!absl::SimpleAtoi(path.substr(0, end), &index) || index >= names.inputs.size()) return std::nullopt;
+  path.remove_prefix(end + 1);
+  absl::ConsumePrefix(&path, ".token_ids.ids");
+  absl::ConsumePrefix(&path, ".text");
+  return absl::StrCat(names.inputs[index], path);
 }
 
 // Returns the field that the client must correct after an error about this one. Without max_tokens it is the prompt
@@ -148,10 +175,15 @@ ApiError FieldError(absl::string_view field, absl::string_view description) {
 
 std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
   absl::ConsumePrefix(&path, "start.");
+  if (std::optional<std::string> field = InputField(path, names)) return *std::move(field);
+  if (path == "beam.width" || path == kSamples) return names.num_samples;
   for (const auto& [name, api_name] : kNames) {
     if (path == name || absl::EndsWith(path, absl::StrCat(".", name))) return api_name;
   }
   for (const char* prefix : {"sampling.", "stopping.", "beam.", "chat."}) absl::ConsumePrefix(&path, prefix);
+  if (path == "template_kwargs") return names.template_variables;
+  if (path == "stop" || absl::StartsWith(path, "stop[")) return absl::StrCat(names.stop, path.substr(4));
+  if (std::optional<std::string> field = MessageField(path, names)) return *std::move(field);
   if (path == "max_tokens") return names.max_tokens.value_or(kUnsetMaxTokens);
   if (path == "logprobs") return names.logprobs;
   if (path == "text") return names.prompt;
@@ -160,7 +192,7 @@ std::string ApiFieldName(absl::string_view path, const ApiNames& names) {
     return absl::StrCat(names.prompt, path);
   }
   if (path == "received" || absl::StartsWith(path, "received[")) return "Last-Event-ID";
-  if (path == "chat") return "messages";
+  if (path == "chat") return names.messages.empty() ? "messages" : names.prompt;
   if (const size_t call = path.find("].tool_calls["); call != path.npos) {
     // The name and the arguments of a call have an object of their own.
     const std::string of_call = absl::StrReplaceAll(
@@ -191,7 +223,7 @@ ApiError ToApiError(const google::rpc::Status& status, const ApiNames& names) {
       for (const auto& violation : bad_request.field_violations()) {
         std::string field = ApiFieldName(violation.field(), names);
         std::string description = violation.description();
-        if (field == "tools") field = TakeParametersField(&description).value_or(field);
+        if (field == "tools") field = TakeParametersField(names.tool_parameters, &description).value_or(field);
         description = WithApiNames(description, names);
         if (!error.param.has_value()) error.param = ParamOf(field, names);
         absl::StrAppend(&error.message, error.message.empty() ? "" : "; ", field, " ", description);

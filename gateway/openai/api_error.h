@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "google/rpc/status.pb.h"
@@ -18,7 +19,7 @@ struct ApiError {
   std::string type = "invalid_request_error";
   std::optional<std::string> param = std::nullopt;  // The field of the request that must be corrected.
   std::optional<std::string> code = std::nullopt;   // A word that programs can compare.
-  std::optional<int> retry_after_s = std::nullopt;  // The request may be sent again after so many seconds.
+  std::optional<int> retry_after_s = std::nullopt;  // Seconds after which the request may be sent again.
 
   // {"error": {...}}
   std::string Body() const;
@@ -34,7 +35,15 @@ struct ApiNames {
   std::optional<std::string> max_tokens = "max_tokens";
   std::string logprobs = "logprobs";      // The field that has the number of alternatives.
   std::string prompt = "prompt";          // The field that has the text or the tokens.
+  std::string num_samples = "n";          // The field that has the largest number of samples or beams.
   std::string guide = "response_format";  // The field that says what the output must be.
+  std::string stop = "stop";              // The field that has the stop strings.
+  std::string template_variables = "chat_template_kwargs";
+  std::string tool_parameters = "function.parameters";  // The field of a tool that has the schema of its arguments.
+  // The field that has each message of the chat, if the messages of the client are others.
+  std::vector<std::string> messages = {};
+  // The field that has each input of a request for embeddings.
+  std::vector<std::string> inputs = {};
 };
 
 // The codes of errors of the connection to the manager.

@@ -21,7 +21,7 @@ constexpr size_t kMaxOthers = size_t{1} << 18;
 // Members of a smaller object are found faster one after the other.
 constexpr size_t kMinIndexed = 32;
 
-// What a text has, if it is JSON.
+// The structure of a text, if it is JSON.
 struct Outline {
   std::string reason;           // Why the text must not be parsed, or "".
   std::vector<uint32_t> sizes;  // The number of values in each list and object, in the order of their beginnings.

@@ -7,13 +7,6 @@
 #include "gateway/openai/field_reader.h"
 
 namespace quire {
-namespace {
-
-bool IsArguments(absl::string_view key) {
-  return key == "arguments" || key == "parameters";
-}
-
-}  // namespace
 
 size_t CallObject::Add(absl::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
@@ -22,6 +15,10 @@ size_t CallObject::Add(absl::string_view text) {
     if (depth_ == 0) return i + 1;
   }
   return text.size();
+}
+
+bool CallObject::IsArguments() const {
+  return is_keyed_ || key_ == "arguments" || key_ == "parameters";
 }
 
 void CallObject::Scan(size_t i) {
@@ -44,7 +41,7 @@ void CallObject::Scan(size_t i) {
       break;
     case '{':
     case '[':
-      if (depth_ == 1 && is_value_ && c == '{' && IsArguments(key_) && !has_arguments()) arguments_begin_ = i;
+      if (depth_ == 1 && is_value_ && c == '{' && IsArguments() && !has_arguments()) arguments_begin_ = i;
       ++depth_;
       break;
     case '}':
@@ -68,7 +65,8 @@ void CallObject::EndString(size_t end) {
   if (!text.is_string()) return;
   if (!is_value_) {
     key_ = text.get<std::string>();
-  } else if (key_ == "name" && !name_.has_value()) {
+    if (is_keyed_ && !name_.has_value()) name_ = key_;
+  } else if (!is_keyed_ && key_ == "name" && !name_.has_value()) {
     name_ = text.get<std::string>();
   }
 }
@@ -81,8 +79,16 @@ std::string CallObject::TakeArguments() {
   return text;
 }
 
-std::optional<WholeCall> ParseWholeCall(const std::string& object) {
+std::optional<WholeCall> ParseWholeCall(const std::string& object, bool is_keyed) {
   const Json json = Json::parse(object, nullptr, /*allow_exceptions=*/false);
+  if (is_keyed) {
+    if (!json.is_object() || json.size() != 1 || !json.front().is_object()) return std::nullopt;
+    return WholeCall{.name = json.begin().key(), .arguments = Dump(json.front())};
+  }
+  return ParseWholeCall(json);
+}
+
+std::optional<WholeCall> ParseWholeCall(const Json& json) {
   if (!json.is_object()) return std::nullopt;
   const auto name = json.find("name");
   if (name == json.end() || !name->is_string()) return std::nullopt;

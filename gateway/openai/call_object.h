@@ -8,13 +8,20 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "gateway/openai/field_reader.h"
 
 namespace quire {
 
 // Reads the JSON object of a call, {"name": ..., "arguments": {...}}, as its text comes. "parameters" means the same as
-// "arguments". The text comes from a model, so it need not be JSON; only brackets and strings are followed.
+// "arguments". If it is keyed, the object is {NAME: {...}} instead. The text comes from a model, so it need not be
+// JSON; only brackets and strings are followed.
 class CallObject {
  public:
+  explicit CallObject(bool is_keyed = false) : is_keyed_(is_keyed) {}
+
+  // Forgets what was taken.
+  void Reset() { *this = CallObject(is_keyed_); }
+
   // Takes the bytes of `text` that belong to the object, and returns their number. REQUIRES: the first byte of the
   // first call is '{'.
   size_t Add(absl::string_view text);
@@ -30,9 +37,11 @@ class CallObject {
   std::string TakeArguments();
 
  private:
+  bool IsArguments() const;
   void Scan(size_t i);
   void EndString(size_t end);
 
+  bool is_keyed_;
   std::string raw_;
   int depth_ = 0;
   bool is_string_ = false;
@@ -54,7 +63,8 @@ struct WholeCall {
 
 // Returns nothing when the text is not the JSON of a call. Arguments that are missing are an empty object, and a string
 // is taken as the text of the object. Arguments that are no object make it no call.
-std::optional<WholeCall> ParseWholeCall(const std::string& object);
+std::optional<WholeCall> ParseWholeCall(const std::string& object, bool is_keyed = false);
+std::optional<WholeCall> ParseWholeCall(const Json& object);
 
 }  // namespace quire
 

@@ -1,77 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "gateway/openai/chat_fields.h"
+#include "gateway/openai/forced_tools.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/generate_fields.h"
 #include "gateway/openai/neutral_fields.h"
+#include "gateway/openai/tool_list.h"
 
 namespace quire {
 namespace {
 
-// The names of the functions. REQUIRES: the tools were read without error.
-std::vector<std::string> ToolNames(const Json& tools) {
-  std::vector<std::string> names;
-  for (const Json& tool : tools) names.push_back(tool["function"]["name"].get<std::string>());
-  return names;
-}
-
-constexpr const char* kReferringKeywords[] = {"$ref", "allOf", "anyOf", "oneOf"};
-
-// Returns the tools. The parameters of each must be those of an object; otherwise this leaves an error. REQUIRES: the
-// tools were read without error.
-std::vector<CallableTool> CallableTools(const Json& tools, FieldReader* fields) {
-  std::vector<CallableTool> callable;
-  for (size_t i = 0; i < tools.size(); ++i) {
-    const Json& function = tools[i]["function"];
-    const std::string path = absl::StrCat("tools[", i, "]");
-    // A function without parameters takes an empty object.
-    Json parameters = {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
-    if (const auto given = function.find("parameters"); given != function.end() && !given->is_null()) {
-      parameters = *given;
-      // A schema that refers to others has their types.
-      const bool refers = std::any_of(std::begin(kReferringKeywords), std::end(kReferringKeywords),
-                                      [&](const char* keyword) { return parameters.contains(keyword); });
-      if (!refers) parameters.emplace("type", "object");
-      if (const auto type = parameters.find("type"); type != parameters.end() && *type != "object") {
-        fields->Fail(path + ".function.parameters.type", absl::StrCat(Describe(*type), ", it must be \"object\""));
-      }
-    }
-    callable.push_back({.name = function["name"].get<std::string>(), .parameters = Dump(parameters), .field = path});
-  }
-  return callable;
-}
-
-// Reads {"type": "function", "function": {"name": ...}}. Leaves the named tool alone in `tools`.
-void ReadNamedTool(const Json& choice, FieldReader* fields, std::vector<CallableTool>* tools) {
-  FieldReader reader(choice, "tool_choice.");
-  const std::optional<std::string> type = reader.String("type");
+// Returns the name in {"type": "function", "function": {"name": ...}}, or leaves an error. A definition may
+// repeat the other fields of the tool, and leave the type out.
+std::optional<std::string> ReadToolName(const Json& tool, const std::string& path, bool is_definition,
+                                        FieldReader* parent) {
+  FieldReader reader(tool, path + ".", parent);
+  std::optional<std::string> type = reader.String("type");
+  if (is_definition && !type.has_value()) type = "function";
   const Json* const function = reader.Object("function");
+  std::optional<std::string> name;
   if (type.value_or("") != "function") {
     const std::string value = type.has_value() ? absl::StrCat("is ", Json(*type).dump()) : "is missing";
     reader.Fail("type", value + ", it must be \"function\"");
   } else if (function == nullptr) {
     reader.Fail("function", "is missing");
   } else {
-    FieldReader named(*function, "tool_choice.function.");
-    const std::string name = named.String("name").value_or("");
-    if (name.empty()) named.Fail("name", "is missing");
-    std::erase_if(*tools, [&](const CallableTool& tool) { return tool.name != name; });
-    if (tools->empty()) named.Fail("name", absl::StrCat("is ", Json(name).dump(), ", which no function of tools has"));
+    FieldReader named(*function, path + ".function.", &reader);
+    name = named.String("name");
+    if (name.value_or("").empty()) named.Fail("name", "is missing");
+    if (is_definition) named.Ignore({"description", "parameters", "strict"});
     named.RefuseOthers();
-    if (named.error().has_value()) reader.Fail(*named.error());
   }
   reader.RefuseOthers();
-  if (reader.error().has_value()) fields->Fail(*reader.error());
+  return reader.error().has_value() ? std::nullopt : name;
 }
 
 // Reads a choice that makes the model call tools.
@@ -81,21 +48,13 @@ void ReadForcedTools(const Json& choice, const Json* tools, FieldReader* fields,
     return fields->Fail("tool_choice", absl::StrCat(Describe(choice),
                                                     ", it must be none, auto, required or an object with a function"));
   }
-  const std::string value = choice.is_object() ? "names a function" : "is \"required\"";
-  if (request.chat().tools().empty()) return fields->Fail("tool_choice", value + ", but tools is missing or empty");
-  if (request.has_guided()) {
-    return fields->Fail("tool_choice", absl::StrCat(value, ", which cannot be combined with ", call->names.guide));
+  ForcedChoice forced{.value = "is \"required\""};
+  if (choice.is_object()) {
+    forced = {.value = "names a function", .name = "", .name_field = "tool_choice.function.name"};
+    if (!request.chat().tools().empty())
+      forced.name = ReadToolName(choice, "tool_choice", /*is_definition=*/false, fields).value_or("");
   }
-  call->forced_tools = CallableTools(*tools, fields);
-  const absl::flat_hash_set<std::string> allowed(call->tools.begin(), call->tools.end());
-  std::erase_if(call->forced_tools, [&](const CallableTool& tool) { return !allowed.contains(tool.name); });
-  if (choice.is_object() && !fields->error().has_value()) {
-    call->names_tool = true;
-    ReadNamedTool(choice, fields, &call->forced_tools);
-  }
-  call->tools.clear();
-  for (const CallableTool& tool : call->forced_tools) call->tools.push_back(tool.name);
-  call->names.guide = "tools";
+  if (!fields->error().has_value()) ForceTools(forced, tools, fields, request, call);
 }
 
 bool IsAllowedTools(const Json& choice) {
@@ -104,46 +63,29 @@ bool IsAllowedTools(const Json& choice) {
 
 // Reads {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}. Leaves these tools
 // alone in the request. Returns whether one must be called.
-bool ReadAllowedTools(const Json& choice, const Json& tools, FieldReader* fields, v1::Chat* chat,
-                      std::vector<std::string>* names) {
-  FieldReader reader(choice, "tool_choice.");
+bool ReadAllowedTools(const Json& choice, const Json& tools, FieldReader* fields, v1::Chat* chat, GenerateCall* call) {
+  FieldReader reader(choice, "tool_choice.", fields);
   reader.Ignore({"type"});
   const Json* const allowed = reader.Object("allowed_tools");
   if (allowed == nullptr) reader.Fail("allowed_tools", "is missing");
-  FieldReader inner(allowed == nullptr ? choice : *allowed, "tool_choice.allowed_tools.");
-  const std::string mode = inner.String("mode").value_or("");
-  if (mode != "auto" && mode != "required") {
-    inner.Fail("mode", absl::StrCat("is ", Json(mode).dump(), ", it must be auto or required"));
-  }
-  const Json* const list = inner.Find("tools");
-  if (list == nullptr || !list->is_array() || list->empty()) {
-    inner.Fail("tools", "is missing, empty or no list, it must name one of the tools at least");
-  }
-  absl::flat_hash_map<std::string, const Json*> by_name;
-  for (const Json& tool : tools) by_name.emplace(tool["function"]["name"].get<std::string>(), &tool);
-  absl::flat_hash_set<const Json*> taken;
-  Json kept = Json::array();
-  for (size_t i = 0; list != nullptr && list->is_array() && i < list->size(); ++i) {
-    const Json& one = (*list)[i];
-    const bool has_name = one.is_object() && one.contains("function") && one["function"].is_object() &&
-                          one["function"].contains("name") && one["function"]["name"].is_string();
-    const auto tool = has_name ? by_name.find(one["function"]["name"].get<std::string>()) : by_name.end();
-    if (tool != by_name.end()) {
-      if (taken.insert(tool->second).second) kept.push_back(*tool->second);
-      continue;
+  const std::string path = "tool_choice.allowed_tools.";
+  FieldReader inner(allowed == nullptr ? choice : *allowed, path, &reader);
+  const AllowedTools list = ReadAllowedList(&inner);
+  std::vector<ListedTool> listed;
+  for (size_t i = 0; list.tools != nullptr && i < list.tools->size(); ++i) {
+    const Json& tool = (*list.tools)[i];
+    const std::string place = absl::StrCat(path, "tools[", i, "]");
+    if (!tool.is_object()) {
+      inner.Fail(FieldError(place, absl::StrCat(Describe(tool), ", it must be an object")));
+      break;
     }
-    inner.Fail(absl::StrCat("tools[", i, "].function.name"),
-               has_name ? absl::StrCat("is ", one["function"]["name"].dump(), ", which no function of tools has")
-                        : "is missing");
+    const std::optional<std::string> name = ReadToolName(tool, place, /*is_definition=*/true, &inner);
+    listed.push_back({.name = name.value_or(""), .field = place + ".function.name"});
   }
   inner.RefuseOthers();
-  if (inner.error().has_value()) reader.Fail(*inner.error());
   reader.RefuseOthers();
-  if (reader.error().has_value()) fields->Fail(*reader.error());
-  if (fields->error().has_value()) return false;
-  *names = ToolNames(kept);
-  chat->set_tools(Dump(kept));
-  return mode == "required";
+  if (!fields->error().has_value()) KeepListedTools(listed, tools, fields, chat, call);
+  return list.is_required && !fields->error().has_value();
 }
 
 void ReadToolChoice(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call) {
@@ -151,18 +93,23 @@ void ReadToolChoice(FieldReader* fields, v1::GenerateRequest* request, GenerateC
   const Json* const choice = fields->Find("tool_choice");
   const Json* const tools = fields->Find("tools");
   if (fields->error().has_value()) return;
-  if (tools != nullptr) call->tools = ToolNames(*tools);
+  if (tools != nullptr) {
+    call->tools = ToolNames(*tools);
+    call->parameters = ParametersOfTools(*tools);
+  }
   call->has_parallel_tool_calls = fields->Bool("parallel_tool_calls").value_or(true);
   if (choice != nullptr && *choice == "none") {
     chat->clear_tools();  // A model that knows no tools calls none.
   } else if (choice != nullptr && IsAllowedTools(*choice)) {
-    const bool is_required =
-        ReadAllowedTools(*choice, tools == nullptr ? Json::array() : *tools, fields, chat, &call->tools);
+    const bool is_required = ReadAllowedTools(*choice, tools == nullptr ? Json::array() : *tools, fields, chat, call);
     if (is_required) ReadForcedTools("required", tools, fields, *request, call);
   } else if (choice != nullptr && *choice != "auto") {
     ReadForcedTools(*choice, tools, fields, *request, call);
   }
   call->may_call_tools = !chat->tools().empty();
+  if (call->may_call_tools && call->forced_tools.empty() && !fields->error().has_value()) {
+    RestrictTools(*tools, {}, fields, *request, call);
+  }
 }
 
 void ReadMaxTokens(FieldReader* fields, v1::StoppingParams* stopping, GenerateCall* call) {
@@ -193,9 +140,9 @@ void ReadLogprobs(FieldReader* fields, v1::GenerateRequest* request, GenerateCal
 
 }  // namespace
 
-std::variant<GenerateCall, ApiError> ReadChatCall(const Json& body) {
-  FieldReader fields(body);
+std::variant<GenerateCall, ApiError> ReadChatCall(const Json& body, UnknownFields unknown) {
   GenerateCall call{.is_chat = true, .names = {.logprobs = "top_logprobs", .prompt = "messages"}};
+  FieldReader fields(body, "", unknown == UnknownFields::kIgnore ? &call.ignored : nullptr);
   v1::GenerateRequest request;
   ReadGenerateFields(&fields, &request, &call);
   ReadMaxTokens(&fields, request.mutable_stopping(), &call);

@@ -3,11 +3,11 @@
 #include "gateway/openai/chat_fields.h"
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "gateway/openai/tool_list.h"
 
 namespace quire {
 namespace {
@@ -46,11 +46,25 @@ void ReadContent(FieldReader* fields, v1::ChatMessage* message) {
   }
 }
 
-// Thoughts have several names. Templates see those that the client has used.
+// Thoughts have several names. Templates see those that the client has used. An empty text contradicts no other.
 void ReadReasoning(FieldReader* fields, v1::ChatMessage* message) {
-  if (const auto text = fields->String("reasoning_content")) message->set_reasoning_content(*text);
-  if (const auto text = fields->String("thinking")) message->set_thinking(*text);
-  if (const auto text = fields->String("reasoning")) message->set_reasoning(*text);
+  std::string first;
+  std::string thoughts;
+  const auto read = [&](const char* name) {
+    const std::optional<std::string> text = fields->String(name);
+    if (text.value_or("").empty()) return text;
+    if (first.empty()) {
+      first = name;
+      thoughts = *text;
+    } else if (*text != thoughts) {
+      fields->Fail(name, absl::StrCat("differs from ", first, ", another name of the same field; they must be equal, ",
+                                      "or one of them must be left out"));
+    }
+    return text;
+  };
+  if (const auto text = read("reasoning_content")) message->set_reasoning_content(*text);
+  if (const auto text = read("thinking")) message->set_thinking(*text);
+  if (const auto text = read("reasoning")) message->set_reasoning(*text);
 }
 
 // Some clients keep the arguments as an object.
@@ -67,20 +81,18 @@ void ReadCalledFunction(FieldReader* function, v1::ToolCall* call) {
 }
 
 void ReadToolCall(const Json& json, const std::string& path, FieldReader* parent, v1::ToolCall* call) {
-  FieldReader fields(json, path + ".");
+  FieldReader fields(json, path + ".", parent);
   call->set_id(fields.String("id").value_or(""));
   const std::string type = fields.String("type").value_or("function");
   if (type != "function") fields.Fail("type", "is not \"function\", the only one that is supported");
   fields.Ignore({"index"});
   if (const Json* const function = fields.Object("function"); function != nullptr) {
-    FieldReader inner(*function, path + ".function.");
+    FieldReader inner(*function, path + ".function.", &fields);
     ReadCalledFunction(&inner, call);
-    if (inner.error().has_value()) fields.Fail(*inner.error());
   } else {
     fields.Fail("function", "is missing");
   }
   fields.RefuseOthers();
-  if (fields.error().has_value()) parent->Fail(*fields.error());
 }
 
 // Before OpenAI had tools, a message could have one call, which had no id, and the answer to it the role "function".
@@ -93,9 +105,8 @@ void ReadOldCall(const std::string& path, FieldReader* fields, v1::ChatMessage* 
   if (message->tool_calls_size() > 0) return fields->Fail("function_call", "cannot be combined with tool_calls");
   v1::ToolCall* const call = message->add_tool_calls();
   call->set_id(kOldCallId);
-  FieldReader inner(*function, path + ".function_call.");
+  FieldReader inner(*function, path + ".function_call.", fields);
   ReadCalledFunction(&inner, call);
-  if (inner.error().has_value()) fields->Fail(*inner.error());
 }
 
 void AnswerOldCall(v1::ChatMessage* message) {
@@ -105,7 +116,7 @@ void AnswerOldCall(v1::ChatMessage* message) {
 }
 
 void ReadMessage(const Json& json, const std::string& path, FieldReader* parent, v1::ChatMessage* message) {
-  FieldReader fields(json, path + ".");
+  FieldReader fields(json, path + ".", parent);
   if (const auto role = fields.String("role")) {
     message->set_role(*role);
   } else {
@@ -131,7 +142,6 @@ void ReadMessage(const Json& json, const std::string& path, FieldReader* parent,
   // of our answers is always null.
   fields.Ignore({"refusal", "annotations", "parsed"});
   fields.RefuseOthers();
-  if (fields.error().has_value()) parent->Fail(*fields.error());
 }
 
 void ReadMessages(FieldReader* fields, v1::Chat* chat) {
@@ -152,7 +162,7 @@ void ReadMessages(FieldReader* fields, v1::Chat* chat) {
 
 // Checks the description of a function, except for the keywords of its parameters. Returns its name.
 std::string ReadFunction(const Json& function, const std::string& path, FieldReader* parent) {
-  FieldReader fields(function, path + ".");
+  FieldReader fields(function, path + ".", parent);
   const std::string name = fields.String("name").value_or("");
   if (name.empty()) fields.Fail("name", "is missing or empty");
   fields.String("description");
@@ -161,12 +171,11 @@ std::string ReadFunction(const Json& function, const std::string& path, FieldRea
   fields.Ignore({"return"});  // Transformers describes with it what a function returns.
   fields.AcceptOnly("defer_loading", "[false]", "the chat template shows all tools");
   fields.RefuseOthers();
-  if (fields.error().has_value()) parent->Fail(*fields.error());
   return name;
 }
 
 std::string ReadTool(const Json& tool, const std::string& path, FieldReader* parent) {
-  FieldReader fields(tool, path + ".");
+  FieldReader fields(tool, path + ".", parent);
   const std::string type = fields.String("type").value_or("function");
   if (type != "function") fields.Fail("type", absl::StrCat("is ", Json(type).dump(), ", only functions are supported"));
   std::string name;
@@ -179,7 +188,6 @@ std::string ReadTool(const Json& tool, const std::string& path, FieldReader* par
   }
   fields.AcceptOnly("defer_loading", "[false]", "the chat template shows all tools");
   fields.RefuseOthers();
-  if (fields.error().has_value()) parent->Fail(*fields.error());
   return name;
 }
 
@@ -187,44 +195,33 @@ void ReadTools(FieldReader* fields, v1::Chat* chat) {
   const Json* const tools = fields->Find("tools");
   if (tools == nullptr) return;
   if (!tools->is_array()) return fields->Fail("tools", absl::StrCat(Describe(*tools), ", it must be a list"));
-  std::map<std::string, size_t> indices;  // The keys are the names of tools.
-  for (size_t i = 0; i < tools->size() && !fields->error().has_value(); ++i) {
-    const std::string path = absl::StrCat("tools[", i, "]");
-    if (!(*tools)[i].is_object()) {
-      return fields->Fail(path, absl::StrCat(Describe((*tools)[i]), ", it must be an object"));
-    }
-    const std::string name = ReadTool((*tools)[i], path, fields);
-    const auto [first, is_new] = indices.emplace(name, i);
-    if (!is_new) {
-      fields->Fail(path + ".function.name",
-                   absl::StrCat("is ", Json(name).dump(), ", which tools[", first->second, "] has already"));
-    }
-  }
+  ReadToolList(*tools, "tools", "function.name", fields,
+               [fields](const Json& tool, const std::string& place) { return ReadTool(tool, place, fields); });
   if (!tools->empty()) chat->set_tools(Dump(*tools));
 }
 
-// The effort of reasoning and the verbosity are variables of the templates that know them, as for vLLM.
-void ReadTemplateVariables(FieldReader* fields, v1::Chat* chat) {
+}  // namespace
+
+void ReadTemplateVariables(const std::vector<TemplateVariable>& named, FieldReader* fields, v1::Chat* chat) {
   const Json* const given = fields->Object("chat_template_kwargs");
   Json variables = given == nullptr ? Json::object() : *given;
-  for (const char* name : {"reasoning_effort", "verbosity"}) {
-    const std::optional<std::string> value = fields->String(name);
+  for (const auto& [name, field, value] : named) {
     if (value.has_value() && *variables.emplace(name, *value).first != *value) {
-      return fields->Fail(
-          name, absl::StrCat("is ", Json(*value).dump(), ", but chat_template_kwargs.", name, " is another value"));
+      return fields->Fail(field,
+                          absl::StrCat("is ", Dump(*value), ", but chat_template_kwargs.", name, " is another value"));
     }
   }
   if (given != nullptr || !variables.empty()) chat->set_template_kwargs(Dump(variables));
 }
-
-}  // namespace
 
 void ReadChatFields(FieldReader* fields, v1::Chat* chat) {
   ReadMessages(fields, chat);
   ReadTools(fields, chat);
   if (const auto value = fields->Bool("add_generation_prompt")) chat->set_add_generation_prompt(*value);
   if (const auto value = fields->Bool("continue_final_message")) chat->set_continue_final_message(*value);
-  ReadTemplateVariables(fields, chat);
+  ReadTemplateVariables({{"reasoning_effort", "reasoning_effort", fields->String("reasoning_effort")},
+                         {"verbosity", "verbosity", fields->String("verbosity")}},
+                        fields, chat);
   fields->Refuse("chat_template", "the template of the model's checkpoint is always used");
 }
 

@@ -65,9 +65,9 @@ void ReadPrompts(FieldReader* fields, const v1::GenerateRequest& common, Generat
 
 }  // namespace
 
-std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body) {
-  FieldReader fields(body);
+std::variant<GenerateCall, ApiError> ReadCompletionCall(const Json& body, UnknownFields unknown) {
   GenerateCall call;
+  FieldReader fields(body, "", unknown == UnknownFields::kIgnore ? &call.ignored : nullptr);
   v1::GenerateRequest request;
   ReadGenerateFields(&fields, &request, &call);
   if (const auto value = fields.Bool("echo")) request.set_echo(*value);

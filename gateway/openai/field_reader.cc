@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/nearest_name.h"
 #include "base/number_text.h"
 
@@ -40,7 +41,11 @@ bool IsTokenId(const Json& value) {
   return value.is_number_unsigned() && value.get<uint64_t>() <= UINT32_MAX;
 }
 
-FieldReader::FieldReader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
+FieldReader::FieldReader(const Json& object, std::string path, IgnoredFields* ignored)
+    : object_(object), path_(std::move(path)), ignored_(ignored) {}
+
+FieldReader::FieldReader(const Json& object, std::string path, FieldReader* parent)
+    : object_(object), path_(std::move(path)), ignored_(parent->ignored_), parent_(parent) {}
 
 void FieldReader::Fail(absl::string_view name, absl::string_view description) {
   Fail(FieldError(absl::StrCat(path_, name), description));
@@ -203,15 +208,34 @@ void FieldReader::Refuse(const char* name, absl::string_view reason) {
 }
 
 void FieldReader::RefuseOthers() {
-  if (error_.has_value()) return;
+  NoteOthers();
+  if (parent_ != nullptr && error_.has_value()) parent_->Fail(*error_);
+}
+
+void FieldReader::NoteOthers() {
   for (const auto& [name, value] : object_.items()) {
     if (value.is_null() || std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    if (error_.has_value()) {
+      ExplainMissing(name);
+      continue;
+    }
+    if (ignored_ != nullptr) {
+      if (ignored_->names.size() < IgnoredFields::kMaxNames) ignored_->names.push_back(absl::StrCat(path_, name));
+      ++ignored_->count;
+      continue;
+    }
     const std::string nearest = NearestName(name, known_);
     return Fail({.message = absl::StrCat(path_, name, " is not known to this server",
                                          nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")),
                  .param = absl::StrCat(path_, name),
                  .code = "unknown_parameter"});
   }
+}
+
+void FieldReader::ExplainMissing(const std::string& unknown) {
+  const std::string missing(absl::StripPrefix(error_->param.value_or(""), path_));
+  if (object_.contains(missing) || NearestName(unknown, {missing}).empty()) return;
+  absl::StrAppend(&error_->message, "; ", path_, unknown, " is not known to this server; did you mean ", missing, "?");
 }
 
 }  // namespace quire

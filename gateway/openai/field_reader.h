@@ -3,6 +3,7 @@
 #ifndef QUIRE_GATEWAY_OPENAI_FIELD_READER_H_
 #define QUIRE_GATEWAY_OPENAI_FIELD_READER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -16,14 +17,27 @@
 
 namespace quire {
 
+// What becomes of a field that this server does not know.
+enum class UnknownFields { kRefuse, kIgnore };
+
+// The unknown fields of a request that were ignored.
+struct IgnoredFields {
+  static constexpr size_t kMaxNames = 8;
+
+  size_t count = 0;
+  std::vector<std::string> names = {};  // The paths of the first ones, at most kMaxNames.
+};
+
 // Reads the fields of a JSON object. A field that is null counts as missing. The first field with a wrong type or value
 // leaves an error with its name; later calls may still be made. Every field that nobody asked for is an error at the
-// end, so nothing is ignored silently.
+// end, or is noted, so nothing is ignored silently.
 class FieldReader {
  public:
   // REQUIRES: `object` is an object and outlives the reader. `path` comes before the names in errors, such as
-  // "stream_options.".
-  explicit FieldReader(const Json& object, std::string path = "");
+  // "stream_options.". If `ignored` is not null, it notes unknown fields, which are then no errors.
+  explicit FieldReader(const Json& object, std::string path = "", IgnoredFields* ignored = nullptr);
+  // Reads an object within the one of `parent`, which must outlive this reader and gets its error from RefuseOthers.
+  FieldReader(const Json& object, std::string path, FieldReader* parent);
 
   // Returns nothing when the field is missing or wrong.
   const Json* Find(const char* name);
@@ -54,7 +68,7 @@ class FieldReader {
   void AcceptOnly(const char* name, const char* neutral, absl::string_view reason);
   // Leaves an error if a field that is not supported is there, and was not asked for before.
   void Refuse(const char* name, absl::string_view reason);
-  // Leaves an error for every field that nobody asked for.
+  // Leaves an error for every field that nobody asked for, or notes it. Call it last.
   void RefuseOthers();
 
   // Leaves the error if there was none before.
@@ -72,8 +86,14 @@ class FieldReader {
   template <typename Number>
   std::optional<Number> Whole(const char* name, int64_t min, Number max);
 
+  void NoteOthers();
+  // If the error is about a field that is missing, and this one is spelled like it, says so in the message.
+  void ExplainMissing(const std::string& unknown);
+
   const Json& object_;
   const std::string path_;
+  IgnoredFields* const ignored_;  // Notes unknown fields. Null if they are refused.
+  FieldReader* const parent_ = nullptr;
   std::vector<std::string> known_;  // The names that were asked for.
   std::optional<ApiError> error_;
 };

@@ -3,12 +3,13 @@
 #include "gateway/openai/generate_answer.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "gateway/web/error_body.h"
+#include "base/json_text.h"
+#include "gateway/openai/call_id.h"
+#include "gateway/openai/obfuscation.h"
 
 namespace quire {
 namespace {
@@ -28,29 +29,11 @@ const char* FinishReasonName(v1::FinishReason reason) {
   }
 }
 
-// This is what vLLM calls stop_reason: the stop string or the stop token that ended the sample.
+// vLLM calls this stop_reason: the stop string or the stop token that ended the sample.
 Json StopReason(const v1::GenerateResponse& response) {
   if (response.has_stop()) return response.stop();
   if (response.has_stop_token_id()) return response.stop_token_id();
   return nullptr;
-}
-
-// Makes the id of a call from a name that no other call has. Templates of Mistral accept nine letters and digits only.
-std::string CallId(const std::string& name, ToolCallFormat format) {
-  constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-  size_t hash = std::hash<std::string>()(name);
-  std::string digits;
-  for (int i = 0; i < 9; ++i, hash /= 36) digits += kDigits[hash % 36];
-  return format == ToolCallFormat::kMistral ? digits : absl::StrCat("call_", digits);
-}
-
-// Appends a member that makes the event from `begin` on a multiple of 64 bytes long, so that its length tells little
-// about its text. The text of the member means nothing.
-void AppendObfuscation(size_t begin, std::string* out) {
-  constexpr size_t kUnit = 64;
-  constexpr absl::string_view kMember = ",\"obfuscation\":\"";
-  const size_t num_bytes = out->size() - begin + kMember.size() + sizeof("\"}\n\n") - 1;
-  absl::StrAppend(out, kMember, std::string(kUnit - num_bytes % kUnit, 'x'), "\"");
 }
 
 }  // namespace
@@ -79,7 +62,7 @@ void GenerateAnswer::SetSyntax(AnswerSyntax syntax) {
   if (syntax_.is_plain()) return;
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].parser.emplace(&syntax_, [this, i](size_t call) {
-      return CallId(absl::StrCat(head_.id, "/", i, "/", call), syntax_.tool_calls.format);
+      return CallId("call_", absl::StrCat(head_.id, "/", i, "/", call), syntax_.tool_calls.format);
     });
   }
 }
@@ -264,7 +247,7 @@ Json GenerateAnswer::UsageJson() const {
           {"prompt_tokens_details", {{"cached_tokens", cached}}}};
 }
 
-std::string GenerateAnswer::LastEvents() const {
+std::string GenerateAnswer::LastEvents() {
   // A client that has read all samples before it came back has lost the usage.
   if (!call_.includes_usage || !has_usage_) return kEnd;
   return absl::StrCat(event_begin_, "],\"usage\":", Dump(UsageJson()), "}\n\n", kEnd);
@@ -314,7 +297,7 @@ std::string GenerateAnswer::Body() {
   return body;
 }
 
-std::string GenerateAnswer::ErrorEvent(const ApiError& error) {
+std::string GenerateAnswer::ErrorEvent(const ApiError& error, const std::string& /*request_id*/) const {
   return absl::StrCat("data: ", error.Body(), "\n\n");
 }
 

@@ -13,6 +13,7 @@
 #include "gateway/openai/answer_parser.h"
 #include "gateway/openai/answer_text.h"
 #include "gateway/openai/api_error.h"
+#include "gateway/openai/call_answer.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/logprobs_json.h"
 #include "gateway/openai/stream_position.h"
@@ -20,16 +21,8 @@
 
 namespace quire {
 
-// Every answer of a call begins with these fields.
-struct AnswerHead {
-  std::string id;
-  int64_t created_unix_sec = 0;
-  std::string model;
-};
-
-// Builds the answer to a call of completions or chats from the responses of the manager: events if the call is a
-// stream, otherwise a body. Not thread-safe.
-class GenerateAnswer {
+// The answer to a call of completions or chats, in the form of OpenAI.
+class GenerateAnswer : public CallAnswer {
  public:
   GenerateAnswer(const GenerateCall& call, const AnswerHead& head);
   // Returns num_bytes() of a new one.
@@ -37,37 +30,19 @@ class GenerateAnswer {
     return call.requests.size() * (sizeof(Prompt) + call.num_choices * sizeof(Choice));
   }
 
-  // Says what to look for in the text. By default all of it is content. REQUIRES: nothing was added.
-  void SetSyntax(AnswerSyntax syntax);
-
-  // The prompt has ended in the thoughts of the model, or not. REQUIRES: nothing was added.
-  void SetBeginsInReasoning(bool begins_in_reasoning);
-
-  // Sets the ids of the tokens of a prompt. REQUIRES: the client asked for token ids, and nothing was added.
-  void SetPromptTokens(size_t prompt, std::vector<uint32_t> ids) { prompts_[prompt].token_ids = std::move(ids); }
-
-  // Goes on with a stream that the client has read up to here.
-  void ResumeBehind(const StreamPosition& position);
-
-  // Takes a response for the prompt with this number. Returns server-sent events to send now, which is empty if the
-  // call is no stream.
-  std::string Add(size_t prompt_index, const v1::GenerateResponse& response);
-
-  // Returns the last events of a stream: the usage if the client asked for it, and the mark of the end. REQUIRES: the
-  // requests of all prompts have ended.
-  std::string LastEvents() const;
-
-  // Returns the body of an answer that is no stream. Call it once. REQUIRES: the requests of all prompts have ended.
-  std::string Body();
-
-  // Returns the memory that the parts of the answer take until they are sent, in bytes.
-  size_t num_bytes() const { return num_bytes_; }
-  // Returns how many logprobs have come for the answer, as often as it has them. Those of the tokens that a stream has
-  // sent do not count.
-  size_t num_logprobs() const { return num_logprobs_; }
-
-  // Returns the event for an error after the beginning of a stream.
-  static std::string ErrorEvent(const ApiError& error);
+  void SetSyntax(AnswerSyntax syntax) override;
+  void SetBeginsInReasoning(bool begins_in_reasoning) override;
+  void SetPromptTokens(size_t prompt, std::vector<uint32_t> ids) override {
+    prompts_[prompt].token_ids = std::move(ids);
+  }
+  void ResumeBehind(const StreamPosition& position) override;
+  std::string Add(size_t prompt_index, const v1::GenerateResponse& response) override;
+  // The usage if the client asked for it, and the mark of the end.
+  std::string LastEvents() override;
+  std::string Body() override;
+  std::string ErrorEvent(const ApiError& error, const std::string& request_id) const override;
+  size_t num_bytes() const override { return num_bytes_; }
+  size_t num_logprobs() const override { return num_logprobs_; }
 
  private:
   // One continuation of one prompt.
@@ -82,7 +57,7 @@ class GenerateAnswer {
     CompletionLogprobs completion_logprobs;
     std::string chat_logprobs;        // The entries of their list.
     std::vector<uint32_t> token_ids;  // Not in a stream, and only if the client asked for them.
-    std::string finish_reason;        // It is empty until the end.
+    std::string finish_reason;        // Empty until the end.
     Json stop_reason = nullptr;
   };
 

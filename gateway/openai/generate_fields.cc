@@ -7,7 +7,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/message_numbers.h"
 #include "base/number_text.h"
+#include "base/sampling_fields.h"
 #include "gateway/openai/guide_fields.h"
 
 namespace quire {
@@ -28,18 +30,19 @@ void ReadLogitBias(FieldReader* fields, v1::SamplingParams* sampling) {
   }
 }
 
-void ReadSampling(FieldReader* fields, v1::SamplingParams* sampling) {
-  if (const auto value = fields->Float("temperature")) sampling->set_temperature(*value);
-  if (const auto value = fields->Float("top_p")) sampling->set_top_p(*value);
-  // For vLLM, -1 keeps all tokens as well.
-  if (const auto value = fields->Integer("top_k", -1, std::numeric_limits<int32_t>::max())) {
-    sampling->set_top_k(static_cast<uint32_t>(std::max<int64_t>(*value, 0)));
+void ReadNumber(const SamplingField& field, FieldReader* fields, v1::SamplingParams* sampling) {
+  std::optional<double> value;
+  if (field.counts_tokens()) {
+    value = fields->Integer(field.name, field.is_off_at_minus_1 ? -1 : 0, std::numeric_limits<int32_t>::max());
+  } else {
+    value = fields->Float(field.name);
   }
-  if (const auto value = fields->Float("min_p")) sampling->set_min_p(*value);
-  if (const auto value = fields->Float("presence_penalty")) sampling->set_presence_penalty(*value);
-  if (const auto value = fields->Float("frequency_penalty")) sampling->set_frequency_penalty(*value);
-  if (const auto value = fields->Float("repetition_penalty")) sampling->set_repetition_penalty(*value);
-  if (const auto value = fields->Bits("seed")) sampling->set_seed(*value);
+  if (field.is_off_at_minus_1 && value == -1) value = field.neutral();
+  if (value.has_value()) SetNumber(field.name, *value, sampling);
+}
+
+void ReadSampling(FieldReader* fields, v1::SamplingParams* sampling) {
+  ReadSamplingNumbers(fields, sampling);
   ReadLogitBias(fields, sampling);
   for (const uint32_t id : fields->TokenIds("allowed_token_ids")) sampling->add_allowed_token_ids(id);
   if (fields->IsEmptyList("allowed_token_ids")) {
@@ -91,7 +94,7 @@ void ReadStream(FieldReader* fields, GenerateCall* call) {
     if (asks) fields->Fail("stream_options", "is for streams, but stream is not true");
     return;
   }
-  FieldReader reader(*options, "stream_options.");
+  FieldReader reader(*options, "stream_options.", fields);
   call->includes_usage = reader.Bool("include_usage").value_or(false);
   call->is_resumable = reader.Bool("resumable").value_or(false);
   call->has_obfuscation = reader.Bool("include_obfuscation").value_or(false);
@@ -104,10 +107,14 @@ void ReadStream(FieldReader* fields, GenerateCall* call) {
     reader.Fail("continuous_usage_stats", "is true, which is not supported for a stream that can be resumed");
   }
   reader.RefuseOthers();
-  if (reader.error().has_value()) fields->Fail(*reader.error());
 }
 
 }  // namespace
+
+void ReadSamplingNumbers(FieldReader* fields, v1::SamplingParams* sampling) {
+  for (const SamplingField& field : kSamplingFields) ReadNumber(field, fields, sampling);
+  if (const auto value = fields->Bits("seed")) sampling->set_seed(*value);
+}
 
 void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call) {
   call->model = fields->String("model").value_or("");
@@ -116,6 +123,7 @@ void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, Gener
   if (const auto value = fields->Integer("n", 1, 256)) call->num_choices = static_cast<uint32_t>(*value);
   if (call->num_choices > 1) request->set_n(call->num_choices);
   if (const auto value = fields->Count("best_of")) request->set_best_of(*value);
+  if (request->best_of() > call->num_choices) call->names.num_samples = "best_of";
   ReadBeam(fields, call->num_choices, request);
   if (const auto value = fields->Count("prompt_logprobs", 0, kMaxAlternatives)) {
     request->set_prompt_logprobs(*value);

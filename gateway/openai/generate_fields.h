@@ -13,6 +13,9 @@ namespace quire {
 // The manager allows no more alternatives of a token.
 inline constexpr uint32_t kMaxAlternatives = 20;
 
+// Reads the numbers of sampling and the seed.
+void ReadSamplingNumbers(FieldReader* fields, v1::SamplingParams* sampling);
+
 // Reads the fields that completions and chats have in common, except the prompt, into `request` and `call`.
 void ReadGenerateFields(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call);
 

@@ -72,7 +72,7 @@ class GuideReader {
 void ReadResponseFormat(FieldReader* fields, GuideReader* guide) {
   const Json* const format = fields->Object("response_format");
   if (format == nullptr) return;
-  FieldReader reader(*format, "response_format.");
+  FieldReader reader(*format, "response_format.", fields);
   const std::string type = reader.String("type").value_or("");
   if (reader.Find("schema") != nullptr && (type == "json_object" || type == "json_schema")) {
     // llama.cpp and others have the schema here.
@@ -84,25 +84,23 @@ void ReadResponseFormat(FieldReader* fields, GuideReader* guide) {
     if (named == nullptr) {
       reader.Fail("json_schema", "is missing");
     } else {
-      FieldReader schema(*named, "response_format.json_schema.");
+      FieldReader schema(*named, "response_format.json_schema.", &reader);
       if (schema.Find("schema") == nullptr) schema.Fail("schema", "is missing");
       guide->ReadSchema(&schema, "schema", "response_format.json_schema.schema");
       schema.Ignore({"name", "description", "strict"});  // A schema always holds for the whole output.
       schema.RefuseOthers();
-      if (schema.error().has_value()) reader.Fail(*schema.error());
     }
   } else if (type != "text") {
     reader.Fail("type", absl::StrCat("is ", Json(type).dump(), ", it must be text, json_object or json_schema"));
   }
   reader.RefuseOthers();
-  if (reader.error().has_value()) fields->Fail(*reader.error());
 }
 
 void ReadStructuredOutputs(FieldReader* fields, GuideReader* guide) {
   const Json* const outputs = fields->Object("structured_outputs");
   if (outputs == nullptr) return;
   const std::string path = "structured_outputs.";
-  FieldReader reader(*outputs, path);
+  FieldReader reader(*outputs, path, fields);
   guide->ReadSchema(&reader, "json", path + "json");
   guide->ReadRegex(&reader, "regex", path + "regex");
   guide->ReadChoice(&reader, "choice", path + "choice");
@@ -113,8 +111,7 @@ void ReadStructuredOutputs(FieldReader* fields, GuideReader* guide) {
   reader.AcceptOnly("disable_additional_properties", "[false]", "a schema says itself what its objects may have");
   reader.AcceptOnly("whitespace_pattern", "[]", "this server decides where JSON may have white space");
   reader.RefuseOthers();
-  if (reader.error().has_value()) return fields->Fail(*reader.error());
-  if (guide->has_guide()) return;
+  if (reader.error().has_value() || guide->has_guide()) return;
   fields->Fail("structured_outputs", "has none of json, regex, choice, grammar and json_object");
 }
 
@@ -131,6 +128,25 @@ void ReadGuideFields(FieldReader* fields, v1::GenerateRequest* request, Generate
   // llama.cpp has these.
   guide.ReadSchema(fields, "json_schema", "json_schema");
   guide.ReadGrammar(fields, "grammar", "grammar");
+}
+
+void ReadTextFormat(FieldReader* text, v1::GenerateRequest* request, GenerateCall* call) {
+  const Json* const format = text->Object("format");
+  if (format == nullptr) return;
+  const std::string path = "text.format.";
+  GuideReader guide(request, call);
+  FieldReader reader(*format, path, text);
+  const std::string type = reader.String("type").value_or("");
+  if (type == "json_schema") {
+    if (reader.Find("schema") == nullptr) reader.Fail("schema", "is missing");
+    guide.ReadSchema(&reader, "schema", path + "schema");
+    reader.Ignore({"name", "description", "strict"});  // A schema always holds for the whole output.
+  } else if (type == "json_object") {
+    guide.SetJsonObject(&reader, "type", path + "type");
+  } else if (type != "text") {
+    reader.Fail("type", absl::StrCat("is ", Dump(type), ", it must be text, json_object or json_schema"));
+  }
+  reader.RefuseOthers();
 }
 
 }  // namespace quire

@@ -13,6 +13,9 @@ namespace quire {
 // different things. The manager checks the guide itself; call->names gets the field that its errors are about.
 void ReadGuideFields(FieldReader* fields, v1::GenerateRequest* request, GenerateCall* call);
 
+// Reads the field `format` of `text`, which the Responses interface has in place of response_format.
+void ReadTextFormat(FieldReader* text, v1::GenerateRequest* request, GenerateCall* call);
+
 }  // namespace quire
 
 #endif  // QUIRE_GATEWAY_OPENAI_GUIDE_FIELDS_H_

@@ -20,7 +20,9 @@ uint64_t LogprobsPerPromptToken(const GenerateCall& call) {
 
 // The logprobs of each token that all choices of a prompt generate.
 uint64_t LogprobsPerToken(const GenerateCall& call) {
-  if (call.streams || !call.logprobs.has_value()) return 0;
+  if (!call.logprobs.has_value()) return 0;
+  // A stream sends them at once. That of a response repeats them at its end.
+  if (call.streams && call.response == nullptr) return 0;
   return call.num_choices * (1 + uint64_t{*call.logprobs});
 }
 

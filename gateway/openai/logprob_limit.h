@@ -21,7 +21,7 @@ uint64_t ExpectedLogprobs(const GenerateCall& call, uint32_t max_context_tokens)
 // more than `limit`, but at least one.
 uint32_t RoomForLogprobs(const GenerateCall& call, uint32_t room, uint64_t limit);
 
-// The error for an answer that has, or would have, so many.
+// The error for an answer that has, or would have, more logprobs than `limit`.
 ApiError TooManyLogprobs(const GenerateCall& call, uint64_t num_logprobs, uint64_t limit);
 
 }  // namespace quire

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_text.h"
 #include "base/number_text.h"
-#include "gateway/web/error_body.h"
 
 namespace quire {
 namespace {
@@ -122,18 +122,20 @@ std::string CompletionLogprobs::Take() {
   return text;
 }
 
-void AppendChatLogprobs(const LogprobList& positions, TokenName name, std::string* entries) {
-  for (const v1::PositionLogprobs& position : positions) {
-    Separate(entries);
-    AppendChatToken(position.chosen(), name, entries);
-    *entries += ",\"top_logprobs\":[";
-    for (const v1::TokenLogprob& token : position.top()) {
-      if (entries->back() != '[') *entries += ',';
-      AppendChatToken(token, name, entries);
-      *entries += '}';
-    }
-    *entries += "]}";
+void AppendChatLogprob(const v1::PositionLogprobs& position, TokenName name, std::string* entries) {
+  Separate(entries);
+  AppendChatToken(position.chosen(), name, entries);
+  *entries += ",\"top_logprobs\":[";
+  for (const v1::TokenLogprob& token : position.top()) {
+    if (entries->back() != '[') *entries += ',';
+    AppendChatToken(token, name, entries);
+    *entries += '}';
   }
+  *entries += "]}";
+}
+
+void AppendChatLogprobs(const LogprobList& positions, TokenName name, std::string* entries) {
+  for (const v1::PositionLogprobs& position : positions) AppendChatLogprob(position, name, entries);
 }
 
 std::string PromptLogprobs(const LogprobList& positions) {

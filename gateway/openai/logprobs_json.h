@@ -16,7 +16,7 @@ namespace quire {
 
 using LogprobList = google::protobuf::RepeatedPtrField<v1::PositionLogprobs>;
 
-// Returns how many logprobs the list has: those of its tokens, and of their alternatives.
+// Returns the number of logprobs in the list, of tokens and of their alternatives.
 size_t CountLogprobs(const LogprobList& positions);
 
 // How logprobs name a token: by its text, or by its id, as in "token_id:17".
@@ -47,6 +47,7 @@ class CompletionLogprobs {
 };
 
 // Appends logprobs as a chat has them to the entries of a list: an object for each position.
+void AppendChatLogprob(const v1::PositionLogprobs& position, TokenName name, std::string* entries);
 void AppendChatLogprobs(const LogprobList& positions, TokenName name, std::string* entries);
 
 // Returns prompt_logprobs as vLLM has them: a list with an object for each position, whose keys are token ids.

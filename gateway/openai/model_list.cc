@@ -2,16 +2,20 @@
 
 #include "gateway/openai/model_list.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gateway/openai/field_reader.h"
 
 namespace quire {
 namespace {
 
-Json ModelJson(const v1::GetModelResponse& model, int64_t created_unix_sec) {
-  return {{"id", model.name()},
+Json ModelJson(const std::string& name, const v1::GetModelResponse& model, int64_t created_unix_sec) {
+  return {{"id", name},
           {"object", "model"},
           {"created", created_unix_sec},
           {"owned_by", "quire"},
@@ -22,13 +26,30 @@ Json ModelJson(const v1::GetModelResponse& model, int64_t created_unix_sec) {
 
 }  // namespace
 
-std::string ModelObject(const v1::GetModelResponse& model, int64_t created_unix_sec) {
-  return Dump(ModelJson(model, created_unix_sec));
+std::vector<std::string> ModelNames(const v1::GetModelResponse& model, const std::vector<std::string>& served) {
+  return served.empty() ? std::vector<std::string>{model.name()} : served;
 }
 
-std::string ModelList(const v1::GetModelResponse& model, int64_t created_unix_sec) {
-  const Json list = {{"object", "list"}, {"data", Json::array({ModelJson(model, created_unix_sec)})}};
-  return Dump(list);
+std::variant<std::string, ApiError> NameForAnswer(const std::string& asked, const std::vector<std::string>& names) {
+  if (asked.empty()) return names.front();
+  if (std::find(names.begin(), names.end(), asked) != names.end()) return asked;
+  return ApiError{.http_code = 404,
+                  .message = absl::StrCat("the model \"", asked, "\" does not exist; this server has \"",
+                                          absl::StrJoin(names, "\", \""), "\""),
+                  .type = "not_found_error",
+                  .param = "model",
+                  .code = "model_not_found"};
+}
+
+std::string ModelObject(const std::string& name, const v1::GetModelResponse& model, int64_t created_unix_sec) {
+  return Dump(ModelJson(name, model, created_unix_sec));
+}
+
+std::string ModelList(const std::vector<std::string>& names, const v1::GetModelResponse& model,
+                      int64_t created_unix_sec) {
+  Json models = Json::array();
+  for (const std::string& name : names) models.push_back(ModelJson(name, model, created_unix_sec));
+  return Dump(Json{{"object", "list"}, {"data", std::move(models)}});
 }
 
 std::string ModelNameOfUrl(absl::string_view text) {
@@ -41,14 +62,6 @@ std::string ModelNameOfUrl(absl::string_view text) {
     text.remove_prefix(is_escape ? 3 : 1);
   }
   return name;
-}
-
-ApiError NoSuchModel(const std::string& asked, const std::string& served) {
-  return {.http_code = 404,
-          .message = absl::StrCat("the model \"", asked, "\" does not exist; this server has \"", served, "\""),
-          .type = "not_found_error",
-          .param = "model",
-          .code = "model_not_found"};
 }
 
 }  // namespace quire

@@ -24,7 +24,7 @@ constexpr NeutralField kOfBoth[] = {
     {"guided_whitespace_pattern", "[]", "this server decides where JSON may have white space"},
     {"kv_transfer_params", "[{}]", "this server does not divide requests among servers"},
     {"logits_processors", "[[]]", "this server runs no code of its clients"},
-    {"logprob_token_ids", "[]", "logprobs are those of the most likely tokens"},
+    {"logprob_token_ids", "[]", "logprobs are of the most likely tokens"},
     {"repetition_detection", "[]", "use repetition_penalty"},
     {"request_id", "[]", "this server gives requests their names"},
     {"return_token_offsets", "[false]", "return_token_ids gives the tokens"},
@@ -48,7 +48,7 @@ constexpr NeutralField kOfBoth[] = {
     {"n_probs", "[0]", "use logprobs"},
     {"post_sampling_probs", "[false]", "logprobs are those before sampling"},
     {"reasoning_budget", "[-1]", "only max_tokens limits an answer"},
-    {"reasoning_format", R"(["auto", "deepseek"])", "thoughts are sent as reasoning_content"},
+    {"reasoning_format", R"(["auto", "deepseek"])", "thoughts are sent as reasoning and reasoning_content"},
     {"repeat_last_n", "[64]", "repetition_penalty counts all tokens"},
     {"repeat_penalty", "[1]", "use repetition_penalty"},
     {"response_fields", "[[]]", "answers have the fields of OpenAI"},
@@ -59,11 +59,10 @@ constexpr NeutralField kOfBoth[] = {
     {"t_max_predict_ms", "[0]", "use the header X-Request-Timeout"},
     {"timings_per_token", "[false]", "answers have no times"},
     {"typical_p", "[1]", "use top_p or min_p"},
-    {"xtc_probability", "[0]", "use top_p or min_p"},
     // Extras of SGLang.
     {"no_stop_trim", "[false]", "use include_stop_str_in_output"},
     {"return_hidden_states", "[false]", "answers have tokens only"},
-    {"separate_reasoning", "[true]", "thoughts are always sent as reasoning_content"},
+    {"separate_reasoning", "[true]", "thoughts are always sent, as reasoning and reasoning_content"},
     {"stream_reasoning", "[true]", "thoughts are sent as they come"},
 };
 
@@ -76,10 +75,10 @@ constexpr NeutralField kOfChats[] = {
     {"add_special_tokens", "[false]", "the chat template writes these tokens"},
     {"audio", "[]", kTextOnly},
     {"documents", "[[]]", "a template that knows them gets them from chat_template_kwargs"},
-    {"echo", "[false]", "continue_final_message goes on with a message"},
+    {"echo", "[false]", "continue_final_message continues a message"},
     {"function_call", R"(["none", "auto"])", "OpenAI has replaced it by tool_choice"},
     {"functions", "[[]]", "OpenAI has replaced it by tools"},
-    {"include_reasoning", "[true]", "thoughts are always sent, as reasoning_content"},
+    {"include_reasoning", "[true]", "thoughts are always sent, as reasoning and reasoning_content"},
     {"media_io_kwargs", "[{}]", kTextOnly},
     {"mm_processor_kwargs", "[{}]", kTextOnly},
     {"modalities", R"([["text"]])", kTextOnly},
@@ -117,8 +116,7 @@ void ReadNeutralFields(bool is_chat, FieldReader* fields) {
                   "dry_sequence_breakers",
                   "dynatemp_exponent",
                   "mirostat_eta",
-                  "mirostat_tau",
-                  "xtc_threshold"});
+                  "mirostat_tau"});
 }
 
 }  // namespace quire

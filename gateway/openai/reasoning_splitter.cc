@@ -13,27 +13,25 @@
 namespace quire {
 namespace {
 
-constexpr absl::string_view kThinkBegin = "<think>";
-constexpr absl::string_view kThinkEnd = "</think>";
-
-// Returns whether `text` could still become `tag`.
-bool CouldBecome(absl::string_view text, absl::string_view tag) {
-  return text.size() < tag.size() && absl::StartsWith(tag, text);
-}
-
 void DropLineBreaks(std::string* text) {
   text->erase(0, std::min(text->find_first_not_of("\r\n"), text->size()));
 }
 
 }  // namespace
 
-Thoughts ThoughtsAfter(absl::string_view prompt, std::optional<absl::string_view> continued) {
+const ReasoningSyntax& UsualReasoning() {
+  return ReasoningSyntaxes()[0];
+}
+
+Thoughts ThoughtsAfter(absl::string_view prompt, std::optional<absl::string_view> continued,
+                       const ReasoningSyntax& syntax) {
+  if (syntax.is_channel()) return continued.has_value() ? Thoughts::kNone : Thoughts::kOptional;
   prompt = absl::StripTrailingAsciiWhitespace(prompt);
-  if (absl::EndsWith(prompt, kThinkBegin)) return Thoughts::kBegun;
-  if (absl::EndsWith(prompt, kThinkEnd)) return Thoughts::kNone;
+  if (absl::EndsWith(prompt, syntax.begin)) return Thoughts::kBegun;
+  if (absl::EndsWith(prompt, syntax.end)) return Thoughts::kNone;
   if (!continued.has_value()) return Thoughts::kOptional;
-  const size_t begin = continued->rfind(kThinkBegin);
-  const size_t end = continued->rfind(kThinkEnd);
+  const size_t begin = continued->rfind(syntax.begin);
+  const size_t end = continued->rfind(syntax.end);
   const bool is_open = begin != continued->npos && (end == continued->npos || end < begin);
   return is_open ? Thoughts::kBegun : Thoughts::kNone;
 }
@@ -52,9 +50,9 @@ bool ReasoningSplitter::Step(bool is_last, AnswerText* out) {
   switch (state_) {
     case kStart: {
       const absl::string_view begin = absl::StripLeadingAsciiWhitespace(pending_);
-      if (!is_last && CouldBecome(begin, kThinkBegin)) return false;
-      if (absl::StartsWith(begin, kThinkBegin)) {
-        pending_ = std::string(begin.substr(kThinkBegin.size()));
+      if (!is_last && CouldBecome(begin, begin_)) return false;
+      if (absl::StartsWith(begin, begin_)) {
+        pending_ = std::string(begin.substr(begin_.size()));
         state_ = kOpened;
       } else {
         state_ = kContent;
@@ -63,9 +61,9 @@ bool ReasoningSplitter::Step(bool is_last, AnswerText* out) {
     }
     case kOpened: {
       DropLineBreaks(&pending_);
-      if (!is_last && CouldBecome(pending_, kThinkBegin)) return false;
-      if (absl::StartsWith(pending_, kThinkBegin)) {
-        pending_.erase(0, kThinkBegin.size());
+      if (!is_last && CouldBecome(pending_, begin_)) return false;
+      if (absl::StartsWith(pending_, begin_)) {
+        pending_.erase(0, begin_.size());
         DropLineBreaks(&pending_);
         if (pending_.empty() && !is_last) return false;
       }
@@ -73,9 +71,9 @@ bool ReasoningSplitter::Step(bool is_last, AnswerText* out) {
       return true;
     }
     case kReasoning: {
-      const size_t end = pending_.find(kThinkEnd.data(), 0, kThinkEnd.size());
+      const size_t end = pending_.find(end_.data(), 0, end_.size());
       size_t num_bytes = end != pending_.npos ? end : pending_.size();
-      if (end == pending_.npos && !is_last) num_bytes -= PossibleTagBytes(pending_, kThinkEnd);
+      if (end == pending_.npos && !is_last) num_bytes -= PossibleTagBytes(pending_, end_);
       // A line break before the end of the thoughts is no part of them.
       size_t num_taken = num_bytes;
       if (num_taken > 0 && pending_[num_taken - 1] == '\n' && (end != pending_.npos || !is_last)) --num_taken;
@@ -84,7 +82,7 @@ bool ReasoningSplitter::Step(bool is_last, AnswerText* out) {
         pending_.erase(0, num_taken);
         return false;
       }
-      pending_.erase(0, end + kThinkEnd.size());
+      pending_.erase(0, end + end_.size());
       state_ = kClosed;
       return true;
     }

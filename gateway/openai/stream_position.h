@@ -14,10 +14,10 @@
 namespace quire {
 
 // Says how far a client has read a stream that can be resumed, as the id of a server-sent event. The id has everything
-// that the manager needs to go on, so that any gateway can resume the stream: the resume token, and for each sample its
-// index and its next position, then "c" and the position at which its numerics have changed, if they have, and "f" if
-// the sample has ended. An example is "TOKEN:0.57,1.60c41f". The id of a chat has "chat." before that, because its
-// events differ from those of a completion.
+// that the manager needs to continue, so that any gateway can resume the stream: the resume token, and for each sample
+// its index and its next position, then "c" and the position at which its numerics have changed, if they have, and "f"
+// if the sample has ended. An example is "TOKEN:0.57,1.60c41f". The id of a chat has "chat." before that, because its
+// events differ from the events of a completion.
 class StreamPosition {
  public:
   // Reads an id. Returns nothing when it is none, or when it is one of the other interface.
@@ -31,7 +31,7 @@ class StreamPosition {
   // REQUIRES: CanResume().
   std::string Id(bool is_chat) const;
 
-  // Returns a request for what goes on behind this position.
+  // Returns a request for what follows this position.
   v1::ResumeRequest Resume() const;
 
   // Returns whether the client has received anything of the sample.

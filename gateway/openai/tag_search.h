@@ -19,6 +19,11 @@ inline size_t PossibleTagBytes(absl::string_view text, absl::string_view tag) {
   return 0;
 }
 
+// Returns whether `text` could still become `tag`.
+inline bool CouldBecome(absl::string_view text, absl::string_view tag) {
+  return text.size() < tag.size() && absl::StartsWith(tag, text);
+}
+
 }  // namespace quire
 
 #endif  // QUIRE_GATEWAY_OPENAI_TAG_SEARCH_H_

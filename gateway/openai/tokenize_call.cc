@@ -8,9 +8,9 @@
 
 namespace quire {
 
-std::variant<TokenizeCall, ApiError> ReadTokenizeCall(const Json& body) {
-  FieldReader fields(body);
+std::variant<TokenizeCall, ApiError> ReadTokenizeCall(const Json& body, UnknownFields unknown) {
   TokenizeCall call;
+  FieldReader fields(body, "", unknown == UnknownFields::kIgnore ? &call.ignored : nullptr);
   call.model = fields.String("model").value_or("");
   call.returns_strings = fields.Bool("return_token_strs").value_or(false);
   if (fields.Find("messages") != nullptr) {
@@ -38,9 +38,9 @@ std::variant<TokenizeCall, ApiError> ReadTokenizeCall(const Json& body) {
   return call;
 }
 
-std::variant<DetokenizeCall, ApiError> ReadDetokenizeCall(const Json& body) {
-  FieldReader fields(body);
+std::variant<DetokenizeCall, ApiError> ReadDetokenizeCall(const Json& body, UnknownFields unknown) {
   DetokenizeCall call;
+  FieldReader fields(body, "", unknown == UnknownFields::kIgnore ? &call.ignored : nullptr);
   call.model = fields.String("model").value_or("");
   if (fields.Find("tokens") == nullptr) fields.Fail("tokens", "is missing");
   for (const uint32_t id : fields.TokenIds("tokens")) call.request.add_token_ids(id);

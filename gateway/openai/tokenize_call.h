@@ -10,28 +10,31 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/json_text.h"
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/field_reader.h"
-#include "gateway/web/error_body.h"
 #include "quire/v1/inference.pb.h"
 
 namespace quire {
 
-// This is what a client has asked for with vLLM's /tokenize: the tokens of a text or of a conversation.
+// What a client has asked for with vLLM's /tokenize: the tokens of a text or of a conversation.
 struct TokenizeCall {
-  std::string model;  // It is empty if the client names none.
+  std::string model;  // Empty if the client names none.
   std::variant<v1::TokenizeRequest, v1::Chat> prompt;
   bool returns_strings = false;  // The answer has the text of each token as well.
+  IgnoredFields ignored = {};
 };
 
-// This is what a client has asked for with vLLM's /detokenize.
+// What a client has asked for with vLLM's /detokenize.
 struct DetokenizeCall {
-  std::string model;  // It is empty if the client names none.
+  std::string model;  // Empty if the client names none.
   v1::DetokenizeRequest request;
+  IgnoredFields ignored = {};
 };
 
-std::variant<TokenizeCall, ApiError> ReadTokenizeCall(const Json& body);
-std::variant<DetokenizeCall, ApiError> ReadDetokenizeCall(const Json& body);
+std::variant<TokenizeCall, ApiError> ReadTokenizeCall(const Json& body, UnknownFields unknown = UnknownFields::kRefuse);
+std::variant<DetokenizeCall, ApiError> ReadDetokenizeCall(const Json& body,
+                                                          UnknownFields unknown = UnknownFields::kRefuse);
 
 // The answer of /tokenize. `Response` has token_ids and pieces.
 template <typename Response>

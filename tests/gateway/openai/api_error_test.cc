@@ -38,6 +38,7 @@ TEST(ApiErrorTest, FieldsOfTheManagerGetTheNamesOfTheInterface) {
   EXPECT_EQ(ApiFieldName("logprobs", names), "top_logprobs");
   EXPECT_EQ(ApiFieldName("beam", names), "use_beam_search");
   EXPECT_EQ(ApiFieldName("beam.width", names), "n");
+  EXPECT_EQ(ApiFieldName("start.beam.width", {.num_samples = "best_of"}), "best_of");
   EXPECT_EQ(ApiFieldName("token_ids.ids", names), "prompt");
   EXPECT_EQ(ApiFieldName("token_ids.ids[3]", names), "prompt[3]");
   EXPECT_EQ(ApiFieldName("start.token_ids.ids[3]", {.prompt = "prompt[1]"}), "prompt[1][3]");
@@ -128,6 +129,9 @@ TEST(ApiErrorTest, AFieldAtTheBeginningOfAMessageBecomesTheParam) {
   EXPECT_EQ(error_of("text: needs a tokenizer").param, "prompt[1]");
   EXPECT_EQ(error_of("chat: needs a chat template").message, "messages: needs a chat template");
   EXPECT_EQ(error_of("beam.width: is 300, the worker runs at most 256 sequences").param, "n");
+  EXPECT_EQ(error_of("n or best_of: is 300, the worker runs at most 256 sequences").param, "n");
+  EXPECT_EQ(error_of("n or best_of: is 300, the worker runs at most 256 sequences").message,
+            "n: is 300, the worker runs at most 256 sequences");
   EXPECT_EQ(error_of("prompt has 5 tokens and stopping.max_tokens is 9: this takes up to 4 KV blocks").message,
             "prompt has 5 tokens and max_tokens is 9: this takes up to 4 KV blocks");
   EXPECT_EQ(error_of("request_id: a request \"a\" is running").param, std::nullopt);

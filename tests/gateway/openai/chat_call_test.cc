@@ -290,6 +290,22 @@ TEST(ChatCallTest, AllowedToolsAreTheOnlyOnes) {
   EXPECT_EQ(ChatError(tools + choice("auto", "")).param, "tool_choice.allowed_tools.tools");
   EXPECT_EQ(ChatError(tools + choice("auto", R"({"function": {"name": "i"}})")).message,
             "tool_choice.allowed_tools.tools[0].function.name is \"i\", which no function of tools has");
+  const auto message = [&](const std::string& tool) { return ChatError(tools + choice("auto", tool)).message; };
+  EXPECT_EQ(message(R"({"type": "custom", "custom": {"name": "x"}})"),
+            "tool_choice.allowed_tools.tools[0].type is \"custom\", it must be \"function\"");
+  EXPECT_EQ(message(R"({"type": "function", "name": "f"})"), "tool_choice.allowed_tools.tools[0].function is missing");
+  EXPECT_EQ(
+      message(R"({"function": {"nam": "f"}})"),
+      "tool_choice.allowed_tools.tools[0].function.name is missing; tool_choice.allowed_tools.tools[0].function.nam "
+      "is not known to this server; did you mean name?");
+  EXPECT_EQ(message(R"({"function": {"name": "f"}, "mood": 1})"),
+            "tool_choice.allowed_tools.tools[0].mood is not known to this server");
+  EXPECT_EQ(message("5"), "tool_choice.allowed_tools.tools[0] is 5, it must be an object");
+  EXPECT_EQ(
+      Chat(messages + tools +
+           choice("auto", R"({"function": {"name": "f", "description": "d", "parameters": {}, "strict": true}})") + "}")
+          .tools,
+      (std::vector<std::string>{"f"}));
   EXPECT_EQ(ChatError(tools + R"(, "tool_choice": {"type": "allowed_tools"})").message,
             "tool_choice.allowed_tools is missing");
 }
@@ -311,6 +327,11 @@ TEST(ChatCallTest, AWrongToolChoiceIsNamedWithItsValue) {
             "tool_choice.function.name");
   EXPECT_EQ(message(tools + R"("tool_choice": "required", "response_format": {"type": "json_object"})"),
             "tool_choice is \"required\", which cannot be combined with response_format.type");
+  EXPECT_EQ(message(tools + R"("tool_choice": "required", "ignore_eos": true)"),
+            "ignore_eos is true, which cannot be combined with tool_choice, which is \"required\"");
+  EXPECT_EQ(ChatError(tools + R"("tool_choice": "required", "ignore_eos": true)").param, "ignore_eos");
+  EXPECT_EQ(message(tools + R"("tool_choice": {"type": "function", "function": {"name": "f"}}, "min_tokens": 2)"),
+            "min_tokens is 2, which cannot be combined with tool_choice, which names a function");
   EXPECT_EQ(ChatError(R"("tools": [{"type": "function"}], "tool_choice": "required")").param, "tools[0].function");
   EXPECT_EQ(ChatError(R"("tools": [{"function": {}}], "tool_choice": "required")").param, "tools[0].function.name");
   const std::string typed = R"("tools": [{"function": {"name": "f", "parameters": {"type": "array"}}}], )";
@@ -337,11 +358,50 @@ TEST(ChatCallTest, ASeedHas64Bits) {
 // The manager decides which of them the template sees under which name.
 TEST(ChatCallTest, ThoughtsKeepTheNamesThatTheClientUses) {
   const GenerateCall call = Chat(R"({"messages": [{"role": "assistant", "content": "y", "reasoning": "a",
-      "reasoning_content": "b", "thinking": null}]})");
+      "reasoning_content": "a", "thinking": null}]})");
   const v1::ChatMessage& message = call.requests[0].chat().messages(0);
   EXPECT_EQ(message.reasoning(), "a");
-  EXPECT_EQ(message.reasoning_content(), "b");
+  EXPECT_EQ(message.reasoning_content(), "a");
   EXPECT_FALSE(message.has_thinking());
+}
+
+TEST(ChatCallTest, ThoughtsThatContradictEachOtherAreRefused) {
+  const auto error = [](const std::string& members) {
+    const auto call = ReadChatCall(*ParseBody(R"({"messages": [{"role": "assistant", )" + members + "}]}"));
+    const auto* const found = std::get_if<ApiError>(&call);
+    return found == nullptr ? ApiError() : *found;
+  };
+  EXPECT_EQ(error(R"("reasoning": "a", "reasoning_content": "b")").param, "messages[0].reasoning");
+  EXPECT_EQ(error(R"("reasoning": "a", "reasoning_content": "b")").message,
+            "messages[0].reasoning differs from reasoning_content, another name of the same field; they must be equal, "
+            "or one of them must be left out");
+  EXPECT_EQ(error(R"("reasoning_content": "a", "thinking": "b")").param, "messages[0].thinking");
+  EXPECT_EQ(error(R"("reasoning": "a", "thinking": "b")").param, "messages[0].reasoning");
+}
+
+TEST(ChatCallTest, OneStrictToolRestrictsTheCallsThatTheModelChooses) {
+  const auto strict_tools = [](const std::string& fields) {
+    std::string names;
+    const GenerateCall call = Chat(R"({"messages": [{"role": "user", "content": "x"}], "tools": [
+        {"type": "function", "function": {"name": "f", "strict": true, "parameters": {"properties": {}}}},
+        {"type": "function", "function": {"name": "g", "parameters": {"type": "string"}}}])" +
+                                   fields + "}");
+    for (const CallableTool& tool : call.strict_tools) {
+      names += tool.name + (tool.is_strict ? " " : "? ") + tool.parameters + "; ";
+    }
+    return names;
+  };
+  const std::string all = R"(f {"properties":{},"type":"object"}; g? {}; )";
+  EXPECT_EQ(strict_tools(""), all);
+  EXPECT_EQ(strict_tools(R"(, "tool_choice": "auto")"), all);
+  for (const char* fields :
+       {R"(, "tool_choice": "none")", R"(, "ignore_eos": true)", R"(, "min_tokens": 3)", R"(, "guided_regex": "a")"}) {
+    EXPECT_EQ(strict_tools(fields), "") << fields;
+  }
+  EXPECT_EQ(Chat(R"({"messages": [{"role": "user", "content": "x"}],
+                     "tools": [{"type": "function", "function": {"name": "f"}}]})")
+                .strict_tools.size(),
+            0u);
 }
 
 }  // namespace

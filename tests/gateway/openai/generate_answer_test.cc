@@ -393,6 +393,7 @@ TEST(GenerateAnswerTest, ThoughtsAndCallsAreMembersOfTheMessage) {
   EXPECT_EQ(choice["finish_reason"], "tool_calls");
   EXPECT_EQ(choice["message"]["content"], nullptr);
   EXPECT_EQ(choice["message"]["reasoning_content"], "hm");
+  EXPECT_EQ(choice["message"]["reasoning"], "hm");
   ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u);
   const Json made = choice["message"]["tool_calls"][0];
   EXPECT_EQ(made["type"], "function");
@@ -417,7 +418,7 @@ TEST(GenerateAnswerTest, AStreamHasThePartsOfThoughtsAndCalls) {
     reasons.push_back(event["choices"][0]["finish_reason"]);
   }
   ASSERT_EQ(deltas.size(), 5u);
-  EXPECT_EQ(deltas[1], Json({{"reasoning_content", "hm"}}));
+  EXPECT_EQ(deltas[1], Json({{"reasoning_content", "hm"}, {"reasoning", "hm"}}));
   EXPECT_EQ(deltas[2]["content"], "Look.");
   const Json first = deltas[2]["tool_calls"][0];
   EXPECT_EQ(first["index"], 0);

@@ -44,6 +44,21 @@ TEST(CompletionCallTest, EveryFieldOfOpenAiBecomesAFieldOfQuire) {
   EXPECT_THAT(request.stopping().stop(), ElementsAre("a", "b"));
 }
 
+TEST(CompletionCallTest, TopNSigmaOfLlamaCppBecomesAFieldOfQuire) {
+  const auto top_n_sigma = [](const std::string& text) {
+    return Completion("{\"prompt\": \"x\", \"top_n_sigma\": " + text + "}").requests[0].sampling().top_n_sigma();
+  };
+  EXPECT_EQ(top_n_sigma("1.5"), 1.5f);
+  EXPECT_EQ(top_n_sigma("-1.0"), 0) << "llama.cpp's default, which drops nothing";
+  EXPECT_EQ(top_n_sigma("-2"), -2) << "the manager refuses it";
+}
+
+TEST(CompletionCallTest, XtcOfLlamaCppBecomesFieldsOfQuire) {
+  const GenerateCall call = Completion(R"({"prompt": "x", "xtc_probability": 0.5, "xtc_threshold": 0.2})");
+  EXPECT_EQ(call.requests[0].sampling().xtc_probability(), 0.5f);
+  EXPECT_EQ(call.requests[0].sampling().xtc_threshold(), 0.2f);
+}
+
 TEST(CompletionCallTest, TheExtrasOfVllmBecomeFieldsOfQuire) {
   const GenerateCall call = Completion(R"({"prompt": "x", "top_k": -1, "min_p": 0.5, "repetition_penalty": 1.5,
       "min_tokens": 2, "ignore_eos": true, "stop_token_ids": [1, 2], "bad_words": ["w"], "allowed_token_ids": [3],
@@ -125,6 +140,7 @@ TEST(CompletionCallTest, NIsTheWidthOfABeamSearch) {
   EXPECT_EQ(request.beam().num_return_sequences(), 3u);
   EXPECT_EQ(request.beam().length_penalty(), 0.5f);
   EXPECT_FALSE(request.has_n() || request.has_best_of() || request.sampling().has_temperature());
+  EXPECT_EQ(call.names.num_samples, "best_of");
   EXPECT_EQ(call.num_choices, 3u);
   EXPECT_EQ(CompletionError(R"("length_penalty": 0.5)").param, "length_penalty");
 }
@@ -234,6 +250,39 @@ TEST(CompletionCallTest, WhatIsNotSupportedIsRefusedByName) {
   const ApiError error = CompletionError(R"("temprature": 1)");
   EXPECT_EQ(error.param, "temprature");
   EXPECT_THAT(error.message, HasSubstr("did you mean temperature?"));
+}
+
+TEST(GenerateCallTest, AMissingFieldIsFoundUnderANameLikeIt) {
+  const auto message = [](const auto& read, const char* body) {
+    return std::get<ApiError>(read(*ParseBody(body), UnknownFields::kRefuse)).message;
+  };
+  EXPECT_EQ(message(ReadChatCall, R"({"mesages": []})"),
+            "messages is missing; mesages is not known to this server; did you mean messages?");
+  EXPECT_EQ(message(ReadCompletionCall, R"({"prommpt": "x"})"),
+            "prompt is missing; prommpt is not known to this server; did you mean prompt?");
+  EXPECT_EQ(message(ReadChatCall, R"({"mesages": [], "messages": 5})"), "messages is 5, it must be a list");
+  EXPECT_EQ(message(ReadChatCall, R"({"messages": [{"rolle": "user"}]})"),
+            "messages[0].role is missing; messages[0].rolle is not known to this server; did you mean role?");
+}
+
+TEST(GenerateCallTest, UnknownFieldsAreIgnoredAndNotedIfTheyMayBe) {
+  const auto read = [](const char* body) { return ReadChatCall(*ParseBody(body), UnknownFields::kIgnore); };
+  const auto call = std::get<GenerateCall>(read(R"({
+    "messages": [{"role": "user", "content": "x", "mood": "good", "tool_calls":
+                  [{"id": "1", "x": 1, "function": {"name": "f", "y": 1}}]}],
+    "tools": [{"type": "function", "z": 1, "function": {"name": "f", "color": 3}}],
+    "tool_choice": {"type": "function", "t": 1, "function": {"name": "f", "u": 1}},
+    "stream": true, "stream_options": {"speed": 1}, "nothing": null, "new": 1})"));
+  EXPECT_EQ(call.ignored.count, 9u);
+  EXPECT_THAT(call.ignored.names,
+              ElementsAre("stream_options.speed", "messages[0].tool_calls[0].function.y", "messages[0].tool_calls[0].x",
+                          "messages[0].mood", "tools[0].function.color", "tools[0].z", "tool_choice.function.u",
+                          "tool_choice.t"));
+  EXPECT_EQ(
+      std::get<GenerateCall>(read(R"({"messages": [], "response_format": {"type": "text", "a": 1}})")).ignored.names,
+      std::vector<std::string>{"response_format.a"});
+  const auto error = std::get<ApiError>(read(R"({"messages": [], "audio": {}, "new": 1})"));
+  EXPECT_EQ(error.param, "audio") << "what is known and not supported stays refused";
 }
 
 TEST(CompletionCallTest, FieldsThatAreNullAndFieldsWithoutEffectAreAccepted) {

@@ -88,6 +88,7 @@ constexpr Default kDefaults[] = {
     {Of::kBoth, "thinking_token_budget", "-1"},
     {Of::kBoth, "top_k", "0"},
     {Of::kBoth, "top_k", "-1"},
+    {Of::kBoth, "top_n_sigma", "-1.0"},
     {Of::kBoth, "top_p", "1.0"},
     {Of::kBoth, "truncate_prompt_tokens", "null"},
     {Of::kBoth, "truncation_side", "\"left\""},

@@ -48,6 +48,18 @@ TEST(ToolCallParserTest, HermesCallsAreBetweenTags) {
             "I will look. | id0 f {} | id1 g {\"x\": 2}");
 }
 
+TEST(ToolCallParserTest, ACallHasItsPlaceInTheContent) {
+  ToolCallParser parser(&kHermes, [](size_t) { return "id"; });
+  AnswerText text;
+  parser.Add("one <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>two <tool_call>{\"name\": \"g\", ", false,
+             &text);
+  parser.Add("\"arguments\": {}}</tool_call>", true, &text);
+  EXPECT_EQ(text.content, "onetwo");
+  ASSERT_EQ(text.calls.size(), 2u);
+  EXPECT_EQ(text.calls[0].content_begin, 3u);
+  EXPECT_EQ(text.calls[1].content_begin, 6u);
+}
+
 TEST(ToolCallParserTest, TheOrderOfMembersAndTheFormOfArgumentsAreFree) {
   EXPECT_EQ(Parse(kHermes, R"(<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>)"), R"( | id0 f {"a": 1})");
   EXPECT_EQ(Parse(kHermes, R"(<tool_call>{"name": "f", "arguments": "{\"a\": 1}"}</tool_call>)"),

@@ -31,39 +31,24 @@ TEST(UnknownUrlTest, AWrongBaseUrlIsToldTheRightPath) {
 
 TEST(UnknownUrlTest, APathOfOtherServersIsToldWhatToUseInstead) {
   const std::string lacks = ": this server does not have ";
-  const std::string chats = "; use /v1/chat/completions";
-  EXPECT_EQ(MessageFor("/v1/responses"),
-            "there is nothing at /v1/responses" + lacks + "the Responses interface" + chats);
-  EXPECT_EQ(MessageFor("/v1/responses/resp_1/cancel"),
-            "there is nothing at /v1/responses/resp_1/cancel" + lacks + "the Responses interface" + chats);
-  EXPECT_EQ(MessageFor("/v1/messages"), "there is nothing at /v1/messages" + lacks + "the Messages interface" + chats);
-  EXPECT_EQ(MessageFor("/v1/messages/count_tokens"),
-            "there is nothing at /v1/messages/count_tokens" + lacks + "the Messages interface; use /tokenize");
-  EXPECT_EQ(MessageFor("/v1/embeddings"), "there is nothing at /v1/embeddings" + lacks + "embeddings");
-  EXPECT_EQ(MessageFor("/embeddings"), "there is nothing at /embeddings" + lacks + "embeddings") << "without /v1";
+  EXPECT_EQ(MessageFor("/v1/responses/resp_1/cancel"), "there is nothing at /v1/responses/resp_1/cancel" + lacks +
+                                                           "stored responses; send all items to /v1/responses");
+  EXPECT_EQ(MessageFor("/v1/responses/compact"),
+            "there is nothing at /v1/responses/compact" + lacks +
+                "this shortening of conversations; send a shorter input to /v1/responses");
+  EXPECT_EQ(MessageFor("/v1/responses/input_tokens"),
+            "there is nothing at /v1/responses/input_tokens" + lacks + "this count of tokens; use /tokenize");
+  EXPECT_EQ(MessageFor("/v1/messages/msg_1"), "there is nothing at /v1/messages/msg_1" + lacks + "stored messages");
+  EXPECT_EQ(MessageFor("/v1/messages/batches"), "there is nothing at /v1/messages/batches" + lacks +
+                                                    "a batch interface; send each request to /v1/messages");
+  EXPECT_EQ(MessageFor("/v1/moderations"), "there is nothing at /v1/moderations" + lacks + "moderation");
+  EXPECT_EQ(MessageFor("/moderations"), "there is nothing at /moderations" + lacks + "moderation") << "without /v1";
   EXPECT_EQ(MessageFor("/v1/chat/completions/chatcmpl-1"),
             "there is nothing at /v1/chat/completions/chatcmpl-1" + lacks + "stored answers");
-  for (const char* const path : {"/v1/assistants",
-                                 "/v1/threads/t/messages",
-                                 "/v1/conversations",
-                                 "/pooling",
-                                 "/v1/rerank",
-                                 "/v2/rerank",
-                                 "/rerank",
-                                 "/score",
-                                 "/v1/score",
-                                 "/classify",
-                                 "/v1/moderations",
-                                 "/v1/audio/transcriptions",
-                                 "/v1/realtime",
-                                 "/v1/images/generations",
-                                 "/v1/videos",
-                                 "/v1/batches/b",
-                                 "/v1/files",
-                                 "/v1/uploads",
-                                 "/v1/vector_stores",
-                                 "/v1/fine_tuning/jobs",
-                                 "/v1/load_lora_adapter"}) {
+  for (const char* const path :
+       {"/v1/assistants", "/v1/threads/t/messages", "/v1/conversations", "/pooling", "/classify", "/v1/moderations",
+        "/v1/audio/transcriptions", "/v1/realtime", "/v1/images/generations", "/v1/videos", "/v1/batches/b",
+        "/v1/files", "/v1/uploads", "/v1/vector_stores", "/v1/fine_tuning/jobs", "/v1/load_lora_adapter"}) {
     EXPECT_THAT(MessageFor(path), testing::HasSubstr(lacks));
   }
   EXPECT_EQ(MessageFor("/v1/filesystem"), "there is nothing at /v1/filesystem");

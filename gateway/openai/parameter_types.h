@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef QUIRE_GATEWAY_OPENAI_PARAMETER_TYPES_H_
+#define QUIRE_GATEWAY_OPENAI_PARAMETER_TYPES_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "gateway/openai/field_reader.h"
+
+namespace quire {
+
+// The types that a JSON value may have, as bits.
+using JsonTypes = uint8_t;
+inline constexpr JsonTypes kStringType = 1;
+inline constexpr JsonTypes kNumberType = 2;
+inline constexpr JsonTypes kBooleanType = 4;
+inline constexpr JsonTypes kNullType = 8;
+inline constexpr JsonTypes kArrayType = 16;
+inline constexpr JsonTypes kObjectType = 32;
+inline constexpr JsonTypes kAnyType = 63;
+
+// The types of the parameters of a tool, by their names.
+using ParameterTypes = std::map<std::string, JsonTypes>;
+
+// Returns the types that a JSON schema allows, judging by its type, enum, const and what it refers to. It may return
+// more than it allows. `root` is the document of which the schema is a part.
+JsonTypes TypesOf(const Json& schema, const Json& root);
+
+// Returns the types of the properties of the schema of an object. A schema that is wrong has none.
+ParameterTypes ParameterTypesOf(const Json& schema);
+
+// Returns the parameters of all tools, which have OpenAI's form, by the names of the tools. REQUIRES: the tools were
+// read without error.
+std::map<std::string, ParameterTypes> ParametersOfTools(const Json& tools);
+
+// Returns the schema that has the properties of an object, which is `schema` or what it refers to; null if there are
+// none.
+const Json* SchemaWithProperties(const Json& schema);
+
+// Returns what a reference within a document means, and null if it means nothing there.
+const Json* TargetOf(const Json& reference, const Json& root);
+
+// Returns the JSON of a value that a model has written as plain text: the text itself if it is JSON of one of the types
+// other than a string, its JSON if it is Python, and otherwise a string of JSON.
+std::string TypedValue(absl::string_view text, JsonTypes types);
+
+// Appends a text as a part of a string of JSON, without quotes. The text may end within a character.
+void AppendPartOfString(absl::string_view text, std::string* out);
+
+}  // namespace quire
+
+#endif  // QUIRE_GATEWAY_OPENAI_PARAMETER_TYPES_H_
