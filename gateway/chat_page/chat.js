@@ -3,6 +3,8 @@
 const $ = id => document.getElementById(id);
 let conversation = [];
 let running = null;  // The AbortController of the answer that is being written.
+let following = true;  // The newest line stays in view, until the reader scrolls up.
+let followed = {top: 0, end: 0};  // The scroll position and height when the view followed last.
 
 function headers() {
   const token = $("token").value.trim();
@@ -34,6 +36,37 @@ async function showModel() {
   }
 }
 
+function showStart() {
+  $("start").hidden = document.querySelector(".message") !== null;
+}
+
+// The event of scrolling up may come after the next token, so the place itself is compared with the last one followed
+// to. A window that grows and an answer that is taken away move the place too, but to the end.
+function follow() {
+  const box = $("messages");
+  const end = Math.min(followed.end, box.scrollHeight) - 8;
+  if (box.scrollTop < followed.top - 8 && box.scrollTop + box.clientHeight < end) following = false;
+  if (!following) return;
+  box.scrollTop = box.scrollHeight;
+  followed = {top: box.scrollTop, end: box.scrollHeight};
+}
+
+function addButton(name, parent, action) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.append(name);
+  button.addEventListener("click", () => action(button));
+  parent.append(button);
+}
+
+// Copies `text`, which `element` shows.
+async function copy(text, element, button) {
+  // Pages that come without TLS from another machine have no clipboard.
+  if (!navigator.clipboard) return getSelection().selectAllChildren(element);
+  await navigator.clipboard.writeText(text);
+  button.textContent = "Copied";
+}
+
 function addMessage(role) {
   const box = document.createElement("div");
   box.className = "message " + role;
@@ -46,6 +79,8 @@ function addMessage(role) {
   note.className = "note";
   box.append(thoughts, text, note);
   $("messages").append(box);
+  showStart();
+  follow();
   return {box, thoughts, text, note};
 }
 
@@ -88,6 +123,13 @@ async function answer(text) {
   const shown = addMessage("assistant");
   let content = "";
   let trouble = "";
+  let timer = null;  // Several pieces that come in a short time are shown at once.
+  const show = () => {
+    clearTimeout(timer);
+    timer = null;
+    showMarkdown(shown.text, content);
+    follow();
+  };
   running = new AbortController();
   $("send").hidden = true;
   $("stop").hidden = false;
@@ -107,10 +149,10 @@ async function answer(text) {
       }
       if (delta.content) {
         content += delta.content;
-        shown.text.append(delta.content);
+        timer ??= setTimeout(show, 30);
       }
-      if (choice?.finish_reason === "length") shown.note.append("The answer was cut at its longest length.");
-      shown.box.scrollIntoView({block: "end"});
+      if (choice?.finish_reason === "length") shown.note.append("The answer was cut at its longest length. ");
+      follow();
     }
   } catch (error) {
     if (error.name !== "AbortError") trouble = error.message;
@@ -118,14 +160,27 @@ async function answer(text) {
   running = null;
   $("send").hidden = false;
   $("stop").hidden = true;
+  show();
   if (messages !== conversation) return;
   tell(trouble);
   if (content) {
     messages.push({role: "assistant", content});
+    $("messages").querySelectorAll(".again").forEach(button => button.remove());
+    addButton("Copy", shown.note, button => copy(content, shown.text, button));
+    addButton("Again", shown.note, () => {
+      if (running) return;
+      messages.splice(-2, 2, ...before);
+      asked.box.remove();
+      shown.box.remove();
+      answer(text);
+    });
+    shown.note.lastChild.className = "again";
+    follow();
   } else if (trouble) {
     messages.splice(messages.length - 1, 1, ...before);
     asked.box.remove();
     shown.box.remove();
+    showStart();
     $("text").value = [text, $("text").value].filter(part => part).join("\n");
   } else if (shown.thoughts.hidden) {
     shown.box.remove();
@@ -136,6 +191,8 @@ function send() {
   const text = $("text").value;
   if (running || !text.trim()) return;
   $("text").value = "";
+  following = true;
+  followed = {top: 0, end: 0};
   answer(text);
 }
 
@@ -152,8 +209,19 @@ $("stop").addEventListener("click", () => running?.abort());
 $("clear").addEventListener("click", () => {
   running?.abort();
   conversation = [];
-  $("messages").replaceChildren();
+  $("messages").replaceChildren($("start"));
+  showStart();
   tell("");
 });
+$("messages").addEventListener("scroll", () => {
+  const {scrollTop, clientHeight, scrollHeight} = $("messages");
+  following = scrollTop + clientHeight > scrollHeight - 8;
+});
+for (const example of $("start").querySelectorAll("button")) {
+  example.addEventListener("click", () => {
+    $("text").value = example.textContent;
+    send();
+  });
+}
 $("token").addEventListener("change", showModel);
 showModel();
