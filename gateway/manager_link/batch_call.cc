@@ -69,8 +69,8 @@ void BatchCall::Abandon() {
 }
 
 void BatchCall::PostEnd(const grpc::Status& status) {
-  // The reactor lives in this object, so the last reference goes on the other thread, after this function, or here when
-  // the executor runs nothing any more.
+  // The reactor lives in this object, so the last reference is dropped on the other thread, after this function, or
+  // here when the executor runs nothing any more.
   const Executor executor = executor_;
   const std::shared_ptr<void> pending = std::move(pending_);
   executor([self = std::exchange(self_, nullptr), end = RpcStatusOf(status)] { self->OnEnd(end); });

@@ -22,6 +22,19 @@ constexpr std::chrono::seconds kModelUse(5);
 // Calls that were cancelled end within this time, unless gRPC has no threads.
 constexpr std::chrono::seconds kMaxEndTime(5);
 
+// Limit of a call of Embed whose client gives no time.
+constexpr std::chrono::hours kMaxEmbedTime(24);
+
+// Bounds of the pause between two attempts of a call that no manager takes, and the part of it for each such call.
+constexpr std::chrono::milliseconds kShortestPause(100);
+constexpr std::chrono::milliseconds kLongestPause(1000);
+constexpr std::chrono::milliseconds kPausePerCall(2);
+
+// Returns whether no manager takes a call: none can be reached or leads, or the one that leads has just started.
+bool IsOfNoManager(const google::rpc::Status& status) {
+  return status.code() == grpc::StatusCode::UNAVAILABLE && (IsOfNoLeader(status) || IsRestoring(status));
+}
+
 google::rpc::Status StatusOf(grpc::StatusCode code, std::string message) {
   google::rpc::Status status;
   status.set_code(code);
@@ -38,16 +51,28 @@ google::rpc::Status RefusalOf(grpc::StatusCode code, std::string message) {
   return status;
 }
 
-// Returns the status of a call with a time limit of the gateway. gRPC says only that some deadline has passed.
-google::rpc::Status WithTimeout(google::rpc::Status status, std::chrono::milliseconds timeout) {
+// Explains the status of a call with a time limit, of which gRPC says only that some deadline has passed.
+google::rpc::Status WithReason(google::rpc::Status status, std::string message, const char* reason) {
   if (status.code() != grpc::StatusCode::DEADLINE_EXCEEDED || !status.details().empty()) return status;
-  status = StatusOf(grpc::StatusCode::DEADLINE_EXCEEDED,
-                    absl::StrCat("the manager has not answered the gateway within ",
-                                 absl::FormatDuration(absl::FromChrono(timeout)), " (--call-timeout)"));
+  status = StatusOf(grpc::StatusCode::DEADLINE_EXCEEDED, std::move(message));
   google::rpc::ErrorInfo info;
-  info.set_reason("CALL_TIMEOUT");
+  info.set_reason(reason);
   status.add_details()->PackFrom(info);
   return status;
+}
+
+// The same for a call with a time limit of the gateway.
+google::rpc::Status WithTimeout(google::rpc::Status status, std::chrono::milliseconds timeout) {
+  return WithReason(std::move(status),
+                    absl::StrCat("the manager has not answered the gateway within ",
+                                 absl::FormatDuration(absl::FromChrono(timeout)), " (--call-timeout)"),
+                    "CALL_TIMEOUT");
+}
+
+// The same for a call that ends with the time of its client, as the manager says it of a request.
+google::rpc::Status WithDeadline(google::rpc::Status status) {
+  return WithReason(std::move(status), "the call's deadline passed before the manager had answered",
+                    "DEADLINE_EXCEEDED");
 }
 
 }  // namespace
@@ -129,16 +154,30 @@ google::rpc::Status ManagerLink::BusyError() const {
                                 max_waiting_bytes_, " are allowed with this one; try again"));
 }
 
-bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, CallPolicy* policy,
+bool ManagerLink::WaitsForManager(const google::rpc::Status& status, Attempts* attempts, std::function<void()> again) {
+  const bool is_early = attempts->waits_for_worker && HasReason(status, "NO_WORKER");
+  if ((!IsOfNoManager(status) && !is_early) || attempts->may_wait == nullptr || !attempts->may_wait()) return false;
+  attempts->has_waited = true;
+  ++num_pauses_;
+  const auto pause = kPausePerCall * static_cast<int64_t>(num_pauses_);
+  delayed_executor_(std::clamp<std::chrono::milliseconds>(pause, kShortestPause, kLongestPause),
+                    [this, again = std::move(again)] {
+                      --num_pauses_;
+                      again();
+                    });
+  return true;
+}
+
+bool ManagerLink::AsksAgain(size_t manager, google::rpc::Status* status, Attempts* attempts,
                             std::function<void()> again) {
   if (status->code() == 0) return false;
-  const CallAction action = policy->After(*status, PolicyTime(std::chrono::steady_clock::now()));
+  const CallAction action = attempts->policy.After(*status, PolicyTime(std::chrono::steady_clock::now()));
   if (action.leaves && managers_.size() > 1 && current_ == manager) {
     current_ = (manager + 1) % managers_.size();
     for (auto& [authorization, caller] : callers_) caller.model_until = {};  // The next one may have another model.
   }
-  *status = action.error;
-  if (action.kind == CallAction::Kind::kStop) return false;
+  const google::rpc::Status end = std::exchange(*status, action.error);
+  if (action.kind == CallAction::Kind::kStop) return WaitsForManager(end, attempts, std::move(again));
   if (action.delay == absl::ZeroDuration()) {
     executor_(std::move(again));
   } else {
@@ -228,33 +267,42 @@ BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller
 
 ManagerLink::Ticket ManagerLink::Start(const std::string& authorization, v1::GenerateRequest request,
                                        EntryHandler handler, std::shared_ptr<void> hold,
-                                       std::optional<std::chrono::milliseconds> timeout) {
+                                       std::optional<std::chrono::milliseconds> timeout, MayWait may_wait) {
   v1::GenerateBatchRequest message;
-  if (timeout.has_value()) message.set_timeout_ms(static_cast<uint64_t>(timeout->count()));
   *message.mutable_start() = std::move(request);
-  return Send(authorization, std::move(message), std::move(handler), std::move(hold));
+  return Send(authorization, std::move(message), std::move(handler), std::move(hold), timeout, std::move(may_wait));
 }
 
 ManagerLink::Ticket ManagerLink::Resume(const std::string& authorization, const v1::ResumeRequest& request,
                                         EntryHandler handler) {
   v1::GenerateBatchRequest message;
   *message.mutable_resume() = request;
-  return Send(authorization, std::move(message), std::move(handler), /*hold=*/nullptr);
+  return Send(authorization, std::move(message), std::move(handler), /*hold=*/nullptr, /*timeout=*/std::nullopt,
+              /*may_wait=*/nullptr);
 }
 
 ManagerLink::Ticket ManagerLink::Send(const std::string& authorization, v1::GenerateBatchRequest message,
-                                      EntryHandler handler, std::shared_ptr<void> hold) {
-  std::shared_ptr<Sending> sending(
-      new Sending{.authorization = authorization,
-                  .handler = std::move(handler),
-                  .policy = CallPolicy({.num_managers = managers_.size(), .resume_time = absl::FromChrono(timeout_)}),
-                  .hold = std::move(hold)});
+                                      EntryHandler handler, std::shared_ptr<void> hold,
+                                      std::optional<std::chrono::milliseconds> timeout, MayWait may_wait) {
+  std::optional<std::chrono::steady_clock::time_point> end;
+  if (timeout.has_value()) end = std::chrono::steady_clock::now() + *timeout;
+  std::shared_ptr<Sending> sending(new Sending{
+      .authorization = authorization,
+      .handler = std::move(handler),
+      .attempts = {CallPolicy({.num_managers = managers_.size(), .resume_time = absl::FromChrono(timeout_)}),
+                   std::move(may_wait)},
+      .hold = std::move(hold),
+      .end = end});
   SendOnce(std::move(message), sending);
   return {std::move(sending)};
 }
 
 void ManagerLink::SendOnce(v1::GenerateBatchRequest message, const std::shared_ptr<Sending>& sending) {
   message.set_tag(next_tag_++);
+  if (sending->end.has_value()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*sending->end - std::chrono::steady_clock::now());
+    message.set_timeout_ms(static_cast<uint64_t>(std::max<int64_t>(left.count(), 0)));
+  }
   google::rpc::Status refusal = CheckMessageBytes(message, max_message_bytes_);
   Caller* const caller = refusal.code() == 0 ? CallerOf(sending->authorization) : nullptr;
   if (caller == nullptr) {
@@ -289,7 +337,7 @@ void ManagerLink::OnEntry(size_t manager, const std::shared_ptr<Sending>& sendin
     const auto again = [this, sending] {
       if (sending->handler != nullptr) SendOnce(*sending->message, sending);
     };
-    if (sending->message != nullptr && AsksAgain(manager, end.mutable_end(), &sending->policy, again)) return;
+    if (sending->message != nullptr && AsksAgain(manager, end.mutable_end(), &sending->attempts, again)) return;
   }
   sending->message = nullptr;
   sending->hold = nullptr;
@@ -336,21 +384,24 @@ std::shared_ptr<grpc::ClientContext> ManagerLink::CallOnce(const std::string& au
   return context;
 }
 
+std::shared_ptr<ManagerLink::Search> ManagerLink::NewSearch(size_t num_bytes, MayWait may_wait) const {
+  const auto end = std::chrono::steady_clock::now() + timeout_;
+  Attempts attempts{.policy = CallPolicy({.num_managers = managers_.size(), .deadline = PolicyTime(end)}),
+                    .may_wait = std::move(may_wait),
+                    .waits_for_worker = true};
+  return std::shared_ptr<Search>(new Search{.end = end, .attempts = std::move(attempts), .hold = Hold(num_bytes)});
+}
+
 template <typename Request, typename Response, typename Call>
 void ManagerLink::Infer(const std::string& authorization, std::shared_ptr<const Request> request,
-                        Handler<Response> handler, Call call, std::shared_ptr<Search> search) {
+                        Handler<Response> handler, Call call, MayWait may_wait, std::shared_ptr<Search> search) {
   const google::rpc::Status refusal = CheckMessageBytes(*request, max_message_bytes_);
   if (refusal.code() != 0) return executor_([handler, refusal] { handler(refusal, Response()); });
-  if (search == nullptr) {
-    const auto end = std::chrono::steady_clock::now() + timeout_;
-    search = std::make_shared<Search>(
-        Search{.end = end,
-               .policy = CallPolicy({.num_managers = managers_.size(), .deadline = PolicyTime(end)}),
-               .hold = Hold(request->ByteSizeLong())});
-    if (search->hold == nullptr) return executor_([handler, busy = BusyError()] { handler(busy, Response()); });
-  }
+  if (search == nullptr) search = NewSearch(request->ByteSizeLong(), std::move(may_wait));
+  if (search->hold == nullptr) return executor_([handler, busy = BusyError()] { handler(busy, Response()); });
   const auto again = [this, authorization, request, handler, call, search] {
-    Infer<Request, Response>(authorization, request, handler, call, search);
+    if (search->attempts.has_waited) search->end = std::chrono::steady_clock::now() + timeout_;
+    Infer<Request, Response>(authorization, request, handler, call, nullptr, search);
   };
   const auto unary = std::make_shared<UnaryCall>(UnaryCall{.manager = current_});
   const auto answer = [this, unary, handler = std::move(handler), search, again](const google::rpc::Status& status,
@@ -358,27 +409,29 @@ void ManagerLink::Infer(const std::string& authorization, std::shared_ptr<const 
     unary_calls_.erase(unary);
     google::rpc::Status end = unary->is_given_up ? SilentError() : status;
     if (end.code() == 0) watch_.OnHeard(unary->manager);
-    if (!AsksAgain(unary->manager, &end, &search->policy, again))
-      handler(WithTimeout(std::move(end), timeout_), response);
+    if (!search->is_cancelled && AsksAgain(unary->manager, &end, &search->attempts, again)) return;
+    handler(search->call_end.has_value() ? WithDeadline(std::move(end)) : WithTimeout(std::move(end), timeout_),
+            response);
   };
   unary_calls_.insert(unary);
+  search->call = unary;
   watch_.OnSent();
   unary->context = CallOnce<Request, Response>(
-      authorization, request, search->end, answer,
+      authorization, request, search->call_end.value_or(search->end), answer,
       [call, stub = managers_[current_].inference.get()](auto... arguments) { call(stub, std::move(arguments)...); });
 }
 
-void ManagerLink::GetModel(const std::string& authorization, Handler<v1::GetModelResponse> handler) {
+void ManagerLink::GetModel(const std::string& authorization, Handler<v1::GetModelResponse> handler, MayWait may_wait) {
   const auto found = callers_.find(authorization);
-  if (found == callers_.end()) return AskModel(authorization, std::move(handler));
+  if (found == callers_.end()) return AskModel(authorization, std::move(handler), std::move(may_wait));
   Caller& caller = found->second;
   const auto now = std::chrono::steady_clock::now();
   caller.model_use = now;
-  if (now >= caller.model_until) return AskModel(authorization, std::move(handler));
+  if (now >= caller.model_until) return AskModel(authorization, std::move(handler), std::move(may_wait));
   handler(google::rpc::Status(), caller.model);
 }
 
-void ManagerLink::AskModel(const std::string& authorization, Handler<v1::GetModelResponse> handler) {
+void ManagerLink::AskModel(const std::string& authorization, Handler<v1::GetModelResponse> handler, MayWait may_wait) {
   Infer<v1::GetModelRequest, v1::GetModelResponse>(
       authorization, std::make_shared<const v1::GetModelRequest>(),
       [this, authorization, handler = std::move(handler)](const google::rpc::Status& status,
@@ -396,7 +449,8 @@ void ManagerLink::AskModel(const std::string& authorization, Handler<v1::GetMode
         }
         handler(status, model);
       },
-      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->GetModel(std::move(arguments)...); });
+      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->GetModel(std::move(arguments)...); },
+      std::move(may_wait));
 }
 
 void ManagerLink::PlanModelRenewal(const std::string& authorization, Caller* caller) {
@@ -406,31 +460,54 @@ void ManagerLink::PlanModelRenewal(const std::string& authorization, Caller* cal
   delayed_executor_(kModelRenewal, [this, authorization, planned = caller->model_renewal] {
     const auto found = callers_.find(authorization);
     if (found == callers_.end() || found->second.model_renewal != planned) return;  // Another answer has come since.
-    AskModel(authorization, [](const google::rpc::Status&, const v1::GetModelResponse&) {});
+    AskModel(
+        authorization, [](const google::rpc::Status&, const v1::GetModelResponse&) {}, /*may_wait=*/nullptr);
   });
 }
 
 void ManagerLink::RenderChat(const std::string& authorization, const v1::Chat& chat,
-                             Handler<v1::RenderChatResponse> handler) {
+                             Handler<v1::RenderChatResponse> handler, MayWait may_wait) {
   auto request = std::make_shared<v1::RenderChatRequest>();
   *request->mutable_chat() = chat;
   Infer<v1::RenderChatRequest, v1::RenderChatResponse>(
       authorization, std::move(request), std::move(handler),
-      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->RenderChat(std::move(arguments)...); });
+      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->RenderChat(std::move(arguments)...); },
+      std::move(may_wait));
 }
 
 void ManagerLink::Tokenize(const std::string& authorization, std::shared_ptr<const v1::TokenizeRequest> request,
-                           Handler<v1::TokenizeResponse> handler) {
+                           Handler<v1::TokenizeResponse> handler, MayWait may_wait) {
   Infer<v1::TokenizeRequest, v1::TokenizeResponse>(
       authorization, std::move(request), std::move(handler),
-      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->Tokenize(std::move(arguments)...); });
+      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->Tokenize(std::move(arguments)...); },
+      std::move(may_wait));
 }
 
 void ManagerLink::Detokenize(const std::string& authorization, std::shared_ptr<const v1::DetokenizeRequest> request,
-                             Handler<v1::DetokenizeResponse> handler) {
+                             Handler<v1::DetokenizeResponse> handler, MayWait may_wait) {
   Infer<v1::DetokenizeRequest, v1::DetokenizeResponse>(
       authorization, std::move(request), std::move(handler),
-      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->Detokenize(std::move(arguments)...); });
+      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->Detokenize(std::move(arguments)...); },
+      std::move(may_wait));
+}
+
+ManagerLink::EmbedTicket ManagerLink::Embed(const std::string& authorization,
+                                            std::shared_ptr<const v1::EmbedRequest> request,
+                                            std::chrono::steady_clock::time_point end,
+                                            Handler<v1::EmbedResponse> handler, MayWait may_wait) {
+  const std::shared_ptr<Search> search = NewSearch(request->ByteSizeLong(), std::move(may_wait));
+  search->call_end = std::min(end, std::chrono::steady_clock::now() + kMaxEmbedTime);
+  Infer<v1::EmbedRequest, v1::EmbedResponse>(
+      authorization, std::move(request), std::move(handler),
+      [](v1::InferenceService::Stub* stub, auto... arguments) { stub->async()->Embed(std::move(arguments)...); },
+      nullptr, search);
+  return {search};
+}
+
+void ManagerLink::Cancel(const EmbedTicket& ticket) {
+  if (ticket.search == nullptr) return;
+  ticket.search->is_cancelled = true;
+  if (const std::shared_ptr<UnaryCall> call = ticket.search->call.lock()) call->context->TryCancel();
 }
 
 void ManagerLink::CheckHealth(Handler<grpc::health::v1::HealthCheckResponse> handler) {

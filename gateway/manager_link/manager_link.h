@@ -34,20 +34,51 @@ inline absl::Time PolicyTime(std::chrono::steady_clock::time_point time) {
 // a request of which it has sent nothing goes to the next one, for `timeout`, or until none can be reached. It is sent
 // again to a manager that has just started and still restores its requests. When the one that leads is silent while
 // another one has begun to lead, everything goes there (see LeaderWatch). A message that is larger than the manager
-// takes is not sent, because it would end the requests of others; its request ends with INVALID_ARGUMENT. All functions
-// and handlers run on the owner's thread.
+// takes is not sent, because it would end the requests of others; its request ends with INVALID_ARGUMENT. A call or a
+// request that no manager takes waits as long as its caller lets it (MayWait). All functions and handlers run on the
+// owner's thread.
 class ManagerLink {
+ public:
+  // Returns whether a call or a request that no manager takes may wait for one any longer. It is asked after each
+  // attempt. Null: it does not wait.
+  using MayWait = std::function<bool()>;
+
  private:
+  // Decides whether a call is made again.
+  struct Attempts {
+    CallPolicy policy;
+    MayWait may_wait;
+    bool waits_for_worker = false;  // Also when the manager that leads has no worker yet.
+    bool has_waited = false;        // For a manager.
+  };
   // A request that was sent.
   struct Sending {
     const std::string authorization;
     EntryHandler handler;  // Null after the end. It may own the ticket, so the last entry and Cancel free it.
-    CallPolicy policy;
+    Attempts attempts;
     std::shared_ptr<void> hold;
+    const std::optional<std::chrono::steady_clock::time_point> end;  // Of the time that the client gives it.
     std::weak_ptr<BatchCall> call = {};
     uint64_t tag = 0;
     // Kept until the first entry, to send it again.
     std::shared_ptr<const v1::GenerateBatchRequest> message = nullptr;
+  };
+
+  // A call with one request and one response that has no answer.
+  struct UnaryCall {
+    size_t manager;
+    std::shared_ptr<grpc::ClientContext> context = nullptr;
+    bool is_given_up = false;
+  };
+  // What repeats a unary call.
+  struct Search {
+    std::chrono::steady_clock::time_point end;  // Of the attempts without a pause for want of a manager.
+    Attempts attempts;
+    std::shared_ptr<void> hold;  // Keeps the bytes of the request counted.
+    // Of a call that computes, which may take longer than the attempts.
+    std::optional<std::chrono::steady_clock::time_point> call_end = std::nullopt;
+    std::weak_ptr<UnaryCall> call = {};  // The last one.
+    bool is_cancelled = false;
   };
 
  public:
@@ -81,7 +112,8 @@ class ManagerLink {
   // `authorization` is the metadata of the call, or empty. It is printable ASCII. `hold` is kept as long as the
   // request, until the manager has sent something for it. The manager ends the request after `timeout`, if it is set.
   Ticket Start(const std::string& authorization, v1::GenerateRequest request, EntryHandler handler,
-               std::shared_ptr<void> hold = nullptr, std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+               std::shared_ptr<void> hold = nullptr, std::optional<std::chrono::milliseconds> timeout = std::nullopt,
+               MayWait may_wait = nullptr);
   // Resumes the stream of a request.
   Ticket Resume(const std::string& authorization, const v1::ResumeRequest& request, EntryHandler handler);
   // The request ends, and its handler is not called any more.
@@ -89,15 +121,27 @@ class ManagerLink {
 
   // Describes the model. When the caller has sent requests before, an answer is kept for a second. It is renewed before
   // that, until there was no call for a few seconds, so that calls need not wait for the manager.
-  void GetModel(const std::string& authorization, Handler<v1::GetModelResponse> handler);
+  void GetModel(const std::string& authorization, Handler<v1::GetModelResponse> handler, MayWait may_wait = nullptr);
 
   // Shows the prompt that a conversation becomes.
-  void RenderChat(const std::string& authorization, const v1::Chat& chat, Handler<v1::RenderChatResponse> handler);
+  void RenderChat(const std::string& authorization, const v1::Chat& chat, Handler<v1::RenderChatResponse> handler,
+                  MayWait may_wait = nullptr);
 
   void Tokenize(const std::string& authorization, std::shared_ptr<const v1::TokenizeRequest> request,
-                Handler<v1::TokenizeResponse> handler);
+                Handler<v1::TokenizeResponse> handler, MayWait may_wait = nullptr);
   void Detokenize(const std::string& authorization, std::shared_ptr<const v1::DetokenizeRequest> request,
-                  Handler<v1::DetokenizeResponse> handler);
+                  Handler<v1::DetokenizeResponse> handler, MayWait may_wait = nullptr);
+
+  // A call of Embed that was started, for Cancel.
+  struct EmbedTicket {
+    std::shared_ptr<Search> search;
+  };
+  // Gives the embeddings of texts. The call ends at `end`.
+  EmbedTicket Embed(const std::string& authorization, std::shared_ptr<const v1::EmbedRequest> request,
+                    std::chrono::steady_clock::time_point end, Handler<v1::EmbedResponse> handler,
+                    MayWait may_wait = nullptr);
+  // The call ends with CANCELLED, if it has not ended.
+  void Cancel(const EmbedTicket& ticket);
 
   // Asks whether the manager, or one of several, can take requests. NOT_FOUND when what answers is not a manager.
   void CheckHealth(Handler<grpc::health::v1::HealthCheckResponse> handler);
@@ -121,19 +165,6 @@ class ManagerLink {
     bool is_idle() const;
   };
 
-  // A call with one request and one response that has no answer.
-  struct UnaryCall {
-    size_t manager;
-    std::shared_ptr<grpc::ClientContext> context = nullptr;
-    bool is_given_up = false;
-  };
-  // What repeats a unary call.
-  struct Search {
-    std::chrono::steady_clock::time_point end;
-    CallPolicy policy;
-    std::shared_ptr<void> hold;  // Keeps the bytes of the request counted.
-  };
-
   LeaderWatch::Hooks WatchHooks();
   bool IsAwaited(size_t manager) const;
   void AskHealth(size_t manager, std::function<void(LeaderWatch::Answer answer)> done);
@@ -142,13 +173,13 @@ class ManagerLink {
   Caller* CallerOf(const std::string& authorization);
   // Sends the message with a new tag.
   Ticket Send(const std::string& authorization, v1::GenerateBatchRequest message, EntryHandler handler,
-              std::shared_ptr<void> hold);
+              std::shared_ptr<void> hold, std::optional<std::chrono::milliseconds> timeout, MayWait may_wait);
   void SendOnce(v1::GenerateBatchRequest message, const std::shared_ptr<Sending>& sending);
   // Handles an entry of the request, which was sent to this manager.
   void OnEntry(size_t manager, const std::shared_ptr<Sending>& sending, const v1::GenerateBatchEntry& entry);
   BatchCall* CallFor(const std::string& authorization, Caller* caller, bool is_large);
   // Asks the manager for the model, and keeps the answer.
-  void AskModel(const std::string& authorization, Handler<v1::GetModelResponse> handler);
+  void AskModel(const std::string& authorization, Handler<v1::GetModelResponse> handler, MayWait may_wait);
   // Asks for the model again after a time, unless nobody has wanted to know it for long.
   void PlanModelRenewal(const std::string& authorization, Caller* caller);
   // Makes a call with one request and one response to a manager. `call` starts it. Returns its context.
@@ -160,12 +191,17 @@ class ManagerLink {
   // Makes such a call of InferenceService to the manager that leads.
   template <typename Request, typename Response, typename Call>
   void Infer(const std::string& authorization, std::shared_ptr<const Request> request, Handler<Response> handler,
-             Call call, std::shared_ptr<Search> search = nullptr);
+             Call call, MayWait may_wait, std::shared_ptr<Search> search = nullptr);
+  // Returns a search that begins now. The hold is null if there is no room for the request.
+  std::shared_ptr<Search> NewSearch(size_t num_bytes, MayWait may_wait) const;
   // Asks the managers one after the other, `num_asked` of which were asked. The first one was `first`.
   void CheckHealthFrom(size_t first, size_t num_asked, Handler<grpc::health::v1::HealthCheckResponse> handler);
   // A call to this manager has ended with the status. If it is made again, calls `again` soon and returns true.
   // Otherwise the status becomes the one that says most.
-  bool AsksAgain(size_t manager, google::rpc::Status* status, CallPolicy* policy, std::function<void()> again);
+  bool AsksAgain(size_t manager, google::rpc::Status* status, Attempts* attempts, std::function<void()> again);
+  // A call has found no manager that takes it, and its policy makes no other one. If it may wait, calls `again` after a
+  // pause and returns true. The more calls wait, the longer are the pauses.
+  bool WaitsForManager(const google::rpc::Status& status, Attempts* attempts, std::function<void()> again);
 
   std::vector<Manager> managers_;
   size_t current_ = 0;  // The manager that is asked first.
@@ -181,6 +217,7 @@ class ManagerLink {
   std::map<std::string, Caller> callers_;                                      // The key is the authorization.
   std::set<std::shared_ptr<UnaryCall>> unary_calls_;                           // Running calls of Infer.
   std::vector<std::weak_ptr<grpc::ClientContext>> contexts_;  // Of all calls with one response; some have ended.
+  size_t num_pauses_ = 0;  // Number of calls that pause because no manager takes them.
   LeaderWatch watch_;
   uint64_t next_tag_ = 1;
   // A manager has said this last. Before that, it is the default of its flag.

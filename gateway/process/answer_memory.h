@@ -11,8 +11,8 @@
 namespace quire {
 
 // The memory of all answers that the gateway collects, or that wait for clients which read slowly. A caller may use at
-// most as much as is left for all others together. So one alone gets half of it, two get a third each, and nobody finds
-// it full of the answers of one other. Only the server's thread uses it.
+// most what it leaves for all others together. So one alone gets half of it, two get a third each, and one caller
+// cannot fill it. Only the server's thread uses it.
 class AnswerMemory {
  private:
   struct State {

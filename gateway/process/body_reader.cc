@@ -13,8 +13,19 @@ void BodyReader::ReadLater(const std::shared_ptr<WebExchange>& exchange,
   const std::string address = exchange->request().address;
   auto has_left = std::make_shared<bool>(false);
   exchange->OnGone([has_left] { *has_left = true; });
-  Lane& lane = num_bytes > kLargeBytes ? large_ : medium_;
-  lane.Push(address, {exchange->TakeBody(), std::move(read), std::move(use), std::move(has_left)});
+  LaneFor(num_bytes).Push(address,
+                          {exchange->TakeBody(), num_bytes, std::move(read), std::move(use), std::move(has_left)});
+}
+
+void BodyReader::Make(const std::string& address, size_t num_bytes, std::function<void()> make,
+                      std::function<void()> use) {
+  if (num_bytes <= kSmallBytes) {
+    make();
+    return use();
+  }
+  LaneFor(num_bytes).Push(address, {std::make_shared<const std::string>(), num_bytes,
+                                    [make = std::move(make)](const std::string& /*body*/) { make(); }, std::move(use),
+                                    std::make_shared<bool>(false)});
 }
 
 BodyReader::Lane::~Lane() {
@@ -42,7 +53,7 @@ std::optional<BodyReader::Job> BodyReader::Lane::Next() {
 void BodyReader::Lane::Run() {
   LowerPriorityOfThread();
   while (std::optional<Job> job = Next()) {
-    const bool is_large = job->body->size() > kLargeBytes;
+    const bool is_large = job->num_bytes > kLargeBytes;
     job->read(*job->body);
     job->body = nullptr;
     job->read = nullptr;

@@ -42,9 +42,14 @@ class BodyReader {
         [result, use = std::move(use)] { use(*std::move(*result)); });
   }
 
+  // Makes the body of an answer of about this many bytes for a client with this address: calls `make`, at once or on
+  // one of the threads, and then `use` on the server's thread.
+  void Make(const std::string& address, size_t num_bytes, std::function<void()> make, std::function<void()> use);
+
  private:
   struct Job {
-    std::shared_ptr<const std::string> body;
+    std::shared_ptr<const std::string> body;  // Empty if a body is made.
+    size_t num_bytes;
     std::function<void(const std::string& body)> read;
     // This belongs to the server's thread.
     std::function<void()> use;
@@ -74,6 +79,8 @@ class BodyReader {
 
   void ReadLater(const std::shared_ptr<WebExchange>& exchange, std::function<void(const std::string& body)> read,
                  std::function<void()> use);
+
+  Lane& LaneFor(size_t num_bytes) { return num_bytes > kLargeBytes ? large_ : medium_; }
 
   WebServer* const server_;
   Lane medium_{server_};

@@ -18,12 +18,17 @@
 #include "client/library/client.h"
 #include "client/library/endpoint.h"
 #include "client/library/manager_links.h"
+#include "gateway/anthropic/message_call.h"
 #include "gateway/chat_page/chat_page_files.h"
+#include "gateway/openai/embed_call.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/openai/tokenize_call.h"
 #include "gateway/openai/unknown_url.h"
+#include "gateway/process/embed_exchange.h"
 #include "gateway/process/generate_exchange.h"
 #include "gateway/process/manager_error.h"
+#include "gateway/process/manager_wait.h"
+#include "gateway/responses/response_call.h"
 #include "security/peer_names.h"
 #include "serving/page_document.h"
 
@@ -44,12 +49,24 @@ ApiError BadBody(const absl::Status& status) {
   return {.message = std::string(status.message())};
 }
 
+// Clients of Anthropic send their token in the header x-api-key, which counts unless Authorization has a bearer token.
+bool HasApiKey(const WebRequest& request) {
+  return !request.api_key.empty() && !absl::StartsWithIgnoreCase(request.authorization, "bearer");
+}
+
 // Returns the metadata for the manager: "Bearer " and the token of the request, or empty if it has none. The error says
-// why the header Authorization has no token.
+// why the headers have no token.
 std::variant<std::string, ApiError> AuthorizationOf(const WebRequest& request) {
+  if (HasApiKey(request)) {
+    const absl::StatusOr<std::string> key = HeaderToken(absl::StripAsciiWhitespace(request.api_key));
+    if (!key.ok()) return Unauthenticated(key.status().message());
+    if (key->empty()) return Unauthenticated("the token in the header x-api-key is empty");
+    return absl::StrCat("Bearer ", *key);
+  }
   absl::string_view token = request.authorization;
   if (token.empty()) {
-    return Unauthenticated("the request has no bearer token; send the header Authorization: Bearer TOKEN");
+    return Unauthenticated(
+        "the request has no bearer token; send the header Authorization: Bearer TOKEN, or x-api-key: TOKEN");
   }
   if (!absl::StartsWithIgnoreCase(token, "bearer")) {
     return Unauthenticated("the header Authorization must be: Bearer TOKEN");
@@ -64,6 +81,7 @@ std::variant<std::string, ApiError> AuthorizationOf(const WebRequest& request) {
 
 // Returns whether the token of the request must not be sent. It would not fit into the metadata of a call.
 bool HasLongToken(const WebRequest& request) {
+  if (HasApiKey(request)) return absl::StripAsciiWhitespace(request.api_key).size() > kMaxTokenBytes;
   absl::string_view token = request.authorization;
   return absl::StartsWithIgnoreCase(token, "bearer ") &&
          absl::StripAsciiWhitespace(token.substr(sizeof("bearer"))).size() > kMaxTokenBytes;
@@ -91,8 +109,8 @@ auto ReadWith(Read read) {
 }
 
 // The same for a call of which the messages are measured.
-auto ReadCallWith(std::variant<GenerateCall, ApiError> (*read)(const Json& body)) {
-  return ReadWith([read](const Json& json) {
+auto ReadCallWith(std::function<std::variant<GenerateCall, ApiError>(const Json& body)> read) {
+  return ReadWith([read = std::move(read)](const Json& json) {
     std::variant<GenerateCall, ApiError> result = read(json);
     if (auto* const call = std::get_if<GenerateCall>(&result)) {
       for (const v1::GenerateRequest& request : call->requests) call->num_bytes += request.ByteSizeLong();
@@ -127,6 +145,10 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
        .write_timeout = Milliseconds(options.write_timeout),
        .send_timeout = Milliseconds(options.send_timeout),
        .on_refusal = [self = gateway.get()](int code) { self->metrics_.CountRefusal("unread", code); },
+       .refusal =
+           [](const WebRequest& head, int code, absl::string_view message) {
+             return ResponseOf({.http_code = code, .message = std::string(message)}, head);
+           },
        .check_head = [self = gateway.get()](const WebRequest& head) { return self->CheckHead(head); }});
   gateway->bodies_ = std::make_unique<BodyReader>(gateway->server_.get());
   WebServer* const server = gateway->server_.get();
@@ -163,11 +185,25 @@ void Gateway::Stop() {
 }
 
 const Gateway::Route Gateway::kRoutes[] = {
-    {"/v1/completions", "POST", true, &Gateway::Complete}, {"/v1/chat/completions", "POST", true, &Gateway::Chat},
-    {"/v1/models", "GET", true, &Gateway::ListModels},     {kModelPath, "GET", true, &Gateway::DescribeModel},
-    {"/tokenize", "POST", true, &Gateway::Tokenize},       {"/detokenize", "POST", true, &Gateway::Detokenize},
-    {"/health", "GET", false, &Gateway::ReportHealth},     {"/version", "GET", false, &Gateway::ReportVersion},
-    {"/metrics", "GET", false, &Gateway::ReportMetrics},   {"/", "GET", false, &Gateway::ShowChatPage},
+    {"/v1/completions", "POST", true, &Gateway::Complete},
+    {"/v1/chat/completions", "POST", true, &Gateway::Chat},
+    {"/v1/responses", "POST", true, &Gateway::Respond},
+    {"/v1/messages", "POST", true, &Gateway::Message},
+    {"/v1/messages/count_tokens", "POST", true, &Gateway::CountTokens},
+    {"/v1/models", "GET", true, &Gateway::ListModels},
+    {kModelPath, "GET", true, &Gateway::DescribeModel},
+    {"/v1/embeddings", "POST", true, &Gateway::Embed},
+    {"/v1/rerank", "POST", true, &Gateway::Rerank},
+    {"/v2/rerank", "POST", true, &Gateway::Rerank},
+    {"/rerank", "POST", true, &Gateway::Rerank},
+    {"/v1/score", "POST", true, &Gateway::Score},
+    {"/score", "POST", true, &Gateway::Score},
+    {"/tokenize", "POST", true, &Gateway::Tokenize},
+    {"/detokenize", "POST", true, &Gateway::Detokenize},
+    {"/health", "GET", false, &Gateway::ReportHealth},
+    {"/version", "GET", false, &Gateway::ReportVersion},
+    {"/metrics", "GET", false, &Gateway::ReportMetrics},
+    {"/", "GET", false, &Gateway::ShowChatPage},
 };
 
 const Gateway::Route* Gateway::RouteOf(const std::string& path) {
@@ -190,9 +226,9 @@ std::optional<WebResponse> Gateway::CheckHead(const WebRequest& head) {
   }
   if (!error.has_value()) return std::nullopt;
   const std::string path = route == nullptr ? "other" : route->path;
-  metrics_.CountRefusal(path, error->http_code);
-  metrics_.LogFailure(head, path, error->http_code);
-  WebResponse response = ResponseOf(*error);
+  WebResponse response = ResponseOf(*error, head);
+  metrics_.CountRefusal(path, response.code);
+  metrics_.LogFailure(head, path, response);
   if (error->http_code == 405) {
     const bool is_get = absl::string_view(route->method) == "GET";
     response.headers.emplace_back("Allow", is_get ? "GET, HEAD" : route->method);
@@ -240,51 +276,129 @@ void Gateway::Handle(const Exchange& exchange) {
 
 void Gateway::Complete(const std::string& authorization, const Exchange& exchange) {
   bodies_->Read<std::variant<GenerateCall, ApiError>>(
-      exchange, ReadCallWith(ReadCompletionCall),
+      exchange,
+      ReadCallWith([unknown = unknown_fields()](const Json& body) { return ReadCompletionCall(body, unknown); }),
       [this, authorization, exchange](auto call) { Generate(std::move(call), authorization, exchange); });
 }
 
 void Gateway::Chat(const std::string& authorization, const Exchange& exchange) {
   bodies_->Read<std::variant<GenerateCall, ApiError>>(
-      exchange, ReadCallWith(ReadChatCall),
+      exchange, ReadCallWith([unknown = unknown_fields()](const Json& body) { return ReadChatCall(body, unknown); }),
       [this, authorization, exchange](auto call) { Generate(std::move(call), authorization, exchange); });
+}
+
+void Gateway::Respond(const std::string& authorization, const Exchange& exchange) {
+  bodies_->Read<std::variant<GenerateCall, ApiError>>(
+      exchange,
+      ReadCallWith([unknown = unknown_fields()](const Json& body) { return ReadResponseCall(body, unknown); }),
+      [this, authorization, exchange](auto call) { Generate(std::move(call), authorization, exchange); });
+}
+
+void Gateway::Message(const std::string& authorization, const Exchange& exchange) {
+  bodies_->Read<std::variant<GenerateCall, ApiError>>(
+      exchange, ReadCallWith([unknown = unknown_fields()](const Json& body) { return ReadMessageCall(body, unknown); }),
+      [this, authorization, exchange](auto call) { Generate(std::move(call), authorization, exchange); });
+}
+
+void Gateway::CountTokens(const std::string& authorization, const Exchange& exchange) {
+  bodies_->Read<std::variant<GenerateCall, ApiError>>(
+      exchange, ReadWith([unknown = unknown_fields()](const Json& body) { return ReadCountTokensCall(body, unknown); }),
+      [this, authorization, exchange](auto read) {
+        if (const auto* const error = std::get_if<ApiError>(&read)) return RespondWith(*error, exchange.get());
+        metrics_.CountIgnored(exchange->request(), std::get<GenerateCall>(read).ignored);
+        const auto call = std::make_shared<const GenerateCall>(std::get<GenerateCall>(std::move(read)));
+        const v1::Chat& chat = call->requests[0].chat();
+        const ManagerLink::MayWait may_wait = PatienceFor(exchange);
+        WithModel({call->model, chat.ByteSizeLong(), may_wait}, authorization, exchange,
+                  [this, call, &chat, authorization, exchange, may_wait](const auto& /*model*/) {
+                    link_->RenderChat(
+                        authorization, chat,
+                        [call, exchange](const google::rpc::Status& status, const auto& prompt) {
+                          if (status.code() != 0) return RespondWith(ManagerError(status, call->names), exchange.get());
+                          exchange->Respond({.body = CountTokensBody(prompt)});
+                        },
+                        may_wait);
+                  });
+      });
 }
 
 void Gateway::Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization,
                        const Exchange& exchange) {
   if (const ApiError* const error = std::get_if<ApiError>(&call)) return RespondWith(*error, exchange.get());
+  metrics_.CountIgnored(exchange->request(), std::get<GenerateCall>(call).ignored);
   GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange,
                           {&options_, link_.get(), server_.get(), &answers_});
 }
 
-void Gateway::WithModel(const std::string& name, const std::string& authorization, const Exchange& exchange,
+ManagerLink::MayWait Gateway::PatienceFor(const Exchange& exchange) const {
+  const ManagerWait wait(Milliseconds(options_.manager_wait));
+  exchange->OnGone([wait] { wait.End(); });
+  return wait.MayWait();
+}
+
+void Gateway::WithModel(const ModelUse& wanted, const std::string& authorization, const Exchange& exchange,
                         std::function<void(const v1::GetModelResponse& model)> use) {
-  link_->GetModel(authorization, [name, exchange, use = std::move(use)](const google::rpc::Status& status,
-                                                                        const v1::GetModelResponse& model) {
-    if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
-    if (!name.empty() && name != model.name()) return RespondWith(NoSuchModel(name, model.name()), exchange.get());
-    use(model);
-  });
+  // The next call holds the same bytes.
+  const auto hold = std::make_shared<std::shared_ptr<void>>(link_->Hold(wanted.num_bytes));
+  if (*hold == nullptr) return RespondWith(ManagerError(link_->BusyError()), exchange.get());
+  link_->GetModel(
+      authorization,
+      [this, name = wanted.name, hold, exchange, use = std::move(use)](const google::rpc::Status& status,
+                                                                       const v1::GetModelResponse& model) {
+        hold->reset();
+        if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
+        const auto found = NameForAnswer(name, ModelNames(model, options_.served_names));
+        if (const auto* const error = std::get_if<ApiError>(&found)) return RespondWith(*error, exchange.get());
+        use(model);
+      },
+      wanted.may_wait);
 }
 
 void Gateway::ListModels(const std::string& authorization, const Exchange& exchange) {
-  WithModel("", authorization, exchange, [this, exchange](const v1::GetModelResponse& model) {
-    exchange->Respond({.body = ModelList(model, start_)});
-  });
+  WithModel({.name = "", .may_wait = PatienceFor(exchange)}, authorization, exchange,
+            [this, exchange](const v1::GetModelResponse& model) {
+              exchange->Respond({.body = ModelList(ModelNames(model, options_.served_names), model, start_)});
+            });
 }
 
 void Gateway::DescribeModel(const std::string& authorization, const Exchange& exchange) {
   const std::string name = ModelNameOfUrl(exchange->request().path.substr(sizeof(kModelPath) - 1));
   if (name.empty()) return ListModels(authorization, exchange);  // The client joined "/v1/models/" and nothing.
-  WithModel(name, authorization, exchange, [this, exchange](const v1::GetModelResponse& model) {
-    exchange->Respond({.body = ModelObject(model, start_)});
-  });
+  WithModel({.name = name, .may_wait = PatienceFor(exchange)}, authorization, exchange,
+            [this, name, exchange](const v1::GetModelResponse& model) {
+              exchange->Respond({.body = ModelObject(name, model, start_)});
+            });
+}
+
+void Gateway::Embed(const std::string& authorization, const Exchange& exchange) {
+  EmbedWith(&ReadEmbeddingsCall, authorization, exchange);
+}
+
+void Gateway::Rerank(const std::string& authorization, const Exchange& exchange) {
+  EmbedWith(&ReadRerankCall, authorization, exchange);
+}
+
+void Gateway::Score(const std::string& authorization, const Exchange& exchange) {
+  EmbedWith(&ReadScoreCall, authorization, exchange);
+}
+
+void Gateway::EmbedWith(ReadEmbed* read, const std::string& authorization, const Exchange& exchange) {
+  bodies_->Read<std::variant<EmbedCall, ApiError>>(
+      exchange, ReadWith([read, unknown = unknown_fields()](const Json& body) { return read(body, unknown); }),
+      [this, authorization, exchange](auto call) {
+        if (const auto* const error = std::get_if<ApiError>(&call)) return RespondWith(*error, exchange.get());
+        metrics_.CountIgnored(exchange->request(), std::get<EmbedCall>(call).ignored);
+        EmbedExchange::Start(std::get<EmbedCall>(std::move(call)), authorization, exchange,
+                             {&options_, link_.get(), bodies_.get(), &answers_});
+      });
 }
 
 void Gateway::Tokenize(const std::string& authorization, const Exchange& exchange) {
   bodies_->Read<std::variant<TokenizeCall, ApiError>>(
-      exchange, ReadWith(ReadTokenizeCall), [this, authorization, exchange](auto read) {
+      exchange, ReadWith([unknown = unknown_fields()](const Json& body) { return ReadTokenizeCall(body, unknown); }),
+      [this, authorization, exchange](auto read) {
         if (const auto* const error = std::get_if<ApiError>(&read)) return RespondWith(*error, exchange.get());
+        metrics_.CountIgnored(exchange->request(), std::get<TokenizeCall>(read).ignored);
         TokenizeWith(std::make_shared<const TokenizeCall>(std::get<TokenizeCall>(std::move(read))), authorization,
                      exchange);
       });
@@ -292,36 +406,45 @@ void Gateway::Tokenize(const std::string& authorization, const Exchange& exchang
 
 void Gateway::TokenizeWith(const std::shared_ptr<const TokenizeCall>& call, const std::string& authorization,
                            const Exchange& exchange) {
-  WithModel(call->model, authorization, exchange, [this, call, authorization, exchange](const auto& model) {
-    const auto answer = [this, call, authorization, exchange, context = model.max_context_tokens()](
-                            const google::rpc::Status& status, const auto& response) {
-      if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
-      RespondWith(TokenizeBody(*call, response, context), CallerOf(options_, authorization, *exchange), &answers_,
-                  exchange.get());
-    };
-    if (const auto* const chat = std::get_if<v1::Chat>(&call->prompt)) {
-      link_->RenderChat(authorization, *chat, answer);
-    } else {
-      link_->Tokenize(authorization, {call, &std::get<v1::TokenizeRequest>(call->prompt)}, answer);
-    }
-  });
+  const ManagerLink::MayWait may_wait = PatienceFor(exchange);
+  const size_t num_bytes = std::visit([](const auto& prompt) { return prompt.ByteSizeLong(); }, call->prompt);
+  WithModel({call->model, num_bytes, may_wait}, authorization, exchange,
+            [this, call, authorization, exchange, may_wait](const auto& model) {
+              const auto answer = [this, call, authorization, exchange, context = model.max_context_tokens()](
+                                      const google::rpc::Status& status, const auto& response) {
+                if (status.code() != 0) return RespondWith(ManagerError(status), exchange.get());
+                RespondWith(TokenizeBody(*call, response, context), CallerOf(options_, authorization, *exchange),
+                            &answers_, exchange.get());
+              };
+              if (const auto* const chat = std::get_if<v1::Chat>(&call->prompt)) {
+                link_->RenderChat(authorization, *chat, answer, may_wait);
+              } else {
+                link_->Tokenize(authorization, {call, &std::get<v1::TokenizeRequest>(call->prompt)}, answer, may_wait);
+              }
+            });
 }
 
 void Gateway::Detokenize(const std::string& authorization, const Exchange& exchange) {
   bodies_->Read<std::variant<DetokenizeCall, ApiError>>(
-      exchange, ReadWith(ReadDetokenizeCall), [this, authorization, exchange](auto read) {
+      exchange, ReadWith([unknown = unknown_fields()](const Json& body) { return ReadDetokenizeCall(body, unknown); }),
+      [this, authorization, exchange](auto read) {
         if (const auto* const error = std::get_if<ApiError>(&read)) return RespondWith(*error, exchange.get());
+        metrics_.CountIgnored(exchange->request(), std::get<DetokenizeCall>(read).ignored);
         const auto call = std::make_shared<const DetokenizeCall>(std::get<DetokenizeCall>(std::move(read)));
-        WithModel(call->model, authorization, exchange, [this, call, authorization, exchange](const auto& /*model*/) {
-          link_->Detokenize(authorization, {call, &call->request},
-                            [this, authorization, exchange](const google::rpc::Status& status, const auto& response) {
-                              if (status.code() != 0) {
-                                return RespondWith(ManagerError(status, {.prompt = "tokens"}), exchange.get());
-                              }
-                              RespondWith(DetokenizeBody(response), CallerOf(options_, authorization, *exchange),
-                                          &answers_, exchange.get());
-                            });
-        });
+        const ManagerLink::MayWait may_wait = PatienceFor(exchange);
+        WithModel({call->model, call->request.ByteSizeLong(), may_wait}, authorization, exchange,
+                  [this, call, authorization, exchange, may_wait](const auto& /*model*/) {
+                    link_->Detokenize(
+                        authorization, {call, &call->request},
+                        [this, authorization, exchange](const google::rpc::Status& status, const auto& response) {
+                          if (status.code() != 0) {
+                            return RespondWith(ManagerError(status, {.prompt = "tokens"}), exchange.get());
+                          }
+                          RespondWith(DetokenizeBody(response), CallerOf(options_, authorization, *exchange), &answers_,
+                                      exchange.get());
+                        },
+                        may_wait);
+                  });
       });
 }
 
@@ -345,7 +468,8 @@ void Gateway::ReportHealth(const std::string& /*authorization*/, const Exchange&
 }
 
 void Gateway::ShowChatPage(const std::string& /*authorization*/, const Exchange& exchange) {
-  static const auto* const page = new PageDocument(MakePageDocument(kChatHtml, kChatCss, kChatJs));
+  static const auto* const page =
+      new PageDocument(MakePageDocument(kChatHtml, kChatCss, absl::StrCat(kChatJs, kMarkdownJs, kMarkedUmdMinJs)));
   exchange->Respond({.content_type = "text/html; charset=utf-8",
                      .body = page->html,
                      .headers = {{"Content-Security-Policy", page->policy}}});

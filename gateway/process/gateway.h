@@ -3,6 +3,7 @@
 #ifndef QUIRE_GATEWAY_PROCESS_GATEWAY_H_
 #define QUIRE_GATEWAY_PROCESS_GATEWAY_H_
 
+#include <cstddef>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "gateway/manager_link/manager_link.h"
 #include "gateway/openai/api_error.h"
+#include "gateway/openai/embed_call.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/tokenize_call.h"
 #include "gateway/process/answer_memory.h"
@@ -23,7 +25,8 @@
 
 namespace quire {
 
-// The OpenAI interface over HTTP, for one manager. See docs/openai.md.
+// The interfaces of OpenAI and Anthropic over HTTP, for one manager. See docs/openai.md, docs/responses.md and
+// docs/anthropic.md.
 class Gateway {
  public:
   // Listens. The manager need not be there yet; until it is, requests get 503.
@@ -58,6 +61,14 @@ class Gateway {
   void Handle(const Exchange& exchange);
   void Complete(const std::string& authorization, const Exchange& exchange);
   void Chat(const std::string& authorization, const Exchange& exchange);
+  void Respond(const std::string& authorization, const Exchange& exchange);
+  void Message(const std::string& authorization, const Exchange& exchange);
+  void CountTokens(const std::string& authorization, const Exchange& exchange);
+  void Embed(const std::string& authorization, const Exchange& exchange);
+  void Rerank(const std::string& authorization, const Exchange& exchange);
+  void Score(const std::string& authorization, const Exchange& exchange);
+  using ReadEmbed = std::variant<EmbedCall, ApiError>(const Json& body, UnknownFields unknown);
+  void EmbedWith(ReadEmbed* read, const std::string& authorization, const Exchange& exchange);
   void Tokenize(const std::string& authorization, const Exchange& exchange);
   void TokenizeWith(const std::shared_ptr<const TokenizeCall>& call, const std::string& authorization,
                     const Exchange& exchange);
@@ -69,9 +80,21 @@ class Gateway {
   void ReportVersion(const std::string& authorization, const Exchange& exchange);
   void ReportMetrics(const std::string& authorization, const Exchange& exchange);
   void Generate(std::variant<GenerateCall, ApiError> call, const std::string& authorization, const Exchange& exchange);
-  // Calls `use` with the model that is served, if it has the name that was asked for or if that is empty.
-  void WithModel(const std::string& name, const std::string& authorization, const Exchange& exchange,
+  // Lets calls for a client wait for a manager until it leaves, for at most --manager-wait after the first failure.
+  ManagerLink::MayWait PatienceFor(const Exchange& exchange) const;
+  // What WithModel needs to know of a request.
+  struct ModelUse {
+    std::string name;      // The one that was asked for, or empty.
+    size_t num_bytes = 0;  // Of the request. They count as waiting until the model is known.
+    ManagerLink::MayWait may_wait;
+  };
+  // Calls `use` with the model that is served, if clients know it by the name that was asked for or if that is empty.
+  void WithModel(const ModelUse& wanted, const std::string& authorization, const Exchange& exchange,
                  std::function<void(const v1::GetModelResponse& model)> use);
+
+  UnknownFields unknown_fields() const {
+    return options_.ignores_unknown_fields ? UnknownFields::kIgnore : UnknownFields::kRefuse;
+  }
 
   const GatewayOptions options_;
   const std::time_t start_ = std::time(nullptr);

@@ -7,13 +7,24 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/error_text.h"
 #include "prometheus/metric_family.h"
 #include "prometheus/text_serializer.h"
 #include "serving/port_metrics.h"
 
 namespace quire {
+namespace {
+
+// A client may invent the name of a field, so it has a bound, and must not look like more of the line.
+std::string ParamText(const std::string& param) {
+  constexpr size_t kMaxBytes = 64;
+  return ShortenedText(absl::CHexEscape(param), kMaxBytes);
+}
+
+}  // namespace
 
 // Ends with the last reference, when nobody can answer any more.
 class GatewayMetrics::Counted : public WebExchange {
@@ -30,7 +41,7 @@ class GatewayMetrics::Counted : public WebExchange {
   void Keep(std::shared_ptr<void> something) override { exchange_->Keep(std::move(something)); }
   void Respond(WebResponse response) override {
     ++metrics_->answers_[{path_, response.code}];
-    if (response.code >= 400) metrics_->LogFailure(request(), path_, response.code);
+    if (response.code >= 400) metrics_->LogFailure(request(), path_, response);
     exchange_->Respond(std::move(response));
   }
   void BeginEvents() override {
@@ -49,12 +60,33 @@ class GatewayMetrics::Counted : public WebExchange {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-void GatewayMetrics::LogFailure(const WebRequest& request, const std::string& path, int code) {
+void GatewayMetrics::LogFailure(const WebRequest& request, const std::string& path, const WebResponse& response) {
   const std::optional<int64_t> num_dropped = log_limiter_.Admit(SteadyClock().NowMicros());
   if (!num_dropped) return;
-  QUIRE_LOG(kInfo) << "request " << Named("x_request_id", request.id) << " for " << Named("path", path) << " got "
-                   << Named("code", code)
-                   << (*num_dropped > 0 ? absl::StrCat(" (", *num_dropped, " such lines were dropped)") : "");
+  if (LogLevel::kInfo < GetLogLevel()) return;
+  internal::LogLine line(LogLevel::kInfo, __FILE__, __LINE__);
+  line << "request " << Named("x_request_id", request.id) << " for " << Named("path", path) << " got "
+       << Named("code", response.code);
+  if (!response.error_code.empty()) line << ", error " << Named("error", response.error_code);
+  if (!response.error_param.empty()) line << ", param \"" << Named("param", ParamText(response.error_param)) << "\"";
+  if (*num_dropped > 0) line << " (" << *num_dropped << " such lines were dropped)";
+}
+
+void GatewayMetrics::CountIgnored(const WebRequest& request, const IgnoredFields& ignored) {
+  if (ignored.count == 0) return;
+  ignored_fields_[request.path] += static_cast<int64_t>(ignored.count);
+  const std::optional<int64_t> num_dropped = ignored_limiter_.Admit(SteadyClock().NowMicros());
+  if (!num_dropped || LogLevel::kWarning < GetLogLevel()) return;
+  std::string names;
+  for (const std::string& name : ignored.names) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", ParamText(name));
+  }
+  if (ignored.count > ignored.names.size()) absl::StrAppend(&names, ", ...");
+  internal::LogLine line(LogLevel::kWarning, __FILE__, __LINE__);
+  line << "request " << Named("x_request_id", request.id) << " for " << Named("path", request.path) << " has "
+       << Named("num_ignored", ignored.count) << " unknown fields, which were ignored: \"" << Named("fields", names)
+       << "\"";
+  if (*num_dropped > 0) line << " (" << *num_dropped << " such lines were dropped)";
 }
 
 void GatewayMetrics::CountStreamStart(const std::string& path, std::chrono::steady_clock::duration time) {
@@ -82,6 +114,16 @@ std::string GatewayMetrics::Page(const PortStats& port) const {
   for (const auto& [key, count] : answers_) {
     prometheus::ClientMetric& metric = answers.metric.emplace_back();
     metric.label = {{"path", key.first}, {"code", absl::StrCat(key.second)}};
+    metric.counter.value = static_cast<double>(count);
+  }
+  prometheus::MetricFamily& ignored =
+      families.emplace_back(prometheus::MetricFamily{"quire_openai_ignored_fields_total",
+                                                     "Unknown fields of requests that were ignored, by path",
+                                                     prometheus::MetricType::Counter,
+                                                     {}});
+  for (const auto& [path, count] : ignored_fields_) {
+    prometheus::ClientMetric& metric = ignored.metric.emplace_back();
+    metric.label = {{"path", path}};
     metric.counter.value = static_cast<double>(count);
   }
   prometheus::MetricFamily& starts =

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "gateway/openai/field_reader.h"
 #include "gateway/web/web_server.h"
 
 namespace quire {
@@ -29,8 +30,11 @@ class GatewayMetrics {
   // Counts an answer to a request that was refused before its body had arrived, under `path`, which must be one of few.
   void CountRefusal(const std::string& path, int code) { ++answers_[{path, code}]; }
 
+  // Counts and logs the unknown fields of a request that were ignored. Its path is one of few.
+  void CountIgnored(const WebRequest& request, const IgnoredFields& ignored);
+
   // Logs a request that got an error.
-  void LogFailure(const WebRequest& request, const std::string& path, int code);
+  void LogFailure(const WebRequest& request, const std::string& path, const WebResponse& response);
 
   // The text of /metrics.
   std::string Page(const PortStats& port) const;
@@ -50,8 +54,10 @@ class GatewayMetrics {
 
   std::map<std::pair<std::string, int>, int64_t> answers_;  // The key is the path and the code.
   std::map<std::string, StreamStarts> stream_starts_;       // The key is the path.
+  std::map<std::string, int64_t> ignored_fields_;           // The key is the path.
   int64_t num_running_ = 0;
   LogLimiter log_limiter_{10};
+  LogLimiter ignored_limiter_{1};
 };
 
 }  // namespace quire

@@ -11,10 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/policy/call_status.h"
+#include "gateway/anthropic/message_answer.h"
+#include "gateway/anthropic/message_error.h"
+#include "gateway/openai/generate_answer.h"
 #include "gateway/openai/logprob_limit.h"
 #include "gateway/openai/model_list.h"
 #include "gateway/process/answer_deadline.h"
 #include "gateway/process/manager_error.h"
+#include "gateway/responses/response_answer.h"
 #include "gateway/web/request_id.h"
 
 namespace quire {
@@ -23,17 +27,19 @@ namespace {
 // How long a client may stay away from a stream that can be resumed.
 constexpr std::chrono::seconds kComeBackTime(30);
 
-ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes) {
+// `may_stream` says that the same answer would take less memory as a stream.
+ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes, bool may_stream) {
+  const char* const or_stream = may_stream ? ", or for a stream" : "";
   if (num_bytes > max_bytes / 2) {
     return {.message = absl::StrCat("the answer has ", num_bytes, " bytes so far, and one caller may have at most ",
-                                    max_bytes / 2, ", half of --max-answer-bytes; ask for less, or for a stream"),
+                                    max_bytes / 2, ", half of --max-answer-bytes; ask for less", or_stream),
             .code = "answer_too_large"};
   }
   return {
       .http_code = 429,
       .message = absl::StrCat("the answer has ", num_bytes, " bytes so far, and all answers together may take ",
                               max_bytes, " (--max-answer-bytes), of which the others leave this caller too little; ",
-                              "try again, or ask for a stream"),
+                              "try again, or ask for ", may_stream ? "a stream" : "less"),
       .type = "rate_limit_error",
       .code = "answer_memory_full",
       .retry_after_s = 1};
@@ -46,17 +52,33 @@ std::optional<absl::string_view> ContinuedContent(const v1::Chat& chat) {
   return last.content_parts().empty() ? last.content() : *last.content_parts().rbegin();
 }
 
+const char* IdPrefix(const GenerateCall& call) {
+  if (call.is_message) return "msg_";
+  if (call.response != nullptr) return "resp_";
+  return call.is_chat ? "chatcmpl-" : "cmpl-";
+}
+
+std::unique_ptr<CallAnswer> NewAnswer(const GenerateCall& call, const AnswerHead& head) {
+  if (call.is_message) return std::make_unique<MessageAnswer>(call, head);
+  if (call.response != nullptr) return std::make_unique<ResponseAnswer>(call, head);
+  return std::make_unique<GenerateAnswer>(call, head);
+}
+
 }  // namespace
 
-WebResponse ResponseOf(const ApiError& error) {
-  WebResponse response{.code = error.http_code, .body = error.Body()};
+WebResponse ResponseOf(const ApiError& error, const WebRequest& request) {
+  const bool is_message = IsMessagePath(request.path);
+  WebResponse response{.code = is_message ? MessageErrorCode(error) : error.http_code,
+                       .body = is_message ? MessageErrorBody(error, request.id) : error.Body(),
+                       .error_param = error.param.value_or(""),
+                       .error_code = error.code.value_or("")};
   if (error.retry_after_s.has_value()) response.headers.emplace_back("Retry-After", absl::StrCat(*error.retry_after_s));
   if (error.http_code == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }
 
 void RespondWith(const ApiError& error, WebExchange* exchange) {
-  exchange->Respond(ResponseOf(error));
+  exchange->Respond(ResponseOf(error, exchange->request()));
 }
 
 const std::string& CallerOf(const GatewayOptions& options, const std::string& authorization,
@@ -66,7 +88,9 @@ const std::string& CallerOf(const GatewayOptions& options, const std::string& au
 
 void RespondWith(std::string body, const std::string& caller, AnswerMemory* memory, WebExchange* exchange) {
   const auto hold = memory->Begin(caller);
-  if (!hold->Resize(body.size())) return RespondWith(AnswerTooLarge(body.size(), memory->max_bytes()), exchange);
+  if (!hold->Resize(body.size())) {
+    return RespondWith(AnswerTooLarge(body.size(), memory->max_bytes(), /*may_stream=*/false), exchange);
+  }
   exchange->Keep(hold);
   exchange->Respond({.body = std::move(body)});
 }
@@ -80,13 +104,15 @@ void GenerateExchange::Start(GenerateCall call, std::string authorization, std::
                      absl::ToChronoMilliseconds(self->options_->request_timeout), std::chrono::steady_clock::now());
   if (const ApiError* const error = std::get_if<ApiError>(&deadline)) return self->Fail(*error);
   self->deadline_ = std::get<std::chrono::steady_clock::time_point>(deadline);
+  self->wait_.SetDeadline(self->deadline_);
   self->hold_ = self->link_->Hold(self->call_.num_bytes);
   if (self->hold_ == nullptr) return self->Fail(ManagerError(self->link_->BusyError()));
   self->exchange_->OnGone([self] { self->OnGone(); });
   self->exchange_->Keep(self->memory_);
   self->link_->GetModel(
       self->authorization_,
-      [self](const google::rpc::Status& status, const v1::GetModelResponse& model) { self->OnModel(status, model); });
+      [self](const google::rpc::Status& status, const v1::GetModelResponse& model) { self->OnModel(status, model); },
+      self->wait_.MayWait());
 }
 
 GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization, std::shared_ptr<WebExchange> exchange,
@@ -97,23 +123,24 @@ GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization,
       options_(environment.options),
       link_(environment.link),
       server_(environment.server),
-      memory_(environment.memory->Begin(CallerOf(*options_, authorization_, *exchange_))) {}
+      memory_(environment.memory->Begin(CallerOf(*options_, authorization_, *exchange_))),
+      wait_(absl::ToChronoMilliseconds(options_->manager_wait)) {}
 
 void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetModelResponse& model) {
   if (is_over_) return;
   if (status.code() != 0) return Fail(ManagerError(status));
-  if (!call_.model.empty() && call_.model != model.name()) return Fail(NoSuchModel(call_.model, model.name()));
+  const auto name = NameForAnswer(call_.model, ModelNames(model, options_->served_names));
+  if (const auto* const error = std::get_if<ApiError>(&name)) return Fail(*error);
   if (const std::optional<ApiError> error = BeyondContext(model)) return Fail(*error);
   const uint64_t num_logprobs = ExpectedLogprobs(call_, model.max_context_tokens());
   if (num_logprobs > options_->max_answer_logprobs) {
     return Fail(TooManyLogprobs(call_, num_logprobs, options_->max_answer_logprobs));
   }
   if (const size_t num_bytes = GenerateAnswer::BytesAtStart(call_); !memory_->Resize(num_bytes)) {
-    return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes));
+    return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes, !call_.streams));
   }
-  id_ = absl::StrCat(call_.is_chat ? "chatcmpl-" : "cmpl-", NewRequestId());
-  answer_ = std::make_unique<GenerateAnswer>(
-      call_, AnswerHead{.id = id_, .created_unix_sec = std::time(nullptr), .model = model.name()});
+  id_ = absl::StrCat(IdPrefix(call_), NewRequestId());
+  answer_ = NewAnswer(call_, {.id = id_, .created_unix_sec = std::time(nullptr), .model = std::get<std::string>(name)});
   AnswerSyntax syntax = SyntaxFor(model);
   if (call_.is_resumable && !syntax.is_plain()) {
     return Fail(FieldError("stream_options.resumable",
@@ -126,23 +153,24 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
                            "--tool-call-format of quire-openai can set it"));
   }
   if (ResumeIfAsked()) return;
-  // The text of these tags is the text of special tokens.
-  const ToolCallFormat format = syntax.tool_calls.format;
-  if ((format == ToolCallFormat::kLlama3 || format == ToolCallFormat::kMistral) &&
-      !call_.requests[0].has_skip_special_tokens()) {
+  if (syntax.has_special_tags() && !call_.requests[0].has_skip_special_tokens()) {
     call_.requests[0].set_skip_special_tokens(false);
   }
   const bool needs_prompt = syntax.has_reasoning || !call_.has_max_tokens || call_.returns_token_ids;
-  call_format_ = format;
+  call_format_ = syntax.tool_calls.format;
   has_reasoning_ = syntax.has_reasoning;
+  reasoning_ = syntax.reasoning;
   if (!has_reasoning_) ForceCalls(Thoughts::kNone);
+  if (is_over_) return;
   if (!syntax.is_plain()) answer_->SetSyntax(std::move(syntax));
   if (!call_.is_chat && call_.returns_token_ids) return FindPromptTokens(0);
   if (!call_.is_chat || !needs_prompt) return StartRequests();
-  link_->RenderChat(authorization_, call_.requests[0].chat(),
-                    [self = shared_from_this(), model](const google::rpc::Status& end, const auto& prompt) {
-                      self->OnPrompt(end, prompt, model);
-                    });
+  link_->RenderChat(
+      authorization_, call_.requests[0].chat(),
+      [self = shared_from_this(), model](const google::rpc::Status& end, const auto& prompt) {
+        self->OnPrompt(end, prompt, model);
+      },
+      wait_.MayWait());
 }
 
 std::optional<ApiError> GenerateExchange::BeyondContext(const v1::GetModelResponse& model) const {
@@ -163,33 +191,45 @@ AnswerSyntax GenerateExchange::SyntaxFor(const v1::GetModelResponse& model) cons
   if (!call_.is_chat) return syntax;
   const auto choose = [](const std::string& flag, const std::string& guess) { return flag == "auto" ? guess : flag; };
   // A guide holds for the whole answer, so nothing of it is a thought, even if the prompt has ended with <think>.
-  syntax.has_reasoning =
-      !call_.requests[0].has_guided() && choose(options_->formats.reasoning, model.reasoning_format()) == "think";
+  const ReasoningSyntax* const reasoning =
+      ReasoningSyntaxOf(choose(options_->formats.reasoning, model.reasoning_format()));
+  if (reasoning != nullptr && !call_.requests[0].has_guided()) {
+    syntax.has_reasoning = true;
+    syntax.reasoning = reasoning;
+  }
   if (call_.may_call_tools) {
     syntax.tool_calls = {.format = ToolCallFormatOf(choose(options_->formats.tool_calls, model.tool_call_format())),
                          .tools = call_.tools,
                          .is_single = !call_.has_parallel_tool_calls || call_.names_tool,
-                         .is_forced = !call_.forced_tools.empty()};
+                         .is_forced = !call_.forced_tools.empty(),
+                         .parameters = call_.parameters};
     syntax.tool_calls.begins_in_call =
-        syntax.tool_calls.is_forced && syntax.tool_calls.format == ToolCallFormat::kMistral;
+        syntax.tool_calls.is_forced && ForcedCallsBeginBehindTag(syntax.tool_calls.format);
   }
   return syntax;
 }
 
 void GenerateExchange::ForceCalls(Thoughts thoughts) {
-  if (call_.forced_tools.empty()) return;
+  if (call_format_ == ToolCallFormat::kNone) return;
   const bool is_single = !call_.has_parallel_tool_calls || call_.names_tool;
-  call_.requests[0].mutable_guided()->set_grammar(
-      ForcedCallGrammar(call_format_, call_.forced_tools, is_single, thoughts));
+  std::optional<std::string> grammar;
+  if (!call_.forced_tools.empty()) {
+    if (const std::optional<ApiError> error = UnwritableName(call_format_, call_.forced_tools)) return Fail(*error);
+    grammar = ForcedCallGrammar(call_format_, call_.forced_tools, is_single, thoughts, *reasoning_);
+  } else if (!call_.strict_tools.empty() && !UnwritableName(call_format_, call_.strict_tools).has_value()) {
+    grammar = StrictCallGrammar(call_format_, call_.strict_tools, is_single, thoughts, *reasoning_);
+  }
+  if (grammar.has_value()) call_.requests[0].mutable_guided()->set_grammar(*std::move(grammar));
 }
 
 void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
                                 const v1::GetModelResponse& model) {
   if (is_over_) return;
   if (status.code() != 0) return Fail(ManagerError(status, call_.names));
-  const Thoughts thoughts = ThoughtsAfter(prompt.text(), ContinuedContent(call_.requests[0].chat()));
+  const Thoughts thoughts = ThoughtsAfter(prompt.text(), ContinuedContent(call_.requests[0].chat()), *reasoning_);
   answer_->SetBeginsInReasoning(thoughts == Thoughts::kBegun);
   if (has_reasoning_) ForceCalls(thoughts);
+  if (is_over_) return;
   if (call_.returns_token_ids) answer_->SetPromptTokens(0, {prompt.token_ids().begin(), prompt.token_ids().end()});
   if (call_.has_max_tokens) return StartRequests();
   const uint32_t context = model.max_context_tokens();
@@ -197,8 +237,13 @@ void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::Ren
   // A conversation without room is refused by the manager, which says so.
   const uint32_t room =
       RoomForLogprobs(call_, num_tokens < context ? context - num_tokens : 1, options_->max_answer_logprobs);
-  call_.requests[0].mutable_stopping()->set_max_tokens(
-      model.has_default_max_tokens() ? std::min(model.default_max_tokens(), room) : room);
+  v1::StoppingParams* const stopping = call_.requests[0].mutable_stopping();
+  if (stopping->has_max_tokens()) {
+    call_.is_cut_to_context = room < stopping->max_tokens();
+    stopping->set_max_tokens(std::min(room, stopping->max_tokens()));
+  } else {
+    stopping->set_max_tokens(model.has_default_max_tokens() ? std::min(model.default_max_tokens(), room) : room);
+  }
   StartRequests();
 }
 
@@ -214,13 +259,15 @@ void GenerateExchange::FindPromptTokens(size_t prompt) {
   const auto text = std::make_shared<v1::TokenizeRequest>();
   text->set_text(request.text());
   if (request.has_add_special_tokens()) text->set_add_special_tokens(request.add_special_tokens());
-  link_->Tokenize(authorization_, text,
-                  [self = shared_from_this(), prompt](const google::rpc::Status& status, const auto& tokens) {
-                    if (self->is_over_) return;
-                    if (status.code() != 0) return self->Fail(ManagerError(status, self->NamesOf(prompt)));
-                    self->answer_->SetPromptTokens(prompt, {tokens.token_ids().begin(), tokens.token_ids().end()});
-                    self->FindPromptTokens(prompt + 1);
-                  });
+  link_->Tokenize(
+      authorization_, text,
+      [self = shared_from_this(), prompt](const google::rpc::Status& status, const auto& tokens) {
+        if (self->is_over_) return;
+        if (status.code() != 0) return self->Fail(ManagerError(status, self->NamesOf(prompt)));
+        self->answer_->SetPromptTokens(prompt, {tokens.token_ids().begin(), tokens.token_ids().end()});
+        self->FindPromptTokens(prompt + 1);
+      },
+      wait_.MayWait());
 }
 
 void GenerateExchange::StartRequests() {
@@ -237,7 +284,8 @@ void GenerateExchange::StartRequests() {
     request.set_request_id(i == 0 ? id_ : absl::StrCat(id_, "-", i));
     parts_[i].ticket = link_->Start(
         authorization_, std::move(request),
-        [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); }, hold_, timeout);
+        [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); }, hold_, timeout,
+        wait_.MayWait());
   }
   hold_ = nullptr;
 }
@@ -305,7 +353,7 @@ bool GenerateExchange::HasRoomForAnswer() {
   if (answer_->num_logprobs() > options_->max_answer_logprobs) {
     Fail(TooManyLogprobs(call_, answer_->num_logprobs(), options_->max_answer_logprobs));
   } else if (!memory_->Resize(answer_->num_bytes())) {
-    Fail(AnswerTooLarge(answer_->num_bytes(), options_->max_answer_bytes));
+    Fail(AnswerTooLarge(answer_->num_bytes(), options_->max_answer_bytes, !call_.streams));
   }
   return !is_over_;
 }
@@ -345,7 +393,7 @@ void GenerateExchange::Finish() {
     answer_ = nullptr;
     // JSON may need six bytes for a character.
     const size_t num_bytes = response.body.size();
-    if (!memory_->Resize(num_bytes)) return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes));
+    if (!memory_->Resize(num_bytes)) return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes, !call_.streams));
     return exchange_->Respond(std::move(response));
   }
   Send(answer_->LastEvents());
@@ -355,12 +403,13 @@ void GenerateExchange::Finish() {
 void GenerateExchange::Fail(const ApiError& error) {
   CancelAll();
   if (!has_begun_) return RespondWith(error, exchange_.get());
-  exchange_->Send(GenerateAnswer::ErrorEvent(error));
+  exchange_->Send(answer_->ErrorEvent(error, exchange_->request().id));
   exchange_->EndEvents();
 }
 
 void GenerateExchange::CancelAll() {
   is_over_ = true;
+  wait_.End();
   memory_->Resize(0);
   call_.requests.clear();  // An answer of the manager may still be waited for, which keeps this object.
   hold_ = nullptr;

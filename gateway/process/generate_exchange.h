@@ -10,18 +10,19 @@
 #include <vector>
 
 #include "gateway/manager_link/manager_link.h"
+#include "gateway/openai/call_answer.h"
 #include "gateway/openai/forced_calls.h"
-#include "gateway/openai/generate_answer.h"
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/stream_position.h"
 #include "gateway/process/answer_memory.h"
+#include "gateway/process/manager_wait.h"
 #include "gateway/process/options.h"
 #include "gateway/web/web_server.h"
 
 namespace quire {
 
-// Returns the answer for an error.
-WebResponse ResponseOf(const ApiError& error);
+// Returns the answer for an error, in the form of the interface that has the path of the request.
+WebResponse ResponseOf(const ApiError& error, const WebRequest& request);
 
 // Answers with an error.
 void RespondWith(const ApiError& error, WebExchange* exchange);
@@ -35,9 +36,10 @@ const std::string& CallerOf(const GatewayOptions& options, const std::string& au
 // room.
 void RespondWith(std::string body, const std::string& caller, AnswerMemory* memory, WebExchange* exchange);
 
-// Leads one request of completions or chats from the manager to the client. When the client leaves, the requests of the
-// manager end. When the manager is lost, its requests continue with the next one, and the client notices only a pause.
-// Lives as long as the manager or the client has something to say. Only the thread of the server uses it.
+// Leads one request of completions, chats, messages or responses from the manager to the client. When the client
+// leaves, the requests of the manager end. When the manager is lost, its requests continue with the next one, and the
+// client notices only a pause. Lives as long as the manager or the client has something to say. Only the thread of the
+// server uses it.
 class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
  public:
   // The parts of the gateway, which must outlive it.
@@ -55,7 +57,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   // The request of one prompt.
   struct Part {
     ManagerLink::Ticket ticket;
-    StreamPosition position;  // The manager has sent so much of it.
+    StreamPosition position;  // The part of it that the manager has sent.
     CallPolicy policy;        // Says whether the stream is resumed.
     // How the manager or the call was lost, until the next call has brought something.
     std::optional<google::rpc::Status> loss = std::nullopt;
@@ -72,8 +74,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   AnswerSyntax SyntaxFor(const v1::GetModelResponse& model) const;
   // Makes the answer consist of calls, if the client has asked for that.
   void ForceCalls(Thoughts thoughts);
-  // Sets max_tokens to what the conversation leaves in the context, unless the client has set it, and starts the
-  // request.
+  // Sets max_tokens to what the conversation leaves in the context, or cuts it to that, unless the call has_max_tokens.
+  // Then it starts the request.
   void OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
                 const v1::GetModelResponse& model);
   // Tells the answer the tokens of the prompts from this one on, and then starts the requests. REQUIRES: the client
@@ -108,11 +110,13 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   WebServer* const server_;
   const std::shared_ptr<AnswerMemory::Hold> memory_;  // Of the answer.
   std::chrono::steady_clock::time_point deadline_;    // The whole answer is of no use behind it.
-  std::shared_ptr<void> hold_;                        // Keeps the bytes of the requests counted until they are started.
+  const ManagerWait wait_;
+  std::shared_ptr<void> hold_;  // Keeps the bytes of the requests counted until they are started.
   std::string id_;
-  std::unique_ptr<GenerateAnswer> answer_;  // Once the model is known.
-  std::vector<Part> parts_;                 // Each prompt has a part.
+  std::unique_ptr<CallAnswer> answer_;  // Once the model is known.
+  std::vector<Part> parts_;             // Each prompt has a part.
   ToolCallFormat call_format_ = ToolCallFormat::kNone;
+  const ReasoningSyntax* reasoning_ = &UsualReasoning();
   bool has_reasoning_ = false;  // The model may write thoughts.
   size_t num_ended_ = 0;
   bool has_begun_ = false;  // The stream to the client.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -14,6 +15,7 @@
 #include "base/local_address.h"
 #include "base/status.h"
 #include "client/library/endpoint.h"
+#include "gateway/openai/call_syntax.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:8000",
           "Address for HTTP clients: host:port or unix:path. With port 0 the gateway takes a free port and prints it. "
@@ -35,13 +37,24 @@ ABSL_FLAG(std::string, manager_tls_key, "", "PEM file with the private key of --
 ABSL_FLAG(std::string, manager_name, "",
           "DNS name that the manager's certificate must contain. If empty, it is the host in --manager.");
 ABSL_FLAG(
+    std::string, served_model_name, "",
+    "Names under which clients know the model, separated by commas. A request may use any of them, and its answer "
+    "has the same name, or the first one if the request has none. If empty, it is the name that the model has at "
+    "the manager.");
+ABSL_FLAG(
     std::string, tool_call_format, "auto",
-    "How the model writes calls of tools: auto, none, hermes (Qwen and others), llama3 or mistral. With auto, the "
-    "format is taken from the chat template of the model. With none, calls are part of the text.");
+    "How the model writes calls of tools: auto, none, or a format that docs/openai.md lists, such as hermes, qwen3_xml "
+    "or openai. With auto, the format is taken from the chat template of the model. With none, calls are part of the "
+    "text.");
 ABSL_FLAG(
     std::string, reasoning_format, "auto",
-    "How the model writes its thoughts: auto, none, or think for <think>...</think>. With auto, the format is taken "
-    "from the chat template of the model. With none, thoughts are part of the text.");
+    "How the model writes its thoughts: auto, none, think for <think>...</think>, or another format that "
+    "docs/openai.md lists. With auto, the format is taken from the chat template of the model. With none, thoughts are "
+    "part of the text.");
+ABSL_FLAG(std::string, unknown_fields, "refuse",
+          "What becomes of a request with a field that this server does not know: refuse or warn. With warn, the field "
+          "is ignored, counted in quire_openai_ignored_fields_total, and named in the log, at most once per second. "
+          "Known fields with a value that is not supported are refused nevertheless.");
 ABSL_FLAG(std::string, client_names, "quire-client,quire-admin",
           "DNS names or URIs, separated by commas; with --tls-ca the certificate of a client that uses the model must "
           "contain one of them. * accepts every name.");
@@ -69,7 +82,8 @@ ABSL_FLAG(
     "answer that grows beyond that ends with 429.");
 ABSL_FLAG(int64_t, max_answer_logprobs, int64_t{1} << 20,
           "Largest number of logprobs in an answer, over all prompts, choices and tokens, with their alternatives. A "
-          "request for more is refused with 400. Logprobs of streamed tokens do not count.");
+          "request for more is refused with 400. Logprobs of streamed tokens count for responses only, whose streams "
+          "repeat them at the end.");
 ABSL_FLAG(absl::Duration, request_timeout, absl::ZeroDuration(),
           "How long a request may take, from its arrival to the end of its answer. A client may set a shorter time "
           "with the header X-Request-Timeout. The manager refuses a request at once if it would wait too long for this "
@@ -85,6 +99,11 @@ ABSL_FLAG(absl::Duration, send_timeout, absl::Minutes(5),
           "disconnected.");
 ABSL_FLAG(absl::Duration, call_timeout, absl::Seconds(10),
           "How long the manager may take to answer calls that generate nothing.");
+ABSL_FLAG(
+    absl::Duration, manager_wait, absl::Seconds(5),
+    "How long a request waits when no manager takes it: none can be reached or leads, or the one that leads has no "
+    "worker yet, for example because it is started again. After this time it gets 503. Requests that wait count "
+    "for --max-waiting-bytes. 0: it gets 503 at once.");
 ABSL_FLAG(absl::Duration, resume_time, absl::Seconds(30),
           "How long an answer whose manager was lost waits for a manager that continues it. It then ends with an "
           "error. 0: it ends at once, and the manager lets no request outlive its connection to the gateway.");
@@ -116,15 +135,33 @@ absl::Status ReadManager(GatewayOptions* options) {
   return tls.authority.empty() ? absl::OkStatus() : CheckTlsFiles(tls, "--manager-tls-");
 }
 
+absl::StatusOr<std::vector<std::string>> ReadServedNames() {
+  std::vector<std::string> names;
+  for (const absl::string_view part : absl::StrSplit(absl::GetFlag(FLAGS_served_model_name), ',')) {
+    const std::string name(absl::StripAsciiWhitespace(part));
+    if (name.empty()) continue;
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("--served-model-name has the name '", name, "' twice"));
+    }
+    names.push_back(name);
+  }
+  return names;
+}
+
 absl::Status ReadFormats(AnswerFormatOptions* formats) {
-  QUIRE_ASSIGN_OR_RETURN(
-      formats->tool_calls,
-      FlagChoice<std::string>(
-          FLAGS_tool_call_format,
-          {{"auto", "auto"}, {"none", "none"}, {"hermes", "hermes"}, {"llama3", "llama3"}, {"mistral", "mistral"}}));
-  QUIRE_ASSIGN_OR_RETURN(
-      formats->reasoning,
-      FlagChoice<std::string>(FLAGS_reasoning_format, {{"auto", "auto"}, {"none", "none"}, {"think", "think"}}));
+  using Choices = std::vector<std::pair<const char*, std::string>>;
+  Choices calls = {{"auto", "auto"}, {"none", "none"}};
+  Choices reasoning = calls;
+  for (const CallSyntax& syntax : CallSyntaxes()) {
+    const std::string name(syntax.name);
+    calls.emplace_back(syntax.name.data(), name);
+    if (!syntax.alias.empty()) calls.emplace_back(syntax.alias.data(), name);
+  }
+  for (const ReasoningSyntax& syntax : ReasoningSyntaxes()) {
+    reasoning.emplace_back(syntax.name.data(), std::string(syntax.name));
+  }
+  QUIRE_ASSIGN_OR_RETURN(formats->tool_calls, FlagChoice<std::string>(FLAGS_tool_call_format, calls));
+  QUIRE_ASSIGN_OR_RETURN(formats->reasoning, FlagChoice<std::string>(FLAGS_reasoning_format, reasoning));
   return absl::OkStatus();
 }
 
@@ -163,6 +200,7 @@ absl::Status ReadLimits(GatewayOptions* options) {
   QUIRE_ASSIGN_OR_RETURN(options->write_timeout, DurationFlag(FLAGS_write_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->send_timeout, DurationFlag(FLAGS_send_timeout));
   QUIRE_ASSIGN_OR_RETURN(options->call_timeout, DurationFlag(FLAGS_call_timeout));
+  QUIRE_ASSIGN_OR_RETURN(options->manager_wait, DurationOrZeroFlag(FLAGS_manager_wait));
   QUIRE_ASSIGN_OR_RETURN(options->resume_time, DurationOrZeroFlag(FLAGS_resume_time));
   QUIRE_ASSIGN_OR_RETURN(options->drain_timeout, DurationFlag(FLAGS_drain_timeout));
   return absl::OkStatus();
@@ -183,7 +221,10 @@ absl::StatusOr<GatewayOptions> MakeGatewayOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.web_access, ReadWebAccess());
   QUIRE_ASSIGN_OR_RETURN(options.max_connections, ReadMaxConnections());
   QUIRE_RETURN_IF_ERROR(ReadManager(&options));
+  QUIRE_ASSIGN_OR_RETURN(options.served_names, ReadServedNames());
   QUIRE_RETURN_IF_ERROR(ReadFormats(&options.formats));
+  QUIRE_ASSIGN_OR_RETURN(options.ignores_unknown_fields,
+                         FlagChoice<bool>(FLAGS_unknown_fields, {{"refuse", false}, {"warn", true}}));
   QUIRE_RETURN_IF_ERROR(ReadLimits(&options));
   QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
   return options;
@@ -200,16 +241,19 @@ const ProgramFlags& GatewayFlags() {
         {"listen", "manager", "max_connections", "max_connections_per_address", "host_names", "allowed_origins"}},
        TransportFlagGroup(),
        {"Callers:", {"require_tokens", "client_names", "max_callers"}},
+       {"Model:", {"served_model_name"}},
        {"Answers of chats:", {"tool_call_format", "reasoning_format"}},
        {"TLS to the manager:", {"manager_tls_ca", "manager_tls_cert", "manager_tls_key", "manager_name"}},
-       {"Requests:", {"max_body_bytes", "max_receiving_bytes", "max_waiting_bytes", "request_timeout", "resume_time"}},
+       {"Requests:",
+        {"unknown_fields", "max_body_bytes", "max_receiving_bytes", "max_waiting_bytes", "request_timeout",
+         "manager_wait", "resume_time"}},
        {"Answers:", {"max_answer_bytes", "max_answer_logprobs", "max_unsent_bytes"}},
        {"Times, such as 500ms, 30s or 2m, above 0 and at most 24h:",
         {"head_timeout", "body_timeout", "idle_timeout", "write_timeout", "send_timeout", "call_timeout",
          "drain_timeout"}},
        LogFlagGroup({}),
        ConfigurationFlagGroup()},
-      {"client_names", "host_names", "allowed_origins"}};
+      {"client_names", "host_names", "allowed_origins", "served_model_name"}};
   return *flags;
 }
 

@@ -32,12 +32,14 @@ struct GatewayOptions {
   std::vector<std::string> client_names;  // Names in certificates of clients that may use the model.
   WebAccess web_access;
   int max_connections;
-  int max_connections_per_address;  // 0 for a unix socket, whose clients have no addresses.
-  std::string manager;              // See CheckEndpoints of the client library.
-  TlsFiles manager_tls;             // Without an authority, the connection is plain text.
-  std::string manager_name;         // Expected in the manager's certificate. Empty: the host of `manager`.
+  int max_connections_per_address;        // 0 for a unix socket, whose clients have no addresses.
+  std::string manager;                    // See CheckEndpoints of the client library.
+  TlsFiles manager_tls;                   // Without an authority, the connection is plain text.
+  std::string manager_name;               // Expected in the manager's certificate. Empty: the host of `manager`.
+  std::vector<std::string> served_names;  // Of the model. Empty: the name that it has at the manager.
   size_t max_callers;
   AnswerFormatOptions formats;
+  bool ignores_unknown_fields;  // Of requests.
   size_t max_body_bytes;
   int64_t max_receiving_bytes;
   size_t max_waiting_bytes;
@@ -51,7 +53,8 @@ struct GatewayOptions {
   absl::Duration write_timeout;
   absl::Duration send_timeout;
   absl::Duration call_timeout;
-  absl::Duration resume_time;  // 0: requests end with their manager.
+  absl::Duration manager_wait;  // 0: requests that no manager takes end at once.
+  absl::Duration resume_time;   // 0: requests end with their manager.
   absl::Duration drain_timeout;
   LogOptions log;
 };

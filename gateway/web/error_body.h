@@ -10,10 +10,6 @@
 
 namespace quire {
 
-// Appends `text` as a JSON string, with its quotes. Bytes that are not UTF-8 become U+FFFD, so this is JSON for any
-// text.
-void AppendJsonString(absl::string_view text, std::string* out);
-
 // Returns the body of an error as the OpenAI interface has it: {"error": {"message", "type", "param", "code"}}. Without
 // a value, param and code are null.
 std::string ErrorBody(absl::string_view message, absl::string_view type, const std::optional<std::string>& param,

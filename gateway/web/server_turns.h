@@ -37,10 +37,10 @@ class ServerTurns {
   };
 
   const Clock* const clock_;
-  std::map<std::string, Address> addresses_;           // Those that wait, and others that have used more than they do.
+  std::map<std::string, Address> addresses_;           // Waiting ones, and others that have used more than these.
   std::set<std::pair<int64_t, std::string>> waiting_;  // `used_us` and the name of each address that has pieces.
-  // What the address of the latest piece had used before it. An address that was away counts as if it had used as much,
-  // so that it does not come before all others for the time of its absence.
+  // What the address of the latest piece had used before it. An address that was away counts as if it had used the
+  // same, so that it does not come before all others for the time of its absence.
   int64_t used_us_ = 0;
 };
 

@@ -144,7 +144,7 @@ class Connection : public WebConnection, public std::enable_shared_from_this<Con
   // Adds bytes to buffer_ and continues with `next`, unless the request must be refused meanwhile.
   void Read(void (Connection::*next)());
   void OnRead(error_code error, size_t num_bytes, void (Connection::*next)());
-  // Bytes of a request have come. Goes on with `next` when it is the turn of the address, unless the request must be
+  // Bytes of a request have come. Continues with `next` when it is the turn of the address, unless the request must be
   // refused then.
   void WaitForTurn(void (Connection::*next)());
   // Returns whether the reading of a request continues after this result. Otherwise it has refused the request or
@@ -351,6 +351,7 @@ void Connection<Stream>::ReadHead() {
   SetDeadline(owner_->options().head_timeout);
   num_searched_ = 0;
   request_id_.clear();
+  request_ = {};
   ContinueHead();
 }
 
@@ -378,12 +379,12 @@ void Connection<Stream>::OnHead(HttpHead head) {
   is_chunked_ = head.minor_version >= 1;
   const absl::string_view id = head.Header("x-request-id");
   request_id_ = IsRequestId(id) ? std::string(id) : NewRequestId();
-  if (const auto refusal = ReasonToRefuse(head)) return Refuse(refusal->code, refusal->message);
   const auto text = [&](const char* name) { return std::string(head.Header(name)); };
   request_ = {
       .method = head.method,
       .path = head.path,
       .authorization = text("authorization"),
+      .api_key = text("x-api-key"),
       .last_event_id = text("last-event-id"),
       .timeout = AllValues(head, "x-request-timeout"),
       .read_timeout = text(head.Has("x-stainless-read-timeout") ? "x-stainless-read-timeout" : "x-stainless-timeout"),
@@ -392,6 +393,7 @@ void Connection<Stream>::OnHead(HttpHead head) {
       .is_of_page = IsOfPage(head),
       .address = address_,
       .client_names = client_names_};
+  if (const auto refusal = ReasonToRefuse(head)) return Refuse(refusal->code, refusal->message);
   const bool has_body = head.is_chunked || head.content_length.value_or(0) > 0;
   if (owner_->options().check_head) {
     if (std::optional<WebResponse> response = owner_->options().check_head(request_)) {
@@ -473,8 +475,13 @@ void Connection<Stream>::OnRequest() {
 
 template <typename Stream>
 void Connection<Stream>::Refuse(int code, absl::string_view message) {
-  WebResponse response{.code = code, .body = ErrorBody(message, "invalid_request_error", std::nullopt, std::nullopt)};
-  owner_->NoteRefusal(code);
+  WebResponse response{.code = code};
+  if (owner_->options().refusal) {
+    response = owner_->options().refusal(request_, code, message);
+  } else {
+    response.body = ErrorBody(message, "invalid_request_error", std::nullopt, std::nullopt);
+  }
+  owner_->NoteRefusal(response.code);
   if (code == 503) response.headers.emplace_back("Retry-After", "1");
   RefuseWith(std::move(response));
 }

@@ -78,7 +78,7 @@ class Server : public WebServer, public WebConnectionOwner {
   void Take(int fd, const std::string& peer);
   // Handles what has come from clients for a moment, and again behind all other work if there is more.
   void RunTurns();
-  // Lets as much of large bodies come as is due, and looks again soon if there is more.
+  // Reads the part of large bodies that is due, and looks again soon if there is more.
   void ReadPaced();
   // Closes a connection that waits, if nearly all are taken.
   void MakeRoom();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "base/web_access.h"
 #include "security/tls_files.h"
 #include "serving/acceptor.h"
@@ -25,11 +26,12 @@ struct WebRequest {
   std::string method;
   std::string path;                            // As it was sent, without '?' and what follows it.
   std::string authorization;                   // The header, or empty.
+  std::string api_key;                         // The header x-api-key, or empty.
   std::string last_event_id;                   // The header, or empty.
   std::optional<std::string> timeout;          // The header X-Request-Timeout; several are joined by commas.
   std::string read_timeout;                    // The header X-Stainless-Read-Timeout or X-Stainless-Timeout, or empty.
   std::string content_type;                    // The header, or empty.
-  std::string id;                              // The header X-Request-Id, or a new name. The answer has it as well.
+  std::string id;                              // The header X-Request-Id, or a new name; sent with the answer.
   bool is_of_page = false;                     // A browser has sent it for a page.
   std::string address;                         // The IP address of the client; empty for a unix socket.
   std::vector<std::string> client_names = {};  // Names in the client's certificate, see PeerNames.
@@ -41,6 +43,9 @@ struct WebResponse {
   std::string content_type = "application/json";
   std::string body = "";
   std::vector<std::pair<std::string, std::string>> headers = {};
+  // Of an error, for the log. They are not sent.
+  std::string error_param = "";
+  std::string error_code = "";
 };
 
 // One request, and the way to answer it: either with Respond, or with BeginEvents, any number of calls of Send, and
@@ -92,16 +97,19 @@ struct WebServerOptions {
   std::chrono::milliseconds send_timeout = std::chrono::minutes(5);
   // The thread of the server calls it with the code when it refuses a request by itself.
   std::function<void(int code)> on_refusal = {};
+  // Makes the answer to a request that the server refuses by itself. What is not known of the head is empty. By default
+  // the answer has the form of the OpenAI interface.
+  std::function<WebResponse(const WebRequest& head, int code, absl::string_view message)> refusal = {};
   // The thread of the server calls it with each head, before it reads the body. A response refuses the request.
   std::function<std::optional<WebResponse>(const WebRequest& head)> check_head = {};
 };
 
 // An HTTP/1.1 server with one thread, which runs the handler and serves all connections without blocking. Everything
 // that a client can make it hold is bounded: connections, bytes of heads and bodies, unsent bytes, and times. Requests
-// that break a limit get 400, 408, 413, 431 or 503 with an error in the form of the OpenAI interface. Heads are read
-// strictly (ReadHttpHead), and requests of other sites and for other hosts get 403 (CheckWebRules). A body has a
+// that break a limit get 400, 408, 413, 431 or 503 with an error in the form of WebServerOptions::refusal. Heads are
+// read strictly (ReadHttpHead), and requests of other sites and for other hosts get 403 (CheckWebRules). A body has a
 // Content-Length or comes in chunks, and may not come slowly. A compressed one gets 415. Addresses take turns: requests
-// of one are handled for no longer than those of another while both have some. When nearly all
+// of one are handled for no longer than requests of another while both have some. When nearly all
 // connections are taken, the one that has waited longest for its client is closed, at the address that has most.
 class WebServer {
  public:

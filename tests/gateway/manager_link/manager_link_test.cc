@@ -40,9 +40,10 @@ google::rpc::Status Unavailable(const std::string& reason) {
   info.set_reason(reason);
   google::rpc::Status status;
   status.set_code(grpc::StatusCode::UNAVAILABLE);
-  status.set_message(reason == "NOT_LEADER" ? "this manager stands by"
-                     : reason == "DRAINING" ? "this manager stops"
-                                            : "this manager restores its requests");
+  status.set_message(reason == "NOT_LEADER"  ? "this manager stands by"
+                     : reason == "DRAINING"  ? "this manager stops"
+                     : reason == "NO_WORKER" ? "this manager has no worker"
+                                             : "this manager restores its requests");
   status.add_details()->PackFrom(info);
   return status;
 }
@@ -64,8 +65,14 @@ class FakeManager : public v1::InferenceService::Service {
     response->set_max_message_bytes(kMaxMessageBytes);
     response->set_max_batch_requests(max_batch_requests);
     if (waits_for_cancel) WaitForCancel(context);
+    if (lacks_worker) return ToGrpc(Unavailable("NO_WORKER"));
     if (num_restoring-- > 0) return ToGrpc(Unavailable("RESTORING"));
     return leads ? grpc::Status::OK : ToGrpc(Unavailable("NOT_LEADER"));
+  }
+
+  grpc::Status Embed(grpc::ServerContext* context, const v1::EmbedRequest*, v1::EmbedResponse*) override {
+    WaitForCancel(context);
+    return grpc::Status::OK;
   }
 
   grpc::Status GenerateBatch(
@@ -96,9 +103,12 @@ class FakeManager : public v1::InferenceService::Service {
         continue;
       }
       v1::GenerateBatchResponse response;
-      if (stops || num_restoring-- > 0) {
+      timeout_ms = request.timeout_ms();
+      if (stops || lacks_worker || num_restoring-- > 0) {
         response.add_entries()->set_tag(request.tag());
-        *response.mutable_entries(0)->mutable_end() = Unavailable(stops ? "DRAINING" : "RESTORING");
+        *response.mutable_entries(0)->mutable_end() = Unavailable(stops          ? "DRAINING"
+                                                                  : lacks_worker ? "NO_WORKER"
+                                                                                 : "RESTORING");
         stream->Write(response);
         continue;
       }
@@ -122,7 +132,9 @@ class FakeManager : public v1::InferenceService::Service {
   std::atomic<bool> waits_for_cancel = false;
   std::promise<void> waiting;
   std::promise<void> cancelled;
-  std::atomic<bool> stops = false;       // It refuses requests, and its calls stay open.
+  std::atomic<bool> stops = false;  // It refuses requests, and its calls stay open.
+  std::atomic<bool> lacks_worker = false;
+  std::atomic<uint64_t> timeout_ms = 0;  // Of the last request.
   std::atomic<bool> is_cut = false;      // The call breaks after the first response.
   std::atomic<bool> is_endless = false;  // Requests have no end.
   std::atomic<bool> is_lost = false;     // The call breaks before the first response, when it leads no more.
@@ -292,6 +304,93 @@ TEST_P(NumManagersTest, CallsAndRequestsWaitWhileTheManagerRestoresItsRequests) 
   managers_[0].num_restoring = 2;
   EXPECT_EQ(Generate("1"), "a1");
   EXPECT_EQ(managers_[1].num_calls, 0);
+}
+
+TEST_P(NumManagersTest, ACallOrARequestThatMayWaitDoesSoUntilThereIsAManager) {
+  MakeLink(milliseconds(300), GetParam());  // The wait may be longer than a call.
+  Stop(0);
+  Stop(1);
+  const auto start = steady_clock::now();
+  int num_asked = 0;
+  const auto may_wait = [&num_asked] { return ++num_asked > 0; };
+  std::string name, text;
+  link_->GetModel(
+      "", [&](const google::rpc::Status& status, const auto& model) { name = status.message() + model.name(); },
+      may_wait);
+  v1::GenerateRequest request;
+  request.set_request_id("1");
+  bool has_ended = false;
+  link_->Start(
+      "", request,
+      [&](const v1::GenerateBatchEntry& entry) {
+        text += entry.response().text_delta() + entry.end().message();
+        has_ended |= entry.has_end();
+      },
+      /*hold=*/nullptr, /*timeout=*/std::nullopt, may_wait);
+  loop_.RunUntil([&] { return steady_clock::now() > start + milliseconds(600) && num_asked > 4; });
+  EXPECT_EQ(name + text, "");
+  Start(0);
+  loop_.RunUntil([&] { return !name.empty() && has_ended; });
+  EXPECT_EQ(name, "a");
+  EXPECT_EQ(text, "a1");
+}
+
+// The manager has kept a request for --worker-grace before it says that it has no worker.
+TEST_P(NumManagersTest, OnlyACallWaitsForTheFirstWorker) {
+  MakeLink(milliseconds(10'000), GetParam());
+  managers_[0].lacks_worker = true;
+  const auto may_wait = [] { return true; };
+  EXPECT_THAT(Await([&](EntryHandler handler) {
+                return link_->Start("", v1::GenerateRequest(), std::move(handler), nullptr, std::nullopt, may_wait);
+              }),
+              HasSubstr("no worker"));
+  std::string name;
+  link_->GetModel(
+      "", [&](const google::rpc::Status& status, const auto& model) { name = status.message() + model.name(); },
+      may_wait);
+  loop_.RunUntil([&] { return managers_[0].num_models >= 3; });
+  managers_[0].lacks_worker = false;
+  loop_.RunUntil([&] { return !name.empty(); });
+  EXPECT_EQ(name, "a");
+}
+
+TEST_P(NumManagersTest, TheTimeOfARequestGoesOnWhileItWaits) {
+  MakeLink(milliseconds(10'000), GetParam());
+  Stop(0);
+  Stop(1);
+  int num_asked = 0;
+  const auto may_wait = [&] {
+    if (++num_asked == 3) Start(0);
+    return true;
+  };
+  EXPECT_EQ(Await([&](EntryHandler handler) {
+              v1::GenerateRequest request;
+              request.set_request_id("1");
+              return link_->Start("", request, std::move(handler), nullptr, milliseconds(60'000), may_wait);
+            }),
+            "a1");
+  EXPECT_GT(managers_[0].timeout_ms, 50'000u);
+  EXPECT_LE(managers_[0].timeout_ms, 59'800u);
+}
+
+TEST_P(NumManagersTest, ACallOrARequestThatMayNotWaitAnyLongerEnds) {
+  MakeLink(milliseconds(10'000), GetParam());
+  Stop(0);
+  Stop(1);
+  int num_left = 3;
+  const auto may_wait = [&num_left] { return num_left-- > 0; };
+  std::string message;
+  link_->GetModel(
+      "", [&](const google::rpc::Status& status, const auto&) { message = status.message(); }, may_wait);
+  loop_.RunUntil([&] { return !message.empty(); });
+  EXPECT_THAT(message, HasSubstr("failed to connect"));
+  EXPECT_EQ(num_left, -1);
+  num_left = 3;
+  EXPECT_THAT(Await([&](EntryHandler handler) {
+                return link_->Start("", v1::GenerateRequest(), std::move(handler), nullptr, std::nullopt, may_wait);
+              }),
+              HasSubstr("failed to connect"));
+  EXPECT_EQ(num_left, -1);
 }
 
 TEST_P(NumManagersTest, AManagerThatRestoresForTooLongIsGivenUp) {
@@ -601,6 +700,20 @@ TEST_F(ManagerLinkTest, ACallThatTakesTooLongSaysWhichLimitHasPassed) {
   ASSERT_EQ(end->details_size(), 1);
   ASSERT_TRUE(end->details(0).UnpackTo(&info));
   EXPECT_EQ(info.reason(), "CALL_TIMEOUT");
+  managers_[0].cancelled.get_future().wait();
+}
+
+TEST_F(ManagerLinkTest, ACallThatEndsWithTheTimeOfItsClientSaysSo) {
+  MakeLink(milliseconds(60'000), /*num_managers=*/1);
+  std::optional<google::rpc::Status> end;
+  link_->Embed("", std::make_shared<v1::EmbedRequest>(), steady_clock::now() + milliseconds(300),
+               [&](const google::rpc::Status& status, const v1::EmbedResponse&) { end = status; });
+  loop_.RunUntil([&] { return end.has_value(); });
+  EXPECT_EQ(end->message(), "the call's deadline passed before the manager had answered");
+  google::rpc::ErrorInfo info;
+  ASSERT_EQ(end->details_size(), 1);
+  ASSERT_TRUE(end->details(0).UnpackTo(&info));
+  EXPECT_EQ(info.reason(), "DEADLINE_EXCEEDED");
   managers_[0].cancelled.get_future().wait();
 }
 

@@ -2,8 +2,10 @@
 
 #include "gateway/process/gateway.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/reflection.h"
@@ -19,13 +21,14 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
-// A gateway whose manager is not there, so a request that passes all checks gets 503.
+// A gateway whose manager is not there, and which does not wait for it, so a request that passes all checks gets 503.
 class GatewayTest : public testing::Test {
  protected:
   void Start(std::vector<std::string> flags = {}) {
-    flags.insert(flags.end(), {"--listen=127.0.0.1:0", "--manager=unix:/does/not/exist"});
+    flags.insert(flags.begin(), {"--listen=127.0.0.1:0", "--manager=unix:/does/not/exist", "--manager-wait=0"});
     std::vector<const char*> arguments;
     for (const std::string& flag : flags) arguments.push_back(flag.c_str());
     const absl::FlagSaver saver;
@@ -102,6 +105,45 @@ TEST_F(GatewayTest, ATokenThatIsTooLongIsRefusedAndNotSent) {
   EXPECT_THAT(Complete("Authorization: Negotiate " + std::string(8000, 'a') + "\r\n"), HasSubstr("no_manager"));
 }
 
+TEST_F(GatewayTest, ATokenMayComeAsTheKeyOfAnthropicsClients) {
+  Start({"--require-tokens"});
+  EXPECT_THAT(Complete("x-api-key: some-token\r\n"), HasSubstr("no_manager"));
+  EXPECT_THAT(Complete("X-Api-Key: some-token\r\nAuthorization: Basic dXNlcjpwYXNz\r\n"), HasSubstr("no_manager"));
+  EXPECT_THAT(Complete("x-api-key: \r\n"), StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(Complete("x-api-key: \xC3\xA4\r\n"), StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(Complete("x-api-key: some-token\r\nAuthorization: Bearer \r\n"),
+              AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("the bearer token in the header Authorization is empty")));
+  Start();
+  EXPECT_THAT(Complete("x-api-key: " + std::string(4096, 'a') + "\r\n"), HasSubstr("no_manager"));
+  EXPECT_THAT(Complete("x-api-key: " + std::string(4097, 'a') + "\r\n"),
+              HasSubstr("the token has 4097 bytes, and at most 4096 are allowed"));
+}
+
+TEST_F(GatewayTest, ErrorsOfMessagesHaveTheFormOfAnthropic) {
+  Start({"--require-tokens", "--max-body-bytes=1024"});
+  const auto error = [](const std::string& type) {
+    return HasSubstr(R"({"type":"error","error":{"type":")" + type + "\",");
+  };
+  const std::string token = "x-api-key: some-token\r\nX-Request-Id: req-1\r\n";
+  const std::string body = R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}]})";
+  for (const char* line : {"POST /v1/messages", "POST /v1/messages/count_tokens"}) {
+    EXPECT_THAT(Ask(line, kDeclared), AllOf(StartsWith("HTTP/1.1 413"), error("request_too_large"))) << line;
+    EXPECT_THAT(Ask(line, "", body), AllOf(StartsWith("HTTP/1.1 401"), error("authentication_error"))) << line;
+    EXPECT_THAT(Ask(line, token, "{"), AllOf(StartsWith("HTTP/1.1 400"), error("invalid_request_error"))) << line;
+    EXPECT_THAT(Ask(line, token + "Content-Type: text/html\r\n", body),
+                AllOf(StartsWith("HTTP/1.1 415"), error("invalid_request_error")))
+        << line;
+    EXPECT_THAT(Ask(line, token, body), AllOf(StartsWith("HTTP/1.1 529"), error("overloaded_error"),
+                                              HasSubstr("Retry-After: 1\r\n"), HasSubstr(R"("request_id":"req-1"})")))
+        << line;
+  }
+  EXPECT_THAT(Ask("GET /v1/messages"), AllOf(StartsWith("HTTP/1.1 405"), error("invalid_request_error")));
+  EXPECT_THAT(Ask("POST /v1/messages/batches"), AllOf(StartsWith("HTTP/1.1 404"), error("not_found_error")));
+  EXPECT_THAT(Ask("POST /v1/completions", kDeclared),
+              AllOf(StartsWith("HTTP/1.1 413"), HasSubstr(R"("param":null,"code":null)")));
+  EXPECT_THAT(Ask("GET /metrics"), HasSubstr(R"(quire_openai_answers_total{path="/v1/messages",code="529"} 1)"));
+}
+
 TEST_F(GatewayTest, ABodyIsJsonIfItsTypeSaysSoOrIfNoPageSendsIt) {
   Start();
   const auto with = [&](const std::string& type, const std::string& more = "") {
@@ -121,6 +163,65 @@ TEST_F(GatewayTest, ABodyIsJsonIfItsTypeSaysSoOrIfNoPageSendsIt) {
   for (const std::string& type : std::vector<std::string>{"", "text/plain", "application/x-www-form-urlencoded"}) {
     EXPECT_THAT(with(type, page), StartsWith("HTTP/1.1 415")) << type;
   }
+}
+
+TEST_F(GatewayTest, TheLogNamesTheFieldAndTheCodeOfAnError) {
+  Start();
+  testing::internal::CaptureStderr();
+  Ask("POST /v1/completions", "", R"({"prompt": 5})");
+  Ask("POST /v1/completions", "", absl::StrCat(R"({"prompt": "x", "a\nb)", std::string(1000, 'c'), "\": 1}"));
+  Ask("POST /v1/completions", "", R"({"prompt": "x", "a\", client \"me": 1})");
+  Complete("");
+  Ask("GET /nowhere");
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr(" for /v1/completions got 400, param \"prompt\"\n"));
+  EXPECT_THAT(log, HasSubstr(absl::StrCat(" got 400, error unknown_parameter, param \"a\\nb", std::string(57, 'c'),
+                                          "...\"\n")));
+  EXPECT_THAT(log, HasSubstr(R"( got 400, error unknown_parameter, param "a\", client \"me")"))
+      << "not a field of its own";
+  EXPECT_THAT(log, HasSubstr(" for /v1/completions got 503, error no_manager\n"));
+  EXPECT_THAT(log, HasSubstr(" for other got 404, error "));
+}
+
+TEST_F(GatewayTest, AllRequestsForTheModelWaitForAManager) {
+  Start({"--manager-wait=300ms"});
+  const std::pair<const char*, const char*> requests[] = {
+      {"GET /v1/models", ""},
+      {"GET /v1/models/x", ""},
+      {"POST /tokenize", R"({"prompt": "x"})"},
+      {"POST /detokenize", R"({"tokens": []})"},
+      {"POST /v1/completions", R"({"prompt": "x"})"},
+      {"POST /v1/chat/completions", R"({"messages": []})"},
+      {"POST /v1/responses", R"({"input": "x"})"},
+  };
+  for (const auto& [line, body] : requests) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_THAT(Ask(line, "", body), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("no_manager"))) << line;
+    EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(300)) << line;
+  }
+  EXPECT_THAT(Ask("GET /health"), StartsWith("HTTP/1.1 503"));
+}
+
+TEST_F(GatewayTest, UnknownFieldsAreIgnoredCountedAndLoggedIfTheyMayBe) {
+  Start({"--unknown-fields=warn"});
+  testing::internal::CaptureStderr();
+  const auto post = [&](const char* path, const std::string& body) {
+    return Ask(absl::StrCat("POST ", path), "", body);
+  };
+  EXPECT_THAT(post("/v1/completions", R"({"prompt": "x", "new": 1, "newer": 2})"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(post("/v1/chat/completions", R"({"messages": [], "new": 1})"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(post("/v1/responses", R"({"input": "x", "new": 1})"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(post("/tokenize", R"({"prompt": "x", "new": 1})"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(post("/detokenize", R"({"tokens": [], "new": 1})"), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(Ask("GET /metrics"),
+              AllOf(HasSubstr("quire_openai_ignored_fields_total{path=\"/v1/completions\"} 2\n"),
+                    HasSubstr("quire_openai_ignored_fields_total{path=\"/v1/chat/completions\"} 1\n"),
+                    HasSubstr("quire_openai_ignored_fields_total{path=\"/v1/responses\"} 1\n"),
+                    HasSubstr("quire_openai_ignored_fields_total{path=\"/tokenize\"} 1\n"),
+                    HasSubstr("quire_openai_ignored_fields_total{path=\"/detokenize\"} 1\n")));
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr(" for /v1/completions has 2 unknown fields, which were ignored: \"new, newer\"\n"));
+  EXPECT_THAT(log, Not(HasSubstr("/v1/chat/completions has"))) << "at most one line per second";
 }
 
 TEST_F(GatewayTest, LargeBodiesAreReadAsSmallOnes) {

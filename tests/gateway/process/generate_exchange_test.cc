@@ -19,7 +19,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "gateway/anthropic/message_call.h"
 #include "gateway/process/body_reader.h"
+#include "gateway/responses/response_call.h"
 #include "gmock/gmock.h"
 #include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
@@ -84,6 +86,7 @@ class FakeManager : public v1::InferenceService::Service {
                           v1::RenderChatResponse* response) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     response->set_text(rendered_chat_);
+    for (int i = 0; i < num_prompt_tokens_; ++i) response->add_token_ids(7);
     return grpc::Status::OK;
   }
 
@@ -96,6 +99,7 @@ class FakeManager : public v1::InferenceService::Service {
       std::unique_lock<std::mutex> lock(mutex_);
       ++num_requests_;
       grammar_ = request.start().guided().grammar();
+      max_tokens_ = request.start().stopping().max_tokens();
       resume_ = request.resume();
       timeout_ms_ = request.has_timeout_ms() ? std::optional(request.timeout_ms()) : std::nullopt;
       changed_.wait(lock, [this] { return !entries_.empty(); });
@@ -119,6 +123,14 @@ class FakeManager : public v1::InferenceService::Service {
     const std::lock_guard<std::mutex> lock(mutex_);
     rendered_chat_ = text;
   }
+  void SetPromptTokens(int num_tokens) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    num_prompt_tokens_ = num_tokens;
+  }
+  uint32_t max_tokens() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return max_tokens_;
+  }
   std::string grammar() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return grammar_;
@@ -141,7 +153,9 @@ class FakeManager : public v1::InferenceService::Service {
   std::condition_variable changed_;
   std::vector<v1::GenerateBatchEntry> entries_;
   std::string rendered_chat_;
-  std::string grammar_;  // Of the last request.
+  int num_prompt_tokens_ = 0;
+  uint32_t max_tokens_ = 0;  // Of the last request.
+  std::string grammar_;      // Of the last request.
   int num_requests_ = 0;
   v1::ResumeRequest resume_;            // The last request, if it was one.
   std::optional<uint64_t> timeout_ms_;  // Of the last request.
@@ -206,10 +220,7 @@ class GenerateExchangeTest : public ::testing::Test {
     QUIRE_CHECK(mkdtemp(directory) != nullptr);
     directory_ = directory;
     const std::string address = absl::StrCat("unix:", directory_, "/manager");
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
-    builder.RegisterService(&manager_);
-    grpc_server_ = builder.BuildAndStart();
+    StartManager(address);
     options_.formats = {.tool_calls = "none", .reasoning = "none"};
     options_.max_answer_bytes = kMaxAnswerBytes;
     options_.max_answer_logprobs = 100;
@@ -228,6 +239,13 @@ class GenerateExchangeTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
+  void StartManager(const std::string& address) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterService(&manager_);
+    grpc_server_ = builder.BuildAndStart();
+  }
+
   // Begins a completion whose prompt has `num_bytes` bytes.
   std::shared_ptr<FakeExchange> Start(size_t num_bytes, bool streams = true) {
     return Complete({{"prompt", std::string(num_bytes, 'x')}, {"stream", streams}});
@@ -239,7 +257,28 @@ class GenerateExchangeTest : public ::testing::Test {
     GenerateExchange::Start(std::move(call), "", exchange, environment());
     return exchange;
   }
+  // Begins a message with these members.
+  std::shared_ptr<FakeExchange> Message(const Json& members) {
+    Json body = {{"max_tokens", 9}, {"messages", {{{"role", "user"}, {"content", "x"}}}}};
+    body.update(members);
+    return Begin(std::get<GenerateCall>(ReadMessageCall(body)));
+  }
+  // Begins a response with these members.
+  std::shared_ptr<FakeExchange> Respond(const Json& members) {
+    Json body = {{"input", "x"}};
+    body.update(members);
+    return Begin(std::get<GenerateCall>(ReadResponseCall(body)));
+  }
+  std::shared_ptr<FakeExchange> Begin(GenerateCall call) {
+    auto exchange = std::make_shared<FakeExchange>();
+    GenerateExchange::Start(std::move(call), "", exchange, environment());
+    return exchange;
+  }
   GenerateExchange::Environment environment() { return {&options_, link_.get(), &server_, &memory_}; }
+  void RunFor(milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    server_.loop.RunUntil([end] { return std::chrono::steady_clock::now() >= end; });
+  }
   void RunUntilEnd(const FakeExchange& exchange) {
     server_.loop.RunUntil([&] { return exchange.has_ended; });
   }
@@ -269,6 +308,58 @@ TEST_F(GenerateExchangeTest, AnErrorBeforeTheFirstEventHasItsHttpCode) {
   EXPECT_THAT(exchange->headers, ElementsAre(std::pair<std::string, std::string>("Retry-After", "1")));
 }
 
+TEST_F(GenerateExchangeTest, AnAnswerHasTheNameOfTheModelThatTheClientUsed) {
+  options_.served_names = {"a", "b"};
+  const auto complete = [&](const Json& model) {
+    manager_.Allow({Finish("x"), End()});
+    const auto exchange = Complete({{"prompt", "x"}, {"model", model}});
+    RunUntilEnd(*exchange);
+    return Json::parse(exchange->text);
+  };
+  EXPECT_EQ(complete("b")["model"], "b");
+  EXPECT_EQ(complete(nullptr)["model"], "a");
+  EXPECT_EQ(complete("model")["error"]["code"], "model_not_found") << "the name at the manager is not for clients";
+}
+
+TEST_F(GenerateExchangeTest, ARequestWaitsUntilThereIsAManager) {
+  options_.manager_wait = absl::Hours(1);
+  grpc_server_->Shutdown();
+  const auto exchange = Start(100, /*streams=*/false);
+  RunFor(milliseconds(300));
+  EXPECT_FALSE(exchange->has_ended);
+  EXPECT_EQ(link_->Hold(kMaxWaitingBytes), nullptr) << "it counts as waiting";
+  manager_.Allow({Finish("x"), End()});
+  StartManager(absl::StrCat("unix:", directory_, "/manager"));
+  RunUntilEnd(*exchange);
+  EXPECT_EQ(exchange->code, 200);
+  EXPECT_NE(link_->Hold(kMaxWaitingBytes), nullptr);
+}
+
+TEST_F(GenerateExchangeTest, TheWaitForAManagerEndsWithItsTimeAndWithTheDeadline) {
+  grpc_server_->Shutdown();
+  options_.manager_wait = absl::Milliseconds(300);
+  const auto exchange = Start(100);
+  RunFor(milliseconds(200));
+  EXPECT_FALSE(exchange->has_ended);
+  RunUntilEnd(*exchange);
+  EXPECT_THAT(exchange->text, HasSubstr("no_manager"));
+  options_.manager_wait = absl::Hours(1);
+  options_.request_timeout = absl::Milliseconds(300);
+  const auto hurried = Start(100);
+  RunUntilEnd(*hurried);
+  EXPECT_EQ(hurried->code, 503);
+}
+
+TEST_F(GenerateExchangeTest, TheWaitForAManagerEndsWhenTheClientLeaves) {
+  options_.manager_wait = absl::Hours(1);
+  grpc_server_->Shutdown();
+  const auto exchange = Start(100);
+  RunFor(milliseconds(200));
+  exchange->Leave();
+  EXPECT_NE(link_->Hold(kMaxWaitingBytes), nullptr);
+  server_.loop.RunUntil([&] { return exchange.use_count() == 1; });
+}
+
 TEST_F(GenerateExchangeTest, AnErrorAfterTheFirstEventIsAnEvent) {
   manager_.Allow({Text(""), Text("a"), Text("b"), End(grpc::StatusCode::RESOURCE_EXHAUSTED)});
   const auto exchange = Start(1);
@@ -291,6 +382,84 @@ TEST_F(GenerateExchangeTest, AnAnswerGoesOnWhenTheConnectionHasCarriedTooManyHea
     EXPECT_EQ(exchange->code, streams ? 0 : 200);
     EXPECT_THAT(exchange->text, HasSubstr(streams ? "data: [DONE]" : R"("text":"ab")"));
   }
+}
+
+TEST_F(GenerateExchangeTest, AMessageGoesOnWithTheNextManager) {
+  options_.resume_time = absl::Seconds(30);
+  for (const bool streams : {true, false}) {
+    const int num_before = manager_.num_requests();
+    manager_.Allow({WithResumeToken(Text("a")), EndOfConnection()});
+    const auto exchange = Message({{"stream", streams}});
+    RunUntilWaiting(num_before + 2);
+    EXPECT_EQ(manager_.resume().resume_token(), "token");
+    manager_.Allow({Finish("b"), End()});
+    RunUntilEnd(*exchange);
+    EXPECT_EQ(exchange->code, streams ? 0 : 200);
+    EXPECT_THAT(exchange->text, HasSubstr(streams ? "event: message_stop" : R"({"type":"text","text":"ab"})"));
+  }
+}
+
+TEST_F(GenerateExchangeTest, TheLossOfAManagerIsAnEventOfMessages) {
+  manager_.Allow({Text("a"), End(grpc::StatusCode::RESOURCE_EXHAUSTED)});
+  const auto exchange = Message({{"stream", true}});
+  RunUntilEnd(*exchange);
+  EXPECT_THAT(exchange->text, StartsWith("event: message_start\n"));
+  EXPECT_THAT(exchange->text, HasSubstr("event: error\ndata: {\"type\":\"error\""));
+}
+
+TEST_F(GenerateExchangeTest, AMessageGetsAtMostWhatItsPromptLeavesInTheContext) {
+  manager_.SetPromptTokens(60);
+  const auto answer_to = [this](uint32_t max_tokens) {
+    v1::GenerateBatchEntry last = Text("a");
+    last.mutable_response()->set_finish_reason(v1::FINISH_REASON_LENGTH);
+    manager_.Allow({last, End()});
+    const auto exchange = Message({{"max_tokens", max_tokens}});
+    RunUntilEnd(*exchange);
+    return Json::parse(exchange->text)["stop_reason"];
+  };
+  EXPECT_EQ(answer_to(40), "max_tokens");
+  EXPECT_EQ(manager_.max_tokens(), 40u);
+  EXPECT_EQ(answer_to(32000), "model_context_window_exceeded");
+  EXPECT_EQ(manager_.max_tokens(), static_cast<uint32_t>(FakeManager::kContext - 60));
+}
+
+TEST_F(GenerateExchangeTest, AResponseGoesOnWithTheNextManager) {
+  options_.resume_time = absl::Seconds(30);
+  for (const bool streams : {true, false}) {
+    const int num_before = manager_.num_requests();
+    manager_.Allow({WithResumeToken(Text("a")), EndOfConnection()});
+    const auto exchange = Respond({{"stream", streams}});
+    RunUntilWaiting(num_before + 2);
+    EXPECT_EQ(manager_.resume().resume_token(), "token");
+    manager_.Allow({Finish("b"), End()});
+    RunUntilEnd(*exchange);
+    EXPECT_EQ(exchange->code, streams ? 0 : 200);
+    EXPECT_THAT(exchange->text, HasSubstr(streams ? "event: response.completed" : R"("text":"ab"})"));
+  }
+}
+
+TEST_F(GenerateExchangeTest, TheLossOfAManagerIsTheFailureOfAResponse) {
+  manager_.Allow({Text("a"), End(grpc::StatusCode::RESOURCE_EXHAUSTED)});
+  const auto exchange = Respond({{"stream", true}});
+  RunUntilEnd(*exchange);
+  EXPECT_THAT(exchange->text, StartsWith("event: response.created\n"));
+  EXPECT_THAT(exchange->text, HasSubstr("event: error\ndata: {\"type\":\"error\""));
+  EXPECT_THAT(exchange->text, HasSubstr("event: response.failed\n"));
+}
+
+TEST_F(GenerateExchangeTest, AResponseGetsAtMostWhatItsPromptLeavesInTheContext) {
+  manager_.SetPromptTokens(60);
+  const auto max_tokens_of = [this](const Json& members) {
+    manager_.Allow({Finish("a"), End()});
+    const auto exchange = Respond(members);
+    RunUntilEnd(*exchange);
+    EXPECT_EQ(exchange->code, 200);
+    return manager_.max_tokens();
+  };
+  const auto room = static_cast<uint32_t>(FakeManager::kContext - 60);
+  EXPECT_EQ(max_tokens_of({{"max_output_tokens", 40}}), 40u);
+  EXPECT_EQ(max_tokens_of({{"max_output_tokens", 32000}}), room);
+  EXPECT_EQ(max_tokens_of(Json::object()), room);
 }
 
 TEST_F(GenerateExchangeTest, ARequestCountsAsWaitingUntilTheManagerHasSentSomething) {
@@ -374,6 +543,24 @@ TEST_F(GenerateExchangeTest, ThePromptDecidesWhetherACallMayComeAfterThoughts) {
   EXPECT_THAT(grammar_after("a", R"(, "continue_final_message": true)"), StartsWith("start: (\"<tool_call>"));
 }
 
+TEST_F(GenerateExchangeTest, AStrictToolRestrictsTheCallsThatTheModelChooses) {
+  const auto grammar_with = [&](const std::string& format, const char* strict) {
+    options_.formats = {.tool_calls = format, .reasoning = "none"};
+    manager_.Allow({Finish("x"), End()});
+    const auto exchange = std::make_shared<FakeExchange>();
+    const std::string body = absl::StrCat(R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 9, )",
+                                          R"("tools": [{"function": {"name": "f", "strict": )", strict, "}}]}");
+    GenerateExchange::Start(std::get<GenerateCall>(ReadChatCall(*ParseBody(body))), "", exchange, environment());
+    RunUntilEnd(*exchange);
+    EXPECT_EQ(exchange->code, 200) << exchange->text;
+    return manager_.grammar();
+  };
+  EXPECT_THAT(grammar_with("hermes", "true"), StartsWith("start: /"));
+  EXPECT_EQ(grammar_with("hermes", "false"), "");
+  EXPECT_EQ(grammar_with("mistral", "true"), "") << "a grammar cannot name its tag";
+  EXPECT_EQ(grammar_with("none", "true"), "");
+}
+
 TEST_F(GenerateExchangeTest, AnAnswerWithTooManyLogprobsIsRefusedBeforeTheManagerHasIt) {
   const auto exchange = Complete({{"prompt", std::vector<uint32_t>(51, 5)}, {"echo", true}, {"logprobs", 1}});
   RunUntilEnd(*exchange);
@@ -407,6 +594,7 @@ TEST_F(GenerateExchangeTest, TheMemoryOfAnswersIsBoundedUntilTheyAreRead) {
   RunUntilEnd(*second);
   EXPECT_EQ(second->code, 429) << "the first answer was not read";
   EXPECT_THAT(second->text, HasSubstr("--max-answer-bytes"));
+  EXPECT_THAT(second->text, HasSubstr("or ask for a stream"));
   first = nullptr;
   manager_.Allow({Text(part), Finish(part), End()});
   const auto third = Start(1, /*streams=*/false);
@@ -421,6 +609,14 @@ TEST_F(GenerateExchangeTest, ABodyThatIsLargerThanItsAnswerMustHaveRoom) {
   EXPECT_EQ(exchange->code, 400) << "it would never have room";
   EXPECT_THAT(exchange->text, HasSubstr("at most 524288, half of --max-answer-bytes"));
   EXPECT_THAT(exchange->headers, IsEmpty());
+}
+
+TEST_F(GenerateExchangeTest, AStreamThatIsTooLargeIsNotAdvisedToBeAStream) {
+  const std::string part(kMaxAnswerBytes / 4, 'y');
+  manager_.Allow({Text(part), Text(part), Finish(part), End()});
+  const auto exchange = Respond({{"stream", true}});
+  RunUntilEnd(*exchange);
+  EXPECT_THAT(exchange->text, HasSubstr("half of --max-answer-bytes; ask for less\""));
 }
 
 TEST_F(GenerateExchangeTest, APromptBeyondTheContextIsNotSent) {
@@ -452,6 +648,7 @@ TEST_F(GenerateExchangeTest, AnAnswerThatWasNotGeneratedCountsAsWell) {
   FakeExchange second;
   RespondWith(std::string(kMaxAnswerBytes / 3, 'x'), "token", &memory_, &second);
   EXPECT_EQ(second.code, 429) << "the client has not read the first one";
+  EXPECT_THAT(second.text, HasSubstr("try again, or ask for less"));
   first.kept = nullptr;
   FakeExchange third;
   RespondWith(std::string(kMaxAnswerBytes / 3, 'x'), "token", &memory_, &third);

@@ -52,7 +52,7 @@ TEST(GatewayOptionsTest, EveryFlagIsRead) {
                                                         "--manager-name=m",           "--send-timeout=7s",
                                                         "--request-timeout=8s",       "--max-answer-bytes=1048577",
                                                         "--max-answer-logprobs=1025", "--tool-call-format=hermes",
-                                                        "--reasoning-format=none"});
+                                                        "--reasoning-format=none",    "--manager-wait=9s"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->listen, "unix:/run/http");
   EXPECT_EQ(options->manager, "unix:/run/quire");
@@ -77,6 +77,7 @@ TEST(GatewayOptionsTest, EveryFlagIsRead) {
   EXPECT_EQ(options->call_timeout, absl::Seconds(5));
   EXPECT_EQ(options->drain_timeout, absl::Seconds(6));
   EXPECT_EQ(options->resume_time, absl::ZeroDuration());
+  EXPECT_EQ(options->manager_wait, absl::Seconds(9));
 }
 
 TEST(GatewayOptionsTest, OtherMachinesNeedTlsAndAProof) {
@@ -135,10 +136,28 @@ TEST(GatewayOptionsTest, NamesAndOriginsAreLists) {
   }
 }
 
+TEST(GatewayOptionsTest, TheModelMayHaveSeveralNames) {
+  EXPECT_THAT(Parse({})->served_names, testing::IsEmpty());
+  EXPECT_THAT(Parse({"--served-model-name=gpt-4o, owner/name,"})->served_names,
+              testing::ElementsAre("gpt-4o", "owner/name"));
+  EXPECT_EQ(Error({"--served-model-name=a,b,a"}), "--served-model-name has the name 'a' twice");
+}
+
+TEST(GatewayOptionsTest, UnknownFieldsAreRefusedUnlessTheyMayBeIgnored) {
+  EXPECT_FALSE(Parse({})->ignores_unknown_fields);
+  EXPECT_TRUE(Parse({"--unknown-fields=warn"})->ignores_unknown_fields);
+  EXPECT_EQ(Error({"--unknown-fields=ignore"}), "--unknown-fields is 'ignore', it must be one of refuse, warn");
+}
+
 TEST(GatewayOptionsTest, FormatsAreKnownByName) {
-  EXPECT_EQ(Error({"--tool-call-format=xml"}),
-            "--tool-call-format is 'xml', it must be one of auto, none, hermes, llama3, mistral");
-  EXPECT_EQ(Error({"--reasoning-format=x"}), "--reasoning-format is 'x', it must be one of auto, none, think");
+  EXPECT_EQ(
+      Error({"--tool-call-format=xml"}),
+      "--tool-call-format is 'xml', it must be one of auto, none, hermes, llama3, llama3_json, mistral, qwen3_xml, "
+      "qwen3_coder, glm45, glm47, openai, harmony, minimax_m2, deepseek_v3, deepseek_v31, deepseek_v32, kimi_k2, "
+      "seed_oss, lfm2, granite, apertus, minimax, apriel, gigachat3");
+  EXPECT_EQ(Error({"--reasoning-format=x"}),
+            "--reasoning-format is 'x', it must be one of auto, none, think, mistral, openai, seed_oss, apertus");
+  EXPECT_EQ(Parse({"--tool-call-format=qwen3_coder"})->formats.tool_calls, "qwen3_xml");
 }
 
 TEST(GatewayReferenceTest, TheDocumentsHaveTheFlags) {

@@ -198,6 +198,27 @@ TEST_F(WebServerTest, ABodyMayComeInChunks) {
   EXPECT_THAT(client.ReadUntil("next"), HasSubstr("POST /b"));
 }
 
+TEST_F(WebServerTest, TheOwnerMayMakeTheAnswersOfRefusals) {
+  Start({.max_body_bytes = 100, .refusal = [](const WebRequest& head, int code, absl::string_view message) {
+           return WebResponse{.code = code + 1, .body = absl::StrCat("<", head.path, "> ", head.id, ": ", message)};
+         }});
+  const auto answer = [this](const std::string& request) {
+    TestClient client(server_->address());
+    client.Send(request);
+    return client.ReadAll();
+  };
+  EXPECT_THAT(answer(Post("/a", std::string(101, 'x'), "X-Request-Id: r1\r\n")),
+              AllOf(StartsWith("HTTP/1.1 414"), HasSubstr("</a> r1: the body of the request has more than 100 bytes")));
+  EXPECT_THAT(answer("POST /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + std::string(101, 'x')),
+              AllOf(StartsWith("HTTP/1.1 414"), HasSubstr("</b> ")));
+  EXPECT_THAT(answer("nonsense\r\n\r\n"), AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("<> : ")));
+  TestClient client(server_->address());
+  client.Send(Post("/c", "one"));
+  client.ReadUntil("one");
+  client.Send("nonsense\r\n\r\n");
+  EXPECT_THAT(client.ReadAll(), HasSubstr("<> : ")) << "the request before it is over";
+}
+
 TEST_F(WebServerTest, ABodyInChunksMustArriveInTime) {
   Start({.body_timeout = std::chrono::milliseconds(300)});
   TestClient client(server_->address());
