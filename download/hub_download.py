@@ -19,6 +19,7 @@ SMALL_FILES = ("config.json", "generation_config.json", "tokenizer.json", "token
                "chat_template.jinja", "chat_template.json", "special_tokens_map.json", "added_tokens.json")
 NAMED_TEMPLATES = rf"additional_chat_templates/{PART}\.jinja"
 WEIGHTS = "model.safetensors"
+MAX_PARTS = 4096  # As in quire-worker.
 INDEX = "model.safetensors.index.json"
 LOCK_PAUSE_S = 0.2
 MAX_FILE_BYTES = 1 << 62
@@ -26,6 +27,15 @@ MAX_FILE_BYTES = 1 << 62
 
 def is_size(size):
     return isinstance(size, int) and 0 <= size <= MAX_FILE_BYTES
+
+
+def gguf_part_names(name):
+    """Returns the names of all parts of a model, or the name of a file that is whole."""
+    part = re.search(r"-(\d{5})-of-(\d{5})\.gguf$", name, re.IGNORECASE)
+    if not part or not 1 <= int(part[2]) <= MAX_PARTS:
+        return [name]
+    return [f"{name[:part.start()]}-{number:05}-of-{part[2]}{name[-len('.gguf'):]}"
+            for number in range(1, int(part[2]) + 1)]
 
 
 def shards_in(index):
@@ -67,7 +77,7 @@ class Download:
         self.files = {path: file for path, file in files.items() if re.fullmatch(rf"{PART}(/{PART})*", path)}
         self.snapshot = self.folder / "snapshots" / self.commit
         if self.model.file:
-            self.fetch([self.gguf_file()])
+            self.fetch(self.gguf_parts())
         else:
             small = self.small_files()
             self.fetch(small)
@@ -100,7 +110,7 @@ class Download:
             if not re.fullmatch(r"[0-9a-f]{40}", commit):
                 commit = (self.folder / "refs" / commit).read_text(encoding="utf-8").strip()
             snapshot = self.folder / "snapshots" / commit
-            needed = [self.model.file] if self.model.file else ["config.json"]
+            needed = gguf_part_names(self.model.file) if self.model.file else ["config.json"]
             if not self.model.file:
                 needed += [WEIGHTS] if (snapshot / WEIGHTS).exists() else shards_in(snapshot / INDEX)
             if all((snapshot / name).exists() for name in needed):
@@ -138,13 +148,16 @@ class Download:
                 raise Failure(f"{INDEX} names the file '{shard}', which the repository does not have")
         return [self.file(shard) for shard in shards]
 
-    def gguf_file(self):
-        if re.search(r"-\d{5}-of-\d{5}\.gguf$", self.model.file, re.IGNORECASE):
-            raise Failure(f"{self.model.file} is a part of a file, and quire-worker reads whole files alone; "
-                          "llama-gguf-split --merge joins the parts")
-        if self.model.file not in self.files:
-            raise Failure(f"there is no {self.model}; {self.gguf_list()}")
-        return self.file(self.model.file)
+    def gguf_parts(self):
+        """Returns the files of a GGUF model: one, or all of its parts."""
+        names = gguf_part_names(self.model.file)
+        if self.model.file != names[0]:
+            raise Failure(f"{self.model.file} is not the first part of its model, which is "
+                          f"{self.model._replace(file=names[0])}")
+        for name in names:
+            if name not in self.files:
+                raise Failure(f"there is no {self.model._replace(file=name)}; {self.gguf_list()}")
+        return [self.file(name) for name in names]
 
     def gguf_list(self):
         found = sorted(path for path in self.files if path.lower().endswith(".gguf"))

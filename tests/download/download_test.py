@@ -105,6 +105,16 @@ class DownloadTest(unittest.TestCase):
         self.assertEqual([path for _, path, _ in self.hub.seen[seen:]], [f"/api/models/{REPOSITORY}/revision/main"])
         self.assertTrue((self.snapshot / "config.json").exists())
 
+    def test_only_a_missing_model_is_asked_for_if_that_is_enough(self):
+        self.download()
+        seen = len(self.hub.seen)
+        self.assertEqual(self.download("--if-missing", NAME), (f"{self.snapshot}\n", ""))
+        self.assertEqual(len(self.hub.seen), seen)
+        (self.snapshot / "model.safetensors").unlink()
+        self.download("--if-missing", NAME)
+        self.assertGreater(len(self.hub.seen), seen)
+        self.assertTrue((self.snapshot / "model.safetensors").exists())
+
     def test_revisions_are_asked_for_and_remembered(self):
         self.download(f"{NAME}@refs/pr/1", "--quiet")
         self.assertEqual((self.folder / "refs/refs/pr/1").read_text(), COMMIT)
@@ -134,6 +144,15 @@ class DownloadTest(unittest.TestCase):
         self.assertEqual([path.name for path in folder.iterdir()], ["tool_use.jinja"])
         self.assertEqual((folder / "tool_use.jinja").read_bytes(), b"tools")
         self.assertTrue((self.snapshot / "special_tokens_map.json").exists())
+
+    def test_all_parts_of_a_gguf_model_are_downloaded(self):
+        parts = [f"q/m-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+        self.serve(CHECKPOINT | {part: part.encode() for part in parts} | {"q/n-00001-of-00002.gguf": b"n"})
+        out, _ = self.download(f"{NAME}/{parts[0]}")
+        self.assertEqual(out, f"{self.snapshot}/{parts[0]}\n")
+        for part in parts:
+            self.assertEqual((self.snapshot / part).read_bytes(), part.encode())
+        self.assertFalse((self.snapshot / "q/n-00001-of-00002.gguf").exists())
 
     def test_one_gguf_file_is_downloaded_alone(self):
         self.serve(CHECKPOINT | {"big/m-Q8_0.gguf": WEIGHTS, "m-Q4_0.gguf": b"4"}, large=["big/m-Q8_0.gguf"])
@@ -194,7 +213,10 @@ class DownloadTest(unittest.TestCase):
                   f"\n  {NAME}/big/x.GGUF"]),
                 ({"m-Q4_0.gguf": b"1234"}, f"{NAME}/q.gguf", [f"there is no {NAME}/q.gguf; its GGUF files are:"]),
                 ({"config.json": b"{}"}, f"{NAME}/q.gguf", ["it has no GGUF file either"]),
-                ({"m-00001-of-00002.gguf": b""}, f"{NAME}/m-00001-of-00002.gguf", ["is a part of a file", "--merge"]),
+                ({"m-00001-of-00002.gguf": b""}, f"{NAME}/m-00001-of-00002.gguf",
+                 [f"there is no {NAME}/m-00002-of-00002.gguf"]),
+                ({"m-00002-of-00002.gguf": b""}, f"{NAME}/m-00002-of-00002.gguf",
+                 [f"is not the first part of its model, which is {NAME}/m-00001-of-00002.gguf"]),
                 (SMALL, NAME, ["has neither model.safetensors nor", "pytorch_model.bin is a pickle"])):
             self.serve(files)
             error = self.error(argument)
@@ -221,7 +243,11 @@ class DownloadTest(unittest.TestCase):
         for argument, words in ((f"{NAME}:Q4_K_M", "hf:owner/name/FILE.gguf"), ("hf:name", "MODEL is hf:name, a"),
                                 ("hf:../x", "a name of a model must be"), (f"{NAME}@../x", 'its revision "../x" must'),
                                 (f"{NAME}/config.json", 'its file "config.json" must be a GGUF file'),
-                                ("--retries=-1", "0 to 1000"), ("--timeout=0", "must be above 0")):
+                                ("--retries=-1", "0 to 1000"), ("--timeout=0", "must be above 0"),
+                                ("--deadline=3x", "it is 3x, it must be a time such as 500ms, 30s or 1h30m"),
+                                ("--deadline=1e3s", "it is 1e3s"), ("--deadline=3 s", "it is 3 s"),
+                                ("--deadline=", "it is , it must be a time"), ("--retry-wait=nan", "it is nan"),
+                                ("--deadline=9999h", "at most 10000000 seconds")):
             self.assertIn(words, self.error(argument, code=2))
         for variables, words in (({"HF_ENDPOINT": "ftp://x"}, "must be https://HOST"),
                                  ({"HF_ENDPOINT": "http://x:y"}, "must be https://HOST"),
@@ -229,6 +255,16 @@ class DownloadTest(unittest.TestCase):
                                  ({"HF_TOKEN": "a\nb"}, "characters that no token has")):
             self.assertIn(words, self.error(NAME, **variables))
         self.assertIn("HF_TOKEN", self.download("--help")[0])
+
+    def test_times_are_written_as_those_of_the_other_programs(self):
+        for text, seconds in (("3s", 3), ("500ms", 0.5), ("1h30m", 5400), ("1.5m", 90), ("2h0.5s", 7200.5), ("30", 30),
+                              ("0.25", 0.25), (".5s", 0.5)):
+            self.assertAlmostEqual(PROGRAM.seconds(text), seconds)
+
+    def test_the_version_is_that_of_the_other_programs(self):
+        header = (SOURCE / "base/version.h").read_text()
+        version = re.search(r'kVersion\[\] = "(.*)"', header)[1]
+        self.assertEqual(self.download("--version")[0], f"quire-download {version}\n")
 
     def test_a_cut_connection_goes_on_where_it_was_cut(self):
         self.hub.faults["model.safetensors"] = [lambda h: h.cut(WEIGHTS, 3000000),
