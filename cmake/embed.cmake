@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # quire_embed(NAME quire_n FILES ...) defines a library that contains the text of each file. Its header FOLDER/n.h, in
 # the build tree, declares each text as `extern const absl::string_view` in namespace quire. The name is k and the
-# file's name in camel case.
+# file's name in camel case. A file may be outside the source tree.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   set(QUIRE_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
 endif()
 
 function(quire_embed)
   cmake_parse_arguments(ARG "" "NAME" "FILES" ${ARGN})
-  list(TRANSFORM ARG_FILES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE files)
+  set(files)
+  foreach(file IN LISTS ARG_FILES)
+    cmake_path(ABSOLUTE_PATH file)
+    list(APPEND files ${file})
+  endforeach()
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REGEX REPLACE "^quire_" "${folder}/" path ${ARG_NAME})
   set(out ${PROJECT_BINARY_DIR}/${path})

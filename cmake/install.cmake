@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `cmake --install build/release --component NAME` installs (docs/install.md):
-#   runtime     the programs, the bundled model, and the units of systemd with their configuration
+#   runtime     the programs with their manual pages and completion, the documents, the bundled model, and the units of
+#               systemd with their configuration
 #   client-dev  the client library for C++ with its headers, the protos, and files for CMake and pkg-config
 #   python      the Python package
 # All paths but those of the units are relative to the prefix, so an installed tree may be moved.
@@ -14,24 +15,51 @@ file(STRINGS base/version.h QUIRE_VERSION REGEX "kVersion")
 string(REGEX REPLACE ".*\"([0-9.]+)\".*" "\\1" QUIRE_VERSION "${QUIRE_VERSION}")
 
 # Programs.
-install(TARGETS quire_manager quire_openai quire_quantize quire_worker quirectl COMPONENT runtime
+set(installed quire quire_manager quire_openai quire_quantize quire_worker quirectl)
+install(TARGETS ${installed} COMPONENT runtime
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(PROGRAMS download/quire-download COMPONENT runtime DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY download/ COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/quire/download
   FILES_MATCHING PATTERN *.py PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY models/tales COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/quire/models)
-install(FILES CHANGELOG.md README.md COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quire)
+# The documents keep their places beside each other, so that their links lead somewhere.
+install(FILES CHANGELOG.md README.md SECURITY.md COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quire)
+install(DIRECTORY docs COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quire)
 install(CODE "
   set(SOURCE \"${PROJECT_SOURCE_DIR}/deploy/systemd\")
   include(\"\${SOURCE}/install.cmake\")" COMPONENT runtime)
 if(QUIRE_CUDA)
   # The worker looks for this library in its own folder. It has a component of its own, because it needs cuBLAS.
   install(TARGETS quire_cuda COMPONENT cuda LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})
+  list(APPEND installed quire_cuda)
   # The programs of the GPU bundle look for libraries in a folder beside their own. Installed programs do not need it.
   install(CODE "
     foreach(program quire-manager quire-quantize quire-worker quirectl)
       file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/\${program}\")
     endforeach()" COMPONENT runtime)
+endif()
+
+# Manual pages and completion of shells, from what the programs print.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND AND NOT QUIRE_SANITIZE)
+  set(pages ${PROJECT_BINARY_DIR}/pages)
+  set(documented quire quire_manager quire_openai quire_quantize quire_worker quirectl)
+  set(programs ${PROJECT_SOURCE_DIR}/download/quire-download)
+  foreach(program IN LISTS documented)
+    list(APPEND programs $<TARGET_FILE:${program}>)
+  endforeach()
+  add_custom_command(
+    OUTPUT ${pages}/made
+    COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/cmake/program_pages.py ${pages} ${programs}
+    COMMAND ${CMAKE_COMMAND} -E touch ${pages}/made
+    DEPENDS cmake/program_pages.py download/quire-download ${documented}
+    VERBATIM)
+  add_custom_target(quire_program_pages ALL DEPENDS ${pages}/made)
+  list(APPEND installed quire_program_pages)
+  install(DIRECTORY ${pages}/man1 COMPONENT runtime DESTINATION ${CMAKE_INSTALL_MANDIR})
+  install(DIRECTORY ${pages}/bash/ COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(DIRECTORY ${pages}/zsh/ COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  install(DIRECTORY ${pages}/fish/ COMPONENT runtime DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
 # The client library as one archive. Applications may link it into shared libraries of theirs.
@@ -69,6 +97,7 @@ install(DIRECTORY proto/quire proto/google proto/grpc COMPONENT client-dev DESTI
 
 # Files for CMake and pkg-config.
 set(place ${CMAKE_INSTALL_LIBDIR}/cmake/Quire)
+list(APPEND installed quire_client_archive quire_client_headers)
 install(TARGETS quire_client_archive EXPORT QuireTargets COMPONENT client-dev
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT QuireTargets NAMESPACE Quire:: COMPONENT client-dev DESTINATION ${place})
@@ -86,7 +115,6 @@ install(FILES ${PROJECT_BINARY_DIR}/quire-client.pc COMPONENT client-dev
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # The Python package, with what is made from the protos. Without protobuf for Python there is no such component.
-find_package(Python3 COMPONENTS Interpreter)
 foreach(python IN ITEMS ${Python3_EXECUTABLE} /usr/bin/python3)
   if(NOT QUIRE_PYTHON)
     execute_process(COMMAND ${python} -c "import google.protobuf" RESULT_VARIABLE failed ERROR_QUIET)
@@ -105,9 +133,14 @@ if(QUIRE_PYTHON)
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
     VERBATIM)
   add_custom_target(quire_python_package ALL DEPENDS ${package}/wire.desc ${package}/v1.pyi)
+  list(APPEND installed quire_python_package)
   install(DIRECTORY client/python/quire ${package} COMPONENT python
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/python3/dist-packages PATTERN __pycache__ EXCLUDE)
 endif()
+
+# Everything that is installed. ./quickstart builds this, so that `cmake --install` works after it.
+add_custom_target(quire_installed)
+add_dependencies(quire_installed ${installed})
 
 # The licence, in the folder that each Debian package must have.
 foreach(part runtime=quire client-dev=libquire-client-dev python=python3-quire)
@@ -115,5 +148,11 @@ foreach(part runtime=quire client-dev=libquire-client-dev python=python3-quire)
   install(FILES deploy/debian/copyright LICENSE COMPONENT ${CMAKE_MATCH_1}
     DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CMAKE_MATCH_2})
 endforeach()
+
+# The gateway contains marked (gateway/chat_page), whose licence asks to be copied with it.
+if(QUIRE_MARKED)
+  install(FILES /usr/share/doc/libjs-marked/copyright RENAME marked.copyright OPTIONAL COMPONENT runtime
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/quire)
+endif()
 
 include(cmake/packages.cmake)

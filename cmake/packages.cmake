@@ -4,7 +4,9 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME quire)
 set(CPACK_PACKAGE_VERSION ${QUIRE_VERSION})
 set(CPACK_PACKAGE_VENDOR Quire)
-set(CPACK_PACKAGE_CONTACT "the authors of Quire <quire@localhost>")
+set(QUIRE_MAINTAINER "the authors of Quire <quire@localhost>" CACHE STRING
+  "Maintainer of the Debian packages: the name and address of whoever makes and distributes them")
+set(CPACK_PACKAGE_CONTACT ${QUIRE_MAINTAINER})
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
   OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
@@ -26,9 +28,10 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 # For quire-download. A machine that only serves does not need it.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "python3, ca-certificates")
 set(CPACK_DEBIAN_RUNTIME_DESCRIPTION "server for large language models
- The manager, the worker for CPUs, the gateway with the OpenAI interface, the
- command line client quirectl, the downloader quire-download, quire-quantize for
- checkpoints of 8 and 4 bits, and a small model.")
+ quire, which serves a model with one command. The manager, the worker for CPUs,
+ the gateway with the OpenAI interface, the command line client quirectl, the
+ downloader quire-download, quire-quantize for checkpoints of 8 and 4 bits, and a
+ small model.")
 set(scripts ${PROJECT_SOURCE_DIR}/deploy/debian)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
   ${scripts}/conffiles ${scripts}/postinst ${scripts}/postrm ${scripts}/prerm)

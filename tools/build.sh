@@ -6,7 +6,7 @@ readonly BUILD_PACKAGES=(
   g++ cmake ninja-build pkg-config
   libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev
   libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libyaml-cpp-dev
-  libcurl4-openssl-dev libboost-dev
+  libcurl4-openssl-dev libboost-dev libjs-marked
 )
 
 as_root() {
@@ -79,11 +79,11 @@ build() {
   NINJA_STATUS='[%p] ' with_progress "Building $dir" "$dir.build.log" ninja -C "$dir" "$@"
 }
 
-# Builds the programs that quickstart and deploy/local/up start.
+# Builds the programs that quickstart and deploy/local/up start, and what `cmake --install` needs besides.
 build_programs() {
   if [ ! -x build/release/bin/quire-manager ]; then
     echo "The first build takes about 20 minutes on two cores, and less on more."
   fi
   configure release
-  build release quire_manager quire_worker quirectl quire_openai quire_quantize
+  build release quire_installed
 }

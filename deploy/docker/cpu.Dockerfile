@@ -7,12 +7,12 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
       g++ cmake ninja-build pkg-config \
       libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev \
       libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libyaml-cpp-dev \
-      libcurl4-openssl-dev libboost-dev \
+      libcurl4-openssl-dev libboost-dev libjs-marked \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
 RUN cmake --preset release -DQUIRE_CUDA=OFF \
-    && ninja -C build/release quire_manager quire_openai quire_worker quirectl \
+    && ninja -C build/release quire_installed \
     && cmake --install build/release --component runtime --prefix /opt/quire --strip
 
 FROM debian:12-slim
@@ -23,6 +23,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
     && rm -rf /var/lib/apt/lists/*
 COPY models/tales /usr/share/quire/models/tales
 COPY LICENSE README.md /usr/share/doc/quire/
+COPY --from=build /opt/quire/share/doc/quire/marked.copyright /usr/share/doc/quire/
 COPY --from=build /opt/quire/bin/quire-manager /opt/quire/bin/quire-worker /opt/quire/bin/quire-openai \
      /opt/quire/bin/quirectl /opt/quire/bin/
 ENV PATH=/opt/quire/bin:/usr/bin:/bin

@@ -17,14 +17,14 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
       g++ cmake ninja-build pkg-config \
       libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev \
       libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libyaml-cpp-dev \
-      libcurl4-openssl-dev libboost-dev \
+      libcurl4-openssl-dev libboost-dev libjs-marked \
       cuda-nvcc-${CUDA} cuda-cudart-dev-${CUDA} libcublas-dev-${CUDA} \
     && rm -rf /var/lib/apt/lists/*
 ENV PATH=/usr/local/cuda/bin:/usr/bin:/bin
 WORKDIR /src
 COPY . .
 RUN cmake --preset release -DQUIRE_CUDA=ON \
-    && ninja -C build/release quire_manager quire_openai quire_worker quire_cuda quirectl \
+    && ninja -C build/release quire_installed \
     && cmake --install build/release --component runtime --prefix /opt/quire --strip \
     && strip build/release/bin/libquire_cuda.so
 
@@ -39,6 +39,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
     && install -d -o 10001 -g 10001 /var/cache/quire
 COPY models/tales /usr/share/quire/models/tales
 COPY LICENSE README.md /usr/share/doc/quire/
+COPY --from=build /opt/quire/share/doc/quire/marked.copyright /usr/share/doc/quire/
 # The worker looks for the library in its own folder.
 COPY --from=build /opt/quire/bin/quire-manager /opt/quire/bin/quire-openai /opt/quire/bin/quire-worker \
      /opt/quire/bin/quirectl /src/build/release/bin/libquire_cuda.so /opt/quire/bin/

@@ -66,12 +66,12 @@ class LocalTest(unittest.TestCase):
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
 
     def targets_of_prometheus(self):
-        """Returns the state of each target, once all have been scraped."""
+        """Returns the state of each target, once all are up. On a busy machine, the first look at one may fail."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             targets = json.loads(read(self.said("Prometheus") + "/api/v1/targets"))["data"]["activeTargets"]
             answers = [target["health"] for target in targets]
-            if len(answers) == 3 and "unknown" not in answers or time.monotonic() > deadline:
+            if answers == ["up"] * 4 or time.monotonic() > deadline:
                 return answers
             time.sleep(0.2)
 
@@ -88,7 +88,10 @@ class LocalTest(unittest.TestCase):
         load = json.loads(self.quirectl("-o", "json", "bench", "--requests=10", "--rate=50", "--output-tokens=8"))
         self.assertEqual(load["completed"], 10)
         sent = [load["total_input_tokens"], load["total_output_tokens"]]
-        self.assertEqual([now - then for now, then in zip(self.counters(), before)], sent * 2)
+        deadline = time.monotonic() + TIMEOUT_S
+        # The manager publishes the last tokens after the client has them.
+        while (grown := [now - then for now, then in zip(self.counters(), before)]) != sent * 2:
+            self.assertLess(time.monotonic(), deadline, f"{grown} instead of {sent * 2}")
         self.assertIn("TTFT p50 ", self.quirectl("top"))
 
     def test_it_comes_up_serves_and_leaves_nothing_behind(self):
@@ -97,13 +100,15 @@ class LocalTest(unittest.TestCase):
         for url in self.said("metrics").split():
             self.assertIn("quire_", read(url))
         if shutil.which("prometheus"):
-            self.assertEqual(self.targets_of_prometheus(), ["up"] * 3)
+            self.assertEqual(self.targets_of_prometheus(), ["up"] * 4)
         else:
             print("no prometheus here: not asked")
 
         self.check_a_load_shows()
 
         logs = pathlib.Path(self.said("logs"))
+        self.assertIn("<html", read(self.said("chat page")))
+        # The gateway's command line does not have the folder.
         self.assertEqual(len(processes_with(logs)), 4 if shutil.which("prometheus") else 3)
         os.killpg(self.up.pid, signal.SIGINT)
         self.assertEqual(self.up.wait(TIMEOUT_S), 0)

@@ -42,8 +42,8 @@ class AlertTest(unittest.TestCase):
 
 
 class DashboardTest(unittest.TestCase):
-    def test_there_are_four(self):
-        names = ["blocks.json", "reliability.json", "service.json", "workers.json"]
+    def test_there_are_five(self):
+        names = ["blocks.json", "gateway.json", "reliability.json", "service.json", "workers.json"]
         self.assertEqual(list(files.dashboards()), names)
 
     def test_panels_have_a_name_a_sentence_and_queries(self):

@@ -3,6 +3,7 @@
 folder. Without the tools of Debian it is skipped (exit code 77)."""
 
 import contextlib
+import gzip
 import os
 import pathlib
 import re
@@ -90,6 +91,63 @@ class DebianTest(unittest.TestCase):
             for path in paths:
                 self.assertRegex(path, r"\A/(usr/(bin|include|lib|share)/|usr/\Z|usr\Z|etc/quire/|etc/\Z|\Z)")
 
+    def test_the_maintainer_has_an_address(self):
+        for package in self.packages.values():
+            self.assertRegex(package.fields["Maintainer"], r"^[^<>]+ <[^<> @]+@[^<> @]+>$")
+
+    def installed_programs(self):
+        return sorted(path.name for path in (self.quire.tree / "usr/bin").iterdir())
+
+    def test_each_program_has_a_manual_page_with_its_flags(self):
+        folder = self.quire.tree / "usr/share/man/man1"
+        self.assertEqual({path.name for path in folder.iterdir()},
+                         {f"{name}.1.gz" for name in self.installed_programs()})
+        for name in self.installed_programs():
+            page = gzip.decompress((folder / f"{name}.1.gz").read_bytes()).decode()
+            self.assertRegex(page, rf"\n\.SH NAME\n{name.replace('-', '.*-')} \\- [a-z]")
+            flags = re.findall(r"^ +(?:-[a-z],)? ?(--[a-z-]+)", run(self.quire.tree / "usr/bin" / name, "--help"),
+                               re.MULTILINE)
+            self.assertTrue(flags or name == "quire")
+            for flag in flags:
+                self.assertIn(flag.replace("-", "\\-"), page)
+            if shutil.which("groff") is not None:
+                done = subprocess.run(["groff", "-man", "-Tutf8", "-ww"], input=page, capture_output=True, text=True,
+                                      check=True)
+                self.assertEqual(done.stderr, "", name)
+
+    def completed(self, *words):
+        """Returns what bash offers for the last one of the words of a command line."""
+        script = self.quire.tree / f"usr/share/bash-completion/completions/{words[0]}"
+        line = " ".join(f"'{word}'" for word in words)
+        function = "_" + words[0].replace("-", "_")
+        return run("bash", "-c", f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; {function}; "
+                   'printf "%s\\n" "${COMPREPLY[@]}"').split()
+
+    def test_shells_complete_the_flags(self):
+        self.assertEqual(self.completed("quire-worker", "--kv-b"), ["--kv-bytes"])
+        self.assertEqual(self.completed("quire", "se"), ["serve"])
+        self.assertEqual(self.completed("quire", "serve", "--worker.kv-b"), ["--worker.kv-bytes"])
+        self.assertEqual(self.completed("quire", "serve", "--quantize"), ["--quantize"])
+        self.assertEqual(self.completed("quirectl", "gen"), ["generate"])
+        self.assertEqual(self.completed("quire-download", "--if"), ["--if-missing"])
+        share = self.quire.tree / "usr/share"
+        for folder, form in (("bash-completion/completions", "{}"), ("zsh/vendor-completions", "_{}"),
+                             ("fish/vendor_completions.d", "{}.fish")):
+            self.assertEqual({path.name for path in (share / folder).iterdir()},
+                             {form.format(name) for name in self.installed_programs()})
+        for shell, folder in (("zsh", "zsh/vendor-completions"), ("fish", "fish/vendor_completions.d")):
+            if shutil.which(shell) is not None:
+                for path in (share / folder).iterdir():
+                    run(shell, "-n", path)
+
+    def test_links_between_the_documents_lead_somewhere(self):
+        folder = self.quire.tree / "usr/share/doc/quire"
+        pages = list((folder / "docs").glob("*.md"))
+        self.assertGreater(len(pages), 15)
+        for page in pages:
+            for link in re.findall(r"\]\(([a-z_]+\.(?:md|png))[#)]", page.read_text()):
+                self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
+
     def test_the_configuration_belongs_to_the_operator(self):
         conffiles = (self.quire.control / "conffiles").read_text().split()
         self.assertEqual(sorted(conffiles), sorted(path for _, _, path in self.quire.files
@@ -101,7 +159,7 @@ class DebianTest(unittest.TestCase):
             self.assertNotRegex(path.read_text(), r"systemctl (re)?start|enable --now")
 
     def test_no_program_looks_for_libraries_in_a_folder_of_its_own(self):
-        for program in (*SERVICES, "quire-quantize", "quirectl"):
+        for program in (*SERVICES, "quire", "quire-quantize", "quirectl"):
             dynamic = run("objdump", "-p", self.quire.tree / "usr/bin" / program)
             self.assertNotRegex(dynamic, "RPATH|RUNPATH")
 

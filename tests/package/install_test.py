@@ -5,6 +5,7 @@ with pkg-config. The argument is the build folder."""
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -14,7 +15,7 @@ import installed_tree
 from installed_tree import PROMPT, ROOT, run
 
 STRANGER = pathlib.Path(__file__).resolve().parent / "stranger"
-PROGRAMS = ["quire-download", "quire-manager", "quire-openai", "quire-quantize", "quire-worker", "quirectl"]
+PROGRAMS = ["quire", "quire-download", "quire-manager", "quire-openai", "quire-quantize", "quire-worker", "quirectl"]
 CONFIGURATION = {f"etc/quire/{name}.yaml" for name in ("manager", "openai", "worker")}
 
 
@@ -58,6 +59,17 @@ class InstallTest(unittest.TestCase):
                 self.assertEqual("usr/include/quire/client.h" in files, not has_programs)
                 self.assertEqual("usr/share/quire/models/tales/model.safetensors" in files, has_programs)
 
+    def test_one_target_makes_everything_that_is_installed(self):
+        commands = run("ninja", "-C", BUILD, "-t", "commands", "quire_installed")
+        made = {line.rpartition(": ")[0] for line in run("ninja", "-C", BUILD, "-t", "targets", "all").splitlines()}
+        script = (BUILD / "cmake_install.cmake").read_text().split('"gpu_bundle"')[0]
+        names = {str(pathlib.Path(path).relative_to(BUILD)) for path in re.findall(rf'"({BUILD}/[^"]+)"', script)}
+        self.assertLessEqual({"bin/quire-worker", "libquire_client.a", "public_headers"}, names)
+        for name in names:
+            # CMake itself writes the files that no rule makes.
+            if any(path == name or path.startswith(f"{name}/") for path in made):
+                self.assertRegex(commands, rf"([\s=]|{BUILD}/){re.escape(name)}(?![\w-])", f"{name} is not made")
+
     def test_no_installed_text_names_a_folder_of_this_machine(self):
         for path in self.prefix.rglob("*"):
             if path.suffix in (".cmake", ".pc", ".h", ".proto", ".md"):
@@ -69,6 +81,11 @@ class InstallTest(unittest.TestCase):
         before = sorted(self.prefix.rglob("*"))
         self.assertIn("usage: quire-download", run(self.prefix / "bin/quire-download", "--help"))
         self.assertEqual(sorted(self.prefix.rglob("*")), before)
+
+    def test_one_command_serves_the_installed_model(self):
+        installed_tree.start(self.stack, [self.prefix / "bin/quire", "serve", "--port=0", "--worker.kv-bytes=64MiB",
+                                          self.prefix / "share/quire/models/tales"], "(tales answers after)",
+                             env=os.environ | {"TMPDIR": str(self.folder)})
 
     def test_the_quantizer_writes_a_checkpoint_of_the_installed_model(self):
         output = self.folder / "int8"

@@ -31,6 +31,22 @@ for endpoint in sys.argv[1:]:
         print([s.text for s in client.complete("Once upon a time", n=4, **options | {"max_tokens": 60})])
 """
 
+EMBED = """
+import asyncio, json, sys, quire
+async def embed(text):
+    async with quire.AsyncClient(sys.argv[1]) as client:
+        return await client.embed([text])
+with quire.Client(sys.argv[1]) as client:
+    ids = list(client.tokenize("Once upon a time").token_ids)
+    first, short = client.embed([ids]), client.embed("Once upon a time", dimensions=8)
+    try:
+        client.embed(["x", [999999]])
+    except quire.Error as error:
+        assert list(error.fields) == ["inputs[1].token_ids.ids[0]"], error.fields
+second = asyncio.run(embed("Once upon a time"))
+print(json.dumps([list(e.values) for e in [*first, *second, *short]]))
+"""
+
 
 def find_interpreter():
     """Returns a Python that has what is needed, and what the others lack."""
@@ -106,6 +122,14 @@ class PythonPackageTest(unittest.TestCase):
         nobody = subprocess.run([self.program, PROMPT, "127.0.0.1:1"], capture_output=True, text=True, check=False)
         self.assertEqual(nobody.returncode, 1)
         self.assertRegex(nobody.stderr, "^UNAVAILABLE: failed to connect")
+
+    def test_both_clients_embed_texts(self):
+        """The model gives its normalized last states."""
+        vectors = json.loads(self.run_python("-c", EMBED, self.endpoint))
+        self.assertEqual([len(vector) for vector in vectors], [128, 128, 8])
+        self.assertEqual(vectors[0], vectors[1])
+        for vector in vectors:
+            self.assertAlmostEqual(sum(x * x for x in vector), 1, places=5)
 
     def test_the_unit_tests_pass_with_the_package(self):
         tests = sorted((ROOT / "tests/client/python").glob("*_test.py"))
