@@ -42,8 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const Tensor& tensor : *tensors) {
     QUIRE_CHECK(tensor.bytes.data() >= file.data() && tensor.bytes.data() + tensor.bytes.size() <= file.data() + size)
         << Describe(tensor);
-    if (!NeedsConversion(tensor) || tensor.bytes.size() > kMaxConverted) continue;
-    const OwnedTensor converted = ConvertGgufTensor(tensor);
+    if (!IsGgufQuantized(tensor) || tensor.bytes.size() > kMaxConverted) continue;
+    const OwnedTensor converted = DequantizeGgufTensor(tensor);
     QUIRE_CHECK(converted.tensor.shape == tensor.shape) << Describe(tensor);
   }
   return 0;

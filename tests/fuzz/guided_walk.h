@@ -25,8 +25,8 @@ class GuidedWalk {
   // Accepts one of the tokens that the mask allows; which one depends on `number`. Returns false if the text ends here:
   // no token is allowed, or only such as need rules that are nested too deeply.
   bool Accept(uint64_t number);
-  // The same, but takes a token that begins with one of `bytes` if there is one. So texts come to their ends and go
-  // deep, which they seldom do when all tokens are equal.
+  // The same, but takes a token that begins with one of `bytes` if there is one. So texts come to their ends and nest
+  // deeply, which they seldom do when all tokens are equal.
   bool AcceptOneOf(std::string_view bytes, uint64_t number);
   // Lets a fork accept any token. It may accept it only if the mask allows it; and, if `is_exact`, then it must. In a
   // grammar with deep nesting, or with very many ways to read a text, a mask may allow what a matcher then refuses.
