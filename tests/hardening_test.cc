@@ -4,6 +4,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -87,8 +88,13 @@ TEST_P(HardeningTest, ItChecksArraysOnTheStackAndCallsOfTheCLibrary) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, HardeningTest,
-                         testing::Values("quire-manager", "quire-worker", "quire-openai", "quire-quantize", "quirectl"),
-                         [](const auto& info) { return std::string(info.param).substr(info.index == 4 ? 0 : 6); });
+                         testing::Values("quire", "quire-manager", "quire-worker", "quire-openai", "quire-quantize",
+                                         "quirectl"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace quire

@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxLineLength = 120;
 
-const std::vector<std::string> kFolders = {"base",     "grammar", "proto",      "kernels", "scheduler",
-                                           "security", "serving", "kv_manager", "worker",  "client",
-                                           "gateway",  "bench",   "download",   "tools",   "tests"};
+const std::vector<std::string> kFolders = {"base",    "grammar",    "proto",  "kernels", "scheduler", "security",
+                                           "serving", "kv_manager", "worker", "client",  "gateway",   "launcher",
+                                           "bench",   "download",   "tools",  "tests"};
 
 // The includes that are allowed in a folder: from our own tree (by first path component; generated protos are "quire",
 // "google" and "grpc") and from outside (by prefix). The standard library is always allowed.
@@ -37,9 +37,9 @@ struct Layer {
 
 const std::map<std::string, Layer>& Layers() {
   static const auto* layers = new std::map<std::string, Layer>{
-      {"base", {{"base"}, {"absl/", "yaml-cpp/"}}},
+      {"base", {{"base"}, {"absl/", "curl/", "yaml-cpp/"}}},
       {"grammar", {{"base", "grammar", "quire"}, {"absl/", "nlohmann/", "utf8proc"}}},
-      {"kernels", {{"kernels"}, {"cuda", "cublas", "sanitizer/", "Python.h"}}},
+      {"kernels", {{"kernels"}, {"cuda", "cublas", "sanitizer/", "Python.h", "ucp/"}}},
       {"scheduler", {{"base", "scheduler"}, {"absl/"}}},
       {"security", {{"base", "security"}, {"absl/", "grpcpp/", "grpc/", "openssl/"}}},
       {"serving",
@@ -47,7 +47,7 @@ const std::map<std::string, Layer>& Layers() {
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "google/protobuf", "openssl/", "zlib.h"}}},
       {"kv_manager",
        {{"base", "grammar", "scheduler", "security", "serving", "kv_manager", "quire", "google", "etcd"},
-        {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf", "pcre2", "utf8proc", "curl/"}}},
+        {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf", "pcre2", "utf8proc"}}},
       {"worker",
        {{"base", "grammar", "kernels", "security", "serving", "worker", "quire", "google"},
         {"absl/", "grpcpp/", "grpc/", "prometheus/", "nlohmann/", "google/protobuf"}}},
@@ -57,6 +57,7 @@ const std::map<std::string, Layer>& Layers() {
       {"gateway",
        {{"base", "client", "gateway", "security", "serving", "quire", "google", "grpc"},
         {"absl/", "boost/", "grpcpp/", "nlohmann/", "google/protobuf", "prometheus/"}}},
+      {"launcher", {{"base", "launcher"}, {"absl/", "nlohmann/"}}},
   };
   return *layers;
 }
@@ -80,8 +81,12 @@ const std::vector<Room>& Rooms() {
       {"gateway/web", {}},
       {"gateway/chat_page", {}},
       {"gateway/openai", {"gateway/web"}},
+      {"gateway/anthropic", {"gateway/openai", "gateway/web"}},
+      {"gateway/responses", {"gateway/openai", "gateway/web"}},
       {"gateway/manager_link", {}},
-      {"gateway/process", {"gateway/chat_page", "gateway/manager_link", "gateway/openai", "gateway/web"}},
+      {"gateway/process",
+       {"gateway/anthropic", "gateway/chat_page", "gateway/manager_link", "gateway/openai", "gateway/responses",
+        "gateway/web"}},
       {"kv_manager/blocks", {}},
       {"kv_manager/tokenizer", {}},
       {"kv_manager/jinja", {}},
@@ -104,12 +109,23 @@ const std::vector<Room>& Rooms() {
        {"kv_manager/admin", "kv_manager/engine", "kv_manager/inference", "kv_manager/leadership", "kv_manager/metrics",
         "kv_manager/requests", "kv_manager/status_page", "kv_manager/worker_link"}},
       {"kernels", {}},
-      {"kernels/cpu", {"kernels"}},
+      {"kernels/cpu/isa", {"kernels"}},
+      {"kernels/cpu/linear", {"kernels", "kernels/cpu/isa"}},
+      {"kernels/cpu/attention", {"kernels", "kernels/cpu/isa", "kernels/cpu/linear"}},
+      {"kernels/cpu/sampling", {"kernels", "kernels/cpu/isa"}},
+      {"kernels/cpu/rows", {"kernels", "kernels/cpu/isa", "kernels/cpu/linear"}},
+      {"kernels/cpu/table",
+       {"kernels", "kernels/cpu/attention", "kernels/cpu/isa", "kernels/cpu/linear", "kernels/cpu/rows",
+        "kernels/cpu/sampling"}},
+      {"kernels/cpu",
+       {"kernels", "kernels/cpu/attention", "kernels/cpu/isa", "kernels/cpu/linear", "kernels/cpu/sampling",
+        "kernels/cpu/table"}},
       {"kernels/reference", {"kernels"}},
       {"kernels/simt", {"kernels"}},
       {"kernels/simulated", {"kernels", "kernels/cpu"}},
       {"kernels/cuda", {"kernels", "kernels/simt"}},
       {"kernels/python", {"kernels", "kernels/cuda"}},
+      {"kernels/ucx", {"kernels"}},
       {"worker/model", {}},
       {"worker", {"worker/model"}},
   };
@@ -365,6 +381,11 @@ TEST(TidyTest, ProseIsPlain) {
       {std::string("built") + " anew", "rebuilt"},
       {std::string("again and") + " again", "repeatedly"},
       {std::string("they are") + " those of", "the same as in, from"},
+      {std::string("has so") + " many", "Number of ... (a noun phrase)"},
+      {std::string("after so") + " many", "Number of ... after which"},
+      {std::string("goes") + " on", "continues"},
+      {std::string("go on") + " with", "continue"},
+      {std::string("this is") + " what", "what ... is (a noun phrase)"},
   };
   std::vector<SourceFile> files = TextFiles();
   for (SourceFile& document : FilesWithExtension({".md"})) files.push_back(std::move(document));

@@ -30,6 +30,7 @@ v1::GenerateRequest MixedRequest(int i) {
   sampling->set_temperature(i % 3 == 0 ? 0.0f : 0.8f);
   if (i % 4 == 1) sampling->set_top_p(0.9f);
   if (i % 4 == 2) sampling->set_top_k(20);
+  if (i % 5 == 2) sampling->set_xtc_probability(0.5f);
   if (i % 5 == 3) sampling->set_repetition_penalty(1.2f);
   if (i % 5 == 4) sampling->set_frequency_penalty(0.5f);
   request.mutable_stopping()->set_max_tokens(4 + random() % (TestsGpuBackend() ? 32 : 60));

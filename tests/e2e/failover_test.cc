@@ -47,6 +47,7 @@ std::vector<v1::GenerateRequest> AllKinds() {
   requests.back().mutable_sampling()->set_repetition_penalty(1.3F);
   requests.back().mutable_sampling()->set_presence_penalty(0.5F);
   requests.push_back(Seeded(6));
+  requests.back().mutable_sampling()->set_xtc_probability(0.5F);
   requests.back().mutable_stopping()->add_stop("the end of all things");
   requests.push_back(Seeded(7));
   requests.back().set_logprobs(2);

@@ -5,9 +5,7 @@ programs. Ends with 77 when the package openai is not installed."""
 import asyncio
 import json
 import pathlib
-import shutil
 import sys
-import tempfile
 import unittest
 
 try:
@@ -81,24 +79,26 @@ class OpenAiClientTest(unittest.TestCase):
             model="tales",
             prompt=STORY,
             max_tokens=5,
-            extra_body={"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "ignore_eos": True, "prompt_logprobs": 0},
+            extra_body={"top_n_sigma": 1.5, "top_k": 5, "min_p": 0.1, "xtc_probability": 0.5,
+                        "repetition_penalty": 1.1, "ignore_eos": True, "prompt_logprobs": 0},
         )
         self.assertEqual(done.usage.completion_tokens, 5)
         self.assertIsNone(done.choices[0].prompt_logprobs[0])
 
     def test_a_request_with_tools(self):
-        parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+        parameters = {"type": "object", "properties": {"city": {"enum": ["Rome", "Oslo"]}}, "required": ["city"]}
         tools = [{"type": "function", "function": {"name": "get_weather", "parameters": parameters}}]
-        # The template of this model refuses tools, and sees none with "none".
-        done = self.client.chat.completions.create(
-            model="tales", messages=MESSAGES, tools=tools, tool_choice="none", max_tokens=5
-        )
-        self.assertIsNone(done.choices[0].message.tool_calls)
-        for choice in ("auto", "required", {"type": "function", "function": {"name": "get_weather"}}):
-            with self.assertRaises(openai.BadRequestError):
-                self.client.chat.completions.create(
-                    model="tales", messages=MESSAGES, tools=tools, tool_choice=choice, max_tokens=5
-                )
+        for choice in ("none", "auto"):  # The bundled model calls no tool by itself.
+            done = self.client.chat.completions.create(
+                model="tales", messages=MESSAGES, tools=tools, tool_choice=choice, max_tokens=5
+            )
+            self.assertIsNone(done.choices[0].message.tool_calls)
+        for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
+            done = self.client.chat.completions.create(
+                model="tales", messages=MESSAGES, tools=tools, tool_choice=choice, max_tokens=200
+            )
+            (call, *_) = done.choices[0].message.tool_calls
+            self.assertIn(json.loads(call.function.arguments)["city"], ("Rome", "Oslo"))
 
     def test_an_answer_that_follows_a_schema(self):
         schema = {
@@ -155,13 +155,9 @@ class ToolsTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        model = pathlib.Path(folder.name) / "caller"
-        shutil.copytree(ROOT / "models/tales", model)
-        (model / "chat_template.jinja").write_text("{{ messages[0].content }}{# <tool_call> #}")
+        template = "{{ messages[0].content }}{# <tool_call> #}"
         flags = ["--tool-call-format=hermes", "--reasoning-format=none"]
-        cls.quire = Installation(BIN, worker_flags=[f"--model={model}"], gateway_flags=flags)
+        cls.quire = Installation(BIN, chat_template=template, gateway_flags=flags)
         cls.addClassCleanup(cls.quire.close)
         cls.quire.wait_until_ready()
         cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.quire.port}/v1", api_key="unused", max_retries=0)

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,21 +20,36 @@ TIMEOUT_S = 120
 
 class Installation:
     """The programs on unix sockets in a folder of their own; the gateway listens on a free port. There is a manager for
-    each of the names."""
+    each of the names. With a chat template, the model is a copy of the bundled one that has it, named "caller".
+    `edit_model` changes the files in the folder of such a copy."""
 
-    def __init__(self, folder_of_programs, manager_flags=(), gateway_flags=(), worker_flags=(), managers=("manager",)):
+    def __init__(
+        self,
+        folder_of_programs,
+        manager_flags=(),
+        gateway_flags=(),
+        worker_flags=(),
+        managers=("manager",),
+        chat_template=None,
+        edit_model=None,
+    ):
         self.bin = folder_of_programs
         self.manager_flags = manager_flags
         self.stack = contextlib.ExitStack()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.stack.close)
             self.folder = self.stack.enter_context(tempfile.TemporaryDirectory())
-            self.worker = Program(
-                self.stack,
-                [self.bin / "quire-worker", f"--model={ROOT / 'models/tales'}", f"--listen=unix:{self.folder}/worker"]
-                + ["--metrics-listen=", "--kv-bytes=64MiB", *worker_flags],
-                "(listening)",
-            )
+            model = ROOT / "models/tales"
+            if chat_template is not None or edit_model is not None:
+                model = pathlib.Path(shutil.copytree(model, f"{self.folder}/caller"))
+            if chat_template is not None:
+                (model / "chat_template.jinja").write_text(chat_template)
+                shutil.rmtree(model / "additional_chat_templates")  # One of them would be for requests with tools.
+            if edit_model is not None:
+                edit_model(model)
+            self.worker_command = [self.bin / "quire-worker", f"--model={model}", f"--listen=unix:{self.folder}/worker"]
+            self.worker_command += ["--metrics-listen=", "--kv-bytes=64MiB", *worker_flags]
+            self.start_worker()
             self.managers = [self.start_manager(name) for name in managers]
             self.endpoint = ",".join(f"unix:{self.folder}/{name}" for name in managers)
             self.gateway = Program(
@@ -44,6 +60,9 @@ class Installation:
             )
             self.port = int(self.gateway.found)
             on_error.pop_all()
+
+    def start_worker(self):
+        self.worker = Program(self.stack, self.worker_command, "(listening)")
 
     def start_manager(self, name="manager"):
         self.manager = Program(
@@ -76,12 +95,16 @@ class Installation:
 
     def stream(self, path, body, headers=None):
         """Returns the data of all events. The last one is "[DONE]"."""
+        return list(self.stream_events(path, body, headers))
+
+    def stream_events(self, path, body, headers=None):
+        """Yields the data of the events as they come."""
         connection = self.connect()
         try:
             connection.request("POST", path, json.dumps({**body, "stream": True}).encode(), headers or {})
             response = connection.getresponse()
             assert response.status == 200, response.read()
-            return list(events_of(response))
+            yield from events_of(response)
         finally:
             connection.close()
 

@@ -28,7 +28,7 @@ def text_of(event, index):
 
 class OpenAiTroubleTest(unittest.TestCase):
     def setUp(self):
-        self.quire = Installation(BIN, gateway_flags=["--resume-time=200ms"])
+        self.quire = Installation(BIN, gateway_flags=["--resume-time=200ms", "--manager-wait=0"])
         self.addCleanup(self.quire.close)
         self.quire.wait_until_ready()
 
@@ -126,6 +126,36 @@ class LostManagerTest(unittest.TestCase):
             quire.start_manager()
 
         self.expect_answers_go_on(quire, replace_manager)
+
+    def test_new_requests_wait_while_a_manager_that_was_killed_is_started_again(self):
+        self.expect_no_failure(lambda manager: manager.end())
+
+    def test_new_requests_wait_while_a_manager_that_has_stopped_is_started_again(self):
+        def stop(manager):
+            manager.process.terminate()
+            manager.process.wait()
+
+        self.expect_no_failure(stop)
+
+    def expect_no_failure(self, end):
+        quire = self.start()
+        answers = [None] * 40
+        body = {"prompt": "Once upon a time", "max_tokens": 20, "ignore_eos": True}
+        chat = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 20}
+        calls = [("/v1/completions", body), ("/v1/chat/completions", chat)]
+        calls += [("/tokenize", {"prompt": "Once"}), ("/v1/models", None)]
+
+        def call(i):
+            time.sleep(0.05 * i)
+            answers[i] = quire.call(*calls[i % 4])
+
+        threads = self.start_threads(len(answers), call)
+        time.sleep(0.2)
+        end(quire.manager)
+        time.sleep(1)
+        quire.start_manager()
+        self.join(threads)
+        self.assertEqual([answer for answer in answers if answer[0] != 200], [])
 
     def test_answers_go_on_with_the_manager_that_stood_by(self):
         if shutil.which("etcd") is None:

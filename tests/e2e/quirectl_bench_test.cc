@@ -81,6 +81,7 @@ TEST_F(QuirectlBenchTest, ControlCPrintsWhatWasMeasured) {
 TEST_F(QuirectlBenchTest, TopShowsTheLoad) {
   const nlohmann::json before = nlohmann::json::parse(Quirectl({"-o", "json", "top"}).output);
   const nlohmann::json load = Bench("--rate 30 --requests 10 --output-tokens 20");
+  ASSERT_TRUE(cluster_->WaitUntilIdle());  // The last tokens are published after the client has them.
   const nlohmann::json after = nlohmann::json::parse(Quirectl({"-o", "json", "top"}).output);
   const auto increase = [&](const char* name) {
     return std::stoll(after[name].get<std::string>()) - std::stoll(before[name].get<std::string>());

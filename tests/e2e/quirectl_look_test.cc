@@ -22,10 +22,13 @@ using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
 
-// All tests share a manager with two workers.
+// All tests share a manager with two workers. Each step of these takes 10 ms, so a request of 900 tokens takes at least
+// nine seconds, however slow the commands are beside it.
 class QuirectlLookTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() { cluster_ = new Cluster({.model = BundledModel(), .num_workers = 2}); }
+  static void SetUpTestSuite() {
+    cluster_ = new Cluster({.model = BundledModel(), .num_workers = 2, .worker_flags = {"--device=simulated"}});
+  }
   static void TearDownTestSuite() { delete cluster_; }
 
   static Ended Quirectl(std::vector<std::string> arguments) {
@@ -41,12 +44,13 @@ class QuirectlLookTest : public testing::Test {
   static std::string Worker(int i) { return Json({"status"})["workers"][i]["address"].get<std::string>(); }
   // Runs `line` while a request of three samples, "long", runs.
   static Ended WhileARequestRuns(const std::string& line) {
-    return Shell(
+    const Ended run = Shell(
         absl::StrCat("quirectl generate 'Once upon a time there was a fox who had a very red hat and a very small dog' "
-                     "-n 900 --ignore-eos --samples 3 --request-id long > /dev/null & n=0; "
-                     "until quirectl tree long 2> /dev/null | grep -q 'samples 0, 1, 2' || [ $n -ge 200 ]; "
-                     "do n=$((n+1)); done; ",
-                     line, "; quirectl abort long; wait $!"));
+                     "-n 900 --ignore-eos --samples 3 --request-id long > /dev/null 2>&1 & "
+                     "until quirectl tree long 2> /dev/null | grep -q 'samples 0, 1, 2' || ! kill -0 $!; do :; done; ",
+                     line, "; quirectl abort long > /dev/null 2>&1; ended=$?; wait $!; exit $ended"));
+    EXPECT_EQ(run.exit_code, 0) << "The request had ended before: " << run.output;
+    return run;
   }
 
   inline static Cluster* cluster_ = nullptr;

@@ -323,8 +323,12 @@ TEST_F(QuirectlTest, AStopTextDoesNotSwallowThePromptBehindIt) {
 
 TEST_F(QuirectlTest, VersionAndHelpNeedNoManager) {
   EXPECT_THAT(Quirectl({"--version"}).output, MatchesRegex("quirectl [0-9]+[.][0-9]+[.][0-9]+\n"));
+  EXPECT_EQ(Quirectl({"version"}).output, Quirectl({"--version"}).output);
   const Ended help = Quirectl({"--help"});
   EXPECT_EQ(help.exit_code, 0);
+  EXPECT_EQ(Quirectl({"help"}).output, help.output);
+  EXPECT_EQ(Quirectl({"help", "status"}).output, Quirectl({"status", "--help"}).output);
+  EXPECT_EQ(Quirectl({"help", "nothing"}).exit_code, 2);
   EXPECT_THAT(help.output, HasSubstr("Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable"));
   for (const char* command : {"status", "bench"}) {
     EXPECT_THAT(Quirectl({command, "--help"}).output, HasSubstr("\n`quirectl --help` lists the options that all"));

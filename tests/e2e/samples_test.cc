@@ -83,6 +83,7 @@ TEST_F(SamplesTest, EachOfEightEqualsItsSeedAloneAndThePromptIsComputedOnce) {
   const Generations eight = GenerateAll(client(), request);
   ASSERT_TRUE(eight.status.ok()) << eight.status;
   ASSERT_THAT(eight.samples, SizeIs(8));
+  ASSERT_TRUE(cluster_->WaitUntilIdle());  // The status of the last step comes after its tokens.
   EXPECT_EQ(NumSteps() - steps_before, 2u + 11)
       << "two chunks of at most 512, of which the last draws all first tokens";
   EXPECT_EQ(eight.usage.prompt_tokens(), 1000u);

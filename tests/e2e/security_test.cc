@@ -57,10 +57,12 @@ TEST(MutualTlsTest, RenewalUnderLoadLosesNoRequest) {
     installation.Renew();
     // The programs look at the files every second, so the new certificates are used before this wait ends.
     std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+    for (const int before = num_done; num_done < before + 6 && !HasFailure();) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
   is_over = true;
   for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(num_done, 10);
 }
 
 TEST(TokenTest, QuirectlSendsItsTokenWhereNobodyElseReadsIt) {
@@ -95,7 +97,7 @@ TEST(TokenTest, AChangedFileIsTakenUp) {
   EXPECT_TRUE(acme.GetModel().ok());
   installation.WriteTokens({});
   absl::Status status;
-  for (int i = 0; i < 100 && status.ok(); ++i) {
+  for (int i = 0; i < 600 && status.ok(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     status = acme.GetModel().status();
   }

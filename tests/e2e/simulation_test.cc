@@ -69,6 +69,7 @@ v1::GenerateRequest RequestOf(int i) {
   } else {
     sampling->set_temperature(0.9f);
     sampling->set_top_p(0.8f);
+    sampling->set_xtc_probability(0.5f);
     sampling->set_seed(static_cast<uint64_t>(1000 * i));
     request.set_n(3);
   }
@@ -84,6 +85,8 @@ std::vector<uint32_t> Expected(const TokenRule& rule, int i, int sample) {
     SamplingRow row{};
     row.temperature = 0.9f;
     row.top_p = 0.8f;
+    row.xtc_probability = 0.5f;
+    row.xtc_threshold = 0.1f;  // The default.
     row.repetition_penalty = 1;
     row.seed = static_cast<uint64_t>(1000 * i + sample);
     row.num_top = -1;

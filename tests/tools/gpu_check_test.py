@@ -17,7 +17,7 @@ ALL_TESTS = [f"{suite}.{test}" for suite in ("First", "Second/With") for test in
 PRODUCT_TESTS = ["Fp8ProductTest.ResultsAreAddedAndRounded", "Fp8ProductTest.RowsAreRounded",
                  "Types/NewProductTest.Sums/0", "QuantizedBlocksTest.SplitsAreAdded"]
 ALL_TESTS += PRODUCT_TESTS
-FAMILIES = ["attention", "int8_kv", "rows", "sampling"]
+FAMILIES = ["attention", "experts", "int8_kv", "rows", "sampling", "scales"]
 
 # Lists its tests, counts how many of it run at the same time, and does with a test what the variable of that name says.
 GPU_TEST = """#!/bin/bash
@@ -194,7 +194,7 @@ class GpuCheckTest(unittest.TestCase):
             self.assertIn(wanted, self.report())
 
     def test_a_step_that_hangs_takes_only_the_time_of_its_part(self):
-        said = self.check("--part-seconds=8", "--prebuilt", "results", "speed", "profile", code=1, SPEED="1000")
+        said = self.check("--part-seconds=20", "--prebuilt", "results", "speed", "profile", code=1, SPEED="1000")
         self.assertIn(": speed\n", said)
         self.assertIn("a row of figures", said)
         self.assertIn("left out, for time: steps of a model", said)
@@ -205,7 +205,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertNotIn("all that was run is right", said)
 
     def test_tests_that_hang_are_named_and_are_not_a_success(self):
-        said = self.check("--part-seconds=8", "--prebuilt", "results", "tests", code=1, HANGS="Second/*")
+        said = self.check("--part-seconds=20", "--prebuilt", "results", "tests", code=1, HANGS="Second/*")
         self.assertIn("       not finished: Second/With.B/0\n", said)
         for title in ("kernels against float64", "the same, exact multiplication",
                       "the same, kernels set up while those before them end"):
@@ -213,7 +213,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertNotIn("all that was run is right", said)
 
     def test_a_test_that_is_wrong_counts_more_than_one_that_hangs(self):
-        said = self.check("--part-seconds=15", "--prebuilt", "results", "tests", code=1, HANGS="First.B/0",
+        said = self.check("--part-seconds=40", "--prebuilt", "results", "tests", code=1, HANGS="First.B/0",
                           WRONG="Second/With.A")
         for line in ("       not passed: Second/With.A, exit code 1\n", "       not finished: First.B/0\n",
                      "\nwrong: kernels against float64\n"):

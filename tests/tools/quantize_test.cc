@@ -22,7 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/backend.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa/cpu_features.h"
 #include "kernels/fp8.h"
 #include "nlohmann/json.hpp"
 #include "tests/e2e/process.h"
@@ -58,6 +58,17 @@ class QuantizeTest : public CheckpointTest {
     const auto model = LoadModel(Output(), backend_.get(), /*progress=*/nullptr, {.int4_inputs = inputs});
     EXPECT_TRUE(model.ok()) << model.status();
     return model.ok() ? LogitsOf(**model) : std::vector<Logits>();
+  }
+
+  // Compares the written checkpoint of int8 with what --quantize=int8 makes of the source.
+  void ExpectLogitsOfRoundedAtLoad(const std::string& source) const {
+    const auto written = LoadModel(Output(), backend_.get());
+    const auto rounded = LoadModel(source, backend_.get(), /*progress=*/nullptr, {.layers = Quantization::kInt8});
+    ASSERT_TRUE(written.ok() && rounded.ok()) << written.status() << rounded.status();
+    const auto logits_of = [&](const Model& model) {
+      return PagedRunner(&model, backend_.get(), {}).Prefill(0, {1, 5, 17, 3, 60, 33, 2, 4, 4, 61}, 4);
+    };
+    EXPECT_EQ(logits_of(**written), logits_of(**rounded));
   }
 
   // Multiplies all rows and columns, except for the vocabulary, by `times`, and draws weights.
@@ -145,6 +156,46 @@ TEST_F(QuantizeTest, Int8GivesTheBitsOfTheFlagOfTheWorkerAndTheLogitsOfTransform
   ExpectLogitsOfTransformers("int8", logits, std::min(0.1f, std::sqrt(2.0f) * distance));
 }
 
+// Layers 0 and 2 have 8 experts each, and layer 1 has none. The routers stay as they are.
+TEST_F(QuantizeTest, ExpertsGiveTheBitsOfTheFlagOfTheWorker) {
+  const std::string source = GoldenModel("qwen3_moe");
+  const auto written = Write(Quantization::kInt8, source);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->num_matrices, 3 * 4 + 3 + 2 * 8 * 3);
+  const json config = json::parse(ReadWholeFile(Output() + "/config.json"));
+  EXPECT_EQ(config["quantization_config"]["ignore"],
+            json({"lm_head", "model.layers.0.mlp.gate", "model.layers.2.mlp.gate"}));
+  const auto online = LoadModel(source, backend_.get(), /*progress=*/nullptr, {.layers = Quantization::kInt8});
+  ASSERT_TRUE(online.ok()) << online.status();
+  EXPECT_EQ(LogitsOfWritten(), LogitsOf(**online));
+  EXPECT_EQ((*online)->config.quantization.plain_stacks.expert_down, 0);
+}
+
+TEST_F(QuantizeTest, ExpertsOfFp8AreMultipliedAsTheyAreStored) {
+  ASSERT_TRUE(Write(Quantization::kFp8, GoldenModel("qwen3_moe")).ok());
+  const auto config = ReadModelConfig(Output());
+  ASSERT_TRUE(config.ok()) << config.status();
+  const PlainStacks& plain = config->quantization.plain_stacks;
+  EXPECT_EQ(plain.qkv + plain.gate_up + plain.expert_gate_up + plain.expert_down, 0);
+  Fp8Backend kept(cpu::SupportedIsas().back(), /*num_threads=*/2, /*multiplies=*/true);
+  const auto model = LoadModel(Output(), &kept);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights.rounding.layers, Quantization::kFp8);
+  EXPECT_LT(LargestError(LogitsOf(**model, &kept), LogitsOfWritten()), 1.0f);
+}
+
+TEST_F(QuantizeTest, AnExpertThatIsMissingIsNamed) {
+  const std::string source = directory_.path() + "/source";
+  std::filesystem::create_directories(source);
+  std::string file = ReadWholeFile(GoldenModel("qwen3_moe") + "/model.safetensors");
+  const std::string name = "model.layers.2.mlp.experts.5.up_proj.weight";
+  file.replace(file.find(name), name.size(), "model.layers.2.mlp.experts.5.up_proj.wrong1");
+  directory_.Write("source/model.safetensors", file);
+  directory_.Write("source/config.json", ReadWholeFile(GoldenModel("qwen3_moe") + "/config.json"));
+  EXPECT_THAT(std::string(Write(Quantization::kInt8, source).status().message()),
+              HasSubstr(absl::StrCat("tensor ", name, " is missing; other layers have one")));
+}
+
 // The rows have 32 or 64 columns, so the file has groups of 32.
 TEST_F(QuantizeTest, Int4HasTheLogitsOfTransformers) {
   const auto written = Write(Quantization::kInt4);
@@ -163,6 +214,31 @@ TEST_F(QuantizeTest, Int4GivesTheBitsOfTheFlagOfTheWorkerWhenGroupsOf128AreStore
   const auto online = LoadModel(source, backend_.get(), /*progress=*/nullptr, {.layers = Quantization::kInt4});
   ASSERT_TRUE(online.ok()) << online.status();
   EXPECT_EQ(LogitsOfWritten(), LogitsOf(**online));
+}
+
+// The rows of Q and K are stored in another order than operations need, or the MLP has no gate or a stacked matrix.
+TEST_F(QuantizeTest, Int8OfOtherFamiliesGivesTheBitsOfTheFlagOfTheWorker) {
+  for (const char* name : {"ernie4_5", "glm4", "arcee", "cohere2"}) {
+    SCOPED_TRACE(name);
+    const std::string source = GoldenModel(name);
+    const auto written = Write(Quantization::kInt8, source);
+    ASSERT_TRUE(written.ok()) << written.status();
+    ExpectLogitsOfRoundedAtLoad(source);
+    std::filesystem::remove_all(Output());
+  }
+}
+
+// The written folder has the text model alone, under its own names.
+TEST_F(QuantizeTest, OfAWrapperTheTextModelIsWritten) {
+  const std::string source = GoldenModel("mistral3_vision");
+  const auto written = Write(Quantization::kInt8, source);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->num_matrices, 7);
+  const auto config = nlohmann::json::parse(ReadWholeFile(Output() + "/config.json"));
+  EXPECT_EQ(config["architectures"], nlohmann::json({"MistralForCausalLM"}));
+  EXPECT_EQ(config["model_type"], "mistral");
+  EXPECT_FALSE(config.contains("vision_config"));
+  ExpectLogitsOfRoundedAtLoad(source);
 }
 
 // The matrices have 80 to 320 rows and columns, so blocks at both ends are short. One block has only zeros.

@@ -13,7 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = ("tools/release", "tools/build.sh", "base/version.h", "client/python/quire/_version.py", "CHANGELOG.md",
-         "tests/golden/proto/quire.v1.txt", "tests/golden/proto/released.txt")
+         "download/quire-download", "tests/golden/proto/quire.v1.txt", "tests/golden/proto/released.txt")
 
 
 # The programs that the script calls: what is asked for is installed, nothing is compiled, and there is one package. Its
@@ -43,6 +43,7 @@ class ReleaseTest(unittest.TestCase):
             shutil.copy(ROOT / name, self.repository / name)
         (self.repository / "base/version.h").write_text('inline constexpr char kVersion[] = "1.2.3";\n')
         (self.repository / "client/python/quire/_version.py").write_text('VERSION = "1.2.3"\n')
+        (self.repository / "download/quire-download").write_text('VERSION = "1.2.3"  # The same.\n')
         (self.repository / "CHANGELOG.md").write_text("## 1.2.3, 2026-01-31\n")
         for name in ("quire.v1.txt", "released.txt"):
             (self.repository / "tests/golden/proto" / name).write_text("message quire.v1.Guide\n")
@@ -87,6 +88,10 @@ class ReleaseTest(unittest.TestCase):
     def test_a_python_package_of_another_version_is_refused(self):
         self.change("client/python/quire/_version.py", 'VERSION = "1.2.4"\n')
         self.assertIn("_version.py has another version than 1.2.3", self.refusal())
+
+    def test_a_program_in_python_of_another_version_is_refused(self):
+        self.change("download/quire-download", 'VERSION = "1.2.4"\n')
+        self.assertIn("quire-download has another version than 1.2.3", self.refusal())
 
     def test_a_wire_that_later_versions_would_not_be_compared_with_is_refused(self):
         self.change("tests/golden/proto/quire.v1.txt", "message quire.v1.Guide\nmessage quire.v1.New\n")

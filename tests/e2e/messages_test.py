@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Speaks the Messages interface of Anthropic with quire-openai in front of a manager and a worker. The argument is the
+folder of our programs."""
+
+import hashlib
+import json
+import pathlib
+import sys
+import tempfile
+import threading
+import unittest
+
+from messages_programs import stream_message
+from openai_programs import Installation, wait_for
+
+PROMPT = "Once upon a time"
+USER = {"role": "user", "content": PROMPT}
+GREEDY = {"model": "tales", "max_tokens": 20, "temperature": 0, "messages": [USER]}
+
+
+def text_of(message):
+    return "".join(block["text"] for block in message["content"] if block["type"] == "text")
+
+
+def without_names(message):
+    """A message without what differs between equal answers."""
+    content = [{name: value for name, value in block.items() if name != "id"} for block in message["content"]]
+    return content, message["stop_reason"], message["stop_sequence"], message["usage"]["output_tokens"]
+
+
+class MessagesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.quire = Installation(BIN)
+        cls.addClassCleanup(cls.quire.close)
+        cls.quire.wait_until_ready()
+        cls.story = cls.quire.quirectl("generate", PROMPT, "-n", "20", "-t", "0")[:-1]
+
+    def create(self, **fields):
+        code, message, _ = self.quire.call("/v1/messages", {**GREEDY, **fields})
+        self.assertEqual(code, 200, message)
+        return message
+
+    def error(self, body, code=400, path="/v1/messages"):
+        status, answer, headers = self.quire.call(path, body)
+        self.assertEqual(status, code, answer)
+        self.assertEqual((answer["type"], answer["request_id"]), ("error", headers["X-Request-Id"]))
+        return answer["error"]
+
+    def test_a_message_is_what_quirectl_prints(self):
+        message = self.create()
+        self.assertRegex(message["id"], "^msg_")
+        self.assertEqual((message["type"], message["role"], message["model"]), ("message", "assistant", "tales"))
+        self.assertEqual(message["content"], [{"type": "text", "text": self.story}])
+        self.assertEqual((message["stop_reason"], message["stop_sequence"]), ("max_tokens", None))
+        self.assertEqual(message["usage"]["output_tokens"], 20)
+        self.assertEqual(self.quire.call("/v1/messages?beta=true", GREEDY)[0], 200)
+
+    def test_a_stream_joined_is_the_whole_message(self):
+        events = []
+        message = stream_message(self.quire, GREEDY, on_event=events.append)
+        self.assertEqual(without_names(message), without_names(self.create()))
+        kinds = [event["type"] for event in events]
+        self.assertEqual(kinds[:4], ["message_start", "content_block_start", "ping", "content_block_delta"])
+        self.assertEqual(kinds[-3:], ["content_block_stop", "message_delta", "message_stop"])
+        counted = self.quire.call("/v1/messages/count_tokens", GREEDY)[1]["input_tokens"]
+        self.assertEqual(events[0]["message"]["usage"]["input_tokens"], counted)
+
+    def test_counted_tokens_are_those_of_the_message(self):
+        messages = [USER, {"role": "assistant", "content": "Yes"}, USER]
+        body = {**GREEDY, "system": "You tell stories.", "messages": messages}
+        usage = self.create(**body)["usage"]
+        num_tokens = usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"]
+        del body["max_tokens"]
+        self.assertEqual(self.quire.call("/v1/messages/count_tokens", body)[1], {"input_tokens": num_tokens})
+
+    def test_a_stop_sequence_is_named(self):
+        message = self.create(max_tokens=200, stop_sequences=["zzz", "."])
+        self.assertEqual((message["stop_reason"], message["stop_sequence"]), ("stop_sequence", "."))
+        self.assertNotIn(".", text_of(message))
+
+    def test_a_message_without_tokens_fills_the_prefix_cache(self):
+        story = {"role": "user", "content": "The owl, the bear and the bee had a feast in the wood. " * 10}
+        first = self.create(max_tokens=0, messages=[story])
+        self.assertEqual((first["content"], first["stop_reason"]), ([], "max_tokens"))
+        self.assertEqual(first["usage"]["output_tokens"], 0)
+        self.assertGreater(self.create(max_tokens=1, messages=[story])["usage"]["cache_read_input_tokens"], 50)
+
+    def test_an_answer_at_the_end_is_continued(self):
+        # The template of this model joins the contents.
+        begin = self.story[:7]
+        message = self.create(messages=[USER, {"role": "assistant", "content": begin}])
+        self.assertTrue((begin + text_of(message)).startswith(self.story[:14]))
+
+    def test_an_answer_ends_where_the_context_does(self):
+        long = {"role": "user", "content": f"{PROMPT}, " * 130}
+        message = self.create(max_tokens=32000, messages=[long])
+        if message["stop_reason"] != "end_turn":  # The model may have ended its story.
+            self.assertEqual(message["stop_reason"], "model_context_window_exceeded")
+            self.assertEqual(sum(message["usage"].values()), 1024)
+        error = self.error({**GREEDY, "messages": [{"role": "user", "content": f"{PROMPT}, " * 1000}]})
+        self.assertRegex(error["message"], "^prompt is too long: messages has .* context is 1024")
+
+    def test_errors_name_field_value_and_limit(self):
+        error = self.error({**GREEDY, "temperature": -1})
+        self.assertEqual(error["type"], "invalid_request_error")
+        self.assertRegex(error["message"], "^temperature .*-1")
+        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
+        error = self.error({**GREEDY, "messages": [{"role": "user", "content": [image]}]})
+        self.assertRegex(error["message"], r'^messages\[0\].content\[0\].type is "image", which is not supported')
+        error = self.error({**GREEDY, "model": "other"}, 404)
+        self.assertEqual(error["type"], "not_found_error")
+        self.assertEqual(error["message"], 'the model "other" does not exist; this server has "tales"')
+        error = self.error({**GREEDY, "model": "x"}, 404, "/v1/messages/count_tokens")
+        self.assertEqual(error["type"], "not_found_error")
+        self.assertEqual(self.error(None, 405)["type"], "invalid_request_error")
+        self.assertEqual(self.error(b"{", 400)["type"], "invalid_request_error")
+        self.assertEqual(self.error(b"x" * (17 << 20), 413)["type"], "request_too_large")
+        stops = [str(i) for i in range(17)]
+        self.assertRegex(self.error({**GREEDY, "stop_sequences": stops})["message"], "^stop_sequences .*17.*16")
+
+    def test_metrics_have_the_path(self):
+        self.create()
+        self.quire.call("/v1/messages/count_tokens", GREEDY)
+        self.assertRegex(self.quire.metrics(), r'quire_openai_answers_total{path="/v1/messages",code="200"} \d+')
+        self.assertRegex(self.quire.metrics(),
+                         r'quire_openai_answers_total{path="/v1/messages/count_tokens",code="200"} \d+')
+
+
+class MessageToolsTest(unittest.TestCase):
+    """A model of stories that must call tools, and may think."""
+
+    TOOLS = [
+        {
+            "name": "get_weather",
+            "description": "Get the weather",
+            "input_schema": {
+                "type": "object",
+                "properties": {"city": {"enum": ["Rome", "Oslo"]}},
+                "required": ["city"],
+                "additionalProperties": False,
+            },
+        },
+        {"name": "stop", "input_schema": {"type": "object", "properties": {}, "additionalProperties": False}},
+    ]
+
+    def start(self, *gateway_flags):
+        template = "{% for m in messages %}{{ m.reasoning_content }}{{ '' + m.content }}"
+        template += "{% for c in m.tool_calls or [] %}{{ c.function.name }}{% endfor %}{% endfor %}"
+        template += "{% if enable_thinking %}<think>\n{% endif %}{# </think> <tool_call> 'tool' #}"
+        quire = Installation(BIN, chat_template=template, gateway_flags=gateway_flags)
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        return quire
+
+    def call(self, quire, **fields):
+        body = {"messages": [USER], "tools": self.TOOLS, "max_tokens": 300, "seed": 5, "temperature": 1, **fields}
+        code, message, _ = quire.call("/v1/messages", body)
+        self.assertEqual(code, 200, message)
+        self.assertEqual(without_names(stream_message(quire, body)), without_names(message))
+        return message
+
+    def test_calls_that_are_forced(self):
+        for tool_calls in ("hermes", "llama3", "mistral"):
+            with self.subTest(tool_calls):
+                quire = self.start(f"--tool-call-format={tool_calls}", "--reasoning-format=none")
+                named = self.call(quire, tool_choice={"type": "tool", "name": "get_weather"})
+                self.assertEqual([block["type"] for block in named["content"]], ["tool_use"])
+                self.assertEqual(named["content"][0]["name"], "get_weather")
+                self.assertIn(named["content"][0]["input"]["city"], ["Rome", "Oslo"])
+                self.assertEqual(named["stop_reason"], "tool_use")
+                choice = {"type": "any", "disable_parallel_tool_use": True}
+                any_tool = self.call(quire, tool_choice=choice)
+                self.assertEqual([block["type"] for block in any_tool["content"]], ["tool_use"])
+                # The answer is accepted back, with the result of the tool.
+                block = named["content"][0]
+                result = {"type": "tool_result", "tool_use_id": block["id"], "content": "warm"}
+                messages = [USER, {"role": "assistant", "content": named["content"]}]
+                messages.append({"role": "user", "content": [result]})
+                self.call(quire, messages=messages, tool_choice=choice)
+
+    def test_thoughts_and_their_way_back(self):
+        quire = self.start("--tool-call-format=none", "--reasoning-format=think")
+        body = {"messages": [USER], "max_tokens": 10, "temperature": 0}
+        code, message, _ = quire.call("/v1/messages", {**body, "thinking": {"type": "enabled", "budget_tokens": 1024}})
+        self.assertEqual(code, 200, message)
+        self.assertEqual([block["type"] for block in message["content"]], ["thinking"])
+        self.assertEqual(message["stop_reason"], "max_tokens")
+        code, plain, _ = quire.call("/v1/messages", body)
+        self.assertEqual([block["type"] for block in plain["content"]], ["text"], "nobody asked for thoughts")
+        history = [USER, {"role": "assistant", "content": message["content"]}, {"role": "user", "content": "go on"}]
+        code, message, _ = quire.call("/v1/messages", {**body, "messages": history})
+        self.assertEqual(code, 200, message)
+
+    def test_a_changing_billing_line_does_not_spoil_the_prefix_cache(self):
+        quire = self.start("--reasoning-format=none")
+        story = {"type": "text", "text": "The fox and the hen went to the river. " * 20}
+        reads = []
+        for call in ("1a2b", "3c4d"):
+            billing = {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.0; cch={call}"}
+            body = {"system": [billing, story], "messages": [USER], "max_tokens": 2, "temperature": 0}
+            code, message, _ = quire.call("/v1/messages", body)
+            self.assertEqual(code, 200, message)
+            reads.append(message["usage"])
+        self.assertEqual(reads[0]["cache_read_input_tokens"], 0)
+        self.assertGreater(reads[1]["cache_read_input_tokens"], 100)
+        self.assertEqual(sum(reads[0].values()), sum(reads[1].values()))
+
+    def test_a_schema_that_is_not_supported_is_named(self):
+        quire = self.start("--tool-call-format=hermes")
+        tools = [{"name": "f", "input_schema": {"type": "object", "disallow": {}}}]
+        body = {"messages": [USER], "max_tokens": 9, "tools": tools, "tool_choice": {"type": "any"}}
+        code, answer, _ = quire.call("/v1/messages", body)
+        self.assertEqual(code, 400)
+        self.assertRegex(answer["error"]["message"], r'^tools\[0\].input_schema at #/disallow')
+
+
+class TokensTest(unittest.TestCase):
+    def test_the_token_comes_in_either_header(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        tokens = folder / "tokens"
+        tokens.write_text(f"tenant-a {hashlib.sha256(b'secret-of-a').hexdigest()}\n")
+        quire = Installation(BIN, manager_flags=[f"--tokens={tokens}"], gateway_flags=["--require-tokens"])
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        for headers, code in (
+            ({"x-api-key": "secret-of-a"}, 200),
+            ({"Authorization": "Bearer secret-of-a"}, 200),
+            ({"Authorization": "Basic dTpw", "x-api-key": "secret-of-a"}, 200),
+            ({"Authorization": "Bearer secret-of-a", "x-api-key": "unused"}, 200),
+            ({"x-api-key": "wrong"}, 401),
+            ({}, 401),
+        ):
+            connection = quire.connect()
+            self.addCleanup(connection.close)
+            headers = {"anthropic-version": "2023-06-01", "Content-Type": "application/json", **headers}
+            connection.request("POST", "/v1/messages", json.dumps(GREEDY).encode(), headers)
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+            self.assertEqual(response.status, code, answer)
+            if code == 401:
+                self.assertEqual(answer["error"]["type"], "authentication_error")
+
+
+class LostManagerTest(unittest.TestCase):
+    def test_answers_go_on_with_the_next_manager(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "key").write_text("k" * 40)
+        (folder / "times.yaml").write_text("step: 5ms")
+        worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
+        quire = Installation(BIN, [f"--resume-key-file={folder}/key"], (), worker_flags)
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        # A pattern keeps the model from ending its answer.
+        schema = {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 400, "maxItems": 400}
+        body = {"messages": [USER], "max_tokens": 900, "temperature": 0.8, "seed": 3}
+        body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        code, expected, _ = quire.call("/v1/messages", body)
+        self.assertEqual(code, 200, expected)
+        self.assertGreater(expected["usage"]["output_tokens"], 200)
+        answers = {}
+        threads = [
+            threading.Thread(target=lambda: answers.update(whole=quire.call("/v1/messages", body)[1])),
+            threading.Thread(target=lambda: answers.update(streamed=stream_message(quire, body))),
+        ]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: self.num_begun(quire) == 2)
+        quire.manager.end()
+        quire.start_manager()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(without_names(answers["whole"]), without_names(expected))
+        self.assertEqual(without_names(answers["streamed"]), without_names(expected))
+
+    def num_begun(self, quire):
+        requests = json.loads(quire.quirectl("requests", "-o", "json"))["requests"]
+        return sum(int(request["generated_tokens"]) > 50 for request in requests)
+
+    def test_a_stream_that_nobody_continues_ends_with_an_error_event(self):
+        quire = Installation(BIN, gateway_flags=["--resume-time=0"])
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        has_begun = threading.Event()
+        answers = {}
+
+        def stream():
+            body = {"messages": [USER], "max_tokens": 1000}
+            answers["end"] = stream_message(quire, body, on_event=lambda event: has_begun.set())
+
+        thread = threading.Thread(target=stream)
+        thread.start()
+        has_begun.wait()
+        quire.manager.end()
+        thread.join()
+        if answers["end"]["type"] == "error":  # The story may have ended before the manager.
+            self.assertEqual(answers["end"]["error"]["type"], "overloaded_error")
+
+
+if __name__ == "__main__":
+    BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
