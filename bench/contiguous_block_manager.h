@@ -48,7 +48,7 @@ class ContiguousBlockManager : public BlockManager {
   int num_reserved(SequenceId sequence) const { return holdings_.at(sequence).run->size; }
   int largest_gap() const;
 
-  int block_size() const override { return 1; }
+  const CacheGroups& groups() const override { return groups_; }
   int num_blocks() const override { return num_slots_; }
   // Counts slots without a token. A sequence with a run has room in it.
   int num_free_blocks() const override { return num_slots_ - num_stored_; }
@@ -89,6 +89,7 @@ class ContiguousBlockManager : public BlockManager {
   void GiveBack(const Run& run);
 
   const int num_slots_;
+  const CacheGroups groups_{/*block_size=*/1};
   std::map<int, int> gaps_;  // Sizes by first slot. No two gaps are adjacent.
   int num_unreserved_;
   int num_stored_ = 0;

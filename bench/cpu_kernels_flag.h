@@ -4,7 +4,7 @@
 #define QUIRE_BENCH_CPU_KERNELS_FLAG_H_
 
 #include "absl/status/statusor.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa/cpu_features.h"
 
 namespace quire {
 

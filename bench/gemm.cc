@@ -3,6 +3,7 @@
 #include "bench/gemm.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <thread>
 
@@ -13,9 +14,9 @@
 #include "bench/register_probe.h"
 #include "client/load/random.h"
 #include "client/load/samples.h"
-#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/half_float.h"
 
@@ -64,6 +65,10 @@ class SourceMatrix {
  public:
   SourceMatrix(const GemmShape& shape, cpu::WeightFormat format) : shape_(shape), format_(format) {
     const size_t count = static_cast<size_t>(shape.rows) * shape.cols;
+    if (cpu::IsInBlocks(format)) {
+      MakeBlocks(count);
+      return;
+    }
     if (!IsQuantized()) {
       bytes_ = RandomValues(count, static_cast<DataType>(format));
       return;
@@ -78,10 +83,10 @@ class SourceMatrix {
     zeros_.assign(scales_.size(), 8);
   }
 
-  // Returns the bytes of the packed weights without their scales.
+  // Returns the bytes of the packed weights without their scales, except in blocks.
   double num_bytes() const {
     const auto bytes = static_cast<double>(bytes_.size());
-    return IsQuantized() && IsInt4(SourceFormat()) ? bytes / 2 : bytes;
+    return !cpu::IsInBlocks(format_) && IsQuantized() && IsInt4(SourceFormat()) ? bytes / 2 : bytes;
   }
 
   // Returns null when there is not enough memory.
@@ -90,6 +95,16 @@ class SourceMatrix {
       const MatrixView gate = {bytes_.data(), PartRows(), shape_.cols, static_cast<DataType>(format_)};
       MatrixView up = gate;
       up.data = bytes_.data() + bytes_.size() / 2;
+      return shape_.is_gated ? cpu::CpuPackedMatrix::MakeGated(gate, up, pool)
+                             : cpu::CpuPackedMatrix::Make(&gate, 1, pool);
+    }
+    if (cpu::IsInBlocks(format_)) {
+      const BlockMatrixView gate = {.blocks = reinterpret_cast<const uint8_t*>(bytes_.data()),
+                                    .rows = PartRows(),
+                                    .cols = shape_.cols,
+                                    .type = cpu::BlockTypeOf(format_)};
+      BlockMatrixView up = gate;
+      up.blocks += bytes_.size() / 2;
       return shape_.is_gated ? cpu::CpuPackedMatrix::MakeGated(gate, up, pool)
                              : cpu::CpuPackedMatrix::Make(&gate, 1, pool);
     }
@@ -116,6 +131,19 @@ class SourceMatrix {
            : format_ == cpu::WeightFormat::kFp8          ? QuantizedFormat::kFp8
            : format_ == cpu::WeightFormat::kInt4BFloat16 ? QuantizedFormat::kInt4BFloat16
                                                          : QuantizedFormat::kInt4Float32;
+  }
+  // Random numbers and small scales. The scales of the blocks are 1.
+  void MakeBlocks(size_t count) {
+    const BlockType type = cpu::BlockTypeOf(format_);
+    const BlockShape block = ShapeOf(type);
+    BenchRandom random(1);
+    bytes_.resize(count / block.columns * block.bytes);
+    for (char& byte : bytes_) byte = static_cast<char>(random.Next());
+    const Float16 one = ToFloat16(1);
+    for (size_t at = 0; at < bytes_.size(); at += block.bytes) {
+      std::memcpy(&bytes_[type == BlockType::kQ6_K ? at + block.bytes - sizeof(one) : at], &one, sizeof(one));
+      if (block.has_minima) std::memcpy(&bytes_[at + sizeof(one)], &one, sizeof(one));
+    }
   }
   int PartRows() const { return shape_.is_gated ? shape_.rows / 2 : shape_.rows; }
 

@@ -10,8 +10,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/cpu/cpu_features.h"
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/isa/cpu_features.h"
+#include "kernels/cpu/table/kernel_table.h"
 
 namespace quire {
 

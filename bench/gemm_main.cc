@@ -25,7 +25,8 @@ ABSL_FLAG(std::string, cpu_kernels, "all",
           "Instruction sets: all (all that the machine has), or one of generic, avx2, avx512 and so on.");
 ABSL_FLAG(std::string, type, "bfloat16",
           "Precision of the weights: float32, bfloat16, float16, int8, int4, int4-bfloat16 (int4 with products of "
-          "bfloat16), int4-float32 (int4 with inputs in float32) or fp8.");
+          "bfloat16), int4-float32 (int4 with inputs in float32), fp8, or the blocks q8_0, q4_k, q5_k or q6_k of GGUF "
+          "files.");
 ABSL_FLAG(std::string, tokens, "1,2,4,8,16,32,64,128,256,512", "Rows that are multiplied together.");
 ABSL_FLAG(int32_t, threads, 0, "Threads that multiply; 0: one per core.");
 ABSL_FLAG(int32_t, mebibytes, 512,
@@ -71,7 +72,11 @@ absl::StatusOr<GemmOptions> OptionsOfFlags() {
                                                                     {"int4", cpu::WeightFormat::kInt4},
                                                                     {"int4-bfloat16", cpu::WeightFormat::kInt4BFloat16},
                                                                     {"int4-float32", cpu::WeightFormat::kInt4Float32},
-                                                                    {"fp8", cpu::WeightFormat::kFp8}}));
+                                                                    {"fp8", cpu::WeightFormat::kFp8},
+                                                                    {"q8_0", cpu::WeightFormat::kQ8_0},
+                                                                    {"q4_k", cpu::WeightFormat::kQ4_K},
+                                                                    {"q5_k", cpu::WeightFormat::kQ5_K},
+                                                                    {"q6_k", cpu::WeightFormat::kQ6_K}}));
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_tokens), ',')) {
     int count;
     if (!absl::SimpleAtoi(text, &count) || count < 1 || count > 1 << 16) {

@@ -210,7 +210,7 @@ void Measurement::Rows(int num_rows) {
     const RandomArrays x(device_, copies(2 * hidden_elements), 2 * hidden_elements);
     DeviceArray<uint16_t> y(device_, hidden_elements);
     const GpuTime silu = timer_.Time([&](int i) {
-      device_->Launch(kernels.silu_mul, SiluMulArgs{x[i], y.data(), num_rows, kHidden},
+      device_->Launch(kernels.silu_mul, GatedArgs{x[i], y.data(), num_rows, kHidden},
                       int(std::min<size_t>(hidden_elements / 8 / 256 + 1, 16 * device_->num_multiprocessors())));
     });
     report_.Add({group, silu_name, silu, 3.0 * kElementBytes * double(hidden_elements), 0});
@@ -235,6 +235,7 @@ void Measurement::Rows(int num_rows) {
     args.num_heads = kHeads;
     args.num_kv_heads = kKvHeads;
     args.block_size = 16;
+    args.rotary_dim = kHeadDim;
     const GpuTime rope = timer_.Time([&](int i) {
       args.qkv = qkv[i];
       device_->Launch(kernels.rope_append, args, (num_rows * (kHeads + 2 * kKvHeads) + 7) / 8);

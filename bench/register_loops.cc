@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "bench/clocks.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa/cpu_features.h"
 #if defined(__x86_64__)
 #define QUIRE_CPU_NAMESPACE register_loops
-#include "kernels/cpu/amx_tile.h"
+#include "kernels/cpu/isa/amx_tile.h"
 #endif
 
 namespace quire {

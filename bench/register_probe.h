@@ -4,8 +4,8 @@
 #define QUIRE_BENCH_REGISTER_PROBE_H_
 
 #include "bench/register_loops.h"
-#include "kernels/cpu/cpu_features.h"
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/isa/cpu_features.h"
+#include "kernels/cpu/table/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace quire {

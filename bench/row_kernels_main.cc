@@ -44,7 +44,7 @@ class Measurement {
 
   void AllSampling() {
     SamplingRow row = {};
-    row.top_p = row.repetition_penalty = 1;
+    row.temperature = 0;
     row.num_top = row.given_token = -1;
     Sampling("greedy", row);
     row.num_top = 20;
@@ -52,6 +52,9 @@ class Measurement {
     row.num_top = -1;
     row.temperature = 1;
     Sampling("plain", row);
+    row.top_n_sigma = 1.5f;
+    Sampling("top-n-sigma 1.5", row);
+    row.top_n_sigma = 0;
     row.top_k = 50;
     Sampling("top-k 50", row);
     row.top_p = 0.9f;

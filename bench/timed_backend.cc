@@ -2,7 +2,9 @@
 
 #include "bench/timed_backend.h"
 
+#include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "bench/clocks.h"
 
@@ -34,6 +36,8 @@ const char* Name(Kernel kernel) {
       return "rms_norm";
     case Kernel::kGatedLinear:
       return "gated_linear";
+    case Kernel::kExperts:
+      return "experts";
     case Kernel::kSample:
       return "sample";
     case Kernel::kOther:
@@ -74,6 +78,26 @@ void TimedBackend::Linear(const LinearArgs& args) {
 void TimedBackend::GatedLinear(const GatedLinearArgs& args) {
   const Timer timer(Kernel::kGatedLinear, &seconds_);
   ForwardingBackend::GatedLinear(args);
+}
+
+void TimedBackend::Route(const RouteArgs& args) {
+  const Timer timer(Kernel::kExperts, &seconds_);
+  ForwardingBackend::Route(args);
+}
+
+double TimedBackend::TakeUsedExperts() {
+  const auto used = static_cast<double>(std::exchange(used_experts_, 0));
+  const int64_t calls = std::exchange(expert_calls_, 0);
+  return calls == 0 ? 0 : used / static_cast<double>(calls);
+}
+
+void TimedBackend::ExpertMlp(const ExpertMlpArgs& args) {
+  std::vector<bool> is_used(args.num_experts);
+  for (int i = 0; i < args.num_tokens * args.top_k; ++i) is_used[args.experts[i]] = true;
+  used_experts_ += std::count(is_used.begin(), is_used.end(), true);
+  ++expert_calls_;
+  const Timer timer(Kernel::kExperts, &seconds_);
+  ForwardingBackend::ExpertMlp(args);
 }
 
 void TimedBackend::RmsNorm(const RmsNormArgs& args) {

@@ -4,6 +4,7 @@
 #define QUIRE_BENCH_TIMED_BACKEND_H_
 
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "kernels/forwarding_backend.h"
@@ -11,8 +12,8 @@
 namespace quire {
 
 // The operations on which the steps of a model spend their time.
-enum class Kernel { kLinear, kGatedLinear, kAttention, kRopeAppend, kRmsNorm, kSample, kOther };
-inline constexpr int kNumKernels = 7;
+enum class Kernel { kLinear, kGatedLinear, kExperts, kAttention, kRopeAppend, kRmsNorm, kSample, kOther };
+inline constexpr int kNumKernels = 8;
 const char* Name(Kernel kernel);
 
 using KernelSeconds = std::array<double, kNumKernels>;  // [Kernel], in seconds.
@@ -27,6 +28,8 @@ class TimedBackend : public ForwardingBackend {
 
   // Returns the times since the last call.
   KernelSeconds TakeSeconds() { return std::exchange(seconds_, KernelSeconds{}); }
+  // Returns the number of experts that a layer with experts has used in the mean since the last call; 0 without one.
+  double TakeUsedExperts();
 
   void CopyToDevice(void* destination, const void* source, size_t bytes) override;
   void CopyToHost(void* destination, const void* source, size_t bytes) override;
@@ -34,6 +37,8 @@ class TimedBackend : public ForwardingBackend {
   void Embed(const PackedMatrix& table, const int32_t* token_ids, int num_tokens, float scale, void* y) override;
   void Linear(const LinearArgs& args) override;
   void GatedLinear(const GatedLinearArgs& args) override;
+  void Route(const RouteArgs& args) override;
+  void ExpertMlp(const ExpertMlpArgs& args) override;
   void RmsNorm(const RmsNormArgs& args) override;
   void RopeAppend(const RopeAppendArgs& args) override;
   void Attention(const AttentionArgs& args) override;
@@ -44,6 +49,8 @@ class TimedBackend : public ForwardingBackend {
 
  private:
   KernelSeconds seconds_ = {};
+  int64_t used_experts_ = 0;  // Sum over the calls of ExpertMlp.
+  int64_t expert_calls_ = 0;
 };
 
 }  // namespace quire

@@ -80,10 +80,12 @@ absl::Status RunSteps(const WorkerSpeedOptions& options, LocalWorker* worker, Ti
     if (plan.empty()) break;
     most_used_blocks = std::max(most_used_blocks, blocks.counts().used);
     backend->TakeSeconds();
+    backend->TakeUsedExperts();
     double cpu_seconds, wall_seconds;
     QUIRE_ASSIGN_OR_RETURN(StepResult result, worker->Execute(plan, &cpu_seconds, &wall_seconds));
     const double run_seconds = options.threads == 1 ? cpu_seconds : wall_seconds;
     const KernelSeconds kernels = backend->TakeSeconds();
+    const double used_experts = backend->TakeUsedExperts();
     scheduler->Commit(std::move(result));
     const double step_seconds = WallSeconds() - start;
 
@@ -91,6 +93,7 @@ absl::Status RunSteps(const WorkerSpeedOptions& options, LocalWorker* worker, Ti
     for (const SequenceSlice& slice : plan.slices) speed->total_tokens += slice.sample ? 1 : 0;
     if (DecodesAll(plan, speed->decode_rows)) {
       speed->decode_us.Add(1e6 * run_seconds);
+      speed->used_experts.Add(used_experts);
       speed->overhead_us.Add(1e6 * (step_seconds - Sum(kernels)));
       for (int i = 0; i < kNumKernels; ++i) speed->decode_kernels[i] += kernels[i];
     } else if (speed->decode_us.size() == 0) {

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "bench/timed_backend.h"
 #include "client/load/samples.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/isa/cpu_features.h"
 #include "kernels/types.h"
 #include "worker/model/quantize.h"
 
@@ -39,6 +39,7 @@ struct WorkerSpeed {
   Samples decode_us;                // Time of the executor in such a step.
   Samples overhead_us;              // Time of such a step outside the kernels: plan, messages, rows, commit.
   KernelSeconds decode_kernels{};   // Time per kernel in these steps.
+  Samples used_experts;             // Experts that a layer with experts uses in such a step, in the mean; 0 without.
   int64_t kv_bytes = 0;             // Most bytes of blocks that hold K and V of sequences.
 
   double prefill_tokens_per_s() const { return static_cast<double>(prefill_tokens) / prefill_seconds; }

@@ -54,6 +54,7 @@ std::string ToJson(const WorkerSpeed& speed) {
                                  {"median_decode_us", speed.decode_us.Median()},
                                  {"p99_decode_us", speed.decode_us.Quantile(0.99)},
                                  {"median_overhead_us", speed.overhead_us.Median()},
+                                 {"median_used_experts", speed.used_experts.Median()},
                                  {"kv_bytes", speed.kv_bytes}};
   for (int i = 0; i < kNumKernels; ++i) {
     json[absl::StrCat("mean_", Name(static_cast<Kernel>(i)), "_us")] =
@@ -72,6 +73,9 @@ void Print(const WorkerSpeed& speed) {
       speed.decode_rows, speed.decode_tokens_per_s(), static_cast<long long>(speed.total_tokens),
       speed.total_tokens_per_s(), static_cast<double>(speed.kv_bytes) / (1 << 20), speed.decode_us.Median(),
       speed.decode_us.Quantile(0.99), "no kernel", speed.overhead_us.Median());
+  if (speed.used_experts.Median() > 0) {
+    std::printf("  experts that a layer uses: %.1f (median)\n", speed.used_experts.Median());
+  }
   for (int i = 0; i < kNumKernels; ++i) {
     std::printf("  %-12s %9.0f\n", Name(static_cast<Kernel>(i)),
                 1e6 * speed.decode_kernels[i] / speed.decode_us.size());
