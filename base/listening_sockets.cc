@@ -142,7 +142,7 @@ absl::Status ListeningSockets::OpenTcp(const std::string& host, const std::strin
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  // On a machine without IPv6, its wildcard is unknown or cannot be taken; then that of IPv4 remains.
+  // On a machine without IPv6, its wildcard is unknown or cannot be taken; then the wildcard of IPv4 remains.
   const bool is_wildcard = host == "0.0.0.0" || host == "::";
   if (is_wildcard && getaddrinfo("::", port.c_str(), &hints, &found) == 0) {
     const int fd = OpenSocket(found->ai_addr, found->ai_addrlen, /*with_ipv4=*/true);

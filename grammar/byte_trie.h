@@ -37,7 +37,7 @@ class ByteTrie {
   const Node& node(int index) const { return nodes_[static_cast<size_t>(index)]; }
   // The number of nodes without a parent, which are the first ones.
   int num_roots() const { return num_roots_; }
-  // The tokens whose text is that of the node.
+  // The tokens whose text equals the text of the node.
   absl::Span<const TokenId> tokens(int index) const {
     const Node& at = node(index);
     return TokensBetween(at.first_token, at.num_children > 0 ? node(at.first_child).first_token : at.last_token);

@@ -36,9 +36,9 @@ class SuffixTable {
   SuffixTable() = default;
   explicit SuffixTable(const ByteTrie& trie);
 
-  // The kinds contain kBrokenText if the text of the node, or that of a token below it, is not whole characters.
+  // The kinds contain kBrokenText if the text of the node, or of a token below it, is not whole characters.
   Suffixes of(int node) const { return suffixes_[static_cast<size_t>(node)]; }
-  // The number of whole characters in the text of a node, and in that of the token at a place.
+  // The number of whole characters in the text of a node, and in the text of the token at a place.
   int characters(int node) const { return node_characters_[static_cast<size_t>(node)]; }
   int token_characters(int place) const { return token_characters_[static_cast<size_t>(place)]; }
 

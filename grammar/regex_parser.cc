@@ -534,7 +534,7 @@ class RegexReader {
   bool is_search_ = false;
 };
 
-// Reads a part of an expression with its assertions. `*empty_class` becomes that of the part.
+// Reads a part of an expression with its assertions, and sets `*empty_class` to its RegexPart::empty_class.
 absl::StatusOr<CharacterDfa> TextsOf(std::string_view pattern, size_t begin, size_t end, RegexSpan span,
                                      RegexFlags flags, int64_t* steps, std::optional<size_t>* empty_class) {
   SyntaxTree plain;

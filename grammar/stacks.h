@@ -29,8 +29,8 @@ struct Position {
 };
 
 // The stacks of all positions as a graph. All calls of a rule at the same place of the text share one frame, so the
-// number of frames that a place adds is at most that of the rules, in however many ways the text can be read. Frames of
-// the last place can be dropped.
+// number of frames that a place adds is at most the number of rules, in however many ways the text can be read. Frames
+// of the last place can be dropped.
 struct Frames {
   struct Frame {
     RuleId rule;

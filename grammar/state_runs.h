@@ -19,7 +19,7 @@ class StateRuns {
   // Begins with an automaton, unless it is the last one.
   void SetAutomaton(const Automaton& automaton);
 
-  // Returns the number N for which, among the texts with these suffixes, those of at most N characters continue the
+  // Returns the number N for which, among the texts with these suffixes, texts of at most N characters continue the
   // rule of the state, and all longer ones do not. On the way the rule neither calls another one nor ends; it may end
   // if `may_end`. Returns -1 when there is no such number, or when it is not known.
   int CharactersThatFit(StateId state, const Suffixes& suffixes, bool may_end);

@@ -19,8 +19,8 @@ namespace quire::grammar {
 // The names of the groups of a kind: fewer kinds, and even fewer. Kinds with the same name may be joined.
 using KindGroups = std::array<std::string, 2>;
 
-// Joins kinds that have the same group on a level. `groups` [kinds] becomes that of the result, whose kinds have the
-// groups of their first parts. REQUIRES: groups of a lower level lie within those of a higher one.
+// Joins kinds that have the same group on a level. `groups` [kinds] becomes [kinds of the result]; a kind gets the
+// groups of its first part. REQUIRES: groups of a lower level lie within groups of a higher one.
 std::vector<ExprId> JoinGroups(const std::vector<ExprId>& kinds, size_t level, std::vector<KindGroups>* groups,
                                SyntaxTree* tree);
 

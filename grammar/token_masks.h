@@ -86,7 +86,7 @@ class TokenMasks {
   const StateMask* MaskOf(const std::shared_ptr<const Automaton>& automaton, StateId state, int64_t* work);
   Known& KnownOf(const std::shared_ptr<const Automaton>& automaton);
   GroupId GroupOf(const Automaton& automaton, RuleId rule, Known* known);
-  // Returns the state whose mask is also that of `state`.
+  // Returns the first state with the same mask as `state`.
   StateId FirstEqual(const Automaton& automaton, StateId state, Known* known, int64_t* work);
   // Forgets automata that are gone.
   void ForgetAutomata();

@@ -18,7 +18,7 @@ class ChildProcess {
   // Where the program's standard error goes. Its standard output can be read in both cases.
   enum class Errors {
     kRead,       // It is read together with standard output.
-    kInherited,  // It is that of this process.
+    kInherited,  // Standard error of this process.
   };
 
   // Starts `argv`, of which the first element is a path. A program that cannot be run has printed the reason and ends

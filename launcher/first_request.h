@@ -29,8 +29,8 @@ struct GatewayAccess {
   bool needs_certificate = false;
 };
 
-// Returns a command for a shell that sends the request. The name of a certificate is not checked, because it need not
-// be that of this machine's own address.
+// Returns a command for a shell that sends the request. The name of a certificate is not checked, because the
+// certificate need not name this machine's own address.
 std::string CurlCommand(const FirstRequest& request, const GatewayAccess& access);
 
 // Returns the address at which programs of this machine reach a server that listens at `address`: 127.0.0.1 instead of

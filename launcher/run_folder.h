@@ -20,7 +20,7 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // Makes the folder in `parent`, after it has removed those of this user whose processes have ended without doing so.
+  // Makes the folder in `parent`. First removes folders of this user whose processes have ended without doing so.
   // UNAVAILABLE if it cannot be made. Call it once.
   absl::Status Make(const std::string& parent);
 

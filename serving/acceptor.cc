@@ -87,7 +87,7 @@ bool ProvesDeafness(int error) {
 }
 
 // Linux takes a connection to a wildcard address as one to the loopback address of the same family. A machine may lack
-// that of IPv6, so a listener for both families is reached by IPv4.
+// the one of IPv6, so a listener for both families is reached by IPv4.
 void AvoidLoopbackOfIpv6(int listener, sockaddr_storage* name) {
   if (name->ss_family != AF_INET6) return;
   in6_addr& ip = reinterpret_cast<sockaddr_in6*>(name)->sin6_addr;

@@ -76,11 +76,11 @@ class GrpcServer {
   // peer of the call as gRPC writes it, such as "ipv4:127.0.0.1:40000".
   std::optional<int64_t> ReceivedBytes(const std::string& peer) const;
 
-  // The call from `peer` makes this work for the server, beyond that of its frames. Its connection pays for it, see
-  // FrameGuard. `peer` as above; a unix socket pays nothing. Returns whether a connection pays.
+  // The call from `peer` makes this work for the server, beyond its frames. Its connection pays for it, see FrameGuard.
+  // `peer` as above; a unix socket pays nothing. Returns whether a connection pays.
   bool Charge(const std::string& peer, int64_t work_us);
 
-  // What happened at the port, and at that of ServeHealthAt.
+  // What happened at the port, and at the port of ServeHealthAt.
   std::vector<PortStats> Ports() const;
 
   // The address of ServeHealthAt, or empty without it.

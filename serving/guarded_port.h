@@ -114,7 +114,7 @@ class GuardedConnection : public std::enable_shared_from_this<GuardedConnection>
   // Runs `send`, which sends bytes to the client and shows them to the guard. An answer of the client is handled after
   // that.
   void Send(const std::function<void(FrameGuard* guard)>& send) QUIRE_EXCLUDES(mutex_);
-  // A call of the connection makes this work, beyond that of its frames. It is paid with the next turns.
+  // A call of the connection makes this work, beyond its frames. It is paid with the next turns.
   void AddWork(int64_t work_us) QUIRE_EXCLUDES(mutex_);
   // Whether the socket speaks TLS.
   bool has_tls() const { return has_tls_; }
@@ -133,7 +133,7 @@ class GuardedConnection : public std::enable_shared_from_this<GuardedConnection>
   const std::string peer_;
   const int fd_;
   std::atomic<bool> is_ended_{false};
-  Mutex mutex_;  // Taken before that of the port.
+  Mutex mutex_;  // Taken before the mutex of the port.
   FrameGuard guard_ QUIRE_GUARDED_BY(mutex_);
   ReadBudget budget_ QUIRE_GUARDED_BY(mutex_);
   bool waits_for_turn_ QUIRE_GUARDED_BY(mutex_) = false;

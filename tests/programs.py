@@ -8,7 +8,7 @@ import threading
 
 class Program:
     """A program that runs until the stack closes. It is waited for until it prints a line that matches `line`; `found`
-    is the first group of the match, and `printed` has all lines so far. The options are those of Popen."""
+    is the first group of the match, and `printed` has all lines so far. The options go to Popen."""
 
     def __init__(self, stack, arguments, line, **options):
         self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

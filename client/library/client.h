@@ -206,7 +206,7 @@ class Client {
   // Returns the prompt that a conversation becomes.
   absl::StatusOr<v1::RenderChatResponse> RenderChat(const v1::Chat& chat);
   absl::StatusOr<v1::GetModelResponse> GetModel();
-  // `timeout` shortens that of the options.
+  // `timeout` can only shorten the timeout of the options.
   absl::Status Abort(const std::string& request_id, absl::Duration timeout = absl::InfiniteDuration());
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
   absl::StatusOr<v1::ExplainWaitResponse> ExplainWait(const std::string& request_id);

@@ -12,8 +12,8 @@
 
 namespace quire {
 
-// INVALID_ARGUMENT for the first string of `message` that is not UTF-8. The error names its path, as that of
-// the manager does: "stopping.stop[0]", "chat.messages[2].content".
+// INVALID_ARGUMENT for the first string of `message` that is not UTF-8. The error names its path, as the manager's
+// error does: "stopping.stop[0]", "chat.messages[2].content".
 absl::Status CheckUtf8Fields(const google::protobuf::Message& message);
 
 }  // namespace quire

@@ -10,8 +10,7 @@ namespace quire {
 // "connecting", "refused", "draining" or "ready", as status and top say it.
 const char* StateOf(const v1::WorkerStatus& worker);
 
-// The width of a column for the workers' addresses: that of the longest address, but at least that of a usual
-// host:port.
+// The width of a column for the workers' addresses. The longest address fits, and so does a usual host:port.
 int AddressWidth(const v1::GetStatusResponse& status);
 
 }  // namespace quire

@@ -78,7 +78,7 @@ struct RingPlace {
 // K and V of int8 pass through the same slots as 16-bit floats. Each warp of the producers copies the numbers and
 // scales of its two units two steps ahead to buffers of its own (cp.async), and converts them into a slot, which is
 // exact: numbers of bfloat16 are divided by 64, and their scales multiplied by it. The scales of K and V of a tile are
-// stored with its K, in a ring of their own, and the consumers multiply by them. The formula is that of
+// stored with its K, in a ring of their own, and the consumers multiply by them. The formula is the same as in
 // attention_tile_int8.h:
 //   - The score of a token is (sum of q * k) * scale of k, in float32.
 //   - The weight exp(score - max) of a token is multiplied by the scale of its V in float32 and then rounded to

@@ -108,7 +108,7 @@ class Device {
   virtual void* AllocateHost(size_t bytes) = 0;
   virtual void FreeHost(void* memory) = 0;
   virtual size_t FreeBytes() const = 0;   // Device memory that can still be allocated. Any thread may ask.
-  virtual size_t TotalBytes() const = 0;  // All device memory, also that of other processes. Any thread may ask.
+  virtual size_t TotalBytes() const = 0;  // All memory of the device, free or not. Any thread may ask.
 
   // Queues a copy. Both ends may be on the device or in memory of AllocateHost. Host memory must not change until the
   // copy is done.

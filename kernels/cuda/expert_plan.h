@@ -10,7 +10,7 @@
 namespace quire::cuda {
 
 // A pair is a token and one of its experts; pair p is expert p % top_k of token p / top_k. Products by experts take the
-// pairs in the order of their experts, and those of an expert in the order of their tokens.
+// pairs in the order of their experts, and the pairs of an expert in the order of their tokens.
 
 constexpr int kItemPairs = 64;  // The most pairs of an item.
 

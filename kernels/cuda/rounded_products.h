@@ -34,7 +34,7 @@ class RoundedProducts {
   // The most tokens that rounded_product.h takes, if the library has such products.
   static constexpr int kMostInt8Tokens = 32;
   static constexpr int kMostFp8Tokens = 64;
-  // The sums of the library in int8, 4 bytes for each, take at most this memory, or that of 16 columns if these need
+  // The sums of the library in int8, 4 bytes for each, take at most this memory, or the memory of 16 columns if that is
   // more. So do the products in blocks that are copied.
   static constexpr size_t kSumBytes = size_t{32} << 20;
   static constexpr int kMostTokensAtOnce = 2048;  // Limit of such a product of the library.

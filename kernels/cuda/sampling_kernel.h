@@ -234,7 +234,7 @@ class SamplingKernel {
     return BitsToFloat(static_cast<uint32_t>(exponent + 127) << 23);
   }
 
-  // The inverse root with the digits of a float gets those of a double by a step of Newton's method.
+  // A step of Newton's method brings the inverse root from the precision of a float to the precision of a double.
   static QUIRE_DEVICE double SquareRoot(double x) {
     if (x < 1e-30) return 0;
     const double inverse = static_cast<double>(simt::ReciprocalSqrt(static_cast<float>(x)));

@@ -40,7 +40,7 @@ class UcpGroup : public UcxGroup {
   BackendStatus Status() const override;
 
  private:
-  // Sends to rank r the `bytes` bytes at `from` + r * step, and receives as many from it at `to` + r * bytes.
+  // Sends the `bytes` bytes at `from` + r * step to rank r, and receives `bytes` bytes from it at `to` + r * bytes.
   bool Move(const void* from, size_t bytes, size_t step, void* to);
   // Waits for a request, and frees it. `rank` is the peer.
   bool Finish(ucs_status_ptr_t request, int rank);

@@ -25,16 +25,16 @@ using GroupKey = std::array<uint8_t, 32>;
 // each other. All functions but Abort and Status belong to the thread that computes.
 class UcxGroup : public Collective {
  public:
-  // `transports` are those of UCX_TLS: "posix,cma,self" within a host, "tcp,self" across hosts, or "" for all that UCX
+  // `transports` is a value of UCX_TLS: "posix,cma,self" within a host, "tcp,self" across hosts, or "" for all that UCX
   // finds. Returns null and the reason when UCX cannot use them.
   static std::unique_ptr<UcxGroup> Open(const std::string& transports, std::string* why_not);
 
   // Returns the address of this rank, which the others need. At most 4 KiB.
   virtual const std::string& address() const = 0;
 
-  // Connects to all ranks: addresses[r] is that of rank r, and addresses[rank] is the own one. Waits until all have
-  // done so. Returns false when the group has ended, also because a peer has another key. Call it once, before
-  // everything that moves bytes.
+  // Connects to all ranks: addresses[r] is the address of rank r, also of this one. Waits until all have done so.
+  // Returns false when the group has ended, also because a peer has another key. Call it once, before everything that
+  // moves bytes.
   virtual bool Join(int rank, const std::vector<std::string>& addresses, const GroupKey& key) = 0;
 };
 

@@ -25,7 +25,7 @@
 namespace quire {
 namespace {
 
-// As many bytes of a direction may wait in the proxy. Then it stops reading, as a full network would.
+// Bytes of a direction that may wait in the proxy. At this limit it stops reading, as a full network would.
 constexpr size_t kMaxWaitingBytes = 1 << 20;
 constexpr size_t kReadBytes = 64 << 10;
 
@@ -88,8 +88,7 @@ struct FaultProxy::Connection {
     bool has_lost_bytes = false;
   };
 
-  int fds[2];  // By the direction of what is read there: that of the client, that of the server. -1: there is no
-               // server.
+  int fds[2];  // Sockets of the client and of the server, by the direction of what is read there. -1: no server.
   Stream streams[2];
 };
 

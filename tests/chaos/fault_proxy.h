@@ -35,7 +35,7 @@ class FaultProxy {
   void Delay(Direction direction, absl::Duration delay);
   // From now on, the bytes of this direction wait in the proxy. Heal lets them continue, and no byte is lost.
   void Hold(Direction direction);
-  // From now on, the bytes of this direction vanish, while those of the other one arrive. Nobody is told: the
+  // From now on, the bytes of this direction vanish, and the bytes of the other one arrive. Nobody is told: the
   // connection is half-open. Heal closes the connections that have lost bytes.
   void Swallow(Direction direction);
   // From now on, a new connection is accepted, but nothing that is sent there arrives anywhere. Heal closes it.

@@ -57,8 +57,8 @@ const ProgramFlags& Flags() {
       "the "
       "greedy stream has received a certain number of tokens, and it does not come back before all streams have ended. "
       "With --fault=stop, it is stopped instead, and continued when the streams continue with the other worker. Every "
-      "output is compared byte for byte with that of an undisturbed run. Exits with 1 if an output differs, a request "
-      "fails, or 1 % of the streams pause for more than 3 s.",
+      "output is compared byte for byte with the output of an undisturbed run. Exits with 1 if an output differs, a "
+      "request fails, or 1 % of the streams pause for more than 3 s.",
       "--rounds 147",
       {{"Run", {"device", "fault", "rounds", "step"}}}};
   return *flags;

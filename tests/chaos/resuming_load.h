@@ -42,7 +42,7 @@ class ResumingLoad {
   };
   struct Counts {
     int64_t right = 0;           // Requests that were read to their end and had the right tokens.
-    int64_t recorded = 0;        // Those of them that are of the recorded kinds.
+    int64_t recorded = 0;        // Right requests of the recorded kinds.
     int64_t wrong = 0;           // Requests with other tokens, and those that failed.
     int64_t begun_again = 0;     // Times that a request began again.
     absl::Duration longest_gap;  // The longest time that a right request was without a token.

@@ -49,8 +49,9 @@ const ProgramFlags& Flags() {
       "quire-soak",
       "Starts a manager and two workers, runs a mixed load and lets faults happen: workers are killed, hang, drain, "
       "come back with other pools and roll out another model; clients vanish, send half a message, hold connections, "
-      "send compressed messages and stop reading the log. Every output is compared with that of a calm run. Exits with "
-      "1 if an output is wrong, a request fails, the service stops, or memory, files or threads of a process grow.",
+      "send compressed messages and stop reading the log. Every output is compared with the output of a calm run. "
+      "Exits with 1 if an output is wrong, a request fails, the service stops, or memory, files or threads of a "
+      "process grow.",
       "--minutes 30",
       {{"Run", {"minutes", "seed", "clients"}}}};
   return *flags;

@@ -36,7 +36,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class LocalHub:
-    """Serves `files`, a dictionary from paths to bytes. Those of `large` are in the second server, with a sha256.
+    """Serves `files`, a dictionary from paths to bytes. The files of `large` are in the second server, with a sha256.
     `faults` has, by the name of a file or "list", what the next requests for it meet: each is a function that gets the
     handler, and returns True when it has answered."""
 

@@ -9,8 +9,8 @@ LAST = ("response.completed", "response.incomplete", "response.failed")
 
 
 def stream_response(quire, body, on_event=lambda event: None):
-    """Returns the response at the end of a stream, and its events. Their numbers, and the items that they tell of, must
-    be those of the response."""
+    """Returns the response at the end of a stream, and its events. The events must have consecutive numbers and tell of
+    the same items as the response."""
     connection = quire.connect()
     try:
         connection.request("POST", "/v1/responses", json.dumps({**body, "stream": True}).encode(), {})

@@ -121,7 +121,7 @@ class RestartTest : public ::testing::Test {
     const auto num_running = [&] {
       size_t sum = 0;
       const auto status = cluster->client().GetStatus();
-      if (!status.ok()) return sum;  // The channel may still be that of the killed manager.
+      if (!status.ok()) return sum;  // The channel may still belong to the killed manager.
       for (const auto& worker : status->workers()) sum += worker.running_requests();
       return sum;
     };

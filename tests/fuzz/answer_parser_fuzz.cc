@@ -149,9 +149,9 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   return text.size();
 }
 
-// Input: a line with the format of calls, that of thoughts, letters (s: one call, f: forced, t: the text begins in
-// thoughts, c: behind the tag of calls) and a word, and then the text of a model. However the text is divided, it means
-// the same.
+// Input: a line with the format of calls, the format of thoughts, letters (s: one call, f: forced, t: the text begins
+// in thoughts, c: behind the tag of calls) and a word, and then the text of a model. However the text is divided, it
+// means the same.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t end = std::min(input.find('\n'), input.size());

@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kMaxBytes = 16 << 10;
 constexpr std::string_view kBegin = "<|im_start|>";
 
-// A template like those of models: roles, tools, calls of tools, reasoning, further variables. It writes kBegin once
-// for each message, and once for the answer.
+// A template like the templates of models: roles, tools, calls of tools, reasoning, further variables. It writes kBegin
+// once for each message, and once for the answer.
 constexpr std::string_view kTemplate =
     R"({%- set ns = namespace(last='') %}
 {%- for message in messages %}

@@ -15,8 +15,8 @@
 namespace quire::grammar {
 
 // A text of a grammar, token by token, with the checks that hold for every grammar and vocabulary. A copy is a fork,
-// like that of a row. The vocabulary must have all bytes as tokens. Not thread-safe, and neither are copies beside each
-// other, because they share `masks`.
+// like the fork of a row. The vocabulary must have all bytes as tokens. Not thread-safe, and neither are copies beside
+// each other, because they share `masks`.
 class GuidedWalk {
  public:
   // `masks` must outlive the walk.

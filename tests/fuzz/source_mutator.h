@@ -11,8 +11,8 @@
 namespace quire::grammar {
 
 // Changes the text of a source at random, so that it mostly stays a source of this kind: pieces are whole
-// subexpressions, schemas are changed as JSON values, and names are those of the text. The lines of a text of the kind
-// kChoice are its choices.
+// subexpressions, schemas are changed as JSON values, and names are taken from the text. The lines of a text of the
+// kind kChoice are its choices.
 std::string ChangedSource(Source::Kind kind, std::string text, Random* random);
 
 }  // namespace quire::grammar

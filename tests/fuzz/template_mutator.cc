@@ -16,7 +16,7 @@ std::string_view OneOf(const std::string_view (&texts)[kSize], Random* random) {
   return texts[static_cast<size_t>(random->Below(static_cast<int>(kSize)))];
 }
 
-// The variables are those of chat_template_fuzz.cc.
+// The variables are defined in chat_template_fuzz.cc.
 std::string Expression(int depth, Random* random) {
   static constexpr std::string_view kAtoms[] = {"messages",
                                                 "numbers",

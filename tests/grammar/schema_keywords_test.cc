@@ -21,7 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Expects that texts are those of a schema, and that others are not. A checker that follows the specification alone has
+// Expects that a schema allows the first texts, and not the others. A checker that follows the specification alone has
 // to agree, where the texts are JSON.
 void ExpectTexts(const std::string& schema, const std::vector<std::string>& texts,
                  const std::vector<std::string>& others) {

@@ -275,7 +275,7 @@ TEST(AttentionPlanTest, PartsThatAreSizedAreJustEnough) {
   options.min_items = 2000;  // More than there are splits.
   EXPECT_EQ(Plan(step, options).items.size(), 50u);
 
-  // The partial results of four parts fit, those of fifty splits would not.
+  // The partial results of four parts fit, and the partial results of fifty splits would not.
   options.min_items = 8;
   options.max_partials = 2 * 4 * 3;
   EXPECT_EQ(Plan(step, options).items.size(), 4u);

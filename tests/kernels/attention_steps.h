@@ -19,7 +19,7 @@ struct Shape {
   int block_size;
   DataType type;
   int window = 0;
-  bool int8_kv = false;  // Whether K and V are rounded to int8. Then `type` is that of queries and outputs on a GPU.
+  bool int8_kv = false;  // Whether K and V are rounded to int8; then a GPU has queries and outputs of `type`.
   float softcap = 0;
 };
 

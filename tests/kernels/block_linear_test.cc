@@ -24,7 +24,7 @@ const char* TypeName(BlockType type) {
   return kNames[int(type)];
 }
 
-// Every bit of the blocks is random, except those of the scales in float16, which are small numbers of both signs.
+// Every bit of the blocks is random, except in the scales in float16, which are small numbers of both signs.
 BlockMatrix RandomMatrix(BlockType type, int rows, int cols, Random* random) {
   const BlockShape shape = ShapeOf(type);
   BlockMatrix w = {.type = type, .blocks = {}, .rows = rows, .cols = cols};

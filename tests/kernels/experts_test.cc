@@ -101,7 +101,7 @@ class Layer {
  public:
   static constexpr int kNumForms = 8;
 
-  // The forms are those of DataType, int8, int4 by int8, float32 and bfloat16, and fp8.
+  // The forms are the values of DataType, int8, int4 by int8, float32 and bfloat16, and fp8.
   Layer(int form, int num_experts, int dim, int width, Backend* backend, Random* random)
       : form_(form), dim_(dim), width_(width) {
     for (int i = 0; i < num_experts; ++i) {

@@ -202,7 +202,7 @@ TEST_P(Int8KvTest, LongContextsHaveTheBitsOfTheFormula) {
   EXPECT_EQ(Bits(out), Bits(Expected(shape, sequence, IsFused(GetParam()))));
 }
 
-// The error of attention is that of rounding K and V to 8 bits. Beside it, the other factors of the products, which
+// The error of attention comes from rounding K and V to 8 bits. Beside it, the other factors of the products, which
 // have 16 bits, change little.
 TEST_P(Int8KvTest, AttentionIsThatOverTheRoundedNumbers) {
   const auto backend = MakeBackend();

@@ -164,8 +164,8 @@ inline void ExpectBiasAndResidualInPlace(Backend* backend, const std::vector<flo
   EXPECT_EQ(y, expected) << num_tokens << " tokens";
 }
 
-// Expects that the gated product by `w`, with `bias` [2 * dim] or with none if it is empty, is that of `halves`
-// [num_tokens, 2 * dim].
+// Expects that the gated product by `w`, with `bias` [2 * dim] or with none if it is empty, is the gated product of
+// `halves` [num_tokens, 2 * dim].
 inline void ExpectGatedProduct(Backend* backend, const std::vector<float>& x, const PackedMatrix& w, int dim,
                                const std::vector<float>& bias, const std::vector<float>& halves) {
   const int num_tokens = int(halves.size()) / (2 * dim);

@@ -48,7 +48,7 @@ class Weights {
  public:
   static constexpr int kNumKinds = 7;
 
-  // The kinds are those of DataType and then the quantized formats with groups.
+  // The kinds are the values of DataType and then the quantized formats with groups.
   Weights(int kind, int rows, int cols, int group, Random* random)
       : kind_(kind), rows_(rows), cols_(cols), group_(group), num_groups_(cols / group) {
     if (is_plain()) {

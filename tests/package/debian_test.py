@@ -225,7 +225,7 @@ class DebianTest(unittest.TestCase):
         if shutil.which("systemd-analyze") is None:
             self.skipTest("systemd-analyze is missing")
         for service in SERVICES:
-            # The programs of the units are not installed on this machine, so the units name those of the package.
+            # The programs are not installed on this machine, so the units name the programs in the package's folder.
             unit = self.folder / f"{service}.service"
             unit.write_text(self.unit(service).replace("=/usr/", f"={self.quire.tree}/usr/"))
             done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True,

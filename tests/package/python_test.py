@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a wheel of client/python, installs it in a fresh environment, and lets programs that know only the package use
-it. The argument is the build folder. It needs no package index: gRPC and protobuf are those of the machine. Where they
+it. The argument is the build folder. It needs no package index: gRPC and protobuf come from the machine. Where they
 are missing it is skipped (exit code 77)."""
 
 import contextlib

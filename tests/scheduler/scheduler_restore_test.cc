@@ -193,7 +193,7 @@ TEST_F(SchedulerRestoreTest, TheRowsOfAFinishedRequestEndWhenOneOfThemIsTaken) {
   RunToTheEnd();
 }
 
-// The row that a fork takes is that of a request of an earlier session that had finished.
+// A fork takes the row of a request of an earlier session that had finished.
 TEST_F(SchedulerRestoreTest, ForksEndTheRowsOfAFinishedRequestInTheSamePlan) {
   SchedulerOptions options = KeepingOptions();
   options.max_sequences = 3;

@@ -158,7 +158,7 @@ TEST_F(SchedulerTenantsTest, OnlyInAFullQueueAPlaceIsGivenUp) {
       << "it would have two, and the other one";
 }
 
-// Requests that have lost their worker wait in addition to those of the full queue.
+// Requests that have lost their worker wait in addition to the requests of the full queue.
 TEST_F(SchedulerTenantsTest, InAQueueThatIsTooLongAPlaceIsExchanged) {
   SchedulerOptions options = Options();
   options.max_waiting_requests = 2;

@@ -372,7 +372,7 @@ bool AuditedBlocks::SwapIn(absl::Span<const SequenceId> sequences, std::vector<B
   return true;
 }
 
-// The tables are those of the worker, whose contents the observer compares. A block of several tables has an owner in
+// The tables belong to the worker, whose contents the observer compares. A block of several tables has an owner in
 // each.
 void AuditedBlocks::Restore(const RestoredBlocks& restored) {
   for (const RestoredBlocks::Table& table : restored.tables) {

@@ -49,8 +49,8 @@ class ClusterSim {
     int num_repeats = 0;  // See RecordOf.
     // What another manager has left on the worker, if the request continues that.
     std::optional<RestoredCopy> copy = std::nullopt;
-    std::vector<RestoredCopy> left_copies = {};  // Those of workers that are no holders. They were refused.
-    const SimEngine* last_engine = nullptr;      // That of its worker, if it ran there when the last manager died.
+    std::vector<RestoredCopy> left_copies = {};  // Refused copies of workers that are no holders.
+    const SimEngine* last_engine = nullptr;      // Engine of its worker, if it ran there when the last manager died.
     bool has_lost_track = false;                 // It continued with rows that were perhaps not the last ones.
   };
   // A stream that a later copy of the request has replaced.
@@ -76,7 +76,7 @@ class ClusterSim {
   ShadowModel ModelOf(const SimWorker& worker) const;
   // The numerics of the ready workers of another generation, or "".
   std::string OtherNumerics(const SimEngine* engine) const;
-  // The generation of a new request: that of one worker if it has a ready one, and otherwise that of any ready one.
+  // The generation of a new request. It has a ready worker: the chosen one if that is ready, and otherwise any.
   GenerationId GenerationOf(const SimRequest& request) const;
   SimEngine::Hooks HooksOfEngine();
   void LoseManager(int num_plans);
@@ -103,7 +103,7 @@ class ClusterSim {
   const bool has_other_numerics_;  // The workers do not all have the same ones.
   ManualClock clock_;
   std::vector<std::unique_ptr<SimEngine>> engines_;
-  std::set<const SimEngine*> gone_;                 // Those of workers that are lost for ever.
+  std::set<const SimEngine*> gone_;                 // Engines of workers that are lost for ever.
   std::map<RequestId, int64_t> may_move_since_us_;  // Requests of lost workers that others could take.
   std::map<int, Placed> placed_;                    // The requests that were submitted to a step loop, by id.
   std::vector<Replaced> replaced_;                  // Since the last manager was lost.

@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// A request that makes every worker fail when its token at this position is computed, or only that of one of its
+// A request that makes every worker fail when its token at this position is computed, in any or in one of its
 // sequences.
 struct Poison {
   uint64_t seed = 0;      // The seed of the request, which no other request has.

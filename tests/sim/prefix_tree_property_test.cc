@@ -39,7 +39,7 @@ struct Cached {
 };
 
 // Random sequences that hit the cache, compute, fork and end, with partial blocks held by copies, with pins and
-// promises, over few tokens and few blocks. Every answer is compared with that of the list.
+// promises, over few tokens and few blocks. Every answer is compared with the answer of the list.
 class PrefixSim {
  public:
   explicit PrefixSim(uint64_t seed)

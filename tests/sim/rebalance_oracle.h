@@ -32,7 +32,7 @@ class RebalanceOracle {
   // A round of the loop is over. `is_full`: the worker serves, requests wait, and none of them is a suspect.
   void EndRound(bool is_full, int64_t now_us);
 
-  // `could` are the requests that could have moved before this round, those of `waiting` still wait after it. The error
+  // `could` are the requests that could have moved before this round, and `waiting` still wait after it. The error
   // names a request that stays although it could move for long enough, while `num_waiting` requests wait.
   absl::Status CheckStaying(const std::set<RequestId>& could, const std::set<RequestId>& waiting, int64_t now_us);
 

@@ -51,7 +51,7 @@ struct SimWorker {
   int timeout = 0;           // Events that the worker may take to answer a plan; 0: any number.
   int first_percent = 100;   // The share of the pool that tenant 0 may hold.
   int others_percent = 100;  // The share of the pool that each other tenant may hold.
-  int other_block_size = 0;  // The block size of every second pool that the worker has; 0: that of the first.
+  int other_block_size = 0;  // The block size of every second pool that the worker has; 0: as the first.
   int keeps_rows = 0;        // 1: the rows and blocks outlive the manager, and the next manager adopts them.
 
   int rebalances = 0;   // 1: waiting requests move to idle workers.
@@ -143,7 +143,7 @@ enum class SimEventKind {
   // `subject` of the plans that it has.
   kManagerLost,
   kDamage,   // What the worker tells the next manager about its rows is wrong; `argument` is a SimDamage.
-  kDiverge,  // The next result of the rank `argument` differs from those of the other ranks.
+  kDiverge,  // The next result of the rank `argument` differs from the other ranks' results.
 };
 
 // What is wrong with an inventory.

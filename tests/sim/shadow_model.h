@@ -86,7 +86,7 @@ struct SoloOutput {
   std::vector<float> embedding;  // Empty unless the request has a pooling. Its one sample has the token 0 then.
 };
 
-// Returns what a request generates when it runs alone. The changes are those of all samples or beams.
+// Returns what a request generates when it runs alone. The changes are the same for all samples or beams.
 SoloOutput SoloRun(const ShadowModel& model, const Request& request, absl::Span<const ModelChange> changes = {});
 
 // The same for one of several samples. REQUIRES: the request is no beam search.

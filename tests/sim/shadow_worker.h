@@ -69,7 +69,7 @@ class ShadowWorker {
   };
   struct Row {
     SequenceStart start;  // With the last record and with the scores of all tokens that are known.
-    std::shared_ptr<std::vector<ScoredToken>> prompt_scores;  // Those of a row are those of its forks.
+    std::shared_ptr<std::vector<ScoredToken>> prompt_scores;  // Shared by a row and its forks.
     std::vector<TokenId> tokens;
     std::vector<uint64_t> prefix_hashes;  // By position, for all of `tokens`.
     std::vector<BlockId> table;

@@ -88,7 +88,7 @@ void SimCaller::OnPromptLogprobs(int first_position, std::vector<ScoredToken> to
   for (const ScoredToken& token : tokens) {
     if (num_prompt_logprobs_ == solo_->prompt_logprobs.size() ||
         token != solo_->prompt_logprobs[num_prompt_logprobs_++]) {
-      return Complain("the prompt logprob of position ", num_prompt_logprobs_, " is not that of a solo run");
+      return Complain("the prompt logprob of position ", num_prompt_logprobs_, " is not as in a solo run");
     }
   }
 }
@@ -96,7 +96,7 @@ void SimCaller::OnPromptLogprobs(int first_position, std::vector<ScoredToken> to
 void SimCaller::OnEmbedding(std::vector<float> values) {
   if (is_deaf_) return;
   if (has_ended_ || !has_started_ || has_embedding_ || num_tokens_ > 0) Complain("an embedding in the wrong place");
-  if (values != solo_->embedding) Complain("the embedding is not that of a solo run");
+  if (values != solo_->embedding) Complain("the embedding is not as in a solo run");
   has_embedding_ = true;
 }
 
@@ -116,18 +116,18 @@ void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
   const std::vector<TokenId>& solo = solo_->samples[sample_index].tokens;
   if (sample.num_tokens == static_cast<int>(solo.size()) || token.token != solo[sample.num_tokens]) {
     return Complain("token ", token.token, " at position ", position, " of sample ", sample_index,
-                    " is not that of a solo run");
+                    " is not as in a solo run");
   }
   const std::vector<ScoredToken>& scores = solo_->samples[sample_index].scores;
   if (!scores.empty() && token != scores[sample.num_tokens]) {
-    return Complain("the logprob of position ", position, " of sample ", sample_index, " is not that of a solo run");
+    return Complain("the logprob of position ", position, " of sample ", sample_index, " is not as in a solo run");
   }
   ++sample.num_tokens;
   ++num_tokens_;
 }
 
-// The tokens before the position stay those of the models before, and the rest is that of the next model. The samples
-// of a request are told one after the other.
+// The tokens before the position still come from the models before, and the rest from the next model. The samples of a
+// request are told one after the other.
 void SimCaller::OnNumericsChanged(int sample_index, int position) {
   if (is_deaf_) return;
   const bool is_search = request_.beam.has_value();

@@ -65,7 +65,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   void OnSampleEndTaken(int sample_index);
   bool OnCancelTaken();
 
-  // Its generation is that of the worker that it was last told of.
+  // Its generation belongs to the worker that it was last told of.
   const Request& request() const { return request_; }
   const std::optional<Poison>& poison() const { return poison_; }
   bool has_started() const { return has_started_; }
@@ -114,7 +114,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   std::shared_ptr<const SoloOutput> solo_;
   GenerationId next_generation_;  // See OnMoved.
   ShadowModel next_model_;
-  std::map<int, std::vector<ModelChange>> changes_;  // By sample. Those of beams are under 0.
+  std::map<int, std::vector<ModelChange>> changes_;  // By sample; 0 for beams.
   bool has_mixed_numerics_ = false;  // A sample had drawn a token at a change, so no worker can restart.
   // By sample or hypothesis: from this number of generated tokens on it had other numerics under an earlier manager,
   // and the stream has to be told so before.

@@ -168,7 +168,8 @@ class SimEngine : private AuditedBlocks::Observer {
   uint64_t digest() const { return digest_; }  // A hash of all plans.
 
   // Called when all requests have ended. Checks that nothing is left over and that all counts are right. `totals` are
-  // those of the callers whose requests have ended here. `callers` are all whose requests were here, and maybe others.
+  // the totals of the callers whose requests have ended here. `callers` are all whose requests were here, and maybe
+  // others.
   absl::Status CheckEnd(const CallerTotals& totals, const std::vector<std::shared_ptr<SimCaller>>& callers);
   // The same without the contents of the cache.
   absl::Status CheckQuiet(const CallerTotals& totals);
@@ -337,8 +338,8 @@ class SimEngine : private AuditedBlocks::Observer {
   int64_t audit_deadline_us_ = kNever;  // Deadline of an audit that waits for a plan.
   bool is_queue_known_ = false;         // Whether num_waiting_ requests wait when the round takes a submission.
   int num_waiting_ = 0;
-  // By tenant, under the same condition: the requests that wait, those of them that have not run, and the requests that
-  // must leave the queue in this round.
+  // By tenant, under the same condition: the requests that wait, which of them have not run, and the requests that must
+  // leave the queue in this round.
   std::map<std::string, int> waiting_by_tenant_;
   std::map<std::string, int> new_by_tenant_;
   std::map<std::string, int> to_displace_;
@@ -347,7 +348,7 @@ class SimEngine : private AuditedBlocks::Observer {
   int64_t next_deadline_us_ = kNever;     // The earliest deadline of live requests.
   std::set<RequestId> must_fail_;         // Requests that must fail in this round because they make workers fail.
   std::set<RequestId> reported_;          // The worker has reported in this round that they fail, so they must.
-  std::vector<PoisonWatch::FailedSlice> failed_;  // Those of the result that was taken last.
+  std::vector<PoisonWatch::FailedSlice> failed_;  // Failed slices of the result that was taken last.
   std::vector<SequenceId> early_;                 // The same, see ShadowWorker::early_sequences.
   std::vector<SimCaller*> wanting_end_;           // Live callers that have seen the end of all their samples.
   bool has_changed_ = false;                      // Whether the blocks may have changed since CheckBlocks was called.

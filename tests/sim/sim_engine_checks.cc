@@ -100,7 +100,7 @@ absl::Status SimEngine::CheckLoad(const WorkerStatus& status, const WorkerLoad& 
   const SchedulerCounts counts = scheduler_->counts();
   if (status.waiting_requests != counts.waiting || status.running_requests != counts.running ||
       status.swapped_requests != counts.swapped || status.blocks.used != blocks_->counts().used) {
-    return Violation("the status is not that of the scheduler");
+    return Violation("the status differs from the scheduler");
   }
   if ((counts.waiting == 0) != (counts.waiting_tokens == 0)) {
     return Violation(counts.waiting, " requests wait with ", counts.waiting_tokens, " tokens");
@@ -225,12 +225,12 @@ absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
   if (stats.preemptions != report.preemptions || stats.swap_outs != report.swap_outs || stats.forks != report.forks ||
       stats.recomputed_tokens != report.recomputed_tokens || stats.evictions != report.evictions ||
       stats.cow_copies != num_sent_copies_) {
-    return Violation("the counters are not those of the schedulers and pools");
+    return Violation("the counters differ from the schedulers and pools");
   }
   return absl::OkStatus();
 }
 
-// Every cached block holds the tokens of its path, and every path is that of some transcript. Only beams that died left
+// Every cached block holds the tokens of its path, and every path belongs to some transcript. Only beams that died left
 // blocks that are on no transcript. So did requests that another manager had begun, if their clients have not got all
 // tokens that the worker computed for them.
 absl::Status SimEngine::CheckCache(const std::vector<std::shared_ptr<SimCaller>>& callers) {

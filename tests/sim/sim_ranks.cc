@@ -221,7 +221,7 @@ absl::Status SimRanks::Execute() {
 
 absl::StatusOr<std::vector<SimRanks::Answered>> SimRanks::Answer(std::optional<int> lagging) {
   if (CanExecute()) QUIRE_RETURN_IF_ERROR(Execute());
-  // The session ends while a result is sent that differs from that of another rank.
+  // The session ends while a result is sent that differs from another rank's.
   std::deque<Executed> executed = std::move(executed_);
   executed_.clear();
   for (int i = 0; i < size(); ++i) {

@@ -66,7 +66,7 @@ class SimRanks {
   void Start(int num_blocks);
   void Drain(int rank);
   void SetSilent(int rank, bool is_silent);
-  // The next result of the rank has other tokens than those of the others. Does nothing without a group.
+  // The next result of the rank has other tokens than the other ranks' results. Does nothing without a group.
   void Diverge(int rank);
 
   void AddPoison(const Poison& poison);
@@ -113,7 +113,7 @@ class SimRanks {
 
   std::vector<std::unique_ptr<SimWorkerProcess>> ranks_;
   Hooks hooks_;
-  Client* client_ = nullptr;  // That of the manager that lives.
+  Client* client_ = nullptr;  // Client of the manager that lives.
   bool is_open_ = false;      // The loop was told of the session, and of no end.
   // Steps of which a rank has not sent its result, oldest first, and whether all ranks have drawn the same.
   struct Executed {

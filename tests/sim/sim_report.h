@@ -15,8 +15,8 @@ struct SimReport {
   int64_t requests = 0;
   int64_t refused = 0;
   int64_t moved = 0;       // Requests that came from another worker.
-  int64_t rebalanced = 0;  // Those of them that came from a full worker to an idle one.
-  int64_t renumbered = 0;  // Those of them that came to a worker with other numerics.
+  int64_t rebalanced = 0;  // Moved requests that came from a full worker to an idle one.
+  int64_t renumbered = 0;  // Moved requests that came to a worker with other numerics.
   int64_t manager_losses = 0;
   int64_t restored = 0;             // Requests that a worker had kept for another manager.
   int64_t begun_again = 0;          // Those without a token. Most of them restart from the prompt.
@@ -24,7 +24,7 @@ struct SimReport {
   int64_t lost_renumbered = 0;      // Such requests that could not continue because a worker lost some of their rows.
   int64_t left_behind = 0;          // Rows that were refused because their requests had got other numerics elsewhere.
   int64_t resubmitted = 0;          // Requests that no worker had kept.
-  int64_t displaced = 0;            // Waiting requests that left a full queue for those of another tenant.
+  int64_t displaced = 0;            // Waiting requests that left a full queue for requests of another tenant.
   int64_t cancelled = 0;
   int64_t expired = 0;
   int64_t searches = 0;  // Requests with beams.
@@ -42,13 +42,13 @@ struct SimReport {
   int64_t drains = 0;               // Workers that drained while they had a session.
   int64_t pool_changes = 0;         // Workers that came back with another pool.
   int64_t failed = 0;               // Requests that failed because of their worker.
-  int64_t failed_for_numerics = 0;  // Those of them that had only workers with other numerics.
-  int64_t convicted = 0;            // Those that made their worker fail.
-  int64_t convicted_in_part = 0;    // Those of which only some samples or beams did.
-  int64_t reported = 0;             // Those of which the worker has ended a sequence.
+  int64_t failed_for_numerics = 0;  // Failed requests that had only workers with other numerics.
+  int64_t convicted = 0;            // Requests that made their worker fail.
+  int64_t convicted_in_part = 0;    // Convicted requests of which only some samples or beams did.
+  int64_t reported = 0;             // Requests of which the worker has ended a sequence.
   int64_t audits = 0;               // Comparisons of block tables.
   int64_t probed_blocks = 0;        // Cached blocks whose slots were compared.
-  int64_t walked_blocks = 0;        // The same at the end, also those of dead beams and of earlier managers.
+  int64_t walked_blocks = 0;        // The same at the end, with blocks of dead beams and of earlier managers.
   int64_t checks = 0;               // Times that all blocks were counted.
   // The same numbers, only for workers where a request waited after most plans.
   int64_t crowded_scheduled_tokens = 0;

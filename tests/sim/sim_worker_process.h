@@ -67,7 +67,7 @@ class SimWorkerProcess {
   int num_unsent() const { return static_cast<int>(unsent_.size()); }
   // Another rank of the group has failed or died: the session ends, and nothing of it is kept.
   void Leave();
-  // The next result has other tokens than those of the other ranks.
+  // The next result has other tokens than the other ranks' results.
   void Diverge() { diverges_ = true; }
   // Plans may be wrong because of what rank 0 has told about its rows.
   bool may_refuse_plans() const { return may_refuse_plans_; }
@@ -133,7 +133,7 @@ class SimWorkerProcess {
   const ShadowModel model_;
   const int rank_;
   Hooks hooks_;
-  Client* client_ = nullptr;  // That of the manager that lives.
+  Client* client_ = nullptr;  // Client of the manager that lives.
   WorkerClient::Listener* listener_ = nullptr;
   bool is_alive_ = true;
   bool is_silent_ = false;

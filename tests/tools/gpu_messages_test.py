@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the messages of GPUs in docs/operations.md are those of the sources."""
+"""Tests that the messages of GPUs in docs/operations.md occur in the sources."""
 
 import pathlib
 import re

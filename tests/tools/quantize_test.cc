@@ -147,8 +147,8 @@ TEST_F(QuantizeTest, Int8GivesTheBitsOfTheFlagOfTheWorkerAndTheLogitsOfTransform
   EXPECT_EQ(logits, RoundedAtLoad(Quantization::kInt8));
   ExpectMatrixOfTransformers(Quantization::kInt8);
   // Both round the inputs of products, but with other scales: the largest magnitude divided by 127, or by 127.5. Each
-  // rounding moves the logits about as far from those of inputs in float32, and the two add like their squares. The
-  // largest measured error is 0.087.
+  // rounding moves the logits about as far from the logits of inputs in float32, and the two add like their squares.
+  // The largest measured error is 0.087.
   ExactInputsBackend exact;
   const auto model = LoadModel(Output(), &exact);
   ASSERT_TRUE(model.ok()) << model.status();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests what the simulated device promises: the tokens are those of the reference, and every fault in block tables,
-// copies, swaps or plans gives other tokens.
+// Tests what the simulated device promises: the tokens equal the reference's, and every fault in block tables, copies,
+// swaps or plans gives other tokens.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -166,7 +166,7 @@ TEST_F(SimulationTest, ABlockThatAnotherSequenceHasTakenChangesTheToken) {
 TEST_F(SimulationTest, ACachedBlockOfAnotherPrefixChangesTheToken) {
   RunPrompt();
   Run(PlanBuilder(2).Start(1, Tokens(50, 10)).Slice(1, 0, 10, true, {10, 11, 12}));
-  // Only the tokens of the last block are computed. The first one is that of the right prefix, or of the other one.
+  // Only the tokens of the last block are computed. The first one belongs to the right prefix, or to the other one.
   const auto adopt = [&](uint64_t step, uint32_t block) {
     return Run(PlanBuilder(step).Start(2, Tokens(10, 10)).Slice(2, 4, 6, true, {block, 20, 21}))[0];
   };

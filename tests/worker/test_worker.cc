@@ -31,8 +31,8 @@ class DeviceWithoutGraphs : public cuda::EmulatedDevice {
   }
 };
 
-// Returns the directory of a random model like those of tests/golden/models, but with heads of 32 and a context of 512.
-// It is removed when the program ends.
+// Returns the directory of a random model like the models of tests/golden/models, but with heads of 32 and a context of
+// 512. It is removed when the program ends.
 const std::string& RandomModel() {
   static const TestDirectory directory;
   static const absl::Status status = [] {

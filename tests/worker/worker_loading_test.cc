@@ -114,7 +114,7 @@ TEST(WorkerLoadingTest, FlagsForGpusReachTheDevice) {
   EXPECT_EQ(g_seen.device_options.ordinal, 3);
   EXPECT_FALSE(g_seen.device_options.overlaps_launches);
   EXPECT_TRUE(g_seen.device_options.warp_groups);
-  EXPECT_EQ(g_seen.device_options.head_dim, 8);  // That of the golden model.
+  EXPECT_EQ(g_seen.device_options.head_dim, 8);  // Of the golden model.
   options.gpu_overlap = true;
   options.gpu_warp_groups = false;
   EXPECT_FALSE(Worker::Start(options, &NoteOptions).ok());

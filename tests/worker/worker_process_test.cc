@@ -37,7 +37,7 @@ std::string After(Process* process, const std::string& prefix) {
   return line.empty() ? "" : line.substr(line.find(prefix) + prefix.size());
 }
 
-// Returns all lines of the output except those of the log, which begin with a level and a time.
+// Returns all lines of the output except the lines of the log, which begin with a level and a time.
 std::vector<std::string> Complaints(const Process& process) {
   std::vector<std::string> lines;
   for (absl::string_view line : absl::StrSplit(process.Output(), '\n', absl::SkipEmpty())) {

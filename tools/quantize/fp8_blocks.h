@@ -23,7 +23,7 @@ nlohmann::ordered_json Fp8QuantizationConfig(const std::vector<std::string>& pla
 std::vector<TensorEntry> Fp8EntriesOf(const std::string& weight, int64_t rows, int64_t cols);
 
 // Rounds a matrix [rows, cols] and returns the bytes of these tensors, in the same order. The scale of a block is its
-// largest magnitude divided by that of FP8, and ties round to even. REQUIRES: all weights are finite.
+// largest magnitude divided by the largest of FP8, and ties round to even. REQUIRES: all weights are finite.
 std::vector<std::string> Fp8BytesOf(const std::vector<float>& weights, int64_t rows, int64_t cols);
 
 }  // namespace quire::quantize

@@ -34,7 +34,7 @@ grpc::Status Unavailable(const std::string& reason) {
   return grpc::Status(grpc::StatusCode::UNAVAILABLE, details.message(), details.SerializeAsString());
 }
 
-// Counts its calls. It refuses those of InferenceService while it stands by.
+// Counts its calls, and refuses all but Abort while it stands by.
 class Inference : public v1::InferenceService::Service {
  public:
   explicit Inference(const std::string& name) : name_(name) {}

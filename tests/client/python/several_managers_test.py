@@ -95,7 +95,7 @@ class FakeManager:
 
 
 class WaitingClient:
-    """An AsyncClient whose methods are called as those of Client, so that both run the same tests."""
+    """An AsyncClient whose methods are called like the methods of Client, so that both run the same tests."""
 
     def __init__(self, endpoint, **options):
         self.loop = asyncio.new_event_loop()

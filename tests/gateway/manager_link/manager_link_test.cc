@@ -659,7 +659,7 @@ TEST_F(ManagerLinkTest, FirstTokensAndOtherWorkDoNotWaitForTheTokensOfManyReques
   handled.clear();
   start(kNumRequests);
   loop_.RunUntil([&] { return handled.size() == kNumRequests + 1; });
-  EXPECT_EQ(handled[0], kNumRequests) << "its first text must not wait for those of the others";
+  EXPECT_EQ(handled[0], kNumRequests) << "its first text must not wait for the texts of the others";
   EXPECT_EQ(handled[1], 0);
   EXPECT_EQ(handled.back(), kNumRequests - 1);
 }

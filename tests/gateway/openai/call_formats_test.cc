@@ -152,7 +152,7 @@ TEST(CallFormatsTest, BrokenTextsLoseNothing) {
         std::string text(sample.text);
         text.erase(at, num_bytes);
         const std::string whole = Parse(syntax, text);
-        // An object may have members besides those of a call, which are left out.
+        // An object may have members that no call has, which are left out.
         if (!absl::StrContains(sample.text, "\"name\"")) {
           EXPECT_EQ(NumMarks(whole), NumMarks(text)) << text << "\n" << whole;
         }

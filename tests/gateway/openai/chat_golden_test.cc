@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares the prompts of whole requests with those of Transformers' apply_chat_template, as
+// Compares the prompts of whole requests with the prompts of Transformers' apply_chat_template, as
 // tools/goldens/chat_goldens.py has recorded them in tests/golden/jinja.
 
 #include <openssl/sha.h>

@@ -127,7 +127,7 @@ constexpr Default kDefaults[] = {
     {Of::kChats, "top_logprobs", "0"},
     {Of::kChats, "verbosity", "\"medium\""},
     {Of::kChats, "web_search_options", "null"},
-    // Those of llama.cpp and SGLang that are not among them.
+    // Further fields of llama.cpp and SGLang.
     {Of::kBoth, "cache_prompt", "true"},
     {Of::kBoth, "dry_allowed_length", "2"},
     {Of::kBoth, "dry_base", "1.75"},

@@ -15,7 +15,7 @@
 
 namespace quire::cuda {
 
-// Products of tokens and rows of weights in float64, and how far those of a device in float32 may be from them.
+// Products of tokens and rows of weights in float64, and how far a device's products in float32 may be from them.
 struct ExpectedProducts {
   // `tolerance` gets the products of a token and a row, in the order of their columns. x is [num_tokens, cols], and w
   // is [rows, cols].

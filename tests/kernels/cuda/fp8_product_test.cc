@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Products of rounded rows by matrices of FP8 on a device. The sums may be less exact than those of float32, so results
+// Products of rounded rows by matrices of FP8 on a device. The sums may be less exact than sums of float32, so results
 // are compared with float64.
 
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 
 namespace quire::cuda {
 
-// Calls visit(element, head_dim, block_size, kernels) for every table of kernels that the device has. The block size is
-// that of one unit of K and V, or a smaller one.
+// Calls visit(element, head_dim, block_size, kernels) for every table of kernels that the device has. The blocks have
+// the tokens of one unit of K and V, or fewer.
 template <typename Visit>
 void ForEachTable(const Device& device, const Visit& visit) {
   constexpr int kSmallBlock = 4, kLargestHead = 512;

@@ -87,7 +87,7 @@ class RopeAppendCase {
 
   size_t pool_elements() const { return num_blocks * layout.block_bytes() / sizeof(uint16_t); }  // Of 16 bits.
 
-  // Returns the arguments of the kernel without the pointers. SetNorms adds those of the norms.
+  // Returns the arguments of the kernel without the pointers. SetNorms adds the arguments of the norms.
   RopeAppendKernelArgs Args() const {
     RopeAppendKernelArgs args{};
     args.norm_epsilon = 1e-6f;

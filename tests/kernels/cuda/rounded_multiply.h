@@ -13,7 +13,7 @@
 namespace quire::cuda {
 
 // Multiplies x [num_tokens, cols] by a matrix on the device. Returns y [num_tokens, rows], which began with `initial`,
-// to which the products are added, or with other numbers, which are overwritten. `has_room` is that of
+// to which the products are added, or with other numbers, which are overwritten. `has_room` is an argument of
 // RoundedProducts::Multiply.
 inline std::vector<float> MultiplyRounded(Device* device, RoundedProducts products, const std::vector<float>& x,
                                           const QuantizedCase& w, DataType element, DataType y_type,

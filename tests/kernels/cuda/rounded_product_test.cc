@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Products of rounded rows by matrices of int8 on a device. They have the bits of the scalar formula, which those of a
-// CPU have as well.
+// Products of rounded rows by matrices of int8 on a device. They have the bits of the scalar formula, as the products
+// of a CPU do.
 
 #include <gtest/gtest.h>
 
@@ -150,7 +150,8 @@ TEST_F(RoundedProductTest, ManyTokensHaveTheSameBits) {
   }
 }
 
-// Rows of 40 elements begin at multiples of 16 bytes, those of 19 do not. The products are rounded before the addition.
+// Rows of 40 elements begin at multiples of 16 bytes, and rows of 19 do not. The products are rounded before the
+// addition.
 TEST_F(RoundedProductTest, ResultsAreAddedInFloat32AndRoundedOnce) {
   for (const DataType element : kElements) {
     for (const int num_tokens : {3, 20, 66}) {

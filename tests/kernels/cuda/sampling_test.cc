@@ -306,7 +306,7 @@ TEST_F(CudaSamplingTest, PenaltiesMoveNothingThatRecordingsUse) {
     owned.counts.push_back({token, 1, 1});
     if (token % 10 == 0) SampleShared({owned.Get()}, logits, /*max_top=*/4);
   }
-  EXPECT_EQ(device()->num_frees() - num_frees, 10) << "those of the arrays of logits";
+  EXPECT_EQ(device()->num_frees() - num_frees, 10) << "only the arrays of logits are freed";
 }
 
 TEST_F(CudaSamplingTest, SeveralPassesDrawWhatOnePassDraws) {

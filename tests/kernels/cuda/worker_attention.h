@@ -14,10 +14,9 @@ namespace quire::cuda {
 // The attention of one layer of a step as the worker launches it: the backend's CudaAttention plans it.
 class WorkerAttention {
  public:
-  // The batch is in host memory and must outlive this object. With `exact`, the plan is that of --exact-gpu. With
-  // `is_recorded`, the launches are those that the worker records in decode steps; otherwise those of a step that it
-  // does not record.
-  // REQUIRES: the device has kernels for the shape.
+  // The batch is in host memory and must outlive this object. With `exact`, the plan is made as with --exact-gpu. With
+  // `is_recorded`, the launches are the same as in decode steps, which the worker records; otherwise the same as in a
+  // step that it does not record. REQUIRES: the device has kernels for the shape.
   WorkerAttention(Device* device, const Shape& shape, const BatchView& batch, bool exact, bool is_recorded);
 
   // Queues the kernels. q [num_tokens, q_stride], out and the pool are on the device, as in AttentionArgs. The first

@@ -81,7 +81,7 @@ class WorkerAttentionTest : public ::testing::Test {
   PagedBatch batch_;
   uint32_t num_blocks_ = 0;
   std::vector<std::pair<const void*, int>> grids_;  // Of the last attention.
-  const KernelTable* kernels_ = nullptr;            // Those of OfWorkerAttention's last device.
+  const KernelTable* kernels_ = nullptr;            // Kernels of OfWorkerAttention's last device.
 };
 
 TEST_F(WorkerAttentionTest, ItLaunchesWhatTheBackendLaunches) {

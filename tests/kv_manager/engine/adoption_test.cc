@@ -262,7 +262,7 @@ TEST_F(AdoptionTest, TheRowsOfARequestThatIsForgottenEndAndItIsNoRestoredOne) {
     row.idle_us = Value(row.row) == 0 ? 7 : 5;
   }
   restore_ = [](const RequestToRestore& found) -> absl::StatusOr<RequestRestored> {
-    EXPECT_EQ(found.idle_us, 5) << "that of the sample that has ended last";
+    EXPECT_EQ(found.idle_us, 5) << "the time since the last sample has ended";
     Request request;
     request.num_samples = 2;
     request.max_tokens = 9;

@@ -92,7 +92,7 @@ class ManagerEngineTest : public ::testing::Test {
   static Request MakeRequest(uint64_t id, int prompt_length, int max_tokens) {
     Request request;
     request.id = RequestId{id};
-    request.generation = GenerationId{1};  // That of the first worker.
+    request.generation = GenerationId{1};  // Generation of the first worker.
     for (int i = 1; i <= prompt_length; ++i) request.prompt.push_back(i);
     request.max_tokens = max_tokens;
     request.sampling.seed = id;

@@ -430,7 +430,7 @@ TEST_F(ManagerEngineTest, ReadinessFollowsTheWorkers) {
     return !worker->is_ready;
   };
   WaitFor(is_lost, "the status to show the loss");
-  // The second text is that of a later attempt.
+  // A later attempt gives the second text.
   EXPECT_THAT(worker->last_error, AnyOf(HasSubstr("socket closed"), HasSubstr("connection refused")));
   workers_[0]->Start(Worker());
   WaitForReady(true);

@@ -251,7 +251,7 @@ TEST(CheckWaitTest, NoMoreRequestsAreAheadThanWait) {
   forecast.num_running = 1;
   forecast.num_free_rows = 31;
   forecast.num_requests = 2;
-  // The one that waits has a long prompt, and the mean is that of the short ones before it.
+  // The one that waits has a long prompt, and the mean comes from the short ones before it.
   EXPECT_EQ(forecast.RowWaitUs(20'000, WithDeadline(5 * kSecond)), 0);
 }
 

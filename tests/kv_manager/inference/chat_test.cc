@@ -180,7 +180,7 @@ TEST(ChatMessagesTest, ATemplateThatNeedsAContentGetsAnEmptyOne) {
             "[user]q[assistant]");
   EXPECT_THAT(TextFor("{{ raise_exception('no') if messages[1].content == '' else messages[1].content.x }}", chat),
               HasSubstr("no attribute 'content'"))
-      << "the error is that of the conversation as it is";
+      << "the error comes from the conversation as it is";
 }
 
 TEST(ChatMessagesTest, ThoughtsHaveTheNamesThatTransformersGivesThem) {

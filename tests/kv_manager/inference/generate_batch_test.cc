@@ -395,7 +395,7 @@ TEST(GenerateBatchTest, EachRequestHasItsDeadline) {
   EXPECT_EQ(requests[1].deadline_us, std::numeric_limits<int64_t>::max());
   EXPECT_EQ(requests[2].deadline_us, std::numeric_limits<int64_t>::max());
   EXPECT_NEAR(left_us(3), 1234e3, 1e6);
-  EXPECT_NEAR(left_us(4) / 60e6, 60, 2) << "that of the call";
+  EXPECT_NEAR(left_us(4) / 60e6, 60, 2) << "the deadline of the call";
 }
 
 TEST(GenerateBatchTest, PassedDeadlineEndsTheRequest) {

@@ -149,7 +149,7 @@ TEST(MetricsTest, VllmsNamesShowOneEngine) {
   }
 }
 
-// The metrics that the dashboards of vLLM 0.32 read, without those of features that Quire does not have.
+// The metrics that the dashboards of vLLM 0.32 read, except for features that Quire does not have.
 TEST(MetricsTest, DashboardsOfVllmFindTheirMetrics) {
   std::map<std::string, prometheus::MetricType> types;
   for (const auto& family : RenderMetrics(SomeStatus(), SomeRpcs())) types[family.name] = family.type;

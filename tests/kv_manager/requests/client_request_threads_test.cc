@@ -32,7 +32,7 @@ constexpr int kMaxTokens = 40;
 // A client whose reads complete on the threads of `readers`.
 class ThreadedClient : public ResponseWriter, public std::enable_shared_from_this<ThreadedClient> {
  public:
-  // The text jobs run on the output threads of the environment, or in `jobs` if it is given, as those of a batch do.
+  // The text jobs run on the output threads of the environment, or in `jobs` if it is given, as in a batch.
   static std::shared_ptr<ThreadedClient> New(RequestEnvironment* environment, ThreadPool* readers,
                                              const v1::GenerateRequest& request, JobQueue* jobs) {
     const auto client = std::make_shared<ThreadedClient>(readers);

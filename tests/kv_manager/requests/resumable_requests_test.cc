@@ -289,7 +289,7 @@ TEST_F(ResumableRequestsTest, StreamsThatHaveEndedMakeRoomForThoseThatRun) {
   }
   const auto running = Add("running", "a");
   EXPECT_TRUE(running->keeper->Grow(400'000));
-  EXPECT_FALSE(requests_->Find(all[0]->keeper->MakeResumeToken(), "a").ok()) << "those of its own tenant go first";
+  EXPECT_FALSE(requests_->Find(all[0]->keeper->MakeResumeToken(), "a").ok()) << "requests of its own tenant go first";
   EXPECT_TRUE(requests_->Find(all[1]->keeper->MakeResumeToken(), "b").ok());
   EXPECT_TRUE(running->keeper->Grow(200'000));
   EXPECT_FALSE(requests_->Find(all[1]->keeper->MakeResumeToken(), "b").ok());

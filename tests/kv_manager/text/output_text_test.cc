@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kVocabularies[] = {
     "llama3", "qwen2", "mixed", "sp_bpe", "sp_unigram", "sp_bpe_prepend", "sp_bpe_metaspace", "sp_unigram_json"};
 
-// Three of four tokens are those of a text. Most tokens of the vocabulary are special, rare or single bytes.
+// Three of four tokens come from a text. Most tokens of the vocabulary are special, rare or single bytes.
 std::vector<TokenId> RandomTokens(const Tokenizer& tokenizer, std::mt19937* random) {
   const auto words =
       tokenizer.Encode("the na\u00EFve worker said: hello \U0001F600 world", {.add_special_tokens = false});

@@ -100,7 +100,7 @@ class Fp8CheckpointTest : public CheckpointTest {
     config_.erase("quantization_config");
   }
 
-  // Matrices become bfloat16, so that the logits are those of the plain model.
+  // Matrices become bfloat16, so that the logits equal the plain model's.
   void ExpectThePlainModel(Quantization quantize = Quantization::kNone) {
     const auto stored = Load(quantize);
     ASSERT_TRUE(stored.ok()) << stored.status();
@@ -112,9 +112,10 @@ class Fp8CheckpointTest : public CheckpointTest {
     EXPECT_EQ(logits, LogitsOf(**plain));
   }
 
-  // Matrices stay FP8. With every instruction set the logits are near those of the exact weights in float32, and the
-  // way in which tokens are computed changes no bit. Some instruction sets round the inputs of products to bfloat16.
-  // There the logits may be twice as far away as those of weights in bfloat16, whose products round the same inputs.
+  // Matrices stay FP8. With every instruction set the logits are near the logits of the exact weights in float32, and
+  // the way in which tokens are computed changes no bit. Some instruction sets round the inputs of products to
+  // bfloat16. There the logits may be twice as far away as with weights in bfloat16, whose products round the same
+  // inputs.
   void ExpectFp8Products() {
     const Tensors stored = tensors_;
     const json config = config_;

@@ -82,7 +82,7 @@ Tokens Prompt() {
   return tokens;
 }
 
-// Families whose tensors are those of another one, which make_model can write.
+// Families with the tensors of another family, which make_model can write.
 const std::map<std::string, std::pair<std::string, nlohmann::json>> kRelatives = {
     {"smollm3", {"llama", {{"architectures", {"SmolLM3ForCausalLM"}}, {"no_rope_layers", {0, 1}}}}},
     {"ministral",
@@ -149,7 +149,7 @@ TEST(GpuModelTest, InExactModeChunksBlocksAndPlacementChangeNoBit) {
 
 // The CPU rounds the same numbers, up to the rounding of activations to 16 bits.
 TEST(GpuModelTest, Int8KvGivesTheLogitsOfTheCpuUpToRounding) {
-  constexpr float kTolerance = 0.03f;  // That of bfloat16 without int8.
+  constexpr float kTolerance = 0.03f;  // As for bfloat16 without int8.
   for (const char* family : {"llama", "mistral", "qwen3"}) {
     for (const DataType type : {DataType::kBFloat16, DataType::kFloat16}) {
       SCOPED_TRACE(absl::StrCat(family, " ", Name(type)));
@@ -203,9 +203,9 @@ TEST(GpuModelTest, Int8KvIsCopiedAndSwappedWithItsScales) {
 
 // Where a CPU keeps the inputs of products in float32, it computes with the same weights as a GPU that keeps them in 16
 // bits. Where both round the inputs of int8 to 8 bits, they round other numbers, because the activations of the GPU
-// have 16 bits. Then each of the two roundings moves the logits about as far from those of exact inputs.
+// have 16 bits. Then each of the two roundings moves the logits about as far from the logits of exact inputs.
 TEST(GpuModelTest, QuantizedWeightsGiveTheLogitsOfTheCpuUpToRounding) {
-  constexpr float kTolerance = 0.03f;  // That of bfloat16 without quantization.
+  constexpr float kTolerance = 0.03f;  // As for bfloat16 without quantization.
   const struct {
     WeightRounding rounding;
     bool rounds_int8_inputs;

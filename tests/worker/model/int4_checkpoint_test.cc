@@ -255,7 +255,7 @@ class ActivationOrderTest : public Int4CheckpointTest {
   Tensors dequantized_;
 };
 
-// Columns in the place of those of a rank may belong to another rank, so ranks have rows of these matrices.
+// Columns at the places of a rank's columns may belong to another rank, so ranks have rows of these matrices.
 TEST_F(ActivationOrderTest, TwoRanksHaveTheBitsOfOne) {
   directory_.Write("model.safetensors", File());
   directory_.Write("config.json", config_.dump());

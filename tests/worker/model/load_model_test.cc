@@ -347,7 +347,7 @@ TEST_F(LoadModelTest, AMissingOutputMatrixIsOnlyFineWhenTied) {
   EXPECT_TRUE(Load().ok());
 }
 
-// As those of Qwen3-Embedding, which were saved without the output matrix of Qwen3ForCausalLM.
+// As the checkpoints of Qwen3-Embedding, which were saved without the output matrix of Qwen3ForCausalLM.
 TEST_F(LoadModelTest, ABaseModelHasOtherNamesAndNoOutputMatrix) {
   const std::string whole = (*Load())->weights.fingerprint;
   // JSON may have spaces.

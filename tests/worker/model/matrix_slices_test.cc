@@ -52,8 +52,8 @@ class NotingBackend : public ForwardingBackend {
   std::map<Shape, int> slices_;
 };
 
-// Only the last matrices of attention and of the MLP are summed in slices. Those of attention are whole heads, and
-// those of a quantized matrix whole groups of 128 columns.
+// Only the last matrices of attention and of the MLP are summed in slices. Slices of attention are whole heads, and
+// slices of a quantized matrix are whole groups of 128 columns.
 TEST(MatrixSlicesTest, OnlyRowParallelMatricesHaveSlices) {
   make_model::ModelShape shape = *make_model::Preset("tiny");
   shape.heads = 14;

@@ -131,7 +131,7 @@ int ExpectSameBits(const RanksCase& c, const std::vector<int>& sizes) {
 class ModelRanksTest : public testing::TestWithParam<std::string> {
  protected:
   static void TearDownTestSuite() {
-    std::cout << num_compared << " logits of ranks have been compared with those of one rank" << std::endl;
+    std::cout << num_compared << " logits of ranks have been compared with the logits of one rank" << std::endl;
   }
 };
 

@@ -69,7 +69,7 @@ class CheckpointTest : public testing::Test {
   const TestDirectory directory_;
   Tensors tensors_;
   nlohmann::json config_;
-  std::vector<std::string> matrices_;  // Names of those of the layers.
+  std::vector<std::string> matrices_;  // Names of the matrices of the layers.
 };
 
 }  // namespace quire

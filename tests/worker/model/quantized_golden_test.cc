@@ -124,8 +124,8 @@ class QuantizedGoldenTest : public CheckpointTest {
     }
   }
 
-  // Compares logits, which are [tokens, vocabulary] of the last tokens of the prompt, with those of the dequantized
-  // weights in transformers. Both keep the inputs of products in float32.
+  // Compares logits, which are [tokens, vocabulary] of the last tokens of the prompt, with the logits of the
+  // dequantized weights in transformers. Both keep the inputs of products in float32.
   void ExpectLogits() {
     constexpr float kTolerance = 1e-3f;
     ExactInputsBackend backend;

@@ -23,8 +23,8 @@ class Fp8Backend : public ForwardingBackend {
   const bool multiplies_;
 };
 
-// Multiplies by the numbers of int8 times their scales, in float32. So no input of a product is rounded, and neither
-// are those of products by bfloat16.
+// Multiplies by the numbers of int8 times their scales, in float32. So no input of a product is rounded, also not in
+// products by bfloat16.
 class ExactInputsBackend : public ForwardingBackend {
  public:
   ExactInputsBackend() : ForwardingBackend(cpu::MakeCpuBackend(/*num_threads=*/1, cpu::Isa::kGeneric)) {}

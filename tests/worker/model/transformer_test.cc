@@ -31,7 +31,7 @@ constexpr float kBFloat16Tolerance = 0.05f;
 constexpr float kInt8Tolerance = 0.15f;  // The largest measured error is 0.11.
 // Of int8 K and V, also with int8 weights.
 constexpr float kInt8KvTolerance = 0.15f;
-// Of int4 weights, on models whose random weights lose more than those of a trained model.
+// Of int4 weights, on models whose random weights lose more than the weights of a trained model.
 constexpr float kInt4Tolerance = 0.8f;
 
 bool MultipliesBFloat16(cpu::Isa isa) {

@@ -35,7 +35,7 @@ struct Step {
 // One kernel in one step, or the bounds of these numbers.
 struct Numbers {
   double instructions;        // Millions of warp instructions.
-  double sectors;             // Sectors that are accessed, divided by those of K and V.
+  double sectors;             // Sectors that are accessed, per sector of K and V.
   double replays_per_access;  // Of shared memory.
 };
 
@@ -129,7 +129,7 @@ bool WriteBounds(const std::string& path, const NumbersByName& all) {
   std::fprintf(
       file,
       "# Bounds on what the attention kernels execute; made by attention_instructions with "
-      "QUIRE_UPDATE_GOLDEN=1.\n# Millions of warp instructions of PTX; sectors of global memory over those of K "
+      "QUIRE_UPDATE_GOLDEN=1.\n# Millions of warp instructions of PTX; sectors of global memory per sector of K "
       "and V; replays per access\n# to shared memory.\n");
   Print(file, all, kSlack);
   return std::fclose(file) == 0;
@@ -150,7 +150,7 @@ NumbersByName ReadBounds(const std::string& path) {
   return bounds;
 }
 
-// Whether the numbers are those of the bounds' steps and kernels, and none is larger.
+// Whether the numbers belong to the same steps and kernels as the bounds, and none is larger.
 bool AreWithin(const NumbersByName& all, const NumbersByName& bounds) {
   bool are_within = true;
   const auto fail = [&](const std::pair<std::string, std::string>& names, const char* what) {

@@ -14,7 +14,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kMultiprocessors = 132;  // Those of an H100 or H200. The plan of a step depends on it.
+constexpr int kMultiprocessors = 132;  // An H100 or H200; the plan of a step depends on it.
 
 // An entry is the mangled name of the kernel's class.
 struct NameEntry {

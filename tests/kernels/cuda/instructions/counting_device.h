@@ -50,7 +50,7 @@ class CountingDevice : public EmulatedDevice {
     ptxvm::Module* module;
     std::string name;
   };
-  // Returns the kernel whose mangled name contains that of its class.
+  // Returns the kernel whose mangled name contains the mangled name of its class.
   FoundKernel Find(const std::string& mangled_class) const;
 
   bool is_sm90_ = false;
