@@ -11,7 +11,7 @@ import threading
 import unittest
 
 from messages_programs import stream_message
-from openai_programs import Installation, wait_for
+from openai_programs import Installation, answers_across_restart, resumable_installation
 
 PROMPT = "Once upon a time"
 USER = {"role": "user", "content": PROMPT}
@@ -244,13 +244,7 @@ class TokensTest(unittest.TestCase):
 
 class LostManagerTest(unittest.TestCase):
     def test_answers_go_on_with_the_next_manager(self):
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "key").write_text("k" * 40)
-        (folder / "times.yaml").write_text("step: 5ms")
-        worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
-        quire = Installation(BIN, [f"--resume-key-file={folder}/key"], (), worker_flags)
-        self.addCleanup(quire.close)
-        quire.wait_until_ready()
+        quire = resumable_installation(self, BIN)
         # A pattern keeps the model from ending its answer.
         schema = {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 400, "maxItems": 400}
         body = {"messages": [USER], "max_tokens": 900, "temperature": 0.8, "seed": 3}
@@ -258,24 +252,11 @@ class LostManagerTest(unittest.TestCase):
         code, expected, _ = quire.call("/v1/messages", body)
         self.assertEqual(code, 200, expected)
         self.assertGreater(expected["usage"]["output_tokens"], 200)
-        answers = {}
-        threads = [
-            threading.Thread(target=lambda: answers.update(whole=quire.call("/v1/messages", body)[1])),
-            threading.Thread(target=lambda: answers.update(streamed=stream_message(quire, body))),
-        ]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: self.num_begun(quire) == 2)
-        quire.manager.end()
-        quire.start_manager()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(without_names(answers["whole"]), without_names(expected))
-        self.assertEqual(without_names(answers["streamed"]), without_names(expected))
-
-    def num_begun(self, quire):
-        requests = json.loads(quire.quirectl("requests", "-o", "json"))["requests"]
-        return sum(int(request["generated_tokens"]) > 50 for request in requests)
+        whole, streamed = answers_across_restart(
+            quire, lambda: quire.call("/v1/messages", body)[1], lambda: stream_message(quire, body)
+        )
+        self.assertEqual(without_names(whole), without_names(expected))
+        self.assertEqual(without_names(streamed), without_names(expected))
 
     def test_a_stream_that_nobody_continues_ends_with_an_error_event(self):
         quire = Installation(BIN, gateway_flags=["--resume-time=0"])

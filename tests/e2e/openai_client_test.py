@@ -13,7 +13,7 @@ try:
 except ImportError:
     sys.exit(77)
 
-from openai_programs import Installation
+from openai_programs import WEATHER, Installation
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORY = "Once upon a time"
@@ -133,26 +133,6 @@ class OpenAiClientTest(unittest.TestCase):
 class ToolsTest(unittest.TestCase):
     """The documented examples of calls of functions, with a model that only tells stories."""
 
-    TOOLS = [
-        {
-            "type": "function",
-            "function": {
-                "name": "get_weather",
-                "description": "Get current temperature for a given location.",
-                "parameters": {
-                    "type": "object",
-                    "properties": {
-                        "location": {"type": "string", "maxLength": 12, "description": "City and country"},
-                        "units": {"type": "string", "enum": ["celsius", "fahrenheit"]},
-                    },
-                    "required": ["location", "units"],
-                    "additionalProperties": False,
-                },
-                "strict": True,
-            },
-        }
-    ]
-
     @classmethod
     def setUpClass(cls):
         template = "{{ messages[0].content }}{# <tool_call> #}"
@@ -168,7 +148,7 @@ class ToolsTest(unittest.TestCase):
         return self.client.chat.completions.create(
             model=self.model,
             messages=[{"role": "user", "content": STORY}],
-            tools=self.TOOLS,
+            tools=[{"type": "function", "function": WEATHER}],
             max_completion_tokens=300,
             **fields,
         )

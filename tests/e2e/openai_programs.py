@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -16,6 +17,21 @@ sys.path.insert(0, str(ROOT / "tests"))
 from programs import Program  # noqa: E402
 
 TIMEOUT_S = 120
+# The function of a documented example, with a short location so that an answer is short.
+WEATHER = {
+    "name": "get_weather",
+    "description": "Get current temperature for a given location.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "location": {"type": "string", "maxLength": 12, "description": "City and country"},
+            "units": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+        },
+        "required": ["location", "units"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
 
 
 class Installation:
@@ -119,6 +135,11 @@ class Installation:
     def wait_until_ready(self):
         wait_for(lambda: self.call("/health")[0] == 200)
 
+    def num_begun(self):
+        """Returns the number of running requests with more than 50 tokens."""
+        requests = json.loads(self.quirectl("requests", "-o", "json"))["requests"]
+        return sum(int(request["generated_tokens"]) > 50 for request in requests)
+
     def quirectl(self, *arguments):
         done = subprocess.run(
             [self.bin / "quirectl", "--endpoint", self.endpoint, *arguments],
@@ -130,6 +151,36 @@ class Installation:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+def resumable_installation(test, folder_of_programs):
+    """Starts an installation until the end of the test. Its streams outlive the manager, and a step takes 5 ms."""
+    folder = pathlib.Path(test.enterContext(tempfile.TemporaryDirectory()))
+    (folder / "key").write_text("k" * 40)
+    (folder / "times.yaml").write_text("step: 5ms")
+    worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
+    installation = Installation(folder_of_programs, [f"--resume-key-file={folder}/key"], (), worker_flags)
+    test.addCleanup(installation.close)
+    installation.wait_until_ready()
+    return installation
+
+
+def answers_across_restart(installation, *calls):
+    """Runs the calls, of one request each, at the same time. The manager is restarted when all have begun."""
+    answers = [None] * len(calls)
+
+    def run(i):
+        answers[i] = calls[i]()
+
+    threads = [threading.Thread(target=run, args=[i]) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: installation.num_begun() == len(calls))
+    installation.manager.end()
+    installation.start_manager()
+    for thread in threads:
+        thread.join()
+    return answers
 
 
 def events_of(response):

@@ -208,7 +208,7 @@ class LostManagerTest(unittest.TestCase):
         self.join(self.start_threads(len(calls), call_undisturbed))
         threads = self.start_threads(len(calls), call, stream)
         # The third call has two requests. The gateway has got the first tokens of all.
-        wait_for(lambda: self.num_begun(quire) == 2 * (len(calls) + 1))
+        wait_for(lambda: quire.num_begun() == 2 * (len(calls) + 1))
         lose_manager()
         self.join(threads)
         for i, answer in enumerate(expected):
@@ -230,10 +230,6 @@ class LostManagerTest(unittest.TestCase):
     def join(self, threads):
         for thread in threads:
             thread.join()
-
-    def num_begun(self, quire):
-        requests = json.loads(quire.quirectl("requests", "-o", "json"))["requests"]
-        return sum(int(request["generated_tokens"]) > 50 for request in requests)
 
     def expect_loss(self, quire):
         connection = quire.connect()

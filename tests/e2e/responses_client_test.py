@@ -20,25 +20,10 @@ try:
 except ImportError:
     agents = None
 
-from openai_programs import Installation
+from openai_programs import WEATHER, Installation
 
 STORY = "Once upon a time"
 GREEDY = {"model": "tales", "input": STORY, "instructions": "You tell stories.", "temperature": 0}
-WEATHER = {
-    "type": "function",
-    "name": "get_weather",
-    "description": "Get current temperature for a given location.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "location": {"type": "string", "maxLength": 12, "description": "City and country"},
-            "units": {"type": "string", "enum": ["celsius", "fahrenheit"]},
-        },
-        "required": ["location", "units"],
-        "additionalProperties": False,
-    },
-    "strict": True,
-}
 TEMPLATE = "{% for m in messages %}{{ m.reasoning_content }}{{ '' + m.content }}{% endfor %}"
 TEMPLATE += "{% if enable_thinking %}<think>\n{% endif %}{# </think> <tool_call> 'tool' 'tool_calls' #}"
 
@@ -150,7 +135,11 @@ class ToolsTest(unittest.TestCase):
     def create(self, **fields):
         # The client has no argument for the seed.
         return self.client.responses.create(
-            model=self.model, tools=[WEATHER], max_output_tokens=300, extra_body={"seed": 5}, **fields
+            model=self.model,
+            tools=[{"type": "function", **WEATHER}],
+            max_output_tokens=300,
+            extra_body={"seed": 5},
+            **fields,
         )
 
     def check(self, call):
