@@ -20,20 +20,6 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::Schedule(std::function<void()> job) {
-  ++num_waiting_;
-  Push(std::move(job));
-}
-
-bool ThreadPool::TrySchedule(std::function<void()> job, size_t max_waiting) {
-  size_t num_waiting = num_waiting_;
-  do {
-    if (num_waiting >= max_waiting) return false;
-  } while (!num_waiting_.compare_exchange_weak(num_waiting, num_waiting + 1));
-  Push(std::move(job));
-  return true;
-}
-
-void ThreadPool::Push(std::function<void()> job) {
   ++num_pushing_;
   arrived_.Push(std::move(job));
   ++num_pushes_;
@@ -49,7 +35,6 @@ std::function<void()> ThreadPool::Next() {
   if (jobs_.empty()) return nullptr;
   std::function<void()> job = std::move(jobs_.front());
   jobs_.pop_front();
-  --num_waiting_;
   return job;
 }
 

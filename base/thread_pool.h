@@ -4,7 +4,6 @@
 #define QUIRE_BASE_THREAD_POOL_H_
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -27,18 +26,12 @@ class ThreadPool {
 
   void Schedule(std::function<void()> job);
 
-  // Schedules the job unless `max_waiting` jobs are already waiting. Returns whether it did.
-  bool TrySchedule(std::function<void()> job, size_t max_waiting);
-
  private:
   void Run();
-  // Hands over a job that num_waiting_ counts already.
-  void Push(std::function<void()> job);
   // The job that has waited longest. Returns null when none waits.
   std::function<void()> Next() QUIRE_EXCLUDES(mutex_);
 
   HandoffQueue<std::function<void()>> arrived_;  // The jobs that no thread of the pool has seen. Taken with the mutex.
-  std::atomic<size_t> num_waiting_ = 0;          // The jobs that no thread has started.
   std::atomic<uint32_t> num_pushes_ = 0;         // Changes after every push. Threads without a job wait for that.
   std::atomic<int> num_pushing_ = 0;             // Calls that still use this object.
   std::atomic<bool> is_stopping_ = false;

@@ -32,8 +32,6 @@ class GpuReport {
   double SecondsOf(const std::string& group, const std::string& name) const;
   // Prints a line about a measurement that was left out.
   void Skip(const std::string& group, const std::string& name, const std::string& reason);
-  // Bandwidths are compared with the first result of group "copy".
-  double copy_bytes_per_second() const { return copy_bytes_per_second_; }
 
   // Returns whether all results are in the file.
   bool is_written() const { return is_written_; }
@@ -45,7 +43,7 @@ class GpuReport {
   std::string device_;
   std::string numerics_;
   std::string last_group_;
-  double copy_bytes_per_second_ = 0;
+  double copy_bytes_per_second_ = 0;  // Of the first result of group "copy".
   bool is_written_ = true;
   std::vector<GpuResult> results_;
 };

@@ -57,22 +57,6 @@ TEST(ThreadPoolTest, ABusyThreadDoesNotHoldUpTheOthers) {
   release.set_value();
 }
 
-TEST(ThreadPoolTest, AJobIsRefusedWhenTooManyWait) {
-  std::promise<void> started;
-  std::promise<void> release;
-  ThreadPool pool(1);
-  pool.Schedule([&] {
-    started.set_value();
-    release.get_future().wait();
-  });
-  started.get_future().wait();
-  EXPECT_FALSE(pool.TrySchedule([] {}, 0));
-  EXPECT_TRUE(pool.TrySchedule([] {}, 2));
-  EXPECT_TRUE(pool.TrySchedule([] {}, 2));
-  EXPECT_FALSE(pool.TrySchedule([] {}, 2));
-  release.set_value();
-}
-
 TEST(ThreadPoolTest, TheDestructorWaitsForTheJobsThatJobsSchedule) {
   std::atomic<int> num_ran = 0;
   {

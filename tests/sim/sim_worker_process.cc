@@ -355,9 +355,4 @@ void SimWorkerProcess::RepeatLastResult() {
   listener_->OnResult(last_epoch_, *last_result_, 0);
 }
 
-std::optional<uint64_t> SimWorkerProcess::kept_digest() const {
-  if (!HasKept()) return std::nullopt;
-  return MixBits(DigestOf(kept_->MakeInventory()) + kept_salt_);
-}
-
 }  // namespace quire

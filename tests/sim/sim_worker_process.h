@@ -102,8 +102,6 @@ class SimWorkerProcess {
   // when the session has adopted nothing.
   const WorkerInventory* adopted() const { return adopted_.has_value() ? &*adopted_ : nullptr; }
   bool was_damaged() const { return was_damaged_; }
-  // The digest of the rows that it has kept. Nothing when it has kept none.
-  std::optional<uint64_t> kept_digest() const;
   // Whether the worker may have rows that its manager does not know.
   bool has_hidden_rows() const { return has_hidden_rows_; }
   // The first mistake that the manager has made.

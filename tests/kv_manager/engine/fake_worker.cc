@@ -72,10 +72,7 @@ class FakeWorker::Client : public WorkerClient {
     const MutexLock lock(&worker_->mutex_);
     if (!worker_->epoch_.has_value()) return;
     ++worker_->num_plans_;
-    if (worker_->dies_of_plans_) {
-      worker_->listener_->OnLost(*worker_->epoch_, absl::UnavailableError("socket closed"));
-      worker_->epoch_.reset();
-    } else if (const auto hit = worker_->poison_watch_.OnPlan(plan); hit.has_value()) {
+    if (const auto hit = worker_->poison_watch_.OnPlan(plan); hit.has_value()) {
       worker_->listener_->OnLost(*worker_->epoch_, FailureAt(hit->first, hit->second));
       worker_->epoch_.reset();
     } else if (worker_->holds_back_) {
@@ -147,11 +144,6 @@ void FakeWorker::StopProcess() {
 void FakeWorker::ContinueProcess() {
   const MutexLock lock(&mutex_);
   is_stopped_ = false;
-}
-
-void FakeWorker::DieOfEveryPlan() {
-  const MutexLock lock(&mutex_);
-  dies_of_plans_ = true;
 }
 
 void FakeWorker::FailAt(const Poison& poison) {

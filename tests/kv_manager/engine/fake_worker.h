@@ -54,8 +54,6 @@ class FakeWorker {
   void Answer();
   // Executes the held plans, and holds back later ones.
   void AnswerOnce();
-  // From now on, every plan kills the process, which then restarts by itself.
-  void DieOfEveryPlan();
   // From now on, plans that compute this token kill the process, which then restarts by itself. A named poison only
   // ends the session. With a reported one, only the sequence fails.
   void FailAt(const Poison& poison);
@@ -99,7 +97,6 @@ class FakeWorker {
   std::optional<bool> held_opening_ QUIRE_GUARDED_BY(mutex_);  // Whether the session that waits is to adopt.
   bool holds_back_ QUIRE_GUARDED_BY(mutex_) = false;
   bool is_stopped_ QUIRE_GUARDED_BY(mutex_) = false;
-  bool dies_of_plans_ QUIRE_GUARDED_BY(mutex_) = false;
   PoisonWatch poison_watch_ QUIRE_GUARDED_BY(mutex_);
   bool answers_wrongly_ QUIRE_GUARDED_BY(mutex_) = false;
   std::optional<BlockId> wrong_first_block_ QUIRE_GUARDED_BY(mutex_);
