@@ -19,7 +19,7 @@ struct HttpCall {
   std::string body = "";
   std::string authority = "";  // PEM file with the certificates that may have issued the server's.
   bool checks_server = true;   // False: any certificate will do, for a server that this process has started.
-  absl::Duration timeout;      // It limits the whole call.
+  absl::Duration timeout;      // Limit of the whole call.
 };
 
 struct HttpAnswer {

@@ -38,7 +38,7 @@ LogFormat GetLogFormat();
 
 // A part of a message with a name, which makes it a field of its own in JSON.
 struct LogField {
-  const char* name;   // It needs no escaping in JSON, and the line has no other field of that name.
+  const char* name;   // Unique in the line, and without characters that JSON escapes.
   std::string value;  // The value as text.
   bool is_number;
 };

@@ -36,7 +36,7 @@ struct SamplingField {
   double low = 0;  // The range of a float.
   double high = 1;
   bool has_low = true;        // The range includes `low`.
-  bool is_for_draws = false;  // It has no meaning in a beam search.
+  bool is_for_draws = false;  // Whether a beam search has no use for the field.
   // The key in a GGUF file, after "general.sampling.". Empty: models do not recommend a value.
   const char* gguf_key = "";
   bool is_off_at_minus_1 = false;  // For other servers, -1 is a value that changes nothing.

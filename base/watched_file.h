@@ -25,7 +25,7 @@ class WatchedFile {
  public:
   struct Options {
     std::string flag;      // The flag that names the file, such as "tokens".
-    std::string contents;  // It names what the file contains, for the log, such as "tokens".
+    std::string contents;  // What the file contains, for the log, such as "tokens".
     std::string path;
     // Takes the text of the file into use. Returns an error with the number of the line if the text is wrong, and then
     // changes nothing. An error that does not begin with the path gets it. Runs on the thread of this object and inside

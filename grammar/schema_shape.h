@@ -57,7 +57,7 @@ struct Shape {
     bool is_forbidden = false;
     bool is_described = false;  // Named in "properties" of some schema.
     bool is_named = false;      // Named there or in "required". In a closed object only such ones come.
-    bool is_allowed = false;    // It may come though it is not named.
+    bool is_allowed = false;    // Whether it may come though it is not named.
   };
   struct Pattern {
     const SchemaJson* schema;

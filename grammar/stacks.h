@@ -62,7 +62,7 @@ struct Frames {
 
 // All places where an automaton can be after some bytes.
 struct PositionSet {
-  std::vector<Position> positions;  // There are no duplicates.
+  std::vector<Position> positions;  // Without duplicates.
   bool can_end = false;             // The text may end here.
   bool can_leave = false;           // What is not known may follow here.
 };

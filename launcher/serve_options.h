@@ -37,7 +37,7 @@ struct PartFlag {
 // A flag that a program has.
 struct KnownFlag {
   std::string name;  // Such as "kv_bytes".
-  bool is_switch;    // It is true or false, and "--name" alone is true.
+  bool is_switch;    // Whether the value is true or false; "--name" alone is true.
 };
 
 struct ServeOptions {

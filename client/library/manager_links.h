@@ -47,7 +47,7 @@ class ManagerLinks {
       absl::Time deadline, const std::function<bool()>& is_stopped = [] { return false; });
 
  private:
-  std::vector<Link> links_;  // There is at least one. Does not change.
+  std::vector<Link> links_;  // At least one; constant.
   std::atomic<size_t> current_ = 0;
 };
 

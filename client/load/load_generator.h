@@ -21,7 +21,7 @@ struct LoadTestProgress {
   double elapsed_s = 0;
   int64_t num_sent = 0;
   int64_t num_ended = 0;   // Completed, failed or cancelled requests.
-  int64_t num_failed = 0;  // These are counted in num_ended, too.
+  int64_t num_failed = 0;  // Part of num_ended.
   int64_t output_tokens = 0;
   int num_in_flight = 0;
 };

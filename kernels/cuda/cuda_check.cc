@@ -10,7 +10,7 @@
 namespace quire::cuda {
 namespace {
 
-char device_name[320] = "a device";  // It has no destructor, because lines are written while the process ends.
+char device_name[320] = "a device";  // Without destructor: lines are written while the process ends.
 
 [[noreturn]] void Die(const char* call, std::va_list arguments, const char* name, const char* meaning) {
   char text[400];

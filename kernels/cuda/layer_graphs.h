@@ -74,7 +74,7 @@ class LayerGraphs {
   std::set<std::tuple<const void*, int, bool>> runs_;
   std::pair<int64_t, int64_t> generation_ = {};  // The numbers of frees and moves when the graphs were recorded.
   bool is_recording_ = false;
-  bool is_full_ = false;         // There was no memory for a recording.
+  bool is_full_ = false;         // Whether a recording found no memory.
   bool has_complained_ = false;  // The log says that there was no memory.
   Key recorded_key_ = {};
 };

@@ -46,9 +46,9 @@ class FaultProxy {
   void Heal();
 
   struct Counts {
-    int64_t connections = 0;  // That have been accepted.
+    int64_t connections = 0;  // Number of accepted connections.
     int open = 0;
-    int64_t bytes[2] = {};  // That have been passed on, by direction.
+    int64_t bytes[2] = {};  // Bytes that were passed on, by direction.
   };
   Counts counts() const;
 

@@ -99,7 +99,7 @@ v1::GenerateRequest MakeRequest(int kind, int number, const std::string& stop) {
 
 // What is known of the streams of one kind.
 struct Row {
-  int num_streams = 0;  // Those that were running when their worker was killed.
+  int num_streams = 0;  // Streams that were running when their worker was killed.
   int num_equal = 0;
   std::set<int> positions;  // How many tokens they had received then.
   std::vector<absl::Duration> gaps;

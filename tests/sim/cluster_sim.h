@@ -51,7 +51,7 @@ class ClusterSim {
     std::optional<RestoredCopy> copy = std::nullopt;
     std::vector<RestoredCopy> left_copies = {};  // Refused copies of workers that are no holders.
     const SimEngine* last_engine = nullptr;      // Engine of its worker, if it ran there when the last manager died.
-    bool has_lost_track = false;                 // It continued with rows that were perhaps not the last ones.
+    bool has_lost_track = false;                 // Whether it continued with rows that were perhaps not the last ones.
   };
   // A stream that a later copy of the request has replaced.
   struct Replaced {

@@ -193,7 +193,7 @@ class SimEngine : private AuditedBlocks::Observer {
     // The tokens that a request which had started had when it came here. -1: it has not come so.
     int64_t num_tokens_at_adoption = -1;
     int num_beam_tokens = 0;  // See Moving.
-    bool has_moved = false;   // It has come from another engine, or from an earlier manager.
+    bool has_moved = false;   // Whether it came from another engine, or from an earlier manager.
     bool has_run = false;     // Since it has come. Not known of a request that was submitted here.
     std::optional<int64_t> came_us = std::nullopt;  // When it has come from another engine.
   };
@@ -330,7 +330,7 @@ class SimEngine : private AuditedBlocks::Observer {
   using Records = std::map<RequestId, std::string>;
   Records refused_;                                // The requests of the inventory that were refused.
   Records gone_;                                   // See OnGone: no plan was sent since.
-  std::deque<std::pair<StepId, Records>> ending_;  // These plans end the rows of the requests.
+  std::deque<std::pair<StepId, Records>> ending_;  // Plans that end the rows of requests.
   std::optional<RequestId> passed_on_;             // The request that leaves as soon as it has come.
   CallerTotals moved_;  // What was counted here for requests that left, less the same of those that came.
   int num_unanswered_questions_ = 0;

@@ -19,12 +19,12 @@ struct SimReport {
   int64_t renumbered = 0;  // Moved requests that came to a worker with other numerics.
   int64_t manager_losses = 0;
   int64_t restored = 0;             // Requests that a worker had kept for another manager.
-  int64_t begun_again = 0;          // Those without a token. Most of them restart from the prompt.
+  int64_t begun_again = 0;          // Requests without a token. Most restart from the prompt.
   int64_t restored_renumbered = 0;  // Restored requests that had got other numerics before.
-  int64_t lost_renumbered = 0;      // Such requests that could not continue because a worker lost some of their rows.
-  int64_t left_behind = 0;          // Rows that were refused because their requests had got other numerics elsewhere.
-  int64_t resubmitted = 0;          // Requests that no worker had kept.
-  int64_t displaced = 0;            // Waiting requests that left a full queue for requests of another tenant.
+  int64_t lost_renumbered = 0;  // Requests with other numerics that could not continue, because a worker had lost rows.
+  int64_t left_behind = 0;      // Rows that were refused because their requests had got other numerics elsewhere.
+  int64_t resubmitted = 0;      // Requests that no worker had kept.
+  int64_t displaced = 0;        // Waiting requests that left a full queue for requests of another tenant.
   int64_t cancelled = 0;
   int64_t expired = 0;
   int64_t searches = 0;  // Requests with beams.

@@ -88,8 +88,9 @@ class Soak {
     std::unique_ptr<SimEngine> engine;
     int64_t answer_us = kNever;  // When the worker has executed its oldest plan.
     bool is_busy = false;        // A fault of this worker is not over.
-    bool is_joining = false;     // It comes back in another generation and gets no requests before it has joined.
-    CallerTotals totals;         // Of its requests that have ended.
+    bool is_joining =
+        false;            // Whether it comes back in another generation; then it gets no requests before it has joined.
+    CallerTotals totals;  // Of its requests that have ended.
   };
   struct Placed {
     std::shared_ptr<SimCaller> caller;

@@ -78,10 +78,10 @@ class Inference : public v1::InferenceService::Service {
 
   std::atomic<bool> leads = true;
   std::atomic<bool> hangs = false;
-  std::atomic<bool> stops = false;       // It refuses new requests, and answers other calls.
-  std::atomic<bool> is_cut = false;      // The stream is lost after its first response, and the manager stands by then.
-  std::atomic<bool> is_drained = false;  // The same, but the manager ends the stream because it stops.
-  std::atomic<bool> is_endless = false;  // The stream continues after its first response until it is cancelled.
+  std::atomic<bool> stops = false;       // Refuses new requests, and answers other calls.
+  std::atomic<bool> is_cut = false;      // Loses the stream after its first response, and stands by then.
+  std::atomic<bool> is_drained = false;  // The same, but ends the stream because the manager stops.
+  std::atomic<bool> is_endless = false;  // Continues the stream after its first response until it is cancelled.
   std::atomic<int> num_restoring = 0;    // Number of first calls that find that the manager still restores requests.
   std::atomic<int> num_calls = 0;
 

@@ -4,7 +4,6 @@ installed, with servers of this process in the place of managers."""
 
 import asyncio
 import contextlib
-import pathlib
 import tempfile
 import time
 import unittest

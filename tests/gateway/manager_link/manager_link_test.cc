@@ -132,7 +132,7 @@ class FakeManager : public v1::InferenceService::Service {
   std::atomic<bool> waits_for_cancel = false;
   std::promise<void> waiting;
   std::promise<void> cancelled;
-  std::atomic<bool> stops = false;  // It refuses requests, and its calls stay open.
+  std::atomic<bool> stops = false;  // Refuses requests, and keeps calls open.
   std::atomic<bool> lacks_worker = false;
   std::atomic<uint64_t> timeout_ms = 0;  // Of the last request.
   std::atomic<bool> is_cut = false;      // The call breaks after the first response.
@@ -151,7 +151,7 @@ class FakeManager : public v1::InferenceService::Service {
   std::atomic<int> num_calls = 0;
   std::atomic<int> num_models = 0;    // Calls of GetModel.
   std::atomic<int> num_batches = 0;   // Calls of GenerateBatch.
-  std::atomic<int> num_messages = 0;  // That came with calls of GenerateBatch.
+  std::atomic<int> num_messages = 0;  // Messages of calls of GenerateBatch.
 
  private:
   void WaitForCancel(grpc::ServerContext* context) {

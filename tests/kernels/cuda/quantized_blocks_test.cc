@@ -17,7 +17,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr DataType kElement = DataType::kBFloat16;
-constexpr int kTimes = 2;  // That a product is added.
+constexpr int kTimes = 2;  // Number of times that a product is added.
 constexpr QuantizedFormat kFormats[] = {QuantizedFormat::kInt4, QuantizedFormat::kInt8, QuantizedFormat::kFp8};
 
 class QuantizedBlocksTest : public DeviceTest {

@@ -64,7 +64,7 @@ class FakeWorker {
   // The next tables that the worker reports have this block as the first block of the first row.
   void ReportWrongFirstBlock(BlockId block);
 
-  bool is_gone() const;  // It was killed, or it has drained.
+  bool is_gone() const;  // Whether it was killed, or has drained.
   // The first rule that a plan has broken. OK if every plan was right.
   absl::Status error() const;
   int num_plans() const;                 // Received plans.

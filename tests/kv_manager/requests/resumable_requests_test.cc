@@ -127,7 +127,7 @@ class ResumableRequestsTest : public ::testing::Test {
   FakeEngine engine_{model_};
   ManualClock clock_;
   RequestRegistry registry_{100};
-  std::vector<std::shared_ptr<One>> writers_;  // They outlive the streams.
+  std::vector<std::shared_ptr<One>> writers_;  // Writers that outlive the streams.
   std::unique_ptr<ResumableRequests> requests_;
   absl::StatusOr<std::shared_ptr<TokenStream>> last_;  // What Add returned.
 };
