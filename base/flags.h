@@ -43,7 +43,6 @@ struct ProgramFlags {
   std::vector<const char*> lists = {};  // The flags whose values are lists, separated by commas.
 };
 
-// A value for a flag.
 struct FlagValue {
   absl::CommandLineFlag* flag;
   std::string value;

@@ -9,7 +9,6 @@
 
 namespace quire {
 
-// The work of a step.
 struct StepWork {
   double tokens = 0;
   double context_tokens = 0;  // The sum over the tokens of the positions that each attends to.

@@ -43,7 +43,6 @@ class ByteTrie {
     return TokensBetween(at.first_token, at.num_children > 0 ? node(at.first_child).first_token : at.last_token);
   }
   int num_tokens() const { return static_cast<int>(tokens_.size()); }
-  // The token at a place.
   TokenId token(int place) const { return tokens_[static_cast<size_t>(place)]; }
   int max_depth() const { return max_depth_; }
   size_t num_bytes() const { return nodes_.size() * sizeof(Node) + tokens_.size() * sizeof(TokenId); }

@@ -72,8 +72,8 @@ class Part {
   std::string ForUser(absl::string_view error) const;
 
   const PartId id_;
-  const std::string path_;      // Of the program.
-  const std::string log_path_;  // Of the log.
+  const std::string path_;  // Path of the program.
+  const std::string log_path_;
   std::vector<std::string> flags_;
   std::vector<PartFlag> user_flags_;
   std::map<std::string, std::string> values_;  // Of all flags, by names such as "kv_bytes".

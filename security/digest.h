@@ -14,7 +14,6 @@ namespace quire {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 
-// Returns the SHA-256 digest of `bytes`.
 Sha256Digest Sha256(absl::string_view bytes);
 
 // Reads bytes from two hexadecimal digits each, in upper or lower case. Returns nothing when `hex` is anything else.

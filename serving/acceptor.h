@@ -38,8 +38,8 @@ struct AcceptorOptions {
   std::string flag = {};    // What sets max_connections, for the log; empty if nothing does.
   int max_connections = 0;  // Further connections are closed at once.
   int max_per_address = 0;  // The same for connections from one IP address. 0: only max_connections counts.
-  // While it returns true, no connection is accepted, and clients wait. Nobody asks it when it is null. The acceptor's
-  // thread calls it.
+  // Returns whether clients must wait, so that no connection is accepted. Null: they never must. Called by the
+  // acceptor's thread.
   std::function<bool()> must_wait = nullptr;
   std::chrono::milliseconds probe_interval = std::chrono::seconds(5);  // See Acceptor.
   std::chrono::milliseconds probe_timeout = std::chrono::seconds(2);   // Until the port counts as deaf.

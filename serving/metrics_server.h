@@ -35,7 +35,6 @@ class MetricsServer {
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  // Adds metrics to /metrics.
   void Add(std::shared_ptr<prometheus::Collectable> metrics);
 
   // Serves `page` at `path`, such as "/status.json". The objects that `page` refers to must outlive the server.

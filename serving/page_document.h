@@ -12,8 +12,8 @@ namespace quire {
 // A page for browsers in one document, which loads nothing.
 struct PageDocument {
   std::string html;
-  std::string
-      policy;  // Its Content-Security-Policy: no other script and style runs, and it talks to its own server only.
+  // Its Content-Security-Policy: no other script and style runs, and it talks to its own server only.
+  std::string policy;
 };
 
 // `html` has the comments /*style.css*/ and /*page.js*/ where the style and the script belong.

@@ -34,7 +34,6 @@ struct GuideOptions {
   const CLI::Option* grammar_option = nullptr;
 };
 
-// Adds the options to the command.
 void AddGuideOptions(CLI::App* command, GuideOptions* options);
 
 }  // namespace quire

@@ -31,7 +31,7 @@ class FreePlaces {
   void Return(TimePoint now) { since_.push_back(now); }
 
  private:
-  std::deque<TimePoint> since_;  // The times are in ascending order.
+  std::deque<TimePoint> since_;  // In ascending order.
 };
 
 }  // namespace quire

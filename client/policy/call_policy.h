@@ -19,7 +19,7 @@ struct CallRequest {
   absl::Duration resume_time = absl::InfiniteDuration();  // Longest time of attempts without progress.
   bool is_stream = false;                                 // Otherwise, the call can be made twice without harm.
   // Only for streams: facts of the GenerateRequest.
-  bool has_on_disconnect = false;  // The field is set.
+  bool has_on_disconnect = false;  // Whether on_disconnect is set.
   bool is_detachable = false;      // ON_DISCONNECT_DETACH.
   bool is_named = false;
   bool is_continued = false;  // continue_from is set.

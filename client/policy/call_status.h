@@ -26,7 +26,7 @@ bool IsNotLeading(const google::rpc::Status& status);
 // Returns whether a manager has answered that is not leading, or none has answered.
 bool IsOfNoLeader(const google::rpc::Status& status);
 
-// Returns whether the call has ended and another one may get on: gRPC or a proxy has ended it, or the manager is not
+// Returns whether the call has ended and another call may succeed: gRPC or a proxy has ended it, or the manager is not
 // ready to answer.
 bool IsCut(const google::rpc::Status& status);
 

@@ -19,13 +19,13 @@ struct Finding {
   Result result = Result::kOk;
   std::string name;
   std::string message;
-  std::string advice = "";  // The user should do this; it is empty when all is well.
+  std::string advice = "";  // What the user should do; empty when all is well.
 };
 
 struct DoctorOptions {
   ClientOptions client = {};
   std::string metrics = "";          // host:port of the manager's metrics; empty: not looked at.
-  bool has_generation_check = true;  // Generates a token to see whether this works.
+  bool has_generation_check = true;  // Whether a token is generated, to see if this works.
 };
 
 enum class Examined { kUnreached, kStandsBy, kReached };

@@ -14,7 +14,6 @@ namespace quire::cuda {
 // Whether recordings (Device::BeginRecording) may use a piece of memory. They are lost when it is freed.
 enum class Recorded { kYes, kNever };
 
-// Frees memory of the device.
 inline void FreeOnDevice(Device* device, void* memory, Recorded recorded) {
   if (recorded == Recorded::kYes) {
     device->Free(memory);

@@ -31,7 +31,6 @@ struct FaultContext {
 // drained by the operator, and keeps its process.
 std::vector<Fault> WorkerFaults(const FaultContext& context, bool are_both_hit);
 
-// Faults of clients.
 std::vector<Fault> ClientFaults(const FaultContext& context);
 
 }  // namespace quire

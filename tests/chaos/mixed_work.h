@@ -21,7 +21,6 @@ struct Output {
 };
 using Outputs = std::vector<Output>;  // By index.
 
-// Adds a response to the outputs.
 void AddResponse(const v1::GenerateResponse& response, Outputs* outputs);
 
 // A request that gives the same outputs every time.

@@ -64,7 +64,6 @@ inline std::string References(size_t count) {
   return std::string(count, '\xBE');
 }
 
-// The fields of a call.
 inline std::string CallFields(absl::string_view path) {
   return Field(":method", "POST") + Field(":scheme", "http") + Field(":path", path) + Field(":authority", "localhost") +
          Field("content-type", "application/grpc") + Field("te", "trailers");

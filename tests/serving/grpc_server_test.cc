@@ -64,7 +64,6 @@ class GrpcServerTest : public ::testing::Test {
     return status.ok() ? response.status() : HealthResponse::SERVICE_UNKNOWN;
   }
 
-  // Reconnects.
   void Reconnect() {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -78,7 +78,6 @@ class FullWorkerTest : public testing::Test {
     device_->is_full = true;
   }
 
-  // Returns the plan of the next step.
   PlanBuilder NextStep() { return PlanBuilder(++step_); }
   void Run(const PlanBuilder& plan) {
     v1::StepResult result;

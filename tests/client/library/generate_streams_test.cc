@@ -48,7 +48,7 @@ class CountingService : public v1::InferenceService::Service {
   }
 
   std::atomic<int> num_calls = 0;
-  std::atomic<int> num_lost = 0;  // Of "lost".
+  std::atomic<int> num_lost = 0;  // Calls of the request "lost".
 };
 
 v1::GenerateRequest RequestOf(const std::string& name, uint32_t num_tokens) {
