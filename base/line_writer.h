@@ -50,7 +50,8 @@ class LineWriter {
   int64_t WriteLines(std::string_view lines);
   // Writes `text`, and waits for the descriptor before each write. Returns how many bytes were written.
   size_t WriteText(std::string_view text);
-  // Waits until the descriptor takes bytes or fails, or until the destruction begins. Returns false in the latter case.
+  // Waits until the descriptor takes bytes or fails, or until the destruction begins. Returns false if the destruction
+  // has begun.
   bool WaitForDescriptor() const;
 
   const int fd_;

@@ -37,7 +37,7 @@ class ThreadPool {
   std::atomic<bool> is_stopping_ = false;
 
   Mutex mutex_;                                                      // Guards what the threads of the pool share.
-  std::deque<std::function<void()>> jobs_ QUIRE_GUARDED_BY(mutex_);  // Older than those in arrived_.
+  std::deque<std::function<void()>> jobs_ QUIRE_GUARDED_BY(mutex_);  // Older than the jobs in arrived_.
   std::vector<std::thread> threads_;                                 // Constant from the constructor to the destructor.
 };
 

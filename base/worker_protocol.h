@@ -22,7 +22,7 @@ inline constexpr int kMaxCandidates = 1024;          // Per beam and step.
 inline constexpr uint32_t kMaxTopLogprobs = 1024;    // Alternatives per token.
 inline constexpr int kMaxRecordBytes = 1 << 16;      // The manager stores such a record with a row.
 inline constexpr int kMaxCacheRootBytes = 1 << 10;   // The name of a root of the prefix cache.
-inline constexpr int kMaxGuideOwnerBytes = 1 << 10;  // The name of those who share a guide.
+inline constexpr int kMaxGuideOwnerBytes = 1 << 10;  // Name of the tenants who share a guide.
 // An inventory that is larger leaves out labels. Its chunks are closed at this size, but a row is never divided.
 inline constexpr int64_t kMaxInventoryBytes = int64_t{512} << 20;
 inline constexpr int kInventoryChunkBytes = 1 << 20;

@@ -29,7 +29,7 @@ class ByteTrie {
   static constexpr size_t kMaxTextBytes = 4096;
 
   ByteTrie() = default;
-  // The texts are in any order, and several may be equal. Empty ones, and ones of more than kMaxTextBytes, are left
+  // The texts are in any order, and several may be equal. Empty texts, and texts of more than kMaxTextBytes, are left
   // out.
   explicit ByteTrie(std::vector<std::pair<std::string_view, TokenId>> texts);
 

@@ -124,7 +124,7 @@ class TokenMasks {
   int64_t work_ = 0;  // What is left of the caller's.
   Frames frames_;
   std::vector<PositionSet> levels_;  // The index is the depth in a trie.
-  std::vector<Frames::Size> sizes_;  // The frames of each level and of those above it.
+  std::vector<Frames::Size> sizes_;  // The frames of each level and of the levels above it.
   std::vector<StateId> states_;
   absl::flat_hash_set<Position> seen_;
   std::vector<FrameId> frame_ids_;

@@ -33,7 +33,7 @@ class TurnQueue {
   // Turns that still wait do not run.
   ~TurnQueue();
 
-  // Takes a turn at once if nobody waits for one and the time of those before has passed.
+  // Takes a turn at once if nobody waits for one and the time of the earlier turns has passed.
   bool TryTake(int64_t price_us) QUIRE_EXCLUDES(mutex_);
   // Runs `turn` soon. It must not block.
   void Push(const std::string& address, int64_t price_us, std::function<void()> turn) QUIRE_EXCLUDES(mutex_);

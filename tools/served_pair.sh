@@ -108,8 +108,8 @@ serve_cpu() { step "the model in the box on the CPU" serve_cpu answers cpu; }
 
 readonly COMPARED="its answers beside those of the CPU"
 
-# Serves the model as $1 says, with the flags from $5 on. Its answers are named $2, and are compared with those that are
-# named $3, whose logprobs may differ by $4.
+# Serves the model as $1 says, with the flags from $5 on. Its answers are named $2. Their logprobs may differ by $4 from
+# the answers that are named $3.
 serve_gpu() {
   local title=$1 name=$2 beside=$3 most=$4
   shift 4

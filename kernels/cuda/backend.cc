@@ -36,7 +36,7 @@ size_t BatchBytes(int num_tokens, int num_starts, size_t num_table_entries) {
          UploadArena::BytesFor<int32_t>(num_starts) + UploadArena::BytesFor<uint32_t>(num_table_entries);
 }
 
-// Returns the room for output rows, of which there are `num_rows` with those that are added.
+// Returns the room for output rows: `num_rows` with the added ones.
 size_t OutputBytes(const SamplingArgs& sampling, int num_rows) {
   return UploadArena::BytesFor<int32_t>(num_rows) + Sampler::UploadBytes(sampling, num_rows);
 }

@@ -191,7 +191,7 @@ class RoundedProductKernel {
   }
 
   // A tile of rows needs two chunks of 16 rows for a product of 32 columns, and a tile of tokens two chunks of 8 rows.
-  // One load gives the latter for two products.
+  // One load gives the chunks of tokens for two products.
   QUIRE_DEVICE void MultiplyByWarps(const char* stage) {
     const int lane = simt::LaneIndex();
     QUIRE_UNROLL for (int step = 0; step < kBlockSteps; step += 2) {

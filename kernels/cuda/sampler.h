@@ -39,7 +39,7 @@ class Sampler {
   // Returns whether everything about these rows but their results has a fixed size: they have no penalties, biases and
   // masks.
   static bool HasFixedSize(const SamplingArgs& args);
-  // The room that Prepare needs for the rows, of which there are `num_rows` with those that it adds.
+  // The room that Prepare needs for `num_rows` rows, with the rows that it adds.
   static size_t UploadBytes(const SamplingArgs& args, int num_rows);
   // Adds the rows to the caller's upload, and rows without meaning behind them. Reserves the memory of the results.
   // The addresses for other rows of fixed size are the same if num_rows and args.max_top are, as long as

@@ -20,7 +20,7 @@
 // Barriers
 //   void SyncBlock()          bar.sync: all threads of the block; orders all their memory accesses
 //   void SyncWarp()           all 32 lanes; orders the warp's memory accesses
-//   void MemoryFence()        membar.gl: the device sees my accesses before the fence earlier than those after it
+//   void MemoryFence()        membar.gl: the device sees my accesses before the fence first, then the later ones
 //   void MemoryFenceSystem()  membar.sys: the same for the host (results in pinned host memory)
 //
 // Between lanes               all 32 lanes call the same one; none of them orders memory. T has 4 or 8 bytes.

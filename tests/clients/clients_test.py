@@ -88,7 +88,7 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(self.refused(), self.refused_before)
 
     def refused(self):
-        """Returns the answers with an error by path and code, except for those to unknown paths."""
+        """Returns the answers with an error by path and code, except answers for unknown paths."""
         return re.findall(r'^quire_openai_answers_total\{path="(/[^"]*)",code="([45]..)"\} (\d+)', QUIRE.metrics(),
                           re.MULTILINE)
 

@@ -71,7 +71,7 @@ TEST_F(TenancyTest, ACachedPrefixServesItsTenantAlone) {
   EXPECT_EQ(CachedTokens(*zeta_, request), 0u);
   request.set_cache_salt("4:acme");
   EXPECT_EQ(CachedTokens(*zeta_, request), 0u);
-  // An operator's own requests and pins are those of its tenant.
+  // An operator's own requests and pins belong to its tenant.
   request.clear_cache_salt();
   EXPECT_EQ(CachedTokens(cluster_->client(), request), 0u);
 }

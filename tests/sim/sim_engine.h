@@ -332,7 +332,7 @@ class SimEngine : private AuditedBlocks::Observer {
   Records gone_;                                   // See OnGone: no plan was sent since.
   std::deque<std::pair<StepId, Records>> ending_;  // Plans that end the rows of requests.
   std::optional<RequestId> passed_on_;             // The request that leaves as soon as it has come.
-  CallerTotals moved_;  // What was counted here for requests that left, less the same of those that came.
+  CallerTotals moved_;  // Counts that left with moved requests, less counts that came with them.
   int num_unanswered_questions_ = 0;
   bool is_audit_pending_ = false;       // An audit has not been answered yet.
   int64_t audit_deadline_us_ = kNever;  // Deadline of an audit that waits for a plan.

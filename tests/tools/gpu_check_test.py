@@ -40,7 +40,7 @@ sleep 0.2
 rm $LOGS/running/$$
 [ "$test" != "${WRONG:-}" ]
 """
-# Two tokens, each with its logprob and the two likeliest tokens. A worker on the GPU gives the ones of variable GPU.
+# Two tokens, each with its logprob and the two likeliest tokens. With a worker on the GPU, variable GPU has them.
 QUIRECTL = """#!/bin/bash
 if [ "$3" = health ]; then  # The worker beside this manager has begun, and it is not broken.
   worker=$(cat $LOGS/worker)

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Products by matrices that stay FP8 give other bits than those by the bfloat16 that other devices make of them.
+// Products by matrices that stay FP8 give other bits than products by bfloat16, which other devices make of them.
 TEST(DescriptionTest, TheNumericsFingerprintSaysHowMatricesAreMultiplied) {
   const auto backend = MakeCpuBackend(1);
   const KvLayout layout = {

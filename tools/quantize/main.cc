@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Writes a checkpoint with weights of 8 or 4 bits from one with 16 or 32 bits. Whole numbers are those that the worker
+// Writes a checkpoint with weights of 8 or 4 bits from one with 16 or 32 bits. Whole numbers are the same as the worker
 // computes with --quantize, in the format of compressed-tensors, which Transformers loads as well. FP8 has the format
 // of DeepSeek.
 

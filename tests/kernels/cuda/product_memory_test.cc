@@ -2,7 +2,7 @@
 
 // The memory that products by quantized matrices take beside the matrices. A worker runs steps of 1, 2, 4 and so on to
 // the largest number of tokens at its start, and then gives the rest of the memory to the pool of K and V. So no other
-// number of tokens may need more than those.
+// number of tokens may need more than these steps.
 
 #include <gtest/gtest.h>
 

@@ -244,7 +244,7 @@ TEST(BankConflictTest, LanesMayShareAWord) {
   EXPECT_EQ(report.counters.shared_conflicts, 0);
 }
 
-// --- The launch itself
+// --- The launch
 
 TEST(LaunchTest, SeedDecidesTheOrderOfBlocksAndThreads) {
   const auto order = [](uint64_t seed) {

@@ -284,7 +284,7 @@ TEST(GpuModelTest, InExactModeChunksChangeNoBitOfQuantizedModels) {
   }
 }
 
-// A device whose kernels for weights of FP8 are those for whole numbers.
+// A device whose kernels for whole numbers multiply weights of FP8.
 class WrongDevice : public cuda::EmulatedDevice {
  public:
   const cuda::KernelTable* FindKernels(DataType element, int head_dim, int block_size) const override {
