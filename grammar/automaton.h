@@ -70,8 +70,8 @@ class Automaton {
   bool is_leaf(RuleId rule) const { return rules_[static_cast<size_t>(rule)].is_leaf; }
   // The bytes that may follow a text of the rule, in any context.
   const std::bitset<256>& follow(RuleId rule) const { return rules_[static_cast<size_t>(rule)].follow; }
-  // Leaf rules with equal contents have equal masks, whatever grammar they belong to, and the grammars have the same
-  // owner. The result is empty for other rules, and for large ones.
+  // Leaf rules with equal contents have equal masks, and their grammars have the same owner. The content of other
+  // rules, and of large ones, is empty.
   const std::string& content(RuleId rule) const { return rules_[static_cast<size_t>(rule)].content; }
   // A number that no other automaton of this process has.
   uint64_t serial() const { return serial_; }

@@ -29,8 +29,8 @@ struct Suffixes {
   int max_characters = 0;    // Characters of the longest suffix.
 };
 
-// Knows the suffixes of all nodes of a trie. It lets a walk take all tokens below a node at once where all characters
-// that they have may follow. Immutable; thread-safe.
+// Knows the suffixes of all nodes of a trie. With it, a walk takes all tokens below a node at once if all their
+// characters may follow. Immutable; thread-safe.
 class SuffixTable {
  public:
   SuffixTable() = default;

@@ -28,7 +28,7 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
-// Returns a source of which Compile makes the same, without the annotations of its JSON schemas, such as descriptions.
+// Returns the source without the annotations of its JSON schemas, such as descriptions. It compiles to the same.
 Source WithoutAnnotations(Source source);
 
 // Compiles a source. The time is bounded by the limits of automaton.h. INVALID_ARGUMENT, with the place, when the

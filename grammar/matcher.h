@@ -49,7 +49,7 @@ class Matcher {
   const PositionSet& set() const { return set_; }
 
  private:
-  // Ends a token; `work` is left after it. Reads on nowhere if a limit is reached.
+  // Ends a token, after which `work` is left. Nothing can follow if a limit is reached.
   void Finish(int64_t work);
   // Removes positions without successors, and frames that nothing leads to.
   void Compact();

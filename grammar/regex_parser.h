@@ -16,7 +16,7 @@ enum class RegexText {
   kJsonString,  // They are written as inside of a JSON string, where some characters need an escape.
 };
 
-// Adds the texts that match a regular expression. The syntax is that of ECMAScript with the flag u: characters, `.`,
+// Adds the texts that match a regular expression. The syntax is as in ECMAScript with the flag u: characters, `.`,
 // classes in brackets, \d \w \s \D \W \S, \t \n \r \f \v \0 \xhh \uhhhh \u{h...} \cX, groups (also named ones, whose
 // names mean nothing), `|`, and the repetitions * + ? {m} {m,} {m,n}, which may be lazy. Of Python, groups
 // (?P<name>...) and the assertions \A and \Z are read, too. The flags i and s may come at the beginning, as in (?i), or

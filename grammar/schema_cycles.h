@@ -9,12 +9,13 @@
 
 namespace quire::grammar {
 
-// Finds schemas that say of a value only that it fits themselves, by way of references, allOf and the like.
+// Finds schemas that demand of a value only that it fits the same schema, through references, allOf and similar
+// keywords.
 class SchemaCycles {
  public:
   explicit SchemaCycles(const SchemaDocument& document) : document_(document) {}
 
-  // INVALID_ARGUMENT, with the place and the keyword, when there is such a circle, or when schemas refer to each other
+  // INVALID_ARGUMENT, with the place and the keyword, when there is such a cycle, or when schemas refer to each other
   // in too many levels.
   absl::Status Check(const SchemaJson& schema) { return Visit(schema, 0); }
 

@@ -34,8 +34,8 @@ class SchemaDocument {
   // Keeps a schema that is not in the text. `origin` is the part from which it comes.
   const SchemaJson& Make(SchemaJson schema, const SchemaJson& origin);
 
-  // To find out whether schemas have values in common may take a million steps for the whole document. Takes some of
-  // them, and returns whether there were enough.
+  // Looking for common values of schemas may take a million steps for the whole document. Takes `work` of them, and
+  // returns whether there were enough.
   bool TakeComparingWork(size_t work) const { return (comparing_work_ -= static_cast<int64_t>(work)) >= 0; }
 
   // The part that the keyword $ref or $dynamicRef of a schema names. References to other documents are errors.

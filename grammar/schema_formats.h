@@ -8,8 +8,8 @@
 
 namespace quire::grammar {
 
-// A value of the keyword "format" of a JSON schema. Every text of the regular expression has the format, but not every
-// such text is one of the regular expression.
+// A value of the keyword "format" of a JSON schema. Every match of the regular expression has the format, but not every
+// text with the format matches.
 struct SchemaFormat {
   std::string regex;
   int min_length;  // In characters, of all texts of the regular expression.

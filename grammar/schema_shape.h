@@ -31,7 +31,7 @@ using Goal = std::vector<Demand>;
 // Adds a demand that is not there.
 void AddDemand(const Demand& demand, Goal* goal);
 
-// What is known of the values of one type that meet a goal. The values of a shape are those that meet all its parts.
+// What is known of the values of one type that meet a goal. A value of a shape meets all its parts.
 struct Shape {
   struct Text {
     const SchemaJson* schema;

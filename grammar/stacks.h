@@ -67,8 +67,8 @@ struct PositionSet {
   bool can_leave = false;           // What is not known may follow here.
 };
 
-// The functions below subtract what they do from `work`, one for each position, call and link. When it is below 0 they
-// return early, and their results are of no use.
+// The functions below subtract what they do from `work`, one for each position, call and link. When it falls below 0,
+// they return early, and their results are meaningless.
 
 // Adds what is reached without a byte: the starts of called rules, and what follows rules that have ended. Frames with
 // a depth above `max_depth` are not made.

@@ -131,7 +131,7 @@ class Int8Pair {
     return ((u * kParts + part) * kPanels + p) * kCopyBytes;
   }
 
-  // Returns the address that `lane` has.
+  // Returns the address of `lane`.
   static QUIRE_DEVICE const char* AddressOf(const char* own, int lane) {
     const uint64_t bits = reinterpret_cast<uintptr_t>(own);
     const uint64_t low = simt::Shuffle(uint32_t(bits), lane), high = simt::Shuffle(uint32_t(bits >> 32), lane);

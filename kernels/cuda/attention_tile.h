@@ -37,8 +37,8 @@ QUIRE_DEVICE T LoadWords(const T* p) {
 
 // Calls do_one(i, kv_head) for every item, or merge, i of the launch and every KV head. It works for any grid size,
 // because a thread block processes several of them in turn. The most expensive items come first. With kBackAndForth,
-// the block that has the first item of a round has the last one of the next round, so that all blocks get about equally
-// much work.
+// the block that has the first item of a round has the last one of the next round, so that all blocks get about the
+// same work.
 template <bool kBackAndForth = false, typename F>
 QUIRE_DEVICE void ForEachInRange(const AttentionArgs& args, F do_one) {
   simt::WaitForPriorGrid();

@@ -14,8 +14,8 @@
 namespace quire::cuda {
 
 // Mixtures of experts whose matrices have 16 bits. Which experts a token uses is known on the device alone, so the
-// grids fit the largest number of items that so many tokens can have, and a recorded step is valid for all choices.
-// Owned by the executor thread.
+// grids fit the largest number of items that the tokens can have, and a recorded step is valid for all choices. Owned
+// by the executor thread.
 class CudaExperts {
  public:
   // Both must outlive this object.

@@ -58,7 +58,7 @@ struct QuantizedKernels {
 };
 
 // The kernels for products of rounded rows by weights of int8 or FP8. The number of products is the same as above, and
-// the same ones add their splits. Rows have one scale, or one for each 128 columns.
+// the same products add their splits. Rows have one scale, or one for each 128 columns.
 struct RoundedProductKernels {
   Kernel<RoundRowsArgs> round_rows;      // `entry` is null with scales of columns.
   Kernel<RoundGroupsArgs> round_groups;  // `entry` is null with one scale for each row.
@@ -100,8 +100,8 @@ struct KernelTable {
   RoundedProductKernels rounded_fp8_blocks;  // The same for weights that have blocks of 128 x 128.
   Kernel<SplitSumArgs> split_sum;
   Kernel<GatherColumnsArgs> gather_columns;
-  // The table for K and V of int8 in the same blocks, of which only kernels of attention and rope_append are others.
-  // It is null for small blocks and heads of more than 128 dimensions, and in such a table.
+  // The table for K and V of int8 in the same blocks; only its kernels of attention and rope_append differ. It is null
+  // for small blocks and heads of more than 128 dimensions, and in such a table.
   const KernelTable* int8_kv = nullptr;
 
   // Calls visit(kernel) for every kernel that the table has.
