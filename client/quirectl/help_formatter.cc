@@ -28,7 +28,8 @@ std::string HelpFormatter::make_footer(const CLI::App* app) const {
 
 std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
   const std::string description = command->get_description();
-  const std::string sentence = description.substr(0, description.find(". "));
+  std::string sentence = description.substr(0, description.find(". "));
+  if (sentence.ends_with('.')) sentence.pop_back();
   std::ostringstream out;
   CLI::detail::format_help(out, command->get_name(), WrapDescription(sentence), column_width_);
   return out.str();

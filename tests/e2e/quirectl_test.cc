@@ -329,6 +329,7 @@ TEST_F(QuirectlTest, VersionAndHelpNeedNoManager) {
   EXPECT_EQ(Quirectl({"help"}).output, help.output);
   EXPECT_EQ(Quirectl({"help", "status"}).output, Quirectl({"status", "--help"}).output);
   EXPECT_EQ(Quirectl({"help", "nothing"}).exit_code, 2);
+  EXPECT_THAT(help.output, HasSubstr("Print the tokens of a text\n")) << "no command's line ends with a point";
   EXPECT_THAT(help.output, HasSubstr("Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 unavailable"));
   for (const char* command : {"status", "bench"}) {
     EXPECT_THAT(Quirectl({command, "--help"}).output, HasSubstr("\n`quirectl --help` lists the options that all"));
