@@ -122,9 +122,9 @@ bool GenerateStreams::Handle(Call* call, bool ok, Event* event) {
       return true;
     case Call::Phase::kFinish:
       if (stream.Decide(call->status)) {
-        call->waiter = std::thread([this, call] { GoOn(call); });
+        call->waiter = std::thread([this, call] { Continue(call); });
       } else {
-        GoOn(call);
+        Continue(call);
       }
       return false;
     case Call::Phase::kEnd:
@@ -139,7 +139,7 @@ void GenerateStreams::Finish(Call* call) {
   call->stream.queued_reader_->Finish(&call->status, call);
 }
 
-void GenerateStreams::GoOn(Call* call) {
+void GenerateStreams::Continue(Call* call) {
   if (call->stream.Continues()) {
     Begin(call);
   } else {

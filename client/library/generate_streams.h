@@ -60,7 +60,7 @@ class GenerateStreams {
   // Finishes the call of the stream, whose status is the next event.
   static void Finish(Call* call);
   // The call of the stream has ended: starts the next one, or tells Next that there is none.
-  void GoOn(Call* call);
+  void Continue(Call* call);
   // Lets the event of the end come.
   void TellEnd(Call* call);
   // Handles an event of the queue. Returns true when there is something to tell.

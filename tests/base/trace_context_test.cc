@@ -75,7 +75,7 @@ TEST(TraceparentTest, AMalformedOneIsNone) {
   }
 }
 
-TEST(TraceSpanTest, GoesOnWithTheCallersTraceUnderASpanOfItsOwn) {
+TEST(TraceSpanTest, ContinuesWithTheCallersTraceUnderASpanOfItsOwn) {
   const TraceSpan span = StartSpan(ParseTraceparent(Text("cc", kTrace, kParent, "03")), {0x10, 2, 3});
   EXPECT_EQ(span.parent_id, kParent);
   EXPECT_EQ(Traceparent(span), Text("00", kTrace, "0000000000000011", "01"))

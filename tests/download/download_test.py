@@ -266,7 +266,7 @@ class DownloadTest(unittest.TestCase):
         version = re.search(r'kVersion\[\] = "(.*)"', header)[1]
         self.assertEqual(self.download("--version")[0], f"quire-download {version}\n")
 
-    def test_a_cut_connection_goes_on_where_it_was_cut(self):
+    def test_a_cut_connection_continues_where_it_was_cut(self):
         self.hub.faults["model.safetensors"] = [lambda h: h.cut(WEIGHTS, 3000000),
                                                 lambda h: h.cut(WEIGHTS, 500000, start=3000000)]
         _, err = self.download()
@@ -286,7 +286,7 @@ class DownloadTest(unittest.TestCase):
         self.assertIn("given up after 3 tries without progress, the next run continues from here", error)
         self.assertEqual(self.partial().stat().st_size, size)
 
-    def test_the_next_run_goes_on_where_the_last_one_stopped(self):
+    def test_the_next_run_continues_where_the_last_one_stopped(self):
         self.leave(WEIGHTS[:4000000])
         self.download()
         self.assertEqual(self.ranges(), ["bytes=4000000-"])

@@ -98,7 +98,7 @@ TEST(FailoverTest, StreamsOfAllKindsOutliveTheirWorker) {
 }
 
 // The request runs on worker 1, which is lost, and continues with worker 0.
-TEST(FailoverTest, AnApproximateStreamGoesOnWithOtherKernelsAndSaysFromWhere) {
+TEST(FailoverTest, AnApproximateStreamContinuesWithOtherKernelsAndSaysFromWhere) {
   Cluster cluster({.model = BundledModel(), .num_workers = 2, .manager_flags = {"--failover=approximate"}});
   cluster.worker(1).Signal(SIGTERM);
   cluster.worker(1).Wait();

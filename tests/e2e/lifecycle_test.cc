@@ -77,7 +77,7 @@ TEST(LifecycleTest, TenThousandRequestsHalfCancelledLeaveNoUsedBlock) {
 }
 
 // The second time the worker comes back with another pool and another block size.
-TEST(LifecycleTest, AStreamGoesOnWithTheSameTokensAfterItsWorkerWasKilledAndStartedAgain) {
+TEST(LifecycleTest, AStreamContinuesWithTheSameTokensAfterItsWorkerWasKilledAndStartedAgain) {
   Cluster cluster({.model = BundledModel()});
   v1::GenerateRequest request = GreedyRequest("Once upon a time", 700);
   request.mutable_stopping()->set_ignore_eos(true);

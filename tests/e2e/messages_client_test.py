@@ -64,7 +64,7 @@ class AnthropicClientTest(unittest.TestCase):
         events = asyncio.run(run())
         self.assertEqual((events[0].type, events[-1].type), ("message_start", "message_stop"))
 
-    def test_the_answer_goes_on(self):
+    def test_the_answer_continues(self):
         first = self.client.messages.create(**GREEDY)
         messages = [USER, {"role": "assistant", "content": first.content}, {"role": "user", "content": "And then?"}]
         second = self.client.messages.create(**{**GREEDY, "messages": messages})

@@ -335,7 +335,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertIn(f"script-src 'sha256-{digest}'", response.headers["Content-Security-Policy"])
         self.assertNotRegex(page.replace(script, ""), r"src=|https?://")
 
-    def test_a_stream_that_is_cut_goes_on_behind_the_last_event(self):
+    def test_a_stream_that_is_cut_continues_behind_the_last_event(self):
         body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 100, "temperature": 0.8, "seed": 7}
         body |= {"n": 2, "ignore_eos": True}
         whole = self.quire.call("/v1/chat/completions", body)[1]

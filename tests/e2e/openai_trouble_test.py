@@ -118,14 +118,14 @@ class LostManagerTest(unittest.TestCase):
         quire.wait_until_ready()
         return quire
 
-    def test_answers_go_on_with_the_next_manager(self):
+    def test_answers_continue_with_the_next_manager(self):
         quire = self.start()
 
         def replace_manager():
             quire.manager.end()
             quire.start_manager()
 
-        self.expect_answers_go_on(quire, replace_manager)
+        self.expect_answers_continue(quire, replace_manager)
 
     def test_new_requests_wait_while_a_manager_that_was_killed_is_started_again(self):
         self.expect_no_failure(lambda manager: manager.end())
@@ -157,7 +157,7 @@ class LostManagerTest(unittest.TestCase):
         self.join(threads)
         self.assertEqual([answer for answer in answers if answer[0] != 200], [])
 
-    def test_answers_go_on_with_the_manager_that_stood_by(self):
+    def test_answers_continue_with_the_manager_that_stood_by(self):
         if shutil.which("etcd") is None:
             self.skipTest("etcd is not installed (Debian: etcd-server)")
         stack = self.enterContext(contextlib.ExitStack())
@@ -181,9 +181,9 @@ class LostManagerTest(unittest.TestCase):
             self.assertEqual(len(leaders), 1)
             leaders[0].end()
 
-        self.expect_answers_go_on(quire, lose_leader)
+        self.expect_answers_continue(quire, lose_leader)
 
-    def expect_answers_go_on(self, quire, lose_manager):
+    def expect_answers_continue(self, quire, lose_manager):
         sampled = {**LONG, "temperature": 0.8, "seed": 3, "max_tokens": 900}
         chat = {"messages": [{"role": "user", "content": "Tell me a story about a fox."}]}
         chat |= {name: value for name, value in sampled.items() if name != "prompt"}

@@ -104,7 +104,7 @@ class ResponsesClientTest(unittest.TestCase):
         self.assertEqual((len(logprobs), len(logprobs[0].top_logprobs)), (5, 2))
         validate(response)
 
-    def test_the_conversation_goes_on(self):
+    def test_the_conversation_continues(self):
         first = self.client.responses.create(**GREEDY, max_output_tokens=20)
         items = [{"role": "user", "content": STORY}, *first.output, {"role": "user", "content": "And then?"}]
         second = self.client.responses.create(**{**GREEDY, "input": items}, max_output_tokens=5)

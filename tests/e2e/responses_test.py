@@ -259,7 +259,7 @@ class TokensTest(unittest.TestCase):
 
 
 class LostManagerTest(unittest.TestCase):
-    def test_answers_go_on_with_the_next_manager(self):
+    def test_answers_continue_with_the_next_manager(self):
         quire = resumable_installation(self, BIN)
         # A pattern keeps the model from ending its answer.
         schema = {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 400, "maxItems": 400}

@@ -182,7 +182,7 @@ TEST_F(RestartTest, ClientsContinueTheirStreamsWhenNobodyKnowsThemAnyMore) {
   EXPECT_TRUE(cluster.WaitUntilIdle());
 }
 
-TEST_F(RestartTest, StreamsGoOnAndNothingIsComputedAgain) {
+TEST_F(RestartTest, StreamsContinueAndNothingIsComputedAgain) {
   Cluster cluster(Options());
   const std::vector<v1::GenerateRequest> requests = AdoptedKinds();
   std::vector<Generations> expected;
@@ -200,7 +200,7 @@ TEST_F(RestartTest, StreamsGoOnAndNothingIsComputedAgain) {
   EXPECT_TRUE(cluster.WaitUntilIdle());
 }
 
-TEST_F(RestartTest, StreamsWithLogprobsAndSearchesGoOnAndNothingIsComputedAgain) {
+TEST_F(RestartTest, StreamsWithLogprobsAndSearchesContinueAndNothingIsComputedAgain) {
   Cluster cluster(Options());
   const std::vector<v1::GenerateRequest> requests = ScoredKinds();
   std::vector<Generations> expected;
@@ -219,7 +219,7 @@ TEST_F(RestartTest, StreamsWithLogprobsAndSearchesGoOnAndNothingIsComputedAgain)
   EXPECT_TRUE(cluster.WaitUntilIdle());
 }
 
-TEST_F(RestartTest, StreamsGoOnAgainAndAgain) {
+TEST_F(RestartTest, StreamsContinueAgainAndAgain) {
   Cluster cluster(Options(/*num_workers=*/2));
   std::vector<v1::GenerateRequest> requests;
   for (int number = 1; number <= 8; ++number) requests.push_back(Seeded(number));
@@ -234,7 +234,7 @@ TEST_F(RestartTest, StreamsGoOnAgainAndAgain) {
 
 // The first worker was silent while the request moved to the second one, so it still has rows of it. It comes to the
 // next manager before the second one, and has no time to catch up, because its steps are slow.
-TEST_F(RestartTest, OfTwoWorkersWithRowsOfARequestTheOneWhereItRanLastGoesOn) {
+TEST_F(RestartTest, OfTwoWorkersWithRowsOfARequestTheOneWhereItRanLastContinues) {
   std::ofstream(directory_ / "slow.yaml") << "step: 300ms\n";
   std::ofstream(directory_ / "fast.yaml") << "step: 5ms\n";
   ClusterOptions options = Options(/*num_workers=*/2);
@@ -287,7 +287,7 @@ TEST_F(RestartTest, OfTwoWorkersWithRowsOfARequestTheOneWhereItRanLastGoesOn) {
 }
 
 // What has not ended at the drain timeout continues as after a kill.
-TEST_F(RestartTest, StreamsThatADrainCutsOffGoOn) {
+TEST_F(RestartTest, StreamsThatADrainCutsOffContinue) {
   ClusterOptions options = Options();
   options.manager_flags.push_back("--drain-timeout=1ms");
   Cluster cluster(options);

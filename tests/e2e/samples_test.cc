@@ -192,7 +192,7 @@ v1::GenerateRequest LongSearch() {
   return request;
 }
 
-TEST(CutOffTest, SamplesAndBeamsGoOnTheSameAfterTheirWorkerWasKilledAndStartedAgain) {
+TEST(CutOffTest, SamplesAndBeamsContinueTheSameAfterTheirWorkerWasKilledAndStartedAgain) {
   Cluster cluster({.model = BundledModel()});
   const Generations calm_search = GenerateAll(cluster.client(), LongSearch());
   const Generations calm_samples = GenerateAll(cluster.client(), LongSamples());

@@ -103,7 +103,7 @@ class StandbyStreamsTest : public ::testing::Test {
   std::atomic<int> num_begun_ = 0;
 };
 
-TEST_F(StandbyStreamsTest, GoOnWhenTheLeaderIsKilled) {
+TEST_F(StandbyStreamsTest, ContinueWhenTheLeaderIsKilled) {
   Begin(/*num_streams=*/4);
   managers_->manager(leader_).Signal(SIGKILL);
   managers_->manager(leader_).Wait();
@@ -114,7 +114,7 @@ TEST_F(StandbyStreamsTest, GoOnWhenTheLeaderIsKilled) {
   ExpectWhole();
 }
 
-TEST_F(StandbyStreamsTest, GoOnAtOnceWhenTheLeaderGetsSigterm) {
+TEST_F(StandbyStreamsTest, ContinueAtOnceWhenTheLeaderGetsSigterm) {
   Begin(/*num_streams=*/3);
   Process& old = managers_->manager(leader_);
   old.Signal(SIGTERM);
@@ -153,7 +153,7 @@ TEST_F(StandbyStreamsTest, ANewRequestGoesToTheNextLeaderWhileTheOneBeforeWaitsF
   EXPECT_EQ(old.Wait(), 0) << old.Output();
 }
 
-TEST_F(StandbyStreamsTest, GoOnWhenTheLeaderStopsForLongerThanTheLeaseAndThenContinues) {
+TEST_F(StandbyStreamsTest, ContinueWhenTheLeaderStopsForLongerThanTheLeaseAndThenContinues) {
   Begin(/*num_streams=*/3);
   Process& old = managers_->manager(leader_);
   old.Signal(SIGSTOP);

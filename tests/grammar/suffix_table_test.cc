@@ -66,7 +66,7 @@ TEST(SuffixTableTest, KnowsTextsThatAreNoWholeCharacters) {
   EXPECT_FALSE(is_broken("a", {"ab\xF4\x8F\xBF\xBF", "a\xE0\xA0\x80"}));
 }
 
-TEST(StateRunsTest, AStringGoesOnWithItsCharacters) {
+TEST(StateRunsTest, AStringContinuesWithItsCharacters) {
   const auto automaton = *Compile({.kind = Source::Kind::kRegex, .text = "x[a-z\\u0080-\\u{10ffff}]{0,3}!?"});
   StateRuns runs;
   runs.SetAutomaton(*automaton);

@@ -136,7 +136,7 @@ class GenerateStreamTest : public testing::TestWithParam<bool> {
 
 INSTANTIATE_TEST_SUITE_P(AloneAndAmongMany, GenerateStreamTest, testing::Bool());
 
-TEST_P(GenerateStreamTest, ACallThatWasCutGoesOnWithWhatIsMissing) {
+TEST_P(GenerateStreamTest, ACallThatWasCutContinuesWithWhatIsMissing) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));
     return Cut();
@@ -424,7 +424,7 @@ TEST_P(GenerateStreamTest, AnErrorOfTheManagerEndsTheAttempts) {
   EXPECT_THAT(service_.resumes, SizeIs(1));
 }
 
-TEST_P(GenerateStreamTest, TheStreamGoesOnWithAServerThatWasStartedAgain) {
+TEST_P(GenerateStreamTest, TheStreamContinuesWithAServerThatWasStartedAgain) {
   service_.generate = {[](const auto&, Writer* writer) {
     writer->Write(Response(5, "a", "token-1"));
     return Cut();

@@ -268,7 +268,7 @@ TEST_P(SeveralManagersTest, AClientOfOneManagerHearsAtOnceThatItStops) {
   EXPECT_EQ(inference_[0].num_calls, 1);
 }
 
-TEST_P(SeveralManagersTest, AStreamThatAStoppingManagerEndsGoesOnWithTheNextOne) {
+TEST_P(SeveralManagersTest, AStreamThatAStoppingManagerEndsContinuesWithTheNextOne) {
   request_.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
   inference_[0].is_drained = true;
   EXPECT_EQ(Generate(), "ab");

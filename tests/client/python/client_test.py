@@ -147,7 +147,7 @@ class StreamTest(unittest.TestCase):
                     self.assertIsInstance(raised, quire.Error)
                     self.assertEqual(str(raised), str(quire.Error(error)))
 
-    def test_a_call_that_was_cut_goes_on_with_what_is_missing(self):
+    def test_a_call_that_was_cut_continues_with_what_is_missing(self):
         self.check([([response(5, "one")], CUT), ([response(6, "two")], CUT), ([response(7)], None)], [5, 6, 7],
                    [("Generate", 2), ("Resume", "one", [6]), ("Resume", "two", [7])])
 

@@ -190,7 +190,7 @@ class SeveralManagersTest(unittest.TestCase):
             client.complete("Hi")
         self.assertEqual(a.calls, ["Generate"])
 
-    def test_a_stream_that_a_stopping_manager_ends_goes_on_with_the_next_one(self):
+    def test_a_stream_that_a_stopping_manager_ends_continues_with_the_next_one(self):
         a, b = self.managers
         a.is_drained = True
         self.assertEqual(self.generate(), "ab")

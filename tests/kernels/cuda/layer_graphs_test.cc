@@ -100,7 +100,7 @@ TEST_F(LayerGraphsTest, WithoutMemoryNothingIsRecordedUntilRecordingsAreForgotte
       << "once";
 }
 
-TEST_F(LayerGraphsTest, AFullStoreGoesOnRepeatingWhatItHas) {
+TEST_F(LayerGraphsTest, AFullStoreStillRepeatsWhatItHas) {
   for (size_t i = 1; i <= LayerGraphs::kMaxGraphs; ++i) EXPECT_FALSE(Step(static_cast<int>(i)));
   EXPECT_TRUE(Step(1));
   EXPECT_TRUE(Step(2));
