@@ -64,7 +64,7 @@ class HandoffQueue {
     T value;
   };
 
-  Link end_;  // Marks the end of the list while a consumer is due and has taken something.
+  Link end_;  // End of the list while a consumer is due and has taken something.
   // The last value that was pushed; the list goes from there to the first one. Null: no consumer is due.
   std::atomic<Link*> head_ = nullptr;
 };

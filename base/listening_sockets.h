@@ -47,7 +47,7 @@ class ListeningSockets {
   std::vector<int> fds_;
   std::string address_;
   int port_ = 0;
-  std::string path_;       // A unix socket has this path.
+  std::string path_;       // Path of a unix socket.
   dev_t path_device_ = 0;  // With path_inode_, identifies the file at path_ as ours.
   ino_t path_inode_ = 0;
 };

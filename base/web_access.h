@@ -14,7 +14,7 @@ namespace quire {
 // requests to these ports.
 struct WebAccess {
   std::vector<std::string> host_names = {};       // Further names of the service. "*" means any name.
-  std::vector<std::string> allowed_origins = {};  // Pages of these origins may send requests. "*" means any.
+  std::vector<std::string> allowed_origins = {};  // Origins whose pages may send requests. "*" means any.
 };
 
 // Reads the flags --host-names and --allowed-origins, which all services have. Returns INVALID_ARGUMENT with the flag

@@ -16,17 +16,17 @@ struct BlockOperationsOptions {
 
 // The cost of one operation of PagedBlockManager, in seconds of CPU time. A sample is the mean of one round.
 struct BlockOperations {
-  Samples allocate_block;  // A sequence grows by a block, as in a decode step.
-  Samples fork;            // A sequence of context_tokens tokens is forked.
-  Samples free_fork;       // The fork is freed again; no block becomes free.
-  Samples publish_block;   // A full block enters the prefix cache.
-  Samples find_hit;        // Finds a prompt of context_tokens tokens, all cached except the last block.
-  Samples find_miss;       // Looks for a prompt with an unknown first token.
-  Samples adopt;           // A sequence adopts the blocks of a cached prompt.
-  Samples free_last;       // The last owner of context_tokens tokens is freed; the cache keeps the blocks.
-  Samples copy_states;     // Copies the states of all blocks for watchers, while the step loop waits.
-  Samples audit;           // Recounts and compares all references.
-  Samples evict_block;     // A sequence grows by a block that has to be evicted first.
+  Samples allocate_block;  // Growth of a sequence by a block, as in a decode step.
+  Samples fork;            // Fork of a sequence of context_tokens tokens.
+  Samples free_fork;       // Free of the fork; no block becomes free.
+  Samples publish_block;   // Entry of a full block into the prefix cache.
+  Samples find_hit;        // Search for a prompt of context_tokens tokens, all cached except the last block.
+  Samples find_miss;       // Search for a prompt with an unknown first token.
+  Samples adopt;           // Adoption of the blocks of a cached prompt by a sequence.
+  Samples free_last;       // Free of the last owner of context_tokens tokens; the cache keeps the blocks.
+  Samples copy_states;     // Copy of the states of all blocks for watchers, while the step loop waits.
+  Samples audit;           // Recount and comparison of all references.
+  Samples evict_block;     // Growth of a sequence by a block that has to be evicted first.
 };
 
 BlockOperations MeasureBlockOperations(const BlockOperationsOptions& options);

@@ -44,13 +44,13 @@ class FleetLoad {
  private:
   // This is known of a request. The reader of its stream owns it after the request has started.
   struct Request {
-    uint64_t sum;  // Its tokens so far have this sum.
-    int position;  // Its next token has this position.
+    uint64_t sum;  // Sum of its tokens so far.
+    int position;  // Position of its next token.
     bool is_running = false;
   };
   struct Stream {
     std::unique_ptr<GenerateBatchStream> call;
-    std::vector<Request> requests;  // The tag is the index + 1.
+    std::vector<Request> requests;  // By tag - 1.
     std::thread reader;
   };
 

@@ -25,7 +25,7 @@ const std::array<CharacterKinds, 128>& KindsOfAscii();
 
 // The texts that lead from a node of a trie to the tokens below it.
 struct Suffixes {
-  CharacterKinds kinds = 0;  // Their characters are of these kinds.
+  CharacterKinds kinds = 0;  // Kinds of all their characters.
   int max_characters = 0;    // Characters of the longest suffix.
 };
 

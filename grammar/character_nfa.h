@@ -17,7 +17,7 @@ namespace quire::grammar {
 struct CharacterNfa {
   struct Jump {
     int to;
-    std::optional<Assertion> assertion;  // The jump may be taken only where it holds.
+    std::optional<Assertion> assertion;  // Condition of the jump.
   };
   struct State {
     std::vector<Jump> jumps;                            // To states that are entered together with this one.

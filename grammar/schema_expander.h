@@ -44,7 +44,7 @@ struct Alternative {
   Shape shape;
   std::vector<Demand> pending = {};               // Demands that the shape does not have yet.
   std::set<Demand> met = {};                      // Demands that it has.
-  std::vector<std::vector<Branch>> choices = {};  // One branch of each has to be taken.
+  std::vector<std::vector<Branch>> choices = {};  // Lists from each of which one branch has to be taken.
   std::vector<Scope> scopes = {{nullptr, 0}};     // Scope 0 is none.
   bool is_dead = false;                           // No value fits.
 };

@@ -36,7 +36,7 @@ struct PortStats {
 struct AcceptorOptions {
   std::string port = {};    // The name of the port in metrics, such as "listen".
   std::string flag = {};    // What sets max_connections, for the log; empty if nothing does.
-  int max_connections = 0;  // Further connections are closed at once.
+  int max_connections = 0;  // Limit; further connections are closed at once.
   int max_per_address = 0;  // The same for connections from one IP address. 0: only max_connections counts.
   // Returns whether clients must wait, so that no connection is accepted. Null: they never must. Called by the
   // acceptor's thread.
@@ -113,12 +113,12 @@ class Acceptor {
 
   // These belong to the thread.
   ListeningSockets sockets_;
-  int spare_fd_ = -1;                 // Given up to accept and close a connection when no other descriptor is left.
-  int probe_fd_ = -1;                 // A connection to the own port, or -1.
-  std::string probe_name_;            // What accepting it shows as the name of its peer. Empty after that.
+  int spare_fd_ = -1;       // A reserve: closed to accept and refuse a connection when no other descriptor is left.
+  int probe_fd_ = -1;       // A connection to the own port, or -1.
+  std::string probe_name_;  // What accepting it shows as the name of its peer. Empty after that.
   Clock::time_point next_probe_;      // When the probe starts, if no connection comes before.
   Clock::time_point probe_deadline_;  // When the port counts as deaf.
-  Clock::time_point paused_until_;    // No connection is accepted before.
+  Clock::time_point paused_until_;    // Time before which no connection is accepted.
   LogLimiter log_limiter_;
 
   std::atomic<bool> is_stopping_{false};

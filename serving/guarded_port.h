@@ -54,7 +54,7 @@ class GuardedPort {
     int64_t bytes = 0;
     int64_t streams = 0;
     int64_t calls = 0;         // Begun so far.
-    int64_t calls_before = 0;  // Begun before there were too many abandoned calls.
+    int64_t calls_before = 0;  // Calls begun before too many were abandoned.
   };
 
   static Held HeldBy(const FrameGuard& guard) { return {guard.held_bytes(), guard.num_streams(), guard.num_calls()}; }

@@ -54,7 +54,7 @@ class MetricsServer {
 
   const WebAccess access_;
   mutable Mutex mutex_;
-  CondVar ended_;  // A thread of a connection has ended.
+  CondVar ended_;  // Signalled when a thread of a connection has ended.
   std::vector<std::shared_ptr<prometheus::Collectable>> metrics_ QUIRE_GUARDED_BY(mutex_);
   std::map<std::string, HttpPage> pages_ QUIRE_GUARDED_BY(mutex_);  // By path.
   std::set<int> open_ QUIRE_GUARDED_BY(mutex_);                     // The sockets of connections.

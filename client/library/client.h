@@ -119,15 +119,15 @@ class GenerateStream {
   bool is_cancelled() const;
 
   ManagerLinks* const links_;
-  grpc::CompletionQueue* const queue_;        // Null: the calls are read by Next.
+  grpc::CompletionQueue* const queue_;        // Null if Next reads the calls.
   void* const tag_;                           // Tag of all events in the queue.
-  const ManagerLinks::Link* link_ = nullptr;  // The last call used it.
+  const ManagerLinks::Link* link_ = nullptr;  // Link of the last call.
   v1::GenerateRequest request_;
   const absl::Time deadline_;
   CallPolicy policy_;
   CallAction action_;                                // What follows the call that has ended.
   std::string resume_token_;                         // Empty until the first response.
-  std::map<uint32_t, v1::ReceivedSample> received_;  // The key is the index.
+  std::map<uint32_t, v1::ReceivedSample> received_;  // By index.
   // Continue needs what was received of each sample, by index, and what the first responses have said.
   std::map<uint32_t, v1::ContinuedSample> continued_;
   std::string numerics_;
@@ -170,7 +170,7 @@ struct ClientOptions {
   // CheckEndpoints.
   std::string endpoint = "127.0.0.1:50051";
   absl::Duration timeout = absl::Seconds(10);  // Deadline of the calls that do not stream.
-  TlsFiles tls = {};                           // Without an authority calls are in plain text.
+  TlsFiles tls = {};                           // Files of TLS; without an authority calls are in plain text.
   std::string token = "";                      // Bearer token, see HeaderToken; empty means none.
   std::string server_name = "";                // Name in the manager's certificate; empty means the endpoint's host.
 };

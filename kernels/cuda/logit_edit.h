@@ -77,7 +77,7 @@ class LogitEdit {
     const int num_penalties = simt::LoadGlobal(&packed->num_penalties);
     const int32_t place = simt::LoadGlobal(&packed->pending_place);
     const int32_t pending = place < 0 ? -1 : simt::LoadGlobal(args.drawn_tokens + place);
-    uint64_t is_listed = 0;  // The thread has found the pending token.
+    uint64_t is_listed = 0;  // Whether the thread has found the pending token.
     for (int i = simt::ThreadIndex(); i < num_penalties; i += kThreads) {
       const int32_t token = simt::LoadGlobal(&penalties[i].token);
       if (token == pending) {

@@ -33,9 +33,9 @@ struct QuantizedProductArgs {
   int64_t split_stride;
   int32_t partial_rows;    // At least w.rows. A multiple of kRowsOfProductBlock if the kernel adds the splits.
   int32_t num_tokens;      // At least 1.
-  int32_t num_row_blocks;  // A block has kRowsOfProductBlock rows.
+  int32_t num_row_blocks;  // Blocks of kRowsOfProductBlock rows.
   int32_t num_splits;
-  int32_t blocks_per_split;  // A block has 128 columns.
+  int32_t blocks_per_split;  // Blocks of 128 columns.
   uint32_t* tickets;         // [num_row_blocks], if the kernel adds the splits: zeros, and zeros again when it ends.
   bool y_is_float;
   bool adds_to_y;

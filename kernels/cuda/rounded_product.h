@@ -42,9 +42,9 @@ struct RoundedProductArgs {
   int32_t padded_rows;     // `rows`, rounded up to whole tiles of 16.
   int32_t depth;           // A multiple of 128; x and w have zeros in columns that the matrix does not have.
   int32_t num_tokens;      // At least 1.
-  int32_t num_row_blocks;  // A block has kByteBlockRows rows.
+  int32_t num_row_blocks;  // Blocks of kByteBlockRows rows.
   int32_t num_splits;
-  int32_t blocks_per_split;  // A block has 128 columns.
+  int32_t blocks_per_split;  // Blocks of 128 columns.
   uint32_t* tickets;         // [num_row_blocks], if the kernel adds the splits: zeros, and zeros again when it ends.
   bool y_is_float;
   bool adds_to_y;

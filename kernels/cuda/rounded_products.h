@@ -115,7 +115,7 @@ class RoundedProducts {
   DeviceBuffer scales_;                           // [tokens], or in blocks [depth / 128][tokens]
   DeviceBuffer sums_;                             // [splits, tokens, rows] sums of 32 bits
   DeviceBuffer tickets_;                          // [blocks of rows], which are zeros between kernels
-  using Kind = std::pair<QuantizedFormat, bool>;  // The second value says whether there are blocks.
+  using Kind = std::pair<QuantizedFormat, bool>;  // The format, and whether there are blocks.
   std::set<Kind> checked_;
   std::set<Kind> complained_;
 };

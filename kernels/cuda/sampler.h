@@ -71,7 +71,7 @@ class Sampler {
   const KernelTable* const kernels_;
   const size_t pass_bytes_;
   UploadArena arena_;
-  SamplingKernelArgs prepared_ = {};  // The logits are missing.
+  SamplingKernelArgs prepared_ = {};  // All arguments but the logits.
   int num_blocks_ = 0;                // Number of blocks of the launch of prepared_.
   DeviceBuffer results_, top_, scratch_, drawn_tokens_;
   std::vector<uint8_t> is_masked_;  // [vocab_size], all 0 between rows.

@@ -133,7 +133,7 @@ class ProblemLog {
 
  private:
   using Line = std::pair<std::string, unsigned>;
-  using Key = std::tuple<ProblemKind, Line, Line>;  // Two colliding accesses have the same key in either order.
+  using Key = std::tuple<ProblemKind, Line, Line>;  // Equal for two colliding accesses in either order.
 
   // Returns the new entry, or null if the problem is known or there are too many.
   Problem* Add(ProblemKind kind, const Origin& origin);

@@ -36,7 +36,7 @@ class SimulatedBackend : public cpu::CpuBackend {
   // The shape of the model that it runs.
   static constexpr int kHiddenSize = 2;  // Two floats of 32 bits.
   static constexpr int kHeadDim = 2;
-  static constexpr KvType kKvType = KvType::kBFloat16;  // K and V have two numbers of 16 bits each: 64 bits.
+  static constexpr KvType kKvType = KvType::kBFloat16;  // Two numbers of 16 bits each in K and V: 64 bits.
 
   void BindThreads() override {}
   std::string Description() const override { return "simulated"; }

@@ -40,7 +40,7 @@ class RebalanceOracle {
   struct Stay {
     int64_t since_us = 0;
     int64_t last_look_us = 0;
-    int num_looks = 0;  // At least so often the loop has looked for idle workers meanwhile, but for one time.
+    int num_looks = 0;  // Looks of the loop for idle workers meanwhile, at least, except for one.
   };
 
   const bool is_on_;

@@ -58,7 +58,7 @@ struct SimWorker {
   int numerics = 0;     // Workers with other numerics give other tokens.
   int approximate = 0;  // 1: --failover=approximate.
   int postpones = 0;    // Above 1: the worker puts off about one draw in this number.
-  int ranks = 1;        // The worker is a group of this number of ranks, 1 .. kMaxRanks.
+  int ranks = 1;        // Number of ranks of the worker, 1 .. kMaxRanks.
 
   static constexpr int kMaxRanks = 4;
 

@@ -308,7 +308,7 @@ class SimEngine : private AuditedBlocks::Observer {
   std::unique_ptr<StepLoop> loop_;
 
   std::deque<Posted> posted_;          // Events in the inbox.
-  size_t num_taken_ = 0;               // The current round has taken this number of events from the front of posted_.
+  size_t num_taken_ = 0;               // Number of events that the current round has taken from the front of posted_.
   std::map<RequestId, Live> callers_;  // The callers of live requests, as the loop knows them.
   bool has_news_ = true;               // Whether something has happened since the last round.
   int64_t wake_us_ = 0;
@@ -347,7 +347,7 @@ class SimEngine : private AuditedBlocks::Observer {
   int64_t num_wanted_blocks_ = 0;         // Blocks wanted by live requests that have not started.
   int64_t next_deadline_us_ = kNever;     // The earliest deadline of live requests.
   std::set<RequestId> must_fail_;         // Requests that must fail in this round because they make workers fail.
-  std::set<RequestId> reported_;          // The worker has reported in this round that they fail, so they must.
+  std::set<RequestId> reported_;          // Requests that must fail, because the worker has reported it in this round.
   std::vector<PoisonWatch::FailedSlice> failed_;  // Failed slices of the result that was taken last.
   std::vector<SequenceId> early_;                 // The same, see ShadowWorker::early_sequences.
   std::vector<SimCaller*> wanting_end_;           // Live callers that have seen the end of all their samples.
