@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 
 #include "base/check.h"
 #include "base/log.h"

@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"

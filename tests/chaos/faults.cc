@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

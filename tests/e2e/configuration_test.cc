@@ -12,7 +12,6 @@
 #include <iterator>
 #include <regex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

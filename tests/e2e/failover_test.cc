@@ -5,8 +5,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -2,9 +2,7 @@
 
 // The log never stops the service: here its reader stalls.
 
-#include <algorithm>
 #include <csignal>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"

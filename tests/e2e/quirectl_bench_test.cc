@@ -6,7 +6,6 @@
 #include <iterator>
 #include <regex>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"

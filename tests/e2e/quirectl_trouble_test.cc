@@ -2,7 +2,6 @@
 
 // The errors and exit codes of quirectl.
 
-#include <algorithm>
 #include <csignal>
 #include <string>
 #include <vector>

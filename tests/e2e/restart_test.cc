@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>

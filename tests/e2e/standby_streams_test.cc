@@ -6,7 +6,6 @@
 #include <csignal>
 #include <map>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 

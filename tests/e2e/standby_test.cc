@@ -4,14 +4,10 @@
 
 #include <stdlib.h>
 
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -3,7 +3,6 @@
 // Runs a public model, which we did not train, through manager and worker.
 
 #include <filesystem>
-#include <fstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -2,7 +2,6 @@
 
 #include "grammar/schema_formats.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>

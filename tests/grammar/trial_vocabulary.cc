@@ -2,7 +2,6 @@
 
 #include "tests/grammar/trial_vocabulary.h"
 
-#include <iterator>
 #include <set>
 #include <string>
 #include <utility>

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/half_float.h"

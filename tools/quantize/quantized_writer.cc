@@ -2,7 +2,6 @@
 
 #include "tools/quantize/quantized_writer.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <ostream>

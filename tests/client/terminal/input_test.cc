@@ -10,7 +10,6 @@
 
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include "client/library/probe.h"
 

@@ -4,7 +4,6 @@
 // with one mistake.
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "gmock/gmock.h"

@@ -2,7 +2,6 @@
 
 // Every function of the device layer is compared with a plain computation.
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>

@@ -3,7 +3,6 @@
 // Races in global memory, within a block and between blocks.
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "gmock/gmock.h"
