@@ -95,7 +95,7 @@ class CallGrammar {
   }
 
   // Returns the body of the rule for the arguments of a tool.
-  std::string ParametersBody(const CallableTool& tool) const {
+  std::string ParametersBody(const CallableTool& tool) {
     if (!tool.is_strict) return AnyParameters();
     if (syntax_.shape != CallShape::kParameters && syntax_.shape != CallShape::kPython) {
       return absl::StrCat(" %json ", WithoutGbnfSign(tool.parameters));
@@ -193,7 +193,7 @@ class CallGrammar {
   }
 
   // Returns the items of one argument: the tags, the name and all values that its schema has.
-  std::string Argument(const std::string& name, const Json& property, const Json& root) const {
+  std::string Argument(const std::string& name, const Json& property, const Json& root) {
     const std::string begin = Text(syntax_.key_begin) + Literal(name);
     const auto key_end = [this](bool is_string) {
       const std::string attribute = syntax_.string_attribute.empty()
@@ -211,19 +211,18 @@ class CallGrammar {
       const Json* const target = TargetOf((*schema)["$ref"], root);
       if (target != nullptr) schema = target;
     }
-    Json constants = Json::array();
-    if (schema->is_object() && schema->contains("const")) {
-      constants.push_back((*schema)["const"]);
-    } else if (schema->is_object() && schema->contains("enum") && (*schema)["enum"].is_array()) {
-      constants = (*schema)["enum"];
-    }
-    for (const Json& constant : constants) {
+    const auto add_constant = [&](const Json& constant) {
       const std::string text = constant.is_string() ? constant.get<std::string>() : Dump(constant);
       if (!absl::StrContains(text, absl::StripAsciiWhitespace(syntax_.value_end))) {
         add(constant.is_string(), Literal(text) + end);
       }
+    };
+    if (schema->is_object() && schema->contains("const")) {
+      add_constant((*schema)["const"]);
+    } else if (schema->is_object() && schema->contains("enum") && (*schema)["enum"].is_array()) {
+      for (const Json& constant : (*schema)["enum"]) add_constant(constant);
     }
-    if (values.empty() && (TypesOf(property, root) & kStringType) != 0) {
+    if (values.empty() && (types_.Of(property, root) & kStringType) != 0) {
       add(true, absl::StrCat(" /", PatternUntil(syntax_.value_end), "/"));
     } else if (values.empty()) {
       add(false, absl::StrCat(" ", Schema(property, root), end));
@@ -268,6 +267,7 @@ class CallGrammar {
   }
 
   const CallSyntax& syntax_;
+  SchemaTypes types_;
 };
 
 // Thoughts that contain the first two characters of their last tag would need a larger grammar, so they have these at
@@ -305,7 +305,7 @@ bool ForcedCallsBeginBehindTag(ToolCallFormat format) {
 namespace {
 
 // Returns a grammar with the rules of all tools.
-std::string GrammarOf(const std::string& start, const CallGrammar& calls, const std::vector<CallableTool>& tools) {
+std::string GrammarOf(const std::string& start, CallGrammar calls, const std::vector<CallableTool>& tools) {
   std::string grammar = absl::StrCat("start:", start, "\ncall:", calls.CallBody(tools), "\n");
   for (const CallableTool& tool : tools) {
     absl::StrAppend(&grammar, ParametersRule(tool), ":", calls.ParametersBody(tool), "\n");

@@ -2,6 +2,7 @@
 
 #include "gateway/openai/parameter_types.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -12,8 +13,11 @@
 namespace quire {
 namespace {
 
-// A schema may refer to itself.
+// Parts of one schema, which may refer to itself. The smaller numbers hold when the bounds of all schemas are reached.
 constexpr int kMaxVisits = 1000;
+constexpr int kMinVisits = 10;
+constexpr size_t kMinValues = 100;
+constexpr size_t kMembersPerVisit = 16;  // They are searched one after the other.
 
 JsonTypes TypeOfValue(const Json& value) {
   if (value.is_string()) return kStringType;
@@ -30,45 +34,6 @@ JsonTypes TypeNamed(const Json& name) {
   if (name == "null") return kNullType;
   if (name == "array") return kArrayType;
   return name == "object" ? kObjectType : kAnyType;
-}
-
-JsonTypes Types(const Json& schema, const Json& root, int* visits) {
-  if (!schema.is_object() || --*visits < 0) return kAnyType;
-  const auto find = [&schema](const char* key) {
-    const auto member = schema.find(key);
-    return member == schema.end() ? nullptr : &*member;
-  };
-  if (const Json* const constant = find("const")) return TypeOfValue(*constant);
-  JsonTypes types = kAnyType;
-  if (const Json* const values = find("enum"); values != nullptr && values->is_array()) {
-    types = 0;
-    for (const Json& value : *values) types |= TypeOfValue(value);
-  }
-  if (const Json* const type = find("type")) {
-    JsonTypes named = 0;
-    if (type->is_array()) {
-      for (const Json& name : *type) named |= TypeNamed(name);
-    } else {
-      named = TypeNamed(*type);
-    }
-    const Json* const nullable = find("nullable");
-    if (nullable != nullptr && *nullable == true) named |= kNullType;
-    types &= named;
-  }
-  if (const Json* const reference = find("$ref")) {
-    if (const Json* const target = TargetOf(*reference, root)) types &= Types(*target, root, visits);
-  }
-  for (const char* const key : {"anyOf", "oneOf"}) {
-    const Json* const parts = find(key);
-    if (parts == nullptr || !parts->is_array() || parts->empty()) continue;
-    JsonTypes any = 0;
-    for (const Json& part : *parts) any |= Types(part, root, visits);
-    types &= any;
-  }
-  if (const Json* const parts = find("allOf"); parts != nullptr && parts->is_array()) {
-    for (const Json& part : *parts) types &= Types(part, root, visits);
-  }
-  return types == 0 ? kAnyType : types;
 }
 
 // Returns the type of a text that is JSON, and 0 if it is none.
@@ -93,9 +58,66 @@ JsonTypes TypeOfText(absl::string_view text) {
 
 }  // namespace
 
-JsonTypes TypesOf(const Json& schema, const Json& root) {
-  int visits = kMaxVisits;
-  return Types(schema, root, &visits);
+JsonTypes SchemaTypes::Of(const Json& schema, const Json& root) {
+  const int limit = std::clamp(visits_left_, kMinVisits, kMaxVisits);
+  int visits = limit;
+  const JsonTypes types = Visit(schema, root, &visits);
+  visits_left_ = std::max(visits_left_ - (limit - std::max(visits, 0)), 0);
+  return types;
+}
+
+bool SchemaTypes::MayRead(size_t num_values) {
+  if (num_values <= kMinValues) return true;
+  if (num_values > values_left_) return false;
+  values_left_ -= num_values;
+  return true;
+}
+
+JsonTypes SchemaTypes::Visit(const Json& schema, const Json& root, int* visits) {
+  if (!schema.is_object()) return kAnyType;
+  *visits -= 1 + static_cast<int>(schema.size() / kMembersPerVisit);
+  if (*visits < 0) return kAnyType;
+  const auto find = [&schema](const char* key) {
+    const auto member = schema.find(key);
+    return member == schema.end() ? nullptr : &*member;
+  };
+  if (const Json* const constant = find("const")) return TypeOfValue(*constant);
+  JsonTypes types = kAnyType;
+  if (const Json* const values = find("enum"); values != nullptr && values->is_array() && MayRead(values->size())) {
+    types = 0;
+    for (const Json& value : *values) types |= TypeOfValue(value);
+  }
+  if (const Json* const type = find("type")) {
+    JsonTypes named = 0;
+    if (type->is_array()) {
+      for (const Json& name : *type) named |= TypeNamed(name);
+    } else {
+      named = TypeNamed(*type);
+    }
+    const Json* const nullable = find("nullable");
+    if (nullable != nullptr && *nullable == true) named |= kNullType;
+    types &= named;
+  }
+  if (const Json* const reference = find("$ref")) {
+    if (const Json* const target = TargetOf(*reference, root)) types &= Visit(*target, root, visits);
+  }
+  for (const char* const key : {"anyOf", "oneOf"}) {
+    const Json* const parts = find(key);
+    if (parts == nullptr || !parts->is_array() || parts->empty()) continue;
+    JsonTypes any = 0;
+    for (const Json& part : *parts) {
+      any |= Visit(part, root, visits);
+      if (any == kAnyType) break;
+    }
+    types &= any;
+  }
+  if (const Json* const parts = find("allOf"); parts != nullptr && parts->is_array()) {
+    for (const Json& part : *parts) {
+      types &= Visit(part, root, visits);
+      if (*visits < 0) break;
+    }
+  }
+  return types == 0 ? kAnyType : types;
 }
 
 const Json* TargetOf(const Json& reference, const Json& root) {
@@ -121,21 +143,22 @@ const Json* SchemaWithProperties(const Json& schema) {
   return nullptr;
 }
 
-ParameterTypes ParameterTypesOf(const Json& schema) {
-  ParameterTypes types;
+ParameterTypes ParameterTypesOf(const Json& schema, SchemaTypes* types) {
+  ParameterTypes parameters;
   const Json* const object = SchemaWithProperties(schema);
-  if (object == nullptr) return types;
-  for (const auto& [name, property] : (*object)["properties"].items()) types[name] = TypesOf(property, schema);
-  return types;
+  if (object == nullptr) return parameters;
+  for (const auto& [name, property] : (*object)["properties"].items()) parameters[name] = types->Of(property, schema);
+  return parameters;
 }
 
 std::map<std::string, ParameterTypes> ParametersOfTools(const Json& tools) {
   std::map<std::string, ParameterTypes> all;
+  SchemaTypes types;
   for (const Json& tool : tools) {
     const Json& function = tool["function"];
     const auto parameters = function.find("parameters");
     if (parameters == function.end()) continue;
-    all[function["name"].get<std::string>()] = ParameterTypesOf(*parameters);
+    all[function["name"].get<std::string>()] = ParameterTypesOf(*parameters, &types);
   }
   return all;
 }

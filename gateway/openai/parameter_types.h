@@ -3,6 +3,7 @@
 #ifndef QUIRE_GATEWAY_OPENAI_PARAMETER_TYPES_H_
 #define QUIRE_GATEWAY_OPENAI_PARAMETER_TYPES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -25,12 +26,25 @@ inline constexpr JsonTypes kAnyType = 63;
 // The types of the parameters of a tool, by their names.
 using ParameterTypes = std::map<std::string, JsonTypes>;
 
-// Returns the types that a JSON schema allows, judging by its type, enum, const and what it refers to. It may return
-// more than it allows. `root` is the document of which the schema is a part.
-JsonTypes TypesOf(const Json& schema, const Json& root);
+// Finds the types that the schemas of one request allow. References may repeat, so a small request can describe much.
+// What is read is bounded for all schemas together; schemas of a few parts are always read whole.
+class SchemaTypes {
+ public:
+  // Returns the types that a JSON schema allows, judging by its type, enum, const and what it refers to. It may return
+  // more than the schema allows, and all types beyond the bounds. `root` is the document of which the schema is a part.
+  JsonTypes Of(const Json& schema, const Json& root);
+
+ private:
+  JsonTypes Visit(const Json& schema, const Json& root, int* visits);
+  // Returns whether an enumeration of this number of values may be read, and counts them.
+  bool MayRead(size_t num_values);
+
+  int visits_left_ = 50'000;
+  size_t values_left_ = 1'000'000;
+};
 
 // Returns the types of the properties of the schema of an object. A schema that is wrong has none.
-ParameterTypes ParameterTypesOf(const Json& schema);
+ParameterTypes ParameterTypesOf(const Json& schema, SchemaTypes* types);
 
 // Returns the parameters of all tools, which have OpenAI's form, by the names of the tools. REQUIRES: the tools were
 // read without error.

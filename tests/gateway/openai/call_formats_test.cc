@@ -218,6 +218,24 @@ TEST(CallFormatsTest, TheSchemaTellsTheTypesOfValues) {
   EXPECT_EQ(value("unknown", "é"), "\"é\"");
 }
 
+// A schema that refers to itself twice, and an enumeration that every property reads.
+TEST(CallFormatsTest, WhatIsReadOfSchemasIsBoundedForTheWholeRequest) {
+  Json schema = Json::parse(R"({"$defs": {"twice": {"anyOf": [{"$ref": "#/$defs/twice"}, {"$ref": "#/$defs/twice"}]},
+                                          "names": {"enum": []}}, "properties": {}})");
+  for (int i = 0; i < 100'000; ++i) schema["$defs"]["names"]["enum"].push_back("x");
+  for (int i = 0; i < 100; ++i) {
+    schema["properties"][absl::StrCat("names", i)]["$ref"] = "#/$defs/names";
+    schema["properties"][absl::StrCat("twice", i)]["$ref"] = "#/$defs/twice";
+  }
+  schema["properties"]["number"]["anyOf"] = Json::parse(R"([{"type": "number"}, {"enum": ["all", null]}])");
+  SchemaTypes types;
+  const ParameterTypes parameters = ParameterTypesOf(schema, &types);
+  EXPECT_EQ(parameters.at("names0"), kStringType);
+  EXPECT_EQ(parameters.at("names99"), kAnyType);
+  EXPECT_EQ(parameters.at("twice0"), kAnyType);
+  EXPECT_EQ(parameters.at("number"), kNumberType | kStringType | kNullType) << "small schemas are always read";
+}
+
 TEST(CallFormatsTest, TagsThatAreMissingAreNoReasonToMissACall) {
   const AnswerSyntax qwen = Syntax(ToolCallFormat::kQwen3Xml);
   EXPECT_EQ(ParseEveryWay(qwen,
