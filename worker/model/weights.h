@@ -49,7 +49,7 @@ struct LayerWeights {
                                                                // expert's gate if there is one.
   BackendBuffer choice_bias;                                   // [num_experts]
   std::vector<std::unique_ptr<PackedMatrix>> expert_matrices;  // What `experts` points to.
-  std::vector<Expert> experts;                                 // [num_experts], null where another rank has it.
+  std::vector<Expert> experts;                                 // [num_experts], null for experts of other ranks.
 };
 
 // All weights of a model, packed for one backend. The backend must outlive them.
@@ -66,8 +66,8 @@ struct ModelWeights {
   BackendBuffer window_inv_freq;
   BackendBuffer no_inv_freq;
   WeightRounding rounding;  // With `layers` as they are in memory, also if the checkpoint stores them so.
-  // 32 hexadecimal digits for the config and all tensors that are used. Of a rank it is empty: the digests of all ranks
-  // together have it.
+  // 32 hexadecimal digits for the config and all tensors that are used. It is empty on a rank, because it is made from
+  // the digests of all ranks.
   std::string fingerprint;
   TensorDigests digests;
 
