@@ -267,8 +267,10 @@ BatchCall* ManagerLink::CallFor(const std::string& authorization, Caller* caller
 
 ManagerLink::Ticket ManagerLink::Start(const std::string& authorization, v1::GenerateRequest request,
                                        EntryHandler handler, std::shared_ptr<void> hold,
-                                       std::optional<std::chrono::milliseconds> timeout, MayWait may_wait) {
+                                       std::optional<std::chrono::milliseconds> timeout, MayWait may_wait,
+                                       const std::string& traceparent) {
   v1::GenerateBatchRequest message;
+  message.set_traceparent(traceparent);
   *message.mutable_start() = std::move(request);
   return Send(authorization, std::move(message), std::move(handler), std::move(hold), timeout, std::move(may_wait));
 }
@@ -358,7 +360,8 @@ template <typename Request, typename Response, typename Call>
 std::shared_ptr<grpc::ClientContext> ManagerLink::CallOnce(const std::string& authorization,
                                                            std::shared_ptr<const Request> request,
                                                            std::chrono::steady_clock::time_point end,
-                                                           Handler<Response> handler, Call call) {
+                                                           Handler<Response> handler, Call call,
+                                                           const std::string& traceparent) {
   struct State {
     grpc::ClientContext context;
     std::shared_ptr<const Request> request;
@@ -372,6 +375,7 @@ std::shared_ptr<grpc::ClientContext> ManagerLink::CallOnce(const std::string& au
   state->request = std::move(request);
   state->context.set_deadline(std::chrono::system_clock::now() + (end - std::chrono::steady_clock::now()));
   if (!authorization.empty()) state->context.AddMetadata("authorization", authorization);
+  if (!traceparent.empty()) state->context.AddMetadata("traceparent", traceparent);
   call(&state->context, state->request.get(), &state->response,
        [executor = executor_, pending = state.get(), handler = std::move(handler)](const grpc::Status& status) {
          const std::shared_ptr<void> call = std::move(pending->call);
@@ -418,7 +422,8 @@ void ManagerLink::Infer(const std::string& authorization, std::shared_ptr<const 
   watch_.OnSent();
   unary->context = CallOnce<Request, Response>(
       authorization, request, search->call_end.value_or(search->end), answer,
-      [call, stub = managers_[current_].inference.get()](auto... arguments) { call(stub, std::move(arguments)...); });
+      [call, stub = managers_[current_].inference.get()](auto... arguments) { call(stub, std::move(arguments)...); },
+      search->traceparent);
 }
 
 void ManagerLink::GetModel(const std::string& authorization, Handler<v1::GetModelResponse> handler, MayWait may_wait) {
@@ -494,8 +499,10 @@ void ManagerLink::Detokenize(const std::string& authorization, std::shared_ptr<c
 ManagerLink::EmbedTicket ManagerLink::Embed(const std::string& authorization,
                                             std::shared_ptr<const v1::EmbedRequest> request,
                                             std::chrono::steady_clock::time_point end,
-                                            Handler<v1::EmbedResponse> handler, MayWait may_wait) {
+                                            Handler<v1::EmbedResponse> handler, MayWait may_wait,
+                                            const std::string& traceparent) {
   const std::shared_ptr<Search> search = NewSearch(request->ByteSizeLong(), std::move(may_wait));
+  search->traceparent = traceparent;
   search->call_end = std::min(end, std::chrono::steady_clock::now() + kMaxEmbedTime);
   Infer<v1::EmbedRequest, v1::EmbedResponse>(
       authorization, std::move(request), std::move(handler),

@@ -77,6 +77,7 @@ class ManagerLink {
     std::shared_ptr<void> hold;  // Keeps the bytes of the request counted.
     // Of a call that computes, which may take longer than the attempts.
     std::optional<std::chrono::steady_clock::time_point> call_end = std::nullopt;
+    std::string traceparent = "";        // Metadata of the call, or empty.
     std::weak_ptr<UnaryCall> call = {};  // The last one.
     bool is_cancelled = false;
   };
@@ -111,9 +112,10 @@ class ManagerLink {
 
   // `authorization` is the metadata of the call, or empty. It is printable ASCII. `hold` is kept as long as the
   // request, until the manager has sent something for it. The manager ends the request after `timeout`, if it is set.
+  // `traceparent` is the span to which the request belongs, or empty.
   Ticket Start(const std::string& authorization, v1::GenerateRequest request, EntryHandler handler,
                std::shared_ptr<void> hold = nullptr, std::optional<std::chrono::milliseconds> timeout = std::nullopt,
-               MayWait may_wait = nullptr);
+               MayWait may_wait = nullptr, const std::string& traceparent = "");
   // Resumes the stream of a request.
   Ticket Resume(const std::string& authorization, const v1::ResumeRequest& request, EntryHandler handler);
   // The request ends, and its handler is not called any more.
@@ -136,10 +138,10 @@ class ManagerLink {
   struct EmbedTicket {
     std::shared_ptr<Search> search;
   };
-  // Gives the embeddings of texts. The call ends at `end`.
+  // Gives the embeddings of texts. The call ends at `end`. `traceparent` is as for Start.
   EmbedTicket Embed(const std::string& authorization, std::shared_ptr<const v1::EmbedRequest> request,
                     std::chrono::steady_clock::time_point end, Handler<v1::EmbedResponse> handler,
-                    MayWait may_wait = nullptr);
+                    MayWait may_wait = nullptr, const std::string& traceparent = "");
   // The call ends with CANCELLED, if it has not ended.
   void Cancel(const EmbedTicket& ticket);
 
@@ -187,7 +189,7 @@ class ManagerLink {
   std::shared_ptr<grpc::ClientContext> CallOnce(const std::string& authorization,
                                                 std::shared_ptr<const Request> request,
                                                 std::chrono::steady_clock::time_point end, Handler<Response> handler,
-                                                Call call);
+                                                Call call, const std::string& traceparent = "");
   // Makes such a call of InferenceService to the manager that leads.
   template <typename Request, typename Response, typename Call>
   void Infer(const std::string& authorization, std::shared_ptr<const Request> request, Handler<Response> handler,

@@ -83,6 +83,9 @@ void EmbedExchange::OnModel(const google::rpc::Status& status, const v1::GetMode
     answer_bytes_ = call_.AnswerBytes(size);
     if (!memory_->Resize(answer_bytes_)) return Fail(EmbeddingsTooLarge(answer_bytes_, options_->max_answer_bytes));
   }
+  exchange_->Describe({"gen_ai.operation.name", "embeddings"});
+  exchange_->Describe({"gen_ai.provider.name", "quire"});
+  exchange_->Describe({"gen_ai.request.model", call_.model.empty() ? std::get<std::string>(name) : call_.model});
   answer_.id = exchange_->request().id;
   answer_.model = std::get<std::string>(name);
   answer_.created_unix_sec = std::time(nullptr);
@@ -110,7 +113,7 @@ void EmbedExchange::SendNext() {
       [self = shared_from_this(), num_inputs](const google::rpc::Status& status, const v1::EmbedResponse& response) {
         self->OnResponse(num_inputs, status, response);
       },
-      wait_.MayWait());
+      wait_.MayWait(), ValidTraceparent(*exchange_));
 }
 
 void EmbedExchange::OnResponse(size_t num_inputs, const google::rpc::Status& status,

@@ -28,6 +28,7 @@
 #include "gateway/process/generate_exchange.h"
 #include "gateway/process/manager_error.h"
 #include "gateway/process/manager_wait.h"
+#include "gateway/process/traced_exchange.h"
 #include "gateway/responses/response_call.h"
 #include "security/peer_names.h"
 #include "serving/page_document.h"
@@ -121,7 +122,8 @@ auto ReadCallWith(std::function<std::variant<GenerateCall, ApiError>(const Json&
 
 }  // namespace
 
-Gateway::Gateway(const GatewayOptions& options) : options_(options) {}
+Gateway::Gateway(const GatewayOptions& options)
+    : options_(options), spans_(options.traces.is_on() ? std::make_unique<SpanExporter>(options.traces) : nullptr) {}
 
 Gateway::~Gateway() {
   if (server_ != nullptr) server_->Stop(std::chrono::milliseconds(0));
@@ -271,7 +273,10 @@ void Gateway::Handle(const Exchange& exchange) {
   const auto* const authorization = std::get_if<std::string>(&token);
   const bool is_work = absl::string_view(route->method) == "POST";
   const auto kind = is_work ? GatewayMetrics::Kind::kWork : GatewayMetrics::Kind::kLook;
-  (this->*route->answer)(authorization == nullptr ? "" : *authorization, metrics_.Count(exchange, route->path, kind));
+  const Exchange traced = spans_ == nullptr || !is_work
+                              ? exchange
+                              : std::make_shared<TracedExchange>(spans_->queue(), exchange, route->path);
+  (this->*route->answer)(authorization == nullptr ? "" : *authorization, metrics_.Count(traced, route->path, kind));
 }
 
 void Gateway::Complete(const std::string& authorization, const Exchange& exchange) {
@@ -480,8 +485,8 @@ void Gateway::ReportVersion(const std::string& /*authorization*/, const Exchange
 }
 
 void Gateway::ReportMetrics(const std::string& /*authorization*/, const Exchange& exchange) {
-  exchange->Respond(
-      {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.Page(server_->stats())});
+  exchange->Respond({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                     .body = metrics_.Page(server_->stats(), spans_ == nullptr ? nullptr : spans_->queue())});
 }
 
 }  // namespace quire

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "base/span_exporter.h"
 #include "gateway/manager_link/manager_link.h"
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/embed_call.h"
@@ -98,7 +99,8 @@ class Gateway {
 
   const GatewayOptions options_;
   const std::time_t start_ = std::time(nullptr);
-  GatewayMetrics metrics_;  // Only the server's thread uses it, and the next one.
+  const std::unique_ptr<SpanExporter> spans_;  // Null without --otlp-endpoint.
+  GatewayMetrics metrics_;                     // Only the server's thread uses it, and the next one.
   AnswerMemory answers_{options_.max_answer_bytes};
   std::unique_ptr<WebServer> server_;
   std::unique_ptr<ManagerLink> link_;

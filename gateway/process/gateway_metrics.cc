@@ -14,6 +14,7 @@
 #include "prometheus/metric_family.h"
 #include "prometheus/text_serializer.h"
 #include "serving/port_metrics.h"
+#include "serving/span_metrics.h"
 
 namespace quire {
 namespace {
@@ -36,6 +37,8 @@ class GatewayMetrics::Counted : public WebExchange {
   ~Counted() override { metrics_->num_running_ -= num_running_; }
 
   const WebRequest& request() const override { return exchange_->request(); }
+  std::string traceparent() const override { return exchange_->traceparent(); }
+  void Describe(SpanAttribute attribute) override { exchange_->Describe(std::move(attribute)); }
   std::shared_ptr<const std::string> TakeBody() override { return exchange_->TakeBody(); }
   void OnGone(std::function<void()> gone) override { exchange_->OnGone(std::move(gone)); }
   void Keep(std::shared_ptr<void> something) override { exchange_->Keep(std::move(something)); }
@@ -102,7 +105,7 @@ std::shared_ptr<WebExchange> GatewayMetrics::Count(std::shared_ptr<WebExchange> 
   return std::make_shared<Counted>(this, std::move(exchange), path, kind == Kind::kWork ? 1 : 0);
 }
 
-std::string GatewayMetrics::Page(const PortStats& port) const {
+std::string GatewayMetrics::Page(const PortStats& port, const SpanQueue* spans) const {
   std::vector<prometheus::MetricFamily> families =
       PortMetrics([&port] { return std::vector<PortStats>{port}; }).Collect();
   prometheus::MetricFamily& answers =
@@ -150,6 +153,9 @@ std::string GatewayMetrics::Page(const PortStats& port) const {
                                prometheus::MetricType::Gauge,
                                {}});
   running.metric.emplace_back().gauge.value = static_cast<double>(num_running_);
+  if (spans != nullptr) {
+    for (prometheus::MetricFamily& family : SpanMetrics(spans).Collect()) families.push_back(std::move(family));
+  }
   return prometheus::TextSerializer().Serialize(families);
 }
 

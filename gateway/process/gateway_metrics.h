@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/span_queue.h"
 #include "gateway/openai/field_reader.h"
 #include "gateway/web/web_server.h"
 
@@ -36,8 +37,8 @@ class GatewayMetrics {
   // Logs a request that got an error.
   void LogFailure(const WebRequest& request, const std::string& path, const WebResponse& response);
 
-  // The text of /metrics.
-  std::string Page(const PortStats& port) const;
+  // The text of /metrics. `spans` is null when none are exported.
+  std::string Page(const PortStats& port, const SpanQueue* spans) const;
 
  private:
   class Counted;

@@ -77,6 +77,14 @@ WebResponse ResponseOf(const ApiError& error, const WebRequest& request) {
   return response;
 }
 
+// The header of a client may be longer, if its version is a later one.
+std::string ValidTraceparent(const WebExchange& exchange) {
+  const std::optional<TraceParent> parent = ParseTraceparent(exchange.traceparent());
+  if (!parent.has_value()) return "";
+  return Traceparent(
+      {.trace_id = parent->trace_id, .span_id = parent->parent_id, .parent_id = "", .is_sampled = parent->is_sampled});
+}
+
 void RespondWith(const ApiError& error, WebExchange* exchange) {
   exchange->Respond(ResponseOf(error, exchange->request()));
 }
@@ -140,6 +148,11 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
     return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes, !call_.streams));
   }
   id_ = absl::StrCat(IdPrefix(call_), NewRequestId());
+  exchange_->Describe({"gen_ai.operation.name", call_.is_chat ? "chat" : "text_completion"});
+  exchange_->Describe({"gen_ai.provider.name", "quire"});
+  exchange_->Describe({"gen_ai.request.model", call_.model.empty() ? std::get<std::string>(name) : call_.model});
+  exchange_->Describe({"gen_ai.request.stream", call_.streams});
+  exchange_->Describe({"gen_ai.response.id", id_});
   answer_ = NewAnswer(call_, {.id = id_, .created_unix_sec = std::time(nullptr), .model = std::get<std::string>(name)});
   AnswerSyntax syntax = SyntaxFor(model);
   if (call_.is_resumable && !syntax.is_plain()) {
@@ -277,6 +290,7 @@ void GenerateExchange::StartRequests() {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
     timeout = std::max(left, std::chrono::milliseconds(0));
   }
+  const std::string traceparent = ValidTraceparent(*exchange_);
   parts_.resize(call_.requests.size(), {.ticket = {}, .position = {}, .policy = NewPolicy()});
   for (size_t i = 0; i < call_.requests.size() && !is_over_; ++i) {
     v1::GenerateRequest& request = call_.requests[i];
@@ -284,8 +298,8 @@ void GenerateExchange::StartRequests() {
     request.set_request_id(i == 0 ? id_ : absl::StrCat(id_, "-", i));
     parts_[i].ticket = link_->Start(
         authorization_, std::move(request),
-        [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); }, hold_, timeout,
-        wait_.MayWait());
+        [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); }, hold_, timeout, wait_.MayWait(),
+        traceparent);
   }
   hold_ = nullptr;
 }
@@ -402,6 +416,7 @@ void GenerateExchange::Finish() {
 
 void GenerateExchange::Fail(const ApiError& error) {
   CancelAll();
+  if (has_begun_) exchange_->Describe({"error.type", error.code.value_or(error.type)});
   if (!has_begun_) return RespondWith(error, exchange_.get());
   exchange_->Send(answer_->ErrorEvent(error, exchange_->request().id));
   exchange_->EndEvents();

@@ -27,6 +27,9 @@ WebResponse ResponseOf(const ApiError& error, const WebRequest& request);
 // Answers with an error.
 void RespondWith(const ApiError& error, WebExchange* exchange);
 
+// Returns the traceparent for calls on behalf of the exchange, or "" if the client has sent a malformed one.
+std::string ValidTraceparent(const WebExchange& exchange);
+
 // Returns whose memory the answer of an exchange takes: the token's with --require-tokens, and otherwise the address's,
 // because a client can make up tokens that nobody checks.
 const std::string& CallerOf(const GatewayOptions& options, const std::string& authorization,

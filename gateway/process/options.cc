@@ -227,6 +227,7 @@ absl::StatusOr<GatewayOptions> MakeGatewayOptions() {
                          FlagChoice<bool>(FLAGS_unknown_fields, {{"refuse", false}, {"warn", true}}));
   QUIRE_RETURN_IF_ERROR(ReadLimits(&options));
   QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
+  QUIRE_ASSIGN_OR_RETURN(options.traces, ReadTraceFlags("quire-openai"));
   return options;
 }
 
@@ -252,6 +253,7 @@ const ProgramFlags& GatewayFlags() {
         {"head_timeout", "body_timeout", "idle_timeout", "write_timeout", "send_timeout", "call_timeout",
          "drain_timeout"}},
        LogFlagGroup({}),
+       TraceFlagGroup(),
        ConfigurationFlagGroup()},
       {"client_names", "host_names", "allowed_origins", "served_model_name"}};
   return *flags;

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "base/flags.h"
 #include "base/log_flags.h"
+#include "base/trace_flags.h"
 #include "base/web_access.h"
 #include "security/transport_flags.h"
 
@@ -57,6 +58,7 @@ struct GatewayOptions {
   absl::Duration resume_time;   // 0: requests end with their manager.
   absl::Duration drain_timeout;
   LogOptions log;
+  TraceOptions traces;
 };
 
 // The flags of quire-openai.

@@ -387,6 +387,7 @@ void Connection<Stream>::OnHead(HttpHead head) {
       .api_key = text("x-api-key"),
       .last_event_id = text("last-event-id"),
       .timeout = AllValues(head, "x-request-timeout"),
+      .traceparent = text("traceparent"),
       .read_timeout = text(head.Has("x-stainless-read-timeout") ? "x-stainless-read-timeout" : "x-stainless-timeout"),
       .content_type = text("content-type"),
       .id = request_id_,

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "base/span.h"
 #include "base/web_access.h"
 #include "security/tls_files.h"
 #include "serving/acceptor.h"
@@ -29,6 +30,7 @@ struct WebRequest {
   std::string api_key;                         // The header x-api-key, or empty.
   std::string last_event_id;                   // The header, or empty.
   std::optional<std::string> timeout;          // The header X-Request-Timeout; several are joined by commas.
+  std::string traceparent;                     // The header, or empty.
   std::string read_timeout;                    // The header X-Stainless-Read-Timeout or X-Stainless-Timeout, or empty.
   std::string content_type;                    // The header, or empty.
   std::string id;                              // The header X-Request-Id, or a new name; sent with the answer.
@@ -57,6 +59,10 @@ class WebExchange {
 
   // The body is empty after the handler has returned.
   virtual const WebRequest& request() const = 0;
+  // The header `traceparent` for what is done on behalf of this request: the client's, or that of the request's span.
+  virtual std::string traceparent() const { return request().traceparent; }
+  // A fact about the request, if it has a span.
+  virtual void Describe(SpanAttribute /*attribute*/) {}
   // Takes the body over, so that it is still there after the handler has returned. Its memory counts until the result
   // is destroyed, which any thread may do, but not after the server.
   virtual std::shared_ptr<const std::string> TakeBody() = 0;

@@ -4,6 +4,7 @@
 #define QUIRE_KV_MANAGER_ENGINE_REQUEST_SINK_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +19,8 @@ class RequestSink {
  public:
   virtual ~RequestSink() = default;
 
+  // The worker at this address has the request from now on. Another one may get it later.
+  virtual void OnPlaced(const std::string& /*worker*/) {}
   // The request runs for the first time. `num_cached_tokens` tokens of its prompt come from the prefix cache.
   virtual void OnStarted(int num_cached_tokens) = 0;
   // Logprobs of the prompt tokens at positions first_position, first_position + 1, ... They come before any token.

@@ -133,6 +133,7 @@ absl::Status StepLoop::Queue(RequestSubmitted* event) {
     ++(absl::IsResourceExhausted(status) ? stats->refused_queue_full : stats->refused_never_fits);
     return status;
   }
+  entry.sink->OnPlaced(options_.address);
   live_.Add(id, std::move(entry));
   return absl::OkStatus();
 }
@@ -176,6 +177,7 @@ void StepLoop::Handle(RequestMoved event) {
     }
   }
   event.live.moved_us = now_us_;
+  event.live.sink->OnPlaced(options_.address);
   live_.Adopt(id, std::move(event.live));
   if (!status.ok()) live_.Fail(id, status);
 }

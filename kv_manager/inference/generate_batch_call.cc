@@ -71,10 +71,11 @@ v1::GenerateBatchEntry Entry(uint64_t tag, const v1::GenerateResponse* response)
 class GenerateBatchCall::Member : public ResponseWriter, public std::enable_shared_from_this<Member> {
  public:
   template <typename Request>
-  Member(std::shared_ptr<GenerateBatchCall> call, std::optional<Caller> caller, uint64_t tag, Request request)
+  Member(std::shared_ptr<GenerateBatchCall> call, std::optional<Caller> caller,
+         const std::optional<TraceParent>& parent, uint64_t tag, Request request)
       : call_(std::move(call)),
         tag_(tag),
-        request_(call_->environment_, std::move(caller), call_->parent_, std::move(request), this,
+        request_(call_->environment_, std::move(caller), parent, std::move(request), this,
                  [call = call_](auto job) { call->RunLater(std::move(job)); }) {}
 
   void WriteResponse(const v1::GenerateResponse* response) override {
@@ -188,9 +189,9 @@ absl::Status GenerateBatchCall::Handle(const grpc::ByteBuffer& bytes) {
   } else if (message.has_cancel()) {
     Cancel(tag);
   } else if (resumes) {
-    Start(tag, std::move(resume), RequestDeadlineMicros(message));
+    Start(tag, std::move(resume), message);
   } else {
-    Start(tag, std::move(request), RequestDeadlineMicros(message));
+    Start(tag, std::move(request), message);
   }
   return absl::OkStatus();
 }
@@ -212,11 +213,14 @@ const absl::StatusOr<std::optional<Caller>>& GenerateBatchCall::CurrentCaller() 
 }
 
 template <typename Request>
-void GenerateBatchCall::Start(uint64_t tag, Request request, int64_t deadline_us) {
+void GenerateBatchCall::Start(uint64_t tag, Request request, const v1::GenerateBatchRequest& message) {
+  const int64_t deadline_us = RequestDeadlineMicros(message);
+  std::optional<TraceParent> parent = parent_;
+  if (!message.traceparent().empty()) parent = ParseTraceparent(message.traceparent());
   const absl::StatusOr<std::optional<Caller>>& caller = CurrentCaller();
   if (!caller.ok()) return Refuse(tag, caller.status());
   const size_t num_bytes = TextWork(request) + GuideWork(request, *caller, environment_->guides);
-  const auto member = std::make_shared<Member>(shared_from_this(), *caller, tag, std::move(request));
+  const auto member = std::make_shared<Member>(shared_from_this(), *caller, parent, tag, std::move(request));
   absl::Status status;
   {
     const MutexLock lock(&mutex_);

@@ -89,9 +89,9 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   std::string Owner();
   // Returns who makes the call now. Its token may have been withdrawn or given to another tenant.
   const absl::StatusOr<std::optional<Caller>>& CurrentCaller();
-  // Starts or resumes a request.
+  // Starts or resumes a request, which was taken out of the message.
   template <typename Request>
-  void Start(uint64_t tag, Request request, int64_t deadline_us);
+  void Start(uint64_t tag, Request request, const v1::GenerateBatchRequest& message);
   // Ends a request that is running.
   void Cancel(uint64_t tag);
   // Ends a request that has not begun. When a request with its tag is running, the client learns that instead.
@@ -132,7 +132,8 @@ class GenerateBatchCall : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   const std::string peer_;
   absl::StatusOr<std::optional<Caller>> caller_ = std::nullopt;  // Used like read_.
   uint64_t caller_tables_ = 0;                                   // TokenFile::num_tables() when caller_ was looked up.
-  const std::optional<TraceParent> parent_;  // The trace of all requests; each has a span of its own.
+  const std::optional<TraceParent>
+      parent_;  // The trace of requests that name no other one; each has a span of its own.
   CallCanceller canceller_;
   std::shared_ptr<GenerateBatchCall> self_;  // Set until OnDone.
   grpc::ByteBuffer read_;                    // Used by gRPC's read and by OnReadDone.

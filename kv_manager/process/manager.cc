@@ -29,6 +29,7 @@
 #include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
 #include "serving/service_main.h"
+#include "serving/span_metrics.h"
 #include "serving/watched_file_metrics.h"
 
 namespace quire {
@@ -191,6 +192,7 @@ void Manager::Lead(uint64_t term) {
 
 Manager::Manager(const ManagerOptions& options)
     : options_(options),
+      spans_(options.traces.is_on() ? std::make_unique<SpanExporter>(options.traces) : nullptr),
       engine_(MakeStepLoopOptions(options),
               {.make_client = [this, make = WorkerClientMaker(options, &term_)](
                                   const std::string& address) { return Fenced(make(address)); },
@@ -213,6 +215,7 @@ Manager::Manager(const ManagerOptions& options)
   requests_.is_restoring = [this] { return leaves_requests_ || (CanRestore() && engine_.IsRestoring()); };
   inference_.SetGate([this] { return CheckLeads(); });
   requests_.standby = [this] { return std::string(CheckLeads().message()); };
+  if (spans_ != nullptr) requests_.spans = spans_->queue();
 }
 
 Manager::~Manager() {
@@ -264,6 +267,7 @@ absl::Status Manager::ServeMetrics() {
   metrics_->Add(std::make_shared<CertificateMetrics>(std::vector<CertificateMetrics::File>{
       {"server", options_.transport.tls.certificate}, {"worker client", options_.worker_tls.certificate}}));
   metrics_->Add(std::make_shared<LogMetrics>());
+  if (spans_ != nullptr) metrics_->Add(std::make_shared<SpanMetrics>(spans_->queue()));
   std::vector<const WatchedFile*> files;
   if (options_.inference.tokens != nullptr) files.push_back(options_.inference.tokens->file());
   if (tenants_ != nullptr) files.push_back(tenants_.get());

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/span_exporter.h"
 #include "base/watched_file.h"
 #include "kv_manager/admin/admin_service.h"
 #include "kv_manager/engine/manager_engine.h"
@@ -69,6 +70,7 @@ class Manager {
 
   // They are in the order of construction: each uses those before it.
   const ManagerOptions options_;
+  std::unique_ptr<SpanExporter> spans_;  // Null without --otlp-endpoint.
   ManagerEngine engine_;
   std::unique_ptr<WatchedFile> tenants_;  // Null without --tenants.
   RequestEnvironment requests_;

@@ -472,6 +472,7 @@ absl::StatusOr<ManagerOptions> MakeOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.worker_keepalive_timeout, DurationFlag(FLAGS_worker_keepalive_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.drain_timeout, DurationFlag(FLAGS_drain_timeout));
   QUIRE_ASSIGN_OR_RETURN(options.log, ReadLogFlags());
+  QUIRE_ASSIGN_OR_RETURN(options.traces, ReadTraceFlags("quire-manager"));
   return options;
 }
 
@@ -503,6 +504,7 @@ const ProgramFlags& ManagerFlags() {
         {"max_queue_wait", "step_timeout", "worker_grace", "worker_keepalive_timeout", "receive_timeout",
          "last_write_timeout", "detach_grace", "drain_timeout"}},
        LogFlagGroup({"log_requests"}),
+       TraceFlagGroup(),
        ConfigurationFlagGroup()},
       {"workers", "client_names", "admin_names", "tenant_weights", "etcd", "host_names", "allowed_origins"}};
   return *flags;

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "base/flags.h"
 #include "base/log_flags.h"
+#include "base/trace_flags.h"
 #include "base/web_access.h"
 #include "kv_manager/engine/wait_forecast.h"
 #include "kv_manager/process/standby_flags.h"
@@ -62,6 +63,7 @@ struct ManagerOptions {
   absl::Duration worker_keepalive_timeout;
   absl::Duration drain_timeout;
   LogOptions log;
+  TraceOptions traces;
 };
 
 // The flags of quire-manager. They are global in the process.

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/status_reason.h"
 #include "kv_manager/requests/request_record.h"
+#include "kv_manager/requests/request_trace.h"
 #include "kv_manager/requests/tenancy.h"
 #include "kv_manager/requests/unknown_fields.h"
 #include "kv_manager/rpc/rpc_status.h"
@@ -67,7 +68,7 @@ ClientRequest::ClientRequest(RequestEnvironment* environment, std::optional<Call
     : environment_(environment),
       arrival_us_(environment->clock->NowMicros()),
       caller_(std::move(caller)),
-      span_(StartSpan(parent, {environment->random.Next(), environment->random.Next(), environment->random.Next()})),
+      span_(environment->NewSpan(parent)),
       request_(std::move(request)),
       resume_(std::move(resume)),
       reader_id_(next_reader_id++),
@@ -236,6 +237,7 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(MadeReque
   origin.reader = Reader();
   origin.is_reachable = !request_.request_id().empty();
   origin.span = span_;
+  origin.message = &request_;
   uint64_t nonce = 0;
   if (is_kept) {
     identity_.name = name;
@@ -261,6 +263,13 @@ absl::StatusOr<std::shared_ptr<TokenStream>> ClientRequest::MakeStream(MadeReque
   }
   stream_ = stream;
   return stream;
+}
+
+void ClientRequest::EndCall(const absl::Status& status) {
+  if (environment_->spans != nullptr && span_.is_sampled && !resume_.has_value()) {
+    RequestTrace(environment_, span_, OperationOf(request_), arrival_us_).OnEnd({.code = status.code()});
+  }
+  writer_->EndCall(nullptr, status);
 }
 
 void ClientRequest::FreeName() {

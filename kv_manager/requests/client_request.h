@@ -81,7 +81,8 @@ class ClientRequest {
   absl::StatusOr<std::shared_ptr<TokenStream>> MakeStream(MadeRequest* made, const std::string& name, bool is_kept);
   bool is_resumable() const;
   StreamReader Reader() { return {.writer = writer_, .run_later = run_later_, .id = reader_id_}; }
-  void EndCall(const absl::Status& status) { writer_->EndCall(nullptr, status); }
+  // Ends the call of a request that has no stream.
+  void EndCall(const absl::Status& status);
   void FreeName();
   void StopWaiting();
   std::shared_ptr<TokenStream> stream();

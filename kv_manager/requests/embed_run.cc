@@ -11,6 +11,7 @@
 #include "base/status_reason.h"
 #include "kv_manager/requests/embed_validation.h"
 #include "kv_manager/requests/request_maker.h"
+#include "kv_manager/requests/request_trace.h"
 #include "kv_manager/requests/tenancy.h"
 
 namespace quire {
@@ -48,7 +49,7 @@ EmbedRun::EmbedRun(RequestEnvironment* environment, std::optional<Caller> caller
                    const std::optional<TraceParent>& parent, v1::EmbedRequest request, int64_t deadline_us, Done done)
     : environment_(environment),
       caller_(std::move(caller)),
-      span_(StartSpan(parent, {environment->random.Next(), environment->random.Next(), environment->random.Next()})),
+      span_(environment->NewSpan(parent)),
       request_(std::move(request)),
       arrival_us_(environment->clock->NowMicros()),
       deadline_us_(deadline_us),
@@ -234,7 +235,13 @@ void EmbedRun::End(const absl::Status& status) {
       end.cached_tokens += input.num_cached_tokens;
     }
     if (status.ok()) response = MakeResponse();
+    end.code = status.code();
     if (log_.has_value()) log_->OnEnd(end);
+    if (environment_->spans != nullptr && span_.is_sampled) {
+      RequestTrace trace(environment_, span_, "embeddings", arrival_us_);
+      if (model_ != nullptr) trace.Describe(request_, *model_);
+      trace.OnEnd(end);
+    }
     inputs_.clear();
   }
   environment_->num_embed_inputs -= std::exchange(num_places_, 0);

@@ -6,9 +6,12 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
+#include "base/span_queue.h"
+#include "base/trace_context.h"
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/requests/guide_cache.h"
 #include "kv_manager/requests/inference_options.h"
@@ -46,6 +49,12 @@ struct RequestEnvironment {
   // Nothing that the engine tells later reaches a stream.
   ~RequestEnvironment() { resumable.Stop(); }
 
+  // The span of a request that has arrived with this trace context, or without one.
+  TraceSpan NewSpan(const std::optional<TraceParent>& parent) {
+    const uint64_t numbers[] = {random.Next(), random.Next(), random.Next()};
+    return spans == nullptr ? StartSpan(parent, numbers) : spans->Start(parent, numbers);
+  }
+
   Engine* const engine;
   const Clock* const clock;  // The clock of Request::deadline_us.
   const InferenceServiceOptions options;
@@ -65,6 +74,8 @@ struct RequestEnvironment {
   std::function<void(const std::string& peer, ClientWork work)> charge = [](const std::string&, ClientWork) {};
   // Says that this manager stands by, and who leads. The result is empty when it leads. Set like is_restoring.
   std::function<std::string()> standby = [] { return std::string(); };
+  // Takes the spans of requests that have ended. Null: none are wanted. Borrowed. Set like is_restoring.
+  SpanQueue* spans = nullptr;
   TextThreads text_threads;  // Ends first, because its jobs use the others.
 };
 

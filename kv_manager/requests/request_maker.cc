@@ -10,6 +10,7 @@
 #include "base/status_reason.h"
 #include "kv_manager/requests/outbox_limit.h"
 #include "kv_manager/requests/request_log.h"
+#include "kv_manager/requests/request_trace.h"
 #include "kv_manager/requests/response_set.h"
 #include "kv_manager/text/stop_string_condition.h"
 
@@ -47,18 +48,34 @@ std::shared_ptr<TokenStream> RequestMaker::MakeStream(const MadeRequest& made, S
   if (environment_->options.logs_requests && origin.span.has_value()) {
     log = std::make_shared<RequestLog>(environment_->clock, origin.name, request.tenant, *origin.span);
   }
+  std::shared_ptr<RequestTrace> trace;
+  if (environment_->spans != nullptr && origin.span.has_value() && origin.span->is_sampled) {
+    trace =
+        std::make_shared<RequestTrace>(environment_, *origin.span, OperationOf(*origin.message), request.arrival_us);
+    trace->Describe(origin.name, *origin.message, made);
+  }
   TokenStream::Environment environment{
       .engine = environment_->engine,
       .run_later = [threads = &environment_->text_threads](auto job) { threads->RunOutput(std::move(job)); },
       .on_end =
-          [log, on_end = std::move(origin.on_end)](const StreamEnd& end) {
+          [log, trace, on_end = std::move(origin.on_end)](const StreamEnd& end) {
             if (log != nullptr) log->OnEnd(end);
+            if (trace != nullptr) trace->OnEnd(end);
             on_end();
           },
       .max_outbox_tokens = OutboxLimit(environment_->options.max_outbox_tokens, request),
       .keeper = std::move(origin.keeper),
       .is_reachable = origin.is_reachable};
-  if (log != nullptr) environment.on_tokens = [log] { log->OnTokens(); };
+  if (log != nullptr || trace != nullptr) {
+    environment.on_tokens = [log, trace] {
+      if (log != nullptr) log->OnTokens();
+      if (trace != nullptr) trace->OnTokens();
+    };
+  }
+  if (trace != nullptr) {
+    environment.on_placed = [trace](const std::string& worker) { trace->OnPlaced(worker); };
+    environment.on_started = [trace] { trace->OnStarted(); };
+  }
   if (origin.is_restored) {
     environment.num_promised_tokens = request.max_tokens;
     // The engine tells all tokens that the samples have, in one go.

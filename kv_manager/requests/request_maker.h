@@ -40,7 +40,8 @@ struct StreamOrigin {
   std::shared_ptr<StreamKeeper> keeper = nullptr;  // See TokenStream::Environment.
   bool is_reachable = true;                        // See TokenStream::Environment.
   bool is_restored = false;                        // An earlier manager may have sent any of its tokens.
-  std::optional<TraceSpan> span;                   // Set: with --log-requests, its end is logged under this.
+  std::optional<TraceSpan> span;                   // Set: its end is logged and traced under this, if that is on.
+  const v1::GenerateRequest* message = nullptr;    // What the client has sent. Set with `span`, during the call.
   std::function<void()> on_end = [] {};            // The request is over, and its client is told next.
 };
 

@@ -64,8 +64,8 @@ absl::StatusOr<RequestRestored> RequestRestorer::Restore(const RequestToRestore&
   origin.keeper = environment_->resumable.NewKeeper(record->identity, request.id, record->nonce);
   origin.is_restored = true;
   // The manager before has logged what had ended.
-  RandomSource& random = environment_->random;
-  if (!is_over) origin.span = StartSpan(std::nullopt, {random.Next(), random.Next(), random.Next()});
+  if (!is_over) origin.span = environment_->NewSpan(std::nullopt);
+  origin.message = &record->request;
   const std::shared_ptr<TokenStream> stream = maker.MakeStream(made, std::move(origin));
   const auto keep = [environment = environment_, stream, record = *record, repeats_tokens = found.repeats_tokens,
                      grace_left = is_over ? std::optional(grace) : std::nullopt](const RestoredCopy& copy) {

@@ -70,7 +70,12 @@ void TokenStream::Schedule() {
   Schedule(*run_later);
 }
 
+void TokenStream::OnPlaced(const std::string& worker) {
+  if (environment_.on_placed != nullptr) environment_.on_placed(worker);
+}
+
 void TokenStream::OnStarted(int num_cached_tokens) {
+  if (environment_.on_started != nullptr) environment_.on_started();
   Handle([&](StreamState* state) { return state->OnEvents({.num_cached_tokens = num_cached_tokens}); });
 }
 
@@ -283,7 +288,8 @@ void TokenStream::End(const v1::GenerateResponse* response, const absl::Status& 
         {.finish_reason = status.ok() ? responses_->finish_reasons() : absl::StatusCodeToString(status.code()),
          .prompt_tokens = responses_->num_prompt_tokens(),
          .cached_tokens = responses_->num_cached_tokens(),
-         .output_tokens = responses_->num_output_tokens()});
+         .output_tokens = responses_->num_output_tokens(),
+         .code = status.code()});
   }
   if (record_.has_value()) {
     environment_.keeper->OnEnded(has_ended_well_);

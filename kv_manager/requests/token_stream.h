@@ -45,10 +45,11 @@ class ResponseWriter {
 
 // Says how a request ended.
 struct StreamEnd {
-  std::string finish_reason;  // The reasons of its samples, or the name of the status code when it broke off.
-  int prompt_tokens;
-  int cached_tokens;
-  int output_tokens;  // The sum over all samples.
+  std::string finish_reason = "";  // The reasons of its samples, or the name of the status code when it broke off.
+  int prompt_tokens = 0;
+  int cached_tokens = 0;
+  int output_tokens = 0;  // The sum over all samples.
+  absl::StatusCode code = absl::StatusCode::kOk;
 };
 
 // What the client of a request has of one of its samples, see v1::ContinuedSample.
@@ -109,8 +110,11 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
     std::function<void(std::function<void()>)> run_later;  // Runs a job on a text thread when there is no reader.
     // Called once, when the request is over, before its last response is written.
     std::function<void(const StreamEnd&)> on_end;
-    size_t max_outbox_tokens;                        // All samples share it; it is at least the tokens of one step.
-    std::function<void()> on_tokens = nullptr;       // If set: called on a text thread when tokens have come.
+    size_t max_outbox_tokens;                   // All samples share it; it is at least the tokens of one step.
+    std::function<void()> on_tokens = nullptr;  // If set: called on a text thread when tokens have come.
+    // If set: called by the step loop, when a worker has got the request, and when it runs for the first time.
+    std::function<void(const std::string& worker)> on_placed = nullptr;
+    std::function<void()> on_started = nullptr;
     std::shared_ptr<StreamKeeper> keeper = nullptr;  // Null: the stream ends with its client.
     bool is_reachable = true;                        // The client has a name or a token with which it finds the stream.
     // Number of tokens of each sample that an earlier manager may have sent, and that the engine tells again.
@@ -125,6 +129,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   void LimitPromise(absl::Span<const int> num_tokens, bool is_over = false);
 
   // The step loop calls these.
+  void OnPlaced(const std::string& worker) override;
   void OnStarted(int num_cached_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
   void OnToken(int sample_index, int position, ScoredToken token) override;

@@ -17,6 +17,7 @@
 #include "serving/certificate_metrics.h"
 #include "serving/log_metrics.h"
 #include "serving/port_metrics.h"
+#include "serving/span_metrics.h"
 #include "serving/watched_file_metrics.h"
 #include "tests/kv_manager/metrics/some_status.h"
 #include "tests/test_paths.h"
@@ -94,6 +95,7 @@ std::string Reference() {
   own.erase(first_vllm, own.end());
   const WorkerStats stats;
   const LoadProgress loading;
+  const SpanQueue spans(/*sampling_ratio=*/1);
   const std::vector<CertificateMetrics::File> certificates = {{"server", "server.crt"}};
   return absl::StrCat(
       kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, with --standby\n",
@@ -104,7 +106,8 @@ std::string Reference() {
       Table(DeviceMetrics([] { return DeviceBytes{}; }).Collect()), "\n## A worker, also while it loads its model\n",
       Table(LoadMetrics(&loading).Collect()), "\n## Both, about their gRPC ports\n",
       Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, about their logs\n",
-      Table(LogMetrics().Collect()), "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));
+      Table(LogMetrics().Collect()), "\n## The manager and the gateway, with --otlp-endpoint\n",
+      Table(SpanMetrics(&spans).Collect()), "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));
 }
 
 TEST(MetricsReferenceTest, SaysWhatTheProgramsShow) {
