@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/check.h"
 
 namespace quire {
 
@@ -34,6 +35,15 @@ bool HasBadPort(absl::string_view address) {
 std::string WithPort(const std::string& address, int port) {
   if (absl::StartsWith(address, kUnixPrefix)) return address;
   return absl::StrCat(absl::string_view(address).substr(0, address.rfind(':')), ":", port);
+}
+
+std::string RankAddress(const std::string& address, int rank) {
+  if (rank == 0) return address;
+  if (absl::StartsWith(address, kUnixPrefix)) return absl::StrCat(address, ".", rank);
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  QUIRE_CHECK(colon != std::string::npos && absl::SimpleAtoi(address.substr(colon + 1), &port)) << address;
+  return absl::StrCat(address.substr(0, colon + 1), port + rank);
 }
 
 }  // namespace quire

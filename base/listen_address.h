@@ -32,6 +32,10 @@ std::optional<HostPort> SplitHostPort(absl::string_view address);
 // Replaces the port: "127.0.0.1:0" and 41234 give "127.0.0.1:41234". A unix address has no port and stays as it is.
 std::string WithPort(const std::string& address, int port);
 
+// Returns the address of a rank of a group, given that of rank 0, which is host:port or unix:path: the port is greater
+// by the rank, or the path has ".rank" at its end.
+std::string RankAddress(const std::string& address, int rank);
+
 }  // namespace quire
 
 #endif  // QUIRE_BASE_LISTEN_ADDRESS_H_

@@ -28,6 +28,11 @@ inline constexpr int64_t kMaxInventoryBytes = int64_t{512} << 20;
 inline constexpr int kInventoryChunkBytes = 1 << 20;
 inline constexpr int kMaxInventoryRowBytes = 16 << 20;
 
+inline constexpr int kMaxRanks = 8;  // Ranks of a group.
+inline constexpr int kMaxGroupIdBytes = 64;
+inline constexpr int kMaxTransportAddressBytes = 4096;
+inline constexpr int kGroupKeyBytes = 32;
+
 inline constexpr int kMaxFailureMessageBytes = 1 << 10;  // Limit of the text that says why a sequence has failed.
 
 // A session that ends because a step failed at one sequence has this name in the metadata of its ErrorInfo. The value
@@ -38,6 +43,8 @@ inline constexpr char kFailedSequence[] = "sequence";
 inline constexpr char kSessionTakenOver[] = "SESSION_TAKEN_OVER";
 // The reason in the error of a session that ends because two ranks of a group have computed different results.
 inline constexpr char kRanksDiffer[] = "RANKS_DIFFER";
+// The reason in the ErrorInfo of a session that ends because another rank of the group is lost or has ended its own.
+inline constexpr char kGroupPeerLost[] = "GROUP_PEER_LOST";
 // The reason of the refusal when the term of the manager is over.
 inline constexpr char kStaleTerm[] = "STALE_TERM";
 

@@ -21,9 +21,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "base/child_process.h"
 #include "base/listen_address.h"
 #include "base/status.h"
-#include "launcher/child_process.h"
 #include "nlohmann/json.hpp"
 
 namespace quire {

@@ -2,8 +2,6 @@
 
 #include "launcher/part.h"
 
-#include <poll.h>
-
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -132,19 +130,6 @@ absl::Status Part::WhyItEnded() const {
 
 std::string Part::ForUser(absl::string_view error) const {
   return WithServeFlags(id_, error, FlagsInHelp(path_), user_flags_);
-}
-
-FinishedProgram RunToEnd(const std::vector<std::string>& argv) {
-  ChildProcess process(argv, ChildProcess::Errors::kRead);
-  FinishedProgram program;
-  while (process.fd() >= 0) {
-    pollfd output = {process.fd(), POLLIN, 0};
-    poll(&output, 1, -1);
-    for (std::string& line : process.ReadLines()) program.lines.push_back(std::move(line));
-  }
-  while (!process.HasEnded()) poll(nullptr, 0, 1);  // It has closed its output, so it is about to end.
-  program.exit_code = process.exit_code();
-  return program;
 }
 
 std::vector<KnownFlag> FlagsInHelp(const std::string& path) {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "launcher/child_process.h"
+#include "base/child_process.h"
 #include "launcher/serve_options.h"
 
 namespace quire {
@@ -86,13 +86,6 @@ class Part {
   std::string last_line_;
   std::string error_;  // The line that a service prints when it fails.
 };
-
-// Runs a program to its end. Returns what it has printed, and its exit code.
-struct FinishedProgram {
-  std::vector<std::string> lines;
-  int exit_code;  // -1 if a signal has ended it.
-};
-FinishedProgram RunToEnd(const std::vector<std::string>& argv);
 
 // Returns the flags that the --help of the program at `path` lists.
 std::vector<KnownFlag> FlagsInHelp(const std::string& path);

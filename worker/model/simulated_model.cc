@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/fingerprint.h"
 #include "base/status.h"
 #include "kernels/simulated/backend.h"
-#include "worker/model/fingerprint.h"
 
 namespace quire {
 namespace {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/fingerprint.h"
 #include "kernels/activate.h"
 #include "kernels/backend.h"
 #include "worker/model/backend_buffer.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/config.h"
-#include "worker/model/fingerprint.h"
 #include "worker/model/load_progress.h"
 #include "worker/model/quantize.h"
 

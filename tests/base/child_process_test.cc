@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "launcher/child_process.h"
+#include "base/child_process.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +13,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "launcher/part.h"
 
 namespace quire {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "worker/model/fingerprint.h"
+#include "base/fingerprint.h"
 
 #include <set>
 #include <string>

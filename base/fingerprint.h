@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_WORKER_MODEL_FINGERPRINT_H_
-#define QUIRE_WORKER_MODEL_FINGERPRINT_H_
+#ifndef QUIRE_BASE_FINGERPRINT_H_
+#define QUIRE_BASE_FINGERPRINT_H_
 
 #include <cstdint>
 #include <map>
@@ -52,6 +52,14 @@ class TensorDigests {
   // Returns 32 hexadecimal digits, or nothing while the digest of a tensor is missing.
   std::string fingerprint() const;
 
+  const std::string& text() const { return text_; }
+  // The digests by the names of the tensors. Empty where one is missing.
+  const std::map<std::string, std::string>& digests() const { return digests_; }
+  // Sets the digest of a tensor, which another process has told. Empty: it is missing.
+  void Set(const std::string& name, std::string digest) { digests_[name] = std::move(digest); }
+
+  bool operator==(const TensorDigests&) const = default;
+
  private:
   std::string text_;
   std::map<std::string, std::string> digests_;  // Empty where one is missing.
@@ -59,4 +67,4 @@ class TensorDigests {
 
 }  // namespace quire
 
-#endif  // QUIRE_WORKER_MODEL_FINGERPRINT_H_
+#endif  // QUIRE_BASE_FINGERPRINT_H_

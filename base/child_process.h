@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_LAUNCHER_CHILD_PROCESS_H_
-#define QUIRE_LAUNCHER_CHILD_PROCESS_H_
+#ifndef QUIRE_BASE_CHILD_PROCESS_H_
+#define QUIRE_BASE_CHILD_PROCESS_H_
 
 #include <sys/types.h>
 
@@ -53,6 +53,13 @@ class ChildProcess {
   std::string rest_;  // The beginning of a line.
 };
 
+// Runs a program to its end. Returns what it has printed, and its exit code.
+struct FinishedProgram {
+  std::vector<std::string> lines;
+  int exit_code;  // -1 if a signal has ended it.
+};
+FinishedProgram RunToEnd(const std::vector<std::string>& argv);
+
 }  // namespace quire
 
-#endif  // QUIRE_LAUNCHER_CHILD_PROCESS_H_
+#endif  // QUIRE_BASE_CHILD_PROCESS_H_

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "launcher/child_process.h"
+#include "base/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -101,6 +102,19 @@ int ChildProcess::exit_code() const {
 
 void ChildProcess::Signal(int signal) {
   if (!HasEnded()) kill(pid_, signal);
+}
+
+FinishedProgram RunToEnd(const std::vector<std::string>& argv) {
+  ChildProcess process(argv, ChildProcess::Errors::kRead);
+  FinishedProgram program;
+  while (process.fd() >= 0) {
+    pollfd output = {process.fd(), POLLIN, 0};
+    poll(&output, 1, -1);
+    for (std::string& line : process.ReadLines()) program.lines.push_back(std::move(line));
+  }
+  while (!process.HasEnded()) poll(nullptr, 0, 1);  // It has closed its output, so it is about to end.
+  program.exit_code = process.exit_code();
+  return program;
 }
 
 }  // namespace quire
