@@ -21,6 +21,7 @@
 #include "kv_manager/process/standby.h"
 #include "kv_manager/process/tenant_file.h"
 #include "kv_manager/worker_link/grpc_worker_client.h"
+#include "kv_manager/worker_link/rank_group_client.h"
 #include "quire/v1/admin.grpc.pb.h"
 #include "quire/v1/inference.grpc.pb.h"
 #include "security/credentials.h"
@@ -78,18 +79,19 @@ StepLoopOptions MakeStepLoopOptions(const ManagerOptions& options) {
   return loop;
 }
 
-// Makes clients of workers, which send the term.
+// Makes clients of workers, and of ranks that are one worker, which send the term.
 auto WorkerClientMaker(const ManagerOptions& options, const std::atomic<uint64_t>* term) {
   const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(options.worker_keepalive_timeout));
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (!options.worker_tls.authority.empty()) credentials = TlsChannelCredentials(options.worker_tls);
-  return [timeout_ms, credentials, name = options.worker_name, term](const std::string& address) {
+  const auto make_rank = [timeout_ms, credentials, name = options.worker_name, term](const std::string& address) {
     return std::make_unique<GrpcWorkerClient>(GrpcWorkerClientOptions{.address = address,
                                                                       .credentials = credentials,
                                                                       .certificate_name = name,
                                                                       .keepalive_timeout_ms = timeout_ms,
                                                                       .term = *term});
   };
+  return [make_rank](const std::string& address) { return std::make_unique<RankGroupClient>(address, make_rank); };
 }
 
 AccessRules RulesFor(const ManagerOptions& options) {

@@ -111,13 +111,17 @@ struct GrpcWorkerClient::ProbeCall {
 // never more than the plans in flight. Deletes itself when gRPC is done with it.
 class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsRequest, v1::StepsResponse> {
  public:
-  Session(GrpcWorkerClient* client, uint64_t epoch, bool adopts, const WorkerDescription& worker)
+  Session(GrpcWorkerClient* client, uint64_t epoch, bool adopts, const WorkerDescription& worker,
+          const SessionGroup& group)
       : client_(client),
         epoch_(epoch),
         adopts_(adopts),
+        group_(group),
+        rank_(worker.place.rank),
         vocab_size_(worker.vocab_size),
         embedding_size_(worker.pooling.embedding_size),
-        reader_(worker) {}
+        reader_(worker),
+        encoder_(rank_ > 0 ? PlanEncoder::Answers::kDigests : PlanEncoder::Answers::kResults) {}
 
   void Start() {
     client_->stub_->async()->Steps(&context_, this);
@@ -130,6 +134,11 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
     request->mutable_open()->set_term(client_->options_.term);
     request->mutable_open()->set_accepts_failures(true);
     request->mutable_open()->set_accepts_postponed(true);
+    if (!group_.transport_addresses.empty()) {
+      v1::SessionGroup* const group = request->mutable_open()->mutable_group();
+      for (const std::string& address : group_.transport_addresses) group->add_transport_addresses(address);
+      group->set_key(group_.key);
+    }
     Write(std::move(request));
     StartCall();
   }
@@ -223,7 +232,9 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
       expected = std::move(expected_.front());
       expected_.pop_front();
     }
-    absl::StatusOr<StepResult> decoded = DecodeStepResult(result, std::move(expected), vocab_size_, embedding_size_);
+    absl::StatusOr<StepResult> decoded =
+        rank_ > 0 ? DecodeRankResult(result, expected.step)
+                  : DecodeStepResult(result, std::move(expected), vocab_size_, embedding_size_);
     if (!decoded.ok()) return decoded.status();
     client_->listener_->OnResult(epoch_, *std::move(decoded), result.duration_us());
     return absl::OkStatus();
@@ -245,6 +256,8 @@ class GrpcWorkerClient::Session : public grpc::ClientBidiReactor<v1::StepsReques
   GrpcWorkerClient* const client_;
   const uint64_t epoch_;
   const bool adopts_;
+  const SessionGroup group_;
+  const int rank_;
   const int vocab_size_;
   const int embedding_size_;
   grpc::ClientContext context_;
@@ -346,8 +359,13 @@ void GrpcWorkerClient::Open(uint64_t epoch, bool adopts) {
   const MutexLock lock(&mutex_);
   QUIRE_CHECK(session_ == nullptr);
   pending_.Add();
-  session_ = new Session(this, epoch, adopts, description_);
+  session_ = new Session(this, epoch, adopts, description_, group_);
   session_->Start();
+}
+
+void GrpcWorkerClient::SetGroup(const SessionGroup& group) {
+  const MutexLock lock(&mutex_);
+  group_ = group;
 }
 
 void GrpcWorkerClient::Send(const StepPlan& plan) {

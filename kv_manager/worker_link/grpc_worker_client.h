@@ -49,6 +49,7 @@ class GrpcWorkerClient : public WorkerClient {
   void SetListener(Listener* listener) override { listener_ = listener; }
   void Describe(uint64_t epoch) override;
   void Open(uint64_t epoch, bool adopts) override;
+  void SetGroup(const SessionGroup& group) override;
   void Refuse(const std::string& reason) override;
   void Send(const StepPlan& plan) override;
   void Probe(uint64_t epoch) override;
@@ -91,6 +92,7 @@ class GrpcWorkerClient : public WorkerClient {
   Session* session_ QUIRE_GUARDED_BY(mutex_) = nullptr;             // Owned by gRPC until OnDone.
   // The answer to the last Describe that was not given up, without the files of the tokenizer.
   WorkerDescription description_ QUIRE_GUARDED_BY(mutex_);
+  SessionGroup group_ QUIRE_GUARDED_BY(mutex_);  // Of the next session. Without addresses: the worker is no rank.
 };
 
 }  // namespace quire

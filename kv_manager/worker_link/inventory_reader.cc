@@ -48,6 +48,7 @@ InventoryReader::InventoryReader(const WorkerDescription& worker)
       max_sequences_(worker.max_sequences),
       max_context_tokens_(worker.max_context_tokens),
       layout_id_(absl::StrCat(worker.numerics_fingerprint, "/block-", worker.block_size)),
+      tells_digest_alone_(worker.place.rank > 0),
       has_label_(size_t{num_blocks_} + num_host_blocks_) {}
 
 absl::Status InventoryReader::Add(const v1::InventoryChunk& chunk) {
@@ -83,6 +84,7 @@ absl::Status InventoryReader::ReadHeader(const v1::InventoryHeader& header) {
   num_labels_ = header.num_labels();
   inventory_.epoch = header.epoch();
   inventory_.last_step = StepId{header.last_step()};
+  inventory_.digest = header.digest();
   inventory_.num_left_out = static_cast<int>(header.num_left_out());
   return absl::OkStatus();
 }
@@ -256,6 +258,13 @@ absl::Status InventoryReader::Finish() {
   QUIRE_RETURN_IF_ERROR(CheckEqual("the number of labels", inventory_.labels.size(), num_labels_));
   const uint64_t last_step = Value(inventory_.last_step);
   const size_t num_results = inventory_.results.size();
+  if (tells_digest_alone_) {
+    QUIRE_RETURN_IF_ERROR(CheckEqual("the number of rows of a rank above 0", num_rows_, 0));
+    QUIRE_RETURN_IF_ERROR(CheckEqual("the number of labels of a rank above 0", num_labels_, 0));
+    QUIRE_RETURN_IF_ERROR(CheckEqual("the number of results of a rank above 0", num_results, 0));
+    is_complete_ = true;
+    return absl::OkStatus();
+  }
   QUIRE_RETURN_IF_ERROR(
       CheckEqual("the number of results", num_results, std::min<uint64_t>(last_step, kMaxPlansInFlight)));
   for (size_t i = 0; i < num_results; ++i) {

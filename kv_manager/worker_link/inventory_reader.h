@@ -50,6 +50,7 @@ class InventoryReader {
   const uint32_t max_sequences_;
   const int max_context_tokens_;
   const std::string layout_id_;
+  const bool tells_digest_alone_;  // It is a rank above 0.
   bool has_header_ = false;
   bool is_complete_ = false;
   int64_t num_bytes_ = 0;

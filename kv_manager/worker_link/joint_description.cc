@@ -60,6 +60,22 @@ class RankComparison {
   const size_t rank_;
 };
 
+// Puts the name of the weights in front of the fingerprint, if the ranks have digested parts of them.
+absl::Status NameWeights(absl::Span<const WorkerDescription> ranks, WorkerDescription* joint) {
+  joint->weights.reset();
+  if (!ranks[0].weights.has_value()) return absl::OkStatus();
+  TensorDigests weights = *ranks[0].weights;
+  for (const WorkerDescription& rank : ranks.subspan(1)) {
+    const absl::Status status =
+        rank.weights.has_value() ? weights.Join(*rank.weights) : absl::InvalidArgumentError("a rank tells no digests");
+    if (!status.ok()) return absl::FailedPreconditionError(status.message());
+  }
+  const std::string fingerprint = weights.fingerprint();
+  if (fingerprint.empty()) return absl::FailedPreconditionError("no rank tells the digest of some tensor");
+  joint->numerics_fingerprint = absl::StrCat(fingerprint, joint->numerics_fingerprint);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<WorkerDescription> JoinDescriptions(absl::Span<const WorkerDescription> ranks) {
@@ -81,6 +97,7 @@ absl::StatusOr<WorkerDescription> JoinDescriptions(absl::Span<const WorkerDescri
     joint.has_session |= other.has_session;
     joint.keeps_rows &= other.keeps_rows;
   }
+  QUIRE_RETURN_IF_ERROR(NameWeights(ranks, &joint));
   if (ranks.size() > 1) joint.device = absl::StrCat(ranks.size(), " x ", joint.device);
   return joint;
 }

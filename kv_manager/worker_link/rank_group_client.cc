@@ -3,15 +3,27 @@
 #include "kv_manager/worker_link/rank_group_client.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/listen_address.h"
 #include "base/status_reason.h"
 #include "base/worker_protocol.h"
 #include "kv_manager/worker_link/joint_description.h"
 
 namespace quire {
+namespace {
+
+std::string RandomKey() {
+  std::random_device random;
+  std::string key;
+  for (int i = 0; i < kGroupKeyBytes; ++i) key.push_back(static_cast<char>(random()));
+  return key;
+}
+
+}  // namespace
 
 class RankGroupClient::RankListener : public Listener {
  public:
@@ -35,89 +47,160 @@ class RankGroupClient::RankListener : public Listener {
   const size_t rank_;
 };
 
-RankGroupClient::RankGroupClient(std::vector<std::unique_ptr<WorkerClient>> ranks) : ranks_(std::move(ranks)) {
-  QUIRE_CHECK(!ranks_.empty());
-  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    rank_listeners_.push_back(std::make_unique<RankListener>(this, rank));
-    ranks_[rank]->SetListener(rank_listeners_.back().get());
-  }
+RankGroupClient::RankGroupClient(const std::string& address, MakeClient make_client)
+    : address_(address), make_client_(std::move(make_client)) {
+  AddRank(make_client_(address));
 }
 
-RankGroupClient::~RankGroupClient() = default;
+RankGroupClient::RankGroupClient(std::vector<std::unique_ptr<WorkerClient>> ranks) {
+  QUIRE_CHECK(!ranks.empty());
+  for (std::unique_ptr<WorkerClient>& rank : ranks) AddRank(std::move(rank));
+}
+
+RankGroupClient::~RankGroupClient() {
+  const MutexLock lock(&mutex_);
+  is_over_ = true;
+  Ranks();
+}
+
+void RankGroupClient::AddRank(std::unique_ptr<WorkerClient> rank) {
+  rank_listeners_.push_back(std::make_unique<RankListener>(this, ranks_.size()));
+  rank->SetListener(rank_listeners_.back().get());
+  ranks_.push_back(std::move(rank));
+}
 
 void RankGroupClient::SetListener(Listener* listener) {
   listener_ = listener;
 }
 
-void RankGroupClient::Begin(uint64_t epoch) {
+void RankGroupClient::Begin(uint64_t epoch, size_t num_ranks) {
   epoch_ = epoch;
   is_over_ = false;
   is_draining_ = false;
-  told_ = std::vector<Rank>(ranks_.size());
+  told_ = std::vector<Rank>(num_ranks);
+}
+
+std::vector<WorkerClient*> RankGroupClient::Ranks() {
+  while (is_asking_) has_asked_.Wait(&mutex_);
+  std::vector<WorkerClient*> ranks;
+  for (size_t i = 0; i < told_.size(); ++i) ranks.push_back(ranks_[i].get());
+  return ranks;
 }
 
 void RankGroupClient::Describe(uint64_t epoch) {
+  std::vector<WorkerClient*> ranks;
   {
     const MutexLock lock(&mutex_);
-    Begin(epoch);
+    Ranks();  // Waits.
+    Begin(epoch, make_client_ == nullptr ? ranks_.size() : 1);
+    ranks = Ranks();
   }
-  for (const auto& rank : ranks_) rank->Describe(epoch);
+  for (WorkerClient* rank : ranks) rank->Describe(epoch);
 }
 
 void RankGroupClient::Open(uint64_t epoch, bool adopts) {
+  std::vector<WorkerClient*> ranks;
+  SessionGroup group;
   {
     const MutexLock lock(&mutex_);
     if (is_over_) return;
-    Begin(epoch);
+    ranks = Ranks();
+    Begin(epoch, ranks.size());
+    group = group_;
   }
-  for (const auto& rank : ranks_) rank->Open(epoch, adopts);
+  if (!group.transport_addresses.empty()) {
+    group.key = RandomKey();
+    for (WorkerClient* rank : ranks) rank->SetGroup(group);
+  }
+  for (WorkerClient* rank : ranks) rank->Open(epoch, adopts);
 }
 
 void RankGroupClient::Refuse(const std::string& reason) {
-  for (const auto& rank : ranks_) rank->Refuse(reason);
+  std::vector<WorkerClient*> ranks;
+  {
+    const MutexLock lock(&mutex_);
+    ranks = Ranks();
+  }
+  for (WorkerClient* rank : ranks) rank->Refuse(reason);
 }
 
 void RankGroupClient::Send(const StepPlan& plan) {
+  std::vector<WorkerClient*> ranks;
   {
     const MutexLock lock(&mutex_);
     if (is_over_) return;
+    ranks = Ranks();
   }
-  for (const auto& rank : ranks_) rank->Send(plan);
+  for (WorkerClient* rank : ranks) rank->Send(plan);
 }
 
 void RankGroupClient::Probe(uint64_t epoch) {
+  std::vector<WorkerClient*> ranks;
   {
     const MutexLock lock(&mutex_);
     if (!IsCurrent(epoch)) return;
     for (Rank& rank : told_) rank.is_probed = false;
+    ranks = Ranks();
   }
-  for (const auto& rank : ranks_) rank->Probe(epoch);
+  for (WorkerClient* rank : ranks) rank->Probe(epoch);
 }
 
 void RankGroupClient::Close() {
+  std::vector<WorkerClient*> ranks;
   {
     const MutexLock lock(&mutex_);
     is_over_ = true;
+    ranks = Ranks();
   }
-  for (const auto& rank : ranks_) rank->Close();
+  for (WorkerClient* rank : ranks) rank->Close();
+}
+
+void RankGroupClient::DescribeOthers(uint64_t epoch, int size) {
+  for (int rank = 1; rank < size; ++rank) {
+    if (ranks_.size() == static_cast<size_t>(rank)) AddRank(make_client_(RankAddress(address_, rank)));
+    ranks_[rank]->Describe(epoch);
+  }
+  const MutexLock lock(&mutex_);
+  is_asking_ = false;
+  has_asked_.NotifyAll();
 }
 
 void RankGroupClient::OnDescribed(size_t rank, uint64_t epoch, WorkerDescription description) {
   absl::Status refusal;
+  int num_new_ranks = 0;
   {
     const MutexLock lock(&mutex_);
     if (!IsCurrent(epoch)) return;
+    const int size = description.place.size;
     told_[rank].description = std::move(description);
     told_[rank].is_described = true;
-    if (!std::all_of(told_.begin(), told_.end(), [](const Rank& other) { return other.is_described; })) return;
-    std::vector<WorkerDescription> descriptions;
-    for (Rank& other : told_) descriptions.push_back(std::move(other.description));
-    absl::StatusOr<WorkerDescription> joint = JoinDescriptions(descriptions);
-    if (joint.ok()) return listener_->OnDescribed(epoch, *std::move(joint));
-    refusal = joint.status();
-    Lose(refusal);
+    if (rank == 0 && make_client_ != nullptr && size > 1) {
+      told_.resize(size);
+      is_asking_ = true;
+      num_new_ranks = size;
+    } else if (std::all_of(told_.begin(), told_.end(), [](const Rank& other) { return other.is_described; })) {
+      refusal = OnAllDescribed();
+    }
   }
-  Refuse(std::string(refusal.message()));
+  if (num_new_ranks > 0) DescribeOthers(epoch, num_new_ranks);
+  if (!refusal.ok()) Refuse(std::string(refusal.message()));
+}
+
+absl::Status RankGroupClient::OnAllDescribed() {
+  std::vector<WorkerDescription> descriptions;
+  group_ = {};
+  for (Rank& rank : told_) {
+    const std::string& address = rank.description.place.transport_address;
+    if (!address.empty()) group_.transport_addresses.push_back(address);
+    descriptions.push_back(std::move(rank.description));
+  }
+  absl::StatusOr<WorkerDescription> joint = JoinDescriptions(descriptions);
+  if (!joint.ok()) {
+    Lose(joint.status());
+  } else {
+    listener_->OnDescribed(epoch_, *std::move(joint));
+  }
+  return joint.status();
 }
 
 void RankGroupClient::OnOpened(size_t rank, uint64_t epoch, std::unique_ptr<WorkerInventory> inventory) {
@@ -195,6 +278,7 @@ void RankGroupClient::OnProbed(size_t rank, uint64_t epoch) {
 void RankGroupClient::OnLost(size_t rank, uint64_t epoch, absl::Status reason) {
   const MutexLock lock(&mutex_);
   if (!IsCurrent(epoch)) return;
+  if (told_.size() == 1) return Lose(std::move(reason));
   absl::Status named(reason.code(), absl::StrCat("rank ", rank, ": ", reason.message()));
   reason.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { named.SetPayload(url, payload); });
   Lose(std::move(named));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,8 +17,8 @@
 
 namespace quire {
 
-// Several ranks, each with a part of one model, as one worker. A block id means the same tokens on every rank, so the
-// loop has one block table for all pools, and sends every rank the same plans.
+// A worker with a whole model, or several ranks, each with a part of one, as one worker. A block id means the same
+// tokens on every rank, so the loop has one block table for all pools, and sends every rank the same plans.
 //
 // Every call goes to all ranks, and the loop hears one answer when all have answered:
 //   - a description is joint, see JoinDescriptions(), and a rank that does not fit gets the group refused;
@@ -26,10 +27,17 @@ namespace quire {
 //     sees the result, so no token of it leaves. No block of a step is used again before all ranks have executed it;
 //   - a rank that drains or is lost makes the group drain or be lost. The error names the rank.
 //
+// The manager is where the ranks meet: it tells each of them the transport addresses of all, and a key that it draws
+// for the session.
+//
 // The digests are StepResult::digest and WorkerInventory::digest. Ranks other than 0 need not tell more than these.
 // Thread-safe against the threads of the ranks' clients, as WorkerClient demands.
 class RankGroupClient : public WorkerClient {
  public:
+  using MakeClient = std::function<std::unique_ptr<WorkerClient>(const std::string& address)>;
+
+  // The worker at `address` is asked first. If it is rank 0 of a group, the other ranks are at RankAddress().
+  RankGroupClient(const std::string& address, MakeClient make_client);
   // `ranks` are the clients of the ranks in their order. REQUIRES: there is one.
   explicit RankGroupClient(std::vector<std::unique_ptr<WorkerClient>> ranks);
   ~RankGroupClient() override;
@@ -67,8 +75,16 @@ class RankGroupClient : public WorkerClient {
   void OnLost(size_t rank, uint64_t epoch, absl::Status reason);
 
   bool IsCurrent(uint64_t epoch) const QUIRE_REQUIRES(mutex_) { return !is_over_ && epoch == epoch_; }
-  // An attempt or a session begins.
-  void Begin(uint64_t epoch) QUIRE_REQUIRES(mutex_);
+  // Takes the client of the next rank.
+  void AddRank(std::unique_ptr<WorkerClient> rank);
+  // An attempt or a session of the first `num_ranks` ranks begins.
+  void Begin(uint64_t epoch, size_t num_ranks) QUIRE_REQUIRES(mutex_);
+  // The ranks of the attempt or session. Waits until no thread asks other ranks.
+  std::vector<WorkerClient*> Ranks() QUIRE_REQUIRES(mutex_);
+  // Rank 0 belongs to a group of `size` ranks: asks the others, too. Called by a thread of the client of rank 0.
+  void DescribeOthers(uint64_t epoch, int size) QUIRE_EXCLUDES(mutex_);
+  // All ranks have described themselves: tells the loop. Returns the reason if they do not fit.
+  absl::Status OnAllDescribed() QUIRE_REQUIRES(mutex_);
   // Whether the ranks have kept the same. The error names the first rank that has kept something else.
   absl::Status CompareInventories() const QUIRE_REQUIRES(mutex_);
   // Takes the oldest answers of all ranks, of which none is missing. INTERNAL names a rank that differs from rank 0.
@@ -76,6 +92,8 @@ class RankGroupClient : public WorkerClient {
   // Tells the loop, which then closes all ranks.
   void Lose(absl::Status reason) QUIRE_REQUIRES(mutex_);
 
+  const std::string address_;
+  const MakeClient make_client_;  // Null if all ranks are known from the beginning.
   Listener* listener_ = nullptr;
   // The loop is told while the mutex is held, so that it hears of results in their order. No rank is called then, since
   // a rank may answer within the call.
@@ -83,9 +101,14 @@ class RankGroupClient : public WorkerClient {
   uint64_t epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
   bool is_over_ QUIRE_GUARDED_BY(mutex_) = true;  // The attempt or session of `epoch_` is lost or closed.
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
-  std::vector<Rank> told_ QUIRE_GUARDED_BY(mutex_);  // By rank.
+  std::vector<Rank> told_ QUIRE_GUARDED_BY(mutex_);  // By rank, of the ranks of the attempt or session.
+  SessionGroup group_ QUIRE_GUARDED_BY(mutex_);      // Without a key. No addresses: the worker has a whole model.
+  bool is_asking_ QUIRE_GUARDED_BY(mutex_) = false;  // A thread is in DescribeOthers(), and changes the vectors below.
+  CondVar has_asked_;
   std::vector<std::unique_ptr<RankListener>> rank_listeners_;
-  std::vector<std::unique_ptr<WorkerClient>> ranks_;  // Last: they may call their listeners until they are gone.
+  // Those of an earlier group may stay behind those of this one. Last: they may call their listeners until they are
+  // gone.
+  std::vector<std::unique_ptr<WorkerClient>> ranks_;
 };
 
 }  // namespace quire

@@ -313,6 +313,25 @@ absl::StatusOr<ModelPooling> DecodePooling(const v1::ModelPooling& in) {
   return none;
 }
 
+absl::Status DecodePlace(const v1::RankPlace& in, WorkerDescription* out) {
+  QUIRE_RETURN_IF_ERROR(CheckRange("place.size", in.size(), 1, kMaxRanks));
+  QUIRE_RETURN_IF_ERROR(CheckRange("place.rank", in.rank(), 0, in.size() - 1));
+  QUIRE_RETURN_IF_ERROR(CheckRange("place.group_id: length", in.group_id().size(), 1, kMaxGroupIdBytes));
+  QUIRE_RETURN_IF_ERROR(
+      CheckRange("place.transport_address: length", in.transport_address().size(), 1, kMaxTransportAddressBytes));
+  out->place = {.group_id = in.group_id(),
+                .rank = static_cast<int>(in.rank()),
+                .size = static_cast<int>(in.size()),
+                .transport_address = in.transport_address()};
+  if (!in.has_weights()) return absl::OkStatus();
+  const v1::TensorDigests& weights = in.weights();
+  const uint64_t count = weights.names_size();
+  QUIRE_RETURN_IF_ERROR(CheckRange("place.weights.digests: length", weights.digests_size(), count, count));
+  out->weights.emplace(weights.text());
+  for (int i = 0; i < weights.names_size(); ++i) out->weights->Set(weights.names(i), weights.digests(i));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
@@ -338,7 +357,7 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
   ExpectedResult expected;
   expected.step = plan.step;
   expected.has_tables = plan.wants_tables;
-  expected.slices.reserve(plan.slices.size());
+  if (answers_ == Answers::kResults) expected.slices.reserve(plan.slices.size());
   std::string* samples = out->mutable_slice_samples();
   for (const SequenceSlice& slice : plan.slices) {
     out->add_slice_rows(Value(slice.row));
@@ -348,6 +367,7 @@ ExpectedResult PlanEncoder::Encode(const StepPlan& plan, v1::StepPlan* out) {
     out->add_slice_tail_lengths(slice.block_tail.size());
     for (const BlockId block : slice.block_tail) out->add_block_tails(Value(block));
     samples->push_back(slice.sample ? 1 : 0);
+    if (answers_ == Answers::kDigests) continue;
     expected.slices.push_back(Expect(slice));
     expected.num_drawn += expected.slices.back().draws() ? 1 : 0;
     expected.num_candidate_lists += expected.slices.back().lists_candidates() ? 1 : 0;
@@ -384,6 +404,7 @@ void PlanEncoder::EncodeStart(const SequenceStart& start, v1::SequenceStart* out
   if (start.record != nullptr) out->set_record(RowRecordOf(start));
   if (!start.scores.empty()) EncodeScores(start.scores, out->mutable_scores());
   if (!start.prompt_scores.empty()) EncodeScores(start.prompt_scores, out->mutable_prompt_scores());
+  if (answers_ == Answers::kDigests) return;
   Row& row = RowOf(start.row);
   row = {start.sampling.num_logprobs,
          start.sampling.num_prompt_logprobs,
@@ -399,6 +420,7 @@ void PlanEncoder::EncodeFork(const SequenceFork& fork, v1::StepPlan* out) {
   out->add_fork_parents(Value(fork.parent));
   out->add_fork_sequences(Value(fork.sequence));
   out->add_fork_sample_indices(fork.sample_index);
+  if (answers_ == Answers::kDigests) return;
   Row& row = RowOf(fork.row);
   QUIRE_CHECK_LT(Value(fork.parent), rows_.size());
   row = rows_[Value(fork.parent)];
@@ -439,7 +461,21 @@ absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, ExpectedRe
   QUIRE_RETURN_IF_ERROR(DecodeScores(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodePromptScores(in, expected, vocab_size, &out));
   QUIRE_RETURN_IF_ERROR(DecodeTables(in.tables(), expected, &out));
+  out.digest = in.digest();
   return out;
+}
+
+absl::StatusOr<StepResult> DecodeRankResult(const v1::StepResult& in, StepId expected) {
+  if (in.step() != Value(expected)) return Malformed("step", in.step(), absl::StrCat(Value(expected)));
+  v1::StepResult alone;
+  alone.set_step(in.step());
+  alone.set_digest(in.digest());
+  alone.set_duration_us(in.duration_us());
+  const uint64_t num_bytes = in.ByteSizeLong();
+  if (num_bytes != alone.ByteSizeLong()) {
+    return Malformed("size of a result that is a digest", num_bytes, absl::StrCat(alone.ByteSizeLong()));
+  }
+  return StepResult{.step = expected, .slices = {}, .digest = in.digest()};
 }
 
 absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& in) {
@@ -482,6 +518,7 @@ absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& 
   out.embeds_only = in.embeds_only();
   out.process_id = in.process_id();
   out.keeps_rows = in.orphan_hold_ms() > 0;
+  if (in.has_place()) QUIRE_RETURN_IF_ERROR(DecodePlace(in.place(), &out));
   out.last_epoch = in.last_epoch();
   out.has_session = in.has_session();
   return out;

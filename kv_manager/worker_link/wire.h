@@ -45,6 +45,11 @@ struct ExpectedResult {
 // thread-safe.
 class PlanEncoder {
  public:
+  // What the worker answers. A rank above 0 answers with digests alone, and its inventory tells no rows.
+  enum class Answers { kResults, kDigests };
+
+  explicit PlanEncoder(Answers answers = Answers::kResults) : answers_(answers) {}
+
   // Clears `out` first. A message that is used again keeps its memory, so that it needs no allocation.
   ExpectedResult Encode(const StepPlan& plan, v1::StepPlan* out);
 
@@ -68,7 +73,8 @@ class PlanEncoder {
   Row& RowOf(RowId id);
   ExpectedResult::Slice Expect(const SequenceSlice& slice) const;
 
-  std::vector<Row> rows_;  // The index is the row id.
+  const Answers answers_;
+  std::vector<Row> rows_;  // The index is the row id. Unused with kDigests.
   bool has_sent_vocabulary_ = false;
 };
 
@@ -76,6 +82,9 @@ class PlanEncoder {
 // has `embedding_size` values.
 absl::StatusOr<StepResult> DecodeStepResult(const v1::StepResult& in, ExpectedResult expected, int vocab_size,
                                             int embedding_size = 0);
+
+// The same for a rank above 0, which tells only a digest. The result has no slices.
+absl::StatusOr<StepResult> DecodeRankResult(const v1::StepResult& in, StepId expected);
 
 // Fails with FAILED_PRECONDITION when no manager could serve such a worker. The message names field, value and limit.
 absl::StatusOr<WorkerDescription> DecodeDescription(const v1::DescribeResponse& in);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kv_manager/worker_link/worker_description.h"
@@ -13,6 +14,12 @@
 #include "scheduler/step_plan.h"
 
 namespace quire {
+
+// The ranks that run a session together, see v1::SessionGroup.
+struct SessionGroup {
+  std::vector<std::string> transport_addresses;  // By rank.
+  std::string key;                               // Random bytes.
+};
 
 // The connection of one step loop to its worker. Every call and every answer names its attempt by the epoch. So an
 // answer from an attempt that was given up is recognised and dropped. No call waits.
@@ -49,6 +56,8 @@ class WorkerClient {
   // Opens the session of this epoch. REQUIRES: the worker has described itself in this attempt. `epoch` replaces the
   // epoch of the attempt and is not smaller. With `adopts`, the session takes over what an earlier one has left.
   virtual void Open(uint64_t epoch, bool adopts) = 0;
+  // The next session is one of these ranks together, of which this worker is one. Only a rank has more to do.
+  virtual void SetGroup(const SessionGroup& /*group*/) {}
   // Tells the worker that this manager will not use it, and why. There is no answer.
   virtual void Refuse(const std::string& reason) = 0;
   // Sends a plan. Does nothing after a loss that the caller does not know of yet. REQUIRES: the session was opened.

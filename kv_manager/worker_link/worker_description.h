@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/fingerprint.h"
 #include "base/ids.h"
 #include "scheduler/sampling_params.h"
 #include "scheduler/scheduler_options.h"
@@ -39,9 +40,10 @@ struct WorkerDescription {
   // The place of the worker among the ranks that hold one model together. A worker with a whole model is a group of
   // one.
   struct RankPlace {
-    std::string group_id;  // The same for all ranks of one group. Empty for a whole model.
-    int rank = 0;          // 0 .. size - 1.
-    int size = 1;          // Number of ranks.
+    std::string group_id;                // The same for all ranks of one group. Empty for a whole model.
+    int rank = 0;                        // 0 .. size - 1.
+    int size = 1;                        // Number of ranks.
+    std::string transport_address = "";  // Where the other ranks reach this one in the next session.
 
     bool operator==(const RankPlace&) const = default;
   };
@@ -65,6 +67,8 @@ struct WorkerDescription {
   std::string process_id;    // Differs between processes. Empty: the worker does not tell it.
   bool keeps_rows = false;   // Its rows and blocks stay for a time after the end of a session.
   RankPlace place;
+  // What a rank has digested of the weights, which its fingerprint does not name. JoinDescriptions() names them.
+  std::optional<TensorDigests> weights;
   uint64_t last_epoch = 0;   // The greatest epoch that it has seen.
   bool has_session = false;  // A session is open, perhaps with another manager.
 

@@ -256,5 +256,27 @@ TEST(InventoryReaderTest, NoBytesCrashTheReader) {
   EXPECT_GT(num_refused, 1000);
 }
 
+TEST(InventoryReaderTest, RankAboveZeroTellsADigestAlone) {
+  WorkerDescription worker = Worker();
+  worker.place = {.group_id = "g", .rank = 1, .size = 2};
+  v1::InventoryChunk chunk;
+  *chunk.mutable_header() = Good()[0].header();
+  chunk.mutable_header()->set_digest(77);
+  chunk.mutable_header()->set_num_rows(0);
+  chunk.mutable_header()->set_num_labels(0);
+  chunk.set_is_last(true);
+  InventoryReader reader(worker);
+  ASSERT_EQ(reader.Add(chunk), absl::OkStatus());
+  ASSERT_TRUE(reader.is_complete());
+  const WorkerInventory inventory = reader.Take();
+  EXPECT_EQ(inventory.epoch, 9u);
+  EXPECT_EQ(inventory.last_step, StepId{2});
+  EXPECT_EQ(inventory.digest, 77u);
+  EXPECT_EQ(Read({chunk}).code(), absl::StatusCode::kInternal) << "rank 0 tells its last results";
+  InventoryReader strict(worker);
+  *chunk.mutable_results() = Good()[0].results();
+  EXPECT_EQ(strict.Add(chunk).code(), absl::StatusCode::kInternal);
+}
+
 }  // namespace
 }  // namespace quire

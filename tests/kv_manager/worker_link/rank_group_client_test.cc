@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/fingerprint.h"
+#include "base/listen_address.h"
 #include "base/status_reason.h"
 #include "base/worker_protocol.h"
 #include "gmock/gmock.h"
@@ -28,6 +30,7 @@ struct FakeRank : WorkerClient {
   void SetListener(Listener* told) override { listener = told; }
   void Describe(uint64_t epoch) override { calls.push_back(absl::StrCat("describe ", epoch)); }
   void Open(uint64_t epoch, bool adopts) override { calls.push_back(absl::StrCat("open ", epoch, " ", adopts)); }
+  void SetGroup(const SessionGroup& joined) override { group = joined; }
   void Refuse(const std::string& reason) override { calls.push_back(absl::StrCat("refuse: ", reason)); }
   void Send(const StepPlan& plan) override { calls.push_back(absl::StrCat("send ", Value(plan.step))); }
   void Probe(uint64_t epoch) override { calls.push_back(absl::StrCat("probe ", epoch)); }
@@ -35,6 +38,7 @@ struct FakeRank : WorkerClient {
 
   std::vector<std::string>& calls;
   Listener* listener = nullptr;
+  SessionGroup group;
 };
 
 // Notes what the loop is told.
@@ -308,6 +312,94 @@ TEST_F(RankGroupClientTest, AnswersOfAnEarlierAttemptAreDropped) {
   EXPECT_THAT(loop_.told, IsEmpty());
   from(0)->OnDescribed(6, Description(0, kRanks));
   EXPECT_THAT(loop_.told, ElementsAre("described 6"));
+}
+
+// The ranks of a group that is found by the address of rank 0.
+class FoundRanksTest : public testing::Test {
+ protected:
+  FoundRanksTest()
+      : group_("host:50061", [this](const std::string& address) {
+          auto rank = std::make_unique<FakeRank>(&calls_[ranks_.size()]);
+          addresses_.push_back(address);
+          ranks_.push_back(rank.get());
+          return rank;
+        }) {
+    group_.SetListener(&loop_);
+  }
+
+  static WorkerDescription Rank(int rank, int size) {
+    WorkerDescription worker = Description(rank, size);
+    worker.place.transport_address = absl::StrCat("address ", rank);
+    worker.numerics_fingerprint = "/cpu";
+    worker.weights.emplace("a config");
+    worker.weights->Set("a", rank == 0 ? "12" : "");
+    worker.weights->Set("b", rank == 1 ? "34" : "");
+    return worker;
+  }
+
+  std::vector<std::string> calls_[2];
+  std::vector<FakeRank*> ranks_;
+  std::vector<std::string> addresses_;
+  FakeLoop loop_;
+  RankGroupClient group_;
+};
+
+TEST_F(FoundRanksTest, WorkerWithAWholeModelIsServedAlone) {
+  group_.Describe(5);
+  ranks_[0]->listener->OnDescribed(5, Description(0, 1));
+  EXPECT_THAT(loop_.told, ElementsAre("described 5"));
+  EXPECT_EQ(loop_.description.device, "cpu");
+  group_.Open(5, /*adopts=*/true);
+  EXPECT_TRUE(ranks_[0]->group.transport_addresses.empty());
+  ranks_[0]->listener->OnLost(5, absl::UnavailableError("gone"));
+  EXPECT_EQ(loop_.lost.message(), "gone");
+  EXPECT_THAT(addresses_, ElementsAre("host:50061"));
+}
+
+TEST_F(FoundRanksTest, OtherRanksAreAtTheNextPorts) {
+  for (const uint64_t epoch : {5, 6}) {
+    loop_.told.clear();
+    group_.Describe(epoch);
+    ranks_[0]->listener->OnDescribed(epoch, Rank(0, 2));
+    EXPECT_THAT(loop_.told, IsEmpty());
+    EXPECT_THAT(addresses_, ElementsAre("host:50061", "host:50062"));
+    EXPECT_EQ(calls_[1].back(), absl::StrCat("describe ", epoch));
+    ranks_[1]->listener->OnDescribed(epoch, Rank(1, 2));
+    EXPECT_THAT(loop_.told, ElementsAre(absl::StrCat("described ", epoch)));
+    group_.Open(epoch, /*adopts=*/false);
+    for (FakeRank* rank : ranks_) {
+      EXPECT_THAT(rank->group.transport_addresses, ElementsAre("address 0", "address 1"));
+      EXPECT_EQ(rank->group.key.size(), 32u);
+      EXPECT_EQ(rank->group.key, ranks_[0]->group.key);
+      EXPECT_EQ(rank->calls.back(), absl::StrCat("open ", epoch, " 0"));
+    }
+    group_.Close();
+    for (const auto& calls : calls_) EXPECT_EQ(calls.back(), "close");
+  }
+}
+
+TEST_F(FoundRanksTest, DigestsOfAllRanksNameTheWeights) {
+  group_.Describe(5);
+  ranks_[0]->listener->OnDescribed(5, Rank(0, 2));
+  ranks_[1]->listener->OnDescribed(5, Rank(1, 2));
+  TensorDigests all("a config");
+  all.Set("a", "12");
+  all.Set("b", "34");
+  EXPECT_EQ(loop_.description.numerics_fingerprint, all.fingerprint() + "/cpu");
+  EXPECT_FALSE(loop_.description.weights.has_value());
+  WorkerDescription other = Rank(1, 2);
+  other.weights.emplace("another config");
+  EXPECT_EQ(JoinDescriptions({Rank(0, 2), other}).status().code(), absl::StatusCode::kFailedPrecondition);
+  WorkerDescription silent = Rank(1, 2);
+  silent.weights->Set("b", "");
+  EXPECT_EQ(JoinDescriptions({Rank(0, 2), silent}).status().message(), "no rank tells the digest of some tensor");
+}
+
+TEST(RankAddressTest, RanksAreAtTheNextPortsOrPaths) {
+  EXPECT_EQ(RankAddress("host:50061", 0), "host:50061");
+  EXPECT_EQ(RankAddress("host:50061", 3), "host:50064");
+  EXPECT_EQ(RankAddress("[::1]:50061", 1), "[::1]:50062");
+  EXPECT_EQ(RankAddress("unix:/run/w.sock", 1), "unix:/run/w.sock.1");
 }
 
 }  // namespace

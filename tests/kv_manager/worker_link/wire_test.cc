@@ -668,5 +668,77 @@ TEST(DescriptionTest, CountsOutOfRangeAreNamed) {
   EXPECT_THAT(error([](auto* m) { m->set_last_epoch(~uint64_t{0}); }), HasSubstr("last_epoch 18446744073709551615"));
 }
 
+TEST(DescriptionTest, RanksTellTheirPlaceAndWhatTheyHaveDigested) {
+  v1::DescribeResponse rank;
+  rank.set_protocol_version(1);
+  rank.set_vocab_size(100);
+  rank.set_max_context_tokens(64);
+  rank.set_block_size(16);
+  rank.set_num_blocks(8);
+  rank.set_max_sequences(4);
+  rank.set_max_tokens_per_step(32);
+  ASSERT_TRUE(DecodeDescription(rank).ok());
+  EXPECT_EQ(DecodeDescription(rank)->place, WorkerDescription::RankPlace());
+  v1::RankPlace* const place = rank.mutable_place();
+  place->set_group_id("g");
+  place->set_rank(1);
+  place->set_size(2);
+  place->set_transport_address("there");
+  place->mutable_weights()->set_text("a config");
+  place->mutable_weights()->add_names("a");
+  place->mutable_weights()->add_names("b");
+  place->mutable_weights()->add_digests("12");
+  place->mutable_weights()->add_digests("");
+  const absl::StatusOr<WorkerDescription> description = DecodeDescription(rank);
+  ASSERT_TRUE(description.ok()) << description.status();
+  EXPECT_EQ(description->place,
+            (WorkerDescription::RankPlace{.group_id = "g", .rank = 1, .size = 2, .transport_address = "there"}));
+  TensorDigests weights("a config");
+  weights.Set("a", "12");
+  weights.Set("b", "");
+  EXPECT_EQ(description->weights, weights);
+
+  const auto error = [&rank](const std::function<void(v1::RankPlace*)>& change) {
+    v1::DescribeResponse message = rank;
+    change(message.mutable_place());
+    return std::string(DecodeDescription(message).status().message());
+  };
+  EXPECT_EQ(error([](auto* m) { m->set_size(9); }), "worker describes place.size 9, expected 1 .. 8");
+  EXPECT_EQ(error([](auto* m) { m->set_rank(2); }), "worker describes place.rank 2, expected 0 .. 1");
+  EXPECT_EQ(error([](auto* m) { m->set_group_id(""); }), "worker describes place.group_id: length 0, expected 1 .. 64");
+  EXPECT_EQ(error([](auto* m) { m->set_transport_address(std::string(4097, 'a')); }),
+            "worker describes place.transport_address: length 4097, expected 1 .. 4096");
+  EXPECT_EQ(error([](auto* m) { m->mutable_weights()->add_names("c"); }),
+            "worker describes place.weights.digests: length 2, expected 3 .. 3");
+}
+
+TEST(PlanEncoderTest, PlanForARankThatTellsDigestsNeedsNoRowsOfEarlierSessions) {
+  StepPlan plan;
+  plan.step = StepId{1};
+  plan.forks.push_back({.row = RowId{3}, .parent = RowId{2}, .sequence = SequenceId{9}, .sample_index = 1});
+  plan.slices.push_back({RowId{2}, 4, 1, 0, {BlockId{9}}, true});
+  PlanEncoder encoder(PlanEncoder::Answers::kDigests);
+  v1::StepPlan message;
+  const ExpectedResult expected = encoder.Encode(plan, &message);
+  EXPECT_EQ(expected.step, StepId{1});
+  EXPECT_TRUE(expected.slices.empty());
+  EXPECT_EQ(message.slice_rows_size(), 1);
+  EXPECT_EQ(message.fork_parents(0), 2u);
+}
+
+TEST(RankResultTest, RanksAboveZeroTellTheirDigestAlone) {
+  v1::StepResult message;
+  message.set_step(7);
+  message.set_digest(11);
+  message.set_duration_us(5);
+  const absl::StatusOr<StepResult> result = DecodeRankResult(message, StepId{7});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(*result, (StepResult{.step = StepId{7}, .slices = {}, .digest = 11}));
+  EXPECT_THAT(std::string(DecodeRankResult(message, StepId{8}).status().message()), HasSubstr("step"));
+  message.add_token_ids(1);
+  EXPECT_THAT(std::string(DecodeRankResult(message, StepId{7}).status().message()),
+              HasSubstr("size of a result that is a digest"));
+}
+
 }  // namespace
 }  // namespace quire
