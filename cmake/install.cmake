@@ -39,6 +39,12 @@ if(QUIRE_CUDA)
     endforeach()" COMPONENT runtime)
 endif()
 
+if(TARGET quire_ucx)
+  # The same for ranks, which need UCX.
+  install(TARGETS quire_ucx COMPONENT ranks LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})
+  list(APPEND installed quire_ucx)
+endif()
+
 # Manual pages and completion of shells, from what the programs print.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT QUIRE_SANITIZE)

@@ -3,7 +3,11 @@
 #ifndef QUIRE_KERNELS_COLLECTIVE_H_
 #define QUIRE_KERNELS_COLLECTIVE_H_
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "kernels/backend_status.h"
 
@@ -32,6 +36,22 @@ class Collective {
   virtual void Abort(const BackendStatus& reason) = 0;
   // Returns why the group has ended, or OK.
   virtual BackendStatus Status() const = 0;
+};
+
+// What the ranks of a group show each other when they connect, so that nobody else can take part.
+using GroupKey = std::array<uint8_t, 32>;
+
+// A group of processes, which serves one session: a rank opens it, tells its address, and joins when it knows the
+// addresses of all ranks. All functions but Abort and Status belong to the thread that computes.
+class SessionCollective : public Collective {
+ public:
+  // Returns the address of this rank, which the others need. At most 4 KiB.
+  virtual const std::string& address() const = 0;
+
+  // Connects to all ranks: addresses[r] is that of rank r, and addresses[rank] is the own one. Waits until all have
+  // done so. Returns false when the group has ended, also because a peer has another key. Call it once, before
+  // everything that moves bytes.
+  virtual bool Join(int rank, const std::vector<std::string>& addresses, const GroupKey& key) = 0;
 };
 
 }  // namespace quire

@@ -65,10 +65,25 @@ v1::ModelPooling DescribePooling(const CheckpointPooling& pooling, int hidden_si
   return out;
 }
 
+// A rank of a simulated device has the whole model, whose fingerprint is known.
+v1::RankPlace DescribePlace(const RankPlace& place, const Model& model) {
+  v1::RankPlace out;
+  out.set_group_id(place.group_id);
+  out.set_rank(place.rank);
+  out.set_size(place.size);
+  if (!model.weights.fingerprint.empty()) return out;
+  out.mutable_weights()->set_text(model.weights.digests.text());
+  for (const auto& [name, digest] : model.weights.digests.digests()) {
+    out.mutable_weights()->add_names(name);
+    out.mutable_weights()->add_digests(digest);
+  }
+  return out;
+}
+
 }  // namespace
 
 v1::DescribeResponse MakeDescription(const std::string& model_name, const Model& model, const Backend& backend,
-                                     const KvLayout& layout, const WorkerLimits& limits) {
+                                     const KvLayout& layout, const WorkerLimits& limits, const RankPlace* place) {
   v1::DescribeResponse description;
   description.set_protocol_version(kWorkerProtocolVersion);
   description.set_model_name(model_name);
@@ -94,6 +109,7 @@ v1::DescribeResponse MakeDescription(const std::string& model_name, const Model&
   description.set_embeds_only(model.config.lacks_output);
   *description.mutable_pooling() = DescribePooling(model.pooling, model.config.hidden_size, limits.max_sequences);
   description.set_process_id(RandomProcessId());
+  if (place != nullptr) *description.mutable_place() = DescribePlace(*place, model);
   return description;
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/status_reason.h"
+#include "base/worker_protocol.h"
 
 namespace quire {
 namespace {
@@ -95,7 +96,7 @@ absl::Status Executor::GroupStatus() const {
   const BackendStatus status = group->Status();
   if (status.ok()) return absl::OkStatus();
   return WithReason(absl::UnavailableError(absl::StrCat("the group of ranks has ended: ", status.message())),
-                    "GROUP_PEER_LOST");
+                    kGroupPeerLost);
 }
 
 absl::Status Executor::Begin(const v1::StepPlan& plan) {

@@ -77,8 +77,11 @@ class Executor {
   // Begins a plan and finishes it. Returns an error of both, or of the group. REQUIRES: num_begun() is 0.
   absl::Status Run(const v1::StepPlan& plan, v1::StepResult* result);
 
-  // Sets the group in which this rank runs plans, or none (Transformer::SetGroup). All ranks run the same plans.
-  void SetGroup(Collective* group) { transformer_->SetGroup(group); }
+  // Sets the group in which this rank runs plans, or none (Transformer::SetGroup). All ranks run the same plans. Does
+  // nothing if the model is whole: the ranks of a simulated device exchange no sums.
+  void SetGroup(Collective* group) {
+    if (transformer_->num_ranks() > 1) transformer_->SetGroup(group);
+  }
   // Returns UNAVAILABLE with the reason GROUP_PEER_LOST when the group has ended. Then the rows and the blocks of the
   // last step that was begun are undefined, and its result has no meaning. The weights and the device are as before.
   absl::Status GroupStatus() const;

@@ -15,7 +15,9 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "base/status_reason.h"
+#include "worker/rank_digest.h"
 
 namespace quire {
 namespace {
@@ -53,8 +55,9 @@ absl::Status TakenOver(uint64_t epoch) {
 }  // namespace
 
 SessionLoop::SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads,
-                         std::function<void(bool is_refused)> on_refused, const OrphanHold& orphan_hold)
-    : executor_(executor), stats_(stats), on_refused_(std::move(on_refused)), orphan_hold_(orphan_hold) {
+                         std::function<void(bool is_refused)> on_refused, const OrphanHold& orphan_hold,
+                         RankGroup* ranks)
+    : executor_(executor), stats_(stats), on_refused_(std::move(on_refused)), orphan_hold_(orphan_hold), ranks_(ranks) {
   if (orphan_hold_.duration > absl::ZeroDuration()) executor_->KeepLabels();
   const MutexLock lock(&join_mutex_);
   thread_ = std::thread([this, binds_threads] {
@@ -68,7 +71,7 @@ SessionLoop::~SessionLoop() {
 }
 
 absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts, uint64_t term,
-                               const AcceptedResults& accepts) {
+                               const AcceptedResults& accepts, const v1::SessionGroup& group) {
   const MutexLock lock(&mutex_);
   if (phase_ == Phase::kStopping) return absl::UnavailableError("the worker is stopping");
   if (phase_ == Phase::kDraining) return absl::UnavailableError("the worker is draining");
@@ -92,6 +95,11 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t ep
         "epoch is ", epoch, ", it must be greater than the last one seen, ", last_epoch_,
         current_ == nullptr ? "" : "; a session of that epoch has this worker, perhaps another manager's"));
   }
+  if (ranks_ != nullptr) {
+    QUIRE_RETURN_IF_ERROR(ranks_->Check(group));
+  } else if (group.transport_addresses_size() > 0) {
+    return absl::InvalidArgumentError("OpenSession.group is set, but this worker is no rank of a group");
+  }
   last_epoch_ = epoch;
   last_term_ = term;
   // A session that was never served has nothing to finish. The loop thread ends the one that is served after its step.
@@ -99,6 +107,7 @@ absl::Status SessionLoop::Open(std::shared_ptr<StepSession> session, uint64_t ep
   SetCurrent(std::move(session));
   adopts_ = adopts;
   accepts_ = accepts;
+  group_ = group;
   SetRefusal("");
   wake_.NotifyOne();
   return absl::OkStatus();
@@ -185,12 +194,14 @@ void SessionLoop::Stop() {
     const MutexLock lock(&mutex_);
     phase_ = Phase::kStopping;
   }
+  if (ranks_ != nullptr) ranks_->EndSoon();
   wake_.NotifyOne();
   const MutexLock lock(&join_mutex_);
   if (thread_.joinable()) thread_.join();
 }
 
 void SessionLoop::SetCurrent(std::shared_ptr<StepSession> session) {
+  if (ranks_ != nullptr) ranks_->EndSoon();
   current_ = std::move(session);
   plans_.clear();
   in_flight_ = 0;
@@ -211,6 +222,7 @@ void SessionLoop::BindThreads() {
 }
 
 void SessionLoop::Run() {
+  if (ranks_ != nullptr) ranks_->PrepareNext();
   const MutexLock lock(&mutex_);
   int num_polls = 0;  // Polls since the last plan was finished.
   while (true) {
@@ -265,22 +277,29 @@ void SessionLoop::WaitForWork() {
 
 void SessionLoop::SwitchSession() {
   LogEndOfServed();
+  if (ranks_ != nullptr) LeaveGroup();
   served_ = current_;
   served_epoch_ = last_epoch_;
   served_accepts_ = accepts_;
-  executor_->SetMayPostpone(served_accepts_.postponed);
+  // The guides of ranks are compiled at different times, and all must draw the same rows.
+  executor_->SetMayPostpone(served_accepts_.postponed && ranks_ == nullptr);
   stats_->SetSession(last_epoch_, served_ != nullptr);
   if (served_ == nullptr) {
     Hold();
     session_over_.NotifyAll();
     return;
   }
+  if (ranks_ != nullptr && !JoinGroup()) return;
   const uint64_t epoch = served_epoch_;
   std::vector<v1::InventoryChunk> inventory;
+  std::string adopted;
   if (adopts_ && CanHold()) {
     mutex_.Unlock();
     inventory = MakeInventory(*executor_, last_steps_, orphan_hold_.layout_id, orphan_hold_.limits,
                               held_since_us_.value_or(SteadyClock().NowMicros()));
+    const v1::InventoryHeader& header = inventory[0].header();
+    adopted = absl::StrCat("; it adopts ", header.num_rows(), " rows and ", header.num_labels(), " labelled blocks");
+    if (ranks_ != nullptr) SetDigest(ranks_->place().rank, &inventory);
     executor_->StartOver();
     mutex_.Lock();
     hold_end_.reset();
@@ -288,10 +307,7 @@ void SessionLoop::SwitchSession() {
   } else {
     Drop();
   }
-  QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", epoch) << " opened"
-                   << (inventory.empty() ? ""
-                                         : absl::StrCat("; it adopts ", inventory[0].header().num_rows(), " rows and ",
-                                                        inventory[0].header().num_labels(), " labelled blocks"));
+  QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", epoch) << " opened" << adopted;
   served_->SendOpened(epoch, std::move(inventory));
   if (phase_ == Phase::kDraining) served_->SendDraining();
 }
@@ -303,6 +319,27 @@ void SessionLoop::LogEndOfServed() {
   if (is_replaced) served_->End(TakenOver(last_epoch_));
   QUIRE_LOG(kInfo) << "session of epoch " << Named("epoch", served_epoch_) << " ended: "
                    << (is_replaced ? absl::StrCat("epoch ", last_epoch_, " took over") : "its stream ended");
+}
+
+void SessionLoop::LeaveGroup() {
+  mutex_.Unlock();
+  ranks_->Leave(has_failed_);
+  executor_->SetGroup(nullptr);
+  mutex_.Lock();
+}
+
+bool SessionLoop::JoinGroup() {
+  ranks_->Take(group_);
+  mutex_.Unlock();
+  ranks_->PrepareNext();  // Another manager may open a session while this one waits.
+  const absl::Status status = ranks_->Join();
+  if (status.ok()) executor_->SetGroup(ranks_->collective());
+  mutex_.Lock();
+  if (status.ok()) return true;
+  QUIRE_LOG(kWarning) << "session of epoch " << Named("epoch", served_epoch_) << " cannot begin: " << status.message();
+  served_->End(status);
+  if (served_ == current_) SetCurrent(nullptr);
+  return false;
 }
 
 bool SessionLoop::CanHold() const {
@@ -331,12 +368,15 @@ void SessionLoop::Drop() {
 void SessionLoop::BeginPlan() {
   begun_.push_back(std::move(plans_.front()));
   plans_.pop_front();
+  const uint64_t epoch = served_epoch_;
   mutex_.Unlock();
-  const absl::Status status = executor_->Begin(begun_.back());
+  absl::Status status = ranks_ == nullptr ? absl::OkStatus() : ranks_->Agree(epoch, begun_.back());
+  const bool may_begin = status.ok();
+  if (may_begin) status = executor_->Begin(begun_.back());
   if (status.ok() && executor_->labels() != nullptr) last_steps_.Begin(begun_.back(), executor_->rows());
   mutex_.Lock();
   if (status.ok()) return;
-  has_failed_ = true;
+  has_failed_ |= may_begin;
   const v1::StepPlan plan = std::move(begun_.back());
   begun_.pop_back();
   while (!begun_.empty()) FinishPlan();
@@ -352,6 +392,7 @@ void SessionLoop::FinishPlan() {
   executor_->Finish(&result);
   const absl::Status group = executor_->GroupStatus();
   const absl::Status status = group.ok() ? ErrorOf(result) : group;
+  if (ranks_ != nullptr) SetDigest(&result);
   if (status.ok()) {
     stats_->RecordStep(CountStep(plan, result));
     if (executor_->labels() != nullptr) last_steps_.Finish(epoch, result);
@@ -363,6 +404,7 @@ void SessionLoop::FinishPlan() {
     Fail(plan, status);
   } else if (served_ == current_) {
     --in_flight_;
+    if (ranks_ != nullptr && ranks_->place().rank > 0) KeepDigestAlone(&result);
     current_->SendResult(std::move(result));
   }
 }

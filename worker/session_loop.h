@@ -20,6 +20,7 @@
 #include "quire/v1/worker.pb.h"
 #include "worker/executor.h"
 #include "worker/inventory.h"
+#include "worker/rank_group.h"
 #include "worker/step_session.h"
 #include "worker/worker_stats.h"
 
@@ -45,9 +46,10 @@ class SessionLoop {
  public:
   // Starts the thread. If `binds_threads` is true, the thread first binds itself and the threads that compute to cores.
   // `executor` and `stats` must outlive the loop. `on_refused` is called when Refuse has an effect and when that effect
-  // ends; it must not call the loop.
+  // ends; it must not call the loop. A rank of a group has `ranks`, which must outlive the loop; else it is null.
   SessionLoop(Executor* executor, WorkerStats* stats, bool binds_threads,
-              std::function<void(bool is_refused)> on_refused = nullptr, const OrphanHold& orphan_hold = {});
+              std::function<void(bool is_refused)> on_refused = nullptr, const OrphanHold& orphan_hold = {},
+              RankGroup* ranks = nullptr);
   ~SessionLoop();
 
   SessionLoop(const SessionLoop&) = delete;
@@ -58,9 +60,10 @@ class SessionLoop {
   // forgets them. Then SendOpened follows. Returns FAILED_PRECONDITION when `epoch` is not greater than every epoch
   // seen or is more than a day ahead of the clock, or when `term` is less than the greatest one seen (kStaleTerm), and
   // UNAVAILABLE while the worker drains or stops; `session` is not used then. `accepts` says what the
-  // manager understands.
+  // manager understands. `group` has the ranks that run the session, see RankGroup::Check; others than ranks must get
+  // an empty one.
   absl::Status Open(std::shared_ptr<StepSession> session, uint64_t epoch, bool adopts = false, uint64_t term = 0,
-                    const AcceptedResults& accepts = {});
+                    const AcceptedResults& accepts = {}, const v1::SessionGroup& group = {});
   // A manager says that it will not use this worker. The worker counts as refused until a session is opened. Does
   // nothing during a session.
   void Refuse(const std::string& reason);
@@ -72,6 +75,8 @@ class SessionLoop {
   // Says that the stream of the session is gone or broken. The loop drops its waiting plans, finishes those that it has
   // begun, and holds its rows.
   void Leave(const StepSession* session);
+  // The group of this rank, or null.
+  const RankGroup* ranks() const { return ranks_; }
   // The greatest epoch seen, or 0 before the first.
   uint64_t last_epoch() const;
   // Returns whether a session is current, which then has the greatest epoch seen.
@@ -102,6 +107,11 @@ class SessionLoop {
   // it makes an inventory.
   void SwitchSession() QUIRE_REQUIRES(mutex_);
   void LogEndOfServed() QUIRE_REQUIRES(mutex_);
+  // The session that was served is over, also for the other ranks. Releases the mutex meanwhile.
+  void LeaveGroup() QUIRE_REQUIRES(mutex_);
+  // Waits until all ranks have joined the session that is served. False when that has failed, which ends the session.
+  // Releases the mutex meanwhile.
+  bool JoinGroup() QUIRE_REQUIRES(mutex_);
   // Returns whether rows and labels may be held or adopted.
   bool CanHold() const;
   // Begins the orphan hold.
@@ -128,6 +138,7 @@ class SessionLoop {
   WorkerStats* const stats_;
   const std::function<void(bool is_refused)> on_refused_;
   const OrphanHold orphan_hold_;
+  RankGroup* const ranks_;  // Null unless this is a rank of a group.
 
   // A thread that holds it may take a session's own mutex. No thread takes it while it holds a session's mutex.
   mutable Mutex mutex_;
@@ -144,6 +155,7 @@ class SessionLoop {
   int in_flight_ QUIRE_GUARDED_BY(mutex_) = 0;               // Plans of current_ that are not answered.
   bool adopts_ QUIRE_GUARDED_BY(mutex_) = false;             // current_ adopts what the session before it has left.
   AcceptedResults accepts_ QUIRE_GUARDED_BY(mutex_);         // What the manager of current_ reads.
+  v1::SessionGroup group_ QUIRE_GUARDED_BY(mutex_);          // The ranks of current_.
   bool is_closing_ QUIRE_GUARDED_BY(mutex_) = false;         // current_ sends no more plans: CloseAfterPlans.
   std::string refusal_ QUIRE_GUARDED_BY(mutex_);             // The reason of the last Refuse; empty: not refused.
   Phase phase_ QUIRE_GUARDED_BY(mutex_) = Phase::kServing;

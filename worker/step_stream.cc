@@ -155,7 +155,7 @@ absl::Status StepStream::HandleOpen(const v1::OpenSession& open) {
   }
   open_alarm_.Cancel();
   return loop_->Open(self_, open.epoch(), open.adopt(), open.term(),
-                     {.failures = open.accepts_failures(), .postponed = open.accepts_postponed()});
+                     {.failures = open.accepts_failures(), .postponed = open.accepts_postponed()}, open.group());
 }
 
 void StepStream::OnWriteDone(bool ok) {

@@ -24,6 +24,14 @@ std::string Share(const LoadProgress::Snapshot& loading) {
   return absl::StrFormat("; %d %% of %s have been read", 10 * tenths, FormatBytes(loading.total_bytes));
 }
 
+// Sets the address of the next session.
+grpc::Status DescribeTransport(const RankGroup& ranks, v1::DescribeResponse* response) {
+  const absl::StatusOr<std::string> address = ranks.TransportAddress();
+  if (!address.ok()) return Unavailable(std::string(address.status().message()));
+  response->mutable_place()->set_transport_address(*address);
+  return grpc::Status::OK;
+}
+
 // A stream that ends at once with `status`.
 class RefusedStream : public grpc::ServerBidiReactor<v1::StepsRequest, v1::StepsResponse> {
  public:
@@ -50,9 +58,10 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
                                                   v1::DescribeResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const SessionLoop* const loop = loop_;
-  const grpc::Status status = StatusOf(loop);
+  grpc::Status status = StatusOf(loop);
+  if (status.ok() && loop->ranks() != nullptr) status = DescribeTransport(*loop->ranks(), response);
   if (status.ok()) {
-    *response = description_;
+    response->MergeFrom(description_);
     response->set_last_epoch(loop->last_epoch());
     response->set_has_session(loop->has_session());
   }

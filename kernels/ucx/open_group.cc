@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kernels/ucx/open_group.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+namespace quire::ucx {
+namespace {
+
+constexpr char kLibrary[] = "libquire_ucx.so";
+
+// Returns the folder of the running program, with a slash at the end.
+std::string ProgramFolder() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  const std::string program(path, length > 0 ? length : 0);
+  return program.substr(0, program.rfind('/') + 1);
+}
+
+}  // namespace
+
+std::unique_ptr<SessionCollective> OpenGroup(const std::string& transports, std::string* why_not) {
+  const std::string path = ProgramFolder() + kLibrary;
+  if (access(path.c_str(), F_OK) != 0) {
+    *why_not = "there is no " + path + ": this program was built without UCX (libucx-dev of Debian)";
+    return nullptr;
+  }
+  // The library is never closed, because it lives as long as the process.
+  void* const loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const open = loaded == nullptr ? nullptr : dlsym(loaded, kOpenGroup);
+  if (open == nullptr) {
+    *why_not = std::string("the library for groups of ranks cannot be loaded: ") + dlerror();
+    return nullptr;
+  }
+  return reinterpret_cast<OpenGroupFunction*>(open)(transports, why_not);
+}
+
+}  // namespace quire::ucx
