@@ -18,6 +18,7 @@
 #include "base/byte_size.h"
 #include "base/configuration.h"
 #include "base/connection_flags.h"
+#include "base/listen_address.h"
 #include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/status.h"
@@ -112,7 +113,20 @@ ABSL_FLAG(
     int32_t, max_tokens_per_step, 2048,
     "Largest number of tokens in one step, 1 to 1048576, summed over all sequences. The scratch memory grows with "
     "it.");
-ABSL_FLAG(int32_t, threads, 0, "Number of threads that compute, up to 1024. 0 means one per core.");
+ABSL_FLAG(int32_t, threads, 0,
+          "Number of threads that compute, up to 1024, of each rank. 0 means one per core, or per core of the rank.");
+ABSL_FLAG(
+    int32_t, tp, 1,
+    "Number of ranks that hold the model together (tensor parallelism): 1, 2, 4 or 8. The program starts a process for "
+    "each, divides its cores, and starts a rank again that has ended. Rank 0 listens at --listen, and rank r at the "
+    "port + r, or at the path with .r at its end; so does --metrics-listen. --kv-bytes and --swap-bytes are for all "
+    "ranks together. The ranks give the tokens of one worker, bit for bit. For --device=cpu and simulated.");
+ABSL_FLAG(int32_t, rank, -1,
+          "With --tp and --group, be this rank, 0 .. tp - 1, and start no other one. The program sets it for the "
+          "processes that it starts. -1 means not set.");
+ABSL_FLAG(std::string, group, "",
+          "With --rank, a text of at most 64 bytes that is the same for all ranks of a group and another one for each "
+          "group.");
 ABSL_FLAG(bool, bind_threads, true,
           "Bind each thread that computes to a core of its own, if there are as many threads as cores. Turn it off "
           "where other programs keep single cores busy.");
@@ -334,6 +348,36 @@ absl::StatusOr<std::optional<SimulationOptions>> ReadSimulation() {
   return simulation;
 }
 
+// Reads the flags of ranks.
+absl::Status ReadRanks(WorkerOptions* options) {
+  const int size = absl::GetFlag(FLAGS_tp);
+  const int rank = absl::GetFlag(FLAGS_rank);
+  const std::string group = absl::GetFlag(FLAGS_group);
+  if (size < 1 || size > kMaxRanks || (size & (size - 1)) != 0) {
+    return InvalidArgument("--tp is ", size, ", it must be 1, 2, 4 or 8");
+  }
+  if (size > 1 && options->gpu) {
+    return InvalidArgument("--tp is ", size, ", with --device=", options->device, " it must be 1");
+  }
+  if (size > 1 && !options->explain_memory.empty()) {
+    return InvalidArgument("--tp is ", size, ", with --explain-memory it must be 1");
+  }
+  QUIRE_RETURN_IF_ERROR(CheckFlagRange("rank", rank, -1, size - 1));
+  if (group.size() > kMaxGroupIdBytes) {
+    return InvalidArgument("--group has ", group.size(), " bytes, the limit is ", kMaxGroupIdBytes);
+  }
+  if ((rank >= 0) != !group.empty()) return InvalidArgument("--rank and --group must be set together");
+  if (rank >= 0 && size == 1) return InvalidArgument("--rank is set, but --tp is 1");
+  const std::optional<HostPort> listen = SplitHostPort(options->listen);
+  if (size > 1 && rank < 0 && listen && listen->port == "0") {
+    return InvalidArgument("--listen is ", options->listen, ", with --tp it must name a port: rank r takes port + r");
+  }
+  options->num_ranks = size;
+  if (rank >= 0) options->rank = rank;
+  options->group_id = group;
+  return absl::OkStatus();
+}
+
 bool IsForGpu(absl::string_view flag) {
   return flag == "exact_gpu" || absl::StartsWith(flag, "gpu_");
 }
@@ -434,6 +478,7 @@ absl::StatusOr<WorkerOptions> ReadOptions() {
   QUIRE_ASSIGN_OR_RETURN(options.kv_type, ReadKvType());
   QUIRE_ASSIGN_OR_RETURN(options.simulation, ReadSimulation());
   QUIRE_ASSIGN_OR_RETURN(options.rounding, ReadRounding());
+  QUIRE_RETURN_IF_ERROR(ReadRanks(&options));
   options.long_context = absl::GetFlag(FLAGS_long_context);
   QUIRE_ASSIGN_OR_RETURN(options.gpu_memory, ReadGpuMemory());
   options.exact_gpu = absl::GetFlag(FLAGS_exact_gpu);
@@ -471,6 +516,7 @@ const ProgramFlags& WorkerFlags() {
         {"kv_bytes", "num_blocks", "memory_fraction"}},
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
        {"Device:", {"device", "threads", "bind_threads", "cpu_kernels"}},
+       {"Ranks:", {"tp", "rank", "group"}},
        {"Simulation:", {"simulated_step_times", "simulated_output_tokens"}},
        {"GPU. On the command line, these flags and those for its times need --device=cuda. In the\n"
         "environment and in a file, where several workers may find them, they do nothing on another device:",

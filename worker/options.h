@@ -65,6 +65,9 @@ struct WorkerOptions {
   std::optional<SimulationOptions> simulation;            // With a value, no device computes, and `gpu` has none.
   int max_sequences;
   int max_tokens_per_step;
+  int num_ranks = 1;                    // Processes that hold the model together.
+  std::optional<int> rank;              // The place of this process among them. Without a value, it starts them.
+  std::string group_id;                 // Of the ranks. It is not empty if `rank` has a value.
   int threads;                          // 0 means one per core.
   bool bind_threads;                    // Whether to bind each thread to a core, if there are enough.
   std::optional<cpu::Isa> cpu_kernels;  // The machine supports it. Without a value, the best one is used.

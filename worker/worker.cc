@@ -2,6 +2,7 @@
 
 #include "worker/worker.h"
 
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "base/worker_protocol.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/line_writer.h"
+#include "kernels/ucx/open_group.h"
 #include "security/credentials.h"
 #include "serving/certificate_metrics.h"
 #include "serving/log_metrics.h"
@@ -28,6 +30,7 @@
 #include "worker/metrics.h"
 #include "worker/model/fp8.h"
 #include "worker/model/hub_cache.h"
+#include "worker/model/shard.h"
 #include "worker/model/simulated_model.h"
 #include "worker/planned_limits.h"
 #include "worker/warm_up.h"
@@ -91,6 +94,23 @@ absl::Status CheckGpuMemory(const WorkerOptions& options, const ModelConfig& con
                           .free_bytes = static_cast<int64_t>(*free)});
 }
 
+// UCX finds the rest by itself. Only ranks within one host are started by --tp.
+constexpr char kTransportsWithinHost[] = "posix,cma,self";
+// How long a rank whose session has ended waits for the others.
+constexpr std::chrono::milliseconds kGroupPatience(1000);
+
+// Returns the share of a rank in the memory of the host, of which `bytes` are available.
+int64_t ShareOfRank(const WorkerOptions& options, int64_t bytes) {
+  return bytes / options.num_ranks;
+}
+
+// Returns the pool of one rank, in whose blocks the tokens have a part of their K and V.
+PoolRequest PoolOfRank(const WorkerOptions& options) {
+  PoolRequest pool = options.pool;
+  if (pool.bytes) *pool.bytes /= options.num_ranks;
+  return pool;
+}
+
 KvLayout LayoutFor(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
   const KvType otherwise = options.gpu ? KvTypeOf(backend.ActivationType()) : KvTypeOf(config);
   return LayoutOf(config, options.block_size, options.kv_type.value_or(otherwise));
@@ -99,10 +119,11 @@ KvLayout LayoutFor(const WorkerOptions& options, const ModelConfig& config, cons
 // Returns an error if the pool and the host tier would not even fit without weights. So nobody waits for a large model
 // to be loaded before such an error.
 absl::Status CheckHostMemory(const WorkerOptions& options, const ModelConfig& config, const KvLayout& layout) {
-  const int64_t host_bytes = AvailableHostMemory();
-  QUIRE_ASSIGN_OR_RETURN(const uint32_t num_host_blocks, PlanHostTier(options.swap_bytes, layout, host_bytes));
+  const int64_t host_bytes = ShareOfRank(options, AvailableHostMemory());
+  QUIRE_ASSIGN_OR_RETURN(const uint32_t num_host_blocks,
+                         PlanHostTier(ShareOfRank(options, options.swap_bytes), layout, host_bytes));
   const int64_t pool_bytes = host_bytes - static_cast<int64_t>(num_host_blocks * layout.block_bytes_all_layers());
-  return PlanPool(options.pool, layout, LimitsWithoutBlocks(options, config), pool_bytes).status();
+  return PlanPool(PoolOfRank(options), layout, LimitsWithoutBlocks(options, config), pool_bytes).status();
 }
 
 }  // namespace
@@ -113,6 +134,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
 
 absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options, DeviceOpener open_device) {
   std::unique_ptr<Worker> worker(new Worker());
+  QUIRE_RETURN_IF_ERROR(worker->MakeRankGroup(options));
   QUIRE_RETURN_IF_ERROR(worker->Listen(options));
   QUIRE_RETURN_IF_ERROR(worker->Load(options, open_device));
   QUIRE_RETURN_IF_ERROR(worker->TakeMemory(options));
@@ -148,6 +170,18 @@ void Worker::StopServing() {
   if (server_ != nullptr) server_->Shutdown(kShutdownTimeout);
 }
 
+absl::Status Worker::MakeRankGroup(const WorkerOptions& options) {
+  if (!options.rank) return absl::OkStatus();
+  const auto open = [](std::string* why_not) { return ucx::OpenGroup(kTransportsWithinHost, why_not); };
+  std::string why_not;
+  if (open(&why_not) == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("--tp=", options.num_ranks, ": ", why_not));
+  }
+  const RankPlace place{.group_id = options.group_id, .rank = *options.rank, .size = options.num_ranks};
+  ranks_ = std::make_unique<RankGroup>(place, open, kGroupPatience);
+  return absl::OkStatus();
+}
+
 absl::Status Worker::Listen(const WorkerOptions& options) {
   const std::string warning = InsecureWarning(options.transport, options.listen, /*has_other_proof=*/false);
   if (!warning.empty()) {
@@ -178,13 +212,18 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
   drain_timeout_ = options.drain_timeout;
   orphan_hold_ = options.orphan_hold;
   binds_threads_ = options.bind_threads;
-  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(options.model, options.long_context));
+  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(options.model, options.long_context));
   QUIRE_RETURN_IF_ERROR(CheckLongContext(config, options.long_context));
   if (config.rope.type == RopeType::kLongRope && !options.long_context) {
     QUIRE_LOG(kInfo) << "the model is served with its original context of " << config.max_position_embeddings
                      << " tokens; with --long-context it has its whole context";
   }
   if (options.simulation) return LoadSimulated(options, config);
+  if (options.rank) {
+    absl::StatusOr<ModelConfig> shard = ShardOf(config, *options.rank, options.num_ranks);
+    if (!shard.ok()) return AboutFlag("--tp", shard.status());
+    config = *std::move(shard);
+  }
   if (options.gpu) {
     QUIRE_ASSIGN_OR_RETURN(backend_, MakeGpuBackend(options, config, open_device));
   } else {
@@ -194,8 +233,8 @@ absl::Status Worker::Load(WorkerOptions options, DeviceOpener open_device) {
   QUIRE_RETURN_IF_ERROR(CanRun(backend_->Description(), backend_->CheckLayout(layout, config.num_heads)));
   QUIRE_RETURN_IF_ERROR(CheckGpuMemory(options, config, *backend_));
   if (!options.gpu) QUIRE_RETURN_IF_ERROR(CheckHostMemory(options, config, layout));
-  QUIRE_ASSIGN_OR_RETURN(model_,
-                         LoadModel(options.model, backend_.get(), &loading_, options.rounding, options.long_context));
+  QUIRE_ASSIGN_OR_RETURN(model_, LoadModel(options.model, backend_.get(), &loading_, options.rounding,
+                                           options.long_context, options.rank.value_or(0), options.num_ranks));
   return absl::OkStatus();
 }
 
@@ -215,10 +254,11 @@ absl::Status Worker::LoadSimulated(const WorkerOptions& options, const ModelConf
 
 absl::StatusOr<WorkerLimits> Worker::PlanLimits(const WorkerOptions& options, const KvLayout& layout) {
   WorkerLimits limits = LimitsWithoutBlocks(options, model_->config);
-  const int64_t host_bytes = AvailableHostMemory();
-  QUIRE_ASSIGN_OR_RETURN(limits.num_host_blocks, PlanHostTier(options.swap_bytes, layout, host_bytes));
+  const int64_t host_bytes = ShareOfRank(options, AvailableHostMemory());
+  QUIRE_ASSIGN_OR_RETURN(limits.num_host_blocks,
+                         PlanHostTier(ShareOfRank(options, options.swap_bytes), layout, host_bytes));
   int64_t pool_bytes = host_bytes - static_cast<int64_t>(limits.num_host_blocks * layout.block_bytes_all_layers());
-  PoolRequest pool = options.pool;
+  PoolRequest pool = PoolOfRank(options);
   if (backend_->FreeBytes()) {
     QUIRE_ASSIGN_OR_RETURN(pool_bytes, WarmUp(backend_.get(), *model_, layout, limits));
     pool.default_fraction = kGpuMemoryFraction;
@@ -280,11 +320,12 @@ void Worker::Serve() {
   // A session or a refusal may come as soon as the service begins. So the worker is ready before.
   SetReady(true);
   v1::DescribeResponse description =
-      MakeDescription(model_name_, *model_, *backend_, storage_->layout(), executor_->limits());
+      MakeDescription(model_name_, *model_, *backend_, storage_->layout(), executor_->limits(),
+                      ranks_ == nullptr ? nullptr : &ranks_->place());
   description.set_orphan_hold_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(orphan_hold_)));
   loop_ = std::make_unique<SessionLoop>(
       executor_.get(), &stats_, binds_threads_, [this](bool is_refused) { SetReady(!is_refused); },
-      OrphanHold{.duration = orphan_hold_, .layout_id = LayoutId(description)});
+      OrphanHold{.duration = orphan_hold_, .layout_id = LayoutId(description)}, ranks_.get());
   service_.Begin(std::move(description), loop_.get());
 }
 
@@ -314,6 +355,10 @@ std::string Worker::Summary() const {
       absl::StrCat("quire-worker ", kVersion, "\n  model   ", model_name_, " (", config.architecture, ", ",
                    Counted(config.num_layers, "layer"), ", context ", config.max_position_embeddings, ")\n");
   if (simulated_ == nullptr) absl::StrAppend(&text, "  weights ", WeightSummary(), "\n");
+  if (ranks_ != nullptr) {
+    absl::StrAppend(&text, "  rank    ", ranks_->place().rank, " of ", ranks_->place().size, " of group ",
+                    ranks_->place().group_id, "\n");
+  }
   absl::StrAppend(&text, "  device  ", backend_->Description(), "\n  pool    ",
                   PoolSummary(storage_->num_blocks(), layout.block_size, config.max_position_embeddings), ", ",
                   FormatBytes(static_cast<int64_t>(storage_->pool_bytes())), " ", Name(layout.type), "\n");

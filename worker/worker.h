@@ -19,6 +19,7 @@
 #include "worker/model/load_progress.h"
 #include "worker/model/model.h"
 #include "worker/options.h"
+#include "worker/rank_group.h"
 #include "worker/session_loop.h"
 #include "worker/worker_service.h"
 #include "worker/worker_stats.h"
@@ -53,6 +54,8 @@ class Worker {
   // Makes backend and model of a worker that computes nothing.
   absl::Status LoadSimulated(const WorkerOptions& options, const ModelConfig& config);
   absl::StatusOr<WorkerLimits> PlanLimits(const WorkerOptions& options, const KvLayout& layout);
+  // Makes the group of a rank, unless it could never move bytes.
+  absl::Status MakeRankGroup(const WorkerOptions& options);
   absl::Status TakeMemory(const WorkerOptions& options);
   absl::Status ServeMetrics(const WorkerOptions& options);
   void AddModelMetrics();
@@ -74,6 +77,7 @@ class Worker {
   std::unique_ptr<BlockStorage> storage_;
   std::unique_ptr<Executor> executor_;
   WorkerStats stats_;
+  std::unique_ptr<RankGroup> ranks_;  // Null unless this is a rank of a group.
   std::unique_ptr<SessionLoop> loop_;
   LoadProgress loading_;
   WorkerService service_{&loading_};

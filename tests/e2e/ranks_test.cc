@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One model on two ranks, with the real programs.
+
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/process.h"
+#include "tests/worker/model/model_files.h"
+
+namespace quire {
+namespace {
+
+// A model whose rows are long enough for slices that two ranks divide. The bundled model has none.
+const std::string& ModelForRanks() {
+  static const auto* const directory = [] {
+    auto* const made = new TestDirectory();
+    Process process({Binary("make_model"), absl::StrCat("--output=", made->path(), "/model"), "--family=qwen2",
+                     "--dim=256", "--layers=2", "--heads=16", "--kv-heads=4", "--head-dim=64", "--ffn=1024",
+                     "--vocab=512", "--context=1024"});
+    EXPECT_EQ(process.Wait(), 0) << process.Output();
+    return made;
+  }();
+  static const auto* const path = new std::string(directory->path() + "/model");
+  return *path;
+}
+
+v1::GenerateRequest RequestOf(int number, int num_tokens) {
+  v1::GenerateRequest request = GreedyRequest(absl::StrCat("Request ", number, " of those that share"), num_tokens);
+  request.mutable_stopping()->set_ignore_eos(true);
+  request.mutable_sampling()->set_seed(number);
+  if (number % 2 == 1) request.mutable_sampling()->set_temperature(0.9F);
+  if (number % 3 == 1) request.mutable_sampling()->set_top_p(0.9F);
+  if (number % 4 == 2) request.mutable_sampling()->set_repetition_penalty(1.2F);
+  request.set_logprobs(number % 3);
+  if (number % 4 == 3) request.set_prompt_logprobs(1);
+  return request;
+}
+
+std::vector<Generation> RunTogether(Client& client, int num_requests, int num_tokens) {
+  std::vector<Generation> generations(num_requests);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < num_requests; ++i) {
+    threads.emplace_back([&, i] { generations[i] = Generate(client, RequestOf(i, num_tokens)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return generations;
+}
+
+const std::vector<Generation>& OfOneWorker(int num_requests, int num_tokens) {
+  static std::map<int, std::vector<Generation>> known;
+  std::vector<Generation>& generations = known[num_tokens];
+  if (generations.empty()) {
+    Cluster cluster({.model = ModelForRanks(), .worker_flags = {"--num-blocks=256"}});
+    generations = RunTogether(cluster.client(), num_requests, num_tokens);
+  }
+  return generations;
+}
+
+void ExpectSame(const std::vector<Generation>& actual, const std::vector<Generation>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("request ", i));
+    ASSERT_TRUE(expected[i].status.ok()) << expected[i].status;
+    ASSERT_TRUE(actual[i].status.ok()) << actual[i].status;
+    EXPECT_FALSE(actual[i].token_ids.empty());
+    EXPECT_EQ(actual[i].token_ids, expected[i].token_ids);
+    EXPECT_EQ(actual[i].logprobs, expected[i].logprobs);  // Bit for bit.
+  }
+}
+
+ClusterOptions TwoRanks() {
+  return {.model = ModelForRanks(), .worker_flags = {"--num-blocks=256", "--tp=2"}};
+}
+
+// Returns the process of a rank that the worker has started, or -1.
+pid_t PidOfRank(const Process& worker, int rank) {
+  std::ifstream children(absl::StrCat("/proc/", worker.pid(), "/task/", worker.pid(), "/children"));
+  for (pid_t pid; children >> pid;) {
+    const std::string command = ReadWholeFile(absl::StrCat("/proc/", pid, "/cmdline"));
+    if (absl::StrContains(command, absl::StrCat("--rank=", rank))) return pid;
+  }
+  return -1;
+}
+
+bool HasUcx() {
+  return std::ifstream(Binary("libquire_ucx.so")).good();
+}
+
+class RanksTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasUcx()) GTEST_SKIP() << "the programs were built without UCX";
+  }
+};
+
+constexpr int kRequests = 6;
+constexpr int kTokens = 150;  // Of requests that a fault meets.
+
+TEST_F(RanksTest, TwoRanksGiveTheTokensOfOneWorker) {
+  const std::vector<Generation>& expected = OfOneWorker(kRequests, 40);
+  Cluster cluster(TwoRanks());
+  const absl::StatusOr<v1::GetStatusResponse> status = cluster.client().GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_EQ(status->workers_size(), 1);
+  EXPECT_TRUE(absl::StartsWith(status->workers(0).device(), "2 x cpu")) << status->workers(0).device();
+  ExpectSame(RunTogether(cluster.client(), kRequests, 40), expected);
+  cluster.worker(0).Signal(SIGTERM);
+  EXPECT_EQ(cluster.worker(0).Wait(), 0) << cluster.worker(0).Output();
+}
+
+TEST_F(RanksTest, StreamsContinueWithTheSameTokensAfterARankWasKilled) {
+  const std::vector<Generation>& expected = OfOneWorker(kRequests, kTokens);
+  Cluster cluster(TwoRanks());
+  for (const int victim : {1, 0}) {
+    SCOPED_TRACE(absl::StrCat("rank ", victim));
+    const pid_t other = PidOfRank(cluster.worker(0), 1 - victim);
+    const uint64_t first_step = cluster.client().GetStatus()->workers(0).steps();
+    std::vector<Generation> actual;
+    std::thread clients([&] { actual = RunTogether(cluster.client(), kRequests, kTokens); });
+    while (cluster.client().GetStatus()->workers(0).steps() <= first_step + 20) std::this_thread::yield();
+    const pid_t pid = PidOfRank(cluster.worker(0), victim);
+    ASSERT_GT(pid, 0) << cluster.worker(0).Output();
+    kill(pid, SIGKILL);
+    clients.join();
+    ExpectSame(actual, expected);
+    EXPECT_NE(PidOfRank(cluster.worker(0), victim), pid);
+    EXPECT_EQ(PidOfRank(cluster.worker(0), 1 - victim), other) << "the other rank keeps its weights";
+  }
+}
+
+// Both ranks have kept the same rows and blocks, whatever they had got when the manager was killed.
+TEST_F(RanksTest, NextManagerAdoptsWhatTheRanksHaveKept) {
+  const std::vector<Generation>& expected = OfOneWorker(kRequests, kTokens);
+  const TestDirectory directory;
+  directory.Write("key", std::string(40, 'k'));
+  ClusterOptions options = TwoRanks();
+  options.manager_flags = {absl::StrCat("--resume-key-file=", directory.path(), "/key")};
+  Cluster cluster(options);
+  std::vector<Generation> actual(kRequests);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kRequests; ++i) {
+    clients.emplace_back([&, i] {
+      Client client(cluster.client_options());
+      v1::GenerateRequest request = RequestOf(i, kTokens);
+      request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+      request.set_request_id(absl::StrCat("request-", i));
+      actual[i] = Generate(client, request);
+    });
+  }
+  while (cluster.client().GetStatus()->workers(0).steps() <= 20) std::this_thread::yield();
+  cluster.manager().Signal(SIGKILL);
+  cluster.manager().Wait();
+  cluster.RestartManager();
+  // The last requests may not have reached a worker yet.
+  const std::string adopted = cluster.worker(0).WaitForLine("it adopts ");
+  EXPECT_NE(adopted, "") << cluster.worker(0).Output();
+  EXPECT_FALSE(absl::StrContains(adopted, "it adopts 0 rows")) << adopted;
+  for (std::thread& client : clients) client.join();
+  ExpectSame(actual, expected);
+}
+
+TEST_F(RanksTest, SimulatedRanksServe) {
+  ClusterOptions options = TwoRanks();
+  options.worker_flags.insert(options.worker_flags.end(), {"--device=simulated", "--simulated-step-times=0"});
+  Cluster cluster(options);
+  ClusterOptions one = options;
+  one.worker_flags = {"--num-blocks=256", "--device=simulated", "--simulated-step-times=0"};
+  Cluster alone(one);
+  ExpectSame(RunTogether(cluster.client(), kRequests, 40), RunTogether(alone.client(), kRequests, 40));
+}
+
+TEST_F(RanksTest, ModelThatRanksDoNotDivideIsRefused) {
+  const TestDirectory directory;
+  Process worker({Binary("quire-worker"), absl::StrCat("--model=", BundledModel()), "--tp=8",
+                  absl::StrCat("--listen=unix:", directory.path(), "/worker.sock"), "--metrics-listen="});
+  EXPECT_EQ(worker.Wait(), 1);
+  EXPECT_TRUE(absl::StrContains(worker.Output(), "ranks")) << worker.Output();
+}
+
+}  // namespace
+}  // namespace quire
