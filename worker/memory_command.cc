@@ -16,6 +16,7 @@
 #include "worker/memory_explanation.h"
 #include "worker/model/hub_cache.h"
 #include "worker/model/model.h"
+#include "worker/model/shard.h"
 #include "worker/planned_limits.h"
 
 namespace quire {
@@ -39,7 +40,7 @@ MemoryChoice ChoiceOf(const WorkerOptions& options, const ModelConfig& config, c
                                   held.output ? ", output matrix int8" : ""),
           .weight_bytes = 0,
           .layout = layout,
-          .pool = options.pool,
+          .pool = PoolOfRank(options),
           .limits = LimitsWithoutBlocks(options, config),
           .left_bytes = 0};
 }
@@ -108,16 +109,17 @@ absl::StatusOr<std::string> ExplainOnCpu(const WorkerOptions& options, const std
   const KvLayout layout = LayoutOf(config, options.block_size, options.kv_type.value_or(KvTypeOf(config)));
   QUIRE_RETURN_IF_ERROR(CanRun(backend->Description(), backend->CheckLayout(layout, config.num_heads)));
   QUIRE_ASSIGN_OR_RETURN(const WeightRounding held, HeldRounding(options, path, config, backend->MultipliesFp8()));
-  const int64_t available_bytes = AvailableHostMemory();
+  const int64_t available_bytes = ShareOfRank(options, AvailableHostMemory());
+  const int64_t swap_bytes = ShareOfRank(options, options.swap_bytes);
   const std::string text = ExplainMemory(config, options.block_size, available_bytes);
   MemoryChoice choice = ChoiceOf(options, config, held, HostWeightType(config), layout);
   choice.weight_bytes = WeightBytesOnCpu(config, held);
-  choice.left_bytes = available_bytes - choice.weight_bytes - options.swap_bytes;
+  choice.left_bytes = available_bytes - choice.weight_bytes - swap_bytes;
   if (choice.left_bytes >= 0) return absl::StrCat(text, Answer(ExplainChoice(choice)));
   return absl::StrCat(text, "\nwith this command line, the weights in ", choice.weights, " take ",
                       FormatBytes(choice.weight_bytes),
-                      options.swap_bytes > 0 ? absl::StrCat(" and --swap-bytes ", FormatBytes(options.swap_bytes)) : "",
-                      ", which is more than this machine has available\n");
+                      swap_bytes > 0 ? absl::StrCat(" and --swap-bytes ", FormatBytes(swap_bytes)) : "",
+                      ", which is more than ", options.num_ranks > 1 ? "a rank" : "this machine", " has available\n");
 }
 
 }  // namespace
@@ -128,8 +130,11 @@ absl::StatusOr<std::string> ExplainMemoryOf(const WorkerOptions& options, cuda::
                            ", with --explain-memory it must be cpu or cuda: a simulated device holds no weights");
   }
   QUIRE_ASSIGN_OR_RETURN(const std::string path, ModelPath(options.explain_memory));
-  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path, options.long_context));
+  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(path, options.long_context));
   QUIRE_RETURN_IF_ERROR(CheckLongContext(config, options.long_context));
+  absl::StatusOr<ModelConfig> shard = ShardOf(config, /*rank=*/0, options.num_ranks);
+  if (!shard.ok()) return AboutFlag("--tp", shard.status());
+  config = *std::move(shard);
   return options.gpu ? ExplainOnGpu(options, path, config, open_device) : ExplainOnCpu(options, path, config);
 }
 

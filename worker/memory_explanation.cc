@@ -18,6 +18,7 @@
 #include "kernels/linear.h"
 #include "worker/device_check.h"
 #include "worker/model/fp8.h"
+#include "worker/model/shard.h"
 
 namespace quire {
 namespace {
@@ -71,6 +72,11 @@ int64_t OtherBytes(const MemoryNeeds& needs, int64_t plain_bytes) {
          (static_cast<int64_t>(sizeof(float)) - plain_bytes) * needs.router_weights;
 }
 
+// A rank has its rows of the output matrix beside the whole embedding.
+bool HasOwnOutput(const ModelConfig& config) {
+  return !config.tie_word_embeddings || config.shard.size > 1;
+}
+
 }  // namespace
 
 MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
@@ -87,6 +93,9 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   const auto moe_layers = static_cast<int>(std::ranges::count_if(config.layers, &LayerConfig::is_moe));
   const int dense_layers = config.num_layers - moe_layers;
   const RouterRule& router = config.moe.router;
+  const int num_experts = config.moe.exists() ? OwnExperts(config).size() : 0;
+  // Of the experts' matrices that are not quantized, a rank is taken to have its share.
+  const auto own = [&](int matrices) { return num_experts > 0 ? matrices * num_experts / router.num_experts : 0; };
   const int64_t expert_width = config.moe.width, shared_width = config.moe.shared_width;
   MemoryNeeds needs;
   // A checkpoint of 4 bits keeps its groups, up to the longest ones that products have.
@@ -103,8 +112,8 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
                 {hidden, heads, config.num_layers, plain.attention_output},
                 {num_wide * width, hidden, dense_layers, plain.gate_up},
                 {hidden, width, dense_layers, plain.down},
-                {2 * expert_width, hidden, moe_layers * router.num_experts, plain.expert_gate_up},
-                {hidden, expert_width, moe_layers * router.num_experts, plain.expert_down},
+                {2 * expert_width, hidden, moe_layers * num_experts, own(plain.expert_gate_up)},
+                {hidden, expert_width, moe_layers * num_experts, own(plain.expert_down)},
                 {2 * shared_width, hidden, moe_layers, plain.shared_gate_up},
                 {hidden, shared_width, moe_layers, plain.shared_down}};
   for (const auto& [rows, cols, count, num_plain] : stacks) {
@@ -114,8 +123,9 @@ MemoryNeeds MemoryNeedsOf(const ModelConfig& config) {
   }
   needs.router_weights =
       moe_layers * (config.moe.num_logits() * hidden + (config.moe.has_choice_bias() ? router.num_experts : 0));
-  needs.num_weights = needs.layers.weights + needs.router_weights + layers * (norms + biases) + hidden +
-                      (config.tie_word_embeddings ? 1 : 2) * int64_t{config.vocab_size} * hidden;
+  const int64_t vocab_rows = config.vocab_size + (HasOwnOutput(config) ? OwnVocabulary(config).size() : 0);
+  needs.num_weights =
+      needs.layers.weights + needs.router_weights + layers * (norms + biases) + hidden + vocab_rows * hidden;
   needs.num_active_weights =
       needs.num_weights - moe_layers * int64_t{router.num_experts - router.top_k} * 3 * expert_width * hidden;
   needs.kv_heads = 2 * layers * config.num_kv_heads;
@@ -155,9 +165,10 @@ int64_t KvBytesPerToken(const MemoryNeeds& needs, KvType type) {
 }
 
 int64_t AddedByRoundedOutput(const ModelConfig& config, int plain_bytes) {
-  const int64_t rounded = int64_t{config.vocab_size} * (config.hidden_size + kScaleBytes);
-  const int64_t plain = int64_t{plain_bytes} * config.vocab_size * config.hidden_size;
-  return config.tie_word_embeddings ? rounded : rounded - plain;  // The embedding stays.
+  const int64_t rows = OwnVocabulary(config).size();
+  const int64_t rounded = rows * (config.hidden_size + kScaleBytes);
+  const int64_t plain = rows * plain_bytes * config.hidden_size;
+  return HasOwnOutput(config) ? rounded - plain : rounded;  // The embedding stays.
 }
 
 int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held) {
@@ -203,8 +214,15 @@ std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t ava
   const MemoryNeeds needs = MemoryNeedsOf(config);
   const int length = std::min(4096, config.max_position_embeddings);
   const int64_t blocks = NumBlocksFor(length, block_size);
-  std::string text = absl::StrCat(ModelLine(config, needs), "this machine has ", FormatBytes(available_bytes),
-                                  " available\n\nweights      memory\n");
+  const ModelConfig whole = WholeOf(config);
+  const int num_ranks = config.shard.size;
+  std::string text = absl::StrCat(ModelLine(whole, MemoryNeedsOf(whole)), "this machine has ",
+                                  FormatBytes(available_bytes * num_ranks), " available");
+  if (num_ranks > 1) {
+    absl::StrAppend(&text, ", and each of ", num_ranks, " ranks ", FormatBytes(available_bytes),
+                    " of it; what follows is for one rank");
+  }
+  absl::StrAppend(&text, "\n\nweights      memory\n");
   for (const auto& [width, name] : kWidths) {
     absl::StrAppendFormat(&text, "%-12s %s\n", name, FormatBytes(WeightBytes(needs, width)));
   }

@@ -28,14 +28,16 @@ struct MatrixNumbers {
   int64_t blocks = 0;   // Groups of these rows that have a scale in FP8.
 };
 
-// The memory of a model on a CPU, without the padding of matrices to whole panels, which is small.
+// The memory of a model, or of a rank's part of it (ShardOf), on a CPU, without the padding of matrices to whole
+// panels, which is small.
 struct MemoryNeeds {
-  int64_t num_weights;         // All parameters.
-  int64_t num_active_weights;  // Those that a token uses: without the experts that it does not choose.
-  int64_t router_weights;      // Of routers to experts, which are float32 in memory.
-  int int4_group;              // At most kMaxInt4Group.
-  MatrixNumbers layers;        // All matrices of the layers.
-  MatrixNumbers plain;         // The ones that a quantized checkpoint does not store quantized.
+  int64_t num_weights;  // All parameters.
+  int64_t
+      num_active_weights;    // Those that a token uses, of a whole model: without the experts that it does not choose.
+  int64_t router_weights;    // Of routers to experts, which are float32 in memory.
+  int int4_group;            // At most kMaxInt4Group.
+  MatrixNumbers layers;      // All matrices of the layers.
+  MatrixNumbers plain;       // The ones that a quantized checkpoint does not store quantized.
   WeightWidth stored_width;  // Width of the other matrices of the layers in the checkpoint; k16 if it is not quantized.
   int64_t kv_numbers;        // Numbers of K and V of one token in all layers.
   int64_t kv_heads;          // K and V heads of one token in all layers, each with a scale in int8.
@@ -69,7 +71,8 @@ std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs);
 
 // Returns some lines for a person: the bytes of the weights for each width, the bytes of K and V of a token, a block
 // and a sequence of 4096 tokens (or of the context, if that is shorter) for each type, and how many such sequences fit
-// into `available_bytes` beside the weights. The last line says what is different on a GPU (gpu_memory.h tells more).
+// into `available_bytes` beside the weights. For a part of a model, it explains one rank, which has
+// `available_bytes`. The last line says what is different on a GPU (gpu_memory.h tells more).
 std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes);
 
 // Describes what a worker with some command line holds of a model: its weights, and the pool beside them.

@@ -359,9 +359,6 @@ absl::Status ReadRanks(WorkerOptions* options) {
   if (size > 1 && options->gpu) {
     return InvalidArgument("--tp is ", size, ", with --device=", options->device, " it must be 1");
   }
-  if (size > 1 && !options->explain_memory.empty()) {
-    return InvalidArgument("--tp is ", size, ", with --explain-memory it must be 1");
-  }
   QUIRE_RETURN_IF_ERROR(CheckFlagRange("rank", rank, -1, size - 1));
   if (group.size() > kMaxGroupIdBytes) {
     return InvalidArgument("--group has ", group.size(), " bytes, the limit is ", kMaxGroupIdBytes);

@@ -3,8 +3,11 @@
 #ifndef QUIRE_WORKER_PLANNED_LIMITS_H_
 #define QUIRE_WORKER_PLANNED_LIMITS_H_
 
+#include <cstdint>
+
 #include "worker/model/config.h"
 #include "worker/options.h"
+#include "worker/pool_size.h"
 #include "worker/worker_limits.h"
 
 namespace quire {
@@ -17,6 +20,18 @@ inline WorkerLimits LimitsWithoutBlocks(const WorkerOptions& options, const Mode
           .vocab_size = config.vocab_size,
           .block_size = options.block_size,
           .num_blocks = 0};
+}
+
+// Returns the share of a rank in `bytes` of the host's memory.
+inline int64_t ShareOfRank(const WorkerOptions& options, int64_t bytes) {
+  return bytes / options.num_ranks;
+}
+
+// Returns the pool of one rank, in whose blocks the tokens have a part of their K and V.
+inline PoolRequest PoolOfRank(const WorkerOptions& options) {
+  PoolRequest pool = options.pool;
+  if (pool.bytes) *pool.bytes /= options.num_ranks;
+  return pool;
 }
 
 }  // namespace quire

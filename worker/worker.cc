@@ -99,18 +99,6 @@ constexpr char kTransportsWithinHost[] = "posix,cma,self";
 // How long a rank whose session has ended waits for the others.
 constexpr std::chrono::milliseconds kGroupPatience(1000);
 
-// Returns the share of a rank in the memory of the host, of which `bytes` are available.
-int64_t ShareOfRank(const WorkerOptions& options, int64_t bytes) {
-  return bytes / options.num_ranks;
-}
-
-// Returns the pool of one rank, in whose blocks the tokens have a part of their K and V.
-PoolRequest PoolOfRank(const WorkerOptions& options) {
-  PoolRequest pool = options.pool;
-  if (pool.bytes) *pool.bytes /= options.num_ranks;
-  return pool;
-}
-
 KvLayout LayoutFor(const WorkerOptions& options, const ModelConfig& config, const Backend& backend) {
   const KvType otherwise = options.gpu ? KvTypeOf(backend.ActivationType()) : KvTypeOf(config);
   return LayoutOf(config, options.block_size, options.kv_type.value_or(otherwise));

@@ -12,6 +12,7 @@
 #include "worker/model/checkpoint.h"
 #include "worker/model/config.h"
 #include "worker/model/model.h"
+#include "worker/model/shard.h"
 
 namespace quire {
 namespace {
@@ -29,6 +30,12 @@ ModelConfig Llama2With70B() {
       "");
   EXPECT_TRUE(config.ok()) << config.status();
   return *config;
+}
+
+ModelConfig RankOf(const ModelConfig& whole, int rank, int size) {
+  const absl::StatusOr<ModelConfig> shard = ShardOf(whole, rank, size);
+  EXPECT_TRUE(shard.ok()) << shard.status();
+  return *shard;
 }
 
 // The sum of its tensors on the hub is 68,976,648,192 elements.
@@ -144,11 +151,50 @@ TEST(MemoryExplanationTest, ExpertsAreCountedAndSoIsWhatATokenUses) {
               HasSubstr("Qwen3MoeForCausalLM: 30.532 billion weights, 3.353 billion for a token (8 of 128 experts); 48 "
                         "layers, "));
 
+  int64_t experts_of_ranks = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const MemoryNeeds part = MemoryNeedsOf(RankOf(*config, rank, 4));
+    EXPECT_EQ(part.router_weights, routers);
+    experts_of_ranks += part.layers.weights;
+  }
+  EXPECT_EQ(experts_of_ranks, needs.layers.weights);
+
   // Of a checkpoint in FP8, one expert has a matrix that is not.
   config->quantization = {.format = CheckpointFormat::kFp8, .fp8_block = {.rows = 128, .cols = 128}};
   const int64_t before = WeightBytes(MemoryNeedsOf(*config), WeightWidth::kFp8);
   config->quantization.plain_stacks = {.expert_down = 1};
   EXPECT_EQ(WeightBytes(MemoryNeedsOf(*config), WeightWidth::kFp8) - before, expert / 3 - 4 * expert / 3 / 128);
+}
+
+// The ranks together have the model once, but for the embedding and the norms, which every rank has.
+TEST(MemoryExplanationTest, RanksHaveTheirPartsOfTheWeightsAndOfKAndV) {
+  const ModelConfig config = Llama2With70B();
+  const MemoryNeeds whole = MemoryNeedsOf(config);
+  const int64_t embedding_and_norms = int64_t{32000} * 8192 + int64_t{161} * 8192;
+  for (const int size : {2, 8}) {
+    MemoryNeeds all{};
+    for (int rank = 0; rank < size; ++rank) {
+      const MemoryNeeds needs = MemoryNeedsOf(RankOf(config, rank, size));
+      all.num_weights += needs.num_weights;
+      all.layers.weights += needs.layers.weights;
+      EXPECT_EQ(needs.kv_numbers, whole.kv_numbers / size);
+    }
+    EXPECT_EQ(all.layers.weights, whole.layers.weights);
+    EXPECT_EQ(all.num_weights, whole.num_weights + (size - 1) * embedding_and_norms);
+  }
+  // A rank has its rows of the output matrix beside an embedding that is also the output matrix, and rounds these rows.
+  ModelConfig tied = config;
+  tied.tie_word_embeddings = true;
+  EXPECT_EQ(MemoryNeedsOf(RankOf(tied, 1, 8)).num_weights, MemoryNeedsOf(RankOf(config, 1, 8)).num_weights);
+  EXPECT_EQ(AddedByRoundedOutput(RankOf(tied, 1, 8), 2), 4000 * (8192 + 4) - 4000 * 8192 * 2);
+}
+
+TEST(MemoryExplanationTest, MemoryOfARankIsExplainedBesideItsShareOfTheMachine) {
+  const std::string text = ExplainMemory(RankOf(Llama2With70B(), 0, 8), 16, 64 * kGiB);
+  EXPECT_THAT(text, AllOf(HasSubstr(": 68.977 billion weights; 80 layers, 64 heads, 8 KV heads of 128, "),
+                          HasSubstr("\nthis machine has 512.0 GiB available, and each of 8 ranks 64.0 GiB of it; what "
+                                    "follows is for one rank\n"),
+                          HasSubstr("16 bits      16.5 GiB\n"), HasSubstr("16 bits      40.0 KiB ")));
 }
 
 TEST(MemoryExplanationTest, OneLayerIsNotALayers) {
