@@ -6,7 +6,7 @@ readonly BUILD_PACKAGES=(
   g++ cmake ninja-build pkg-config
   libabsl-dev libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc prometheus-cpp-dev
   libgtest-dev libgmock-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libyaml-cpp-dev
-  libcurl4-openssl-dev libboost-dev libjs-marked
+  libcurl4-openssl-dev libboost-dev libjs-marked libucx-dev
 )
 
 as_root() {
