@@ -160,9 +160,14 @@ void RankGroupClient::DescribeOthers(uint64_t epoch, int size) {
     if (ranks_.size() == static_cast<size_t>(rank)) AddRank(make_client_(RankAddress(address_, rank)));
     ranks_[rank]->Describe(epoch);
   }
-  const MutexLock lock(&mutex_);
-  is_asking_ = false;
-  has_asked_.NotifyAll();
+  absl::Status refusal;
+  {
+    const MutexLock lock(&mutex_);
+    is_asking_ = false;
+    has_asked_.NotifyAll();
+    refusal = std::exchange(refusal_, absl::OkStatus());
+  }
+  if (!refusal.ok()) Refuse(std::string(refusal.message()));
 }
 
 void RankGroupClient::OnDescribed(size_t rank, uint64_t epoch, WorkerDescription description) {
@@ -180,6 +185,8 @@ void RankGroupClient::OnDescribed(size_t rank, uint64_t epoch, WorkerDescription
       num_new_ranks = size;
     } else if (std::all_of(told_.begin(), told_.end(), [](const Rank& other) { return other.is_described; })) {
       refusal = OnAllDescribed();
+      // This may be the thread that asks, so it cannot wait for it.
+      if (is_asking_) refusal_ = std::exchange(refusal, absl::OkStatus());
     }
   }
   if (num_new_ranks > 0) DescribeOthers(epoch, num_new_ranks);

@@ -105,6 +105,7 @@ class RankGroupClient : public WorkerClient {
   SessionGroup group_ QUIRE_GUARDED_BY(mutex_);      // Without a key. No addresses: the worker has a whole model.
   bool is_asking_ QUIRE_GUARDED_BY(mutex_) = false;  // A thread is in DescribeOthers(), and changes the vectors below.
   CondVar has_asked_;
+  absl::Status refusal_ QUIRE_GUARDED_BY(mutex_);  // Why the thread that asks must refuse the ranks afterwards.
   std::vector<std::unique_ptr<RankListener>> rank_listeners_;
   // Those of an earlier group may stay behind those of this one. Last: they may call their listeners until they are
   // gone.

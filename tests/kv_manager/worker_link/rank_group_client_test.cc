@@ -28,7 +28,10 @@ struct FakeRank : WorkerClient {
   explicit FakeRank(std::vector<std::string>* calls) : calls(*calls) {}
 
   void SetListener(Listener* told) override { listener = told; }
-  void Describe(uint64_t epoch) override { calls.push_back(absl::StrCat("describe ", epoch)); }
+  void Describe(uint64_t epoch) override {
+    calls.push_back(absl::StrCat("describe ", epoch));
+    if (answer.has_value()) listener->OnDescribed(epoch, *answer);
+  }
   void Open(uint64_t epoch, bool adopts) override { calls.push_back(absl::StrCat("open ", epoch, " ", adopts)); }
   void SetGroup(const SessionGroup& joined) override { group = joined; }
   void Refuse(const std::string& reason) override { calls.push_back(absl::StrCat("refuse: ", reason)); }
@@ -38,6 +41,7 @@ struct FakeRank : WorkerClient {
 
   std::vector<std::string>& calls;
   Listener* listener = nullptr;
+  std::optional<WorkerDescription> answer;  // Told within the call of Describe.
   SessionGroup group;
 };
 
@@ -376,6 +380,19 @@ TEST_F(FoundRanksTest, OtherRanksAreAtTheNextPorts) {
     group_.Close();
     for (const auto& calls : calls_) EXPECT_EQ(calls.back(), "close");
   }
+}
+
+TEST_F(FoundRanksTest, RankThatAnswersWithinTheCallMayBeRefused) {
+  group_.Describe(5);
+  ranks_[0]->listener->OnDescribed(5, Rank(0, 2));
+  group_.Close();
+  WorkerDescription other = Rank(1, 2);
+  other.model_name = "another";
+  ranks_[1]->answer = other;
+  group_.Describe(6);
+  ranks_[0]->listener->OnDescribed(6, Rank(0, 2));
+  EXPECT_EQ(loop_.told.back(), "lost 6");
+  for (const auto& calls : calls_) EXPECT_THAT(calls.back(), HasSubstr("refuse: rank 1 describes model_name another"));
 }
 
 TEST_F(FoundRanksTest, DigestsOfAllRanksNameTheWeights) {
