@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <random>
 #include <utility>
@@ -36,12 +37,6 @@ int CatchStopSignals() {
   const int fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
   QUIRE_CHECK_GE(fd, 0);
   return fd;
-}
-
-std::string PathOfProgram() {
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  return std::string(path, length > 0 ? length : 0);
 }
 
 std::string RandomId() {
@@ -78,7 +73,7 @@ int BindToCoresOfRank(int rank, int num_ranks) {
 RankSupervisor::RankSupervisor(const WorkerOptions& options, std::vector<std::string> arguments)
     : options_(options),
       arguments_(std::move(arguments)),
-      program_(PathOfProgram()),
+      program_(std::filesystem::read_symlink("/proc/self/exe")),
       group_id_(RandomId()),
       signals_fd_(CatchStopSignals()),
       ranks_(options.num_ranks) {

@@ -8,18 +8,12 @@
 #include <algorithm>
 #include <iterator>
 
+#include "kernels/program_folder.h"
+
 namespace quire::cuda {
 namespace {
 
 constexpr char kLibrary[] = "libquire_cuda.so";
-
-// Returns the folder of the running program, with a slash at the end.
-std::string ProgramFolder() {
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  const std::string program(path, length > 0 ? length : 0);
-  return program.substr(0, program.rfind('/') + 1);
-}
 
 // Returns a sentence about an error of the loader. Its text begins with the name of the file that it could not load.
 std::string WhyNotLoaded(const std::string& path, const std::string& error) {

@@ -5,18 +5,12 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include "kernels/program_folder.h"
+
 namespace quire::ucx {
 namespace {
 
 constexpr char kLibrary[] = "libquire_ucx.so";
-
-// Returns the folder of the running program, with a slash at the end.
-std::string ProgramFolder() {
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  const std::string program(path, length > 0 ? length : 0);
-  return program.substr(0, program.rfind('/') + 1);
-}
 
 }  // namespace
 
