@@ -2,24 +2,20 @@
 
 #include "gateway/process/traced_exchange.h"
 
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/random_source.h"
 
 namespace quire {
 namespace {
 
 TraceSpan NewSpan(const SpanQueue& spans, const std::string& traceparent) {
-  static thread_local std::mt19937_64 random([] {
-    std::random_device device;
-    std::seed_seq seed{device(), device(), device(), device(), device(), device(), device(), device()};
-    return std::mt19937_64(seed);
-  }());
-  return spans.Start(ParseTraceparent(traceparent), {random(), random(), random()});
+  static auto* const random = new RandomSource();
+  return spans.Start(ParseTraceparent(traceparent), {random->Next(), random->Next(), random->Next()});
 }
 
 }  // namespace

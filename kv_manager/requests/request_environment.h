@@ -10,12 +10,12 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/random_source.h"
 #include "base/span_queue.h"
 #include "base/trace_context.h"
 #include "kv_manager/engine/engine.h"
 #include "kv_manager/requests/guide_cache.h"
 #include "kv_manager/requests/inference_options.h"
-#include "kv_manager/requests/random_source.h"
 #include "kv_manager/requests/request_registry.h"
 #include "kv_manager/requests/resumable_requests.h"
 #include "kv_manager/requests/rpc_counts.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#ifndef QUIRE_KV_MANAGER_REQUESTS_RANDOM_SOURCE_H_
-#define QUIRE_KV_MANAGER_REQUESTS_RANDOM_SOURCE_H_
+#ifndef QUIRE_BASE_RANDOM_SOURCE_H_
+#define QUIRE_BASE_RANDOM_SOURCE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -32,4 +32,4 @@ class RandomSource {
 
 }  // namespace quire
 
-#endif  // QUIRE_KV_MANAGER_REQUESTS_RANDOM_SOURCE_H_
+#endif  // QUIRE_BASE_RANDOM_SOURCE_H_
