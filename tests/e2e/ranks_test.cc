@@ -2,6 +2,7 @@
 
 // One model on two ranks, with the real programs.
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <map>
@@ -93,6 +94,13 @@ pid_t PidOfRank(const Process& worker, int rank) {
   return -1;
 }
 
+// Waits until more than this number of steps are committed. The ranks need the cores meanwhile.
+void WaitForSteps(Cluster& cluster, uint64_t num_steps) {
+  while (cluster.client().GetStatus()->workers(0).steps() <= num_steps) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 bool HasUcx() {
   return std::ifstream(Binary("libquire_ucx.so")).good();
 }
@@ -128,7 +136,7 @@ TEST_F(RanksTest, StreamsContinueWithTheSameTokensAfterARankWasKilled) {
     const uint64_t first_step = cluster.client().GetStatus()->workers(0).steps();
     std::vector<Generation> actual;
     std::thread clients([&] { actual = RunTogether(cluster.client(), kRequests, kTokens); });
-    while (cluster.client().GetStatus()->workers(0).steps() <= first_step + 20) std::this_thread::yield();
+    WaitForSteps(cluster, first_step + 20);
     const pid_t pid = PidOfRank(cluster.worker(0), victim);
     ASSERT_GT(pid, 0) << cluster.worker(0).Output();
     kill(pid, SIGKILL);
@@ -158,7 +166,7 @@ TEST_F(RanksTest, NextManagerAdoptsWhatTheRanksHaveKept) {
       actual[i] = Generate(client, request);
     });
   }
-  while (cluster.client().GetStatus()->workers(0).steps() <= 20) std::this_thread::yield();
+  WaitForSteps(cluster, 20);
   cluster.manager().Signal(SIGKILL);
   cluster.manager().Wait();
   cluster.RestartManager();
