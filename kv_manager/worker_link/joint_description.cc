@@ -28,6 +28,7 @@ class RankComparison {
                                 place.group_id, "'; expected was rank ", rank_, " of ", first_.place.size,
                                 " of group '", first_.place.group_id, "'"));
     }
+    QUIRE_RETURN_IF_ERROR(Compare("place.addresses", AddressesText(first_), AddressesText(other_)));
     if (!other_.process_id.empty() && other_.process_id == first_.process_id) {
       return Error("is the process of rank 0");
     }
@@ -46,6 +47,9 @@ class RankComparison {
 
  private:
   static std::string TokensText(const WorkerDescription& worker) { return absl::StrJoin(worker.eos_token_ids, ","); }
+  static std::string AddressesText(const WorkerDescription& worker) {
+    return absl::StrCat("[", absl::StrJoin(worker.place.addresses, ","), "]");
+  }
   absl::Status Error(absl::string_view message) const {
     return absl::FailedPreconditionError(absl::StrCat("rank ", rank_, " ", message));
   }

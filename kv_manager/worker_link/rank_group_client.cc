@@ -3,6 +3,8 @@
 #include "kv_manager/worker_link/rank_group_client.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -49,12 +51,12 @@ class RankGroupClient::RankListener : public Listener {
 
 RankGroupClient::RankGroupClient(const std::string& address, MakeClient make_client)
     : address_(address), make_client_(std::move(make_client)) {
-  AddRank(make_client_(address));
+  ranks_ = {ClientOf(0, address)};
 }
 
 RankGroupClient::RankGroupClient(std::vector<std::unique_ptr<WorkerClient>> ranks) {
   QUIRE_CHECK(!ranks.empty());
-  for (std::unique_ptr<WorkerClient>& rank : ranks) AddRank(std::move(rank));
+  for (size_t i = 0; i < ranks.size(); ++i) ranks_.push_back(Keep(i, "", std::move(ranks[i])));
 }
 
 RankGroupClient::~RankGroupClient() {
@@ -63,10 +65,17 @@ RankGroupClient::~RankGroupClient() {
   Ranks();
 }
 
-void RankGroupClient::AddRank(std::unique_ptr<WorkerClient> rank) {
-  rank_listeners_.push_back(std::make_unique<RankListener>(this, ranks_.size()));
-  rank->SetListener(rank_listeners_.back().get());
-  ranks_.push_back(std::move(rank));
+WorkerClient* RankGroupClient::Keep(size_t rank, const std::string& address, std::unique_ptr<WorkerClient> client) {
+  known_.push_back({rank, address, std::make_unique<RankListener>(this, rank), std::move(client)});
+  known_.back().client->SetListener(known_.back().listener.get());
+  return known_.back().client.get();
+}
+
+WorkerClient* RankGroupClient::ClientOf(size_t rank, const std::string& address) {
+  for (const KnownRank& known : known_) {
+    if (known.rank == rank && known.address == address) return known.client.get();
+  }
+  return Keep(rank, address, make_client_(address));
 }
 
 void RankGroupClient::SetListener(Listener* listener) {
@@ -82,9 +91,7 @@ void RankGroupClient::Begin(uint64_t epoch, size_t num_ranks) {
 
 std::vector<WorkerClient*> RankGroupClient::Ranks() {
   while (is_asking_) has_asked_.Wait(&mutex_);
-  std::vector<WorkerClient*> ranks;
-  for (size_t i = 0; i < told_.size(); ++i) ranks.push_back(ranks_[i].get());
-  return ranks;
+  return {ranks_.begin(), ranks_.begin() + static_cast<std::ptrdiff_t>(told_.size())};
 }
 
 void RankGroupClient::Describe(uint64_t epoch) {
@@ -155,9 +162,10 @@ void RankGroupClient::Close() {
   for (WorkerClient* rank : ranks) rank->Close();
 }
 
-void RankGroupClient::DescribeOthers(uint64_t epoch, int size) {
-  for (int rank = 1; rank < size; ++rank) {
-    if (ranks_.size() == static_cast<size_t>(rank)) AddRank(make_client_(RankAddress(address_, rank)));
+void RankGroupClient::DescribeOthers(uint64_t epoch, const WorkerDescription::RankPlace& place) {
+  ranks_.resize(std::max(ranks_.size(), static_cast<size_t>(place.size)));
+  for (int rank = 1; rank < place.size; ++rank) {
+    ranks_[rank] = ClientOf(rank, place.addresses.empty() ? RankAddress(address_, rank) : place.addresses[rank]);
     ranks_[rank]->Describe(epoch);
   }
   absl::Status refusal;
@@ -172,24 +180,23 @@ void RankGroupClient::DescribeOthers(uint64_t epoch, int size) {
 
 void RankGroupClient::OnDescribed(size_t rank, uint64_t epoch, WorkerDescription description) {
   absl::Status refusal;
-  int num_new_ranks = 0;
+  std::optional<WorkerDescription::RankPlace> group;  // Whose other ranks are to be asked.
   {
     const MutexLock lock(&mutex_);
     if (!IsCurrent(epoch)) return;
-    const int size = description.place.size;
+    if (rank == 0 && make_client_ != nullptr && description.place.size > 1) group = description.place;
     told_[rank].description = std::move(description);
     told_[rank].is_described = true;
-    if (rank == 0 && make_client_ != nullptr && size > 1) {
-      told_.resize(size);
+    if (group) {
+      told_.resize(group->size);
       is_asking_ = true;
-      num_new_ranks = size;
     } else if (std::all_of(told_.begin(), told_.end(), [](const Rank& other) { return other.is_described; })) {
       refusal = OnAllDescribed();
       // This may be the thread that asks, so it cannot wait for it.
       if (is_asking_) refusal_ = std::exchange(refusal, absl::OkStatus());
     }
   }
-  if (num_new_ranks > 0) DescribeOthers(epoch, num_new_ranks);
+  if (group) DescribeOthers(epoch, *group);
   if (!refusal.ok()) Refuse(std::string(refusal.message()));
 }
 

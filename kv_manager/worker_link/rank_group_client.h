@@ -36,7 +36,8 @@ class RankGroupClient : public WorkerClient {
  public:
   using MakeClient = std::function<std::unique_ptr<WorkerClient>(const std::string& address)>;
 
-  // The worker at `address` is asked first. If it is rank 0 of a group, the other ranks are at RankAddress().
+  // The worker at `address` is asked first. If it is rank 0 of a group, it tells where the other ranks are, or they are
+  // at RankAddress().
   RankGroupClient(const std::string& address, MakeClient make_client);
   // `ranks` are the clients of the ranks in their order. REQUIRES: there is one.
   explicit RankGroupClient(std::vector<std::unique_ptr<WorkerClient>> ranks);
@@ -66,6 +67,14 @@ class RankGroupClient : public WorkerClient {
   };
   // Listens to one rank.
   class RankListener;
+  // A place at which some attempt has looked for a rank. The client stays until the end, because a thread may still use
+  // it: addresses of ranks hardly ever change.
+  struct KnownRank {
+    size_t rank;
+    std::string address;
+    std::unique_ptr<RankListener> listener;
+    std::unique_ptr<WorkerClient> client;  // It may call its listener until it is gone.
+  };
 
   void OnDescribed(size_t rank, uint64_t epoch, WorkerDescription description);
   void OnOpened(size_t rank, uint64_t epoch, std::unique_ptr<WorkerInventory> inventory);
@@ -75,14 +84,16 @@ class RankGroupClient : public WorkerClient {
   void OnLost(size_t rank, uint64_t epoch, absl::Status reason);
 
   bool IsCurrent(uint64_t epoch) const QUIRE_REQUIRES(mutex_) { return !is_over_ && epoch == epoch_; }
-  // Takes the client of the next rank.
-  void AddRank(std::unique_ptr<WorkerClient> rank);
+  // Takes the client of a rank.
+  WorkerClient* Keep(size_t rank, const std::string& address, std::unique_ptr<WorkerClient> client);
+  // Returns the client of the rank at this address, and makes it if there is none.
+  WorkerClient* ClientOf(size_t rank, const std::string& address);
   // An attempt or a session of the first `num_ranks` ranks begins.
   void Begin(uint64_t epoch, size_t num_ranks) QUIRE_REQUIRES(mutex_);
   // The ranks of the attempt or session. Waits until no thread asks other ranks.
   std::vector<WorkerClient*> Ranks() QUIRE_REQUIRES(mutex_);
-  // Rank 0 belongs to a group of `size` ranks: asks the others, too. Called by a thread of the client of rank 0.
-  void DescribeOthers(uint64_t epoch, int size) QUIRE_EXCLUDES(mutex_);
+  // Rank 0 has this place in a group: asks the others, too. Called by a thread of the client of rank 0.
+  void DescribeOthers(uint64_t epoch, const WorkerDescription::RankPlace& place) QUIRE_EXCLUDES(mutex_);
   // All ranks have described themselves: tells the loop. Returns the reason if they do not fit.
   absl::Status OnAllDescribed() QUIRE_REQUIRES(mutex_);
   // Whether the ranks have kept the same. The error names the first rank that has kept something else.
@@ -106,10 +117,9 @@ class RankGroupClient : public WorkerClient {
   bool is_asking_ QUIRE_GUARDED_BY(mutex_) = false;  // A thread is in DescribeOthers(), and changes the vectors below.
   CondVar has_asked_;
   absl::Status refusal_ QUIRE_GUARDED_BY(mutex_);  // Why the thread that asks must refuse the ranks afterwards.
-  std::vector<std::unique_ptr<RankListener>> rank_listeners_;
-  // Those of an earlier group may stay behind those of this one. Last: they may call their listeners until they are
-  // gone.
-  std::vector<std::unique_ptr<WorkerClient>> ranks_;
+  // By rank. Those of an earlier group may stay behind those of this one.
+  std::vector<WorkerClient*> ranks_;
+  std::vector<KnownRank> known_;  // Last, because clients call this object until they are gone.
 };
 
 }  // namespace quire

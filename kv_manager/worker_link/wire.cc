@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/check.h"
+#include "base/listen_address.h"
 #include "base/message_numbers.h"
 #include "base/status.h"
 #include "base/worker_protocol.h"
@@ -319,10 +321,19 @@ absl::Status DecodePlace(const v1::RankPlace& in, WorkerDescription* out) {
   QUIRE_RETURN_IF_ERROR(CheckRange("place.group_id: length", in.group_id().size(), 1, kMaxGroupIdBytes));
   QUIRE_RETURN_IF_ERROR(
       CheckRange("place.transport_address: length", in.transport_address().size(), 1, kMaxTransportAddressBytes));
+  if (in.addresses_size() > 0) {
+    QUIRE_RETURN_IF_ERROR(CheckRange("place.addresses: length", in.addresses_size(), in.size(), in.size()));
+  }
+  for (const std::string& address : in.addresses()) {
+    if (SplitHostPort(address)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker describes place.addresses with \"", absl::CHexEscape(address), "\", expected host:port"));
+  }
   out->place = {.group_id = in.group_id(),
                 .rank = static_cast<int>(in.rank()),
                 .size = static_cast<int>(in.size()),
-                .transport_address = in.transport_address()};
+                .transport_address = in.transport_address(),
+                .addresses = {in.addresses().begin(), in.addresses().end()}};
   if (!in.has_weights()) return absl::OkStatus();
   const v1::TensorDigests& weights = in.weights();
   const uint64_t count = weights.names_size();

@@ -44,6 +44,8 @@ struct WorkerDescription {
     int rank = 0;                        // 0 .. size - 1.
     int size = 1;                        // Number of ranks.
     std::string transport_address = "";  // Where the other ranks reach this one in the next session.
+    // At which the manager reaches the ranks, by rank. Empty: at adjacent addresses.
+    std::vector<std::string> addresses = {};
 
     bool operator==(const RankPlace&) const = default;
   };

@@ -2,6 +2,7 @@
 
 #include "kv_manager/worker_link/rank_group_client.h"
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -195,6 +196,10 @@ TEST_F(RankGroupClientTest, TheRanksMustBeThereOnceEachInTheirOrder) {
   WorkerDescription twice = Description(1, 2);
   twice.process_id = "process 0";
   EXPECT_EQ(error({Description(0, 2), twice}), "rank 1 is the process of rank 0");
+  WorkerDescription elsewhere = Description(1, 2);
+  elsewhere.place.addresses = {"a:1", "b:1"};
+  EXPECT_EQ(error({Description(0, 2), elsewhere}),
+            "rank 1 describes place.addresses [a:1,b:1], and rank 0 []; they must be equal");
   WorkerDescription other_weights = Description(1, 2);
   other_weights.numerics_fingerprint = "e";
   EXPECT_EQ(error({Description(0, 2), other_weights}),
@@ -323,7 +328,7 @@ class FoundRanksTest : public testing::Test {
  protected:
   FoundRanksTest()
       : group_("host:50061", [this](const std::string& address) {
-          auto rank = std::make_unique<FakeRank>(&calls_[ranks_.size()]);
+          auto rank = std::make_unique<FakeRank>(&calls_.emplace_back());
           addresses_.push_back(address);
           ranks_.push_back(rank.get());
           return rank;
@@ -341,7 +346,7 @@ class FoundRanksTest : public testing::Test {
     return worker;
   }
 
-  std::vector<std::string> calls_[2];
+  std::deque<std::vector<std::string>> calls_;
   std::vector<FakeRank*> ranks_;
   std::vector<std::string> addresses_;
   FakeLoop loop_;
@@ -380,6 +385,32 @@ TEST_F(FoundRanksTest, OtherRanksAreAtTheNextPorts) {
     group_.Close();
     for (const auto& calls : calls_) EXPECT_EQ(calls.back(), "close");
   }
+}
+
+TEST_F(FoundRanksTest, RanksOnOtherHostsAreWhereRankZeroSays) {
+  const auto rank = [](int number, const std::string& other_host) {
+    WorkerDescription worker = Rank(number, 2);
+    worker.place.addresses = {"10.0.0.1:50061", other_host};
+    return worker;
+  };
+  // The manager knows rank 0 by another name than its host does. A host that moves is found again, also when it moves
+  // back.
+  for (const uint64_t epoch : {5, 6, 7}) {
+    const std::string other_host = epoch == 6 ? "10.0.0.3:50061" : "10.0.0.2:50061";
+    loop_.told.clear();
+    group_.Describe(epoch);
+    ranks_[0]->listener->OnDescribed(epoch, rank(0, other_host));
+    const int place = epoch == 6 ? 2 : 1;
+    EXPECT_EQ(calls_[place].back(), absl::StrCat("describe ", epoch));
+    ranks_[place]->listener->OnDescribed(epoch, rank(1, other_host));
+    EXPECT_THAT(loop_.told, ElementsAre(absl::StrCat("described ", epoch)));
+    group_.Open(epoch, /*adopts=*/false);
+    EXPECT_EQ(calls_[place].back(), absl::StrCat("open ", epoch, " 0"));
+    group_.Close();
+    EXPECT_EQ(calls_[place].back(), "close");
+    EXPECT_EQ(calls_[1].back(), "close");
+  }
+  EXPECT_THAT(addresses_, ElementsAre("host:50061", "10.0.0.2:50061", "10.0.0.3:50061"));
 }
 
 TEST_F(FoundRanksTest, RankThatAnswersWithinTheCallMayBeRefused) {

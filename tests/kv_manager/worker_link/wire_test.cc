@@ -684,6 +684,8 @@ TEST(DescriptionTest, RanksTellTheirPlaceAndWhatTheyHaveDigested) {
   place->set_rank(1);
   place->set_size(2);
   place->set_transport_address("there");
+  place->add_addresses("a:1");
+  place->add_addresses("[::1]:2");
   place->mutable_weights()->set_text("a config");
   place->mutable_weights()->add_names("a");
   place->mutable_weights()->add_names("b");
@@ -692,7 +694,8 @@ TEST(DescriptionTest, RanksTellTheirPlaceAndWhatTheyHaveDigested) {
   const absl::StatusOr<WorkerDescription> description = DecodeDescription(rank);
   ASSERT_TRUE(description.ok()) << description.status();
   EXPECT_EQ(description->place,
-            (WorkerDescription::RankPlace{.group_id = "g", .rank = 1, .size = 2, .transport_address = "there"}));
+            (WorkerDescription::RankPlace{
+                .group_id = "g", .rank = 1, .size = 2, .transport_address = "there", .addresses = {"a:1", "[::1]:2"}}));
   TensorDigests weights("a config");
   weights.Set("a", "12");
   weights.Set("b", "");
@@ -708,6 +711,10 @@ TEST(DescriptionTest, RanksTellTheirPlaceAndWhatTheyHaveDigested) {
   EXPECT_EQ(error([](auto* m) { m->set_group_id(""); }), "worker describes place.group_id: length 0, expected 1 .. 64");
   EXPECT_EQ(error([](auto* m) { m->set_transport_address(std::string(4097, 'a')); }),
             "worker describes place.transport_address: length 4097, expected 1 .. 4096");
+  EXPECT_EQ(error([](auto* m) { m->add_addresses("c:3"); }),
+            "worker describes place.addresses: length 3, expected 2 .. 2");
+  EXPECT_EQ(error([](auto* m) { m->set_addresses(1, "unix:/b\n"); }),
+            "worker describes place.addresses with \"unix:/b\\n\", expected host:port");
   EXPECT_EQ(error([](auto* m) { m->mutable_weights()->add_names("c"); }),
             "worker describes place.weights.digests: length 2, expected 3 .. 3");
 }
