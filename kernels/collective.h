@@ -38,6 +38,16 @@ class Collective {
   virtual BackendStatus Status() const = 0;
 };
 
+// What the bytes of a group move through.
+struct GroupTransport {
+  enum class Kind {
+    kShared,   // Memory of the one host on which all ranks are.
+    kNetwork,  // TCP or RDMA between hosts. A peer whose process has ended is noticed at once.
+  };
+  Kind kind = Kind::kShared;
+  std::string devices = "";  // Of the network, separated by commas, for example "eth0" or "mlx5_0:1". Empty: all.
+};
+
 // What the ranks of a group show each other when they connect, so that nobody else can take part.
 using GroupKey = std::array<uint8_t, 32>;
 

@@ -71,6 +71,7 @@ v1::RankPlace DescribePlace(const RankPlace& place, const Model& model) {
   out.set_group_id(place.group_id);
   out.set_rank(place.rank);
   out.set_size(place.size);
+  out.mutable_addresses()->Assign(place.addresses.begin(), place.addresses.end());
   if (!model.weights.fingerprint.empty()) return out;
   out.mutable_weights()->set_text(model.weights.digests.text());
   for (const auto& [name, digest] : model.weights.digests.digests()) {

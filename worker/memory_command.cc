@@ -109,9 +109,9 @@ absl::StatusOr<std::string> ExplainOnCpu(const WorkerOptions& options, const std
   const KvLayout layout = LayoutOf(config, options.block_size, options.kv_type.value_or(KvTypeOf(config)));
   QUIRE_RETURN_IF_ERROR(CanRun(backend->Description(), backend->CheckLayout(layout, config.num_heads)));
   QUIRE_ASSIGN_OR_RETURN(const WeightRounding held, HeldRounding(options, path, config, backend->MultipliesFp8()));
-  const int64_t available_bytes = ShareOfRank(options, AvailableHostMemory());
-  const int64_t swap_bytes = ShareOfRank(options, options.swap_bytes);
-  const std::string text = ExplainMemory(config, options.block_size, available_bytes);
+  const int64_t available_bytes = HostShareOfRank(options, AvailableHostMemory());
+  const int64_t swap_bytes = SwapOfRank(options);
+  const std::string text = ExplainMemory(config, options.block_size, available_bytes, options.rank_hosts.num_ranks);
   MemoryChoice choice = ChoiceOf(options, config, held, HostWeightType(config), layout);
   choice.weight_bytes = WeightBytesOnCpu(config, held);
   choice.left_bytes = available_bytes - choice.weight_bytes - swap_bytes;

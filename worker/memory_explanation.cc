@@ -210,16 +210,15 @@ std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs) {
                          Counted(config.num_kv_heads, "KV head"), config.head_dim, config.max_position_embeddings);
 }
 
-std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes) {
+std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes, int ranks_of_host) {
   const MemoryNeeds needs = MemoryNeedsOf(config);
   const int length = std::min(4096, config.max_position_embeddings);
   const int64_t blocks = NumBlocksFor(length, block_size);
   const ModelConfig whole = WholeOf(config);
-  const int num_ranks = config.shard.size;
   std::string text = absl::StrCat(ModelLine(whole, MemoryNeedsOf(whole)), "this machine has ",
-                                  FormatBytes(available_bytes * num_ranks), " available");
-  if (num_ranks > 1) {
-    absl::StrAppend(&text, ", and each of ", num_ranks, " ranks ", FormatBytes(available_bytes),
+                                  FormatBytes(available_bytes * ranks_of_host), " available");
+  if (config.shard.size > 1) {
+    absl::StrAppend(&text, ", and each of ", Counted(ranks_of_host, "rank"), " ", FormatBytes(available_bytes),
                     " of it; what follows is for one rank");
   }
   absl::StrAppend(&text, "\n\nweights      memory\n");

@@ -71,9 +71,9 @@ std::string ModelLine(const ModelConfig& config, const MemoryNeeds& needs);
 
 // Returns some lines for a person: the bytes of the weights for each width, the bytes of K and V of a token, a block
 // and a sequence of 4096 tokens (or of the context, if that is shorter) for each type, and how many such sequences fit
-// into `available_bytes` beside the weights. For a part of a model, it explains one rank, which has
-// `available_bytes`. The last line says what is different on a GPU (gpu_memory.h tells more).
-std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes);
+// into `available_bytes` beside the weights. For a part of a model, it explains one of `ranks_of_host` ranks, of which
+// each has `available_bytes`. The last line says what is different on a GPU (gpu_memory.h tells more).
+std::string ExplainMemory(const ModelConfig& config, int block_size, int64_t available_bytes, int ranks_of_host = 1);
 
 // Describes what a worker with some command line holds of a model: its weights, and the pool beside them.
 struct MemoryChoice {

@@ -19,6 +19,7 @@
 #include "base/configuration.h"
 #include "base/connection_flags.h"
 #include "base/listen_address.h"
+#include "base/local_address.h"
 #include "base/number_text.h"
 #include "base/read_file.h"
 #include "base/status.h"
@@ -119,8 +120,18 @@ ABSL_FLAG(
     int32_t, tp, 1,
     "Number of ranks that hold the model together (tensor parallelism): 1, 2, 4 or 8. The program starts a process for "
     "each, divides its cores, and starts a rank again that has ended. Rank 0 listens at --listen, and rank r at the "
-    "port + r, or at the path with .r at its end; so does --metrics-listen. --kv-bytes and --swap-bytes are for all "
+    "port + r, or at the path with .r at its end; so does --metrics-listen. With --tp-hosts, this holds for the ranks "
+    "of one host, counted from its first one. --kv-bytes and --swap-bytes are for all "
     "ranks together. The ranks give the tokens of one worker, bit for bit. For --device=cpu and simulated.");
+ABSL_FLAG(
+    std::string, tp_hosts, "",
+    "The hosts over which the ranks of --tp are divided: for each, the address at which the manager reaches its first "
+    "rank, as host:port, separated by commas. Each host has as many ranks as the others, at adjacent ports, and runs "
+    "this program with the same list. If empty, all ranks are on this host.");
+ABSL_FLAG(int32_t, tp_host, -1, "With --tp-hosts, the place of this host in the list, from 0. -1 means not set.");
+ABSL_FLAG(std::string, tp_network, "",
+          "With --tp-hosts, the network devices through which the ranks reach each other, such as eth0 or mlx5_0:1, "
+          "separated by commas. What they send there is not encrypted: choose a network that others cannot read.");
 ABSL_FLAG(int32_t, rank, -1,
           "With --tp and --group, be this rank, 0 .. tp - 1, and start no other one. The program sets it for the "
           "processes that it starts. -1 means not set.");
@@ -348,6 +359,29 @@ absl::StatusOr<std::optional<SimulationOptions>> ReadSimulation() {
   return simulation;
 }
 
+// Reads the flags of ranks on several hosts.
+absl::StatusOr<RankHosts> ReadRankHosts(int size, const std::string& listen) {
+  const std::string hosts = absl::GetFlag(FLAGS_tp_hosts);
+  const int host = absl::GetFlag(FLAGS_tp_host);
+  const std::string network = absl::GetFlag(FLAGS_tp_network);
+  if (hosts.empty()) {
+    if (host != -1) return InvalidArgument("--tp-host is ", host, ", but --tp-hosts is not set");
+    if (!network.empty()) return InvalidArgument("--tp-network is \"", network, "\", but --tp-hosts is not set");
+    return OneHost(size);
+  }
+  QUIRE_ASSIGN_OR_RETURN(RankHosts places, ParseRankHosts(hosts, host, size));
+  if (network.empty()) {
+    return InvalidArgument("--tp-network is missing; with --tp-hosts it names the network devices between the hosts");
+  }
+  const std::string& own = places.addresses[places.first_rank];
+  const bool is_unix = absl::StartsWith(listen, kUnixPrefix);
+  if (is_unix || (IsLocalAddress(listen) && !IsLocalAddress(own))) {
+    return InvalidArgument("--listen is ", listen, ", but --tp-hosts says that the manager reaches this host at ", own);
+  }
+  places.network_devices = network;
+  return places;
+}
+
 // Reads the flags of ranks.
 absl::Status ReadRanks(WorkerOptions* options) {
   const int size = absl::GetFlag(FLAGS_tp);
@@ -368,6 +402,12 @@ absl::Status ReadRanks(WorkerOptions* options) {
   const std::optional<HostPort> listen = SplitHostPort(options->listen);
   if (size > 1 && rank < 0 && listen && listen->port == "0") {
     return InvalidArgument("--listen is ", options->listen, ", with --tp it must name a port: rank r takes port + r");
+  }
+  QUIRE_ASSIGN_OR_RETURN(options->rank_hosts, ReadRankHosts(size, options->listen));
+  const int first_rank = options->rank_hosts.first_rank;
+  const int last_rank = first_rank + options->rank_hosts.num_ranks - 1;
+  if (rank >= 0 && (rank < first_rank || rank > last_rank)) {
+    return InvalidArgument("--rank is ", rank, ", this host has the ranks ", first_rank, " to ", last_rank);
   }
   options->num_ranks = size;
   if (rank >= 0) options->rank = rank;
@@ -513,7 +553,7 @@ const ProgramFlags& WorkerFlags() {
         {"kv_bytes", "num_blocks", "memory_fraction"}},
        {"KV blocks:", {"swap_bytes", "block_size", "kv_type", "prefault"}},
        {"Device:", {"device", "threads", "bind_threads", "cpu_kernels"}},
-       {"Ranks:", {"tp", "rank", "group"}},
+       {"Ranks:", {"tp", "tp_hosts", "tp_host", "tp_network", "rank", "group"}},
        {"Simulation:", {"simulated_step_times", "simulated_output_tokens"}},
        {"GPU. On the command line, these flags and those for its times need --device=cuda. In the\n"
         "environment and in a file, where several workers may find them, they do nothing on another device:",

@@ -21,6 +21,7 @@
 #include "security/transport_flags.h"
 #include "worker/model/quantize.h"
 #include "worker/pool_size.h"
+#include "worker/rank_hosts.h"
 
 namespace quire {
 
@@ -66,6 +67,7 @@ struct WorkerOptions {
   int max_sequences;
   int max_tokens_per_step;
   int num_ranks = 1;                    // Processes that hold the model together.
+  RankHosts rank_hosts;                 // Where they run.
   std::optional<int> rank;              // The place of this process among them. Without a value, it starts them.
   std::string group_id;                 // Of the ranks. It is not empty if `rank` has a value.
   int threads;                          // 0 means one per core.

@@ -22,9 +22,14 @@ inline WorkerLimits LimitsWithoutBlocks(const WorkerOptions& options, const Mode
           .num_blocks = 0};
 }
 
-// Returns the share of a rank in `bytes` of the host's memory.
-inline int64_t ShareOfRank(const WorkerOptions& options, int64_t bytes) {
-  return bytes / options.num_ranks;
+// Returns the share of a rank in `bytes` of memory of this host.
+inline int64_t HostShareOfRank(const WorkerOptions& options, int64_t bytes) {
+  return bytes / options.rank_hosts.num_ranks;
+}
+
+// Returns the host tier of one rank in bytes.
+inline int64_t SwapOfRank(const WorkerOptions& options) {
+  return options.swap_bytes / options.num_ranks;
 }
 
 // Returns the pool of one rank, in whose blocks the tokens have a part of their K and V.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,7 @@ struct RankPlace {
   std::string group_id;
   int rank = 0;
   int size = 1;
+  std::vector<std::string> addresses = {};  // [size], see RankPlace.addresses in worker.proto. Empty: one host.
 };
 
 // Opens what one session of a group moves its bytes through. Returns null and the reason if it cannot.

@@ -74,9 +74,9 @@ RankSupervisor::RankSupervisor(const WorkerOptions& options, std::vector<std::st
     : options_(options),
       arguments_(std::move(arguments)),
       program_(std::filesystem::read_symlink("/proc/self/exe")),
-      group_id_(RandomId()),
+      group_id_(options.rank_hosts.IsOneHost() ? RandomId() : options.rank_hosts.GroupId()),
       signals_fd_(CatchStopSignals()),
-      ranks_(options.num_ranks) {
+      ranks_(options.rank_hosts.num_ranks) {
   SetLogLevel(options.log.level);
   SetLogFormat(options.log.format);
 }
@@ -85,28 +85,28 @@ RankSupervisor::~RankSupervisor() {
   close(signals_fd_);
 }
 
-void RankSupervisor::Start(int rank) {
+void RankSupervisor::Start(int index) {
   std::vector<std::string> argv = {program_};
   argv.insert(argv.end(), arguments_.begin(), arguments_.end());
-  argv.push_back(absl::StrCat("--rank=", rank));
+  argv.push_back(absl::StrCat("--rank=", options_.rank_hosts.first_rank + index));
   argv.push_back(absl::StrCat("--group=", group_id_));
-  argv.push_back(absl::StrCat("--listen=", RankAddress(options_.listen, rank)));
-  argv.push_back(absl::StrCat("--metrics-listen=", MetricsAddress(options_.metrics_listen, rank)));
-  if (rank > 0) argv.emplace_back("--health-listen=");
-  ranks_[rank].process = std::make_unique<ChildProcess>(argv, ChildProcess::Errors::kInherited);
-  ranks_[rank].is_ready = false;
+  argv.push_back(absl::StrCat("--listen=", RankAddress(options_.listen, index)));
+  argv.push_back(absl::StrCat("--metrics-listen=", MetricsAddress(options_.metrics_listen, index)));
+  if (index > 0) argv.emplace_back("--health-listen=");
+  ranks_[index].process = std::make_unique<ChildProcess>(argv, ChildProcess::Errors::kInherited);
+  ranks_[index].is_ready = false;
 }
 
-void RankSupervisor::Read(int rank) {
-  for (const std::string& line : ranks_[rank].process->ReadLines()) {
+void RankSupervisor::Read(int index) {
+  for (const std::string& line : ranks_[index].process->ReadLines()) {
     if (absl::StrContains(line, "listening on ")) {
-      ranks_[rank].is_ready = true;
-      ranks_[rank].num_failures = 0;
-      if (rank > 0) {
-        QUIRE_LOG(kInfo) << "rank " << rank << " is ready";
+      ranks_[index].is_ready = true;
+      ranks_[index].num_failures = 0;
+      if (index > 0) {
+        QUIRE_LOG(kInfo) << "rank " << options_.rank_hosts.first_rank + index << " is ready";
       }
     }
-    if (rank == 0) std::printf("%s\n", line.c_str());
+    if (index == 0) std::printf("%s\n", line.c_str());
   }
   std::fflush(stdout);
 }
@@ -122,23 +122,26 @@ void RankSupervisor::Watch() {
     is_stopping_ = true;
     for (Rank& rank : ranks_) rank.process->Signal(SIGTERM);
   }
-  for (int rank = 0; rank < options_.num_ranks; ++rank) Read(rank);
+  for (size_t i = 0; i < ranks_.size(); ++i) Read(static_cast<int>(i));
 }
 
 std::optional<int> RankSupervisor::Restart() {
-  for (int i = 0; i < options_.num_ranks; ++i) {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
     if (!rank.process->HasEnded()) continue;
+    const int number = options_.rank_hosts.first_rank + static_cast<int>(i);
     const int exit_code = rank.process->exit_code();
     // It has said why it cannot start.
     if (exit_code > 0 && !rank.is_ready) return exit_code;
     if (!rank.is_ready && ++rank.num_failures == kMaxFailures) {
-      QUIRE_LOG(kError) << "rank " << i << " has ended " << kMaxFailures << " times before it was ready, the last time "
+      QUIRE_LOG(kError) << "rank " << number << " has ended " << kMaxFailures
+                        << " times before it was ready, the last time "
                         << "with " << rank.process->HowItEnded() << "; the other ranks are stopped";
       return kExitFailed;
     }
-    QUIRE_LOG(kWarning) << "rank " << i << " has ended with " << rank.process->HowItEnded() << "; it is started again";
-    Start(i);
+    QUIRE_LOG(kWarning) << "rank " << number << " has ended with " << rank.process->HowItEnded()
+                        << "; it is started again";
+    Start(static_cast<int>(i));
   }
   return std::nullopt;
 }
@@ -149,7 +152,7 @@ void RankSupervisor::StopRanks() {
 }
 
 int RankSupervisor::Run() {
-  for (int rank = 0; rank < options_.num_ranks; ++rank) Start(rank);
+  for (size_t i = 0; i < ranks_.size(); ++i) Start(static_cast<int>(i));
   std::optional<int> exit_code;
   const auto has_ended = [](Rank& rank) { return rank.process->HasEnded(); };
   while (!is_stopping_ || !std::all_of(ranks_.begin(), ranks_.end(), has_ended)) {

@@ -13,13 +13,14 @@
 
 namespace quire {
 
-// Binds this process to the share of its cores that a rank has. Returns the number of these cores. If there are fewer
+// Binds this process to the share of its cores that one of `num_ranks` ranks of the host has. Returns the number of
+// these cores. If there are fewer
 // cores than ranks, nothing is bound. Call it before any thread starts.
 int BindToCoresOfRank(int rank, int num_ranks);
 
-// The process of `quire-worker --tp=N`. It starts the same program once for each rank. A rank that ends is started
-// again alone, while the others keep their weights; the manager then forms the group again. The first rank prints for
-// all. Used by the main thread.
+// The process of `quire-worker --tp=N`. It starts the same program once for each rank of this host. A rank that ends is
+// started again alone, while the others keep their weights; the manager then forms the group again. The first rank of
+// the host prints for all. Used by the main thread.
 class RankSupervisor {
  public:
   // `arguments` are those of this process, without the name of the program.
@@ -36,8 +37,9 @@ class RankSupervisor {
     int num_failures = 0;  // Ends before it was ready, since it was ready last.
   };
 
-  void Start(int rank);
-  void Read(int rank);
+  // Ranks are counted from the first one of the host here.
+  void Start(int index);
+  void Read(int index);
   // Waits for a line, for a signal or for a moment.
   void Watch();
   // Starts ranks again that have ended. Returns the exit code of the program if it must end.

@@ -94,8 +94,6 @@ absl::Status CheckGpuMemory(const WorkerOptions& options, const ModelConfig& con
                           .free_bytes = static_cast<int64_t>(*free)});
 }
 
-// UCX finds the rest by itself. Only ranks within one host are started by --tp.
-constexpr char kTransportsWithinHost[] = "posix,cma,self";
 // How long a rank whose session has ended waits for the others.
 constexpr std::chrono::milliseconds kGroupPatience(1000);
 
@@ -107,9 +105,8 @@ KvLayout LayoutFor(const WorkerOptions& options, const ModelConfig& config, cons
 // Returns an error if the pool and the host tier would not even fit without weights. So nobody waits for a large model
 // to be loaded before such an error.
 absl::Status CheckHostMemory(const WorkerOptions& options, const ModelConfig& config, const KvLayout& layout) {
-  const int64_t host_bytes = ShareOfRank(options, AvailableHostMemory());
-  QUIRE_ASSIGN_OR_RETURN(const uint32_t num_host_blocks,
-                         PlanHostTier(ShareOfRank(options, options.swap_bytes), layout, host_bytes));
+  const int64_t host_bytes = HostShareOfRank(options, AvailableHostMemory());
+  QUIRE_ASSIGN_OR_RETURN(const uint32_t num_host_blocks, PlanHostTier(SwapOfRank(options), layout, host_bytes));
   const int64_t pool_bytes = host_bytes - static_cast<int64_t>(num_host_blocks * layout.block_bytes_all_layers());
   return PlanPool(PoolOfRank(options), layout, LimitsWithoutBlocks(options, config), pool_bytes).status();
 }
@@ -160,12 +157,17 @@ void Worker::StopServing() {
 
 absl::Status Worker::MakeRankGroup(const WorkerOptions& options) {
   if (!options.rank) return absl::OkStatus();
-  const auto open = [](std::string* why_not) { return ucx::OpenGroup(kTransportsWithinHost, why_not); };
+  const RankHosts& hosts = options.rank_hosts;
+  const GroupTransport transport = {
+      .kind = hosts.IsOneHost() ? GroupTransport::Kind::kShared : GroupTransport::Kind::kNetwork,
+      .devices = hosts.network_devices};
+  const auto open = [transport](std::string* why_not) { return ucx::OpenGroup(transport, why_not); };
   std::string why_not;
   if (open(&why_not) == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("--tp=", options.num_ranks, ": ", why_not));
   }
-  const RankPlace place{.group_id = options.group_id, .rank = *options.rank, .size = options.num_ranks};
+  const RankPlace place{
+      .group_id = options.group_id, .rank = *options.rank, .size = options.num_ranks, .addresses = hosts.addresses};
   ranks_ = std::make_unique<RankGroup>(place, open, kGroupPatience);
   return absl::OkStatus();
 }
@@ -242,9 +244,8 @@ absl::Status Worker::LoadSimulated(const WorkerOptions& options, const ModelConf
 
 absl::StatusOr<WorkerLimits> Worker::PlanLimits(const WorkerOptions& options, const KvLayout& layout) {
   WorkerLimits limits = LimitsWithoutBlocks(options, model_->config);
-  const int64_t host_bytes = ShareOfRank(options, AvailableHostMemory());
-  QUIRE_ASSIGN_OR_RETURN(limits.num_host_blocks,
-                         PlanHostTier(ShareOfRank(options, options.swap_bytes), layout, host_bytes));
+  const int64_t host_bytes = HostShareOfRank(options, AvailableHostMemory());
+  QUIRE_ASSIGN_OR_RETURN(limits.num_host_blocks, PlanHostTier(SwapOfRank(options), layout, host_bytes));
   int64_t pool_bytes = host_bytes - static_cast<int64_t>(limits.num_host_blocks * layout.block_bytes_all_layers());
   PoolRequest pool = PoolOfRank(options);
   if (backend_->FreeBytes()) {

@@ -14,7 +14,7 @@ constexpr char kLibrary[] = "libquire_ucx.so";
 
 }  // namespace
 
-std::unique_ptr<SessionCollective> OpenGroup(const std::string& transports, std::string* why_not) {
+std::unique_ptr<SessionCollective> OpenGroup(const GroupTransport& transport, std::string* why_not) {
   const std::string path = ProgramFolder() + kLibrary;
   if (access(path.c_str(), F_OK) != 0) {
     *why_not = "there is no " + path + ": this program was built without UCX (libucx-dev of Debian)";
@@ -27,7 +27,7 @@ std::unique_ptr<SessionCollective> OpenGroup(const std::string& transports, std:
     *why_not = std::string("the library for groups of ranks cannot be loaded: ") + dlerror();
     return nullptr;
   }
-  return reinterpret_cast<OpenGroupFunction*>(open)(transports, why_not);
+  return reinterpret_cast<OpenGroupFunction*>(open)(transport, why_not);
 }
 
 }  // namespace quire::ucx

@@ -23,15 +23,20 @@ constexpr std::chrono::milliseconds kFlushTime(100);
 constexpr int kLongestSleepMs = 50;
 constexpr int kLooksBetweenClocks = 64;
 
+// Values of UCX_TLS.
+constexpr char kSharedTransports[] = "posix,cma,self";
+// Everything but memory, which does not report a lost peer and would hide that there is no device.
+constexpr char kNetworkTransports[] = "^sm,self";
+
 class UcpGroup : public UcxGroup {
  public:
   ~UcpGroup() override;
 
   // Returns why not, or an empty string.
-  std::string Start(const std::string& transports);
+  std::string Start(const GroupTransport& transport);
 
   int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(endpoints_.size()); }
+  int size() const override { return static_cast<int>(peers_.size()); }
   const std::string& address() const override { return address_; }
   bool Join(int rank, const std::vector<std::string>& addresses, const GroupKey& key) override;
   bool AllGather(const void* from, size_t bytes, void* to) override { return Move(from, bytes, /*step=*/0, to); }
@@ -42,19 +47,27 @@ class UcpGroup : public UcxGroup {
  private:
   // Sends the `bytes` bytes at `from` + r * step to rank r, and receives `bytes` bytes from it at `to` + r * bytes.
   bool Move(const void* from, size_t bytes, size_t step, void* to);
+  // UCX calls it with a Peer when a connection has ended.
+  static void OnPeerLost(void* peer, ucp_ep_h endpoint, ucs_status_t status);
   // Waits for a request, and frees it. `rank` is the peer.
   bool Finish(ucs_status_ptr_t request, int rank);
   // Sleeps until UCX has something to do, or Abort.
   void Sleep();
   bool Fail(int rank, const char* what, ucs_status_t status);
 
+  struct Peer {
+    ucp_ep_h endpoint = nullptr;  // Null for this rank.
+    ucs_status_t loss = UCS_OK;   // Why its connection has ended.
+  };
+
+  GroupTransport::Kind kind_ = GroupTransport::Kind::kShared;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int worker_event_ = -1;  // Of UCX; -1 where its transports have no events.
   int abort_event_ = -1;
   std::string address_;
   int rank_ = 0;
-  std::vector<ucp_ep_h> endpoints_;  // [ranks], null for this rank.
+  std::vector<Peer> peers_;  // [ranks]
   uint64_t num_calls_ = 0;
   std::vector<ucs_status_ptr_t> requests_;  // [2 * ranks], of a call.
 
@@ -79,27 +92,32 @@ UcpGroup::~UcpGroup() {
   if (abort_event_ >= 0) close(abort_event_);
 }
 
-std::string UcpGroup::Start(const std::string& transports) {
-  const auto why = [](const char* what, ucs_status_t status) {
-    return std::string("UCX cannot ") + what + ": " + ucs_status_string(status);
+std::string UcpGroup::Start(const GroupTransport& transport) {
+  kind_ = transport.kind;
+  const bool is_shared = kind_ == GroupTransport::Kind::kShared;
+  const std::string use = is_shared ? "use shared memory" : "use the network devices '" + transport.devices + "'";
+  const auto why = [](const std::string& what, ucs_status_t status) {
+    return "UCX cannot " + what + ": " + ucs_status_string(status);
   };
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK) {
     return why("read its configuration", status);
   }
-  ucs_status_t status = UCS_OK;
-  if (!transports.empty()) status = ucp_config_modify(config, "TLS", transports.c_str());
+  ucs_status_t status = ucp_config_modify(config, "TLS", is_shared ? kSharedTransports : kNetworkTransports);
+  if (status == UCS_OK && !transport.devices.empty()) {
+    status = ucp_config_modify(config, "NET_DEVICES", transport.devices.c_str());
+  }
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
   if (status == UCS_OK) status = ucp_init(&params, config, &context_);
   ucp_config_release(config);
-  if (status != UCS_OK) return why(("use the transports '" + transports + "'").c_str(), status);
+  if (status != UCS_OK) return why(use, status);
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker.thread_mode = UCS_THREAD_MODE_SINGLE;
   status = ucp_worker_create(context_, &worker, &worker_);
-  if (status != UCS_OK) return why(("use the transports '" + transports + "'").c_str(), status);
+  if (status != UCS_OK) return why(use, status);
   if (ucp_worker_get_efd(worker_, &worker_event_) != UCS_OK) worker_event_ = -1;
   abort_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   ucp_address_t* address = nullptr;
@@ -116,16 +134,27 @@ bool UcpGroup::Fail(int rank, const char* what, ucs_status_t status) {
   return false;
 }
 
+// A peer that has left at the end of the session has sent all that this rank needs of it. So a loss counts only where
+// something is missing.
+void UcpGroup::OnPeerLost(void* peer, ucp_ep_h /*endpoint*/, ucs_status_t status) {
+  static_cast<Peer*>(peer)->loss = status;
+}
+
 bool UcpGroup::Join(int rank, const std::vector<std::string>& addresses, const GroupKey& key) {
   rank_ = rank;
-  endpoints_.resize(addresses.size());
+  peers_.resize(addresses.size());
   requests_.resize(2 * addresses.size());
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     params.address = reinterpret_cast<const ucp_address_t*>(addresses[r].data());
-    const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoints_[r]);
+    if (kind_ == GroupTransport::Kind::kNetwork) {
+      params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+      params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+      params.err_handler = {.cb = &OnPeerLost, .arg = &peers_[r]};
+    }
+    const ucs_status_t status = ucp_ep_create(worker_, &params, &peers_[r].endpoint);
     if (status != UCS_OK) return Fail(r, "cannot be reached", status);
   }
   std::vector<GroupKey> keys(addresses.size());
@@ -152,7 +181,7 @@ bool UcpGroup::Move(const void* from, size_t bytes, size_t step, void* to) {
   }
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    requests_[2 * r + 1] = ucp_tag_send_nbx(endpoints_[r], source + r * step, bytes, tag(rank_), &none);
+    requests_[2 * r + 1] = ucp_tag_send_nbx(peers_[r].endpoint, source + r * step, bytes, tag(rank_), &none);
   }
   memcpy(target + rank_ * bytes, source + rank_ * step, bytes);
   bool has_moved = true;
@@ -167,6 +196,7 @@ bool UcpGroup::Finish(ucs_status_ptr_t request, int rank) {
   Clock::time_point end;
   for (int looks = 1; ucp_request_check_status(request) == UCS_INPROGRESS; ++looks) {
     if (has_ended_) return false;
+    if (peers_[rank].loss != UCS_OK) return Fail(rank, "is lost", peers_[rank].loss);
     if (ucp_worker_progress(worker_) > 0 || looks % kLooksBetweenClocks != 0) continue;
     const auto now = Clock::now();
     if (looks == kLooksBetweenClocks) end = now + kLookTime;
@@ -200,9 +230,9 @@ BackendStatus UcpGroup::Status() const {
 
 }  // namespace
 
-std::unique_ptr<UcxGroup> UcxGroup::Open(const std::string& transports, std::string* why_not) {
+std::unique_ptr<UcxGroup> UcxGroup::Open(const GroupTransport& transport, std::string* why_not) {
   auto group = std::make_unique<UcpGroup>();
-  *why_not = group->Start(transports);
+  *why_not = group->Start(transport);
   if (!why_not->empty()) return nullptr;
   return group;
 }

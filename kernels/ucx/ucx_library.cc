@@ -6,8 +6,8 @@
 #include "kernels/ucx/ucx_group.h"
 
 extern "C" __attribute__((visibility("default"))) std::unique_ptr<quire::SessionCollective> quire_open_ucx_group(
-    const std::string& transports, std::string* why_not) {
-  return quire::ucx::UcxGroup::Open(transports, why_not);
+    const quire::GroupTransport& transport, std::string* why_not) {
+  return quire::ucx::UcxGroup::Open(transport, why_not);
 }
 
 static_assert(std::is_same_v<quire::ucx::OpenGroupFunction, decltype(quire_open_ucx_group)>);

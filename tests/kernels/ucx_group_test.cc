@@ -36,10 +36,13 @@ bool MakeCalls(Collective* group, int count) {
   return is_right;
 }
 
-class UcxGroupTest : public testing::TestWithParam<const char*> {};
+const GroupTransport kShared = {.kind = GroupTransport::Kind::kShared};
+const GroupTransport kNetwork = {.kind = GroupTransport::Kind::kNetwork, .devices = "lo"};
 
-INSTANTIATE_TEST_SUITE_P(, UcxGroupTest, testing::Values("posix,cma,self", "tcp,self"),
-                         [](const auto& info) { return std::string(info.param).substr(0, info.index == 0 ? 5 : 3); });
+class UcxGroupTest : public testing::TestWithParam<GroupTransport> {};
+
+INSTANTIATE_TEST_SUITE_P(, UcxGroupTest, testing::Values(kShared, kNetwork),
+                         [](const auto& info) { return info.index == 0 ? "shared" : "network"; });
 
 TEST_P(UcxGroupTest, EveryRankGetsWhatTheOthersSend) {
   for (const int size : {2, 3, 4}) {
@@ -73,8 +76,8 @@ TEST_P(UcxGroupTest, RankWithAnotherKeyIsRefused) {
 // A group of which one rank is killed or stopped at a drawn point.
 class TroubledGroup {
  public:
-  TroubledGroup(const char* transports, uint32_t seed)
-      : transports_(transports),
+  TroubledGroup(const GroupTransport& transport, uint32_t seed)
+      : transport_(transport),
         random_(seed),
         size_(2 + static_cast<int>(random_() % 3)),
         victim_(static_cast<int>(random_() % size_)),
@@ -120,7 +123,7 @@ class TroubledGroup {
 
  private:
   int RunVictim() {
-    const auto group = Join(transports_, board_, 0, victim_, size_);
+    const auto group = Join(transport_, board_, 0, victim_, size_);
     if (group == nullptr) return 1;
     std::thread([this] {
       while (true) {
@@ -136,7 +139,7 @@ class TroubledGroup {
 
   int RunSurvivor(int rank) {
     {
-      const auto group = Join(transports_, board_, 0, rank, size_);
+      const auto group = Join(transport_, board_, 0, rank, size_);
       if (group == nullptr) return 2;
       std::thread watch([&] { Watch(rank, group.get()); });
       std::atomic<bool> is_right = true;
@@ -153,7 +156,7 @@ class TroubledGroup {
 
   // The survivors and a new process make another group.
   int RunNext(int rank) {
-    const auto group = Join(transports_, board_, 1, rank, size_);
+    const auto group = Join(transport_, board_, 1, rank, size_);
     return group != nullptr && MakeCalls(group.get(), 20) ? 0 : 4;
   }
 
@@ -171,7 +174,7 @@ class TroubledGroup {
     }
   }
 
-  const char* const transports_;
+  const GroupTransport transport_;
   std::mt19937 random_;
   const int size_;
   const int victim_;
@@ -196,6 +199,60 @@ TEST_P(UcxGroupTest, OthersLeaveWhenARankIsLostAndMakeANewGroup) {
       EXPECT_EQ(wrong, "") << "seed " << first + i;
     }
   }
+}
+
+TEST(UcxNetworkTest, LostPeerIsNoticedWithoutBeats) {
+  for (const bool waits_in_a_call : {true, false}) {
+    SCOPED_TRACE(waits_in_a_call);
+    Board* const board = NewBoard();
+    const pid_t victim = Start([&] {
+      const auto group = Join(kNetwork, board, 0, 0, 3);
+      if (group == nullptr || !MakeCalls(group.get(), 20)) return 1;
+      std::this_thread::sleep_for(milliseconds(waits_in_a_call ? 200 : 0));
+      board->trouble = Now();
+      return kill(getpid(), SIGKILL);
+    });
+    std::vector<pid_t> survivors;
+    for (int rank = 1; rank < 3; ++rank) {
+      survivors.push_back(Start([&] {
+        const auto group = Join(kNetwork, board, 0, rank, 3);
+        if (group == nullptr || !MakeCalls(group.get(), 20)) return 1;
+        alarm(30);  // A rank that notices nothing waits for ever.
+        if (!waits_in_a_call) std::this_thread::sleep_for(milliseconds(200));
+        if (MakeCalls(group.get(), 1)) return 2;
+        board->left[rank] = Now();
+        return group->Status().message().starts_with("rank 0 ") ? 0 : 3;
+      }));
+    }
+    EXPECT_EQ(StatusOf(victim), -SIGKILL);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(StatusOf(survivors[i]), 0);
+      EXPECT_LT(std::chrono::nanoseconds(board->left[i + 1] - board->trouble), milliseconds(3000));
+    }
+    FreeBoard(board);
+  }
+}
+
+// A rank that leaves first must not end the last call of the others.
+TEST(UcxNetworkTest, RankThatLeavesIsNoLoss) {
+  for (int round = 0; round < 10; ++round) {
+    Board* const board = NewBoard();
+    std::vector<pid_t> ranks;
+    for (int rank = 0; rank < kMaxRanks; ++rank) {
+      ranks.push_back(Start([&] {
+        auto group = Join(kNetwork, board, 0, rank, kMaxRanks);
+        return group != nullptr && MakeCalls(group.get(), 10 + round) ? 0 : 1;
+      }));
+    }
+    for (const pid_t rank : ranks) EXPECT_EQ(StatusOf(rank), 0) << "round " << round;
+    FreeBoard(board);
+  }
+}
+
+TEST(UcxNetworkTest, UnknownDeviceIsRefused) {
+  std::string why_not;
+  EXPECT_EQ(UcxGroup::Open({.kind = GroupTransport::Kind::kNetwork, .devices = "none9"}, &why_not), nullptr);
+  EXPECT_NE(why_not.find("none9"), std::string::npos) << why_not;
 }
 
 }  // namespace

@@ -60,10 +60,10 @@ inline void FreeBoard(Board* board) {
 }
 
 // Opens a rank, and joins the others of group `index`. Null when that fails.
-inline std::unique_ptr<UcxGroup> Join(const char* transports, Board* board, int index, int rank, int size,
+inline std::unique_ptr<UcxGroup> Join(const GroupTransport& transport, Board* board, int index, int rank, int size,
                                       const GroupKey& key = {}) {
   std::string why_not;
-  auto group = UcxGroup::Open(transports, &why_not);
+  auto group = UcxGroup::Open(transport, &why_not);
   if (group == nullptr) {
     fprintf(stderr, "%s\n", why_not.c_str());
     return nullptr;

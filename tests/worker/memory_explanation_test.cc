@@ -190,7 +190,7 @@ TEST(MemoryExplanationTest, RanksHaveTheirPartsOfTheWeightsAndOfKAndV) {
 }
 
 TEST(MemoryExplanationTest, MemoryOfARankIsExplainedBesideItsShareOfTheMachine) {
-  const std::string text = ExplainMemory(RankOf(Llama2With70B(), 0, 8), 16, 64 * kGiB);
+  const std::string text = ExplainMemory(RankOf(Llama2With70B(), 0, 8), 16, 64 * kGiB, /*ranks_of_host=*/8);
   EXPECT_THAT(text, AllOf(HasSubstr(": 68.977 billion weights; 80 layers, 64 heads, 8 KV heads of 128, "),
                           HasSubstr("\nthis machine has 512.0 GiB available, and each of 8 ranks 64.0 GiB of it; what "
                                     "follows is for one rank\n"),

@@ -63,6 +63,35 @@ TEST(WorkerOptionsTest, AModelMayBeANameOfTheHub) {
               HasSubstr("--explain-memory is hf:"));
 }
 
+TEST(WorkerOptionsTest, RanksRunOnSeveralHosts) {
+  const WorkerOptions one = OptionsOf({"--model=m", "--tp=4"});
+  EXPECT_TRUE(one.rank_hosts.IsOneHost());
+  EXPECT_EQ(one.rank_hosts.num_ranks, 4);
+  const WorkerOptions two = OptionsOf({"--model=m", "--tp=4", "--tp-hosts=10.0.0.1:50061,10.0.0.2:50061", "--tp-host=1",
+                                       "--tp-network=eth1", "--listen=0.0.0.0:50061", "--insecure"});
+  EXPECT_EQ(two.num_ranks, 4);
+  EXPECT_EQ(two.rank_hosts.first_rank, 2);
+  EXPECT_EQ(two.rank_hosts.num_ranks, 2);
+  EXPECT_EQ(two.rank_hosts.network_devices, "eth1");
+  const auto error = [](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"--model=m", "--tp=2"});
+    return std::string(Parse(flags).status().message());
+  };
+  const char* const hosts = "--tp-hosts=127.0.0.1:50061,127.0.0.2:50061";
+  EXPECT_EQ(error({"--tp-host=0"}), "--tp-host is 0, but --tp-hosts is not set");
+  EXPECT_EQ(error({"--tp-network=lo"}), "--tp-network is \"lo\", but --tp-hosts is not set");
+  EXPECT_EQ(error({hosts, "--tp-network=lo"}),
+            "--tp-host is -1, it must be the place of this host in --tp-hosts, 0 to 1");
+  EXPECT_EQ(error({hosts, "--tp-host=0"}),
+            "--tp-network is missing; with --tp-hosts it names the network devices between the hosts");
+  EXPECT_EQ(error({hosts, "--tp-host=1", "--tp-network=lo", "--listen=unix:/run/w"}),
+            "--listen is unix:/run/w, but --tp-hosts says that the manager reaches this host at 127.0.0.2:50061");
+  EXPECT_EQ(error({"--tp-hosts=a:50061,b:50061", "--tp-host=0", "--tp-network=eth0"}),
+            "--listen is 127.0.0.1:50061, but --tp-hosts says that the manager reaches this host at a:50061");
+  EXPECT_EQ(error({hosts, "--tp-host=1", "--tp-network=lo", "--rank=0", "--group=g"}),
+            "--rank is 0, this host has the ranks 1 to 1");
+}
+
 TEST(WorkerOptionsTest, AModelIsEnough) {
   const WorkerOptions options = OptionsOf({"--model=/models/tiny/"});
   EXPECT_EQ(options.model, "/models/tiny/");

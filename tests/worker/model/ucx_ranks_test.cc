@@ -53,7 +53,7 @@ TEST(UcxRanksTest, ProcessesHaveTheBitsOfOneRank) {
     std::vector<pid_t> ranks;
     for (int rank = 0; rank < size; ++rank) {
       ranks.push_back(ucx::Start([&] {
-        const auto group = ucx::Join("posix,cma,self", board, 0, rank, size);
+        const auto group = ucx::Join(GroupTransport(), board, 0, rank, size);
         if (group == nullptr) return 1;
         return RunModel(directory.path(), rank, size, group.get(), logits_of(rank)) == count ? 0 : 2;
       }));
