@@ -38,6 +38,7 @@ void PrintWorker(const v1::WorkerStatus& worker, uint64_t generation, int addres
                 worker.model_name().c_str());
   }
   if (!worker.last_error().empty()) std::printf("  %s\n", worker.last_error().c_str());
+  std::printf("%s", RankLines(worker).c_str());
 }
 
 int RunStatus(const NoOptions& /*options*/, const CommandContext& context) {

@@ -49,6 +49,7 @@ std::string DrawWorker(const v1::WorkerStatus* before, const v1::WorkerStatus& n
                                      now.address(), StateOf(now), now.running_requests(), now.waiting_requests(),
                                      steps / seconds, static_cast<unsigned>(now.preemptions()));
   if (!now.last_error().empty()) absl::StrAppend(&text, "  ", now.last_error(), "\n");
+  absl::StrAppend(&text, RankLines(now));
   if (blocks.total() == 0) return text;
   const StateCount counts[] = {{v1::BLOCK_STATE_SHARED, blocks.shared()},
                                {v1::BLOCK_STATE_USED, blocks.used() - blocks.shared()},

@@ -32,14 +32,26 @@ void EncodeBlocks(const BlockCounts& in, v1::BlockCounts* out) {
   out->set_pinned(in.pinned);
 }
 
-v1::WorkerState StateOf(const WorkerStatus& worker) {
-  if (worker.is_ready) return v1::WORKER_STATE_READY;
-  return worker.is_refused ? v1::WORKER_STATE_REFUSED : v1::WORKER_STATE_CONNECTING;
+v1::WorkerState StateOf(bool is_ready, bool is_refused) {
+  if (is_ready) return v1::WORKER_STATE_READY;
+  return is_refused ? v1::WORKER_STATE_REFUSED : v1::WORKER_STATE_CONNECTING;
+}
+
+void EncodeRanks(const std::vector<RankState>& ranks, v1::WorkerStatus* out) {
+  for (const RankState& rank : ranks) {
+    const int number = out->ranks_size();
+    v1::RankStatus* const added = out->add_ranks();
+    added->set_rank(number);
+    added->set_address(rank.address);
+    added->set_state(StateOf(rank.is_ready, rank.is_refused));
+    added->set_last_error(rank.last_error);
+    added->set_device(rank.device);
+  }
 }
 
 void EncodeWorker(const WorkerStatus& in, v1::WorkerStatus* out) {
   out->set_address(in.address);
-  out->set_state(StateOf(in));
+  out->set_state(StateOf(in.is_ready, in.is_refused));
   out->set_last_error(in.last_error);
   out->set_epoch(in.epoch);
   out->set_steps(in.steps);
@@ -54,6 +66,7 @@ void EncodeWorker(const WorkerStatus& in, v1::WorkerStatus* out) {
   out->set_is_draining(in.is_draining);
   out->set_model_name(in.model_name);
   out->set_generation(Value(in.generation));
+  if (in.ranks != nullptr) EncodeRanks(*in.ranks, out);
 }
 
 void EncodeHistogram(const Histogram& in, v1::LatencyHistogram* out) {

@@ -58,6 +58,7 @@ void LoopReport::Update(const WorkerSession& session) {
   status_.num_plans_in_flight = link.num_plans_in_flight();
   status_.last_step_us = session.last_step_us();
   status_.progress_us = link.progress_us();
+  status_.ranks = link.ranks();
   const WorkerPool* const pool = session.pool();
   if (pool == nullptr) return;
   CountPool(*pool);

@@ -11,6 +11,7 @@
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/engine/histogram.h"
 #include "kv_manager/engine/tenant_labels.h"
+#include "kv_manager/worker_link/rank_state.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler.h"
 
@@ -109,6 +110,7 @@ struct WorkerStatus {
   std::string numerics_fingerprint;
   std::string model_name;
   GenerationId generation{0};  // 0: it has never joined.
+  RankStates ranks;
   StepLoopStats stats;
 };
 

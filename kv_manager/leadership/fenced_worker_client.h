@@ -35,6 +35,7 @@ class FencedWorkerClient : public WorkerClient {
   }
   void Probe(uint64_t epoch) override { client_->Probe(epoch); }
   void Close() override { client_->Close(); }
+  RankStates ranks() const override { return client_->ranks(); }
 
  private:
   const std::unique_ptr<WorkerClient> client_;

@@ -207,6 +207,16 @@ function badge(element, text, kind) {
   element.className = `badge ${kind}`;
 }
 
+function drawRanks(card, ranks) {
+  card.ranks.hidden = ranks.length === 0;
+  card.ranks.replaceChildren(...ranks.map((rank, number) => {
+    const item = document.createElement("li");
+    const more = rank.state === "ready" ? rank.device : rank.error;
+    item.textContent = `rank ${number} at ${rank.address} is ${rank.state}` + (more ? `: ${more}` : "");
+    return item;
+  }));
+}
+
 function drawWorker(card, worker, before, now) {
   card.worker = worker;
   card.address.textContent = worker.address;
@@ -224,6 +234,7 @@ function drawWorker(card, worker, before, now) {
   card.facts.textContent = facts.filter(Boolean).join(" \u00b7 ");
   card.error.hidden = !worker.error;
   card.error.textContent = worker.error || "";
+  drawRanks(card, worker.ranks || []);
   for (const part of [card.bar, card.legend, card.map, card.pick]) part.hidden = !worker.map;
   if (!worker.map) return;
   const {num_blocks: total, blocks_per_cell: group} = worker.map;

@@ -46,6 +46,11 @@ const char* StateName(const WorkerStatus& worker) {
   return worker.is_draining ? "draining" : "ready";
 }
 
+const char* StateName(const RankState& rank) {
+  if (!rank.is_ready) return rank.is_refused ? "refused" : "connecting";
+  return "ready";
+}
+
 const char* StateName(v1::RequestState state) {
   switch (state) {
     case v1::REQUEST_STATE_RUNNING:
@@ -65,6 +70,16 @@ Json EncodeMap(const PoolSnapshot& snapshot, int max_cells) {
           {"blocks_per_cell", cells.blocks_per_cell},
           {"counts", cells.counts},
           {"cells", cells.letters}};
+}
+
+// The index in the array is the number of the rank.
+Json EncodeRanks(const std::vector<RankState>& ranks, bool has_names) {
+  Json out = Json::array();
+  for (const RankState& rank : ranks) {
+    out.push_back({{"address", rank.address}, {"state", StateName(rank)}, {"device", rank.device}});
+    if (has_names) out.back()["error"] = rank.last_error;
+  }
+  return out;
 }
 
 // `generation` is the one that new requests go to.
@@ -87,6 +102,7 @@ Json EncodeWorker(const WorkerStatus& worker, const PoolSnapshot& snapshot, int 
               {"host_used", worker.blocks.host_used}};
   // Left out for remote readers, because it may name hosts and files.
   if (has_names) out["error"] = worker.last_error;
+  if (worker.ranks != nullptr) out["ranks"] = EncodeRanks(*worker.ranks, has_names);
   if (snapshot.is_ready && !snapshot.states.empty()) out["map"] = EncodeMap(snapshot, max_cells);
   return out;
 }

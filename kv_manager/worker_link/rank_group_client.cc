@@ -52,11 +52,13 @@ class RankGroupClient::RankListener : public Listener {
 RankGroupClient::RankGroupClient(const std::string& address, MakeClient make_client)
     : address_(address), make_client_(std::move(make_client)) {
   ranks_ = {ClientOf(0, address)};
+  states_.resize(1);
 }
 
 RankGroupClient::RankGroupClient(std::vector<std::unique_ptr<WorkerClient>> ranks) {
   QUIRE_CHECK(!ranks.empty());
   for (size_t i = 0; i < ranks.size(); ++i) ranks_.push_back(Keep(i, "", std::move(ranks[i])));
+  states_.resize(ranks_.size());
 }
 
 RankGroupClient::~RankGroupClient() {
@@ -86,6 +88,8 @@ void RankGroupClient::Begin(uint64_t epoch, size_t num_ranks) {
   epoch_ = epoch;
   is_over_ = false;
   is_draining_ = false;
+  is_opening_ = false;
+  is_probing_ = false;
   told_ = std::vector<Rank>(num_ranks);
 }
 
@@ -113,6 +117,7 @@ void RankGroupClient::Open(uint64_t epoch, bool adopts) {
     if (is_over_) return;
     ranks = Ranks();
     Begin(epoch, ranks.size());
+    is_opening_ = true;
     group = group_;
   }
   if (!group.transport_addresses.empty()) {
@@ -147,6 +152,7 @@ void RankGroupClient::Probe(uint64_t epoch) {
     const MutexLock lock(&mutex_);
     if (!IsCurrent(epoch)) return;
     for (Rank& rank : told_) rank.is_probed = false;
+    is_probing_ = true;
     ranks = Ranks();
   }
   for (WorkerClient* rank : ranks) rank->Probe(epoch);
@@ -156,16 +162,48 @@ void RankGroupClient::Close() {
   std::vector<WorkerClient*> ranks;
   {
     const MutexLock lock(&mutex_);
+    if (!is_over_) {
+      ClearStates();
+      for (size_t rank = 0; rank < told_.size(); ++rank) states_[rank].last_error = WhatIsMissing(told_[rank]);
+      ShowStates();
+    }
     is_over_ = true;
     ranks = Ranks();
   }
   for (WorkerClient* rank : ranks) rank->Close();
 }
 
+RankStates RankGroupClient::ranks() const {
+  const MutexLock lock(&mutex_);
+  return shown_states_;
+}
+
+std::string RankGroupClient::WhatIsMissing(const Rank& rank) const {
+  if (!is_opening_) return rank.is_described ? "" : "it has not described itself";
+  if (!rank.is_opened) return "it has not joined the session";
+  return is_probing_ && !rank.is_probed ? "it has not answered a probe" : "";
+}
+
+void RankGroupClient::ClearStates() {
+  for (RankState& state : states_) {
+    state.is_ready = false;
+    state.is_refused = false;
+    state.last_error.clear();
+  }
+}
+
+void RankGroupClient::ShowStates() {
+  shown_states_ = states_.size() > 1 ? std::make_shared<const std::vector<RankState>>(states_) : nullptr;
+}
+
+std::string RankGroupClient::AddressOf(int rank, const WorkerDescription::RankPlace& place) const {
+  return rank == 0 || place.addresses.empty() ? RankAddress(address_, rank) : place.addresses[rank];
+}
+
 void RankGroupClient::DescribeOthers(uint64_t epoch, const WorkerDescription::RankPlace& place) {
   ranks_.resize(std::max(ranks_.size(), static_cast<size_t>(place.size)));
   for (int rank = 1; rank < place.size; ++rank) {
-    ranks_[rank] = ClientOf(rank, place.addresses.empty() ? RankAddress(address_, rank) : place.addresses[rank]);
+    ranks_[rank] = ClientOf(rank, AddressOf(rank, place));
     ranks_[rank]->Describe(epoch);
   }
   absl::Status refusal;
@@ -184,7 +222,13 @@ void RankGroupClient::OnDescribed(size_t rank, uint64_t epoch, WorkerDescription
   {
     const MutexLock lock(&mutex_);
     if (!IsCurrent(epoch)) return;
-    if (rank == 0 && make_client_ != nullptr && description.place.size > 1) group = description.place;
+    if (rank == 0 && make_client_ != nullptr) {
+      if (description.place.size > 1) group = description.place;
+      states_.resize(description.place.size);
+      for (int i = 0; i < description.place.size; ++i) states_[i].address = AddressOf(i, description.place);
+    }
+    states_[rank].device = description.device;
+    ShowStates();
     told_[rank].description = std::move(description);
     told_[rank].is_described = true;
     if (group) {
@@ -222,6 +266,9 @@ void RankGroupClient::OnOpened(size_t rank, uint64_t epoch, std::unique_ptr<Work
   if (!IsCurrent(epoch)) return;
   told_[rank].inventory = std::move(inventory);
   told_[rank].is_opened = true;
+  states_[rank].is_ready = true;
+  states_[rank].last_error.clear();
+  ShowStates();
   if (!std::all_of(told_.begin(), told_.end(), [](const Rank& other) { return other.is_opened; })) return;
   absl::Status status = CompareInventories();
   if (!status.ok()) return Lose(std::move(status));
@@ -285,6 +332,7 @@ void RankGroupClient::OnProbed(size_t rank, uint64_t epoch) {
   told_[rank].is_probed = true;
   if (!std::all_of(told_.begin(), told_.end(), [](const Rank& other) { return other.is_probed; })) return;
   for (Rank& other : told_) other.is_probed = false;  // An answer that comes late tells the loop nothing.
+  is_probing_ = false;
   listener_->OnProbed(epoch);
 }
 
@@ -292,6 +340,9 @@ void RankGroupClient::OnProbed(size_t rank, uint64_t epoch) {
 void RankGroupClient::OnLost(size_t rank, uint64_t epoch, absl::Status reason) {
   const MutexLock lock(&mutex_);
   if (!IsCurrent(epoch)) return;
+  ClearStates();
+  states_[rank].is_refused = absl::IsFailedPrecondition(reason);
+  states_[rank].last_error = std::string(reason.message());
   if (told_.size() == 1) return Lose(std::move(reason));
   absl::Status named(reason.code(), absl::StrCat("rank ", rank, ": ", reason.message()));
   reason.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { named.SetPayload(url, payload); });
@@ -300,6 +351,8 @@ void RankGroupClient::OnLost(size_t rank, uint64_t epoch, absl::Status reason) {
 
 void RankGroupClient::Lose(absl::Status reason) {
   is_over_ = true;
+  for (RankState& state : states_) state.is_ready = false;
+  ShowStates();
   listener_->OnLost(epoch_, std::move(reason));
 }
 

@@ -50,6 +50,7 @@ class RankGroupClient : public WorkerClient {
   void Send(const StepPlan& plan) override;
   void Probe(uint64_t epoch) override;
   void Close() override;
+  RankStates ranks() const override QUIRE_EXCLUDES(mutex_);
 
  private:
   struct Answer {
@@ -92,6 +93,8 @@ class RankGroupClient : public WorkerClient {
   void Begin(uint64_t epoch, size_t num_ranks) QUIRE_REQUIRES(mutex_);
   // The ranks of the attempt or session. Waits until no thread asks other ranks.
   std::vector<WorkerClient*> Ranks() QUIRE_REQUIRES(mutex_);
+  // Where the manager reaches a rank of the group in which rank 0 has this place.
+  std::string AddressOf(int rank, const WorkerDescription::RankPlace& place) const;
   // Rank 0 has this place in a group: asks the others, too. Called by a thread of the client of rank 0.
   void DescribeOthers(uint64_t epoch, const WorkerDescription::RankPlace& place) QUIRE_EXCLUDES(mutex_);
   // All ranks have described themselves: tells the loop. Returns the reason if they do not fit.
@@ -102,19 +105,29 @@ class RankGroupClient : public WorkerClient {
   absl::StatusOr<Answer> TakeAnswers() QUIRE_REQUIRES(mutex_);
   // Tells the loop, which then closes all ranks.
   void Lose(absl::Status reason) QUIRE_REQUIRES(mutex_);
+  // Says what `rank` lacks in the attempt or session that is given up, or nothing.
+  std::string WhatIsMissing(const Rank& rank) const QUIRE_REQUIRES(mutex_);
+  // Shows operators that no rank is in a session any more, and forgets why an earlier one has ended.
+  void ClearStates() QUIRE_REQUIRES(mutex_);
+  // Makes the states visible. A worker with a whole model has none.
+  void ShowStates() QUIRE_REQUIRES(mutex_);
 
   const std::string address_;
   const MakeClient make_client_;  // Null if all ranks are known from the beginning.
   Listener* listener_ = nullptr;
   // The loop is told while the mutex is held, so that it hears of results in their order. No rank is called then, since
   // a rank may answer within the call.
-  Mutex mutex_;
+  mutable Mutex mutex_;
   uint64_t epoch_ QUIRE_GUARDED_BY(mutex_) = 0;
   bool is_over_ QUIRE_GUARDED_BY(mutex_) = true;  // The attempt or session of `epoch_` is lost or closed.
   bool is_draining_ QUIRE_GUARDED_BY(mutex_) = false;
-  std::vector<Rank> told_ QUIRE_GUARDED_BY(mutex_);  // By rank, of the ranks of the attempt or session.
-  SessionGroup group_ QUIRE_GUARDED_BY(mutex_);      // Without a key. No addresses: the worker has a whole model.
-  bool is_asking_ QUIRE_GUARDED_BY(mutex_) = false;  // A thread is in DescribeOthers(), and changes the vectors below.
+  std::vector<Rank> told_ QUIRE_GUARDED_BY(mutex_);         // By rank, of the ranks of the attempt or session.
+  std::vector<RankState> states_ QUIRE_GUARDED_BY(mutex_);  // By rank.
+  RankStates shown_states_ QUIRE_GUARDED_BY(mutex_);
+  bool is_opening_ QUIRE_GUARDED_BY(mutex_) = false;  // The session is being opened, or is open.
+  bool is_probing_ QUIRE_GUARDED_BY(mutex_) = false;  // Some rank has not answered the last probe.
+  SessionGroup group_ QUIRE_GUARDED_BY(mutex_);       // Without a key. No addresses: the worker has a whole model.
+  bool is_asking_ QUIRE_GUARDED_BY(mutex_) = false;   // A thread is in DescribeOthers(), and changes the vectors below.
   CondVar has_asked_;
   absl::Status refusal_ QUIRE_GUARDED_BY(mutex_);  // Why the thread that asks must refuse the ranks afterwards.
   // By rank. Those of an earlier group may stay behind those of this one.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kv_manager/worker_link/rank_state.h"
 #include "kv_manager/worker_link/worker_description.h"
 #include "kv_manager/worker_link/worker_inventory.h"
 #include "scheduler/step_plan.h"
@@ -67,6 +68,8 @@ class WorkerClient {
   virtual void Probe(uint64_t epoch) = 0;
   // Gives up the current attempt or session, if there is one.
   virtual void Close() = 0;
+  // What is known of the ranks of the worker. Any thread may call it.
+  virtual RankStates ranks() const { return nullptr; }
 };
 
 }  // namespace quire

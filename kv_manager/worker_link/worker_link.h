@@ -103,6 +103,7 @@ class WorkerLink {
   // The time of the last result, or of the last plan that was sent when no other was in flight.
   int64_t progress_us() const { return progress_us_; }
   const absl::Status& last_error() const { return last_error_; }  // OK while ready.
+  RankStates ranks() const { return client_->ranks(); }
 
  private:
   enum class State { kWaiting, kDescribing, kOpening, kReady };

@@ -2,6 +2,11 @@
 
 // One model on two ranks, with the real programs.
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -105,6 +110,61 @@ bool HasUcx() {
   return std::ifstream(Binary("libquire_ucx.so")).good();
 }
 
+// Returns a port that is free on both loopback addresses.
+int FreePort(const std::vector<std::string>& hosts) {
+  for (int port = 20'000 + getpid() % 10'000;; ++port) {
+    bool is_free = true;
+    for (const std::string& host : hosts) {
+      const int fd = socket(AF_INET, SOCK_STREAM, 0);
+      sockaddr_in address = {};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(static_cast<uint16_t>(port));
+      inet_pton(AF_INET, host.c_str(), &address.sin_addr);
+      is_free &= bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+      close(fd);
+    }
+    if (is_free) return port;
+  }
+}
+
+// Two ranks, each on a host of its own. The hosts are addresses of this machine.
+class TwoHosts {
+ public:
+  TwoHosts() : hosts_({"127.0.0.1", "127.0.0.2"}), port_(FreePort(hosts_)) {
+    Start();
+    ClusterOptions options = TwoRanks();
+    options.worker_flags = FlagsOf(0);
+    options.worker_addresses = {AddressOf(0)};
+    cluster_ = std::make_unique<Cluster>(options);
+  }
+
+  Cluster& cluster() { return *cluster_; }
+  // The second host. The first one is worker 0 of the cluster.
+  Process& second() { return *second_; }
+  void Start() {
+    std::vector<std::string> command = {Binary("quire-worker"), absl::StrCat("--model=", ModelForRanks()),
+                                        "--metrics-listen=", "--threads=1"};
+    for (const std::string& flag : FlagsOf(1)) command.push_back(flag);
+    second_ = std::make_unique<Process>(command);
+  }
+
+ private:
+  std::string AddressOf(int host) const { return absl::StrCat(hosts_[host], ":", port_); }
+  std::vector<std::string> FlagsOf(int host) const {
+    return {"--num-blocks=256",
+            "--tp=2",
+            absl::StrCat("--tp-hosts=", AddressOf(0), ",", AddressOf(1)),
+            absl::StrCat("--tp-host=", host),
+            "--tp-network=lo",
+            absl::StrCat("--listen=", AddressOf(host))};
+  }
+
+  const std::vector<std::string> hosts_;
+  const int port_;
+  std::unique_ptr<Process> second_;
+  std::unique_ptr<Cluster> cluster_;
+};
+
 class RanksTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -176,6 +236,31 @@ TEST_F(RanksTest, NextManagerAdoptsWhatTheRanksHaveKept) {
   EXPECT_FALSE(absl::StrContains(adopted, "it adopts 0 rows")) << adopted;
   for (std::thread& client : clients) client.join();
   ExpectSame(actual, expected);
+}
+
+TEST_F(RanksTest, RanksOnTwoHostsGiveTheTokensOfOneWorker) {
+  const std::vector<Generation>& expected = OfOneWorker(kRequests, 40);
+  TwoHosts hosts;
+  ExpectSame(RunTogether(hosts.cluster().client(), kRequests, 40), expected);
+  EXPECT_EQ(PidOfRank(hosts.second(), 0), -1);
+  EXPECT_GT(PidOfRank(hosts.second(), 1), 0);
+  hosts.second().Signal(SIGTERM);
+  EXPECT_EQ(hosts.second().Wait(), 0) << hosts.second().Output();
+}
+
+TEST_F(RanksTest, StreamsContinueWithTheSameTokensAfterAHostWasLost) {
+  const std::vector<Generation>& expected = OfOneWorker(kRequests, kTokens);
+  TwoHosts hosts;
+  const pid_t other = PidOfRank(hosts.cluster().worker(0), 0);
+  std::vector<Generation> actual;
+  std::thread clients([&] { actual = RunTogether(hosts.cluster().client(), kRequests, kTokens); });
+  WaitForSteps(hosts.cluster(), 20);
+  hosts.second().Signal(SIGKILL);  // Its rank ends with it.
+  hosts.second().Wait();
+  hosts.Start();
+  clients.join();
+  ExpectSame(actual, expected);
+  EXPECT_EQ(PidOfRank(hosts.cluster().worker(0), 0), other) << "the other rank keeps its weights";
 }
 
 TEST_F(RanksTest, SimulatedRanksServe) {

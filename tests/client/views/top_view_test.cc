@@ -112,6 +112,8 @@ TEST(TopViewTest, AWorkerThatIsAwaySaysWhy) {
   worker.set_last_error("connection refused");
   EXPECT_THAT(DrawTop({}, now, 1, kPlain), HasSubstr("connecting"));
   EXPECT_THAT(DrawTop({}, now, 1, kPlain), HasSubstr("  connection refused\n"));
+  worker.add_ranks()->set_address("host:2");
+  EXPECT_THAT(DrawTop({}, now, 1, kPlain), HasSubstr("  connection refused\n  rank 0 at host:2 is connecting\n"));
 }
 
 }  // namespace

@@ -22,6 +22,28 @@ TEST(WorkerTextTest, AWorkerThatDrainsIsNotReady) {
   EXPECT_STREQ(StateOf(worker), "ready");
 }
 
+TEST(WorkerTextTest, EachRankOfAGroupHasALine) {
+  v1::WorkerStatus worker;
+  EXPECT_EQ(RankLines(worker), "");
+  v1::RankStatus* rank = worker.add_ranks();
+  rank->set_address("a:1");
+  rank->set_state(v1::WORKER_STATE_READY);
+  rank->set_device("cpu");
+  rank = worker.add_ranks();
+  rank->set_rank(1);
+  rank->set_address("b:1");
+  rank->set_state(v1::WORKER_STATE_CONNECTING);
+  rank->set_last_error("connection refused");
+  rank->set_device("cpu");
+  EXPECT_EQ(RankLines(worker),
+            "  rank 0 at a:1 is ready: cpu\n"
+            "  rank 1 at b:1 is connecting: connection refused\n");
+  rank->clear_last_error();
+  EXPECT_EQ(RankLines(worker),
+            "  rank 0 at a:1 is ready: cpu\n"
+            "  rank 1 at b:1 is connecting\n");
+}
+
 TEST(WorkerTextTest, TheColumnOfAddressesHoldsTheLongest) {
   v1::GetStatusResponse status;
   EXPECT_EQ(AddressWidth(status), 28);

@@ -45,6 +45,10 @@ TEST(AdminServiceTest, StatusShowsEveryWorkerAsPublished) {
   WorkerStatus away;
   away.address = "host:2";
   away.last_error = "connection refused";
+  away.ranks = std::make_shared<const std::vector<RankState>>(
+      std::vector<RankState>{{.address = "host:2", .is_ready = true, .device = "cpu"},
+                             {.address = "host:3", .is_refused = true, .last_error = "the term is over"},
+                             {.address = "host:4"}});
   away.stats.prompt_tokens = 1;
   ManagerStatus status;
   status.uptime_us = 61'900'000;
@@ -86,6 +90,17 @@ TEST(AdminServiceTest, StatusShowsEveryWorkerAsPublished) {
   EXPECT_EQ(first.numerics_fingerprint(), "bits");
   EXPECT_EQ(response.workers(1).state(), v1::WORKER_STATE_CONNECTING);
   EXPECT_EQ(response.workers(1).last_error(), "connection refused");
+  EXPECT_EQ(first.ranks_size(), 0);
+  ASSERT_EQ(response.workers(1).ranks_size(), 3);
+  const v1::RankStatus& rank = response.workers(1).ranks(0);
+  EXPECT_EQ(rank.rank(), 0u);
+  EXPECT_EQ(rank.address(), "host:2");
+  EXPECT_EQ(rank.state(), v1::WORKER_STATE_READY);
+  EXPECT_EQ(rank.device(), "cpu");
+  EXPECT_EQ(response.workers(1).ranks(1).rank(), 1u);
+  EXPECT_EQ(response.workers(1).ranks(1).state(), v1::WORKER_STATE_REFUSED);
+  EXPECT_EQ(response.workers(1).ranks(1).last_error(), "the term is over");
+  EXPECT_EQ(response.workers(1).ranks(2).state(), v1::WORKER_STATE_CONNECTING);
 }
 
 // The services over an engine with one worker of 16 blocks of 4 tokens, and clients of them in the same process,

@@ -100,6 +100,23 @@ TEST(StatusJsonTest, WithoutNamesNothingOfASingleRequestIsTold) {
   for (const char* name : {"five", "blue", "secret"}) EXPECT_THAT(text, Not(HasSubstr(name)));
 }
 
+TEST(StatusJsonTest, TellsTheRanksOfAWorker) {
+  StatusSnapshot snapshot = SomeSnapshot("uu");
+  auto group = std::make_shared<WorkerStatus>(*snapshot.manager.workers[1]);
+  group->ranks = std::make_shared<const std::vector<RankState>>(
+      std::vector<RankState>{{.address = "host:2", .is_ready = true, .device = "cpu"},
+                             {.address = "host:3", .last_error = "cannot open /secret/model"}});
+  snapshot.manager.workers[1] = group;
+  const nlohmann::json workers = Encode(snapshot, {})["workers"];
+  EXPECT_FALSE(workers[0].contains("ranks"));
+  EXPECT_EQ(
+      workers[1]["ranks"],
+      nlohmann::json(
+          {{{"address", "host:2"}, {"state", "ready"}, {"device", "cpu"}, {"error", ""}},
+           {{"address", "host:3"}, {"state", "connecting"}, {"device", ""}, {"error", "cannot open /secret/model"}}}));
+  EXPECT_THAT(EncodeStatusJson(snapshot, {.why_not = "from afar"}), Not(HasSubstr("secret")));
+}
+
 TEST(StatusJsonTest, NamesMayHoldAnything) {
   const std::string name = "</script><script>alert('\"\\\n\x01')</script>";
   StatusSnapshot snapshot = SomeSnapshot("u");

@@ -323,6 +323,53 @@ TEST_F(RankGroupClientTest, AnswersOfAnEarlierAttemptAreDropped) {
   EXPECT_THAT(loop_.told, ElementsAre("described 6"));
 }
 
+// The states as operators see them: ready, refused or connecting, and the reason.
+std::vector<std::string> StatesOf(const RankGroupClient& group) {
+  std::vector<std::string> states;
+  if (group.ranks() == nullptr) return states;
+  for (const RankState& rank : *group.ranks()) {
+    states.push_back(absl::StrCat(rank.is_ready     ? "ready"
+                                  : rank.is_refused ? "refused"
+                                                    : "connecting",
+                                  ": ", rank.last_error));
+  }
+  return states;
+}
+
+TEST_F(RankGroupClientTest, OperatorsSeeWhichRankIsMissing) {
+  EXPECT_THAT(StatesOf(*group_), IsEmpty());
+  group_->Describe(5);
+  from(0)->OnDescribed(5, Description(0, kRanks));
+  from(2)->OnDescribed(5, Description(2, kRanks));
+  EXPECT_EQ((*group_->ranks())[0].device, "cpu");
+  EXPECT_EQ((*group_->ranks())[1].device, "");
+  EXPECT_THAT(StatesOf(*group_), ElementsAre("connecting: ", "connecting: ", "connecting: "));
+  group_->Close();  // The time is up.
+  EXPECT_THAT(StatesOf(*group_),
+              ElementsAre("connecting: ", "connecting: it has not described itself", "connecting: "));
+  Describe(6);
+  group_->Open(6, /*adopts=*/false);
+  from(1)->OnOpened(6, nullptr);
+  EXPECT_THAT(StatesOf(*group_), ElementsAre("connecting: ", "ready: ", "connecting: "));
+  from(0)->OnOpened(6, nullptr);
+  from(2)->OnLost(6, absl::FailedPreconditionError("the term is over"));
+  from(1)->OnLost(6, absl::UnavailableError("a rank of the group was lost"));
+  EXPECT_THAT(StatesOf(*group_), ElementsAre("connecting: ", "connecting: ", "refused: the term is over"));
+  group_->Close();
+  EXPECT_THAT(StatesOf(*group_), ElementsAre("connecting: ", "connecting: ", "refused: the term is over"));
+  Open(7);
+  EXPECT_THAT(StatesOf(*group_), ElementsAre("ready: ", "ready: ", "ready: "));
+  group_->Probe(7);
+  from(0)->OnProbed(7);
+  from(1)->OnProbed(7);
+  group_->Close();
+  EXPECT_THAT(StatesOf(*group_),
+              ElementsAre("connecting: ", "connecting: ", "connecting: it has not answered a probe"));
+  Open(8);
+  group_->Close();
+  EXPECT_THAT(StatesOf(*group_), ElementsAre("connecting: ", "connecting: ", "connecting: "));
+}
+
 // The ranks of a group that is found by the address of rank 0.
 class FoundRanksTest : public testing::Test {
  protected:
@@ -362,6 +409,7 @@ TEST_F(FoundRanksTest, WorkerWithAWholeModelIsServedAlone) {
   EXPECT_TRUE(ranks_[0]->group.transport_addresses.empty());
   ranks_[0]->listener->OnLost(5, absl::UnavailableError("gone"));
   EXPECT_EQ(loop_.lost.message(), "gone");
+  EXPECT_EQ(group_.ranks(), nullptr);
   EXPECT_THAT(addresses_, ElementsAre("host:50061"));
 }
 
@@ -403,6 +451,8 @@ TEST_F(FoundRanksTest, RanksOnOtherHostsAreWhereRankZeroSays) {
     const int place = epoch == 6 ? 2 : 1;
     EXPECT_EQ(calls_[place].back(), absl::StrCat("describe ", epoch));
     ranks_[place]->listener->OnDescribed(epoch, rank(1, other_host));
+    EXPECT_EQ(group_.ranks()->at(0).address, "host:50061");
+    EXPECT_EQ(group_.ranks()->at(1).address, other_host);
     EXPECT_THAT(loop_.told, ElementsAre(absl::StrCat("described ", epoch)));
     group_.Open(epoch, /*adopts=*/false);
     EXPECT_EQ(calls_[place].back(), absl::StrCat("open ", epoch, " 0"));
