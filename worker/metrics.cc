@@ -87,6 +87,21 @@ std::vector<MetricFamily> DeviceMetrics::Collect() const {
   };
 }
 
+std::vector<MetricFamily> RankMetrics::Collect() const {
+  const WorkerStatsSnapshot stats = stats_->Snapshot();
+  const auto by_kind = [](const char* name, const char* help, double of_steps, double of_plans) {
+    return And(Counter(name, help, of_steps, {{"kind", "step"}}), of_plans, {{"kind", "plan"}});
+  };
+  return {
+      by_kind("quire_worker_collectives_total",
+              "Exchanges with the other ranks: sums of a step, and agreements on a plan before its step.",
+              stats.step_exchanges.count, stats.plan_exchanges.count),
+      by_kind("quire_worker_collective_seconds_total",
+              "Time in these exchanges, which includes the wait for the slowest rank and for its plan.",
+              stats.step_exchanges.seconds, stats.plan_exchanges.seconds),
+  };
+}
+
 WorkerMetrics::WorkerMetrics(const WorkerStats* stats, MetricsInfo info) : stats_(stats), info_(std::move(info)) {}
 
 std::vector<MetricFamily> WorkerMetrics::Collect() const {

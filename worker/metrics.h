@@ -59,6 +59,17 @@ class DeviceMetrics : public prometheus::Collectable {
   const std::function<DeviceBytes()> ask_;
 };
 
+// The exchanges of a rank with the others of its group. Thread-safe. `stats` must outlive it.
+class RankMetrics : public prometheus::Collectable {
+ public:
+  explicit RankMetrics(const WorkerStats* stats) : stats_(stats) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const WorkerStats* const stats_;
+};
+
 // All other metrics of the worker. All values of a scrape come from one snapshot, so they belong to the same moment.
 // Thread-safe. `stats` must outlive it.
 class WorkerMetrics : public prometheus::Collectable {

@@ -83,6 +83,8 @@ absl::Status RankGroup::Join() {
   {
     const MutexLock lock(&mutex_);
     group = current_.get();
+    for_steps_.SetGroup(group);
+    for_plans_.SetGroup(group);
     addresses.assign(group_.transport_addresses().begin(), group_.transport_addresses().end());
     std::copy_n(group_.key().begin(), key.size(), key.begin());
   }
@@ -92,7 +94,7 @@ absl::Status RankGroup::Join() {
 
 Collective* RankGroup::collective() {
   const MutexLock lock(&mutex_);
-  return current_.get();
+  return current_ == nullptr ? nullptr : &for_steps_;
 }
 
 absl::Status RankGroup::Agree(uint64_t epoch, const v1::StepPlan& plan) {
@@ -113,11 +115,10 @@ void RankGroup::Leave(bool has_failed) {
 }
 
 absl::Status RankGroup::Exchange(const Intent& own) {
-  Collective* const group = collective();
   if (is_over_) return PeerLost("the ranks have ended their session");
   std::vector<Intent> all(place_.size);
   absl::Status status;
-  if (!group->AllGather(&own, sizeof(own), all.data())) status = Lost(group->Status());
+  if (!for_plans_.AllGather(&own, sizeof(own), all.data())) status = Lost(for_plans_.Status());
   for (int rank = 0; rank < place_.size && status.ok(); ++rank) {
     const Intent& other = all[rank];
     if (other.step == 0) {

@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "kernels/collective.h"
 #include "quire/v1/worker.pb.h"
+#include "worker/timed_collective.h"
 
 namespace quire {
 
@@ -69,8 +70,12 @@ class RankGroup {
   void PrepareNext() QUIRE_EXCLUDES(mutex_);
   // Waits until all ranks have joined the session.
   absl::Status Join() QUIRE_EXCLUDES(mutex_);
-  // Null without a session.
+  // The collective in which a step moves its bytes, or null without a session.
   Collective* collective() QUIRE_EXCLUDES(mutex_);
+  // Return how long this rank was in exchanges since the last call: in those of steps, and in those in which the ranks
+  // agree on a plan, which last until all of them have got it.
+  ExchangeTimes TakeStepTimes() { return for_steps_.Take(); }
+  ExchangeTimes TakePlanTimes() { return for_plans_.Take(); }
   // Waits until all ranks have told what they are about to do. OK: all have this plan, and begin it. After an error no
   // rank begins it, and the session is over: UNAVAILABLE if another rank has ended its session or is lost, and
   // INVALID_ARGUMENT if it has another plan.
@@ -107,6 +112,9 @@ class RankGroup {
   std::optional<std::chrono::steady_clock::time_point> end_ QUIRE_GUARDED_BY(mutex_);
   bool is_stopping_ QUIRE_GUARDED_BY(mutex_) = false;
 
+  // These pass calls on to current_. Used by the thread that computes.
+  TimedCollective for_steps_;
+  TimedCollective for_plans_;
   bool is_over_ = true;  // The ranks do not agree any more. Used by the thread that computes.
   std::thread watch_;
 };

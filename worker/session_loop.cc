@@ -47,6 +47,10 @@ StepCounts CountStep(const v1::StepPlan& plan, const v1::StepResult& result) {
   return counts;
 }
 
+ExchangeCounts CountExchanges(const ExchangeTimes& times) {
+  return {.count = times.count, .seconds = std::chrono::duration<double>(times.time).count()};
+}
+
 absl::Status TakenOver(uint64_t epoch) {
   return WithReason(absl::AbortedError(absl::StrCat("a session of the newer epoch ", epoch, " took over")),
                     kSessionTakenOver);
@@ -392,7 +396,10 @@ void SessionLoop::FinishPlan() {
   executor_->Finish(&result);
   const absl::Status group = executor_->GroupStatus();
   const absl::Status status = group.ok() ? ErrorOf(result) : group;
-  if (ranks_ != nullptr) SetDigest(&result);
+  if (ranks_ != nullptr) {
+    SetDigest(&result);
+    stats_->RecordExchanges(CountExchanges(ranks_->TakeStepTimes()), CountExchanges(ranks_->TakePlanTimes()));
+  }
   if (status.ok()) {
     stats_->RecordStep(CountStep(plan, result));
     if (executor_->labels() != nullptr) last_steps_.Finish(epoch, result);

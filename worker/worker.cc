@@ -293,6 +293,7 @@ void Worker::AddModelMetrics() {
       return DeviceBytes{.total = *backend->TotalBytes(), .free = *backend->FreeBytes()};
     }));
   }
+  if (ranks_ != nullptr) metrics_->Add(std::make_shared<RankMetrics>(&stats_));
   const WorkerLimits& limits = executor_->limits();
   metrics_->Add(
       std::make_shared<WorkerMetrics>(&stats_, MetricsInfo{.version = kVersion,

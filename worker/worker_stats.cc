@@ -21,6 +21,14 @@ void WorkerStats::RecordStep(const StepCounts& counts) {
   ++totals_.step_seconds_counts[bucket - kStepSecondsBounds.begin()];
 }
 
+void WorkerStats::RecordExchanges(const ExchangeCounts& of_steps, const ExchangeCounts& of_plans) {
+  const MutexLock lock(&mutex_);
+  totals_.step_exchanges.count += of_steps.count;
+  totals_.step_exchanges.seconds += of_steps.seconds;
+  totals_.plan_exchanges.count += of_plans.count;
+  totals_.plan_exchanges.seconds += of_plans.seconds;
+}
+
 void WorkerStats::RecordFailure() {
   const MutexLock lock(&mutex_);
   ++totals_.failed_steps;

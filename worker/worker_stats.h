@@ -22,6 +22,12 @@ struct StepCounts {
   double seconds = 0;
 };
 
+// Exchanges of a rank with the others of its group.
+struct ExchangeCounts {
+  int64_t count = 0;
+  double seconds = 0;
+};
+
 // The upper bounds of the step duration's buckets, in seconds. One more bucket takes all longer steps.
 inline constexpr std::array<double, 14> kStepSecondsBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                               0.1,    0.25,  0.5,    1,     2.5,  5,     10};
@@ -39,11 +45,13 @@ struct WorkerStatsSnapshot {
   double step_seconds = 0;
   std::array<int64_t, kStepSecondsBounds.size() + 1> step_seconds_counts{};  // Per bucket, not cumulative.
   int64_t sessions = 0;
-  int64_t stale_terms = 0;  // Sessions that were refused because their manager is no longer the leader.
-  uint64_t epoch = 0;       // The epoch of the last session.
-  bool is_open = false;     // A session is being served.
-  bool is_refused = false;  // The manager will not use this worker.
-  int rows_in_use = 0;      // Rows with a slice in the last step, or 0 without a session.
+  int64_t stale_terms = 0;        // Sessions that were refused because their manager is no longer the leader.
+  uint64_t epoch = 0;             // The epoch of the last session.
+  bool is_open = false;           // A session is being served.
+  bool is_refused = false;        // The manager will not use this worker.
+  int rows_in_use = 0;            // Rows with a slice in the last step, or 0 without a session.
+  ExchangeCounts step_exchanges;  // Within steps.
+  ExchangeCounts plan_exchanges;  // Before steps, in which the ranks agree on the plan.
 };
 
 // Counts what steps did. Each call takes a lock once. Thread-safe.
@@ -51,6 +59,7 @@ class WorkerStats {
  public:
   void RecordStep(const StepCounts& counts);
   void RecordFailure();
+  void RecordExchanges(const ExchangeCounts& of_steps, const ExchangeCounts& of_plans);
   void RecordStaleTerm();
   void SetSession(uint64_t epoch, bool is_open);
   void SetRefused(bool is_refused);

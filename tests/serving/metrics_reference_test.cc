@@ -97,17 +97,18 @@ std::string Reference() {
   const LoadProgress loading;
   const SpanQueue spans(/*sampling_ratio=*/1);
   const std::vector<CertificateMetrics::File> certificates = {{"server", "server.crt"}};
-  return absl::StrCat(
-      kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, with --standby\n",
-      Table(LeadershipMetrics([] { return ElectionStatus(); }).Collect()),
-      "\n## The manager, about files that it reads again\n", Table(FileMetrics()),
-      "\n## The manager, under vLLM's names\n", kVllm, Table(vllm), "\n## A worker\n",
-      Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## A worker on a GPU\n",
-      Table(DeviceMetrics([] { return DeviceBytes{}; }).Collect()), "\n## A worker, also while it loads its model\n",
-      Table(LoadMetrics(&loading).Collect()), "\n## Both, about their gRPC ports\n",
-      Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()), "\n## Both, about their logs\n",
-      Table(LogMetrics().Collect()), "\n## The manager and the gateway, with --otlp-endpoint\n",
-      Table(SpanMetrics(&spans).Collect()), "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));
+  return absl::StrCat(kIntroduction, "\n## The manager\n", Table(own), "\n## The manager, with --standby\n",
+                      Table(LeadershipMetrics([] { return ElectionStatus(); }).Collect()),
+                      "\n## The manager, about files that it reads again\n", Table(FileMetrics()),
+                      "\n## The manager, under vLLM's names\n", kVllm, Table(vllm), "\n## A worker\n",
+                      Table(WorkerMetrics(&stats, MetricsInfo{}).Collect()), "\n## A worker on a GPU\n",
+                      Table(DeviceMetrics([] { return DeviceBytes{}; }).Collect()), "\n## A worker that is a rank\n",
+                      Table(RankMetrics(&stats).Collect()), "\n## A worker, also while it loads its model\n",
+                      Table(LoadMetrics(&loading).Collect()), "\n## Both, about their gRPC ports\n",
+                      Table(PortMetrics([] { return std::vector(1, PortStats()); }).Collect()),
+                      "\n## Both, about their logs\n", Table(LogMetrics().Collect()),
+                      "\n## The manager and the gateway, with --otlp-endpoint\n", Table(SpanMetrics(&spans).Collect()),
+                      "\n## Both, with TLS\n", Table(CertificateMetrics(certificates).Collect()));
 }
 
 TEST(MetricsReferenceTest, SaysWhatTheProgramsShow) {

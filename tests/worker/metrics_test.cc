@@ -80,6 +80,20 @@ TEST(WorkerMetricsTest, AnEndedSessionUsesNoRows) {
   EXPECT_THAT(text, HasSubstr("quire_worker_sessions_total 1\n"));
 }
 
+TEST(RankMetricsTest, ExchangesAreCountedByWhatTheyAreFor) {
+  WorkerStats stats;
+  stats.RecordExchanges({.count = 4, .seconds = 0.5}, {.count = 1, .seconds = 0.25});
+  stats.RecordExchanges({.count = 4, .seconds = 1}, {.count = 1, .seconds = 0.25});
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, RankMetrics(&stats).Collect());
+  for (const char* line :
+       {"quire_worker_collectives_total{kind=\"step\"} 8\n", "quire_worker_collectives_total{kind=\"plan\"} 2\n",
+        "quire_worker_collective_seconds_total{kind=\"step\"} 1.5\n",
+        "quire_worker_collective_seconds_total{kind=\"plan\"} 0.5\n"}) {
+    EXPECT_THAT(out.str(), HasSubstr(line));
+  }
+}
+
 TEST(DeviceMetricsTest, EveryScrapeAsksForTheMemory) {
   size_t free = 100;
   const DeviceMetrics metrics([&free] { return DeviceBytes{.total = 1000, .free = free--}; });

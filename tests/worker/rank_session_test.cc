@@ -219,6 +219,27 @@ TEST_F(RankSessionTest, RanksGiveTheResultsOfOneWorkerAndTheirDigests) {
   }
 }
 
+TEST_F(RankSessionTest, TimesOfExchangesAreCounted) {
+  const auto start = std::chrono::steady_clock::now();
+  Open(1, /*adopts=*/false);
+  for (uint64_t step = 1; step <= 3; ++step) {
+    Submit(0, step, step == 1 ? 0 : step);
+    if (step == 3) std::this_thread::sleep_for(std::chrono::milliseconds(50));  // Rank 0 waits for the plan of rank 1.
+    Submit(1, step, step == 1 ? 0 : step);
+    for (const auto& session : sessions_) session->Await(1 + step);
+  }
+  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - start;
+  for (const auto& rank : ranks_) {
+    const WorkerStatsSnapshot stats = rank->stats.Snapshot();
+    EXPECT_EQ(stats.plan_exchanges.count, 3);
+    EXPECT_GT(stats.step_exchanges.count, 6);
+    EXPECT_EQ(stats.step_exchanges.count % 3, 0) << "every step has as many";
+    EXPECT_GT(stats.step_exchanges.seconds, 0);
+    EXPECT_LT(stats.step_exchanges.seconds + stats.plan_exchanges.seconds, all.count());
+  }
+  EXPECT_GE(ranks_[0]->stats.Snapshot().plan_exchanges.seconds, 0.05);
+}
+
 TEST_F(RankSessionTest, PlanThatOneRankHasNotGotIsNotBegun) {
   Open(1, /*adopts=*/false);
   SubmitToAll(1, 0);
