@@ -39,8 +39,8 @@ using CollectiveOpener = std::function<std::unique_ptr<SessionCollective>(std::s
 // which plan it has, or that its session has ended. A rank whose session ends late hears that in place of a plan. So
 // all ranks keep the rows and blocks after the same step, and the next manager can adopt them.
 //
-// A rank that is lost says nothing. The manager notices it and ends the sessions of the others, which wait `patience`
-// for what they still need, and then give the group up.
+// A rank that is lost says nothing. The collective notices that, or the manager, which ends the sessions of the others.
+// These wait `patience` for what they still need, and then give the group up.
 class RankGroup {
  public:
   RankGroup(const RankPlace& place, CollectiveOpener open, std::chrono::milliseconds patience);

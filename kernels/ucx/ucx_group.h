@@ -10,10 +10,10 @@
 
 namespace quire::ucx {
 
-// A group whose ranks are processes, through shared memory, TCP or RDMA, by UCX (openucx.org). UCX does not report a
-// peer that is lost in shared memory, so a rank waits until Abort. Over a network the group ends when the connection to
-// a peer from which something is missing has ended. Then the object is destroyed, with all that it has of UCX, and the
-// next session opens another.
+// A group whose ranks are processes, through shared memory, TCP or RDMA, by UCX (openucx.org). The group ends when a
+// rank that was killed or stopped has been silent for a second (beats.h). Over a network it ends at once when the
+// connection to a rank from which something is missing has ended; UCX does not report that in shared memory. Then the
+// object is destroyed, with all that it has of UCX, and the next session opens another.
 //
 // A wait looks for messages for 30 us and then sleeps until one comes, so that ranks which share a core do not stop
 // each other.

@@ -36,13 +36,12 @@ struct Place {
 };
 
 // Memory that the processes of a group share, in the place of a manager: addresses of two groups, one after the other,
-// and beats.
+// and what becomes of a group that loses a rank.
 struct Board {
   std::array<std::array<Place, kMaxRanks>, 2> places;
-  std::array<std::atomic<int64_t>, kMaxRanks> last_beat = {};
   std::atomic<int64_t> trouble = 0;  // When the victim was lost, in nanoseconds.
   std::array<std::atomic<int64_t>, kMaxRanks> left = {};
-  std::array<std::atomic<int64_t>, kMaxRanks> delay = {};  // By which the watch of a rank has been late.
+  std::array<std::atomic<int64_t>, kMaxRanks> delay = {};  // By which a thread of a rank has been late.
   std::array<std::array<char, 200>, kMaxRanks> reason = {};
 };
 
@@ -82,7 +81,6 @@ inline std::unique_ptr<UcxGroup> Join(const GroupTransport& transport, Board* bo
     }
     addresses[r].assign(place.address.data(), place.length);
   }
-  board->last_beat[rank] = Now();
   if (!group->Join(rank, addresses, key)) {
     fprintf(stderr, "rank %d: %s\n", rank, group->Status().message().c_str());
     return nullptr;
