@@ -27,10 +27,12 @@ except ImportError:
 HERE = pathlib.Path(__file__).resolve().parent
 OVERLAYS = [
     "overlays/cpu-dev", "overlays/single-node", "overlays/multi-gpu", "overlays/two-managers", "overlays/insecure",
-    "overlays/by-name"
+    "overlays/by-name", "overlays/ranks", "overlays/ranks-on-nodes"
 ]
 # These are applied beside any of the overlays.
 ADDITIONS = ["certificates", "gateway", "monitoring", "autoscaling/hpa", "autoscaling/keda"]
+# The autoscalers are for the StatefulSet, which this overlay does not have.
+WITHOUT_AUTOSCALING = ("overlays/ranks-on-nodes",)
 # Pods that people start and delete by hand. They are only rendered.
 TOOLS = ["model-loader"]
 SKIPPED = 77
@@ -38,7 +40,9 @@ SKIPPED = 77
 PROGRAMS = ("quire-manager", "quire-openai", "quire-worker")
 # What init containers start.
 FIRST_PROGRAMS = ("quire-download",)
-WORKLOADS = ("Deployment", "StatefulSet")
+WORKLOADS = ("Deployment", "StatefulSet", "LeaderWorkerSet")
+# The controller of LeaderWorkerSets gives pods these labels.
+GROUP_INDEX, WORKER_INDEX = (f"leaderworkerset.sigs.k8s.io/{what}-index" for what in ("group", "worker"))
 FILE_FLAGS = {"--model", "--gpu-tuning-cache", "--resume-key-file"} | {
     f"--{whose}tls-{what}" for whose in ("", "manager-", "worker-") for what in ("cert", "key", "ca")
 }
@@ -80,12 +84,20 @@ def matches(selector, labels):
     return all(labels.get(key) == value for key, value in (selector or {}).items())
 
 
+def template_of(workload):
+    if workload["kind"] == "LeaderWorkerSet":
+        return workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    return workload["spec"]["template"]
+
+
 def pod_labels(workload):
-    return workload["spec"]["template"]["metadata"].get("labels", {})
+    """Returns the labels of the pods, and in a LeaderWorkerSet those of the first pod of a group."""
+    labels = template_of(workload)["metadata"].get("labels", {})
+    return labels | {WORKER_INDEX: "0"} if workload["kind"] == "LeaderWorkerSet" else labels
 
 
 def pod_spec(workload):
-    return workload["spec"]["template"]["spec"]
+    return template_of(workload)["spec"]
 
 
 def containers(workload):
@@ -98,6 +110,27 @@ def first_containers(workload):
 
 def environment_of(container):
     return {variable["name"]: variable.get("value") for variable in container.get("env", [])}
+
+
+def label_variables_of(container):
+    """Returns the labels that variables have as their values."""
+    paths = {variable["name"]: variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+             for variable in container.get("env", [])}
+    return {name: path[len("metadata.labels['"):-2] for name, path in paths.items() if path.startswith("metadata.lab")}
+
+
+def ranges_of(workload):
+    """Returns the ranges of ports that UCX may take, each as its first and its last port."""
+    ranges = [environment_of(container).get("UCX_TCP_PORT_RANGE") for container in containers(workload)]
+    return [tuple(int(port) for port in text.split("-")) for text in ranges if text]
+
+
+def rank_ports(container):
+    """Returns the ports of the ranks of a worker, or the one port of a worker without ranks."""
+    flags = flags_of(container)
+    hosts = [host for host in flags.get("--tp-hosts", "").split(",") if host]
+    first = int((flags.get("--listen") or ":0").rpartition(":")[2])
+    return [first + rank for rank in range(int(flags.get("--tp", 1)) // max(len(hosts), 1))]
 
 
 def ports_of(workload):
@@ -143,6 +176,8 @@ def asked(probe):
 
 def check_selectors(k8s, _programs):
     for workload in k8s.workloads:
+        if workload["kind"] == "LeaderWorkerSet":  # Its controller knows its pods by other labels.
+            continue
         selector = workload["spec"]["selector"]["matchLabels"]
         if not matches(selector, pod_labels(workload)):
             yield workload, f"its selector {selector} does not choose its own pods, {pod_labels(workload)}"
@@ -253,17 +288,24 @@ def check_network(k8s, _programs):
                     continue
                 peers = k8s.selected(peer["podSelector"].get("matchLabels", {}))
                 for port in rule.get("ports", []):
-                    if not any(port["port"] in ports_of(w) for w in peers):
+                    if not any(has_port(w, port) for w in peers):
                         yield policy, f"it lets out to port {port['port']}, which its peers do not have"
     for workload in k8s.workloads:
         if workload not in closed:
             yield workload, "no NetworkPolicy guards it"
 
 
+def has_port(workload, port):
+    """Whether the pods listen at a port of a NetworkPolicy, or at all of a range."""
+    if "endPort" in port:
+        return (port["port"], port["endPort"]) in ranges_of(workload)
+    return port["port"] in ports_of(workload)
+
+
 def check_ingress(k8s, policy, rule, targets):
     for port in rule.get("ports") or [{"port": None}]:
         for workload in targets:
-            if port["port"] not in ports_of(workload):
+            if not has_port(workload, port):
                 yield policy, f"it lets in to port {port['port']}, which {name_of(workload)} does not have"
             if not is_worker_port(workload, port["port"]):
                 continue
@@ -279,8 +321,7 @@ def component(workload):
 
 
 def is_worker_port(workload, port):
-    listens = [flags_of(container).get("--listen") or "" for container in containers(workload)]
-    return component(workload) == "worker" and any(listen.endswith(f":{port}") for listen in listens)
+    return component(workload) == "worker" and any(port in rank_ports(container) for container in containers(workload))
 
 
 def check_args(k8s, programs):
@@ -343,6 +384,84 @@ def check_download(k8s, programs):
 def is_read_only(workload, volume):
     (found,) = [v for v in pod_spec(workload)["volumes"] if v["name"] == volume]
     return found.get("persistentVolumeClaim", {}).get("readOnly", False)
+
+
+def policy_ports(k8s, workload, way, peer):
+    """Returns the ports at which the policies let pods of the component `peer` in, or let the workload out to them."""
+    ports = []
+    for policy in k8s.of_kind("NetworkPolicy"):
+        if workload not in k8s.selected(policy["spec"]["podSelector"]["matchLabels"]):
+            continue
+        for rule in policy["spec"].get("ingress" if way == "from" else "egress") or []:
+            if any(component_chosen_by(other) == peer for other in rule.get(way, [])):
+                ports += [(port["port"], port.get("endPort", port["port"])) for port in rule.get("ports", [])]
+    return ports
+
+
+def component_chosen_by(peer):
+    return peer.get("podSelector", {}).get("matchLabels", {}).get("app.kubernetes.io/component")
+
+
+def check_ranks(k8s, _programs):
+    """The ranks of a model: the manager reaches each of them, and they reach each other."""
+    managers = [w for w in k8s.workloads if component(w) == "manager"]
+    for workload in k8s.workloads:
+        for container in containers(workload):
+            flags, ports = flags_of(container), rank_ports(container)
+            if int(flags.get("--tp", 1)) == 1:
+                continue
+            for rank, port in enumerate(ports):
+                where = f"port {port}, where rank {rank} of a pod is"
+                if port not in ports_of(workload):
+                    yield workload, f"{container['name']} does not declare {where}"
+                if (port, port) not in policy_ports(k8s, workload, "from", "manager"):
+                    yield workload, f"no NetworkPolicy lets the manager in to {where}"
+                for manager in managers:
+                    if (port, port) not in policy_ports(k8s, manager, "to", "worker"):
+                        yield manager, f"no NetworkPolicy lets it out to {where}"
+            for flag in ("--health-listen", "--metrics-listen"):
+                if int((flags.get(flag) or ":0").rpartition(":")[2]) in ports:
+                    yield workload, f"{flag} is {flags[flag]}, which is the port of a rank"
+            if "--tp-hosts" in flags:
+                yield from check_rank_hosts(k8s, workload, container)
+            else:
+                yield from check_shared_memory(workload, container)
+
+
+def check_shared_memory(workload, container):
+    mounts = {mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts", [])}
+    volumes = {volume["name"]: volume for volume in pod_spec(workload).get("volumes", [])}
+    if volumes.get(mounts.get("/dev/shm"), {}).get("emptyDir", {}).get("medium") != "Memory":
+        yield workload, f"{container['name']} has no memory at /dev/shm, through which its ranks exchange sums"
+
+
+def check_rank_hosts(k8s, workload, container):
+    """The ranks of several pods."""
+    flags, name = flags_of(container), workload["metadata"]["name"]
+    hosts = flags["--tp-hosts"].split(",")
+    if workload["kind"] != "LeaderWorkerSet":
+        yield workload, "--tp-hosts is set, but only a LeaderWorkerSet has pods that belong together"
+        return
+    group = workload["spec"]["leaderWorkerTemplate"]
+    if group["size"] != len(hosts):
+        yield workload, f"its size is {group['size']}, and --tp-hosts names {len(hosts)} hosts"
+    if group.get("restartPolicy") != "None":
+        yield workload, f"restartPolicy is {group.get('restartPolicy')}: the loss of a pod would end those with weights"
+    variables = {label: f"$({variable})" for variable, label in label_variables_of(container).items()}
+    if flags.get("--tp-host") != variables.get(WORKER_INDEX, "?"):
+        yield workload, f"--tp-host is {flags.get('--tp-host')}, it must be the label {WORKER_INDEX}"
+    port = rank_ports(container)[0]
+    leader = f"{name}-{variables.get(GROUP_INDEX)}"
+    expected = [f"{leader}{f'-{host}' if host > 0 else ''}.{name}:{port}" for host in range(len(hosts))]
+    if hosts != expected:
+        yield workload, f"--tp-hosts is {','.join(hosts)}, the pods are {','.join(expected)}"
+    for ports in ranges_of(workload) or [None]:
+        if any(ports not in policy_ports(k8s, workload, way, "worker") for way in ("from", "to")):
+            yield workload, f"no NetworkPolicy lets its pods reach each other at the ports of UCX, {ports}"
+    for service in k8s.of_kind("Service"):
+        selector = service["spec"]["selector"]
+        if workload in k8s.selected(selector) and selector.get(WORKER_INDEX) != "0":
+            yield service, "it has pods without a rank 0, which the manager would take for workers"
 
 
 def ports_out(k8s, workload):
@@ -643,6 +762,7 @@ CHECKS = {
     "grace": check_grace,
     "disruption": check_disruption,
     "network": check_network,
+    "ranks": check_ranks,
     "args": check_args,
     "download": check_download,
     "transport": check_transport,
@@ -677,6 +797,15 @@ def render(kustomization):
     return [thing for thing in yaml.safe_load_all(result.stdout) if thing]
 
 
+def render_additions(kustomization):
+    """Renders what is applied beside an overlay."""
+    return [
+        thing for addition in ADDITIONS
+        if not (addition.startswith("autoscaling/") and str(kustomization) in WITHOUT_AUTOSCALING)
+        for thing in render(addition)
+    ]
+
+
 def missing_tool():
     """Returns the tool that has to be installed, or None."""
     if yaml is None:
@@ -700,10 +829,9 @@ def main():
                     print(shlex.join(container["command"] + container.get("args", [])))
         return 0
     programs = {name: flags_in_help(arguments.programs / name) for name in PROGRAMS + FIRST_PROGRAMS}
-    additions = [thing for addition in ADDITIONS for thing in render(addition)]
     found = 0
     for kustomization in arguments.kustomizations:
-        for kind, thing, what in problems(render(kustomization) + additions, programs):
+        for kind, thing, what in problems(render(kustomization) + render_additions(kustomization), programs):
             print(f"{kustomization}: {kind}: {thing}: {what}")
             found += 1
     print(f"{len(arguments.kustomizations)} kustomizations, {found} mistakes")

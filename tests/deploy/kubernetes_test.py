@@ -219,13 +219,55 @@ MISTAKES_OF_DOWNLOADS = [
     ("reference", WORKERS, at(*FIRST, "image", value="quire-download"), "no version"),
 ]
 
+RANKS = ("LeaderWorkerSet", "quire-ranks")
+GROUP = ("spec", "leaderWorkerTemplate")
+RANK_POD = GROUP + ("workerTemplate", "spec")
+POLICY = ("NetworkPolicy", "quire-workers")
+HOSTS = "--tp-hosts=quire-ranks-$(GROUP).quire-ranks:50061,quire-ranks-$(GROUP)-1.quire-ranks:50061"
+
+
+def set_arg(name, value):
+    """Sets a flag of the only container."""
+    def plant(thing):
+        args = check.containers(thing)[0]["args"]
+        args[:] = [arg for arg in args if not arg.startswith(name + "=")] + [f"{name}={value}"]
+    return plant
+
+
+# The same for the overlays with ranks: the overlay, the object, how the mistake is planted, and the message.
+MISTAKES_OF_RANKS = [
+    ("ranks", WORKERS, lambda w: container(w)["ports"].pop(3), "worker does not declare port 50064"),
+    ("ranks", WORKERS, set_arg("--health-listen", "0.0.0.0:50062"), "--health-listen is 0.0.0.0:50062"),
+    ("ranks", WORKERS, set_arg("--metrics-listen", "0.0.0.0:50064"), "--metrics-listen is 0.0.0.0:50064"),
+    ("ranks", WORKERS, lambda w: volume(w, "shared-memory").update(emptyDir={}), "no memory at /dev/shm"),
+    ("ranks", WORKERS, set_arg("--tp", 8), "port 50065, where rank 4"),
+    ("ranks", WORKERS, set_arg("--tp-hosts", "a:50061,b:50061"), "only a LeaderWorkerSet"),
+    ("ranks", POLICY, lambda p: p["spec"]["ingress"][0]["ports"].pop(1), "lets the manager in to port 50062"),
+    ("ranks", ("NetworkPolicy", "quire-manager"), lambda p: p["spec"]["egress"][0]["ports"].pop(),
+     "lets it out to port 50064"),
+    ("ranks-on-nodes", RANKS, at(*GROUP, "size", value=4), "its size is 4, and --tp-hosts names 2"),
+    ("ranks-on-nodes", RANKS, at(*GROUP, "restartPolicy", value=None), "restartPolicy is None:"),
+    ("ranks-on-nodes", RANKS, set_arg("--tp-host", "0"), "--tp-host is 0"),
+    ("ranks-on-nodes", RANKS, set_arg("--tp-hosts", HOSTS[11:].replace("-1", "-2")), "the pods are"),
+    ("ranks-on-nodes", RANKS, at(*RANK_POD, "containers", 0, "env", 0, "name", value="OTHER"), "the pods are"),
+    ("ranks-on-nodes", RANKS, at(*RANK_POD, "containers", 0, "env", 2, "value", value="50200-50300"),
+     "(50200, 50300)"),
+    ("ranks-on-nodes", RANKS, lambda r: check.containers(r)[0]["env"].pop(), "the ports of UCX, None"),
+    ("ranks-on-nodes", POLICY, lambda p: p["spec"]["ingress"].pop(1), "reach each other at the ports of UCX"),
+    ("ranks-on-nodes", POLICY, at("spec", "egress", value=[]), "reach each other at the ports of UCX"),
+    ("ranks-on-nodes", ("Service", "quire-workers"), lambda s: s["spec"]["selector"].pop(check.WORKER_INDEX),
+     "without a rank 0"),
+    ("ranks-on-nodes", ("NetworkPolicy", "quire-manager"), lambda p: p["spec"]["egress"][0]["ports"].pop(),
+     "lets it out to port 50062"),
+]
+
 
 class KubernetesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.programs = {name: check.flags_in_help(BINARIES / name) for name in check.PROGRAMS + check.FIRST_PROGRAMS}
         cls.additions = [thing for addition in check.ADDITIONS for thing in check.render(addition)]
-        cls.overlays = {overlay: check.render(overlay) + cls.additions for overlay in check.OVERLAYS}
+        cls.overlays = {overlay: check.render(overlay) + check.render_additions(overlay) for overlay in check.OVERLAYS}
 
     def test_no_overlay_has_a_mistake(self):
         for overlay, objects in self.overlays.items():
@@ -234,7 +276,8 @@ class KubernetesTest(unittest.TestCase):
 
     def test_only_the_overlay_named_insecure_is_insecure(self):
         insecure = [overlay for overlay, objects in self.overlays.items()
-                    if any("--insecure" in check.flags_of(container(w)) for w in check.Kubernetes(objects).workloads)]
+                    if any("--insecure" in check.flags_of(c) for w in check.Kubernetes(objects).workloads
+                           for c in check.containers(w))]
         self.assertEqual(insecure, ["overlays/insecure"])
 
     def test_the_script_makes_the_same_secrets_as_cert_manager(self):
@@ -351,6 +394,14 @@ class KubernetesTest(unittest.TestCase):
                 found = [what for found_kind, _, what in check.problems(objects, self.programs) if found_kind == kind]
                 self.assertTrue(any(words in what for what in found), found)
 
+    def test_every_planted_mistake_of_ranks_is_found(self):
+        for overlay, where, plant, words in MISTAKES_OF_RANKS:
+            with self.subTest(overlay, words=words):
+                objects = copy.deepcopy(self.overlays["overlays/" + overlay])
+                plant(check.Kubernetes(objects).named(*where))
+                found = [what for kind, _, what in check.problems(objects, self.programs) if kind == "ranks"]
+                self.assertTrue(any(words in what for what in found), found)
+
     def test_the_rules_are_those_of_deploy_prometheus(self):
         (rule,) = check.Kubernetes(self.additions).of_kind("PrometheusRule")
         groups = [check.yaml.safe_load((SOURCE / "deploy/prometheus" / name).read_text())["groups"]
@@ -359,7 +410,8 @@ class KubernetesTest(unittest.TestCase):
                          "run deploy/kubernetes/prometheus_rule.py >deploy/kubernetes/monitoring/rules.yaml")
 
     def test_every_kind_of_mistake_is_planted(self):
-        self.assertEqual({kind for kind, *_ in MISTAKES + MISTAKES_OF_DOWNLOADS}, set(check.CHECKS))
+        kinds = {kind for kind, *_ in MISTAKES + MISTAKES_OF_DOWNLOADS} | {"ranks"}
+        self.assertEqual(kinds, set(check.CHECKS))
 
     def test_a_worker_on_the_cpu_that_holds_a_gpu_is_found(self):
         objects = copy.deepcopy(self.overlays["overlays/cpu-dev"])
