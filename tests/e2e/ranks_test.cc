@@ -207,6 +207,26 @@ TEST_F(RanksTest, StreamsContinueWithTheSameTokensAfterARankWasKilled) {
   }
 }
 
+// The manager would wait for the whole --step-timeout, which is a minute.
+TEST_F(RanksTest, OtherRanksNoticeARankThatWasStopped) {
+  const std::vector<Generation>& expected = OfOneWorker(kRequests, kTokens);
+  Cluster cluster(TwoRanks());
+  std::vector<Generation> actual;
+  std::thread clients([&] { actual = RunTogether(cluster.client(), kRequests, kTokens); });
+  WaitForSteps(cluster, 20);
+  const pid_t pid = PidOfRank(cluster.worker(0), 1);
+  ASSERT_GT(pid, 0) << cluster.worker(0).Output();
+  const auto start = std::chrono::steady_clock::now();
+  kill(pid, SIGSTOP);
+  EXPECT_NE(cluster.worker(0).WaitForLine("rank 1 has been silent for a second"), "") << cluster.worker(0).Output();
+  const std::chrono::duration<double> noticed = std::chrono::steady_clock::now() - start;
+  RecordProperty("noticed_after_seconds", std::to_string(noticed.count()));
+  EXPECT_LT(noticed.count(), 10) << "1.2 s where the machine is not busy";
+  kill(pid, SIGCONT);
+  clients.join();
+  ExpectSame(actual, expected);
+}
+
 // Both ranks have kept the same rows and blocks, whatever they had got when the manager was killed.
 TEST_F(RanksTest, NextManagerAdoptsWhatTheRanksHaveKept) {
   const std::vector<Generation>& expected = OfOneWorker(kRequests, kTokens);
