@@ -18,7 +18,7 @@ struct ExchangeTimes {
   std::chrono::nanoseconds time{0};
 };
 
-// Measures the exchanges of another collective. A measurement takes the time of two looks at the clock, about 50 ns.
+// Measures the exchanges of another collective. A measurement takes the time of two looks at the clock, about 0.1 us.
 class TimedCollective : public Collective {
  public:
   // Passes calls on to `group`. REQUIRES: it lives until the next call, or until the last call of this object.

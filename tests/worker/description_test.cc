@@ -33,6 +33,22 @@ TEST(DescriptionTest, TheNumericsFingerprintSaysHowMatricesAreMultiplied) {
   EXPECT_THAT(fingerprint(), HasSubstr(backend->NumericsFingerprint() + "/int4-bfloat16 1/kv-"));
 }
 
+TEST(DescriptionTest, ARankTellsItsPlaceAndWhereTheRanksOfOtherHostsAre) {
+  const auto backend = MakeCpuBackend(1);
+  const KvLayout layout = {
+      .num_layers = 1, .num_kv_heads = 1, .head_dim = 16, .block_size = 16, .type = KvType::kFloat32};
+  RankPlace place{.group_id = "g", .rank = 1, .size = 2};
+  const auto described = [&] {
+    return MakeDescription("name", Model(), *backend, layout, WorkerLimits{}, &place).place();
+  };
+  EXPECT_EQ(described().group_id(), "g");
+  EXPECT_EQ(described().rank(), 1u);
+  EXPECT_EQ(described().size(), 2u);
+  EXPECT_EQ(described().addresses_size(), 0);
+  place.addresses = {"a:1", "b:1"};
+  EXPECT_THAT(described().addresses(), testing::ElementsAre("a:1", "b:1"));
+}
+
 // A GPU keeps the inputs of products by matrices of 4 bits, and those by int8 if it is told to, so these are other
 // numerics.
 TEST(DescriptionTest, TheNumericsFingerprintSaysWhichInputsKeepTheir16Bits) {
