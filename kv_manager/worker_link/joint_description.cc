@@ -22,13 +22,14 @@ class RankComparison {
 
   absl::Status Check() const {
     const WorkerDescription::RankPlace& place = other_.place;
+    // The first check, because the group id is made of them.
+    QUIRE_RETURN_IF_ERROR(Compare("place.addresses", AddressesText(first_), AddressesText(other_)));
     if (place.size != first_.place.size || place.group_id != first_.place.group_id ||
         place.rank != static_cast<int>(rank_)) {
       return Error(absl::StrCat("describes itself as rank ", place.rank, " of ", place.size, " of group '",
                                 place.group_id, "'; expected was rank ", rank_, " of ", first_.place.size,
                                 " of group '", first_.place.group_id, "'"));
     }
-    QUIRE_RETURN_IF_ERROR(Compare("place.addresses", AddressesText(first_), AddressesText(other_)));
     if (!other_.process_id.empty() && other_.process_id == first_.process_id) {
       return Error("is the process of rank 0");
     }
