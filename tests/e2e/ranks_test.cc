@@ -139,6 +139,7 @@ class TwoHosts {
   }
 
   Cluster& cluster() { return *cluster_; }
+  std::string AddressOf(int host) const { return absl::StrCat(hosts_[host], ":", port_); }
   // The second host. The first one is worker 0 of the cluster.
   Process& second() { return *second_; }
   void Start() {
@@ -149,7 +150,6 @@ class TwoHosts {
   }
 
  private:
-  std::string AddressOf(int host) const { return absl::StrCat(hosts_[host], ":", port_); }
   std::vector<std::string> FlagsOf(int host) const {
     return {"--num-blocks=256",
             "--tp=2",
@@ -262,6 +262,13 @@ TEST_F(RanksTest, RanksOnTwoHostsGiveTheTokensOfOneWorker) {
   const std::vector<Generation>& expected = OfOneWorker(kRequests, 40);
   TwoHosts hosts;
   ExpectSame(RunTogether(hosts.cluster().client(), kRequests, 40), expected);
+  const absl::StatusOr<v1::GetStatusResponse> status = hosts.cluster().client().GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_EQ(status->workers(0).ranks_size(), 2);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(status->workers(0).ranks(rank).address(), hosts.AddressOf(rank));
+    EXPECT_EQ(status->workers(0).ranks(rank).state(), v1::WORKER_STATE_READY);
+  }
   EXPECT_EQ(PidOfRank(hosts.second(), 0), -1);
   EXPECT_GT(PidOfRank(hosts.second(), 1), 0);
   hosts.second().Signal(SIGTERM);
