@@ -35,7 +35,7 @@ class Beats {
   Beats& operator=(const Beats&) = delete;
 
   // Returns why there are no beats, or an empty string.
-  std::string Start(const GroupTransport& transport) { return channel_.Start(transport); }
+  std::string Start(const GroupTransport& transport);
   const std::string& address() const { return channel_.address(); }
 
   // Begins to beat for the ranks at `addresses`, of which this is number `rank`. Call it once.

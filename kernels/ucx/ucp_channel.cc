@@ -10,9 +10,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kFlushTime(100);
 
-// Values of UCX_TLS.
-constexpr char kSharedTransports[] = "posix,cma,self";
-// Everything but memory, which does not report a lost peer and would hide that there is no device.
+// The value of UCX_TLS for a network: everything but memory, which does not report a lost peer and would hide that
+// there is no device.
 constexpr char kNetworkTransports[] = "^sm,self";
 
 std::string Why(const std::string& what, ucs_status_t status) {
@@ -32,14 +31,14 @@ UcpChannel::~UcpChannel() {
   if (context_ != nullptr) ucp_cleanup(context_);
 }
 
-std::string UcpChannel::Start(const GroupTransport& transport) {
+std::string UcpChannel::Start(const GroupTransport& transport, const char* in_memory) {
   kind_ = transport.kind;
   const bool is_shared = kind_ == GroupTransport::Kind::kShared;
   const std::string use = is_shared ? "use shared memory" : "use the network devices '" + transport.devices + "'";
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return Why("read its configuration", status);
-  status = ucp_config_modify(config, "TLS", is_shared ? kSharedTransports : kNetworkTransports);
+  status = ucp_config_modify(config, "TLS", is_shared ? in_memory : kNetworkTransports);
   if (status == UCS_OK && !transport.devices.empty()) {
     status = ucp_config_modify(config, "NET_DEVICES", transport.devices.c_str());
   }

@@ -26,8 +26,9 @@ class UcpChannel {
   UcpChannel(const UcpChannel&) = delete;
   UcpChannel& operator=(const UcpChannel&) = delete;
 
-  // Opens the end. Returns why that is not possible, or an empty string.
-  std::string Start(const GroupTransport& transport);
+  // Opens the end. `in_memory` is the value of UCX_TLS for memory of one host. Returns why that is not possible, or an
+  // empty string.
+  std::string Start(const GroupTransport& transport, const char* in_memory);
   // The address that peers need.
   const std::string& address() const { return address_; }
   // Connects to the peer at `address`. `peer` must outlive this object.

@@ -91,7 +91,7 @@ UcpGroup::~UcpGroup() {
 }
 
 std::string UcpGroup::Start(const GroupTransport& transport) {
-  if (std::string why_not = channel_.Start(transport); !why_not.empty()) return why_not;
+  if (std::string why_not = channel_.Start(transport, /*in_memory=*/"posix,cma,self"); !why_not.empty()) return why_not;
   if (std::string why_not = beats_.Start(transport); !why_not.empty()) return why_not;
   abort_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   address_ = JoinAddresses(channel_.address(), beats_.address());
