@@ -53,6 +53,14 @@ struct Request {
   // num_samples and ascend.
   std::vector<ContinuedSample> continued = {};
 
+  // Asks to keep the first tokens of the prompt in the prefix cache, from when the prompt is computed. The scheduler
+  // does not read it.
+  struct PrefixPin {
+    int num_tokens;
+    int64_t ttl_us;
+  };
+  std::vector<PrefixPin> pins = {};
+
   // Cached prefixes are shared only among requests with the same salt.
   std::string cache_salt;
   bool bypass_prefix_cache = false;  // The request neither uses cached prefixes nor adds any.

@@ -17,6 +17,7 @@
 #include "base/status_reason.h"
 #include "kv_manager/admin/loop_answers.h"
 #include "kv_manager/blocks/paged_block_manager.h"
+#include "kv_manager/requests/pin_validation.h"
 #include "kv_manager/requests/request_validation.h"
 #include "kv_manager/requests/tenancy.h"
 #include "kv_manager/rpc/rpc_status.h"

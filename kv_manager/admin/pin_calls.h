@@ -13,7 +13,6 @@
 namespace quire {
 
 inline constexpr uint32_t kDefaultPinSeconds = 600;
-inline constexpr uint32_t kMaxPinSeconds = 24 * 60 * 60;
 
 // PinPrefix and UnpinPrefix: keep what every worker has cached of a prompt, for a time. The input threads of the
 // requests tokenize long prompts. Thread-safe.

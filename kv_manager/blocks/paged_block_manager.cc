@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/num_blocks.h"
 #include "base/status.h"
+#include "scheduler/tenant_shares.h"
 
 namespace quire {
 
@@ -280,6 +281,14 @@ bool PagedBlockManager::SwapIn(absl::Span<const SequenceId> sequences, std::vect
 absl::StatusOr<int> PagedBlockManager::Pin(const std::string& salt, absl::Span<const TokenId> tokens,
                                            int64_t expires_us) {
   QUIRE_ASSIGN_OR_RETURN(const int num_blocks, pins_.Pin(salt, tokens, expires_us));
+  return num_blocks * block_size();
+}
+
+absl::StatusOr<int> PagedBlockManager::PinForTenant(const std::string& tenant, double max_share,
+                                                    const std::string& salt, absl::Span<const TokenId> tokens,
+                                                    int64_t expires_us) {
+  const auto max_blocks = static_cast<int>(BlocksOfShare(max_share, options_.max_pinned_blocks));
+  QUIRE_ASSIGN_OR_RETURN(const int num_blocks, pins_.PinForTenant(tenant, max_blocks, salt, tokens, expires_us));
   return num_blocks * block_size();
 }
 

@@ -14,6 +14,18 @@ namespace quire {
 namespace {
 
 constexpr int64_t kNoToken = -1;
+
+std::unique_ptr<RequestPins> PinsOf(const Request& request) {
+  if (request.pins.empty()) return nullptr;
+  int num_tokens = 0;
+  for (const Request::PrefixPin& pin : request.pins) num_tokens = std::max(num_tokens, pin.num_tokens);
+  return std::make_unique<RequestPins>(
+      RequestPins{.tenant = request.tenant,
+                  .salt = request.cache_salt,
+                  .tokens = {request.prompt.begin(), request.prompt.begin() + num_tokens},
+                  .pins = request.pins});
+}
+
 }  // namespace
 
 LiveRequests::Entry LiveRequests::EntryOf(const Request& request, std::shared_ptr<RequestSink> sink,
@@ -30,6 +42,7 @@ LiveRequests::Entry LiveRequests::EntryOf(const Request& request, std::shared_pt
           .num_generated_tokens = NumKnownTokens(request) - static_cast<int>(request.prompt.size()),
           .is_prompt_only = request.is_prompt_only,
           .is_restorable = IsRestorable(request, options),
+          .pins = PinsOf(request),
           .ticket = std::move(ticket)};
 }
 
@@ -83,7 +96,7 @@ LiveRequests::Entry& LiveRequests::Insert(RequestId request, Entry entry) {
   return it->second;
 }
 
-void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
+void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us, PinMaker make_pins) {
   for (const Started& started : output.started) {
     if (const auto it = entries_.find(started.request); it != entries_.end()) {
       Start(&it->second, started.num_cached_tokens, sent_us);
@@ -98,7 +111,7 @@ void LiveRequests::Deliver(StepOutput output, int64_t sent_us, int64_t now_us) {
     const auto it = entries_.find(embedding.request);
     if (it != entries_.end()) it->second.sink->OnEmbedding(std::move(embedding.values));
   }
-  EmitAll(std::move(output.emissions), now_us);
+  EmitAll(std::move(output.emissions), now_us, make_pins);
   for (const Finished& finished : output.finished) Finish(finished, now_us);
 }
 
@@ -119,7 +132,7 @@ void LiveRequests::Start(Entry* entry, int num_cached_tokens, int64_t sent_us) {
   entry->sink->OnStarted(num_cached_tokens);
 }
 
-void LiveRequests::EmitAll(std::vector<Emission> emissions, int64_t now_us) {
+void LiveRequests::EmitAll(std::vector<Emission> emissions, int64_t now_us, PinMaker make_pins) {
   struct Target {
     Entry* entry;  // Null: the request has ended.
     bool is_first;
@@ -133,8 +146,10 @@ void LiveRequests::EmitAll(std::vector<Emission> emissions, int64_t now_us) {
   }
   for (const bool is_first : {true, false}) {
     for (size_t i = 0; i < targets.size(); ++i) {
-      if (targets[i].entry == nullptr || targets[i].is_first != is_first) continue;
-      Emit(std::move(emissions[i]), now_us, targets[i].entry);
+      Entry* const entry = targets[i].entry;
+      if (entry == nullptr || targets[i].is_first != is_first) continue;
+      if (const auto pins = std::exchange(entry->pins, nullptr)) entry->sink->OnPinned(make_pins(*pins));
+      Emit(std::move(emissions[i]), now_us, entry);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,17 @@
 namespace quire {
 
 struct StepLoopOptions;
+
+// The pins that a request wants. They outlive the prompt, because the request may end with its first token.
+struct RequestPins {
+  std::string tenant;
+  std::string salt;
+  std::vector<TokenId> tokens;  // The longest prefix.
+  std::vector<Request::PrefixPin> pins;
+};
+
+// Makes the pins and returns how many tokens each of them holds. [pins.pins]
+using PinMaker = absl::FunctionRef<std::vector<int>(const RequestPins& pins)>;
 
 // The requests of one step loop that have not ended: where their events go, and the times that the statistics need.
 // Owned by the step-loop thread.
@@ -54,6 +66,7 @@ class LiveRequests {
     bool was_running = false;                        // When a worker was lost, which may have begun it.
     bool is_restorable = false;                      // See IsRestorable.
     std::optional<int64_t> moved_us = std::nullopt;  // When it has come from another loop.
+    std::unique_ptr<RequestPins> pins = nullptr;     // Null: it wants none, or they are made.
     // Number of blocks for its tokens and the next one. They count as wanted until the request starts, or runs after it
     // has moved here. 0: they do not count any more.
     int64_t wanted_blocks = 0;
@@ -81,8 +94,9 @@ class LiveRequests {
   void AddRefused(RequestId request) { ended_.push_back(request); }
 
   // Passes the output of a step, which was sent at `sent_us`, to the sinks. Removes the requests that have finished.
-  // The first tokens of requests come before all other tokens, because they are waited for most.
-  void Deliver(StepOutput output, int64_t sent_us, int64_t now_us);
+  // The first tokens of requests come before all other tokens, because they are waited for most. Before its first
+  // token, `make_pins` makes the pins of a request.
+  void Deliver(StepOutput output, int64_t sent_us, int64_t now_us, PinMaker make_pins);
   // Ends the request without an event. It counts as ended for this reason. Returns false when it is unknown.
   bool Drop(RequestId request, FinishReason reason, int64_t now_us);
   // Ends the request with this error, if it is known.
@@ -137,7 +151,7 @@ class LiveRequests {
   int64_t WantedBlocks(const Entry& entry) const;
   void StopWanting(Entry* entry);
   void Start(Entry* entry, int num_cached_tokens, int64_t sent_us);
-  void EmitAll(std::vector<Emission> emissions, int64_t now_us);
+  void EmitAll(std::vector<Emission> emissions, int64_t now_us, PinMaker make_pins);
   void Emit(Emission emission, int64_t now_us, Entry* to);
   void Finish(const Finished& finished, int64_t now_us);
   void ObserveEnd(const Entry& entry, int64_t now_us);

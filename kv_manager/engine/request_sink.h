@@ -23,6 +23,8 @@ class RequestSink {
   virtual void OnPlaced(const std::string& /*worker*/) {}
   // The request runs for the first time. `num_cached_tokens` tokens of its prompt come from the prefix cache.
   virtual void OnStarted(int num_cached_tokens) = 0;
+  // The prompt is computed, and this many tokens of it are pinned by each of Request::pins. It comes before any token.
+  virtual void OnPinned(std::vector<int> /*num_tokens*/) {}
   // Logprobs of the prompt tokens at positions first_position, first_position + 1, ... They come before any token.
   virtual void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) = 0;
   // The embedding of a request with a pooling. It comes before the one token, which means nothing then.

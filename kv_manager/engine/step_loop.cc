@@ -251,7 +251,11 @@ void StepLoop::Handle(PlanAnswered event) {
   report_.CountResult(now_us_ - plan->sent_us, event.duration_us);
   StepOutput output = session_.pool()->scheduler()->Commit(std::move(event.result));
   const std::vector<FailedRequest> failed = std::exchange(output.failed, {});
-  live_.Deliver(std::move(output), plan->sent_us, now_us_);
+  live_.Deliver(std::move(output), plan->sent_us, now_us_, [this](const RequestPins& pins) {
+    std::vector<int> num_tokens = session_.pool()->MakePins(pins, now_us_);
+    for (const int num : num_tokens) ++(num > 0 ? report_.stats()->request_pins : report_.stats()->failed_request_pins);
+    return num_tokens;
+  });
   FailRequests(failed);
   const WorkTime planning{.elapsed_us = plan->planning_us, .cpu_us = plan->planning_cpu_us};
   report_.CountManagerPart(planning + (WorkTime::Now(*clock_) - start));

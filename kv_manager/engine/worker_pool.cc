@@ -37,6 +37,19 @@ void WorkerPool::UpdateTenants(const TenantQuotas& quotas) {
   scheduler_.SetTenants(*tenants_);
 }
 
+std::vector<int> WorkerPool::MakePins(const RequestPins& pins, int64_t now_us) {
+  const TenantShares& tenants = tenants_ == nullptr ? scheduler_.options().tenants : *tenants_;
+  const double max_share = tenants.Of(pins.tenant).max_blocks_share;
+  std::vector<int> num_tokens;
+  num_tokens.reserve(pins.pins.size());
+  for (const Request::PrefixPin& pin : pins.pins) {
+    const auto prefix = absl::MakeConstSpan(pins.tokens).first(pin.num_tokens);
+    num_tokens.push_back(
+        blocks_->PinForTenant(pins.tenant, max_share, pins.salt, prefix, now_us + pin.ttl_us).value_or(0));
+  }
+  return num_tokens;
+}
+
 void WorkerPool::OnStep(int num_tokens, int64_t duration_us) {
   if (!step_budget_.has_value() || num_tokens == 0) return;
   step_budget_->Record(num_tokens, duration_us);

@@ -5,9 +5,11 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "kv_manager/blocks/paged_block_manager.h"
 #include "kv_manager/blocks/prefix_index.h"
+#include "kv_manager/engine/live_requests.h"
 #include "kv_manager/engine/step_loop_options.h"
 #include "kv_manager/worker_link/worker_description.h"
 #include "scheduler/scheduler.h"
@@ -30,6 +32,10 @@ class WorkerPool {
 
   // Takes the shares of the tenants from `quotas` from here on. Takes no lock while they have not changed.
   void UpdateTenants(const TenantQuotas& quotas);
+
+  // Makes the pins of a request whose prompt is computed, within the limits of its tenant. Returns how many tokens each
+  // of them holds: 0 if it is beyond a limit. [pins.pins]
+  std::vector<int> MakePins(const RequestPins& pins, int64_t now_us);
 
   // The worker has computed a step of `num_tokens` tokens in this time: the size of later steps follows.
   void OnStep(int num_tokens, int64_t duration_us);

@@ -11,6 +11,8 @@ void StepLoopStats::Add(const StepLoopStats& other) {
   moved_requests += other.moved_requests;
   rebalanced_requests += other.rebalanced_requests;
   numerics_changes += other.numerics_changes;
+  request_pins += other.request_pins;
+  failed_request_pins += other.failed_request_pins;
   for (int64_t StepLoopStats::*count :
        {&StepLoopStats::failed, &StepLoopStats::refused_never_fits, &StepLoopStats::refused_queue_full,
         &StepLoopStats::refused_worker_lost, &StepLoopStats::refused_overloaded, &StepLoopStats::prompt_tokens,

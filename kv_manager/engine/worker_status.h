@@ -42,11 +42,13 @@ struct StepLoopStats {
   int64_t cached_tokens = 0;        // The part of started_tokens that was in the prefix cache at that time.
   int64_t generated_tokens = 0;
   int64_t cow_copies = 0;
-  int64_t forks = 0;              // Sequences that began as a copy of another.
-  int64_t evictions = 0;          // Blocks that were evicted from the prefix cache.
-  int64_t worker_losses = 0;      // Sessions that ended, except for workers that had drained.
-  int64_t interruptions = 0;      // Requests that were running when a session ended, and must be recomputed.
-  int64_t restored_requests = 0;  // Requests of another manager, which the worker still had.
+  int64_t forks = 0;                // Sequences that began as a copy of another.
+  int64_t evictions = 0;            // Blocks that were evicted from the prefix cache.
+  int64_t request_pins = 0;         // Prefixes that requests have pinned.
+  int64_t failed_request_pins = 0;  // Those that requests could not pin.
+  int64_t worker_losses = 0;        // Sessions that ended, except for workers that had drained.
+  int64_t interruptions = 0;        // Requests that were running when a session ended, and must be recomputed.
+  int64_t restored_requests = 0;    // Requests of another manager, which the worker still had.
   // Requests that continued on another worker, because this one was lost or drained, or could no longer serve them.
   int64_t moved_requests = 0;
   int64_t rebalanced_requests = 0;  // The part of these that moved because this worker was full.

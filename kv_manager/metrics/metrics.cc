@@ -76,6 +76,14 @@ void RenderBlockUse(const Workers& workers, MetricPage* page) {
   page->Begin(MetricType::Counter, "quire_kv_evictions_total",
               "Cached blocks that were evicted because a sequence needed a block");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.evictions; });
+  page->Begin(MetricType::Counter, "quire_kv_request_pins_total",
+              "Prefixes that requests asked to pin (cache_control): pinned, or not because of a limit or because they "
+              "fill no block (failed)");
+  for (const auto& worker : workers) {
+    page->Value(static_cast<double>(worker->stats.request_pins), {{"worker", worker->address}, {"result", "pinned"}});
+    page->Value(static_cast<double>(worker->stats.failed_request_pins),
+                {{"worker", worker->address}, {"result", "failed"}});
+  }
   page->Begin(MetricType::Counter, "quire_kv_forks_total",
               "Samples and beams that began as a copy of another sequence");
   PerWorker(workers, page, [](const WorkerStatus& worker) { return worker.stats.forks; });

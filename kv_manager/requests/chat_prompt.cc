@@ -3,6 +3,7 @@
 #include "kv_manager/requests/chat_prompt.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -25,13 +26,6 @@ using jinja::Value;
 
 constexpr char kDeveloper[] = "developer";
 constexpr int kMaxUnusualRoles = 16;
-
-// Everything that a conversation has is text of a user.
-Value UserText(std::string_view bytes) {
-  jinja::TextBuilder builder;
-  builder.Append(bytes, /*from_user=*/true);
-  return Value(builder.Take());
-}
 
 void Set(std::string_view key, Value value, Dict* dict) {
   dict->Set(Value(key), std::move(value)).IgnoreError();  // A text is always a key.
@@ -58,12 +52,15 @@ bool LacksContent(const v1::ChatMessage& message) {
 // What a template sees of a message without content.
 enum class Absent { kMissing, kEmptyText };
 
-// Checks one conversation and makes template values of it.
+// Checks one conversation and makes template values of it. Everything that it has is marked as text of a user.
 class ChatReader {
  public:
   ChatReader(const v1::Chat& chat, const ChatTemplate& chat_template, Absent absent, const std::string& field,
              FieldErrors* errors)
       : chat_(chat), template_(chat_template), absent_(absent), field_(field), errors_(errors) {}
+
+  // Only what this beginning of the conversation has is marked as text of a user.
+  void MarkOnly(const v1::PrefixPin& beginning) { beginning_ = &beginning; }
 
   // Returns nothing when a field is wrong.
   std::optional<ChatTemplate::Input> Read() {
@@ -76,8 +73,9 @@ class ChatReader {
     ReadTools(&input);
     has_tools_ = !input.tools.is_none();
     for (int i = 0; i < chat_.messages_size(); ++i) {
-      input.messages.push_back(ReadMessage(chat_.messages(i), absl::StrCat("messages[", i, "]")));
+      input.messages.push_back(ReadMessage(i, absl::StrCat("messages[", i, "]")));
     }
+    marks_ = beginning_ == nullptr;
     ReadKwargs(&input);
     input.add_generation_prompt =
         chat_.has_add_generation_prompt() ? chat_.add_generation_prompt() : !chat_.continue_final_message();
@@ -93,7 +91,9 @@ class ChatReader {
 
  private:
   // Makes the members that the message has in Transformers, where a member that is null counts as missing.
-  Value ReadMessage(const v1::ChatMessage& in, const std::string& path) {
+  Value ReadMessage(int index, const std::string& path) {
+    const v1::ChatMessage& in = chat_.messages(index);
+    SetMarks(index);
     Dict message;
     const auto set_text = [&](const char* key, bool has, const std::string& text) {
       if (has) Set(key, Text(text, absl::StrCat(path, ".", key)), &message);
@@ -108,6 +108,20 @@ class ChatReader {
     set_text("tool_call_id", in.has_tool_call_id(), in.tool_call_id());
     set_text("name", in.has_name(), in.name());
     return MakeDict(std::move(message));
+  }
+
+  void SetMarks(int index) {
+    marks_ = true;
+    num_marked_parts_ = num_marked_calls_ = INT_MAX;
+    if (beginning_ == nullptr) return;
+    marks_ = index < static_cast<int>(beginning_->num_messages());
+    if (index + 1 != static_cast<int>(beginning_->num_messages())) return;
+    if (beginning_->has_num_parts()) {
+      num_marked_parts_ = static_cast<int>(beginning_->num_parts());
+      num_marked_calls_ = 0;
+    } else if (beginning_->has_num_tool_calls()) {
+      num_marked_calls_ = static_cast<int>(beginning_->num_tool_calls());
+    }
   }
 
   Value ReadRole(const std::string& role, const std::string& path) {
@@ -147,16 +161,29 @@ class ChatReader {
                               " JSON values, and each part counts as ", kValuesPerPart));
     }
     if (!template_.TakesParts(IsSystem(in.role()) ? "system" : in.role(), has_tools_)) {
-      return Set("content", Text(absl::StrJoin(in.content_parts(), ""), content_path), message);
+      return Set("content", JoinedParts(in, content_path), message);
     }
     std::vector<Value> parts;
-    for (const std::string& text : in.content_parts()) {
+    const bool marks = marks_;
+    for (int i = 0; i < in.content_parts_size(); ++i) {
+      marks_ = marks && i < num_marked_parts_;
       Dict part;
       Set("type", Value("text"), &part);
-      Set("text", Text(text, content_path), &part);
+      Set("text", Text(in.content_parts(i), content_path), &part);
       parts.push_back(MakeDict(std::move(part)));
     }
+    marks_ = marks;
     Set("content", Value::MakeList(std::move(parts)), message);
+  }
+
+  Value JoinedParts(const v1::ChatMessage& in, const std::string& path) {
+    jinja::TextBuilder joined;
+    for (int i = 0; i < in.content_parts_size(); ++i) {
+      joined.Append(in.content_parts(i), marks_ && i < num_marked_parts_);
+    }
+    if (IsValidUtf8(joined.text().bytes)) return Value(joined.Take());
+    Add(path, "is not valid UTF-8");
+    return Value();
   }
 
   Value ReadToolCalls(const v1::ChatMessage& in, const std::string& path) {
@@ -166,7 +193,9 @@ class ChatReader {
           absl::StrCat("has ", in.tool_calls_size(), " entries, at most ", kMaxToolCalls, " are allowed"));
       return Value();
     }
+    const bool marks = marks_;
     for (int i = 0; i < in.tool_calls_size(); ++i) {
+      marks_ = marks && i < num_marked_calls_;
       const v1::ToolCall& call = in.tool_calls(i);
       const std::string call_path = absl::StrCat(path, ".tool_calls[", i, "]");
       Dict function;
@@ -178,13 +207,14 @@ class ChatReader {
       Set("function", MakeDict(std::move(function)), &out);
       calls.push_back(MakeDict(std::move(out)));
     }
+    marks_ = marks;
     return Value::MakeList(std::move(calls));
   }
 
   // Templates expect an object. A model may have written something else, or an object that was cut, and the
   // conversation must be able to continue, so these become an empty object, as in vLLM.
   Value ReadArguments(const v1::ToolCall& call, const std::string& path) {
-    absl::StatusOr<Value> arguments = jinja::ParseJson(call.arguments(), /*from_user=*/true, &num_json_values_left_);
+    absl::StatusOr<Value> arguments = jinja::ParseJson(call.arguments(), marks_, &num_json_values_left_);
     if (arguments.ok() && arguments->as_dict() != nullptr) return *std::move(arguments);
     if (num_json_values_left_ < 0) Add(path, std::string(arguments.status().message()));
     return MakeDict(Dict());
@@ -217,14 +247,18 @@ class ChatReader {
       Add(path, "is not valid UTF-8");
       return std::nullopt;
     }
-    absl::StatusOr<Value> value = jinja::ParseJson(text, /*from_user=*/true, &num_json_values_left_);
+    absl::StatusOr<Value> value = jinja::ParseJson(text, marks_, &num_json_values_left_);
     if (value.ok()) return *std::move(value);
     Add(path, std::string(value.status().message()));
     return std::nullopt;
   }
 
   Value Text(const std::string& text, const std::string& path) {
-    if (IsValidUtf8(text)) return UserText(text);
+    if (IsValidUtf8(text)) {
+      jinja::TextBuilder builder;
+      builder.Append(text, /*from_user=*/marks_);
+      return Value(builder.Take());
+    }
     Add(path, "is not valid UTF-8");
     return Value();
   }
@@ -240,6 +274,11 @@ class ChatReader {
   const std::string& field_;
   FieldErrors* const errors_;
   int num_json_values_left_ = jinja::kMaxJsonValues;  // Number left for the whole conversation.
+  const v1::PrefixPin* beginning_ = nullptr;          // Null: everything is marked.
+  // What is read now.
+  bool marks_ = true;
+  int num_marked_parts_ = INT_MAX;
+  int num_marked_calls_ = INT_MAX;
   bool has_tools_ = false;
   bool has_error_ = false;
 };
@@ -380,6 +419,31 @@ absl::StatusOr<jinja::Text> RenderChat(const v1::Chat& chat, const ServedModel& 
     return jinja::Text();
   }
   return text;
+}
+
+// A template gives the same text whatever is marked, so the last mark is where the beginning ends.
+std::vector<size_t> PrefixEnds(const v1::Chat& chat, const google::protobuf::RepeatedPtrField<v1::PrefixPin>& pins,
+                               const ServedModel& model, const jinja::Text& text, size_t max_bytes) {
+  const ChatTemplate& chat_template = **model.chat_template;
+  std::vector<size_t> ends(pins.size(), 0);
+  for (int i = 0; i < pins.size(); ++i) {
+    for (const Absent absent : {Absent::kMissing, Absent::kEmptyText}) {  // As RenderChat has tried them.
+      FieldErrors errors;
+      ChatReader reader(chat, chat_template, absent, /*field=*/"", &errors);
+      reader.MarkOnly(pins[i]);
+      std::optional<ChatTemplate::Input> input = reader.Read();
+      if (!input.has_value()) break;
+      const absl::StatusOr<jinja::Text> marked = chat_template.Render(*std::move(input), max_bytes);
+      if (!marked.ok()) continue;
+      // The text may have the time, and may be cut in its last message.
+      const auto differs =
+          std::mismatch(text.bytes.begin(), text.bytes.end(), marked->bytes.begin(), marked->bytes.end());
+      const size_t num_equal = differs.first - text.bytes.begin();
+      ends[i] = marked->user.empty() ? 0 : std::min(marked->user.back().end, num_equal);
+      break;
+    }
+  }
+  return ends;
 }
 
 }  // namespace quire

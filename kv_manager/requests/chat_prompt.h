@@ -3,8 +3,11 @@
 #ifndef QUIRE_KV_MANAGER_REQUESTS_CHAT_PROMPT_H_
 #define QUIRE_KV_MANAGER_REQUESTS_CHAT_PROMPT_H_
 
+#include <google/protobuf/repeated_field.h>
+
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +31,11 @@ size_t TextWork(const v1::Chat& chat);
 // when the model has no chat template that can be used.
 absl::StatusOr<jinja::Text> RenderChat(const v1::Chat& chat, const ServedModel& model, size_t max_bytes,
                                        const std::string& field, FieldErrors* errors);
+
+// Returns for each of the pins how many bytes of `text`, which RenderChat has made of the conversation, its beginning
+// has. REQUIRES: the pins name messages, parts and tool calls that are there.
+std::vector<size_t> PrefixEnds(const v1::Chat& chat, const google::protobuf::RepeatedPtrField<v1::PrefixPin>& pins,
+                               const ServedModel& model, const jinja::Text& text, size_t max_bytes);
 
 }  // namespace quire
 

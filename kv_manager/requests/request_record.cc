@@ -32,6 +32,7 @@ v1::GenerateRequest WithoutPrompt(const v1::GenerateRequest& request, const Vali
   if (valid.echo == Echo::kText) out.set_text(valid.prompt_text);
   out.clear_tenant();
   out.clear_cache_salt();
+  out.clear_pins();  // They name messages.
   // The rows have these tokens.
   out.clear_continue_from();
   out.clear_continue_numerics();

@@ -19,6 +19,7 @@
 #include "kv_manager/requests/chat_prompt.h"
 #include "kv_manager/requests/continuation.h"
 #include "kv_manager/requests/guide_validation.h"
+#include "kv_manager/requests/pin_validation.h"
 #include "kv_manager/requests/samples_validation.h"
 #include "kv_manager/requests/unknown_fields.h"
 #include "kv_manager/rpc/rpc_status.h"
@@ -96,6 +97,7 @@ class GenerateValidator {
     ReadLogprobs();
     ReadEcho();
     ReadSharing();
+    if (in_.pins_size() > 0) ReadPins(in_, model_, limits_, chat_text_, &out_.request, &errors_);
     ReadSamples(in_, &out_, &errors_);
     CheckOnDisconnect();
     if (in_.continue_from_size() > 0) ReadContinuation(in_, model_, &out_, &errors_);
@@ -171,8 +173,8 @@ class GenerateValidator {
       return false;
     }
     if (!errors_.empty()) return false;
-    chat_text_ = std::move(text->bytes);
-    return Encode(chat_text_, {.add_special_tokens = false, .user_ranges = text->user}, "chat", prompt);
+    chat_text_ = *std::move(text);
+    return Encode(chat_text_.bytes, {.add_special_tokens = false, .user_ranges = chat_text_.user}, "chat", prompt);
   }
 
   // Nothing is to be generated.
@@ -367,7 +369,7 @@ class GenerateValidator {
     if (model_.tokenizer == nullptr) return Need("echo");
     out_.echo = in_.has_token_ids() ? Echo::kTokens : Echo::kText;
     if (in_.has_text()) out_.prompt_text = in_.text();
-    if (in_.has_chat()) out_.prompt_text = chat_text_;
+    if (in_.has_chat()) out_.prompt_text = chat_text_.bytes;
   }
 
   // The fields about other requests: priority, tenant and sharing of prefixes.
@@ -448,7 +450,7 @@ class GenerateValidator {
   GuideCache* const guides_;  // May be null.
   const SamplingDefaults defaults_;
   ValidRequest out_;
-  std::string chat_text_;  // A conversation becomes this text.
+  jinja::Text chat_text_;  // A conversation becomes this text.
   FieldErrors errors_;
   absl::Status precondition_;
 };
@@ -456,8 +458,9 @@ class GenerateValidator {
 }  // namespace
 
 size_t TextWork(const v1::GenerateRequest& request) {
-  size_t num_bytes =
-      request.text().size() + request.token_ids().ids_size() * sizeof(TokenId) + TextWork(request.chat());
+  const size_t num_renderings = 1 + std::min(request.pins_size(), kMaxRequestPins);
+  size_t num_bytes = request.text().size() + request.token_ids().ids_size() * sizeof(TokenId) +
+                     num_renderings * TextWork(request.chat());
   for (const std::string& word : request.sampling().bad_words()) num_bytes += word.size();
   // These become text twice: to find their end, and in the responses.
   for (const v1::ContinuedSample& sample : request.continue_from()) {

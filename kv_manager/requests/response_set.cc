@@ -28,7 +28,9 @@ ResponseSet::ResponseSet(std::shared_ptr<const ServedModel> model, std::string n
       num_returned_(request.num_returned),
       max_tokens_(request.request.max_tokens),
       seed_(request.request.sampling.seed),
-      num_prompt_tokens_(static_cast<int>(request.request.prompt.size())) {
+      num_prompt_tokens_(static_cast<int>(request.request.prompt.size())),
+      pinned_tokens_(request.request.pins.size()),
+      shows_prompt_usage_(!request.request.pins.empty()) {
   const ResponseBuilder first(model_, request, &prompt_text_);
   samples_.assign(NumOutputs(request.request), Sample{first});
   order_.resize(samples_.size());
@@ -58,6 +60,7 @@ void ResponseSet::Continue(int sample_index, const ValidRequest::Continued& cont
   for (const TokenId token : continued.tokens) builder.AddToken({.token = token, .top = {}});
   if (continued.end.has_value() && !builder.is_finished()) builder.Finish(*continued.end);
   samples_[sample_index].is_sent = true;
+  shows_prompt_usage_ = false;
   has_received_[sample_index] = continued.has_finish;
 }
 
@@ -72,6 +75,7 @@ void ResponseSet::SkipReceived(const google::protobuf::RepeatedPtrField<v1::Rece
       builder.ExpectNumericsChange(static_cast<int>(sample.numerics_changed_at()));
     }
     samples_[sample.index()].is_sent = true;
+    shows_prompt_usage_ = false;
   }
 }
 
@@ -162,14 +166,20 @@ const v1::GenerateResponse* ResponseSet::Next() {
     response->set_resume_token(std::exchange(resume_token_, ""));
     response->set_numerics_fingerprint(model_->numerics_fingerprint);
   }
+  if (std::exchange(shows_prompt_usage_, false)) SetPromptUsage(response->mutable_prompt_usage());
   if (!is_last() || phase_ != Phase::kWhole) return response;
   v1::Usage* usage = response->mutable_usage();
-  usage->set_prompt_tokens(num_prompt_tokens_);
-  usage->set_cached_tokens(num_cached_tokens_);
+  SetPromptUsage(usage);
   int num_tokens = 0;
   for (const Sample& other : samples_) num_tokens += other.builder.is_finished() ? other.builder.num_tokens() : 0;
   usage->set_completion_tokens(num_tokens);
   return response;
+}
+
+void ResponseSet::SetPromptUsage(v1::Usage* usage) const {
+  usage->set_prompt_tokens(num_prompt_tokens_);
+  usage->set_cached_tokens(num_cached_tokens_);
+  for (const int num_tokens : pinned_tokens_) usage->add_pins()->set_pinned_tokens(num_tokens);
 }
 
 int ResponseSet::num_output_tokens() const {

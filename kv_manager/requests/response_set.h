@@ -38,6 +38,9 @@ class ResponseSet {
 
   void SetCachedTokens(int num_tokens) { num_cached_tokens_ = num_tokens; }
 
+  // The number of tokens that each of the pins holds. Without it, nothing is pinned. [number of pins of the request]
+  void SetPinnedTokens(std::vector<int> num_tokens) { pinned_tokens_ = std::move(num_tokens); }
+
   // Adds logprobs of the prompt tokens from `first_position` on. Called before the first AddToken.
   void AddPromptLogprobs(int first_position, const std::vector<ScoredToken>& tokens);
 
@@ -108,6 +111,7 @@ class ResponseSet {
   std::optional<int> FindNext(int first = 0) const;
   bool MaySend(int sample_index) const;
   void PickBest();
+  void SetPromptUsage(v1::Usage* usage) const;
   void BeginSample(int index, int sample_index);
   // Makes the entries of the prompt, which have no logprobs yet.
   void BeginPromptLogprobs(const ValidRequest& request);
@@ -122,6 +126,8 @@ class ResponseSet {
   const uint64_t seed_;
   const int num_prompt_tokens_;
   int num_cached_tokens_ = 0;
+  std::vector<int> pinned_tokens_;
+  bool shows_prompt_usage_;  // The next response is the first one of a request with pins.
   std::string prompt_text_;  // The echo of the prompt.
   // It is empty or has one entry per prompt token.
   google::protobuf::RepeatedPtrField<v1::PositionLogprobs> prompt_logprobs_;

@@ -34,6 +34,7 @@ int64_t NumBytes(const ScoredToken& token) {
 
 void StreamEvents::Append(StreamEvents later) {
   if (later.num_cached_tokens.has_value()) num_cached_tokens = later.num_cached_tokens;
+  if (later.pinned_tokens.has_value()) pinned_tokens = later.pinned_tokens;
   MoveTo(&prompt_logprobs, std::move(later.prompt_logprobs));
   MoveTo(&numerics_changes, std::move(later.numerics_changes));
   MoveTo(&tokens, std::move(later.tokens));
@@ -43,6 +44,7 @@ void StreamEvents::Append(StreamEvents later) {
 
 void StreamEvents::AppendCopyOf(const StreamEvents& later) {
   if (later.num_cached_tokens.has_value()) num_cached_tokens = later.num_cached_tokens;
+  if (later.pinned_tokens.has_value()) pinned_tokens = later.pinned_tokens;
   CopyTo(&prompt_logprobs, later.prompt_logprobs);
   CopyTo(&numerics_changes, later.numerics_changes);
   CopyTo(&tokens, later.tokens);
@@ -68,6 +70,7 @@ StreamEvents StreamRecord::AppendAndRead(StreamEvents events, size_t max_tokens)
   // A reader that has read everything gets the new events themselves, and the record a copy.
   events_.AppendCopyOf(events);
   events.num_cached_tokens = events_.num_cached_tokens;
+  events.pinned_tokens = events_.pinned_tokens;
   next_ = End();
   return events;
 }
@@ -79,7 +82,9 @@ void StreamRecord::SetEnd(const absl::Status& status) {
 StreamEvents StreamRecord::Read(size_t max_tokens) {
   StreamEvents read;
   read.num_cached_tokens = events_.num_cached_tokens;
+  read.pinned_tokens = events_.pinned_tokens;
   next_.num_cached_tokens = events_.num_cached_tokens.has_value();
+  next_.pinned_tokens = events_.pinned_tokens.has_value();
   read.prompt_logprobs = CopyNext(events_.prompt_logprobs, &next_.prompt_logprobs, events_.prompt_logprobs.size());
   read.numerics_changes = CopyNext(events_.numerics_changes, &next_.numerics_changes, events_.numerics_changes.size());
   read.tokens = CopyNext(events_.tokens, &next_.tokens, max_tokens);
@@ -92,6 +97,7 @@ StreamEvents StreamRecord::Read(size_t max_tokens) {
 
 StreamRecord::Position StreamRecord::End() const {
   return {.num_cached_tokens = events_.num_cached_tokens.has_value(),
+          .pinned_tokens = events_.pinned_tokens.has_value(),
           .prompt_logprobs = events_.prompt_logprobs.size(),
           .numerics_changes = events_.numerics_changes.size(),
           .tokens = events_.tokens.size(),

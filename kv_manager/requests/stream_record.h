@@ -30,8 +30,8 @@ struct StreamEvents {
   };
 
   bool empty() const {
-    return !num_cached_tokens.has_value() && prompt_logprobs.empty() && numerics_changes.empty() && tokens.empty() &&
-           finished.empty() && !end.has_value();
+    return !num_cached_tokens.has_value() && !pinned_tokens.has_value() && prompt_logprobs.empty() &&
+           numerics_changes.empty() && tokens.empty() && finished.empty() && !end.has_value();
   }
 
   // Adds events that came later.
@@ -42,6 +42,7 @@ struct StreamEvents {
   int64_t num_bytes() const;
 
   std::optional<int> num_cached_tokens = std::nullopt;
+  std::optional<std::vector<int>> pinned_tokens = std::nullopt;                // See RequestSink::OnPinned.
   std::vector<std::pair<int, std::vector<ScoredToken>>> prompt_logprobs = {};  // First position and tokens.
   std::vector<NumericsChange> numerics_changes = {};                           // See RequestSink::OnNumericsChanged.
   std::vector<SampleToken> tokens = {};  // Tokens of a sample are at consecutive positions.
@@ -78,6 +79,7 @@ class StreamRecord {
     bool operator==(const Position&) const = default;
 
     bool num_cached_tokens = false;
+    bool pinned_tokens = false;
     size_t prompt_logprobs = 0;
     size_t numerics_changes = 0;
     size_t tokens = 0;

@@ -79,6 +79,10 @@ void TokenStream::OnStarted(int num_cached_tokens) {
   Handle([&](StreamState* state) { return state->OnEvents({.num_cached_tokens = num_cached_tokens}); });
 }
 
+void TokenStream::OnPinned(std::vector<int> num_tokens) {
+  Handle([&](StreamState* state) { return state->OnEvents({.pinned_tokens = std::move(num_tokens)}); });
+}
+
 void TokenStream::OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) {
   StreamEvents events;
   events.prompt_logprobs.emplace_back(first_position, std::move(tokens));
@@ -326,6 +330,7 @@ std::optional<absl::Status> TokenStream::ReadNext(StreamEvents batch, size_t* nu
 std::optional<absl::Status> TokenStream::Read(const StreamEvents& batch) {
   if (!batch.tokens.empty() && environment_.on_tokens != nullptr) environment_.on_tokens();
   if (batch.num_cached_tokens.has_value()) responses_->SetCachedTokens(*batch.num_cached_tokens);
+  if (batch.pinned_tokens.has_value()) responses_->SetPinnedTokens(*batch.pinned_tokens);
   for (const auto& [first_position, tokens] : batch.prompt_logprobs) {
     responses_->AddPromptLogprobs(first_position, tokens);
   }

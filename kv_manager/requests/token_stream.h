@@ -131,6 +131,7 @@ class TokenStream : public RequestSink, public std::enable_shared_from_this<Toke
   // The step loop calls these.
   void OnPlaced(const std::string& worker) override;
   void OnStarted(int num_cached_tokens) override;
+  void OnPinned(std::vector<int> num_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
   void OnToken(int sample_index, int position, ScoredToken token) override;
   void OnNumericsChanged(int sample_index, int position) override;
