@@ -29,22 +29,33 @@ std::string ReadText(FieldReader* block) {
   return text.value_or("");
 }
 
-// Calls `read` with the type of each block in the list, its place, and a reader of its fields.
-template <typename Read>
-void ReadBlocks(const Json& list, const std::string& path, FieldReader* parent, Read read) {
-  ReadTypedList(list, path, /*default_type=*/nullptr, parent,
-                [&read](const std::string& type, const std::string& place, FieldReader* block) {
-                  // Nothing has to be marked: the prefix cache finds what it has by itself.
-                  block->Object("cache_control");
-                  if (!block->error().has_value()) read(type, place, block);
-                });
-}
-
 void RefuseType(const std::string& type, const char* supported, FieldReader* block) {
   block->Fail("type", absl::StrCat("is ", Dump(type), ", which is not supported here: it must be ", supported));
 }
 
 }  // namespace
+
+template <typename BlockReader, typename PlaceNow>
+void ConversationReader::ReadBlocks(const Json& list, const std::string& path, FieldReader* parent, BlockReader read,
+                                    PlaceNow place_now) {
+  ReadTypedList(list, path, /*default_type=*/nullptr, parent,
+                [&](const std::string& type, const std::string& place, FieldReader* block) {
+                  const std::optional<uint32_t> ttl_seconds = ReadCacheControl(place + ".", block);
+                  if (ttl_seconds.has_value() && absl::EndsWith(type, "thinking")) {
+                    block->Fail("cache_control", absl::StrCat("cannot be set for a block of the type ", type));
+                  }
+                  if (block->error().has_value()) return;
+                  read(type, place, block);
+                  if (!ttl_seconds.has_value() || block->error().has_value()) return;
+                  breakpoints_.push_back({place + ".cache_control", place_now()});
+                  breakpoints_.back().pin.set_ttl_seconds(*ttl_seconds);
+                });
+}
+
+template <typename BlockReader>
+void ConversationReader::ReadBlocks(const Json& list, const std::string& path, FieldReader* parent, BlockReader read) {
+  ReadBlocks(list, path, parent, read, [this] { return PinBehind(chat_->messages_size(), *last()); });
+}
 
 void ConversationReader::Read(FieldReader* fields) {
   ReadSystem(fields);
@@ -73,10 +84,13 @@ void ConversationReader::ReadSystem(FieldReader* fields) {
   if (system->is_string()) {
     add(system->get<std::string>());
   } else if (system->is_array()) {
-    ReadBlocks(*system, "system", fields, [&add](const std::string& type, const std::string&, FieldReader* block) {
-      if (type != "text") return RefuseType(type, "text", block);
-      add(ReadText(block));
-    });
+    ReadBlocks(
+        *system, "system", fields,
+        [&add](const std::string& type, const std::string&, FieldReader* block) {
+          if (type != "text") return RefuseType(type, "text", block);
+          add(ReadText(block));
+        },
+        [&message] { return PinBehind(HasText(message) ? 1 : 0, message); });
   } else {
     fields->Fail("system", absl::StrCat(Describe(*system), ", it must be a string or a list of blocks"));
   }

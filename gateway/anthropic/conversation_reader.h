@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "gateway/anthropic/cache_breakpoints.h"
 #include "gateway/openai/api_error.h"
 #include "gateway/openai/field_reader.h"
 #include "quire/v1/inference.pb.h"
@@ -23,10 +24,21 @@ class ConversationReader {
   // is continued, unless it calls tools.
   void Read(FieldReader* fields);
 
+  // The breakpoints of the blocks, in their order.
+  const CacheBreakpoints& breakpoints() const { return breakpoints_; }
+
   // The names of the tools that results of tools refer to.
   const std::set<std::string>& referenced_tools() const { return referenced_tools_; }
 
  private:
+  // Calls `read` with the type of each block in the list, its place, and a reader of its fields, and then notes its
+  // breakpoint, if it has one. `place_now` returns the pin of the conversation up to there.
+  template <typename BlockReader, typename PlaceNow>
+  void ReadBlocks(const Json& list, const std::string& path, FieldReader* parent, BlockReader read, PlaceNow place_now);
+  // The same for blocks of the last message.
+  template <typename BlockReader>
+  void ReadBlocks(const Json& list, const std::string& path, FieldReader* parent, BlockReader read);
+
   void ReadSystem(FieldReader* fields);
   void ReadMessages(FieldReader* fields);
   void ReadMessage(const Json& json, const std::string& path, FieldReader* parent);
@@ -43,6 +55,7 @@ class ConversationReader {
   v1::Chat* const chat_;
   ApiNames* const names_;
   std::set<std::string> referenced_tools_;
+  CacheBreakpoints breakpoints_;
 };
 
 }  // namespace quire

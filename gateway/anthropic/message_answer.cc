@@ -2,10 +2,12 @@
 
 #include "gateway/anthropic/message_answer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/json_text.h"
+#include "gateway/anthropic/cache_breakpoints.h"
 #include "gateway/anthropic/message_error.h"
 #include "gateway/openai/field_reader.h"
 
@@ -32,8 +34,14 @@ MessageAnswer::MessageAnswer(const GenerateCall& call, AnswerHead head)
 
 std::string MessageAnswer::Add(size_t /*prompt_index*/, const v1::GenerateResponse& response) {
   std::string out;
+  if (response.has_prompt_usage()) prompt_usage_ = response.prompt_usage();
   if (!std::exchange(has_begun_, true)) BeginMessage(response, &out);
-  if (response.has_usage()) usage_ = response.usage();
+  if (response.has_usage()) {
+    // A manager that has taken the request over does not know what another one has pinned.
+    const uint32_t num_tokens = response.usage().completion_tokens();
+    usage_ = prompt_usage_.value_or(response.usage());
+    usage_.set_completion_tokens(num_tokens);
+  }
   if (call_.only_fills_cache) {
     finish_reason_ = v1::FINISH_REASON_LENGTH;
     usage_.set_completion_tokens(0);
@@ -53,9 +61,9 @@ void MessageAnswer::BeginMessage(const v1::GenerateResponse& first, std::string*
   *out += ",\"message\":";
   AppendHead(out);
   *out += "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":";
-  // The manager tells how much of the prompt was cached at the end.
-  v1::Usage usage;
-  usage.set_prompt_tokens(first.position());
+  // Without pins, the manager tells at the end how much of the prompt was cached.
+  v1::Usage usage = prompt_usage_.value_or(v1::Usage());
+  if (!prompt_usage_.has_value()) usage.set_prompt_tokens(first.position());
   AppendUsage(usage, out);
   absl::StrAppend(out, "}", kEventEnd);
 }
@@ -200,10 +208,22 @@ const char* MessageAnswer::StopReason() const {
   }
 }
 
-void MessageAnswer::AppendUsage(const v1::Usage& usage, std::string* out) {
-  absl::StrAppend(out, "{\"input_tokens\":", usage.prompt_tokens() - usage.cached_tokens(),
-                  ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":", usage.cached_tokens(),
-                  ",\"output_tokens\":", usage.completion_tokens(), "}");
+// The prompt is divided at three positions, none of which is before the one in front of it: the end of what was cached,
+// of the longest prefix that is pinned for an hour, and of the longest one that is pinned at all.
+void MessageAnswer::AppendUsage(const v1::Usage& usage, std::string* out) const {
+  const uint32_t read_end = usage.cached_tokens();
+  uint32_t hour_end = read_end;
+  uint32_t pins_end = read_end;
+  for (int i = 0; i < usage.pins_size() && i < static_cast<int>(call_.pin_seconds.size()); ++i) {
+    const uint32_t num_tokens = usage.pins(i).pinned_tokens();
+    pins_end = std::max(pins_end, num_tokens);
+    if (call_.pin_seconds[i] == kLongCacheSeconds) hour_end = std::max(hour_end, num_tokens);
+  }
+  absl::StrAppend(out, "{\"input_tokens\":", usage.prompt_tokens() - pins_end,
+                  ",\"cache_creation_input_tokens\":", pins_end - read_end, ",\"cache_read_input_tokens\":", read_end,
+                  ",\"cache_creation\":{\"ephemeral_5m_input_tokens\":", pins_end - hour_end,
+                  ",\"ephemeral_1h_input_tokens\":", hour_end - read_end,
+                  "},\"output_tokens\":", usage.completion_tokens(), "}");
 }
 
 std::string MessageAnswer::ErrorEvent(const ApiError& error, const std::string& request_id) const {

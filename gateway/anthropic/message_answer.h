@@ -57,12 +57,13 @@ class MessageAnswer : public OrderedAnswer {
   // Appends "stop_reason" and "stop_sequence" with their values.
   void AppendStop(std::string* out) const;
   const char* StopReason() const;
-  static void AppendUsage(const v1::Usage& usage, std::string* out);
+  void AppendUsage(const v1::Usage& usage, std::string* out) const;
 
   const GenerateCall& call_;
   bool has_begun_ = false;  // A response was added.
   std::vector<Block> blocks_;
   v1::Usage usage_;
+  std::optional<v1::Usage> prompt_usage_;  // As the first response had it.
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
   std::optional<std::string> stop_;  // The stop sequence that has ended the answer.
   size_t num_bytes_ = 0;

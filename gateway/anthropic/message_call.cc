@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "gateway/anthropic/cache_breakpoints.h"
 #include "gateway/anthropic/conversation_reader.h"
 #include "gateway/anthropic/message_tools.h"
 #include "gateway/openai/generate_fields.h"
@@ -87,7 +88,6 @@ void ReadNeutralFields(FieldReader* fields) {
   fields->AcceptOnly("mcp_servers", "[[]]", "this server calls no other servers");
   fields->AcceptOnly("speed", R"(["standard"])", "this server has one speed");
   fields->Object("metadata");
-  fields->Object("cache_control");
   fields->Ignore({"service_tier", "inference_geo", "diagnostics"});
 }
 
@@ -112,11 +112,14 @@ std::variant<GenerateCall, ApiError> ReadCall(const Json& body, UnknownFields un
   Json variables = {{"enable_thinking", ReadThinking(&fields)}};
   if (const auto effort = ReadOutputConfig(&fields, &request, &call)) variables["reasoning_effort"] = *effort;
   request.mutable_chat()->set_template_kwargs(Dump(variables));
-  ReadMessageTools(conversation.referenced_tools(), &fields, &request, &call);
+  CacheBreakpoints breakpoints = ReadMessageTools(conversation.referenced_tools(), &fields, &request, &call);
+  breakpoints.insert(breakpoints.end(), conversation.breakpoints().begin(), conversation.breakpoints().end());
+  AddCacheBreakpoints(breakpoints, &fields, &request);
   ReadContextManagement(&fields);
   ReadNeutralFields(&fields);
   fields.RefuseOthers();
   if (fields.error().has_value()) return *fields.error();
+  for (const v1::PrefixPin& pin : request.pins()) call.pin_seconds.push_back(pin.ttl_seconds());
   call.requests.push_back(std::move(request));
   return call;
 }

@@ -16,6 +16,7 @@ namespace {
 struct MessageTool {
   Json converted;  // In OpenAI's form, which chat templates read: {"type": "function", "function": {...}}.
   bool is_deferred = false;
+  std::optional<uint32_t> ttl_seconds = std::nullopt;  // Of its breakpoint.
 };
 
 MessageTool ReadTool(const Json& tool, const std::string& path, FieldReader* parent) {
@@ -35,18 +36,25 @@ MessageTool ReadTool(const Json& tool, const std::string& path, FieldReader* par
   } else {
     function["parameters"] = *schema;
   }
-  fields.Object("cache_control");
+  const std::optional<uint32_t> ttl_seconds = ReadCacheControl(path + ".", &fields);
   const bool is_deferred = fields.Bool("defer_loading").value_or(false);
   fields.Ignore({"strict", "eager_input_streaming", "input_examples", "allowed_callers"});
   fields.RefuseOthers();
-  return {.converted = {{"type", "function"}, {"function", std::move(function)}}, .is_deferred = is_deferred};
+  return {.converted = {{"type", "function"}, {"function", std::move(function)}},
+          .is_deferred = is_deferred,
+          .ttl_seconds = ttl_seconds};
 }
 
 // Returns the tools that the model shall know, in OpenAI's form.
-Json ReadTools(const Json& tools, const std::set<std::string>& referenced, FieldReader* fields) {
+Json ReadTools(const Json& tools, const std::set<std::string>& referenced, FieldReader* fields,
+               CacheBreakpoints* breakpoints) {
   Json converted = Json::array();
   ReadToolList(tools, "tools", "name", fields, [&](const Json& json, const std::string& place) {
     MessageTool tool = ReadTool(json, place, fields);
+    if (tool.ttl_seconds.has_value()) {
+      breakpoints->push_back({place + ".cache_control", {}});
+      breakpoints->back().pin.set_ttl_seconds(*tool.ttl_seconds);
+    }
     std::string name = tool.converted["function"]["name"].get<std::string>();
     if (!tool.is_deferred || referenced.contains(name)) converted.push_back(std::move(tool.converted));
     return name;
@@ -79,21 +87,24 @@ void ReadToolChoice(const Json& choice, const Json& tools, FieldReader* fields, 
 
 }  // namespace
 
-void ReadMessageTools(const std::set<std::string>& referenced, FieldReader* fields, v1::GenerateRequest* request,
-                      GenerateCall* call) {
+CacheBreakpoints ReadMessageTools(const std::set<std::string>& referenced, FieldReader* fields,
+                                  v1::GenerateRequest* request, GenerateCall* call) {
+  CacheBreakpoints breakpoints;
   call->names.tool_parameters = "input_schema";
   const Json* const given = fields->Find("tools");
   const Json* const choice = fields->Object("tool_choice");
   if (given != nullptr && !given->is_array()) {
-    return fields->Fail("tools", absl::StrCat(Describe(*given), ", it must be a list"));
+    fields->Fail("tools", absl::StrCat(Describe(*given), ", it must be a list"));
+    return {};
   }
-  const Json tools = given == nullptr ? Json::array() : ReadTools(*given, referenced, fields);
-  if (fields->error().has_value()) return;
+  const Json tools = given == nullptr ? Json::array() : ReadTools(*given, referenced, fields, &breakpoints);
+  if (fields->error().has_value()) return {};
   call->tools = ToolNames(tools);
   call->parameters = ParametersOfTools(tools);
   if (!tools.empty()) request->mutable_chat()->set_tools(Dump(tools));
   if (choice != nullptr) ReadToolChoice(*choice, tools, fields, request, call);
   call->may_call_tools = !request->chat().tools().empty();
+  return breakpoints;
 }
 
 }  // namespace quire

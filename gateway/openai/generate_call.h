@@ -50,11 +50,12 @@ struct GenerateCall {
   // The client of a chat has set max_tokens. Otherwise the answer may fill the context, or what it leaves of
   // max_tokens.
   bool has_max_tokens = true;
-  bool is_cut_to_context = false;       // The context leaves less than max_tokens.
-  bool only_fills_cache = false;        // The max_tokens of a message are 0. Its answer leaves the one token out.
-  ApiNames names = {};                  // The names of fields that this call uses.
-  bool may_call_tools = false;          // The client has tools, and wants calls of them.
-  std::vector<std::string> tools = {};  // Their names.
+  bool is_cut_to_context = false;          // The context leaves less than max_tokens.
+  bool only_fills_cache = false;           // The max_tokens of a message are 0. Its answer leaves the one token out.
+  std::vector<uint32_t> pin_seconds = {};  // The time of each pin of a message.
+  ApiNames names = {};                     // The names of fields that this call uses.
+  bool may_call_tools = false;             // The client has tools, and wants calls of them.
+  std::vector<std::string> tools = {};     // Their names.
   std::map<std::string, ParameterTypes> parameters = {};  // Those of each tool, by its name.
   bool has_parallel_tool_calls = true;                    // Otherwise the answer has at most one call.
   // With tool_choice, the answer consists of calls of these. It is empty if the model chooses whether it calls any.

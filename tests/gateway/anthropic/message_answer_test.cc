@@ -3,10 +3,12 @@
 #include "gateway/anthropic/message_answer.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "gateway/anthropic/cache_breakpoints.h"
 #include "gmock/gmock.h"
 #include "tests/gateway/anthropic/message_events.h"
 #include "tests/gateway/anthropic/read_message.h"
@@ -15,6 +17,7 @@ namespace quire {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr char kTwoTools[] = R"(, "tools": [{"name": "f", "input_schema": {}}, {"name": "g", "input_schema": {}}])";
@@ -92,7 +95,8 @@ TEST(MessageAnswerTest, ABodyHasBlocksReasonAndUsage) {
   EXPECT_EQ(answer.Body(),
             R"({"id":"msg_1","type":"message","role":"assistant","model":"tales","content":[{"type":"text","text":)"
             R"("Once upon"}],"stop_reason":"max_tokens","stop_sequence":null,"usage":{"input_tokens":4,)"
-            R"("cache_creation_input_tokens":0,"cache_read_input_tokens":16,"output_tokens":7}})");
+            R"("cache_creation_input_tokens":0,"cache_read_input_tokens":16,"cache_creation":)"
+            R"({"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0},"output_tokens":7}})");
 }
 
 TEST(MessageAnswerTest, AStreamHasTheDocumentedEventsInTheirOrder) {
@@ -104,7 +108,8 @@ TEST(MessageAnswerTest, AStreamHasTheDocumentedEventsInTheirOrder) {
       "event: message_start\n"
       R"(data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"tales",)"
       R"("content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":20,)"
-      R"("cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}})"
+      R"("cache_creation_input_tokens":0,"cache_read_input_tokens":0,"cache_creation":)"
+      R"({"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0},"output_tokens":0}}})"
       "\n\n"
       "event: content_block_start\n"
       R"(data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"",)"
@@ -136,7 +141,8 @@ TEST(MessageAnswerTest, AStreamHasTheDocumentedEventsInTheirOrder) {
             "\n\n"
             "event: message_delta\n"
             R"(data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":)"
-            R"({"input_tokens":4,"cache_creation_input_tokens":0,"cache_read_input_tokens":16,"output_tokens":7}})"
+            R"({"input_tokens":4,"cache_creation_input_tokens":0,"cache_read_input_tokens":16,"cache_creation":)"
+            R"({"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0},"output_tokens":7}})"
             "\n\n"
             "event: message_stop\n"
             R"(data: {"type":"message_stop"})"
@@ -254,6 +260,55 @@ TEST(MessageAnswerTest, AnErrorIsAnEvent) {
             "event: error\n"
             R"(data: {"type":"error","error":{"type":"overloaded_error","message":"lost"},"request_id":"r1"})"
             "\n\n");
+}
+
+// A conversation of 20 tokens with these pins of 5 minutes and of an hour, of which `num_cached` were cached. Returns
+// the tokens that were read, those that are kept for an hour and for 5 minutes, and the rest.
+std::vector<int> CacheUsage(uint32_t num_cached, const std::vector<uint32_t>& short_pins,
+                            const std::vector<uint32_t>& long_pins) {
+  GenerateCall call = ReadMessage("");
+  v1::GenerateResponse response = Response("x", v1::FINISH_REASON_STOP);
+  response.mutable_usage()->set_cached_tokens(num_cached);
+  for (const auto& [seconds, pins] : {std::pair(kShortCacheSeconds, short_pins), {kLongCacheSeconds, long_pins}}) {
+    for (const uint32_t num_tokens : pins) {
+      call.pin_seconds.push_back(seconds);
+      response.mutable_usage()->add_pins()->set_pinned_tokens(num_tokens);
+    }
+  }
+  MessageAnswer answer(call, Head());
+  answer.Add(0, response);
+  const Json usage = Json::parse(answer.Body())["usage"];
+  const int hour = usage["cache_creation"]["ephemeral_1h_input_tokens"];
+  const int minutes = usage["cache_creation"]["ephemeral_5m_input_tokens"];
+  EXPECT_EQ(usage["cache_creation_input_tokens"], hour + minutes);
+  return {usage["cache_read_input_tokens"], hour, minutes, usage["input_tokens"]};
+}
+
+TEST(MessageAnswerTest, TheUsageDividesThePromptAtThePins) {
+  EXPECT_THAT(CacheUsage(0, {}, {}), ElementsAre(0, 0, 0, 20));
+  EXPECT_THAT(CacheUsage(0, {8}, {}), ElementsAre(0, 0, 8, 12));
+  EXPECT_THAT(CacheUsage(0, {4, 16}, {8}), ElementsAre(0, 8, 8, 4));
+  EXPECT_THAT(CacheUsage(6, {16}, {8}), ElementsAre(6, 2, 8, 4));
+  EXPECT_THAT(CacheUsage(12, {16}, {8}), ElementsAre(12, 0, 4, 4));
+  EXPECT_THAT(CacheUsage(19, {16}, {8}), ElementsAre(19, 0, 0, 1)) << "everything is there already";
+  EXPECT_THAT(CacheUsage(6, {0}, {8}), ElementsAre(6, 2, 0, 12)) << "the other one was beyond a limit";
+}
+
+TEST(MessageAnswerTest, AStreamBeginsWithTheCountsOfThePinsAndKeepsThem) {
+  GenerateCall call = ReadMessage(R"("stream": true)");
+  call.pin_seconds = {kShortCacheSeconds};
+  MessageAnswer answer(call, Head());
+  v1::GenerateResponse first = Response("Once ");
+  first.mutable_prompt_usage()->set_prompt_tokens(20);
+  first.mutable_prompt_usage()->set_cached_tokens(4);
+  first.mutable_prompt_usage()->add_pins()->set_pinned_tokens(16);
+  const std::string counts =
+      R"("usage":{"input_tokens":4,"cache_creation_input_tokens":12,"cache_read_input_tokens":4,"cache_creation":)"
+      R"({"ephemeral_5m_input_tokens":12,"ephemeral_1h_input_tokens":0},"output_tokens":)";
+  EXPECT_THAT(answer.Add(0, first), HasSubstr(counts + "0}"));
+  // It comes from another manager, which knows nothing of the pin.
+  answer.Add(0, Response("upon", v1::FINISH_REASON_LENGTH));
+  EXPECT_THAT(answer.LastEvents(), HasSubstr(counts + "7}"));
 }
 
 }  // namespace

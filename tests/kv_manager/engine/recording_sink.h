@@ -18,11 +18,19 @@ namespace quire {
 // Thread-safe.
 class RecordingSink : public RequestSink {
  public:
-  void OnStarted(int /*num_cached_tokens*/) override {
+  void OnStarted(int num_cached_tokens) override {
     const MutexLock lock(&mutex_);
     EXPECT_FALSE(started_);
     EXPECT_FALSE(has_ended());
     started_ = true;
+    num_cached_tokens_ = num_cached_tokens;
+  }
+  void OnPinned(std::vector<int> num_tokens) override {
+    const MutexLock lock(&mutex_);
+    EXPECT_TRUE(started_);
+    EXPECT_TRUE(tokens_.empty());
+    EXPECT_FALSE(pinned_tokens_.has_value());
+    pinned_tokens_ = std::move(num_tokens);
   }
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override {
     const MutexLock lock(&mutex_);
@@ -68,6 +76,15 @@ class RecordingSink : public RequestSink {
     const MutexLock lock(&mutex_);
     return started_;
   }
+  int num_cached_tokens() const {
+    const MutexLock lock(&mutex_);
+    return num_cached_tokens_;
+  }
+  // Nothing until the pins are made.
+  std::optional<std::vector<int>> pinned_tokens() const {
+    const MutexLock lock(&mutex_);
+    return pinned_tokens_;
+  }
   bool ended() const {
     const MutexLock lock(&mutex_);
     return has_ended();
@@ -109,6 +126,8 @@ class RecordingSink : public RequestSink {
   mutable Mutex mutex_;
   CondVar changed_;
   bool started_ QUIRE_GUARDED_BY(mutex_) = false;
+  int num_cached_tokens_ QUIRE_GUARDED_BY(mutex_) = 0;
+  std::optional<std::vector<int>> pinned_tokens_ QUIRE_GUARDED_BY(mutex_);
   int first_position_ QUIRE_GUARDED_BY(mutex_) = 0;
   std::vector<TokenId> tokens_ QUIRE_GUARDED_BY(mutex_);
   std::vector<ScoredToken> prompt_logprobs_ QUIRE_GUARDED_BY(mutex_);

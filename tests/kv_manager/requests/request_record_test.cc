@@ -49,7 +49,9 @@ TEST(RequestRecordTest, TheNextManagerReadsWhatWasWritten) {
 TEST(RequestRecordTest, AConversationIsLeftOutLikeAnyPrompt) {
   v1::GenerateRequest request;
   request.mutable_chat()->add_messages()->set_content("a secret");
+  request.add_pins()->set_num_messages(1);
   EXPECT_EQ(WithoutPrompt(request, {}).prompt_case(), v1::GenerateRequest::PROMPT_NOT_SET);
+  EXPECT_EQ(WithoutPrompt(request, {}).pins_size(), 0);
   ValidRequest echoed;
   echoed.echo = Echo::kText;
   echoed.prompt_text = "<s>a secret";

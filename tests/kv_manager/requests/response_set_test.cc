@@ -60,5 +60,48 @@ TEST(ResponseSetTest, LogprobsThatWaitTakeLittleMoreThanTheirNumbers) {
   EXPECT_EQ(best.logprobs(999).text_offset(), 999u);
 }
 
+TEST(ResponseSetTest, TheFirstResponseOfARequestWithPinsHasTheCountsOfThePrompt) {
+  ValidRequest request;
+  request.request.prompt = std::vector<TokenId>(20, ToyTokenizer::Byte('p'));
+  for (const bool has_pins : {false, true}) {
+    if (has_pins) request.request.pins = {{.num_tokens = 9, .ttl_us = 1}, {.num_tokens = 12, .ttl_us = 1}};
+    ResponseSet responses(ToyModel(), "name", request);
+    responses.SetCachedTokens(4);
+    if (has_pins) responses.SetPinnedTokens({8, 0});
+    responses.AddToken(0, {.token = ToyTokenizer::Byte('a'), .top = {}});
+    const v1::GenerateResponse first = *responses.Next();
+    EXPECT_FALSE(first.has_usage());
+    EXPECT_EQ(first.has_prompt_usage(), has_pins);
+    responses.StartNext();
+    responses.AddToken(0, {.token = ToyTokenizer::Byte('b'), .top = {}});
+    responses.FinishSample(
+        {.request = RequestId{0}, .sample_index = 0, .reason = FinishReason::kLength, .ends_request = true});
+    responses.End(/*is_whole=*/true);
+    const v1::GenerateResponse last = *responses.Next();
+    EXPECT_FALSE(last.has_prompt_usage());
+    EXPECT_EQ(last.usage().completion_tokens(), 2u);
+    EXPECT_EQ(last.usage().pins_size(), has_pins ? 2 : 0);
+    if (!has_pins) continue;
+    EXPECT_EQ(last.usage().pins(0).pinned_tokens(), 8u);
+    EXPECT_EQ(last.usage().pins(1).pinned_tokens(), 0u);
+    v1::Usage prompt = last.usage();
+    prompt.clear_completion_tokens();
+    EXPECT_EQ(first.prompt_usage().SerializeAsString(), prompt.SerializeAsString());
+  }
+}
+
+// The client has the counts, or the response with them, of an earlier stream.
+TEST(ResponseSetTest, AContinuedStreamDoesNotRepeatTheCountsOfThePrompt) {
+  ValidRequest request;
+  request.request.prompt = {ToyTokenizer::kBos};
+  request.request.pins = {{.num_tokens = 1, .ttl_us = 1}};
+  ResponseSet responses(ToyModel(), "name", request);
+  google::protobuf::RepeatedPtrField<v1::ReceivedSample> received;
+  received.Add()->set_next_position(2);
+  responses.SkipReceived(received);
+  for (const char c : {'a', 'b'}) responses.AddToken(0, {.token = ToyTokenizer::Byte(c), .top = {}});
+  EXPECT_FALSE(responses.Next()->has_prompt_usage());
+}
+
 }  // namespace
 }  // namespace quire

@@ -216,5 +216,17 @@ TEST_F(TokenStreamCutsTest, AChangeOfTheNumericsIsToldOnceWithItsToken) {
   EXPECT_THAT(changes, testing::SizeIs(3)) << "one of each sample: " << whole;
 }
 
+TEST_F(TokenStreamCutsTest, PinsAreToldOnceAtTheBeginningAndAtTheEnd) {
+  request_.mutable_chat()->add_messages()->set_role("user");
+  request_.mutable_chat()->mutable_messages(0)->set_content("hello");
+  request_.add_pins()->set_num_messages(1);
+  std::vector<Event> script = Script(1, /*has_stop=*/false, FinishReason::kLength);
+  script.insert(script.begin() + 1, [this] { stream_->OnPinned({3}); });
+  TestAllCuts(script);
+  const std::string whole = Undisturbed(script);
+  EXPECT_THAT(whole, testing::HasSubstr("prompt_usage"));
+  EXPECT_THAT(std::vector<std::string>(absl::StrSplit(whole, "pinned_tokens: 3\n")), testing::SizeIs(3)) << whole;
+}
+
 }  // namespace
 }  // namespace quire
