@@ -18,6 +18,7 @@ void AddCompletionCommand(CommandList* list);
 void AddDetokenizeCommand(CommandList* list);
 void AddDoctorCommand(CommandList* list);
 void AddDrainCommand(CommandList* list);
+void AddEmbedCommand(CommandList* list);
 void AddExplainCommand(CommandList* list);
 void AddFlushCommand(CommandList* list);
 void AddGenerateCommand(CommandList* list);

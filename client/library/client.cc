@@ -243,6 +243,10 @@ absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRe
   return Infer(&v1::InferenceService::Stub::Detokenize, request);
 }
 
+absl::StatusOr<v1::EmbedResponse> Client::Embed(const v1::EmbedRequest& request) {
+  return Infer(&v1::InferenceService::Stub::Embed, request);
+}
+
 absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
   return Infer(&v1::InferenceService::Stub::GetModel, v1::GetModelRequest());
 }

@@ -203,6 +203,8 @@ class Client {
 
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request);
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request);
+  // Returns the embeddings of all inputs, in their order. One input that is wrong fails the call.
+  absl::StatusOr<v1::EmbedResponse> Embed(const v1::EmbedRequest& request);
   // Returns the prompt that a conversation becomes.
   absl::StatusOr<v1::RenderChatResponse> RenderChat(const v1::Chat& chat);
   absl::StatusOr<v1::GetModelResponse> GetModel();

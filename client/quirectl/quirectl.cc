@@ -33,6 +33,7 @@ constexpr char kDescription[] =
     "  quirectl generate - -n 50 -o json < prompt.txt\n"
     "  quirectl chat --system \"Be brief.\"\n"
     "  quirectl tokenize \"Once upon a time\"\n"
+    "  quirectl embed \"A fox.\" \"A dog.\"\n"
     "  quirectl status\n"
     "  quirectl top\n"
     "  quirectl bench --rate 10 --duration 60\n"
@@ -87,6 +88,7 @@ void AddCommands(CommandList* list) {
   AddBenchCommand(list);
   AddTokenizeCommand(list);
   AddDetokenizeCommand(list);
+  AddEmbedCommand(list);
   AddAbortCommand(list);
   AddHealthCommand(list);
   AddCompletionCommand(list);

@@ -3,6 +3,7 @@
 // quirectl as users and scripts see it.
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -168,6 +169,43 @@ TEST_F(QuirectlTest, StatusAndModelAndHealthAnswer) {
     EXPECT_EQ(health.exit_code, 0) << service;
     EXPECT_EQ(health.output, "SERVING\n") << service;
   }
+}
+
+TEST_F(QuirectlTest, EmbedTellsHowSimilarTextsAre) {
+  const Ended equal = Quirectl({"embed", "The fox ran.", "The fox ran.", "One day"});
+  EXPECT_EQ(equal.exit_code, 0) << equal.output;
+  EXPECT_THAT(equal.output, MatchesRegex("text 1: 128 values, [0-9]+ tokens\n"
+                                         "text 2: 128 values, [0-9]+ tokens, cosine with text 1: 1\\.0000\n"
+                                         "text 3: 128 values, [0-9]+ tokens, cosine with text 1: -?0\\.[0-9]+\n"));
+  const auto embeddings = [this](const std::string& command) {
+    const Ended run = Shell(command);
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    return nlohmann::json::parse(run.output)["embeddings"];
+  };
+  const auto lines = embeddings("printf 'The fox ran.\nOne day\n' | quirectl embed - --lines -o json");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["values"].size(), 128u);
+  EXPECT_NE(lines[0]["values"], lines[1]["values"]);
+  const auto text = embeddings("printf 'The fox ran.\nOne day\n' | quirectl embed - -o json");
+  EXPECT_EQ(text.size(), 1u) << "without --lines it is one text";
+  const auto length = [](const nlohmann::json& embedding) {
+    double squares = 0;
+    for (const double value : embedding["values"]) squares += value * value;
+    return std::sqrt(squares);
+  };
+  const auto few = embeddings("quirectl embed 'The fox ran.' --dimensions 8 -o json");
+  EXPECT_EQ(few[0]["values"].size(), 8u);
+  EXPECT_NEAR(length(few[0]), 1, 1e-5);
+  EXPECT_GT(length(embeddings("quirectl embed 'The fox ran.' --no-normalize -o json")[0]), 1.5);
+}
+
+TEST_F(QuirectlTest, EmbedSaysWhatIsWrong) {
+  const Ended lines = Quirectl({"embed", "a", "--lines"});
+  EXPECT_EQ(lines.exit_code, 2);
+  EXPECT_THAT(lines.output, HasSubstr("--lines needs \"-\" as the only text"));
+  const Ended many = Quirectl({"embed", "a", "--dimensions", "129"});
+  EXPECT_EQ(many.exit_code, 4);
+  EXPECT_THAT(many.output, HasSubstr("dimensions: is 129, the embeddings of the model have 128 values"));
 }
 
 TEST_F(QuirectlTest, APromptIsPinnedOnceARequestWithItHasRun) {

@@ -58,6 +58,9 @@ TEST(ClientTest, TextThatIsNotUtf8IsRefusedBeforeItIsSent) {
   v1::TokenizeRequest tokenize;
   tokenize.set_text("\xFF");
   EXPECT_EQ(client.Tokenize(tokenize).status().code(), absl::StatusCode::kInvalidArgument);
+  v1::EmbedRequest embed;
+  embed.add_inputs()->set_text("\xFF");
+  EXPECT_EQ(client.Embed(embed).status().code(), absl::StatusCode::kInvalidArgument);
   v1::GenerateRequest generate;
   generate.set_text("\xFF");
   const auto stream = client.Generate(generate, absl::Seconds(10));
