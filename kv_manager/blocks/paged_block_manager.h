@@ -125,14 +125,14 @@ class PagedBlockManager : public BlockManager {
   absl::StatusOr<int> Pin(const std::string& salt, absl::Span<const TokenId> tokens, int64_t expires_us);
   // The same for a request of a tenant, whose pins hold at most this share of the blocks that pins may hold. See
   // PrefixPins::PinForTenant.
-  absl::StatusOr<int> PinForTenant(const std::string& tenant, double max_share, const std::string& salt,
-                                   absl::Span<const TokenId> tokens, int64_t expires_us);
+  virtual absl::StatusOr<int> PinForTenant(const std::string& tenant, double max_share, const std::string& salt,
+                                           absl::Span<const TokenId> tokens, int64_t expires_us);
   // Returns false when no operator has pinned these tokens.
   bool Unpin(const std::string& salt, absl::Span<const TokenId> tokens) { return pins_.Unpin(salt, tokens); }
-  void ExpirePins(int64_t now_us) { pins_.Expire(now_us); }
+  virtual void ExpirePins(int64_t now_us) { pins_.Expire(now_us); }
   int64_t next_pin_expiry_us() const { return pins_.next_expiry_us(); }
   // See PrefixPins::EndOne.
-  bool EndOnePin() { return pins_.EndOne(); }
+  virtual bool EndOnePin() { return pins_.EndOne(); }
   void EndPins() { pins_.Clear(); }
 
   // Evicts up to `max_blocks` blocks from the prefix cache, in the usual order. Returns how many were evicted.

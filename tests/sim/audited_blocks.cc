@@ -4,17 +4,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/num_blocks.h"
 #include "base/status.h"
+#include "scheduler/tenant_shares.h"
 
 namespace quire {
 
 AuditedBlocks::AuditedBlocks(const PagedBlockManagerOptions& options, Observer* observer)
     : PagedBlockManager(options),
       observer_(observer),
+      max_pinned_blocks_(options.max_pinned_blocks),
       has_prefix_cache_(options.has_prefix_cache),
       states_(options.num_blocks),
       host_owners_(options.num_host_blocks, 0) {}
@@ -59,7 +63,9 @@ void AuditedBlocks::OnStepsAbandoned() {
     account.num_published = 0;
   }
   cached_.clear();
+  pins_.clear();
   for (BlockState& state : states_) {
+    state.pins = 0;
     state.is_cached = false;
     state.is_proved = false;
     state.num_cached_above = 0;
@@ -97,7 +103,8 @@ bool AuditedBlocks::Allocate(SequenceId sequence, int first_written, int num_tok
     if (changed[i] == old) continue;
     BlockState& state = states_[Value(old)];
     if (static_cast<int>(i) < first_block) Complain("entry ", i, " changed, written from ", first_written);
-    if (state.owners < 2 && !state.is_cached) Complain("block ", Value(old), " had one owner and was copied");
+    if (state.owners + state.pins < 2 && !state.is_cached)
+      Complain("block ", Value(old), " had one owner and was copied");
     --state.owners;
     TakeFresh(changed[i]);
     table[i] = changed[i];
@@ -127,6 +134,7 @@ void AuditedBlocks::TakeFresh(BlockId block) {
   BlockState& state = states_[Value(block)];
   if (state.owners != 0) Complain("block ", Value(block), " was handed out while ", state.owners, " tables have it");
   if (state.copies != 0) Complain("block ", Value(block), " was handed out while a copy of it is in flight");
+  if (state.pins != 0) Complain("block ", Value(block), " was handed out while ", state.pins, " pins hold it");
   if (state.is_cached) {
     ClearCached(block);
     ++num_evictions_;
@@ -162,7 +170,7 @@ void AuditedBlocks::ClearCached(BlockId block, bool is_evicted) {
   for (uint32_t i = 0; state.num_cached_above > 0; ++i) {
     const BlockState& above = states_[i];
     if (!above.is_cached || above.cached_below != Value(block) + 1) continue;
-    if (is_evicted && above.owners + above.copies == 0)
+    if (is_evicted && above.owners + above.copies + above.pins == 0)
       Complain("block ", Value(block), " was evicted from below block ", i);
     ClearCached(BlockId{i}, is_evicted);
   }
@@ -173,9 +181,9 @@ void AuditedBlocks::CheckWritable(SequenceId sequence, const Account& account, i
   for (int i = first_written / block_size(); i < NumBlocksFor(num_tokens, block_size()); ++i) {
     const BlockId block = account.table[i];
     const BlockState& state = states_[Value(block)];
-    if (i < account.num_lent || (state.owners == 1 && !state.is_cached)) continue;
+    if (i < account.num_lent || (state.owners + state.pins == 1 && !state.is_cached)) continue;
     Complain("sequence ", Value(sequence), " writes to block ", Value(block), ", which is in ", state.owners,
-             " tables and ", state.is_cached ? "cached" : "not cached");
+             " tables, pinned ", state.pins, " times and ", state.is_cached ? "cached" : "not cached");
   }
 }
 
@@ -259,7 +267,7 @@ std::optional<int> AuditedBlocks::Publish(SequenceId sequence, absl::Span<const 
       const auto cached = cached_.find(content);
       if (cached == cached_.end()) {
         SetCached(own, std::move(content), it->second.salt);
-      } else if (is_restoring_ || states_[Value(own)].owners > 1) {
+      } else if (is_restoring_ || states_[Value(own)].owners + states_[Value(own)].pins > 1) {
         is_shared = true;
       } else {
         expected = cached->second;
@@ -402,6 +410,84 @@ void AuditedBlocks::Restore(const RestoredBlocks& restored) {
   observer_->OnRestored(restored);
 }
 
+std::vector<BlockId> AuditedBlocks::CachedBlocks(const std::string& salt, absl::Span<const TokenId> tokens) const {
+  std::vector<BlockId> blocks;
+  for (size_t i = 0; (i + 1) * block_size() <= tokens.size(); ++i) {
+    const auto below = blocks.empty() ? std::nullopt : std::optional(blocks.back());
+    const auto cached = cached_.find(ContentOf(below, salt, tokens.subspan(i * block_size(), block_size())));
+    if (cached == cached_.end()) break;
+    blocks.push_back(cached->second);
+  }
+  return blocks;
+}
+
+int AuditedBlocks::NumPinned(absl::FunctionRef<bool(const Pin&)> counts, const std::vector<BlockId>& blocks) const {
+  std::set<BlockId> pinned(blocks.begin(), blocks.end());
+  for (const Pin& pin : pins_) {
+    if (counts(pin)) pinned.insert(pin.blocks.begin(), pin.blocks.end());
+  }
+  return static_cast<int>(pinned.size());
+}
+
+void AuditedBlocks::EndPins(absl::FunctionRef<bool(const Pin&)> ends) {
+  std::erase_if(pins_, [&](const Pin& pin) {
+    if (!ends(pin)) return false;
+    for (const BlockId block : pin.blocks) --states_[Value(block)].pins;
+    return true;
+  });
+}
+
+int64_t AuditedBlocks::first_pin_expiry_us() const {
+  int64_t first_us = std::numeric_limits<int64_t>::max();
+  for (const Pin& pin : pins_) first_us = std::min(first_us, pin.expires_us);
+  return first_us;
+}
+
+// A pin of the same blocks is renewed, and one of the first of them that ends no later is not needed any more.
+absl::StatusOr<int> AuditedBlocks::PinForTenant(const std::string& tenant, double max_share, const std::string& salt,
+                                                absl::Span<const TokenId> tokens, int64_t expires_us) {
+  const absl::StatusOr<int> pinned = PagedBlockManager::PinForTenant(tenant, max_share, salt, tokens, expires_us);
+  observer_->OnPin(tenant, max_share, salt, tokens, expires_us, pinned.value_or(0));
+  const std::vector<BlockId> blocks = CachedBlocks(salt, tokens);
+  const auto is_of_tenant = [&](const Pin& pin) { return pin.tenant == tenant; };
+  int64_t ends_us = expires_us;
+  for (const Pin& pin : pins_) {
+    if (is_of_tenant(pin) && pin.blocks == blocks) ends_us = std::max(ends_us, pin.expires_us);
+  }
+  const auto is_replaced = [&](const Pin& pin) {
+    return is_of_tenant(pin) && pin.expires_us <= ends_us && pin.blocks.size() <= blocks.size() &&
+           std::equal(pin.blocks.begin(), pin.blocks.end(), blocks.begin());
+  };
+  const auto num_kept = std::count_if(pins_.begin(), pins_.end(), [&](const Pin& pin) { return !is_replaced(pin); });
+  const bool fits = NumPinned(is_of_tenant, blocks) <= BlocksOfShare(max_share, max_pinned_blocks_) &&
+                    NumPinned([](const Pin&) { return true; }, blocks) <= max_pinned_blocks_ &&
+                    num_kept < max_pinned_blocks_;
+  const int expected = fits ? static_cast<int>(blocks.size()) * block_size() : 0;
+  if (pinned.value_or(0) != expected || pinned.ok() != (fits || blocks.empty())) {
+    Complain(pinned.value_or(0), " tokens were pinned for tenant '", tenant, "' in place of ", expected);
+  }
+  if (!fits || blocks.empty()) return pinned;
+  EndPins(is_replaced);
+  for (const BlockId block : blocks) ++states_[Value(block)].pins;
+  pins_.push_back({tenant, blocks, ends_us});
+  return pinned;
+}
+
+void AuditedBlocks::ExpirePins(int64_t now_us) {
+  PagedBlockManager::ExpirePins(now_us);
+  EndPins([now_us](const Pin& pin) { return pin.expires_us <= now_us; });
+}
+
+bool AuditedBlocks::EndOnePin() {
+  const bool has_ended = PagedBlockManager::EndOnePin();
+  const auto first = std::min_element(pins_.begin(), pins_.end(), [](const Pin& a, const Pin& b) {
+    return std::tuple(a.expires_us, a.tenant, a.blocks.back()) < std::tuple(b.expires_us, b.tenant, b.blocks.back());
+  });
+  if (has_ended != (first != pins_.end())) Complain("a pin was ended: ", has_ended);
+  if (first != pins_.end()) EndPins([&](const Pin& pin) { return &pin == &*first; });
+  return has_ended;
+}
+
 bool AuditedBlocks::HoldsBlocks(SequenceId sequence) const {
   const auto it = accounts_.find(sequence);
   return it != accounts_.end() && !it->second.is_swapped;
@@ -430,7 +516,8 @@ absl::Status AuditedBlocks::CheckAll() const {
   QUIRE_RETURN_IF_ERROR(CheckIntegrity());
   BlockCounts expected;
   for (const BlockState& state : states_) {
-    const int held = state.owners + state.copies;
+    const int held = state.owners + state.copies + state.pins;
+    if (state.pins > 0) ++expected.pinned;
     ++expected.total;
     if (held > 0) ++expected.used;
     if (held > 1) ++expected.shared;
@@ -446,12 +533,13 @@ absl::Status AuditedBlocks::CheckAll() const {
   }
   const BlockCounts found = counts();
   const auto key = [](const BlockCounts& c) {
-    return std::tuple(c.total, c.free, c.evictable, c.used, c.shared, c.host_used, c.host_total);
+    return std::tuple(c.total, c.free, c.evictable, c.used, c.shared, c.host_used, c.host_total, c.pinned);
   };
   if (key(found) == key(expected)) return absl::OkStatus();
   const auto print = [](const BlockCounts& c) {
     return absl::StrCat(c.total, " blocks, ", c.free, " free, ", c.evictable, " evictable, ", c.used, " used, ",
-                        c.shared, " shared, ", c.host_used, " of ", c.host_total, " host blocks");
+                        c.shared, " shared, ", c.pinned, " pinned, ", c.host_used, " of ", c.host_total,
+                        " host blocks");
   };
   return absl::InternalError(absl::StrCat("the manager counts ", print(found), "; there are ", print(expected)));
 }

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
 #include "kv_manager/blocks/paged_block_manager.h"
@@ -31,6 +33,9 @@ class AuditedBlocks : public PagedBlockManager {
     virtual void OnBeginStep() = 0;
     virtual void OnStepCommitted() = 0;
     virtual void OnStepsAbandoned() = 0;
+    // A request has asked for a pin, and this number of tokens is pinned.
+    virtual void OnPin(const std::string& tenant, double max_share, const std::string& salt,
+                       absl::Span<const TokenId> tokens, int64_t expires_us, int num_tokens) = 0;
     // The blocks of an earlier manager were taken over.
     virtual void OnRestored(const RestoredBlocks& restored) = 0;
   };
@@ -52,6 +57,10 @@ class AuditedBlocks : public PagedBlockManager {
   bool SwapOut(absl::Span<const SequenceExtent> sequences, std::vector<BlockSwap>* swap_outs) override;
   bool SwapIn(absl::Span<const SequenceId> sequences, std::vector<BlockSwap>* swap_ins) override;
   void Restore(const RestoredBlocks& restored) override;
+  absl::StatusOr<int> PinForTenant(const std::string& tenant, double max_share, const std::string& salt,
+                                   absl::Span<const TokenId> tokens, int64_t expires_us) override;
+  void ExpirePins(int64_t now_us) override;
+  bool EndOnePin() override;
 
   // A cached prefix that no cached block follows. All cached blocks are in one of these or in several.
   struct CachedPrefix {
@@ -75,6 +84,7 @@ class AuditedBlocks : public PagedBlockManager {
   std::vector<SequenceId> TakeReleased() { return std::exchange(released_, {}); }
   int64_t num_copies() const { return num_copies_; }
   int64_t num_adopted_tokens() const { return num_adopted_tokens_; }  // Tokens that sequences took from the cache.
+  int64_t first_pin_expiry_us() const;                                // INT64_MAX without a pin.
 
  private:
   struct Account {
@@ -90,6 +100,7 @@ class AuditedBlocks : public PagedBlockManager {
   struct BlockState {
     int owners = 0;  // Tables that hold the block.
     int copies = 0;  // Copies in flight that read or write it.
+    int pins = 0;    // Pins that hold it.
     bool is_cached = false;
     bool is_proved = false;
     std::string salt;           // The salt under which it is cached.
@@ -106,6 +117,11 @@ class AuditedBlocks : public PagedBlockManager {
     StepId step;
     BlockId host;
   };
+  struct Pin {
+    std::string tenant;
+    std::vector<BlockId> blocks;
+    int64_t expires_us;
+  };
 
   template <typename... Parts>
   void Complain(const Parts&... parts);
@@ -120,9 +136,16 @@ class AuditedBlocks : public PagedBlockManager {
   void EndCopy(const CopyInFlight& copy);
   void CheckWritable(SequenceId sequence, const Account& account, int first_written, int num_tokens);
 
+  // The whole blocks that the cache has of a prompt.
+  std::vector<BlockId> CachedBlocks(const std::string& salt, absl::Span<const TokenId> tokens) const;
+  // The different blocks of these pins and of `blocks`.
+  int NumPinned(absl::FunctionRef<bool(const Pin&)> counts, const std::vector<BlockId>& blocks) const;
+  void EndPins(absl::FunctionRef<bool(const Pin&)> ends);
+
   static Content ContentOf(std::optional<BlockId> parent, const std::string& salt, absl::Span<const TokenId> tokens);
 
   Observer* const observer_;
+  const int max_pinned_blocks_;
   const bool has_prefix_cache_;
   absl::flat_hash_map<SequenceId, Account> accounts_;
   std::vector<BlockState> states_;  // By block.
@@ -130,6 +153,7 @@ class AuditedBlocks : public PagedBlockManager {
   std::vector<int> host_owners_;       // By host block.
   std::deque<CopyInFlight> copies_;    // By step.
   std::deque<SwapInFlight> swap_ins_;  // By step. Each holds the host block that it reads.
+  std::vector<Pin> pins_;
   StepId step_{0};
   std::vector<SequenceId> released_;
   bool is_restoring_ = false;

@@ -144,6 +144,8 @@ void PrintReport(const SearchResult& result) {
   print("forks", r.forks);
   print("copies on write", r.copies);
   print("evictions", r.evictions);
+  print("pins", r.pins);
+  print("  beyond a limit, or short", r.failed_pins);
   print("cached tokens", r.cached_tokens);
   print("worker deaths", r.losses);
   print("worker drains", r.drains);

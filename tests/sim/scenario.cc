@@ -43,6 +43,7 @@ constexpr SimField<SimWorker> kWorkerFields[] = {
     {"others_percent", &SimWorker::others_percent},
     {"other_block_size", &SimWorker::other_block_size},
     {"keeps_rows", &SimWorker::keeps_rows},
+    {"pinned_percent", &SimWorker::pinned_percent},
     {"rebalances", &SimWorker::rebalances},
     {"numerics", &SimWorker::numerics},
     {"approximate", &SimWorker::approximate},
@@ -68,6 +69,9 @@ constexpr SimField<SimRequest> kRequestFields[] = {
     {"resumable", &SimRequest::resumable},
     {"prompt_logprobs", &SimRequest::prompt_logprobs},
     {"pooling", &SimRequest::pooling},
+    {"pin_tokens", &SimRequest::pin_tokens},
+    {"pin_events", &SimRequest::pin_events},
+    {"has_short_pin", &SimRequest::has_short_pin},
     {"deadline", &SimRequest::deadline},
     {"samples", &SimRequest::samples},
     {"beams", &SimRequest::beams},
@@ -182,6 +186,7 @@ StepLoopOptions SimWorker::LoopOptions() const {
   options.address = "worker";
   options.scheduler = Options();
   options.has_prefix_cache = prefix_cache != 0;
+  options.max_pinned_share = 0.01 * pinned_percent;
   options.worker_grace_us = grace == 0 ? kForeverUs : grace * kMicrosPerEvent;
   options.max_inbox_requests = 1 << 20;
   options.max_questions = 1 << 20;
@@ -275,6 +280,12 @@ Request SimRequest::Build(absl::Span<const TokenId> transcript) const {
     request.stop_token_ids.clear();
     return request;
   }
+  if (pin_tokens != 0 && bypass_cache == 0) {
+    const int num_tokens = std::min(pin_tokens, static_cast<int>(request.prompt.size()));
+    const int64_t ttl_us = pin_events * kMicrosPerEvent;
+    request.pins.push_back({.num_tokens = num_tokens, .ttl_us = ttl_us});
+    if (has_short_pin != 0) request.pins.push_back({.num_tokens = num_tokens / 2, .ttl_us = 2 * ttl_us});
+  }
   if (prompt_logprobs != 0) request.sampling.num_prompt_logprobs = 0;
   request.num_samples = samples;
   if (prompt_logprobs != 0 || id % 4 == 1) request.sampling.num_logprobs = 0;
@@ -313,7 +324,7 @@ absl::Status CheckScenario(const Scenario& scenario) {
     QUIRE_RETURN_IF_ERROR(CheckSchedulerOptions(worker.Options()));
     if (worker.blocks < 1 || worker.block_size < 1 || worker.host_blocks < 0 || worker.policy < 0 ||
         worker.policy > 3 || worker.grace < 0 || worker.timeout < 0 || worker.ranks < 1 ||
-        worker.ranks > SimWorker::kMaxRanks) {
+        worker.ranks > SimWorker::kMaxRanks || worker.pinned_percent < 0 || worker.pinned_percent > 100) {
       return absl::InvalidArgumentError("a parameter of a worker is out of range");
     }
   }
@@ -323,7 +334,8 @@ absl::Status CheckScenario(const Scenario& scenario) {
                            request.returned <= request.beams && request.samples == 1 && request.early_stopping >= 0 &&
                            request.early_stopping <= 2;
     if (request.max_tokens < 1 || request.samples < 1 || request.num_shared < 0 || request.num_own < 0 ||
-        request.stream < 0 || request.pooling < 0 || request.pooling > 3 || (request.beams != 0 && !has_beams)) {
+        request.stream < 0 || request.pin_tokens < 0 || request.pin_events < 1 || request.pooling < 0 ||
+        request.pooling > 3 || (request.beams != 0 && !has_beams)) {
       return absl::InvalidArgumentError(absl::StrCat("a parameter of request ", id, " is out of range"));
     }
   }

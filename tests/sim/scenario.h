@@ -54,11 +54,13 @@ struct SimWorker {
   int other_block_size = 0;  // The block size of every second pool that the worker has; 0: as the first.
   int keeps_rows = 0;        // 1: the rows and blocks outlive the manager, and the next manager adopts them.
 
-  int rebalances = 0;   // 1: waiting requests move to idle workers.
-  int numerics = 0;     // Workers with other numerics give other tokens.
-  int approximate = 0;  // 1: --failover=approximate.
-  int postpones = 0;    // Above 1: the worker puts off about one draw in this number.
-  int ranks = 1;        // Number of ranks of the worker, 1 .. kMaxRanks.
+  int rebalances = 0;       // 1: waiting requests move to idle workers.
+  int numerics = 0;         // Workers with other numerics give other tokens.
+  int approximate = 0;      // 1: --failover=approximate.
+  int pinned_percent = 25;  // The share of the pool that pins may hold.
+
+  int postpones = 0;  // Above 1: the worker puts off about one draw in this number.
+  int ranks = 1;      // Number of ranks of the worker, 1 .. kMaxRanks.
 
   static constexpr int kMaxRanks = 4;
 
@@ -97,6 +99,9 @@ struct SimRequest {
   int resumable = 0;        // 1: its rows have a record, so another manager can continue it.
   int prompt_logprobs = 0;  // 0 or 1.
   int pooling = 0;          // A Pooling. Unless it is 0, the request wants the embedding of its prompt and no tokens.
+  int pin_tokens = 0;       // It pins this number of tokens of its prompt, or all; 0: none.
+  int pin_events = 1;       // Events until the pin ends.
+  int has_short_pin = 0;    // 1: it also pins half of these tokens, for twice the time.
   int deadline = 0;         // Events until its deadline; 0: no deadline.
   int samples = 1;
   int beams = 0;  // 0: no beam search.

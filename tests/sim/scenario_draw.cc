@@ -37,6 +37,7 @@ class Drawer {
     if (has_poisons_) DrawLateFailures();
     if (random_.OneIn(3)) DrawPoolings();
     if (random_.OneIn(5)) DrawGroups();
+    if (random_.OneIn(3)) DrawPins();
     return std::move(scenario_);
   }
 
@@ -149,6 +150,19 @@ class Drawer {
       if (event.kind == SimEventKind::kDamage && random_.OneIn(2)) event.argument = random_.Between(6, 7);
       Add(event);
       if (Happens(difference_period)) Add({SimEventKind::kDiverge, AnyWorker(), rank});
+    }
+  }
+
+  // Last, so that all else is as without them. Many end while others run.
+  void DrawPins() {
+    const int percent = random_.OneIn(3) ? 100 : random_.Between(1, 60);
+    for (SimWorker& worker : scenario_.workers) worker.pinned_percent = percent;
+    const int longest = random_.OneIn(2) ? 30 : 1000;
+    for (auto& [id, request] : scenario_.requests) {
+      if (random_.OneIn(2)) continue;
+      request.pin_tokens = random_.Between(1, 100);
+      request.pin_events = random_.Between(1, longest);
+      request.has_short_pin = random_.OneIn(3);
     }
   }
 

@@ -42,6 +42,8 @@ TEST_P(SchedulerPropertyTest, EveryRequestGetsTheTokensOfASoloRunWhateverHappens
   EXPECT_GT(report.forks, 5000);
   EXPECT_GT(report.cached_tokens, 5000);
   EXPECT_GT(report.evictions, 5000);
+  EXPECT_GT(report.pins, 250);
+  EXPECT_GT(report.failed_pins, 100);
   EXPECT_GT(report.losses, 250);
   EXPECT_GT(report.expired, 250);
   EXPECT_GT(report.probed_blocks, 12500);

@@ -32,6 +32,7 @@ std::shared_ptr<SimCaller> SimCaller::RestoredOn(GenerationId generation, const 
   std::shared_ptr<SimCaller> restored = Again();
   restored->request_.generation = restored->next_generation_ = generation;
   restored->next_model_ = model;
+  restored->request_.pins.clear();  // They end with the manager.
   restored->changes_ = changes_;
   restored->has_mixed_numerics_ = has_mixed_numerics_;
   for (const auto& [sample, changes] : changes_) {
@@ -78,6 +79,13 @@ void SimCaller::OnStarted(int num_cached_tokens) {
   num_cached_tokens_ = num_cached_tokens;
 }
 
+void SimCaller::OnPinned(std::vector<int> num_tokens) {
+  if (is_deaf_) return;
+  if (has_ended_ || !has_started_ || num_tokens_ > 0 || !pinned_tokens_.empty()) Complain("pins in the wrong place");
+  if (num_tokens.size() != request_.pins.size()) Complain(num_tokens.size(), " pins of ", request_.pins.size());
+  pinned_tokens_ = std::move(num_tokens);
+}
+
 void SimCaller::OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) {
   if (is_deaf_) return;
   if (has_ended_ || !has_started_) Complain("prompt logprobs before the start or after the end");
@@ -106,6 +114,7 @@ void SimCaller::OnToken(int sample_index, int position, ScoredToken token) {
   Sample& sample = samples_[sample_index];
   if (has_ended_ || sample.state == Sample::State::kEnded || !has_started_)
     Complain("token before the start or after the end");
+  if (pinned_tokens_.size() != request_.pins.size()) Complain("a token before the pins");
   if (position != static_cast<int>(request_.prompt.size()) + sample.num_tokens) {
     return Complain("token at position ", position, " of sample ", sample_index, " after ", sample.num_tokens);
   }

@@ -45,6 +45,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   void OnManagerLost() { is_deaf_ = true; }
 
   void OnStarted(int num_cached_tokens) override;
+  void OnPinned(std::vector<int> num_tokens) override;
   void OnPromptLogprobs(int first_position, std::vector<ScoredToken> tokens) override;
   void OnEmbedding(std::vector<float> values) override;
   void OnToken(int sample_index, int position, ScoredToken token) override;
@@ -82,7 +83,8 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   bool is_cancel_posted() const { return is_cancel_posted_; }
   const absl::Status& failure() const { return failure_; }  // The error of OnFailed.
   int num_cached_tokens() const { return num_cached_tokens_; }
-  int64_t num_tokens() const { return num_tokens_; }  // Emitted by all samples together.
+  const std::vector<int>& pinned_tokens() const { return pinned_tokens_; }  // Empty until it is told of its pins.
+  int64_t num_tokens() const { return num_tokens_; }                        // Emitted by all samples together.
   const absl::Status& status() const { return status_; }
 
   // The prompt and the output of a sample.
@@ -133,6 +135,7 @@ class SimCaller : public RequestSink, public std::enable_shared_from_this<SimCal
   bool has_ended_ = false;
   absl::Status failure_;
   int num_cached_tokens_ = 0;
+  std::vector<int> pinned_tokens_;
   int64_t num_tokens_ = 0;
   absl::Status status_;
 };

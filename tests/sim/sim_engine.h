@@ -209,6 +209,8 @@ class SimEngine : private AuditedBlocks::Observer {
   void OnBeginStep() override;
   void OnStepCommitted() override;
   void OnStepsAbandoned() override;
+  void OnPin(const std::string& tenant, double max_share, const std::string& salt, absl::Span<const TokenId> tokens,
+             int64_t expires_us, int num_tokens) override;
   void OnRestored(const RestoredBlocks& restored) override;
   // The row of the inventory in which the sequence ran when the last manager died. Null: there is none.
   const WorkerInventory::Row* RowSinceDeath(const RunningAtDeath& running, int* num_rows) const;
@@ -264,6 +266,8 @@ class SimEngine : private AuditedBlocks::Observer {
   // The tenant that must give up a place of the full queue for a request of this tenant.
   std::optional<std::string> ExpectedLoser(const std::string& tenant) const;
   absl::Status CheckDisplaced();
+  // Compares the pins that the caller was told of with those that were made.
+  void CheckPins(const SimCaller& caller);
   // Forgets the requests that have ended.
   void DropEnded();
   void CheckReason(const absl::Status& failure);
@@ -310,7 +314,9 @@ class SimEngine : private AuditedBlocks::Observer {
   std::deque<Posted> posted_;          // Events in the inbox.
   size_t num_taken_ = 0;               // Number of events that the current round has taken from the front of posted_.
   std::map<RequestId, Live> callers_;  // The callers of live requests, as the loop knows them.
-  bool has_news_ = true;               // Whether something has happened since the last round.
+  // The numbers of tokens of the pins that live requests have made here.
+  std::map<RequestId, std::vector<int>> pinned_tokens_;
+  bool has_news_ = true;  // Whether something has happened since the last round.
   int64_t wake_us_ = 0;
   bool is_drained_by_operator_ = false;
   bool is_planning_ = false;  // A step was begun, and its plan is not known yet.

@@ -73,6 +73,8 @@ absl::Status SimEngine::CheckRound() {
       status->is_ready && status->waiting_requests > 0 && scheduler_ != nullptr && scheduler_->counts().suspects == 0;
   rebalance_.EndRound(is_full, now_us);
   if (blocks_ == nullptr) return absl::OkStatus();
+  if (blocks_->first_pin_expiry_us() <= now_us) return Violation("a pin outlives its time");
+  if (wake_us_ > blocks_->first_pin_expiry_us()) return Violation("the loop sleeps beyond the time of a pin");
   QUIRE_RETURN_IF_ERROR(CheckLoad(*status, load));
   QUIRE_RETURN_IF_ERROR(blocks_->status());
   const bool is_stuck = status->is_ready && was_plan_empty_ && status->num_plans_in_flight == 0 &&
@@ -178,9 +180,9 @@ absl::Status SimEngine::CheckQuiet(const CallerTotals& totals) {
     return Violation(counts.waiting, " requests wait, ", counts.running, " run and ", counts.swapped,
                      " are swapped out after the end of all");
   }
-  if (blocks_->counts().used != 0 || blocks_->counts().host_used != 0) {
-    return Violation(blocks_->counts().used, " blocks and ", blocks_->counts().host_used,
-                     " host blocks belong to nobody");
+  const int num_unowned = blocks_->counts().used - blocks_->counts().pinned;
+  if (num_unowned != 0 || blocks_->counts().host_used != 0) {
+    return Violation(num_unowned, " blocks and ", blocks_->counts().host_used, " host blocks belong to nobody");
   }
   if (is_audit_pending_) return Violation("an audit was not answered");
   QUIRE_RETURN_IF_ERROR(blocks_->CheckAll());
@@ -218,6 +220,10 @@ absl::Status SimEngine::CheckCounts(const CallerTotals& totals) const {
     return Violation(scheduler_->counts().cached_tokens, " cached tokens counted, ",
                      blocks_->num_adopted_tokens() - num_probed_tokens_, " taken over");
   }
+  if (stats.request_pins != report_.pins || stats.failed_request_pins != report_.failed_pins) {
+    return Violation(stats.request_pins, " pins of ", report_.pins, ", and ", stats.failed_request_pins, " failed of ",
+                     report_.failed_pins);
+  }
   if (stats.restored_requests != report_.restored) {
     return Violation(stats.restored_requests, " restored requests of ", report_.restored);
   }
@@ -248,7 +254,7 @@ absl::Status SimEngine::CheckCache(const std::vector<std::shared_ptr<SimCaller>>
       QUIRE_RETURN_IF_ERROR(Probe(caller->request().cache_salt, caller->Transcript(i), &found));
     }
   }
-  const int num_cached = blocks_->counts().evictable;
+  const int num_cached = blocks_->num_cached_blocks();
   if (loop_->status()->is_ready && is_all_known && num_cached != static_cast<int>(found.size())) {
     return Violation(num_cached, " blocks are cached, ", found.size(), " of them for what requests had");
   }

@@ -35,6 +35,8 @@ struct SimReport {
   int64_t forks = 0;
   int64_t copies = 0;
   int64_t evictions = 0;
+  int64_t pins = 0;         // Made by requests.
+  int64_t failed_pins = 0;  // Wanted by requests, and not made.
   int64_t cached_tokens = 0;
   int64_t scheduled_tokens = 0;
   int64_t recomputed_tokens = 0;
