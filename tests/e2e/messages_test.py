@@ -22,6 +22,10 @@ def text_of(message):
     return "".join(block["text"] for block in message["content"] if block["type"] == "text")
 
 
+def prompt_tokens(usage):
+    return usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"]
+
+
 def without_names(message):
     """A message without what differs between equal answers."""
     content = [{name: value for name, value in block.items() if name != "id"} for block in message["content"]]
@@ -70,7 +74,7 @@ class MessagesTest(unittest.TestCase):
         messages = [USER, {"role": "assistant", "content": "Yes"}, USER]
         body = {**GREEDY, "system": "You tell stories.", "messages": messages}
         usage = self.create(**body)["usage"]
-        num_tokens = usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"]
+        num_tokens = prompt_tokens(usage)
         del body["max_tokens"]
         self.assertEqual(self.quire.call("/v1/messages/count_tokens", body)[1], {"input_tokens": num_tokens})
 
@@ -97,7 +101,8 @@ class MessagesTest(unittest.TestCase):
         message = self.create(max_tokens=32000, messages=[long])
         if message["stop_reason"] != "end_turn":  # The model may have ended its story.
             self.assertEqual(message["stop_reason"], "model_context_window_exceeded")
-            self.assertEqual(sum(message["usage"].values()), 1024)
+            usage = message["usage"]
+            self.assertEqual(prompt_tokens(usage) + usage["output_tokens"], 1024)
         error = self.error({**GREEDY, "messages": [{"role": "user", "content": f"{PROMPT}, " * 1000}]})
         self.assertRegex(error["message"], "^prompt is too long: messages has .* context is 1024")
 
@@ -204,7 +209,7 @@ class MessageToolsTest(unittest.TestCase):
             reads.append(message["usage"])
         self.assertEqual(reads[0]["cache_read_input_tokens"], 0)
         self.assertGreater(reads[1]["cache_read_input_tokens"], 100)
-        self.assertEqual(sum(reads[0].values()), sum(reads[1].values()))
+        self.assertEqual(prompt_tokens(reads[0]), prompt_tokens(reads[1]))
 
     def test_a_schema_that_is_not_supported_is_named(self):
         quire = self.start("--tool-call-format=hermes")
@@ -213,6 +218,99 @@ class MessageToolsTest(unittest.TestCase):
         code, answer, _ = quire.call("/v1/messages", body)
         self.assertEqual(code, 400)
         self.assertRegex(answer["error"]["message"], r'^tools\[0\].input_schema at #/disallow')
+
+
+class CacheControlTest(unittest.TestCase):
+    """A pool of 768 tokens, of which pins may hold half."""
+
+    def start(self, *manager_flags):
+        quire = Installation(BIN, worker_flags=["--block-size=16", "--num-blocks=48"],
+                             manager_flags=["--max-pinned-share=0.5", *manager_flags])
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        return quire
+
+    def usage(self, quire, messages):
+        body = {"messages": messages, "max_tokens": 3, "temperature": 0}
+        code, message, _ = quire.call("/v1/messages", body)
+        self.assertEqual(code, 200, message)
+        return message["usage"]
+
+    @staticmethod
+    def turns(story, control):
+        """The first turn of a conversation, and the second one, which begins with it."""
+        first = [{"role": "user", "content": [{"type": "text", "text": story, **control}]}]
+        answer = {"role": "assistant", "content": "And then they went home."}
+        return first, [*first, answer, {"role": "user", "content": "Tell me more."}]
+
+    def evict(self, quire):
+        for name in ("Tom", "Anna", "Max"):
+            story = {"role": "user", "content": f"{name} had a red ball and a big dog. " * 35}
+            self.assertGreater(prompt_tokens(self.usage(quire, [story])), 300)
+
+    def test_the_second_turn_reads_what_memory_pressure_would_have_evicted(self):
+        quire = self.start()
+        story = "The owl, the bear and the bee had a feast in the wood. " * 10
+        for control, is_kept in (
+            ({}, False),
+            ({"cache_control": {"type": "ephemeral"}}, True),
+            ({"cache_control": {"type": "ephemeral", "ttl": "1h"}}, True),
+        ):
+            with self.subTest(control):
+                self.evict(quire)
+                # Nothing is shared with the story before.
+                first, second = self.turns(f"{len(str(control))} {story}", control)
+                made = self.usage(quire, first)
+                self.assertEqual(made["cache_read_input_tokens"], 0)
+                self.evict(quire)
+                read = self.usage(quire, second)
+                if not is_kept:
+                    self.assertEqual(made["cache_creation_input_tokens"], 0)
+                    self.assertEqual(read["cache_read_input_tokens"], 0, "so the pressure is enough")
+                    continue
+                pinned = made["cache_creation_input_tokens"]
+                self.assertGreater(pinned, 100)
+                self.assertEqual(pinned % 16, 0, "whole blocks")
+                kind = "ephemeral_1h_input_tokens" if "ttl" in control["cache_control"] else "ephemeral_5m_input_tokens"
+                self.assertEqual(made["cache_creation"][kind], pinned)
+                self.assertGreaterEqual(read["cache_read_input_tokens"], pinned)
+                self.assertEqual(read["cache_creation_input_tokens"], 0, "it is pinned already")
+        self.assertRegex(quire.quirectl("status"), "blocks are pinned")
+
+    def test_a_stream_has_the_numbers_of_the_prompt_at_once(self):
+        quire = self.start()
+        first, _ = self.turns("The cat sat in the sun. " * 20, {"cache_control": {"type": "ephemeral"}})
+        events = []
+        body = {"messages": first, "max_tokens": 3, "temperature": 0}
+        message = stream_message(quire, body, on_event=events.append)
+        begin = events[0]["message"]["usage"]
+        self.assertGreater(begin["cache_creation_input_tokens"], 50)
+        self.assertEqual({**begin, "output_tokens": 3}, message["usage"])
+        whole = self.usage(quire, first)
+        self.assertEqual(prompt_tokens(whole), prompt_tokens(begin))
+        self.assertGreaterEqual(whole["cache_read_input_tokens"], begin["cache_creation_input_tokens"])
+
+    def test_beyond_the_limit_of_the_tenant_requests_run_unpinned(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "tenants.yaml").write_text('"": {max_blocks_share: 0.5}\n')  # Pins hold 12 blocks, 192 tokens.
+        quire = self.start(f"--tenants={folder}/tenants.yaml")
+        made = []
+        for name in ("owl", "bear"):
+            story = f"The {name} and the bee had a feast in the wood. " * 10
+            first, _ = self.turns(story, {"cache_control": {"type": "ephemeral"}})
+            usage = self.usage(quire, first)
+            self.assertGreater(prompt_tokens(usage), 100)
+            made.append(usage["cache_creation_input_tokens"])
+        self.assertGreater(made[0], 96)
+        self.assertEqual(made[1], 0)
+
+    def test_wrong_breakpoints_are_named(self):
+        quire = self.start()
+        first, _ = self.turns("Once", {"cache_control": {"type": "ephemeral", "ttl": "2h"}})
+        code, answer, _ = quire.call("/v1/messages", {"messages": first, "max_tokens": 3})
+        self.assertEqual((code, answer["error"]["type"]), (400, "invalid_request_error"))
+        self.assertEqual(answer["error"]["message"],
+                         'messages[0].content[0].cache_control.ttl is "2h", it must be 5m or 1h')
 
 
 class TokensTest(unittest.TestCase):
