@@ -59,6 +59,7 @@ class Options(TypedDict, total=False):
     beam: Union[v1.BeamParams, Mapping[str, Any]]
     cache_salt: str
     bypass_prefix_cache: bool
+    pins: Iterable[Union[v1.PrefixPin, Mapping[str, Any]]]
     tenant: str
 
 

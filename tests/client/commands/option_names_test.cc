@@ -60,7 +60,7 @@ TEST(OptionNamesTest, EveryFieldThatAnOptionSetsIsNamedByIt) {
   AppendPaths(*v1::GenerateRequest::descriptor(), "", &paths);
   // quirectl does not set these.
   for (const char* path : {"chat.add_generation_prompt", "chat.continue_final_message", "chat.tools", "continue_from",
-                           "continue_numerics"}) {
+                           "continue_numerics", "pins"}) {
     EXPECT_EQ(paths.erase(path), 1u) << path;
   }
   for (const std::string& path : paths) EXPECT_NE(Translated(path + ": is 1"), path + ": is 1") << path;
