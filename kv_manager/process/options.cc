@@ -123,9 +123,10 @@ ABSL_FLAG(int32_t, max_context_tokens, 0,
 ABSL_FLAG(double, watermark, quire::SchedulerOptions().watermark,
           "Share of a worker's KV blocks, from 0 to below 1, that stays free when a request is admitted. Running "
           "requests use these blocks when they grow, before one of them must be preempted.");
-ABSL_FLAG(double, max_pinned_share, quire::StepLoopOptions().max_pinned_share,
-          "Largest share of a worker's KV blocks, from 0 to 1, that pins of operators (quirectl pin) and pins of requests "
-          "(cache_control) together protect from eviction.");
+ABSL_FLAG(
+    double, max_pinned_share, quire::StepLoopOptions().max_pinned_share,
+    "Largest share of a worker's KV blocks, from 0 to 1, that pins of operators (quirectl pin) and pins of requests "
+    "(cache_control) together protect from eviction.");
 ABSL_FLAG(
     int32_t, max_requests, static_cast<int32_t>(quire::InferenceServiceOptions().max_requests),
     "Largest number of calls of Generate and requests of GenerateBatch at the same time. Further ones are refused. A "
