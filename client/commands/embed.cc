@@ -21,7 +21,8 @@ struct EmbedOptions {
   std::vector<std::string> texts;
   bool lines = false;
   std::optional<uint32_t> dimensions;
-  std::optional<bool> normalize;
+  bool normalize = false;
+  bool no_normalize = false;
   bool no_special_tokens = false;
   bool no_parse_special = false;
 };
@@ -59,7 +60,7 @@ int RunEmbed(const EmbedOptions& options, const CommandContext& context) {
   v1::EmbedRequest request;
   if (const absl::Status status = AddTexts(options, &request); !status.ok()) return ReportUsage(status.message());
   if (options.dimensions.has_value()) request.set_dimensions(*options.dimensions);
-  if (options.normalize.has_value()) request.set_normalize(*options.normalize);
+  if (options.normalize || options.no_normalize) request.set_normalize(options.normalize);
   if (options.no_special_tokens) request.set_add_special_tokens(false);
   if (options.no_parse_special) request.set_parse_special_tokens(false);
   Client client(context.client);
@@ -95,8 +96,9 @@ void AddEmbedCommand(CommandList* list) {
   command->add_flag("--lines", options->lines, "Take each line of standard input as a text");
   AddOption(command, "--dimensions", &options->dimensions, "N [all]",
             "How many values an embedding keeps, for models that were trained for it");
-  command->add_flag("--normalize,!--no-normalize", options->normalize,
-                    "Divide embeddings by their length, or do not; the default is that of the model");
+  CLI::Option* const normalize = command->add_flag(
+      "--normalize", options->normalize, "Divide embeddings by their length; the default is that of the model");
+  command->add_flag("--no-normalize", options->no_normalize, "Do not divide them")->excludes(normalize);
   command->add_flag("--no-special-tokens", options->no_special_tokens,
                     "Do not add the special tokens of the tokenizer");
   command->add_flag("--no-parse-special", options->no_parse_special,

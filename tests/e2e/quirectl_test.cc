@@ -193,9 +193,10 @@ TEST_F(QuirectlTest, EmbedTellsHowSimilarTextsAre) {
     for (const double value : embedding["values"]) squares += value * value;
     return std::sqrt(squares);
   };
-  const auto few = embeddings("quirectl embed 'The fox ran.' --dimensions 8 -o json");
+  const auto few = embeddings("quirectl embed 'The fox ran.' --dimensions 8 --normalize -o json");
   EXPECT_EQ(few[0]["values"].size(), 8u);
   EXPECT_NEAR(length(few[0]), 1, 1e-5);
+  EXPECT_NEAR(length(lines[0]), 1, 1e-5) << "as the model wants it";
   EXPECT_GT(length(embeddings("quirectl embed 'The fox ran.' --no-normalize -o json")[0]), 1.5);
 }
 
