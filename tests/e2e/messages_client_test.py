@@ -51,7 +51,8 @@ class AnthropicClientTest(unittest.TestCase):
         self.assertEqual(text, whole.content[0].text)
         self.assertEqual(final.content[0].text, text)
         self.assertEqual((final.stop_reason, final.usage.output_tokens), ("max_tokens", 20))
-        num_input = final.usage.input_tokens + final.usage.cache_read_input_tokens
+        usage = final.usage
+        num_input = usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
         self.assertEqual(self.client.messages.count_tokens(
             model="tales", messages=[USER], system=SYSTEM).input_tokens, num_input)
 

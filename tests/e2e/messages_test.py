@@ -224,7 +224,7 @@ class CacheControlTest(unittest.TestCase):
     """A pool of 768 tokens, of which pins may hold half."""
 
     def start(self, *manager_flags):
-        quire = Installation(BIN, worker_flags=["--block-size=16", "--num-blocks=48"],
+        quire = Installation(BIN, pool="--num-blocks=48", worker_flags=["--block-size=16"],
                              manager_flags=["--max-pinned-share=0.5", *manager_flags])
         self.addCleanup(quire.close)
         quire.wait_until_ready()
@@ -258,21 +258,22 @@ class CacheControlTest(unittest.TestCase):
         ):
             with self.subTest(control):
                 self.evict(quire)
-                # Nothing is shared with the story before.
+                # Nothing but the BOS token is shared with the stories before.
                 first, second = self.turns(f"{len(str(control))} {story}", control)
                 made = self.usage(quire, first)
-                self.assertEqual(made["cache_read_input_tokens"], 0)
+                self.assertLessEqual(made["cache_read_input_tokens"], 1)
                 self.evict(quire)
                 read = self.usage(quire, second)
                 if not is_kept:
                     self.assertEqual(made["cache_creation_input_tokens"], 0)
-                    self.assertEqual(read["cache_read_input_tokens"], 0, "so the pressure is enough")
+                    self.assertLessEqual(read["cache_read_input_tokens"], 1, "so the pressure is enough")
                     continue
-                pinned = made["cache_creation_input_tokens"]
+                created = made["cache_creation_input_tokens"]
+                pinned = made["cache_read_input_tokens"] + created
                 self.assertGreater(pinned, 100)
                 self.assertEqual(pinned % 16, 0, "whole blocks")
                 kind = "ephemeral_1h_input_tokens" if "ttl" in control["cache_control"] else "ephemeral_5m_input_tokens"
-                self.assertEqual(made["cache_creation"][kind], pinned)
+                self.assertEqual(made["cache_creation"][kind], created)
                 self.assertGreaterEqual(read["cache_read_input_tokens"], pinned)
                 self.assertEqual(read["cache_creation_input_tokens"], 0, "it is pinned already")
         self.assertRegex(quire.quirectl("status"), "blocks are pinned")

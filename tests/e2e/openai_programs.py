@@ -37,7 +37,7 @@ WEATHER = {
 class Installation:
     """The programs on unix sockets in a folder of their own; the gateway listens on a free port. There is a manager for
     each of the names. With a chat template, the model is a copy of the bundled one that has it, named "caller".
-    `edit_model` changes the files in the folder of such a copy."""
+    `edit_model` changes the files in the folder of such a copy. `pool` is the flag of the worker for its size."""
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Installation:
         managers=("manager",),
         chat_template=None,
         edit_model=None,
+        pool="--kv-bytes=64MiB",
     ):
         self.bin = folder_of_programs
         self.manager_flags = manager_flags
@@ -64,7 +65,7 @@ class Installation:
             if edit_model is not None:
                 edit_model(model)
             self.worker_command = [self.bin / "quire-worker", f"--model={model}", f"--listen=unix:{self.folder}/worker"]
-            self.worker_command += ["--metrics-listen=", "--kv-bytes=64MiB", *worker_flags]
+            self.worker_command += ["--metrics-listen=", pool, *worker_flags]
             self.start_worker()
             self.managers = [self.start_manager(name) for name in managers]
             self.endpoint = ",".join(f"unix:{self.folder}/{name}" for name in managers)
