@@ -58,13 +58,14 @@ absl::StatusOr<int> PrefixPins::PinForTenant(const std::string& tenant, int max_
   }
   const int num_new = NumNew(hit.blocks, num_pins_);
   if (num_blocks() + num_new > max_blocks_) return TooMany("", num_new, num_pins_.size(), max_blocks_);
-  // Pins of shorter prefixes that end before this one keep nothing that it does not keep.
+  if (const auto renewed = before.pins.find(hit.blocks.back()); renewed != before.pins.end()) {
+    expires_us = std::max(expires_us, renewed->second.expires_us);
+  }
+  // Pins of shorter prefixes that end no later than this one keep nothing that it does not keep.
   std::vector<BlockId> replaced;
   for (const BlockId block : hit.blocks) {
     const auto old = before.pins.find(block);
-    if (old == before.pins.end()) continue;
-    if (block == hit.blocks.back()) expires_us = std::max(expires_us, old->second.expires_us);
-    if (old->second.expires_us <= expires_us) replaced.push_back(block);
+    if (old != before.pins.end() && old->second.expires_us <= expires_us) replaced.push_back(block);
   }
   if (num_pins() - static_cast<int>(replaced.size()) >= max_blocks_) {
     return absl::ResourceExhaustedError(absl::StrCat("there are ", num_pins(), " pins, the limit is ", max_blocks_));

@@ -188,6 +188,9 @@ TEST_F(PrefixPinsTest, APinIsReplacedByALongerOneThatEndsLater) {
   EXPECT_EQ(pins_.num_pins(), 2) << "one of each tenant";
   EXPECT_EQ(pins_.NumPins(BlockId{0}), 2);
   EXPECT_EQ(pins_.NumPins(BlockId{1}), 1);
+  ASSERT_TRUE(PinFor("a", {1, 2}, 100).ok());
+  ASSERT_TRUE(PinFor("a", {1, 2, 3, 4}, 50).ok()) << "it still ends at 100";
+  EXPECT_EQ(pins_.num_pins(), 2);
 }
 
 TEST_F(PrefixPinsTest, PinsOfATenantHaveALimitOfTheirOwn) {
