@@ -70,7 +70,6 @@ StreamEvents StreamRecord::AppendAndRead(StreamEvents events, size_t max_tokens)
   // A reader that has read everything gets the new events themselves, and the record a copy.
   events_.AppendCopyOf(events);
   events.num_cached_tokens = events_.num_cached_tokens;
-  events.pinned_tokens = events_.pinned_tokens;
   next_ = End();
   return events;
 }
