@@ -16,10 +16,10 @@ constexpr double kSeconds = 0.002;  // Duration of a run.
 
 // Returns the name of the loop whose instruction multiplies such weights, or an empty name.
 std::string LoopFor(cpu::Isa isa, cpu::WeightFormat format) {
-  const bool rounds_input = format == cpu::WeightFormat::kInt8 || format == cpu::WeightFormat::kInt4;
+  const bool rounds_input =
+      format == cpu::WeightFormat::kInt8 || format == cpu::WeightFormat::kInt4 || cpu::IsInBlocks(format);
   const bool is_bfloat16 = format == cpu::WeightFormat::kBFloat16 || format == cpu::WeightFormat::kFp8 ||
-                           format == cpu::WeightFormat::kInt4BFloat16 || format == cpu::WeightFormat::kInt4Units ||
-                           cpu::IsInBlocks(format);
+                           format == cpu::WeightFormat::kInt4BFloat16 || format == cpu::WeightFormat::kInt4Units;
   if (isa == cpu::Isa::kAmx && rounds_input) return "amx_int8";
   if (isa == cpu::Isa::kAmx && is_bfloat16) return "amx_bf16";
   if (isa == cpu::Isa::kAvx512Bf16 && is_bfloat16) return "avx512_bf16";

@@ -60,8 +60,8 @@ class CpuBackend : public Backend {
   std::unique_ptr<PackedMatrix> PackQuantized(const QuantizedMatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGatedQuantized(const QuantizedMatrixView& gate,
                                                    const QuantizedMatrixView& up) override;
-  // As for FP8.
-  bool MultipliesBlocks() const override { return MultipliesFp8(); }
+  // There is no kernel with tiles, so long prompts would be slower.
+  bool MultipliesBlocks() const override { return isa_ != Isa::kAmx; }
   std::unique_ptr<PackedMatrix> PackBlocks(const BlockMatrixView* matrices, int num_matrices) override;
   std::unique_ptr<PackedMatrix> PackGatedBlocks(const BlockMatrixView& gate, const BlockMatrixView& up) override;
   DataType InputType(const PackedMatrix& w) const override;

@@ -106,22 +106,7 @@ ItemSize TiledItemSize(const CpuPackedMatrix& w, int num_rows, int num_threads) 
 // Returns whether the kernel needs scratch memory for a panel of weights when it multiplies rows.
 bool NeedsPanelScratch(WeightFormat format) {
   return format == WeightFormat::kFp8 || format == WeightFormat::kInt4 || format == WeightFormat::kInt4BFloat16 ||
-         format == WeightFormat::kInt4Units || IsInBlocks(format);
-}
-
-// The sum of 8 sums of every eighth element, as a tree.
-template <typename T>
-float SumOf(const T* x, int count) {
-  constexpr int kSums = 8;
-  float sums[kSums];
-  for (int i = 0; i < kSums; ++i) sums[i] = ToFloat(x[i]);
-  for (int k = kSums; k < count; k += kSums) {
-    for (int i = 0; i < kSums; ++i) sums[i] += ToFloat(x[k + i]);
-  }
-  for (int width = kSums / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) sums[i] += sums[i + width];
-  }
-  return sums[0];
+         format == WeightFormat::kInt4Units;
 }
 
 LinearTask TaskFor(const LinearArgs& args) {
@@ -202,9 +187,7 @@ int64_t CpuLinear::PrepareInput(const CpuPackedMatrix& w, LinearTask* whole) {
   if (w.format() == WeightFormat::kInt8) return QuantizeInput(w, whole);
   if (w.format() == WeightFormat::kInt4) return QuantizeInputGroups(w, whole);
   if (w.format() == WeightFormat::kInt4Units) return PairInput(w, whole);
-  if (IsInBlocks(w.format()) && BlockPanelOf(w.format()).has_minima) {
-    return InputType(w) == DataType::kBFloat16 ? SumInput<BFloat16>(w, whole) : SumInput<float>(w, whole);
-  }
+  if (IsInBlocks(w.format())) return QuantizeInputBlocks(w, whole);
   whole->x.stride = w.cols();
   if (InputType(w) == DataType::kFloat32) return whole->x.stride * int64_t(sizeof(float));
   whole->x.stride = w.padded_cols();
@@ -253,28 +236,6 @@ void CpuLinear::PadInput(const CpuPackedMatrix& w, LinearTask* whole) {
     }
   });
   whole->x.data = to;
-}
-
-template <typename T>
-int64_t CpuLinear::SumInput(const CpuPackedMatrix& w, LinearTask* whole) {
-  const int cols = w.cols(), group = w.group();
-  whole->x.sums_at = cols;
-  whole->x.stride = cols + int64_t{w.num_groups()} * int64_t(sizeof(float) / sizeof(T));
-  const int64_t row_bytes = whole->x.stride * int64_t(sizeof(T));
-  const auto* const from = static_cast<const T*>(whole->x.data);
-  char* const to = CopyMemory(whole->num_rows * row_bytes);
-  const int rows_per_item = std::max(1, kMinFloatsPerItem / cols);
-  pool_->ForEach(CeilDiv(whole->num_rows, rows_per_item), [&](int item, int) {
-    const int begin = item * rows_per_item, end = std::min(begin + rows_per_item, whole->num_rows);
-    for (int row = begin; row < end; ++row) {
-      const T* const x = from + int64_t{row} * cols;
-      memcpy(to + row * row_bytes, x, cols * sizeof(T));
-      auto* const sums = reinterpret_cast<float*>(to + row * row_bytes + cols * int64_t(sizeof(T)));
-      for (int i = 0; i < w.num_groups(); ++i) sums[i] = -SumOf(x + i * group, group);
-    }
-  });
-  whole->x.data = to;
-  return row_bytes;
 }
 
 bool CpuLinear::SharesCacheSets(int num_rows, int64_t x_stride) const {
@@ -365,6 +326,13 @@ int64_t CpuLinear::QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* who
   });
 }
 
+int64_t CpuLinear::QuantizeInputBlocks(const CpuPackedMatrix& w, LinearTask* whole) {
+  const BlockType type = BlockTypeOf(w.format());
+  return QuantizeRows(w, BlockInputOf(type, w.cols()).row_bytes, whole, [&](const float* x, char* row) {
+    kernels_.quantize_blocks({.x = x, .cols = w.cols(), .type = type, .row = row});
+  });
+}
+
 void CpuLinear::QuantizeTileRow(const CpuPackedMatrix& w, const LinearTask& whole, int row, int rows_per_item,
                                 char* scratch) {
   const int group = w.group(), num_groups = w.num_groups(), step = Int4TileStep(group);
@@ -432,8 +400,11 @@ CpuLinear::Items CpuLinear::PrepareRows(const CpuPackedMatrix& w, LinearTask* wh
   const int64_t x_row_bytes = PrepareInput(w, whole);
   const int rows = RowsPerItem(whole->num_rows, x_row_bytes);
   const int panels = PanelsPerItem(w.num_panels(), CeilDiv(whole->num_rows, rows), pool_->num_threads());
-  const bool has_scratch = NeedsPanelScratch(w.format());
-  if (has_scratch) TakeScratch(size_t(LinearScratchBytes(w.num_groups(), w.group())));
+  const bool is_in_blocks = IsInBlocks(w.format());
+  const bool has_scratch = is_in_blocks || NeedsPanelScratch(w.format());
+  if (has_scratch) {
+    TakeScratch(size_t(is_in_blocks ? BlockScratchBytes(rows) : LinearScratchBytes(w.num_groups(), w.group())));
+  }
   return {
       .rows = rows, .panels = panels, .x_row_bytes = x_row_bytes, .copies_tiles = false, .has_scratch = has_scratch};
 }

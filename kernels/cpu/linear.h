@@ -69,10 +69,11 @@ class CpuLinear {
   // Points the task to its input in the form that kernels take, which is the input itself or a copy. Returns the bytes
   // of a row. Throws std::bad_alloc, as containers do, when there is no memory for the copy.
   int64_t PrepareInput(const CpuPackedMatrix& w, LinearTask* whole);
-  // The copies: rows in pairs of k, and rows that are rounded to 8 bits with a scale for each row or for each group.
+  // The copies: rows in pairs of k, and rows that are rounded to 8 bits with a scale for each row, group or block.
   int64_t PairInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInput(const CpuPackedMatrix& w, LinearTask* whole);
   int64_t QuantizeInputGroups(const CpuPackedMatrix& w, LinearTask* whole);
+  int64_t QuantizeInputBlocks(const CpuPackedMatrix& w, LinearTask* whole);
   // The same for rounded groups in tiles. The rows of an item begin at a multiple of rows_per_item.
   int64_t QuantizeInputTiles(const CpuPackedMatrix& w, int rows_per_item, LinearTask* whole);
   // The same for pairs of k in tiles, which all items share.
@@ -84,10 +85,6 @@ class CpuLinear {
   int64_t QuantizeRows(const CpuPackedMatrix& w, int row_bytes, LinearTask* whole, Quantize&& quantize);
   // Points the task to a copy of its rows of bfloat16, with zeros after each row up to x_stride.
   void PadInput(const CpuPackedMatrix& w, LinearTask* whole);
-  // Points the task to a copy of its rows of T with minus the sums of their groups (LinearInput::sums_at). Returns the
-  // bytes of a row.
-  template <typename T>
-  int64_t SumInput(const CpuPackedMatrix& w, LinearTask* whole);
   // Returns whether a kernel would read, at a time, lines of more rows of bfloat16 than a set of the first-level cache
   // holds.
   bool SharesCacheSets(int num_rows, int64_t x_stride) const;

@@ -116,110 +116,95 @@ void PackFp8(const QuantizedMatrixView& matrix, int from_row, int row, char* pan
   }
 }
 
-constexpr int kWordBytes = 4;
-constexpr int kUpperNumberBits = 4;  // The bits of a number from here on are in a word of their own.
-
-// How many upper bits the numbers of a type have, and what is added to a number so that it is not negative.
-int UpperBits(BlockType type) {
-  return type == BlockType::kQ6_K ? 2 : type == BlockType::kQ5_K ? 1 : 0;
+// The place of a number of a column in a line: a byte, and its lowest bit in it; and where its upper bits are. They
+// count from the four bytes of the column.
+struct LinePlace {
+  int byte;
+  int shift;
+  int upper_byte;
+  int upper_shift;
+};
+LinePlace PlaceInLine(BlockType type, const BlockPanel& layout, int k) {
+  if (type == BlockType::kQ8_0) return {.byte = k, .shift = 0, .upper_byte = 0, .upper_shift = 0};
+  const int upper_bits = NumberBits(type) - 4, quad = k / 4;
+  return {.byte = quad / 2 * kQuadBytes + k % 4,
+          .shift = quad % 2 * 4,
+          .upper_byte = layout.line_bytes - kQuadBytes + k % 4,
+          .upper_shift = quad * upper_bits};
 }
-int NumberOffset(BlockType type) {
-  return type == BlockType::kQ6_K ? 32 : 0;
-}
-// The place of k in words with `bits` bits for each k.
-int WordShift(int k, int bits) {
-  return k % 2 * 16 + k / 2 * bits;
-}
-
-// Stores the numbers of a line of one of its 16 columns, and reads them.
-void PackLine(BlockType type, const int8_t* numbers, int column, char* line) {
-  if (type == BlockType::kQ8_0) {
-    for (int k = 0; k < 4; ++k) line[k / 2 * kPanelColumns + column * 2 + k % 2] = char(numbers[k]);
-    return;
-  }
-  const int line_columns = BlockPanelOf(FormatOf(type)).line_columns, upper_bits = UpperBits(type);
-  char* to = line + column * kWordBytes;
-  uint32_t upper = 0;
-  for (int k = 0; k < line_columns; k += 8, to += kLineOfWordsBytes) {
-    uint32_t word = 0;
-    for (int i = 0; i < 8; ++i) {
-      const auto number = uint32_t(numbers[k + i] + NumberOffset(type));
-      word |= (number & 15) << WordShift(i, kUpperNumberBits);
-      upper |= number >> kUpperNumberBits << WordShift(k + i, upper_bits);
-    }
-    memcpy(to, &word, sizeof(word));
-  }
-  if (upper_bits > 0) memcpy(to, &upper, sizeof(upper));
-}
-void ReadLine(BlockType type, const char* line, int column, int8_t* numbers) {
-  if (type == BlockType::kQ8_0) {
-    for (int k = 0; k < 4; ++k) numbers[k] = int8_t(line[k / 2 * kPanelColumns + column * 2 + k % 2]);
-    return;
-  }
-  const int line_columns = BlockPanelOf(FormatOf(type)).line_columns, upper_bits = UpperBits(type);
-  const auto word_at = [&](int k) {
-    uint32_t word;
-    memcpy(&word, line + k / 8 * kLineOfWordsBytes + column * kWordBytes, sizeof(word));
-    return word;
-  };
-  const uint32_t upper = upper_bits > 0 ? word_at(line_columns) : 0;
-  for (int k = 0; k < line_columns; ++k) {
-    const uint32_t low = word_at(k) >> WordShift(k % 8, kUpperNumberBits) & 15;
-    const uint32_t high = upper >> WordShift(k, upper_bits) & ((1u << upper_bits) - 1);
-    numbers[k] = int8_t(int(low | high << kUpperNumberBits) - NumberOffset(type));
-  }
-}
-// The place of a line in a unit. `line` counts the lines of all groups.
+// The place of the four bytes of a row in a line of a unit. `line` counts the lines of all groups.
 int64_t LineAt(const BlockPanel& layout, int line, int row) {
-  return layout.header_bytes() + int64_t{line * 2 + row / (kPanelColumns / 2)} * layout.line_bytes;
+  constexpr int kHalf = kPanelColumns / 2;
+  return layout.header_bytes() + int64_t{line * 2 + row / kHalf} * layout.line_bytes + row % kHalf * 4;
+}
+// The place of the small scale or minimum of a group of a row behind `offset`.
+int SmallAt(int offset, int group, int row) {
+  return offset + (group / 2 * kPanelColumns + row) * 2 + group % 2;
 }
 
 constexpr bool HasPackedBytes(BlockType type) {
-  return BlockPanelOf(FormatOf(type)).unit_bytes() == kPanelColumns * ShapeOf(type).packed_bytes;
+  return BlockPanelOf(type).unit_bytes() == kPanelColumns * ShapeOf(type).packed_bytes;
 }
 static_assert(HasPackedBytes(BlockType::kQ8_0) && HasPackedBytes(BlockType::kQ4_K) &&
               HasPackedBytes(BlockType::kQ5_K) && HasPackedBytes(BlockType::kQ6_K));
 
-// Stores a row of blocks.
+void PackBlock(BlockType type, const BlockPanel& layout, const BlockNumbers& block, int row, uint8_t* unit) {
+  memcpy(unit + row * sizeof(Float16), &block.scale, sizeof(Float16));
+  if (layout.has_minima) memcpy(unit + layout.minima() + row * sizeof(Float16), &block.minimum, sizeof(Float16));
+  for (int group = 0; layout.num_groups() > 1 && group < layout.num_groups(); ++group) {
+    unit[SmallAt(layout.small_scales(), group, row)] = uint8_t(block.scales[group]);
+    if (layout.has_minima) unit[SmallAt(layout.small_minima(), group, row)] = block.minima[group];
+  }
+  for (int k = 0; k < layout.unit; ++k) {
+    uint8_t* const line = unit + LineAt(layout, k / layout.line_columns, row);
+    const LinePlace place = PlaceInLine(type, layout, k % layout.line_columns);
+    const int number = block.numbers[k] + NumberOffset(type);
+    if (type == BlockType::kQ8_0) {
+      line[place.byte] = uint8_t(number);
+      continue;
+    }
+    line[place.byte] = uint8_t(line[place.byte] | (number & 15) << place.shift);
+    if (number >> 4 != 0) line[place.upper_byte] = uint8_t(line[place.upper_byte] | number >> 4 << place.upper_shift);
+  }
+}
+
+// Stores a row of blocks. REQUIRES: the panel is zero there.
 void PackBlocks(const BlockMatrixView& matrix, int from_row, int row, char* panel) {
   const BlockShape shape = ShapeOf(matrix.type);
-  const BlockPanel layout = BlockPanelOf(FormatOf(matrix.type));
+  const BlockPanel layout = BlockPanelOf(matrix.type);
   const int num_units = matrix.cols / layout.unit;
   const uint8_t* from = matrix.blocks + int64_t{from_row} * num_units * shape.bytes;
   for (int i = 0; i < num_units; ++i, from += shape.bytes, panel += layout.unit_bytes()) {
     BlockNumbers block;
     UnpackBlock(matrix.type, from, &block);
-    memcpy(panel + row * sizeof(Float16), &block.scale, sizeof(Float16));
-    if (layout.has_minima) memcpy(panel + layout.minima() + row * sizeof(Float16), &block.minimum, sizeof(Float16));
-    for (int group = 0; layout.num_groups() > 1 && group < layout.num_groups(); ++group) {
-      panel[layout.small_scales() + group * kPanelColumns + row] = char(block.scales[group]);
-      if (layout.has_minima) panel[layout.small_minima() + group * kPanelColumns + row] = char(block.minima[group]);
-    }
-    for (int line = 0; line < layout.unit / layout.line_columns; ++line) {
-      PackLine(matrix.type, block.numbers + line * layout.line_columns, row % (kPanelColumns / 2),
-               panel + LineAt(layout, line, row));
-    }
+    PackBlock(matrix.type, layout, block, row, reinterpret_cast<uint8_t*>(panel));
   }
 }
 
 // Writes a row of a unit as float32.
-void CopyUnit(BlockType type, const char* unit, int row, float* y) {
-  const BlockPanel layout = BlockPanelOf(FormatOf(type));
+void CopyUnit(BlockType type, const uint8_t* unit, int row, float* y) {
+  const BlockPanel layout = BlockPanelOf(type);
   const auto half_at = [&](int offset) {
     Float16 half;
     memcpy(&half, unit + offset + row * sizeof(half), sizeof(half));
     return ToFloat(half);
   };
   const auto small_at = [&](int offset, int group) {
-    return layout.num_groups() == 1 ? 1.0f : float(int8_t(unit[offset + group * kPanelColumns + row]));
+    return layout.num_groups() == 1 ? 1.0f : float(int8_t(unit[SmallAt(offset, group, row)]));
   };
-  for (int line = 0; line < layout.unit / layout.line_columns; ++line) {
-    int8_t numbers[kPanelColumns];
-    ReadLine(type, unit + LineAt(layout, line, row), row % (kPanelColumns / 2), numbers);
-    const int group = line * layout.line_columns / layout.group;
+  for (int group = 0; group < layout.num_groups(); ++group) {
     const float scale = half_at(0) * small_at(layout.small_scales(), group);
     const float minimum = layout.has_minima ? half_at(layout.minima()) * small_at(layout.small_minima(), group) : 0;
-    for (int k = 0; k < layout.line_columns; ++k) *y++ = scale * float(numbers[k]) - minimum;
+    for (int k = group * layout.group; k < (group + 1) * layout.group; ++k) {
+      const uint8_t* const line = unit + LineAt(layout, k / layout.line_columns, row);
+      const LinePlace place = PlaceInLine(type, layout, k % layout.line_columns);
+      int number = line[place.byte];
+      if (type != BlockType::kQ8_0) {
+        const int upper = line[place.upper_byte] >> place.upper_shift & ((1 << (NumberBits(type) - 4)) - 1);
+        number = (number >> place.shift & 15) | upper << 4;
+      }
+      *y++ = scale * float(number - NumberOffset(type)) - minimum;
+    }
   }
 }
 
@@ -346,8 +331,7 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const BlockMatrixView* ma
   };
   if (end_of_type(0) == num_matrices) return Make(matrices, num_matrices, /*is_gated=*/false, pool);
   std::unique_ptr<CpuPackedMatrix> stack(new CpuPackedMatrix(/*rows=*/0, matrices[0].cols, FormatOf(matrices[0].type),
-                                                             ShapeOf(matrices[0].type).group, matrices[0].num_slices,
-                                                             /*is_gated=*/false));
+                                                             /*group=*/0, matrices[0].num_slices, /*is_gated=*/false));
   for (int begin = 0; begin < num_matrices;) {
     const int end = end_of_type(begin);
     stack->parts_.push_back(Make(&matrices[begin], end - begin, /*is_gated=*/false, pool));
@@ -369,8 +353,8 @@ std::unique_ptr<CpuPackedMatrix> CpuPackedMatrix::Make(const BlockMatrixView* ma
   int rows = 0;
   for (int i = 0; i < num_matrices; ++i) rows += matrices[i].rows;
   const BlockType type = matrices[0].type;
-  std::unique_ptr<CpuPackedMatrix> packed(new CpuPackedMatrix(rows, matrices[0].cols, FormatOf(type),
-                                                              ShapeOf(type).group, matrices[0].num_slices, is_gated));
+  std::unique_ptr<CpuPackedMatrix> packed(
+      new CpuPackedMatrix(rows, matrices[0].cols, FormatOf(type), /*group=*/0, matrices[0].num_slices, is_gated));
   const bool has_memory = packed->Fill(pool, [&](void* panel, int lane, int row) {
     const BlockMatrixView& matrix = FindMatrix(matrices, &row);
     PackBlocks(matrix, row, lane, static_cast<char*>(panel));
@@ -384,8 +368,8 @@ const void* CpuPackedMatrix::panel(int index) const {
 
 void CpuPackedMatrix::CopyRow(int row, float* y) const {
   if (IsInBlocks(format_)) {
-    const BlockPanel layout = BlockPanelOf(format_);
-    const char* unit = static_cast<const char*>(panel(row / kPanelColumns));
+    const BlockPanel layout = BlockPanelOf(BlockTypeOf(format_));
+    const auto* unit = static_cast<const uint8_t*>(panel(row / kPanelColumns));
     for (int k = 0; k < cols_; k += layout.unit, unit += layout.unit_bytes()) {
       CopyUnit(BlockTypeOf(format_), unit, row % kPanelColumns, y + k);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/blocks.h"
+#include "kernels/cpu/linear/block_panels.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/table/kernel_table.h"
 #include "kernels/cpu/thread_pool.h"
@@ -49,7 +50,7 @@ class CpuPackedMatrix : public PackedMatrix {
   // columns may follow, up to the end of the last group.
   int padded_cols() const { return (cols_ + step() - 1) / step() * step(); }
   WeightFormat format() const { return format_; }
-  // Columns that share a scale, in panels of int4, fp8 and blocks; otherwise 0.
+  // Columns that share a scale, in panels of int4 and fp8; otherwise 0.
   int group() const { return group_; }
   // Slices in which products are summed.
   int num_slices() const { return num_slices_; }
@@ -64,7 +65,7 @@ class CpuPackedMatrix : public PackedMatrix {
   // Number of elements of one panel; of bytes if the matrix is quantized.
   int64_t panel_elements() const {
     if (IsInBlocks(format_)) {
-      const BlockPanel layout = BlockPanelOf(format_);
+      const BlockPanel layout = BlockPanelOf(BlockTypeOf(format_));
       return int64_t{cols_ / layout.unit} * layout.unit_bytes();
     }
     if (format_ == WeightFormat::kFp8) return int64_t{num_groups()} * Fp8GroupBytes(group_);
@@ -101,7 +102,7 @@ class CpuPackedMatrix : public PackedMatrix {
                                               : 1;
   }
   size_t element_bytes() const {
-    if (format_ == WeightFormat::kInt8 || group_ > 0) return 1;
+    if (format_ == WeightFormat::kInt8 || group_ > 0 || IsInBlocks(format_)) return 1;
     return format_ == WeightFormat::kFloat32 ? sizeof(float) : sizeof(BFloat16);
   }
 

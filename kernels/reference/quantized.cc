@@ -121,30 +121,46 @@ void ReadBlocks(BlockMatrix* w) {
     BlockNumbers block;
     UnpackBlock(w->type, &w->blocks[at], &block);
     w->numbers.insert(w->numbers.end(), block.numbers, block.numbers + shape.columns);
+    w->scales.push_back(ToFloat(block.scale));
+    if (shape.has_minima) w->minima.push_back(ToFloat(block.minimum));
     for (int group = 0; group < shape.columns / shape.group; ++group) {
-      w->scales.push_back(ToFloat(block.scale) * static_cast<float>(block.scales[group]));
-      if (shape.has_minima) w->minima.push_back(ToFloat(block.minimum) * static_cast<float>(block.minima[group]));
+      w->small_scales.push_back(block.scales[group]);
+      if (shape.has_minima) w->small_minima.push_back(block.minima[group]);
     }
   }
 }
 
-float LessSum(const float* x, int count) {
-  constexpr int kSums = 8;
-  float sums[kSums] = {};
-  for (int k = 0; k < count; ++k) sums[k % kSums] += x[k];
-  return -(((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])));
+float BlockMatrix::Weight(int row, int col) const {
+  const size_t first = static_cast<size_t>(row) * cols + col;
+  const size_t block = first / ShapeOf(type).columns, at = first / group;
+  const float weight = scales[block] * static_cast<float>(small_scales[at]) * static_cast<float>(numbers[first]);
+  return minima.empty() ? weight : weight - minima[block] * static_cast<float>(small_minima[at]);
 }
 
-std::vector<float> BlockLinear(const std::vector<float>& x, const BlockMatrix& w, bool is_fused) {
-  return SumGroups(x, w, [&](size_t token, size_t n, int begin, int count, size_t at, float* y) {
-    const float* const from = &x[token * w.cols + begin];
-    float sum = 0;
-    for (int k = 0; k < count; ++k) {
-      sum = MultiplyAdd(from[k], static_cast<float>(w.numbers[n * w.cols + begin + k]), sum, is_fused);
+std::vector<float> BlockLinear(const std::vector<float>& x, const BlockMatrix& w) {
+  const int unit = ShapeOf(w.type).columns, blocks = w.cols / unit;
+  std::vector<float> y(x.size() / w.cols * w.rows);
+  std::vector<QuantizedRow> rows;
+  for (size_t at = 0; at < x.size(); at += unit) rows.push_back(Quantize(&x[at], unit));
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t token = i / w.rows, n = i % w.rows;
+    std::vector<float> sums(w.num_slices);
+    for (int block = 0; block < blocks; ++block) {
+      const QuantizedRow& row = rows[token * blocks + block];
+      const size_t of_column = n * blocks + block;
+      int64_t sum = 0, less = 0;
+      for (int k = 0; k < unit; ++k) {
+        const size_t at = of_column * unit + k, group = at / w.group;
+        sum += int64_t{row.values[k]} * w.numbers[at] * w.small_scales[group];
+        if (!w.minima.empty()) less += int64_t{row.values[k]} * w.small_minima[group];
+      }
+      float& y_slice = sums[block / (blocks / w.num_slices)];
+      y_slice += static_cast<float>(sum) * (row.scale * w.scales[of_column]);
+      if (!w.minima.empty()) y_slice -= static_cast<float>(less) * (row.scale * w.minima[of_column]);
     }
-    *y = MultiplyAdd(sum, w.scales[at], *y, is_fused);
-    if (!w.minima.empty()) *y = MultiplyAdd(LessSum(from, count), w.minima[at], *y, is_fused);
-  });
+    y[i] = AddSlices(sums.data(), w.num_slices);
+  }
+  return y;
 }
 
 }  // namespace quire::reference

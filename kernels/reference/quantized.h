@@ -73,20 +73,21 @@ struct BlockMatrix {
   int num_slices = 1;
   // These are read from the blocks.
   int group = 0;
-  std::vector<int8_t> numbers = {};  // [rows, cols]
-  std::vector<float> scales = {};    // [rows, cols / group]
-  std::vector<float> minima = {};    // The same, or empty.
+  std::vector<int8_t> numbers = {};    // [rows, cols]
+  std::vector<float> scales = {};      // [rows, cols / columns of a block]
+  std::vector<float> minima = {};      // The same, or empty.
+  std::vector<int> small_scales = {};  // [rows, cols / group]
+  std::vector<int> small_minima = {};  // The same, or empty.
 
   int num_groups() const { return cols / group; }
+  // The weight of a row and a column.
+  float Weight(int row, int col) const;
 };
 // Reads the numbers, scales and minima.
 void ReadBlocks(BlockMatrix* w);
 
-// Minus the sum of a group of x, as products by groups with minima add it.
-float LessSum(const float* x, int count);
-
-// y[num_tokens, rows] = x * w^T. Products are added with one rounding (fused) or with two.
-std::vector<float> BlockLinear(const std::vector<float>& x, const BlockMatrix& w, bool is_fused);
+// y[num_tokens, rows] = x * w^T, where x is rounded with a scale for each block.
+std::vector<float> BlockLinear(const std::vector<float>& x, const BlockMatrix& w);
 
 }  // namespace quire::reference
 

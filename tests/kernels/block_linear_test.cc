@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -15,6 +17,7 @@
 namespace quire {
 namespace {
 
+using reference::BlockLinear;
 using reference::BlockMatrix;
 
 constexpr BlockType kTypes[] = {BlockType::kQ8_0, BlockType::kQ4_K, BlockType::kQ5_K, BlockType::kQ6_K};
@@ -62,24 +65,15 @@ class BlockLinearTest : public testing::TestWithParam<std::tuple<cpu::Isa, Block
   static BlockType type() { return std::get<1>(GetParam()); }
   static int step() { return ShapeOf(type()).columns; }
   static std::unique_ptr<Backend> MakeBackend(int num_threads = 1) { return cpu::MakeCpuBackend(num_threads, isa()); }
-  // The scalar formula, or the same with sums of groups by the products of bfloat16.
-  static std::vector<float> Expected(Backend* backend, const std::vector<float>& x, const BlockMatrix& w) {
-    if (backend->InputType(*Pack(backend, w)) != DataType::kBFloat16) {
-      return reference::BlockLinear(x, w, /*is_fused=*/isa() != cpu::Isa::kGeneric);
-    }
-    std::vector<BFloat16> numbers;
-    for (const int8_t number : w.numbers) numbers.push_back(ToBFloat16(number));
-    return SumOfGroups(backend, x, numbers, w.scales, w.cols, w.group, w.minima);
-  }
 };
 
 TEST_P(BlockLinearTest, TheBackendWantsBlocksWhereTheyAreNotSlower) {
-  EXPECT_EQ(MakeBackend()->MultipliesBlocks(), isa() != cpu::Isa::kGeneric && isa() != cpu::Isa::kAmx);
+  EXPECT_EQ(MakeBackend()->MultipliesBlocks(), isa() != cpu::Isa::kAmx);
 }
 
-// Every number in every place of a block, in products that show it exactly: of one row, and of rows that share a
-// conversion.
-TEST_P(BlockLinearTest, EveryNumberIsConvertedExactly) {
+// Every number in every place of a block, in products that show it: inputs of 127 and 0 are whole numbers as they are.
+// Once for one row, and once for rows that share what is unpacked.
+TEST_P(BlockLinearTest, EveryNumberCountsWithItsScaleAndMinimum) {
   const auto backend = MakeBackend();
   Random random(1);
   const int rows = 40, cols = 256;
@@ -88,12 +82,13 @@ TEST_P(BlockLinearTest, EveryNumberIsConvertedExactly) {
   for (const int num_tokens : {1, 64}) {
     for (int first = 0; first < cols; first += num_tokens) {
       std::vector<float> x(size_t(num_tokens) * cols);
-      for (int token = 0; token < num_tokens; ++token) x[size_t(token) * cols + size_t(first + token)] = 1;
+      for (int token = 0; token < num_tokens; ++token) x[size_t(token) * cols + size_t(first + token)] = 127;
       const std::vector<float> y = Multiply(backend.get(), x, *packed, cols, rows);
       for (int i = 0; i < num_tokens * rows; ++i) {
-        const int k = first + i / rows, n = i % rows, at = n * w.num_groups() + k / w.group;
-        float expected = w.scales[size_t(at)] * w.numbers[size_t(n * cols + k)];
-        if (!w.minima.empty()) expected -= w.minima[size_t(at)];
+        const int k = first + i / rows, n = i % rows;
+        const size_t at = size_t(n * w.num_groups() + k / w.group), block = size_t(n * (cols / step()) + k / step());
+        float expected = float(127 * w.small_scales[at] * w.numbers[size_t(n * cols + k)]) * w.scales[block];
+        if (!w.minima.empty()) expected -= float(127 * w.small_minima[at]) * w.minima[block];
         ASSERT_EQ(y[size_t(i)], expected) << "row " << n << ", column " << k;
       }
     }
@@ -109,21 +104,74 @@ TEST_P(BlockLinearTest, BitsAreThoseOfTheFormula) {
     const std::vector<float> x = random.Normals(size_t(num_tokens) * size_t(cols), i % 5 == 0 ? 1e-6f : 3);
     const BlockMatrix w = RandomMatrix(type(), rows, cols, &random);
     const auto packed = Pack(backend.get(), w);
-    ASSERT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)), Bits(Expected(backend.get(), x, w)))
+    ASSERT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)), Bits(BlockLinear(x, w)))
         << num_tokens << " x " << cols << " x " << rows;
   }
 }
 
+// The largest sums that the inputs and the numbers of a type can have fit into the integers that instructions add.
+TEST_P(BlockLinearTest, TheLargestSumsAreExact) {
+  const auto backend = MakeBackend();
+  const int cols = 512, rows = 33, num_tokens = 13;
+  for (const int byte : {0xff, 0x00, 0x80, 0x7f, 0xf0, 0x0f}) {
+    BlockMatrix w = {.type = type(), .blocks = {}, .rows = rows, .cols = cols};
+    w.blocks.assign(size_t(rows) * size_t(cols / step() * ShapeOf(type()).bytes), uint8_t(byte));
+    for (size_t at = 0; at < w.blocks.size(); at += size_t(ShapeOf(type()).bytes)) {
+      const Float16 one = ToFloat16(1);
+      memcpy(&w.blocks[at + (type() == BlockType::kQ6_K ? size_t(ShapeOf(type()).bytes) - 2 : 0)], &one, sizeof(one));
+      if (ShapeOf(type()).has_minima) memcpy(&w.blocks[at + 2], &one, sizeof(one));
+    }
+    ReadBlocks(&w);
+    const auto packed = Pack(backend.get(), w);
+    std::vector<float> x(size_t(num_tokens) * cols, 1);
+    for (int k = 0; k < cols; ++k) x[size_t(cols + k)] = -1;
+    for (int k = 0; k < cols; k += 2) x[size_t(2 * cols + k)] = -1;
+    EXPECT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)), Bits(BlockLinear(x, w))) << byte;
+  }
+}
+
+TEST_P(BlockLinearTest, ARowThatIsNotFiniteSpoilsNoOther) {
+  const auto backend = MakeBackend();
+  Random random(4);
+  const int cols = 512, rows = 50, num_tokens = 9;
+  std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
+  const BlockMatrix w = RandomMatrix(type(), rows, cols, &random);
+  const auto packed = Pack(backend.get(), w);
+  std::fill_n(&x[2 * cols], cols, 0.0f);
+  std::fill_n(&x[3 * cols], cols, 1e-35f);
+  const std::vector<float> expected = BlockLinear(x, w);
+  x[4 * cols + 300] = std::numeric_limits<float>::infinity();
+  x[7 * cols + 511] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> y = Multiply(backend.get(), x, *packed, cols, rows);
+  for (int i = 0; i < num_tokens * rows; ++i) {
+    const int token = i / rows;
+    if (token == 4 || token == 7) {
+      EXPECT_TRUE(std::isnan(y[size_t(i)]));
+    } else {
+      EXPECT_EQ(y[size_t(i)], expected[size_t(i)]);
+    }
+    if (token == 2 || token == 3) EXPECT_EQ(y[size_t(i)], 0);
+  }
+}
+
+// Alone and in company, because they add slices in different memory.
 TEST_P(BlockLinearTest, SlicesAreAddedAsATree) {
   const auto backend = MakeBackend();
   Random random(7);
   const int rows = 50, cols = 2048, num_tokens = 14;
   const std::vector<float> x = random.Normals(size_t(num_tokens) * cols);
   BlockMatrix w = RandomMatrix(type(), rows, cols, &random);
-  w.num_slices = 4;
-  const auto packed = Pack(backend.get(), w);
-  if (backend->InputType(*packed) == DataType::kBFloat16) return;  // The other sets have the same code.
-  EXPECT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)), Bits(Expected(backend.get(), x, w)));
+  std::vector<float> unsliced = BlockLinear(x, w);
+  for (const int num_slices : {2, 4, 8}) {
+    w.num_slices = num_slices;
+    const auto packed = Pack(backend.get(), w);
+    const std::vector<float> expected = BlockLinear(x, w);
+    EXPECT_NE(expected, unsliced);
+    EXPECT_EQ(Bits(Multiply(backend.get(), x, *packed, cols, rows)), Bits(expected));
+    const std::vector<float> first(x.begin(), x.begin() + cols);
+    EXPECT_EQ(Multiply(backend.get(), first, *packed, cols, rows),
+              std::vector<float>(expected.begin(), expected.begin() + rows));
+  }
 }
 
 TEST_P(BlockLinearTest, ARowDoesNotDependOnItsCompanyOrTheThreads) {
@@ -131,7 +179,7 @@ TEST_P(BlockLinearTest, ARowDoesNotDependOnItsCompanyOrTheThreads) {
   const int cols = 512, rows = 130, max_tokens = 205;
   const std::vector<float> x = random.Normals(size_t(max_tokens) * cols);
   const BlockMatrix w = RandomMatrix(type(), rows, cols, &random);
-  const std::vector<float> expected = Expected(MakeBackend().get(), x, w);
+  const std::vector<float> expected = BlockLinear(x, w);
   for (const int num_threads : {1, 3}) {
     const auto backend = MakeBackend(num_threads);
     const auto packed = Pack(backend.get(), w);
@@ -156,7 +204,7 @@ TEST_P(BlockLinearTest, AStackOfSeveralTypesAddsBiasAndResidualInPlace) {
     const auto packed = backend->PackBlocks(parts, 3);
     for (const int num_tokens : {1, 5, 37}) {
       const std::vector<float> x = random.Normals(size_t(num_tokens) * cols), bias = random.Normals(111);
-      const std::vector<float> left = Expected(backend.get(), x, own), right = Expected(backend.get(), x, other);
+      const std::vector<float> left = BlockLinear(x, own), right = BlockLinear(x, other);
       std::vector<float> product;
       for (int token = 0; token < num_tokens; ++token) {
         product.insert(product.end(), left.begin() + token * 70, left.begin() + (token + 1) * 70);
@@ -175,7 +223,7 @@ TEST_P(BlockLinearTest, AGatedProductIsTheProductOfItsHalves) {
   const auto packed = backend->PackGatedBlocks(View(w, 0, dim), View(w, dim, dim));
   for (const int num_tokens : {9, 30}) {
     const std::vector<float> x = random.Normals(size_t(num_tokens) * cols, 0.01f);
-    ExpectGatedProduct(backend.get(), x, *packed, dim, /*bias=*/{}, Expected(backend.get(), x, w));
+    ExpectGatedProduct(backend.get(), x, *packed, dim, /*bias=*/{}, BlockLinear(x, w));
   }
 }
 
@@ -189,10 +237,8 @@ TEST_P(BlockLinearTest, AnEmbeddingReadsItsRowsFromTheBlocks) {
   std::vector<float> y(tokens.size() * cols);
   backend->Embed(*packed, tokens.data(), int(tokens.size()), 1, y.data());
   for (size_t i = 0; i < y.size(); ++i) {
-    const size_t n = size_t(tokens[i / cols]), k = i % cols, at = n * size_t(w.num_groups()) + k / size_t(w.group);
-    float expected = w.scales[at] * w.numbers[n * cols + k];
-    if (!w.minima.empty()) expected -= w.minima[at];
-    ASSERT_EQ(y[i], expected) << "row " << n << ", column " << k;
+    const int n = tokens[i / cols], k = int(i % cols);
+    ASSERT_EQ(y[i], w.Weight(n, k)) << "row " << n << ", column " << k;
   }
 }
 

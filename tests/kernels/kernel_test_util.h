@@ -120,7 +120,7 @@ inline std::vector<float> Multiply(Backend* backend, const std::vector<float>& x
 // minima, adds minus the sum of the rounded x of a group times the minimum in the same way.
 inline std::vector<float> SumOfGroups(Backend* backend, const std::vector<float>& x,
                                       const std::vector<BFloat16>& numbers, const std::vector<float>& scales, int cols,
-                                      int group, const std::vector<float>& minima = {}) {
+                                      int group) {
   const int num_tokens = int(x.size()) / cols, rows = int(numbers.size()) / cols;
   const int num_groups = int(scales.size()) / rows;
   const auto columns = [&]<typename T>(const std::vector<T>& matrix, int begin, int count) {
@@ -139,12 +139,6 @@ inline std::vector<float> SumOfGroups(Backend* backend, const std::vector<float>
     for (size_t j = 0; j < y.size(); ++j) {
       const size_t at = j % size_t(rows) * size_t(num_groups) + size_t(i);
       y[j] = std::fma(sums[j], scales[at], y[j]);
-      if (minima.empty()) continue;
-      const size_t token = j / size_t(rows);
-      const std::vector<float> rounded =
-          Rounded({&x[token * size_t(cols) + size_t(begin)], &x[token * size_t(cols) + size_t(begin)] + count},
-                  DataType::kBFloat16);
-      y[j] = std::fma(reference::LessSum(rounded.data(), count), minima[at], y[j]);
     }
   }
   return y;

@@ -8,20 +8,16 @@
 #include "kernels/cpu/linear/fp8_products.h"
 #include "kernels/cpu/linear/linear_kernel.h"
 
-// Products by weights that are numbers with a scale for each group, where the numbers are exact as bfloat16: FP8, 4
-// bits less their zero point, and blocks of GGUF files. y is the sum over the groups, in ascending order, of
+// Products by weights that are numbers with a scale for each group, where the numbers are exact as bfloat16: FP8, and 4
+// bits less their zero point. y is the sum over the groups, in ascending order, of
 //   (sum of x * number) * scale of the column's group
-// and, if groups have minima, of
-//   -(sum of x) * minimum of the column's group
 // with one rounding for each product and its addition. The sum of a group is what a product by the numbers as bfloat16
 // gives. The first tile of rows converts the numbers in registers. If there are more tiles, it also stores them for the
 // other tiles. All tiles add in the same order.
 //
 // `Numbers` says how a panel holds its numbers:
-//   PlaceOf, Place     the place of a group: its scales and minima, and its lines of kLineBytes, alternately for the
-//                      first and the last 16 columns of the panel, of kLineColumns k each
-//   kHasMinima         whether groups have minima
-//   kHasWholeLines     whether a group always consists of whole lines
+//   PlaceOf, Place     the place of a group: its scales, and its lines of kLineBytes, alternately for the first and the
+//                      last 16 columns of the panel, of kLineColumns k each
 //   ReadGroup, Group   what all lines of 16 columns of a group need
 //   ReadLine, Line     a line, whose Pair<i>(group) are its columns 2 i and 2 i + 1.
 namespace quire::cpu::QUIRE_CPU_NAMESPACE {
@@ -45,24 +41,14 @@ struct GroupPlace {
   QUIRE_INLINE Vec Scale(int half) const { return Load(reinterpret_cast<const float*>(at) + half * kLanes); }
 };
 
-// A group of a converted panel: 32 scales, 32 minima if groups have them, and pairs.
-template <bool kMinima>
+// A group of a converted panel: 32 scales and pairs.
 struct ConvertedNumbers {
-  static constexpr bool kHasMinima = kMinima;
-  static constexpr int kHeaderBytes = (kMinima ? 2 : 1) * kScalesBytes;
-  struct Place : GroupPlace<kHeaderBytes> {
-    QUIRE_INLINE Vec Minimum(int half) const {
-      return Load(reinterpret_cast<const float*>(this->at + kScalesBytes) + half * kLanes);
-    }
-  };
-
-  static constexpr int GroupBytes(int group) { return ConvertedGroupBytes(group, kMinima); }
+  using Place = GroupPlace<kScalesBytes>;
   static QUIRE_INLINE Place PlaceOf(const uint8_t* panel, int group, int group_columns) {
-    return {panel + int64_t{group} * GroupBytes(group_columns)};
+    return {panel + int64_t{group} * ConvertedGroupBytes(group_columns)};
   }
 };
-template <bool kMinima>
-using ConvertedPanel = NumberPanel<ConvertedNumbers<kMinima>, Conversion::kDone>;
+using ConvertedPanel = NumberPanel<ConvertedNumbers, Conversion::kDone>;
 
 // Group `group` of the panel that has vector `vec`, which counts as in WeightsAt.
 template <typename Numbers, Conversion kConversion>
@@ -158,10 +144,9 @@ QUIRE_INLINE void AddColumns(const LinearTask& task, int group, const typename N
   } else {
     constexpr int kLine = Numbers::kLineColumns;
     const Groups<Numbers, kVecs> groups(places, first);
-    using Stored = ConvertedNumbers<Numbers::kHasMinima>;
-    const int64_t stored = int64_t{group} * Stored::GroupBytes(task.w.group) + Stored::kHeaderBytes;
+    const int64_t stored = int64_t{group} * ConvertedGroupBytes(task.w.group) + kScalesBytes;
     // Zeros follow in rows of bfloat16, so every line is whole.
-    constexpr bool kIsPadded = Numbers::kHasWholeLines || std::is_same_v<X, BFloat16>;
+    constexpr bool kIsPadded = std::is_same_v<X, BFloat16>;
     int k = 0;
     for (; kIsPadded ? k < n : k + kLine <= n; k += kLine) {
       AddLine<Numbers, kConversion, kLine>(task, places, groups, stored, first, x, k, tile);
@@ -191,19 +176,10 @@ QUIRE_INLINE void MultiplyTile(const LinearTask& task, const X* x, const NumberP
         tile->sum[r][v] = Fma(sum.sum[r][v], scale, tile->sum[r][v]);
       });
     });
-    if constexpr (Numbers::kHasMinima) {
-      Unroll<kVecs>([&]<int v>() __attribute__((always_inline)) {
-        const Vec minimum = places[v].Minimum((first + v) % kPanelVecs);
-        Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
-          const auto* const less = reinterpret_cast<const float*>(x + r * task.x.stride + task.x.sums_at);
-          tile->sum[r][v] = Fma(Set(less[group]), minimum, tile->sum[r][v]);
-        });
-      });
-    }
   }
 }
 
-// Copies the scales and minima of a panel to where it is converted.
+// Copies the scales of a panel to where it is converted.
 template <typename Numbers>
 void CopyScales(const LinearTask& task, int index) {
   const auto* const panel = static_cast<const uint8_t*>(task.w.panels) + index * task.w.panel_elements;
@@ -212,11 +188,8 @@ void CopyScales(const LinearTask& task, int index) {
     const typename Numbers::Place place = Numbers::PlaceOf(panel, group, task.w.group);
     for (int half = 0; half < kPanelVecs; ++half) {
       Store(reinterpret_cast<float*>(to) + half * kLanes, place.Scale(half));
-      if constexpr (Numbers::kHasMinima) {
-        Store(reinterpret_cast<float*>(to + kScalesBytes) + half * kLanes, place.Minimum(half));
-      }
     }
-    to += ConvertedGroupBytes(task.w.group, Numbers::kHasMinima);
+    to += ConvertedGroupBytes(task.w.group);
   }
 }
 
@@ -232,7 +205,7 @@ void LinearConverted(const LinearTask& task) {
     CopyScales<Numbers>(task, index);
     DispatchRows<kMaxTileRows, X, NumberPanel<Numbers, Conversion::kStored>, kLeastRowsOfSeveral>(task, /*row=*/0, rows,
                                                                                                   index, index + 1);
-    MultiplyRowTiles<X, ConvertedPanel<Numbers::kHasMinima>, kLeastRowsOfSeveral>(converted, rows, index, index + 1);
+    MultiplyRowTiles<X, ConvertedPanel, kLeastRowsOfSeveral>(converted, rows, index, index + 1);
   }
 }
 

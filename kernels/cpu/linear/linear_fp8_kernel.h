@@ -12,8 +12,6 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 struct Fp8Numbers {
   static constexpr int kLineColumns = kFp8LineColumns;
   static constexpr int kLineBytes = kFp8LineBytes;
-  static constexpr bool kHasWholeLines = false;
-  static constexpr bool kHasMinima = false;
   using Place = GroupPlace<kFp8HeaderBytes>;
   static QUIRE_INLINE Place PlaceOf(const uint8_t* panel, int group, int group_columns) {
     return {panel + int64_t{group} * Fp8GroupBytes(group_columns)};

@@ -28,8 +28,6 @@ constexpr Int4NumberTable kInt4NumberTable;
 struct Int4Numbers {
   static constexpr int kLineColumns = kInt4LineColumns;
   static constexpr int kLineBytes = kInt4LineBytes;
-  static constexpr bool kHasWholeLines = false;
-  static constexpr bool kHasMinima = false;
   using Place = GroupPlace<kInt4HeaderBytes>;
   static QUIRE_INLINE Place PlaceOf(const uint8_t* panel, int group, int group_columns) {
     return {panel + int64_t{group} * Int4GroupBytes(group_columns)};

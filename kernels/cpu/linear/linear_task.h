@@ -11,6 +11,10 @@
 #include "kernels/linear.h"
 #include "kernels/types.h"
 
+namespace quire {
+enum class BlockType : uint8_t;
+}  // namespace quire
+
 namespace quire::cpu {
 
 // The slices that are finished are added in the order of a binary counter. If slice s has just been summed, there is
@@ -63,6 +67,14 @@ struct QuantizeGroupsTask {
   int8_t* values;        // [ceil(cols / group), group]
 };
 
+// A row of x to round for a product by blocks. block_panels.h has the form of the result.
+struct QuantizeBlocksTask {
+  const float* x;  // [cols]
+  int cols;
+  BlockType type;
+  void* row;
+};
+
 // In a panel of a gated matrix the first 16 columns belong to the gate and the other 16 to the same columns of up.
 constexpr int kGatedColumns = kPanelColumns / 2;
 
@@ -76,14 +88,13 @@ struct PanelFetch {
 };
 
 // The rows of x, [num_rows, stride] in the type that KernelTable::linear_input gives. For kInt8 they are bytes of
-// quantize_row, and for kInt4 bytes of quantize_groups.
+// quantize_row, for kInt4 bytes of quantize_groups, and for blocks bytes of quantize_blocks.
 struct LinearInput {
   // If is_tiled, the first tile: of the whole product for kBFloat16 and kInt4Units, and of the task for kInt4.
   const void* data;
   // In elements, which are bytes in rounded rows. If x is in pairs of k, the distance from one pair to the next.
   int64_t stride;
   int header_bytes;     // Header of a row, for kInt4.
-  int sums_at;          // The place in a row, in elements, of minus the sum of each group. For blocks with minima.
   bool is_tiled;        // Whether x is in tiles, which StepBlocks, GroupBlocks or PairOrder divides.
   int num_tile_pairs;   // In the whole product, if is_tiled.
   const float* scales;  // Of tiles, for kInt4.
@@ -94,7 +105,7 @@ struct LinearWeights {
   const void* next;        // The first panel of this thread's probable next task, or null. It may be prefetched.
   PanelFetch fetch;        // Filled and used by linear_kernel.h.
   int64_t panel_elements;  // Distance from one panel to the next, in bytes in panels of int8, int4, fp8 and blocks.
-  int group;               // Columns that share a scale, in panels of int4, fp8 and blocks.
+  int group;               // Columns that share a scale, in panels of int4 and fp8.
   bool is_gated;           // Whether the panels belong to a gated matrix.
 };
 
@@ -128,7 +139,8 @@ struct LinearTask {
   int num_panels;
   int first_row;  // The task begins here in the whole product. Used for what is in tiles.
   int first_column;
-  // Memory of this thread, aligned to 64 bytes. For int4 and fp8: LinearScratchBytes. For x in tiles: memory for the
+  // Memory of this thread, aligned to 64 bytes. For int4 and fp8: LinearScratchBytes; for blocks:
+  // BlockScratchBytes. For x in tiles: memory for the
   // sums of all panels and pairs of tiles, NumKeptSums times, after two blocks of kInt4BlockBytes for kInt4 or
   // after kPairScratchElements for kInt4Units.
   void* scratch;

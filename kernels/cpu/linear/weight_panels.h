@@ -4,15 +4,12 @@
 #define QUIRE_KERNELS_CPU_LINEAR_WEIGHT_PANELS_H_
 
 #include <cstdint>
-#include <utility>
-
-#include "kernels/blocks.h"
-#include "kernels/half_float.h"
 
 namespace quire::cpu {
 
 // How weights are stored. The first three formats match DataType, in the same order. kInt4, kInt4Float32 and
-// kInt4BFloat16 have the same panels, and differ in the input. The input of kInt4Units is bfloat16, too.
+// kInt4BFloat16 have the same panels, and differ in the input. The input of kInt4Units is bfloat16, too. The last four
+// are blocks of kernels/blocks.h, in the order of BlockType.
 enum class WeightFormat : uint8_t {
   kFloat32,
   kBFloat16,
@@ -49,13 +46,7 @@ constexpr int kNumWeightFormats = 13;
 //                     bytes of E4M3: of four consecutive k, two halves of 16 columns, and in each four times the
 //                     first two k of four columns and then their last two k. One load reads four k of 16 columns. k is
 //                     padded with zeros to a multiple of the group, which is a multiple of 32.
-//   blocks:           [panel][k / unit], where a unit is a block of kernels/blocks.h. It begins with 32 scales in
-//                     float16, and 32 minima if the type has them. Units of several groups then have [group][32] bytes
-//                     of small scales, and of small minima. Then come the lines of the groups, alternately for the
-//                     first and the last 16 columns. A line of kQ8_0 has [k / 2][16][2] signed bytes. A line of the
-//                     others has [k / 8][16] words of 32 bits with the lowest four bits of the numbers of 8 k: the even
-//                     k in its lower half, the odd ones in its upper half, lowest first. In kQ5_K and kQ6_K it ends
-//                     with [16] words with the upper bits of all its k in the same order.
+//   blocks:           block_panels.h
 constexpr int kPanelColumns = 32;
 constexpr int kBFloat16PanelStep = 32;  // In panels of bfloat16, k is padded to a multiple of this.
 constexpr int kInt8PanelStep = 64;      // The same in panels of int8.
@@ -72,7 +63,6 @@ constexpr int kInt4LineBytes = 64;
 constexpr int Int4GroupBytes(int group) {
   return kInt4HeaderBytes + group / 2 * kPanelColumns;
 }
-constexpr int kLineOfWordsBytes = 64;  // 16 words, in panels of blocks.
 constexpr int kFp8HeaderBytes = kScalesBytes;
 constexpr int kFp8LineColumns = 4;  // The k of a line.
 constexpr int kFp8LineBytes = 64;
@@ -81,61 +71,18 @@ constexpr int Fp8GroupBytes(int group) {
   return kFp8HeaderBytes + group * kPanelColumns;
 }
 // The same with the layout and the size of bfloat16.
-constexpr int ConvertedGroupBytes(int group, bool has_minima = false) {
-  return (has_minima ? 2 : 1) * kScalesBytes + group * kPanelColumns * 2;
+constexpr int ConvertedGroupBytes(int group) {
+  return kScalesBytes + group * kPanelColumns * 2;
 }
-// Bytes of LinearTask::scratch for panels of int4, fp8 and blocks: two panels of bfloat16, or a small one.
+// Bytes of LinearTask::scratch for panels of int4 and fp8: two panels of bfloat16, or a small one.
 constexpr int64_t LinearScratchBytes(int num_groups, int group) {
   constexpr int64_t kLeast = 16 << 10;
   const int64_t panels = int64_t{2} * num_groups * ConvertedGroupBytes(group);
   return panels > kLeast ? panels : kLeast;
 }
 
-// The layout of panels of blocks. Offsets are in bytes from the begin of a unit.
-struct BlockPanel {
-  int unit;          // The k of a unit.
-  int group;         // The k of a group.
-  int line_columns;  // The k of a line.
-  int line_bytes;
-  bool has_minima;
-
-  constexpr int num_groups() const { return unit / group; }
-  constexpr int minima() const { return kPanelColumns * int(sizeof(Float16)); }
-  constexpr int small_scales() const { return (has_minima ? 2 : 1) * minima(); }
-  constexpr int small_minima() const { return small_scales() + num_groups() * kPanelColumns; }
-  constexpr int header_bytes() const {
-    const int small_bytes = num_groups() == 1 ? 0 : num_groups() * kPanelColumns;
-    return small_scales() + (has_minima ? 2 : 1) * small_bytes;
-  }
-  constexpr int group_bytes() const { return group / line_columns * 2 * line_bytes; }
-  constexpr int unit_bytes() const { return header_bytes() + num_groups() * group_bytes(); }
-};
 constexpr bool IsInBlocks(WeightFormat format) {
   return format >= WeightFormat::kQ8_0;
-}
-constexpr BlockType BlockTypeOf(WeightFormat format) {
-  return BlockType(int(format) - int(WeightFormat::kQ8_0));
-}
-constexpr WeightFormat FormatOf(BlockType type) {
-  return WeightFormat(int(WeightFormat::kQ8_0) + int(type));
-}
-// REQUIRES: IsInBlocks(format).
-constexpr BlockPanel BlockPanelOf(WeightFormat format) {
-  const BlockShape shape = ShapeOf(BlockTypeOf(format));
-  const auto [line_columns, line_words] = [&]() -> std::pair<int, int> {
-    switch (BlockTypeOf(format)) {
-      case BlockType::kQ8_0:
-        break;
-      case BlockType::kQ4_K:
-        return {8, 1};
-      case BlockType::kQ5_K:
-        return {32, 5};
-      case BlockType::kQ6_K:
-        return {16, 3};
-    }
-    return {4, 1};
-  }();
-  return {shape.columns, shape.group, line_columns, line_words * kLineOfWordsBytes, shape.has_minima};
 }
 
 }  // namespace quire::cpu

@@ -37,6 +37,8 @@ struct KernelTable {
   int quantized_bytes;
   // All instruction sets give the same headers and numbers.
   void (*quantize_groups)(const QuantizeGroupsTask& task);
+  // The same.
+  void (*quantize_blocks)(const QuantizeBlocksTask& task);
   // Indexed by KvType. Attention over int8 has the same bits on all instruction sets with fused multiply-add.
   void (*attend[kNumKvTypes])(const AttentionTask& task);
   // Whether attend[kBFloat16] multiplies pairs of bfloat16. Then its bits differ from attend[kFloat32] on the same

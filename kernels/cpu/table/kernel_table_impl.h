@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/attention/attention_int8.h"
 #include "kernels/cpu/attention/attention_kernel.h"
-#include "kernels/cpu/linear/linear_block_kernel.h"
+#include "kernels/cpu/linear/linear_blocks.h"
 #include "kernels/cpu/linear/linear_fp8_kernel.h"
 #include "kernels/cpu/linear/linear_int4_kernel.h"
 #include "kernels/cpu/linear/linear_int8_kernel.h"
@@ -19,8 +19,8 @@ namespace quire::cpu::QUIRE_CPU_NAMESPACE {
 // All kernels of this namespace. Arrays are in the order of WeightFormat, of KvType or of DataType.
 constexpr KernelTable kTable = {
     .linear = {Linear<float, float>, Linear<float, BFloat16>, Linear<float, Float16>, Linear<QuantizedRow, Int8Panel>,
-               Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>, nullptr, nullptr, LinearFp8<float>,
-               LinearQ8<float>, LinearQ4K<float>, LinearQ5K<float>, LinearQ6K<float>},
+               Linear<GroupedRow, Int4Panel>, Linear<float, Int4Panel>, nullptr, nullptr, LinearFp8<float>, LinearQ8_0,
+               LinearQ4_K, LinearQ5_K, LinearQ6_K},
     .linear_input = {DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
                      DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32, DataType::kFloat32,
                      DataType::kFloat32, DataType::kFloat32, DataType::kFloat32},
@@ -30,6 +30,7 @@ constexpr KernelTable kTable = {
     .quantize_row = QuantizeRow,
     .quantized_bytes = sizeof(QuantizedValue),
     .quantize_groups = QuantizeGroups,
+    .quantize_blocks = QuantizeBlocks,
     .attend = {Attend<float>, Attend<BFloat16>, Attend<Float16>, AttendInt8},
     .multiplies_pairs = false,
     .quantize_head = QuantizeHead,

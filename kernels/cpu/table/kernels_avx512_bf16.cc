@@ -3,7 +3,6 @@
 #define QUIRE_CPU_NAMESPACE avx512_bf16
 #include "kernels/cpu/attention/attention_bf16.h"
 #include "kernels/cpu/linear/linear_bf16_kernel.h"
-#include "kernels/cpu/linear/linear_block_kernel.h"
 #include "kernels/cpu/linear/linear_fp8_kernel.h"
 #include "kernels/cpu/linear/linear_int4_bf16_kernel.h"
 #include "kernels/cpu/table/kernel_table.h"
@@ -19,13 +18,6 @@ KernelTable MakeTable() {
   table.linear_input[int(WeightFormat::kInt4BFloat16)] = DataType::kBFloat16;
   table.linear[int(WeightFormat::kFp8)] = LinearFp8<BFloat16>;
   table.linear_input[int(WeightFormat::kFp8)] = DataType::kBFloat16;
-  table.linear[int(WeightFormat::kQ8_0)] = LinearQ8<BFloat16>;
-  table.linear[int(WeightFormat::kQ4_K)] = LinearQ4K<BFloat16>;
-  table.linear[int(WeightFormat::kQ5_K)] = LinearQ5K<BFloat16>;
-  table.linear[int(WeightFormat::kQ6_K)] = LinearQ6K<BFloat16>;
-  for (int i = int(WeightFormat::kQ8_0); i <= int(WeightFormat::kQ6_K); ++i) {
-    table.linear_input[i] = DataType::kBFloat16;
-  }
   table.attend[int(KvType::kBFloat16)] = AttendPairs<DotProducts>;
   table.multiplies_pairs = true;
   return table;
