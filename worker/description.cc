@@ -22,9 +22,10 @@ std::string RandomProcessId() {
 // Raise the number when a change of the formula changes the results. The products of rounded inputs are the same bits
 // on every CPU, but the rest of the model is not, so the fingerprint still contains that of the backend.
 std::string QuantizationNumerics(const Model& model, const Backend& backend) {
-  const auto& [layers, output, int4_inputs] = model.weights.rounding;
+  const auto& [keeps_blocks, layers, output, int4_inputs] = model.weights.rounding;
   const bool has_inputs = layers == Quantization::kInt4 && int4_inputs != Int4Inputs::kInt8;
   std::string text;
+  if (keeps_blocks && !model.config.quantization.blocks.types.empty()) absl::StrAppend(&text, "/blocks 1");
   if (layers != Quantization::kNone) {
     const bool rounds_inputs =
         backend.RoundsQuantizedInputs(FormatOf(layers, int4_inputs), ScaleShapeOf(model.config.quantization.fp8_block));

@@ -24,8 +24,9 @@ namespace {
 
 // Returns how the weights of the model at `path` are in memory. Fails like LoadModel.
 absl::StatusOr<WeightRounding> HeldRounding(const WorkerOptions& options, const std::string& path,
-                                            const ModelConfig& config, bool multiplies_fp8) {
+                                            const ModelConfig& config, bool multiplies_fp8, bool multiplies_blocks) {
   WeightRounding held = options.rounding;
+  held.keeps_blocks = held.keeps_blocks && multiplies_blocks;
   const absl::StatusOr<CheckpointQuantization> read =
       ReadAs(config.quantization, held.layers, /*multiplies_quantized=*/true, multiplies_fp8);
   if (!read.ok()) return absl::Status(read.status().code(), absl::StrCat(path, ": ", read.status().message()));
@@ -37,7 +38,7 @@ absl::StatusOr<WeightRounding> HeldRounding(const WorkerOptions& options, const 
 MemoryChoice ChoiceOf(const WorkerOptions& options, const ModelConfig& config, const WeightRounding& held,
                       DataType plain, const KvLayout& layout) {
   return {.weights = absl::StrCat(HeldWeights(config.quantization, held.layers, plain),
-                                  held.output ? ", output matrix int8" : ""),
+                                  held.output ? ", output matrix int8" : "", HeldBlocks(config.quantization, held)),
           .weight_bytes = 0,
           .layout = layout,
           .pool = PoolOfRank(options),
@@ -87,7 +88,8 @@ absl::StatusOr<std::string> ExplainOnGpu(const WorkerOptions& options, const std
   if (const std::string why_not = cuda::WhyNoHeads(config.head_dim); !why_not.empty()) {
     return absl::FailedPreconditionError(absl::StrCat("--device=", options.device, ": ", why_not));
   }
-  QUIRE_ASSIGN_OR_RETURN(const WeightRounding held, HeldRounding(options, path, config, /*multiplies_fp8=*/true));
+  QUIRE_ASSIGN_OR_RETURN(const WeightRounding held, HeldRounding(options, path, config, /*multiplies_fp8=*/true,
+                                                                 /*multiplies_blocks=*/false));
   const DataType element = GpuElementFor(config, options.kv_type);
   const KvLayout layout = LayoutOf(config, options.block_size, options.kv_type.value_or(KvTypeOf(element)));
   QUIRE_ASSIGN_OR_RETURN(const GpuMemory memory, options.gpu_memory ? DescribedGpu(options, config, layout)
@@ -108,7 +110,8 @@ absl::StatusOr<std::string> ExplainOnCpu(const WorkerOptions& options, const std
   const std::unique_ptr<Backend> backend = MakeHostBackend(options.threads, options.cpu_kernels);
   const KvLayout layout = LayoutOf(config, options.block_size, options.kv_type.value_or(KvTypeOf(config)));
   QUIRE_RETURN_IF_ERROR(CanRun(backend->Description(), backend->CheckLayout(layout, config.num_heads)));
-  QUIRE_ASSIGN_OR_RETURN(const WeightRounding held, HeldRounding(options, path, config, backend->MultipliesFp8()));
+  QUIRE_ASSIGN_OR_RETURN(const WeightRounding held,
+                         HeldRounding(options, path, config, backend->MultipliesFp8(), backend->MultipliesBlocks()));
   const int64_t available_bytes = HostShareOfRank(options, AvailableHostMemory());
   const int64_t swap_bytes = SwapOfRank(options);
   const std::string text = ExplainMemory(config, options.block_size, available_bytes, options.rank_hosts.num_ranks);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/byte_size.h"
 #include "base/counted.h"
 #include "base/num_blocks.h"
@@ -171,13 +172,37 @@ int64_t AddedByRoundedOutput(const ModelConfig& config, int plain_bytes) {
   return HasOwnOutput(config) ? rounded - plain : rounded;  // The embedding stays.
 }
 
+namespace {
+
+// Returns the bytes that matrices in blocks take less than those of a type without quantization. Of the layers, a rank
+// is taken to have its share.
+int64_t SavedByBlocks(const ModelConfig& config, const WeightRounding& held) {
+  if (!held.keeps_blocks) return 0;
+  const StoredBlocks& blocks = config.quantization.blocks;
+  const auto plain_bytes = static_cast<int64_t>(SizeOf(HostWeightType(config)));
+  const auto saved = [&](const BlockWeights& of) { return plain_bytes * of.weights - of.bytes; };
+  const bool is_rounded = held.layers != Quantization::kNone && held.layers != config.quantization.width();
+  const int num_ranks = config.shard.size;
+  // A rank has rows of a tied output matrix beside the embedding.
+  const BlockWeights& output = config.tie_word_embeddings && num_ranks > 1 ? blocks.embedding : blocks.output;
+  return (is_rounded ? 0 : saved(blocks.layers) / num_ranks) + saved(blocks.embedding) +
+         (held.output ? 0 : saved(output) / num_ranks);
+}
+
+}  // namespace
+
 int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held) {
   const MemoryNeeds needs = MemoryNeedsOf(config);
   // Bytes per number of the embedding and the output matrix.
   const auto plain_bytes = static_cast<int>(SizeOf(KvTypeOf(config)));
   const WeightWidth plain = HostWeightType(config) == DataType::kFloat32 ? WeightWidth::k32 : WeightWidth::k16;
   return LayerBytes(needs, WidthOf(held.layers, plain), plain_bytes) + OtherBytes(needs, plain_bytes) +
-         (held.output ? AddedByRoundedOutput(config, plain_bytes) : 0);
+         (held.output ? AddedByRoundedOutput(config, plain_bytes) : 0) - SavedByBlocks(config, held);
+}
+
+std::string HeldBlocks(const CheckpointQuantization& stored, const WeightRounding& held) {
+  if (!held.keeps_blocks || stored.blocks.types.empty()) return "";
+  return absl::StrCat(", those in blocks of ", absl::StrJoin(stored.blocks.types, ", "), " as in the file");
 }
 
 std::string HeldWeights(const CheckpointQuantization& stored, Quantization held, DataType plain) {

@@ -62,6 +62,9 @@ int64_t WeightBytesOnCpu(const ModelConfig& config, const WeightRounding& held);
 // `plain`.
 std::string HeldWeights(const CheckpointQuantization& stored, Quantization held, DataType plain);
 
+// Returns ", those in blocks of Q4_K and Q6_K as in the file" if some weights are so in memory, and otherwise "".
+std::string HeldBlocks(const CheckpointQuantization& stored, const WeightRounding& held);
+
 // Returns the number of weights, and of a model with experts also how many of them a token uses: "30.532 billion
 // weights, 3.353 billion for a token (8 of 128 experts)".
 std::string WeightNumbers(const ModelConfig& config, const MemoryNeeds& needs);

@@ -60,6 +60,11 @@ ABSL_FLAG(
     "CPU without instructions for bfloat16 (AMX or AVX512-BF16) treats bfloat16 as float32. A GPU never rounds inputs "
     "to 8 bits.");
 ABSL_FLAG(
+    bool, gguf_blocks, true,
+    "Multiply matrices of a GGUF file in the types Q8_0, Q4_K, Q5_K and Q6_K as they are stored, where the device can: "
+    "a CPU without AMX. They keep their memory, and the inputs of their products are rounded to 8 bits with a scale "
+    "for each block. With false, and on other devices, they become bfloat16 while they are loaded.");
+ABSL_FLAG(
     bool, long_context, false,
     "Serve the whole context of a model whose rotary embedding has two sets of factors (longrope, such as Phi-3 with a "
     "context of 128K), with the factors for long texts. Without it, the model has its original context and the factors "
@@ -284,6 +289,7 @@ absl::StatusOr<WeightRounding> ReadRounding() {
                                                                    {Name(Quantization::kInt8), Quantization::kInt8},
                                                                    {Name(Quantization::kInt4), Quantization::kInt4}}));
   rounding.output = absl::GetFlag(FLAGS_quantize_output);
+  rounding.keeps_blocks = absl::GetFlag(FLAGS_gguf_blocks);
   QUIRE_ASSIGN_OR_RETURN(
       rounding.int4_inputs,
       FlagChoice<Int4Inputs>(FLAGS_int4_inputs, {{Name(Int4Inputs::kInt8), Int4Inputs::kInt8},
@@ -542,8 +548,8 @@ const ProgramFlags& WorkerFlags() {
       "owns the weights of a model and the memory of its KV blocks, and runs the steps that the manager plans.",
       "--model=MODEL [flags]",
       {{"Model:",
-        {"model", "model_name", "quantize", "quantize_output", "int4_inputs", "long_context", "explain_memory",
-         "gpu_memory"}},
+        {"model", "model_name", "quantize", "quantize_output", "int4_inputs", "gguf_blocks", "long_context",
+         "explain_memory", "gpu_memory"}},
        {"Addresses:",
         {"listen", "health_listen", "metrics_listen", "max_connections", "host_names", "allowed_origins"}},
        TransportFlagGroup(),

@@ -335,6 +335,7 @@ std::string Worker::WeightSummary() const {
                       held.layers == Quantization::kNone ? "" : inputs_of(FormatOf(held.layers, held.int4_inputs)),
                       has_int4_inputs ? absl::StrCat(" with --int4-inputs=", Name(held.int4_inputs)) : "",
                       held.output ? absl::StrCat(", output matrix int8", inputs_of(QuantizedFormat::kInt8)) : "",
+                      is_on_gpu ? "" : HeldBlocks(config.quantization, held),
                       config.moe.exists() ? absl::StrCat("; ", WeightNumbers(config, MemoryNeedsOf(config))) : "");
 }
 

@@ -124,13 +124,28 @@ struct LinePlace {
   int upper_byte;
   int upper_shift;
 };
-LinePlace PlaceInLine(BlockType type, const BlockPanel& layout, int k) {
-  if (type == BlockType::kQ8_0) return {.byte = k, .shift = 0, .upper_byte = 0, .upper_shift = 0};
-  const int upper_bits = NumberBits(type) - 4, quad = k / 4;
+template <BlockType kType>
+constexpr LinePlace PlaceInLine(int k) {
+  if (kType == BlockType::kQ8_0) return {.byte = k, .shift = 0, .upper_byte = 0, .upper_shift = 0};
+  const int quad = k / 4;
   return {.byte = quad / 2 * kQuadBytes + k % 4,
           .shift = quad % 2 * 4,
-          .upper_byte = layout.line_bytes - kQuadBytes + k % 4,
-          .upper_shift = quad * upper_bits};
+          .upper_byte = BlockPanelOf(kType).line_bytes - kQuadBytes + k % 4,
+          .upper_shift = quad * (NumberBits(kType) - 4)};
+}
+// Calls f<type>() with the type as a constant.
+template <typename F>
+void WithBlockType(BlockType type, F&& f) {
+  switch (type) {
+    case BlockType::kQ8_0:
+      return f.template operator()<BlockType::kQ8_0>();
+    case BlockType::kQ4_K:
+      return f.template operator()<BlockType::kQ4_K>();
+    case BlockType::kQ5_K:
+      return f.template operator()<BlockType::kQ5_K>();
+    case BlockType::kQ6_K:
+      return f.template operator()<BlockType::kQ6_K>();
+  }
 }
 // The place of the four bytes of a row in a line of a unit. `line` counts the lines of all groups.
 int64_t LineAt(const BlockPanel& layout, int line, int row) {
@@ -148,23 +163,26 @@ constexpr bool HasPackedBytes(BlockType type) {
 static_assert(HasPackedBytes(BlockType::kQ8_0) && HasPackedBytes(BlockType::kQ4_K) &&
               HasPackedBytes(BlockType::kQ5_K) && HasPackedBytes(BlockType::kQ6_K));
 
-void PackBlock(BlockType type, const BlockPanel& layout, const BlockNumbers& block, int row, uint8_t* unit) {
+template <BlockType kType>
+void PackBlock(const BlockNumbers& block, int row, uint8_t* unit) {
+  constexpr BlockPanel kLayout = BlockPanelOf(kType);
   memcpy(unit + row * sizeof(Float16), &block.scale, sizeof(Float16));
-  if (layout.has_minima) memcpy(unit + layout.minima() + row * sizeof(Float16), &block.minimum, sizeof(Float16));
-  for (int group = 0; layout.num_groups() > 1 && group < layout.num_groups(); ++group) {
-    unit[SmallAt(layout.small_scales(), group, row)] = uint8_t(block.scales[group]);
-    if (layout.has_minima) unit[SmallAt(layout.small_minima(), group, row)] = block.minima[group];
+  if (kLayout.has_minima) memcpy(unit + kLayout.minima() + row * sizeof(Float16), &block.minimum, sizeof(Float16));
+  for (int group = 0; kLayout.num_groups() > 1 && group < kLayout.num_groups(); ++group) {
+    unit[SmallAt(kLayout.small_scales(), group, row)] = uint8_t(block.scales[group]);
+    if (kLayout.has_minima) unit[SmallAt(kLayout.small_minima(), group, row)] = block.minima[group];
   }
-  for (int k = 0; k < layout.unit; ++k) {
-    uint8_t* const line = unit + LineAt(layout, k / layout.line_columns, row);
-    const LinePlace place = PlaceInLine(type, layout, k % layout.line_columns);
-    const int number = block.numbers[k] + NumberOffset(type);
-    if (type == BlockType::kQ8_0) {
+  for (int k = 0; k < kLayout.unit; ++k) {
+    uint8_t* const line = unit + LineAt(kLayout, k / kLayout.line_columns, row);
+    const LinePlace place = PlaceInLine<kType>(k % kLayout.line_columns);
+    const int number = block.numbers[k] + NumberOffset(kType);
+    if (kType == BlockType::kQ8_0) {
       line[place.byte] = uint8_t(number);
       continue;
     }
     line[place.byte] = uint8_t(line[place.byte] | (number & 15) << place.shift);
-    if (number >> 4 != 0) line[place.upper_byte] = uint8_t(line[place.upper_byte] | number >> 4 << place.upper_shift);
+    if (NumberBits(kType) > 4)
+      line[place.upper_byte] = uint8_t(line[place.upper_byte] | number >> 4 << place.upper_shift);
   }
 }
 
@@ -177,33 +195,35 @@ void PackBlocks(const BlockMatrixView& matrix, int from_row, int row, char* pane
   for (int i = 0; i < num_units; ++i, from += shape.bytes, panel += layout.unit_bytes()) {
     BlockNumbers block;
     UnpackBlock(matrix.type, from, &block);
-    PackBlock(matrix.type, layout, block, row, reinterpret_cast<uint8_t*>(panel));
+    WithBlockType(matrix.type,
+                  [&]<BlockType kType>() { PackBlock<kType>(block, row, reinterpret_cast<uint8_t*>(panel)); });
   }
 }
 
 // Writes a row of a unit as float32.
-void CopyUnit(BlockType type, const uint8_t* unit, int row, float* y) {
-  const BlockPanel layout = BlockPanelOf(type);
+template <BlockType kType>
+void CopyUnit(const uint8_t* unit, int row, float* y) {
+  constexpr BlockPanel kLayout = BlockPanelOf(kType);
   const auto half_at = [&](int offset) {
     Float16 half;
     memcpy(&half, unit + offset + row * sizeof(half), sizeof(half));
     return ToFloat(half);
   };
   const auto small_at = [&](int offset, int group) {
-    return layout.num_groups() == 1 ? 1.0f : float(int8_t(unit[SmallAt(offset, group, row)]));
+    return kLayout.num_groups() == 1 ? 1.0f : float(int8_t(unit[SmallAt(offset, group, row)]));
   };
-  for (int group = 0; group < layout.num_groups(); ++group) {
-    const float scale = half_at(0) * small_at(layout.small_scales(), group);
-    const float minimum = layout.has_minima ? half_at(layout.minima()) * small_at(layout.small_minima(), group) : 0;
-    for (int k = group * layout.group; k < (group + 1) * layout.group; ++k) {
-      const uint8_t* const line = unit + LineAt(layout, k / layout.line_columns, row);
-      const LinePlace place = PlaceInLine(type, layout, k % layout.line_columns);
+  for (int group = 0; group < kLayout.num_groups(); ++group) {
+    const float scale = half_at(0) * small_at(kLayout.small_scales(), group);
+    const float minimum = kLayout.has_minima ? half_at(kLayout.minima()) * small_at(kLayout.small_minima(), group) : 0;
+    for (int k = group * kLayout.group; k < (group + 1) * kLayout.group; ++k) {
+      const uint8_t* const line = unit + LineAt(kLayout, k / kLayout.line_columns, row);
+      const LinePlace place = PlaceInLine<kType>(k % kLayout.line_columns);
       int number = line[place.byte];
-      if (type != BlockType::kQ8_0) {
-        const int upper = line[place.upper_byte] >> place.upper_shift & ((1 << (NumberBits(type) - 4)) - 1);
+      if (kType != BlockType::kQ8_0) {
+        const int upper = line[place.upper_byte] >> place.upper_shift & ((1 << (NumberBits(kType) - 4)) - 1);
         number = (number >> place.shift & 15) | upper << 4;
       }
-      *y++ = scale * float(number - NumberOffset(type)) - minimum;
+      *y++ = scale * float(number - NumberOffset(kType)) - minimum;
     }
   }
 }
@@ -368,11 +388,13 @@ const void* CpuPackedMatrix::panel(int index) const {
 
 void CpuPackedMatrix::CopyRow(int row, float* y) const {
   if (IsInBlocks(format_)) {
-    const BlockPanel layout = BlockPanelOf(BlockTypeOf(format_));
-    const auto* unit = static_cast<const uint8_t*>(panel(row / kPanelColumns));
-    for (int k = 0; k < cols_; k += layout.unit, unit += layout.unit_bytes()) {
-      CopyUnit(BlockTypeOf(format_), unit, row % kPanelColumns, y + k);
-    }
+    WithBlockType(BlockTypeOf(format_), [&]<BlockType kType>() {
+      constexpr BlockPanel kLayout = BlockPanelOf(kType);
+      const auto* unit = static_cast<const uint8_t*>(panel(row / kPanelColumns));
+      for (int k = 0; k < cols_; k += kLayout.unit, unit += kLayout.unit_bytes()) {
+        CopyUnit<kType>(unit, row % kPanelColumns, y + k);
+      }
+    });
     return;
   }
   WithType(DataType(format_), [&]<typename T>(T*) {

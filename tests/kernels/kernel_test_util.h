@@ -116,8 +116,7 @@ inline std::vector<float> Multiply(Backend* backend, const std::vector<float>& x
 }
 
 // Returns the sum over the groups of columns of (product by a matrix of bfloat16) * (scale of the column's group),
-// added with one rounding. Products of bfloat16 add pairs of products or more in an order of their own. If there are
-// minima, adds minus the sum of the rounded x of a group times the minimum in the same way.
+// added with one rounding. Products of bfloat16 add pairs of products or more in an order of their own.
 inline std::vector<float> SumOfGroups(Backend* backend, const std::vector<float>& x,
                                       const std::vector<BFloat16>& numbers, const std::vector<float>& scales, int cols,
                                       int group) {

@@ -330,14 +330,14 @@ TEST(TokenRuleTest, OutputsHaveTheirMeanLength) {
 }
 
 TEST(TokenRuleTest, AModelWithTooFewTokensIsRefused) {
-  ModelConfig config{};
-  config.vocab_size = 31;
-  EXPECT_THAT(std::string(TokenRuleOf(config, 0).status().message()), HasSubstr("vocab_size is 31, "));
-  config.vocab_size = 32;
-  config.eos_token_ids = Tokens(0, 17);
-  EXPECT_THAT(std::string(TokenRuleOf(config, 0).status().message()), HasSubstr("the model has 17 end tokens"));
-  config.eos_token_ids = Tokens(0, 16);
-  EXPECT_TRUE(TokenRuleOf(config, 0).ok());
+  const auto config = std::make_unique<ModelConfig>();
+  config->vocab_size = 31;
+  EXPECT_THAT(std::string(TokenRuleOf(*config, 0).status().message()), HasSubstr("vocab_size is 31, "));
+  config->vocab_size = 32;
+  config->eos_token_ids = Tokens(0, 17);
+  EXPECT_THAT(std::string(TokenRuleOf(*config, 0).status().message()), HasSubstr("the model has 17 end tokens"));
+  config->eos_token_ids = Tokens(0, 16);
+  EXPECT_TRUE(TokenRuleOf(*config, 0).ok());
 }
 
 TEST(SimulatedModelTest, NeedsNoWeightsAndTheFingerprintIsThatOfTheConfiguration) {

@@ -151,6 +151,14 @@ constexpr NamedType kOthers[] = {
 
 }  // namespace
 
+std::optional<BlockType> FindBlockType(std::string_view name) {
+  if (name == "Q8_0") return BlockType::kQ8_0;
+  if (name == "Q4_K") return BlockType::kQ4_K;
+  if (name == "Q5_K") return BlockType::kQ5_K;
+  if (name == "Q6_K") return BlockType::kQ6_K;
+  return std::nullopt;
+}
+
 const GgufTensorType* FindGgufTensorType(uint32_t number) {
   for (const GgufTensorType& type : kSupported) {
     if (type.number == number) return &type;

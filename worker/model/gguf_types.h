@@ -4,8 +4,11 @@
 #define QUIRE_WORKER_MODEL_GGUF_TYPES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "kernels/blocks.h"
 
 namespace quire {
 
@@ -19,6 +22,9 @@ struct GgufTensorType {
   // Writes the `block_elements` numbers of a block. It is null for F32, F16 and BF16.
   void (*dequantize)(const uint8_t* block, float* values);
 };
+
+// Returns the type of blocks (kernels/blocks.h) of a type with this name, or nothing if it has none.
+std::optional<BlockType> FindBlockType(std::string_view name);
 
 // Returns null when the type is not supported.
 const GgufTensorType* FindGgufTensorType(uint32_t number);

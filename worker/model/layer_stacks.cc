@@ -3,10 +3,13 @@
 #include "worker/model/layer_stacks.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "worker/model/fp8.h"
+#include "worker/model/gguf_types.h"
+#include "worker/model/layer_check.h"
 #include "worker/model/rank_parts.h"
 #include "worker/model/shard.h"
 
@@ -117,6 +120,49 @@ bool IsStoredQuantized(const Checkpoint& checkpoint, const CheckpointQuantizatio
       return HasType(checkpoint, weight, "Q4_0");
   }
   return false;
+}
+
+bool IsInBlocks(const Checkpoint& checkpoint, const std::vector<MatrixPart>& stack, bool is_gated) {
+  std::optional<BlockType> first;
+  for (const MatrixPart& part : stack) {
+    const Tensor* const tensor = checkpoint.Find(part.name);
+    const std::optional<BlockType> type = tensor == nullptr ? std::nullopt : FindBlockType(tensor->dtype);
+    if (!type.has_value()) return false;
+    if (is_gated && first.value_or(*type) != *type) return false;
+    first = type;
+  }
+  return true;
+}
+
+StoredBlocks CountBlocks(const ModelConfig& config, const Checkpoint& checkpoint) {
+  StoredBlocks count;
+  const auto add = [&](const std::vector<MatrixPart>& stack, bool is_gated, BlockWeights* blocks) {
+    if (!IsInBlocks(checkpoint, stack, is_gated)) return;
+    for (const MatrixPart& part : stack) {
+      const Tensor& tensor = *checkpoint.Find(part.name);
+      const BlockShape shape = ShapeOf(*FindBlockType(tensor.dtype));
+      const int64_t weights = part.rows * tensor.shape.back();
+      blocks->weights += weights;
+      blocks->bytes += weights / shape.columns * shape.packed_bytes;
+      count.types.insert(tensor.dtype);
+    }
+  };
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    const LayerStacks stacks = StacksOfLayer(config, layer);
+    add(stacks.qkv, /*is_gated=*/false, &count.layers);
+    add(stacks.attention_output, /*is_gated=*/false, &count.layers);
+    add(stacks.gate_up, config.has_gate(), &count.layers);
+    add(stacks.down, /*is_gated=*/false, &count.layers);
+    const int num_experts = config.layers[layer].is_moe ? config.moe.router.num_experts : 0;
+    for (int expert = 0; expert < num_experts; ++expert) {
+      const ExpertStacks of_expert = StacksOfExpert(config, layer, expert);
+      add(of_expert.gate_up, /*is_gated=*/true, &count.layers);
+      add(of_expert.down, /*is_gated=*/false, &count.layers);
+    }
+  }
+  add({{EmbeddingName(config, checkpoint), config.vocab_size}}, /*is_gated=*/false, &count.embedding);
+  if (!config.tie_word_embeddings) add({{kOutputName, config.vocab_size}}, /*is_gated=*/false, &count.output);
+  return count;
 }
 
 PlainStacks CountPlainStacks(const ModelConfig& config, const Checkpoint& checkpoint,

@@ -81,6 +81,13 @@ RowOrder RotatedRows(const ModelConfig& config);
 bool IsStoredQuantized(const Checkpoint& checkpoint, const CheckpointQuantization& quantization,
                        const std::string& weight);
 
+// Returns whether a stack consists of matrices in blocks (kernels/blocks.h) that are packed as they are stored. Those
+// of a gated stack have one type.
+bool IsInBlocks(const Checkpoint& checkpoint, const std::vector<MatrixPart>& stack, bool is_gated);
+
+// Counts the matrices in blocks, of all ranks together.
+StoredBlocks CountBlocks(const ModelConfig& config, const Checkpoint& checkpoint);
+
 // Counts the stacks that are not quantized when the checkpoint is read as `quantization` says.
 PlainStacks CountPlainStacks(const ModelConfig& config, const Checkpoint& checkpoint,
                              const CheckpointQuantization& quantization);

@@ -202,6 +202,8 @@ absl::StatusOr<ModelConfig> GgufModelConfig(const GgufFile& file, bool is_long) 
     return In(file.path(), ": ", tensors);
   }
   CountPlainStacksOf(file.path(), &config);
+  const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(file.path());
+  if (checkpoint.ok()) config.quantization.blocks = CountBlocks(config, *checkpoint);
   return config;
 }
 

@@ -3,6 +3,8 @@
 #ifndef QUIRE_WORKER_MODEL_QUANTIZATION_CONFIG_H_
 #define QUIRE_WORKER_MODEL_QUANTIZATION_CONFIG_H_
 
+#include <cstdint>
+#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -36,6 +38,19 @@ struct PlainStacks {
   int shared_down = 0;
 };
 
+// Matrices in blocks of a GGUF file whose bits can stay as they are.
+struct BlockWeights {
+  int64_t weights = 0;  // Numbers.
+  int64_t bytes = 0;    // In memory.
+};
+// Those of the layers, and of the other two matrices.
+struct StoredBlocks {
+  BlockWeights layers;
+  BlockWeights embedding;
+  BlockWeights output;          // Empty if the embedding is the output matrix.
+  std::set<std::string> types;  // Of all, such as "Q4_K".
+};
+
 struct CheckpointQuantization {
   CheckpointFormat format = CheckpointFormat::kPlain;
   // These are for the formats with groups.
@@ -48,6 +63,8 @@ struct CheckpointQuantization {
   bool keeps_fp8 = false;     // With kFp8, matrices of layers stay FP8 and do not become bfloat16 when they are read.
   // ReadModelConfig counts them, for a device that multiplies all numbers of the checkpoint as they are stored.
   PlainStacks plain_stacks = {};
+  // Counted in the same way, in any format.
+  StoredBlocks blocks = {};
 
   // Returns how such matrices are multiplied.
   Quantization width() const;

@@ -38,6 +38,9 @@ QuantizedFormat FormatOf(Quantization width, Int4Inputs inputs);
 
 // How weights are rounded while a model is loaded, and how products by weights of 4 bits are computed.
 struct WeightRounding {
+  // Whether matrices in blocks of GGUF files (kernels/blocks.h) stay in them where the backend multiplies them.
+  // Otherwise they are converted to 16 bits. In a loaded model: whether some are in blocks.
+  bool keeps_blocks = true;
   Quantization layers = Quantization::kNone;   // The matrices of the layers.
   bool output = false;                         // Whether the output matrix is rounded as with kInt8.
   Int4Inputs int4_inputs = Int4Inputs::kInt8;  // Also for weights that have 4 bits in the checkpoint.

@@ -9,8 +9,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "kernels/blocks.h"
+#include "kernels/half_float.h"
+#include "worker/model/gguf_types.h"
 #include "worker/model/layer_check.h"
 #include "worker/model/layer_stacks.h"
 #include "worker/model/quantized_reader.h"
@@ -56,9 +60,13 @@ class WeightReader {
                  Summary(WholeOf(config))),
         stored_(stored, &tensors_),
         backend_(backend),
-        rounding_(rounding) {
+        rounding_(rounding),
+        keeps_blocks_(rounding.keeps_blocks && backend->MultipliesBlocks()) {
     tensors_.ShareDigests(config.shard.rank, config.shard.size);
   }
+
+  // Whether some matrix was packed in the blocks of its file.
+  bool has_blocks() const { return has_blocks_; }
 
   // Stacks parts with the same number of columns in row order.
   absl::Status Matrix(const std::vector<MatrixPart>& parts, int cols, std::unique_ptr<PackedMatrix>* result);
@@ -103,6 +111,14 @@ class WeightReader {
  private:
   // Appends copies of data that is not aligned to `bytes`, which keeps them until they are packed.
   absl::StatusOr<MatrixView> View(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes);
+  // Returns whether a stack is packed in the blocks of its file.
+  bool KeepsBlocks(const std::vector<MatrixPart>& parts, bool is_gated) const {
+    return keeps_blocks_ && IsInBlocks(tensors_.checkpoint(), parts, is_gated);
+  }
+  // The same as View for a matrix in blocks.
+  absl::StatusOr<BlockMatrixView> BlockView(const MatrixPart& part, int cols, std::vector<AlignedBytes>* bytes);
+  absl::Status BlockMatrices(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
+                             std::unique_ptr<PackedMatrix>* result);
   // Reads a matrix that is stored quantized, or rounds another one.
   absl::StatusOr<QuantizedMatrix> Quantized(const MatrixPart& part, int cols);
   // Reads a matrix of floating-point numbers and rounds it.
@@ -120,6 +136,8 @@ class WeightReader {
   QuantizedReader stored_;
   Backend* const backend_;
   const WeightRounding rounding_;
+  const bool keeps_blocks_;
+  bool has_blocks_ = false;
 };
 
 // Returns the rows of a matrix in the order of the operations. `bytes` has them in that of the file.
@@ -162,8 +180,71 @@ absl::StatusOr<MatrixView> WeightReader::View(const MatrixPart& part, int cols, 
   return MatrixView{bytes->back().data(), part.rows, cols, *WeightType(*tensor), part.NumSlices(cols, /*group=*/0)};
 }
 
+// Returns an error if a scale of a block that begins in these rows of a tensor, or in a part of their columns, is not
+// finite.
+absl::Status CheckBlockScales(const Tensor& tensor, BlockType type, const TensorPart& part) {
+  const BlockShape shape = ShapeOf(type);
+  const int64_t row_blocks = tensor.shape[1] / shape.columns, first = part.first_col / shape.columns;
+  const auto is_finite = [&](const char* at) {
+    Float16 half;
+    std::memcpy(&half, at, sizeof(half));
+    return std::isfinite(ToFloat(half));
+  };
+  const int scale_at = type == BlockType::kQ6_K ? shape.bytes - static_cast<int>(sizeof(Float16)) : 0;
+  for (int64_t row = part.first_row; row < part.first_row + part.rows; ++row) {
+    for (int64_t block = first; block < first + part.cols / shape.columns; ++block) {
+      const char* const at = tensor.bytes.data() + (row * row_blocks + block) * shape.bytes;
+      if (is_finite(at + scale_at) && (!shape.has_minima || is_finite(at + sizeof(Float16)))) continue;
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " is ", Describe(tensor),
+                                                     ", and a scale of its row ", row, " is infinite or not a number"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BlockMatrixView> WeightReader::BlockView(const MatrixPart& part, int cols,
+                                                        std::vector<AlignedBytes>* bytes) {
+  const int tensor_rows = part.whole_rows(), tensor_cols = part.whole_cols(cols);
+  const std::string dtype = tensors_.checkpoint().Find(part.name)->dtype;
+  const BlockType type = *FindBlockType(dtype);
+  const BlockShape shape = ShapeOf(type);
+  QUIRE_ASSIGN_OR_RETURN(const Tensor* tensor, tensors_.TakeOfType(part.name, dtype, {tensor_rows, tensor_cols}));
+  QUIRE_RETURN_IF_ERROR(CheckBlockScales(
+      *tensor, type, {.first_row = part.first_row, .rows = part.rows, .first_col = part.first_col, .cols = cols}));
+  const size_t row_bytes = tensor->bytes.size() / tensor_rows;
+  const std::string_view rows = tensor->bytes.substr(part.first_row * row_bytes, part.rows * row_bytes);
+  if (part.tensor_cols > 0) {
+    QUIRE_CHECK_EQ(part.first_col % shape.columns, 0);
+    QUIRE_CHECK_EQ(cols % shape.columns, 0);
+    bytes->emplace_back(ColumnsOf(rows, part.rows, static_cast<size_t>(part.first_col / shape.columns) * shape.bytes,
+                                  static_cast<size_t>(cols / shape.columns) * shape.bytes));
+  } else {
+    part.order.head_dim == 0 ? bytes->emplace_back(rows) : bytes->emplace_back(InOrder(rows, part.rows, part.order));
+  }
+  return BlockMatrixView{.blocks = static_cast<const uint8_t*>(bytes->back().data()),
+                         .rows = part.rows,
+                         .cols = cols,
+                         .type = type,
+                         .num_slices = part.NumSlices(cols, shape.columns)};
+}
+
+absl::Status WeightReader::BlockMatrices(const std::vector<MatrixPart>& parts, int cols, bool is_gated,
+                                         std::unique_ptr<PackedMatrix>* result) {
+  std::vector<BlockMatrixView> views;
+  std::vector<AlignedBytes> bytes;
+  for (const MatrixPart& part : parts) {
+    QUIRE_ASSIGN_OR_RETURN(views.emplace_back(), BlockView(part, cols, &bytes));
+  }
+  *result = is_gated ? backend_->PackGatedBlocks(views[0], views[1])
+                     : backend_->PackBlocks(views.data(), static_cast<int>(views.size()));
+  for (const MatrixPart& part : parts) tensors_.Release(part.name);
+  has_blocks_ = true;
+  return CheckPacked(*result, parts.front());
+}
+
 absl::Status WeightReader::Matrix(const std::vector<MatrixPart>& parts, int cols,
                                   std::unique_ptr<PackedMatrix>* result) {
+  if (KeepsBlocks(parts, /*is_gated=*/false)) return BlockMatrices(parts, cols, /*is_gated=*/false, result);
   std::vector<MatrixView> views;
   std::vector<AlignedBytes> bytes;
   for (const MatrixPart& part : parts) {
@@ -291,8 +372,11 @@ absl::Status WeightReader::LastMatrix(const ModelConfig& config, const MatrixPar
   const auto lacks_slices = [&](int group) { return rows.NumSlices(whole_cols, group) < config.shard.size; };
   QUIRE_ASSIGN_OR_RETURN(const bool is_quantized, IsQuantized({part}));
   if (!is_quantized || rounding_.layers != Quantization::kNone) {
-    const bool is_int4 = rounding_.layers == Quantization::kInt4;
-    *has_rows = rounding_.layers == Quantization::kInt8 || lacks_slices(is_int4 ? kMaxInt4Group : 0);
+    int group = rounding_.layers == Quantization::kInt4 ? kMaxInt4Group : 0;
+    if (rounding_.layers == Quantization::kNone && KeepsBlocks({part}, /*is_gated=*/false)) {
+      group = ShapeOf(*FindBlockType(tensors_.checkpoint().Find(part.name)->dtype)).columns;
+    }
+    *has_rows = rounding_.layers == Quantization::kInt8 || lacks_slices(group);
     return *has_rows ? LayerMatrix({rows}, whole_cols, result) : LayerMatrix({part}, cols, result);
   }
   QUIRE_RETURN_IF_ERROR(CheckQuantizedCols(part, whole_cols));
@@ -354,6 +438,7 @@ absl::Status WeightReader::GatedMatrix(const MatrixPart& gate, const MatrixPart&
                                        std::unique_ptr<PackedMatrix>* result) {
   QUIRE_ASSIGN_OR_RETURN(const bool is_quantized, IsQuantized({gate, up}));
   if (is_quantized) return QuantizedMatrices({gate, up}, cols, /*is_gated=*/true, result);
+  if (KeepsBlocks({gate, up}, /*is_gated=*/true)) return BlockMatrices({gate, up}, cols, /*is_gated=*/true, result);
   std::vector<AlignedBytes> bytes;
   QUIRE_ASSIGN_OR_RETURN(const MatrixView gate_view, View(gate, cols, &bytes));
   QUIRE_ASSIGN_OR_RETURN(const MatrixView up_view, View(up, cols, &bytes));
@@ -563,6 +648,7 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const Checkp
     QUIRE_RETURN_IF_ERROR(reader.Matrix({output}, config.hidden_size, &weights.lm_head));
   }
   QUIRE_RETURN_IF_ERROR(LoadRotations(config, &reader, &weights));
+  weights.rounding.keeps_blocks = reader.has_blocks();
   QUIRE_RETURN_IF_ERROR(reader.CheckUnused(config));
   weights.digests = reader.digests();
   if (config.shard.size == 1) weights.fingerprint = weights.digests.fingerprint();
