@@ -14,7 +14,7 @@ int ProgramMain(const ProgramFlags& flags, int argc, char** argv, absl::Function
   const absl::StatusOr<std::optional<std::string>> text = ReadFlags(flags, absl::MakeConstSpan(argv + 1, argc - 1));
   if (!text.ok()) {
     std::fprintf(stderr, "%s: %s\n", flags.program, std::string(text.status().message()).c_str());
-    return 2;
+    return kExitWrongUsage;
   }
   if (text->has_value()) {
     std::fputs((*text)->c_str(), stdout);
@@ -25,7 +25,7 @@ int ProgramMain(const ProgramFlags& flags, int argc, char** argv, absl::Function
   const absl::Status status = run();
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s: %s\n", flags.program, std::string(status.message()).c_str());
-  return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;
+  return status.code() == absl::StatusCode::kInvalidArgument ? kExitWrongUsage : 1;
 }
 
 }  // namespace quire

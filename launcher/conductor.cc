@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/child_process.h"
 #include "base/listen_address.h"
+#include "base/program_main.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -94,7 +95,7 @@ int Conductor::Run() {
     return request_ != nullptr && all_in_time ? 0 : kExitFailed;
   }
   if (!status.message().empty()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
-  return absl::IsInvalidArgument(status) ? kExitUsage : kExitFailed;
+  return absl::IsInvalidArgument(status) ? kExitWrongUsage : kExitFailed;
 }
 
 absl::Status Conductor::Serve() {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/nearest_name.h"
+#include "base/program_main.h"
 #include "base/version.h"
 #include "launcher/conductor.h"
 #include "launcher/part.h"
@@ -34,7 +35,7 @@ constexpr char kHelp[] =
 
 int Refuse(const std::string& message) {
   std::fprintf(stderr, "quire: %s\n", message.c_str());
-  return kExitUsage;
+  return kExitWrongUsage;
 }
 
 int Print(const std::string& text) {
@@ -56,7 +57,7 @@ int Serve(absl::Span<const char* const> arguments) {
 int Main(absl::Span<const char* const> arguments) {
   if (arguments.empty()) {
     std::fputs(kHelp, stderr);
-    return kExitUsage;
+    return kExitWrongUsage;
   }
   const std::string command = arguments[0];
   arguments.remove_prefix(1);

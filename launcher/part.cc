@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/config_file.h"
 #include "base/flags.h"
+#include "base/program_main.h"
 #include "base/status.h"
 #include "launcher/log_line.h"
 
@@ -121,7 +122,7 @@ absl::Duration Part::StopTime() const {
 absl::Status Part::WhyItEnded() const {
   const int exit_code = process_->exit_code();
   if (exit_code > 0 && !error_.empty()) {
-    return {exit_code == kExitUsage ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnavailable,
+    return {exit_code == kExitWrongUsage ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kUnavailable,
             ForUser(error_)};
   }
   return absl::InternalError(absl::StrCat(kPartNames[id_].program, ": ended with ", process_->HowItEnded(),

@@ -17,9 +17,6 @@
 
 namespace quire {
 
-// The exit code of all our programs when the command line is wrong.
-inline constexpr int kExitUsage = 2;
-
 // One of the programs of `quire serve`, with what it has said about itself. What it prints goes to a log; lines that
 // matter to a user go to standard error, too. Used by one thread.
 class Part {

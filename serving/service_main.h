@@ -11,12 +11,12 @@
 #include "base/flags.h"
 #include "base/log_flags.h"
 #include "base/log_output.h"
+#include "base/program_main.h"
 
 namespace quire {
 namespace internal {
 
 inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;
 
 // Writes "quire-worker: <message>" to standard error, as text or as a line of JSON. Returns `code`.
 int Fail(const char* program, const absl::Status& status, int code);
@@ -47,7 +47,7 @@ void WaitForStop();
 // line.
 template <typename Service, typename Options>
 int RunService(const char* program, const absl::StatusOr<CommandLine<Options>>& line) {
-  if (!line.ok()) return internal::Fail(program, line.status(), internal::kExitUsage);
+  if (!line.ok()) return internal::Fail(program, line.status(), kExitWrongUsage);
   if (line->text) {
     WriteStandardOutput(*line->text);
     return EXIT_SUCCESS;
