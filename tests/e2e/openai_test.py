@@ -393,7 +393,11 @@ class OpenAiTest(unittest.TestCase):
 
 class LimitsTest(unittest.TestCase):
     def test_a_request_beyond_the_limit_gets_429(self):
-        quire = Installation(BIN, manager_flags=["--max-requests=1"])
+        # An answer takes 100 s, so no stream ends before the last request comes, however slow this machine is.
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "times.yaml").write_text("step: 100ms")
+        worker_flags = ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"]
+        quire = Installation(BIN, manager_flags=["--max-requests=1"], worker_flags=worker_flags)
         self.addCleanup(quire.close)
         quire.wait_until_ready()
         body = {**GREEDY, "max_tokens": 1000, "ignore_eos": True, "stream": True}
