@@ -10,8 +10,9 @@ import tempfile
 import threading
 import unittest
 
-from openai_programs import Installation, answers_across_restart, resumable_installation
-from responses_programs import stream_response
+from cutting_proxy import CuttingProxy
+from openai_programs import Installation, Program, answers_across_restart, resumable_installation, wait_for
+from responses_programs import joined, stream_response
 
 PROMPT = "Once upon a time"
 USER = {"role": "user", "content": PROMPT}
@@ -273,6 +274,72 @@ class LostManagerTest(unittest.TestCase):
         )
         self.assertEqual(without_names(whole), without_names(expected))
         self.assertEqual(without_names(streamed), without_names(expected))
+
+    def expect_same_streams(self, quire, trouble):
+        """Compares streams with what they are without `trouble`, which runs when all have begun."""
+        numbers = {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 200, "maxItems": 200}
+        common = {"input": PROMPT, "max_output_tokens": 900, "temperature": 0.8, "seed": 3}
+        text = {**common, "text": {"format": {"type": "json_schema", "name": "n", "schema": numbers}}}
+        text |= {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
+        tool = {"type": "function", "name": "count", "strict": True}
+        tool["parameters"] = {"type": "object", "properties": {"n": numbers}, "required": ["n"],
+                              "additionalProperties": False}
+        bodies = [text, {**common, "tools": [tool], "tool_choice": "required"}]
+        expected = [joined(stream_response(quire, body)[1]) for body in bodies]
+        found, num_events = [None] * len(bodies), [0] * len(bodies)
+
+        def stream(i):
+            def count(_event):
+                num_events[i] += 1
+
+            found[i] = joined(stream_response(quire, bodies[i], on_event=count)[1])
+
+        threads = [threading.Thread(target=stream, args=[i]) for i in range(len(bodies))]
+        for thread in threads:
+            thread.start()
+        trouble(num_events)
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, expected)
+
+    def caller(self):
+        """An installation whose model is known to write calls in the format of Hermes."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "key").write_text("k" * 40)
+        (folder / "times.yaml").write_text("step: 5ms")
+        quire = Installation(
+            BIN, [f"--resume-key-file={folder}/key"], ["--tool-call-format=hermes"],
+            ["--device=simulated", f"--simulated-step-times={folder}/times.yaml"])
+        self.addCleanup(quire.close)
+        quire.wait_until_ready()
+        return quire
+
+    def test_a_stream_survives_its_worker_and_then_its_manager(self):
+        quire = self.caller()
+
+        def lose_both(num_events):
+            wait_for(lambda: quire.num_begun() == 2)
+            quire.worker.end()
+            quire.start_worker()
+            before = list(num_events)
+            wait_for(lambda: all(now > then + 5 for now, then in zip(num_events, before, strict=True)))
+            quire.manager.end()
+            quire.start_manager()
+
+        self.expect_same_streams(quire, lose_both)
+
+    def test_a_stream_survives_cuts_of_the_connection_to_the_manager(self):
+        quire = self.caller()
+        proxy = CuttingProxy(f"{quire.folder}/manager", num_bytes=10_000)
+        self.addCleanup(proxy.listener.close)
+        gateway = Program(
+            quire.stack,
+            [BIN / "quire-openai", f"--manager={proxy.endpoint}", "--listen=127.0.0.1:0", "--tool-call-format=hermes"],
+            r"listening on 127\.0\.0\.1:(\d+)")
+        quire.port = int(gateway.found)
+        quire.wait_until_ready()
+        self.expect_same_streams(quire, lambda num_events: None)
+        self.assertGreater(proxy.num_cuts, 3)
 
     def test_a_stream_that_nobody_continues_has_failed(self):
         quire = Installation(BIN, gateway_flags=["--resume-time=0"])

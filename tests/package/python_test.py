@@ -17,7 +17,7 @@ import installed_tree
 from installed_tree import PROMPT, ROOT, run
 
 sys.path.insert(0, str(ROOT / "tests/e2e"))
-from resume_test import CuttingProxy  # noqa: E402
+from cutting_proxy import CuttingProxy  # noqa: E402
 
 SKIPPED = 77
 NEEDED = ("grpc", "google.protobuf", "setuptools", "wheel", "venv", "ensurepip")
