@@ -227,6 +227,26 @@ constexpr CallSyntax kCalls[] = {
      .shape = CallShape::kObject,
      .open = "<|function_call|>",
      .has_special_tags = true},
+    {.format = ToolCallFormat::kGemma4,
+     .name = "gemma4",
+     .models = "Gemma 4",
+     .example = R"(<|tool_call>call:f{a:1,b:<|"|>x<|"|>}<tool_call|>)",
+     .shape = CallShape::kBareObject,
+     .open = "<|tool_call>",
+     .close = "<tool_call|>",
+     .has_special_tags = true,
+     .begin = "call:",
+     .quote = "<|\"|>"},
+    {.format = ToolCallFormat::kFunctionGemma,
+     .name = "functiongemma",
+     .models = "FunctionGemma",
+     .example = "<start_function_call>call:f{a:1,b:<escape>x<escape>}<end_function_call>",
+     .shape = CallShape::kBareObject,
+     .open = "<start_function_call>",
+     .close = "<end_function_call>",
+     .has_special_tags = true,
+     .begin = "call:",
+     .quote = "<escape>"},
 };
 
 // SyntaxOf finds a format by its number.
@@ -244,6 +264,7 @@ constexpr ReasoningSyntax kReasoning[] = {
     {.name = "openai"},
     {.name = "seed_oss", .begin = "<seed:think>", .end = "</seed:think>", .has_special_tags = true},
     {.name = "apertus", .begin = "<|inner_prefix|>", .end = "<|inner_suffix|>", .has_special_tags = true},
+    {.name = "gemma4", .begin = "<|channel>thought", .end = "<channel|>", .has_special_tags = true},
 };
 
 }  // namespace

@@ -32,6 +32,8 @@ enum class ToolCallFormat {
   kMinimax,
   kApriel,
   kGigachat3,
+  kGemma4,
+  kFunctionGemma,
 };
 
 // What a call looks like.
@@ -41,6 +43,7 @@ enum class CallShape {
   kNamedObject,  // The name, and behind it the arguments as an object.
   kParameters,   // The name, and behind it each argument between tags. The tool's schema tells the types of the values.
   kPython,       // f(a=1)
+  kBareObject,   // The name, and behind it the arguments as an object with bare keys and strings between tags.
   kChannels,     // Messages of harmony: thoughts, contents and calls, each with a header.
 };
 
@@ -69,8 +72,8 @@ struct CallSyntax {
   bool may_lack_open = false;        // A text may begin with a call, without the tag.
   // kObject: the grammar writes this key. The parser takes "parameters" and "arguments".
   absl::string_view arguments_key = "arguments";
-  // kNamedObject and kParameters: a call is begin, name_prefix, the name, name_end, the arguments, end. An `end` that
-  // is empty is missing.
+  // kNamedObject, kParameters and kBareObject: a call is begin, name_prefix, the name, name_end, the arguments, end. An
+  // `end` that is empty is missing.
   absl::string_view begin = {};
   absl::string_view name_prefix = {};  // It may be missing.
   bool has_number = false;             // ":0" follows the name, and the three together are the id of the call.
@@ -84,6 +87,7 @@ struct CallSyntax {
   // kParameters: behind the name are an attribute that says whether the value is a string ("true" or "false"), and a
   // quote before key_end.
   absl::string_view string_attribute = {};
+  absl::string_view quote = {};  // kBareObject: the tag before and behind a string.
 };
 
 // How a model writes its thoughts: between tags at the beginning of an answer. Without tags, they are a channel of

@@ -9,8 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "gateway/openai/bare_grammar.h"
 #include "gateway/openai/call_syntax.h"
 #include "gateway/openai/field_reader.h"
+#include "gateway/openai/lark_items.h"
 #include "gateway/openai/parameter_types.h"
 #include "gateway/openai/text_pattern.h"
 
@@ -18,17 +20,6 @@ namespace quire {
 namespace {
 
 constexpr char kRuleEnd[] = "_function_parameters";
-
-// A grammar with "::=" would be read as GBNF. In JSON it can be in a string only, where this form means the same.
-std::string WithoutGbnfSign(absl::string_view json) {
-  return absl::StrReplaceAll(json, {{"::=", "\\u003a:="}});
-}
-
-// Returns `text` as a literal of Lark, with a space before it.
-std::string Literal(absl::string_view text) {
-  return absl::StrCat(
-      " \"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}, {"::=", "\\x3a:="}}), "\"");
-}
 
 // Returns the number of bytes of the tag with which a text begins; 0 if it is none that a grammar can name.
 size_t TagBytes(absl::string_view text) {
@@ -46,12 +37,12 @@ std::string Items(absl::string_view text, bool has_special_tags) {
       ++at;
       continue;
     }
-    if (at > begin) items += Literal(text.substr(begin, at - begin));
+    if (at > begin) items += LarkLiteral(text.substr(begin, at - begin));
     absl::StrAppend(&items, " ", text.substr(at, num_bytes));
     at += num_bytes;
     begin = at;
   }
-  if (begin < text.size()) items += Literal(text.substr(begin));
+  if (begin < text.size()) items += LarkLiteral(text.substr(begin));
   return items;
 }
 
@@ -69,7 +60,7 @@ std::string ParametersRule(const CallableTool& tool) {
 // Makes the rules of one format.
 class CallGrammar {
  public:
-  explicit CallGrammar(const CallSyntax& syntax) : syntax_(syntax) {}
+  explicit CallGrammar(const CallSyntax& syntax) : syntax_(syntax), bare_(syntax.quote, kMaxCallGrammarBytes) {}
 
   // Returns the body of the rule for one call of any tool.
   std::string CallBody(const std::vector<CallableTool>& tools) const {
@@ -94,20 +85,24 @@ class CallGrammar {
     return "";
   }
 
+  // Returns the rules that the bodies need.
+  std::string OtherRules() const { return bare_.Rules(); }
+
   // Returns the body of the rule for the arguments of a tool.
   std::string ParametersBody(const CallableTool& tool) {
     if (!tool.is_strict) return AnyParameters();
+    const Json root = Json::parse(tool.parameters, nullptr, /*allow_exceptions=*/false);
+    if (syntax_.shape == CallShape::kBareObject) return bare_.Root(root);
     if (syntax_.shape != CallShape::kParameters && syntax_.shape != CallShape::kPython) {
       return absl::StrCat(" %json ", WithoutGbnfSign(tool.parameters));
     }
-    const Json root = Json::parse(tool.parameters, nullptr, /*allow_exceptions=*/false);
     const Json* const object = SchemaWithProperties(root);
     if (object == nullptr) return " \"\"";
     if (syntax_.shape == CallShape::kPython) return PythonBody(*object, root);
     std::string body;
     for (const auto& [name, property] : (*object)["properties"].items()) {
       const std::string argument = Argument(name, property, root);
-      absl::StrAppend(&body, IsRequired(*object, name) ? argument : absl::StrCat(" [", argument, "]"));
+      absl::StrAppend(&body, IsRequiredMember(*object, name) ? argument : absl::StrCat(" [", argument, "]"));
       if (body.size() > kMaxCallGrammarBytes) break;
     }
     return body.empty() ? " \"\"" : body;
@@ -116,17 +111,19 @@ class CallGrammar {
  private:
   static std::string Several(const std::string& call, absl::string_view separator, bool is_single) {
     if (is_single) return call;
-    return call + InBrackets("(", absl::StrCat(separator.empty() ? "" : Literal(separator), call), ")*");
+    return call + InBrackets("(", absl::StrCat(separator.empty() ? "" : LarkLiteral(separator), call), ")*");
   }
 
-  std::string AnyParameters() const {
+  std::string AnyParameters() {
     const std::string argument = " /[A-Za-z_][A-Za-z0-9_]*=/ %json {}";
     switch (syntax_.shape) {
       case CallShape::kParameters:
         return absl::StrCat(" (", Text(syntax_.key_begin), " /[^<>\"\\n]+/", Text(syntax_.key_end),
                             Text(syntax_.value_begin), " /", PatternUntil(syntax_.value_end), "/)*");
       case CallShape::kPython:
-        return absl::StrCat(" [", argument, " (", Literal(", "), argument, ")*]");
+        return absl::StrCat(" [", argument, " (", LarkLiteral(", "), argument, ")*]");
+      case CallShape::kBareObject:
+        return bare_.Root(Json::object({{"type", "object"}}));
       default:
         return " %json {\"type\": \"object\"}";
     }
@@ -139,19 +136,20 @@ class CallGrammar {
     const std::string name = WithoutGbnfSign(Dump(tool.name));
     switch (syntax_.shape) {
       case CallShape::kObject:
-        return absl::StrCat(Literal(absl::StrCat("{\"name\": ", name, ", \"", syntax_.arguments_key, "\": ")), rule,
+        return absl::StrCat(LarkLiteral(absl::StrCat("{\"name\": ", name, ", \"", syntax_.arguments_key, "\": ")), rule,
                             " \"}\"");
       case CallShape::kKeyedObject:
-        return absl::StrCat(Literal(absl::StrCat("{", name, ": ")), rule, " \"}\"");
+        return absl::StrCat(LarkLiteral(absl::StrCat("{", name, ": ")), rule, " \"}\"");
       case CallShape::kPython:
-        return absl::StrCat(Literal(tool.name + "("), rule, " \")\"");
+        return absl::StrCat(LarkLiteral(tool.name + "("), rule, " \")\"");
       case CallShape::kChannels:
         return absl::StrCat(Text("<|channel|>commentary to="),
-                            Literal(absl::StrCat(syntax_.name_prefix, tool.name, " ")),
+                            LarkLiteral(absl::StrCat(syntax_.name_prefix, tool.name, " ")),
                             Text("<|constrain|>json<|message|>"), rule);
+      case CallShape::kBareObject:
       case CallShape::kNamedObject:
       case CallShape::kParameters:
-        return absl::StrCat(Text(syntax_.begin), Literal(absl::StrCat(syntax_.name_prefix, tool.name)),
+        return absl::StrCat(Text(syntax_.begin), LarkLiteral(absl::StrCat(syntax_.name_prefix, tool.name)),
                             syntax_.has_number ? " /:[0-9]{1,4}/" : "", Text(syntax_.name_end), rule,
                             Text(syntax_.end));
     }
@@ -194,11 +192,12 @@ class CallGrammar {
 
   // Returns the items of one argument: the tags, the name and all values that its schema has.
   std::string Argument(const std::string& name, const Json& property, const Json& root) {
-    const std::string begin = Text(syntax_.key_begin) + Literal(name);
+    const std::string begin = Text(syntax_.key_begin) + LarkLiteral(name);
     const auto key_end = [this](bool is_string) {
-      const std::string attribute = syntax_.string_attribute.empty()
-                                        ? ""
-                                        : Literal(absl::StrCat(syntax_.string_attribute, is_string ? "true" : "false"));
+      const std::string attribute =
+          syntax_.string_attribute.empty()
+              ? ""
+              : LarkLiteral(absl::StrCat(syntax_.string_attribute, is_string ? "true" : "false"));
       return absl::StrCat(attribute, Text(syntax_.key_end), Text(syntax_.value_begin));
     };
     const std::string end = Text(syntax_.value_end);
@@ -214,7 +213,7 @@ class CallGrammar {
     const auto add_constant = [&](const Json& constant) {
       const std::string text = constant.is_string() ? constant.get<std::string>() : Dump(constant);
       if (!absl::StrContains(text, absl::StripAsciiWhitespace(syntax_.value_end))) {
-        add(constant.is_string(), Literal(text) + end);
+        add(constant.is_string(), LarkLiteral(text) + end);
       }
     };
     if (schema->is_object() && schema->contains("const")) {
@@ -230,44 +229,22 @@ class CallGrammar {
     return absl::StrCat(begin, " (", values, ")");
   }
 
-  static bool IsRequired(const Json& object, const std::string& name) {
-    const auto required = object.find("required");
-    return required != object.end() && std::find(required->begin(), required->end(), name) != required->end();
-  }
-
-  // Arguments with commas between them: those that must come, and behind them the others. If all may be missing, each
-  // of them may be the first.
+  // Arguments with commas between them.
   static std::string PythonBody(const Json& object, const Json& root) {
-    std::string needed;
-    std::vector<std::string> optional;
+    std::vector<LarkMember> members;
     size_t num_bytes = 0;
     for (const auto& [name, property] : object["properties"].items()) {
-      const std::string value = absl::StrCat(Literal(name + "="), " ", Schema(property, root));
-      if (IsRequired(object, name)) {
-        absl::StrAppend(&needed, needed.empty() ? "" : Literal(", "), value);
-      } else {
-        optional.push_back(value);
-      }
-      num_bytes += value.size();
+      members.push_back(
+          {absl::StrCat(LarkLiteral(name + "="), " ", Schema(property, root)), IsRequiredMember(object, name)});
+      num_bytes += members.back().items.size();
       if (num_bytes > kMaxCallGrammarBytes) break;
     }
-    const auto behind = [&](size_t first) {
-      std::string items;
-      for (size_t i = first; i < optional.size(); ++i) {
-        absl::StrAppend(&items, " [", Literal(", "), optional[i], "]");
-      }
-      return items;
-    };
-    if (!needed.empty()) return needed + behind(0);
-    std::string body = " \"\"";
-    for (size_t i = 0; i < optional.size() && body.size() <= kMaxCallGrammarBytes; ++i) {
-      absl::StrAppend(&body, " |", optional[i], behind(i + 1));
-    }
-    return body;
+    return LarkMembers(members, ", ", kMaxCallGrammarBytes);
   }
 
   const CallSyntax& syntax_;
   SchemaTypes types_;
+  BareGrammar bare_;
 };
 
 // Thoughts that contain the first two characters of their last tag would need a larger grammar, so they have these at
@@ -311,13 +288,14 @@ std::string GrammarOf(const std::string& start, CallGrammar calls, const std::ve
     absl::StrAppend(&grammar, ParametersRule(tool), ":", calls.ParametersBody(tool), "\n");
     if (grammar.size() > kMaxCallGrammarBytes) break;
   }
-  return grammar;
+  return grammar + calls.OtherRules();
 }
 
 // Returns whether the parser finds the end of a name of a tool, or of one of its arguments.
 bool IsWritable(const CallSyntax& syntax, absl::string_view name, bool is_argument) {
   const bool is_json = syntax.shape == CallShape::kObject || syntax.shape == CallShape::kKeyedObject;
   const bool is_tagged = syntax.shape == CallShape::kParameters || syntax.shape == CallShape::kPython;
+  if (is_argument && syntax.shape == CallShape::kBareObject) return !absl::StrContains(name, syntax.quote);
   if (is_json || (is_argument && !is_tagged)) return true;
   if (name.empty() || absl::StripAsciiWhitespace(name) != name) return false;
   if (syntax.shape == CallShape::kPython) {

@@ -34,8 +34,10 @@ TaggedCallFinder::TaggedCallFinder(const ToolCallOptions* options, std::function
       group_end_(syntax().end.empty() ? "" : Trimmed(syntax().close)),
       has_lines_(absl::StartsWith(syntax().value_end, "\n")),
       tags_({open_}),
-      state_(options->begins_in_call ? kGroup : kText) {
-  if (!begin_.empty()) tags_.push_back(begin_);
+      state_(options->begins_in_call ? kGroup : kText),
+      bare_object_(syntax().quote) {
+  // "call:" alone is a word of any text.
+  if (absl::StartsWith(begin_, "<")) tags_.push_back(begin_);
 }
 
 bool TaggedCallFinder::Step(bool is_last, AnswerText* out) {
@@ -47,7 +49,7 @@ bool TaggedCallFinder::Step(bool is_last, AnswerText* out) {
     case kName:
       return OnName(is_last, out);
     case kObject:
-      return OnObject(out);
+      return OnObject(is_last, out);
     case kObjectEnd:
       return OnObjectEnd(is_last);
     case kArguments:
@@ -99,9 +101,11 @@ bool TaggedCallFinder::OnGroup(bool is_last, AnswerText* out) {
 }
 
 bool TaggedCallFinder::OnName(bool is_last, AnswerText* out) {
-  // A name without an end of its own ends with its line or at a tag.
-  const size_t end =
-      name_end_.empty() ? pending_.find_first_of("\n<") : pending_.find(name_end_.data(), 0, name_end_.size());
+  // A name without an end of its own ends with its line, at a tag, or where the object begins.
+  const bool is_bare = syntax().shape == CallShape::kBareObject;
+  const size_t end = is_bare             ? pending_.find('{')
+                     : name_end_.empty() ? pending_.find_first_of("\n<")
+                                         : pending_.find(name_end_.data(), 0, name_end_.size());
   if (end == pending_.npos && !is_last && pending_.size() <= kMaxNameBytes) return false;
   if (end == pending_.npos || end > kMaxNameBytes) {
     TakeBack(out);
@@ -122,11 +126,12 @@ bool TaggedCallFinder::OnName(bool is_last, AnswerText* out) {
     TakeBack(out);
     return true;
   }
+  const auto types = options().parameters.find(tool);
+  types_ = types == options().parameters.end() ? nullptr : &types->second;
+  bare_object_.Reset(types_);
   if (syntax().shape == CallShape::kParameters) {
     Begin(tool, id, out);
     pending_.erase(0, end + name_end_.size());
-    const auto types = options().parameters.find(tool);
-    types_ = types == options().parameters.end() ? nullptr : &types->second;
     keys_.clear();
     AddArguments("{", out);
     state_ = kArguments;
@@ -152,11 +157,13 @@ bool TaggedCallFinder::OnName(bool is_last, AnswerText* out) {
   return true;
 }
 
-bool TaggedCallFinder::OnObject(AnswerText* out) {
-  const size_t num_bytes = object_.Add(pending_);
-  AddArguments(absl::string_view(pending_).substr(0, num_bytes), out);
+bool TaggedCallFinder::OnObject(bool is_last, AnswerText* out) {
+  const bool is_bare = syntax().shape == CallShape::kBareObject;
+  std::string json;
+  const size_t num_bytes = is_bare ? bare_object_.Add(pending_, is_last, &json) : object_.Add(pending_);
+  AddArguments(is_bare ? json : absl::string_view(pending_).substr(0, num_bytes), out);
   pending_.erase(0, num_bytes);
-  if (!object_.is_complete()) return false;
+  if (!(is_bare ? bare_object_.is_complete() : object_.is_complete())) return false;
   object_.Reset();
   EndCall(/*is_group_over=*/false);
   state_ = kObjectEnd;

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "gateway/openai/bare_object.h"
 #include "gateway/openai/call_finder.h"
 #include "gateway/openai/call_object.h"
 
 namespace quire {
 
-// Finds calls with tags around the name, and around each argument or all arguments as a JSON object. Arguments are
+// Finds calls with tags around the name, and around each argument or all arguments as an object. Arguments are
 // given out as they come, except values that need not be strings: these come when they are complete. The tag of a group
 // may be missing before a call, and tags behind an argument, a call or a group.
 class TaggedCallFinder : public CallFinder {
@@ -41,7 +42,7 @@ class TaggedCallFinder : public CallFinder {
   bool OnText(bool is_last, AnswerText* out);
   bool OnGroup(bool is_last, AnswerText* out);
   bool OnName(bool is_last, AnswerText* out);
-  bool OnObject(AnswerText* out);
+  bool OnObject(bool is_last, AnswerText* out);
   bool OnObjectEnd(bool is_last);
   bool OnArguments(bool is_last, AnswerText* out);
   bool OnKey(bool is_last, AnswerText* out);
@@ -76,6 +77,7 @@ class TaggedCallFinder : public CallFinder {
   bool has_called_ = false;  // The group has a call.
   bool needs_line_ = false;  // The value has begun, and a line break at its beginning is left out.
   CallObject object_;
+  BareObject bare_object_;
   const ParameterTypes* types_ = nullptr;  // Those of the current call; null if they are not known.
   std::set<std::string> keys_;             // The arguments of the current call so far.
   JsonTypes value_types_ = kAnyType;

@@ -16,6 +16,7 @@ std::unique_ptr<CallFinder> NewFinder(const ToolCallOptions* options,
   switch (SyntaxOf(options->format).shape) {
     case CallShape::kNamedObject:
     case CallShape::kParameters:
+    case CallShape::kBareObject:
       return std::make_unique<TaggedCallFinder>(options, std::move(make_id));
     case CallShape::kPython:
       return std::make_unique<PythonCallFinder>(options, std::move(make_id));

@@ -40,6 +40,8 @@ std::string ToolCallFormat(std::string_view source) {
       {"apertus", {"<|tools_prefix|>"}},
       {"granite", {"<|tool_call|>", "<|start_of_role|>"}},
       {"gigachat3", {"<|function_call|>", "<|role_sep|>"}},
+      {"gemma4", {"<|tool_call>call:"}},
+      {"functiongemma", {"<start_function_call>call:"}},
       {"glm47", {"<arg_key>", "</arg_key><arg_value>"}},
       {"glm45", {"<arg_key>", "<arg_value>"}},
       {"qwen3_xml", {"<tool_call>", "<function=", "<parameter="}},
@@ -64,6 +66,7 @@ std::string ReasoningFormat(std::string_view source) {
       {"mistral", {"[THINK]", "[/THINK]"}},
       {"seed_oss", {"<seed:think>", "</seed:think>"}},
       {"apertus", {"<|inner_prefix|>", "<|inner_suffix|>"}},
+      {"gemma4", {"<|channel>", "<channel|>"}},
   };
   for (const Mark& mark : marks) {
     if (Fits(source, mark)) return mark.format;

@@ -553,7 +553,7 @@ class ForcedCallsTest(unittest.TestCase):
 
     def test_calls_in_every_format(self):
         named = {"type": "function", "function": {"name": "get_weather"}}
-        for tool_calls in ("hermes", "llama3", "mistral", "qwen3_xml", "openai", "deepseek_v31"):
+        for tool_calls in ("hermes", "llama3", "mistral", "qwen3_xml", "openai", "deepseek_v31", "gemma4"):
             with self.subTest(tool_calls):
                 quire = self.start([f"--tool-call-format={tool_calls}", "--reasoning-format=none"])
                 code, answer, _ = quire.call("/v1/chat/completions", self.body(named, temperature=1.5))

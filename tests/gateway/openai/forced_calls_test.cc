@@ -126,8 +126,9 @@ std::shared_ptr<const grammar::TokenTable> VocabularyOf(const CallSyntax& format
   for (int byte = 0; byte < 255; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
   for (const absl::string_view tag :
        {format.open, format.close, format.begin, format.end, format.key_begin, format.value_end, format.name_end,
-        reasoning.begin, reasoning.end, absl::string_view("<|channel|>"), absl::string_view("<|message|>"),
-        absl::string_view("<|end|>"), absl::string_view("true"), absl::string_view("\n\n")}) {
+        format.quote, reasoning.begin, reasoning.end, absl::string_view("<|channel|>"),
+        absl::string_view("<|message|>"), absl::string_view("<|end|>"), absl::string_view("true"),
+        absl::string_view("\n\n")}) {
     if (tag.empty()) continue;
     tokens.emplace_back(tag);
     tokens.push_back(grammar::SpecialTokenBytes({tag.data(), tag.size()}));
@@ -242,6 +243,9 @@ TEST(ForcedCallsTest, TheSamplesOfFormatsAreTextsOfTheGrammar) {
   EXPECT_TRUE(accepts(ToolCallFormat::kLfm2, "<|tool_call_start|>[f(s=\"x\"), g()]<|tool_call_end|>"));
   EXPECT_TRUE(accepts(ToolCallFormat::kLfm2, "<|tool_call_start|>[f(a=1, s=\"x\")]<|tool_call_end|>"));
   EXPECT_TRUE(accepts(ToolCallFormat::kApertus, R"(<|tools_prefix|>[{"f": {"a": 7}}, {"g": {}}]<|tools_suffix|>)"));
+  EXPECT_TRUE(accepts(ToolCallFormat::kGemma4,
+                      R"(<|tool_call>call:f{a:7,s:<|"|>x{"<|"|>}<tool_call|><|tool_call>call:g{}<tool_call|>)"));
+  EXPECT_FALSE(accepts(ToolCallFormat::kGemma4, R"(<|tool_call>call:f{a:<|"|>7<|"|>}<tool_call|>)"));
 }
 
 TEST(StrictCallsTest, ATextBecomesACallWithTheTag) {
@@ -325,7 +329,7 @@ CallableTool WithDefinitions(int num_arguments, const std::string& description) 
 }
 
 TEST(ForcedCallsTest, AnArgumentHasTheDefinitionsThatItNeeds) {
-  for (const ToolCallFormat format : {ToolCallFormat::kQwen3Xml, ToolCallFormat::kLfm2}) {
+  for (const ToolCallFormat format : {ToolCallFormat::kQwen3Xml, ToolCallFormat::kLfm2, ToolCallFormat::kGemma4}) {
     const std::string grammar = ForcedCallGrammar(format, {WithDefinitions(2, "d")}, true, Thoughts::kNone);
     EXPECT_LT(grammar.size(), 2000u);
     Compiled(grammar);
@@ -335,7 +339,7 @@ TEST(ForcedCallsTest, AnArgumentHasTheDefinitionsThatItNeeds) {
 // One request made hundreds of copies of a long definition, and a text that grew with the square of the arguments.
 TEST(ForcedCallsTest, AGrammarThatIsTooLongIsNotMadeToItsEnd) {
   const std::string description(20'000, 'd');
-  for (const ToolCallFormat format : {ToolCallFormat::kQwen3Xml, ToolCallFormat::kLfm2}) {
+  for (const ToolCallFormat format : {ToolCallFormat::kQwen3Xml, ToolCallFormat::kLfm2, ToolCallFormat::kGemma4}) {
     const std::string grammar = ForcedCallGrammar(format, {WithDefinitions(2000, description)}, true, Thoughts::kNone);
     EXPECT_GT(grammar.size(), kMaxCallGrammarBytes);
     EXPECT_LT(grammar.size(), 4 * kMaxCallGrammarBytes);

@@ -105,6 +105,18 @@ inline const FormatSample kFormatSamples[] = {
      R"(|sz | f {"a": 7} | g {})"},
     {ToolCallFormat::kGigachat3, "", R"(sz<|function_call|>{"name": "f", "arguments": {"a": 7}})",
      R"(|sz | f {"a": 7})"},
+    {ToolCallFormat::kGemma4, "gemma4",
+     "<|channel>thought\nzq\n<channel|>sz <b call:f{<|tool_call>call:f{a:7,s:<|\"|>z}<tool_call|> \"q\"\n<|\"|>,o:{k:"
+     "[7,<|\"|>q<|\"|>,{}],<|\"|>z q<|\"|>:null},b:true}<tool_call|><|tool_call>call:g{}<tool_call|>",
+     R"(zq|sz <b call:f{ | f {"a": 7, "s": "z}<tool_call|> \"q\"\n", "o": {"k": [7, "q", {}], "z q": null}, "b": true})"
+     R"( | g {})"},
+    {ToolCallFormat::kGemma4, "gemma4",
+     "<channel|>sz\n<|tool_call>call:f{ u: 07z , b: True, \"s\":\"z\\\"7\", l: [ 7, z ,]}<tool_call|>",
+     R"(|sz | f {"u": "07z", "b": true, "s": "z\"7", "l": [7, "z"]})"},
+    {ToolCallFormat::kFunctionGemma, "",
+     "sz<start_function_call>call:f{a:7,s:<escape>{q}<escape>}<end_function_call><start_function_call>call:g{}"
+     "<end_function_call>",
+     R"(|sz | f {"a": 7, "s": "{q}"} | g {})"},
 };
 
 // The syntax of a sample, for a client that has the tools f and g.

@@ -154,9 +154,10 @@ TEST(GatewayOptionsTest, FormatsAreKnownByName) {
       Error({"--tool-call-format=xml"}),
       "--tool-call-format is 'xml', it must be one of auto, none, hermes, llama3, llama3_json, mistral, qwen3_xml, "
       "qwen3_coder, glm45, glm47, openai, harmony, minimax_m2, deepseek_v3, deepseek_v31, deepseek_v32, kimi_k2, "
-      "seed_oss, lfm2, granite, apertus, minimax, apriel, gigachat3");
-  EXPECT_EQ(Error({"--reasoning-format=x"}),
-            "--reasoning-format is 'x', it must be one of auto, none, think, mistral, openai, seed_oss, apertus");
+      "seed_oss, lfm2, granite, apertus, minimax, apriel, gigachat3, gemma4, functiongemma");
+  EXPECT_EQ(
+      Error({"--reasoning-format=x"}),
+      "--reasoning-format is 'x', it must be one of auto, none, think, mistral, openai, seed_oss, apertus, gemma4");
   EXPECT_EQ(Parse({"--tool-call-format=qwen3_coder"})->formats.tool_calls, "qwen3_xml");
 }
 

@@ -55,6 +55,8 @@ TEST(AnswerFormatTest, OtherFormatsHaveTagsOfTheirOwn) {
       {"<|start_of_role|>assistant respond with <|tool_call|> followed by a JSON list", "granite"},
       {"namespace(role_sep='<|role_sep|>', function_call='<|function_call|>')", "gigachat3"},
       {"{{- '\n<tool_calls>[' -}}", "apriel"},
+      {"{{- '<|tool_call>call:' + function['name'] + '{' -}}", "gemma4"},
+      {"{{- '<start_function_call>call:' + function['name'] + '{' -}}", "functiongemma"},
       {"<tool_calls>\n{\"name\": , \"arguments\": }\n</tool_calls>", "minimax"},
   };
   for (const auto& [source, format] : cases) EXPECT_EQ(GuessAnswerFormat(source).tool_calls, format) << source;
@@ -65,6 +67,7 @@ TEST(AnswerFormatTest, OtherTagsOfThoughtsAreKnown) {
   EXPECT_EQ(GuessAnswerFormat("'<seed:think>' '</seed:think>'").reasoning, "seed_oss");
   EXPECT_EQ(GuessAnswerFormat("'<|inner_prefix|>' '<|inner_suffix|>'").reasoning, "apertus");
   EXPECT_EQ(GuessAnswerFormat("<|start|>assistant<|channel|>analysis<|message|>").reasoning, "openai");
+  EXPECT_EQ(GuessAnswerFormat("text.split('<channel|>') '<|channel>'").reasoning, "gemma4");
 }
 
 // Folders of templates of models that are not a part of the repository.
@@ -92,6 +95,8 @@ TEST(AnswerFormatTest, TemplatesOfModelsAreKnown) {
       {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", {"deepseek_v3", "think"}},
       {"deepseek-ai-DeepSeek-V3.1", {"deepseek_v31", "think"}},
       {"deepseek-ai-DeepSeek-V3.2", {"deepseek_v32", "think"}},
+      {"google-gemma-4-31B-it", {"gemma4", "gemma4"}},
+      {"google-gemma-4-31B-it-interleaved", {"gemma4", "gemma4"}},
       {"ibm-granite-granite-3.3-2B-Instruct", {"granite", "think"}},
       {"ibm-granite-granite-4.0", {"hermes", ""}},
       {"ibm-granite-granite-4.1", {"hermes", ""}},
