@@ -92,6 +92,7 @@ class CallGrammar {
   std::string ParametersBody(const CallableTool& tool) {
     if (!tool.is_strict) return AnyParameters();
     const Json root = Json::parse(tool.parameters, nullptr, /*allow_exceptions=*/false);
+    types_.NextDocument();
     if (syntax_.shape == CallShape::kBareObject) return bare_.Root(root);
     if (syntax_.shape != CallShape::kParameters && syntax_.shape != CallShape::kPython) {
       return absl::StrCat(" %json ", WithoutGbnfSign(tool.parameters));

@@ -66,6 +66,16 @@ JsonTypes SchemaTypes::Of(const Json& schema, const Json& root) {
   return types;
 }
 
+JsonTypes SchemaTypes::OfEnum(const Json& values) {
+  const auto known = enums_.find(&values);
+  if (known != enums_.end()) return known->second;
+  if (!MayRead(values.size())) return kAnyType;
+  JsonTypes types = 0;
+  for (const Json& value : values) types |= TypeOfValue(value);
+  enums_[&values] = types;
+  return types;
+}
+
 bool SchemaTypes::MayRead(size_t num_values) {
   if (num_values <= kMinValues) return true;
   if (num_values > values_left_) return false;
@@ -83,10 +93,7 @@ JsonTypes SchemaTypes::Visit(const Json& schema, const Json& root, int* visits) 
   };
   if (const Json* const constant = find("const")) return TypeOfValue(*constant);
   JsonTypes types = kAnyType;
-  if (const Json* const values = find("enum"); values != nullptr && values->is_array() && MayRead(values->size())) {
-    types = 0;
-    for (const Json& value : *values) types |= TypeOfValue(value);
-  }
+  if (const Json* const values = find("enum"); values != nullptr && values->is_array()) types = OfEnum(*values);
   if (const Json* const type = find("type")) {
     JsonTypes named = 0;
     if (type->is_array()) {
@@ -145,6 +152,7 @@ const Json* SchemaWithProperties(const Json& schema) {
 
 ParameterTypes ParameterTypesOf(const Json& schema, SchemaTypes* types) {
   ParameterTypes parameters;
+  types->NextDocument();
   const Json* const object = SchemaWithProperties(schema);
   if (object == nullptr) return parameters;
   for (const auto& [name, property] : (*object)["properties"].items()) parameters[name] = types->Of(property, schema);

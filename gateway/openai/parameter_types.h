@@ -31,16 +31,21 @@ using ParameterTypes = std::map<std::string, JsonTypes>;
 class SchemaTypes {
  public:
   // Returns the types that a JSON schema allows, judging by its type, enum, const and what it refers to. It may return
-  // more than the schema allows, and all types beyond the bounds. `root` is the document of which the schema is a part.
+  // more than the schema allows, and all types beyond the bounds. `root` is the document of which the schema is a part,
+  // and must not change before NextDocument.
   JsonTypes Of(const Json& schema, const Json& root);
+  // The next schema is a part of another document.
+  void NextDocument() { enums_.clear(); }
 
  private:
   JsonTypes Visit(const Json& schema, const Json& root, int* visits);
+  JsonTypes OfEnum(const Json& values);
   // Returns whether an enumeration of this number of values may be read, and counts them.
   bool MayRead(size_t num_values);
 
   int visits_left_ = 50'000;
   size_t values_left_ = 1'000'000;
+  std::map<const Json*, JsonTypes> enums_;  // The types of those that were read, which many schemas may share.
 };
 
 // Returns the types of the properties of the schema of an object. A schema that is wrong has none.
