@@ -332,7 +332,7 @@ void Gateway::Generate(std::variant<GenerateCall, ApiError> call, const std::str
   if (const ApiError* const error = std::get_if<ApiError>(&call)) return RespondWith(*error, exchange.get());
   metrics_.CountIgnored(exchange->request(), std::get<GenerateCall>(call).ignored);
   GenerateExchange::Start(std::get<GenerateCall>(std::move(call)), authorization, exchange,
-                          {&options_, link_.get(), server_.get(), &answers_});
+                          {&options_, link_.get(), server_.get(), bodies_.get(), &answers_});
 }
 
 ManagerLink::MayWait Gateway::PatienceFor(const Exchange& exchange) const {

@@ -26,6 +26,8 @@ namespace {
 
 // How long a client may stay away from a stream that can be resumed.
 constexpr std::chrono::seconds kComeBackTime(30);
+// Making a grammar takes several times as long as reading a body of this size.
+constexpr size_t kGrammarCost = 8;
 
 // `may_stream` says that the same answer would take less memory as a stream.
 ApiError AnswerTooLarge(size_t num_bytes, size_t max_bytes, bool may_stream) {
@@ -131,6 +133,7 @@ GenerateExchange::GenerateExchange(GenerateCall call, std::string authorization,
       options_(environment.options),
       link_(environment.link),
       server_(environment.server),
+      bodies_(environment.bodies),
       memory_(environment.memory->Begin(CallerOf(*options_, authorization_, *exchange_))),
       wait_(absl::ToChronoMilliseconds(options_->manager_wait)) {}
 
@@ -173,9 +176,13 @@ void GenerateExchange::OnModel(const google::rpc::Status& status, const v1::GetM
   call_format_ = syntax.tool_calls.format;
   has_reasoning_ = syntax.has_reasoning;
   reasoning_ = syntax.reasoning;
-  if (!has_reasoning_) ForceCalls(Thoughts::kNone);
-  if (is_over_) return;
   if (!syntax.is_plain()) answer_->SetSyntax(std::move(syntax));
+  if (has_reasoning_) return PreparePrompt(needs_prompt, model);
+  ForceCalls(Thoughts::kNone,
+             [self = shared_from_this(), needs_prompt, model] { self->PreparePrompt(needs_prompt, model); });
+}
+
+void GenerateExchange::PreparePrompt(bool needs_prompt, const v1::GetModelResponse& model) {
   if (!call_.is_chat && call_.returns_token_ids) return FindPromptTokens(0);
   if (!call_.is_chat || !needs_prompt) return StartRequests();
   link_->RenderChat(
@@ -222,17 +229,31 @@ AnswerSyntax GenerateExchange::SyntaxFor(const v1::GetModelResponse& model) cons
   return syntax;
 }
 
-void GenerateExchange::ForceCalls(Thoughts thoughts) {
-  if (call_format_ == ToolCallFormat::kNone) return;
-  const bool is_single = !call_.has_parallel_tool_calls || call_.names_tool;
-  std::optional<std::string> grammar;
-  if (!call_.forced_tools.empty()) {
-    if (const std::optional<ApiError> error = UnwritableName(call_format_, call_.forced_tools)) return Fail(*error);
-    grammar = ForcedCallGrammar(call_format_, call_.forced_tools, is_single, thoughts, *reasoning_);
-  } else if (!call_.strict_tools.empty() && !UnwritableName(call_format_, call_.strict_tools).has_value()) {
-    grammar = StrictCallGrammar(call_format_, call_.strict_tools, is_single, thoughts, *reasoning_);
-  }
-  if (grammar.has_value()) call_.requests[0].mutable_guided()->set_grammar(*std::move(grammar));
+void GenerateExchange::ForceCalls(Thoughts thoughts, std::function<void()> then) {
+  const std::vector<CallableTool>& tools = call_.forced_tools.empty() ? call_.strict_tools : call_.forced_tools;
+  if (call_format_ == ToolCallFormat::kNone || tools.empty()) return then();
+  size_t num_bytes = 0;
+  for (const CallableTool& tool : tools) num_bytes += tool.parameters.size();
+  const auto error = std::make_shared<std::optional<ApiError>>();
+  const auto grammar = std::make_shared<std::optional<std::string>>();
+  bodies_->Make(
+      exchange_->request().address, num_bytes * kGrammarCost,
+      [self = shared_from_this(), &tools, thoughts, error, grammar] {
+        const GenerateCall& call = self->call_;
+        const bool is_single = !call.has_parallel_tool_calls || call.names_tool;
+        *error = UnwritableName(self->call_format_, tools);
+        if (error->has_value()) return;
+        *grammar = call.forced_tools.empty()
+                       ? StrictCallGrammar(self->call_format_, tools, is_single, thoughts, *self->reasoning_)
+                       : ForcedCallGrammar(self->call_format_, tools, is_single, thoughts, *self->reasoning_);
+      },
+      [self = shared_from_this(), error, grammar, then = std::move(then)] {
+        if (self->is_over_) return;
+        // A strict tool that cannot be written is not guided.
+        if (error->has_value() && !self->call_.forced_tools.empty()) return self->Fail(**error);
+        if (grammar->has_value()) self->call_.requests[0].mutable_guided()->set_grammar(*std::move(*grammar));
+        then();
+      });
 }
 
 void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
@@ -241,12 +262,14 @@ void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::Ren
   if (status.code() != 0) return Fail(ManagerError(status, call_.names));
   const Thoughts thoughts = ThoughtsAfter(prompt.text(), ContinuedContent(call_.requests[0].chat()), *reasoning_);
   answer_->SetBeginsInReasoning(thoughts == Thoughts::kBegun);
-  if (has_reasoning_) ForceCalls(thoughts);
-  if (is_over_) return;
   if (call_.returns_token_ids) answer_->SetPromptTokens(0, {prompt.token_ids().begin(), prompt.token_ids().end()});
-  if (call_.has_max_tokens) return StartRequests();
+  if (!call_.has_max_tokens) LimitTokens(static_cast<uint32_t>(prompt.token_ids_size()), model);
+  if (!has_reasoning_) return StartRequests();
+  ForceCalls(thoughts, [self = shared_from_this()] { self->StartRequests(); });
+}
+
+void GenerateExchange::LimitTokens(uint32_t num_tokens, const v1::GetModelResponse& model) {
   const uint32_t context = model.max_context_tokens();
-  const auto num_tokens = static_cast<uint32_t>(prompt.token_ids_size());
   // A conversation without room is refused by the manager, which says so.
   const uint32_t room =
       RoomForLogprobs(call_, num_tokens < context ? context - num_tokens : 1, options_->max_answer_logprobs);
@@ -257,7 +280,6 @@ void GenerateExchange::OnPrompt(const google::rpc::Status& status, const v1::Ren
   } else {
     stopping->set_max_tokens(model.has_default_max_tokens() ? std::min(model.default_max_tokens(), room) : room);
   }
-  StartRequests();
 }
 
 void GenerateExchange::FindPromptTokens(size_t prompt) {

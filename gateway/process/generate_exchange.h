@@ -4,6 +4,8 @@
 #define QUIRE_GATEWAY_PROCESS_GENERATE_EXCHANGE_H_
 
 #include <chrono>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +17,7 @@
 #include "gateway/openai/generate_call.h"
 #include "gateway/openai/stream_position.h"
 #include "gateway/process/answer_memory.h"
+#include "gateway/process/body_reader.h"
 #include "gateway/process/manager_wait.h"
 #include "gateway/process/options.h"
 #include "gateway/web/web_server.h"
@@ -39,10 +42,10 @@ const std::string& CallerOf(const GatewayOptions& options, const std::string& au
 // room.
 void RespondWith(std::string body, const std::string& caller, AnswerMemory* memory, WebExchange* exchange);
 
-// Leads one request of completions, chats, messages or responses from the manager to the client. When the client
-// leaves, the requests of the manager end. When the manager is lost, its requests continue with the next one, and the
-// client notices only a pause. Lives as long as the manager or the client has something to say. Only the thread of the
-// server uses it.
+// Leads one request of completions, chats, messages or responses from the manager to the client. When the
+// client leaves, the requests of the manager end. When the manager is lost, its requests continue with the next one,
+// and the client notices only a pause. Lives as long as the manager or the client has something to say. Only the thread
+// of the server uses it.
 class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
  public:
   // The parts of the gateway, which must outlive it.
@@ -50,6 +53,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
     const GatewayOptions* options;
     ManagerLink* link;
     WebServer* server;
+    BodyReader* bodies;
     AnswerMemory* memory;
   };
 
@@ -75,12 +79,16 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   std::optional<ApiError> BeyondContext(const v1::GetModelResponse& model) const;
   // Returns what to look for in the answer of the model.
   AnswerSyntax SyntaxFor(const v1::GetModelResponse& model) const;
-  // Makes the answer consist of calls, if the client has asked for that.
-  void ForceCalls(Thoughts thoughts);
-  // Sets max_tokens to what the conversation leaves in the context, or cuts it to that, unless the call has_max_tokens.
-  // Then it starts the request.
+  // Makes the answer consist of calls, if the client has asked for that, and continues with `then`. Long schemas are
+  // read on another thread.
+  void ForceCalls(Thoughts thoughts, std::function<void()> then);
+  // Continues when the answer's syntax and guide are known.
+  void PreparePrompt(bool needs_prompt, const v1::GetModelResponse& model);
+  // Starts the request of a chat, whose prompt is known.
   void OnPrompt(const google::rpc::Status& status, const v1::RenderChatResponse& prompt,
                 const v1::GetModelResponse& model);
+  // Sets max_tokens to what a conversation of so many tokens leaves in the context, or cuts it to that.
+  void LimitTokens(uint32_t num_tokens, const v1::GetModelResponse& model);
   // Tells the answer the tokens of the prompts from this one on, and then starts the requests. REQUIRES: the client
   // asked for token ids of completions.
   void FindPromptTokens(size_t prompt);
@@ -111,6 +119,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   const GatewayOptions* const options_;
   ManagerLink* const link_;
   WebServer* const server_;
+  BodyReader* const bodies_;
   const std::shared_ptr<AnswerMemory::Hold> memory_;  // Of the answer.
   std::chrono::steady_clock::time_point deadline_;    // The whole answer is of no use behind it.
   const ManagerWait wait_;
@@ -120,7 +129,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   std::vector<Part> parts_;             // Each prompt has a part.
   ToolCallFormat call_format_ = ToolCallFormat::kNone;
   const ReasoningSyntax* reasoning_ = &UsualReasoning();
-  bool has_reasoning_ = false;  // The model may write thoughts.
+  bool has_reasoning_ = false;    // The model may write thoughts.
   size_t num_ended_ = 0;
   bool has_begun_ = false;  // The stream to the client.
   bool is_gone_ = false;    // The client has left, and may come back with another exchange.

@@ -274,7 +274,7 @@ class GenerateExchangeTest : public ::testing::Test {
     GenerateExchange::Start(std::move(call), "", exchange, environment());
     return exchange;
   }
-  GenerateExchange::Environment environment() { return {&options_, link_.get(), &server_, &memory_}; }
+  GenerateExchange::Environment environment() { return {&options_, link_.get(), &server_, &bodies_, &memory_}; }
   void RunFor(milliseconds time) {
     const auto end = std::chrono::steady_clock::now() + time;
     server_.loop.RunUntil([end] { return std::chrono::steady_clock::now() >= end; });
@@ -295,6 +295,7 @@ class GenerateExchangeTest : public ::testing::Test {
   GatewayOptions options_ = {};
   AnswerMemory memory_{kMaxAnswerBytes};
   FakeServer server_;
+  BodyReader bodies_{&server_};
   const std::shared_ptr<int> calls_ = std::make_shared<int>(0);  // The link and its calls have copies.
   std::unique_ptr<ManagerLink> link_;
 };
