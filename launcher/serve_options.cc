@@ -34,6 +34,9 @@ ABSL_FLAG(std::string, quantize, "",
           "Rounds the weights while they are loaded: none (the default of the worker), int8 or int4.");
 ABSL_FLAG(std::string, kv_type, "",
           "Precision of K and V: auto (the default of the worker), float32, bfloat16, float16 or int8.");
+ABSL_FLAG(std::string, reranker, "",
+          "How the model scores a document for a query: auto (the default of the gateway), none, or qwen3 for a model "
+          "that answers yes or no to the prompt of Qwen3-Reranker.");
 ABSL_FLAG(std::string, config, "",
           "YAML file with the sections worker, manager and gateway, which have flags of these programs as keys. The "
           "command line overrides it.");
@@ -50,7 +53,8 @@ struct ShortFlag {
 constexpr ShortFlag kShortFlags[] = {{"device", kWorker, false},
                                      {"quantize", kWorker, false},
                                      {"kv_type", kWorker, false},
-                                     {"served_model_name", kGateway, true}};
+                                     {"served_model_name", kGateway, true},
+                                     {"reranker", kGateway, false}};
 
 // What `quire serve` itself decides, or what would make a program print something and end.
 bool IsReserved(PartId part, absl::string_view name) {
@@ -264,7 +268,7 @@ const ProgramFlags& ServeFlags() {
       "--worker.FLAG, --manager.FLAG and --gateway.FLAG are the flags of quire-worker, quire-manager and\n"
       "quire-openai, whose --help lists them: --worker.kv-bytes=4GiB.",
       {{"Clients:", {"port", "host", "served_model_name"}},
-       {"Model:", {"device", "quantize", "kv_type"}},
+       {"Model:", {"device", "quantize", "kv_type", "reranker"}},
        {"Everything else:", {"config"}}}};
   return *flags;
 }

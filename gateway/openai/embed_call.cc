@@ -49,7 +49,7 @@ void AppendList(const v1::Embedding& embedding, std::string* out) {
 }
 
 void AppendUsage(const EmbedAnswer& answer, std::string* out) {
-  int64_t num_tokens = 0;
+  int64_t num_tokens = answer.num_tokens;
   for (const v1::Embedding* const embedding : answer.embeddings) num_tokens += embedding->prompt_tokens();
   absl::StrAppend(out, "\"usage\":{\"prompt_tokens\":", num_tokens, ",\"total_tokens\":", num_tokens, "}");
 }
@@ -79,6 +79,13 @@ double Cosine(const v1::Embedding& a, const v1::Embedding& b) {
   return std::inner_product(
       a.values().begin(), a.values().end(), b.values().begin(), 0.0,
       [](double sum, double product) { return sum + product; }, [](float x, float y) { return double{x} * y; });
+}
+
+std::vector<double> ScoresOf(const std::vector<std::pair<size_t, size_t>>& pairs, const EmbedAnswer& answer) {
+  if (answer.embeddings.empty()) return answer.scores;
+  std::vector<double> scores;
+  for (const auto& [a, b] : pairs) scores.push_back(Cosine(*answer.embeddings[a], *answer.embeddings[b]));
+  return scores;
 }
 
 void AddInput(v1::EmbedInput input, std::string name, EmbedCall* call) {
@@ -125,6 +132,13 @@ void ReadInput(const Json& value, const std::string& name, FieldReader* fields, 
     ids->Add(id.get<uint32_t>());
   }
   AddInput(std::move(input), name, call);
+}
+
+// Reads fields of requests that compare texts.
+void ReadComparedFields(FieldReader* fields, EmbedCall* call) {
+  ReadCommonFields(fields, call);
+  call->common.set_normalize(true);
+  call->instruction = fields->String("instruction");
 }
 
 bool CheckNumber(size_t count, const char* name, FieldReader* fields) {
@@ -225,8 +239,7 @@ std::variant<EmbedCall, ApiError> ReadEmbeddingsCall(const Json& body, UnknownFi
 std::variant<EmbedCall, ApiError> ReadRerankCall(const Json& body, UnknownFields unknown) {
   EmbedCall call;
   FieldReader fields(body, "", unknown == UnknownFields::kIgnore ? &call.ignored : nullptr);
-  ReadCommonFields(&fields, &call);
-  call.common.set_normalize(true);
+  ReadComparedFields(&fields, &call);
   const std::optional<std::string> query = fields.String("query");
   if (!query.has_value()) fields.Fail("query", "is missing");
   std::vector<std::string> documents = ReadTexts("documents", &fields);
@@ -237,13 +250,13 @@ std::variant<EmbedCall, ApiError> ReadRerankCall(const Json& body, UnknownFields
     // In JSON, a byte takes at most six.
     if (returns_documents) call.other_bytes += 6 * documents[i].size();
     AddText(returns_documents ? documents[i] : std::move(documents[i]), absl::StrCat("documents[", i, "]"), &call);
+    call.pairs.emplace_back(0, i + 1);
   }
   if (!returns_documents) documents.clear();
-  call.body = [top, returns_documents, documents = std::move(documents)](const EmbedAnswer& answer) {
+  call.body = [top, returns_documents, pairs = call.pairs,
+               documents = std::move(documents)](const EmbedAnswer& answer) {
     std::vector<std::pair<double, size_t>> order;  // The score, and the index of the document.
-    for (size_t i = 1; i < answer.embeddings.size(); ++i) {
-      order.emplace_back(Cosine(*answer.embeddings[0], *answer.embeddings[i]), i - 1);
-    }
+    for (const double score : ScoresOf(pairs, answer)) order.emplace_back(score, order.size());
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     if (top > 0 && top < order.size()) order.resize(top);
     std::string text = "{\"id\":";
@@ -271,8 +284,7 @@ std::variant<EmbedCall, ApiError> ReadRerankCall(const Json& body, UnknownFields
 std::variant<EmbedCall, ApiError> ReadScoreCall(const Json& body, UnknownFields unknown) {
   EmbedCall call;
   FieldReader fields(body, "", unknown == UnknownFields::kIgnore ? &call.ignored : nullptr);
-  ReadCommonFields(&fields, &call);
-  call.common.set_normalize(true);
+  ReadComparedFields(&fields, &call);
   std::vector<std::string> first = ReadTexts("text_1", &fields);
   std::vector<std::string> second = ReadTexts("text_2", &fields);
   const size_t num_first = first.size();
@@ -281,13 +293,18 @@ std::variant<EmbedCall, ApiError> ReadScoreCall(const Json& body, UnknownFields 
                                        "; text_1 must have one text or as many as text_2"));
   }
   for (size_t i = 0; i < num_first; ++i) AddText(std::move(first[i]), absl::StrCat("text_1[", i, "]"), &call);
-  for (size_t i = 0; i < second.size(); ++i) AddText(std::move(second[i]), absl::StrCat("text_2[", i, "]"), &call);
-  call.body = [num_first](const EmbedAnswer& answer) {
+  for (size_t i = 0; i < second.size(); ++i) {
+    AddText(std::move(second[i]), absl::StrCat("text_2[", i, "]"), &call);
+    call.pairs.emplace_back(num_first == 1 ? 0 : i, num_first + i);
+  }
+  call.body = [pairs = call.pairs](const EmbedAnswer& answer) {
     std::string text = ListHead("score-", answer);
-    for (size_t i = 0; num_first + i < answer.embeddings.size(); ++i) {
-      absl::StrAppend(&text, i == 0 ? "" : ",", "{\"index\":", i, ",\"object\":\"score\",\"score\":");
-      AppendNumber(Cosine(*answer.embeddings[num_first == 1 ? 0 : i], *answer.embeddings[num_first + i]), &text);
+    size_t index = 0;
+    for (const double score : ScoresOf(pairs, answer)) {
+      absl::StrAppend(&text, index == 0 ? "" : ",", "{\"index\":", index, ",\"object\":\"score\",\"score\":");
+      AppendNumber(score, &text);
       text += '}';
+      ++index;
     }
     return text + ListEnd(answer);
   };

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -25,7 +27,10 @@ struct EmbedAnswer {
   std::string id;  // Of the request.
   std::string model;
   int64_t created_unix_sec = 0;
-  std::vector<const v1::Embedding*> embeddings;  // [num_inputs], in the order of EmbedCall::inputs.
+  std::vector<const v1::Embedding*> embeddings = {};  // [num_inputs], in the order of EmbedCall::inputs.
+  // Without embeddings: what a reranker has made of the pairs. [num_pairs], in the order of EmbedCall::pairs.
+  std::vector<double> scores = {};
+  int64_t num_tokens = 0;  // Of all its prompts.
 };
 
 // A request to /v1/embeddings, /v1/rerank or /v1/score, translated to messages of quire.v1.
@@ -34,9 +39,12 @@ struct EmbedCall {
   v1::EmbedRequest common = {};  // Has no inputs.
   std::vector<v1::EmbedInput> inputs = {};
   std::vector<std::string> input_names = {};  // The client's field of each input.
-  size_t num_bytes = 0;                       // The size of the inputs.
-  size_t value_bytes = 0;                     // Limit of the bytes of a value in the answer.
-  size_t other_bytes = 0;                     // Limit of the other bytes of the answer.
+  // Indices into `inputs` of the texts that are compared. Empty: the request asks for embeddings.
+  std::vector<std::pair<size_t, size_t>> pairs = {};
+  std::optional<std::string> instruction = std::nullopt;  // What a reranker is to look for.
+  size_t num_bytes = 0;                                   // The size of the inputs.
+  size_t value_bytes = 0;                                 // Limit of the bytes of a value in the answer.
+  size_t other_bytes = 0;                                 // Limit of the other bytes of the answer.
   // Makes the body of the answer, in any thread.
   std::function<std::string(const EmbedAnswer& answer)> body = nullptr;
   IgnoredFields ignored = {};
@@ -53,10 +61,10 @@ struct EmbedCall {
 
 // OpenAI's request for embeddings.
 std::variant<EmbedCall, ApiError> ReadEmbeddingsCall(const Json& body, UnknownFields unknown = UnknownFields::kRefuse);
-// Orders documents by how near they are to a query, with the fields of Jina and Cohere. The score is the cosine of the
-// two embeddings.
+// Orders documents by how near they are to a query, with the fields of Jina and Cohere. The score is that of a
+// reranker, or the cosine of the two embeddings.
 std::variant<EmbedCall, ApiError> ReadRerankCall(const Json& body, UnknownFields unknown = UnknownFields::kRefuse);
-// The scores of pairs of texts, with the fields of vLLM. The score is the cosine of the two embeddings.
+// The scores of pairs of texts, with the fields of vLLM. A score is as above.
 std::variant<EmbedCall, ApiError> ReadScoreCall(const Json& body, UnknownFields unknown = UnknownFields::kRefuse);
 
 }  // namespace quire

@@ -21,15 +21,18 @@
 
 namespace quire {
 
+struct RerankSettings;
 struct ResponseSettings;
 
 // A request to /v1/completions, /v1/chat/completions, /v1/messages or /v1/responses, translated to messages of
-// quire.v1.
+// quire.v1; or one to /v1/rerank or /v1/score, if a reranker answers it.
 struct GenerateCall {
   bool is_chat = false;
   bool is_message = false;  // It came to /v1/messages of Anthropic's interface. Then it is a chat as well.
   // It came to /v1/responses if this is set. Then it is a chat as well.
   std::shared_ptr<const ResponseSettings> response = nullptr;
+  // It came to /v1/rerank or /v1/score if this is set. Then the prompts are made of it, see RerankCall.
+  std::shared_ptr<const RerankSettings> rerank = nullptr;
   std::string model = {};  // Empty if the client names none.
   // One request for each prompt. Only the prompts differ. Their names are not set yet.
   std::vector<v1::GenerateRequest> requests = {};

@@ -167,6 +167,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
         server->PostAfter(delay, std::move(function));
       },
       options.max_callers, Milliseconds(options.call_timeout), options.max_waiting_bytes);
+  gateway->rerankers_ = std::make_unique<RerankerFinder>(&gateway->options_, gateway->link_.get());
   QUIRE_RETURN_IF_ERROR(AboutFlag(
       "--listen", server->Listen([gateway = gateway.get()](const auto& exchange) { gateway->Handle(exchange); })));
   const std::string warning = InsecureWarning(options.transport, options.listen, options.requires_tokens);
@@ -393,9 +394,42 @@ void Gateway::EmbedWith(ReadEmbed* read, const std::string& authorization, const
       [this, authorization, exchange](auto call) {
         if (const auto* const error = std::get_if<ApiError>(&call)) return RespondWith(*error, exchange.get());
         metrics_.CountIgnored(exchange->request(), std::get<EmbedCall>(call).ignored);
+        if (!std::get<EmbedCall>(call).pairs.empty()) {
+          return Compare(std::get<EmbedCall>(std::move(call)), authorization, exchange);
+        }
         EmbedExchange::Start(std::get<EmbedCall>(std::move(call)), authorization, exchange,
                              {&options_, link_.get(), bodies_.get(), &answers_});
       });
+}
+
+void Gateway::Compare(EmbedCall call, const std::string& authorization, const Exchange& exchange) {
+  const ManagerWait wait(Milliseconds(options_.manager_wait));
+  const auto has_left = std::make_shared<bool>(false);
+  exchange->OnGone([wait, has_left] {
+    wait.End();
+    *has_left = true;
+  });
+  const auto compared = std::make_shared<EmbedCall>(std::move(call));
+  const auto start = [this, compared, authorization, exchange, has_left](RerankerFinder::Found found) {
+    if (*has_left) return;
+    if (const auto* const error = std::get_if<ApiError>(&found)) return RespondWith(*error, exchange.get());
+    auto reranker = std::get<std::shared_ptr<const Reranker>>(std::move(found));
+    if (reranker != nullptr) {
+      return GenerateExchange::Start(RerankCall(std::move(*compared), std::move(reranker)), authorization, exchange,
+                                     {&options_, link_.get(), server_.get(), bodies_.get(), &answers_});
+    }
+    if (compared->instruction.has_value()) {
+      return RespondWith(FieldError("instruction", "is set, but this model compares embeddings, which have none"),
+                         exchange.get());
+    }
+    EmbedExchange::Start(std::move(*compared), authorization, exchange,
+                         {&options_, link_.get(), bodies_.get(), &answers_});
+  };
+  const ManagerLink::MayWait may_wait = wait.MayWait();
+  WithModel({compared->model, compared->num_bytes, may_wait}, authorization, exchange,
+            [this, authorization, may_wait, start](const v1::GetModelResponse& model) {
+              rerankers_->Find(authorization, model, may_wait, start);
+            });
 }
 
 void Gateway::Tokenize(const std::string& authorization, const Exchange& exchange) {

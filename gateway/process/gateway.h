@@ -22,6 +22,7 @@
 #include "gateway/process/body_reader.h"
 #include "gateway/process/gateway_metrics.h"
 #include "gateway/process/options.h"
+#include "gateway/process/reranker_finder.h"
 #include "gateway/web/web_server.h"
 
 namespace quire {
@@ -70,6 +71,8 @@ class Gateway {
   void Score(const std::string& authorization, const Exchange& exchange);
   using ReadEmbed = std::variant<EmbedCall, ApiError>(const Json& body, UnknownFields unknown);
   void EmbedWith(ReadEmbed* read, const std::string& authorization, const Exchange& exchange);
+  // Answers a request that compares texts.
+  void Compare(EmbedCall call, const std::string& authorization, const Exchange& exchange);
   void Tokenize(const std::string& authorization, const Exchange& exchange);
   void TokenizeWith(const std::shared_ptr<const TokenizeCall>& call, const std::string& authorization,
                     const Exchange& exchange);
@@ -104,6 +107,7 @@ class Gateway {
   AnswerMemory answers_{options_.max_answer_bytes};
   std::unique_ptr<WebServer> server_;
   std::unique_ptr<ManagerLink> link_;
+  std::unique_ptr<RerankerFinder> rerankers_;
   std::unique_ptr<BodyReader> bodies_;
 };
 

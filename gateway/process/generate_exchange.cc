@@ -16,6 +16,8 @@
 #include "gateway/openai/generate_answer.h"
 #include "gateway/openai/logprob_limit.h"
 #include "gateway/openai/model_list.h"
+#include "gateway/openai/reranker.h"
+#include "gateway/openai/score_answer.h"
 #include "gateway/process/answer_deadline.h"
 #include "gateway/process/manager_error.h"
 #include "gateway/responses/response_answer.h"
@@ -26,6 +28,8 @@ namespace {
 
 // How long a client may stay away from a stream that can be resumed.
 constexpr std::chrono::seconds kComeBackTime(30);
+// Limit of the pairs of one request that are scored at the same time.
+constexpr size_t kPairsAtOnce = 64;
 // Making a grammar takes several times as long as reading a body of this size.
 constexpr size_t kGrammarCost = 8;
 
@@ -57,12 +61,14 @@ std::optional<absl::string_view> ContinuedContent(const v1::Chat& chat) {
 const char* IdPrefix(const GenerateCall& call) {
   if (call.is_message) return "msg_";
   if (call.response != nullptr) return "resp_";
+  if (call.rerank != nullptr) return "";  // The body names the kind of the answer.
   return call.is_chat ? "chatcmpl-" : "cmpl-";
 }
 
 std::unique_ptr<CallAnswer> NewAnswer(const GenerateCall& call, const AnswerHead& head) {
   if (call.is_message) return std::make_unique<MessageAnswer>(call, head);
   if (call.response != nullptr) return std::make_unique<ResponseAnswer>(call, head);
+  if (call.rerank != nullptr) return std::make_unique<ScoreAnswer>(call, head);
   return std::make_unique<GenerateAnswer>(call, head);
 }
 
@@ -306,24 +312,44 @@ void GenerateExchange::FindPromptTokens(size_t prompt) {
 }
 
 void GenerateExchange::StartRequests() {
+  parts_.resize(call_.requests.size(), {.ticket = {}, .position = {}, .policy = NewPolicy()});
+  if (call_.rerank != nullptr) {
+    for (size_t i = 0; i < kPairsAtOnce; ++i) StartNextPair();
+    return;
+  }
+  for (size_t i = 0; i < call_.requests.size() && !is_over_; ++i) StartRequest(i);
+  hold_ = nullptr;
+}
+
+void GenerateExchange::StartRequest(size_t prompt) {
   const bool outlives_manager = options_->resume_time > absl::ZeroDuration();
   std::optional<std::chrono::milliseconds> timeout;
   if (deadline_ != std::chrono::steady_clock::time_point::max()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
     timeout = std::max(left, std::chrono::milliseconds(0));
   }
-  const std::string traceparent = ValidTraceparent(*exchange_);
-  parts_.resize(call_.requests.size(), {.ticket = {}, .position = {}, .policy = NewPolicy()});
-  for (size_t i = 0; i < call_.requests.size() && !is_over_; ++i) {
-    v1::GenerateRequest& request = call_.requests[i];
-    if (call_.is_resumable || outlives_manager) request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
-    request.set_request_id(i == 0 ? id_ : absl::StrCat(id_, "-", i));
-    parts_[i].ticket = link_->Start(
-        authorization_, std::move(request),
-        [self = shared_from_this(), i](const auto& entry) { self->OnEntry(i, entry); }, hold_, timeout, wait_.MayWait(),
-        traceparent);
-  }
-  hold_ = nullptr;
+  v1::GenerateRequest& request = call_.requests[prompt];
+  if (call_.is_resumable || outlives_manager) request.set_on_disconnect(v1::ON_DISCONNECT_DETACH);
+  request.set_request_id(prompt == 0 ? id_ : absl::StrCat(id_, "-", prompt));
+  parts_[prompt].ticket = link_->Start(
+      authorization_, std::move(request),
+      [self = shared_from_this(), prompt](const auto& entry) { self->OnEntry(prompt, entry); }, hold_, timeout,
+      wait_.MayWait(), ValidTraceparent(*exchange_));
+}
+
+void GenerateExchange::StartNextPair() {
+  if (is_over_ || num_begun_pairs_ == call_.requests.size()) return;
+  const size_t pair = num_begun_pairs_++;
+  link_->Tokenize(
+      authorization_, std::make_shared<const v1::TokenizeRequest>(call_.rerank->PairText(pair)),
+      [self = shared_from_this(), pair](const google::rpc::Status& status, const auto& tokens) {
+        if (self->is_over_) return;
+        if (status.code() != 0) return self->Fail(ManagerError(status, self->NamesOf(pair)));
+        *self->call_.requests[pair].mutable_token_ids() = self->call_.rerank->PromptOf(tokens);
+        self->StartRequest(pair);
+        if (++self->num_started_pairs_ == self->parts_.size()) self->hold_ = nullptr;
+      },
+      wait_.MayWait());
 }
 
 bool GenerateExchange::ResumeIfAsked() {
@@ -382,7 +408,8 @@ void GenerateExchange::OnEntry(size_t prompt, const v1::GenerateBatchEntry& entr
     // The first failure says more than the failures of the attempts to resume.
     return Fail(ManagerError(parts_[prompt].loss.value_or(entry.end()), NamesOf(prompt)));
   }
-  if (++num_ended_ == parts_.size()) Finish();
+  if (++num_ended_ == parts_.size()) return Finish();
+  if (call_.rerank != nullptr) StartNextPair();
 }
 
 bool GenerateExchange::HasRoomForAnswer() {
@@ -396,7 +423,11 @@ bool GenerateExchange::HasRoomForAnswer() {
 
 ApiNames GenerateExchange::NamesOf(size_t prompt) const {
   ApiNames names = call_.names;
-  if (call_.requests.size() > 1) absl::StrAppend(&names.prompt, "[", prompt, "]");
+  if (call_.rerank != nullptr) {
+    names.prompt = names.inputs[prompt];
+  } else if (call_.requests.size() > 1) {
+    absl::StrAppend(&names.prompt, "[", prompt, "]");
+  }
   return names;
 }
 
@@ -424,16 +455,24 @@ void GenerateExchange::Send(const std::string& events) {
 
 void GenerateExchange::Finish() {
   is_over_ = true;
-  if (!call_.streams) {
-    WebResponse response{.body = answer_->Body()};
-    answer_ = nullptr;
-    // JSON may need six bytes for a character.
-    const size_t num_bytes = response.body.size();
-    if (!memory_->Resize(num_bytes)) return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes, !call_.streams));
-    return exchange_->Respond(std::move(response));
+  if (call_.rerank != nullptr) {
+    const auto body = std::make_shared<std::string>();
+    return bodies_->Make(
+        exchange_->request().address, answer_->num_bytes(),
+        [self = shared_from_this(), body] { *body = self->answer_->Body(); },
+        [self = shared_from_this(), body] { self->RespondWithBody(std::move(*body)); });
   }
+  if (!call_.streams) return RespondWithBody(answer_->Body());
   Send(answer_->LastEvents());
   exchange_->EndEvents();
+}
+
+void GenerateExchange::RespondWithBody(std::string body) {
+  answer_ = nullptr;
+  // JSON may need six bytes for a character.
+  const size_t num_bytes = body.size();
+  if (!memory_->Resize(num_bytes)) return Fail(AnswerTooLarge(num_bytes, options_->max_answer_bytes, !call_.streams));
+  exchange_->Respond({.body = std::move(body)});
 }
 
 void GenerateExchange::Fail(const ApiError& error) {

@@ -42,7 +42,7 @@ const std::string& CallerOf(const GatewayOptions& options, const std::string& au
 // room.
 void RespondWith(std::string body, const std::string& caller, AnswerMemory* memory, WebExchange* exchange);
 
-// Leads one request of completions, chats, messages or responses from the manager to the client. When the
+// Leads one request of completions, chats, messages, responses or scores from the manager to the client. When the
 // client leaves, the requests of the manager end. When the manager is lost, its requests continue with the next one,
 // and the client notices only a pause. Lives as long as the manager or the client has something to say. Only the thread
 // of the server uses it.
@@ -93,6 +93,9 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   // asked for token ids of completions.
   void FindPromptTokens(size_t prompt);
   void StartRequests();
+  void StartRequest(size_t prompt);
+  // Makes the prompt of the next pair of texts that is to be scored, and starts its request.
+  void StartNextPair();
   // Returns false, and has failed, when the answer has too many logprobs or takes too much memory.
   bool HasRoomForAnswer();
   // Resumes a stream, if the request names the last event that it has. Returns whether it does, or is wrong.
@@ -109,6 +112,7 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   void ResumePart(size_t prompt);
   void Send(const std::string& events);
   void Finish();
+  void RespondWithBody(std::string body);
   // Answers with an error, or ends the stream with it, and ends all requests.
   void Fail(const ApiError& error);
   void CancelAll();
@@ -130,6 +134,8 @@ class GenerateExchange : public std::enable_shared_from_this<GenerateExchange> {
   ToolCallFormat call_format_ = ToolCallFormat::kNone;
   const ReasoningSyntax* reasoning_ = &UsualReasoning();
   bool has_reasoning_ = false;    // The model may write thoughts.
+  size_t num_begun_pairs_ = 0;    // Pairs whose prompts were or are being made.
+  size_t num_started_pairs_ = 0;  // Pairs whose requests were started.
   size_t num_ended_ = 0;
   bool has_begun_ = false;  // The stream to the client.
   bool is_gone_ = false;    // The client has left, and may come back with another exchange.

@@ -51,6 +51,12 @@ ABSL_FLAG(
     "How the model writes its thoughts: auto, none, think for <think>...</think>, or another format that "
     "docs/openai.md lists. With auto, the format is taken from the chat template of the model. With none, thoughts are "
     "part of the text.");
+ABSL_FLAG(
+    std::string, reranker, "auto",
+    "How the model scores a document for a query in /v1/rerank and /v1/score: auto, none, or qwen3 for a model that "
+    "answers yes or no to the prompt of Qwen3-Reranker. With auto, it is qwen3 if the chat template of the model "
+    "writes "
+    "this prompt. With none, the score is the cosine of two embeddings.");
 ABSL_FLAG(std::string, unknown_fields, "refuse",
           "What becomes of a request with a field that this server does not know: refuse or warn. With warn, the field "
           "is ignored, counted in quire_openai_ignored_fields_total, and named in the log, at most once per second. "
@@ -223,6 +229,10 @@ absl::StatusOr<GatewayOptions> MakeGatewayOptions() {
   QUIRE_RETURN_IF_ERROR(ReadManager(&options));
   QUIRE_ASSIGN_OR_RETURN(options.served_names, ReadServedNames());
   QUIRE_RETURN_IF_ERROR(ReadFormats(&options.formats));
+  QUIRE_ASSIGN_OR_RETURN(options.reranker,
+                         FlagChoice<RerankerChoice>(FLAGS_reranker, {{"auto", RerankerChoice::kAuto},
+                                                                     {"none", RerankerChoice::kNone},
+                                                                     {"qwen3", RerankerChoice::kQwen3}}));
   QUIRE_ASSIGN_OR_RETURN(options.ignores_unknown_fields,
                          FlagChoice<bool>(FLAGS_unknown_fields, {{"refuse", false}, {"warn", true}}));
   QUIRE_RETURN_IF_ERROR(ReadLimits(&options));
@@ -242,7 +252,7 @@ const ProgramFlags& GatewayFlags() {
         {"listen", "manager", "max_connections", "max_connections_per_address", "host_names", "allowed_origins"}},
        TransportFlagGroup(),
        {"Callers:", {"require_tokens", "client_names", "max_callers"}},
-       {"Model:", {"served_model_name"}},
+       {"Model:", {"served_model_name", "reranker"}},
        {"Answers of chats:", {"tool_call_format", "reasoning_format"}},
        {"TLS to the manager:", {"manager_tls_ca", "manager_tls_cert", "manager_tls_key", "manager_name"}},
        {"Requests:",

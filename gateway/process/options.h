@@ -25,6 +25,9 @@ struct AnswerFormatOptions {
   std::string reasoning;
 };
 
+// Whether the model is a reranker, see RerankerFinder.
+enum class RerankerChoice { kAuto, kNone, kQwen3 };
+
 // The command line of quire-openai, after all checks.
 struct GatewayOptions {
   std::string listen;
@@ -40,6 +43,7 @@ struct GatewayOptions {
   std::vector<std::string> served_names;  // Of the model. Empty: the name that it has at the manager.
   size_t max_callers;
   AnswerFormatOptions formats;
+  RerankerChoice reranker;
   bool ignores_unknown_fields;  // Of requests.
   size_t max_body_bytes;
   int64_t max_receiving_bytes;

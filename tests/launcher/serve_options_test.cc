@@ -136,7 +136,8 @@ TEST(ServeOptionsTest, AnUnknownFlagIsSearchedForInAllPrograms) {
             "--gateway.log-level?");
   EXPECT_EQ(ErrorOf({"m", "--nonsense"}),
             "there is no flag --nonsense; there are --config, --device, --host, --kv-type, --port, --quantize, "
-            "--served-model-name, and --worker.FLAG, --manager.FLAG and --gateway.FLAG for the flags of the programs");
+            "--reranker, --served-model-name, and --worker.FLAG, --manager.FLAG and --gateway.FLAG for the flags of "
+            "the programs");
   EXPECT_EQ(ErrorOf({"m", "-p"}), "'-p' is not a flag; see --help");
 }
 
